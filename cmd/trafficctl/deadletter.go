@@ -28,7 +28,7 @@ import (
 
 const deadLetterHelp = `An accepted measurement that a store rejects permanently is written to the daemon's
 dead-letter file (setting dead_letters; by default dead-letters.ndjson in the journal's
-directory). The other store may have it. trafficctl does not change the file.`
+directory). The other store may have it. trafficctl never changes the file.`
 
 func newDeadLetter(std streams) *cobra.Command {
 	cmd := &cobra.Command{Use: "deadletter", Short: "List and resend measurements that a store rejected permanently", Long: deadLetterHelp}
@@ -65,7 +65,7 @@ fixed, for example a column type, a topic's message size or a missing grant.
 
 The measurements are sent to both stores as new batches. A store that already has one
 receives it again: ClickHouse replaces the row, Kafka gets another record with a new
-batch-id. A correction that an integrator has sent since is replaced too; to keep it, send
+batch-id. Later corrections by an integrator are replaced too; to keep one, send
 a copy of the file without that line.
 
 A key belongs to one product instance; select one of several with --product-instance. A
@@ -97,15 +97,14 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 	return cmd
 }
 
-// reason is why a store rejected measurements, with their number and the times of the first and
-// last.
+// reason is a store's reason for rejections, with their number and the times of the first and last.
 type reason struct {
 	sink, text  string
 	n           int64
 	first, last time.Time
 }
 
-// listed is how many table rows are aligned together, so that memory is bounded.
+// listed is the number of table rows that are aligned together, which bounds memory.
 const listed = 1000
 
 func listDeadLetters(std streams, path string, asJSON bool) error {
@@ -192,9 +191,9 @@ type letter struct {
 // measurement identifies the measurement, which several stores may have rejected.
 func (l letter) measurement() string { return fmt.Sprintf("%s/%d", l.BatchID, l.Index) }
 
-// readLetters returns the distinct letters of a file in order: a crash may duplicate a line. It
-// calls torn with a message for each line that a crash has truncated: the delivery writes the
-// measurement again after the restart. An error is the last.
+// readLetters returns the distinct letters of a file in order; a crash may have duplicated a line.
+// It calls torn with a message for each line that a crash has truncated, whose measurement the
+// delivery writes again after the restart. An error ends the sequence.
 func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
@@ -244,8 +243,8 @@ func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 	}
 }
 
-// looksTorn reports whether a line may be part of a letter: its start, or zeros that a file system
-// leaves after a power failure.
+// looksTorn reports whether a line may be a truncated letter: the start of one, or with zeros that
+// a file system left after a power failure.
 func looksTorn(line []byte) bool {
 	const start = `{"sink":"`
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
@@ -270,8 +269,8 @@ func (s selection) letters(path string) iter.Seq2[letter, error] {
 	}
 }
 
-// instance returns the product instance of the selected letters. Several are an error: a key
-// belongs to one.
+// instance returns the product instance of the selected letters. Several are an error, because a
+// key belongs to one.
 func (s selection) instance(path string) (string, error) {
 	found := map[string]bool{}
 	for l, err := range s.letters(path) {
@@ -294,7 +293,8 @@ func (s selection) instance(path string) (string, error) {
 	case 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("the letters in %s belong to %d product instances (%s), but a key to one; select one with --product-instance",
+	return "", fmt.Errorf("the letters in %s belong to %d product instances (%s), but a key belongs to one; select it with "+
+		"--product-instance",
 		path, len(names), strings.Join(names, ", "))
 }
 

@@ -53,7 +53,7 @@ and --utc-offset agree, and its jams move in both. Each street has two direction
 the same street number; fromnode is the crossing where a direction begins. Streets of
 --codes have consecutive numbers, and no jams.
 
-By default the forecasts start with the current period. With --from, the same flags give
+By default the forecasts start with the current period. With --from, the same flags produce
 the same bytes.`,
 		Example: `  trafficctl forecast generate --streets 5000 --periods 24 --step 15m --output town.pb
   trafficctl forecast generate --codes lines.txt.xz --seed 7 | trafficctl forecast publish -`,
@@ -81,11 +81,11 @@ the same bytes.`,
 	f := cmd.Flags()
 	f.IntVar(&cfg.Streets, "streets", cfg.Streets, "number of streets, each direction counted, unless --codes is set")
 	f.StringVar(&codes, "codes", "", "file of location references, or - for standard input")
-	f.StringVar(&from, "from", "", "start of the first period in UTC, as 2026-11-01T06:00:00Z or 2026-11-01")
+	f.StringVar(&from, "from", "", "start of the first period in UTC, such as 2026-11-01T06:00:00Z or 2026-11-01")
 	f.IntVar(&cfg.Periods, "periods", cfg.Periods, "number of periods per street")
 	f.DurationVar(&cfg.Step, "step", cfg.Step, "length of a period")
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random numbers")
-	f.Float64Var(&cfg.UTCOffset, "utc-offset", 0, "hours that the town's clocks, which its rush hours follow, are ahead of UTC")
+	f.Float64Var(&cfg.UTCOffset, "utc-offset", 0, "UTC offset of the town's local time, which its rush hours follow, in hours")
 	f.StringVar(&output, "output", stdio, "write to this file")
 	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default from the name of --output, or ndjson")
 	return cmd
@@ -191,7 +191,7 @@ func describe(a *forecast.Answer) string {
 	return text
 }
 
-// maxNotes is how many faults of a file are printed; the others are counted.
+// maxNotes is the maximum number of faults of a file that are printed; the others are counted.
 const maxNotes = 20
 
 // readForecasts reads a file and prints its faults on standard error.
@@ -211,8 +211,8 @@ func readForecasts(ctx context.Context, std streams, path, format string, maxSpe
 	return content, err
 }
 
-// errIfFaulty counts the faults of a file on standard error and returns errRejected if there are
-// any.
+// errIfFaulty prints the number of faults of a file on standard error and returns errRejected if
+// there are any.
 func errIfFaulty(std streams, c forecast.Content) error {
 	if c.Skipped+c.Remarks == 0 {
 		return nil
@@ -249,7 +249,7 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 	return nil
 }
 
-// envPassword replaces a flag, which other users of the machine could see.
+// envPassword is used instead of a flag, which other users of the machine could see.
 const envPassword = "TRAFFICD_KAFKA_PASSWORD"
 
 type publishing struct {
@@ -257,7 +257,7 @@ type publishing struct {
 	input      string
 	maxSpeed   float64
 	options    publish.Options
-	missing    bool // tombstones for streets that the file does not have
+	missing    bool // publish tombstones for streets that are not in the file
 	readWithin time.Duration
 	quiet      bool
 }
@@ -278,7 +278,7 @@ a second one aborts the transaction of the first, which fails. On brokers with a
 control, the user needs the right to write with this id.
 
 Other producers have the same guarantee if each publication is one transaction with a
-producer epoch of its own. Without transactions, the daemon waits for a short pause in
+separate producer epoch. Without transactions, the daemon waits for a short pause in
 the topic and may show a part of a publication (see forecasts.kafka.quiet).
 
 --tombstone-missing reads the topic first and removes the streets that are not in the

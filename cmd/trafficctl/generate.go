@@ -15,8 +15,8 @@ import (
 )
 
 const generateHelp = `Generate a town with a detector in each direction of its streets, and their measurements
-over several days: rush hours, jams that move, noise and outages. The same flags produce
-the same bytes. trafficctl forecast generate makes forecasts of the same town.
+over several days, with rush hours, moving jams, noise and outages. The same flags produce
+the same bytes. trafficctl forecast generate generates forecasts of the same town.
 
 Measurements are ordered by time. They are written to standard output or to --output
 FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. Each
@@ -87,12 +87,12 @@ func newGenerate(std streams) *cobra.Command {
 func (g *generating) register(f *pflag.FlagSet) {
 	c := &g.cfg
 	f.IntVar(&c.Detectors, "detectors", c.Detectors, "number of detectors")
-	f.StringVar(&g.from, "from", c.From.Format(time.DateOnly), "start in UTC, as 2026-11-01 or 2026-11-01T06:00:00Z")
+	f.StringVar(&g.from, "from", c.From.Format(time.DateOnly), "start in UTC, such as 2026-11-01 or 2026-11-01T06:00:00Z")
 	f.IntVar(&c.Days, "days", c.Days, "number of days")
 	f.IntVar(&c.Count, "intervals", 0, "number of intervals, instead of --days")
 	f.DurationVar(&c.Interval, "interval", c.Interval, "length of an interval")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random numbers")
-	f.Float64Var(&c.UTCOffset, "utc-offset", 0, "hours that the town's clocks, which its rush hours follow, are ahead of UTC")
+	f.Float64Var(&c.UTCOffset, "utc-offset", 0, "UTC offset of the town's local time, which its rush hours follow, in hours")
 	f.StringSliceVar(&c.Types, "types", c.Types, "measure types, assigned to the detectors in turn")
 	f.BoolVar(&c.AllTypes, "all-types", false, "let every detector measure every type")
 	f.Float64Var(&c.GapRate, "gap-rate", c.GapRate, "share of missing measurements, 0 to 0.9")

@@ -78,7 +78,7 @@ func newGeometry(std streams) *cobra.Command {
 	f := cmd.Flags()
 	c.connection.register(f, "routing")
 	url := f.Lookup("url")
-	url.DefValue, url.Usage = "", "base URL of a daemon whose routing service converts; by default trafficctl converts"
+	url.DefValue, url.Usage = "", "base URL of a daemon whose routing service converts the coordinates; by default trafficctl does"
 	f.StringVar(&c.from, "from", "", "encoding of the input")
 	f.StringVar(&c.to, "to", "", "encoding of the output")
 	f.StringVar(&c.formatFrom, "format-from", string(geo.GeoDecimal), "coordinate format of the input")
@@ -141,8 +141,8 @@ func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams,
 	return nil
 }
 
-// converter returns the converter for the flags and a function that closes it. It rejects flags
-// without effect.
+// converter returns the converter that the flags select and a function that closes it. It rejects
+// flags that would have no effect.
 func (c *converting) converter(flags *pflag.FlagSet) (geometry.Converter, func(), error) {
 	isSRID := func(format string) bool { return strings.EqualFold(format, string(geo.SRID)) }
 	if c.srID != "" && !isSRID(c.formatFrom) && !isSRID(c.formatTo) {
@@ -187,7 +187,7 @@ func (c *converting) system(flag, text string) (geo.System, error) {
 	return s, err
 }
 
-// countingReader reports how much is read.
+// countingReader reports the number of bytes read.
 type countingReader struct {
 	io.Reader
 	add func(n int64)

@@ -21,8 +21,8 @@ func newJob(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "job",
 		Short: "Watch, stop, fetch and delete jobs of the routing service",
-		Long: `Manage the jobs of a daemon's routing service: conversions of many geometries that run in
-the background. Any SOAP client starts them with startConvertGeometries, as does
+		Long: `Manage the jobs of a daemon's routing service, which convert many geometries in
+the background. SOAP clients start them with startConvertGeometries, as does
 trafficctl geometry --url.
 
 A job belongs to the client of its key. Its results are returned once. An id that is
@@ -45,8 +45,8 @@ func (c *connection) routing(flags *pflag.FlagSet) (*soap.Client, error) {
 	return soap.New(cfg)
 }
 
-// newJobCommand completes a command that calls run with a client, the connection flags and a job
-// id.
+// newJobCommand adds to a command a job id as its argument, the connection flags, and a client for
+// run.
 func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soap.Client, c *connection, id string) error) *cobra.Command {
 	var c connection
 	cmd.Use += " ID"
@@ -142,7 +142,7 @@ func printFetched(std streams, results xroute.ConvertedGeometries) error {
 	if err := checkResult(results.Job); err != nil && !errors.Is(err, errRejected) {
 		return err
 	}
-	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the response was bounded before
+	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the response itself was bounded
 	var unread error
 	for i, e := range results.Geometries {
 		g, err := soap.Decode(e, limits)

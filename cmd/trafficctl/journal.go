@@ -28,11 +28,11 @@ the directory in its setting journal.dir, or the log in Kafka if journal.kind is
 commands take DIR, or --config with the daemon's settings, or --brokers of the log. All
 commands but adopt only read it, so they work with and without running daemons.
 
-The subdirectory "idempotency" is also a journal: it stores the answers to requests with an
+The subdirectory "idempotency" is also a journal: it stores the responses to requests with an
 Idempotency-Key.
 
-Of the log, each partition is shown as a segment with frames of its own, and has a cursor
-for each consumer. The log also has the batches that were written repeatedly, of which each
+Each partition of the log is shown as a segment with its own frame numbers, and has a cursor
+for each consumer. A batch may be in the log several times, of which each
 store gets only the first.`
 
 func newJournal(std streams) *cobra.Command {
@@ -42,7 +42,7 @@ func newJournal(std streams) *cobra.Command {
 }
 
 // journalCommand completes a command that reads the journal in the directory of its argument, or
-// that of a configuration. name is how the journal is named on a command line.
+// that of a configuration. name is the argument or flag that selects the journal.
 func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name string, f inspect.Journal) error) *cobra.Command {
 	o := conf.Options{Environ: os.Environ()}
 	var brokers string
@@ -176,7 +176,7 @@ func showCursors(std streams, dir string, f inspect.Journal, quiet bool) error {
 	if err != nil {
 		return err
 	}
-	var remarks strings.Builder // what does not fit into the table
+	var remarks strings.Builder // lines below the table
 	bad := len(gaps) > 0
 	for _, g := range gaps {
 		fmt.Fprintf(&remarks, "not counted: %v\n", g)
@@ -192,7 +192,7 @@ func showCursors(std streams, dir string, f inspect.Journal, quiet bool) error {
 			continue
 		}
 		rows, oldest, block := "-", "-", "-"
-		if c.Name != pipeline.IdempotencyConsumer { // which uses no rows
+		if c.Name != pipeline.IdempotencyConsumer { // which does not consume rows
 			rows = grouped(int64(c.Rows))
 		}
 		if !c.Oldest.IsZero() {
@@ -329,8 +329,8 @@ func printFindings(w io.Writer, name string, err error) {
 	}
 }
 
-// printAdvice prints what to do: restore the files, or save the intact frames and let the daemon
-// start over. behind is the first frame that some consumer lacks.
+// printAdvice prints the steps of a repair: restore the files, or save the intact frames and let
+// the daemon start over. behind is the first frame that some consumer lacks.
 func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 	fmt.Fprintln(w, "\nWhat to do:")
 	n := 0

@@ -26,13 +26,13 @@ func newJournalAdopt(std streams) *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "adopt DIR",
-		Short: "Deliver what is left in the journal of a lost daemon",
+		Short: "Deliver the journal of a lost daemon",
 		Long: `Deliver the measurements in the journal of a daemon that will not return, such as the volume
 of a lost machine, to the stores of a configuration, as that daemon would after a restart:
 each exactly once, also those of a block that was in flight.
 
-It may be interrupted, killed and run again at any time, and beside running daemons. It
-locks DIR, so neither another adopt nor the daemon itself can use DIR meanwhile. Once
+It may be interrupted, killed and run again at any time, also while daemons are running. It
+locks DIR, so neither another adopt nor the daemon itself can use DIR in the meantime. Once
 everything is delivered, it changes nothing, and the daemon may start on DIR again.
 
 Never adopt a copy while the original may still be delivered. Measurements that a store
@@ -107,7 +107,7 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 		running.Go(func() { errs[i] = d.Run(hard, soft) })
 	}
 	followDeliveries(ctx, shown, deliveries, waiting)
-	finish() // the current blocks
+	finish() // finish the current blocks
 	defer time.AfterFunc(c.ShutdownTimeout, cut).Stop()
 	running.Wait()
 	shown.end()
@@ -154,7 +154,8 @@ func followDeliveries(ctx context.Context, shown *progress, deliveries map[strin
 	}
 }
 
-// consumersOf returns the consumers of an intact journal whose deliveries are those of the sinks.
+// consumersOf returns the consumers of a journal. The journal must be intact, and its consumers
+// must match the enabled sinks.
 func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
 	f, err := inspect.Open(dir)
 	if err != nil {
@@ -187,7 +188,7 @@ func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
 	return consumers, nil
 }
 
-// notes writes a log between the lines of a progress.
+// notes is a writer that logs without garbling the progress bar.
 type notes struct{ *progress }
 
 func (n notes) Write(line []byte) (int, error) {

@@ -33,7 +33,7 @@ type dump struct {
 	written, read, gaps int
 }
 
-// origin is where a measurement or a frame comes from.
+// origin is the origin of a measurement or a frame.
 type origin struct {
 	BatchID         string    `json:"batchId"`
 	ReceivedAt      time.Time `json:"receivedAt"`
@@ -168,7 +168,7 @@ func (d *dump) frame(frame journal.Frame, lines *json.Encoder) error {
 		return nil
 	}
 	whole := dumpedFrame{frame.Seq, from, b.Rows(), d.answer.Len(), d.answer.Key != "", len(frame.Data)}
-	if d.frames && d.detector == "" { // also a frame without rows
+	if d.frames && d.detector == "" { // including frames without rows
 		return write(whole)
 	}
 	for row := range b.Rows() {

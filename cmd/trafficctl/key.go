@@ -148,7 +148,7 @@ once it has reloaded the file.`,
 	})
 }
 
-// keysFileCommand completes a command with the required flag --file.
+// keysFileCommand adds the required flag --file to a command.
 func keysFileCommand(cmd *cobra.Command, run func(file string, args []string) error) *cobra.Command {
 	file := cmd.Flags().String("file", "", "keys file (required)")
 	_ = cmd.MarkFlagRequired("file")

@@ -1,6 +1,6 @@
-// Command trafficctl is the tool for integrators and operators: it sends measurements, manages
-// keys, forecasts, geometries and routing jobs over HTTP, inspects a daemon's journal and dead
-// letters in its files, and delivers the journal of a lost daemon.
+// Command trafficctl is the tool for integrators and operators. It sends measurements, manages API
+// keys, forecasts and routing jobs, converts geometries, inspects a daemon's journal and dead
+// letters, and delivers the journal of a lost daemon.
 package main
 
 import (
@@ -28,7 +28,7 @@ const (
 	exitRejected = 2
 )
 
-// errRejected sets exit code 2. The command has reported the rejections already.
+// errRejected sets exit code 2. The command has already reported the rejections.
 var errRejected = errors.New("some items were rejected")
 
 type streams struct {

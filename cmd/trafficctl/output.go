@@ -24,8 +24,8 @@ import (
 const stdio = feed.Stdin // also standard output
 
 // writeOutput calls write with a buffered writer for stdout if path is "-", otherwise for the file.
-// It compresses .gz and .zst files. The file is replaced in one step once it is complete: a daemon
-// may be watching it, and a failure keeps the old content.
+// It compresses .gz and .zst files. The file is replaced atomically once it is complete, because a
+// daemon may be watching it, and so that a failure keeps the old content.
 func writeOutput(path string, stdout io.Writer, write func(io.Writer) error) error {
 	if path == stdio {
 		return writeBuffered(stdout, write)
@@ -63,8 +63,8 @@ const (
 	lineEvery = 5 * time.Second // without a terminal
 )
 
-// progress shows a progress bar on a terminal, and otherwise a line from time to time. It is safe
-// for concurrent use.
+// progress shows a progress bar on a terminal, and otherwise prints a line from time to time. It is
+// safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -89,7 +89,7 @@ func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Op
 	return p
 }
 
-// newByteProgress counts bytes up to total, or without end if that is 0; add advances it.
+// newByteProgress counts bytes up to total; 0 means that the total is unknown. add advances it.
 func newByteProgress(w io.Writer, verb string, total int64, quiet bool) (p *progress, add func(n int64)) {
 	p = newProgress(w, quiet, cmp.Or(total, -1), progressbar.OptionShowBytes(true))
 	return p, func(n int64) {
@@ -122,7 +122,7 @@ func (p *progress) show(done int64, description string, line func() string) {
 	}
 }
 
-// note prints a message, which does not garble the bar.
+// note prints a message without garbling the bar.
 func (p *progress) note(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +140,8 @@ func (p *progress) end() {
 	}
 }
 
-// follow shows the tally, and how much of the file was read, until the returned function is called.
+// follow shows the tally and the number of bytes read of the file until the returned function is
+// called.
 func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func()) {
 	var running sync.WaitGroup
 	quit, start := make(chan struct{}), time.Now()

@@ -20,7 +20,7 @@ type reading struct {
 	melt    []string
 }
 
-// mappingFlags are the flags that cause items to be built from columns.
+// mappingFlags lists the flags that cause items to be built from columns.
 var mappingFlags = []string{
 	"detector", "type", "from", "to", "interval", "value", "quality", "melt",
 	"zone", "dst-overlap", "shift", "time-layout", "decimal", "detectors-from-header", "start",
@@ -67,7 +67,7 @@ func (r *reading) register(f *pflag.FlagSet) {
 	f.StringVar((*string)(&m.Clock.Overlap), "dst-overlap", string(feed.OverlapReject),
 		"meaning of a local time that occurs twice: reject, first or second")
 	f.DurationVar(&m.Clock.Shift, "shift", 0,
-		"add this to all timestamps, and skip rows that then end in the future: recorded data as if it happened now")
+		"add this to all timestamps, to send recorded data as if it were current; rows that would end in the future are skipped")
 	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or Go's reference time 2006-01-02 15:04:05 in your layout")
 	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names detectors: one value column each; needs --type =TYPE and "+
 		"--interval")

@@ -44,8 +44,8 @@ is an invalid row too, unless --dst-overlap selects the first or second.
 
 Sending stops at a row that cannot be parsed, after the rows before it, unless
 --on-bad-row is skip. The measurements of a detector arrive in input order unless
---no-order is set. A batch without an answer is retried with the same Idempotency-Key,
-so it is stored once. Sending stops at once if a retry cannot help, and after 10 s if
+--no-order is set. A batch without a response is retried with the same Idempotency-Key,
+so it is stored once. Sending stops immediately if a retry cannot help, and after 10 s if
 no connection can be established.
 
 Exit codes: 0 all items accepted, 2 items rejected or rows skipped, 1 failure. The
@@ -160,7 +160,7 @@ func (s *sending) sendFile(ctx context.Context, flags *pflag.FlagSet, std stream
 	return s.run(ctx, flags, std, input{source.Items(), source, "--skip-rows %d"})
 }
 
-// run sends the input and prints a summary, also after a failure.
+// run sends the input and prints a summary, even after a failure.
 func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in input) (err error) {
 	if in.file == nil {
 		in.file = &feed.Source{Size: -1} // generated items, or dead letters
@@ -213,7 +213,7 @@ func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in
 	return err
 }
 
-// dryRunItems is how many items --dry-run prints.
+// dryRunItems is the number of items that --dry-run prints.
 const dryRunItems = 5
 
 // parseOnly reads the input as run does and sends nothing.
@@ -247,7 +247,7 @@ func parseOnly(ctx context.Context, std streams, in input) error {
 // summary is the result of a run that sends. The member names of its JSON are stable.
 type summary struct {
 	send.Tally
-	Empty   int64   `json:"empty"` // values omitted because their cell is empty
+	Empty   int64   `json:"empty"` // values omitted because their cells are empty
 	Seconds float64 `json:"seconds"`
 	PerSec  float64 `json:"items_per_second"`
 	Failure string  `json:"error,omitempty"`

@@ -27,10 +27,10 @@ func newTop(std streams) *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show what the daemon does, refreshed until Ctrl-C",
-		Long: `Show what is wrong, rates, latency, stores, rejections and clients, refreshed until Ctrl-C.
-The figures are those of /status at the operators' listener, which the web page shows with
-their history. With --json, print the answer of /status once.`,
+		Short: "Show the daemon's state, refreshed until Ctrl-C",
+		Long: `Show problems, rates, latency, stores, rejections and clients, refreshed until Ctrl-C.
+The figures come from /status at the operators' listener. The web page shows them with
+their history. With --json, print the response of /status once.`,
 		Example: `  trafficctl top
   trafficctl top --url http://10.0.0.7:8081 --interval 10s
   trafficctl top --json | jq .summary`,
@@ -44,7 +44,7 @@ their history. With --json, print the answer of /status once.`,
 				text, err := io.ReadAll(body)
 				body.Close()
 				if err != nil {
-					return fmt.Errorf("cannot read the answer of /status: %w", err)
+					return fmt.Errorf("cannot read the response of /status: %w", err)
 				}
 				if asJSON {
 					_, err = std.out.Write(text)
@@ -52,9 +52,9 @@ their history. With --json, print the answer of /status once.`,
 				}
 				var s status.Status
 				if err = json.Unmarshal(text, &s); err != nil {
-					return fmt.Errorf("cannot decode the answer of /status; does %s belong to a trafficd of this version? %w", base, err)
+					return fmt.Errorf("cannot decode the response of /status; does %s belong to a trafficd of this version? %w", base, err)
 				}
-				const home = "\033[H\033[2J" // cursor to the top, and clear
+				const home = "\033[H\033[2J" // move the cursor to the top and clear the screen
 				if _, err = io.WriteString(std.out, home+page(&s)); err != nil {
 					return err
 				}
@@ -69,7 +69,7 @@ their history. With --json, print the answer of /status once.`,
 	f := cmd.Flags()
 	f.StringVar(&base, "url", operatorsURL, "address of the operators' listener")
 	f.DurationVar(&interval, "interval", 2*time.Second, "time between refreshes")
-	f.BoolVar(&asJSON, "json", false, "print the answer of /status once")
+	f.BoolVar(&asJSON, "json", false, "print the response of /status once")
 	return cmd
 }
 
@@ -114,7 +114,7 @@ func page(s *status.Status) string {
 	for _, c := range s.Codes {
 		fmt.Fprintf(w, "%s\t%.0f\t%.1f\n", c.Code, c.Total, c.PerSecond)
 	}
-	_ = w.Flush() // into memory
+	_ = w.Flush() // to memory
 	return b.String()
 }
 
@@ -125,7 +125,7 @@ func newTap(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tap",
 		Short: "Follow rejected measurements as they arrive",
-		Long: `Print a sample of the measurements that are being rejected, at most 50 per second, until
+		Long: `Print a sample of the rejected measurements, at most 50 per second, until
 Ctrl-C. It never slows the daemon. A batch that is sent again with its Idempotency-Key is
 not shown again.`,
 		Example: `  trafficctl tap
@@ -178,7 +178,7 @@ not shown again.`,
 	return cmd
 }
 
-// line renders an item for people.
+// line formats an item as text.
 func line(i *pipeline.TapItem) string {
 	text := fmt.Sprintf("%s  %s  %s  %q", i.Time.Format(time.TimeOnly), i.Client, i.Code, i.Detector)
 	if i.Value != nil {
@@ -207,7 +207,7 @@ func getOperators(ctx context.Context, base, path string, query url.Values) (io.
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s answers %s: %s", u, resp.Status, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("%s responded with %s: %s", u, resp.Status, strings.TrimSpace(string(text)))
 	}
 	return resp.Body, nil
 }

@@ -23,9 +23,9 @@ func newForecastWatch(std streams) *cobra.Command {
 		Long: `Print each street of the forecast layer, and then each change as soon as the daemon has it,
 until interrupted. The key needs the right forecast.
 
-Each line of standard output is a StreetForecast in protobuf's JSON mapping; one without a
-forecast was removed or has no period to show. Each answer is summed up on standard error.
-If the daemon cannot be reached after the first answer, watch tries again every few seconds.`,
+Each line of standard output is a StreetForecast in protobuf's JSON mapping; a street without a
+forecast was removed or has no period to show. A summary of each response is on standard error.
+If the daemon cannot be reached after the first response, watch retries every few seconds.`,
 		Example: `  trafficctl forecast watch --key-file map.key --horizon 30
   trafficctl forecast watch --key-file map.key --part tile=12/2190/1282 | jq .street`,
 		Args: cobra.NoArgs,
@@ -66,7 +66,7 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 		case err != nil:
 			fmt.Fprintln(std.err, "trafficctl:", err)
 		}
-		if err != nil || answer.Version == r.Since && time.Since(start) < time.Second { // too many wait
+		if err != nil || answer.Version == r.Since && time.Since(start) < time.Second { // too many clients are waiting
 			select {
 			case <-ctx.Done():
 				return nil

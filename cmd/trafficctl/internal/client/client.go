@@ -1,5 +1,5 @@
 // Package client sends authenticated HTTP requests to a daemon and turns its error responses into
-// errors that say what to do next.
+// errors with advice.
 package client
 
 import (
@@ -22,8 +22,8 @@ import (
 // Service is one of the daemon's endpoints.
 type Service struct {
 	Path     string
-	Right    string // that an API key needs
-	TooLarge string // what to do about a 413
+	Right    string // that the API key must have
+	TooLarge string // advice for a 413
 }
 
 // The daemon's services (contract 1, 2 and 3).
@@ -35,7 +35,8 @@ var (
 	Routing  = Service{"/xroute/ws/XRoute", "routing", "raise the daemon's setting routing.max_body_bytes"}
 )
 
-// Config locates a daemon. Each field is the flag of that name.
+// Config holds the settings of the connection to a daemon. Each field corresponds to the flag of
+// the same name.
 type Config struct {
 	URL     string        // base URL, with or without the service's path
 	Key     string        // API key
@@ -43,7 +44,7 @@ type Config struct {
 	Timeout time.Duration // of one request, including its response
 }
 
-// DefaultConfig is for a daemon on this machine.
+// DefaultConfig returns the settings for a daemon on this machine.
 func DefaultConfig() Config { return Config{URL: "http://127.0.0.1:8080", Timeout: time.Minute} }
 
 // Validate returns an error for the first invalid setting.
@@ -104,7 +105,7 @@ func New(cfg Config, service Service) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
-// NewRequest returns a request to the service with the key.
+// NewRequest returns a request to the service, with the API key.
 func (c *Client) NewRequest(ctx context.Context, method string, body io.Reader) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.endpoint, body)
 	if err == nil {
@@ -113,7 +114,7 @@ func (c *Client) NewRequest(ctx context.Context, method string, body io.Reader) 
 	return req, err
 }
 
-// Do sends a request. Its error says what to do where that is known.
+// Do sends a request. Where possible, its error contains advice.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	resp, err := c.HTTP.Do(req)
 	switch {
@@ -127,8 +128,8 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Permanent reports whether a transport error will recur until something is changed: the
-// certificate is not trusted, or the server does not speak TLS.
+// Permanent reports whether retrying after a transport error is pointless: the certificate is not
+// trusted, or the server does not speak TLS.
 func Permanent(err error) bool {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	return untrusted || errors.Is(err, http.ErrSchemeMismatch)
@@ -155,7 +156,7 @@ type Error struct {
 // ReadError reads an error response. The caller closes its body.
 func (c *Client) ReadError(resp *http.Response) *Error {
 	e := &Error{service: c.service}
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // a partial body is reported as well as possible
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // use what was read of a partial body
 	if json.Unmarshal(text, e) != nil || e.Description == "" {
 		e.Description = http.StatusText(resp.StatusCode) + ", not a response of trafficd"
 	}
@@ -196,7 +197,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Sleep returns early, with the cause, if ctx is done.
+// Sleep waits for d. If ctx is done, it returns early, with the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Layouts in addition to Go's.
+// Layouts that are supported in addition to Go's.
 const (
 	LayoutISO        = "iso"    // 2026-11-01T07:50:00 with T or a space; optional seconds, fraction and UTC offset
 	LayoutUnix       = "unix"   // seconds since 1970, UTC
@@ -20,24 +20,24 @@ const (
 // Overlap selects the meaning of a local time that occurs twice when daylight saving time ends.
 type Overlap string
 
-// The choices. The default is to reject such times: the others map two hours to one, in which later
-// measurements replace earlier ones.
+// The values of Overlap. By default such times are rejected, because the others map two hours to
+// one, in which later measurements would replace earlier ones.
 const (
 	OverlapReject Overlap = "reject"
 	OverlapFirst  Overlap = "first"  // daylight saving time
 	OverlapSecond Overlap = "second" // standard time
 )
 
-// Clock says how timestamps are written. They are converted to UTC. A local time that is skipped
-// when daylight saving time begins is an error.
+// Clock describes the format of timestamps, which are converted to UTC. A local time that is
+// skipped when daylight saving time begins is an error.
 type Clock struct {
 	Layout  string
 	Zone    *time.Location // of times without a UTC offset
 	Overlap Overlap
-	Shift   time.Duration // is added to each
+	Shift   time.Duration // added to each timestamp
 }
 
-// Validate returns an error for the first invalid field, by its flag's name.
+// Validate returns an error for the first invalid field, with the name of its flag.
 func (c Clock) Validate() error {
 	switch {
 	case !slices.Contains([]Overlap{OverlapReject, OverlapFirst, OverlapSecond}, c.Overlap):
@@ -52,7 +52,7 @@ func (c Clock) Validate() error {
 	return nil
 }
 
-// isoLayouts are the layouts of LayoutISO. time.Parse accepts a fraction after the seconds of each.
+// isoLayouts lists the layouts of LayoutISO. time.Parse also accepts a fraction of a second.
 var isoLayouts = func() (layouts []string) {
 	for _, clock := range []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04"} {
 		for _, offset := range []string{"", "Z07:00", "Z0700", "Z07"} {
@@ -63,10 +63,10 @@ var isoLayouts = func() (layouts []string) {
 }()
 
 // clock parses timestamps. It resolves local times itself, because time.ParseInLocation does not
-// report those that do not exist or occur twice.
+// report times that do not exist or occur twice.
 type clock struct {
 	Clock
-	layouts []string // the last one that matched comes first
+	layouts []string // the one that matched last comes first
 }
 
 func newClock(c Clock) *clock {
@@ -114,7 +114,7 @@ func (c *clock) resolve(wall time.Time) (time.Time, error) {
 	if c.Zone == time.UTC {
 		return wall, nil
 	}
-	// The instants with the UTC offsets in force a day before and after, if they have the offset.
+	// The candidates are the instants with the UTC offsets in force a day earlier and a day later.
 	first, second := c.withOffset(wall, -day), c.withOffset(wall, day)
 	switch {
 	case first.IsZero() && second.IsZero():
@@ -134,8 +134,8 @@ func (c *clock) resolve(wall time.Time) (time.Time, error) {
 
 const day = 24 * time.Hour
 
-// withOffset returns the instant of a local time with the UTC offset that is in force after a
-// duration, or the zero time if it has another offset.
+// withOffset returns the instant of a local time, assuming the UTC offset in force at wall plus
+// after. It returns the zero time if a different offset is in force at that instant.
 func (c *clock) withOffset(wall time.Time, after time.Duration) time.Time {
 	_, offset := wall.Add(after).In(c.Zone).Zone()
 	at := wall.Add(-time.Duration(offset) * time.Second)
@@ -145,7 +145,8 @@ func (c *clock) withOffset(wall time.Time, after time.Duration) time.Time {
 	return at
 }
 
-// parseUnix parses a number of units, s or ms, since 1970. It may have a fraction.
+// parseUnix parses a number of seconds or milliseconds (unit s or ms) since 1970, which may have a
+// fraction.
 func parseUnix(cell, unit string) (time.Time, error) {
 	since, err := time.ParseDuration(cell + unit)
 	if err != nil || strings.Trim(cell, "0123456789.-") != "" {
@@ -154,8 +155,8 @@ func parseUnix(cell, unit string) (time.Time, error) {
 	return time.Unix(0, int64(since)).UTC(), nil
 }
 
-// appendNumber appends a cell as a JSON number. A JSON number is appended unchanged; "+5", ".5",
-// "5." and decimal commas are converted.
+// appendNumber appends a cell as a JSON number. It keeps valid JSON numbers unchanged, and converts
+// "+5", ".5", "5." and decimal commas.
 func appendNumber(dst []byte, cell string, decimal byte) ([]byte, error) {
 	if decimal == ',' {
 		cell = strings.Replace(cell, ",", ".", 1)

@@ -11,8 +11,8 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Mapping assigns columns (CSV) or members (JSON) to the parts of a measurement. A row is one
-// measurement, or several with Melt and Wide.
+// Mapping assigns columns (CSV) or members (JSON) to the members of a measurement. A row is one
+// measurement, or several with Melt or Wide.
 type Mapping struct {
 	Detector string
 	Type     string // a column, or a constant such as "=speed"
@@ -20,15 +20,15 @@ type Mapping struct {
 	To       string        // empty if Interval is set
 	Interval time.Duration // timestampTo - timestampFrom
 	Value    string
-	Quality  string // may be empty; a missing column is an error unless QualityOptional
+	Quality  string // may be empty; a missing column is an error unless QualityOptional is set
 	// QualityOptional allows rows without the quality column.
 	QualityOptional bool
 	Melt            []Melt // replaces Type and Value
 	Decimal         byte   // '.' or ','
 	Clock           Clock
 
-	Wide  bool   // each CSV column is a detector, except that of the time: From, or the first column
-	Start string // in a wide table without times, the start of the first row; rows are Interval apart
+	Wide  bool   // each CSV column is a detector, except the time column: From, or the first column
+	Start string // start of the first row of a wide table without times; rows are Interval apart
 
 	detectors []string // the value columns of a wide table
 }
@@ -36,7 +36,7 @@ type Mapping struct {
 // Melt turns the cells of Column into measurements of Type.
 type Melt struct{ Column, Type string }
 
-// DefaultMapping reads columns with the contract's member names.
+// DefaultMapping returns the mapping for columns with the contract's member names.
 func DefaultMapping() Mapping {
 	return Mapping{
 		Detector:        measurement.DetectorCode,
@@ -51,7 +51,7 @@ func DefaultMapping() Mapping {
 	}
 }
 
-// Validate returns an error for the first invalid field, by its flag's name.
+// Validate returns an error for the first invalid field, with the name of its flag.
 func (m Mapping) Validate() error {
 	if err := m.Clock.Validate(); err != nil {
 		return err
@@ -108,7 +108,7 @@ const (
 )
 
 // valueColumn describes the cells of one value column.
-type valueColumn struct{ name, detector, kind string } // empty detector or kind: it is in the row
+type valueColumn struct{ name, detector, kind string } // if detector or kind is empty, the row has it
 
 func (m *Mapping) valueColumns() (all []valueColumn) {
 	for _, melt := range m.Melt {
@@ -123,7 +123,7 @@ func (m *Mapping) valueColumns() (all []valueColumn) {
 	return all
 }
 
-// names returns the column for each cell, "" for none.
+// names returns the name of the column for each cell, or "" for none.
 func (m *Mapping) names() []string {
 	names := []string{m.Detector, m.Type, m.From, m.To, m.Quality}
 	for _, v := range m.valueColumns() {
@@ -147,8 +147,8 @@ func (m *Mapping) constType() string {
 type assembler struct {
 	mapping Mapping
 	clock   *clock
-	start   time.Time // of row 1, if the mapping has Start
-	now     time.Time // rows that a shift moves beyond it are skipped
+	start   time.Time // start of row 1, if the mapping has Start
+	now     time.Time // rows that are shifted beyond it are skipped
 	values  []valueColumn
 	fields  measurement.Fields
 	body    []byte // the row's measurements

@@ -18,7 +18,7 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// eachRecord reads CSV: a header, unless the column names are configured, and then rows.
+// eachRecord reads CSV. The first row is the header unless the column names are configured.
 func (s *Source) eachRecord(yield yieldFunc) error {
 	mapping := DefaultMapping()
 	if s.cfg.Mapping != nil {
@@ -73,8 +73,8 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 	}
 }
 
-// bind returns the index of the column for each cell, -1 for none. In a wide table it sets the
-// detectors.
+// bind returns the index of the column for each cell, or -1 for none. For a wide table it also sets
+// the detectors.
 func (m *Mapping) bind(header []string) ([]int, error) {
 	for i, name := range header {
 		header[i] = strings.TrimSpace(name)
@@ -129,7 +129,7 @@ func (s *Source) eachLine(yield yieldFunc) error {
 	place := measurement.Place{}
 	for {
 		s.row.left = MaxRow
-		line, err := ReadLine(s.text, 2*MaxRow) // s.row bounds it before
+		line, err := ReadLine(s.text, 2*MaxRow) // s.row has a lower bound
 		if err != nil {
 			return ignoreEOF(err)
 		}
@@ -146,8 +146,8 @@ func (s *Source) eachLine(yield yieldFunc) error {
 	}
 }
 
-// ReadLine returns the next line, trimmed and valid until the next call, and io.EOF after the last.
-// A line of more than about most bytes is an error.
+// ReadLine returns the next line, trimmed, or io.EOF after the last one. The line is valid until
+// the next call. A line of more than about most bytes is an error.
 func ReadLine(r *bufio.Reader, most int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -209,7 +209,7 @@ func (s *Source) eachElement(yield yieldFunc) error {
 	return nil
 }
 
-// atEnd reports whether only space follows. Next alone does not detect an incomplete value.
+// atEnd reports whether only white space follows. Next alone does not detect an incomplete value.
 func atEnd(d *jx.Decoder) bool { return d.Next() == jx.Invalid && errors.Is(d.Skip(), io.EOF) }
 
 // objects turns JSON values into items, unchanged or with a mapping.
@@ -217,7 +217,7 @@ type objects struct {
 	yield  yieldFunc
 	member string
 	d      *jx.Decoder
-	names  []string   // member for each cell; without a mapping, only the detector code's
+	names  []string   // name of the member for each cell; without a mapping, only the detector code
 	cells  []string   // of the current value
 	build  *assembler // nil without a mapping
 }

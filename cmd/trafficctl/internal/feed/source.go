@@ -5,9 +5,9 @@
 //	        bytes read              row ≤ 1 MiB   cells of a row         mapping, clock, numbers
 //
 // encoding/csv, jx, time.Parse and the compression libraries do the parsing. This package adds what
-// they lack: local times that do not exist or occur twice, decimal commas, lone surrogates (which
-// jx accepts and the daemon rejects), and a bound on the length of a row, so that memory does not
-// depend on the input.
+// they lack: errors for local times that do not exist or occur twice and for lone surrogates (which
+// jx accepts and the daemon rejects), decimal commas, and a bound on the length of a row, so that
+// memory use does not depend on the input.
 //
 // Without a mapping, JSON and NDJSON items are passed on unchanged, so that the daemon validates
 // what the integrator wrote. With a mapping, and for CSV, items are built from cells.
@@ -37,17 +37,17 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// MaxRow bounds a row of input, in bytes. A measurement takes about 150; a longer row means another
-// format, or a quote that is not closed.
+// MaxRow is the maximum length of a row of input, in bytes. A measurement takes about 150; longer
+// rows indicate another format or a missing closing quote.
 const MaxRow = 1 << 20
 
 // Stdin is the path of standard input.
 const Stdin = "-"
 
-// Format of the rows.
+// Format is the format of the rows.
 type Format string
 
-// The formats. Auto detects them by the file name and then by the first bytes.
+// The formats. Auto detects the format from the file name or else from the first bytes.
 const (
 	Auto   Format = "auto"
 	CSV    Format = "csv"
@@ -67,7 +67,7 @@ type Config struct {
 	SkipRows    int64    // rows at the start to skip
 }
 
-// DefaultConfig reads standard input and detects the format.
+// DefaultConfig returns the settings for standard input in a format to be detected.
 func DefaultConfig() Config {
 	return Config{Path: Stdin, Format: Auto, Compression: Sniff, Separator: ','}
 }
@@ -100,8 +100,9 @@ func (c Config) name() string {
 	return c.Path
 }
 
-// formatOf returns the format by flag, file name or first bytes: an array is JSON, an object is
-// JSON if "measurements" is its first member and NDJSON otherwise, and anything else is CSV.
+// formatOf returns the format given by the flag, the file name or the first bytes: an array is
+// JSON, an object is JSON if its first member is "measurements" and NDJSON otherwise, and anything
+// else is CSV.
 func (c Config) formatOf(r *bufio.Reader) (Format, error) {
 	if c.Format != Auto {
 		return c.Format, nil
@@ -132,7 +133,7 @@ var extensions = map[string]Format{".csv": CSV, ".tsv": CSV, ".json": JSON, ".nd
 
 // Source is an open input. Only BytesRead is safe for concurrent use.
 type Source struct {
-	Size  int64 // of the input as stored; -1: unknown
+	Size  int64 // of the (compressed) input; -1: unknown
 	Empty int64 // measurements that were omitted because their cell is empty
 
 	cfg    Config
@@ -145,7 +146,7 @@ type Source struct {
 }
 
 // Open opens cfg.Path, or uses stdin for "-", and detects compression and format. The caller closes
-// the source. ctx stops a decompression program.
+// the source. If ctx is done, a decompression program is stopped.
 func Open(ctx context.Context, cfg Config, stdin io.Reader) (_ *Source, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -183,8 +184,8 @@ func Open(ctx context.Context, cfg Config, stdin io.Reader) (_ *Source, err erro
 	return s, nil
 }
 
-// Items returns the measurements in input order. It can be iterated once. After an error that is a
-// *measurement.RowError it continues with the next row; any other error is the last.
+// Items returns the measurements in input order. It can be iterated once. After a
+// *measurement.RowError it continues with the next row; any other error ends the sequence.
 func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		each := s.eachElement
@@ -200,7 +201,7 @@ func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 	}
 }
 
-// BytesRead returns the number of bytes read of the input as stored.
+// BytesRead returns the number of bytes read of the (compressed) input.
 func (s *Source) BytesRead() int64 { return s.meter.N.Load() }
 
 // Close closes the file and stops a decompression program.
@@ -217,10 +218,10 @@ func (s *Source) Close() (err error) {
 // yieldFunc receives items. It returns false to stop.
 type yieldFunc = func(measurement.Item, error) bool
 
-// errStopped passes that through the decoders' callbacks.
+// errStopped passes the consumer's stop through the decoders' callbacks.
 var errStopped = errors.New("iteration stopped")
 
-// yieldRowError reports an error of one row.
+// yieldRowError yields the error of a row.
 func yieldRowError(yield yieldFunc, place measurement.Place, err error) error {
 	if !yield(measurement.Item{}, &measurement.RowError{Place: place, Err: err}) {
 		return errStopped
@@ -241,14 +242,14 @@ func (m *Meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// allowance bounds a row: it is renewed before each one, so no decoder reads more than MaxRow and a
-// buffer for it.
+// allowance bounds the length of a row. It is renewed before each row, so no decoder reads more
+// than MaxRow plus a buffer for one.
 type allowance struct {
 	r    io.Reader
 	left int
 }
 
-var errRowTooLong = fmt.Errorf("a row exceeds %d bytes; check for a quote that is not closed, and --format", MaxRow)
+var errRowTooLong = fmt.Errorf("a row exceeds %d bytes; check for a missing closing quote, and --format", MaxRow)
 
 func (a *allowance) Read(p []byte) (int, error) {
 	if a.left <= 0 {
@@ -266,10 +267,10 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// Compression of a file.
+// Compression is the compression of a file.
 type Compression string
 
-// The compressions. Sniff detects them by the first bytes.
+// The compressions. Sniff detects the compression from the first bytes.
 const (
 	Sniff Compression = "auto"
 	None  Compression = "none"
@@ -280,11 +281,11 @@ const (
 
 var magics = map[Compression]string{Gzip: "\x1f\x8b", XZ: "\xfd7zXZ\x00", Zstd: "\x28\xb5\x2f\xfd"}
 
-// zstdWindow bounds the memory of a frame, as the zstd program does by default.
+// zstdWindow bounds the memory for a frame, at the default of the zstd program.
 const zstdWindow = 128 << 20
 
-// Decompress returns the decompressed content of raw. The caller closes it. ctx stops a helper
-// program.
+// Decompress returns the decompressed content of raw. The caller closes it. If ctx is done, a
+// decompression program is stopped.
 func Decompress(ctx context.Context, raw io.Reader, kind Compression) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(raw, 64<<10)
 	if kind == Sniff {
@@ -321,8 +322,8 @@ type xzProgram struct {
 	running sync.WaitGroup
 }
 
-// decompressXZ uses the xz program if it is installed: it takes a fraction of the library's CPU
-// time (BenchmarkDecompressXZ), and on another core.
+// decompressXZ uses the xz program if it is installed. It needs a fraction of the library's CPU
+// time (BenchmarkDecompressXZ) and runs on another core.
 func decompressXZ(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
 	path, err := exec.LookPath("xz")
 	if err != nil {
@@ -335,7 +336,7 @@ func decompressXZ(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
 	cmd := exec.CommandContext(ctx, path, "--decompress", "--stdout")
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = r, in, &stderr
-	cmd.WaitDelay = time.Second // the input may be a pipe without a writer
+	cmd.WaitDelay = time.Second // the input may be a pipe that is never written to
 	p.running.Go(func() {
 		err := cmd.Run()
 		if err != nil { // including a truncated file

@@ -14,20 +14,20 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// MaxBytes bounds the decompressed size of a file, which is read into memory.
+// MaxBytes is the maximum decompressed size of a file, which is read into memory.
 const MaxBytes = 4 << 30
 
 // Content is the content of a forecast file.
 type Content struct {
 	Forecasts []*pb.StreetForecast // the last forecast of each street, normalised
 	Skipped   int                  // invalid records
-	Range     int                  // of them, those with a street or fromnode outside int32
+	Range     int                  // invalid records with a street or fromnode outside int32
 	Remarks   int                  // parts that were omitted or corrected
 }
 
-// ReadFile reads forecasts as the daemon does. format is one of package forecasts; empty means by
-// file name. Speeds over maxSpeed are invalid. It calls note for each invalid or corrected record
-// and fails only if the file as a whole is invalid.
+// ReadFile reads forecasts as the daemon does. format is a format of package forecasts, or empty to
+// derive it from the file name. Speeds over maxSpeed are invalid. It calls note for each invalid or
+// corrected record and fails only if the file as a whole is invalid.
 func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
 	text, err := readAll(ctx, path, stdin)

@@ -13,7 +13,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Config says what to generate. Each field is the flag of that name.
+// Config describes what to generate. Each field corresponds to the flag of the same name.
 type Config struct {
 	generate.TownConfig
 	From    time.Time // start of the first period
@@ -21,7 +21,7 @@ type Config struct {
 	Step    time.Duration // length of a period
 }
 
-// DefaultConfig is six hours for a town. The caller sets From.
+// DefaultConfig returns the settings for six hours of a town. The caller sets From.
 func DefaultConfig() Config {
 	return Config{TownConfig: generate.TownConfig{Streets: 1000, Seed: 1}, Periods: 24, Step: 15 * time.Minute}
 }
@@ -43,8 +43,8 @@ func (c Config) Validate() error {
 
 func (c Config) end() time.Time { return c.From.Add(time.Duration(c.Periods) * c.Step) }
 
-// Generate generates a forecast for each location reference in codes, or for a town if codes is
-// nil. The same arguments give the same forecasts.
+// Generate generates a forecast for each location reference in codes or, if codes is nil, for each
+// street of a town. The same arguments produce the same forecasts.
 func Generate(cfg Config, codes []string) (iter.Seq[*pb.StreetForecast], error) {
 	if codes != nil {
 		cfg.Streets = len(codes)

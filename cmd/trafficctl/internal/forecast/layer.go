@@ -1,6 +1,6 @@
-// Package forecast generates street forecasts, reads and writes them as files, publishes them to
-// the topic that the daemon reads, and gets the daemon's forecast layer. Package
-// trafficd/sources/forecasts defines the file formats and what a valid forecast is.
+// Package forecast generates street forecasts, reads forecast files, and gets and formats the
+// daemon's forecast layer. Package trafficd/sources/forecasts defines the file formats and the
+// validity of forecasts.
 package forecast
 
 import (
@@ -32,7 +32,7 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// Request asks for the layer.
+// Request describes a request for the layer.
 type Request struct {
 	client.Config
 	Horizon  int    // minutes from now; negative: all periods
@@ -40,8 +40,8 @@ type Request struct {
 	Encoding string // zstd, gzip or identity; empty: the daemon's choice
 
 	Part  string        // the query parameter that selects streets, like tile=12/2190/1282; empty: all
-	Since string        // Version of an earlier answer: only changes since then
-	Wait  time.Duration // for a change
+	Since string        // Version of an earlier response: only changes since then
+	Wait  time.Duration // how long the daemon may wait for a change
 }
 
 // Answer is the daemon's response.
@@ -52,13 +52,13 @@ type Answer struct {
 	Modified string // header Last-Modified
 	Age      string // header Forecast-Age, in seconds
 	Encoding string // Content-Encoding
-	Received int64  // bytes of the body
-	Size     int    // bytes of the decoded message
+	Received int64  // size of the body in bytes
+	Size     int    // size of the decompressed message in bytes
 
 	NotModified bool
 }
 
-// maxLayer bounds the message: protobuf's own limit is 2 GiB.
+// maxLayer is the maximum size of the message. Protobuf's own limit is 2 GiB.
 const maxLayer = 2 << 30
 
 // Get requests the layer once. It neither retries nor follows redirects.
@@ -93,7 +93,7 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 	}
 	req.URL.RawQuery = query.Encode()
 	req.Header.Set("Accept", "application/x-protobuf")
-	req.Header.Set("Accept-Encoding", encoding) // which also keeps the transport from decompressing
+	req.Header.Set("Accept-Encoding", encoding) // also disables the transport's decompression
 	if r.ETag != "" {
 		req.Header.Set("If-None-Match", r.ETag)
 	}
@@ -116,7 +116,7 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 	return nil, c.ReadError(resp)
 }
 
-// encodings are the values of Content-Encoding that a layer may have.
+// encodings maps the values of Content-Encoding that a layer may have.
 var encodings = map[string]feed.Compression{"": feed.None, "identity": feed.None, "gzip": feed.Gzip, "zstd": feed.Zstd}
 
 func (a *Answer) read(ctx context.Context, body io.Reader) error {
@@ -145,7 +145,7 @@ func (a *Answer) read(ctx context.Context, body io.Reader) error {
 	return nil
 }
 
-// Formats are the output formats of Show.
+// Formats lists the output formats of Show.
 var Formats = []string{"table", "json", "csv", "geojson", "protobuf"}
 
 // Show writes the layer in one of Formats.
@@ -193,7 +193,7 @@ func printable(text string) string {
 	return text
 }
 
-// showCSV writes a row for each period. The columns are those of the feed's query.
+// showCSV writes a row for each period, with the columns of the ClickHouse feed.
 func showCSV(w io.Writer, layer *pb.StreetForecastResponse) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"street", "fromnode", "openLRcode", "start", "end", "flow_valid", "speed_valid", "speed", "flow", "timezone"}}
@@ -234,9 +234,9 @@ func showGeoJSON(w io.Writer, layer *pb.StreetForecastResponse) error {
 	return err
 }
 
-// featureOf returns a street in GeoJSON (RFC 7946), without a geometry if its code cannot be
-// decoded. Its properties are the street's members and, if there is only one period (as with a
-// horizon), that period's members too: map programs style features by top-level properties.
+// featureOf returns a street as GeoJSON (RFC 7946), without a geometry if its code cannot be
+// decoded. Its properties are the street's members. If there is only one period, as with a horizon,
+// that period's members are added, because map programs style features by top-level properties.
 func featureOf(f *pb.StreetForecast) *geojson.Feature {
 	periods := make([]any, len(f.Forecast))
 	for i, p := range f.Forecast {

@@ -12,8 +12,8 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Samples returns the valid measurements, ordered by interval and detector, and whether each is the
-// first of its interval. The fields are valid until the next iteration.
+// Samples returns the valid measurements, ordered by interval and detector, and reports whether
+// each is the first of its interval. The fields are valid until the next iteration.
 func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
 	return func(yield func(*measurement.Fields, bool) bool) {
 		var f measurement.Fields
@@ -93,13 +93,13 @@ func (n *Network) WriteCSV(w io.Writer) (items int64, err error) {
 		if err != nil {
 			break
 		}
-		_, err = fmt.Fprintf(w, "%s,%s,%s,%s,%s,%s\n", f.Detector, f.Type, f.From, f.To, f.Value, f.Quality) // nothing needs quotes
+		_, err = fmt.Fprintf(w, "%s,%s,%s,%s,%s,%s\n", f.Detector, f.Type, f.From, f.To, f.Value, f.Quality) // no field needs quotes
 		items++
 	}
 	return items, err
 }
 
-// Fault is one kind of invalid item and the daemon's error code for it (contract 1.2).
+// Fault is a kind of invalid item, with the daemon's error code for it (contract 1.2).
 type Fault struct {
 	Name string
 	Code string
@@ -109,7 +109,7 @@ type Fault struct {
 	Append func(dst []byte, f measurement.Fields) []byte
 }
 
-// Faults are all kinds, in the order of the contract's rules.
+// Faults lists all kinds, in the order of the contract's rules.
 var Faults = func() []Fault {
 	faults := []Fault{
 		{"not an object", "INVALID_TYPE", func(dst []byte, _ measurement.Fields) []byte { return append(dst, `"just a text"`...) }},
@@ -140,7 +140,7 @@ var Faults = func() []Fault {
 	)
 }()
 
-// required are the members of a measurement without the quality, in the order of Fields.
+// required lists the required members of a measurement, in the order of Fields.
 var required = []string{
 	measurement.DetectorCode, measurement.MeasureTypeCode,
 	measurement.TimestampFrom, measurement.TimestampTo, measurement.Value,

@@ -1,10 +1,9 @@
-// Package generate makes a town with its traffic: connected streets, rush hours and jams that move.
-// Forecasts are the traffic of the streets itself; measurements add noise, outages, and optionally
-// items with every error for which the daemon rejects single items (contract 1.2, rules 2 to 13).
-//
-// The traffic of a street at a moment is a function of the two and the seed. So measurements and
-// forecasts that are generated apart agree, and the same Config produces the same bytes. Errors
-// have random numbers of their own, so the error rate does not change valid items.
+// Package generate generates a town with its traffic: connected streets, rush hours and moving
+// jams. Forecasts are exactly this traffic. Measurements add noise, outages and, optionally, items
+// with every error for which the daemon rejects single items (contract 1.2, rules 2 to 13). The
+// traffic of a street is a function of the street, the time and the seed. So measurements and
+// forecasts agree although they are generated separately, and the same Config produces the same
+// bytes. Errors use separate random numbers, so the error rate does not change valid items.
 package generate
 
 import (
@@ -19,25 +18,27 @@ import (
 	"time"
 )
 
-// Types are the supported measure types.
+// Types lists the supported measure types.
 var Types = []string{"speed", "flow", "occupancy"}
 
-// Config says what to generate. Each field is the flag of that name, Count that of --intervals.
+// Config describes what to generate. Each field corresponds to the flag of the same name, and Count
+// to --intervals.
 type Config struct {
 	Detectors int
 	From      time.Time // start of the first interval
 	Days      int
-	Count     int // intervals, instead of days; 0: Days
+	Count     int // number of intervals, instead of Days if it is not 0
 	Interval  time.Duration
 	Seed      uint64
-	UTCOffset float64 // hours: the local time of the rush hours
+	UTCOffset float64 // of local time, which rush hours follow, in hours
 	Types     []string
 	AllTypes  bool    // every detector measures every type
 	GapRate   float64 // share of measurements that are missing in outages
 	ErrorRate float64 // share of invalid measurements
 }
 
-// DefaultConfig is one day of the largest network whose intervals fit into a batch.
+// DefaultConfig returns the settings for a day of the largest network whose intervals fit into one
+// batch.
 func DefaultConfig() Config {
 	return Config{
 		Detectors: 14_000,
@@ -115,8 +116,8 @@ func New(cfg Config) (*Network, error) {
 	return n, nil
 }
 
-// WriteRegistry writes the detectors as CSV for a daemon's registry feed, with the column
-// detectorCode, and with the street of each for a forecaster.
+// WriteRegistry writes the detectors as CSV: the column detectorCode for a daemon's registry feed,
+// and the streets for a forecaster.
 func (n *Network) WriteRegistry(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintln(out, "detectorCode,measureTypes,latitude,longitude,street,fromnode,openlr,length")
@@ -135,7 +136,7 @@ type detector struct {
 	hasQuality bool
 }
 
-// state is what a detector measures in an interval.
+// state holds a detector's measurements in an interval.
 type state struct{ speed, flow, occupancy, quality float64 }
 
 // measure returns the state of the interval that starts at from. ok is false in an outage.

@@ -10,7 +10,7 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// Shape of the town. Blocks, rings and radials have fixed places, so a larger town contains each
+// Shape of the town. Blocks, rings and radials have fixed places, so a larger town contains every
 // smaller one of the same seed.
 const (
 	centreLatitude, centreLongitude = 50.0, 10.0
@@ -24,24 +24,24 @@ const (
 	metresPerDegree = 111_320.0 // of latitude
 )
 
-// firstRing is the number of the innermost ring road; the eight radials have the numbers before.
+// firstRing is the number of the innermost ring road. The eight radials have the numbers 1 to 8.
 const firstRing = 9
 
-// rings are the radii of the ring roads in blocks.
+// rings lists the radii of the ring roads in blocks.
 var rings = []int{oldTown, 7, 15, 30, 60, 120, 240, 480}
 
 // Town is a network of streets. It grows along its fast roads, so its streets are always connected.
-// Roads are radials, which meet in the centre, rings around it, and a grid between them. Few of
-// them cross the river. A Town does not change and is safe for concurrent use.
+// Its roads are radials, which meet in the centre, rings around it, and a grid in between. Few of
+// them cross the river. A Town is immutable and safe for concurrent use.
 type Town struct {
-	// Streets are directed: both directions of a street follow one another. If their number is odd,
+	// Streets are directed. The two directions of a street are adjacent. If their number is odd,
 	// the last one is a one-way street.
 	Streets []Street
 	cfg     TownConfig
 }
 
-// TownConfig says which town to make, and what its clocks show. Each field is the flag of that
-// name.
+// TownConfig holds the size, the seed and the local time of a town. Each field corresponds to the
+// flag of the same name.
 type TownConfig struct {
 	Streets   int
 	Seed      uint64
@@ -50,21 +50,20 @@ type TownConfig struct {
 
 // Street is one direction of a street between two crossings.
 type Street struct {
-	Number, From, To int32 // the street, which both directions share, and the nodes at its ends
+	Number, From, To int32 // number of the street, which both directions share, and the nodes at its ends
 	Class            openlr.FunctionalRoadClass
 	Start, End       [2]float64 // longitude and latitude in degrees
 	Length           float64    // metres
 
-	code    string // empty: made by OpenLR
+	code    string // empty: OpenLR encodes it
 	index   uint64
-	inward  float64 // 1: leads to the centre, -1: away from it
+	inward  float64 // 1: towards the centre, -1: away from it
 	road    int     // radials and rings have numbers from 1, other streets 0
 	metre   float64 // position of the middle on the road
 	forward bool    // traffic goes to higher metres
 }
 
-// Validate returns an error for the first invalid setting. The limit of Streets is up to the
-// caller.
+// Validate returns an error for the first invalid setting. The caller limits Streets.
 func (c TownConfig) Validate() error {
 	if !(c.UTCOffset >= -12 && c.UTCOffset <= 14) {
 		return fmt.Errorf("--utc-offset %g must be -12 to 14 hours", c.UTCOffset)
@@ -72,7 +71,7 @@ func (c TownConfig) Validate() error {
 	return nil
 }
 
-// NewTown makes a town.
+// NewTown builds a town.
 func NewTown(cfg TownConfig) *Town {
 	g := growth{seed: cfg.Seed, nodes: map[crossing]int32{{}: 1}, built: map[[2]crossing]bool{}}
 	g.plan(crossing{}, 0)
@@ -86,8 +85,8 @@ func NewTown(cfg TownConfig) *Town {
 	return t
 }
 
-// TownOf makes a town of streets that are known only by their location references. They get
-// consecutive numbers, and their traffic has no jams.
+// TownOf returns a town of streets that are known only by their location references. They have
+// consecutive numbers and no jams.
 func TownOf(cfg TownConfig, codes []string) *Town {
 	t := &Town{cfg: cfg, Streets: make([]Street, len(codes))}
 	for i, code := range codes {
@@ -106,19 +105,19 @@ func (s *Street) OpenLR() string {
 	}
 	code, err := openlr.Encode(openlr.Straight(s.Start, s.End, int(s.Length), s.Class))
 	if err != nil {
-		panic(err) // a town does not extend so far
+		panic(err) // a town is not large enough for that
 	}
 	return code
 }
 
-// crossing is a place in the grid. {0, 0} is the centre of the town.
+// crossing is a crossing of the grid. {0, 0} is the centre of the town.
 type crossing [2]int
 
-// radius returns the number of the square around the centre, which becomes a circle.
+// radius returns the number of the square around the centre, which place bends to a circle.
 func (c crossing) radius() int { return max(c[0], -c[0], c[1], -c[1]) }
 
-// place returns metres east and north of the centre. The grid is bent to circles, the more so the
-// farther from the centre, then everything a little out of shape.
+// place returns the position in metres east and north of the centre. It bends the grid to circles,
+// increasingly with the distance from the centre, and then distorts it a little.
 func (c crossing) place(seed uint64) (x, y float64) {
 	u, v, r := float64(c[0]), float64(c[1]), float64(c.radius())
 	if r > 0 {
@@ -135,7 +134,7 @@ func (c crossing) place(seed uint64) (x, y float64) {
 		round := min(1, r/7)
 		u, v = u+round*(r*math.Cos(angle)-u), v+round*(r*math.Sin(angle)-v)
 	}
-	const turn = 0.3 // radians: few towns are built to the north
+	const turn = 0.3 // radians, because few towns are aligned to the north
 	x, y = block*(u*math.Cos(turn)-v*math.Sin(turn)), block*(u*math.Sin(turn)+v*math.Cos(turn))
 	x, y = x+70*math.Sin(y/640+1)+25*math.Sin(x/310), y+70*math.Sin(x/710+2)+25*math.Sin(y/270)
 	const jitter = block / 5
@@ -148,8 +147,8 @@ func south(x, y float64) bool { return y < -2.6*block+170*math.Sin(x/650)+60*mat
 func diagonal(a, b crossing) bool { return a[0] != b[0] && a[1] != b[1] }
 
 // roadOf returns the number of the radial or ring that contains the street between two crossings,
-// and the position of its middle in metres: from the centre on a radial, from the east on a ring.
-// 0: of no road.
+// or 0 for none, and the position of the street's middle in metres: from the centre on a radial,
+// from the east on a ring.
 func roadOf(a, b crossing, x, y float64) (road int, metre float64) {
 	ra, rb := a.radius(), b.radius()
 	straight := func(c crossing) bool { return c[0] == 0 || c[1] == 0 || c[0] == c[1] || c[0] == -c[1] }
@@ -163,7 +162,7 @@ func roadOf(a, b crossing, x, y float64) (road int, metre float64) {
 	return 0, 0
 }
 
-// growth builds streets from the centre outwards.
+// growth builds a town's streets from the centre outwards.
 type growth struct {
 	seed  uint64
 	nodes map[crossing]int32
@@ -190,7 +189,7 @@ func (p *plans) Pop() any {
 	return last
 }
 
-// plan adds the streets that begin at a crossing.
+// plan plans the streets that begin at a crossing.
 func (g *growth) plan(from crossing, cost float64) {
 	for dx := -1; dx <= 1; dx++ {
 		for dy := -1; dy <= 1; dy++ {
@@ -221,7 +220,7 @@ func (g *growth) street(from, to crossing) (s Street, ok bool) {
 		s.Class = 2
 	case s.road > 0:
 		s.Class = 3
-	case diagonal(from, to): // only radials are diagonal
+	case diagonal(from, to): // diagonals exist only as radials
 		return s, false
 	case south(x1, y1) != south(x2, y2):
 		return s, false
@@ -244,12 +243,12 @@ func (g *growth) street(from, to crossing) (s Street, ok bool) {
 	return s, true
 }
 
-// degrees returns longitude and latitude of a place in metres.
+// degrees converts a position in metres to longitude and latitude.
 func degrees(x, y float64) [2]float64 {
 	return [2]float64{centreLongitude + x/metresPerDegree/math.Cos(centreLatitude*math.Pi/180), centreLatitude + y/metresPerDegree}
 }
 
-// build builds the street that is reached first, in both directions.
+// build builds the planned street with the lowest cost, in both directions.
 func (g *growth) build() (there, back Street) {
 	for {
 		p := heap.Pop(&g.plans).(plan)
@@ -270,7 +269,7 @@ func (g *growth) build() (there, back Street) {
 	}
 }
 
-// chance returns a random number from 0 to 1 that belongs to the arguments.
+// chance returns a pseudorandom number from 0 to 1 that depends only on the arguments.
 func chance(seed, a, b, c uint64) float64 {
 	const odd = 0x9e3779b97f4a7c15 // spreads small numbers over all bits
 	return float64(rand.NewPCG(seed^a*odd, (b+1)*odd^c*0xbf58476d1ce4e5b9).Uint64()>>11) / (1 << 53)

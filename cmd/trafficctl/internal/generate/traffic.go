@@ -17,8 +17,8 @@ type Traffic struct {
 	Flow  float64 // vehicles an hour
 }
 
-// At returns the traffic of a street at a moment: that of every measurement and every forecast,
-// which both take it from the middle of their interval. It depends on the arguments alone.
+// At returns the traffic of a street at a time. It depends only on its arguments and the town.
+// Measurements and forecasts use the traffic in the middle of their interval.
 func (t *Town) At(s *Street, at time.Time) Traffic {
 	at = at.Add(time.Duration(t.cfg.UTCOffset * float64(time.Hour))).UTC()
 	load := s.load(t.cfg.Seed, at)
@@ -31,8 +31,8 @@ func (t *Town) At(s *Street, at time.Time) Traffic {
 	}
 }
 
-// load returns the share of the capacity in use: little at night, some in the day, and two rush
-// hours on working days. In the morning most go to the centre, in the evening most leave it.
+// load returns the share of the capacity in use: little at night, some during the day, and two rush
+// hours on working days, towards the centre in the morning and away from it in the evening.
 func (s *Street) load(seed uint64, local time.Time) float64 {
 	hour := float64(local.Hour()) + float64(local.Minute())/60 + float64(local.Second())/3600
 	peak := func(at, width, height float64) float64 {
@@ -47,7 +47,7 @@ func (s *Street) load(seed uint64, local time.Time) float64 {
 	return min(1, demand*(0.04+peak(13, 4, 0.3)+work*rush))
 }
 
-// drift returns slow random changes from -1 to 1.
+// drift returns a random number from -1 to 1 that changes slowly.
 func (s *Street) drift(seed uint64, at time.Time) float64 {
 	const every = 7 * 60 // seconds
 	slot, part := uint64(at.Unix()/every), float64(at.Unix()%every)/every
@@ -56,8 +56,8 @@ func (s *Street) drift(seed uint64, at time.Time) float64 {
 }
 
 // jam returns how much a jam slows down a street, from 0 to 1. Jams move along radials and rings,
-// against the traffic. In the rush hours they are longer, and on more roads; some roads always have
-// one.
+// against the direction of travel. In rush hours they are longer and affect more roads; some roads
+// always have one.
 func (s *Street) jam(seed uint64, at time.Time, load float64) float64 {
 	if s.road == 0 {
 		return 0

@@ -1,8 +1,8 @@
 // Package geometry converts a stream of geometries between encodings and coordinate formats.
 //
 // A record is one geometry: a line, a placemark, or a whole file of WKB. A record that cannot be
-// converted is reported with its place and skipped. Memory is bounded by the largest record and a
-// batch. A Converter converts the coordinates: Offline, or the client of the routing service.
+// converted is reported with its position and skipped. Memory use is bounded by the largest record
+// and a batch. A Converter converts the coordinates: Offline, or the client of the routing service.
 package geometry
 
 import (
@@ -33,7 +33,7 @@ type Config struct {
 	MaxBytes int // per record
 }
 
-// DefaultConfig is for trusted files.
+// DefaultConfig returns the settings for trusted files.
 func DefaultConfig() Config {
 	return Config{
 		From:     WKT,
@@ -68,7 +68,7 @@ type Result struct {
 	Err      error
 }
 
-// Offline converts without the service.
+// Offline is a Converter that does not use the service.
 type Offline struct{ geo.Conversion }
 
 // Convert implements Converter.
@@ -89,7 +89,7 @@ const (
 	batchBytes      = 1 << 20
 )
 
-// Run converts all records. It calls omitted for each that it skips.
+// Run converts all records. It calls omitted for each record that it skips.
 func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, by Converter, omitted func(place string, err error)) (Tally, error) {
 	r := &run{cfg: cfg, by: by, out: out, omitted: omitted, frame: cfg.To.frame()}
 	err := r.all(ctx, in)
@@ -98,7 +98,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, by Conver
 	case r.begun:
 	case err != nil || r.frame.head == "":
 		return r.tally, err // no frame to close
-	default: // a file without geometries has an empty frame
+	default: // a file without geometries consists of the frame
 		text = r.frame.head + r.frame.tail[1:] // one line break is enough
 	}
 	return r.tally, errors.Join(err, r.write([]byte(text)))
@@ -186,7 +186,7 @@ func (r *run) write(text []byte) error {
 	return nil
 }
 
-// Encoding of geometries in a file.
+// Encoding is the encoding of the geometries in a file.
 type Encoding string
 
 // The encodings. WKT, hex and base64 have one geometry per line, WKB one per file.
@@ -212,7 +212,7 @@ func (e Encoding) parse(limits geo.Limits, record []byte) (_ geom.T, err error) 
 	case KML:
 		return limits.ParseKML(geo.Any, string(record))
 	case Hex:
-		for _, prefix := range []string{`\x`, "0x", "0X"} { // of PostgreSQL and others
+		for _, prefix := range []string{`\x`, "0x", "0X"} { // as PostgreSQL and others write
 			record = bytes.TrimPrefix(record, []byte(prefix))
 		}
 		record, err = hex.AppendDecode(nil, record)
@@ -292,7 +292,8 @@ func (e Encoding) frame() frame {
 	return frame{"", "\n", "\n"}
 }
 
-// EncodingOf returns the encoding that a flag names, or that of a file's extension, or else WKT.
+// EncodingOf returns the encoding given by a flag or else by a file's extension. The default is
+// WKT.
 func EncodingOf(flag, file string) Encoding {
 	e := Encoding(strings.ToLower(cmp.Or(flag, strings.TrimPrefix(filepath.Ext(file), "."))))
 	switch {

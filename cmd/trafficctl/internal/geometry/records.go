@@ -77,7 +77,7 @@ var (
 	kmlContainers = []string{"kml", "Document", "Folder", "Placemark"}
 )
 
-// placemarks splits KML into placemarks, and top-level geometries. The input may contain several
+// placemarks splits KML into placemarks and top-level geometries. The input may contain several
 // documents.
 func placemarks(in io.Reader, most int) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
@@ -129,7 +129,8 @@ func placemarks(in io.Reader, most int) iter.Seq2[record, error] {
 	}
 }
 
-// boundedReader bounds the bytes between two resets of read. The XML decoder calls ReadByte alone.
+// boundedReader bounds the number of bytes between two resets of read. The XML decoder only calls
+// ReadByte.
 type boundedReader struct {
 	*bufio.Reader
 	read, most int

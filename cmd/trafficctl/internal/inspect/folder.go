@@ -1,10 +1,10 @@
-// Package inspect reads a journal's directory from outside: beside a running daemon, or when the
-// daemon does not start.
+// Package inspect reads the directory of a journal while a daemon is running, or when the daemon
+// does not start.
 //
-// It opens files read-only and takes no lock. It sees the directory as of one moment, even if a
-// daemon continues to write and delete. Package journal defines the format of segments and cursors,
-// package batch that of frames, and package pipeline that of delivery cursors; this package adds
-// reading past damage and counting what each consumer has not consumed.
+// It opens files read-only and takes no lock. It reads the directory as of one point in time, even
+// if a daemon continues to write and delete files. Package journal defines the format of segments
+// and cursors, package batch that of frames, and package pipeline that of delivery cursors; this
+// package adds reading past damage and counting what each consumer has not consumed.
 package inspect
 
 import (
@@ -31,8 +31,8 @@ const (
 
 var journalName = regexp.MustCompile(`^[0-9]{20}\.seg$|\.cursor$`)
 
-// attempts is how often an incomplete cursor, or a listed segment that does not exist, is read
-// again: a daemon may be writing the cursor or deleting the segment.
+// attempts is the number of attempts to read the cursors and to open the segments. A daemon may be
+// writing a cursor, or may have deleted a listed segment.
 const attempts = 3
 
 // Folder is a journal's directory at the time of Open. It is not safe for concurrent use.
@@ -62,7 +62,7 @@ func Open(dir string) (*Folder, error) {
 		return nil, err
 	}
 	f := &Folder{dir: dir}
-	// Cursors first, so that none can be ahead of the segments.
+	// Read the cursors first, so that none of them is ahead of the segments.
 	cursors := &view{names: slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })}
 	for range attempts {
 		in, err := journal.Inspect(dir, journal.WithFS(cursors))
@@ -126,8 +126,8 @@ func (f *Folder) look(how func(string, ...journal.Option) (*journal.Inspection, 
 	return in, nil
 }
 
-// openSegments opens the listed segments. It reports whether the last one exists: a daemon deletes
-// a segment only once it has a newer one, which the list then lacks.
+// openSegments opens the listed segments. It reports whether the last one exists. If not, the list
+// is outdated, because a daemon deletes a segment only once there is a newer one.
 func (f *Folder) openSegments(names []string) (there bool) {
 	f.Close()
 	f.segments, there = nil, true
@@ -171,7 +171,7 @@ func list(dir string) ([]string, error) {
 	return names, nil
 }
 
-// recognise returns an error unless names are those of a journal.
+// recognise returns an error unless there is a journal's file among names.
 func recognise(dir string, names []string) error {
 	if slices.ContainsFunc(names, journalName.MatchString) {
 		return nil
@@ -190,12 +190,12 @@ func recognise(dir string, names []string) error {
 		dir, len(names), names[0], segmentSuffix, cursorSuffix)
 }
 
-// view is a read-only journal.FS with some of the files of a directory. The embedded FS is nil:
-// package journal calls only List and Open to read.
+// view is a read-only journal.FS with some of the files of a directory. The embedded FS is nil,
+// because package journal only calls List and Open to read.
 type view struct {
 	journal.FS
 	names    []string
-	segments []segment // that are open
+	segments []segment // already open
 	meter    func(n int64)
 }
 
@@ -223,16 +223,16 @@ func openFile(path string) (journal.File, error) {
 	return &file{kept: f, closes: true}, err
 }
 
-// file is a read-only file that reports progress; the embedded File is nil. When a daemon seals a
-// segment, it truncates the preallocated end; the file reads as zeros up to the size that was
-// returned before.
+// file is a read-only file that reports progress. The embedded File is nil. When a daemon seals a
+// segment, it truncates the preallocated end. The file then reads as zeros up to the size that Size
+// returned.
 type file struct {
 	journal.File
 	kept   *os.File
 	closes bool // otherwise Close does nothing
 	meter  func(n int64)
 	far    int64
-	size   int64 // that was returned
+	size   int64 // returned by Size
 }
 
 func (f *file) ReadAt(p []byte, off int64) (int, error) {

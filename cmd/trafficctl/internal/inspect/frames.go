@@ -14,13 +14,13 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// NoEnd is the end of a Gap that no intact frame follows.
+// NoEnd is the end of a Gap without an intact frame after it.
 const NoEnd = math.MaxUint64
 
 // Gap is a run of frames that cannot be read. Later frames may be intact.
 type Gap struct {
 	From, To      uint64    // To is NoEnd if no intact frame follows
-	After, Before time.Time // when its neighbours were received; zero if there is none
+	After, Before time.Time // when the frames around it were received; zero if there is none
 	Err           error     // of the first frame
 }
 
@@ -30,7 +30,7 @@ func (g *Gap) Error() string { return fmt.Sprintf("cannot read %s: %v", g.Range(
 // Unwrap returns the reason.
 func (g *Gap) Unwrap() error { return g.Err }
 
-// Range names the frames.
+// Range returns the frame numbers as text.
 func (g *Gap) Range() string {
 	switch g.To {
 	case g.From:
@@ -41,10 +41,9 @@ func (g *Gap) Range() string {
 	return fmt.Sprintf("frames %d to %d", g.From, g.To)
 }
 
-// Frames returns the frames from seq on and verifies their checksums. After an error that is a
-// *Gap, it continues with the next intact frame; any other error is the last. A frame is valid
-// until the next one. A torn tail, or a commit that a daemon is writing, ends the sequence without
-// an error.
+// Frames returns the frames from seq on and verifies their checksums. After a *Gap it continues
+// with the next intact frame; any other error ends the sequence. A frame is valid until the next
+// one. A torn tail, or a commit that a daemon is still writing, ends the sequence without an error.
 func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		in, err := f.silent().Inspect()
@@ -104,8 +103,8 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 }
 
 // span returns the first frame after a segment, and the segments to show to journal.Frames: the
-// segment and its successor, unless that cannot be opened, in which case journal.Frames would read
-// none at all.
+// segment and its successor. It omits a successor that cannot be opened, with which journal.Frames
+// would read nothing.
 func (f *Folder) span(i int, in *journal.Inspection) (end uint64, visible []segment) {
 	switch {
 	case i+1 == len(f.segments):
@@ -136,7 +135,7 @@ func (f *Folder) Verify() (*Verdict, error) {
 		v.Newest = max(v.Newest, s.Last)
 	}
 	if i := slices.IndexFunc(in.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil }); i >= 0 {
-		for frame, err := range f.silent().Frames(in.Segments[i].Last) { // again from the last intact frame on
+		for frame, err := range f.silent().Frames(in.Segments[i].Last) { // from the last intact frame on
 			var gap *Gap
 			switch {
 			case errors.As(err, &gap):
@@ -148,12 +147,12 @@ func (f *Folder) Verify() (*Verdict, error) {
 			}
 		}
 	}
-	// Frames that a consumer has consumed but the journal lacks, in which case the daemon does not
-	// start.
+	// Add frames that a consumer has consumed but that are missing in the journal. The daemon does
+	// not start in this case.
 	_, next := bounds(in)
 	for _, c := range v.Cursors {
 		if c.Err == nil && c.Seq > next {
-			err := fmt.Errorf("the cursor of %s is at frame %d, so they existed and are now missing", c.Name, c.Seq)
+			err := fmt.Errorf("the cursor of %s is at frame %d, so they did exist but are now missing", c.Name, c.Seq)
 			v.Gaps = append(v.Gaps, &Gap{From: next, To: c.Seq - 1, Err: err})
 			next = c.Seq
 		}
@@ -172,7 +171,7 @@ func (v *Verdict) Lacking(g *Gap) (names []string) {
 	return names
 }
 
-// Lost reports whether a consumer lacks frames of a gap, or there is no cursor to tell.
+// Lost reports whether a consumer lacks frames of a gap, or no cursor shows whether one does.
 func (v *Verdict) Lost() bool {
 	return slices.ContainsFunc(v.Gaps, func(g *Gap) bool { return len(v.Cursors) == 0 || len(v.Lacking(g)) > 0 })
 }
@@ -195,12 +194,12 @@ type Consumer struct {
 	Err  error // why its cursor cannot be read; the other fields are then empty
 	pipeline.CursorStatus
 
-	Frames    int       // with rows that it has not consumed
-	Rows      int       // that it has not consumed
-	BlockRows int       // of these, in the block in flight
+	Frames    int       // number of frames with rows that it has not consumed
+	Rows      int       // number of rows that it has not consumed
+	BlockRows int       // number of these in the block in flight
 	Oldest    time.Time // when the first of Frames was received; zero if there is none
-	Deleted   uint64    // frames that were deleted unread, while it was not configured
-	Ahead     uint64    // frames before its position that are missing in the journal
+	Deleted   uint64    // number of frames deleted unread while it was not configured
+	Ahead     uint64    // number of frames before its position that are missing in the journal
 }
 
 // Behind returns the first frame that a consumer with a readable cursor has not consumed.
@@ -214,8 +213,8 @@ func (f *Folder) Behind() uint64 {
 	return first
 }
 
-// Consumers returns the consumers by name, and the unconsumed frames that cannot be read, which are
-// not counted.
+// Consumers returns the consumers, and the unconsumed frames that cannot be read and are not
+// counted.
 func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	in, err := f.silent().Inspect()
 	if err != nil {
@@ -245,7 +244,7 @@ func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	return consumers, gaps, nil
 }
 
-// newConsumer returns a consumer of a journal with the frames from oldest up to next.
+// newConsumer returns a consumer of a journal with the frames from oldest to before next.
 func newConsumer(cursor journal.CursorInfo, oldest, next uint64) Consumer {
 	c := Consumer{Name: cursor.Name, Err: cursor.Err}
 	if c.Err == nil {
@@ -261,8 +260,8 @@ func newConsumer(cursor journal.CursorInfo, oldest, next uint64) Consumer {
 	return c
 }
 
-// bounds returns the oldest frame and the one after the newest, which is NoEnd if the newest
-// segment is damaged.
+// bounds returns the oldest frame and the one after the newest, or NoEnd instead of that if the
+// newest segment is damaged.
 func bounds(in *journal.Inspection) (oldest, next uint64) {
 	if len(in.Segments) == 0 {
 		return 1, 1

@@ -10,31 +10,30 @@ import (
 	"trafficd/pipeline/kafkalog"
 )
 
-// Journal is a journal that is inspected: a Folder, or a Log.
+// Journal is a journal to inspect: a Folder or a Log.
 type Journal interface {
 	// Inspect lists segments and cursors.
 	Inspect() (*journal.Inspection, error)
-	// Verify reads everything.
+	// Verify reads and checks everything.
 	Verify() (*Verdict, error)
-	// Consumers returns the consumers, and the unconsumed frames that cannot be read, which are not
+	// Consumers returns the consumers, and the unconsumed frames that cannot be read and are not
 	// counted.
 	Consumers() (consumers []Consumer, gaps []*Gap, err error)
-	// Frames returns the frames from seq on. After an error that is a *Gap, it continues with the
-	// next intact frame.
+	// Frames returns the frames from seq on. After a *Gap it continues with the next intact frame.
 	Frames(seq uint64) iter.Seq2[journal.Frame, error]
-	// Bytes returns the size of the frames from seq on, 0 if it is unknown.
+	// Bytes returns the size of the frames from seq on, or 0 if it is unknown.
 	Bytes(seq uint64) int64
 	// Behind returns the first frame that a consumer has not consumed.
 	Behind() uint64
-	// OnRead sets a function that is called with the number of bytes read, to show progress.
-	// Reading again counts again.
+	// OnRead sets a function that is called with the number of bytes read, to show progress. Bytes
+	// that are read twice count twice.
 	OnRead(count func(n int64))
 	Close()
 }
 
 // Log is the log in Kafka at the time of OpenLog. Each partition is a segment, with frames numbered
-// from 1, and has a cursor for each consumer. It contains batches that were written repeatedly, of
-// which deliveries drop all but the first.
+// from 1, and has a cursor for each consumer. If a batch was written repeatedly, the log contains
+// all copies, of which deliveries drop all but the first.
 type Log struct {
 	view *kafkalog.View
 	read func(n int64)
@@ -42,7 +41,7 @@ type Log struct {
 
 var _, _ Journal = (*Folder)(nil), (*Log)(nil)
 
-// OpenLog opens the log. ctx bounds all reading. The caller closes it.
+// OpenLog opens the log. All reading stops when ctx is done. The caller closes the log.
 func OpenLog(ctx context.Context, cfg kafkalog.Config, consumers []string) (*Log, error) {
 	view, err := kafkalog.OpenView(ctx, cfg, consumers)
 	if err != nil {
@@ -123,7 +122,8 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	return consumers, nil, nil
 }
 
-// Frames implements Journal. The frames of a partition follow those of another, all from seq on.
+// Frames implements Journal. It returns the frames of one partition after the other, each from seq
+// on.
 func (l *Log) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		for i := range l.view.Partitions {

@@ -23,11 +23,11 @@ import (
 	"trafficd/sources/api"
 )
 
-// Prefix identifies a key to people and to secret scanners.
+// Prefix makes a key recognizable to people and to secret scanners.
 const Prefix = "tfd_"
 
-// NewKey returns a key of 256 random bits. It cannot be guessed, so a plain digest protects it as
-// well as a slow one would.
+// NewKey returns a key of 256 random bits. Because it cannot be guessed, a plain digest protects it
+// as well as a slow hash would.
 func NewKey() string {
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails
@@ -63,7 +63,7 @@ func Append(path string, e api.KeyEntry) error {
 	return nil
 }
 
-// Revoke removes the key of that name from the file.
+// Revoke removes the key with the given name from the file.
 func Revoke(path, name string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("cannot revoke the key: %w", err)
@@ -84,8 +84,7 @@ func Revoke(path, name string) error {
 	return nil
 }
 
-// edit replaces the file's content. The lock is on the directory, because the file itself is
-// replaced.
+// edit replaces the file. It locks the directory, because the file itself is replaced.
 func edit(path string, change func(old []byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -113,7 +112,7 @@ func edit(path string, change func(old []byte) ([]byte, error)) error {
 	return errors.Join(err, dir.Sync()) // makes the rename durable
 }
 
-// With returns the text of a keys file with another entry.
+// With returns the text of a keys file with an additional entry.
 func With(old []byte, e api.KeyEntry) ([]byte, error) {
 	return change(old, func(keys *yaml.Node) error {
 		if indexOf(keys, e.Name) >= 0 {
@@ -132,13 +131,13 @@ func indexOf(keys *yaml.Node, name string) int {
 	})
 }
 
-// change returns the text of a keys file with changed items of the list `keys`, which it adds if it
-// is missing.
+// change returns the text of a keys file after with has changed the items of the list `keys`. It
+// adds the list if it is missing.
 func change(old []byte, with func(keys *yaml.Node) error) ([]byte, error) {
 	var doc, more yaml.Node
 	in := yaml.NewDecoder(bytes.NewReader(old))
 	switch err := in.Decode(&doc); {
-	case errors.Is(err, io.EOF): // no content; the parser keeps comments only with content
+	case errors.Is(err, io.EOF): // empty; the parser does not keep comments without content
 		return change(append(bytes.Clone(old), "\nkeys: []\n"...), with)
 	case err != nil:
 		return nil, fmt.Errorf("invalid YAML; correct the file first: %w", err)

@@ -1,4 +1,4 @@
-// Package measurement defines one measurement on its way to the daemon, as JSON (contract 5.1).
+// Package measurement defines measurements to be sent to the daemon as JSON (contract 5.1).
 // Packages feed and generate produce items, package send consumes them; none of the three imports
 // another.
 package measurement
@@ -21,7 +21,7 @@ const (
 	Quality         = "quality"
 )
 
-// Fields are the members of one measurement. The byte slices hold JSON text without quotes.
+// Fields holds the members of a measurement. The byte slices hold JSON text without quotes.
 type Fields struct {
 	Detector string // any valid UTF-8
 	Type     string // any valid UTF-8
@@ -29,7 +29,7 @@ type Fields struct {
 	Value    []byte // a JSON number
 	Quality  []byte // a JSON number, or empty
 
-	writer jx.Writer // here, it needs no allocation
+	writer jx.Writer // a field avoids an allocation
 }
 
 // AppendJSON appends the measurement as a JSON object.
@@ -64,14 +64,15 @@ func AppendString(dst []byte, s string) []byte {
 	return w.Buf
 }
 
-// Item is one measurement as it goes into a batch.
+// Item is a measurement to be added to a batch.
 type Item struct {
 	// JSON is one valid JSON value. It is valid until the next item.
 	JSON []byte
-	// Order is equal for all items of a detector (see OrderOf), whose order is preserved.
+	// Order is the same for all items of a detector (see OrderOf), whose order is preserved.
 	Order uint64
 	Place Place
-	// StartsBatch closes the batches before this item: a generator's interval begins.
+	// StartsBatch closes all open batches before this item. A generator sets it at the start of an
+	// interval.
 	StartsBatch bool
 }
 
@@ -89,7 +90,7 @@ func (p Place) String() string {
 	return fmt.Sprintf("item %d", p.Row)
 }
 
-// RowError reports a row that cannot be read as a measurement. Later rows can be.
+// RowError reports a row that cannot be read as a measurement. Reading can continue after it.
 type RowError struct {
 	Place Place
 	Err   error

@@ -22,7 +22,7 @@ const (
 // batch is one request. Batches are reused.
 type batch struct {
 	key    string // Idempotency-Key of all attempts
-	body   []byte // JSON without bodyEnd
+	body   []byte // without bodyEnd
 	ends   []int  // end of each item in body
 	places []measurement.Place
 	packed bytes.Buffer
@@ -67,11 +67,11 @@ func (b *batch) pack(z *gzip.Writer) error {
 }
 
 // batchesPerWorker is the number of batches per worker: one in flight, one being filled, and some
-// queued, because input that is sorted by detector fills one lane for a while and then another.
+// queued, because input that is sorted by detector fills one lane after the other.
 const batchesPerWorker = 4
 
-// lanes are the queues between fill and the workers, and the batches in circulation. A queue can
-// hold all batches, so handing one over never blocks; only taking a free one does.
+// lanes holds the queues between fill and the workers, and all batches. A queue can hold all
+// batches, so only taking a free batch can block.
 type lanes struct {
 	limit  int
 	open   []*batch // being filled, one per queue; nil: none
@@ -95,8 +95,8 @@ func newLanes(cfg Config) *lanes {
 	return l
 }
 
-// add puts the item into its lane's batch and hands the batch over if it is full. It fails only
-// when ctx is done; the item is in no batch then.
+// add adds the item to its lane's batch and hands the batch over if it is full. It fails only if
+// ctx is done; then the item is in no batch.
 func (l *lanes) add(ctx context.Context, item measurement.Item) error {
 	if item.StartsBatch {
 		l.handAll(ctx)
@@ -121,7 +121,7 @@ func (l *lanes) add(ctx context.Context, item measurement.Item) error {
 	return nil
 }
 
-// handAll hands over all open batches, unless ctx is done: they stay open then.
+// handAll hands over all open batches, unless ctx is done.
 func (l *lanes) handAll(ctx context.Context) {
 	for i, b := range l.open {
 		if b != nil && ctx.Err() == nil {

@@ -3,13 +3,12 @@
 //	items ─▶ fill ─▶ lane 0 … n ─▶ gzip, POST, retry ─▶ ledger
 //	         batches   in order       one Idempotency-Key per batch
 //
-// Order: a detector belongs to one lane (a hash of its code), and a lane has one batch in flight,
-// so the measurements of a detector arrive in input order. A lane's batch is closed when it is
-// full, not when the input moves to another detector, and lanes queue a few batches, so input that
-// is sorted by detector keeps several lanes busy. Without order all workers share one queue.
-//
-// Memory is bounded by a fixed set of batches: fill takes a free one, and a worker returns it once
-// it is answered.
+// A detector belongs to one lane (by a hash of its code), and a lane has one batch in flight, so
+// the measurements of a detector arrive in input order. A lane's batch is closed when it is full,
+// not when the input moves to another detector, and lanes queue a few batches, so input that is
+// sorted by detector keeps several lanes busy. If order does not matter, all workers share one
+// queue. A fixed set of batches bounds memory use: fill takes a free batch, and a worker returns it
+// after the response.
 package send
 
 import (
@@ -38,7 +37,7 @@ import (
 // BatchLimit is the number of measurements that the daemon examines in a batch (contract 1.2).
 const BatchLimit = 14_000
 
-// Config holds the settings for sending. Each field is the flag of that name.
+// Config holds the settings for sending. Each field corresponds to the flag of the same name.
 type Config struct {
 	client.Config
 	Batch       int           // measurements per batch
@@ -48,7 +47,7 @@ type Config struct {
 	SkipBadRows bool          // skip rows that cannot be parsed
 }
 
-// DefaultConfig is for a daemon on this machine.
+// DefaultConfig returns the settings for a daemon on this machine.
 func DefaultConfig() Config {
 	return Config{
 		Config: client.DefaultConfig(), Batch: BatchLimit, Concurrency: 4, Ordered: true, RetryFor: 10 * time.Minute,
@@ -69,13 +68,13 @@ func (c Config) Validate() error {
 }
 
 const (
-	// grace is how long requests in flight may finish after an interrupt: the outcome of their
-	// items is worth knowing.
+	// grace is the time that requests in flight have to finish after an interrupt, so that the
+	// outcome of their items is known.
 	grace = 10 * time.Second
-	// reportedRows is how many unreadable rows are reported one by one.
+	// reportedRows is the number of unreadable rows that are reported individually.
 	reportedRows = 10
-	// connectFor is how long the first connection is retried. Once the daemon has answered,
-	// RetryFor applies: it may be restarting.
+	// connectFor is how long the first connection is retried. Once the daemon has responded,
+	// RetryFor applies, because the daemon may be restarting.
 	connectFor = 10 * time.Second
 )
 
@@ -83,16 +82,16 @@ const (
 type Tally struct {
 	Accepted int64            `json:"accepted"`
 	Rejected int64            `json:"rejected"`
-	Batches  int64            `json:"batches"` // answered with 207
+	Batches  int64            `json:"batches"` // with a 207
 	Retries  int64            `json:"retries"`
-	Replayed int64            `json:"replayed"` // batches whose first answer was lost
+	Replayed int64            `json:"replayed"` // batches whose first response was lost
 	BadRows  int64            `json:"bad_rows"` // unreadable rows that were skipped
-	Unknown  int64            `json:"unknown"`  // items sent without an answer
+	Unknown  int64            `json:"unknown"`  // items sent without a response
 	Codes    map[string]int64 `json:"codes,omitempty"`
 	// Examples holds the first rejection in the input for each code.
 	Examples map[string]Example `json:"-"`
-	// Resume is set when sending stopped early: all rows before it are acknowledged. 0: all rows
-	// are.
+	// Resume is the first row that is not acknowledged, after sending stopped early; 0 if all rows
+	// are acknowledged.
 	Resume int64 `json:"resume_row,omitempty"`
 }
 
@@ -107,16 +106,16 @@ type Sender struct {
 	cfg       Config
 	client    *client.Client
 	note      func(text string)
-	connected atomic.Bool // the daemon has answered once
+	connected atomic.Bool // the daemon has responded once
 
-	mu       sync.Mutex // guards the following
+	mu       sync.Mutex // guards the fields below
 	tally    Tally
 	rejected io.Writer // may be nil
 	lines    bytes.Buffer
 }
 
 // New returns a sender. It writes rejected items to rejected as NDJSON, unless that is nil. It
-// calls note, from any goroutine, with messages for the user: retries and skipped rows.
+// calls note, from any goroutine, with messages for the user about retries and skipped rows.
 func New(cfg Config, rejected io.Writer, note func(text string)) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -138,9 +137,10 @@ func (s *Sender) Tally() Tally {
 	return t
 }
 
-// Send sends all items and returns once each batch is answered or given up. It stops at the first
-// error that a retry cannot fix, and when ctx is done: no batch starts any more, and those in
-// flight get a grace period. If the input fails, the items before the failure are still sent.
+// Send sends all items and returns once each batch has been acknowledged or given up. It stops at
+// the first error that a retry cannot fix, and when ctx is done. It then starts no further batches,
+// and those in flight have a grace period. If the input fails, the items before the failure are
+// still sent.
 func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, error]) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -154,7 +154,7 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 	for i := range s.cfg.Concurrency {
 		queue := lanes.queues[i%len(lanes.queues)]
 		workers.Go(func() {
-			z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for unknown levels only
+			z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for invalid levels
 			for b := range queue {
 				if ctx.Err() != nil {
 					s.giveUp(b.places[0].Row, 0)
@@ -179,7 +179,7 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 }
 
 // giveUp records that the rows from row on are not acknowledged, and how many of their items were
-// sent without an answer.
+// sent without a response.
 func (s *Sender) giveUp(row int64, unknown int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,12 +231,12 @@ func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement
 	return nil
 }
 
-// deliver posts one batch until it is answered or given up.
+// deliver posts a batch until it is acknowledged or given up.
 func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch) error {
 	if err := b.pack(z); err != nil {
 		return fmt.Errorf("cannot compress a batch: %w", err)
 	}
-	start, inDoubtItems := time.Now(), 0 // which the daemon may have accepted, because an attempt had no answer
+	start, inDoubtItems := time.Now(), 0 // items that the daemon may have accepted, because an attempt had no response
 	for attempt := 1; ; attempt++ {
 		a, err := s.post(requests, b)
 		if err == nil {
@@ -267,7 +267,7 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 	}
 }
 
-// settle counts an answer and writes the rejected items.
+// settle counts the results of a batch and writes the rejected items.
 func (s *Sender) settle(b *batch, a *answer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,15 +294,15 @@ func (s *Sender) settle(b *batch, a *answer) error {
 	if s.rejected == nil || s.lines.Len() == 0 {
 		return nil
 	}
-	// One write per batch: what the tally counts is in the file even if the program is killed
-	// afterwards.
+	// Write once per batch, so that the file contains all counted rejections even if the program is
+	// killed afterwards.
 	if _, err := s.rejected.Write(s.lines.Bytes()); err != nil {
 		return fmt.Errorf("cannot write rejected items: %w", err)
 	}
 	return nil
 }
 
-// rejectedItem is a line of a file of rejected items.
+// rejectedItem is a line of the file of rejected items.
 type rejectedItem struct {
 	Item json.RawMessage `json:"item"`
 	rejection
@@ -318,7 +318,7 @@ type answer struct {
 	Rejections []rejection `json:"rejections"`
 
 	batchID  string
-	replayed bool // a repetition of the first answer to this batch
+	replayed bool // the stored result of an earlier attempt
 }
 
 type rejection struct {
@@ -333,7 +333,7 @@ type ItemError struct {
 	Parameter   string `json:"parameter"`
 }
 
-// maxAnswer exceeds the size of an answer that rejects 140,000 items.
+// maxAnswer is more than the size of a response that rejects 140,000 items.
 const maxAnswer = 128 << 20
 
 var errInvalidAnswer = errors.New("inconsistent answer; check that --url names a trafficd")
@@ -385,7 +385,7 @@ func retryable(err error) bool {
 }
 
 // inDoubt reports whether the daemon may have accepted the batch of a failed attempt: there was no
-// answer, or another attempt is in progress (409), or a proxy answered, which sends no error code.
+// response, another attempt is in progress (409), or a proxy responded, which sends no error code.
 func inDoubt(err error) bool {
 	if e, ok := errors.AsType[*client.Error](err); ok {
 		return e.Status == http.StatusConflict || e.ErrorCode == ""
@@ -399,8 +399,9 @@ const (
 	longestPause = 30 * time.Second
 )
 
-// pause returns how long to wait after attempt n, counted from 1. chance in [0,1) spreads it over
-// the upper half, so that clients do not retry in step. It is at least what the daemon asked for.
+// pause returns how long to wait after attempt n, counted from 1, but at least as long as the
+// daemon asked for. chance in [0,1) adds jitter in the upper half, so that clients do not retry in
+// step.
 func pause(n int, chance float64, err error) time.Duration {
 	full := min(longestPause, firstPause<<min(n-1, 10))
 	wait := full/2 + time.Duration(chance*float64(full/2))

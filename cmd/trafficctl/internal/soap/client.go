@@ -22,8 +22,8 @@ type Client struct {
 	timeout time.Duration
 }
 
-// New returns a client. The caller closes it. cfg.Timeout does not include the time that watchJob
-// waits.
+// New returns a client. The caller closes it. For watchJob, its waiting time is added to
+// cfg.Timeout.
 func New(cfg client.Config) (*Client, error) {
 	c, err := client.New(cfg, client.Routing)
 	if err != nil {
@@ -36,7 +36,7 @@ func New(cfg client.Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.Close() }
 
-// Start starts a job that converts geometries, whose coordinate format caller names.
+// Start starts a job that converts geometries. Their coordinate format is in caller.
 func (c *Client) Start(
 	ctx context.Context, list []xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext,
 ) (xroute.Job, error) {
@@ -45,15 +45,15 @@ func (c *Client) Start(
 	return answer.Result, err
 }
 
-// Await requests progress at watchStep, the shortest interval of the service, and each of its calls
-// waits watchFor at most.
+// Await requests progress every watchStep, the shortest interval that the service supports, and
+// each of its calls waits for watchFor at most.
 const (
 	watchStep = 250 * time.Millisecond
 	watchFor  = 10 * time.Second
 )
 
-// Await watches a job until it ends and returns its last state. It calls show with each state
-// before.
+// Await watches a job until it ends and returns its last state. It calls show with all earlier
+// states.
 func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (xroute.Job, error) {
 	request := &xroute.WatchJob{ID: id, Options: &xroute.WatchOptions{
 		MaximumPollingPeriod: new(int32(watchFor.Milliseconds())), ProgressUpdatePeriod: new(int32(watchStep.Milliseconds())),
@@ -67,7 +67,7 @@ func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (x
 	}
 }
 
-// Stop ends a job early. Its results so far can be fetched.
+// Stop stops a job. Its results so far can be fetched.
 func (c *Client) Stop(ctx context.Context, id string) (xroute.Job, error) {
 	answer, err := call[xroute.StopJobResponse](ctx, c, 0, &xroute.StopJob{ID: id})
 	return answer.Result, err
@@ -85,15 +85,16 @@ func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometri
 	return answer.Result, err
 }
 
-// Limits of a response: about 4 million points, in collections as deep as the service can be
-// configured for, which take two elements each in PLAIN. A job's results are returned only once, so
-// no valid response may exceed the limits.
+// Limits of a response: about 4 million points, in collections of the greatest depth that can be
+// configured, each with two elements in PLAIN. Because a job's results are returned only once, no
+// valid response may exceed the limits.
 const (
 	maxAnswer = 256 << 20
 	maxDepth  = 2*1000 + 32
 )
 
-// call sends a request and returns the response of type R. The service may take wait to answer.
+// call sends a request and returns the response of type R. The service may wait that long before it
+// responds.
 func call[R any](ctx context.Context, c *Client, wait time.Duration, request xroute.Request) (none R, _ error) {
 	envelope, err := xroute.AppendMessage(nil, request)
 	if err != nil {
@@ -118,8 +119,8 @@ func call[R any](ctx context.Context, c *Client, wait time.Duration, request xro
 	return *right, nil
 }
 
-// post sends an envelope and reads the response. It retries when the daemon asks for that, as long
-// as the deadline allows.
+// post sends an envelope and reads the response. It retries when the daemon asks for it and the
+// deadline allows it.
 func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, error) {
 	for {
 		req, err := c.http.NewRequest(ctx, http.MethodPost, bytes.NewReader(envelope))
@@ -168,7 +169,7 @@ func (c *Client) read(resp *http.Response) (xroute.Response, error) {
 // Fault is a SOAP fault of the service.
 type Fault xroute.Fault
 
-// Error returns the exception's key, causes and location, and what to do.
+// Error returns the exception's key, causes and location, and advice.
 func (f *Fault) Error() string {
 	if f.Exception == nil {
 		return f.Text
@@ -180,11 +181,11 @@ func (f *Fault) Error() string {
 	return text
 }
 
-// Reason describes why a job could not convert a geometry, without its index in the request: the
-// caller knows that.
+// Reason describes why a job could not convert a geometry, without the index in the request, which
+// the caller knows.
 func Reason(x xroute.Exception) string { return describe(x, "geometries[") }
 
-// describe omits the places with a prefix, unless it is "".
+// describe describes an exception. Unless omitted is "", it omits places with this prefix.
 func describe(x xroute.Exception, omitted string) string {
 	name, why, at := reflect.TypeOf(x).Elem().Name(), "no reason given", ""
 	if e := x.Base().StackElement; e != nil {
@@ -198,7 +199,7 @@ func describe(x xroute.Exception, omitted string) string {
 		if len(places) > 0 {
 			at = " (at " + strings.Join(places, ", ") + ")"
 		}
-		var causes []string // each the cause of the one before, which may contain its text
+		var causes []string // each is the cause of the previous one, which may contain its text
 		for ; e != nil; e = e.Cause {
 			if e.Message == nil {
 				continue
@@ -217,7 +218,7 @@ func describe(x xroute.Exception, omitted string) string {
 	return text
 }
 
-// advice says what to do about the errors of contract 3.
+// advice maps error keys of contract 3 to remedies.
 var advice = map[string]string{
 	string(xroute.CodeInvalidWKT):        "check that it is WKT",
 	string(xroute.CodeInvalidWKB):        "check that it is WKB",

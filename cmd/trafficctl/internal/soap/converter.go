@@ -15,7 +15,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// Converter converts with jobs of the service. It implements geometry.Converter.
+// Converter converts geometries with jobs of the service. It implements geometry.Converter.
 type Converter struct {
 	Client   *Client
 	From, To geo.System
@@ -41,7 +41,7 @@ func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Resu
 	return append(first, second...), err
 }
 
-// job converts a batch as a job. It deletes the job on an error.
+// job converts a batch with a job. It deletes the job after an error.
 func (c Converter) job(ctx context.Context, batch []geom.T) (_ []geometry.Result, err error) {
 	list := make([]xroute.EncodedGeometry, len(batch))
 	for i, g := range batch {
@@ -66,7 +66,7 @@ func (c Converter) job(ctx context.Context, batch []geom.T) (_ []geometry.Result
 		return nil, errors.New("the routing service started a job without an id")
 	}
 	defer func() {
-		if err != nil { // also when the run was interrupted
+		if err != nil { // including interruption
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
 			_, _ = c.Client.Delete(ctx, *job.ID) // otherwise it expires
@@ -107,8 +107,8 @@ func srID(s geo.System) *string {
 	return new(fmt.Sprintf("EPSG:%d", s.EPSG()))
 }
 
-// Encode encodes a geometry as WKB, which is exact, with the SRID as in PostGIS's EWKB, so that the
-// service can detect one that contradicts the coordinate format.
+// Encode encodes a geometry as WKB, which is exact. It includes the SRID as in PostGIS's EWKB, so
+// that the service can detect an SRID that contradicts the coordinate format.
 func Encode(g geom.T) (xroute.EncodedGeometry, error) {
 	e := xroute.NewElement(geo.KindOf(g), nil)
 	if e == nil {
@@ -125,7 +125,7 @@ func Encode(g geom.T) (xroute.EncodedGeometry, error) {
 	return e, nil
 }
 
-// Decode reads a geometry from the first encoding that it has.
+// Decode reads a geometry from its first encoding.
 func Decode(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
 	for _, r := range xroute.Readings(e) {
 		return r.Read(limits)
