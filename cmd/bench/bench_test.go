@@ -53,8 +53,10 @@ func TestJournalLines(t *testing.T) {
 	o.lines = &out
 	require.NoError(t, o.journals(t.Context(), launch.Options{}))
 	require.Regexp(t, `^bench: journal_kafka_cpu_over_local \S+ ratio
+bench: journal_local_items_per_s \S+ items/s
 bench: journal_local_p50_ms \S+ ms
 bench: journal_local_p99_ms \S+ ms
+bench: journal_kafka_items_per_s \S+ items/s
 bench: journal_kafka_p50_ms \S+ ms
 bench: journal_kafka_p99_ms \S+ ms
 $`, out.String())

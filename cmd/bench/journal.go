@@ -14,7 +14,7 @@ import (
 
 // journals compares a daemon with a journal in three Apache brokers, and one of another version, to
 // one with a journal on its disk, in turn: the CPU time of a batch until it is forwarded to Kafka,
-// and the time to its 207.
+// the time to its 207, and the batches in a second. All are of one product instance.
 func (o options) journals(ctx context.Context, stores launch.Options) error {
 	stores.Only, stores.Stderr, stores.Topics = "kafka", io.Discard, map[string]int{"measurements": 6}
 	running, err := launch.StartStores(ctx, stores)
@@ -53,8 +53,16 @@ func (o options) journals(ctx context.Context, stores launch.Options) error {
 			if c.name == "local" {
 				local = cpu
 			}
+			each, began := max(1, o.batches/4), time.Now()
+			if _, err = c.load(b, 4, each); err == nil {
+				err = c.forwarded(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			rate := float64(4*each*b.items) / time.Since(began).Seconds()
 			if round > 0 { // the first is a warm-up
-				c.took, c.overLocal = append(c.took, took...), append(c.overLocal, cpu/local)
+				c.took, c.overLocal, c.rates = append(c.took, took...), append(c.overLocal, cpu/local), append(c.rates, rate)
 			}
 		}
 	}
@@ -64,6 +72,7 @@ func (o options) journals(ctx context.Context, stores launch.Options) error {
 		}
 	}
 	for _, c := range all {
+		o.line(fmt.Sprintf("journal_%s_items_per_s", c.name), median(c.rates), "items/s")
 		slices.Sort(c.took)
 		for _, p := range []int{50, 99} {
 			o.line(fmt.Sprintf("journal_%s_p%d_ms", c.name, p), c.took[(len(c.took)-1)*p/100], "ms")
@@ -77,6 +86,7 @@ type compared struct {
 	name, binary string
 	took         []float64 // milliseconds to each 207
 	overLocal    []float64 // CPU time of each round, divided by that of local
+	rates        []float64 // items per second of each round
 }
 
 // times sends n bodies in sequence and returns the milliseconds until each 207.

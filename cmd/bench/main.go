@@ -128,6 +128,7 @@ bench journal compares a daemon whose journal is a log in three Apache brokers o
 
 journal_kafka_cpu_over_local     the daemon's CPU time per batch, from the request until it is forwarded to Kafka
 journal_before_cpu_over_local    that of the daemon of --before with a journal on its disk, divided by that of --daemon
+journal_…_items_per_s            items per second over four connections, until they are forwarded to Kafka; of one partition of the log
 journal_…_p50_ms, …_p99_ms       time to a 207 for 14,000 items over one connection
 
 bench hostile attacks the daemon as one client while two well-behaved integrators send batches, one over a persistent

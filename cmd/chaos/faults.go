@@ -227,8 +227,9 @@ func nodeFaults(n *rig.Node, several bool) []nemesis.Fault {
 	}
 	if several {
 		faults = append(faults, nemesis.Fault{Name: wiped, Weight: 5, Hit: func(ctx context.Context, r *rand.Rand) error {
+			wipe := func() error { return n.Wipe(ctx) }
 			replace := func() error { return n.Replace(context.WithoutCancel(ctx)) }
-			return nemesis.During(0, 6*time.Second, always(n.Wipe), replace)(ctx, r)
+			return nemesis.During(0, 6*time.Second, always(wipe), replace)(ctx, r)
 		}})
 	}
 	return faults

@@ -195,11 +195,11 @@ func (n *Node) Revive() error {
 // Wipe kills a node and deletes its disk. If the node may have the only copy of a row, because the
 // other replica was down and has not fetched it yet, Wipe only kills the node and returns
 // nemesis.ErrNothing.
-func (n *Node) Wipe() error {
+func (n *Node) Wipe(ctx context.Context) error {
 	if err := n.Kill(); err != nil {
 		return err
 	}
-	if err := n.spare(); err != nil {
+	if err := launch.Eventually(ctx, 5*time.Second, n.spare); err != nil { // the other may just be starting
 		return fmt.Errorf("%w: %w", nemesis.ErrNothing, err)
 	}
 	n.empty = true

@@ -37,13 +37,13 @@ func TestWipe(t *testing.T) {
 	one, two := a.Nodes[0], a.Nodes[1]
 	require.NoError(t, one.do("INSERT INTO "+a.Table+" VALUES (1)"))
 	rows(two, 1)
-	require.NoError(t, one.Wipe())
+	require.NoError(t, one.Wipe(t.Context()))
 	require.NoError(t, one.Replace(t.Context()))
 	rows(one, 1)
 
 	require.NoError(t, one.do("SYSTEM STOP FETCHES "+a.Table))
 	require.NoError(t, two.do("INSERT INTO "+a.Table+" VALUES (2)"))
-	require.ErrorIs(t, two.Wipe(), nemesis.ErrNothing)
+	require.ErrorIs(t, two.Wipe(t.Context()), nemesis.ErrNothing)
 	require.NoError(t, two.Replace(t.Context()))
 	rows(two, 2)
 }
