@@ -46,6 +46,7 @@ type Model struct {
 	Measure         string          `setting:"measure"` // measure type to forecast; a speed, if forecasts are published
 	Count           string          `setting:"count"`   // measure type of the vehicle counts; empty: none
 	Most            float64         `setting:"most"`    // higher values are discarded as impossible
+	Zero            bool            `setting:"zero"`    // 0 is a value, as for flow, and not impossible
 	Interval        time.Duration   `setting:"interval"`
 	Horizons        []time.Duration `setting:"horizons"`       // weights are learned for these and interpolated in between
 	TimeZone        string          `setting:"time_zone"`      // of profiles and days: an IANA name
@@ -189,7 +190,7 @@ func (c *Config) source(conn driver.Conn, learned string) *archive.Source {
 	}
 	return &archive.Source{
 		Conn: conn, Database: c.ClickHouse.Database, Table: c.ClickHouse.Table, Learned: learned, Instance: m.ProductInstance,
-		Measure: m.Measure, Count: m.Count, Most: m.Most,
+		Measure: m.Measure, Count: m.Count, Most: m.Most, Zero: m.Zero,
 		Interval: m.Interval, Horizons: m.Horizons, Location: zone, Holidays: m.holidays(),
 	}
 }

@@ -2,11 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net/http"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/forecaster/internal/model"
-	"trafficd/cmd/internal/launch"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -87,53 +82,4 @@ func (w *town) testExplain(t *testing.T) {
 	require.ErrorContains(t, err, "belongs to street 999")
 	_, err = f("explain", "--street", "103", "--at", "yesterday")
 	require.ErrorContains(t, err, "must be a time such as")
-}
-
-// testKills: the program is killed at random moments while it publishes every second. The topic
-// always has all streets, and the forecasts are of the present once it runs again.
-func (w *town) testKills(t *testing.T) {
-	w.register(t, 20)
-	bin := t.TempDir()
-	require.NoError(t, launch.Build(t.Context(), "-o", bin, "trafficd/cmd/forecaster"))
-	d := &launch.Daemon{Binary: filepath.Join(bin, "forecaster"), Dir: t.TempDir()}
-	var err error
-	d.Ops, err = launch.FreeAddress()
-	require.NoError(t, err)
-	d.Set("ops.listen="+d.Ops, "clickhouse.address="+w.clickhouse.TCP, "model.product_instance=town",
-		"detectors.path="+w.cfg.Detectors.Path, "forecasts.every=1s", "forecasts.grace=0s",
-		"output.kafka.brokers="+w.kafka.Brokers[0], "output.kafka.topic="+topicName, "log.format=json")
-	now := time.Now().Truncate(5 * time.Minute)
-	w.measure(t, now.Add(-time.Hour), now, 20, 0)
-	published := func() (n int) {
-		for key, record := range w.layer(t) {
-			var f pb.StreetForecast
-			require.NoError(t, proto.Unmarshal([]byte(record), &f), key)
-			require.Len(t, f.Forecast, w.cfg.Forecasts.Periods)
-			n++
-		}
-		return n
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for kill := range 4 {
-		require.NoError(t, d.Start())
-		if kill == 0 {
-			require.NoError(t, d.AwaitReady(t.Context(), time.Minute))
-		}
-		w.measure(t, now, now.Add(5*time.Minute), 20, float64(10*kill)) // new versions of the same measurements
-		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
-		require.NoError(t, d.Kill())
-		require.Equal(t, 10, published())
-	}
-	require.NoError(t, d.Start())
-	require.NoError(t, d.AwaitReady(t.Context(), time.Minute))
-	require.Equal(t, 10, published())
-	status, body, err := d.Get(t.Context(), "/street?street=103&fromnode=1")
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, status)
-	var detail streetDetail
-	require.NoError(t, json.Unmarshal(body, &detail))
-	require.WithinDuration(t, time.Now(), detail.Origin, time.Minute)
-	require.Equal(t, model.Persist, detail.Basis, "nothing is learned of this day")
-	require.NoError(t, d.Stop(time.Minute))
-	require.True(t, d.State().Success(), d.LogTail())
 }

@@ -35,6 +35,7 @@ type town struct {
 	clickhouse *stores.ClickHouse
 	kafka      *stores.Kafka
 	cfg        Config
+	early      *forecaster // it was started before anything was learned, by another one
 }
 
 func newTown(t *testing.T) *town {
@@ -52,6 +53,10 @@ func newTown(t *testing.T) *town {
 	_, err := schema.Migrate(t.Context(), f.source.Conn, schema.Layout{Database: "trafficd", Table: "measurements"})
 	require.NoError(t, err)
 	w.measure(t, noon.AddDate(0, 0, -3), noon.Add(5*time.Minute), 20, 0)
+	w.early = w.start(t)
+	_, basis, err := w.early.forecast(t.Context(), noon)
+	require.NoError(t, err)
+	require.Equal(t, map[model.Basis]int{model.Persist: 10}, basis)
 	require.NoError(t, f.source.Learn(t.Context(), noon, func(time.Time) error { return nil }))
 	return w
 }
@@ -110,7 +115,6 @@ func TestTown(t *testing.T) {
 	t.Run("data", w.testData)
 	t.Run("leak", w.testLeak)
 	t.Run("rounds", w.testRounds)
-	t.Run("kills", w.testKills)
 	t.Run("metr-la", w.testMETRLA)
 }
 
@@ -131,8 +135,10 @@ func (w *town) testRounds(t *testing.T) {
 		require.True(t, *p.SpeedValid)
 	}
 
-	// A second instance and a restart publish the same bytes, and an instance that knows them
+	// Other instances and a restart publish the same bytes, and an instance that knows them
 	// nothing.
+	require.NoError(t, w.early.round(t.Context(), noon))
+	require.Equal(t, first, w.layer(t))
 	b := w.start(t)
 	require.NoError(t, b.round(t.Context(), noon))
 	require.Equal(t, first, w.layer(t))

@@ -19,7 +19,8 @@
 // # Rules for readings
 //
 //   - no_vehicles: in an interval without vehicles, the detector repeats its previous speed.
-//   - impossible: values that are not positive, or higher than the setting most.
+//   - impossible: values that are negative, 0 unless the setting zero allows it (as for flow), or
+//     higher than the setting most.
 //
 // Such readings are neither learned nor used. The readings of an interval are averaged: a reading
 // of n vehicles has weight n/(n+2), and one without a count has the weight of 3 vehicles.
@@ -59,6 +60,7 @@ type Source struct {
 	Measure  string // measure type that is forecast
 	Count    string // measure type of the vehicle counts; empty: unknown
 	Most     float64
+	Zero     bool // 0 is possible
 	Interval time.Duration
 	Horizons []time.Duration
 	Location *time.Location
@@ -188,8 +190,13 @@ func (s *Source) isLearned(ctx context.Context, q *query) (bool, error) {
 	return n > 0, err
 }
 
-// final is the setting that lets FINAL process each partition, a month, separately.
+// final is the setting that lets FINAL process each partition separately. The keys of learned
+// tables are unique only within a partition.
 const final = "do_not_merge_across_partitions_select_final"
+
+func separate(ctx context.Context) context.Context {
+	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{final: 1}))
+}
 
 // settings make one block of each INSERT. One thread needs the least CPU time for many small
 // statements, and adds in the same order in each instance.
@@ -239,7 +246,7 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 }
 
 func (s *Source) loadProfiles(ctx context.Context, q *query, l *model.Learned) error {
-	rows, err := s.Conn.Query(ctx, "SELECT detector_code, profile, mean, yesterday, recent, weight FROM "+q.Tables+
+	rows, err := s.Conn.Query(separate(ctx), "SELECT detector_code, profile, mean, yesterday, recent, weight FROM "+q.Tables+
 		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day))
 	if err != nil {
 		return err
@@ -261,7 +268,7 @@ func (s *Source) loadProfiles(ctx context.Context, q *query, l *model.Learned) e
 }
 
 func (s *Source) loadWeights(ctx context.Context, q *query, l *model.Learned) error {
-	rows, err := s.Conn.Query(ctx, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
+	rows, err := s.Conn.Query(separate(ctx), "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
 		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon")
 	if err != nil {
 		return err
@@ -313,7 +320,7 @@ func (s *Source) values(ctx context.Context, q *query) ([]Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.Conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{final: 1})), sql)
+	rows, err := s.Conn.Query(separate(ctx), sql)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
 	}

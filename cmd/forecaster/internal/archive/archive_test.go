@@ -24,22 +24,32 @@ const (
 // the time, 9 is new.
 func start(t *testing.T, store *stores.ClickHouse, database string, zone string, last time.Time) *Source {
 	t.Helper()
-	conn, err := clickhouse.Open(&clickhouse.Options{Addr: []string{store.TCP}, ReadTimeout: time.Minute})
+	s := open(t, store.TCP, schema.Layout{Database: database})
+	var err error
+	s.Location, err = time.LoadLocation(zone)
 	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	_, err = schema.Migrate(t.Context(), conn, schema.Layout{Database: database, Table: "measurements"})
-	require.NoError(t, err)
-	location, err := time.LoadLocation(zone)
-	require.NoError(t, err)
-	s := &Source{
-		Conn: conn, Database: database, Table: "measurements", Learned: database, Instance: "city",
-		Measure: "speed", Count: "flow", Most: 200, Interval: 5 * time.Minute,
-		Horizons: []time.Duration{15 * time.Minute, time.Hour, 2 * time.Hour}, Location: location,
-	}
 	y, m, d := last.Date()
-	end := time.Date(y, m, d+1, 0, 0, 0, 0, location)
+	end := time.Date(y, m, d+1, 0, 0, 0, 0, s.Location)
 	s.insert(t, end.AddDate(0, 0, -days), end, end, 0)
 	return s
+}
+
+// open returns a source without measurements.
+func open(t *testing.T, address string, layout schema.Layout) *Source {
+	t.Helper()
+	conn, err := clickhouse.Open(&clickhouse.Options{
+		Addr: []string{address}, ReadTimeout: time.Minute, Settings: clickhouse.Settings{"distributed_foreground_insert": 1},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	layout.Table = "measurements"
+	_, err = schema.Migrate(t.Context(), conn, layout)
+	require.NoError(t, err)
+	return &Source{
+		Conn: conn, Database: layout.Database, Table: layout.Table, Learned: layout.Database, Instance: "city",
+		Measure: "speed", Count: "flow", Most: 200, Interval: 5 * time.Minute,
+		Horizons: []time.Duration{15 * time.Minute, time.Hour, 2 * time.Hour}, Location: time.UTC,
+	}
 }
 
 // insert adds measurements of all detectors. added is added to their speeds.
@@ -152,17 +162,7 @@ func TestLearning(t *testing.T) {
 	require.Len(t, wantCodes, detectors)
 	equal := func() {
 		t.Helper()
-		got := s.learn(t, last)
-		require.InDelta(t, want.Pool.Mean, got.Pool.Mean, 1e-9)
-		require.Len(t, got.Detectors, len(want.Detectors))
-		for code, d := range want.Detectors {
-			require.InDeltaSlice(t, d.Profile, got.Detectors[code].Profile, 1e-9)
-			for i, w := range d.Weights {
-				require.InDeltaSlice(t, w.Beta[:], got.Detectors[code].Weights[i].Beta[:], 1e-6)
-				require.InDelta(t, w.Low, got.Detectors[code].Weights[i].Low, 1e-6)
-				require.InDelta(t, w.High, got.Detectors[code].Weights[i].High, 1e-6)
-			}
-		}
+		requireEqual(t, want, s.learn(t, last))
 	}
 	// The last day again, as after a crash before the row in forecaster_learned.
 	require.NoError(t, s.Conn.Exec(t.Context(),
@@ -177,6 +177,9 @@ func TestLearning(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, wantCodes, codes)
 	require.Equal(t, wantRecent, recent)
+
+	s.flow(t, last)
+	s.holidays(t, last)
 
 	// What an interval reads does not grow with the months before.
 	read := func() (n uint64) {
@@ -193,6 +196,106 @@ func TestLearning(t *testing.T) {
 	require.LessOrEqual(t, read(), before, "merges remove rows")
 
 	s.rules(t)
+}
+
+func requireEqual(t *testing.T, want, got *model.Learned) {
+	t.Helper()
+	require.InDelta(t, want.Pool.Mean, got.Pool.Mean, 1e-9)
+	require.Len(t, got.Detectors, len(want.Detectors))
+	for code, d := range want.Detectors {
+		require.InDeltaSlice(t, d.Profile, got.Detectors[code].Profile, 1e-9)
+		for i, w := range d.Weights {
+			require.InDeltaSlice(t, w.Beta[:], got.Detectors[code].Weights[i].Beta[:], 1e-6)
+			require.InDelta(t, w.Low, got.Detectors[code].Weights[i].Low, 1e-6)
+			require.InDelta(t, w.High, got.Detectors[code].Weights[i].High, 1e-6)
+		}
+	}
+}
+
+// flow: the numbers of vehicles, from 0 to 11, are learned beside the speeds.
+func (s *Source) flow(t *testing.T, last time.Time) {
+	t.Helper()
+	speeds, err := s.Load(t.Context(), last)
+	require.NoError(t, err)
+	flow := *s
+	flow.Measure, flow.Count, flow.Zero = "flow", "", true
+	l := flow.learn(t, last)
+	require.InDelta(t, 5.5, l.Pool.Mean, 0.1)
+	require.Len(t, l.Detectors, detectors-1)
+	flow.compare(t, l, last)
+	again, err := s.Load(t.Context(), last)
+	require.NoError(t, err)
+	require.Equal(t, speeds, again)
+}
+
+// holidays: speeds are 20 higher on Tuesday. That counts for weekdays, or for Sundays if Tuesday
+// was a holiday; the profile of Wednesday is that of weekdays, or of Sundays.
+func (s *Source) holidays(t *testing.T, wednesday time.Time) {
+	t.Helper()
+	require.Equal(t, time.Wednesday, wednesday.Weekday())
+	tuesday := wednesday.AddDate(0, 0, -1)
+	s.insert(t, tuesday, wednesday, wednesday.AddDate(0, 0, 1), 20)
+	require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE city.forecaster_learned"))
+	s.learn(t, wednesday)
+	mean := func(holidays ...time.Time) (sum float64) {
+		t.Helper()
+		for _, h := range holidays {
+			s.Holidays = append(s.Holidays, h.Format(time.DateOnly))
+		}
+		defer func() { s.Holidays = nil }()
+		require.NoError(t, s.exec(t.Context(), s.query(wednesday, wednesday, wednesday, 0), "profiles"))
+		l, err := s.Load(t.Context(), wednesday)
+		require.NoError(t, err)
+		for _, v := range l.Pool.Profile[model.SlotsPerDay : 2*model.SlotsPerDay] {
+			sum += v / model.SlotsPerDay
+		}
+		return sum
+	}
+	weekday, sunday := mean(), mean(wednesday)
+	require.Greater(t, weekday, sunday+2)
+	require.Less(t, mean(tuesday), weekday-2)
+	require.Greater(t, mean(tuesday, wednesday), sunday+2)
+}
+
+// TestCluster: two shards, whose archive is read through Distributed tables. Both nodes have the
+// tables that one of them learned, and they are those of a single server.
+func TestCluster(t *testing.T) {
+	c := stores.StartCluster(t, "1", "2")
+	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
+	end := last.AddDate(0, 0, 1)
+	single := open(t, c.Nodes[0].TCP, schema.Layout{Database: "single"})
+	nodes := make([]*Source, len(c.Nodes))
+	for i, n := range c.Nodes {
+		nodes[i] = open(t, n.TCP, schema.Layout{Database: "city", Cluster: "main"})
+	}
+	single.insert(t, end.AddDate(0, 0, -days), end, end, 0)
+	nodes[0].insert(t, end.AddDate(0, 0, -days), end, end, 0)
+	nodes[1].insert(t, end.AddDate(0, 0, -days), end, end.Add(-time.Hour), 30) // earlier versions
+	for _, s := range nodes {
+		var local, all uint64
+		require.NoError(t, s.Conn.QueryRow(t.Context(), "SELECT count() FROM city.measurements_local FINAL").Scan(&local))
+		require.NoError(t, s.Conn.QueryRow(t.Context(), "SELECT count() FROM city.measurements FINAL").Scan(&all))
+		require.NotZero(t, local)
+		require.Less(t, local, all, "the other shard has the rest")
+	}
+	want := single.learn(t, last)
+	requireEqual(t, want, nodes[0].learn(t, last))
+	for _, table := range []string{"values", "profiles", "weights", "learned"} {
+		require.NoError(t, nodes[1].Conn.Exec(t.Context(), "SYSTEM SYNC REPLICA city.forecaster_"+table))
+	}
+	got, err := nodes[1].Load(t.Context(), last)
+	require.NoError(t, err)
+	requireEqual(t, want, got)
+	nodes[1].compare(t, got, last)
+	origin := last.Add(18 * time.Hour)
+	wantCodes, wantRecent, err := single.Recent(t.Context(), origin)
+	require.NoError(t, err)
+	for _, s := range nodes {
+		codes, recent, err := s.Recent(t.Context(), origin)
+		require.NoError(t, err)
+		require.Equal(t, wantCodes, codes)
+		require.Equal(t, wantRecent, recent)
+	}
 }
 
 // rules: readings without vehicles and impossible ones are not used.

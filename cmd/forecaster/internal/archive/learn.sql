@@ -16,7 +16,7 @@ FROM (
         {{- end}}
     FROM (
         SELECT detector_code, timestamp_to, value, toUInt32(intDiv(toUnixTimestamp(timestamp_from) - {{.From}}, {{.Step}})) AS place,
-            measure_type_code = {{q .Measure}} AND value > 0 AND value <= {{.Most}} AS usable, measure_type_code = {{q .Count}} AS counted
+            measure_type_code = {{q .Measure}} AND value {{if .Zero}}>={{else}}>{{end}} 0 AND value <= {{.Most}} AS usable, measure_type_code = {{q .Count}} AS counted
         FROM {{.Archive}} FINAL
         WHERE product_instance = {{q .Instance}} AND measure_type_code IN ({{q .Measure}}{{if .Counted}}, {{q .Count}}{{end}})
             AND timestamp_from >= fromUnixTimestamp({{.From}}) AND timestamp_from < fromUnixTimestamp({{.To}})

@@ -34,13 +34,13 @@ type Result struct {
 	Readings int           `json:"readings"`
 	MAE      [4]float64    `json:"mae"`
 	RMSE     [4]float64    `json:"rmse"`
-	MAPE     [4]float64    `json:"mape_percent"`
+	MAPE     [4]float64    `json:"mape_percent"` // of the readings that are not 0
 	Coverage float64       `json:"coverage_percent"`
 }
 
 // sums accumulates the errors at a horizon.
 type sums struct {
-	n, covered                 float64
+	n, covered, positive       float64
 	absolute, square, relative [4]float64
 }
 
@@ -152,7 +152,12 @@ func (s *sums) add(actual float64, f model.Forecast, d model.Detail, last float6
 		e := value - actual
 		s.absolute[i] += math.Abs(e)
 		s.square[i] += e * e
-		s.relative[i] += math.Abs(e) / actual
+		if actual > 0 {
+			s.relative[i] += math.Abs(e) / actual
+		}
+	}
+	if actual > 0 {
+		s.positive++
 	}
 	if actual >= f.Low && actual <= f.High {
 		s.covered++
@@ -163,7 +168,7 @@ func (e *Evaluation) results() (list []Result) {
 	for i, s := range e.sums {
 		r := Result{Horizon: e.Horizons[i], Minutes: int(e.Horizons[i] / time.Minute), Readings: int(s.n), Coverage: 100 * s.covered / s.n}
 		for m := range Methods {
-			r.MAE[m], r.RMSE[m], r.MAPE[m] = s.absolute[m]/s.n, math.Sqrt(s.square[m]/s.n), 100*s.relative[m]/s.n
+			r.MAE[m], r.RMSE[m], r.MAPE[m] = s.absolute[m]/s.n, math.Sqrt(s.square[m]/s.n), 100*s.relative[m]/max(s.positive, 1)
 		}
 		list = append(list, r)
 	}
