@@ -13,21 +13,32 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// TestChaos is a short `make chaos`: one seed, kfake and ClickHouse. The number of kills depends on
-// the machine, so it requires only one of each kind.
+// TestChaos is a short `make chaos`: one seed, kfake and ClickHouse.
 func TestChaos(t *testing.T) {
 	weights, err := parseWeights(map[string]string{archive: "3", broker: "4"})
 	require.NoError(t, err)
-	cfg := config{Broker: launch.Kfake, Brokers: 1, Nodes: 1, Replicas: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Dir: t.TempDir(), Verbose: true}
-	var out bytes.Buffer
-	found, err := run(t.Context(), cfg, &out)
-	t.Log(out.String())
-	require.NoError(t, err)
-	require.Zero(t, found.faults())
-	require.Positive(t, found.accepted)
-	for target, ends := range map[string][]string{daemon: {kill9, sigterm}, archive: {kill9}, broker: {stopped}} {
-		for _, end := range ends {
-			require.Positive(t, found.counts.Of(target, end), "%s: %s", target, end)
+	cfg := config{Broker: launch.Kfake, Brokers: 1, Nodes: 1, Replicas: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Verbose: true}
+	runUntil(t, cfg, map[string][]string{daemon: {kill9, sigterm}, archive: {kill9}, broker: {stopped}})
+}
+
+// runUntil runs until there was one fault of each kind, each time longer, because the number of
+// faults depends on the machine.
+func runUntil(t *testing.T, cfg config, kinds map[string][]string) {
+	t.Helper()
+	for missing := true; missing; cfg.Duration *= 2 {
+		require.Less(t, cfg.Duration, 4*time.Minute, "not every kind of fault")
+		cfg.Dir = t.TempDir()
+		var out bytes.Buffer
+		found, err := run(t.Context(), cfg, &out)
+		t.Log(out.String())
+		require.NoError(t, err)
+		require.Zero(t, found.faults())
+		require.Positive(t, found.accepted)
+		missing = false
+		for target, all := range kinds {
+			for _, kind := range all {
+				missing = missing || found.counts.Of(target, kind) == 0
+			}
 		}
 	}
 }
