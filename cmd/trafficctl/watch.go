@@ -52,6 +52,7 @@ const retryWatch = 5 * time.Second
 
 // watch prints changes until the context ends.
 func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) error {
+	known := codes{}
 	for {
 		start := time.Now()
 		answer, err := forecast.Get(ctx, r)
@@ -78,10 +79,30 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 			if !quiet {
 				fmt.Fprintln(std.err, "trafficctl:", describe(answer))
 			}
+			known.complete(answer)
 			if _, err := publish.Write(std.out, forecasts.FormatNDJSON, slices.Values(answer.Layer.StreetForecast)); err != nil {
 				return err
 			}
 		}
 		r.Since = answer.Version
+	}
+}
+
+// codes are the openLRcode of each street and fromnode.
+type codes map[[2]int32]string
+
+// complete sets the codes that an answer leaves out because they are unchanged, and remembers all.
+func (c codes) complete(answer *forecast.Answer) {
+	if !answer.Changes {
+		clear(c)
+	}
+	for _, s := range answer.Layer.StreetForecast {
+		k := [2]int32{s.Street, s.Fromnode}
+		if s.OpenLRcode == "" {
+			s.OpenLRcode = c[k]
+		}
+		if c[k] = s.OpenLRcode; len(s.Forecast) == 0 {
+			delete(c, k)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +23,7 @@ func TestForecastWatch(t *testing.T) {
 	s := serveLayer(t)
 	street := func(number int32, speed float64) *pb.StreetForecast {
 		start := time.Now().UTC().Truncate(time.Hour)
-		return &pb.StreetForecast{Street: number, Fromnode: 1, Forecast: []*pb.ForecastPeriod{{
+		return &pb.StreetForecast{Street: number, Fromnode: 1, OpenLRcode: fmt.Sprint("code ", number), Forecast: []*pb.ForecastPeriod{{
 			Start: start.Format(time.RFC3339), End: start.Add(6 * time.Hour).Format(time.RFC3339), SpeedValid: proto.Bool(true), Speed: speed,
 		}}}
 	}
@@ -49,6 +50,7 @@ func TestForecastWatch(t *testing.T) {
 		var f pb.StreetForecast
 		require.NoError(t, protojson.Unmarshal(in.Bytes(), &f), in.Text())
 		require.Equal(t, number, f.Street)
+		require.Equal(t, fmt.Sprint("code ", number), f.OpenLRcode)
 		var got []float64
 		for _, p := range f.Forecast {
 			got = append(got, p.Speed)

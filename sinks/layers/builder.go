@@ -26,7 +26,7 @@ type snapshot struct {
 	replaced chan struct{} // closed when there is a newer one
 }
 
-// removal is a street that a build removed.
+// removal is a street that a build removed, or replaced by one with another code.
 type removal struct {
 	*street
 	number uint64 // of the build
@@ -52,6 +52,7 @@ func (s *snapshot) size() (total int) {
 // builder makes snapshots, each from its predecessor. It is used by one goroutine at a time.
 type builder struct {
 	scopes      []scope          // the whole layer, then the horizons
+	farthest    instant          // the last horizon
 	zones       map[string]*zone // time zones to build
 	maxStreets  int
 	keepForms   time.Duration
@@ -73,6 +74,7 @@ func newBuilder(cfg Config) *builder {
 	}
 	for _, minutes := range cfg.Horizons {
 		b.scopes = append(b.scopes, atHorizon(minutes))
+		b.farthest = max(b.farthest, atHorizon(minutes).horizon)
 	}
 	return b
 }
@@ -107,9 +109,15 @@ func (b *builder) number() uint64 {
 // update applies the changes and builds the layer at now. Streets over maxStreets are lost until
 // the feed sends them again, so leftOut counts them until it replaces everything.
 func (b *builder) update(c changes, now time.Time) *snapshot {
+	ref := instantOf(now.Truncate(time.Minute))
+	if b.last != nil && ref < b.last.ref { // the clock was set back, perhaps to before the periods
+		for _, s := range b.numbered {
+			s.reach = 0
+		}
+	}
 	if !c.empty() {
 		before := b.numbered
-		streets, removed := c.apply(before, b.number(), instantOf(now))
+		streets, removed := c.apply(before, b.number(), ref, ref+b.farthest)
 		over := max(0, len(streets)-b.maxStreets)
 		if c.replace {
 			b.leftOut = 0
@@ -124,7 +132,7 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 			delete(b.zones, name)
 		}
 	}
-	return b.build(instantOf(now.Truncate(time.Minute)), now)
+	return b.build(ref, now)
 }
 
 // order returns the streets as in the layer, given those of the build before. It sorts only the

@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -35,18 +36,20 @@ func (c *changes) empty() bool { return !c.replace && len(c.streets) == 0 }
 // keepEnded is how long streets are kept after their last period: the clock may be set back.
 const keepEnded = instant(time.Hour / time.Microsecond)
 
-// apply returns the streets after the changes, by number, without those that ended long before now,
-// and the streets that it removed. A street whose forecast is unchanged keeps its identity, so that
-// nothing is rebuilt for it; the others get the number of the build.
-func (c *changes) apply(streets []*street, build uint64, now instant) (next, removed []*street) {
+// apply returns the streets after the changes, by number, without those that ended long before the
+// reference time, and the streets that it removed or that have another code now. A street whose
+// forecast is unchanged keeps its identity, so that nothing is rebuilt for it; the others get the
+// number of the build. farthest is the time that the last horizon shows.
+func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) (next, removed []*street) {
 	named := slices.SortedFunc(maps.Keys(c.streets), key.compare)
 	next = make([]*street, 0, len(streets)+len(named))
 	add := func(s *street) (added bool) {
-		if s == nil || s.ended(now-keepEnded) {
+		if s == nil || s.ended(ref-keepEnded) {
 			return false
 		}
 		if s.number == 0 {
-			s.number = build
+			s.number, s.reach = build, s.reaches(ref)
+			s.held = cmp.Or(s.held, build)
 		}
 		next = append(next, s)
 		return true
@@ -59,8 +62,14 @@ func (c *changes) apply(streets []*street, build uint64, now instant) (next, rem
 		latest := old
 		switch {
 		case len(named) > 0 && named[0] == old.id:
-			if latest = c.streets[old.id]; latest != nil && old.equal(latest) {
+			switch latest = c.streets[old.id]; {
+			case latest == nil:
+			case old.equal(latest):
 				latest = old
+			case old.code != latest.code:
+				removed = append(removed, old)
+			case old.reach > farthest:
+				latest.held = old.held
 			}
 			named = named[1:]
 		case c.replace:

@@ -53,6 +53,7 @@ type writer struct {
 	picked    []*period
 	until     instant // time from which the text may differ
 	header    []byte
+	bare      street     // without its code
 	variables []variable // of the text
 }
 
@@ -72,12 +73,17 @@ func (w *writer) append(f format, dst []byte, p *piece) []byte {
 	return dst
 }
 
-// shown yields the streets that the piece shows, each with its periods, which are valid until the
+// shown yields the streets that the piece shows, each with its periods; both are valid until the
 // next one. It sets w.until.
 func (w *writer) shown(p *piece) iter.Seq2[*street, []*period] {
 	return func(yield func(*street, []*period) bool) {
 		w.until = never
-		for _, s := range p.streets {
+		for i, s := range p.streets {
+			if i >= len(p.streets)-p.bare {
+				w.bare = *s
+				w.bare.code = ""
+				s = &w.bare
+			}
 			var until instant
 			w.picked, until = p.view.pick(w.picked[:0], s)
 			w.until = min(w.until, until)

@@ -189,18 +189,21 @@ func (a *answer) follow(l *Layer, q *query) bool {
 	}
 	changes, ok := a.document.since(a.snapshot, v)
 	if ok && q.within != "" {
-		changes = a.filter(q, changes.streets, true)
+		changes = a.filter(q, changes)
 	}
 	a.pieces = []*piece{changes}
 	return ok
 }
 
-// filter returns a piece of the selected streets; nil if it would be empty.
-func (a *answer) filter(q *query, streets []*street, every bool) *piece {
-	p := &piece{view: a.scope.view(a.snapshot.ref), zone: a.zone, every: every}
-	for _, s := range streets {
-		if q.has(s) {
-			p.streets = append(p.streets, s)
+// filter returns a piece of the selected streets of another one; nil if it would be empty.
+func (a *answer) filter(q *query, all *piece) *piece {
+	p := &piece{view: a.scope.view(a.snapshot.ref), zone: a.zone, every: all.every}
+	for i, s := range all.streets {
+		if !q.has(s) {
+			continue
+		}
+		if p.streets = append(p.streets, s); i >= len(all.streets)-all.bare {
+			p.bare++
 		}
 	}
 	c := a.zone.compressors.borrow()
@@ -216,7 +219,7 @@ func (a *answer) selected(q *query) (pieces []*piece) {
 		for _, number := range slices.Compact(slices.Sorted(slices.Values(q.numbers))) {
 			streets = append(streets, a.snapshot.entries(number)...)
 		}
-		return []*piece{a.filter(q, streets, false)}
+		return []*piece{a.filter(q, &piece{streets: streets})}
 	}
 	for i, b := range a.snapshot.buckets {
 		switch p := a.document.pieces[i]; {
@@ -224,7 +227,7 @@ func (a *answer) selected(q *query) (pieces []*piece) {
 		case b.located && q.area.contains(b.bounds):
 			pieces = append(pieces, p)
 		default:
-			pieces = append(pieces, a.filter(q, b.streets, false))
+			pieces = append(pieces, a.filter(q, p))
 		}
 	}
 	return pieces

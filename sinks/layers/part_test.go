@@ -101,15 +101,22 @@ func TestPartsAgainstTheLayer(t *testing.T) {
 				followers = append(followers, &follower{query: "&" + q + horizon, has: has})
 			}
 		}
-		etags, byChanges := map[string]tagged{}, 0
+		etags, byChanges, withoutCode := map[string]tagged{}, 0, 0
 		for step := range 11 {
 			if step > 0 && random.IntN(3) > 0 {
 				now = now.Add(time.Duration(random.IntN(4*60)) * time.Second)
 			}
+			if step == 7 {
+				now = now.Add(-10 * time.Minute) // the clock is set back
+			}
 			if step > 0 && step != 8 {
 				for range random.IntN(30) {
 					k := key{1000 + random.Int32N(1000), random.Int32N(3)}
-					f := forecast(k.street, k.fromnode, noon.Add(time.Duration(random.IntN(60)-30)*time.Minute), random.IntN(5), float64(random.IntN(3)))
+					start := noon.Add(time.Duration(random.IntN(60)-30) * time.Minute)
+					f := forecast(k.street, k.fromnode, start, random.IntN(20), float64(random.IntN(3)))
+					if step == 5 && random.IntN(20) == 0 {
+						f.OpenLRcode = []string{"", codeOf(1000 + random.Int32N(1000))}[random.IntN(2)]
+					}
 					known[k] = f
 					l.Put(clones([]*pb.StreetForecast{f})[0])
 				}
@@ -162,6 +169,10 @@ func TestPartsAgainstTheLayer(t *testing.T) {
 					byChanges++
 					require.Contains(t, etag, strings.Trim(version, `"`), "the ETag names the version")
 					for k, s := range got {
+						if held := f.streets[k]; held != nil && s.OpenLRcode == "" {
+							s.OpenLRcode = held.OpenLRcode
+							withoutCode++
+						}
 						if f.streets[k] = s; len(s.Forecast) == 0 {
 							delete(f.streets, k)
 						}
@@ -175,6 +186,7 @@ func TestPartsAgainstTheLayer(t *testing.T) {
 			}
 		}
 		require.Greater(t, byChanges, 30)
+		require.Positive(t, withoutCode)
 	}
 }
 
@@ -268,6 +280,60 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 	})
 }
 
+// TestSinceWithoutCodes: changes have the code of a street unless all clients with the version have
+// it.
+func TestSinceWithoutCodes(t *testing.T) {
+	const street = 1001
+	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+	put := func(now, from, periods int) func(*Layer) {
+		return func(l *Layer) {
+			l.Put(forecast(street, 1, at(from), periods, float64(now)))
+			l.Publish(at(now))
+			l.build(at(now))
+		}
+	}
+	turn := func(now int) func(*Layer) { return func(l *Layer) { l.build(at(now)) } }
+	remove := func(l *Layer) {
+		l.Remove(street, 1)
+		l.Publish(noon)
+		l.build(noon)
+	}
+	f := func(title, query, wantCode string, steps ...func(l *Layer)) {
+		t.Helper()
+		l := builtAt(0, noon)
+		for i := range int32(100) { // others, which the time does not change
+			other := forecast(2000+i, 1, noon, 1, 1)
+			other.Forecast[0].End = noon.Add(8 * time.Hour).Format(time.RFC3339)
+			l.Put(other)
+		}
+		put(0, 0, 8)(l)
+		_, _, version, _ := shownIn(t, l, query)
+		for _, step := range steps {
+			if step != nil {
+				step(l)
+				continue
+			}
+			_, _, version, _ = shownIn(t, l, query)
+		}
+		separator := map[bool]string{true: "?", false: "&"}[query == ""]
+		got, _, _, content := shownIn(t, l, query+separator+"since="+url.QueryEscape(version))
+		require.Equal(t, "changes", content, title)
+		require.Equal(t, wantCode, got[key{street, 1}].GetOpenLRcode(), title)
+	}
+	var get func(*Layer) // the client gets the layer again
+	code := codeOf(street)
+	for _, query := range []string{"", "?horizon=0", "?horizon=60"} {
+		f("other speeds", query, "", put(1, 0, 8))
+		f("other speeds twice", query, "", put(1, 0, 8), put(20, 15, 8))
+		f("removed between", query, code, remove, put(1, 0, 8))
+	}
+	f("the end of a period", "?horizon=0", "", turn(15))
+	f("an end before the last horizon, which has not shown it", "?horizon=60", code, put(1, 0, 4), put(2, 0, 8))
+	f("the first period begins", "?horizon=0", code, put(1, 20, 8), get, turn(21))
+	f("a time without a period", "?horizon=0", code, put(1, 30, 8), put(2, 0, 8))
+	f("the clock was set back to before the periods", "?horizon=0", code, put(30, 30, 8), turn(0), get, put(31, 30, 9))
+}
+
 // TestSinceUnknown: a client with a version that is unknown or too old, or much of which has
 // changed, gets the whole layer.
 func TestSinceUnknown(t *testing.T) {
@@ -308,6 +374,12 @@ func TestSinceUnknown(t *testing.T) {
 	l.Put(forecast(1000, 77, noon, 6, 3))
 	build(noon.Add(time.Minute))
 	f(version, "changes", 1)
+	other := forecast(1000, 77, noon, 6, 3)
+	other.OpenLRcode = codeOf(1001)
+	l.Put(other)
+	build(noon.Add(time.Minute))
+	f(version, "whole", len(all)+500)
+	_, _, version, _ = shownIn(t, l, "")
 	build(noon.Add(keepVersions + 2*time.Minute))
 	_, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
 	require.Equal(t, "whole", content)

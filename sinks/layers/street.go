@@ -16,7 +16,7 @@ import (
 )
 
 // street is the forecast for one street in one direction. It is immutable, except that the builder
-// sets number before a snapshot has it.
+// sets number and held before a snapshot has it, and reach, which only the builder reads.
 type street struct {
 	id       key
 	located  bool   // the code has a place
@@ -27,6 +27,8 @@ type street struct {
 	periods  []period
 	until    instant // end of the last period; 0 without periods
 	number   uint64  // of the first build with this forecast
+	held     uint64  // of a build since which every document has shown the street
+	reach    instant // end of the periods without a gap from the reference time of its first build on
 }
 
 // key identifies a street (contract 2).
@@ -134,6 +136,16 @@ func (s *street) appendContent(dst []byte, periods []*period) []byte {
 		dst = append(dst, p.flags())
 	}
 	return dst
+}
+
+// reaches returns until when the periods have no gap from a time on.
+func (s *street) reaches(from instant) instant {
+	for _, p := range s.periods {
+		if span := p.span.Value(); span.from <= from {
+			from = max(from, span.to)
+		}
+	}
+	return from
 }
 
 // ended reports whether the last period was over at t.

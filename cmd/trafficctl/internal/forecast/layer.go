@@ -56,6 +56,7 @@ type Answer struct {
 	Size     int    // size of the decompressed message in bytes
 
 	NotModified bool
+	Changes     bool // only streets that have changed, those that Since has without openLRcode
 }
 
 // maxLayer is the maximum size of the message. Protobuf's own limit is 2 GiB.
@@ -105,6 +106,7 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 	a := &Answer{
 		ETag: resp.Header.Get("ETag"), Version: resp.Header.Get("Forecast-Version"), Modified: resp.Header.Get("Last-Modified"),
 		Age: resp.Header.Get("Forecast-Age"), Encoding: resp.Header.Get("Content-Encoding"),
+		Changes: resp.Header.Get("Forecast-Content") == "changes",
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:

@@ -77,7 +77,8 @@ type StreetForecast struct {
 	Street int32 `protobuf:"varint,1,opt,name=street,proto3" json:"street,omitempty"`
 	// Identifier of the node from which the street is travelled.
 	Fromnode int32 `protobuf:"varint,2,opt,name=fromnode,proto3" json:"fromnode,omitempty"`
-	// OpenLR location reference of the street: base64 of the binary format.
+	// OpenLR location reference of the street: base64 of the binary format. In a response with Forecast-Content:
+	// changes, absent means unchanged.
 	OpenLRcode string `protobuf:"bytes,3,opt,name=openLRcode,proto3" json:"openLRcode,omitempty"`
 	// One entry for each forecast period.
 	Forecast      []*ForecastPeriod `protobuf:"bytes,4,rep,name=forecast,proto3" json:"forecast,omitempty"`

@@ -126,9 +126,10 @@ test("changes replace streets, and leave the others as they are", () => {
   n.take(30, layer({ street: 1, speed: 10 }), false);
   const got = n.take(
     0,
-    layer({ street: 2, speed: 20 }, { street: 3, code: "" }, { street: 4, speed: 70 }),
+    layer({ street: 2, speed: 20, code: "" }, { street: 3, code: "" }, { street: 4, speed: 70 }),
     true,
   );
+  expect(n.geometry().undecodable, "an empty code is unchanged").toBe(0);
   expect([...got.speeds]).toEqual([50, 20, nan, 70]);
   expect(got.grown).toBe(true);
   expect([...n.take(30, layer({ street: 4, speed: 5 }), true).speeds]).toEqual([10, nan, nan, 5]);

@@ -57,7 +57,8 @@ export type StreetForecast = Message<"trafficd.v1.StreetForecast"> & {
   fromnode: number;
 
   /**
-   * OpenLR location reference of the street: base64 of the binary format.
+   * OpenLR location reference of the street: base64 of the binary format. In a response with Forecast-Content:
+   * changes, absent means unchanged.
    *
    * @generated from field: string openLRcode = 3;
    */
