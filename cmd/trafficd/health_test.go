@@ -2,16 +2,21 @@ package main
 
 import (
 	"os/exec"
-	"strings"
+	"strconv"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/internal/launch"
 )
 
 func TestHealth(t *testing.T) {
 	d := newProcess(t, "api.keys_file=")
-	_, port, _ := strings.Cut(d.Ops, ":")
+	number, err := launch.PickPort("operators", 0) // that no connection on another address has
+	require.NoError(t, err)
+	port := strconv.Itoa(number)
+	d.Ops = "127.0.0.1:" + port
 	d.set("ops.listen=0.0.0.0:" + port)
 	d.start().eventually(func() bool { status, _ := d.get("/readyz"); return status != 0 }, "an answer")
 	f := func(code int, want string, args ...string) {

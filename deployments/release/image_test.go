@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -194,9 +195,11 @@ root=$0 && shift && exec setpriv --no-new-privs /usr/sbin/chroot --userspec=6553
 	require.NoError(t, <-ended, log.String())
 }
 
+// freeAddress returns a free port of a random loopback address, so that no outgoing connection
+// takes it before the daemon listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
