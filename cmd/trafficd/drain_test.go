@@ -177,7 +177,8 @@ func startHAProxy(t *testing.T, replicas []*process) (address string, await func
 	return address, usesAll(replicas, admin, "show stat failover 4 -1\n", ",UP,") // the servers of the backend
 }
 
-// startEnvoy starts an Envoy with the shipped configuration. await waits until it uses all replicas.
+// startEnvoy starts an Envoy with the shipped configuration. await waits until it uses all
+// replicas.
 func startEnvoy(t *testing.T, replicas []*process) (address string, await func()) {
 	address, dir := freeAddress(t), t.TempDir()
 	config, admin := filepath.Join(dir, "envoy.yaml"), filepath.Join(dir, "admin")

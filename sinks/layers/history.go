@@ -90,8 +90,8 @@ func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
 
 // changed returns the streets that may differ between the version and the snapshot: those with
 // another forecast, those whose periods to show have changed with the time, and those that were
-// removed, without their periods. Those that a client with the version has are without their code. ok
-// is false if a street has another code.
+// removed, without their periods. Those that a client with the version has are without their code.
+// ok is false if a street has another code.
 func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 	before, after := d.scope.view(v.ref), d.scope.view(s.ref)
 	var was, is []*period
