@@ -1,10 +1,8 @@
 // Command devstores runs the two stores that trafficd delivers to, on loopback: a real ClickHouse
 // and a broker that speaks the Kafka protocol. It is for `make run`, the tests and the benchmarks,
-// not for production.
-//
-// It prints one line of JSON with the addresses when both are ready and runs until it receives
-// SIGTERM or SIGINT, its standard input closes (if that is a pipe), or its parent dies. Its
-// children exit with it, even if it is killed.
+// not for production. When both are ready, it prints a line of JSON with their addresses. It runs
+// until it receives SIGTERM or SIGINT, its standard input closes (if that is a pipe), or its parent
+// dies. Its children exit with it, even if it is killed.
 package main
 
 import (
@@ -79,7 +77,7 @@ The broker is kfake, which starts immediately, or Apache Kafka, which is downloa
 	return root
 }
 
-// fetchCommand downloads everything, for stores that will run in a network namespace.
+// fetchCommand downloads everything, for stores in network namespaces without Internet access.
 func fetchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "fetch",
@@ -92,11 +90,11 @@ func fetchCommand() *cobra.Command {
 	}
 }
 
-// libraryCommand runs ClickHouse's library; devstores starts itself with it in a child process.
+// libraryCommand runs ClickHouse's library. devstores runs it in a child process.
 func libraryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                clickhouse.LibraryCommand + " <library> <replication-address> [argument…]",
-		Short:              "Become ClickHouse's engine (started by devstores itself)",
+		Short:              "Run ClickHouse's engine (started by devstores itself)",
 		Hidden:             true,
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return clickhouse.RunLibrary(args) },

@@ -31,8 +31,8 @@ func bind(flags *pflag.FlagSet, o *launch.Options) {
 	flags.IntVar(&o.Brokers, "brokers", 1, "number of brokers")
 	flags.IntVar(&o.Node, "node", 0, "run only this broker, counted from 1;"+
 		" the others run elsewhere with the same --kafka and --controllers (apache only)")
-	flags.IntSliceVar(&o.KafkaPorts, "kafka", []int{9092}, "port of each broker, 0 = a free one; missing ones are free ones")
-	flags.IntSliceVar(&o.Controllers, "controllers", nil, "port of each controller, likewise (apache only)")
+	flags.IntSliceVar(&o.KafkaPorts, "kafka", []int{9092}, "port of each broker, 0 or missing = a free one")
+	flags.IntSliceVar(&o.Controllers, "controllers", nil, "port of each controller, 0 or missing = a free one (apache only)")
 	flags.StringSliceVar(&o.Advertised, "advertise", nil, "host:port that each broker advertises, such as a proxy's;"+
 		" default is where it listens (apache only)")
 	flags.IntVar(&o.Partitions, "partitions", 6, "partitions of automatically created topics")
@@ -54,7 +54,7 @@ func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Wr
 	err := serve(ctx, opts, fail, stdout)
 	fmt.Fprintln(opts.Stderr, "stopped")
 	if errors.Is(err, context.Canceled) {
-		return nil // it was asked to stop while it started
+		return nil // it was asked to stop while starting
 	}
 	return err
 }
@@ -104,8 +104,8 @@ func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io
 	return nil
 }
 
-// watchParent calls gone when the parent exits or, if standard input is a pipe, when that closes.
-// Its goroutines end with the process.
+// watchParent calls gone when the parent exits or, if standard input is a pipe, when the pipe is
+// closed. Its goroutines end with the process.
 func watchParent(gone func()) {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
 		go func() {

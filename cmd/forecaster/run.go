@@ -312,7 +312,7 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 	content, err := streets.Read(f.cfg.Detectors)
 	if err != nil && f.content.Streets != nil { // perhaps half written
 		failures.WithLabelValues("detectors").Inc()
-		f.log.Warn().Err(err).Msg("cannot read the detectors; the last valid ones remain in use")
+		f.log.Warn().Err(err).Msg("cannot read the detectors; the last valid ones stay in use")
 		return nil
 	}
 	if err != nil {

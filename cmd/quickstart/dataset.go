@@ -27,7 +27,7 @@ type profile struct {
 		File   string    `yaml:"file"`
 		Column string    `yaml:"column"` // [] of the codes
 		From   [2]string `yaml:"from"`   // [longitude, latitude] of the start of a detector's street
-		To     [2]string `yaml:"to"`     // and of its end
+		To     [2]string `yaml:"to"`     // the same for its end
 		Node   string    `yaml:"node"`   // [] of the number of its first node
 		Length string    `yaml:"length"` // [] in metres
 	} `yaml:"detectors"`
@@ -37,7 +37,7 @@ type profile struct {
 		Time     string `yaml:"time"`
 		Detector string `yaml:"detector"`
 		Speed    string `yaml:"speed"`
-	} `yaml:"replay"` // what is sent after the rows until now: columns of the observations
+	} `yaml:"replay"` // columns of the observations for the live traffic
 	Attribution string `yaml:"attribution"`
 	name        string
 }
@@ -46,7 +46,7 @@ type profile struct {
 const profileDir = "deployments/quickstart"
 
 // findProfile returns the profile for the data in dir: the requested one (a name or a file), the
-// one with the directory's name, or the one whose columns match the observations' header.
+// one with the directory's name, or the one with the columns of the observations' header.
 func findProfile(root, dir, requested string) (*profile, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%s is not a directory: specify the one with the observations (make run DATA=directory)", dir)
@@ -140,10 +140,9 @@ func eachRow(path string, columns []string, do func(row, values []string) error)
 	}
 }
 
-// dataset is a data set whose streets are those of its detectors. Its last weeks are sent as if
-// they happened now: all of its times are shifted by whole weeks, so that they end in more than a
-// day. The rows until now are sent first, then those of the next day as time goes by, again and
-// again.
+// dataset is a data set with a street per detector. Its last weeks are sent as if they were
+// current: all times are shifted by whole weeks so that they end more than a day from now. The rows
+// until now are sent first, and then the rows of the next day in real time, repeatedly.
 type dataset struct {
 	*profile
 	folder string
@@ -154,12 +153,12 @@ type dataset struct {
 // day holds the observations of 24 hours.
 type day struct {
 	header []string
-	rows   map[string][][]string // by time of day, as 15:04
+	rows   map[string][][]string // by time of day, such as 15:04
 }
 
 const week = 7 * 24 * time.Hour
 
-// openDataset returns the data set in a folder. It writes the rows of liveStep to the file live.
+// openDataset returns the data set in a folder. Its live traffic is written to the file live.
 func openDataset(root, folder, requested, live string, now time.Time) (s source, err error) {
 	d := &dataset{}
 	if d.profile, err = findProfile(root, folder, requested); err != nil {
@@ -175,7 +174,7 @@ func openDataset(root, folder, requested, live string, now time.Time) (s source,
 	d.shift = (now.Sub(end) + 24*time.Hour).Truncate(week) + week
 	c := d.Detectors
 	s = source{
-		about:    d.name + " as if it happened now: " + d.Attribution,
+		about:    d.name + " as if it were current: " + d.Attribution,
 		file:     filepath.Join(d.folder, d.Observations),
 		flags:    append(slices.Clone(d.Send), "--shift="+d.shift.String()),
 		registry: filepath.Join(d.folder, c.File),
@@ -241,7 +240,7 @@ func (d *dataset) replay(from time.Time, file string) error {
 	}
 	rows := slices.Clone(today.rows[from.Truncate(interval).Format("15:04")])
 	if len(rows) == 0 {
-		return nil // a hole
+		return nil // a gap in the data
 	}
 	unknown, infinite := slices.Clone(rows[0]), slices.Clone(rows[0])
 	unknown[at[1]], infinite[at[2]] = "no-such-detector", "1e999"

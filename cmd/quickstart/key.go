@@ -19,16 +19,16 @@ const (
 	instance = "quickstart" // the product instance of the key and the registry
 	keysFile = "keys.yaml"
 
-	// The key in clear text, and as a header for curl. Only a demonstration stores it.
+	// The key in clear text, and as a header for curl. Only a demonstration should store it.
 	keyFile    = "key"
 	headerFile = "auth"
 )
 
-// rights of the key: everything that the printed commands need.
+// rights lists the rights of the key, which the printed commands need.
 var rights = []string{"ingest", "forecast", "routing"}
 
-// makeKey uses the API key of an earlier start, or adds one to the keys file if that key has lost a
-// right. It never changes or removes what is in the file.
+// makeKey uses the API key of an earlier start, or adds a key to the keys file if there is none
+// with all rights. It never changes or removes entries.
 func (q *quickstart) makeKey(ctx context.Context) error {
 	text, err := os.ReadFile(q.path(keysFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

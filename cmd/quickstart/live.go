@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// liveStep is the time between two messages of all detectors. A round number of seconds.
+// liveStep is the time between two measurements of each detector, in whole seconds.
 const liveStep = 5 * time.Second
 
 // live sends the measurements of the last seconds until ctx ends. It prints each error once and
-// tries again.
+// retries.
 func (q *quickstart) live(ctx context.Context) {
 	tick := time.NewTicker(liveStep)
 	defer tick.Stop()

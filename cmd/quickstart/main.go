@@ -1,6 +1,6 @@
-// Command quickstart shows trafficd at work on one machine: it builds the programs, starts real
+// Command quickstart demonstrates trafficd on one machine. It builds the programs, starts real
 // stores and the daemon, sends some days of traffic, waits until both stores have it, starts the
-// forecaster, and prints a report. Then it sends measurements as time goes by, until Ctrl-C.
+// forecaster, and prints a report. Then it sends live measurements until Ctrl-C.
 //
 // All data is in one directory (.run/quickstart), which is kept: the next start uses the same data
 // and key.
@@ -32,7 +32,7 @@ func main() {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "quickstart",
-		Short: "Start trafficd with real stores, send traffic, print a report, go on with live traffic",
+		Short: "Start trafficd with real stores, send traffic, print a report, and continue with live traffic",
 		Example: `  go run ./cmd/quickstart                    a made-up town with 1,000 detectors
   go run ./cmd/quickstart --data ~/aarhus    a data set; see ` + profileDir + `
   go run ./cmd/quickstart --fresh --exit     start with an empty directory, exit after the report`,
@@ -44,13 +44,13 @@ func main() {
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", ".run/quickstart", "directory of stores, journal, keys and logs, kept across restarts")
 	f.StringVar(&o.data, "data", "", "directory of a data set to send instead of made-up traffic")
-	f.StringVar(&o.profile, "profile", "", "how to read --data: a name in "+profileDir+" or a file"+
+	f.StringVar(&o.profile, "profile", "", "profile that describes --data: a name in "+profileDir+" or a file"+
 		" (default: found by directory name or columns)")
 	f.BoolVar(&o.fresh, "fresh", false, "empty the directory first")
 	f.BoolVar(&o.exit, "exit", false, "exit after the report, with an error if the counts differ")
 	f.StringVar(&o.broker, "broker", "kfake", "Kafka-protocol broker: kfake, or apache (slower to start; needs Java)")
 	f.IntVar(&o.detectors, "detectors", 1000, "made-up traffic: number of detectors, one in each direction of a street")
-	f.IntVar(&o.days, "days", 3, "made-up traffic: number of days; the forecaster learns those that are complete")
+	f.IntVar(&o.days, "days", 3, "made-up traffic: number of days; the forecaster learns the complete ones")
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

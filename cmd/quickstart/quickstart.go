@@ -28,7 +28,7 @@ const (
 	forecastTopic = "forecasts"
 )
 
-// quickstart is one run. If it dies, everything that it started receives SIGTERM.
+// quickstart is a run. If its process dies, everything that it started receives SIGTERM.
 type quickstart struct {
 	options
 	root     string // of the module
@@ -80,8 +80,8 @@ func run(ctx context.Context, o options) (err error) {
 	return ctx.Err()
 }
 
-// prepare chooses the addresses, creates the directory and locks it: two runs in it would share a
-// journal.
+// prepare chooses the addresses, and creates and locks the directory, because two runs in it would
+// share a journal.
 func (q *quickstart) prepare() (unlock func(), err error) {
 	if q.root, err = launch.ModuleRoot(); err != nil {
 		return nil, err
@@ -124,14 +124,14 @@ func (q *quickstart) build(ctx context.Context) error {
 	return launch.Build(ctx, "-o", "bin/", "./cmd/trafficd", "./cmd/trafficctl", "./cmd/forecaster", "./cmd/devstores")
 }
 
-// startStores starts ClickHouse and the broker, on the usual ports where they are free.
+// startStores starts ClickHouse and the broker, on the usual ports if they are free.
 func (q *quickstart) startStores(ctx context.Context) (err error) {
 	say("starting ClickHouse and a Kafka-protocol broker (ClickHouse is downloaded the first time: 178 MB)")
 	opts := launch.Options{
 		Dir: q.path("stores"), Binary: q.bin("devstores"), Broker: q.broker, Topics: map[string]int{topic: 6},
 		ClickHouseTCP: freePort(9000), ClickHouseHTTP: freePort(8123), KafkaPorts: []int{freePort(9092)}, OnDeath: unix.SIGTERM,
 	}
-	if exists(opts.Dir) { // downloads have been shown before
+	if exists(opts.Dir) { // the download was shown at the first start
 		if opts.Stderr, err = os.OpenFile(q.path("devstores.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
 			return fmt.Errorf("cannot open the stores' log: %w", err)
 		}
@@ -162,15 +162,15 @@ func (q *quickstart) startDaemon(ctx context.Context) error {
 	return q.start(ctx, q.daemon, 30*time.Second)
 }
 
-// startForecaster starts the forecaster, which learns from what is in the archive, and waits for
-// its first forecasts. The daemon reads them from the topic.
+// startForecaster starts the forecaster, which learns from the archive, and waits for its first
+// forecasts. The daemon reads them from the topic.
 func (q *quickstart) startForecaster(ctx context.Context) error {
 	say("starting the forecaster, which learns from the archive")
 	return q.start(ctx, q.forecaster, 2*time.Minute)
 }
 
-// start writes a small configuration to read and to change, starts a program, and waits until it is
-// ready.
+// start writes a small configuration that users can read and change, starts a program, and waits
+// until it is ready.
 func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Duration) error {
 	name := d.Name() + ".yaml"
 	var text bytes.Buffer
@@ -195,7 +195,7 @@ func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Dur
 }
 
 // watch restarts a program when it exits, until ctx ends. It returns an error if a store exits, or
-// the program right after its start, as it would do again.
+// if the program exits right after its start, which it would do again.
 func (q *quickstart) watch(ctx context.Context, d *launch.Daemon) error {
 	for started := time.Now(); ; started = time.Now() {
 		select {
@@ -221,7 +221,7 @@ func (q *quickstart) watch(ctx context.Context, d *launch.Daemon) error {
 	}
 }
 
-// stop stops everything in the order of the data.
+// stop stops everything in the order in which data flows.
 func (q *quickstart) stop() error {
 	if q.stores == nil {
 		return nil
@@ -240,9 +240,9 @@ func (q *quickstart) stop() error {
 	return errors.Join(append(errs, q.stores.Close())...)
 }
 
-// trafficctl runs a command and returns what it prints to standard output and, unless progress is
-// set, to standard error. Exit code 2, for rejected items, is not an error. When ctx ends, the
-// command is interrupted: it may finish the batch in flight.
+// trafficctl runs a command and returns its standard output and, unless progress is set, its
+// standard error. Exit code 2, for rejected items, is not an error. When ctx ends, the command is
+// interrupted: it may finish the batch in flight.
 func (q *quickstart) trafficctl(ctx context.Context, progress *os.File, args ...string) (string, string, error) {
 	var out, notes bytes.Buffer
 	cmd := exec.Command(q.bin("trafficctl"), args...)

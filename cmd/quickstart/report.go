@@ -66,7 +66,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) error {
 		}
 	}
 	say("sending %s", q.source.about)
-	_ = os.Remove(q.path(rejectedFile)) // of the last run
+	_ = os.Remove(q.path(rejectedFile)) // from the last run
 	text, _, err := q.trafficctl(ctx, os.Stderr, append([]string{
 		"send", q.source.file, "--url", "http://" + q.daemon.API, "--key-file", q.path(keyFile),
 		"--rejected", q.path(rejectedFile), "--json",
@@ -95,7 +95,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) error {
 		}
 		return err
 	})
-	if err := q.startForecaster(ctx); err != nil { // not earlier: a day is learned once
+	if err := q.startForecaster(ctx); err != nil { // not earlier, because each day is learned only once
 		return err
 	}
 	layer := ""
@@ -166,7 +166,7 @@ func thousands(n uint64) string {
 	return s
 }
 
-// counts are numbers that the stores report.
+// counts holds the numbers that the stores report.
 type counts struct {
 	Inserted uint64 // rows of all inserts in ClickHouse's log
 	Final    uint64 // count() FINAL: a measurement that is sent again replaces the earlier one
@@ -180,7 +180,7 @@ func (c counts) minus(o counts) counts {
 func (q *quickstart) count(ctx context.Context) (c counts, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if _, err = q.stores.ClickHouse.Do(ctx, "SYSTEM FLUSH LOGS"); err != nil { // creates system.part_log, too
+	if _, err = q.stores.ClickHouse.Do(ctx, "SYSTEM FLUSH LOGS"); err != nil { // also creates system.part_log
 		return c, err
 	}
 	text, err := q.stores.ClickHouse.Do(ctx, "SELECT (SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0"+

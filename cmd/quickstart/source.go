@@ -12,7 +12,7 @@ import (
 type source struct {
 	about     string
 	file      string
-	make      func(ctx context.Context) error // makes the file; nil: it exists
+	make      func(ctx context.Context) error // creates the file; nil: it exists
 	flags     []string                        // of trafficctl send
 	registry  string                          // CSV file
 	column    string                          // of the registry's detector codes
@@ -23,7 +23,7 @@ type source struct {
 	live      func(from time.Time) ([]string, error) // the trafficctl command that sends an interval of liveStep
 }
 
-// findSource opens the data set, or makes a town.
+// findSource opens the data set, or generates a town.
 func (q *quickstart) findSource(ctx context.Context) (err error) {
 	if q.data != "" {
 		q.source, err = openDataset(q.root, q.data, q.profile, q.path("live.csv"), time.Now().UTC())
@@ -51,7 +51,7 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 		column:    "detectorCode",
 		example:   "D1-1",
 		Street:    "1",
-		LiveAbout: fmt.Sprintf("the town's traffic as time goes by; its clocks show %s", now.Add(offset).Format("15:04")),
+		LiveAbout: fmt.Sprintf("the town's live traffic; its local time is %s", now.Add(offset).Format("15:04")),
 		live: func(from time.Time) ([]string, error) {
 			return append(generate, "--from", from.Format(time.RFC3339), "--interval", liveStep.String(), "--intervals", "1",
 				"--error-rate", "0.003", "--send"), nil
@@ -61,11 +61,11 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 	return err
 }
 
-// interval is that of the traffic that is sent first.
+// interval is the interval of the traffic that is sent first.
 const interval = 5 * time.Minute
 
-// clocks returns how far the town's clocks are ahead of UTC. At the first start, they show the
-// beginning of the morning rush: the reader should see one. Later starts keep that, because the
+// clocks returns the UTC offset of the town's local time. At the first start, that is the beginning
+// of the morning rush, so that the user sees one. Later starts keep the offset, because the
 // forecaster has learned it.
 func (q *quickstart) clocks(now time.Time) (offset time.Duration, err error) {
 	const file, rush = "clocks", 7*time.Hour + 15*time.Minute
@@ -85,7 +85,7 @@ func (q *quickstart) clocks(now time.Time) (offset time.Duration, err error) {
 	return offset, nil
 }
 
-// writeSample writes a batch of a valid item and an invalid one, for a printed command.
+// writeSample writes a batch with a valid item and an invalid one, for a printed command.
 func (q *quickstart) writeSample() error {
 	hour := time.Now().UTC().Truncate(time.Hour)
 	item := func(detector string) string {

@@ -16,8 +16,8 @@ import (
 	"trafficd/sources/api"
 )
 
-// check reports everything that is wrong with the files and folders that the settings name and, if
-// deep, with the stores and feeds. It creates nothing.
+// check reports all problems with the files and directories named in the settings and, if deep,
+// with the stores and feeds. It creates nothing.
 func check(ctx context.Context, c *config.Config, origins conf.Origins, deep bool) error {
 	var errs []error
 	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }
@@ -39,7 +39,7 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, deep boo
 
 func checkAPI(c api.Config) error {
 	if c.Validate() != nil {
-		c.Keys = nil // they may be what is invalid
+		c.Keys = nil // they may be invalid
 	}
 	keys, err := api.OpenKeyring(c, zerolog.Nop())
 	if err != nil {
@@ -55,14 +55,15 @@ func checkAPI(c api.Config) error {
 	return err
 }
 
-// creatable returns why a folder neither exists nor can be created. key is that of its setting.
+// creatable returns an error, with the key of the setting, if a directory neither exists nor can be
+// created.
 func creatable(key, dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, os.ErrNotExist) && filepath.Dir(dir) != dir {
 		return creatable(key, filepath.Dir(dir))
 	}
 	if err == nil && !info.IsDir() {
-		return fmt.Errorf("%s: %s is not a folder", key, dir)
+		return fmt.Errorf("%s: %s is not a directory", key, dir)
 	}
 	if err == nil {
 		err = unix.Access(dir, unix.W_OK|unix.X_OK)

@@ -52,16 +52,16 @@ type daemon struct {
 	routing     *routing.Service
 	api         *api.Server
 
-	viewer atomic.Pointer[contract.Client] // operators see its layer
+	viewer atomic.Pointer[contract.Client] // client whose view of the layer operators see
 	status *status.Recorder
 
-	started         atomic.Bool // all parts run
+	started         atomic.Bool // all parts are running
 	registryChecked atomic.Bool // each registry feed has been read once, or has failed
-	draining        atomic.Bool // the stop has begun
+	draining        atomic.Bool // the shutdown has begun
 	failed          chan error  // from a part that cannot continue
 }
 
-// serve runs the daemon until a signal. load reads the settings again.
+// serve runs the daemon until a signal. load loads the settings again.
 func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, error)) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -80,9 +80,9 @@ func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, 
 	return r.run(d.steps(), signals, d.failed)
 }
 
-// steps lists the parts in the order in which they start; they stop in reverse. Clients are
-// admitted last and cut off first, so whatever they got a 207 for is in the journal before it
-// closes. /readyz answers from the first to the last moment.
+// steps lists the parts in the order in which they start; they stop in reverse order. The clients'
+// listener starts last and stops first, so that everything acknowledged with a 207 is in the
+// journal before it closes. /readyz is available throughout.
 func (d *daemon) steps() []step {
 	cfg, log := d.cfg, d.log
 	return []step{
@@ -202,7 +202,7 @@ func (d *daemon) steps() []step {
 				if d.forecasts, err = forecasts.New(cfg.Forecasts, d.layer, log); err != nil {
 					return err
 				}
-				d.keys.BeforeUse(func(clients []*contract.Client) { // a new key finds the layer of its time zone ready
+				d.keys.BeforeUse(func(clients []*contract.Client) { // so that the layer of a new key's time zone is ready
 					viewer := viewerOf(clients)
 					d.viewer.Store(viewer)
 					d.layer.Prepare(append(slices.Clone(clients), viewer))
@@ -229,7 +229,7 @@ func (d *daemon) steps() []step {
 	}
 }
 
-// named puts the key of the setting that an error is due to before it.
+// named prefixes an error with the key of the setting that caused it.
 func named(key string, err error) error {
 	if err == nil {
 		return nil
@@ -247,7 +247,7 @@ func (d *daemon) startAPI() (err error) {
 	if err := d.api.Start(); err != nil {
 		return err
 	}
-	go func() { // ends when the server does, at the latest when stopAPI returns
+	go func() { // ends with the server, at the latest when stopAPI returns
 		if err := <-d.api.Failed(); err != nil && !d.draining.Load() {
 			d.failed <- fmt.Errorf("the clients' listener has failed: %w", err)
 		}

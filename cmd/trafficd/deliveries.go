@@ -12,14 +12,14 @@ import (
 	"trafficd/sinks/clickhouse"
 )
 
-// delivery is what runs for a sink: a pipeline.Delivery, or with the log in Kafka one for each
-// partition.
+// delivery is the running delivery of a sink: a pipeline.Delivery or, with the log in Kafka, one
+// per partition.
 type delivery struct {
 	name string
 	deliverer
 	soft context.CancelFunc // finish the current block, then stop
 	hard context.CancelFunc // stop immediately
-	done chan struct{}      // closed at the end; then err is set
+	done chan struct{}      // closed at the end, after err is set
 	err  error
 }
 
@@ -81,8 +81,8 @@ func (d *daemon) newDelivery(
 	return p, nil
 }
 
-// stopDeliveries lets each finish its current block until ctx ends, then interrupts it; the block
-// is retried after the next start. Cursors are saved in both cases.
+// stopDeliveries lets each delivery finish its current block until ctx ends, and then interrupts
+// it. An interrupted block is retried after the next start. Cursors are saved in both cases.
 func (d *daemon) stopDeliveries(ctx context.Context) error {
 	for _, x := range d.deliveries {
 		x.soft()

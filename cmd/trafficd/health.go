@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthLimit is less than the interval of the usual health checks.
+// healthLimit is the time limit of a health check, shorter than usual intervals between checks.
 const healthLimit = 5 * time.Second
 
 func healthCommand(f *flags) *cobra.Command {
@@ -22,17 +22,17 @@ func healthCommand(f *flags) *cobra.Command {
 		Use:   "health",
 		Short: "Report whether the daemon on this machine is alive or ready, for health checks",
 		Long: `health requests /healthz from the daemon's operators' listener (ops.listen) and prints the
-answer. With --ready it requests /readyz, whose answer has the reasons.
+response. With --ready it requests /readyz, whose response has the reasons.
 
 It reads the same settings as the daemon, and needs no other program, so containers without
 a shell can use it.
 
-Exit codes: 0 alive or ready, 1 not, or no answer.`,
+Exit codes: 0 alive or ready, 1 otherwise.`,
 		Example: `  trafficd health --config /etc/trafficd/trafficd.yaml
   trafficd health --ready --ops-listen 127.0.0.1:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, _ := f.load(cmd) // an invalid setting does not harm a daemon that runs already
+			c, _, _ := f.load(cmd) // a running daemon is not affected by invalid settings
 			path := "/healthz"
 			if ready {
 				path = "/readyz"
@@ -46,8 +46,7 @@ Exit codes: 0 alive or ready, 1 not, or no answer.`,
 	return cmd
 }
 
-// askOps requests a path of the operators' listener, which may listen on all addresses of the
-// machine.
+// askOps requests a path from the operators' listener, even if it listens on all addresses.
 func askOps(ctx context.Context, listen, path string) (answer string, err error) {
 	if listen == "" {
 		return "", errors.New("cannot request the daemon's health: ops.listen is empty, so there is no operators' listener")

@@ -1,6 +1,6 @@
-// Command trafficd accepts batches of detector measurements over HTTP, makes the valid ones durable
-// and delivers each exactly once to ClickHouse and Kafka. It also serves street forecasts and
-// converts geometries.
+// Command trafficd accepts batches of detector measurements over HTTP, makes the valid measurements
+// durable and delivers each exactly once to ClickHouse and Kafka. It also serves street forecasts
+// and converts geometries.
 //
 //	main.go        the command line
 //	config/        settings: defaults, file, environment, flags
@@ -39,10 +39,10 @@ func main() {
 	}
 }
 
-// errLogged is returned for an error that is in the log.
+// errLogged is returned for an error that has been logged.
 var errLogged = errors.New("see the log")
 
-// flags are the command line flags of the subcommands that read the configuration.
+// flags holds the command line flags of the subcommands that read the configuration.
 type flags struct {
 	file  string
 	set   []string
@@ -67,13 +67,13 @@ and delivers each exactly once to ClickHouse (archive) and a Kafka topic.
 
 Settings come from the defaults, a YAML file, the environment and flags; later ones win.
 The environment variable of a key is TRAFFICD_SECTION__KEY. --print-config shows every
-key with its help, its value and where that came from. --check-config reports everything that is wrong
-with the settings and with the files that they name; --check-config=deep also connects to
+key with its help, its value and the origin of the value. --check-config reports all problems
+with the settings and the files named in them; --check-config=deep also connects to
 ClickHouse and Kafka, reads each feed once, and reports what would keep the daemon from using
 them: TLS, users, grants, tables, topics, clocks. It changes nothing.
 
 SIGHUP reads the settings again and reloads the log level, the keys, the registry feeds and
-the TLS certificate; other changes are named in the log and need a restart.
+the TLS certificate; other changed settings are logged and need a restart.
 
 SIGTERM and SIGINT drain: everything accepted is durable, and the exit code is 0. A second
 signal exits immediately.`,
@@ -102,7 +102,8 @@ signal exits immediately.`,
 	return root
 }
 
-// load reads the settings from all sources. It returns what it could read also with an error.
+// load reads the settings from all sources. If it returns an error, invalid settings have their
+// defaults.
 func (f *flags) load(cmd *cobra.Command) (*config.Config, conf.Origins, error) {
 	o := conf.Options{File: f.file, Environ: os.Environ(), Set: f.set}
 	for _, n := range f.names {
@@ -149,7 +150,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	return nil
 }
 
-// invalid returns the error for settings with problems, one on each line.
+// invalid returns the error for invalid settings, with one problem on each line.
 func invalid(problems error) error {
 	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
 }

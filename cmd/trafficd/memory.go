@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// limitMemory sets the soft memory limit, 0 for none, and returns a function that ends its
-// adjustment. Live memory is bounded by other settings and may exceed the limit, with a large
-// forecast layer for example. The garbage collector would then use half of the CPU, so the limit
-// follows live memory at one and a half times its size if that is more.
+// limitMemory sets the soft memory limit, 0 for none, and returns a function that stops adjusting
+// it. Other settings bound live memory, which may exceed the limit, for example with a large
+// forecast layer. Because the garbage collector would then use half of the CPU, the limit is at
+// least one and a half times live memory.
 func limitMemory(limit int64) (stop func()) {
 	if limit == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
@@ -32,7 +32,7 @@ func limitMemory(limit int64) (stop func()) {
 	return func() { close(done) }
 }
 
-// live returns the bytes that the last garbage collection found in use.
+// live returns the number of bytes that the last garbage collection found in use.
 func live() int64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)

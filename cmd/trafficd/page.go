@@ -21,16 +21,16 @@ import (
 	"trafficd/sources/page"
 )
 
-// followerPatience is the time after which a follower of items that does not read is cut off.
+// followerPatience is the time after which a follower that does not read is disconnected.
 const followerPatience = 10 * time.Second
 
-// mapPath is where clients find the page with the map.
+// mapPath is the path of the map page on the clients' listener.
 const mapPath = "/map/"
 
-// docsPath is where both listeners show the OpenAPI document.
+// docsPath is the path of the OpenAPI page on both listeners.
 const docsPath = "/docs"
 
-// docsRoutes are the files of the page with the OpenAPI document, which need no key.
+// docsRoutes returns the routes of the OpenAPI page, which need no key.
 func docsRoutes() (routes []api.Route) {
 	p := page.Docs()
 	for name := range p {
@@ -43,8 +43,8 @@ func docsRoutes() (routes []api.Route) {
 	return routes
 }
 
-// operatorRoutes are what the operators' listener serves besides metrics and readiness: the page
-// and its data, without a key.
+// operatorRoutes returns the routes of the operators' listener in addition to metrics and
+// readiness: the page and its data, without a key.
 func (d *daemon) operatorRoutes() map[string]http.Handler {
 	routes := map[string]http.Handler{
 		"GET /":                       page.New(d.cfg.UI, d.pageSettings(), "index.html"),
@@ -73,12 +73,12 @@ func (d *daemon) pageSettings() page.Settings {
 func document(text []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
-		_, _ = w.Write(text) // fails only if the client is gone
+		_, _ = w.Write(text) // fails only if the client has disconnected
 	})
 }
 
-// viewerOf returns the client as which operators see the layer. It has the time zone of a client
-// with the right forecast, so that no other zone is built, or UTC.
+// viewerOf returns the client whose view of the layer operators see. Its time zone is that of a
+// client with the right forecast, so that no additional zone is built, or UTC.
 func viewerOf(clients []*contract.Client) *contract.Client {
 	viewer := &contract.Client{Name: "operator", Owner: "operator", Rights: contract.RightForecast, Zone: time.UTC}
 	for _, c := range clients {
@@ -90,7 +90,7 @@ func viewerOf(clients []*contract.Client) *contract.Client {
 	return viewer
 }
 
-// serveLayer answers an operator as the clients' listener would answer the viewer.
+// serveLayer serves the layer to an operator as the clients' listener would serve it to the viewer.
 func (d *daemon) serveLayer(w http.ResponseWriter, r *http.Request) {
 	if !d.started.Load() {
 		http.Error(w, "the daemon is starting; retry", http.StatusServiceUnavailable)
@@ -116,10 +116,10 @@ func (d *daemon) serveLayer(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(string(name), string(value))
 	}
 	w.WriteHeader(ctx.Response.StatusCode())
-	_, _ = w.Write(ctx.Response.Body()) // fails only if the client is gone
+	_, _ = w.Write(ctx.Response.Body()) // fails only if the client has disconnected
 }
 
-// serveItems streams a sample of the items that are being rejected, or accepted, as lines of JSON.
+// serveItems streams a sample of the rejected or accepted items as lines of JSON.
 func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 	if !d.started.Load() {
 		http.Error(w, "the daemon is starting; retry", http.StatusServiceUnavailable)
@@ -151,7 +151,7 @@ func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mapRoutes are the page's files on the clients' listener, which need no key.
+// mapRoutes returns the routes of the map page on the clients' listener, which need no key.
 func (d *daemon) mapRoutes() (routes []api.Route) {
 	if !d.cfg.UI.Clients {
 		return nil
@@ -207,7 +207,7 @@ func unchanged(ctx *fasthttp.RequestCtx, etag string) bool {
 	return known == "*" || strings.Contains(known, etag)
 }
 
-// basemap is an endpoint for the map's ground, which is served whole or one range at a time.
+// basemap is the endpoint of the basemap, which it serves as a whole or one range at a time.
 type basemap page.Config
 
 // Admit implements api.Endpoint.
@@ -235,7 +235,7 @@ func (b basemap) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int
 		f.Reader.Close()
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return 0, nil
-	case len(asked) == 0 || bytes.ContainsRune(asked, ','): // several ranges may be answered with the whole
+	case len(asked) == 0 || bytes.ContainsRune(asked, ','): // a request for several ranges may be answered with the whole file
 	case failed != nil:
 		f.Reader.Close()
 		ctx.Response.Header.Set(fasthttp.HeaderContentRange, fmt.Sprintf("bytes */%d", f.Size))

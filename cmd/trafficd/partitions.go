@@ -11,8 +11,8 @@ import (
 	"trafficd/pipeline/kafkalog"
 )
 
-// partitions delivers to a sink those partitions of the log that the sink's consumer group assigns
-// to this replica.
+// partitions delivers to a sink the partitions of the log that the sink's consumer group assigns to
+// this replica.
 type partitions struct {
 	d    *daemon
 	sink config.Sink
@@ -20,8 +20,8 @@ type partitions struct {
 
 	mu      sync.Mutex
 	running map[int]*pipeline.Delivery // by partition
-	rows    int64                      // of those that have ended
-	trouble error                      // of the group
+	rows    int64                      // delivered from partitions that were given up
+	trouble error                      // of the consumer group
 }
 
 // Run implements deliverer.
@@ -56,8 +56,8 @@ func (p *partitions) deliver(ctx, soft context.Context, source *kafkalog.Partiti
 	return err
 }
 
-// configFor returns the configuration of one partition's delivery: the memory for rows is shared by
-// all partitions of the replica, and tables are created and derived by one sink of all replicas.
+// configFor returns the configuration for the delivery of a partition. All partitions of the
+// replica share the memory for rows, and only the sink of partition 0 creates and derives tables.
 func (p *partitions) configFor(source *kafkalog.Partition) *config.Config {
 	c := *p.d.cfg
 	for _, delivery := range []*pipeline.DeliveryConfig{&c.ClickHouse.Delivery, &c.Kafka.Delivery} {

@@ -18,23 +18,23 @@ const (
 	noForecasts = "a key has the right forecast, but no forecasts are configured, so its requests are answered 403: set forecasts.feed"
 )
 
-// slow is the lag from which a delivery is reported as behind. A healthy store needs far less for a
-// block, retries included.
+// slow is the lag above which a delivery is reported as behind. A healthy store needs far less for
+// a block, including retries.
 const slow = time.Minute
 
-// readiness asks every part. The daemon is not ready only if it can serve no key at all: a part
-// that cannot serve is degraded as long as another one can, and an unreachable store does not
-// count, because the journal accepts batches for it.
+// readiness collects the state of every part. The daemon is not ready only if it can serve no key
+// at all: a part that cannot serve counts as degraded as long as another one can, and an
+// unreachable store does not matter, because the journal accepts batches for it.
 func (d *daemon) readiness() ops.Readiness {
 	self := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text()}}
 	if d.draining.Load() {
 		self.Add(ops.NotReady, "draining")
 	}
-	if !d.started.Load() { // there are no parts to ask
+	if !d.started.Load() { // the parts do not exist yet
 		self.Add(ops.NotReady, "starting")
 		return ops.NewReadiness(map[string]ops.Component{"daemon": self})
 	}
-	if !d.registryChecked.Load() { // a load balancer must not send batches before the registries had their chance to load
+	if !d.registryChecked.Load() { // a load balancer must not send batches before the registries have been read
 		pending := func(f registry.Status) bool { return f.Pending }
 		if slices.ContainsFunc(d.registry.Status(), pending) {
 			self.Add(ops.NotReady, "starting: the detector registries are being read")
@@ -100,8 +100,8 @@ func (d *daemon) keysState() ops.Component {
 	return c
 }
 
-// registryState reports each product instance that has a feed or a key with the right ingest.
-// served is true if one of those keys can ingest.
+// registryState returns the state of each product instance that has a feed or a key with the right
+// ingest. served is true if one of those keys can ingest.
 func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, served bool) {
 	feeds := d.registry.Status()
 	instances := map[string]ops.Component{}
@@ -118,7 +118,7 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 		case f.Detectors == 0:
 			add(f.ProductInstance, ops.NotReady, "no detectors yet, so batches are answered 503: "+f.Error)
 		case f.Error != "":
-			add(f.ProductInstance, ops.Degraded, "the last good detectors stay in use: "+f.Error)
+			add(f.ProductInstance, ops.Degraded, "the last valid detectors stay in use: "+f.Error)
 		}
 	}
 	if len(feeds) == 0 {
@@ -138,8 +138,8 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 	return c, served
 }
 
-// forecastState is not ready if forecasts cannot be served. show is false if they are neither
-// configured nor wanted by a key.
+// forecastState returns the state of the forecasts, which is not ready if they cannot be served.
+// show is false if they are not configured and no key has the right forecast.
 func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, show bool) {
 	feed, layer := d.forecasts.Status(), d.layer.Status(time.Now())
 	c = ops.Component{State: ops.OK, Detail: map[string]any{"feed": feed, "layer": layer}}

@@ -8,7 +8,7 @@ import (
 	"trafficd/cmd/trafficd/config"
 )
 
-// reload applies the settings that can change while the daemon runs, and names the others that
+// reload applies the settings that can change while the daemon is running, and logs the others that
 // differ. Invalid settings change nothing.
 func (d *daemon) reload(load func() (*config.Config, error)) {
 	next, err := load()

@@ -20,11 +20,12 @@ import (
 	"trafficd/sources/routing"
 )
 
-// schemasPath is the path of the interface descriptions. The protobuf definitions below it have the
-// paths by which they import each other.
+// schemasPath is the path of the interface descriptions. The protobuf definitions are at the paths
+// below it by which they import each other.
 const schemasPath = "/schemas/"
 
-// publicMethods need no key: schemas are public, and the tools that download them have none.
+// publicMethods lists the methods that need no key. Schemas are public, and the tools that download
+// them have no key.
 var publicMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 
 // routes lists everything that the clients' listener serves (contract 4).
@@ -49,19 +50,19 @@ func (d *daemon) routes() []api.Route {
 	schema := func(path, mediaType string, content []byte) {
 		digest := sha256.Sum256(content)
 		f := page.File{Body: content, ETag: fmt.Sprintf(`"%x"`, digest[:8])}
-		// Caches must revalidate, because the text changes with the daemon's version.
+		// Caches must revalidate, because the content changes with the daemon's version.
 		f.Header = [][2]string{{"Content-Type", mediaType}, {"Cache-Control", "public, no-cache"}, {"ETag", f.ETag}}
 		routes = append(routes, publicRoute(path, static(func(bool) page.File { return f })))
 	}
 	for _, name := range xroute.SchemaNames() { // the WSDL imports them by relative paths
-		content, _ := xroute.Schema(name, "") // the name is from its list
+		content, _ := xroute.Schema(name, "") // the name comes from the list
 		content = xroute.WithPrefix(content, d.cfg.Routing.VendorPrefix)
 		schema(path.Join(path.Dir(routing.Path), name), "text/xml; charset=utf-8", content)
 	}
 	list := "openapi.yaml\n"
 	schema(schemasPath+"openapi.yaml", "application/yaml", openapi.Document)
 	for _, name := range protoFiles() {
-		content, _ := proto.Files.ReadFile(name) // the name is from its list
+		content, _ := proto.Files.ReadFile(name) // the name comes from the list
 		schema(schemasPath+name, "text/plain; charset=utf-8", content)
 		list += name + "\n"
 	}
@@ -69,8 +70,8 @@ func (d *daemon) routes() []api.Route {
 	return slices.Concat(routes, docsRoutes(), d.mapRoutes())
 }
 
-// noLayer refuses requests for forecasts without a feed: unlike a layer that is not built yet, it
-// never will be.
+// noLayer rejects requests for forecasts if there is no feed. Unlike a layer that is not built yet,
+// this layer never will be.
 type noLayer struct{ api.Endpoint }
 
 // Admit implements api.Endpoint.

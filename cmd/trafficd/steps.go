@@ -11,17 +11,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// step starts and stops a part of the daemon. stop returns when nothing of the part runs any more;
-// after the end of its context it stops as fast as it can without breaking a promise.
+// step starts and stops a part of the daemon. stop returns when no goroutine of the part is running
+// any more. When its context ends, it stops as fast as it can without breaking a promise.
 type step struct {
 	name  string
 	start func() error
 	stop  func(context.Context) error
 }
 
-// runner starts steps in order, waits, and stops those that were started in reverse order.
+// runner starts steps in order, waits, and stops the started ones in reverse order.
 type runner struct {
-	timeout  time.Duration // of the whole stop; the first three quarters are graceful
+	timeout  time.Duration // of the whole shutdown; the first three quarters are graceful
 	draining func()        // called before anything is stopped; may be nil
 	log      zerolog.Logger
 
@@ -30,12 +30,13 @@ type runner struct {
 }
 
 var (
-	errSecondSignal = errors.New("exited on a second signal before the stop was complete; everything answered with 207 is safe in the journal")
+	errSecondSignal = errors.New("exited on a second signal before the shutdown was complete; everything answered with 207 is safe in the journal")
 	errTooSlow      = errors.New("could not stop within shutdown_timeout; everything answered with 207 is safe in the journal")
 )
 
-// run returns nil after a signal and a complete stop. failed receives the error of a part that
-// cannot continue. Starting waits for neither stores nor clients, so signals are handled after it.
+// run returns nil after a signal and a complete shutdown. failed receives the error of a part that
+// cannot continue. Signals are handled only after all steps have started, which does not take long,
+// because starting does not wait for stores or clients.
 func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error) error {
 	var started []step
 	var err error
@@ -63,14 +64,14 @@ func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error)
 	return errors.Join(err, r.stop(started, signals))
 }
 
-// stop returns at the end of the timeout or on a second signal even if steps still run; the process
-// has to exit then.
+// stop returns at the end of the timeout or on a second signal even if steps are still running. The
+// process must exit then.
 func (r runner) stop(started []step, signals <-chan os.Signal) error {
 	begin := time.Now()
 	grace, cancel := context.WithTimeout(context.Background(), r.timeout*3/4)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { // not waited for after a second signal: the process exits
+	go func() { // the process exits without waiting for it after a second signal
 		var errs []error
 		for _, s := range slices.Backward(started) {
 			begin := time.Now()

@@ -8,8 +8,8 @@
 //	require.NoError(t, s.Kill())    // kill -9
 //	require.NoError(t, s.Restart()) // same addresses, same data
 //
-// A test's stores stop when it ends, or when its process dies. The program devstores is built once
-// per test process into .cache/bin of the module; downloads are shared by all.
+// A test's stores stop when the test ends or its process dies. The program devstores is built once
+// per test process into the module's .cache/bin. All processes share the downloads.
 //
 // Environment:
 //
@@ -34,7 +34,7 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// LogEnv names the environment variable with the file that records which stores the tests ran on.
+// LogEnv names the environment variable with the file that records the stores that tests used.
 const LogEnv = "TRAFFICD_STORES_LOG"
 
 // KafkaEnv names the environment variable that selects the broker of [StartKafka].
@@ -63,7 +63,7 @@ func StartClickHouse(t testing.TB) *ClickHouse {
 	return &ClickHouse{s}
 }
 
-// Query is Do; an error ends the test.
+// Query calls Do and fails the test on an error.
 func (c *ClickHouse) Query(t testing.TB, sql string) string {
 	t.Helper()
 	body, err := c.Do(t.Context(), sql)
@@ -77,7 +77,7 @@ func (c *ClickHouse) Query(t testing.TB, sql string) string {
 type Cluster struct{ *launch.ClickHouseCluster }
 
 // StartCluster starts a ClickHouse cluster on free ports in a temporary directory, with a node for
-// each of the shards named. See [launch.StartClickHouseCluster] for the names of replicas and
+// each of the given shard names. See [launch.StartClickHouseCluster] for the names of replicas and
 // clusters.
 func StartCluster(t testing.TB, shards ...string) *Cluster {
 	t.Helper()
@@ -99,7 +99,7 @@ func StartCluster(t testing.TB, shards ...string) *Cluster {
 // Option changes what [StartKafka] starts.
 type Option func(*launch.Options)
 
-// Broker selects Kfake or Apache, whatever the environment says.
+// Broker selects Kfake or Apache, regardless of the environment.
 func Broker(kind string) Option { return func(o *launch.Options) { o.Broker = kind } }
 
 // Brokers sets the number of brokers.
@@ -145,7 +145,7 @@ func StartKfake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	return cluster
 }
 
-// Create is CreateTopic; an error ends the test.
+// Create calls CreateTopic and fails the test on an error.
 func (k *Kafka) Create(t testing.TB, topic string, partitions int) {
 	t.Helper()
 	if err := k.CreateTopic(t.Context(), topic, partitions); err != nil {
@@ -171,8 +171,8 @@ func (k *Kafka) Count(t testing.TB, topic string) int {
 	return len(k.Records(t, topic))
 }
 
-// ReadTopic is [launch.Kafka.Read] for any cluster: one behind a proxy, or one of [StartKfake] by
-// its ListenAddrs.
+// ReadTopic is like [launch.Kafka.Read], but for any cluster, such as one behind a proxy or one of
+// [StartKfake] (with its ListenAddrs).
 func ReadTopic(ctx context.Context, brokers []string, topic string) ([]Record, error) {
 	return launch.ReadTopic(ctx, brokers, topic)
 }
@@ -193,8 +193,8 @@ func start(t testing.TB, opts launch.Options) *launch.Stores {
 	return s
 }
 
-// report writes to the test's log, and to the file of LogEnv, which store the test ran on. A line
-// is one write, so that parallel test processes do not interleave.
+// report records the store that a test uses in the test's log and in the file of LogEnv. A line is
+// one write, so that lines of parallel test processes do not interleave.
 func report(t testing.TB, store, kind, version, address string) {
 	t.Helper()
 	t.Logf("%s: %s %s at %s", store, kind, version, address)

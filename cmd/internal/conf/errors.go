@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Section returns the errors that err joins, with the section's name before the key that each
-// starts with, and the origin of the setting after it.
+// Section returns the errors joined in err. It adds the section's name to the key that each starts
+// with, and appends the origin of the setting.
 func (o Origins) Section(name string, err error) error {
 	var errs []error
 	for _, err := range leaves(err) {

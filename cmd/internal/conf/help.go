@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// helpJSON has the help of each field with a setting tag, by type and name. TestHelp generates it
-// from the comments of the fields and the checks of their values.
+// helpJSON holds the help of each field with a setting tag, by type and name. TestHelp generates it
+// from the fields' comments and the checks of their values.
 //
 //go:embed help.json
 var helpJSON []byte
@@ -52,8 +52,8 @@ func helpOfEntries(typ reflect.Type, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks lines at spaces so that they have at most width bytes, and indents what follows as
-// the line is, by two more.
+// wrap breaks lines at spaces to at most width bytes. If a line is indented, its continuation is
+// indented by two more spaces.
 func wrap(text string, width int) string {
 	var out []string
 	for line := range strings.Lines(text) {

@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Options names the sources of settings. Later ones win: the file, the environment, --set, flags.
+// Options names the sources of settings, in order of increasing precedence: the file, the
+// environment, --set, flags.
 type Options struct {
 	Prefix  string   // of the names in Environ; empty: EnvPrefix
 	File    string   // YAML; empty for none
@@ -42,9 +43,9 @@ func Differences[T any](a, b *T) (keys []string) {
 	return keys
 }
 
-// Load sets the fields of the struct that into points to, which has the defaults. Its error joins
-// everything that is wrong, one line each, with the key, the origin of its value and, for an
-// unknown key, the nearest known one. Settings with an error keep their values.
+// Load sets the fields of the struct that into points to, which must hold the defaults. Its error
+// joins all errors, one line each, with the key, the origin of its value and, for an unknown key,
+// the most similar known one. Invalid settings keep their defaults.
 func Load(into any, o Options) (Origins, error) {
 	root := schemaOf(reflect.TypeOf(into).Elem(), "", "", nil)
 	settings, errs := collect(o, root)
@@ -67,13 +68,13 @@ type setting struct {
 	key  string
 	raw  any    // as decoded from YAML
 	text bool   // raw is a string that is parsed according to the key's type
-	from string // for people
+	from string // origin, for messages
 
 	prefix string // of environment variables
 }
 
-// decode finds the key and converts the value to its type. The value is invalid if it is YAML's
-// null.
+// decode finds the key and converts the value to its type. The value is invalid (in the sense of
+// package reflect) if it is null in YAML.
 func (s setting) decode(root *schema) (at *schema, value reflect.Value, err error) {
 	at = root.find(s.key)
 	if at == nil {
@@ -102,11 +103,11 @@ func (s setting) decode(root *schema) (at *schema, value reflect.Value, err erro
 	return at, value, nil
 }
 
-// EnvPrefix starts the names of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other
-// programs have their own.
+// EnvPrefix is the prefix of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other
+// programs have other prefixes.
 const EnvPrefix = "TRAFFICD_"
 
-// collect lists all settings, the lowest precedence first.
+// collect lists all settings in order of increasing precedence.
 func collect(o Options, root *schema) (list []setting, errs []error) {
 	if o.File != "" {
 		list, errs = fromFile(o.File, root)
@@ -116,8 +117,9 @@ func collect(o Options, root *schema) (list []setting, errs []error) {
 		name, value, _ := strings.Cut(line, "=")
 		path, ours := strings.CutPrefix(name, prefix)
 		key := strings.ToLower(strings.ReplaceAll(path, "__", "."))
-		// Platforms set variables such as TRAFFICD_PORT, so without a double underscore only known
-		// keys count. TRAFFICD_KAFKA_BROKERS must fail, not be ignored.
+		// Platforms set variables such as TRAFFICD_PORT, so variables without a double underscore
+		// are ignored. But if one would be a key with a double underscore, such as
+		// TRAFFICD_KAFKA_BROKERS, it is an error.
 		if ours && (strings.Contains(path, "__") || root.isLeaf(key)) {
 			list = append(list, setting{key: key, raw: value, text: true, from: "environment " + name, prefix: prefix})
 		}

@@ -107,8 +107,8 @@ func scalar(text string) *yaml.Node {
 // secretNote is the comment in place of a secret.
 const secretNote = "secret, not shown"
 
-// secrets are the suffixes of keys whose values are not shown. Digests of API keys are not secret,
-// but a value of another form may be a key.
+// secrets lists the suffixes of keys whose values are not shown. Digests of API keys are not
+// secret, but someone may have entered a key instead.
 var secrets = []string{"password", "authorization", "secret", "token", "api.keys"}
 
 func isSecret(key string) bool {
@@ -125,8 +125,7 @@ func hasPassword(text string) bool {
 	return has
 }
 
-// shown returns a value for an error. Lists and maps are not shown because they may contain
-// secrets.
+// shown formats a value for an error. It does not show lists and maps, which may contain secrets.
 func shown(key string, v any) string {
 	switch text := v.(type) {
 	case string:

@@ -100,15 +100,15 @@ func (s *schema) keys() []string {
 	return keys
 }
 
-// isLeaf reports whether the key is that of a leaf, with dots or underscores.
+// isLeaf reports whether key, with dots or underscores, is the key of a leaf.
 func (s *schema) isLeaf(key string) bool {
 	return slices.ContainsFunc(s.keys(), func(known string) bool {
 		return (key == known || key == strings.ReplaceAll(known, ".", "_")) && s.find(known).leaf()
 	})
 }
 
-// nearest returns the known key with the smallest edit distance to a wrong one, or "" if none is
-// close.
+// nearest returns the known key with the smallest edit distance to a wrong key, or "" if none is
+// similar.
 func nearest(wrong string, known []string) string {
 	best, least := "", max(3, len(wrong)/2)+1
 	for _, key := range known {
@@ -119,7 +119,7 @@ func nearest(wrong string, known []string) string {
 	return best
 }
 
-// distance is the Levenshtein distance of two ASCII strings.
+// distance returns the Levenshtein distance of two ASCII strings.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// convert returns the value as the type of s. It is strict: a value that would have to be altered
-// to fit is an error.
+// convert converts a value to the type of s. It is strict: a value that does not fit exactly is an
+// error.
 func (s *schema) convert(v any) (reflect.Value, error) {
 	into := reflect.New(s.typ)
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
@@ -46,7 +46,7 @@ func hookDuration(from, to reflect.Type, v any) (any, error) {
 	return d, nil
 }
 
-// sizes are the units that any integer may have.
+// sizes lists the units that any integer may have.
 var sizes = []struct {
 	suffix string
 	factor int64
@@ -108,7 +108,7 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// plain returns mapstructure's error without its headline and empty names.
+// plain returns the text of mapstructure's error without its headline and empty names.
 func plain(err error) string {
 	text := err.Error()
 	if _, list, ok := strings.Cut(text, "error(s):\n\n"); ok {
@@ -121,8 +121,8 @@ func plain(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
 }
 
-// fromText parses a value from the environment or a flag: strings are taken as they are, a list of
-// strings may be written a,b,c, anything else is YAML.
+// fromText parses a value from the environment or a flag. Strings are used verbatim, a list of
+// strings may be written as a,b,c, and anything else is YAML.
 func (s *schema) fromText(text string) (any, error) {
 	switch {
 	case s.typ.Kind() == reflect.String:

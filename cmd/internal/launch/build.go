@@ -48,8 +48,8 @@ var devstores struct {
 }
 
 // BuildDevstores builds .cache/bin/devstores, once in this process, and returns its path. Processes
-// that run an earlier binary are not disturbed: go build leaves an up-to-date file unchanged, and
-// otherwise removes it and writes a new one.
+// that run an earlier binary are not affected, because go build leaves an up-to-date file
+// unchanged, and otherwise removes it and writes a new one.
 func BuildDevstores(ctx context.Context) (string, error) {
 	devstores.Lock()
 	defer devstores.Unlock()

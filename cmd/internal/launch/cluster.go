@@ -26,10 +26,10 @@ type ClickHouseCluster struct {
 // ZooKeeper is a running ZooKeeper.
 type ZooKeeper struct{ *store }
 
-// StartClickHouseCluster starts a node for each of the shards named: "1", "1", "2" are two replicas
-// of shard 1, and one of shard 2. The replicas are named r1, r2 and so on. The servers know all of
-// them as cluster "main", and those of shard 1 as cluster "shard_1". opts.Dir must be set.
-// opts.Hosts are those of the nodes and, last, of ZooKeeper.
+// StartClickHouseCluster starts a node for each of the given shard names. For example, "1", "1",
+// "2" are two replicas of shard 1 and one of shard 2. The replicas are named r1, r2 and so on. The
+// servers know all of them as cluster "main", and those of shard 1 as cluster "shard_1". opts.Dir
+// must be set. opts.Hosts lists the hosts of the nodes and, last, of ZooKeeper.
 func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string) (c *ClickHouseCluster, err error) {
 	c = &ClickHouseCluster{Nodes: make([]*ClickHouse, len(shards))}
 	defer func() {
@@ -88,7 +88,7 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 	return c, errors.Join(errs...)
 }
 
-// Close kills all nodes and ZooKeeper. Their data is not needed any more.
+// Close kills all nodes and ZooKeeper, whose data is not needed any more.
 func (c *ClickHouseCluster) Close() error {
 	var errs []error
 	for _, n := range c.Nodes {

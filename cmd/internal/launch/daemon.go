@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Daemon is a trafficd or a forecaster that can be started again after it exits. Its methods are
-// for one goroutine at a time, except Get, Readyz and Metrics.
+// Daemon is a trafficd or a forecaster that can be started again after it has exited. Except for
+// Get, Readyz and Metrics, its methods must not be called concurrently.
 type Daemon struct {
 	Binary  string
 	Dir     string // working directory; the file <name of the binary>.log in it receives the output of every start
@@ -58,7 +58,7 @@ func (d *Daemon) Configure(instance, key, rights string, detectors []string, set
 	return nil
 }
 
-// Set adds settings to every later start; the last one for a key wins.
+// Set adds settings for all later starts. The last one for a key wins.
 func (d *Daemon) Set(settings ...string) {
 	for _, s := range settings {
 		d.Args = append(d.Args, "--set", s)
@@ -129,7 +129,8 @@ func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// Readyz returns the response of /readyz; status 0 means that there was none, and body says why.
+// Readyz returns the response of /readyz. Status 0 means that there was none; body then has the
+// reason.
 func (d *Daemon) Readyz(ctx context.Context) (status int, body string) {
 	status, text, err := d.Get(ctx, "/readyz")
 	if err != nil {
@@ -138,7 +139,7 @@ func (d *Daemon) Readyz(ctx context.Context) (status int, body string) {
 	return status, string(text)
 }
 
-// Get gets a path of the operators' listener.
+// Get requests a path from the operators' listener.
 func (d *Daemon) Get(ctx context.Context, path string) (status int, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // of a busy machine
 	defer cancel()
@@ -155,7 +156,7 @@ func (d *Daemon) Get(ctx context.Context, path string) (status int, body []byte,
 	return r.StatusCode, body, err
 }
 
-// Metrics are values by series, such as `trafficd_pipeline_lag_frames{sink="kafka"}`.
+// Metrics maps series, such as `trafficd_pipeline_lag_frames{sink="kafka"}`, to values.
 type Metrics map[string]float64
 
 // Metrics reads the daemon's metrics.

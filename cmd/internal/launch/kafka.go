@@ -14,11 +14,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// clusterLimit bounds the wait for a cluster that starts or elects leaders. Apache Kafka takes 2–4
-// s, longer when it recovers its logs on a busy machine.
+// clusterLimit bounds the wait for a cluster that is starting or electing leaders. Apache Kafka
+// takes 2–4 s, or longer if it recovers its logs on a busy machine.
 const clusterLimit = 2 * time.Minute
 
-// AwaitBrokers returns when every broker knows all others and a controller: only then do they
+// AwaitBrokers returns when every broker knows all others and a controller. Only then do they
 // accept requests.
 func AwaitBrokers(ctx context.Context, brokers []string) error {
 	for _, address := range brokers {
@@ -93,7 +93,7 @@ func newClient(brokers []string, options ...kgo.Opt) (*kgo.Client, error) {
 // Record is a record of a topic.
 type Record struct{ *kgo.Record }
 
-// Header returns the value of the record's first header of that name, or an empty string.
+// Header returns the value of the record's first header with the given name, or an empty string.
 func (r Record) Header(key string) string {
 	for _, h := range r.Headers {
 		if h.Key == key {
@@ -104,9 +104,9 @@ func (r Record) Header(key string) string {
 }
 
 // ReadTopic returns everything that a topic holds, including uncommitted records, ordered by
-// partition and offset. It uses franz-go, which the daemon does not: an independent check of what
-// the daemon wrote. Options may restrict it to committed records; then it waits for the end of open
-// transactions.
+// partition and offset. It uses franz-go, which the daemon does not use, as an independent check of
+// what the daemon wrote. Options may restrict it to committed records; then it waits for the end of
+// open transactions.
 func ReadTopic(ctx context.Context, brokers []string, topic string, options ...kgo.Opt) ([]Record, error) {
 	client, err := newClient(brokers, options...)
 	if err != nil {

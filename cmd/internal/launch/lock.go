@@ -13,8 +13,8 @@ import (
 // ErrLocked is returned by TryLock when another process holds the lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// Lock takes the lock file path, which is released when its holder dies, and waits for it until ctx
-// ends. If the lock is held, it calls waiting once (may be nil).
+// Lock acquires the lock file path, waiting for it until ctx ends. If another process holds the
+// lock, Lock calls waiting once, unless it is nil. The lock is released when its holder dies.
 func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	for {
 		unlock, err = TryLock(path)
@@ -33,8 +33,8 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	}
 }
 
-// TryLock takes the lock file path or returns ErrLocked. It never removes the file: that would let
-// two processes in.
+// TryLock acquires the lock file path or returns ErrLocked. The file is never removed, because then
+// two processes could hold the lock.
 func TryLock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

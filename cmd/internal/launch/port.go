@@ -10,15 +10,15 @@ import (
 	"sync"
 )
 
-// Free ports are below Linux's ephemeral range (32768 and up). From that range the kernel assigns
-// ports to outgoing connections, and one of those could occupy the port of a server that is being
-// restarted.
+// The range of free ports is below Linux's ephemeral range (32768 and up), from which the kernel
+// assigns ports to outgoing connections. Such a connection could occupy the port of a server that
+// is being restarted.
 const (
 	lowestPort  = 12000
 	highestPort = 32000
 )
 
-// givenPorts are the ports that PickPort has returned; the caller may not listen yet.
+// givenPorts holds the ports that PickPort has returned, on which callers may not be listening yet.
 var givenPorts sync.Map
 
 // Address returns port on 127.0.0.1.
@@ -26,14 +26,14 @@ func Address(port int) string { return Host{}.Endpoint(port).String() }
 
 // Host is where a store runs. The zero value is loopback.
 type Host struct {
-	Address   string // that it listens on; empty = 127.0.0.1
+	Address   string // address that it listens on; empty = 127.0.0.1
 	Namespace string // network namespace, as `ip netns` names it; empty = this process's
 }
 
 // Endpoint returns host:port of a port on the host.
 func (h Host) Endpoint(port int) Endpoint { return Endpoint{cmp.Or(h.Address, "127.0.0.1"), port} }
 
-// Hosts are the hosts of the nodes of a cluster; empty = loopback for all.
+// Hosts lists the hosts of a cluster's nodes; empty = loopback for all.
 type Hosts []Host
 
 // At returns the host of a node, counted from 0.
@@ -53,8 +53,8 @@ type Endpoint struct {
 // String returns host:port.
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
-// PickPort returns port if it is free or, if it is 0, a free one, a different one each time. The
-// error says for what.
+// PickPort returns port if it is free. If port is 0, it returns a free port, a different one each
+// time. what is the purpose of the port, for the error.
 func PickPort(what string, port int) (int, error) {
 	if port != 0 {
 		return port, checkPort(what, port)

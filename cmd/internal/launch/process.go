@@ -4,7 +4,8 @@
 //
 //	Process   a child process that cannot outlive its parent
 //	Stores    ClickHouse and a Kafka-protocol broker, each in a devstores process that can be killed, paused and restarted
-//	Daemon    trafficd, likewise, with its keys, registry and settings
+//
+// Daemon    trafficd or a forecaster, with keys, registry and settings
 package launch
 
 import (
@@ -28,8 +29,8 @@ import (
 //   - PR_SET_PDEATHSIG (Linux): the kernel signals the child when the parent dies.
 //
 // In the other direction every child keeps the parent's standard error open as descriptor 3 (see
-// [LeashFD]). Whoever reads that stream sees its end only when the whole tree has exited, and may
-// then reuse the same ports and directories.
+// [LeashFD]). A reader of that stream sees its end only when the whole process tree has exited. It
+// can then reuse the same ports and directories.
 type Process struct {
 	cmd      *exec.Cmd
 	target   int      // where signals go: a process or, if negative, a group
@@ -49,8 +50,9 @@ func Start(cmd *exec.Cmd, failed func(error)) (*Process, error) {
 	return start(cmd, false, unix.SIGKILL, failed)
 }
 
-// StartGroup is Start with a new process group: signals go to the child and everything it starts,
-// and Ctrl-C on the terminal does not reach it. The child receives onDeath if this process dies.
+// StartGroup is like Start, but with a new process group: signals go to the child and everything it
+// starts, and Ctrl-C on the terminal does not reach it. The child receives onDeath if this process
+// dies.
 func StartGroup(cmd *exec.Cmd, onDeath unix.Signal) (*Process, error) {
 	return start(cmd, true, onDeath, nil)
 }
@@ -114,8 +116,8 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 // PID returns the child's process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the child has exited and, if this process copies its standard error,
-// everything it started too.
+// Done returns a channel that is closed when the child has exited and, if this process copies its
+// standard error, everything that it started too.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Exited reports whether Done is closed. A nil process has exited.
@@ -131,7 +133,7 @@ func (p *Process) Exited() bool {
 	}
 }
 
-// State returns how the child exited; nil before that.
+// State returns the state of the exited child, or nil before it exits.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
 // Signal sends sig to the child, or to its group. It is not an error if the child has exited.
@@ -179,7 +181,7 @@ func (p *Process) Stop(grace time.Duration) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", p.cmd.Path, grace)
 }
 
-// Eventually calls try until it succeeds. After limit, or when ctx ends, it returns the cause and
+// Eventually calls try until it succeeds. After limit or when ctx ends, it returns the cause and
 // the last error.
 func Eventually(ctx context.Context, limit time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))

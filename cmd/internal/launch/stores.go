@@ -27,8 +27,8 @@ const (
 	Apache = "apache" // Apache Kafka in KRaft mode, one Java process per broker
 )
 
-// Options say what devstores runs. The zero value means both stores, with one kfake broker, on free
-// ports. [StartStores] passes them to devstores as JSON.
+// Options describes what devstores runs. The zero value means both stores, with one kfake broker,
+// on free ports. [StartStores] passes them to devstores as JSON.
 type Options struct {
 	Dir  string // data directory, kept across restarts; empty = a new one, removed by Close
 	Only string // "clickhouse", "kafka" or "zookeeper"; empty = the first two
@@ -48,7 +48,7 @@ type Options struct {
 	Brokers     int               // number of brokers; 0 = 1
 	Node        int               // run only this broker, counted from 1, with the ports of all; 0 = all (Apache only)
 	KafkaPorts  []int             // one per broker; 0 or missing = a free one
-	Controllers []int             // ports of the controllers, likewise (Apache only)
+	Controllers []int             // port of each controller; 0 or missing = a free one (Apache only)
 	Advertised  []string          // host:port that each broker advertises, such as a proxy's; empty = its own (Apache only)
 	Partitions  int               // of automatically created topics; 0 = 6
 	Topics      map[string]int    // topics to create: name → partitions
@@ -89,7 +89,8 @@ func (o *Options) Complete() (err error) {
 	return err
 }
 
-// pickPorts completes a list of one port per broker. Those of other nodes are in use by then.
+// pickPorts completes a list of one port per broker. It does not check the ports of other nodes,
+// which may already be in use by them.
 func (o *Options) pickPorts(what string, given []int) (ports []int, err error) {
 	ports = make([]int, o.Brokers)
 	copy(ports, given)
@@ -196,8 +197,8 @@ type Kafka struct {
 	Kind, Version string
 }
 
-// StartStores starts the stores and returns when they are ready. ctx bounds the start only;
-// [Stores.Close] stops them.
+// StartStores starts the stores and returns when they are ready. ctx only bounds the start;
+// [Stores.Close] stops the stores.
 func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 	s = &Stores{}
 	defer func() {
@@ -231,7 +232,7 @@ func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 	return s, nil
 }
 
-// prepare completes the options that devstores is not told.
+// prepare completes the options, including those that are not passed to devstores.
 func (o *Options) prepare(ctx context.Context) (err error) {
 	if o.Binary == "" {
 		if o.Binary, err = BuildDevstores(ctx); err != nil {
@@ -348,9 +349,9 @@ func (s *store) Restart() error {
 	return err
 }
 
-// Pause stops every process of the store with SIGSTOP: connections stay open and nothing answers.
-// It returns when all threads have stopped; on a busy machine some may run for a while after the
-// signal.
+// Pause stops every process of the store with SIGSTOP. Connections stay open, but the store does
+// not respond. Pause returns when all threads have stopped, because on a busy machine some may
+// continue for a while after the signal.
 func (s *store) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -365,7 +366,7 @@ func (s *store) Pause() error {
 	return nil
 }
 
-// running reports whether a thread of the process may run.
+// running reports whether a thread of the process may still be running.
 func running(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is valid
 	return slices.ContainsFunc(threads, func(file string) bool {
@@ -389,22 +390,23 @@ func (s *store) signal(sig unix.Signal) error {
 	return s.proc.Signal(sig)
 }
 
-// Done is closed when the store's current process has exited.
+// Done returns a channel that is closed when the store's current process has exited.
 func (s *store) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc.Done()
 }
 
-// PIDs returns the processes that serve: ClickHouse's, or one per broker. They change with every
-// start.
+// PIDs returns the process ids of the store itself: ClickHouse's, or one per broker. They change
+// with every start.
 func (s *store) PIDs() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pids
 }
 
-// Do is QueryClickHouse for this server. A node of a cluster does not serve HTTP.
+// Do calls QueryClickHouse for this server. It does not work for a node of a cluster, which does
+// not serve HTTP.
 func (c *ClickHouse) Do(ctx context.Context, sql string) (string, error) {
 	return QueryClickHouse(ctx, c.HTTP, sql)
 }

@@ -1,5 +1,5 @@
-// Package ops is the operators' listener: metrics, liveness, readiness, the routes that the daemon
-// adds and, optionally, profiles. It has its own address, so it answers while the clients' listener
+// Package ops is the operators' listener: metrics, liveness, readiness, routes added by the daemon
+// and, optionally, profiles. It has its own address, so it responds even if the clients' listener
 // is full or draining, and need not be reachable by clients.
 package ops
 
@@ -25,7 +25,8 @@ type Config struct {
 	Pprof  bool   `setting:"pprof"`  // serve /debug/pprof
 }
 
-// DefaultConfig listens on loopback only, because metrics and profiles are not public.
+// DefaultConfig returns the default settings, with a listener on loopback, because metrics and
+// profiles are not public.
 func DefaultConfig() Config { return Config{Listen: "127.0.0.1:8081"} }
 
 // Validate checks the address.
@@ -47,8 +48,8 @@ type Server struct {
 	cancel   func() // ends streams
 }
 
-// Start listens and serves until Stop. It calls check for each /readyz; routes are served besides,
-// by pattern. Without an address it returns nil.
+// Start listens and serves until Stop. It calls check for each request of /readyz. routes are
+// additional routes by pattern. Without an address it returns nil.
 func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, log zerolog.Logger) (*Server, error) {
 	if cfg.Listen == "" {
 		return nil, nil
@@ -64,7 +65,7 @@ func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, l
 			BaseContext:       func(net.Listener) context.Context { return streams },
 			Handler:           Handler(cfg, check, routes),
 			ReadHeaderTimeout: 5 * time.Second,  // a header fits into one packet
-			IdleTimeout:       90 * time.Second, // longer than the usual scrape intervals, so scrapers keep their connection
+			IdleTimeout:       90 * time.Second, // longer than usual scrape intervals, so that scrapers keep their connections
 			MaxHeaderBytes:    16 << 10,
 		},
 		listener: l,

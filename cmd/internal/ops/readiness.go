@@ -13,18 +13,18 @@ type State string
 // The states, from best to worst.
 const (
 	OK       State = "ok"
-	Degraded State = "degraded" // an operator should act, but some key can be served
+	Degraded State = "degraded" // an operator should act, but at least one key can be served
 	NotReady State = "not_ready"
 )
 
 // Component is the readiness of one part of the daemon.
 type Component struct {
 	State   State          `json:"state"`
-	Reasons []string       `json:"reasons,omitempty"` // for people; empty only if OK
-	Detail  map[string]any `json:"detail,omitempty"`  // for people and scripts
+	Reasons []string       `json:"reasons,omitempty"` // for operators; empty only if OK
+	Detail  map[string]any `json:"detail,omitempty"`  // for operators and scripts
 }
 
-// Add adds a reason and makes the component at least as bad as state.
+// Add adds a reason and changes the state to the given one if that is worse.
 func (c *Component) Add(state State, reason string) {
 	c.State = worse(c.State, state)
 	c.Reasons = append(c.Reasons, reason)
@@ -64,5 +64,5 @@ func (r Readiness) write(w http.ResponseWriter) {
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(r) // fails only if the client is gone
+	_ = e.Encode(r) // fails only if the client has disconnected
 }

@@ -21,14 +21,14 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// A record batch has at most so many records and bytes, which is below the limit of brokers. A
+// The maximum number of records and bytes of a record batch, which is below the limit of brokers. A
 // longer record is sent alone, and may fit when it is compressed.
 const (
 	batchRecords = 1000
 	batchBytes   = 900 << 10
 )
 
-// maxBytes bounds the latest records of a topic, of which only the keys are kept.
+// maxBytes is the maximum size of the latest records of a topic, of which only the keys are kept.
 const maxBytes = 4 << 30
 
 // Publisher writes forecasts to the topic. It is not safe for concurrent use.
@@ -39,7 +39,7 @@ type Publisher struct {
 	client    *kafka.Client
 }
 
-// Options are settings of transactions.
+// Options holds the settings of transactions.
 type Options struct {
 	ID      string        // the transactional id; empty: derived from the topic
 	Timeout time.Duration // after which brokers abort a transaction
@@ -77,7 +77,7 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 	}
 	byPartition := make(map[int][]protocol.Record, len(partitions))
 	add := func(key, value []byte) {
-		partition := kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: key}, partitions...) // as other clients place keys
+		partition := kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: key}, partitions...) // the partitioning of other clients
 		byPartition[partition] = append(byPartition[partition], protocol.Record{Key: protocol.NewBytes(key), Value: protocol.NewBytes(value)})
 	}
 	for _, f := range all {
@@ -132,7 +132,7 @@ func firstBatch(records []protocol.Record) []protocol.Record {
 func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, error) {
 	cfg := forecasts.DefaultConfig()
 	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, maxBytes
-	cfg.MaxSpeed = forecasts.HighestMaxSpeed // also the keys of records that this or another daemon would skip
+	cfg.MaxSpeed = forecasts.HighestMaxSpeed // include the keys of records that a daemon would skip
 	seen := &inventory{keys: make(map[string]bool), whole: make(chan struct{})}
 	feed, err := forecasts.New(cfg, seen, zerolog.Nop())
 	if err != nil {
@@ -147,7 +147,7 @@ func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, 
 	defer feed.Close()
 	select {
 	case <-seen.whole:
-		feed.Close() // before keys is read
+		feed.Close() // stop it before reading keys
 		return slices.Sorted(maps.Keys(seen.keys)), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot read topic %q: %w; %s", p.cfg.Topic, ctx.Err(), feed.Status().Error)

@@ -14,17 +14,16 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// transaction makes records visible together. It has a producer epoch of its own, by which the
-// daemon recognizes its records in all partitions (contract 2).
-//
-// kafka-go has the requests, but no producer that uses them.
+// transaction makes records visible together. It has a unique producer epoch, by which the daemon
+// recognizes its records in all partitions (contract 2). kafka-go supports the requests, but has no
+// producer that uses them.
 type transaction struct {
 	*Publisher
 	producer kafka.ProducerSession
 }
 
-// prepare aborts what a publisher with the same transactional id has left open, and returns a
-// transaction.
+// prepare returns a transaction, after aborting any that a publisher with the same transactional id
+// has left open.
 func (p *Publisher) prepare(ctx context.Context) (*transaction, error) {
 	t := &transaction{Publisher: p}
 	return t, p.retry(ctx, "begin a transaction", func(ctx context.Context) error {
@@ -64,7 +63,7 @@ func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, 
 }
 
 // write writes a record batch and returns when all in-sync replicas have it. sequence is the number
-// of records written to the partition before; brokers recognize a repetition by it.
+// of records written to the partition before, by which brokers recognize repetitions.
 func (t *transaction) write(ctx context.Context, partition, sequence int, records []protocol.Record) error {
 	frame, err := t.encode(sequence, records)
 	if err != nil {
@@ -83,9 +82,9 @@ func (t *transaction) write(ctx context.Context, partition, sequence int, record
 }
 
 // encode returns a record batch, preceded by its length, as RawProduce sends it. kafka-go does not
-// know producers, so their fields are set here.
+// support the producer's fields, so they are set here.
 func (t *transaction) encode(sequence int, records []protocol.Record) ([]byte, error) {
-	const ( // positions behind the length
+	const ( // offsets after the length
 		crc        = 17
 		attributes = crc + 4
 		producer   = attributes + 2 + 4 + 8 + 8
@@ -111,7 +110,7 @@ func (t *transaction) commit(ctx context.Context) error {
 	return t.retry(ctx, "commit the transaction", func(ctx context.Context) error { return t.end(ctx, true) })
 }
 
-// abort tries to abort the transaction, also when ctx has ended. Otherwise the brokers do so after
+// abort tries to abort the transaction, even if ctx has ended. If it fails, the brokers do so after
 // the timeout.
 func (t *transaction) abort(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(t.cfg.RequestTimeout, 5*time.Second))
@@ -129,10 +128,10 @@ func (t *transaction) end(ctx context.Context, commit bool) error {
 	return err
 }
 
-// retryEvery is shorter than what brokers need to end a transaction.
+// retryEvery is the first delay between attempts, shorter than brokers need to end a transaction.
 const retryEvery = 5 * time.Millisecond
 
-// retry repeats a request until it succeeds, is refused, or the request timeout is over.
+// retry repeats a request until it succeeds, fails permanently, or the request timeout has passed.
 func (p *Publisher) retry(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 )
 
 // Write writes forecasts in a format of package forecasts and returns their number. The same
-// forecasts give the same bytes.
+// forecasts produce the same bytes.
 func Write(w io.Writer, format string, all iter.Seq[*pb.StreetForecast]) (n int, err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
 	form, ok := forms[format]
@@ -64,7 +64,7 @@ func addMessage(b []byte, f *pb.StreetForecast) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, f)
 }
 
-// addJSON appends compact JSON: protojson inserts random spaces.
+// addJSON appends compact JSON, because protojson inserts random spaces.
 func addJSON(b []byte, f *pb.StreetForecast) ([]byte, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(f)
 	if err != nil {

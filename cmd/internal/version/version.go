@@ -1,4 +1,4 @@
-// Package version reports which revision of the sources a program was built from.
+// Package version reports the revision of the sources that a program was built from.
 package version
 
 import (
@@ -31,7 +31,8 @@ func labels(stamp string, info *debug.BuildInfo) map[string]string {
 	return map[string]string{"version": version, "revision": revision, "goversion": info.GoVersion}
 }
 
-// text returns an unknown revision for `go run` and for a build outside of a checkout.
+// text returns Text's result. The revision is unknown for `go run` and for a build outside of a
+// checkout.
 func text(stamp string, info *debug.BuildInfo) string {
 	return strings.TrimSpace(cmp.Or(stamp, ofCheckout(info), ofModule(info), "of unknown revision") + " " + info.GoVersion)
 }

@@ -24,46 +24,46 @@ import (
 	"trafficd/sources/routing"
 )
 
-// Config has a section for each package.
+// Config holds the settings, with a section for each package.
 type Config struct {
-	// Time for a stop after SIGTERM; the first three quarters of it are graceful. Raise it together
-	// with the platform's grace period.
+	// Time limit of the shutdown after SIGTERM; the first three quarters of it are graceful. Raise
+	// it together with the platform's grace period.
 	ShutdownTimeout time.Duration `setting:"shutdown_timeout"`
-	// Soft limit of the process's memory, raised to 1.5 times the memory in use. GOMEMLIMIT wins.
-	// Raise it for layers of more than 100,000 streets.
+	// Soft memory limit of the process, raised to 1.5 times the memory in use. GOMEMLIMIT takes
+	// precedence. Raise it for layers of more than 100,000 streets.
 	MemoryLimit int64    `setting:"memory_limit"`
-	DeadLetters string   `setting:"dead_letters"` // file of measurements that a store rejects permanently; empty: in the journal's folder
-	Log         conf.Log `setting:"log"`          // What is logged, and how. The log goes to standard error.
+	DeadLetters string   `setting:"dead_letters"` // file of measurements that a store rejects permanently; empty: in the journal's directory
+	Log         conf.Log `setting:"log"`          // Level and format of the log, which is written to standard error.
 	// The operators' listener: web page, /metrics, /status, /healthz and /readyz. It has no
 	// authentication.
 	Ops ops.Config `setting:"ops"`
-	// The listener for clients: address, TLS, limits and keys. The limits bound what clients can
-	// take from each other.
+	// The listener for clients: address, TLS, limits and keys. The limits keep clients from taking
+	// resources from each other.
 	API api.Config `setting:"api"`
-	// Limits of receiving batches. A client may have as much of admission_requests and
+	// Limits of receiving batches. A client may use as much of admission_requests and
 	// admission_bytes as it leaves free for others.
 	Ingest     ingest.Config    `setting:"ingest"`
 	Registry   registry.Config  `setting:"registry"`   // The lists of detectors whose measurements are accepted.
-	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding, validation and the answers to batches that are sent again.
-	Journal    Journal          `setting:"journal"`    // Accepted measurements until both stores have them.
+	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding, validation and the stored results of batches.
+	Journal    Journal          `setting:"journal"`    // Stores accepted measurements until both stores have them.
 	ClickHouse ClickHouse       `setting:"clickhouse"` // The archive.
 	Kafka      Kafka            `setting:"kafka"`      // The topic of measurements.
-	Forecasts  forecasts.Config `setting:"forecasts"`  // Where street forecasts come from.
-	Layers     layers.Config    `setting:"layers"`     // The layer of street forecasts that map clients get.
+	Forecasts  forecasts.Config `setting:"forecasts"`  // The source of street forecasts.
+	Layers     layers.Config    `setting:"layers"`     // The layer of street forecasts for map clients.
 	Routing    routing.Config   `setting:"routing"`    // The SOAP service that converts geometries.
 	UI         page.Config      `setting:"ui"`         // The web page.
-	// OpenTelemetry traces: a span for each request of a client, each commit of the journal and
-	// each block that a store gets. Off by default.
+	// OpenTelemetry traces: a span for each client request, each commit of the journal and each
+	// block sent to a store. Disabled by default.
 	Tracing tracing.Config `setting:"tracing"`
 }
 
-// Journal configures where accepted measurements are until both stores have them.
+// Journal configures where accepted measurements are stored until both stores have them.
 type Journal struct {
-	// local: on a disk of this machine; kafka: in a topic that all replicas share, so that each
+	// local: on a disk of this machine; kafka: in a topic that all replicas share, so that any
 	// replica and its disk can be lost
 	Kind           string `setting:"kind"`
 	journal.Config `setting:",squash"`
-	Log            kafkalog.Config `setting:"log"` // The topic, if kind is kafka.
+	Log            kafkalog.Config `setting:"log"` // The topic of the journal if kind is kafka.
 }
 
 // The kinds of journal.
@@ -74,32 +74,32 @@ const (
 
 // ClickHouse configures the archive and its delivery.
 type ClickHouse struct {
-	Enabled           bool `setting:"enabled"` // false: measurements are not archived, and those that wait are deleted
+	Enabled           bool `setting:"enabled"` // false: measurements are not archived, and waiting ones are deleted
 	clickhouse.Config `setting:",squash"`
 	Delivery          pipeline.DeliveryConfig `setting:"delivery"` // blocks of rows and their retries
 }
 
 // Kafka configures the topic of measurements and its delivery.
 type Kafka struct {
-	Enabled      bool `setting:"enabled"` // false: measurements are not forwarded, and those that wait are deleted
+	Enabled      bool `setting:"enabled"` // false: measurements are not forwarded, and waiting ones are deleted
 	kafka.Config `setting:",squash"`
 	Delivery     pipeline.DeliveryConfig `setting:"delivery"` // blocks of rows and their retries
 }
 
-// Default runs without a file, on this machine only. Without keys and registry the daemon starts,
-// and its readiness says what is missing.
+// Default returns the default settings, with which the daemon listens on this machine only. It
+// starts without keys and registry, and its readiness reports that they are missing.
 func Default() Config {
 	delivery := pipeline.DeliveryConfig{
 		MaxRows: 100_000, MinRows: 1, RetryMin: 100 * time.Millisecond, RetryMax: 10 * time.Second,
 	}
-	// Every insert creates a part that ClickHouse has to merge: one or two a second are
+	// Every insert creates a part that ClickHouse must merge; one or two per second are
 	// recommended.
 	archive := delivery
-	// Rows from many months are written in larger blocks, as each month becomes a part.
+	// Blocks are larger because each month in a block becomes a separate part.
 	archive.MaxRows, archive.MinRows, archive.Linger = 400_000, 50_000, time.Second
 	c := Config{
 		ShutdownTimeout: 30 * time.Second,
-		MemoryLimit:     200 << 20, // twice what 64 concurrent full batches need; without a limit the heap grows to 300 MiB and CPU falls by 4 %
+		MemoryLimit:     200 << 20, // twice what 64 concurrent full batches need; without a limit the heap grows to 300 MiB and CPU time falls by 4 %
 		Log:             conf.Log{Level: "info", Format: "auto"},
 		Ops:             ops.DefaultConfig(),
 		API:             api.DefaultConfig(),
@@ -120,7 +120,7 @@ func Default() Config {
 	return c
 }
 
-// Load returns the effective configuration, which has defaults for settings with errors.
+// Load returns the effective configuration. Invalid settings keep their defaults.
 func Load(o conf.Options) (*Config, conf.Origins, error) {
 	c := Default()
 	origins, err := conf.Load(&c, o)
@@ -128,7 +128,7 @@ func Load(o conf.Options) (*Config, conf.Origins, error) {
 	return &c, origins, errors.Join(err, c.validate(origins))
 }
 
-// complete sets empty paths to files in the journal's folder, because that is on a volume.
+// complete sets empty paths to files in the journal's directory, which is on a persistent volume.
 func (c *Config) complete() {
 	if c.DeadLetters == "" {
 		c.DeadLetters = filepath.Join(c.Journal.Dir, "dead-letters.ndjson")
@@ -137,7 +137,7 @@ func (c *Config) complete() {
 		*dir = filepath.Join(c.Journal.Dir, "idempotency")
 	}
 	if c.Routing.Jobs.Replica == "" {
-		host, _ := os.Hostname() // without one, replicas on different machines are not told apart
+		host, _ := os.Hostname() // without it, replicas on different machines would have the same name
 		c.Routing.Jobs.Replica = host + " " + c.API.Listen
 	}
 	if c.Registry.CacheDir == "" {
@@ -190,7 +190,7 @@ func (c *Config) validate(origins conf.Origins) error {
 func (c *Config) validateOwn() error {
 	return errors.Join(
 		settings.Within("shutdown_timeout", c.ShutdownTimeout, time.Second, 10*time.Minute,
-			"a block takes up to a second, and no platform waits longer"),
+			"a block takes up to a second, and platforms do not wait longer"),
 		settings.Check(c.MemoryLimit == 0 || c.MemoryLimit >= 64<<20,
 			"memory_limit is %d, must be 0 (none) or at least 64MiB: less keeps the garbage collector busy", c.MemoryLimit),
 	)

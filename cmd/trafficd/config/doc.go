@@ -1,3 +1,3 @@
-// Package config has the daemon's settings: each section is the Config of the package that it
-// configures. Package conf reads them.
+// Package config holds the daemon's settings. Each section is the Config of the package that it
+// configures. Package conf loads them.
 package config

@@ -12,13 +12,13 @@ import (
 
 // Sink is a store that measurements are delivered to.
 type Sink struct {
-	Name     string // also of its cursor in the journal, so it must never change
+	Name     string // also the name of its cursor in the journal, so it must never change
 	Enabled  func(*Config) bool
 	Delivery func(*Config) pipeline.DeliveryConfig
 	Open     func(*Config, zerolog.Logger) (pipeline.Sink, error) // does not need the store to be reachable
 
-	// Check reports what is wrong with the files that the sink's settings name and, if deep, with
-	// the store. Each of the joined errors starts with a key.
+	// Check reports problems with the files named in the sink's settings and, if deep, with the
+	// store. Each of the joined errors starts with a key.
 	Check func(ctx context.Context, c *Config, deep bool) error
 }
 
@@ -44,7 +44,7 @@ var Sinks = []Sink{
 	},
 }
 
-// EnabledSinks returns the sinks that the journal keeps frames for.
+// EnabledSinks returns the enabled sinks, for which the journal keeps frames.
 func (c *Config) EnabledSinks() (enabled []Sink) {
 	for _, s := range Sinks {
 		if s.Enabled(c) {

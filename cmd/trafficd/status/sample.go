@@ -9,22 +9,22 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// sample is the value of every metric that is shown, at one time.
+// sample holds the values of all metrics at one time.
 type sample struct {
 	at      time.Time
-	values  map[string]map[string]float64 // by name without trafficd_, and value of the first label; "" without labels
-	latency []bucket                      // of requests to ingest
+	values  map[string]map[string]float64 // by name without trafficd_ and by the value of the first label, or "" without labels
+	latency []bucket                      // of ingest requests
 }
 
 type bucket struct {
 	upper float64 // s
-	count uint64  // at most upper
+	count uint64  // of values up to upper
 }
 
 // take gathers a sample. ingestPath is the route whose latency is shown.
 func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 	s := sample{at: at, values: map[string]map[string]float64{}}
-	families, _ := from.Gather() // what could be gathered, in case of an error
+	families, _ := from.Gather() // after an error, whatever could be gathered
 	for _, f := range families {
 		name, ours := strings.CutPrefix(f.GetName(), "trafficd_")
 		if !ours {
@@ -75,7 +75,7 @@ func (s *sample) rate(before *sample, name, label string) float64 {
 	return max(0, s.values[name][label]-before.values[name][label]) / seconds
 }
 
-// rates is rate for the sum over all labels.
+// rates returns the sum of rate over all labels.
 func (s *sample) rates(before *sample, name string) (total float64) {
 	for label := range s.values[name] {
 		total += s.rate(before, name, label)
@@ -83,8 +83,8 @@ func (s *sample) rates(before *sample, name string) (total float64) {
 	return total
 }
 
-// quantile returns the q-quantile of the requests between two samples in seconds, interpolated
-// within a bucket as Prometheus does; NaN if there were none.
+// quantile returns the q-quantile of the latency between two samples in seconds, interpolated
+// within a bucket as Prometheus does, or NaN if there were no requests.
 func (s *sample) quantile(before *sample, q float64) float64 {
 	if len(s.latency) == 0 {
 		return math.NaN()

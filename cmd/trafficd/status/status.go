@@ -1,7 +1,6 @@
-// Package status tells an operator how the daemon is: rates, latency, the clients, the stores, and
-// a plain sentence for each thing that is wrong. Its figures are those of /metrics, sampled every
-// few seconds and kept for an hour, so that they can be seen without Prometheus. /status is the
-// JSON form.
+// Package status shows operators the state of the daemon: rates, latency, clients, stores, and a
+// sentence for each problem. Its figures come from /metrics, sampled every few seconds and kept for
+// an hour, so that they can be seen without Prometheus. /status serves them as JSON.
 package status
 
 import (
@@ -22,20 +21,20 @@ import (
 const (
 	step   = 5 * time.Second
 	points = int(time.Hour / step)
-	window = int(time.Minute / step) // samples over which the latency and the growth of the journal are taken
+	window = int(time.Minute / step) // samples for the latency and the growth of the journal
 )
 
-// Status is the answer of /status. Rates are per second over the last step, times are in UTC.
+// Status is the response of /status. Rates are per second over the last step, and times are in UTC.
 type Status struct {
 	Time       time.Time  `json:"time"`
 	Version    string     `json:"version"`
 	Started    time.Time  `json:"started"`
 	State      ops.State  `json:"state"`
-	Summary    []string   `json:"summary"` // what is wrong and what to do, worst first; empty if all is well
+	Summary    []string   `json:"summary"` // problems and remedies, worst first; empty if there are none
 	Rates      Rates      `json:"rates"`
 	Latency    *Latency   `json:"latency,omitempty"` // of the last minute; absent without a request
 	Codes      []Code     `json:"codes"`             // by number
-	Clients    []Client   `json:"clients"`           // that may ingest, by name
+	Clients    []Client   `json:"clients"`           // clients that may ingest, by name
 	Journal    Journal    `json:"journal"`
 	Stores     []Store    `json:"stores"`
 	Registries []Registry `json:"registries"`
@@ -50,20 +49,20 @@ type Rates struct {
 	Rejected float64 `json:"rejected"`
 }
 
-// Latency is the time from the header of a batch to its answer, in seconds.
+// Latency is the time from the header of a batch to its response, in seconds.
 type Latency struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
 }
 
-// Code counts rejected measurements since the start.
+// Code holds the number of rejected measurements since startup.
 type Code struct {
 	Code      string  `json:"code"`
 	Total     float64 `json:"total"`
 	PerSecond float64 `json:"perSecond"`
 }
 
-// Client counts since the start.
+// Client holds the counts of a client since startup.
 type Client struct {
 	Name      string     `json:"name"`
 	Batches   float64    `json:"batches"`
@@ -72,21 +71,21 @@ type Client struct {
 	LastBatch *time.Time `json:"lastBatch,omitempty"`
 }
 
-// Journal is in bytes.
+// Journal holds sizes in bytes.
 type Journal struct {
 	Bytes    float64 `json:"bytes"`
 	Limit    float64 `json:"limit"`
 	DiskFree float64 `json:"diskFree"`
 }
 
-// Store is what waits for a sink.
+// Store is the backlog of a sink.
 type Store struct {
 	Name        string  `json:"name"`
 	Batches     float64 `json:"batches"`
-	Rows        float64 `json:"rows"`    // right after a start with a backlog, it is still being counted
+	Rows        float64 `json:"rows"`    // incomplete right after a start with a backlog, which is being counted
 	Seconds     float64 `json:"seconds"` // age of the oldest row
 	Error       string  `json:"error,omitempty"`
-	DeadLetters float64 `json:"deadLetters"` // rows since the start
+	DeadLetters float64 `json:"deadLetters"` // rows since startup
 }
 
 // Registry is the detector list of a product instance.
@@ -105,7 +104,7 @@ type Forecast struct {
 	Stale        bool       `json:"stale,omitempty"`
 }
 
-// History has a value for each step of the last hour, oldest first; null where nothing is known.
+// History has a value for each step of the last hour, oldest first; null if unknown.
 type History struct {
 	From   int64              `json:"from"` // Unix time of the first value, s
 	Step   float64            `json:"step"` // s
@@ -135,13 +134,13 @@ type Recorder struct {
 	recent  []sample // the last window, oldest first
 	times   []int64  // Unix times of the points, s
 	series  map[string][]point
-	trouble map[string]time.Time // since when a component is not OK
+	trouble map[string]time.Time // when a component ceased to be OK
 
 	stop chan struct{}
 	done sync.WaitGroup
 }
 
-// Start samples until Stop. ingestPath is the path of the measurements' endpoint.
+// Start starts sampling until Stop. ingestPath is the path of the ingest endpoint.
 func Start(gatherer prometheus.Gatherer, ingestPath, version string, readiness func() ops.Readiness) *Recorder {
 	r := &Recorder{
 		gatherer: gatherer, ingestPath: ingestPath, version: version, readiness: readiness, started: time.Now().UTC(),
@@ -188,7 +187,7 @@ func (r *Recorder) record(now time.Time) {
 	add := func(name string, value float64) {
 		values := r.series[name]
 		for len(values) < len(r.times) {
-			values = append(values, point(math.NaN())) // a sink that was not there before
+			values = append(values, point(math.NaN())) // a sink that did not exist before
 		}
 		values = append(values, point(value))
 		r.series[name] = values[max(0, len(values)-points):]
@@ -207,7 +206,7 @@ func (r *Recorder) record(now time.Time) {
 	r.recent = slices.Clone(r.recent[max(0, len(r.recent)-window):])
 }
 
-// Now returns the status. It takes a sample of its own, which it does not keep.
+// Now returns the status, from a new sample that it does not keep.
 func (r *Recorder) Now() Status {
 	now := time.Now()
 	s, ready := take(r.gatherer, r.ingestPath, now), r.readiness()

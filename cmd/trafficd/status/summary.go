@@ -12,11 +12,12 @@ import (
 	"trafficd/cmd/internal/ops"
 )
 
-// storeNames are the stores as people write them.
+// storeNames maps sinks to the usual spelling of their stores.
 var storeNames = map[string]string{"clickhouse": "ClickHouse", "kafka": "Kafka"}
 
-// summary returns what is wrong with each component that is not OK, worst first, and what to do.
-// For a store it has since when it fails, what waits for it, and for how long the journal has room.
+// summary returns a sentence for each component that is not OK, worst first, with its problem and
+// the remedy. For a store it says how long it has been failing, how much is waiting for it, and how
+// long the journal has room.
 func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time) []string {
 	rank := map[ops.State]int{ops.NotReady: 0, ops.Degraded: 1}
 	names := slices.SortedFunc(maps.Keys(ready.Components), func(a, b string) int {
@@ -47,7 +48,7 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 	return sentences
 }
 
-// room says for how long the journal can grow as it did since an earlier sample.
+// room describes how long the journal can grow at the rate since an earlier sample.
 func room(s, before *sample) string {
 	var growth float64
 	if before.values["journal_bytes"] != nil && s.at.Sub(before.at) >= step { // the first sample may be taken before the journal is open
@@ -63,7 +64,7 @@ func room(s, before *sample) string {
 	return fmt.Sprintf(", which has room for %s at this rate", about(time.Duration(min(free/growth, 1e9)*float64(time.Second))))
 }
 
-// about returns a duration in its largest unit.
+// about formats a duration in its largest unit.
 func about(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -76,7 +77,7 @@ func about(d time.Duration) string {
 	return fmt.Sprintf("%d s", d/time.Second)
 }
 
-// count returns a number with three digits and a prefix.
+// count formats a number with about three significant digits.
 func count(n float64) string {
 	switch {
 	case n >= 1e6:

@@ -1,6 +1,6 @@
-// Package tracing exports spans over OTLP: one for each request, for each commit of the journal and
-// for each block that a store gets. Commits and blocks serve many requests, so their spans link to
-// those of the batches.
+// Package tracing exports spans over OTLP: one for each request, each commit of the journal and
+// each block sent to a store. Commits and blocks serve many requests, so their spans link to those
+// of the batches.
 package tracing
 
 import (
@@ -36,7 +36,7 @@ type Config struct {
 	Ratio float64 `setting:"ratio"`
 }
 
-// DefaultConfig has no endpoint.
+// DefaultConfig returns the default settings, without an endpoint.
 func DefaultConfig() Config { return Config{Ratio: 1} }
 
 // Validate reports every setting that is out of bounds.
@@ -49,14 +49,14 @@ func (c Config) Validate() error {
 	)
 }
 
-// Tracing makes spans and sends them in the background.
+// Tracing creates spans and sends them in the background.
 type Tracing struct {
 	trace.Tracer
 	provider *sdk.TracerProvider
 }
 
 // Start returns nil if no endpoint is configured. The collector need not be reachable: spans that
-// cannot be sent are dropped, and the log says so once a minute.
+// cannot be sent are dropped, which is logged at most once a minute.
 func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 	if c.Endpoint == "" {
 		return nil, nil
@@ -84,7 +84,7 @@ func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 	return &Tracing{p.Tracer("trafficd"), p}, nil
 }
 
-// Stop sends what is left until ctx ends.
+// Stop sends the remaining spans until ctx ends.
 func (t *Tracing) Stop(ctx context.Context) error {
 	if err := t.provider.Shutdown(ctx); err != nil {
 		return fmt.Errorf("cannot send the last spans: %w", err)
@@ -92,7 +92,7 @@ func (t *Tracing) Stop(ctx context.Context) error {
 	return nil
 }
 
-// linked samples every span with links, because they are to sampled requests only.
+// linked samples every span with links, because links only refer to sampled requests.
 type linked struct{ sdk.Sampler }
 
 // ShouldSample implements sdk.Sampler.

@@ -1,7 +1,6 @@
-// Package cache keeps the downloads of devstores: the ClickHouse engine and Kafka's jars.
-//
-// An entry is a directory that is complete or does not exist: it is filled under another name and
-// renamed. A lock makes two programs that need the same entry download it once.
+// Package cache keeps the downloads of devstores: the ClickHouse engine and Kafka's jars. An entry
+// is a directory that is either complete or does not exist, because it is filled under another name
+// and then renamed. A lock ensures that programs that need the same entry download it only once.
 package cache
 
 import (
@@ -62,7 +61,7 @@ func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string
 	if exists() {
 		return dir, nil
 	}
-	unfinished := dir + ".unfinished" // a fixed name: the next run removes what a killed one left
+	unfinished := dir + ".unfinished" // a fixed name, so that the next run removes what a killed one left behind
 	defer os.RemoveAll(unfinished)
 	if err := errors.Join(os.RemoveAll(unfinished), os.Mkdir(unfinished, 0o755)); err != nil {
 		return "", fmt.Errorf("cannot create a cache entry: %w", err)

@@ -13,8 +13,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Jars returns the directory with the jars of a program written in Java, which Maven downloads the
-// first time. A changed pom is another entry.
+// Jars returns the directory with the jars of a Java program, which Maven downloads the first time.
+// A changed pom results in a new entry.
 func Jars(ctx context.Context, program, version string, pom []byte, log io.Writer) (string, error) {
 	name := fmt.Sprintf("%s-%s-%.4x", strings.ToLower(program), version, sha256.Sum256(pom))
 	return Entry(ctx, name, log, func(dir string) error {

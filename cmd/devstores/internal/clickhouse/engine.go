@@ -26,11 +26,11 @@ const (
 	KindLibrary = "libchdb"           // the engine as a shared library, downloaded once
 )
 
-// Kinds are the values of Options.ClickHouseKind.
+// Kinds lists the values of Options.ClickHouseKind.
 var Kinds = []string{KindAuto, KindServer, KindLibrary}
 
-// oldest is the first year of releases that support everything the tables use, such as
-// deduplication windows of plain MergeTree. Distributions package much older ones.
+// oldest is the oldest supported release year. Earlier releases, which distributions package, lack
+// features that the tables use, such as deduplication windows of plain MergeTree.
 const oldest = 24
 
 // engine is a way to run ClickHouse.
@@ -82,8 +82,8 @@ func findServer(ctx context.Context) (string, error) {
 	return program, nil
 }
 
-// command returns the command that serves home on these ports. A node of a cluster does not serve
-// HTTP: see [RunLibrary].
+// command returns the command that serves home on the given ports. A node of a cluster does not
+// serve HTTP; see [RunLibrary].
 func (e engine) command(home home, tcp, http int, opts launch.Options) *exec.Cmd {
 	config := "--config-file=" + home.path("config.xml")
 	if e.kind == KindServer {
@@ -93,7 +93,8 @@ func (e engine) command(home home, tcp, http int, opts launch.Options) *exec.Cmd
 		cmd.Env = append(cmd.Environ(), "CLICKHOUSE_WATCHDOG_ENABLE=0")
 		return cmd
 	}
-	// In a child process a crash of the engine and its signal handlers do not affect devstores.
+	// The engine runs in a child process so that a crash and its signal handlers do not affect
+	// devstores.
 	self := "/proc/self/exe" // even if the file was replaced by a newer build
 	if runtime.GOOS != "linux" {
 		self, _ = os.Executable() // if it fails, Start reports the empty path
@@ -106,7 +107,7 @@ func (e engine) command(home home, tcp, http int, opts launch.Options) *exec.Cmd
 		"--path="+home.path("data"), "--listen_host="+opts.Host.Endpoint(tcp).Host,
 		fmt.Sprintf("--http_port=%d", http), fmt.Sprintf("--tcp_port=%d", tcp),
 		"--log-level=warning", config, "--query="+serveStatements)
-	cmd.Env = append(cmd.Environ(), "TZ=UTC") // it ignores the configuration's time zone
+	cmd.Env = append(cmd.Environ(), "TZ=UTC") // the engine ignores the configuration's time zone
 	return cmd
 }
 
@@ -114,8 +115,8 @@ func (e engine) command(home home, tcp, http int, opts launch.Options) *exec.Cmd
 // [RunLibrary].
 const LibraryCommand = "serve-libchdb"
 
-// serveStatements open the listeners, then wait on the lifeline (standard input): the server runs
-// as long as the last statement, which ends at end of file.
+// serveStatements opens the listeners and then waits for the end of the lifeline (standard input).
+// The server runs as long as the last statement does.
 const serveStatements = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT count() FROM file('/dev/stdin', LineAsString)"
 
 // RunLibrary loads the library args[0] and runs clickhouse-local's main with args[2:] until it
@@ -140,7 +141,7 @@ func RunLibrary(args []string) error {
 	}
 	var run func(argc int32, argv unsafe.Pointer) uintptr
 	purego.RegisterLibFunc(&run, lib, "chdb_query_cmdline")
-	var argv []*byte // of C: strings that end with NUL, and nil
+	var argv []*byte // as in C: NUL-terminated strings, and a null pointer
 	for _, arg := range append([]string{"clickhouse"}, args[2:]...) {
 		argv = append(argv, unsafe.SliceData(append([]byte(arg), 0)))
 	}

@@ -20,18 +20,19 @@ import (
 	"trafficd/cmd/devstores/internal/cache"
 )
 
-// libraryVersion is pinned: the version that the registry calls latest is older and cannot listen.
+// libraryVersion is pinned, because the registry's version "latest" is older and cannot listen.
 const libraryVersion = "26.7.3-stable.1"
 
 // archive is an npm package that contains the engine.
 type archive struct {
 	name      string
 	integrity string // "sha512-" and the digest in base64, as in npm's lock files; empty: the registry's own
-	member    string // the file wanted
+	member    string // the file to extract
 }
 
-// libraries are the engine's packages by platform. One without an integrity is checked as npm
-// checks a package without a lock file: against the integrity that the registry returns over TLS.
+// libraries maps platforms to the engine's packages. A package without an integrity is verified
+// like a package without a lock file in npm: against the integrity that the registry returns over
+// TLS.
 var libraries = map[string]archive{
 	"linux/amd64": {
 		name:      "@chdb/lib-linux-x64-gnu",
@@ -102,8 +103,8 @@ func (a archive) fetch(ctx context.Context, dir string, log io.Writer) error {
 	return a.unpack(tarball, filepath.Join(dir, filepath.Base(a.member)), log)
 }
 
-// unpack writes the member to file and syncs it: the cache's rename must not outlive the bytes in a
-// power cut.
+// unpack writes the member to file and syncs it, so that after a power failure the renamed entry is
+// never incomplete.
 func (a archive) unpack(tarball io.Reader, file string, log io.Writer) error {
 	unzipped, err := gzip.NewReader(tarball)
 	if err != nil {
@@ -156,7 +157,7 @@ func copyWithProgress(dst io.Writer, src io.Reader, log io.Writer, what string, 
 	return nil
 }
 
-// progressLines logs the number of bytes that are written to it.
+// progressLines logs the number of bytes written to it.
 type progressLines struct {
 	log      io.Writer
 	what     string

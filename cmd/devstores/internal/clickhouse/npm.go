@@ -27,8 +27,8 @@ import (
 )
 
 // defaultRegistry is npm's documented default for the setting "registry", for machines without npm.
-// Mirrors may leave it in the tarball URLs that they return, so it is also the prefix that is
-// replaced there, as by npm.
+// Because mirrors may leave it in the tarball URLs that they return, it is also the prefix that is
+// replaced there, as npm does.
 const defaultRegistry = "https://registry.npmjs.org/"
 
 // npmConfig holds npm's settings: environment variables override the .npmrc files of the project,
@@ -43,12 +43,12 @@ func readNPMConfig(environ []string) (npmConfig, error) {
 			continue
 		}
 		key := name[len("npm_config_"):]
-		if !strings.HasPrefix(key, "//") && key != "" { // keys of a registry are not changed
+		if !strings.HasPrefix(key, "//") && key != "" { // keys of a registry are kept as they are
 			key = strings.ToLower(key[:1] + strings.ReplaceAll(key[1:], "_", "-"))
 		}
 		env[key] = value
 	}
-	files := []string{"/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"} // where distributions and node itself have it
+	files := []string{"/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"} // where distributions and node itself store it
 	if file := env["globalconfig"]; file != "" {
 		files = []string{file}
 	}
@@ -72,7 +72,7 @@ func readNPMConfig(environ []string) (npmConfig, error) {
 
 var npmVariable = regexp.MustCompile(`\$\{([^}?]+)\??\}`)
 
-// readFile adds the settings of an .npmrc file; a missing file has none.
+// readFile adds the settings of an .npmrc file. A missing file is not an error.
 func (c npmConfig) readFile(file string) error {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +81,7 @@ func (c npmConfig) readFile(file string) error {
 	if err != nil {
 		return err
 	}
-	expand := func(s string) string { // like npm, leaves variables that are not set
+	expand := func(s string) string { // like npm, it keeps unset variables
 		return npmVariable.ReplaceAllStringFunc(s, func(name string) string {
 			if value, ok := os.LookupEnv(npmVariable.FindStringSubmatch(name)[1]); ok {
 				return value
@@ -102,7 +102,7 @@ func (c npmConfig) readFile(file string) error {
 	return lines.Err()
 }
 
-// registry returns the registry of a package, with a slash at its end.
+// registry returns the URL of a package's registry, with a trailing slash.
 func (c npmConfig) registry(name string) string {
 	scope, _, _ := strings.Cut(name, "/")
 	for _, key := range []string{scope + ":registry", "registry"} {
@@ -113,8 +113,8 @@ func (c npmConfig) registry(name string) string {
 	return defaultRegistry
 }
 
-// authorization returns the credentials for a URL: those whose key, such as
-// //host/path/:_authToken, has the longest matching path.
+// authorization returns the credentials for a URL, from the key with the longest matching path,
+// such as //host/path/:_authToken.
 func (c npmConfig) authorization(u *url.URL) string {
 	for dir := u.Path; ; dir = path.Dir(dir) {
 		prefix := "//" + u.Host + strings.TrimSuffix(dir, "/") + "/:"
@@ -133,7 +133,7 @@ func (c npmConfig) authorization(u *url.URL) string {
 	}
 }
 
-// client returns an HTTP client with the proxy and the certificates of the settings.
+// client returns an HTTP client with the proxy and the certificates from the settings.
 func (c npmConfig) client() (*http.Client, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = time.Minute
@@ -176,7 +176,7 @@ type release struct {
 	Integrity string `json:"integrity"`
 }
 
-// find asks the registry for a version of a package, as npm does.
+// find requests the description of a package version from the registry, as npm does.
 func (c npmConfig) find(ctx context.Context, client *http.Client, name, version string) (release, error) {
 	registry := c.registry(name)
 	body, _, err := c.get(ctx, client, registry+strings.ReplaceAll(name, "/", "%2f"))
@@ -202,7 +202,7 @@ func (c npmConfig) find(ctx context.Context, client *http.Client, name, version 
 	return found.Dist, nil
 }
 
-// get returns the body of a successful response and its size, -1 if unknown.
+// get returns the body of a successful response and its size, or -1 if that is unknown.
 func (c npmConfig) get(ctx context.Context, client *http.Client, address string) (io.ReadCloser, int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

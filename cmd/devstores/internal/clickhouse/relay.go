@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// relay forwards connections to the engine as a library, which aborts when a client resets its
-// connection during the handshake, as a killed client does. Through the relay the engine sees
-// orderly shutdowns only.
+// relay forwards connections to the engine when that runs as a library. It would abort if a client
+// reset its connection during the handshake, as a killed client does. Through the relay the engine
+// only sees orderly shutdowns.
 type relay struct {
 	listener net.Listener
 	engine   string // host:port
@@ -60,7 +60,7 @@ func (r *relay) pass(client *net.TCPConn) {
 	var responses sync.WaitGroup
 	responses.Go(func() {
 		_, _ = io.Copy(client, engine)
-		_, _ = io.Copy(io.Discard, engine) // if the client has gone, unread data would reset the engine's connection
+		_, _ = io.Copy(io.Discard, engine) // otherwise unread data would reset the engine's connection when the client disconnects
 		_ = client.Close()
 	})
 	_, _ = io.Copy(engine, client)

@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clickhouse-local's main has Replicated tables, the ZooKeeper client and the handler that other
-// replicas fetch parts from, but neither the address of this replica nor a listener with that
-// handler. enableReplication changes four functions of the loaded library in memory. It compares
-// their bytes first, so that any other version of the library is refused:
+// clickhouse-local supports Replicated tables, has the ZooKeeper client and the handler from which
+// other replicas fetch parts, but neither announces an address nor listens with that handler.
+// enableReplication patches four functions of the loaded library in memory. It first compares their
+// bytes, so that it rejects any other version of the library:
 //
 //   - Context::getInterserverIOAddress returns the address,
 //   - Context::getInterserverScheme returns "http",
-//   - createHandlerFactory always chooses the handler for replicas, so that the HTTP listener
-//     serves no queries,
+//   - createHandlerFactory always chooses the handler for replicas, so the HTTP listener serves no
+//     queries,
 //   - fetchPart uses empty credentials where it finds none.
 const (
 	replicationPlatform = "linux/amd64"
@@ -105,7 +105,7 @@ func patch(at uintptr, want, code []byte) error {
 	return unix.Mprotect(pages, unix.PROT_READ|unix.PROT_EXEC)
 }
 
-// loadedAt returns where the library's address 0 is in this process.
+// loadedAt returns the base address of the library in this process.
 func loadedAt(library string) (uintptr, error) {
 	library, err := filepath.Abs(library)
 	if err != nil {

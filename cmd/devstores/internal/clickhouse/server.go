@@ -1,4 +1,4 @@
-// Package clickhouse runs a real ClickHouse on loopback: `clickhouse server` where that program is
+// Package clickhouse runs a real ClickHouse on loopback: `clickhouse server` if that program is
 // installed, otherwise the engine as a shared library in a child process.
 package clickhouse
 
@@ -24,7 +24,7 @@ const (
 	// startLimit bounds the time from exec to the first response: typically 0.1 s, longer with many
 	// parts on a busy machine.
 	startLimit = 2 * time.Minute
-	// stopLimit is twice what a clean stop takes while clients hold connections (about 5 s).
+	// stopLimit is twice the time of a clean stop while clients hold connections (about 5 s).
 	stopLimit = 10 * time.Second
 )
 
@@ -37,8 +37,9 @@ type Server struct {
 	unlock func()
 }
 
-// Start starts a server in opts.Dir and returns when it answers on both ports. failed is called if
-// it exits without Stop; it should cancel ctx, so that Start does not wait for a dead process.
+// Start starts a server in opts.Dir and returns when it responds on both ports. failed is called if
+// the server exits without Stop. It should cancel ctx, so that Start does not wait for a dead
+// process.
 func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
 	home, err := makeHome(filepath.Join(opts.Dir, "clickhouse"))
 	if err != nil {
@@ -86,7 +87,7 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	return s, nil
 }
 
-// launch starts the child and waits until both listeners answer; after an error nothing is left
+// launch starts the child and waits until both listeners respond. After an error nothing is left
 // running.
 func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed func(error)) error {
 	console, err := os.Create(home.path("console.log"))
@@ -169,7 +170,7 @@ func makeHome(dir string) (home, error) {
 func (h home) path(name string) string { return filepath.Join(string(h), name) }
 
 // writeConfig writes config.xml and users.xml. It is called at every start, because the ports may
-// have changed. tcp is the port of the engine, http too.
+// have changed. tcp and http are the engine's ports.
 func (h home) writeConfig(opts launch.Options, tcp, http int) error {
 	var text strings.Builder
 	err := configTemplate.Execute(&text, map[string]any{
@@ -192,7 +193,7 @@ func (h home) writeConfig(opts launch.Options, tcp, http int) error {
 // system tables: it creates them in the same directory when they are first written, fails on an
 // existing one ("Directory … already exists" in its log), and then logs nothing, while SYSTEM FLUSH
 // LOGS waits for the table forever. The library's log therefore covers one run only. A full server
-// has symbolic links here, which are kept.
+// has symbolic links in this place, which are kept.
 func (h home) removePartLog() error {
 	table := h.path("data/data/system/part_log")
 	if info, err := os.Lstat(table); err != nil || !info.IsDir() {

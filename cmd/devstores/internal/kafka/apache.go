@@ -20,7 +20,8 @@ import (
 	deployment "trafficd/deployments/kafka"
 )
 
-// apacheStopLimit: a clean stop takes 0.2–2 s; a killed broker recovers its log at the next start.
+// apacheStopLimit bounds a clean stop, which takes 0.2–2 s. A killed broker recovers its log at the
+// next start.
 const apacheStopLimit = 20 * time.Second
 
 // javaOptions keep a broker small and quick to start rather than fast in the long run.
@@ -28,11 +29,12 @@ var javaOptions = []string{
 	"-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-XX:-UsePerfData",
 }
 
-// clusterID is a UUID in Kafka's encoding. All clusters may share it: they never communicate.
+// clusterID is a UUID in Kafka's encoding. All clusters can share it, because they never
+// communicate.
 const clusterID = "dHJhZmZpY2QtZGV2c3Rvcg"
 
-// startApache starts a cluster of Apache Kafka, or one of its nodes: every node is broker and
-// controller.
+// startApache starts a cluster of Apache Kafka, or one of its nodes. Every node is both a broker
+// and a controller.
 func startApache(ctx context.Context, opts launch.Options, failed func(error)) (*Server, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
@@ -47,7 +49,7 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 	}
 	s := &Server{KafkaInfo: launch.KafkaInfo{Kind: launch.Apache, Version: apacheVersion()}}
 	var procs []*launch.Process
-	s.stop = func() error { // all at once: one by one, the last would wait for a controller that has exited
+	s.stop = func() error { // all at once, because the last one would otherwise wait for a controller that has exited
 		errs := make([]error, len(procs))
 		var all sync.WaitGroup
 		for i, p := range procs {
@@ -81,8 +83,8 @@ func Fetch(ctx context.Context, opts launch.Options) error {
 	return err
 }
 
-// checkSize rejects a directory of another cluster size: the voters of the metadata log are fixed
-// when it is formatted.
+// checkSize rejects a directory of a different cluster size, because formatting it fixes the voters
+// of the metadata log.
 func checkSize(opts launch.Options) error {
 	nodes, err := filepath.Glob(filepath.Join(opts.Dir, "node-*"))
 	if err != nil || len(nodes) == 0 || len(nodes) == opts.Brokers || opts.Node > 0 {
@@ -100,12 +102,12 @@ type node struct {
 	java, jars string
 }
 
-// internalPort is where a broker with its own host serves the others. Free ports are never that
-// low.
+// internalPort is the port on which a broker with its own host serves the others. PickPort never
+// returns such a low port.
 const internalPort = 9091
 
 // start writes the configuration, formats the directory the first time, and starts the node. It
-// does not wait until the node is ready: none is before most are running.
+// does not wait until the node is ready, because no node is before most of them are running.
 func (n node) start(ctx context.Context, failed func(error)) (*launch.Process, error) {
 	err := os.MkdirAll(n.dir, 0o755)
 	if err == nil {

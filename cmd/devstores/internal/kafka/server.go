@@ -1,5 +1,5 @@
 // Package kafka runs a Kafka-protocol broker on loopback: kfake, which starts immediately, or
-// Apache Kafka, the reference wherever idempotence and broker crashes matter.
+// Apache Kafka, for tests in which idempotence and broker crashes matter.
 package kafka
 
 import (
@@ -21,7 +21,7 @@ type Server struct {
 	unlock func()
 }
 
-// Start starts a cluster in opts.Dir and returns when every broker answers and the topics exist.
+// Start starts a cluster in opts.Dir and returns when every broker responds and the topics exist.
 // failed is called if a broker exits without Stop; it should cancel ctx, so that Start does not
 // wait for a dead process.
 func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {

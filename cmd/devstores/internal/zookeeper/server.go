@@ -1,5 +1,5 @@
-// Package zookeeper runs Apache ZooKeeper on loopback, which the nodes of a ClickHouse cluster
-// need: the engine as a library has no Keeper server. It does not sync its log, so that tests are
+// Package zookeeper runs Apache ZooKeeper on loopback. The nodes of a ClickHouse cluster need it,
+// because the engine as a library has no Keeper server. It does not sync its log, so that tests are
 // faster.
 package zookeeper
 
@@ -93,23 +93,24 @@ func Fetch(ctx context.Context, opts launch.Options) error {
 	return err
 }
 
-// ask returns an error until the server serves requests: it accepts connections before.
+// ask returns an error until the server serves requests, which is later than it accepts
+// connections.
 func (s *Server) ask() error {
 	conn, err := net.DialTimeout("tcp", s.Address, time.Second)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second)) // of an open connection
+	_ = conn.SetDeadline(time.Now().Add(time.Second)) // cannot fail on an open connection
 	if _, err = io.WriteString(conn, "srvr"); err != nil {
 		return err
 	}
 	status, err := io.ReadAll(conn)
 	if err == nil && !strings.Contains(string(status), "Mode: standalone") {
-		err = fmt.Errorf("it answered %q", status)
+		err = fmt.Errorf("it responded with %q", status)
 	}
 	return err
 }
 
-// Stop kills the server: it has no other way to stop.
+// Stop kills the server, which cannot be stopped in another way.
 func (s *Server) Stop() error { return s.proc.Kill() }
