@@ -4,8 +4,7 @@
 //
 //	Process   a child process that cannot outlive its parent
 //	Stores    ClickHouse and a Kafka-protocol broker, each in a devstores process that can be killed, paused and restarted
-//
-// Daemon    trafficd or a forecaster, with keys, registry and settings
+//	Daemon    trafficd or a forecaster, with keys, registry and settings
 package launch
 
 import (
