@@ -99,7 +99,8 @@ layer_whole_…_turn_over_full     the same if clients also ask for the whole la
 layer_rss_steady_mb, …_peak_mb   the daemon's resident size when idle, and its peak while all streets change and clients read
 layer_1k_over_nginx, …           requests per second of a daemon on one CPU, divided by those of nginx with Debian's
                                  configuration, which sends the same bytes from a file; needs nginx and wrk
-layer_1k_over_nginx_tuned, …     the same with an nginx that keeps the file open (open_file_cache)
+layer_1k_over_nginx_tuned, …     the same with an nginx that keeps the file open (open_file_cache); …_spread: largest minus smallest
+                                 ratio of the rounds
 layer_mixed_reads                of 20,000 reads, those that return streets of two publications, while trafficctl publishes to one partition
                                  and to six
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -118,6 +119,7 @@ func (o options) compare(ctx context.Context, name string, ours server, others r
 	o.line(name+"_requests_per_s", median(rates), "1/s")
 	o.line(name+"_over_nginx", median(overPackaged), "ratio")
 	o.line(name+"_over_nginx_tuned", median(overTuned), "ratio")
+	o.line(name+"_over_nginx_tuned_spread", slices.Max(overTuned)-slices.Min(overTuned), "ratio")
 	return nil
 }
 

@@ -23,13 +23,12 @@ func Docs() Page {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		content, err := docs.ReadFile(file)
 		name := strings.TrimPrefix(file, "docs/")
 		if name == "index.html" {
 			name = ""
 		}
-		all.add(name, file, docsPolicy, content)
-		return err
+		all.add(name, file, docsPolicy, content(docs, file))
+		return nil
 	})
 	return all
 }

@@ -11,7 +11,6 @@ import (
 	"hash/fnv"
 	"io"
 	"io/fs"
-	"mime"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -61,11 +60,12 @@ const revalidate = "public, no-cache"
 
 // asset is a file of the page.
 type asset struct {
-	mediaType, etag string
-	policy          string // its Content-Security-Policy
-	immutable       bool   // its name has a hash of its content
-	identity        func() []byte
-	compressed      func() []byte // gzip
+	mediaType  string
+	policy     string // its Content-Security-Policy
+	immutable  bool   // its name has a hash of its content
+	etag       func() string
+	identity   func() []byte
+	compressed func() []byte // gzip
 }
 
 // Page is the page for one audience.
@@ -103,17 +103,16 @@ func New(cfg Config, s Settings, entry string) Page {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		content, err := dist.ReadFile(file)
 		switch name := strings.TrimPrefix(file, "dist/"); {
 		case name == entry:
-			all.add("", name, policy, content)
+			all.add("", name, policy, content(dist, file))
 		case strings.HasPrefix(name, "assets/"):
-			all.add(name, name, policy, content)
+			all.add(name, name, policy, content(dist, file))
 		}
-		return err
+		return nil
 	})
 	text, _ := json.Marshal(s) // of numbers
-	all.add("settings.json", "settings.json", policy, text)
+	all.add("settings.json", "settings.json", policy, func() []byte { return text })
 	return all
 }
 
@@ -123,7 +122,7 @@ func (p Page) File(name string, compressed bool) (f File, ok bool) {
 	if !ok {
 		return f, false
 	}
-	f = File{ETag: `"` + a.etag + `"`}
+	f = File{ETag: `"` + a.etag() + `"`}
 	caching := revalidate
 	if a.immutable {
 		caching = "public, max-age=31536000, immutable"
@@ -137,7 +136,7 @@ func (p Page) File(name string, compressed bool) (f File, ok bool) {
 		{"Vary", "Accept-Encoding"},
 	}
 	if compressed {
-		f.ETag, f.Body = `"`+a.etag+`-gzip"`, a.compressed()
+		f.ETag, f.Body = `"`+a.etag()+`-gzip"`, a.compressed()
 		f.Header = append(f.Header, [2]string{"Content-Encoding", "gzip"})
 	} else {
 		f.Body = a.identity()
@@ -161,16 +160,19 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // add adds a file, whose media type is that of the name from. A name that ends with .gz is that of
-// a file that the build has compressed; it is served without the ending.
-func (p Page) add(name, from, policy string, content []byte) {
-	hash := fnv.New64a()
-	hash.Write(content)
-	a := asset{etag: fmt.Sprintf("%x", hash.Sum64()), policy: policy, immutable: strings.HasPrefix(name, "assets/")}
-	stored := func() []byte { return content }
+// a file that the build has compressed; it is served without the ending. The content is read when
+// the file is requested for the first time.
+func (p Page) add(name, from, policy string, content func() []byte) {
+	stored := sync.OnceValue(content)
+	a := asset{policy: policy, immutable: strings.HasPrefix(name, "assets/"), etag: sync.OnceValue(func() string {
+		hash := fnv.New64a()
+		hash.Write(stored())
+		return fmt.Sprintf("%x", hash.Sum64())
+	})}
 	if plain, ok := strings.CutSuffix(name, ".gz"); ok {
 		name, from = plain, plain
 		a.compressed, a.identity = stored, sync.OnceValue(func() []byte {
-			z, _ := gzip.NewReader(bytes.NewReader(content))
+			z, _ := gzip.NewReader(bytes.NewReader(stored()))
 			text, _ := io.ReadAll(z) // embedded: it cannot fail
 			return text
 		})
@@ -178,7 +180,7 @@ func (p Page) add(name, from, policy string, content []byte) {
 		a.identity, a.compressed = stored, sync.OnceValue(func() []byte {
 			var b bytes.Buffer
 			z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-			_, _ = z.Write(content) // into memory
+			_, _ = z.Write(stored()) // into memory
 			_ = z.Close()
 			return b.Bytes()
 		})
@@ -187,9 +189,18 @@ func (p Page) add(name, from, policy string, content []byte) {
 	p[name] = a
 }
 
-func mediaType(name string) string {
-	if t := mime.TypeByExtension(path.Ext(name)); t != "" && path.Ext(name) != ".js" { // that of .js may come from the system
-		return t
+// content returns a function that reads an embedded file.
+func content(files embed.FS, name string) func() []byte {
+	return func() []byte {
+		text, _ := files.ReadFile(name) // embedded: it cannot fail
+		return text
 	}
-	return map[string]string{".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".json": "application/json"}[path.Ext(name)]
+}
+
+// mediaType does not depend on the tables of the system, as package mime does.
+func mediaType(name string) string {
+	return map[string]string{
+		".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+		".svg": "image/svg+xml", ".json": "application/json",
+	}[path.Ext(name)]
 }
