@@ -11,8 +11,8 @@ import (
 )
 
 // backlog counts the rows in the journal that a delivery has not passed. Rows from before the start
-// are counted while the delivery runs, at about one GiB per second, and are not included until
-// then. If the source does not count rows, the result is an estimate.
+// are counted while the delivery runs, at about one GiB per second, and are included once that is
+// done. If the source does not count rows, the result is an estimate.
 type backlog struct {
 	source Source
 
@@ -59,8 +59,8 @@ func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil: // the delivery reports it too
-			log.Debug().Err(err).Msg("cannot count the rows that wait")
+		case err != nil: // the delivery reports it, too
+			log.Debug().Err(err).Msg("cannot count the waiting rows")
 			return
 		case !deleted:
 			b.mu.Lock()

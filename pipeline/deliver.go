@@ -289,7 +289,7 @@ func sleep(ctx context.Context, wait time.Duration) error {
 }
 
 // delivered advances the position in memory. The cursor is saved with the next plan: until then, a
-// restart would deliver the same plan again, which the store recognizes.
+// restart would deliver the same plan again, which the store recognises.
 func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) {
 	n := rows.Rows()
 	d.at = CursorStatus{Done: rows.End(), State: state}

@@ -21,7 +21,7 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// fakeStore recognizes blocks by their plan, as real stores do by token or sequence, and fails at
+// fakeStore recognises blocks by their plan, as real stores do by token or sequence, and fails at
 // random.
 type fakeStore struct {
 	*rand.Rand

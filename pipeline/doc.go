@@ -26,9 +26,9 @@
 // # Deliveries
 //
 // One loop drives all sinks (deliver.go). A block is a run of rows of the journal. The sink's Plan
-// fixes it before the first attempt, and the cursor stores the plan, so that every attempt, even
-// after a crash, sends the same block with the same deduplication token (ClickHouse) or the same
-// producer id, epoch and sequences (Kafka).
+// determines it before the first attempt, and the cursor stores the plan, so that every attempt,
+// even after a crash, sends the same block with the same deduplication token (ClickHouse) or the
+// same producer id, epoch and sequences (Kafka).
 //
 // Blocks may start and end inside a batch: the sink limits them to what its store takes at once,
 // and a rejected block is halved down to the rejected row, which goes to the dead-letter file. If a
@@ -44,7 +44,7 @@
 //     TestEachRowArrivesOnceAndInOrder, cmd/chaos.
 //  2. Nothing arrives twice: the same, and the sinks' tests on real stores.
 //  3. Any other response ⇒ nothing arrives: TestNothingOfAFailedRequestIsStored. If there is
-//     no response at all, a retry with the same Idempotency-Key settles the outcome:
+//     no response at all, a retry with the same Idempotency-Key reveals the outcome:
 //     TestRetryGetsTheSameResult.
 //  4. accepted + rejected = items sent, according to the rules: TestAgainstTheOracle.
 //  5. Memory is bounded: TestHardLimit, sources/ingest, cmd/bench (gzip bombs, 64 clients).

@@ -19,7 +19,7 @@ type IdempotencyConfig struct {
 	Window time.Duration `setting:"window"`
 	// memory of these answers, compressed; at the limit, requests with a new key get 503
 	MaxBytes          int64          `setting:"max_bytes"`
-	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // memory of one client's answers; one client gets at most as much as it leaves free
+	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // memory of one client's answers; one client gets no more than it leaves for others
 	Journal           journal.Config `setting:"journal"`              // of the answers on disk; an empty dir means the folder idempotency in the journal's
 }
 
@@ -152,7 +152,7 @@ func (s *IdempotencyStore) load(r Reader, locate func(a *storedAnswer, seq uint6
 
 // Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
 // is already claimed, and with 503 if the store or the client's share of it is full. A client gets
-// at most as much as it leaves free, so there is always room for another client.
+// no more than it leaves for others, so there is always room for another client.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
 	k := scopedKey{c.Owner, key}
 	s.mu.Lock()

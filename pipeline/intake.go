@@ -24,8 +24,8 @@ import (
 // Config configures the stages between a complete body and the journal.
 type Config struct {
 	Workers int `setting:"workers"` // bodies decoded concurrently, at most half of them from one client; 0: two per CPU
-	// Complete bodies that wait for a worker; further ones get 503. One client gets at most as many
-	// places as it leaves free.
+	// Complete bodies that wait for a worker; further ones get 503. One client gets no more places
+	// than it leaves for others.
 	Queue        int   `setting:"queue"`
 	MaxBodyBytes int64 `setting:"max_body_bytes"` // decompressed size of a body
 

@@ -4,7 +4,7 @@ import "sync"
 
 // queue holds the bodies that wait for a worker. Clients take turns, so a body waits for those of
 // its own client and for one of each other client, however many others have sent. A client may
-// occupy half of the workers, and as many places as it leaves free.
+// occupy half of the workers, and no more places than it leaves for others.
 type queue struct {
 	places, perClient int
 

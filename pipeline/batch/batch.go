@@ -11,7 +11,7 @@ import (
 )
 
 // ID is a batch's UUID, used in the Batch-Id header, in the archive and on every forwarded record
-// (contract 1.3). It is a random UUIDv7, or a UUIDv8 that DerivedID returns.
+// (contract 1.3). It is a random UUIDv7, or a UUIDv8 from DerivedID.
 type ID [16]byte
 
 // DerivedID returns the ID of a batch with an Idempotency-Key, a hash of client
@@ -28,7 +28,7 @@ func DerivedID(client, key string, bodyHash uint64) (id ID) {
 	return id
 }
 
-// Derived reports whether the ID is one of DerivedID, which several batches may have.
+// Derived reports whether the ID is from DerivedID, so that several batches may have it.
 func (id ID) Derived() bool { return id[6]>>4 == 8 }
 
 // String returns the canonical form of 36 characters.
@@ -117,7 +117,7 @@ type Result struct {
 func (r *Result) Rejected() int { return r.Items - r.Accepted }
 
 // ErrNoAnswer is returned when the outcome of a batch is unknown. The connection must be closed
-// without a response; a retry with the same Idempotency-Key settles it (contract 1.1).
+// without a response; a retry with the same Idempotency-Key reveals it (contract 1.1).
 var ErrNoAnswer = errors.New("the outcome of the batch is unknown")
 
 // PermanentError is returned by a sink when no retry of the same block can succeed. The delivery

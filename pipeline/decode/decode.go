@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// items of a batch that are examined; the others are rejected one by one (contract 1.2)
 	BatchLimit int `setting:"batch_limit"`
-	HardLimit  int `setting:"hard_limit"` // items of a batch with which the whole request fails (contract 1.1)
+	HardLimit  int `setting:"hard_limit"` // items of a batch; with more, the whole request fails (contract 1.1)
 	MaxDepth   int `setting:"max_depth"`  // nesting of objects and arrays in a body
 }
 

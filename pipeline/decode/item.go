@@ -10,8 +10,8 @@ import (
 const required = contract.FieldSet(1<<contract.FieldDetectorCode | 1<<contract.FieldMeasureTypeCode |
 	1<<contract.FieldTimestampFrom | 1<<contract.FieldTimestampTo | 1<<contract.FieldValue)
 
-// maxTypeLen is the maximum length of a measure type code (contract 1.2, rule 8). One byte more is
-// kept of longer ones, so that they stay invalid.
+// maxTypeLen is the maximum length of a measure type code (contract 1.2, rule 8). Longer ones are
+// cut to one byte more, so that they stay invalid.
 const maxTypeLen = 64
 
 type row struct {

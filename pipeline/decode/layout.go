@@ -75,7 +75,7 @@ type layouts struct {
 	oldest   int
 }
 
-// predicted decodes items by one of the known layouts, at most most, and returns their number. It
+// predicted decodes up to most items by one of the known layouts, and returns their number. It
 // changes nothing if none matches.
 func (d *Decoder) predicted(it *batch.Items, most int) int {
 	for try := range d.layouts.n {
@@ -91,8 +91,8 @@ func (d *Decoder) predicted(it *batch.Items, most int) int {
 	return 0
 }
 
-// follow decodes items as long as they match l and are in the buffer, at most most, and returns
-// their number.
+// follow decodes up to most items, as long as they match l and are in the buffer, and returns their
+// number.
 func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 	buf, q, end := d.buf, d.pos, d.end
 	if !l.head.at(buf, q, end) {

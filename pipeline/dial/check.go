@@ -23,7 +23,7 @@ const maxClockDifference = 5 * time.Second
 const checkTimeout = 20 * time.Second
 
 // Check connects to a server and returns an error if that fails or if the server's clock is wrong.
-// The error starts with the key of a setting; key is the one of the address.
+// The error starts with the key of a setting; key is that of the address.
 func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -86,10 +86,10 @@ type Topic struct {
 	Config     map[string]string // empty without the permission DescribeConfigs
 }
 
-// Check reports what is wrong with the files and, if deep, with every broker, those that the
-// cluster advertises included. Each of the joined errors starts with the key of a setting. It
-// returns what the brokers report about the topic: no partitions if it does not exist, which is not
-// an error.
+// Check reports what is wrong with the files and, if deep, with every broker, including those that
+// the cluster advertises. Each of the joined errors starts with the key of a setting. It returns
+// what the brokers report about the topic: no partitions if it does not exist, which is not an
+// error.
 func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, err error) {
 	transport, err := k.Transport()
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 )
 
 // brokerConn is a connection whose first answer must be one of a Kafka broker: a length, then the
-// correlation id of the request. kafka-go trusts any length, so that it would allocate gigabytes
-// for the greeting of another server, such as HTTP.
+// correlation id of the request. kafka-go trusts any length: it would allocate gigabytes for the
+// greeting of another kind of server, such as one for HTTP.
 type brokerConn struct {
 	net.Conn
 	request []byte // the start of the first request, up to and including the correlation id

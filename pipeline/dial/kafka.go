@@ -24,8 +24,8 @@ type Kafka struct {
 	Brokers        []string      `setting:"brokers"`          // host:port of some brokers; they name the others
 	Topic          string        `setting:"topic"`            // name of the topic
 	ClientID       string        `setting:"client_id"`        // name in the brokers' logs and quotas
-	DialTimeout    time.Duration `setting:"dial_timeout"`     // time to connect, with TLS and SASL
-	RequestTimeout time.Duration `setting:"request_timeout"`  // time for an answer, with the replication of a produce request
+	DialTimeout    time.Duration `setting:"dial_timeout"`     // time to connect, including TLS and SASL
+	RequestTimeout time.Duration `setting:"request_timeout"`  // time for an answer, including the replication of a produce request
 	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // age at which the list of partitions and leaders is read again
 	TLS            TLS           `setting:"tls"`              // encryption of the connections
 	SASL           SASL          `setting:"sasl"`             // authentication; none if mechanism is empty

@@ -82,8 +82,8 @@
 //  5. Open the cursors and rewrite the current slot (TestTornCursor). A cursor past the last frame
 //     shows that acknowledged frames are missing, and Open fails (TestCursorPastTheEnd). Create new
 //     cursors at the oldest frame. TestNewConsumerStartsAtTheOldestFrame
-//  6. Delete the segments below all cursors: a deletion may have been lost. A segment gets the name
-//     of an unfinished file first, then loses its bytes in steps.
+//  6. Delete the segments below all cursors: a deletion may have been lost. A segment is first
+//     renamed like an unfinished file, and then truncated in steps.
 //     TestDeletionThatFailsIsRepeated, TestSpaceIsFreedInSteps
 //  7. Compare each segment with what the next one records about it. TestSealedSegments
 //  8. Create the first segment if there is none. TestOnTheRealDisk

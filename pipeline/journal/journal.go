@@ -24,8 +24,8 @@ var (
 	// ErrFailed: a write or a sync failed, and no new segment could be created since. Retried once
 	// a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")
-	// ErrBusy: Config.QueueEntries or Config.QueueBytes wait for the disk. It ends with the next
-	// commit.
+	// ErrBusy: Config.QueueEntries frames or Config.QueueBytes bytes wait for the disk. It ends
+	// with the next commit.
 	ErrBusy = errors.New("the journal's queue is full because the disk is slower than the clients")
 	// ErrTooLarge: the payload is over Config.MaxFrameBytes.
 	ErrTooLarge = errors.New("the frame exceeds max_frame_bytes")

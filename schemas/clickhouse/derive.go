@@ -59,9 +59,9 @@ func (l Layout) Derive(blocks ...Block) []string {
 	return statements
 }
 
-// DeriveSettings are the settings of the statements that Derive returns. One thread leaves the
-// others to inserts and queries. Equal keys of an insert are left to merges and FINAL:
-// optimize_on_insert would make by_time cost three times as much.
+// DeriveSettings are the settings of the statements that Derive returns. Statements use one thread,
+// which leaves the others to inserts and queries. Equal keys of an insert are left to merges and
+// FINAL: optimize_on_insert would make by_time cost three times as much.
 var DeriveSettings = map[string]any{
 	"async_insert": 0, "max_threads": 1, "max_insert_threads": 1, "max_partitions_per_insert_block": 0, "insert_deduplicate": 0,
 	"optimize_on_insert": 0, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "read_overflow_mode": "throw",

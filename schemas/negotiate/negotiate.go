@@ -26,7 +26,7 @@ func Next(line []byte) (e Element, rest []byte) {
 }
 
 // Quality returns the element's parameter q: 0 to 1 with up to three decimals, 1000 without the
-// parameter. A malformed one is 0, because the client has not said that it accepts this.
+// parameter. A malformed one is 0, because the client has not said that it accepts the value.
 func (e Element) Quality() Quality {
 	for rest := e.Parameters; len(rest) > 0; {
 		var parameter []byte

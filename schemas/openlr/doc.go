@@ -1,6 +1,6 @@
 // Package openlr reads and writes line location references in version 3 of the OpenLR binary
-// format: the openLRcode of a street (contract 5.3, which only calls it a string; that it has this
-// format is an assumption).
+// format: the openLRcode of a street (contract 5.3 only calls it a string; that it has this format
+// is an assumption).
 //
 // The layout is that of public descriptions and open-source decoders of the format. It was checked
 // against 20,000 real codes (TestRealCodes), not against the OpenLR white paper. A line consists of

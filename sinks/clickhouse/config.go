@@ -31,7 +31,7 @@ type Config struct {
 	// of inserts on the network: lz4; zstd: more CPU and less bandwidth; none; auto: none for a
 	// server on this machine (localhost), lz4 for others
 	Compression  string        `setting:"compression"`
-	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, with TLS
+	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, including TLS
 	WriteTimeout time.Duration `setting:"write_timeout"` // time of one attempt: insert, acknowledgement, look-up
 
 	BlockRows int `setting:"block_rows"` // rows inserted together; more if they are from many months

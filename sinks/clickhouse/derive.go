@@ -133,7 +133,7 @@ type derivation struct {
 	done   chan struct{}
 }
 
-// start starts the goroutine unless it runs.
+// start starts the goroutine unless it is running.
 func (d *derivation) start(s *Sink) {
 	if s.config.DeriveInterval == 0 {
 		return

@@ -19,9 +19,9 @@ import (
 //	     64     39   1.09   1.03                1.40     0.27
 //	     32     21   1.23   1.13                1.62     0.17
 //
-// A zstd body must be smaller than with gzip -6. If groups of 16 streets in a deflate block
-// referred to no speeds of each other, with one code for any speeds, an update could copy the bits
-// of the groups that have not changed, and would cost 0.1, but gzip bodies would grow to 1.2.
+// A zstd body must be smaller than with gzip -6. If groups of 16 streets in a deflate block did not
+// refer to each other's speeds, and all speeds had the same code, an update could copy the bits of
+// unchanged groups and would cost 0.1, but gzip bodies would grow to 1.2.
 const bucketStreets = 80
 
 // bucket is a run of streets in order. Its streets are immutable; its parts belong to the builder.

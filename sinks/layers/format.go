@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// format is the serialization of a document.
+// format is the representation of a document.
 type format int
 
 // The formats. Protobuf is the default.

@@ -74,7 +74,7 @@ func (l *Layer) Remove(street, fromnode int32) {
 	l.open.set(key{street, fromnode}, nil)
 }
 
-// Clear removes all streets, also those put since the last Publish.
+// Clear removes all streets, including those put since the last Publish.
 func (l *Layer) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -211,8 +211,8 @@ func (a *answer) filter(q *query, all *piece) *piece {
 	return c.digest(p)
 }
 
-// selected returns the pieces of the selected streets. Those of buckets that lie in the area as a
-// whole are the document's, which are compressed already.
+// selected returns the pieces of the selected streets. Those of buckets that lie completely within
+// the area are the document's, which are already compressed.
 func (a *answer) selected(q *query) (pieces []*piece) {
 	if q.within == "street" {
 		var streets []*street

@@ -142,8 +142,7 @@ func (c *compressors) put(one *compressor) {
 	c.Put(one)
 }
 
-// borrow waits for a compressor for a request, which must not wait for another one before it gives
-// this one back.
+// borrow waits for a compressor for a request, which must return it before it borrows another one.
 func (c *compressors) borrow() *compressor {
 	c.borrowed <- struct{}{}
 	return c.Get().(*compressor)
@@ -180,7 +179,8 @@ func (c *compressor) form(text []byte, variables []variable, e encoding) *form {
 	return made
 }
 
-// deflated returns deflate blocks of the text, uncompressed ones if the others do not decode to it.
+// deflated returns deflate blocks of the text, uncompressed ones if compressed ones do not decode
+// to it.
 func (c *compressor) deflated(text []byte, variables []variable) []byte {
 	blocks := c.deflater.deflate(text, variables)
 	if !c.inflates(blocks, text) {

@@ -92,8 +92,8 @@ func (p *part) shows(z *zone, v view) bool {
 	return p.zone == z && p.whole == v.whole && p.from <= v.at && v.at < p.until
 }
 
-// part returns the bucket's part for a view; it makes it if there is none yet. If it shows the same
-// as another part it shares its forms.
+// part returns the bucket's part for a view, and makes it if necessary. A part that shows the same
+// as another one shares its forms.
 func (b *bucket) part(z *zone, v view, c *compressor) *part {
 	if i := slices.IndexFunc(b.parts, func(p part) bool { return p.shows(z, v) }); i >= 0 {
 		partsReused.Inc()
@@ -140,8 +140,8 @@ func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
 	return set
 }
 
-// document is the layer in one time zone and scope. It is immutable, except that bodies are made
-// when they are asked for.
+// document is the layer in one time zone and scope. It is immutable, except that bodies are made on
+// request.
 type document struct {
 	zone         *zone
 	scope        scope

@@ -97,7 +97,8 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 	return s, nil
 }
 
-// compare orders periods by all their fields, so that the feed's order is lost.
+// compare orders periods by all their fields, so that the result does not depend on the feed's
+// order.
 func (p period) compare(o period) int {
 	if p.span != o.span {
 		a, b := p.span.Value(), o.span.Value()

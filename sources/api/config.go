@@ -17,8 +17,8 @@ type Config struct {
 	BasePath string `setting:"base_path"`
 	TLSCert  string `setting:"tls_cert"` // certificate with its chain, a PEM file that is watched; empty: plain HTTP
 	TLSKey   string `setting:"tls_key"`  // key of tls_cert, a PEM file
-	// Open connections of all clients. More get a 503; one client gets as many as it leaves free.
-	// Raise it with the number of clients.
+	// Open connections of all clients. More get a 503; one client gets no more than it leaves for
+	// others. Raise it with the number of clients.
 	MaxConnections int `setting:"max_connections"`
 	MaxHeaderBytes int `setting:"max_header_bytes"` // size of a request's header, and of the read buffer of each connection
 	// Connections of one address (IPv6: /64) that have not sent a valid key; 0: no limit. Raise it

@@ -157,9 +157,9 @@ func (l *listener) unsilence(c *conn) {
 }
 
 // present records that a request had a valid key, so the connection is no longer silent. A client
-// may have as many connections as it leaves free; for one more the listener evicts the one that has
-// been idle longest. present returns an error if none is idle, or if c itself has already been
-// evicted.
+// may have as many connections as it leaves for others; for one more the listener evicts the one
+// that has been idle longest. present returns an error if none is idle, or if c itself has already
+// been evicted.
 func (l *listener) present(c *conn, client string) *contract.APIError {
 	if c.client != "" {
 		return nil

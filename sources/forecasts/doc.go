@@ -61,7 +61,7 @@
 // # Topics
 //
 // A topic that was deleted and recreated is read from its start, and replaces everything. It is
-// recognized by its identifier (brokers since 2.8 have one) or because it ends before the offset
+// recognised by its identifier (brokers since 2.8 have one) or because it ends before the offset
 // reached. The layer stays unchanged until the new topic has been read to its end. Records that an
 // unclean election removes, and whose offsets are reused before the next poll, are not noticed.
 //

@@ -17,7 +17,7 @@ import (
 )
 
 // cache keeps the last good list of a product instance on disk, so that a daemon that restarts
-// while the feed is away can serve, and recognizes a list that has shrunk in the meantime. The time
+// while the feed is away can serve, and recognises a list that has shrunk in the meantime. The time
 // of the file's last modification is the time at which the feed last confirmed the list.
 type cache struct {
 	path     string // empty: nothing is kept

@@ -9,8 +9,8 @@ import (
 // ahead is the number of bytes of input that fill provides.
 const ahead = 32
 
-// input is a stream of bits. After the end of the bytes it has zeros, and over reports that some
-// were used.
+// input is a stream of bits. After the last byte it continues with zeros, and over reports that
+// some were used.
 type input struct {
 	from *bufio.Reader
 	src  []byte // what is in the buffer of from; at the end of the input, tail

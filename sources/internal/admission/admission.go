@@ -20,9 +20,9 @@ type Resource struct {
 	Used, Limit metrics.Gauge
 }
 
-// Quotas bound a resource: in total, and for each client to as much as it leaves free. That is half
-// of the total for a single client and a third if another one takes as much, so whatever some
-// clients hold, something is left for the next. Many goroutines may use it at once.
+// Quotas bound a resource: in total, and for each client to as much as it leaves for others. That
+// is half of the total for a single client and a third if another one takes as much, so whatever
+// some clients hold, something is left for the next. Many goroutines may use it at once.
 type Quotas struct {
 	Resource
 	limit int64
