@@ -98,7 +98,7 @@ func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 	var was, is []*period
 	var bare []*street
 	p = &piece{view: after, zone: d.zone, every: true}
-	for _, st := range s.numbered { // in this order they are compressed best
+	for _, st := range s.numbered { // they compress best in this order
 		changed, held := st.number > v.number, st.held <= v.number
 		if !changed && v.ref != s.ref {
 			was, _ = before.pick(was[:0], st)

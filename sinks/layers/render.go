@@ -17,7 +17,7 @@ type piece struct {
 	view    view
 	zone    *zone
 	every   bool   // also show streets without a period
-	bare    int    // so many streets at the end are shown without their code
+	bare    int    // number of streets at the end that are shown without their code
 	sum     uint64 // hash of what is shown; pieces with the same one have the same text in a time zone
 	forms   [formats][encodings]atomic.Pointer[form]
 	making  sync.Mutex // acquired to make forms

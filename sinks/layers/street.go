@@ -27,8 +27,8 @@ type street struct {
 	periods  []period
 	until    instant // end of the last period; 0 without periods
 	number   uint64  // of the first build with this forecast
-	held     uint64  // of a build since which every document has shown the street
-	reach    instant // end of the periods without a gap from the reference time of its first build on
+	held     uint64  // of a build; all documents have shown the street since then
+	reach    instant // until then the periods have no gap, from the reference time of its first build
 }
 
 // key identifies a street (contract 2).
@@ -139,7 +139,7 @@ func (s *street) appendContent(dst []byte, periods []*period) []byte {
 	return dst
 }
 
-// reaches returns until when the periods have no gap from a time on.
+// reaches returns the time until which the periods have no gap, starting at from.
 func (s *street) reaches(from instant) instant {
 	for _, p := range s.periods {
 		if span := p.span.Value(); span.from <= from {
