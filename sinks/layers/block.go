@@ -55,7 +55,8 @@ func distanceSymbol(distance int) int {
 
 // write returns a block of the tokens, followed by an empty one that ends at a byte boundary.
 func (w *blockWriter) write(tokens []token) []byte {
-	literal, distance := make([]int, len(lengths)), make([]int, len(distances)) // how often each symbol is used
+	var literal [len(lengths)]int // how often each symbol is used
+	var distance [len(distances)]int
 	literal[endOfBlock] = 1
 	for _, t := range tokens {
 		if t < 256 {
@@ -66,8 +67,11 @@ func (w *blockWriter) write(tokens []token) []byte {
 		distance[distanceSymbol(int(t&0xffff))]++
 	}
 	w.bytes = w.bytes[:0]
-	codes, distanceCodes := prefixCodes(literal, maxBits), prefixCodes(distance, maxBits)
-	w.header(codes, distanceCodes)
+	var codes [len(lengths)]code
+	var distanceCodes [len(distances)]code
+	prefixCodes(codes[:], literal[:], maxBits)
+	prefixCodes(distanceCodes[:], distance[:], maxBits)
+	w.header(codes[:], distanceCodes[:])
 	for _, t := range tokens {
 		if t < 256 {
 			w.code(codes[t])
@@ -123,13 +127,13 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 		codes = codes[:len(codes)-1]
 	}
 	type item struct{ symbol, value, extra int }
-	items := make([]item, 0, len(codes)+len(distanceCodes))
-	used := make([]int, len(headerOrder))
+	items := make([]item, 0, maxSymbols)
+	var used [len(headerOrder)]int
 	add := func(symbol, value, extra int) {
 		items = append(items, item{symbol, value, extra})
 		used[symbol]++
 	}
-	for all := slices.Concat(codes, distanceCodes); len(all) > 0; {
+	for all := append(append(make([]code, 0, maxSymbols), codes...), distanceCodes...); len(all) > 0; {
 		count, n := int(all[0].count), 1
 		for n < len(all) && all[n].count == all[0].count && n < 138 {
 			n++
@@ -149,7 +153,8 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 		}
 		all = all[n:]
 	}
-	headerCodes := prefixCodes(used, 7)
+	var headerCodes [len(headerOrder)]code
+	prefixCodes(headerCodes[:], used[:], 7)
 	order := headerOrder[:]
 	for unused(headerCodes[order[len(order)-1]]) {
 		order = order[:len(order)-1]
@@ -174,10 +179,14 @@ type code struct {
 	count uint8
 }
 
-// prefixCodes returns Huffman codes of at most limit bits for symbols with these frequencies, in
-// canonical form (RFC 1951, 3.2.2). At least two symbols have a code.
-func prefixCodes(used []int, limit int) []code {
-	var leaves []int // use<<16 | symbol
+// maxSymbols is the number of all symbols. Scratch memory of this size is on the stack.
+const maxSymbols = len(lengths) + len(distances)
+
+// prefixCodes sets the Huffman codes of at most limit bits for symbols with these frequencies, in
+// canonical form (RFC 1951, 3.2.2). At least two symbols have a code; those of the others must be
+// zero.
+func prefixCodes(codes []code, used []int, limit int) {
+	leaves := make([]int, 0, maxSymbols) // use<<16 | symbol
 	for s, n := range used {
 		if n > 0 {
 			leaves = append(leaves, n<<16|s)
@@ -189,7 +198,6 @@ func prefixCodes(used []int, limit int) []code {
 		}
 	}
 	slices.Sort(leaves)
-	codes := make([]code, len(used))
 	for countBits(codes, leaves) > limit {
 		for i, leaf := range leaves {
 			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // frequencies that differ less have shorter codes
@@ -208,16 +216,15 @@ func prefixCodes(used []int, limit int) []code {
 			next[c.count]++
 		}
 	}
-	return codes
 }
 
 // countBits sets the lengths of the codes by Huffman's algorithm, and returns the greatest.
 func countBits(codes []code, leaves []int) (most int) {
-	nodes := make([]int, len(leaves), 2*len(leaves)) // use; inner nodes come after the leaves, in order of use
-	for i, leaf := range leaves {
-		nodes[i] = leaf >> 16
+	nodes := make([]int, 0, 2*maxSymbols) // use; inner nodes come after the leaves, in order of use
+	for _, leaf := range leaves {
+		nodes = append(nodes, leaf>>16)
 	}
-	parents := make([]int, 2*len(leaves)) // indices in nodes
+	var parents, depths [2 * maxSymbols]int // of nodes: index, number of ancestors
 	leaf, inner := 0, len(leaves)
 	for len(nodes) < 2*len(leaves)-1 {
 		sum := 0
@@ -232,7 +239,6 @@ func countBits(codes []code, leaves []int) (most int) {
 		}
 		nodes = append(nodes, sum)
 	}
-	depths := make([]int, len(nodes))
 	for i := len(nodes) - 2; i >= 0; i-- {
 		if depths[i] = depths[parents[i]] + 1; i < len(leaves) {
 			codes[leaves[i]&0xffff].count = uint8(depths[i])

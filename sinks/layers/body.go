@@ -74,7 +74,7 @@ func sumOf(pieces []*piece, z *zone, c scope) uint64 {
 
 // formsVersion changes with the encoders, so that replicas of different versions do not send
 // different bytes with the same ETag.
-const formsVersion = 4
+const formsVersion = 5
 
 // etagOf returns the ETag of a content in a form: a hash and a suffix.
 func etagOf(sum uint64, f format, e encoding) []byte {

@@ -48,8 +48,8 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	errs := []error{
 		settings.AtLeast("max_streets", c.MaxStreets, 1, "it bounds memory"),
-		settings.Check(len(c.Horizons) <= maxHorizons, "horizons has %d entries, must have at most %d: a layer is kept for each in every time zone",
-			len(c.Horizons), maxHorizons),
+		settings.Check(len(c.Horizons) <= maxHorizons,
+			"horizons has %d entries, must have at most %d: a layer is kept for each in every time zone", len(c.Horizons), maxHorizons),
 		settings.AtLeast("stale_after", c.StaleAfter, time.Minute, "feeds are not updated more often"),
 		settings.Check(c.Stale == staleServe || c.Stale == staleRefuse, "stale is %q, must be serve or refuse", c.Stale),
 		settings.Check(c.BuildInterval >= time.Second && c.BuildInterval <= time.Minute,

@@ -15,7 +15,8 @@ type deflater struct {
 	blockWriter
 	plain  []byte
 	end    int                   // of the text that the tokens stand for
-	places [1 << placeBits]int32 // positions in plain, plus 1, by the hash of the text there
+	places [1 << placeBits]int32 // positions in plain, plus 1, by the high bits of the hash of the text there
+	shift  int                   // of a hash
 	tokens []token
 }
 
@@ -28,7 +29,7 @@ type variable struct{ from, to int }
 type token uint32
 
 const (
-	placeBits = 15 // enough for a piece; newer places replace older ones
+	placeBits = 15 // at most, enough for a piece; newer places replace older ones
 	minMatch  = 3
 	maxMatch  = 258
 	window    = 32 << 10 // the maximum distance
@@ -39,7 +40,9 @@ const (
 // before plain. The variables are in order and do not overlap.
 func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 	d.plain, d.end, d.tokens = plain, 0, d.tokens[:0]
-	clear(d.places[:])
+	places := min(placeBits, bits.Len(uint(len(plain))))
+	d.shift = 64 - places
+	clear(d.places[:1<<places])
 	start := 0
 	for _, v := range variables {
 		d.constant(start, v.from)
@@ -85,7 +88,7 @@ const mixer = 0x9e3779b97f4a7c15
 // visit returns the last position with a hash and replaces it; the result is invalid if there is
 // none.
 func (d *deflater) visit(hash uint64, position int) (last int) {
-	place := &d.places[hash>>(64-placeBits)]
+	place := &d.places[hash>>d.shift]
 	last, *place = int(*place)-1, int32(position+1)
 	return last
 }
