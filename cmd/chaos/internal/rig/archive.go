@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,18 +108,20 @@ func (a *Archive) close() error {
 	return a.cluster.Close()
 }
 
+const statementLimit = 20 * time.Second
+
 // do runs a statement over the native protocol, the only one that a node of a cluster serves.
 func (n *Node) do(statement string) error {
-	return n.with(func(ctx context.Context, conn ch.Conn) error { return conn.Exec(ctx, statement) })
+	return n.with(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.Exec(ctx, statement) })
 }
 
 // count runs a query that returns a number.
 func (n *Node) count(query string) (rows uint64, err error) {
-	return rows, n.with(func(ctx context.Context, conn ch.Conn) error { return conn.QueryRow(ctx, query).Scan(&rows) })
+	return rows, n.with(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.QueryRow(ctx, query).Scan(&rows) })
 }
 
-func (n *Node) with(do func(ctx context.Context, conn ch.Conn) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+func (n *Node) with(limit time.Duration, do func(ctx context.Context, conn ch.Conn) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	conn, err := ch.Open(&ch.Options{Addr: []string{n.TCP}, DialTimeout: 10 * time.Second})
 	if err != nil {
@@ -193,31 +196,38 @@ func (n *Node) Revive() error {
 }
 
 // Wipe kills a node and deletes its disk. If the node may have the only copy of a row, because the
-// other replica was down and has not fetched it yet, Wipe only kills the node and returns
-// nemesis.ErrNothing.
+// other replica was down and has not fetched it yet, Wipe returns nemesis.ErrNothing. It never leaves
+// a node with its disk down for long: the daemon sends rows again that only a dead node has.
 func (n *Node) Wipe(ctx context.Context) error {
+	err := launch.Eventually(ctx, 5*time.Second, func() error { return n.spare(5 * time.Second) }) // the other may just be starting
+	if err != nil {
+		return fmt.Errorf("%w: %w", nemesis.ErrNothing, err)
+	}
 	if err := n.Kill(); err != nil {
 		return err
 	}
-	if err := launch.Eventually(ctx, 5*time.Second, n.spare); err != nil { // the other may just be starting
-		return fmt.Errorf("%w: %w", nemesis.ErrNothing, err)
+	if err := n.spare(2 * time.Second); err != nil {
+		return cmp.Or(n.Restart(), fmt.Errorf("%w: %w", nemesis.ErrNothing, err))
 	}
 	n.empty = true
 	return os.RemoveAll(filepath.Join(n.Dir(), "clickhouse"))
 }
 
-// spare returns nil if the other node has all parts of this one, which is not running. Missing
-// parts are in the other node's replication queue.
-func (n *Node) spare() error {
-	if err := n.other().do("SYSTEM SYNC REPLICA " + n.archive.Table + " PULL"); err != nil {
+// spare returns nil if the other node has all parts of this one. Missing parts are in the other
+// node's replication queue.
+func (n *Node) spare(limit time.Duration) error {
+	return n.other().with(limit, func(ctx context.Context, conn ch.Conn) error {
+		var lacks uint64
+		err := conn.Exec(ctx, "SYSTEM SYNC REPLICA "+n.archive.Table+" PULL")
+		if err == nil {
+			err = conn.QueryRow(ctx, "SELECT count() FROM system.replication_queue WHERE concat(database, '.', table) = '"+
+				n.archive.Table+"'").Scan(&lacks)
+		}
+		if err == nil && lacks > 0 {
+			err = fmt.Errorf("%s lacks %d parts", n.other().replica(), lacks)
+		}
 		return err
-	}
-	lacks, err := n.other().count("SELECT count() FROM system.replication_queue " +
-		"WHERE concat(database, '.', table) = '" + n.archive.Table + "'")
-	if err == nil && lacks > 0 {
-		err = fmt.Errorf("%s lacks %d parts", n.other().replica(), lacks)
-	}
-	return err
+	})
 }
 
 // other returns the other replica of the shard.
@@ -228,7 +238,10 @@ func (n *Node) replica() string { return fmt.Sprint("r", n.number+1) }
 // Replace starts a node after Wipe. If its disk was deleted, Replace drops the old replica from
 // ZooKeeper, and the new one creates its tables and fetches all rows.
 func (n *Node) Replace(ctx context.Context) error {
-	if err := n.Restart(); err != nil || !n.empty {
+	if !n.empty {
+		return n.Revive()
+	}
+	if err := n.Restart(); err != nil {
 		return err
 	}
 	n.empty = false

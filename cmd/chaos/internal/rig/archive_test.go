@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,7 +44,9 @@ func TestWipe(t *testing.T) {
 
 	require.NoError(t, one.do("SYSTEM STOP FETCHES "+a.Table))
 	require.NoError(t, two.do("INSERT INTO "+a.Table+" VALUES (2)"))
-	require.ErrorIs(t, two.Wipe(t.Context()), nemesis.ErrNothing)
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.ErrorIs(t, two.Wipe(soon), nemesis.ErrNothing)
 	require.NoError(t, two.Replace(t.Context()))
 	rows(two, 2)
 }
