@@ -178,7 +178,8 @@ func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 		}
 		var data []byte
 		if rec.Value != nil {
-			data, err = io.ReadAll(rec.Value)
+			data = make([]byte, rec.Value.Len())
+			_, err = io.ReadFull(rec.Value, data)
 			err = errors.Join(err, rec.Value.Close())
 		}
 		if rec.Key != nil {
