@@ -9,12 +9,13 @@
 // With one replica and one ClickHouse server, a forecaster publishes what it learns from the first
 // client's measurements, over the same wires, and is killed too. Each layer that trafficd serves
 // must be one publication as a whole, never an earlier one than before, and no older than outages
-// explain; in the end it must be what a forecaster that starts then computes. With several
-// replicas, each has its own wire, their journal is a log in Kafka, their clocks differ, and their
-// volumes may be deleted after kill -9. Clients send each batch through HAProxy with the shipped
-// configuration, or to a random replica, or to all of them at the same time. Several ClickHouse
-// nodes are replicas of one shard, with ZooKeeper; they lose their disks too. Brokers and nodes may
-// have network namespaces, whose links are cut.
+// explain; in the end it must be what a forecaster that starts then computes.
+//
+// With several replicas, each has its own wire, their journal is a log in Kafka, their clocks
+// differ, and their volumes may be deleted after kill -9. Clients send each batch through HAProxy
+// with the shipped configuration, or to a random replica, or to all of them at the same time.
+// Several ClickHouse nodes are replicas of one shard, with ZooKeeper; they lose their disks too.
+// Brokers and nodes may have network namespaces, whose links are cut.
 //
 // Start reading with run.go and faults.go. The packages are the clients (load), the accepted items
 // (ledger), the schedule of faults (nemesis), the system under test (rig), the daemon's clock and

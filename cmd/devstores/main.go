@@ -1,8 +1,10 @@
 // Command devstores runs the two stores that trafficd delivers to, on loopback: a real ClickHouse
 // and a broker that speaks the Kafka protocol. It is for `make run`, the tests and the benchmarks,
-// not for production. When both are ready, it prints a line of JSON with their addresses. It runs
-// until it receives SIGTERM or SIGINT, its standard input closes (if that is a pipe), or its parent
-// dies. Its children exit with it, even if it is killed.
+// not for production.
+//
+// When both are ready, it prints a line of JSON with their addresses. It runs until it receives
+// SIGTERM or SIGINT, its standard input closes (if that is a pipe), or its parent dies. Its
+// children exit with it, even if it is killed.
 package main
 
 import (

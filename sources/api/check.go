@@ -11,14 +11,14 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// requestHeaders are the headers that concern this package. They are collected in one pass:
-// fasthttp's Peek makes the name canonical and passes over all headers each time.
+// requestHeaders holds the headers that this package needs. They are collected in one pass, because
+// each Peek of fasthttp canonicalizes the name and scans all headers.
 type requestHeaders struct {
 	authorization  []byte // the last one
 	authorizations int
 	traceparent    []byte
 	close          bool // Connection names the option close
-	malformed      bool // a name has a blank in it, which fasthttp accepts
+	malformed      bool // a name contains a space, which fasthttp accepts
 }
 
 func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
@@ -29,7 +29,7 @@ func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
 			r.authorization, r.authorizations = value, r.authorizations+1
 		case "Traceparent":
 			r.traceparent = value
-		case fasthttp.HeaderConnection: // fasthttp knows only the bare word in lower case
+		case fasthttp.HeaderConnection: // fasthttp only recognizes a single option in lower case
 			for option := range bytes.SplitSeq(value, []byte{','}) {
 				r.close = r.close || isWord(bytes.TrimSpace(option), "close")
 			}
@@ -38,15 +38,15 @@ func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
 	return r
 }
 
-// headerReceived does all that precedes the body (contract 1.1), and leaves the result for handle.
-// Without a body handle does it.
+// headerReceived does everything that precedes the body (contract 1.1), and leaves the result for
+// handle. For a request without a body, handle does this.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	expect := h.Peek(fasthttp.HeaderExpect)
 	if announcesBody(h) || len(expect) > 0 {
 		x := s.begin(h, time.Now())
 		if len(expect) > 0 {
-			// Only a request that continues gets its 100, and HTTP/1.0 has none. fasthttp compares
-			// the word byte by byte.
+			// Only a request without an error gets its 100 Continue, which HTTP/1.0 does not have.
+			// fasthttp compares the value case-sensitively.
 			continues := x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
 			h.Del(fasthttp.HeaderExpect)
 			if continues {
@@ -64,7 +64,8 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 	return fasthttp.RequestConfig{MaxRequestBodySize: 1}
 }
 
-// isWord compares without case, in ASCII: bytes.EqualFold takes the Kelvin sign for a k.
+// isWord compares ASCII text without regard to case. The length is compared because bytes.EqualFold
+// considers the Kelvin sign equal to k.
 func isWord(text []byte, word string) bool {
 	return len(text) == len(word) && bytes.EqualFold(text, []byte(word))
 }
@@ -73,7 +74,7 @@ func announcesBody(h *fasthttp.RequestHeader) bool {
 	return h.ContentLength() > 0 || h.ContentLength() == -1 // -1: chunked
 }
 
-// begin returns the exchange of a request whose header is complete and checked.
+// begin returns the exchange of a request after checking its header, which is complete.
 func (s *Server) begin(h *fasthttp.RequestHeader, now time.Time) *exchange {
 	r := readHeaders(h)
 	x := newExchange(&r, now)
@@ -101,7 +102,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 		apiErr = checkFraming(h)
 	}
 	if apiErr != nil {
-		x.body = true // wherever it may end
+		x.body = true // its end is unknown
 		return apiErr
 	}
 	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
@@ -139,10 +140,9 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 
 var errVersion = contract.NewError(contract.InvalidParameter, "unsupported version of HTTP: send HTTP/1.1")
 
-// checkFraming refuses requests whose end two readers can find in different places, which is how
-// requests are smuggled past a proxy. fasthttp refuses most of them, but takes a Content-Length
-// next to chunks, and "Transfer-Encoding: identity", which is obsolete (RFC 9112, 6.1 and 6.3).
-// Neither shows in the parsed header.
+// checkFraming rejects requests with ambiguous framing, with which requests can be smuggled past a
+// proxy. fasthttp rejects most of them, but accepts a Content-Length together with chunks, and the
+// obsolete "Transfer-Encoding: identity" (RFC 9112, 6.1 and 6.3). The parsed header shows neither.
 func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
 	raw := h.RawHeaders()
 	te, coded := rawHeader(raw, fasthttp.HeaderTransferEncoding)
@@ -161,8 +161,8 @@ func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
 	return apiErr
 }
 
-// rawHeader returns the first value of a header in an unparsed block. The first letter rules out
-// most lines.
+// rawHeader returns the first value of a header in an unparsed block. Comparing the first letter
+// rules out most lines.
 func rawHeader(raw []byte, name string) (value []byte, ok bool) {
 	for len(raw) > 0 {
 		var line []byte

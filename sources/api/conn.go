@@ -15,7 +15,8 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// conn is a client's connection. Its Close lets a client whose body was not read see the answer.
+// conn is a client's connection. Its Close ensures that a client whose body was not read receives
+// the response.
 type conn struct {
 	net.Conn          // TLS, or raw itself
 	raw      net.Conn // TCP
@@ -23,18 +24,18 @@ type conn struct {
 	address  netip.Prefix  // of the client; see addressOf
 	silent   *list.Element // in owner.silent until a request with a valid key; belongs to owner.mu
 	used     atomic.Bool   // a byte of a request has arrived
-	unread   atomic.Bool   // the client may still be sending what will not be read
-	idle     atomic.Int64  // when the last answer began, while the next request is awaited; 0: busy; evicted
-	client   string        // whose key a request had; empty: none had a valid one; belongs to owner.mu and c's goroutine
+	unread   atomic.Bool   // the client may still be sending data that will not be read
+	idle     atomic.Int64  // start of the last response, while waiting for the next request; 0: busy; or evicted
+	client   string        // owner of the key of a request; empty: none was valid; belongs to owner.mu and c's goroutine
 	closing  sync.Once
 
 	// The rest belongs to the connection's own goroutine.
 
-	expecting   *exchange // of a request that is about to get its 100 Continue
+	expecting   *exchange // exchange of a request that is about to get its 100 Continue
 	joined      joined
 	read, write deadline
-	began       time.Time // when the current answer did; zero: the write deadline was set from outside
-	written     int64     // of the answer
+	began       time.Time // start of the current response; zero: the write deadline was set explicitly
+	written     int64     // bytes of the response
 }
 
 // Read implements net.Conn.
@@ -42,7 +43,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if err := c.read.apply(c.Conn.SetReadDeadline); err != nil {
 		return 0, err
 	}
-	if c.written > 0 && c.expecting == nil { // the answer was written
+	if c.written > 0 && c.expecting == nil { // the response was written
 		c.written = 0
 		c.idle.Store(c.began.UnixNano())
 	}
@@ -62,9 +63,9 @@ const evicted = -1
 // Write implements net.Conn. It ends the exchange of a request whose 100 Continue cannot be
 // written: fasthttp then closes the connection and calls no handler.
 //
-// An answer is written in pieces, each of which renews the deadline: a client that reads steadily
-// keeps its answer however long that takes, one that stalls or falls below the minimum rate does
-// not.
+// A response is written in pieces, each of which renews the deadline. So a client that reads
+// steadily receives the whole response, however long that takes, but not one that stalls or falls
+// below the minimum rate.
 func (c *conn) Write(p []byte) (n int, err error) {
 	for more := true; more && err == nil; more = n < len(p) {
 		if !c.began.IsZero() {
@@ -87,7 +88,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 // timeout.
 const writePiece = 256 << 10
 
-// present is listener.present for the key of a request; a request without one changes nothing.
+// present calls listener.present for the key of a request, if it has one.
 func (c *conn) present(x *exchange) *contract.APIError {
 	if x.key == nil {
 		return nil
@@ -95,7 +96,7 @@ func (c *conn) present(x *exchange) *contract.APIError {
 	return c.owner.present(c, x.key.client.Owner)
 }
 
-// beginAnswer makes the write deadlines follow the client's progress from now on.
+// beginAnswer starts a response, from which on write deadlines follow the client's progress.
 func (c *conn) beginAnswer(now time.Time) { c.began, c.written = now, 0 }
 
 func (c *conn) writeDeadline() time.Time {
@@ -112,8 +113,8 @@ func (c *conn) writeDeadline() time.Time {
 	return progress.Add(cfg.WriteTimeout)
 }
 
-// SetReadDeadline implements net.Conn, for the reads that follow. Until the client has presented a
-// key, its time shrinks while many connections are open.
+// SetReadDeadline implements net.Conn for subsequent reads. Until the client has presented a key,
+// the time shrinks while many connections are open.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.client == "" {
 		if limit, few := c.owner.headerTimeout(); few && time.Until(t) > limit {
@@ -124,7 +125,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline implements net.Conn, for the writes that follow.
+// SetWriteDeadline implements net.Conn for subsequent writes.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.write.wanted = t
 	return nil
@@ -136,9 +137,9 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Close implements net.Conn. If something may be unread, it first closes the sending side and
-// discards what arrives, for a bounded time and size: the system resets a socket that is closed
-// with unread bytes, and a reset can overtake the answer.
+// Close implements net.Conn. If data may be unread, it first closes the sending side and discards
+// received data, for a bounded time and size. The operating system resets a socket that is closed
+// with unread data, and a reset can overtake the response.
 func (c *conn) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {
@@ -151,7 +152,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// discard works below TLS: discarded bytes need no decryption.
+// discard reads below TLS, because discarded data need not be decrypted.
 func (c *conn) discard() {
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		_ = t.CloseWrite()
@@ -164,10 +165,10 @@ func (c *conn) discard() {
 	discardedBytes.Add(float64(n))
 }
 
-// deadline is when the reads or the writes of a connection time out. fasthttp sets three for each
-// request, most of which never expire, and each has a cost in the runtime's timers. So a deadline
-// is only recorded, and passed to the socket before a read or write, unless the socket's own is
-// close enough: it may be late by slack, never early.
+// deadline is the read or write deadline of a connection. fasthttp sets three for each request,
+// most of which never expire, and each costs a timer operation. So a deadline is only recorded, and
+// passed to the socket before a read or write unless the socket's deadline is close enough: it may
+// be late by slack, but never early.
 type deadline struct {
 	wanted, socket time.Time
 }
@@ -186,25 +187,25 @@ func (d *deadline) apply(set func(time.Time) error) error {
 	return set(d.socket)
 }
 
-// joined saves large answers their first system call. fasthttp fills a buffer with the header and
-// the beginning of the body and writes it, then writes the rest directly from the body. Held back,
-// the buffer is written together with the rest.
+// joined saves a system call for large responses. fasthttp writes a buffer with the header and the
+// beginning of the body, and then the rest directly from the body. joined holds the first write
+// back and writes both together.
 type joined struct {
 	wanted bool   // another write follows the next one immediately
-	held   []byte // what that write was about to write
+	held   []byte // data of the first write
 
-	parts [2][]byte // the write of both
+	parts [2][]byte // arguments of the joint write
 	both  net.Buffers
 }
 
-// writeBuffer is fasthttp's, for each connection. A body of twice the size always exceeds the space
-// that any header leaves in the buffer by more than a buffer.
+// writeBuffer is the size of fasthttp's write buffer for each connection. A body of twice that size
+// always exceeds the space that any header leaves in the buffer by more than a buffer.
 const (
 	writeBuffer = 4 << 10
 	largeBody   = 2 * writeBuffer
 )
 
-// want is called before fasthttp writes an answer.
+// want decides whether to join writes. It is called before fasthttp writes a response.
 func (j *joined) want(ctx *fasthttp.RequestCtx) {
 	status := ctx.Response.StatusCode()
 	if ctx.IsHead() || status == fasthttp.StatusNotModified || status == fasthttp.StatusNoContent {
@@ -231,6 +232,6 @@ func (j *joined) write(to net.Conn, p []byte) (int, error) {
 	j.both = j.parts[:]
 	total, err := j.both.WriteTo(to)
 	n := int(total) - len(j.held)
-	j.held, j.parts = j.held[:0], [2][]byte{} // an idle connection keeps no answer in memory
+	j.held, j.parts = j.held[:0], [2][]byte{} // an idle connection keeps no response in memory
 	return max(0, n), err
 }

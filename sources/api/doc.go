@@ -1,20 +1,20 @@
 // Package api is the HTTP server for clients: connections, routes, keys, rate limits, and the body
 // of every error (contract 1.1, 1.4). An Endpoint handles the requests of a route.
 //
-// A request takes three steps on the goroutine of its connection:
+// A request is processed in three steps on the goroutine of its connection:
 //
 //	header complete ─▶ Server.headerReceived   path, method, key, right, rate, Endpoint.Admit
 //	                          │ exchange         (without a body: in Server.handle)
 //	first body byte  ─▶ Server.handle          Endpoint.Handle, or the error
 //	answer written   ─▶ conn.Close             discards what a client still sends after an error
 //
-// Three properties of fasthttp shape this:
+// This is due to three properties of fasthttp:
 //
-//   - HeaderReceived is the only hook before the body, and gets the header only. Its result waits
-//     in Server.pending. A request with an error gets the length 0, so that fasthttp does not wait
-//     for its body. Without a body everything happens in the handler.
+//   - HeaderReceived is the only hook before the body, and receives only the header. Its result is
+//     stored in Server.pending. After an error the length is set to 0, so that fasthttp does not
+//     wait for the body. Without a body everything happens in the handler.
 //   - The unread rest of a body would be read as the next request. So if a body was not read to its
-//     end, the connection closes after the answer.
-//   - Closing a socket with unread bytes resets it, and a reset can overtake the answer. So conn
-//     closes the sending side first and discards for a bounded time and size.
+//     end, the connection is closed after the response.
+//   - Closing a socket with unread data resets it, and a reset can overtake the response. So conn
+//     first closes the sending side and discards data for a bounded time and size.
 package api

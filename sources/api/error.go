@@ -29,8 +29,8 @@ type cause struct {
 	Parameter   string `json:"parameter"`
 }
 
-// writeError makes r the whole answer. Its body is valid JSON whatever bytes the description
-// repeats.
+// writeError replaces the response with r. Its body is valid JSON even if the description repeats
+// arbitrary bytes.
 func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	status := r.Code.Status()
 	if status == 0 {
@@ -52,10 +52,10 @@ func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	}
 	e := json.NewEncoder(resp.BodyWriter())
 	e.SetEscapeHTML(false)
-	_ = e.Encode(body) // strings into memory: it cannot fail
+	_ = e.Encode(body) // cannot fail: strings to memory
 }
 
-// retryAfter rounds up to whole seconds, so that a client that waits for as long is not too early.
+// retryAfter rounds up to whole seconds, so that a client does not retry too early.
 func retryAfter(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
@@ -64,14 +64,14 @@ const traceHeader = "Trace-Id"
 
 var traceHeaderName = []byte(traceHeader)
 
-// trace is a trace id, in 32 lower-case hexadecimal digits. It is not a string, because that would
-// be allocated.
+// trace is a trace id in 32 lower-case hexadecimal digits. It is not a string, which would need an
+// allocation.
 type trace [32]byte
 
 func (t *trace) String() string { return string(t[:]) }
 
-// traceID returns the trace id of a traceparent header, so that a client finds its own trace in the
-// log; without a valid header it returns a new id.
+// traceID returns the trace id of a traceparent header, so that clients find their own traces in
+// the log. Without a valid header it returns a new id.
 func traceID(traceparent []byte) (text trace) {
 	id := oteltrace.SpanContextFromContext(parentOf(traceparent)).TraceID()
 	if !id.IsValid() {
@@ -82,7 +82,7 @@ func traceID(traceparent []byte) (text trace) {
 	return text
 }
 
-// parentOf returns a context with the client's span if the traceparent header (W3C) names one.
+// parentOf returns a context with the client's span if the traceparent header (W3C) has one.
 func parentOf(traceparent []byte) context.Context {
 	if len(traceparent) == 0 {
 		return context.Background()

@@ -27,7 +27,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	var err error
 	switch apiErr := c.present(x); {
 	case apiErr != nil:
-		err, x.close = apiErr, true // if it was evicted, the answer cannot be sent, but the request must have no effect
+		err, x.close = apiErr, true // if the connection was evicted, the response cannot be sent, but the request must have no effect
 	case x.apiErr != nil:
 		err = x.apiErr
 	case x.preflight:
@@ -50,7 +50,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x.free()
 }
 
-// serve calls the endpoint. A panic there costs this request only.
+// serve calls the endpoint. A panic in it affects only this request.
 func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 	defer x.end()
 	defer func() {
@@ -80,7 +80,7 @@ func internalError(trace string) *contract.APIError {
 	return contract.NewError(contract.InternalError, "internal error; quote the trace id "+trace)
 }
 
-// answer writes the answer to an error; nil means that the endpoint has answered.
+// answer writes the response to an error. A nil error means that the endpoint has responded.
 func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contract.Code {
 	if err == nil {
 		return contract.OK
@@ -88,8 +88,8 @@ func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contra
 	var apiErr *contract.APIError
 	switch {
 	case errors.Is(err, batch.ErrNoAnswer):
-		// Close the connection, after the answers to earlier requests that may still be buffered:
-		// fasthttp closes a hijacked connection afterwards.
+		// Close the connection, but only after buffered responses to earlier requests, which
+		// fasthttp writes before it closes a hijacked connection.
 		x.silent = true
 		ctx.Response.Reset()
 		ctx.HijackSetNoResponse(true)
@@ -114,8 +114,8 @@ func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contra
 	return apiErr.Code
 }
 
-// unread reports whether bytes of the request's body may be left: then what follows on the
-// connection is not a request.
+// unread reports whether part of the request's body may be unread, in which case no further request
+// can be read from the connection.
 func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	body := ctx.RequestBodyStream()
 	switch {
@@ -124,15 +124,15 @@ func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	case !x.body || body == nil:
 		return false
 	}
-	// A stream that was read to its end returns io.EOF without touching the connection. For the
-	// others the deadline avoids waiting.
+	// A stream that was read to its end returns io.EOF without accessing the connection. For other
+	// streams the deadline avoids waiting.
 	_ = ctx.Conn().SetReadDeadline(time.Unix(1, 0))
 	n, err := body.Read(x.probe[:])
 	return n > 0 || err != io.EOF
 }
 
-// account counts a request and logs it at level debug. Of what the client wrote it logs only the
-// method and the path of a route: everything else, the query for example, may hold the key.
+// account counts a request and logs it at level debug. Of the client's data it logs only the method
+// and the path of a route, because everything else, for example the query, may contain the key.
 func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Code) (took time.Duration) {
 	m := x.metrics()
 	if x.silent {
@@ -161,17 +161,18 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 	return took
 }
 
-// expect is called for a request that is about to get its 100 Continue. On a kept connection the
-// write deadline of the last answer may have passed.
+// expect is called for a request that is about to get its 100 Continue. It renews the write
+// deadline, because that of the last response may have passed.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
 	c.beginAnswer(time.Now())
 	c.expecting = s.pending.take(&ctx.Request.Header)
-	_ = c.present(c.expecting) // handle finds out
+	_ = c.present(c.expecting) // handle reports the error
 	return fasthttp.StatusContinue
 }
 
-// malformed answers what never became a request, or whose body did not begin.
+// malformed responds to input that is not a complete request header, or to a request whose body did
+// not begin.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	x := s.take(ctx)
 	if x == nil {
@@ -182,7 +183,7 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	c.beginAnswer(time.Now())
 	c.unread.Store(true)
 
-	// The text of err repeats the client's bytes: it is not used.
+	// The text of err is not used, because it repeats the client's data.
 	apiErr, status := contract.NewError(contract.InvalidParameter, "malformed HTTP/1.1 request"), 0
 	var small *fasthttp.ErrSmallBuffer
 	var slow net.Error
@@ -207,17 +208,17 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	x.free()
 }
 
-// exchange is the state of a request between its header and its answer.
+// exchange is the state of a request between its header and its response.
 type exchange struct {
 	start     time.Time
 	trace     trace
 	span      oteltrace.Span // nil: no tracing
 	route     *route         // nil: none was found
-	key       *key           // nil: none was presented or needed, or an unknown one
+	key       *key           // nil: none was presented or needed, or it is unknown
 	apiErr    *contract.APIError
 	body      bool // the request has a body, though fasthttp sees none if apiErr is set
-	silent    bool // there is no answer
-	close     bool // the client wants the connection to end with the answer
+	silent    bool // there is no response
+	close     bool // the client wants the connection to be closed after the response
 	preflight bool // a CORS preflight
 	release   func()
 	probe     [1]byte
@@ -231,7 +232,7 @@ func newExchange(r *requestHeaders, now time.Time) *exchange {
 	return x
 }
 
-// end releases what Admit reserved. It may be called again.
+// end releases what Admit reserved. It may be called repeatedly.
 func (x *exchange) end() {
 	if release := x.release; release != nil {
 		x.release = nil
@@ -269,12 +270,12 @@ func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 }
 
 // pending holds the exchanges of requests with a body between fasthttp's HeaderReceived and its
-// handler, by the address of their header. There is no better place: HeaderReceived gets the header
-// only, which has no user values and leads neither to the RequestCtx nor to the connection, and the
-// hooks that get the RequestCtx are called after the body's first byte (Handler, ErrorHandler) or
-// only for Expect: 100-continue (ExpectHandler). fasthttp always calls Handler or ErrorHandler,
-// which take the exchange; after ExpectHandler it may call neither, so the exchange moves to its
-// conn.
+// handler, by the address of their header. There is no better place: HeaderReceived receives only
+// the header, which has no user values and no reference to the RequestCtx or the connection, and
+// the hooks that receive the RequestCtx are called after the body's first byte (Handler,
+// ErrorHandler) or only for Expect: 100-continue (ExpectHandler). fasthttp always calls Handler or
+// ErrorHandler, which take the exchange. After ExpectHandler it may call neither, so the exchange
+// moves to its conn.
 type pending struct {
 	mu   sync.Mutex
 	open map[*fasthttp.RequestHeader]*exchange

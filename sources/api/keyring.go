@@ -21,8 +21,8 @@ import (
 )
 
 // Keyring holds the keys in use: those of the configuration and those of the keys file, which is
-// watched. A set replaces another one as a whole; an invalid file keeps the last valid one
-// (contract 1.4).
+// watched. A new set replaces the old one as a whole. If the file is invalid, the last valid set
+// stays in use (contract 1.4).
 type Keyring struct {
 	path   string
 	inline []KeyEntry
@@ -30,9 +30,9 @@ type Keyring struct {
 
 	now  atomic.Pointer[ring]
 	file *watch.File // nil without one
-	stop func()      // ends the watching
+	stop func()      // stops watching
 
-	mu      sync.Mutex // guards the following, and reloads
+	mu      sync.Mutex // guards the fields below and serialises reloads
 	text    []byte     // the last content of the file
 	seen    bool       // text was read
 	problem error
@@ -63,11 +63,11 @@ func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 }
 
 const (
-	// settle is how long the file must be unchanged before it is read: editors and copies write in
-	// several steps.
+	// settle is how long the file must be unchanged before it is read, because editors and copies
+	// write in several steps.
 	settle = 50 * time.Millisecond
-	// pollEvery bounds the delay of a change without an event: on network file systems, or if a
-	// folder was replaced.
+	// pollEvery bounds the delay of a change without an event, for example on network file systems
+	// or if a directory was replaced.
 	pollEvery   = 15 * time.Second
 	maxKeysFile = 64 << 20
 )
@@ -121,8 +121,8 @@ func (k *Keyring) logReload(before *ring) {
 func (k *Keyring) Clients() []*contract.Client { return slices.Clone(k.now.Load().clients) }
 
 // BeforeUse registers f, which is called with the clients of a new set before its keys become
-// active, so that what is made for each client (the forecast layers of its time zone) exists before
-// its first request. f is called at once for those in use, and never concurrently.
+// active, so that per-client resources (such as the forecast layer of the client's time zone) exist
+// before the first request. f is called immediately for the clients in use, and never concurrently.
 func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,7 +130,7 @@ func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	f(k.Clients())
 }
 
-// Err returns what is wrong with the keys file, for readiness.
+// Err returns the problem with the keys file, for readiness.
 func (k *Keyring) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,8 +149,8 @@ func (k *Keyring) find(presented []byte) *key {
 	return found
 }
 
-// check reads the file, applies its content if it is new, and returns when to do so again. An error
-// is logged once for each content.
+// check reads the file, applies its content if it is new, and returns the time until the next
+// check. An error is logged once for each content.
 func (k *Keyring) check(context.Context) time.Duration {
 	text, _, err := k.file.Read()
 	if errors.Is(err, watch.ErrUnsettled) {
@@ -182,7 +182,7 @@ func (k *Keyring) check(context.Context) time.Duration {
 	return pollEvery
 }
 
-// tooLong names the limit of this file, which is not a setting.
+// tooLong replaces watch.ErrTooLong, because the limit of this file is not a setting.
 func tooLong(err error) error {
 	if errors.Is(err, watch.ErrTooLong) {
 		return fmt.Errorf("longer than %d bytes", maxKeysFile)
@@ -203,7 +203,7 @@ func (k *Keyring) apply(text []byte) error {
 	return nil
 }
 
-// use makes the inline keys and those of the file the set in use.
+// use activates the inline keys and those of the file.
 func (k *Keyring) use(entries []KeyEntry) error {
 	all := slices.Concat(k.inline, entries)
 	r, err := newRing(all, k.now.Load())
@@ -229,8 +229,8 @@ func (k *Keyring) use(entries []KeyEntry) error {
 	return nil
 }
 
-// parseKeys reads "keys: [...]". Unknown members are errors, because most are misspelt ones; so is
-// a missing list, because an emptied or half-written file looks like that.
+// parseKeys reads "keys: [...]". Unknown members are errors, because most of them are misspelt. A
+// missing list is an error too, because the file may be truncated or half-written.
 func parseKeys(text []byte) ([]KeyEntry, error) {
 	var file struct {
 		Keys *[]KeyEntry `yaml:"keys"`

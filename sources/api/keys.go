@@ -33,10 +33,10 @@ type KeyEntry struct {
 }
 
 const (
-	// maxZones bounds the time zones of keys with the right forecast: a forecast layer is kept for
-	// each (contract 2).
+	// maxZones is the maximum number of time zones of keys with the right forecast, because a
+	// forecast layer is kept for each (contract 2).
 	maxZones = 8
-	// minRate bounds the time until a bucket has its next token.
+	// minRate is the lowest rate limit; it bounds the time until a bucket has its next token.
 	minRate = 0.001
 )
 
@@ -46,7 +46,8 @@ var rights = map[string]contract.Right{
 	"routing":  contract.RightRouting,
 }
 
-// obsoleteRight allowed nothing. An entry may still name it: an error would lock the client out.
+// obsoleteRight never allowed anything. Entries may still name it, because an error would lock the
+// client out.
 const obsoleteRight = "admin"
 
 type key struct {
@@ -57,8 +58,8 @@ type key struct {
 	expires time.Time // zero: never
 }
 
-// ring is an immutable set of keys. Its index has four bytes of the digest, so that the time of a
-// look-up reveals no more; the whole digest is compared in constant time.
+// ring is an immutable set of keys. Its index uses only four bytes of the digest, so that the time
+// of a lookup reveals no more than these. The whole digest is compared in constant time.
 type ring struct {
 	byPrefix map[[4]byte][]*key
 	clients  []*contract.Client
@@ -73,8 +74,8 @@ func (r *ring) find(digest [sha256.Size]byte) *key {
 	return nil
 }
 
-// newRing returns a set of keys. Those of old keep the levels of their rate limits. The error joins
-// all errors and names the entries.
+// newRing returns a set of keys. Keys that are also in old keep the levels of their rate limits.
+// The error joins all errors and names the entries.
 func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	r := &ring{byPrefix: make(map[[4]byte][]*key, len(entries))}
 	var wrong []error
@@ -112,7 +113,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	if len(wrong) > 0 {
 		return nil, errors.Join(wrong...)
 	}
-	for _, keys := range r.byPrefix { // last: a set with an error must not change the limits in use
+	for _, keys := range r.byPrefix { // only now, because an invalid set must not change the limits in use
 		for _, k := range keys {
 			if old != nil {
 				if before := old.find(k.digest); before != nil {
@@ -125,8 +126,8 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	return r, nil
 }
 
-// Validate returns an error if a new key must not have this entry: it is invalid, or has an
-// obsolete right.
+// Validate returns an error if the entry is invalid or has an obsolete right, which a new key must
+// not have.
 func (e KeyEntry) Validate() error {
 	if slices.Contains(e.Rights, obsoleteRight) {
 		return fmt.Errorf("the right %s was removed, because it allowed nothing: leave it out", obsoleteRight)
@@ -163,7 +164,7 @@ func (e KeyEntry) client() (*contract.Client, error) {
 		return nil, fmt.Errorf("expires must be an RFC 3339 time such as 2027-01-01T00:00:00Z, not %q", contract.Echo([]byte(e.Expires)))
 	}
 	var err error
-	if c.Zone, err = time.LoadLocation(e.Timezone); err != nil || e.Timezone == "Local" { // the machine's zone is not the client's
+	if c.Zone, err = time.LoadLocation(e.Timezone); err != nil || e.Timezone == "Local" { // the machine's time zone is not the client's
 		return nil, fmt.Errorf("unknown time zone %q: use an IANA name such as Europe/Berlin", contract.Echo([]byte(e.Timezone)))
 	}
 	return c, errors.Join(checkRate("requests_per_second", e.RequestsPerSecond), checkRate("items_per_second", e.ItemsPerSecond))
@@ -188,18 +189,18 @@ func (l *limits) set(e KeyEntry) {
 	l.items.set(e.ItemsPerSecond)
 }
 
-// admit takes one request. If it exceeds a limit, wait is the time until it does not.
+// admit takes one request. If it exceeds a limit, wait is the time until it would not.
 func (l *limits) admit() (wait time.Duration, what string) {
 	if wait := l.requests.take(1, 1); wait > 0 {
 		return wait, "requests"
 	}
-	// The number of items is known at the end of the request only: it needs one now, and the bucket
-	// is charged later, perhaps far below zero.
+	// The number of items is only known at the end of the request. So a request needs one token
+	// now, and the bucket is charged later, possibly far below zero.
 	return l.items.take(1, 0), "items"
 }
 
-// bucket is a token bucket that holds the tokens of one second, at least one. A rate of 0 is no
-// limit.
+// bucket is a token bucket that holds the tokens of one second, but at least one. A rate of 0 means
+// no limit.
 type bucket struct {
 	limited atomic.Bool // rate > 0: most keys have no limit, and need no lock
 
@@ -209,8 +210,8 @@ type bucket struct {
 	last  time.Time
 }
 
-// set changes the rate. It keeps the level, so that a reload refills nothing; a bucket that had no
-// limit starts full.
+// set changes the rate. It keeps the level, so that a reload does not refill the bucket. A bucket
+// that had no limit starts full.
 func (b *bucket) set(rate float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,7 +224,8 @@ func (b *bucket) set(rate float64) {
 	b.level = min(b.level, size(rate))
 }
 
-// take takes cost tokens if there are need of them. Otherwise it returns when there will be.
+// take takes cost tokens if at least need tokens are available. Otherwise it returns the time until
+// they are.
 func (b *bucket) take(need, cost float64) (wait time.Duration) {
 	if !b.limited.Load() {
 		return 0

@@ -9,16 +9,16 @@ import (
 
 var (
 	connectionsOpen     = metrics.NewGauge("trafficd_api_connections", "Open connections of clients.")
-	connectionsMax      = metrics.NewGauge("trafficd_api_connections_max", "Connections of clients that can be open.")
+	connectionsMax      = metrics.NewGauge("trafficd_api_connections_max", "Maximum number of open connections of clients.")
 	connectionsRejected = metrics.NewCounter("trafficd_api_connections_rejected_total",
-		"Connections closed at once because too many were open.")
+		"Connections closed immediately because too many were open.")
 	connectionsEvicted = metrics.NewCounter("trafficd_api_connections_evicted_total",
-		"Connections that were closed to admit newer ones: those without a valid key, and idle ones of a client that has its share.")
+		"Connections that were closed to admit newer ones: those without a valid key, and idle ones of a client that has reached its share.")
 	acceptErrors   = metrics.NewCounter("trafficd_api_accept_errors_total", "Failed attempts to accept a connection.")
 	discardedBytes = metrics.NewCounter("trafficd_api_discarded_bytes_total",
-		"Bytes of refused bodies that were read and discarded before the connection was closed.")
+		"Bytes of rejected bodies that were read and discarded before the connection was closed.")
 	unansweredRequests = metrics.NewCounter("trafficd_api_requests_unanswered_total",
-		"Requests whose connection was closed without an answer because their outcome is unknown.")
+		"Requests whose connection was closed without a response because their outcome is unknown.")
 	panics           = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and were answered with 500.")
 	keysActive       = metrics.NewGauge("trafficd_api_keys", "API keys in use.")
 	keysReloads      = metrics.NewCounter("trafficd_api_keys_reloads_total", "Successful reloads of the keys file.")
@@ -29,7 +29,7 @@ var (
 	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
 		"Requests answered, by route and code; the code is OK if the endpoint answered.", "route", "code")
 	requestSeconds = metrics.NewSecondsBy("trafficd_api_request_seconds",
-		"Time from the header of a request to its answer, without sending the answer, in seconds.", "route")
+		"Time from the header of a request to its response, without sending it, in seconds.", "route")
 
 	noRoute = metricsOf("none") // requests without a route
 )

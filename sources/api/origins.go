@@ -10,8 +10,8 @@ import (
 
 const anyOrigin = "*"
 
-// origins are those of web pages whose scripts may call the interface (CORS,
-// fetch.spec.whatwg.org): browsers hide an answer from pages of other origins. This neither hides
+// origins holds the origins of web pages whose scripts may call the interface (CORS,
+// fetch.spec.whatwg.org). Browsers hide responses from pages of other origins. CORS neither hides
 // anything from other clients nor replaces a key.
 type origins map[string]bool
 
@@ -39,8 +39,8 @@ func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	return nil
 }
 
-// preflight reports whether a browser asks if a page may send another request. Such a request never
-// has a key.
+// preflight reports whether a request is a CORS preflight of an allowed origin. Such a request
+// never has a key.
 func (o origins) preflight(h *fasthttp.RequestHeader) bool {
 	return h.IsOptions() && len(h.Peek(fasthttp.HeaderAccessControlRequestMethod)) > 0 && o.names(h) != nil
 }
@@ -50,8 +50,8 @@ func (o origins) mark(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if !o[anyOrigin] {
-		// Of all answers, because a cache may keep one for the next page; in one line, because
-		// nginx 1.22 as a cache sees one Vary line only.
+		// Add it to all responses, because a cache may keep one for another page. Use one line,
+		// because nginx 1.22 as a cache reads only one Vary line.
 		vary := fasthttp.HeaderOrigin
 		if has := ctx.Response.Header.Peek(fasthttp.HeaderVary); len(has) > 0 {
 			vary = string(has) + ", " + vary
@@ -64,7 +64,7 @@ func (o origins) mark(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// permit answers a preflight: the page may send what the route takes.
+// permit responds to a preflight with the methods and headers that the route accepts.
 func (x *exchange) permit(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
@@ -74,7 +74,7 @@ func (x *exchange) permit(ctx *fasthttp.RequestCtx) {
 	h.Set(fasthttp.HeaderAccessControlMaxAge, "7200") // seconds; Chromium's limit
 }
 
-// What a page may read of an answer, and what it may send after a preflight only.
+// The headers that a page may read, and those that it may send after a preflight.
 const (
 	exposed = "Accept-Ranges, Content-Encoding, Content-Range, ETag, Forecast-Age, Forecast-Content, " +
 		"Forecast-Covered-Until, Forecast-Version, Preference-Applied, Retry-After, Trace-Id"

@@ -11,39 +11,39 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Endpoint answers the requests of a route. Its methods run on the goroutines of many connections
-// at once. The client is nil if the route's Open names the method.
+// Endpoint handles the requests of a route. Its methods are called concurrently by the goroutines
+// of many connections. The client is nil if the route's Open lists the method.
 type Endpoint interface {
-	// Admit is called when path, method, key, right and rate are valid, before the body. It returns
-	// an error, or nil. It may reserve something for the request: release, if not nil, is called
-	// exactly once, after Handle, or without Handle if the client went away first. h is valid
-	// during the call only and must not be changed.
+	// Admit is called when path, method, key, right and rate are valid, before the body. It may
+	// reserve something for the request: release, if not nil, is called exactly once, after Handle,
+	// or without Handle if the client disconnects first. h is only valid during the call and must
+	// not be changed.
 	Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError)
 
-	// Handle writes the answer to ctx, or returns an error, which replaces it: a *contract.APIError
-	// is answered as such, batch.ErrNoAnswer closes the connection without an answer, any other is
-	// a 500. items are charged to the key's item rate in any case.
+	// Handle writes the response to ctx, or returns an error, which replaces the response: a
+	// *contract.APIError is sent as such, batch.ErrNoAnswer closes the connection without a
+	// response, and any other error is a 500. items are charged to the key's item rate in any case.
 	//
-	// The Trace-Id header of the answer is already set. Handle should read the body to its io.EOF;
-	// otherwise the connection closes after the answer. Handle sets the read deadline of
-	// ctx.Conn().
+	// The Trace-Id header of the response is already set. Handle should read the body to its
+	// io.EOF; otherwise the connection is closed after the response. Handle sets the read deadline
+	// of ctx.Conn().
 	Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error)
 }
 
 // Route is one path of the interface.
 type Route struct {
 	Path     string   // below the base path, like /mlf/v1/forecast/realtime; compared byte by byte
-	Methods  []string // HEAD must be named
+	Methods  []string // HEAD must be listed explicitly
 	Right    contract.Right
 	Endpoint Endpoint
 
-	Open []string // those of Methods that need no key, for public documents such as a schema
+	Open []string // the methods that need no key, for public documents such as a schema
 
 	Basic    bool // also accept HTTP Basic with the key as password (contract 3)
 	QueryKey bool // also accept ?apiKey= without an Authorization header (contract 2)
 }
 
-// route is a Route with what is computed once.
+// route is a Route with precomputed values.
 type route struct {
 	Route
 	allow      string   // the Allow header of a 405

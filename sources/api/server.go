@@ -19,9 +19,9 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Server is the HTTP server for clients. Make it with New, then Start, then Stop.
+// Server is the HTTP server for clients. Create it with New, then call Start and Stop once each.
 type Server struct {
-	Tracer oteltrace.Tracer // of the requests' spans, nil: none; set before Start
+	Tracer oteltrace.Tracer // creates the requests' spans, nil: none; set before Start
 
 	cfg     Config
 	keys    *Keyring
@@ -39,7 +39,7 @@ type Server struct {
 	done        chan struct{} // closed when accepting has ended
 }
 
-// New returns a server for these routes. The caller closes the keyring after Stop.
+// New returns a server for the given routes. The caller closes the keyring after Stop.
 func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, error) {
 	routes, err := newRoutes(cfg.BasePath, list)
 	if err != nil {
@@ -61,10 +61,10 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  cfg.HeaderTimeout,
 		IdleTimeout:                  cfg.IdleTimeout,        // WriteTimeout: see handle
-		Concurrency:                  2 * cfg.MaxConnections, // evicted connections take a moment to end
+		Concurrency:                  2 * cfg.MaxConnections, // evicted connections take a moment to close
 		MaxIdleWorkerDuration:        time.Second,            // idle worker goroutines outlive Stop by as much
 		NoDefaultServerHeader:        true,
-		SecureErrorLogMessage:        true, // or a malformed header would be logged with its key
+		SecureErrorLogMessage:        true, // otherwise a malformed header would be logged with its key
 		Logger:                       quiet{&s.log},
 	}
 	return s, nil
@@ -90,7 +90,7 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Reload reads the TLS certificate now.
+// Reload reloads the TLS certificate.
 func (s *Server) Reload() {
 	if s.certificate != nil {
 		s.certificate.file.Poke()
@@ -100,19 +100,19 @@ func (s *Server) Reload() {
 // Addr returns the address on which the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Failed yields once, when accepting ends: nil if Stop ended it.
+// Failed returns a channel that receives once, when accepting ends: nil if Stop ended it.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// refuseTime is how long new requests get 503 before listening ends. Balancers without health
-// checks notice it, and send requests elsewhere; a connection in the accept queue is reset when
-// listening ends, so its client cannot know the outcome.
+// refuseTime is how long new requests get a 503 before listening ends. Load balancers without
+// health checks notice it and send requests elsewhere. Without this, connections in the accept
+// queue would be reset when listening ends, and their clients would not know the outcome.
 const refuseTime = time.Second
 
-// Stop serves new requests for the drain grace, on new connections too, and closes each connection
-// after its response, because load balancers notice a stop late. Then it answers 503 to new
-// requests for a moment, accepts no more connections, lets the requests in progress finish, and
-// closes everything. Connections that are busy when ctx ends are cut off, and the error has their
-// number.
+// Stop first continues to serve new requests for the drain grace, even on new connections, but
+// closes each connection after its response, because load balancers notice a shutdown late. Then it
+// responds to new requests with a 503 for a moment, accepts no more connections, lets the requests
+// in progress finish, and closes everything. Connections that are busy when ctx ends are cut off,
+// and the error contains their number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
 		return nil
@@ -138,7 +138,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// wait waits for a time, or until ctx is done or the server has failed.
+// wait waits for limit, or until ctx is done or the server has failed.
 func (s *Server) wait(ctx context.Context, limit time.Duration) {
 	select {
 	case <-time.After(limit):
@@ -147,9 +147,9 @@ func (s *Server) wait(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// quiet logs fasthttp's few messages at level debug: they are about single connections. The text of
-// an error can repeat the client's bytes, and a key among them, unless it is about the network or
-// TLS.
+// quiet logs fasthttp's few messages at level debug, because they concern single connections. It
+// omits the text of errors other than network and TLS errors, which can repeat the client's data,
+// including a key.
 type quiet struct{ log *zerolog.Logger }
 
 func (q quiet) Printf(format string, args ...any) {
@@ -173,13 +173,13 @@ func withoutBytes(err error) string {
 	return "malformed request"
 }
 
-// keyPair is the server's certificate and key, which are read again when their files change.
+// keyPair is the server's certificate and key, which are reloaded when their files change.
 type keyPair struct {
 	cert, key string // paths
 	log       zerolog.Logger
 	now       atomic.Pointer[tls.Certificate]
 	file      *watch.File
-	problem   string // logged last
+	problem   string // last logged
 	stop      func()
 }
 
@@ -205,7 +205,7 @@ func (c *keyPair) close() {
 	}
 }
 
-// load reads the files and reports whether the certificate is another one.
+// load reads the files and reports whether the certificate has changed.
 func (c *keyPair) load() (changed bool, err error) {
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {
@@ -220,10 +220,10 @@ func (c *keyPair) load() (changed bool, err error) {
 	return changed, nil
 }
 
-// check reads the files and returns when to do so again. Certificate and key are replaced one after
-// the other, so it tries again soon if they do not match.
+// check reads the files and returns the time until the next check, which is short if they do not
+// match, because certificate and key are replaced one after the other.
 func (c *keyPair) check(context.Context) time.Duration {
-	_, _, _ = c.file.Read() // follows the folders on the way to it
+	_, _, _ = c.file.Read() // follows the directories on the path
 	changed, err := c.load()
 	if err != nil {
 		if c.problem != err.Error() {

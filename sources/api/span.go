@@ -11,8 +11,8 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// startSpan starts the span of a request, a child of the client's span if the traceparent header
-// names one. Both have the trace id of the request.
+// startSpan starts the span of a request, as a child of the client's span if there is a valid
+// traceparent header. The span's trace id becomes that of the request.
 func (x *exchange) startSpan(tracer oteltrace.Tracer, r *requestHeaders) {
 	_, x.span = tracer.Start(parentOf(r.traceparent), "HTTP",
 		oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithTimestamp(x.start))
@@ -20,8 +20,8 @@ func (x *exchange) startSpan(tracer oteltrace.Tracer, r *requestHeaders) {
 	hex.Encode(x.trace[:], id[:])
 }
 
-// endSpan ends the span of a request. Names of unknown paths and methods are the client's: the span
-// does not have them.
+// endSpan ends the span of a request. The span does not contain unknown paths and methods, which
+// are arbitrary data of the client.
 func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
 	defer x.span.End()
 	if !x.span.IsRecording() {

@@ -15,8 +15,10 @@ import (
 // transactions that are first seen in the meantime are held until then. A transaction is identified
 // by its producer and epoch. trafficctl increments the epoch for each publication, and clients of
 // Kafka 4 for each transaction. If a producer commits several transactions under one epoch in quick
-// succession, they are treated like records without a transaction. Records without a transaction
-// are applied as they are read, and considered complete when a poll reads nothing new.
+// succession, they are treated like records without a transaction.
+//
+// Records without a transaction are applied as they are read, and considered complete when a poll
+// reads nothing new.
 type cut struct {
 	started  bool            // a poll has read every partition to its end
 	moving   bool            // the current poll has applied records

@@ -15,7 +15,7 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// answer writes the 207 (contract 5.2 and 1.3). It takes the rejections out of r.
+// answer writes the 207 (contract 5.2 and 1.3). It moves the rejections out of r.
 func answer(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas, client string) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(fasthttp.StatusMultiStatus)
@@ -52,9 +52,9 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// wantsGzip reports whether the answer is to be compressed: Accept-Encoding allows it, or Accept
-// names gzip as a word, as in application/gzip, application/json+gzip or
-// application/json;encoding=gzip (contract 1.3).
+// wantsGzip reports whether to compress the response: Accept-Encoding allows it, or Accept contains
+// the word gzip, as in application/gzip, application/json+gzip or application/json;encoding=gzip
+// (contract 1.3).
 func wantsGzip(h *fasthttp.RequestHeader) bool {
 	if negotiate.AcceptsGzip(h.PeekAll(fasthttp.HeaderAcceptEncoding)) {
 		return true
@@ -92,12 +92,12 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	return append(b, `"}}`...)
 }
 
-// pieceSize is how much is rendered at a time, plus one rejection.
+// pieceSize is the number of bytes that are rendered at a time, plus one rejection.
 const pieceSize = 8 << 10
 
-// rendering is an IngestResult that becomes text while it is written. A body of a few hundred bytes
-// can have an answer of many megabytes, and a client that does not read it: only the list of
-// rejections is held, and counted, meanwhile.
+// rendering is an IngestResult that is rendered while it is written. The response to a body of a
+// few hundred bytes can have many megabytes, and the client may not read it, so only the list of
+// rejections is held, and counted, in the meantime.
 type rendering struct {
 	memory *admission.Quotas
 	client string
@@ -109,7 +109,7 @@ type rendering struct {
 	piece, left  []byte // the last piece; what Read has not returned of it
 }
 
-// newRendering takes over what r holds and leaves it other memory.
+// newRendering takes over the content of r and leaves it other memory.
 func newRendering(r *batch.Result, memory *admission.Quotas, client string) *rendering {
 	x := renderings.Get().(*rendering)
 	x.result, *r = *r, x.result
@@ -118,7 +118,8 @@ func newRendering(r *batch.Result, memory *admission.Quotas, client string) *ren
 	return x
 }
 
-// size returns the length of the whole text. It renders all of it, and must precede any reading.
+// size returns the length of the whole text, which it renders completely. It must be called before
+// any reading.
 func (x *rendering) size() (n int) {
 	for p := x.more(); len(p) > 0; p = x.more() {
 		n += len(p)
@@ -127,7 +128,7 @@ func (x *rendering) size() (n int) {
 	return n
 }
 
-// more renders the next piece, which is valid until the next call; empty at the end.
+// more renders the next piece, which is valid until the next call. It is empty at the end.
 func (x *rendering) more() []byte {
 	b, r := x.piece[:0], &x.result
 	if !x.begun {
@@ -175,7 +176,8 @@ func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
 	return total, err
 }
 
-// Close implements io.Closer. The server calls it when the answer is written or cannot be.
+// Close implements io.Closer. The server calls it when the response has been written or cannot be
+// written.
 func (x *rendering) Close() error {
 	x.memory.Give(x.client, x.held)
 	rejections := x.result.Rejections

@@ -9,25 +9,25 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// blockSize is large enough that one read takes what the socket has, and small enough that a body
-// of a few items wastes little.
+// blockSize is large enough for one read to take all available data of a socket, and small enough
+// for a body of a few items to waste little.
 const blockSize = 64 << 10
 
 type block [blockSize]byte
 
-// blocks is a body or an answer in pooled blocks that count as a client's memory. It is written
-// first, then read to its end, then closed, by one goroutine at a time. It is the upload.Buffer of
-// a body.
+// blocks is a body or a response in pooled blocks that count towards a client's quota. It is first
+// written, then read to its end, and then closed, by one goroutine at a time. It implements
+// upload.Buffer for bodies.
 type blocks struct {
 	memory        *admission.Quotas
 	client        string
-	checkMagic    bool // no Content-Encoding says that the body is gzip
+	checkMagic    bool // there is no Content-Encoding: gzip
 	list          []*block
 	written, read int
 	end           error // what Read returns at the end
 }
 
-// newBlocks returns an empty one, which takes no memory before its first byte.
+// newBlocks returns empty blocks, which take no memory before the first byte.
 func newBlocks(memory *admission.Quotas, client string) *blocks {
 	b := blocksPool.Get().(*blocks)
 	b.memory, b.client, b.end = memory, client, io.EOF
@@ -54,8 +54,8 @@ func (b *blocks) Wrote(n int) error {
 	return nil
 }
 
-// End implements upload.Buffer. If the body stopped at a limit, the error follows the bytes that
-// were received, because an error earlier in the stream comes first (contract 1.1).
+// End implements upload.Buffer. If the body exceeded a limit, the error follows the received bytes,
+// because an error earlier in the stream takes precedence (contract 1.1).
 func (b *blocks) End(err error) error {
 	var apiErr *contract.APIError
 	switch {
@@ -72,7 +72,7 @@ func (b *blocks) End(err error) error {
 
 var errNoGzip = gzipRequired("the body must be compressed with gzip")
 
-// Write appends to an answer. It never fails: an answer may exceed the quota.
+// Write appends to a response. It never fails, because a response may exceed the quota.
 func (b *blocks) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		if b.written == len(b.list)*blockSize {
@@ -90,8 +90,8 @@ func (b *blocks) add() { b.list = append(b.list, blockPool.Get().(*block)) }
 
 // Read implements io.Reader. Its last error is end.
 //
-// A body is not begun while answers that clients do not read exceed the memory: its own answer
-// would be one more.
+// It does not start to read a body while unread responses exceed the memory limit, because the body
+// would cause one more.
 func (b *blocks) Read(p []byte) (int, error) {
 	if b.read == 0 && b.memory.Exceeded() {
 		return 0, contract.Unavailable(b.memory.Full, retryAfter)
@@ -104,7 +104,8 @@ func (b *blocks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo: an answer goes to the connection without another copy.
+// WriteTo implements io.WriterTo, so that a response is written to the connection without another
+// copy.
 func (b *blocks) WriteTo(w io.Writer) (total int64, err error) {
 	for b.read < b.written && err == nil {
 		var n int

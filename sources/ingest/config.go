@@ -7,25 +7,25 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Config of the ingest endpoint.
+// Config configures the ingest endpoint.
 //
-// A client may have as much of admission_requests and admission_bytes as it leaves free for others:
-// half of all if it is alone. One that sends slowly does not keep others from being served.
+// A client may use as much of admission_requests and admission_bytes as it leaves free for others,
+// which is half if it is the only one. A slow client does not keep others from being served.
 type Config struct {
 	MaxCompressedBytes int64         `setting:"max_compressed_bytes"` // size of one body, as sent
 	ReceiveTimeout     time.Duration `setting:"receive_timeout"`      // time to receive a whole body
-	// least rate at which a client sends a body, on average since its first byte; 0: none
+	// minimum average rate of a body since its first byte; 0: none
 	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
-	RateGrace         time.Duration `setting:"rate_grace"`         // time before min_bytes_per_second counts
-	AdmissionRequests int64         `setting:"admission_requests"` // requests whose body is being received or processed; more get a 503
-	// Memory of the bodies and answers of these requests; more get a 503. Raise it with the memory
-	// of the machine.
+	RateGrace         time.Duration `setting:"rate_grace"`         // time before min_bytes_per_second applies
+	AdmissionRequests int64         `setting:"admission_requests"` // requests whose body is being received or processed; further ones get a 503
+	// Memory for the bodies and responses of these requests; further ones get a 503. Raise it with
+	// the memory of the machine.
 	AdmissionBytes int64 `setting:"admission_bytes"`
 }
 
-// DefaultConfig takes bodies of up to 16 MiB (contract 1.1), sixty times a full batch of 14,000
-// items. Such a batch, 250 KiB, passes the minimum rate within a minute; a client that is slower
-// than a modem would hold its place for nothing.
+// DefaultConfig returns the default settings. They allow bodies of up to 16 MiB (contract 1.1),
+// sixty times a full batch of 14,000 items. Such a batch of 250 KiB takes a minute at the minimum
+// rate, which is that of a modem.
 func DefaultConfig() Config {
 	return Config{
 		MaxCompressedBytes: 16 << 20,
@@ -40,10 +40,10 @@ func DefaultConfig() Config {
 // Validate returns all invalid settings, joined; each error names its key.
 func (c Config) Validate() error {
 	return errors.Join(
-		settings.AtLeast("max_compressed_bytes", c.MaxCompressedBytes, 1<<10, "a batch of a few items needs as much"),
+		settings.AtLeast("max_compressed_bytes", c.MaxCompressedBytes, 1<<10, "a batch of a few items needs this much"),
 		settings.Positive("receive_timeout", c.ReceiveTimeout, "a client could hold its place forever"),
 		settings.AtLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "0 is no minimum"),
-		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "receive_timeout ends the receiving anyway"),
+		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "receiving ends after receive_timeout anyway"),
 		settings.AtLeast("admission_requests", c.AdmissionRequests, 2, "a client may have half of them"),
 		settings.AtLeast("admission_bytes", c.AdmissionBytes, 2*(c.MaxCompressedBytes+blockSize),
 			"a body of max_compressed_bytes could never be received, because a client may have half of the memory"),

@@ -5,7 +5,7 @@
 //	Admit    readiness, headers, Idempotency-Key       before any byte of the body
 //	Handle   receive ─▶ Pipeline.Submit ─▶ answer      only receive waits for a slow client
 //
-// Memory. Bodies and compressed answers are kept in blocks of 64 KiB that count against the quota
-// of their client (sources/internal/admission); a plain answer is rendered while it is written, and
-// its list of rejections is counted. A declared length alone takes nothing.
+// Memory. Bodies and compressed responses are kept in blocks of 64 KiB that count towards the quota
+// of their client (sources/internal/admission). An uncompressed response is rendered while it is
+// written, and only its list of rejections counts. A declared length alone takes no memory.
 package ingest

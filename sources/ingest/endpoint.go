@@ -19,29 +19,29 @@ import (
 // Path is the endpoint's path below the base path (contract 1).
 const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
 
-// retryAfter is when a request that finds no memory may come again.
+// retryAfter is the Retry-After of a 503 for lack of memory.
 const retryAfter = time.Second
 
-// Pipeline is what the endpoint needs of the stages behind it.
+// Pipeline is the interface of the stages after the endpoint.
 type Pipeline interface {
-	// Ready returns why no batch of this product instance can be taken now, as a 503 (stages full,
-	// disk low, journal failed, draining, no registry snapshot yet), or at all, as a 403 (no
-	// registry feed), or nil.
+	// Ready returns nil if batches of the product instance can be accepted. Otherwise it returns a
+	// 503 (stages full, disk low, journal failed, draining, no registry snapshot yet) or a 403 (no
+	// registry feed).
 	Ready(productInstance string) *contract.APIError
 
-	// Submit decodes, validates and journals one body. After nil, s.Result is durable. Otherwise it
-	// returns a *contract.APIError, and nothing of the batch was or will be archived or forwarded;
-	// or batch.ErrNoAnswer if that is unknown. s.Result.Items is the number of decoded items in any
-	// case.
+	// Submit decodes, validates and journals one body. If it returns nil, s.Result is durable. If
+	// it returns a *contract.APIError, no item of the batch was or will be delivered;
+	// batch.ErrNoAnswer means that this is unknown. s.Result.Items is the number of decoded items
+	// in any case.
 	Submit(s *batch.Submission) error
 
 	// Hold reserves an idempotency key until Release. It returns a 409 if a request with the key is
-	// under way, or a 503 if the idempotency store, or the share of the client in it, is full.
+	// in progress, or a 503 if the idempotency store, or the client's share of it, is full.
 	Hold(c *contract.Client, idempotencyKey string) *contract.APIError
 	Release(c *contract.Client, idempotencyKey string)
 }
 
-// Endpoint answers the requests of Path. Its methods may be used by many goroutines at once.
+// Endpoint handles the requests of Path. It is safe for concurrent use.
 type Endpoint struct {
 	pipeline Pipeline
 	log      zerolog.Logger
@@ -66,9 +66,9 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 	}
 }
 
-// Admit does what precedes the body, in the order of the table in contract 1.1. Until release is
-// called the request holds its idempotency key. It gets its place later, with the first byte of the
-// body: a client that sends headers alone takes nothing from others.
+// Admit performs the checks before the body, in the order of the table in contract 1.1. The request
+// holds its idempotency key until release is called. It gets its place only with the first byte of
+// the body, so a client that sends only headers takes nothing from others.
 func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if apiErr = e.pipeline.Ready(c.ProductInstance); apiErr == nil {
 		apiErr = e.receiver.Places.Check(c.Owner, 1)
@@ -91,8 +91,8 @@ func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release
 	return release, nil
 }
 
-// Handle receives the body, submits it and answers 207. items is the number of decoded items, also
-// those of a body that got an error.
+// Handle receives the body, submits it and responds with a 207. items is the number of decoded
+// items, even after an error.
 func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	s := submissions.Get().(*batch.Submission)
 	defer func() {
@@ -127,8 +127,8 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	return items, nil
 }
 
-// submit receives the body and hands it to the pipeline. The body's memory is freed before the
-// answer may need some.
+// submit receives the body and passes it to the pipeline. It frees the body's memory before the
+// response needs memory.
 func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Submission) error {
 	body := newBlocks(e.memory, client)
 	defer func() { _ = body.Close() }()

@@ -33,7 +33,7 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	return checkIdempotencyKey(h)
 }
 
-// checkEncoding takes gzip, once, or nothing: without a Content-Encoding the first bytes of the
+// checkEncoding accepts gzip, once, or no Content-Encoding, in which case the first bytes of the
 // body decide.
 func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
 	times := 0
@@ -64,7 +64,7 @@ func tooLarge(maxBody int64) *contract.APIError {
 		fmt.Sprintf("the compressed body is larger than %d bytes: send it as several batches", maxBody))
 }
 
-// checkIdempotencyKey takes no header, or one with 1–128 visible ASCII characters (contract 1.5).
+// checkIdempotencyKey accepts no header, or one with 1–128 visible ASCII characters (contract 1.5).
 func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
 	values := h.PeekAll(idempotencyHeader)
 	valid := len(values) <= 1

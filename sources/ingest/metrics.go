@@ -21,7 +21,7 @@ var (
 		return c.Status() != 0
 	})
 	unanswered = metrics.NewCounter("trafficd_ingest_batches_unanswered_total",
-		"Batches whose connection was closed without an answer because their outcome is unknown.")
+		"Batches whose connection was closed without a response because their outcome is unknown.")
 	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total",
 		"Items accepted, as answered to clients: replayed answers count again.")
 	itemsRejected = counters(metrics.NewCounters("trafficd_ingest_items_rejected_total",
@@ -34,7 +34,7 @@ var (
 	aborted        = metrics.NewCounter("trafficd_ingest_aborted_total", "Batches whose client went away before the end of the body.")
 )
 
-// Of each client that may send batches.
+// Metrics of each client that may send batches.
 var (
 	clientBatches  = metrics.NewCounters("trafficd_ingest_client_batches_total", "Batches of a client answered with 207.", "client")
 	clientAccepted = metrics.NewCounters("trafficd_ingest_client_items_accepted_total",
@@ -69,7 +69,8 @@ const (
 	periodGaps   = 9
 )
 
-// next takes the time of a batch. known is false if there are too few gaps for an estimate.
+// next records the time of a batch and returns the estimate. known is false if there are too few
+// gaps for one.
 func (p *period) next(now time.Time) (seconds float64, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,8 +83,8 @@ func (p *period) next(now time.Time) (seconds float64, known bool) {
 	return p.squares / p.sum, p.gaps >= periodGaps && p.sum > 0
 }
 
-// UseClients creates the metrics of these clients and deletes those of all others. It must not be
-// called concurrently.
+// UseClients creates the metrics of the given clients and deletes those of all others. It must not
+// be called concurrently.
 func (e *Endpoint) UseClients(clients []*contract.Client) {
 	used, before := map[string]*clientMetrics{}, map[string]*clientMetrics{}
 	if now := e.clients.Load(); now != nil {
@@ -131,7 +132,7 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 	}
 }
 
-// What all clients share.
+// The resources that all clients share.
 var (
 	places = admission.Resource{
 		Noun: "requests under way", Advice: "wait for the answers to some of them, then try again",

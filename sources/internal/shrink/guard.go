@@ -10,13 +10,13 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Limits are the settings that say which changes to accept at once.
+// Limits holds the settings for accepting changes immediately.
 type Limits struct {
-	MaxShrink     float64       `setting:"max_shrink"`     // fraction of the entries in use that new content may lack
-	ShrinkConfirm time.Duration `setting:"shrink_confirm"` // how long content that lacks more must keep the same entries before it is used
+	MaxShrink     float64       `setting:"max_shrink"`     // fraction of the entries in use that may be missing in new content
+	ShrinkConfirm time.Duration `setting:"shrink_confirm"` // how long content that lacks more entries must stay the same before it is used
 }
 
-// DefaultLimits tolerates content that is half as large, and a source that is wrong for two
+// DefaultLimits returns limits that tolerate content of half the size, and a wrong source for two
 // minutes.
 func DefaultLimits() Limits { return Limits{MaxShrink: 0.5, ShrinkConfirm: 2 * time.Minute} }
 
@@ -24,7 +24,7 @@ func DefaultLimits() Limits { return Limits{MaxShrink: 0.5, ShrinkConfirm: 2 * t
 func (c Limits) Validate() error {
 	return errors.Join(
 		settings.Within("max_shrink", c.MaxShrink, 0, 1, "it is a fraction of the entries in use"),
-		settings.AtLeast("shrink_confirm", c.ShrinkConfirm, 0, "0 uses everything at once"),
+		settings.AtLeast("shrink_confirm", c.ShrinkConfirm, 0, "0 uses everything immediately"),
 	)
 }
 
@@ -39,14 +39,14 @@ type Guard struct {
 	Limits
 	Content string // for messages: "the list"
 	Entries string // what it consists of: "detectors"
-	Hint    string // how to use smaller content at once
+	Hint    string // how to use smaller content immediately
 
 	suspect Mark
 	since   time.Time
 }
 
-// Admit returns nil if content whose entries have this mark may replace content of size inUse of
-// which it lacks some entries; otherwise an *Error.
+// Admit returns nil if content with the given mark may replace the content in use, of inUse
+// entries, of which it lacks lacks entries; otherwise an *Error.
 func (g *Guard) Admit(lacks, inUse int, mark Mark, now time.Time) error {
 	if float64(lacks) <= g.MaxShrink*float64(inUse) {
 		g.Calm()
@@ -65,11 +65,11 @@ func (g *Guard) Admit(lacks, inUse int, mark Mark, now time.Time) error {
 		g.Content, lacks, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }
 
-// Calm ends the wait for confirmation, because good content was read.
+// Calm ends the wait for confirmation, because valid content was read.
 func (g *Guard) Calm() { g.suspect, g.since = Mark{}, time.Time{} }
 
-// Mark is the same for the same entries in any order: a query without ORDER BY returns them in a
-// different order each time.
+// Mark identifies a set of entries regardless of their order, because a query without ORDER BY may
+// return them in any order.
 type Mark struct {
 	entries int
 	sum     uint64

@@ -1,4 +1,4 @@
-// Package span hands the span of a request from the HTTP server to an endpoint.
+// Package span passes the span of a request from the HTTP server to an endpoint.
 package span
 
 import (

@@ -21,33 +21,34 @@ type Receiver struct {
 	MaxBytes          int64         // of one body, as sent
 	Timeout           time.Duration // for a whole body
 	MinBytesPerSecond int64         // on average since its start; 0: none
-	RateGrace         time.Duration // before the average counts
+	RateGrace         time.Duration // time before the average rate applies
 
 	TooLarge  *contract.APIError // for a larger body
-	BrokenOff contract.Code      // if the client went away before the end of the body
+	BrokenOff contract.Code      // if the client disconnected before the end of the body
 
 	Places *admission.Quotas // one for each request whose body has begun
 
 	Bytes   metrics.Counter // received
 	Seconds metrics.Observer
-	Aborted metrics.Counter // clients that went away within a body
+	Aborted metrics.Counter // clients that disconnected during a body
 }
 
-// Buffer is where a body goes.
+// Buffer receives a body.
 type Buffer interface {
 	// Space returns room for more of the body, at least one byte.
 	Space() ([]byte, error)
-	// Wrote takes the first n bytes of the last Space. An error ends the receiving.
+	// Wrote reports that the first n bytes of the last Space were written. An error stops
+	// receiving.
 	Wrote(n int) error
-	// End is called last, with io.EOF for a whole body, else with the *contract.APIError that says
-	// what is wrong: TooLarge, RequestTimeout for a client that is too slow, BrokenOff, or
-	// InvalidParameter for malformed chunks. Receive returns what End returns.
+	// End is called last, with io.EOF for a complete body, or else with a *contract.APIError:
+	// TooLarge, RequestTimeout for a client that is too slow, BrokenOff, or InvalidParameter for
+	// malformed chunks. Receive returns the result of End.
 	End(err error) error
 }
 
 // Receive reads the body of a request on the goroutine of its connection. The client gets a place
-// with the first byte of the body: until then nothing is held for it. If Receive returns nil, the
-// caller gives the place back when the request is done.
+// with the first byte of the body; until then nothing is reserved for it. If Receive returns nil,
+// the caller releases the place when the request is done.
 func (r *Receiver) Receive(ctx *fasthttp.RequestCtx, client string, buf Buffer) (err error) {
 	b := body{
 		Receiver: r, start: time.Now(), conn: ctx.Conn(),
@@ -103,12 +104,12 @@ type body struct {
 	conn     net.Conn
 	stream   io.Reader // nil: the request has neither a length nor chunks
 	declared int       // Content-Length, negative without one
-	due      time.Time // when the current read gives up
+	due      time.Time // deadline of the current read
 	first    [1]byte
 }
 
-// read waits no longer than the client's pace allows. io.EOF means that the body is whole. At the
-// limit it only finds out whether that was all.
+// read reads until the deadline that depends on the client's rate. io.EOF means that the body is
+// complete. At the size limit it only checks whether the body has ended.
 func (b *body) read(p []byte) (n int, err error) {
 	if b.stream == nil {
 		return 0, io.EOF
@@ -117,7 +118,7 @@ func (b *body) read(p []byte) (n int, err error) {
 	if full {
 		p = b.first[:]
 	}
-	// The deadline is the end of the timeout, or the moment at which the average falls below the
+	// The deadline is the end of the timeout, or the time at which the average falls below the
 	// minimum rate.
 	limit := b.Timeout
 	if b.MinBytesPerSecond > 0 {
@@ -137,8 +138,9 @@ func (b *body) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// end returns why the stream ended. fasthttp returns io.EOF also if a client went away before the
-// declared length, and hides a timeout within the head of a chunk, so the clock decides.
+// end returns the reason why the stream ended. fasthttp returns io.EOF even if a client
+// disconnected before the declared length, and hides a timeout within the header of a chunk, so the
+// clock decides.
 func (b *body) end(err error) error {
 	var op *net.OpError
 	late := !time.Now().Before(b.due)
@@ -159,8 +161,8 @@ func (b *body) end(err error) error {
 }
 
 // whole reports whether io.EOF is the end of the body. A chunked stream also returns it if the
-// client went away between two chunks; but then it reads from the connection when it is asked
-// again, and the deadline in the past shows that.
+// client disconnected between two chunks. In that case another read accesses the connection, which
+// fails because the deadline is in the past.
 func (b *body) whole() bool {
 	if b.declared >= 0 {
 		return b.received == int64(b.declared)

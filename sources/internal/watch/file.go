@@ -18,50 +18,50 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Read returns ErrUnchanged or ErrUnsettled if the file has no new content yet, and ErrTooLong for
-// too much of it.
+// Errors of Read. It returns ErrUnchanged or ErrUnsettled if the file has no new content yet, and
+// ErrTooLong if the content is too long.
 var (
 	ErrUnchanged = errors.New("unchanged")
 	ErrUnsettled = errors.New("being written: it is used once it has settled")
 	ErrTooLong   = errors.New("longer than max_bytes in this section of the configuration")
 )
 
-// File is a file that others replace or write in place. It is read as a whole, when it has not been
-// modified for a while. It is for one goroutine.
+// File is a file that others replace or write in place. It is read as a whole once it has not been
+// modified for a while. It is not safe for concurrent use.
 type File struct {
 	path     string
 	settle   time.Duration
 	maxBytes int64
 	folders  *folders
 
-	last, kept, refused fs.FileInfo // the version read last, the one in use, the invalid one
+	last, kept, refused fs.FileInfo // the last version read, the one in use, the invalid one
 	reason              error       // why refused is invalid
 }
 
-// NewFile returns a file, which need not exist yet. Watching begins with the first Read and ends
+// NewFile returns a File. The file need not exist yet. Watching begins with the first Read and ends
 // with Close.
 func NewFile(path string, settle time.Duration, maxBytes int64) *File {
 	return &File{path: path, settle: settle, maxBytes: maxBytes, folders: watchFolders(path)}
 }
 
-// Changes yields when there may be a new version.
+// Changes returns a channel that receives when there may be a new version.
 func (f *File) Changes() <-chan struct{} { return f.folders.poke }
 
-// Poke makes Changes yield. It may be called from any goroutine.
+// Poke makes the channel of Changes receive. It may be called from any goroutine.
 func (f *File) Poke() { f.folders.signal() }
 
 // Close stops watching.
 func (f *File) Close() { f.folders.close() }
 
-// Keep marks the version read last as the one in use: Read returns ErrUnchanged until there is
+// Keep marks the last version read as the one in use. Read then returns ErrUnchanged until there is
 // another one.
 func (f *File) Keep() { f.kept = f.last }
 
-// Refuse marks the version read last as invalid: Read returns the reason until there is another
-// one.
+// Refuse marks the last version read as invalid. Read then returns the reason until there is
+// another one.
 func (f *File) Refuse(reason error) { f.refused, f.reason = f.last, reason }
 
-// Read returns the content of the file, uncompressed if it is gzip, and its modification time, also
+// Read returns the content of the file, decompressed if it is gzip, and its modification time, even
 // with ErrUnchanged.
 func (f *File) Read() (content []byte, modified time.Time, err error) {
 	f.folders.follow() // first, so that no change is missed in between
@@ -79,14 +79,14 @@ func (f *File) Read() (content []byte, modified time.Time, err error) {
 	case f.refused != nil && sameVersion(f.refused, before):
 		return nil, modified, f.reason
 	}
-	// A negative age is a clock that was set back, or that of another machine.
+	// The age is negative if the clock was set back, or if that of another machine is ahead.
 	if age := time.Since(modified); age >= 0 && age < f.settle {
 		return nil, modified, ErrUnsettled
 	}
 	file, err := os.Open(f.path)
 	switch {
 	case err != nil:
-	case before.Size() > f.maxBytes: // do not fill the memory first
+	case before.Size() > f.maxBytes: // without reading it into memory first
 		err = fmt.Errorf("cannot read %s: %w", f.path, ErrTooLong)
 		file.Close()
 	default:
@@ -106,7 +106,7 @@ func sameVersion(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// ReadAll returns all of r, uncompressed if it is gzip, and without a UTF-8 byte order mark.
+// ReadAll returns all of r, decompressed if it is gzip, and without a UTF-8 byte order mark.
 // Neither form may be longer than maxBytes. If r is an io.Seeker, such as a file, only the content
 // takes memory.
 func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
@@ -121,8 +121,8 @@ func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 		}
 		s = bytes.NewReader(all)
 	}
-	// The first pass only measures, so that a bomb takes no memory and other content exactly its
-	// size.
+	// The first pass only measures, so that a decompression bomb takes no memory, and other content
+	// takes exactly its size.
 	size, err := decompress(s, func(plain io.Reader) (int64, error) { return io.Copy(io.Discard, io.LimitReader(plain, maxBytes+1)) })
 	if err == nil && size > maxBytes {
 		err = ErrTooLong
@@ -138,7 +138,7 @@ func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), err
 }
 
-// decompress passes s from its start to read, uncompressed if it is gzip.
+// decompress passes s from its start to read, decompressed if it is gzip.
 func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n int64, err error) {
 	if _, err := s.Seek(0, io.SeekStart); err != nil {
 		return 0, err
@@ -157,9 +157,9 @@ func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n i
 	return n, err
 }
 
-// folders signals that the content behind a path may have changed. It watches folders, not the
-// file: a rename over the file, and a replaced symlink anywhere on the path, change an entry of a
-// folder.
+// folders signals that the content at a path may have changed. It watches directories rather than
+// the file, because a rename over the file, or a replaced symlink anywhere on the path, changes a
+// directory entry.
 type folders struct {
 	path    string
 	poke    chan struct{} // capacity 1: several changes need only one check
@@ -171,8 +171,8 @@ func watchFolders(path string) *folders {
 	return &folders{path: path, poke: make(chan struct{}, 1)}
 }
 
-// follow watches the folders that are currently on the path to the file, and no others. If the
-// system does not allow a watch, only the periodic check remains.
+// follow watches exactly the directories that are currently on the path to the file. If the
+// operating system does not allow a watch, only the periodic check remains.
 func (w *folders) follow() {
 	if w.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
@@ -184,7 +184,7 @@ func (w *folders) follow() {
 	}
 	now := foldersTo(w.path)
 	for _, folder := range now {
-		_ = w.watcher.Add(folder) // the periodic check covers a missing folder
+		_ = w.watcher.Add(folder) // the periodic check covers a missing directory
 	}
 	for _, folder := range w.watcher.WatchList() {
 		if !slices.Contains(now, folder) {
@@ -223,7 +223,7 @@ func (w *folders) close() {
 	}
 }
 
-// foldersTo returns the folder of every symlink on the path, and that of the file itself.
+// foldersTo returns the directory of every symlink on the path, and that of the file itself.
 func foldersTo(path string) []string {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -235,7 +235,7 @@ func foldersTo(path string) []string {
 		next := filepath.Join(at, rest[0])
 		rest = rest[1:]
 		target, err := os.Readlink(next)
-		if err != nil || links == 40 { // not a link, or more links than the system follows
+		if err != nil || links == 40 { // not a link, or more links than the operating system follows
 			if len(rest) == 0 {
 				folders = append(folders, at)
 			}

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// RetryAfter is how soon a failed check is worth repeating. A feed with a longer interval waits for
-// that.
+// RetryAfter is the time after which a failed check is repeated, unless the feed has a shorter
+// interval.
 const RetryAfter = 5 * time.Second
 
-// Rounds calls check at once, settle after a change, and after the time that the last check
-// returned, until ctx ends. changes may be nil.
+// Rounds calls check immediately, then whenever the duration returned by the last check has passed,
+// and settle after a change, until ctx ends. changes may be nil.
 func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, check func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	armed := false // a check is due after a change: further changes do not delay it
+	armed := false // a check is due after a change, and further changes do not delay it
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,8 +33,8 @@ func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, 
 	}
 }
 
-// Watch runs Rounds with the changes of f on a goroutine, until stop is called, which waits for it
-// and closes f.
+// Watch runs Rounds with the changes of f in a goroutine until stop is called. stop waits for the
+// goroutine, which closes f.
 func (f *File) Watch(settle time.Duration, check func(context.Context) time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -1,6 +1,8 @@
-// Package cache keeps the downloads of devstores: the ClickHouse engine and Kafka's jars. An entry
-// is a directory that is either complete or does not exist, because it is filled under another name
-// and then renamed. A lock ensures that programs that need the same entry download it only once.
+// Package cache keeps the downloads of devstores: the ClickHouse engine and Kafka's jars.
+//
+// An entry is a directory that is either complete or does not exist, because it is filled under
+// another name and then renamed. A lock ensures that programs that need the same entry download it
+// only once.
 package cache
 
 import (

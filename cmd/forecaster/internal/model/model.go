@@ -10,9 +10,10 @@
 //
 // Package archive learns profiles and weights in ClickHouse. The weights minimise the absolute
 // errors (iteratively reweighted, one iteration per day), shrunk towards the weights of all
-// detectors. Between the learned horizons, weights and bounds are interpolated. The value of a
-// window is the mean of its residuals, weighted by the number of vehicles and shrunk towards 0. A
-// missing value has weight 0, so a window without values is 0.
+// detectors. Between the learned horizons, weights and bounds are interpolated.
+//
+// The value of a window is the mean of its residuals, weighted by the number of vehicles and shrunk
+// towards 0. A missing value has weight 0, so a window without values is 0.
 package model
 
 import (

@@ -1,7 +1,8 @@
 // Package generate generates a town with its traffic: connected streets, rush hours and moving
 // jams. Forecasts are exactly this traffic. Measurements add noise, outages and, optionally, items
-// with every error for which the daemon rejects single items (contract 1.2, rules 2 to 13). The
-// traffic of a street is a function of the street, the time and the seed. So measurements and
+// with every error for which the daemon rejects single items (contract 1.2, rules 2 to 13).
+//
+// The traffic of a street is a function of the street, the time and the seed. So measurements and
 // forecasts agree although they are generated separately, and the same Config produces the same
 // bytes. Errors use separate random numbers, so the error rate does not change valid items.
 package generate

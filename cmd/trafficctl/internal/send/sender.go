@@ -7,8 +7,10 @@
 // the measurements of a detector arrive in input order. A lane's batch is closed when it is full,
 // not when the input moves to another detector, and lanes queue a few batches, so input that is
 // sorted by detector keeps several lanes busy. If order does not matter, all workers share one
-// queue. A fixed set of batches bounds memory use: fill takes a free batch, and a worker returns it
-// after the response.
+// queue.
+//
+// A fixed set of batches bounds memory use: fill takes a free batch, and a worker returns it after
+// the response.
 package send
 
 import (
