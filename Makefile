@@ -113,6 +113,12 @@ hostile: ## attack a daemon while two integrators send, one line per attack; up 
 	CGO_ENABLED=0 go build -o bin/ ./cmd/trafficd ./cmd/bench
 	bin/bench hostile
 
+.PHONY: phone
+phone: PHONE = 10m
+phone: ## follow forecasts for PHONE (10m) in Chromium as slow as a phone: streets within 1 s, 20 MB of heap growth at most
+	@.ci/setup test
+	PHONE=$(PHONE) go test -v -count=1 -timeout 60m ./cmd/trafficd -run '^TestPhone$$'
+
 .PHONY: fresh
 fresh: ## nightly: `make run` and `make test` in a minimal Debian system; needs root and debootstrap, up to 90 minutes
 	.ci/fresh

@@ -13,11 +13,11 @@ import (
 // relative to a full build:
 //
 //	maximum   mean   gzip   zstd   gzip, one horizon   update
-//	    192    140   0.95   0.92                1.17     0.75
-//	     96     73   1.00   0.97                1.26     0.46
-//	     80     56   1.03   0.99                1.31     0.44
-//	     64     39   1.09   1.03                1.40     0.27
-//	     32     21   1.23   1.13                1.62     0.17
+//	    192    140   0.95   0.92                1.17     0.70
+//	     96     73   1.00   0.97                1.26     0.47
+//	     80     56   1.03   0.99                1.31     0.40
+//	     64     39   1.09   1.03                1.40     0.31
+//	     32     21   1.23   1.13                1.62     0.19
 //
 // A zstd body must be smaller than with gzip -6. If groups of 16 streets in a deflate block did not
 // refer to each other's speeds, and all speeds had the same code, an update could copy the bits of
