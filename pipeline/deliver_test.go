@@ -291,7 +291,7 @@ func TestFramesWithoutRowsArePassed(t *testing.T) {
 }
 
 // An unreadable frame, for example of another version, stops the delivery with an error. Rows
-// before it are delivered, rows after it wait for a daemon that can read it.
+// before it are delivered, and rows after it wait for a daemon that can read it.
 func TestUnreadableFrameIsNotPassed(t *testing.T) {
 	f := func(cfg DeliveryConfig) {
 		t.Helper()

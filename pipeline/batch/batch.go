@@ -28,7 +28,7 @@ func DerivedID(client, key string, bodyHash uint64) (id ID) {
 	return id
 }
 
-// Derived reports whether the ID is from DerivedID, so that several batches may have it.
+// Derived reports whether the ID is from DerivedID. Several batches may have such an ID.
 func (id ID) Derived() bool { return id[6]>>4 == 8 }
 
 // String returns the canonical form of 36 characters.

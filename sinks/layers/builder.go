@@ -15,7 +15,7 @@ type snapshot struct {
 	numbered []*street              // all streets, by number
 	buckets  []*bucket
 	removed  []removal
-	oldest   uint64  // the first build since which removed is complete
+	oldest   uint64  // removed is complete from this build on
 	streets  int     // shown
 	covered  instant // the end of the last period; 0 if there is no street
 	until    []byte  // covered as a header value
