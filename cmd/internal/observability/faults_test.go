@@ -46,8 +46,9 @@ func faults(t *testing.T) []fault {
 	kafka := func(k *stores.Kafka, settings ...string) []string {
 		return append(settings, "kafka.enabled=true", "kafka.brokers="+k.Brokers[0], "kafka.create_topic.partitions=2")
 	}
+	const derived = "clickhouse.derive_interval=1s" // far less than what TrafficdArchiveViewsStale allows, for a busy machine
 	clickhouse := func(c *stores.ClickHouse, database string) []string {
-		return []string{"clickhouse.enabled=true", "clickhouse.addresses=" + c.TCP, "clickhouse.database=" + database, "clickhouse.delivery.linger=100ms"}
+		return []string{"clickhouse.enabled=true", "clickhouse.addresses=" + c.TCP, "clickhouse.database=" + database, "clickhouse.delivery.linger=100ms", derived}
 	}
 	tls := func(validity time.Duration) func(d *daemon) {
 		return func(d *daemon) {
@@ -89,7 +90,7 @@ func faults(t *testing.T) []fault {
 			plant: func(*daemon) { require.NoError(t, lostArchive.Kill()) },
 		},
 		{alerts: "TrafficdArchiveServersAway", name: "replica", settings: []string{
-			"clickhouse.enabled=true", "clickhouse.cluster=main", "clickhouse.addresses=" + cluster.Nodes[0].TCP + "," + unused,
+			"clickhouse.enabled=true", "clickhouse.cluster=main", "clickhouse.addresses=" + cluster.Nodes[0].TCP + "," + unused, derived,
 		}},
 		{alerts: "TrafficdStoreUnreachable", name: "no-forward", settings: kafka(lostForward), plant: noForward},
 		{
@@ -130,7 +131,7 @@ func faults(t *testing.T) []fault {
 			},
 		},
 		{
-			alerts: "TrafficdArchiveViewsStale", name: "underived", settings: append(clickhouse(archive, "underived"), "clickhouse.derive_interval=1s"),
+			alerts: "TrafficdArchiveViewsStale", name: "underived", settings: clickhouse(archive, "underived"),
 			plant: func(*daemon) {
 				archive.Query(t, "RENAME TABLE underived.measurements_hours TO underived.away")
 			},
