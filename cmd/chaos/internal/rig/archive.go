@@ -196,8 +196,8 @@ func (n *Node) Revive() error {
 }
 
 // Wipe kills a node and deletes its disk. If the node may have the only copy of a row, because the
-// other replica was down and has not fetched it yet, Wipe returns nemesis.ErrNothing. It never leaves
-// a node with its disk down for long: the daemon sends rows again that only a dead node has.
+// other replica was down and has not fetched it yet, Wipe returns nemesis.ErrNothing. It never
+// leaves a node with its disk down for long: the daemon sends rows again that only a dead node has.
 func (n *Node) Wipe(ctx context.Context) error {
 	err := launch.Eventually(ctx, 5*time.Second, func() error { return n.spare(5 * time.Second) }) // the other may just be starting
 	if err != nil {
