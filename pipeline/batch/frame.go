@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/zstd"
@@ -52,6 +53,8 @@ type Answer struct {
 
 // AppendFrame appends the frame of b and a to dst. a may be nil.
 func AppendFrame(dst []byte, b *Batch, a *Answer) []byte {
+	const perRow, rest = 5 + 2*8, 1 << 10 // numbers of one byte and two floats; more is rare
+	dst = slices.Grow(dst, len(b.Codes)+perRow*b.Rows()+rest)
 	version := byte(frameVersion)
 	if b.Trace.IsSampled() {
 		version = tracedVersion

@@ -109,6 +109,20 @@ func TestFrameRoundTrip(t *testing.T) {
 	}
 }
 
+// TestFrameDoesNotGrow: the memory of a usual frame is taken once.
+func TestFrameDoesNotGrow(t *testing.T) {
+	var b Batch
+	for row := range 1000 {
+		b.Codes = fmt.Appendf(b.Codes, "DET-%06d", row)
+		b.CodeEnd, b.Type, b.Index = append(b.CodeEnd, uint32(len(b.Codes))), append(b.Type, 0), append(b.Index, uint32(row))
+		b.From, b.To = append(b.From, 300e9), append(b.To, 600e9)
+		b.Value, b.Quality = append(b.Value, float64(row)), append(b.Quality, 1)
+	}
+	b.TypeText, b.TypeEnd = []byte("speed"), []uint32{5}
+	frame := AppendFrame(nil, &b, nil)
+	require.Less(t, cap(frame), len(frame)*11/10)
+}
+
 func TestEveryTruncationOfAFrameFails(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var got Batch

@@ -178,7 +178,7 @@ func (f *feed) archiveEntry(instance, code string, others []batch.Attribute) {
 
 // manyDetectors is how many detectors of new lists take so much memory to read, about 100 bytes
 // each, that it is returned at once.
-const manyDetectors = 100_000
+const manyDetectors = 10_000
 
 func (f *feed) check(ctx context.Context) time.Duration {
 	lists, err := f.read(ctx)
