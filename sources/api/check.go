@@ -12,7 +12,7 @@ import (
 )
 
 // requestHeaders holds the headers that this package needs. They are collected in one pass, because
-// each Peek of fasthttp canonicalizes the name and scans all headers.
+// each Peek of fasthttp canonicalises the name and scans all headers.
 type requestHeaders struct {
 	authorization  []byte // the last one
 	authorizations int
@@ -29,7 +29,7 @@ func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
 			r.authorization, r.authorizations = value, r.authorizations+1
 		case "Traceparent":
 			r.traceparent = value
-		case fasthttp.HeaderConnection: // fasthttp only recognizes a single option in lower case
+		case fasthttp.HeaderConnection: // fasthttp only recognises a single option in lower case
 			for option := range bytes.SplitSeq(value, []byte{','}) {
 				r.close = r.close || isWord(bytes.TrimSpace(option), "close")
 			}

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// BasemapName is the path of the basemap beside the page's other files. It is the daemon's only
-// file that is served by Range requests: the page reads the header and the directories of the
-// archive, then the tiles that it shows.
+// BasemapName is the path of the basemap relative to the page. It is the only file that is read
+// with Range requests: the page reads the header and the directories of the archive, and then the
+// tiles that it shows.
 const BasemapName = "basemap.pmtiles"
 
 // Basemap is an opened archive. Reader must be closed.
 type Basemap struct {
 	Reader *os.File
 	Size   int64
-	Header [][2]string // names and values, ETag included
+	Header [][2]string // names and values, including ETag
 	ETag   string
 	time   time.Time
 }
@@ -46,7 +46,7 @@ func (c Config) OpenBasemap() (*Basemap, error) {
 	return b, nil
 }
 
-// ServeBasemap serves the archive, and ranges of it.
+// ServeBasemap serves the archive and ranges of it.
 func (c Config) ServeBasemap(w http.ResponseWriter, r *http.Request) {
 	b, err := c.OpenBasemap()
 	if err != nil {
@@ -65,7 +65,7 @@ const (
 	pmtilesVersion    = 3
 )
 
-// Check returns why the basemap cannot be served.
+// Check returns an error if the basemap cannot be served.
 func (c Config) Check() error {
 	if c.Basemap == "" {
 		return nil
@@ -81,12 +81,12 @@ func (c Config) Check() error {
 	return nil
 }
 
-// checkPMTiles reads the header of an archive. It finds other files, other versions and incomplete
-// copies.
+// checkPMTiles checks the header of an archive. It detects other files, other versions and
+// incomplete copies.
 func checkPMTiles(f io.Reader, size int64) error {
 	h := make([]byte, pmtilesHeaderSize)
 	if _, err := io.ReadFull(f, h); err != nil || !bytes.HasPrefix(h, []byte("PMTiles")) {
-		return errors.New("not a PMTiles archive; `pmtiles convert` makes one from MBTiles")
+		return errors.New("not a PMTiles archive; `pmtiles convert` creates one from MBTiles")
 	}
 	if h[7] != pmtilesVersion {
 		return fmt.Errorf("PMTiles version %d, want %d; `pmtiles convert` upgrades an archive", h[7], pmtilesVersion)

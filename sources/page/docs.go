@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Its renderer is committed as the package openapi-explorer contains it: `make docs` copies it.
+// The renderer is an unmodified file of the package openapi-explorer, which `make docs` copies.
 //
 //go:embed docs/index.html docs/docs.css docs/openapi-explorer.min.js
 var docs embed.FS
 
-// docsPolicy is policy for a renderer that adds style elements. Its scripts are as restricted as
-// those of the page.
+// docsPolicy is like policy, but allows style elements, which the renderer adds. Scripts are
+// restricted as in policy.
 var docsPolicy = strings.Replace(policy, "style-src 'self'", "style-src 'self' 'unsafe-inline'", 1)
 
-// Docs returns the page that shows the OpenAPI document, which is at schemas/openapi.yaml beside
-// the page's entry. Its other files are below docs/.
+// Docs returns the page that shows the OpenAPI document, which is at schemas/openapi.yaml relative
+// to the page. The page's other files are below docs/.
 func Docs() Page {
 	all := Page{}
 	_ = fs.WalkDir(docs, "docs", func(file string, d fs.DirEntry, err error) error { // embedded: it cannot fail

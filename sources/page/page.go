@@ -1,6 +1,6 @@
-// Package page serves the web page: the map of the forecast layer and, for operators, what the
-// daemon does. The page is built from app by `make page`; the result, dist, is committed, so that
-// go build needs no Node.
+// Package page serves the web page: the map of the forecast layer and, for operators, the state of
+// the daemon. `make page` builds the page from app; the result, dist, is committed, so that go
+// build does not need Node.
 package page
 
 import (
@@ -27,35 +27,35 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// Config is what the page can be told.
+// Config is the section ui of the configuration.
 type Config struct {
 	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs a key with the right forecast
 	LeftHand bool   `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side
 	Basemap  string `setting:"basemap"`   // PMTiles archive with vector or raster tiles under the streets; empty: only coastlines and borders
 
-	// host:port of the forecaster's ops.listen, which has the details that operators see of a
-	// street; empty: none
+	// host:port of the forecaster's ops.listen, which provides the details of a street that
+	// operators see; empty: no details
 	Forecaster string `setting:"forecaster"`
 }
 
-// DefaultConfig serves the map to clients.
+// DefaultConfig returns the default settings: clients are served the map.
 func DefaultConfig() Config { return Config{Clients: true} }
 
-// Settings are those of the daemon that the page needs; it gets them as settings.json.
+// Settings holds the daemon's settings that the page needs and fetches as settings.json.
 type Settings struct {
 	Horizons   []int   `json:"horizons"`   // minutes
 	StaleAfter float64 `json:"staleAfter"` // s
 	LeftHand   bool    `json:"leftHand"`
-	Basemap    bool    `json:"basemap"`    // there is BasemapName
-	Forecaster bool    `json:"forecaster"` // there is StreetPath
+	Basemap    bool    `json:"basemap"`    // BasemapName exists
+	Forecaster bool    `json:"forecaster"` // StreetPath exists
 }
 
-// policy lets the page load its own files and nothing else: no inline scripts or styles, no other
-// host.
+// policy allows the page to load only its own files: no inline scripts or styles, and nothing from
+// other hosts.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// revalidate lets caches keep a file if they ask each time whether it has changed.
+// revalidate allows caches to keep a file if they revalidate it each time.
 const revalidate = "public, no-cache"
 
 // asset is a file of the page.
@@ -71,20 +71,20 @@ type asset struct {
 // Page is the page for one audience.
 type Page map[string]asset
 
-// File is a file of the page as it is sent; Body must not be changed.
+// File is a file of the page as it is sent. Body must not be changed.
 type File struct {
-	Header [][2]string // names and values, ETag and Content-Encoding included
+	Header [][2]string // names and values, including ETag and Content-Encoding
 	ETag   string
 	Body   []byte
 }
 
 const operators = "index.html" // the entry of the page for operators
 
-// StreetPath is the path of what the forecaster knows about a street, for operators only: clients
-// get what the contract names.
+// StreetPath is the path of the forecaster's details about a street. It is for operators only,
+// because it is not part of the contract with clients.
 const StreetPath = "/street"
 
-// Street returns the handler of StreetPath, which asks the forecaster.
+// Street returns the handler of StreetPath, a proxy for the forecaster.
 func (c Config) Street() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: c.Forecaster}) },
@@ -159,9 +159,9 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.Body)) // with conditions
 }
 
-// add adds a file, whose media type is that of the name from. A name that ends with .gz is that of
-// a file that the build has compressed; it is served without the ending. The content is read when
-// the file is requested for the first time.
+// add adds a file, with the media type of the name from. If name ends with .gz, the build has
+// compressed the file, which is served without this suffix. The content is read when the file is
+// requested for the first time.
 func (p Page) add(name, from, policy string, content func() []byte) {
 	stored := sync.OnceValue(content)
 	a := asset{policy: policy, immutable: strings.HasPrefix(name, "assets/"), etag: sync.OnceValue(func() string {

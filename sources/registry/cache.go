@@ -41,8 +41,8 @@ func newCache(cfg Config, instance string) cache {
 	return c
 }
 
-// load returns the list and when the feed last confirmed it. It returns fs.ErrNotExist if there is
-// none that is recent enough.
+// load returns the list and the time at which the feed last confirmed it. It returns fs.ErrNotExist
+// if there is no recent list.
 func (c cache) load(now time.Time) ([]string, time.Time, error) {
 	if c.path == "" {
 		return nil, time.Time{}, fs.ErrNotExist
@@ -98,7 +98,7 @@ func (c cache) confirm(now time.Time) error {
 // remove forgets the list.
 func (c cache) remove() {
 	if c.path != "" {
-		_ = os.Remove(c.path) // it becomes too old
+		_ = os.Remove(c.path) // if it remains, it becomes too old
 	}
 }
 

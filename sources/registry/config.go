@@ -16,21 +16,22 @@ import (
 	"trafficd/sources/internal/shrink"
 )
 
-// Config is section registry of the configuration: where the detector lists come from, and which
-// changes of them to accept.
+// Config is the section registry of the configuration: the sources of the detector lists, and the
+// changes to accept.
 type Config struct {
 	Feeds []FeedConfig `setting:"feeds"` // detector lists, of one or of many product instances; batches of others get 403
-	// time between checks of a file without reported changes: network file systems report none
+	// time between checks for changes that the operating system does not report, as on network file
+	// systems
 	Recheck       time.Duration       `setting:"recheck"`
 	Settle        time.Duration       `setting:"settle"` // how long a file must be unmodified before it is read
-	shrink.Limits `setting:",squash"` // of lists that lack many of the detectors in use
+	shrink.Limits `setting:",squash"` // for lists that lack many of the detectors in use
 	MaxBytes      int64               `setting:"max_bytes"`     // size of one list, uncompressed
 	CacheDir      string              `setting:"cache_dir"`     // folder of the last good lists; empty: in the journal's folder
 	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // a restart uses lists that were confirmed within this time; 0: none
 }
 
-// FeedConfig is the feed of one product instance, or of all that a list names: exactly one of File,
-// HTTP and ClickHouse is set.
+// FeedConfig is the feed of one product instance, or of all product instances in a list. Exactly
+// one of File, HTTP and ClickHouse must be set.
 type FeedConfig struct {
 	ProductInstance string `setting:"product_instance"` // the one whose detectors the list has
 	// instead of product_instance, for one list of many: the column, or member of the objects, with
@@ -69,7 +70,7 @@ const (
 	defaultTimeout  = 30 * time.Second
 )
 
-// DefaultConfig has no feeds.
+// DefaultConfig returns the default settings, without feeds.
 func DefaultConfig() Config {
 	return Config{
 		Recheck: time.Minute, Settle: 500 * time.Millisecond, Limits: shrink.DefaultLimits(), MaxBytes: 64 << 20,
@@ -77,7 +78,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// withDefaults returns a copy with defaults in place of omitted keys: the configuration has no
+// withDefaults returns a copy with defaults for omitted keys, because the configuration has no
 // defaults for entries of a list.
 func (f FeedConfig) withDefaults() FeedConfig {
 	switch {
@@ -108,7 +109,7 @@ func (f FileConfig) format() string {
 	return FormatCSV
 }
 
-// comma returns the separator as one character; 0 if it is empty or invalid.
+// comma returns the separator as one character, or 0 if it is empty or invalid.
 func (f FileConfig) comma() rune {
 	if f.Separator == "tab" {
 		return '\t'
@@ -124,9 +125,9 @@ func (f FileConfig) comma() rune {
 func (c Config) Validate() error {
 	errs := []error{
 		settings.AtLeast("recheck", c.Recheck, time.Second, "every check costs a system call per feed"),
-		settings.Within("settle", c.Settle, 10*time.Millisecond, time.Minute, "it delays every new list"),
+		settings.Within("settle", c.Settle, 10*time.Millisecond, time.Minute, "new lists are delayed by it"),
 		c.Limits.Validate(),
-		settings.Within("max_bytes", c.MaxBytes, 1<<10, 1<<30, "a list is read into memory whole"),
+		settings.Within("max_bytes", c.MaxBytes, 1<<10, 1<<30, "a list is read into memory as a whole"),
 		settings.AtLeast("cache_max_age", c.CacheMaxAge, 0, "0 keeps no lists"),
 	}
 	seen, shared := make(map[string]bool), false

@@ -10,8 +10,8 @@ import (
 )
 
 // admit returns nil if next may replace current, which is nil at first. An empty list is never
-// accepted: it would reject every measurement, and at the start report UNKNOWN_DETECTOR for a
-// registry that is missing.
+// accepted, because every measurement would be rejected as UNKNOWN_DETECTOR although the registry
+// is missing.
 func admit(g *shrink.Guard, current, next *batch.Detectors, mark shrink.Mark, now time.Time) error {
 	if next.Len() == 0 {
 		return &shrink.Error{Reason: "the list has no detector codes: an empty list is never used"}

@@ -46,13 +46,13 @@ func newList(cfg Config, instance, kind string, log zerolog.Logger) *list {
 	}
 }
 
-// adopt continues with what another list has in use.
+// adopt takes over the content of another list.
 func (l *list) adopt(before *list) {
 	l.current.Store(before.current.Load())
 	l.mark, l.leftOut, l.loaded, l.confirmed, l.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
 }
 
-// restore puts the list of an earlier process in use.
+// restore uses the cached list of an earlier process.
 func (l *list) restore(now time.Time) {
 	codes, at, err := l.cache.load(now)
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *list) restore(now time.Time) {
 	l.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
 }
 
-// take puts a list in use. It returns an error if the list is unchanged or has shrunk too much.
+// take activates a list. It returns an error if the list is unchanged or has shrunk too much.
 func (l *list) take(codes []string, now time.Time) error {
 	mark := markOf(codes)
 	if l.current.Load() != nil && mark == l.mark {
@@ -92,7 +92,7 @@ func (l *list) take(codes []string, now time.Time) error {
 	return nil
 }
 
-// save keeps the list for a restart, after the outcome of take.
+// save saves the list for a restart, depending on the result of take.
 func (l *list) save(taken error, codes []string, now time.Time) {
 	var err error
 	switch {
@@ -102,7 +102,7 @@ func (l *list) save(taken error, codes []string, now time.Time) {
 		err = l.cache.confirm(now)
 	}
 	if err != nil {
-		l.log.Warn().Err(err).Msg("cannot keep the detector list for a restart (registry.cache_dir)")
+		l.log.Warn().Err(err).Msg("cannot save the detector list for a restart (registry.cache_dir)")
 	}
 }
 
@@ -144,7 +144,7 @@ type Status struct {
 	ProductInstance string  `json:"product_instance"`
 	Kind            string  `json:"kind"`            // file, http or clickhouse
 	Detectors       int     `json:"detectors"`       // number of detectors in use; 0 before the first list
-	Version         string  `json:"version"`         // of the list in use: equal for the same codes in any order, on every replica
+	Version         string  `json:"version"`         // of the list in use; the same for the same codes in any order, on every replica
 	LoadedAt        string  `json:"loaded_at"`       // when it was read, RFC 3339; empty before the first list
 	LeftOut         int     `json:"left_out"`        // entries of the list that are empty or too long for a code
 	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start

@@ -15,9 +15,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// parseCSV calls add with the values of the named columns, without surrounding blanks. Every row
-// must have as many fields as the header: a shorter last row is a truncated file. comma 0 means the
-// separator that matches the header.
+// parseCSV calls add with the values of the named columns, without surrounding white space. Every
+// row must have as many fields as the header, because a shorter last row indicates a truncated
+// file. If comma is 0, the separator is detected from the header.
 func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 	columns := []string{names.code}
 	if names.instance != "" {
@@ -64,8 +64,8 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 	}
 }
 
-// findColumns returns the separator of a header that has each of the columns once, and where they
-// are.
+// findColumns returns the separator with which the header has each of the columns once, and the
+// indices of the columns.
 func findColumns(body []byte, columns []string, comma rune) (separator rune, at []int, err error) {
 	candidates := []rune{',', ';', '\t', '|'}
 	if comma != 0 {
@@ -177,7 +177,7 @@ func parseJSON(body []byte, names fields, add addEntry) error {
 	return nil
 }
 
-// textOf returns a string as it is, null as "" and other values as JSON.
+// textOf returns strings unchanged, "" for null, and other values as JSON.
 func textOf(value json.RawMessage) (text string) {
 	if json.Unmarshal(value, &text) != nil {
 		text = string(value)

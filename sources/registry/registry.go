@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// Registry holds the latest good list of each product instance.
+// Registry holds the latest valid list of each product instance.
 type Registry struct {
 	log    zerolog.Logger
 	onList func(batch.DetectorList)
@@ -56,14 +56,14 @@ func (r *Registry) feeds(cfg Config) (*feeds, error) {
 	return fs, nil
 }
 
-// OnList sets a function that gets each list that is read from a feed and in use, also if only
-// columns other than the code have changed. It is called before Start; the function may be called
-// concurrently.
+// OnList sets a function that is called with each list that was read from a feed and is in use,
+// even if only columns other than the code have changed. OnList must be called before Start. The
+// function may be called concurrently.
 func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
 
-// Start starts reading the feeds and returns at once; until a feed's first list has been read, its
-// Snapshot is nil. The goroutines end with ctx or Close, and only Close waits for them. Start is
-// called once.
+// Start starts reading the feeds and returns immediately. Until a feed's first list has been read,
+// its Snapshot is nil. The goroutines end with ctx or Close, and only Close waits for them. Start
+// must be called only once.
 func (r *Registry) Start(ctx context.Context) {
 	r.ctx = ctx
 	r.start(r.now.Load())
@@ -107,8 +107,8 @@ func (r *Registry) Close() {
 	r.running.Wait()
 }
 
-// Snapshot returns the latest good list of a product instance, which is immutable. It is nil before
-// the first good list, and for a product instance without a feed. It does not allocate.
+// Snapshot returns the latest valid list of a product instance, which is immutable, or nil before
+// the first valid list and for a product instance without a feed. It does not allocate.
 func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
 	l := r.now.Load().find(productInstance)
 	if l == nil {

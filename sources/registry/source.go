@@ -15,13 +15,13 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// source reads a feed's list. It is used by one goroutine.
+// source reads a feed's list. One goroutine uses it.
 type source interface {
-	// read calls add for each entry of the list, the product instance being empty unless the list
-	// names it. It returns watch.ErrUnchanged if the list is known to be the one for which keep was
-	// called, or watch.ErrUnsettled if it is being written.
+	// read calls add for each entry of the list, with an empty product instance unless the list
+	// contains it. It returns watch.ErrUnchanged if the list is known to be the one for which keep
+	// was called, or watch.ErrUnsettled if it is being written.
 	read(ctx context.Context, add addEntry) error
-	// keep reports that the list read last is in use.
+	// keep records that the last list read is in use.
 	keep()
 	// changes receives when there may be a new list; nil: the source must be polled.
 	changes() <-chan struct{}
@@ -32,7 +32,7 @@ type source interface {
 // It must not keep the slice.
 type addEntry func(instance, code string, others ...batch.Attribute)
 
-// fields are the names of the columns of a list, or of the members of its objects.
+// fields holds the names of the columns of a list, or of the members of its objects.
 type fields struct {
 	code     string
 	instance string // empty: the list is of one product instance
@@ -86,7 +86,7 @@ func newHTTPSource(cfg HTTPConfig, instance string, maxBytes int64) *httpSource 
 	if u, err := url.Parse(cfg.URL); err == nil {
 		shown = u.Redacted()
 	}
-	// With its own transport, close ends every connection.
+	// A separate transport allows close to close all connections.
 	client := &http.Client{Timeout: cfg.Timeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}
 	return &httpSource{HTTPConfig: cfg, instance: instance, shown: shown, maxBytes: maxBytes, client: client}
 }
@@ -178,7 +178,7 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 	})
 }
 
-// textAt returns the text of the value that p points to, "" for NULL.
+// textAt returns the text of the value that p points to, or "" for NULL.
 func textAt(p any) string {
 	v := reflect.ValueOf(p).Elem()
 	for v.Kind() == reflect.Pointer {

@@ -11,7 +11,7 @@ import (
 // allocates nothing.
 const firstBytes = 4 << 10
 
-// body is the part of a request's body that was received. It is an upload.Buffer.
+// body is the received part of a request's body. It implements upload.Buffer.
 type body struct {
 	memory *admission.Quotas
 	client string
@@ -19,7 +19,7 @@ type body struct {
 	bytes  []byte
 }
 
-// Space implements upload.Buffer. A body that outgrows its memory is copied.
+// Space implements upload.Buffer. If the body outgrows its memory, Space copies it.
 func (b *body) Space() ([]byte, error) {
 	if len(b.bytes) == cap(b.bytes) {
 		size := int(min(max(firstBytes, 2*int64(cap(b.bytes))), b.limit))
@@ -50,7 +50,7 @@ func (b *body) free() {
 	b.bytes = nil
 }
 
-// answer is a finished answer. Its memory counts until the server has written and closed it.
+// answer is a finished response. Its memory counts until the server has written and closed it.
 type answer struct {
 	bytes.Reader
 	memory *admission.Quotas

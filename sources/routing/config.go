@@ -11,10 +11,10 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Config of the routing web service.
+// Config configures the routing web service.
 //
-// A client may have as much of admission_requests, admission_bytes and max_watches as it leaves
-// free for others: half of all if it is alone.
+// A client may use as much of admission_requests, admission_bytes and max_watches as it leaves free
+// for others, which is half if it is the only one.
 type Config struct {
 	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as
 	// in the request. Set it behind a proxy.
@@ -51,11 +51,11 @@ type JobsConfig struct {
 	MaxPoll           time.Duration `setting:"max_poll"`             // longest wait of watchJob, whatever it asks for
 }
 
-// DefaultConfig takes 100,000 points in a request.
+// DefaultConfig returns the default settings, which allow 100,000 points in a request.
 //
-// As plain elements they are 5 MB of XML in a request, and 20 MB in an answer with all four
-// encodings. Each request in process, of which there are at most concurrency, takes up to 100 MB
-// for its decompressed body and its answer. A job keeps 24 bytes per point and some per geometry.
+// As plain elements these are 5 MB of XML in a request, and 20 MB in a response with all four
+// encodings. Each of the at most concurrency requests in process takes up to 100 MB for its
+// decompressed body and its response. A job keeps 24 bytes per point, plus some per geometry.
 func DefaultConfig() Config {
 	return Config{
 		VendorPrefix:      "VENDOR",

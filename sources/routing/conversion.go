@@ -19,7 +19,7 @@ const (
 	sridProperty   = "SrId"
 )
 
-// options are the coordinates and encodings that a request asks for.
+// options holds the coordinate conversion and the encodings that a request asks for.
 type options struct {
 	conversion geo.Conversion
 	encodings  []xroute.GeometryEncoding
@@ -52,7 +52,8 @@ func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPre
 	return o, nil
 }
 
-// system returns a coordinate system; the paths say where format and srID come from.
+// system returns a coordinate system. The paths are the places of format and srID in the request,
+// for errors.
 func system(format, srID, formatPath, sridPath string) (geo.System, error) {
 	if geo.Format(format) == geo.SRID && strings.TrimSpace(srID) == "" {
 		return geo.System{}, &failure{
@@ -71,7 +72,7 @@ func system(format, srID, formatPath, sridPath string) (geo.System, error) {
 	return s, serviceFailure(xroute.CodeCoordinateFormat, "unknown coordinate format", err).in(path)
 }
 
-// property returns the value of the first property with a key, empty if there is none.
+// property returns the value of the first property with the given key, or "" if there is none.
 func property(caller *xroute.CallerContext, key string) string {
 	if caller == nil {
 		return ""
@@ -84,8 +85,8 @@ func property(caller *xroute.CallerContext, key string) string {
 	return ""
 }
 
-// convert converts the coordinates of a geometry in place. After nil the geometry can be written in
-// the requested encodings.
+// convert converts the coordinates of a geometry in place. If it returns nil, the geometry can be
+// written in the requested encodings.
 func (o options) convert(g geom.T) *failure {
 	if slices.Contains(o.encodings, xroute.EncodingPlain) && xroute.HasEmptyPoint(g) {
 		const reason = "the encoding PLAIN cannot represent a point without coordinates: request another one"
@@ -102,8 +103,8 @@ func (o options) convert(g geom.T) *failure {
 	return f
 }
 
-// conversion is the bulk of a job. It holds coordinates, converted in place: 8 bytes each, known
-// before the job is accepted.
+// conversion is the bulk of a job. It holds coordinates of 8 bytes each, which are converted in
+// place, so its size is known before the job is accepted.
 type conversion struct {
 	options options
 	items   []item
@@ -138,7 +139,7 @@ func (c *conversion) size() int64 {
 	return size
 }
 
-// answerSize estimates the bytes of an answer with the first pieces.
+// answerSize estimates the size of a response with the first done pieces in bytes.
 func (c *conversion) answerSize(done int) (size int) {
 	for _, it := range c.items[:done] {
 		if it.err == nil {

@@ -23,7 +23,7 @@ var (
 	business   = newClass(&xroute.BusinessException{}, xroute.FaultClient)
 	unforeseen = newClass(&xroute.UnexpectedException{}, xroute.FaultServer)
 
-	// Two faults of SOAP itself, without an exception: they are not about the body.
+	// Two faults of SOAP without an exception, because they do not concern the body.
 	version        = &class{name: "VersionMismatch", code: xroute.FaultVersionMismatch}
 	mustUnderstand = &class{name: "MustUnderstand", code: xroute.FaultMustUnderstand}
 )
@@ -33,7 +33,7 @@ func newClass(x xroute.Exception, code xroute.FaultCode) *class {
 	return &class{t.Name(), code, func() xroute.Exception { return reflect.New(t).Interface().(xroute.Exception) }}
 }
 
-// failure is an error that a client gets as a fault.
+// failure is an error that is sent to the client as a fault.
 type failure struct {
 	class   *class
 	key     xroute.ErrorCode // with xService only
@@ -61,7 +61,7 @@ func serviceFailure(key xroute.ErrorCode, message string, cause error) *failure 
 	return &failure{class: xService, key: key, message: message, cause: cause}
 }
 
-// outcome names the failure in metrics and logs.
+// outcome returns the name of the failure in metrics and logs.
 func (f *failure) outcome() string {
 	if f.key != "" {
 		return string(f.key)
@@ -94,7 +94,7 @@ func (f *failure) exception(trace string) xroute.Exception {
 	return x
 }
 
-// maxCauses bounds the causes in an answer; ours have two or three.
+// maxCauses is the maximum number of causes in a fault. Usually there are two or three.
 const maxCauses = 8
 
 // errUnexpected replaces an error whose details are only in the log.

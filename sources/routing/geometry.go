@@ -43,8 +43,8 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (first geom.T, _ *f
 	return first, nil
 }
 
-// same is geo.Same, except for geometries without points: PLAIN and KML cannot express whether
-// those have a z coordinate.
+// same is like geo.Same, except for geometries without points, because PLAIN and KML cannot express
+// whether these have a z coordinate.
 func same(a, b geom.T) bool {
 	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && geo.Count(a) == geo.Count(b)
 }
@@ -58,12 +58,12 @@ func hasNoPoints(g geom.T) bool {
 	return true
 }
 
-// bytesPerPoint are estimates of the size of a geometry.
+// bytesPerPoint estimates the size of a point by encoding.
 var bytesPerPoint = map[xroute.GeometryEncoding]int{
 	xroute.EncodingPlain: 80, xroute.EncodingWKB: 30, xroute.EncodingWKT: 42, xroute.EncodingKML: 42,
 }
 
-// answerSize estimates the bytes of a geometry with so many points in these encodings.
+// answerSize estimates the size of a geometry in the given encodings in bytes.
 func answerSize(in []xroute.GeometryEncoding, points int) int {
 	size := 300 // of the elements around it
 	for encoding, bytes := range bytesPerPoint {

@@ -24,7 +24,7 @@ import (
 //	            │       └────────▶ SUCCEEDED   if none remained
 //	            └─ from all ─────▶ DELETED     by deleteJob
 //
-// UNKNOWN is an id that is not the client's, was fetched, or has expired.
+// UNKNOWN is the status of a job that belongs to another client, was fetched, or has expired.
 type status = xroute.JobStatus
 
 const (
@@ -38,7 +38,7 @@ const (
 )
 
 // bulk is the work of a job: pieces that succeed or fail one by one. A worker calls do, and fail
-// after an error, in the order of the pieces. Fetching may read finished pieces only.
+// after an error, in the order of the pieces. Only finished pieces may be fetched.
 type bulk interface {
 	len() int
 	size() int64 // bytes held until it is fetched
@@ -46,13 +46,13 @@ type bulk interface {
 	fail(i int, err error) // keeps the error instead of the piece
 }
 
-// jobs runs bulks in the background and keeps them until they are fetched (contract 3). Everything
-// is in memory: a restart forgets all jobs.
+// jobs runs bulks in the background and keeps them in memory until they are fetched (contract 3).
+// After a restart all jobs are lost.
 type jobs struct {
 	cfg     JobsConfig
 	replica string // start of the ids of this replica's jobs
 	log     zerolog.Logger
-	drained context.Context // done: watches end
+	drained context.Context // when done, watches end
 	drain   func()
 	workers sync.WaitGroup
 
@@ -71,17 +71,17 @@ type job struct {
 	ended  chan struct{} // closed with the end of the job
 
 	state  progress
-	seen   status      // last status that the owner got
+	seen   status      // last status reported to the owner
 	work   bulk        // nil once deleted
 	bytes  int64       // of work
-	expiry *time.Timer // set with the end
+	expiry *time.Timer // set when the job ends
 }
 
 // progress is what a client sees of a job.
 type progress struct {
 	id                            string
 	status                        status
-	elapsed                       time.Duration // since queued, until the end
+	elapsed                       time.Duration // from queuing to the end
 	successful, failed, remaining int
 }
 
@@ -101,12 +101,12 @@ func newJobs(cfg JobsConfig, log zerolog.Logger) *jobs {
 	return t
 }
 
-// An id has a part for the replica, then a random one.
+// An id consists of a part for the replica and a random part.
 const replicaLen = 6
 
 func (t *jobs) newID() string { return t.replica + rand.Text() }
 
-// elsewhere reports whether another replica made the id.
+// elsewhere reports whether another replica created the id.
 func (t *jobs) elsewhere(id string) bool {
 	return len(id) == len(t.newID()) && id[:replicaLen] != t.replica
 }
@@ -191,7 +191,7 @@ func (t *jobs) finish(j *job) {
 	t.end(j, end)
 }
 
-// remove deletes a job and its work. Its id is known until it expires or its place is needed.
+// remove deletes a job and its work. Its id remains known until it expires or its place is needed.
 func (t *jobs) remove(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
 		if j.underWay() {
@@ -223,8 +223,8 @@ func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p
 }
 
 // watch waits for the end of a job, or, after at least least, for progress, but no longer than most
-// (contract 3.4). It also waits for least if the owner already knows a status that cannot change,
-// so that a client that watches in a loop does not spin.
+// (contract 3.4). It also waits for least if the owner already knows a final status, so that a
+// client that watches in a loop does not spin.
 func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 	var ended <-chan struct{} // nil: no change will come
 	known := true             // the owner has seen the status
@@ -277,8 +277,8 @@ func (t *jobs) run() {
 	}
 }
 
-// work does the pieces of a job until it ends or is stopped. It holds jobs.mu, but not during a
-// piece.
+// work processes the pieces of a job until it ends or is stopped. It holds jobs.mu, but not while
+// it processes a piece.
 func (t *jobs) work(j *job) {
 	work := j.work
 	for i := 0; i < work.len() && j.underWay() && j.state.status != stopping && !t.closed; i++ {
@@ -304,7 +304,7 @@ func (t *jobs) work(j *job) {
 	}
 }
 
-// do processes one piece. A panic fails that piece only.
+// do processes one piece. After a panic only that piece fails.
 func (t *jobs) do(j *job, work bulk, i int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -317,7 +317,7 @@ func (t *jobs) do(j *job, work bulk, i int) (err error) {
 	return work.do(i)
 }
 
-// end ends a job that is under way. It is kept for a while.
+// end ends a running job, which is then kept for a while.
 func (t *jobs) end(j *job, s status) {
 	t.queue = slices.DeleteFunc(t.queue, func(q *job) bool { return q == j })
 	j.state.elapsed = time.Since(j.queued)

@@ -22,14 +22,14 @@ var (
 
 	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bodies received by the routing service as sent, in bytes.")
 	receiveSeconds = metrics.NewSeconds("trafficd_routing_receive_seconds", "Time to receive the body of a SOAP request, in seconds.")
-	aborted        = metrics.NewCounter("trafficd_routing_aborted_total", "SOAP requests whose client went away before the end of the body.")
+	aborted        = metrics.NewCounter("trafficd_routing_aborted_total", "SOAP requests whose client disconnected before the end of the body.")
 
 	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total", "Conversion jobs started.")
-	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total", "Conversion jobs refused because a limit was reached.")
+	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total", "Conversion jobs rejected because a limit was reached.")
 	jobsEnded     = metrics.NewCounters("trafficd_routing_jobs_ended_total", "Conversion jobs ended, by final status.", "status")
 	jobsExpired   = metrics.NewCounter("trafficd_routing_jobs_expired_total", "Ended conversion jobs forgotten before they were fetched.")
 	jobsKept      = metrics.NewGauge("trafficd_routing_jobs", "Conversion jobs of any status in memory.")
-	jobsLimit     = metrics.NewGauge("trafficd_routing_jobs_limit", "Conversion jobs that can be in memory.")
+	jobsLimit     = metrics.NewGauge("trafficd_routing_jobs_limit", "Maximum number of conversion jobs in memory.")
 	jobBytes      = metrics.NewGauge("trafficd_routing_job_bytes", "Memory of all conversion jobs, in bytes.")
 	jobBytesLimit = metrics.NewGauge("trafficd_routing_job_bytes_limit", "Memory that all conversion jobs can use, in bytes.")
 )
@@ -56,7 +56,7 @@ func countError(err error) {
 	apiErrors.WithLabelValues(code.String()).Inc()
 }
 
-// What all clients share.
+// The resources that all clients share.
 var (
 	places = admission.Resource{
 		Noun: "requests under way", Advice: "wait for the answers to some of them, then try again",

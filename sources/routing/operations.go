@@ -19,8 +19,8 @@ func (x *exchange) operation() string {
 	return xroute.Operation(x.request)
 }
 
-// checkProperties rejects a known key in another case, because ignoring it would change the meaning
-// of the request.
+// checkProperties rejects known keys in different case, because ignoring them would change the
+// meaning of the request.
 func checkProperties(caller *xroute.CallerContext) error {
 	if caller == nil {
 		return nil
@@ -87,7 +87,7 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 }
 
 // startConvertGeometries reads the geometries, so that the memory of the job is known, and leaves
-// the rest to the job. A geometry that cannot be read fails within the job.
+// the rest to the job. Invalid geometries fail within the job.
 func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xroute.Response, error) {
 	s := x.service
 	x.items = len(r.Geometries)
@@ -187,7 +187,7 @@ func waiting(o *xroute.WatchOptions, limit time.Duration) (least, most time.Dura
 	return least, min(most, limit), nil
 }
 
-// jobOf returns a job for an answer. An unknown job has no progress.
+// jobOf returns a job for a response. An unknown job has no progress.
 func jobOf(p progress) xroute.Job {
 	p.id = p.id[:min(len(p.id), contract.EchoLimit)] // ours are shorter
 	j := xroute.Job{ID: &p.id, Status: p.status, ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}

@@ -27,7 +27,7 @@ import (
 // Path is the service's path below the base path (contract 3).
 const Path = "/xroute/ws/XRoute"
 
-// Service answers the requests of Path. Its methods may be used by many goroutines at once.
+// Service handles the requests of Path. It is safe for concurrent use.
 type Service struct {
 	cfg      Config
 	scheme   string
@@ -41,8 +41,8 @@ type Service struct {
 	operate  func(*exchange) (xroute.Response, error) // exchange.operate; tests replace it
 }
 
-// New returns a service and starts the workers of its jobs. scheme, http or https, is how clients
-// reach it according to the WSDL.
+// New returns a service and starts the workers of its jobs. scheme is the scheme of its address in
+// the WSDL, http or https.
 func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	trusted, _ := proxies(cfg.TrustedProxies) // Validate has checked them
 	return &Service{
@@ -59,14 +59,15 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	}
 }
 
-// Drain ends every watchJob, now and from now on: a stop of the HTTP server waits for the requests
-// under way.
+// Drain ends all current and future watchJob requests, because the HTTP server's shutdown waits for
+// requests in progress.
 func (s *Service) Drain() { s.jobs.drain() }
 
 // Stop ends the jobs. The HTTP server must have stopped before.
 func (s *Service) Stop() { s.jobs.close() }
 
-// Admit does what precedes the body. The request gets its place with the first byte of the body.
+// Admit performs the checks before the body. The request gets its place with the first byte of the
+// body.
 func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if !h.IsPost() {
 		return nil, nil
@@ -83,8 +84,8 @@ func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release 
 	return nil, apiErr
 }
 
-// Handle answers a request with a response or a fault. A request that cannot be read gets an error
-// as on every other path. items are the geometries in it.
+// Handle responds to a request with a result or a fault, or with an error as on all other paths if
+// the request cannot be read. items is the number of geometries in the request.
 func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	if !ctx.IsPost() {
 		return 0, s.describe(ctx)
@@ -100,7 +101,7 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 		service: s, client: c, start: time.Now(),
 		trace: string(ctx.Response.Header.Peek("Trace-Id")),
 	}
-	defer func() { s.memory.Give(c.Owner, int64(x.size)) }() // from then on the answer itself counts
+	defer func() { s.memory.Give(c.Owner, int64(x.size)) }() // from then on the response itself counts
 	out, err := x.process(&ctx.Request.Header, body)
 	if _, ok := errors.AsType[*contract.APIError](err); ok {
 		countError(err)
@@ -146,12 +147,12 @@ type exchange struct {
 
 	request xroute.Request // nil until it is read
 	items   int            // geometries in it
-	size    int            // estimated bytes of the response, which are reserved; 0: few
+	size    int            // estimated size of the response in bytes, which is reserved; 0: small
 }
 
-// process returns the response. The error is a *contract.APIError, or becomes a fault; a panic
-// costs this request only. Everything but the waiting of watchJob is done with a token, which
-// bounds the memory of decompressed bodies too.
+// process returns the response. The error is a *contract.APIError, or becomes a fault. A panic
+// affects only this request. Everything except the waiting of watchJob is done while holding a
+// token, which also bounds the memory of decompressed bodies.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	tokens := x.service.cpu
 	tokens <- struct{}{}
@@ -179,8 +180,8 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 	return out, nil
 }
 
-// reserve counts the memory of an answer before it is made: a small body can have a large one, and
-// a client need not read it. The error is a *contract.APIError.
+// reserve counts the memory of a response before it is created, because the response to a small
+// body can be large, and the client may not read it. The error is a *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
 	if apiErr := x.service.memory.Take(x.client.Owner, int64(bytes)); apiErr != nil {
 		return apiErr
@@ -240,8 +241,8 @@ func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	return contract.NewError(contract.NotFound, "this is a SOAP service: its description is at "+Path+"?WSDL; send requests by POST")
 }
 
-// address returns where clients reach the service, according to the settings, a trusted proxy, or
-// the request.
+// address returns the URL of the service, according to the settings, a trusted proxy, or the
+// request.
 func (s *Service) address(ctx *fasthttp.RequestCtx) string {
 	if s.cfg.PublicURL != "" {
 		return s.cfg.PublicURL + Path
@@ -262,7 +263,7 @@ func (s *Service) address(ctx *fasthttp.RequestCtx) string {
 	return fmt.Sprintf("%s://%s%s", scheme, host, ctx.Path())
 }
 
-// forwarded returns the first value of a header: what the client sent to the first proxy.
+// forwarded returns the first value of a header, which is the client's original value.
 func forwarded(ctx *fasthttp.RequestCtx, header string) string {
 	value, _, _ := strings.Cut(string(ctx.Request.Header.Peek(header)), ",")
 	return strings.TrimSpace(value)

@@ -44,7 +44,7 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 
 const soap12 = "application/soap+xml"
 
-// checkContent applies the rules of the header whose violation is a fault.
+// checkContent applies the rules for the header whose violation results in a fault.
 func checkContent(h *fasthttp.RequestHeader) *failure {
 	media, charset := contentType(h)
 	if media == soap12 {
@@ -82,7 +82,7 @@ func contentCodings(h *fasthttp.RequestHeader) (codings []string) {
 	return codings
 }
 
-// minCompressed is the size from which an answer is compressed: a smaller one fits into one packet.
+// minCompressed is the size from which a response is compressed. Smaller ones fit into one packet.
 const minCompressed = 1 << 10
 
 var gzipWriters = sync.Pool{New: func() any {

@@ -23,7 +23,7 @@ import (
 	"trafficd/sources/api"
 )
 
-// Prefix makes a key recognizable to people and to secret scanners.
+// Prefix makes a key recognisable to people and to secret scanners.
 const Prefix = "tfd_"
 
 // NewKey returns a key of 256 random bits. Because it cannot be guessed, a plain digest protects it
