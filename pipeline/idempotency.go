@@ -18,9 +18,11 @@ type IdempotencyConfig struct {
 	// time for which the answer to a batch is remembered; must be longer than clients retry
 	Window time.Duration `setting:"window"`
 	// memory of these answers, compressed; at the limit, requests with a new key get 503
-	MaxBytes          int64          `setting:"max_bytes"`
-	MaxBytesPerClient int64          `setting:"max_bytes_per_client"` // memory of one client's answers; one client gets no more than it leaves for others
-	Journal           journal.Config `setting:"journal"`              // of the answers on disk; an empty dir means the folder idempotency in the journal's
+	MaxBytes int64 `setting:"max_bytes"`
+	// memory of one client's answers; one client gets no more than it leaves for others
+	MaxBytesPerClient int64 `setting:"max_bytes_per_client"`
+	// of the answers on disk; an empty dir means the folder idempotency in the journal's
+	Journal journal.Config `setting:"journal"`
 }
 
 // DefaultIdempotencyConfig returns a window of one hour and 128 MiB, enough for about 400,000

@@ -30,8 +30,9 @@ type runner struct {
 }
 
 var (
-	errSecondSignal = errors.New("exited on a second signal before the shutdown was complete; everything answered with 207 is safe in the journal")
-	errTooSlow      = errors.New("could not stop within shutdown_timeout; everything answered with 207 is safe in the journal")
+	errSecondSignal = errors.New("exited on a second signal before the shutdown was complete; " +
+		"everything answered with 207 is safe in the journal")
+	errTooSlow = errors.New("could not stop within shutdown_timeout; everything answered with 207 is safe in the journal")
 )
 
 // run returns nil after a signal and a complete shutdown. failed receives the error of a part that

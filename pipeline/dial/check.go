@@ -148,7 +148,8 @@ func (k Kafka) diagnose(address string, err error) error {
 	case IsTLS(err):
 		return fmt.Errorf("tls.enabled, tls.ca and tls.cert: cannot establish TLS with %s: %w", address, err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; does the listener use these settings, and is the password right?", address, err)
+		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; does the listener use these settings, and is the password right?",
+			address, err)
 	case slices.Contains(k.Brokers, address):
 		return fmt.Errorf("brokers: cannot connect to %s: %w; does the listener use these settings of tls and sasl?", address, err)
 	}

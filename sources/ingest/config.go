@@ -16,8 +16,9 @@ type Config struct {
 	ReceiveTimeout     time.Duration `setting:"receive_timeout"`      // time to receive a whole body
 	// minimum average rate of a body since its first byte; 0: none
 	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
-	RateGrace         time.Duration `setting:"rate_grace"`         // time before min_bytes_per_second applies
-	AdmissionRequests int64         `setting:"admission_requests"` // requests whose body is being received or processed; further ones get a 503
+	RateGrace         time.Duration `setting:"rate_grace"` // time before min_bytes_per_second applies
+	// requests whose body is being received or processed; further ones get a 503
+	AdmissionRequests int64 `setting:"admission_requests"`
 	// Memory for the bodies and responses of these requests; further ones get a 503. Raise it with
 	// the memory of the machine.
 	AdmissionBytes int64 `setting:"admission_bytes"`
