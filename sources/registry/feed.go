@@ -21,8 +21,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// feed reads the list of one product instance, or a shared list: that of all product instances that
-// it names.
+// feed reads the list of one product instance, or a shared list of many product instances.
 type feed struct {
 	cfg      Config
 	instance string // empty: the list is shared
@@ -31,8 +30,8 @@ type feed struct {
 	interval time.Duration // time between checks
 	settle   time.Duration // time from a change to the check
 	log      zerolog.Logger
-	onList   func(batch.DetectorList)       // nil: none; see Registry.OnList
-	archive  map[string]*batch.DetectorList // for onList, by product instance: what read has read
+	onList   func(batch.DetectorList)       // may be nil; see Registry.OnList
+	archive  map[string]*batch.DetectorList // lists for onList, by product instance, from the last read
 
 	lists  atomic.Pointer[map[string]*list] // the map is immutable
 	shared *sharedList                      // nil: the list is of one product instance
@@ -40,9 +39,9 @@ type feed struct {
 
 // sharedList is the state of a list of many product instances.
 type sharedList struct {
-	*list                    // no detectors; its product instance is everyInstance
+	*list                    // without detectors; its product instance is everyInstance
 	read     atomic.Bool     // it has been used once
-	excluded map[string]bool // product instances with a feed of their own
+	excluded map[string]bool // product instances with a separate feed
 }
 
 // everyInstance is the name of a shared list in Status and metrics.
@@ -85,7 +84,7 @@ func (f *feed) newList(instance string) *list {
 	return newList(f.cfg, instance, f.kind, log)
 }
 
-// adopt continues with the lists that another feed has in use, by product instance.
+// adopt takes over the lists that other feeds have in use, by product instance.
 func (f *feed) adopt(before map[string]*list) {
 	if f.shared == nil {
 		if l := before[f.instance]; l != nil {
@@ -110,7 +109,7 @@ func (f *feed) run(ctx context.Context) {
 	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
-// restore puts the lists of an earlier process in use until the feed is read.
+// restore uses the lists of an earlier process until the feed has been read.
 func (f *feed) restore(now time.Time) {
 	lists := *f.lists.Load()
 	if f.shared != nil && len(lists) == 0 {
@@ -133,14 +132,14 @@ func (f *feed) restore(now time.Time) {
 			continue
 		}
 		l.mu.Lock()
-		l.err = nil // only the state of the whole is pending
+		l.err = nil // only the shared list as a whole is pending
 		l.mu.Unlock()
 	}
 	f.lists.Store(&lists)
 }
 
 // read returns the codes of each product instance. Entries of a shared list are left out if their
-// product instance is not valid, or has a feed of its own.
+// product instance is invalid or has a separate feed.
 func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	lists := map[string][]string{}
 	var instance string // of codes
@@ -176,8 +175,8 @@ func (f *feed) archiveEntry(instance, code string, others []batch.Attribute) {
 	l.Codes, l.Attributes = append(l.Codes, code), append(l.Attributes, append([]batch.Attribute(nil), others...))
 }
 
-// manyDetectors is how many detectors of new lists take so much memory to read, about 100 bytes
-// each, that it is returned at once.
+// manyDetectors is the number of detectors in new lists from which the memory used for reading,
+// about 100 bytes per detector, is returned immediately.
 const manyDetectors = 10_000
 
 func (f *feed) check(ctx context.Context) time.Duration {
@@ -198,7 +197,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 				loaded += len(lists[instance])
 			}
 			if read := f.archive[instance]; read != nil && (failed == nil || errors.Is(failed, watch.ErrUnchanged)) {
-				f.onList(*read) // the codes may be unchanged, and other columns not
+				f.onList(*read) // other columns may have changed even if the codes have not
 			}
 		}
 		if f.shared == nil || err == nil || errors.Is(err, watch.ErrUnchanged) {
@@ -229,9 +228,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	return f.interval
 }
 
-// admit returns what follows the lists before: with a list for each new product instance, and
-// without those that a shared list no longer names. It returns an error, and the lists before, if
-// they are too many.
+// admit returns the lists after a shared list was read: the previous ones, with a list for each new
+// product instance, but without those that it no longer names. If it lacks too many, admit returns
+// an error and the previous lists.
 func (f *feed) admit(before map[string]*list, lists map[string][]string, now time.Time) (map[string]*list, error) {
 	next, missing := make(map[string]*list, len(lists)), 0
 	var mark shrink.Mark
@@ -265,10 +264,10 @@ func (f *feed) admit(before map[string]*list, lists map[string][]string, now tim
 	return next, nil
 }
 
-// find returns the list of a product instance, nil if there is none. It does not allocate.
+// find returns the list of a product instance, or nil if there is none. It does not allocate.
 func (f *feed) find(instance string) *list { return (*f.lists.Load())[instance] }
 
-// status returns the state of each list; for a shared one, first that of the whole.
+// status returns the state of each list. For a shared list, the first one is that of the whole.
 func (f *feed) status(now time.Time) []Status {
 	lists := *f.lists.Load()
 	all := make([]Status, 0, len(lists)+1)
@@ -281,7 +280,7 @@ func (f *feed) status(now time.Time) []Status {
 	return all
 }
 
-// whole returns the state of a shared list.
+// whole returns the state of a shared list as a whole.
 func (f *feed) whole(now time.Time) Status {
 	s := f.shared.status(now)
 	for _, l := range *f.lists.Load() {
