@@ -22,7 +22,7 @@ var (
 
 	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bodies received by the routing service as sent, in bytes.")
 	receiveSeconds = metrics.NewSeconds("trafficd_routing_receive_seconds", "Time to receive the body of a SOAP request, in seconds.")
-	aborted        = metrics.NewCounter("trafficd_routing_aborted_total", "SOAP requests whose client disconnected before the end of the body.")
+	aborted        = metrics.NewCounter("trafficd_routing_aborted_total", "SOAP requests whose client disconnected within the body.")
 
 	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total", "Conversion jobs started.")
 	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total", "Conversion jobs rejected because a limit was reached.")
