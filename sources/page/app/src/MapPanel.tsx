@@ -5,7 +5,7 @@ import { clock, duration, whole } from "./format";
 import type { Geometry } from "./network";
 import { css, label, type Palette, type Scale } from "./palette";
 
-/** Age and coverage of the layer, with a second hand of its own. A stale layer gets a banner across the map. */
+/** Age and coverage of the layer, updated every second. A stale layer gets a banner across the map. */
 export function Freshness(props: {
   state?: LayerState;
   staleAfter: number;
@@ -47,7 +47,7 @@ export function Freshness(props: {
   );
 }
 
-/** Why the layer is stale, as the daemon judges it; empty if it is not. */
+/** Why the layer is stale according to the daemon; empty if it is not. */
 function staleness(
   state: LayerState,
   age: number | undefined,
@@ -97,7 +97,7 @@ export function Legend(props: { colours: Palette; scale: Scale; onScale: (s: Sca
   );
 }
 
-/** Finds a street by its id; each further search for it finds its next direction. */
+/** Finds a street by its id. Each repeated search finds its next direction. */
 export function Search(props: { geometry: Geometry; selected: number; onFound: (index: number) => void }) {
   const [message, setMessage] = useState("");
   const { geometry, selected, onFound } = props;

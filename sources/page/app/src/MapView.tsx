@@ -19,11 +19,11 @@ export interface Settings {
   horizons: number[]; // minutes
   staleAfter: number; // s
   leftHand: boolean;
-  basemap: boolean; // there is basemap.pmtiles beside the page
+  basemap: boolean; // basemap.pmtiles exists
   forecaster: boolean; // operators get details of a street from it
 }
 
-/** The state that tests read back: exactly what is drawn. */
+/** The state that tests read, which is exactly what is drawn. */
 export interface Shown {
   horizon: number;
   scale: Scale;
@@ -99,7 +99,7 @@ export default function MapView(props: {
     created.getCanvas().setAttribute("aria-label", "Map of the street forecasts");
     created.on("click", (e) => setSelected(streets.current.near(e.point, 12)));
     created.on("error", (e) => setMapError(e.error.message));
-    if (software) streets.current.attach(created); // at once: it does not need the ground
+    if (software) streets.current.attach(created); // immediately, because it does not need the basemap
     map.current = created;
     window.map = created;
     window.streets = streets.current;
@@ -114,7 +114,7 @@ export default function MapView(props: {
       (style) => {
         const m = map.current;
         if (gone || !m) return;
-        // Streets are drawn before the ground has loaded: they are what one waits for.
+        // Streets are drawn before the basemap has loaded, because users wait for them.
         if (m.getLayer("streets")) m.removeLayer("streets");
         m.once("style.load", () => streets.current.attach(m));
         m.setStyle(style, { diff: false });
@@ -271,7 +271,7 @@ export default function MapView(props: {
   );
 }
 
-/** Whether there is no graphics processor. */
+/** Reports whether there is no graphics processor. */
 function drawsInSoftware(): boolean {
   const gl = document.createElement("canvas").getContext("webgl2");
   const name = String(

@@ -6,9 +6,9 @@ import type { Status } from "./status";
 import { type Row, Rows } from "./Table";
 import { Tail } from "./Tail";
 
-const interval = 5_000; // ms; that of the daemon's history
+const interval = 5_000; // ms; the same as in the daemon's history
 
-/** What an operator wants in the first ten seconds of an incident. */
+/** What an operator needs in the first ten seconds of an incident. */
 export default function OpsView() {
   const [status, setStatus] = useState<Status>();
   const [error, setError] = useState("");

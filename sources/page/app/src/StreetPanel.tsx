@@ -7,7 +7,7 @@ import { type StreetForecast, StreetForecastResponseSchema } from "./gen/traffic
 
 /**
  * All periods of one street, fetched when it is chosen and again when the layer changes. Operators also see what the
- * forecaster computed it from, if the daemon knows a forecaster.
+ * forecaster computed it from, if the daemon has a forecaster.
  */
 export function StreetPanel(props: {
   base: string;
@@ -34,7 +34,7 @@ export function StreetPanel(props: {
       },
       (e: Error) => !gone && setMessage(e.message),
     );
-    // Without details, the chart shows the periods alone.
+    // Without details, the chart shows only the periods.
     if (forecaster) fetchDetail(base, street, fromnode).then((d) => !gone && setDetail(d));
     return () => {
       gone = true;
@@ -135,7 +135,7 @@ export function measured(d: StreetDetail): Series {
     line("lower bound", colours.violet, "low"),
     line("upper bound", colours.violet, "high"),
   ];
-  // A kind of which there is no value has no line.
+  // A kind without values has no line.
   return stepped(
     starts,
     starts[starts.length - 1] + d.interval,

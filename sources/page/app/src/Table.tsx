@@ -4,7 +4,7 @@ export interface Row {
   bad?: boolean;
 }
 
-/** A table that scrolls; `role` is that of the element around it. */
+/** A table that scrolls. `role` is the role of the element around it. */
 export function Rows(props: { label: string; role?: "log"; head: string[]; rows: Row[]; none: string }) {
   const { label, role, head, rows, none } = props;
   if (rows.length === 0) return <p class="note">{none}</p>;

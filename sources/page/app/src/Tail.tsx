@@ -71,7 +71,7 @@ export function Tail(props: { clients: string[]; codes: string[] }) {
   );
 }
 
-/** Reads lines of JSON until the signal, and connects again when the connection ends. */
+/** Reads lines of JSON until the signal, and reconnects when the connection ends. */
 async function follow(
   url: string,
   signal: AbortSignal,

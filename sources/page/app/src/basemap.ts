@@ -48,7 +48,7 @@ async function addTiles(style: StyleSpecification, colours: Palette, archive: st
   }
 }
 
-/** What layers of Protomaps, OpenMapTiles and Shortbread are called, from bottom to top. */
+/** Names of the layers of Protomaps, OpenMapTiles and Shortbread, from bottom to top. */
 const rules = (c: Palette) => [
   { name: /^(earth|land)$/, fill: c.land },
   { name: /water|ocean|sea/, fill: c.sea, line: c.sea },
@@ -58,7 +58,7 @@ const rules = (c: Palette) => [
   { name: /(?:)/ },
 ];
 
-/** Areas and lines of a vector layer. Unknown ones are not drawn: under the streets, less is more. */
+/** Areas and lines of a vector layer. Unknown ones are not drawn, to keep the background simple. */
 function layersOf(name: string, colours: Palette): LayerSpecification[] {
   const { fill, line } = rules(colours).find((r) => r.name.test(name))!;
   const common = { source: "tiles", "source-layer": name };

@@ -14,7 +14,7 @@ export interface Line {
 /** Colours of lines, with a contrast of 3:1 to the cards of both themes. */
 export const colours = { blue: "#2f7ebc", red: "#d04216", ochre: "#b07d10", violet: "#9b6fc0" };
 
-const shortest = 300; // s that the time axis of a history has at least
+const shortest = 300; // s; minimum length of the time axis of a history
 
 /**
  * The largest value that the scale of a history must reach. Rare peaks (the highest tenth of the values above zero, if they

@@ -1,37 +1,37 @@
-/** How a layer was obtained: the state of the feed according to the headers. */
+/** The state of the feed according to the headers of a layer. */
 export interface LayerState {
   etag: string;
-  /** Names the content of the layer, for `since`. */
+  /** Identifies the content of the layer, for `since`. */
   version: string;
   /** Age of the newest data when it was received, in seconds; absent before the first layer. */
   age?: number;
   coveredUntil?: string;
-  /** When the answer was received, in milliseconds since 1970. */
+  /** When the response was received, in milliseconds since 1970. */
   received: number;
 }
 
 export class LayerError extends Error {
   constructor(
     message: string,
-    /** The HTTP status; 0 without an answer. */
+    /** The HTTP status; 0 without a response. */
     readonly status: number,
   ) {
     super(message);
   }
 }
 
-/** What to fetch of the layer. */
+/** The part of the layer to fetch. */
 export interface Query {
   /** In minutes; without it, all periods. */
   horizon?: number;
   street?: number;
-  /** The layer that the page has: only what has changed since is fetched, nothing if it is unchanged. */
+  /** The layer that the page already has, so that only changes are fetched, or nothing if there are none. */
   since?: LayerState;
   /** Seconds to wait for a change. */
   wait?: number;
 }
 
-/** Fetches a layer as any client does. Returns no body if nothing has changed. */
+/** Fetches a layer like any other client. Returns no body if nothing has changed. */
 export async function fetchLayer(
   base: string,
   key: string,
@@ -45,7 +45,7 @@ export async function fetchLayer(
   let response: Response;
   let body: ArrayBuffer;
   try {
-    // The browser's cache is bypassed: conditions are ours, and a 304 must be visible.
+    // Bypass the browser's cache, because a 304 must be visible to this code.
     const path = `${base}mlf/v1/forecast/realtime?${new URLSearchParams(query as [string, string][])}`;
     response = await fetch(path, { headers, cache: "no-store" });
     body = await response.arrayBuffer();
@@ -67,11 +67,11 @@ export async function fetchLayer(
   return { body: new Uint8Array(body), state, changes };
 }
 
-/** What the forecaster knows about a street: an hour of the past, and the forecast. Unknown speeds are absent. */
+/** The forecaster's details about a street: the last hour and the forecast. Unknown speeds are absent. */
 export interface StreetDetail {
   /** Seconds. */
   interval: number;
-  /** The worst of its detectors': "last" is the last value carried forward. */
+  /** The worst basis of its detectors; "last" means the last value carried forward. */
   basis: "own" | "pool" | "last" | "nothing";
   points: {
     start: string;

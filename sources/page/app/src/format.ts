@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Numbers and times for people.
 
 /** A number with at most three digits and a prefix: 1.2k, 34M. */
 export function short(v: number): string {
@@ -13,7 +13,7 @@ export function short(v: number): string {
   return String(Number(v.toPrecision(3)));
 }
 
-/** A number with all its digits: 1,234,567. */
+/** A number with all digits: 1,234,567. */
 export const whole = (v: number) => Math.round(v).toLocaleString("en");
 
 export function bytes(n: number): string {

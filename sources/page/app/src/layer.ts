@@ -9,18 +9,18 @@ const { streetForecast } = StreetForecastResponseSchema.field;
 const { street, fromnode, openLRcode, forecast } = StreetForecastSchema.field;
 const { speedValid, speed } = ForecastPeriodSchema.field;
 
-/** What the map needs of a street. */
+/** The data of a street that the map needs. */
 export interface Entry {
   street: number;
   fromnode: number;
   /** The OpenLR code as base64 text; a view. */
   code: Uint8Array;
-  /** Of the first period in km/h; NaN without a period, or if the speed is not valid. */
+  /** Speed of the first period in km/h; NaN without a period, or if the speed is not valid. */
   speed: number;
 }
 
 /**
- * Calls `visit` for each street of a layer, with an object that is reused. It creates no object for a street, because
+ * Calls `visit` for each street of a layer, with an object that is reused. It creates no object per street, because
  * fromBinary takes a second for 100,000 streets; a test compares the two.
  */
 export function readLayer(layer: Uint8Array, visit: (entry: Entry) => void): void {

@@ -88,7 +88,7 @@ function App() {
   );
 }
 
-/** Asks for the API key. It is kept in memory, or for the session if the user says so; never in the address. */
+/** Asks for the API key. It is kept in memory, or for the session if the user chooses that, but never in the address. */
 function KeyForm(props: { refused: string; onKey: (key: string) => void }) {
   return (
     <main class="key">

@@ -1,7 +1,7 @@
 import { type Entry, readLayer } from "./layer";
 import { linePoints } from "./openlr";
 
-/** Geometry holds the streets in columns; a street is one direction, and its index is its place in them. */
+/** Geometry holds the streets in columns. A street is one direction, and its index is its position in the columns. */
 export interface Geometry {
   street: Int32Array;
   fromnode: Int32Array;
@@ -33,7 +33,7 @@ export class Network {
 
   /**
    * Takes the layer of one horizon, or only what has changed in it since the last one. Returns the speed of each street in
-   * km/h, NaN where the layer has no period. `grown` says whether the geometry is another one.
+   * km/h, NaN where the layer has no period. `grown` is true if the geometry has changed.
    */
   take(horizon: number, layer: Uint8Array, changes: boolean): { speeds: Float32Array; grown: boolean } {
     const before = this.speeds.get(horizon);
@@ -59,7 +59,7 @@ export class Network {
     return { speeds: Float32Array.from(speeds), grown: added === 0 || this.count > added || moved.size > 0 };
   }
 
-  /** Removes the segments of all streets that have another code in the layer, and names them in `moved`. */
+  /** Removes the segments of all streets whose code has changed in the layer, and adds them to `moved`. */
   private forget(layer: Uint8Array, moved: Set<number>): void {
     readLayer(layer, (s) => {
       const i = this.indexOf(s);

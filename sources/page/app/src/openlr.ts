@@ -39,7 +39,7 @@ const signed16 = (at: number) => ((raw[at] << 24) >> 16) | raw[at + 1];
 const degrees = (v: number) => ((v - Math.sign(v) * 0.5) * 360) / 2 ** 24;
 
 /** Calls `point` with longitude and latitude of each location reference point, in degrees. Returns false if the base64
- * text is no code of a line; `point` was not called then. */
+ * text is not the code of a line; `point` has not been called then. */
 export function linePoints(code: Uint8Array, point: (lon: number, lat: number) => void): boolean {
   const size = decodeBase64(code);
   const rest = (size - first - last) % inner; // bytes of offsets

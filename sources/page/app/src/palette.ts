@@ -1,9 +1,9 @@
-// The scale goes from red over orange to blue, so that people with any colour vision can tell its steps apart. A test
-// checks the distances between the colours, and their contrast to the ground.
+// The scale goes from red through orange to blue, so that people with any colour vision can distinguish its steps. A test
+// checks the distances between the colours, and their contrast with the background.
 
 export type Colour = [number, number, number];
 
-/** A theme's colours of the map. */
+/** The map colours of a theme. */
 export interface Palette {
   /** From slow to fast. */
   steps: Colour[];

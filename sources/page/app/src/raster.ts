@@ -1,6 +1,6 @@
 import { none, steps as stepCount } from "./palette";
 
-/** The picture of a map that is neither tilted nor a globe: px from coordinates as x = m[0]·x + m[2]·y + m[4], y = m[1]·x + m[3]·y + m[5]. */
+/** The view of a map that is neither tilted nor a globe: pixels are computed from coordinates as x = m[0]·x + m[2]·y + m[4], y = m[1]·x + m[3]·y + m[5]. */
 export interface View {
   matrix: [number, number, number, number, number, number];
   width: number; // px, as the others
@@ -10,15 +10,15 @@ export interface View {
 }
 
 /**
- * Raster draws lines into pixels without a graphics processor. For each view it finds the pixels of every segment once;
- * other colours then only fill them again.
+ * Raster draws lines into pixels without a graphics processor. It finds the pixels of every segment only once per view;
+ * a change of colours only fills them again.
  */
 export class Raster {
   private spans = new Int32Array(1024); // start and end of runs of pixels
   private first = new Uint32Array(1); // of the spans of each segment
   private used = 0;
 
-  /** Finds the pixels of segments, which have both ends in 4 numbers. */
+  /** Finds the pixels of segments, each of which has both ends in 4 numbers. */
   outline(segments: Float32Array, view: View): void {
     const count = segments.length / 4;
     this.first = new Uint32Array(count + 1);
@@ -29,7 +29,7 @@ export class Raster {
     }
   }
 
-  /** Draws all segments, slow ones above fast ones; `colours` has those of the steps, then that of streets without one. */
+  /** Draws all segments, slow ones above fast ones; `colours` has the colours of the steps and, last, of streets without a forecast. */
   paint(pixels: Uint32Array, owner: Uint32Array, steps: Uint8Array, colours: Uint32Array): void {
     const { spans, first } = this;
     const count = first.length - 1;
@@ -44,7 +44,7 @@ export class Raster {
     }
   }
 
-  /** Draws the segments of one street, wider and with a rim, above what has been drawn. */
+  /** Draws the segments of one street, wider and with a rim, above everything drawn before. */
   paintChosen(
     pixels: Uint32Array,
     segments: Float32Array,

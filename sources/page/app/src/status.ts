@@ -1,6 +1,6 @@
 import type example from "./status.example.json";
 
-/** The answer of /status, as schemas/openapi/operators.yaml describes it. The daemon's tests write the example. */
+/** The response of /status, as schemas/openapi/operators.yaml describes it. The daemon's tests write the example. */
 export type Status = Omit<
   typeof example,
   "state" | "latency" | "forecast" | "clients" | "stores" | "registries" | "history"

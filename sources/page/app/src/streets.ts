@@ -53,7 +53,7 @@ void main() { fragment = vec4(abs(across) > .6 ? rim : colour, 1.); }`;
 /** Width of a line in px at a zoom level. */
 export const lineWidth = (zoom: number) => Math.min(16, Math.max(2.4, (zoom - 9) * 1.6));
 
-/** The streets on the map, one line for each segment. The geometry is prepared once; another horizon changes only colours. */
+/** The streets on the map, one line for each segment. The geometry is prepared once; a change of the horizon changes only colours. */
 export abstract class Streets {
   leftHand = false;
   /** The steps that are drawn, by street. */
@@ -67,7 +67,7 @@ export abstract class Streets {
   protected origin = { x: 0, y: 0 };
   protected map?: GlMap;
 
-  /** Draws on a map, whose style has been loaded anew. */
+  /** Draws on a map whose style has been (re)loaded. */
   abstract attach(map: GlMap): void;
   /** The geometry has changed. */
   protected abstract prepare(): void;
@@ -106,7 +106,7 @@ export abstract class Streets {
     this.redraw();
   }
 
-  /** The street nearest to a point of the page, at most `reach` px from it; -1 if there is none. */
+  /** The street nearest to a point of the page, at most `reach` px away; -1 if there is none. */
   near(point: { x: number; y: number }, reach: number): number {
     if (!this.map || !this.geometry) return -1;
     const { segments, owner } = this.geometry;
@@ -135,7 +135,7 @@ export abstract class Streets {
   }
 }
 
-/** Streets drawn by a graphics processor. The steps are a texture, so that another horizon uploads a byte per street. */
+/** Streets drawn by a graphics processor. The steps are a texture, so that a change of the horizon uploads a byte per street. */
 export class GlStreets extends Streets implements CustomLayerInterface {
   readonly id = "streets";
   readonly type = "custom" as const;
@@ -305,12 +305,12 @@ function translated(matrix: ArrayLike<number>, origin: { x: number; y: number })
   return m;
 }
 
-/** Streets drawn into a canvas over the map: without a graphics processor, that takes a tenth of the time. */
+/** Streets drawn into a canvas over the map, which takes a tenth of the time without a graphics processor. */
 export class RasterStreets extends Streets {
   private raster = new Raster();
   private canvas = document.createElement("canvas");
   private image = new ImageData(1, 1);
-  private outlined = ""; // the view that the raster has
+  private outlined = ""; // the view for which the raster is valid
   private due = 0; // a request for an animation frame
 
   attach(map: GlMap): void {

@@ -1,13 +1,13 @@
 import { fetchLayer, LayerError, type LayerState } from "./client";
 import { type Geometry, Network } from "./network";
 
-/** What the page asks of the worker. */
+/** Messages from the page to the worker. */
 export type Request =
   | { type: "start"; base: string; key: string; horizons: number[]; horizon: number }
   | { type: "horizon"; horizon: number }
   | { type: "visible"; visible: boolean };
 
-/** What the worker reports. */
+/** Messages from the worker to the page. */
 export type Report =
   | { type: "geometry"; geometry: Geometry }
   | { type: "speeds"; horizon: number; speeds: Float32Array; freeFlow: Float32Array }
@@ -15,7 +15,7 @@ export type Report =
   | { type: "error"; message: string; status: number };
 
 const pollInterval = 5_000; // ms between requests for the same layer, unless one waited for a change
-const patience = 25; // s that a request waits for a change; only of the tab in front, as browsers limit connections
+const patience = 25; // s that a request waits for a change; only in the foreground tab, because browsers limit connections
 
 const network = new Network();
 const states = new Map<number, LayerState>();
@@ -25,7 +25,7 @@ let wake = () => {};
 
 const post = (report: Report, transfer: Transferable[] = []) => self.postMessage(report, { transfer });
 
-/** Fetches what has changed in the layer of a horizon, waiting for a change if there is none. */
+/** Fetches the changes in the layer of a horizon, waiting for a change if there is none. */
 async function refresh(horizon: number, wait = 0): Promise<void> {
   const query = { horizon, since: states.get(horizon), wait };
   const { body, changes, state } = await fetchLayer(options.base, options.key, query);
