@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/internal/launch"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -82,4 +86,48 @@ func (w *town) testExplain(t *testing.T) {
 	require.ErrorContains(t, err, "belongs to street 999")
 	_, err = f("explain", "--street", "103", "--at", "yesterday")
 	require.ErrorContains(t, err, "must be a time such as")
+}
+
+// testRun runs the program: its check of the stores, readiness, metrics, what it publishes, and its
+// end.
+func (w *town) testRun(t *testing.T) {
+	w.register(t, 20)
+	c := w.cfg
+	c.Forecasts.Every, c.Forecasts.Grace = time.Second, 0
+	var err error
+	c.Ops.Listen, err = launch.FreeAddress()
+	require.NoError(t, err)
+	now := time.Now().Truncate(5 * time.Minute)
+	w.measure(t, now.Add(-30*time.Minute), now, 20, 0)
+	require.NotContains(t, fmt.Sprint(check(t.Context(), &c, true)), "clickhouse")
+	bad := c
+	bad.ClickHouse.Table = "nothing"
+	require.ErrorContains(t, check(t.Context(), &bad, true), "cannot read the archive")
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- run(ctx, &c, zerolog.Nop()) }()
+	d := &launch.Daemon{Ops: c.Ops.Listen}
+	var body string
+	require.NoError(t, launch.Eventually(ctx, time.Minute, func() error {
+		var status int
+		if status, body = d.Readyz(ctx); status != http.StatusOK {
+			return fmt.Errorf("status %d: %s", status, body)
+		}
+		return nil
+	}))
+	require.Contains(t, body, `"origin"`)
+	require.Contains(t, body, "10 streets have too little history")
+	require.Len(t, w.layer(t), 10)
+	metrics, err := d.Metrics(ctx)
+	require.NoError(t, err)
+	require.InDelta(t, 10, metrics.Sum("trafficd_forecaster_streets"), 0)
+	require.Positive(t, metrics.Sum("trafficd_forecaster_published_total"))
+	require.InDelta(t, now.Unix(), metrics.Sum("trafficd_forecaster_origin_timestamp_seconds"), 600)
+	status, street, err := d.Get(ctx, "/street?street=103&fromnode=1")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(street), `"forecast":`)
+	stop()
+	require.NoError(t, <-ended)
 }

@@ -268,8 +268,8 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	for _, b := range []model.Basis{model.Own, model.Pooled, model.Persist, model.None} {
 		streetsBy.WithLabelValues(string(b)).Set(float64(basis[b]))
 	}
-	f.update(func(s *status) { s.origin, s.streets, s.invalid = origin, basis, f.content.Invalid })
 	originGauge.Set(float64(origin.Unix()))
+	f.update(func(s *status) { s.origin, s.streets, s.invalid = origin, basis, f.content.Invalid })
 	metrics.Since(roundSeconds, start)
 	f.log.Debug().Time("origin", origin).Int("streets", len(all)).Msg("forecasts published")
 	return nil

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -116,6 +118,7 @@ func TestTown(t *testing.T) {
 	t.Run("leak", w.testLeak)
 	t.Run("rounds", w.testRounds)
 	t.Run("metr-la", w.testMETRLA)
+	t.Run("run", w.testRun)
 }
 
 // testRounds publishes through restarts, with two instances, changes of the registry, and with
@@ -228,6 +231,16 @@ func (w *town) testMETRLA(t *testing.T) {
 	require.Equal(t, 2*(288+264)-3, results[0].Readings, "all but the missing, and those of the first 10 minutes")
 	require.Less(t, results[0].MAE[0], 1.0)
 	require.Less(t, results[2].MAE[0], results[2].MAE[1], "the model is better than persistence")
+
+	var text, plot bytes.Buffer
+	require.NoError(t, printResults(&text, results))
+	require.Regexp(t, `15 +1101 .*persistence`, text.String())
+	require.NoError(t, evaluate.Plot(&plot, results))
+	require.NoError(t, xml.Unmarshal(plot.Bytes(), &struct {
+		XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
+	}{}))
+	_, err = json.Marshal(results)
+	require.NoError(t, err)
 }
 
 func TestFileOutput(t *testing.T) {
