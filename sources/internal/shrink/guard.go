@@ -45,10 +45,11 @@ type Guard struct {
 	since   time.Time
 }
 
-// Admit returns nil if content with the given mark may replace the content in use, of inUse
-// entries, of which it lacks lacks entries; otherwise an *Error.
-func (g *Guard) Admit(lacks, inUse int, mark Mark, now time.Time) error {
-	if float64(lacks) <= g.MaxShrink*float64(inUse) {
+// Admit returns nil if content with the given mark may replace the content in use, which has inUse
+// entries, and otherwise an *Error. missing is the number of those entries that the new content
+// does not have.
+func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
+	if float64(missing) <= g.MaxShrink*float64(inUse) {
 		g.Calm()
 		return nil
 	}
@@ -62,7 +63,7 @@ func (g *Guard) Admit(lacks, inUse int, mark Mark, now time.Time) error {
 	}
 	return &Error{fmt.Sprintf("%s lacks %d of the %d %s in use, more than max_shrink %g allows: "+
 		"it will be used if it still has the same %s at %s; if this is a mistake, correct the source before; %s",
-		g.Content, lacks, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
+		g.Content, missing, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }
 
 // Calm ends the wait for confirmation, because valid content was read.
