@@ -23,22 +23,22 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// observer reads the forecast layer all the time, and judges it in the end.
+// observer reads the forecast layer throughout a run and judges it at the end.
 type observer struct {
 	rig     *rig.Rig
 	book    *ledger.Ledger
 	answers []judge.Answer
-	stop    func() // ends the reading, and waits for its end
+	stop    func() // stops reading and waits until that has happened
 
 	mu      sync.Mutex
-	outages [][2]time.Time // faults, and the time in which what they hit recovers
+	outages [][2]time.Time // faults, each with the time that its target needs to recover
 }
 
-// recovery is the time after a fault in which a publication may be late: the forecaster tries again
-// after 5 seconds, connects for up to 10 and begins a transaction.
+// recovery is how long after a fault a publication may be late: the forecaster retries after 5
+// seconds, needs up to 10 to connect, and begins a transaction.
 const recovery = 20 * time.Second
 
-// observe starts to read the layer, if there is a forecaster.
+// observe starts reading the layer if there is a forecaster.
 func observe(ctx context.Context, r *rig.Rig, book *ledger.Ledger) *observer {
 	o := &observer{rig: r, book: book, stop: func() {}}
 	if r.Forecaster == nil {
@@ -56,7 +56,7 @@ func observe(ctx context.Context, r *rig.Rig, book *ledger.Ledger) *observer {
 	return o
 }
 
-// read records the layer that the daemon serves, if it does.
+// read records the layer that the daemon serves, if it serves one.
 func (o *observer) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -68,7 +68,7 @@ func (o *observer) read(ctx context.Context) {
 	begin := time.Now()
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return // it does not run
+		return // the daemon is not running
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
@@ -91,8 +91,8 @@ func (o *observer) read(ctx context.Context) {
 	o.answers = append(o.answers, judge.Answer{First: begin, Last: begin, Layer: layer})
 }
 
-// count lets faults of what forecasts need count as outages. The disk has only the journal, and no
-// clock but the daemon's is changed.
+// count makes each fault that can delay forecasts record an outage. Faults of the disk cannot,
+// because it has only the journal, and neither can those of the clock, which is the daemon's.
 func (o *observer) count(targets []nemesis.Target) []nemesis.Target {
 	for _, t := range targets {
 		if t.Name == disk || t.Name == clock || t.Name == network+" of clients" {
@@ -112,7 +112,7 @@ func (o *observer) count(targets []nemesis.Target) []nemesis.Target {
 	return targets
 }
 
-// during returns how much of a time was an outage.
+// during returns how much of the time between from and to was an outage.
 func (o *observer) during(from, to time.Time) (sum time.Duration) {
 	slices.SortFunc(o.outages, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
 	for _, outage := range o.outages {
@@ -131,8 +131,8 @@ func (o *observer) during(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// settle waits until everything is delivered, and until the daemon serves what another forecaster,
-// which starts now, writes to a file. Then it stops the forecaster and judges what was read.
+// settle waits until everything is delivered and the daemon serves what a second forecaster, which
+// is started now, writes to a file. Then it stops the first one and judges the recorded answers.
 func (o *observer) settle(ctx context.Context, out io.Writer) error {
 	r := o.rig
 	if r.Forecaster == nil {

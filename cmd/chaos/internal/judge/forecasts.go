@@ -24,10 +24,10 @@ type Rules struct {
 	Tolerance float64       // speeds are multiples of it
 }
 
-// slack is the time that a publication and the daemon's next poll take on a busy machine.
+// slack is how long a publication and the daemon's next poll may take on a busy machine.
 const slack = 30 * time.Second
 
-// Layer is the periods of each street, by street:fromnode.
+// Layer maps street:fromnode to the periods of the street.
 type Layer map[string][]Period
 
 // Period is a period of a forecast.
@@ -69,7 +69,7 @@ func ParseLayer(body []byte) (Layer, error) {
 	return l, nil
 }
 
-// Publications returns the layer after each transaction in a topic, whose committed records are in
+// Publications returns the layer after each transaction in a topic, given the committed records in
 // the order of their offsets. Each transaction has its own producer epoch.
 func Publications(records []launch.Record) (all []Layer, err error) {
 	type epoch struct {
@@ -106,7 +106,7 @@ func Publications(records []launch.Record) (all []Layer, err error) {
 }
 
 // Check returns what is wrong with a layer, or an empty string. The periods of all streets end at
-// the same time, because they are published together. A response lacks the periods that are over.
+// the same time, because they are published together. A response has no periods that have ended.
 func (r Rules) Check(l Layer) string {
 	end := l.End()
 	for key, periods := range l {
@@ -141,7 +141,7 @@ func (l Layer) End() (end time.Time) {
 	return end
 }
 
-// Shows reports whether a response has a publication, without the periods that are over.
+// Shows reports whether a response is a publication without the periods that have ended.
 func (l Layer) Shows(published Layer) bool {
 	if len(l) != len(published) {
 		return false
@@ -161,10 +161,10 @@ type Answer struct {
 	Layer       Layer
 }
 
-// Forecasts returns what is wrong with the layers that were published and served, in the order of
-// time. No street may disappear, because measurements go on. Each answer must have one publication
-// as a whole, none older than that of an answer before, and be at most as old as the time between
-// publications and the outages since then.
+// Forecasts returns what is wrong with the layers that were published and served, both in
+// chronological order. No street may disappear, because measurements keep arriving. Each answer
+// must be one publication as a whole, no older than that of an earlier answer, and no older than
+// the time between publications plus the outages since then.
 func Forecasts(r Rules, published []Layer, answers []Answer, outages func(from, to time.Time) time.Duration) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	var before Layer

@@ -15,8 +15,7 @@ import (
 // Forecasts is the topic of the forecasts, which the daemon serves.
 const Forecasts = "forecasts"
 
-// newForecaster prepares a forecaster of the first client's detectors, two of which belong to each
-// street.
+// newForecaster prepares a forecaster for the first client's detectors, two for each street.
 func (r *Rig) newForecaster(ctx context.Context) error {
 	if r.cfg.Replicas > 1 || r.cfg.Nodes > 1 {
 		return nil
@@ -45,8 +44,7 @@ func (r *Rig) newForecaster(ctx context.Context) error {
 	return err
 }
 
-// forecaster returns one that is not running. Its statements have time limits, after which it tries
-// again.
+// forecaster returns a forecaster that is not running. Its statements time out and are retried.
 func (r *Rig) forecaster(dir string, output ...string) (*Daemon, error) {
 	dir = r.path(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -63,7 +61,7 @@ func (r *Rig) forecaster(dir string, output ...string) (*Daemon, error) {
 	return d, err
 }
 
-// StartReference starts another forecaster, and returns the name of the file that it writes.
+// StartReference starts a second forecaster and returns the name of the file that it writes.
 func (r *Rig) StartReference() (d *Daemon, file string, err error) {
 	file = filepath.Join(r.path("reference"), "forecasts.pb")
 	if d, err = r.forecaster("reference", "output.feed=file", "output.file.path="+file); err != nil {
