@@ -111,7 +111,7 @@ func TestSetupStops(t *testing.T) {
 		return func(m *machine) { require.NoError(t, os.Remove(filepath.Join(m.bin, name))) }
 	}
 	f(func(*machine) {}, "SETUP=no", "SETUP=no: nothing was installed", "apt-get install -y -q --no-install-recommends kcat xz-utils")
-	f(remove("apt-get"), "", "kcat   a Kafka client", "there is no apt-get here")
+	f(remove("apt-get"), "", "kcat   a Kafka client", "apt-get is not available")
 	f(remove("sudo"), "", "As root: apt-get install --no-install-recommends kcat xz-utils")
 	f(remove("go"), "", "Go is missing")
 	f(func(m *machine) { m.command("apt-get", "echo no network >&2; exit 100") }, "", "no network", "apt-get update failed")
