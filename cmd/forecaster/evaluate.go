@@ -75,7 +75,8 @@ the last residual, on readings of 5 vehicles or more. The database is dropped at
 	cmd.Flags().StringVar(&to, "to", "", "end of the times to forecast, in the same format")
 	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
 	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input instead of the archive; its last 20 % are forecast")
-	cmd.Flags().StringVar(&input, "input", "", "CSV file: a column of local times, and one of speeds per sensor; 0 and empty mean missing")
+	cmd.Flags().StringVar(&input, "input", "", "CSV file: a column of local times, and one of speeds per sensor; 0 and empty mean missing;\n"+
+		"or the same as HDF5, for which python3 needs pandas")
 	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation",
 		"database for the learned tables; dropped before and after")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

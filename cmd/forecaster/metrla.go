@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +37,7 @@ func (t *detectorTable) split() time.Time { return t.times[len(t.times)*8/10] }
 func (t *detectorTable) end() time.Time { return t.times[len(t.times)-1].Add(5 * time.Minute) }
 
 // readMETRLA reads CSV as pandas writes it: a header with the sensors, then local times and speeds.
+// It reads HDF5, the published format, with pandas.
 func readMETRLA(path string) (*detectorTable, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -43,9 +46,15 @@ func readMETRLA(path string) (*detectorTable, error) {
 	defer file.Close()
 	buffered := bufio.NewReader(file)
 	if start, _ := buffered.Peek(len(hdf5)); string(start) == hdf5 {
-		return nil, fmt.Errorf("cannot read %s: it is HDF5, not CSV; convert it with Python (pip install pandas tables):\n"+
-			"  import pandas\n  pandas.read_hdf(%q).to_csv(%[3]q)\nthen pass --input %[3]s",
-			path, path, strings.TrimSuffix(path, ".h5")+".csv")
+		// No Go library reads what pandas writes, and whoever has the file usually has pandas.
+		text, err := exec.Command("python3", "-c", "import pandas, sys; pandas.read_hdf(sys.argv[1]).to_csv(sys.stdout)", path).Output()
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: it is HDF5, not CSV, and python3 cannot convert it with pandas: %w; "+
+				"install it (pip install pandas tables), or convert the file elsewhere:\n"+
+				"  import pandas\n  pandas.read_hdf(%q).to_csv(%[4]q)\nthen pass --input %[4]s",
+				path, err, path, strings.TrimSuffix(path, ".h5")+".csv")
+		}
+		buffered.Reset(bytes.NewReader(text))
 	}
 	r := csv.NewReader(buffered)
 	r.ReuseRecord = true

@@ -220,7 +220,7 @@ func (w *town) testMETRLA(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metr-la.csv")
 	require.NoError(t, os.WriteFile(path, []byte("\x89HDF\r\n\x1a\n\x00"), 0o600))
 	_, err := readMETRLA(path)
-	require.ErrorContains(t, err, "it is HDF5, not CSV; convert it with Python")
+	require.ErrorContains(t, err, "it is HDF5, not CSV, and python3 cannot convert it")
 	require.ErrorContains(t, err, "pandas.read_hdf(")
 	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
 	table, err := readMETRLA(path)
