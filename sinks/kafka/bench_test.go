@@ -2,7 +2,9 @@ package kafka
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -62,6 +64,33 @@ func BenchmarkDeliver(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkManyPartitions delivers one batch of 14,000 rows at a time to 96 partitions on three
+// Apache brokers with three copies each.
+func BenchmarkManyPartitions(b *testing.B) {
+	k := stores.StartKafka(b, stores.Broker(stores.Apache), stores.Brokers(3))
+	cfg := testConfig("many", k.Brokers...)
+	cfg.CreateTopic = CreateTopic{Partitions: 96, ReplicationFactor: 3}
+	s, err := New(cfg, zerolog.Nop())
+	require.NoError(b, err)
+	defer s.Close()
+	rows := block(rowsOf(random(), 14_000, 3000))
+	j := &journal{t: b}
+	for range 20 { // until the brokers' code is compiled
+		j.add(rows)
+		j.run(s)
+	}
+	var times []float64
+	for b.Loop() {
+		began := time.Now()
+		j.add(rows)
+		j.run(s)
+		times = append(times, float64(time.Since(began).Microseconds())/1000)
+	}
+	slices.Sort(times)
+	b.ReportMetric(times[len(times)/2], "p50-ms")
+	b.ReportMetric(times[len(times)*99/100], "p99-ms")
 }
 
 // BenchmarkPlan measures the work per block apart from encoding.
