@@ -13,7 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // archiveDays lists the generated days. The first is archived without derived tables, the second
@@ -32,144 +35,99 @@ var archiveQueries = []struct{ name, sql string }{
 }
 
 // archive measures the archive with two days of measurements of all detectors.
-func (o options) archive(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "trafficd-bench-")
-	if err != nil {
-		return err
-	}
+func (o options) archive(ctx context.Context) (err error) {
+	defer must.Return(&err)
+	dir := must.Get(os.MkdirTemp("", "trafficd-bench-"))
 	defer os.RemoveAll(dir)
-	stores, err := launch.StartStores(ctx, launch.Options{Dir: dir, Only: "clickhouse", Stderr: o.notes})
-	if err != nil {
-		return err
-	}
+	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: dir, Only: "clickhouse", Stderr: o.notes}))
 	defer func() { _ = stores.Close() }() // the folder is removed anyway
-	detectors, err := o.generateDetectors(ctx, filepath.Join(dir, "detectors.csv"))
-	if err != nil {
-		return err
+	registry := filepath.Join(dir, "detectors.csv")
+	must.Do(o.control(ctx, "generate", "--intervals", "1", "--registry-out", registry, "--output", os.DevNull, "--format", "csv", "--quiet"))
+	var detectors []string
+	for _, row := range must.Get(csv.NewReader(bytes.NewReader(must.Get(os.ReadFile(registry)))).ReadAll())[1:] {
+		detectors = append(detectors, row[0])
 	}
-	d, err := newDaemon(o.daemon, detectors)
-	if d != nil {
-		defer d.stop()
-	}
-	if err != nil {
-		return err
-	}
-	d.Set("clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP)
+	d := must.Get(newDaemon(o.daemon, detectors, "clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP))
+	defer d.stop()
 	var cpu [2]time.Duration
 	for i, interval := range []string{"0s", "10s"} {
 		d.Set("clickhouse.derive_interval=" + interval)
-		if err := d.start(ctx); err != nil {
-			return err
-		}
-		if cpu[i], err = o.archiveDay(ctx, d, stores.ClickHouse, archiveDays[i], i == 1); err != nil {
-			return err
-		}
-		if err := d.Stop(35 * time.Second); err != nil {
-			return err
-		}
+		must.Do(d.start(ctx))
+		cpu[i] = must.Get(o.archiveDay(ctx, d, stores.ClickHouse, archiveDays[i], i == 1))
+		must.Do(d.Stop(35 * time.Second))
 	}
 	return o.archiveFigures(ctx, stores.ClickHouse, cpu)
 }
 
-// generateDetectors returns the codes of the detectors of `trafficctl generate`.
-func (o options) generateDetectors(ctx context.Context, file string) ([]string, error) {
-	generate := exec.CommandContext(ctx, o.trafficctl, "generate", "--intervals", "1", "--registry-out", file, "--output", os.DevNull,
-		"--format", "csv", "--quiet")
-	if out, err := generate.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("cannot generate detectors with %s: %w: %s", o.trafficctl, err, out)
+// control runs trafficctl.
+func (o options) control(ctx context.Context, args ...string) error {
+	if out, err := exec.CommandContext(ctx, o.trafficctl, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot run %s %s: %w: %s", o.trafficctl, strings.Join(args, " "), err, out)
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		return nil, err
-	}
-	var codes []string
-	for _, row := range rows[1:] {
-		codes = append(codes, row[0])
-	}
-	return codes, nil
+	return nil
 }
 
 // archiveDay sends a day and returns the CPU time of ClickHouse until everything is archived,
 // derived and merged.
-func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse, day string, derived bool) (time.Duration, error) {
-	none := func(table string) func() (bool, error) {
-		return func() (bool, error) {
+func (o options) archiveDay(
+	ctx context.Context, d *daemon, c *launch.ClickHouse, day string, derived bool,
+) (spent time.Duration, err error) {
+	defer must.Return(&err)
+	none := func(table string) {
+		must.Do(until(ctx, "no rows in "+table, func() (bool, error) {
 			n, err := c.Do(ctx, "SELECT count() FROM "+table)
 			return n == "0", err
-		}
+		}))
 	}
-	pending := none("trafficd.measurements_blocks FINAL WHERE derived = 0")
+	const pending = "trafficd.measurements_blocks FINAL WHERE derived = 0"
 	if derived { // deriving the previous day does not count
-		if err := until(ctx, "the previous day is derived", pending); err != nil {
-			return 0, err
-		}
+		none(pending)
 	}
 	before := cpuOf(c.PIDs()...)
-	send := exec.CommandContext(ctx, o.trafficctl, "generate", "--from", day, "--types", "speed,flow", "--all-types", "--send",
-		"--url", "http://"+d.API, "--key", benchKey, "--quiet", "--json")
-	if out, err := send.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("cannot send a day with %s: %w: %s", o.trafficctl, err, out)
+	must.Do(o.control(ctx, "generate", "--from", day, "--types", "speed,flow", "--all-types", "--send",
+		"--url", "http://"+d.API, "--key", benchKey, "--quiet", "--json"))
+	must.Do(d.forwarded(ctx))
+	if derived {
+		none(pending)
 	}
-	err := d.forwarded(ctx)
-	if err == nil && derived {
-		err = until(ctx, "the day is derived", pending)
-	}
-	if err == nil {
-		err = until(ctx, "merges have ended", none("system.merges"))
-	}
-	return cpuOf(c.PIDs()...) - before, err
+	none("system.merges")
+	return cpuOf(c.PIDs()...) - before, nil
 }
 
-// until waits until reached returns true, for two minutes at most.
+// until waits until reached returns true, for two minutes at most. It calls reached rarely, because
+// that takes CPU time of the program that is measured.
 func until(ctx context.Context, what string, reached func() (bool, error)) error {
 	for range 1200 {
 		if ok, err := reached(); ok || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	return errors.New("not within two minutes: " + what)
 }
 
-func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [2]time.Duration) error {
-	rows, err := c.Do(ctx, "SELECT count() FROM trafficd.measurements")
-	if err != nil {
-		return err
-	}
+func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [2]time.Duration) (err error) {
+	defer must.Return(&err)
+	rows := must.Get(c.Do(ctx, "SELECT count() FROM trafficd.measurements"))
 	fmt.Fprintf(o.notes, "%s rows; CPU of ClickHouse for a day: %v, with derived tables %v\n", rows, cpu[0], cpu[1])
 	o.line("archive_derived_over_delivery", float64(cpu[1])/float64(cpu[0]), "ratio")
 	for _, q := range archiveQueries {
 		var times []float64
 		for range 3 + o.rounds {
 			start := time.Now()
-			if _, err := c.Do(ctx, strings.ReplaceAll(q.sql, "measurements_", "trafficd.measurements_")+" FORMAT Null"); err != nil {
-				return err
-			}
-			times = append(times, float64(time.Since(start).Microseconds())/1000)
+			must.Get(c.Do(ctx, strings.ReplaceAll(q.sql, "measurements_", "trafficd.measurements_")+" FORMAT Null"))
+			times = append(times, milliseconds(time.Since(start)))
 		}
 		o.line("archive_"+q.name+"_ms", median(times[3:]), "ms")
 	}
-	tables, err := c.Do(ctx, "SELECT table, sum(bytes_on_disk) / "+rows+" FROM system.parts"+
-		" WHERE active AND database = 'trafficd' GROUP BY table ORDER BY table")
-	if err != nil {
-		return err
-	}
+	tables := must.Get(c.Do(ctx, "SELECT table, sum(bytes_on_disk) / "+rows+" FROM system.parts"+
+		" WHERE active AND database = 'trafficd' GROUP BY table ORDER BY table"))
 	total := 0.0
 	for line := range strings.Lines(tables) {
 		table, text, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		size, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return err
-		}
+		size := must.Get(strconv.ParseFloat(text, 64))
 		total += size
 		if size > 0.005 {
 			o.line("archive_"+strings.TrimPrefix(table, "measurements_")+"_bytes_per_row", size, "B")
@@ -179,18 +137,12 @@ func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [
 	return nil
 }
 
-// cpuOf returns the CPU time of processes.
+// cpuOf returns the CPU time of processes, in hundredths of a second.
 func cpuOf(pids ...int) (total time.Duration) {
 	for _, pid := range pids {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		for _, field := range fields[11:13] { // utime and stime in hundredths of a second
-			n, _ := strconv.Atoi(field)
-			total += time.Duration(n) * 10 * time.Millisecond
-		}
+		p, _ := procfs.NewProc(pid)
+		s, _ := p.Stat() // zeros if it has exited
+		total += time.Duration(s.UTime+s.STime) * 10 * time.Millisecond
 	}
 	return total
 }

@@ -10,15 +10,17 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // daemon is a trafficd in a temporary directory. By default both sinks are disabled, so that a
@@ -28,26 +30,32 @@ type daemon struct{ launch.Daemon }
 const benchKey = "bench"
 
 // newDaemon writes the files of a daemon whose registry has the given detectors.
-func newDaemon(program string, detectors []string) (*daemon, error) {
+func newDaemon(program string, detectors []string, settings ...string) (*daemon, error) {
 	dir, err := os.MkdirTemp("", "trafficd-bench-")
 	if err != nil {
 		return nil, err
 	}
 	d := &daemon{launch.Daemon{Binary: program, Dir: dir}}
-	return d, d.Configure("bench", benchKey, "ingest, forecast, routing", detectors, "log.level=warn",
-		"journal.max_bytes=64GiB", "journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false", "ops.pprof=true")
+	if err := d.Configure("bench", benchKey, "ingest, forecast, routing", detectors, "log.level=warn", "journal.max_bytes=64GiB",
+		"journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false", "ops.pprof=true"); err != nil {
+		d.stop()
+		return nil, err
+	}
+	d.Set(settings...)
+	return d, nil
 }
 
 // start starts a daemon whose registry has the given detectors and waits until it is ready.
-func start(ctx context.Context, program string, detectors []string) (*daemon, error) {
-	d, err := newDaemon(program, detectors)
-	if err == nil {
-		err = d.start(ctx)
+func start(ctx context.Context, program string, detectors []string, settings ...string) (*daemon, error) {
+	d, err := newDaemon(program, detectors, settings...)
+	if err != nil {
+		return nil, err
 	}
-	if err != nil && d != nil {
+	if err := d.start(ctx); err != nil {
 		d.stop()
+		return nil, err
 	}
-	return d, err
+	return d, nil
 }
 
 func (d *daemon) start(ctx context.Context) error {
@@ -104,6 +112,30 @@ func check(resp *http.Response, status int, text string) error {
 	return err
 }
 
+// request sends a request and returns the header and the body of the response. A status other than
+// the given one is an error. Headers are names, each followed by its value.
+func request(
+	ctx context.Context, client *http.Client, method, url string, body []byte, status int, headers ...string,
+) (http.Header, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != status {
+		err = fmt.Errorf("%s %s: status %d, want %d: %.300s", method, url, resp.StatusCode, status, text)
+	}
+	return resp.Header, text, err
+}
+
 // open sends a request on a new connection, which is closed by stop or when ctx ends. The daemon
 // may respond before it has read everything.
 func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http.Response, stop func(), err error) {
@@ -126,23 +158,20 @@ func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http
 // perBatch sends n bodies in sequence and returns the daemon's CPU milliseconds and allocations per
 // body.
 func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, allocs float64, err error) {
-	var mallocs [3]float64 // the first two differ by the allocations of reading the number
-	for i := range 2 {
-		if mallocs[i], err = d.mallocs(ctx); err != nil {
-			return 0, 0, err
-		}
-	}
+	defer must.Return(&err)
+	first := must.Get(d.mallocs(ctx))
+	begin := must.Get(d.mallocs(ctx))
 	before := d.cpu()
 	for range n {
-		if err := c.post(b); err != nil {
-			return 0, 0, err
-		}
+		must.Do(c.post(b))
 	}
 	used := d.cpu() - before
-	mallocs[2], err = d.mallocs(ctx)
-	reading := mallocs[1] - mallocs[0]
-	return float64(used.Microseconds()) / 1000 / float64(n), (mallocs[2] - mallocs[1] - reading) / float64(n), err
+	reading := begin - first // allocations of reading the number
+	return milliseconds(used) / float64(n), (must.Get(d.mallocs(ctx)) - begin - reading) / float64(n), nil
 }
+
+// milliseconds returns a duration in milliseconds.
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // mallocs returns the number of allocations since the daemon's start. It does not use the metric,
 // which lacks what threads have not reported yet, and whose reading allocates thousands of objects.
@@ -181,13 +210,37 @@ func (d *daemon) paced(b body, connections int, interval time.Duration, n int) (
 				due := began.Add(time.Duration(i) * interval)
 				time.Sleep(time.Until(due))
 				err = c.post(b)
-				ms[i] = float64(time.Since(due).Microseconds()) / 1000
+				ms[i] = milliseconds(time.Since(due))
 			}
 			errs[k] = err
 		})
 	}
 	wg.Wait()
 	return ms, errors.Join(errs...)
+}
+
+// times sends n bodies in sequence, each at least the given interval after the one before, and
+// returns the milliseconds until each 207.
+func (d *daemon) times(b body, n int, interval time.Duration) (ms []float64, err error) {
+	defer must.Return(&err)
+	c := must.Get(d.dial())
+	defer c.Close()
+	for range n {
+		began := time.Now()
+		must.Do(c.post(b))
+		ms = append(ms, milliseconds(time.Since(began)))
+		time.Sleep(time.Until(began.Add(interval)))
+	}
+	return ms, nil
+}
+
+// p99 returns the 99th percentile of a list, or 0 if it is empty. It sorts the list.
+func p99(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	return list[len(list)*99/100]
 }
 
 // metric returns one of the daemon's metrics.
@@ -201,35 +254,33 @@ func (d *daemon) metric(ctx context.Context, name string) (float64, error) {
 }
 
 // cpu returns the CPU time of all threads of the daemon.
-func (d *daemon) cpu() time.Duration {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.PID()))
-	sum := time.Duration(0)
+func (d *daemon) cpu() (sum time.Duration) {
+	threads, _ := procfs.AllThreads(d.PID()) // none if it has exited
 	for _, t := range threads {
-		text, _ := os.ReadFile(t)
-		if ran, _, ok := strings.Cut(string(text), " "); ok {
-			ns, _ := strconv.ParseInt(ran, 10, 64)
-			sum += time.Duration(ns)
-		}
+		spent, _ := t.Schedstat() // 0 if it has exited
+		sum += time.Duration(spent.RunningNanoseconds)
 	}
 	return sum
 }
 
-// peakMB returns the peak resident size in units of 10⁶ bytes.
-func (d *daemon) peakMB() (float64, error) { return d.memoryMB("VmHWM") }
+// rssMB returns the resident size in units of 10⁶ bytes.
+func (d *daemon) rssMB() (float64, error) {
+	s, err := d.status()
+	return float64(s.VmRSS) / 1e6, err
+}
 
-// memoryMB returns a field of /proc/PID/status, in units of 10⁶ bytes.
-func (d *daemon) memoryMB(name string) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
-	if err != nil {
-		return 0, err
+// peakMB returns the peak resident size in units of 10⁶ bytes.
+func (d *daemon) peakMB() (float64, error) {
+	s, err := d.status()
+	return float64(s.VmHWM) / 1e6, err
+}
+
+func (d *daemon) status() (s procfs.ProcStatus, err error) {
+	p, err := procfs.NewProc(d.PID())
+	if err == nil {
+		s, err = p.NewStatus()
 	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return kib * 1024 / 1e6, err
-		}
-	}
-	return 0, fmt.Errorf("/proc does not report the daemon's resident size")
+	return s, err
 }
 
 // ownCPU returns the CPU time of this process.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -20,33 +19,25 @@ import (
 	"time"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // hostile attacks a daemon as one client while two well-behaved integrators send batches, and
 // prints a line per attack. The daemon is its own, on the loopback interface. The requests and the
 // duration of each attack are limited.
-func (o options) hostile(ctx context.Context) error {
+func (o options) hostile(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "trafficd-hostile-")
-	if err != nil {
-		return err
-	}
+	dir := must.Get(os.MkdirTemp("", "trafficd-hostile-"))
 	defer os.RemoveAll(dir)
 	fmt.Fprintln(o.notes, "hostile: starting ClickHouse and the daemon")
-	stores, err := launch.StartStores(ctx, launch.Options{Dir: filepath.Join(dir, "stores"), Only: "clickhouse", Stderr: io.Discard})
-	if err != nil {
-		return err
-	}
+	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: filepath.Join(dir, "stores"), Only: "clickhouse", Stderr: io.Discard}))
 	defer func() { _ = stores.Close() }()
-	batch := synthetic()
-	t := &target{daemon: daemon{launch.Daemon{Binary: o.daemon, Dir: dir}}, detectors: batch.detectors}
-	if err := t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
+	t := &target{daemon: daemon{launch.Daemon{Binary: o.daemon, Dir: dir}}, detectors: synthetic().detectors}
+	must.Do(t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
 		"clickhouse.addresses="+stores.ClickHouse.TCP,
-		"pipeline.idempotency.max_bytes=16MiB", // small enough to fill within seconds; one client may use half of it
-	); err != nil {
-		return err
-	}
+		"pipeline.idempotency.max_bytes=16MiB")) // small enough to fill within seconds; one client may use half of it
 	attacks := []struct {
 		name string // also the name of the attacker's key
 		run  func(ctx context.Context)
@@ -69,12 +60,8 @@ func (o options) hostile(ctx context.Context) error {
 	for _, a := range attacks {
 		add(a.name, 100_000)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "keys.yaml"), []byte(keys), 0o600); err != nil {
-		return err
-	}
-	if err := t.start(ctx); err != nil {
-		return err
-	}
+	must.Do(os.WriteFile(filepath.Join(dir, "keys.yaml"), []byte(keys), 0o600))
+	must.Do(t.start(ctx))
 	defer func() { _ = t.Stop(35 * time.Second) }()
 	t.kept.Transport = &http.Transport{}
 	t.fresh.Transport = &http.Transport{DisableKeepAlives: true}
@@ -90,8 +77,8 @@ func (o options) hostile(ctx context.Context) error {
 		success := 100 * float64(during.succeeded) / float64(max(1, during.requests))
 		peak, _ := t.peakMB() // 0 if unknown
 		fmt.Fprintf(o.lines, "hostile: %s success %.1f p99 %.1f %.1f rss %.0f status %s\n",
-			a.name, success, before.p99(), during.p99(), peak, during.attacker)
-		if success < 99 || during.p99() > max(3*before.p99(), 50) {
+			a.name, success, p99(before.took), p99(during.took), peak, during.attacker)
+		if success < 99 || p99(during.took) > max(3*p99(before.took), 50) {
 			failed = append(failed, a.name)
 		}
 		for _, why := range during.failures {
@@ -122,17 +109,9 @@ type target struct {
 // outcome is what the integrators observed during a call of integrate.
 type outcome struct {
 	requests, succeeded int
-	took                []time.Duration
-	failures            []string // at most 3
+	took                []float64 // milliseconds
+	failures            []string  // at most 3
 	attacker            string
-}
-
-func (o outcome) p99() float64 {
-	if len(o.took) == 0 {
-		return 0
-	}
-	slices.Sort(o.took)
-	return float64(o.took[len(o.took)*99/100].Microseconds()) / 1000
 }
 
 // integrate makes each integrator send a batch of 100 items every 50 ms for d, while it runs the
@@ -161,7 +140,7 @@ func (t *target) integrate(ctx context.Context, d time.Duration, attack func(con
 				err := t.send(client, name, fmt.Sprintf("%s-%d", name, n), zip(items))
 				mu.Lock()
 				o.requests++
-				o.took = append(o.took, time.Since(began))
+				o.took = append(o.took, milliseconds(time.Since(began)))
 				if err == nil {
 					o.succeeded++
 				} else if len(o.failures) < 3 {
@@ -183,17 +162,9 @@ func (t *target) integrate(ctx context.Context, d time.Duration, attack func(con
 func (t *target) send(client *http.Client, key, idempotencyKey string, body []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+t.API+ingestPath, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "apiKey "+key)
-	req.Header.Set("Idempotency-Key", idempotencyKey)
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	return check(resp, http.StatusMultiStatus, "")
+	_, _, err := request(ctx, client, http.MethodPost, "http://"+t.API+ingestPath, body, http.StatusMultiStatus,
+		"Authorization", "apiKey "+key, "Idempotency-Key", idempotencyKey)
+	return err
 }
 
 func item(detector string, at time.Time) string {

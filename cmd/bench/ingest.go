@@ -123,7 +123,7 @@ func (o options) registry(ctx context.Context) error {
 	}
 	o.line("registry_1m_ready_ms", float64(time.Since(began).Milliseconds()), "ms")
 	time.Sleep(time.Second) // until it has returned the memory used for reading
-	rss, err := d.memoryMB("VmRSS")
+	rss, err := d.rssMB()
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (o options) memory(ctx context.Context, body body) error {
 		return err
 	}
 	defer d.stop()
-	idle, err := d.memoryMB("VmRSS")
+	idle, err := d.rssMB()
 	if err != nil {
 		return err
 	}

@@ -2,108 +2,82 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
-// journals compares a daemon with a journal in three Apache brokers, and one of another version, to
-// one with a journal on its disk, in turn: the CPU time of a batch until it is forwarded to Kafka,
-// the time to its 207, and the batches in a second. All are of one product instance.
-func (o options) journals(ctx context.Context, stores launch.Options) error {
+// journalInApache compares journals with three Apache brokers, of which two store each frame.
+func (o options) journalInApache(ctx context.Context) error {
+	safe := map[string]string{"min.insync.replicas": "2"}
+	return o.journals(ctx, launch.Options{Broker: launch.Apache, Brokers: 3, Properties: safe})
+}
+
+// compared is a daemon with its figures: of each batch the milliseconds to its 207, and of each
+// round the CPU time, divided by that of the first daemon, and the items per second.
+type compared struct {
+	*daemon
+	name                   string
+	took, overLocal, rates []float64
+}
+
+// journals compares a daemon with a journal in Kafka, and one of another version, to one with a
+// journal on its disk, in turn: the CPU time of a batch until it is forwarded to Kafka, the time to
+// its 207, and the batches in a second. All are of one product instance.
+func (o options) journals(ctx context.Context, stores launch.Options) (err error) {
+	defer must.Return(&err)
 	stores.Only, stores.Stderr, stores.Topics = "kafka", io.Discard, map[string]int{"measurements": 6}
-	running, err := launch.StartStores(ctx, stores)
-	if err != nil {
-		return err
-	}
+	running := must.Get(launch.StartStores(ctx, stores))
 	defer func() { _ = running.Close() }()
 	brokers := strings.Join(running.Kafka.Brokers, ",")
 	b := synthetic()
-	all := []*compared{{name: "local", binary: o.daemon}, {name: "kafka", binary: o.daemon}}
-	if o.before != "" {
-		all = append(all, &compared{name: "before", binary: o.before})
+	var all []*compared
+	add := func(name, binary string, settings ...string) {
+		settings = append(settings, "kafka.enabled=true", "kafka.brokers="+brokers, "kafka.topic=measurements")
+		all = append(all, &compared{daemon: must.Get(start(ctx, binary, b.detectors, settings...)), name: name})
 	}
-	for _, c := range all {
-		if c.daemon, err = newDaemon(c.binary, b.detectors); err != nil {
-			return err
+	defer func() {
+		for _, c := range all {
+			c.stop()
 		}
-		defer c.stop()
-		c.Set("kafka.enabled=true", "kafka.brokers="+brokers, "kafka.topic=measurements")
-		if c.name == "kafka" {
-			c.Set("journal.kind=kafka", "journal.log.brokers="+brokers)
-		}
-		if err := c.start(ctx); err != nil {
-			return err
-		}
+	}()
+	add("local", o.daemon)
+	add("kafka", o.daemon, "journal.kind=kafka", "journal.log.brokers="+brokers)
+	if o.before != "" {
+		add("before", o.before)
 	}
 	for round := range o.rounds + 1 {
 		var local float64 // CPU time
 		for _, c := range all {
 			before := c.cpu()
-			took, err := c.times(b, o.batches)
-			if err = errors.Join(err, c.forwarded(ctx)); err != nil {
-				return err
-			}
+			took := must.Get(c.times(b, o.batches, 0))
+			must.Do(c.forwarded(ctx))
 			cpu := float64(c.cpu() - before)
-			if c.name == "local" {
+			if c == all[0] {
 				local = cpu
 			}
 			each, began := max(1, o.batches/4), time.Now()
-			if _, err = c.load(b, 4, each); err == nil {
-				err = c.forwarded(ctx)
-			}
-			if err != nil {
-				return err
-			}
+			must.Get(c.load(b, 4, each))
+			must.Do(c.forwarded(ctx))
 			rate := float64(4*each*b.items) / time.Since(began).Seconds()
 			if round > 0 { // the first is a warm-up
 				c.took, c.overLocal, c.rates = append(c.took, took...), append(c.overLocal, cpu/local), append(c.rates, rate)
 			}
 		}
 	}
-	for _, c := range all {
-		if c.name != "local" {
-			o.line(fmt.Sprintf("journal_%s_cpu_over_local", c.name), median(c.overLocal), "ratio")
-		}
+	for _, c := range all[1:] {
+		o.line("journal_"+c.name+"_cpu_over_local", median(c.overLocal), "ratio")
 	}
 	for _, c := range all {
-		o.line(fmt.Sprintf("journal_%s_items_per_s", c.name), median(c.rates), "items/s")
-		slices.Sort(c.took)
-		for _, p := range []int{50, 99} {
-			o.line(fmt.Sprintf("journal_%s_p%d_ms", c.name, p), c.took[(len(c.took)-1)*p/100], "ms")
-		}
+		o.line("journal_"+c.name+"_items_per_s", median(c.rates), "items/s")
+		o.line("journal_"+c.name+"_p50_ms", median(c.took), "ms")
+		o.line("journal_"+c.name+"_p99_ms", p99(c.took), "ms")
 	}
 	return nil
-}
-
-type compared struct {
-	*daemon
-	name, binary string
-	took         []float64 // milliseconds to each 207
-	overLocal    []float64 // CPU time of each round, divided by that of local
-	rates        []float64 // items per second of each round
-}
-
-// times sends n bodies in sequence and returns the milliseconds until each 207.
-func (d *daemon) times(b body, n int) (ms []float64, err error) {
-	c, err := d.dial()
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	for range n {
-		begin := time.Now()
-		if err := c.post(b); err != nil {
-			return nil, err
-		}
-		ms = append(ms, float64(time.Since(begin).Microseconds())/1000)
-	}
-	return ms, nil
 }
 
 // forwarded waits until the daemon has delivered everything.

@@ -403,7 +403,7 @@ func (o options) layerMemory(ctx context.Context) error {
 	if err := pause(ctx, 10*time.Second); err != nil {
 		return err
 	}
-	steady, err := d.memoryMB("VmRSS")
+	steady, err := d.rssMB()
 	if err != nil {
 		return err
 	}
@@ -421,7 +421,7 @@ func (o options) layerMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	peak, err := d.memoryMB("VmHWM")
+	peak, err := d.peakMB()
 	if err != nil {
 		return err
 	}

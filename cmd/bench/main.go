@@ -12,12 +12,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // options holds the settings of a benchmark.
@@ -164,26 +165,6 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 			if runtime.GOOS != "linux" {
 				return errors.New("bench runs only on Linux, because it reads /proc")
 			}
-			what := strings.Join(args, "")
-			switch what {
-			case "hostile":
-				return o.hostile(cmd.Context())
-			case "deliver":
-				return o.deliver(cmd.Context())
-			case "archive":
-				return o.archive(cmd.Context())
-			case "journal":
-				safe := map[string]string{"min.insync.replicas": "2"}
-				return o.journals(cmd.Context(), launch.Options{Broker: launch.Apache, Brokers: 3, Properties: safe})
-			case "peers":
-				return o.peers(cmd.Context())
-			case "page":
-				return o.run(cmd.Context(), o.pageSize, o.pageView, o.pageAccess, o.pageLoad)
-			}
-			layer := []func(context.Context) error{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerMixed}
-			if what == "layer" {
-				return o.run(cmd.Context(), layer...)
-			}
 			for _, path := range files {
 				b, err := readBody(path)
 				if err != nil {
@@ -191,11 +172,18 @@ The batch is synthetic and has 14,000 items. --body adds batches from NDJSON fil
 				}
 				o.bodies = append(o.bodies, b)
 			}
-			if what == "ingest" {
-				return o.run(cmd.Context(), o.batchCosts, o.registry)
-			}
-			parts := []func(context.Context) error{o.batchCosts, o.registry, o.decompressionBombs, o.geometries}
-			return o.run(cmd.Context(), append(parts, layer...)...)
+			ingest, layer := []part{o.batchCosts, o.registry}, []part{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerMixed}
+			return run(cmd.Context(), map[string][]part{
+				"":        slices.Concat(ingest, []part{o.decompressionBombs, o.geometries}, layer),
+				"ingest":  ingest,
+				"layer":   layer,
+				"deliver": {o.deliver},
+				"archive": {o.archive},
+				"journal": {o.journalInApache},
+				"hostile": {o.hostile},
+				"peers":   {o.peers},
+				"page":    {o.pageSize, o.pageView, o.pageAccess, o.pageLoad},
+			}[strings.Join(args, "")])
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -224,7 +212,10 @@ func beside(name string) string {
 	return filepath.Join(filepath.Dir(self), name)
 }
 
-func (o options) run(ctx context.Context, parts ...func(context.Context) error) error {
+// part measures figures and prints them.
+type part func(context.Context) error
+
+func run(ctx context.Context, parts []part) error {
 	for _, measure := range parts {
 		if err := measure(ctx); err != nil {
 			return err
@@ -235,20 +226,15 @@ func (o options) run(ctx context.Context, parts ...func(context.Context) error) 
 
 // batchCosts measures the decompression and ingestion of each body, and the throughput and memory
 // of the synthetic one.
-func (o options) batchCosts(ctx context.Context) error {
+func (o options) batchCosts(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	first := synthetic()
 	for _, b := range append([]body{first, prose()}, o.bodies...) {
-		if err := o.inflate(b); err != nil {
-			return err
-		}
+		must.Do(o.inflate(b))
 	}
 	for _, b := range append([]body{first}, o.bodies...) {
-		if err := o.ingest(ctx, b); err != nil {
-			return err
-		}
+		must.Do(o.ingest(ctx, b))
 	}
-	if err := o.throughput(ctx, first); err != nil {
-		return err
-	}
+	must.Do(o.throughput(ctx, first))
 	return o.memory(ctx, first)
 }

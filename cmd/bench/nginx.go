@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 )
@@ -51,69 +51,37 @@ func (o options) layerServing(ctx context.Context) error {
 
 // againstNginx compares a layer of the given size with nginx as packaged, and with one that keeps
 // the file open.
-func (o options) againstNginx(ctx context.Context, name string, size int) error {
+func (o options) againstNginx(ctx context.Context, name string, size int) (err error) {
+	defer must.Return(&err)
 	const perStreet = 340 // approximate bytes of five periods
-	all, err := o.network(ctx, max(1, size/perStreet), 5, quarter())
-	if err != nil {
-		return err
-	}
-	d, err := o.layerDaemon(ctx, all, "GOMAXPROCS=1")
-	if err != nil {
-		return err
-	}
+	all := must.Get(o.network(ctx, max(1, size/perStreet), 5, quarter()))
+	d := must.Get(o.layerDaemon(ctx, all, "GOMAXPROCS=1"))
 	defer d.stop()
-	ours := server{url: "http://" + d.API + layers.Path, key: benchKey}
-	body, err := ours.get()
-	if err != nil {
-		return err
+	ours := server{url: "http://" + d.API + layers.Path}
+	body := must.Get(ours.get(ctx))
+	must.Do(o.compare(ctx, "layer_"+name, ours, d.Dir, body))
+	if name != "100k" {
+		return nil
 	}
-	others := rivals{dir: d.Dir, body: body}
-	if err := o.compare(ctx, "layer_"+name, ours, others); err != nil || name != "100k" {
-		return err
-	}
-	ours.conditional, others.conditional = true, true
-	return o.compare(ctx, "layer_304", ours, others)
-}
-
-// rivals starts nginx servers that send a body.
-type rivals struct {
-	dir         string
-	body        []byte
-	conditional bool
-}
-
-// load starts an nginx and returns its requests per second. Each round uses a new server, because
-// one that starts slow or fast remains so for unknown reasons.
-func (r rivals) load(ctx context.Context, settings string) (float64, error) {
-	dir, err := os.MkdirTemp(r.dir, "nginx")
-	if err != nil {
-		return 0, err
-	}
-	s, stop, err := startNginx(ctx, dir, settings, r.body)
-	if err != nil {
-		return 0, err
-	}
-	defer stop()
-	s.conditional = r.conditional
-	return s.load(ctx)
+	ours.conditional = true
+	return o.compare(ctx, "layer_304", ours, d.Dir, body)
 }
 
 // compare prints our requests per second and their ratio to nginx's, as medians over the rounds.
-func (o options) compare(ctx context.Context, name string, ours server, others rivals) error {
+// Each round uses new servers in new folders below dir, because one that starts slow or fast remains
+// so for unknown reasons.
+func (o options) compare(ctx context.Context, name string, ours server, dir string, body []byte) (err error) {
+	defer must.Return(&err)
+	theirs := func(settings string) float64 {
+		s, stop, err := startNginx(ctx, must.Get(os.MkdirTemp(dir, "nginx")), settings, body)
+		must.Do(err)
+		defer stop()
+		s.conditional = ours.conditional
+		return must.Get(s.load(ctx))
+	}
 	var rates, overPackaged, overTuned []float64
 	for range servingRounds {
-		own, err := ours.load(ctx)
-		if err != nil {
-			return err
-		}
-		packaged, err := others.load(ctx, "")
-		if err != nil {
-			return err
-		}
-		tuned, err := others.load(ctx, fileKeptOpen)
-		if err != nil {
-			return err
-		}
+		own, packaged, tuned := must.Get(ours.load(ctx)), theirs(""), theirs(fileKeptOpen)
 		rates, overPackaged, overTuned = append(rates, own), append(overPackaged, own/packaged), append(overTuned, own/tuned)
 	}
 	o.line(name+"_requests_per_s", median(rates), "1/s")
@@ -125,34 +93,21 @@ func (o options) compare(ctx context.Context, name string, ours server, others r
 
 // server serves a layer.
 type server struct {
-	url, key    string
+	url         string
 	etag        string // of the last get
 	conditional bool   // send If-None-Match
 }
 
-func (s *server) get() ([]byte, error) {
-	req, err := http.NewRequest(http.MethodGet, s.url, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "apiKey "+s.key)
-	req.Header.Set("Accept-Encoding", "identity")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s returned %s: %.200s", s.url, resp.Status, body)
-	}
-	s.etag = resp.Header.Get("Etag")
+func (s *server) get(ctx context.Context) ([]byte, error) {
+	header, body, err := request(ctx, http.DefaultClient, http.MethodGet, s.url, nil, http.StatusOK,
+		"Authorization", "apiKey "+benchKey, "Accept-Encoding", "identity")
+	s.etag = header.Get("Etag")
 	return body, err
 }
 
 // load returns the requests per second measured by wrk.
 func (s server) load(ctx context.Context) (float64, error) {
-	args := []string{"-t", "1", "-c", servingClients, "-d", servingTime, "--timeout", "30s", "-H", "Authorization: apiKey " + s.key}
+	args := []string{"-t", "1", "-c", servingClients, "-d", servingTime, "--timeout", "30s", "-H", "Authorization: apiKey " + benchKey}
 	if s.conditional {
 		args = append(args, "-H", "If-None-Match: "+s.etag)
 	}
@@ -201,27 +156,18 @@ const fileKeptOpen = "open_file_cache max=100; open_file_cache_valid 60s;"
 
 // startNginx serves the body from a file in dir.
 func startNginx(ctx context.Context, dir, settings string, body []byte) (s server, stop func(), err error) {
-	port, err := launch.PickPort("nginx", 0)
-	if err != nil {
-		return s, nil, err
-	}
-	address := launch.Address(port)
-	err = os.WriteFile(filepath.Join(dir, "layer"), body, 0o600)
-	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "nginx.conf"), fmt.Appendf(nil, nginxConf, dir, address, settings), 0o600))
-	if err != nil {
-		return s, nil, err
-	}
+	defer must.Return(&err)
+	address, config := launch.Address(must.Get(launch.PickPort("nginx", 0))), filepath.Join(dir, "nginx.conf")
+	must.Do(os.WriteFile(filepath.Join(dir, "layer"), body, 0o600))
+	must.Do(os.WriteFile(config, fmt.Appendf(nil, nginxConf, dir, address, settings), 0o600))
 	var output bytes.Buffer
-	cmd := exec.Command("nginx", "-c", filepath.Join(dir, "nginx.conf"), "-e", filepath.Join(dir, "error.log"))
+	cmd := exec.Command("nginx", "-c", config, "-e", filepath.Join(dir, "error.log"))
 	cmd.Stdout, cmd.Stderr = &output, &output
-	p, err := launch.StartGroup(cmd, syscall.SIGTERM)
-	if err != nil {
-		return s, nil, err
-	}
+	p := must.Get(launch.StartGroup(cmd, syscall.SIGTERM))
 	stop = func() { _ = p.Stop(10 * time.Second) }
-	s = server{url: "http://" + address + "/layer", key: benchKey}
+	s.url = "http://" + address + "/layer"
 	err = launch.Eventually(ctx, 2*time.Second, func() error {
-		sent, err := s.get()
+		sent, err := s.get(ctx)
 		if err == nil && !bytes.Equal(sent, body) {
 			err = errors.New("wrong body")
 		}
@@ -229,9 +175,9 @@ func startNginx(ctx context.Context, dir, settings string, body []byte) (s serve
 	})
 	if err != nil {
 		stop()
-		return s, nil, fmt.Errorf("nginx does not serve the layer: %w: %s", err, output.String())
+		err = fmt.Errorf("nginx does not serve the layer: %w: %s", err, output.String())
 	}
-	return s, stop, nil
+	return s, stop, err
 }
 
 // layerDaemon starts a daemon with a layer of the given forecasts.
@@ -241,32 +187,30 @@ func (o options) layerDaemon(ctx context.Context, all []*pb.StreetForecast, env 
 		return nil, err
 	}
 	d.Env = env
-	d.Set("forecasts.feed=file", "forecasts.file.path="+d.feed(), "forecasts.file.settle=10ms")
-	if err = d.publish(all); err == nil {
-		err = d.start(ctx)
-	}
-	if err == nil {
-		err = d.served(ctx, 0)
-	}
-	if err != nil {
+	if err := d.startWith(ctx, all); err != nil {
 		d.stop()
 		return nil, err
 	}
 	return d, nil
 }
 
+// startWith starts the daemon with a layer of the given forecasts.
+func (d *daemon) startWith(ctx context.Context, all []*pb.StreetForecast) (err error) {
+	defer must.Return(&err)
+	d.Set("forecasts.feed=file", "forecasts.file.path="+d.feed(), "forecasts.file.settle=10ms")
+	must.Do(d.publish(all))
+	must.Do(d.start(ctx))
+	return d.served(ctx, 0)
+}
+
 func (d *daemon) feed() string { return filepath.Join(d.Dir, "forecasts.pb") }
 
 // publish replaces the forecasts file.
-func (d *daemon) publish(all []*pb.StreetForecast) error {
-	text, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
-	if err == nil {
-		err = os.WriteFile(d.feed()+".new", text, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(d.feed()+".new", d.feed())
-	}
-	return err
+func (d *daemon) publish(all []*pb.StreetForecast) (err error) {
+	defer must.Return(&err)
+	text := must.Get(proto.Marshal(&pb.StreetForecastResponse{StreetForecast: all}))
+	must.Do(os.WriteFile(d.feed()+".new", text, 0o600))
+	return os.Rename(d.feed()+".new", d.feed())
 }
 
 // served waits until the daemon has built the layer more than the given number of times.

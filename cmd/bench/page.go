@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,25 +11,26 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/systeminfo"
 	"github.com/chromedp/chromedp"
+	"github.com/prometheus/procfs"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/sinks/layers"
 	"trafficd/sources/page"
 )
 
 const (
 	pagePeriods  = 12
-	pageSteps    = 25               // horizon steps that are timed
-	pageFrames   = 3 * time.Second  // how long the slider moves
-	pageViewers  = 50               // open pages
-	pageRounds   = 4                // each without and with open pages
-	pageRound    = 12 * time.Second // how long batches are sent
+	pageSteps    = 25              // horizon steps that are timed
+	pageFrames   = 3 * time.Second // how long the slider moves
+	pageViewers  = 50              // open pages
+	pageRounds   = 4               // each without and with open pages
+	pageBatches  = 200             // in each
 	pageInterval = 60 * time.Millisecond
 )
 
@@ -47,33 +47,20 @@ func (o options) pageSize(context.Context) error {
 }
 
 // pageView measures the map in a browser with software rendering.
-func (o options) pageView(ctx context.Context) error {
+func (o options) pageView(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	fmt.Fprintln(o.notes, "page: Chromium without a window or a graphics processor, WebGL in software (SwiftShader), 1440 × 900 px")
-	if err := o.withMap(ctx, 20_000, func(b *tab) error {
-		fps, err := b.number(moveSlider, pageFrames.Milliseconds())
-		o.line("page_fps_20k", fps, "frames/s")
-		return err
-	}); err != nil {
-		return err
-	}
-	return o.withMap(ctx, layerStreets, func(b *tab) error {
-		first, err := b.number("window.firstView")
-		if err != nil {
-			return err
-		}
-		o.line("page_first_view_100k_ms", first, "ms")
+	must.Do(o.withMap(ctx, 20_000, func(b *tab) {
+		o.line("page_fps_20k", b.number(moveSlider, pageFrames.Milliseconds()), "frames/s")
+	}))
+	return o.withMap(ctx, layerStreets, func(b *tab) {
+		o.line("page_first_view_100k_ms", b.number("window.firstView"), "ms")
 		var steps []float64
 		for i := range pageSteps {
-			ms, err := b.number(stepHorizon, (i+1)%len(layers.DefaultConfig().Horizons))
-			if err != nil {
-				return err
-			}
-			steps = append(steps, ms)
+			steps = append(steps, b.number(stepHorizon, (i+1)%len(layers.DefaultConfig().Horizons)))
 		}
 		o.line("page_step_100k_ms", median(steps), "ms")
-		mb, err := rendererMB(b.browser)
-		o.line("page_heap_100k_mb", mb, "MB")
-		return err
+		o.line("page_heap_100k_mb", must.Get(rendererMB(b.browser)), "MB")
 	})
 }
 
@@ -111,38 +98,25 @@ const (
 )
 
 // withMap opens the map with a layer of the given number of streets and waits for all horizons.
-func (o options) withMap(ctx context.Context, streets int, measure func(*tab) error) error {
-	all, err := o.network(ctx, streets, pagePeriods, quarter())
-	if err != nil {
-		return err
-	}
-	d, err := o.layerDaemon(ctx, all)
-	if err != nil {
-		return err
-	}
+// measure may end with must.
+func (o options) withMap(ctx context.Context, streets int, measure func(*tab)) (err error) {
+	defer must.Return(&err)
+	d := must.Get(o.layerDaemon(ctx, must.Get(o.network(ctx, streets, pagePeriods, quarter()))))
 	defer d.stop()
 	for _, query := range horizons { // the daemon builds only representations that a client has requested
-		if err := d.get(ctx, query); err != nil {
-			return err
-		}
+		must.Do(d.get(ctx, query))
 	}
-	b, err := openTab(ctx)
-	if err != nil {
-		return err
-	}
+	b := must.Get(openTab(ctx))
 	defer b.close()
-	if err := b.show("http://" + d.Ops + "/#map"); err != nil {
-		return err
-	}
-	const loaded = `new Promise(function look(done) {
+	must.Do(chromedp.Do(b.browser, chromedp.Navigate("http://"+d.Ops+"/#map")))
+	b.number("(() => { %s; return 1 })()", watchFirstView)
+	b.number(`new Promise(function look(done) {
 		if (window.firstView && window.layersLoaded === 5 && window.shown.street.length === %d &&
 			window.map.getLayer("land") && window.map.areTilesLoaded()) return done(1);
 		setTimeout(look, 50, done);
-	})`
-	if _, err := b.number(loaded, streets); err != nil {
-		return err
-	}
-	return measure(b)
+	})`, streets)
+	measure(b)
+	return nil
 }
 
 // tab is a page in a new browser.
@@ -170,17 +144,9 @@ func openTab(parent context.Context) (*tab, error) {
 	return &tab{browser: ctx, close: closing}, nil
 }
 
-// show opens a page and watches for its first view.
-func (b *tab) show(address string) error {
-	if err := chromedp.Do(b.browser, chromedp.Navigate(address)); err != nil {
-		return fmt.Errorf("cannot open %s: %w", address, err)
-	}
-	_, err := b.number("(() => { %s; return 1 })()", watchFirstView)
-	return err
-}
-
-// number returns the value of a script, or of the promise that it returns.
-func (b *tab) number(script string, args ...any) (float64, error) {
+// number returns the value of a script, or of the promise that it returns. It ends with must if the
+// script fails.
+func (b *tab) number(script string, args ...any) (v float64) {
 	ctx, cancel := context.WithTimeout(b.browser, 2*time.Minute)
 	defer cancel()
 	if len(args) > 0 {
@@ -188,57 +154,30 @@ func (b *tab) number(script string, args ...any) (float64, error) {
 	}
 	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("Promise.resolve("+script+").then(v => JSON.stringify(v))",
 		chromedp.EvalAwaitPromise))
-	if err != nil {
-		return 0, fmt.Errorf("the page fails in %.60q: %w", script, err)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &v)
 	}
-	var v float64
-	return v, json.Unmarshal([]byte(text), &v)
+	if err != nil {
+		must.Do(fmt.Errorf("the page fails in %.60q: %w", script, err))
+	}
+	return v
 }
 
 // rendererMB returns the memory of the browser's largest renderer process, including its share of
 // shared memory, in units of 10⁶ bytes.
 func rendererMB(ctx context.Context) (largest float64, err error) {
-	process := chromedp.FromContext(ctx).Browser.Process()
-	if process == nil {
-		return 0, errors.New("the browser is not a child process")
-	}
-	out, err := exec.CommandContext(ctx, "pgrep", "-f", "--", "--type=renderer").Output()
-	if err != nil {
-		return 0, fmt.Errorf("cannot list the browser's processes: %w", err)
-	}
-	for _, pid := range strings.Fields(string(out)) {
-		text, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
-		if err != nil || !descends(pid, process.Pid) {
-			continue // it has exited, or belongs to another browser
-		}
-		for line := range strings.Lines(string(text)) {
-			if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
-				kib, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-				largest = max(largest, kib*1024/1e6)
-			}
+	defer must.Return(&err)
+	all := must.Get(cdp.Call(ctx, chromedp.FromContext(ctx).Browser, systeminfo.GetProcessInfo, cdp.Empty{}))
+	for _, info := range all.ProcessInfo {
+		if info.Type == "renderer" {
+			memory := must.Get(must.Get(procfs.NewProc(int(info.ID))).ProcSMapsRollup())
+			largest = max(largest, float64(memory.Pss)/1e6)
 		}
 	}
 	if largest == 0 {
 		err = errors.New("the browser has no renderer process")
 	}
 	return largest, err
-}
-
-// descends reports whether a process is ancestor or descends from it.
-func descends(pid string, ancestor int) bool {
-	for pid != "0" && pid != "" {
-		if pid == strconv.Itoa(ancestor) {
-			return true
-		}
-		text, _ := os.ReadFile("/proc/" + pid + "/stat")
-		_, rest, _ := bytes.Cut(text, []byte(") "))
-		fields := bytes.Fields(rest)
-		if len(fields) < 2 {
-			return false
-		}
-		pid = string(fields[1])
-	}
-	return false
 }
 
 // pageAccess counts the violations that axe finds in both views.
@@ -249,13 +188,9 @@ func (o options) pageAccess(ctx context.Context) error {
 	}
 	violations := 0.0
 	for _, view := range []string{"#operations", "#map"} {
-		err := o.withMap(ctx, 2000, func(b *tab) error {
-			if _, err := b.number(`(() => { location.hash = %q; %s; return 1 })()`, view, axe); err != nil {
-				return err
-			}
-			n, err := b.number(`new Promise(r => setTimeout(r, 1000)).then(() => axe.run()).then(r => r.violations.length)`)
-			violations += n
-			return err
+		err := o.withMap(ctx, 2000, func(b *tab) {
+			b.number(`(() => { location.hash = %q; %s; return 1 })()`, view, axe)
+			violations += b.number(`new Promise(r => setTimeout(r, 1000)).then(() => axe.run()).then(r => r.violations.length)`)
 		})
 		if err != nil {
 			return err
@@ -266,51 +201,28 @@ func (o options) pageAccess(ctx context.Context) error {
 }
 
 // pageLoad measures the latency of batches, and the daemon's memory, without and with open pages.
-func (o options) pageLoad(ctx context.Context) error {
-	all, err := o.network(ctx, 20_000, pagePeriods, quarter())
-	if err != nil {
-		return err
-	}
+func (o options) pageLoad(ctx context.Context) (err error) {
+	defer must.Return(&err)
+	all := must.Get(o.network(ctx, 20_000, pagePeriods, quarter()))
 	b := synthetic()
-	d, err := newDaemon(o.daemon, b.detectors)
-	if err != nil {
-		return err
-	}
+	d := must.Get(newDaemon(o.daemon, b.detectors))
 	defer d.stop()
-	d.Set("forecasts.feed=file", "forecasts.file.path="+d.feed(), "forecasts.file.settle=10ms")
-	if err := errors.Join(d.publish(all), d.start(ctx), d.served(ctx, 0)); err != nil {
-		return err
-	}
-	if _, err := d.latencies(b); err != nil { // warm-up
-		return err
-	}
+	must.Do(d.startWith(ctx, all))
+	latency := func() float64 { return p99(must.Get(d.times(b, pageBatches, pageInterval))) }
+	latency() // warm-up
 	var without, with, ratios []float64
 	var before, after float64
 	for range pageRounds {
-		alone, err := d.latencies(b)
-		if err != nil {
-			return err
-		}
+		alone := latency()
 		if before == 0 {
-			if before, err = d.memoryMB("VmRSS"); err != nil {
-				return err
-			}
+			before = must.Get(d.rssMB())
 		}
-		viewing, stop := context.WithCancel(ctx)
-		var viewers sync.WaitGroup
-		for i := range pageViewers {
-			viewers.Go(func() { d.view(viewing, time.Duration(i)*100*time.Millisecond) })
-		}
-		err = pause(ctx, 6*time.Second) // until all of them have the layer
-		watched, failed := d.latencies(b)
-		rss, gone := d.memoryMB("VmRSS")
-		after = max(after, rss)
-		stop()
-		viewers.Wait()
-		if err := errors.Join(err, failed, gone); err != nil {
-			return err
-		}
-		without, with, ratios = append(without, p99(alone)), append(with, p99(watched)), append(ratios, p99(watched)/p99(alone))
+		watched := 0.0
+		must.Do(d.viewed(ctx, func() {
+			watched = latency()
+			after = max(after, must.Get(d.rssMB()))
+		}))
+		without, with, ratios = append(without, alone), append(with, watched), append(ratios, watched/alone)
 	}
 	o.line("page_ingest_p99_ms", median(without), "ms")
 	o.line("page_ingest_p99_50_pages_ms", median(with), "ms")
@@ -319,28 +231,20 @@ func (o options) pageLoad(ctx context.Context) error {
 	return nil
 }
 
-// latencies sends batches at a steady rate and returns the milliseconds to each 207.
-func (d *daemon) latencies(b body) (ms []float64, err error) {
-	c, err := d.dial()
-	if err != nil {
-		return nil, err
+// viewed calls measure while clients send the requests of open pages.
+func (d *daemon) viewed(ctx context.Context, measure func()) error {
+	viewing, stop := context.WithCancel(ctx)
+	var viewers sync.WaitGroup
+	defer viewers.Wait()
+	defer stop()
+	for i := range pageViewers {
+		viewers.Go(func() { d.view(viewing, time.Duration(i)*100*time.Millisecond) })
 	}
-	defer c.Close()
-	tick := time.NewTicker(pageInterval)
-	defer tick.Stop()
-	for end := time.Now().Add(pageRound); time.Now().Before(end); <-tick.C {
-		began := time.Now()
-		if err := c.post(b); err != nil {
-			return nil, err
-		}
-		ms = append(ms, float64(time.Since(began).Microseconds())/1000)
+	if err := pause(ctx, 6*time.Second); err != nil { // until all of them have the layer
+		return err
 	}
-	return ms, nil
-}
-
-func p99(ms []float64) float64 {
-	slices.Sort(ms)
-	return ms[len(ms)*99/100]
+	measure()
+	return nil
 }
 
 // view sends the requests of an open page with both views until ctx ends: /status every five

@@ -12,6 +12,7 @@ import (
 
 	"github.com/twpayne/go-geom"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/routing"
@@ -36,29 +37,21 @@ func road() *geom.LineString {
 
 // geometries measures how many points per second are converted from degrees into each format and
 // back, and written and read in each encoding. Then it measures the overhead of SOAP.
-func (o options) geometries(ctx context.Context) error {
+func (o options) geometries(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	line := road()
-	degrees, err := geo.ParseSystem(string(geo.GeoDecimal), "")
-	if err != nil {
-		return err
-	}
+	degrees := must.Get(geo.ParseSystem(string(geo.GeoDecimal), ""))
 	for _, format := range geo.Formats() {
 		const utm32 = "EPSG:25832" // used by OG_SRID only
-		system, err := geo.ParseSystem(string(format), utm32)
-		if err != nil {
-			return err
-		}
+		system := must.Get(geo.ParseSystem(string(format), utm32))
 		forward, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
 		flat := slices.Clone(line.FlatCoords())
-		err = o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
+		must.Do(o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
 			if err := forward.Points(flat, 2); err != nil {
 				return err
 			}
 			return back.Points(flat, 2)
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
 	limits := geo.DefaultLimits()
 	points := make([]xroute.PlainPoint, 0, linePoints)
@@ -96,56 +89,44 @@ func (o options) geometries(ctx context.Context) error {
 			return err
 		}},
 	} {
-		if err := o.points("geo_"+encoding.name+"_points_per_s", linePoints, encoding.writeAndRead); err != nil {
-			return err
-		}
+		must.Do(o.points("geo_"+encoding.name+"_points_per_s", linePoints, encoding.writeAndRead))
 	}
 	return o.soap(ctx, line)
 }
 
 // points measures the points per second of do, which processes n points per call.
-func (o options) points(name string, n int, do func() error) error {
+func (o options) points(name string, n int, do func() error) (err error) {
+	defer must.Return(&err)
 	var rates []float64
 	for range o.rounds + 1 {
-		ms, err := cpuPerCall(lines, do)
-		if err != nil {
-			return err
-		}
-		rates = append(rates, float64(n)/ms*1000)
+		rates = append(rates, float64(n)/must.Get(cpuPerCall(lines, do))*1000)
 	}
 	o.line(name, median(rates[1:]), "points/s") // the first round is the warm-up
 	return nil
 }
 
 // soap compares the daemon's CPU time for convertGeometry with that of the conversion alone (read
-// WKT, convert, write WKT) in each round, because ratios vary less than times.
-func (o options) soap(ctx context.Context, line *geom.LineString) error {
-	d, err := start(ctx, o.daemon, []string{"none"})
-	if err != nil {
-		return err
-	}
+// WKT, convert, write WKT) in each round, because ratios vary less than times. It requests
+// uncompressed responses, because gzip would cost more than everything else.
+func (o options) soap(ctx context.Context, line *geom.LineString) (err error) {
+	defer must.Return(&err)
+	d := must.Get(start(ctx, o.daemon, []string{"none"}))
 	defer d.stop()
 	text := string(geo.AppendWKT(nil, line))
-	request, err := xroute.AppendMessage(nil, &xroute.ConvertGeometry{
+	envelope := must.Get(xroute.AppendMessage(nil, &xroute.ConvertGeometry{
 		Geometry: &xroute.LineString{Encodings: xroute.Encodings{WKT: &text}},
 		Options:  xroute.RequestOptions{ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.Mercator},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	var calls, ratios []float64
 	for round := range o.rounds + 1 {
-		alone, err := cpuPerCall(lines, func() error { return conversion(text) })
-		if err != nil {
-			return err
-		}
+		alone := must.Get(cpuPerCall(lines, func() error { return conversion(text) }))
 		before := d.cpu()
 		for range lines {
-			if err := d.convert(ctx, request); err != nil {
-				return err
-			}
+			_, _, err := request(ctx, http.DefaultClient, http.MethodPost, "http://"+d.API+routing.Path, envelope, http.StatusOK,
+				"Authorization", "apiKey "+benchKey, "Content-Type", "text/xml; charset=utf-8", "Accept-Encoding", "identity")
+			must.Do(err)
 		}
-		call := float64((d.cpu() - before).Microseconds()) / 1000 / lines
+		call := milliseconds(d.cpu()-before) / lines
 		if round > 0 {
 			calls, ratios = append(calls, call), append(ratios, call/alone)
 		}
@@ -155,39 +136,11 @@ func (o options) soap(ctx context.Context, line *geom.LineString) error {
 	return nil
 }
 
-func conversion(text string) error {
-	g, err := geo.DefaultLimits().ParseWKT(text, geo.LineString)
-	if err != nil {
-		return err
-	}
-	degrees, err := geo.ParseSystem(string(geo.GeoDecimal), "")
-	if err != nil {
-		return err
-	}
-	mercator, err := geo.ParseSystem(string(geo.Mercator), "")
-	if err != nil {
-		return err
-	}
-	if err := geo.NewConversion(degrees, mercator).Apply(g); err != nil {
-		return err
-	}
+func conversion(text string) (err error) {
+	defer must.Return(&err)
+	g := must.Get(geo.DefaultLimits().ParseWKT(text, geo.LineString))
+	degrees, mercator := must.Get(geo.ParseSystem(string(geo.GeoDecimal), "")), must.Get(geo.ParseSystem(string(geo.Mercator), ""))
+	must.Do(geo.NewConversion(degrees, mercator).Apply(g))
 	geo.AppendWKT(nil, g)
 	return nil
-}
-
-// convert posts an envelope. It requests an uncompressed response, because gzip would cost more
-// than everything else.
-func (d *daemon) convert(ctx context.Context, envelope []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.API+routing.Path, bytes.NewReader(envelope))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "apiKey "+benchKey)
-	req.Header.Set("Content-Type", "text/xml; charset=utf-8")
-	req.Header.Set("Accept-Encoding", "identity")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	return check(resp, http.StatusOK, "")
 }
