@@ -24,18 +24,21 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// source supplies what a reader returns.
+// source supplies what a reader returns. The bytes after it could continue a number.
 type source struct {
 	io.Reader
 	buf [64<<10 + Padding]byte
 	end int
 }
 
+var nines = bytes.Repeat([]byte{'9'}, Padding)
+
 func (s *source) Next(keep int) ([]byte, error) {
 	copy(s.buf[:], s.buf[s.end-keep:s.end])
 	for {
 		n, err := s.Read(s.buf[keep : len(s.buf)-Padding])
 		if s.end = keep + n; n > 0 || err != nil {
+			copy(s.buf[s.end:], nines)
 			return s.buf[:s.end], err
 		}
 	}

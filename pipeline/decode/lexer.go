@@ -18,7 +18,7 @@ type Source interface {
 	// Next returns the last keep bytes of the text so far, at most 32 KiB, and after them at least
 	// one more byte, unless there is an error, which is io.EOF at the end of the text. Next is not
 	// called again after an error. The result is valid until the next call and is not changed.
-	// Padding bytes follow it that may be loaded but are never used.
+	// Padding bytes follow it that have no meaning and may be overwritten.
 	Next(keep int) ([]byte, error)
 }
 
@@ -67,6 +67,9 @@ func (l *lexer) fill() bool {
 	text, err := l.from.Next(unread)
 	l.base += int64(l.pos)
 	l.buf, l.pos, l.end = text[:min(len(text)+Padding, cap(text))], 0, len(text) // an empty text may be nil
+	if l.end < len(l.buf) {
+		l.buf[l.end] = 0 // ends a number
+	}
 	if err == io.EOF {
 		err = errEnd
 	}

@@ -17,7 +17,7 @@ const exactDigits = 15
 var powers = [16]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
 // readNumber reads the JSON number at p in b. It returns its end, or -1 if there is none or the
-// lexer must decode it. b must not end within the number, and seven bytes must follow p.
+// lexer must decode it. A byte that ends the number must follow it in b, and seven bytes p.
 func readNumber(b []byte, p int) (v float64, next int) {
 	first := p
 	if b[p] == '-' {
