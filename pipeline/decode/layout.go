@@ -27,18 +27,13 @@ type layout struct {
 	n      int
 	tail   glue // after the last value, whose glue includes the start of the next item
 	least  int  // bytes of an item without its values
-
-	// The last timestampFrom and timestampTo, if one follows the other: most rows of a batch repeat
-	// them.
-	interval []byte
-	from, to int64
 }
 
 type piece struct {
-	field contract.Field // FieldItem for an unknown member
-	quote bool           // the value is a string
-	both  bool           // the value and the next one are the interval
-	after glue           // includes double quotes
+	field    contract.Field // FieldItem for an unknown member
+	quote    bool           // the value is a string
+	interval bool           // the next two values are timestampFrom and timestampTo
+	after    glue           // includes double quotes
 }
 
 // glue is a constant text.
@@ -60,10 +55,17 @@ func (g *glue) set(text ...[]byte) {
 
 // at reports whether the text is at p in buf, which has Padding.
 func (g *glue) at(buf []byte, p, end int) bool {
-	b := buf[p : p+32 : p+32]
-	d := (binary.LittleEndian.Uint64(b)^g.words[0])&g.masks[0] | (binary.LittleEndian.Uint64(b[8:])^g.words[1])&g.masks[1] |
-		(binary.LittleEndian.Uint64(b[16:])^g.words[2])&g.masks[2] | (binary.LittleEndian.Uint64(b[24:])^g.words[3])&g.masks[3]
-	return d == 0 && p+g.n <= end && (len(g.rest) == 0 || string(buf[p+32:p+g.n]) == string(g.rest))
+	return g.starts((*[32]byte)(buf[p:])) && g.ends(buf, p, end)
+}
+
+// starts and ends are the two parts of at, which the compiler inlines.
+func (g *glue) starts(b *[32]byte) bool {
+	return (binary.LittleEndian.Uint64(b[:])^g.words[0])&g.masks[0]|(binary.LittleEndian.Uint64(b[8:])^g.words[1])&g.masks[1]|
+		(binary.LittleEndian.Uint64(b[16:])^g.words[2])&g.masks[2]|(binary.LittleEndian.Uint64(b[24:])^g.words[3])&g.masks[3] == 0
+}
+
+func (g *glue) ends(buf []byte, p, end int) bool {
+	return p+g.n <= end && (len(g.rest) == 0 || string(buf[p+32:p+g.n]) == string(g.rest))
 }
 
 // layouts holds the most recent layouts; current is the one that matched last.
@@ -105,6 +107,7 @@ func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 	it.Codes = slices.Grow(it.Codes, end-q+8)
 	codes := it.Codes[:cap(it.Codes)]
 	it.Quality[row] = math.NaN()
+	last, size := 0, end+1 // of the interval of the row before, which most rows repeat, with the text that precedes it
 	for k := 0; ; {
 		pc := &l.pieces[k]
 		switch pc.field {
@@ -113,27 +116,29 @@ func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 		case contract.FieldQuality:
 			it.Quality[row], q = readNumber(buf, q)
 		case contract.FieldDetectorCode:
-			if c = copyString(codes, used, buf[q:], end-q); c-used <= batch.MaxCodeLen {
-				q += c - used
-			} else {
-				q = -1
-			}
+			c, q = copyCode(codes, used, buf, q, end)
 		case contract.FieldMeasureTypeCode:
 			it.Type[row], q = d.types.predict(buf, q, end, it)
 		case contract.FieldTimestampFrom, contract.FieldTimestampTo:
-			k, q = d.times(l, k, it, row, q)
-			pc = &l.pieces[k]
+			q = d.timestamp(pc.field, it, row, q)
 		default:
-			if pc.quote {
-				q = endOfString(buf, q, end)
-			} else {
-				_, q = readNumber(buf, q)
-			}
+			q = pc.skip(buf, q, end)
 		}
-		if q < 0 || q > end {
+		if q < 0 {
 			break
 		}
-		next := pc.after.at(buf, q, end)
+		if pc.interval {
+			if q+size <= end && string(buf[q:q+size]) == string(buf[last:last+size]) {
+				it.From[row], it.To[row] = it.From[row-1], it.To[row-1]
+				q += size
+			} else {
+				last, q = q, d.interval(l, k, it, row, q)
+				size = q - last
+			}
+			k += 2
+			pc = &l.pieces[k]
+		}
+		next := pc.after.starts((*[32]byte)(buf[q:])) && pc.after.ends(buf, q, end)
 		k++
 		if next && k < l.n {
 			q += pc.after.n
@@ -158,46 +163,54 @@ func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 	return n
 }
 
-// times reads the timestamps at p: the value of piece k of l or, if the next one is a timestamp
-// too, both. It returns the last piece and its end, or -1 if the lexer must decode it.
-func (d *Decoder) times(l *layout, k int, it *batch.Items, row, p int) (last, next int) {
-	buf, end := d.buf, d.end
-	first, second := &d.from, &d.to
-	from, to := &it.From[row], &it.To[row]
-	if l.pieces[k].both {
-		if size := len(l.interval); size > 0 && p+size <= end && string(buf[p:p+size]) == string(l.interval) {
-			*from, *to = l.from, l.to
-			return k + 1, p + size
+// interval reads the text that follows piece k of l at p, up to the end of the second timestamp. It
+// returns its end or, if the lexer must decode it, that of the buffer.
+func (d *Decoder) interval(l *layout, k int, it *batch.Items, row, p int) int {
+	for last := k + 2; k < last; {
+		after := &l.pieces[k].after
+		if !after.at(d.buf, p, d.end) {
+			return d.end
+		}
+		k++
+		if p = d.timestamp(l.pieces[k].field, it, row, p+after.n); p < 0 {
+			return d.end
 		}
 	}
-	if l.pieces[k].field == contract.FieldTimestampTo {
-		first, second, from, to = second, first, to, from
-	}
-	*from, next = first.read(buf, p, end)
-	if !l.pieces[k].both {
-		return k, next
-	}
-	between := &l.pieces[k].after
-	if next < 0 || next > end || !between.at(buf, next, end) {
-		return k, -1
-	}
-	if *to, next = second.read(buf, next+between.n, end); next >= 0 && next <= end {
-		l.interval, l.from, l.to = append(l.interval[:0], buf[p:next]...), it.From[row], it.To[row]
-	}
-	return k + 1, next
+	return p
 }
 
-// copyString copies the plain ASCII text at the start of src, which ends before end, to the
-// position at in dst. It returns its end there. It writes up to eight bytes more.
-func copyString(dst []byte, at int, src []byte, end int) int {
-	for p := 0; p < end; p += 8 {
-		w := binary.LittleEndian.Uint64(src[p:])
-		binary.LittleEndian.PutUint64(dst[at+p:], w)
-		if m := special(w); m != 0 {
-			return at + p + bits.TrailingZeros64(m)/8
-		}
+// timestamp reads the timestamp f at p. It returns its end, or -1 if the lexer must decode it.
+func (d *Decoder) timestamp(f contract.Field, it *batch.Items, row, p int) (next int) {
+	if f == contract.FieldTimestampFrom {
+		it.From[row], next = d.from.read(d.buf, p, d.end)
+	} else {
+		it.To[row], next = d.to.read(d.buf, p, d.end)
 	}
-	return at + end
+	return next
+}
+
+// skip returns the end of the value at p, or -1 if the lexer must decode it.
+func (pc *piece) skip(buf []byte, p, end int) int {
+	if pc.quote {
+		return endOfString(buf, p, end)
+	}
+	_, next := readNumber(buf, p)
+	return next
+}
+
+// copyCode copies the plain ASCII text at p in buf to the position at in dst. It returns both ends,
+// or -1 if the lexer must decode it. It writes up to eight bytes more.
+func copyCode(dst []byte, at int, buf []byte, p, end int) (stop, next int) {
+	for last := min(end, p+batch.MaxCodeLen); p < last; p += 8 {
+		w := binary.LittleEndian.Uint64(buf[p:])
+		binary.LittleEndian.PutUint64(dst[at:], w)
+		if m := special(w); m != 0 {
+			n := bits.TrailingZeros64(m) / 8
+			return at + n, p + n
+		}
+		at += 8
+	}
+	return at, -1
 }
 
 // endOfString returns the end of the plain ASCII text at p. The following glue verifies that a
@@ -255,15 +268,15 @@ func (ls *layouts) add(l *learner, buf []byte, pos int) {
 	}
 	ls.current = k
 	to := &ls.list[k]
-	to.n, to.least, to.interval = l.n, pos-l.start, to.interval[:0]
+	to.n, to.least = l.n, pos-l.start
 	to.head.set(buf[l.start:l.values[0].from])
 	for i := range l.n {
 		v, end := &l.values[i], pos
 		p := &to.pieces[i]
-		p.field, p.quote, p.both = v.field, v.quote, false
+		p.field, p.quote = v.field, v.quote
+		p.interval = i+2 < l.n && isTime(l.values[i+1].field) && isTime(l.values[i+2].field)
 		if i+1 < l.n {
 			end = l.values[i+1].from
-			p.both = isTime(v.field) && isTime(l.values[i+1].field)
 		}
 		p.after.set(buf[v.to:end])
 		to.least -= v.to - v.from
