@@ -456,6 +456,7 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Add(typical(5))
+	f.Add([]byte(`{"measurements":[{"detectorCode":"","measureTypeCode":"\b"}]}`)) // the type that begins it is not one of the batch
 	fast, slow := New(DefaultConfig()), New(DefaultConfig())
 	slow.layouts.maxBytes = 0
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -324,7 +324,7 @@ func (m *typeMemo) predict(buf []byte, p, end int, it *batch.Items) (kind uint32
 		}
 	}
 	q := endOfString(buf, p, end)
-	if q-p > maxTypeLen || q >= end {
+	if q-p > maxTypeLen || q >= end || buf[q] != '"' {
 		return 0, -1
 	}
 	return m.find(buf[p:q], it), q
