@@ -1,8 +1,10 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,6 +50,20 @@ func TestDuplicates(t *testing.T) {
 			id := [4]int64{r.Int64N(60), r.Int64N(min(3, spread)), r.Int64N(spread), 0}
 			id[3] = id[2] + r.Int64N(spread)
 			ids = append(ids, id)
+		}
+		if fields := r.Perm(4); round%2 == 0 { // in some order, with or without exceptions
+			slices.SortFunc(ids, func(a, b [4]int64) int {
+				return cmp.Or(cmp.Compare(a[fields[0]], b[fields[0]]), cmp.Compare(a[fields[1]], b[fields[1]]),
+					cmp.Compare(a[fields[2]], b[fields[2]]), cmp.Compare(a[fields[3]], b[fields[3]]))
+			})
+			if round%4 == 0 {
+				ids = slices.Compact(ids)
+			}
+			if round%8 == 0 && len(ids) > 0 {
+				ids = append(ids, ids[r.IntN(len(ids))])
+			}
+		}
+		for _, id := range ids {
 			if id[0] >= 50 {
 				continue // rejected: it replaces nothing
 			}
@@ -67,15 +83,23 @@ func BenchmarkDuplicates(b *testing.B) {
 	for i := range int64(rows) {
 		ids = append(ids, [4]int64{i % 1000, i % 3, i / 1000 * 60e9, i/1000*60e9 + 60e9})
 	}
-	it := itemsOf(ids...)
-	d := newIdentities()
-	b.ReportAllocs()
-	for b.Loop() {
-		d.reset(rows)
-		for row := range rows {
-			if d.add(it, row, uint32(row%1000)) {
-				b.Fatal(row)
-			}
+	run := func(name string) {
+		it := itemsOf(ids...)
+		var detectors []uint32
+		for _, id := range ids {
+			detectors = append(detectors, uint32(id[0]))
 		}
+		d := newIdentities()
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if n := d.count(it, detectors); n != 0 {
+					b.Fatal(n)
+				}
+			}
+		})
 	}
+	run("sorted")
+	rand.New(rand.NewPCG(2, 2)).Shuffle(rows, func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
+	run("shuffled")
 }

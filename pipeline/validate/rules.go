@@ -1,8 +1,10 @@
 package validate
 
 import (
+	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
@@ -105,8 +107,8 @@ func (f *follower) has(code []byte) bool {
 }
 
 // identities finds items of a batch that share detector, measure type and interval, and so replace
-// each other in the archive. It is a hash table with open addressing, at most half full, whose
-// memory is reused from batch to batch.
+// each other in the archive. Unless the batch is sorted, it uses a hash table with open addressing,
+// at most half full, whose memory is reused from batch to batch.
 type identities struct {
 	seed  [4]uint64 // random: a client cannot choose items that collide
 	slots []uint32  // row + 1 in the low bits, bits of the hash in the others; 0 is empty
@@ -120,20 +122,56 @@ func newIdentities() identities {
 	return identities{seed: [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}}
 }
 
-// reset empties the table and makes room for the given number of rows.
-func (d *identities) reset(rows int) {
-	size := 2 << bits.Len(uint(rows))
-	d.rows = uint32(size/2 - 1)
-	if cap(d.slots) < size {
-		d.slots = make([]uint32, size)
-		return
+// invalid is the ordinal of a row without an identity.
+const invalid = math.MaxUint32
+
+// count returns how many rows have the same identity as an earlier one. detectors are the ordinals
+// of the rows' codes.
+func (d *identities) count(it *batch.Items, detectors []uint32) (duplicates int) {
+	if sorted(it, detectors) {
+		return 0
 	}
-	d.slots = d.slots[:size]
+	size := 2 << bits.Len(uint(len(detectors)))
+	d.rows = uint32(size/2 - 1)
+	d.slots = slices.Grow(d.slots[:0], size)[:size]
 	clear(d.slots)
+	for row, detector := range detectors {
+		if detector != invalid && d.add(it, row, detector) {
+			duplicates++
+		}
+	}
+	return duplicates
 }
 
-// add adds a valid row and reports whether an earlier one has the same identity. detector is the
-// ordinal of its code.
+// sorted reports whether the rows are strictly sorted by interval or by detector, in the order of
+// the registry, as most batches are.
+func sorted(it *batch.Items, detectors []uint32) bool {
+	byInterval, byDetector := true, true
+	before, from, to, kind := int64(-1), int64(math.MinInt64), int64(0), uint32(0)
+	for row, d := range detectors {
+		if d == invalid {
+			continue
+		}
+		detector, f, t, k := int64(d), it.From[row], it.To[row], it.Type[row]
+		switch {
+		case f == from && t == to:
+			if detector < before || detector == before && k <= kind {
+				return false
+			}
+		case f > from || f == from && t > to:
+			byDetector = byDetector && detector >= before
+		default:
+			byInterval, byDetector = false, byDetector && detector > before
+		}
+		if !byInterval && !byDetector {
+			return false
+		}
+		before, from, to, kind = detector, f, t, k
+	}
+	return true
+}
+
+// add adds a row to the table and reports whether an earlier one has the same identity.
 func (d *identities) add(it *batch.Items, row int, detector uint32) (duplicate bool) {
 	if from, to := it.From[row], it.To[row]; from != d.from || to != d.to || d.interval == 0 {
 		d.from, d.to, d.interval = from, to, d.mix(uint64(from)^d.seed[0], uint64(to)^d.seed[1])

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"trafficd/pipeline/batch"
@@ -88,6 +89,7 @@ type Validator struct {
 	latest    int64 // rule 11
 	types     []typeRule
 	detectors follower
+	ordinals  []uint32 // of the rows' detectors
 	seen      identities
 }
 
@@ -126,7 +128,7 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 		}
 		v.types = append(v.types, rule)
 	}
-	v.seen.reset(it.Rows())
+	v.ordinals = slices.Grow(v.ordinals[:0], it.Rows())[:it.Rows()]
 	faults := it.Faults
 	for row := range it.Rows() {
 		var fault *batch.Fault
@@ -135,12 +137,13 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 		}
 		if code, field, echo := v.check(it, row, fault); code != contract.OK {
 			out.Add(row, code, field, echo)
-		} else if v.seen.add(it, row, v.detectors.last) {
-			duplicates++
+			v.ordinals[row] = invalid
+		} else {
+			v.ordinals[row] = v.detectors.last
 		}
 	}
 	for index := it.Rows(); index < it.Count; index++ {
 		out.Add(index, contract.BatchLimitExceeded, contract.FieldItem, nil) // rule 1
 	}
-	return duplicates
+	return v.seen.count(it, v.ordinals)
 }
