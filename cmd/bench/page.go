@@ -166,7 +166,7 @@ func (b *tab) number(script string, args ...any) (v float64) {
 // rendererMB returns the memory of the browser's largest renderer process, including its share of
 // shared memory, in units of 10⁶ bytes.
 func rendererMB(ctx context.Context) (largest float64, err error) {
-	defer must.Return(&err)
+	defer must.Return(&err, "cannot read the browser's memory")
 	all := must.Get(cdp.Call(ctx, chromedp.FromContext(ctx).Browser, systeminfo.GetProcessInfo, cdp.Empty{}))
 	for _, info := range all.ProcessInfo {
 		if info.Type == "renderer" {

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/chaos/internal/rig"
 	"trafficd/cmd/internal/launch"
@@ -55,7 +53,7 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 		return t
 	}
 	all := []nemesis.Target{
-		target(broker, "", brokerFaults(r.Broker, cfg.Broker, cfg.Brokers)...),
+		target(broker, "", brokerFaults(r.Broker, cfg.Brokers)...),
 		target(network, " of clients", wireFaults(r.ClientWires...)...),
 		target(network, " of clickhouse", wireFaults(r.ArchiveWires...)...),
 		target(network, " of kafka", wireFaults(r.ForwardWires...)...),
@@ -170,20 +168,17 @@ func linkFaults(n *rig.Network, first, hosts int) []nemesis.Fault {
 }
 
 func daemonFaults(d *rig.Daemon, several bool) []nemesis.Fault {
-	signal := func(s unix.Signal) func() error {
-		return func() error { return d.Signal(s) }
-	}
 	faults := []nemesis.Fault{
 		{Name: kill9, Weight: 12, Hit: nemesis.During(0, 100*ms, always(d.Kill), d.Start)},
 		{Name: sigterm, Weight: 4, Hit: nemesis.During(0, 100*ms, always(d.Terminate), d.Start)},
-		{Name: "pause", Weight: 1, Hit: nemesis.During(500*ms, 4*time.Second, always(signal(unix.SIGSTOP)), signal(unix.SIGCONT))},
+		{Name: "pause", Weight: 1, Hit: nemesis.During(500*ms, 4*time.Second, always(d.Pause), d.Resume)},
 	}
 	if several {
 		wipe := func() error { return errors.Join(d.Kill(), d.Wipe()) }
 		faults = append(faults, nemesis.Fault{Name: wiped, Weight: 8, Hit: nemesis.During(0, 2*rig.SessionTimeout, always(wipe), d.Start)},
 			nemesis.Fault{
 				Name: "pause over its session", Weight: 6,
-				Hit: nemesis.During(rig.SessionTimeout, 4*rig.SessionTimeout, always(signal(unix.SIGSTOP)), signal(unix.SIGCONT)),
+				Hit: nemesis.During(rig.SessionTimeout, 4*rig.SessionTimeout, always(d.Pause), d.Resume),
 			})
 	}
 	for i, f := range faults {
@@ -235,24 +230,27 @@ func nodeFaults(n *rig.Node, several bool) []nemesis.Fault {
 	return faults
 }
 
-func brokerFaults(b rig.Broker, kind string, brokers int) []nemesis.Fault {
+func brokerFaults(b rig.Broker, brokers int) []nemesis.Fault {
 	down := func(name string, weight, n int, longest time.Duration) nemesis.Fault {
 		end := func(rng *rand.Rand) error { return b.End(rng, n) }
 		return nemesis.Fault{Name: name, Weight: weight, Hit: nemesis.During(0, longest, end, b.Restart)}
 	}
 	faults := []nemesis.Fault{{Name: "pause", Weight: 2, Hit: nemesis.During(time.Second, 5*time.Second, b.Freeze, b.Thaw)}}
-	if kind == launch.Kfake {
-		return append(faults, down(stopped, 8, brokers, 500*ms),
-			nemesis.Fault{Name: "errors", Weight: 10, Hit: nemesis.During(0, 0, b.FailProduce, func() error { return nil })})
-	}
-	faults = append(faults, down(kill9, 8, brokers, 500*ms))
-	if brokers > 1 {
+	switch kind := b.(type) {
+	case rig.FailingBroker:
+		faults = append(faults, down(stopped, 8, brokers, 500*ms),
+			nemesis.Fault{Name: "errors", Weight: 10, Hit: nemesis.During(0, 0, kind.FailProduce, func() error { return nil })})
+	case rig.KilledBroker:
+		faults = append(faults, down(kill9, 8, brokers, 500*ms))
+		if brokers == 1 {
+			break
+		}
 		// One broker is down for longer than its session, so that others take over its partitions;
 		// or all but one are, so that there are too few replicas.
 		faults = append(faults, down(kill9+" of one", 12, 1, 8*time.Second), down(kill9+" of all but one", 4, brokers-1, 4*time.Second),
-			nemesis.Fault{Name: "leaders moved", Weight: 8, Hit: b.MoveLeaders},
+			nemesis.Fault{Name: "leaders moved", Weight: 8, Hit: kind.MoveLeaders},
 			nemesis.Fault{Name: wiped, Weight: 8, Hit: func(ctx context.Context, r *rand.Rand) error {
-				wipe := func(r *rand.Rand) error { return b.Wipe(ctx, r) }
+				wipe := func(r *rand.Rand) error { return kind.Wipe(ctx, r) }
 				return nemesis.During(0, 6*time.Second, wipe, b.Restart)(ctx, r)
 			}})
 	}

@@ -21,6 +21,7 @@ import (
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/chaos/internal/rig"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // observer reads the forecast layer throughout a run and judges it at the end.
@@ -133,7 +134,8 @@ func (o *observer) during(from, to time.Time) (sum time.Duration) {
 
 // settle waits until everything is delivered and the daemon serves what a second forecaster, which
 // is started now, writes to a file. Then it stops the first one and judges the recorded answers.
-func (o *observer) settle(ctx context.Context, out io.Writer) error {
+func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
+	defer must.Return(&err)
 	r := o.rig
 	if r.Forecaster == nil {
 		return nil
@@ -141,29 +143,19 @@ func (o *observer) settle(ctx context.Context, out io.Writer) error {
 	defer o.stop()
 	ctx, cancel := context.WithTimeout(ctx, 3*settleLimit)
 	defer cancel()
-	err := launch.Eventually(ctx, settleLimit, func() error {
+	err = launch.Eventually(ctx, settleLimit, func() error {
 		return cmp.Or(errors.Join(r.Revive(), r.StartReplicas()), r.Replicas[0].Drained(ctx))
 	})
 	if err != nil {
 		return nil // Drain reports it
 	}
 	reference, file, err := r.StartReference()
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	defer func() { _ = reference.Kill() }()
-	err = launch.Eventually(ctx, settleLimit, func() error {
-		if err := errors.Join(r.Revive(), r.StartReplicas()); err != nil {
-			return err
-		}
-		body, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		want, err := judge.ParseLayer(body)
-		if err != nil {
-			return err
-		}
+	differs := launch.Eventually(ctx, settleLimit, func() (err error) {
+		defer must.Return(&err)
+		must.Do(errors.Join(r.Revive(), r.StartReplicas()))
+		want := must.Get(judge.ParseLayer(must.Get(os.ReadFile(file))))
 		served := &observer{rig: r, book: o.book}
 		if served.read(ctx); len(served.answers) == 0 {
 			return errors.New("the daemon serves no layer")
@@ -174,21 +166,13 @@ func (o *observer) settle(ctx context.Context, out io.Writer) error {
 		}
 		return nil
 	})
-	if err != nil {
-		o.book.Wrong("forecasts: %v", err)
+	if differs != nil {
+		o.book.Wrong("forecasts: %v", differs)
 	}
 	o.stop()
-	if err := r.Forecaster.Terminate(); err != nil {
-		return err
-	}
-	records, err := launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Forecasts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
-	if err != nil {
-		return err
-	}
-	published, err := judge.Publications(records)
-	if err != nil {
-		return err
-	}
+	must.Do(r.Forecaster.Terminate())
+	records := must.Get(launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Forecasts, kgo.FetchIsolationLevel(kgo.ReadCommitted())))
+	published := must.Get(judge.Publications(records))
 	for _, wrong := range judge.Forecasts(r.Forecasts, published, o.answers, o.during) {
 		o.book.Wrong("forecasts: %s", wrong)
 	}

@@ -17,6 +17,7 @@ import (
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/chaos/internal/rig"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // config describes one run.
@@ -81,6 +82,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (found *result, err err
 // attack injects faults into a system under load, waits for all deliveries and judges the result.
 // If it returns an error, there is no verdict.
 func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
+	defer must.Return(&err)
 	book := &ledger.Ledger{}
 	size := load.Config{Clients: cfg.Clients, Detectors: 20, Items: 200, Pause: 30 * time.Millisecond, Seed: cfg.Seed}
 	fmt.Fprintln(out, "starting; the first run downloads toxiproxy, ClickHouse (178 MB) and Apache Kafka (43 MB); see stores.log in", cfg.Dir)
@@ -90,9 +92,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 		LowDisk: cfg.Seed%2 == 0, Wrong: book.Wrong,
 	})
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if err != nil {
-		return nil, err
-	}
+	must.Do(err)
 	size.Endpoints, size.Balancer = r.Endpoints()
 	if r.Disk == nil && cfg.Replicas == 1 {
 		fmt.Fprintln(out, "mounts are not permitted: this run fills the journal but not the disk")
@@ -117,24 +117,16 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 		cancel()
 	}
 	keepUp(r, sent) // now all faults are undone, and every batch has received a 207
-	if err = errors.Join(err, ctx.Err()); err != nil {
-		return nil, err
-	}
+	must.Do(errors.Join(err, ctx.Err()))
 	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log}
-	if err := t.run(ctx); err != nil {
-		return nil, err
-	}
-	if err := layers.settle(ctx, out); err != nil {
-		return nil, err
-	}
+	must.Do(t.run(ctx))
+	must.Do(layers.settle(ctx, out))
 	if err := r.Drain(ctx, settleLimit); err != nil {
 		book.Wrong("%v", err)
 	}
-	found, err = judgeAll(ctx, r, book, counts, out)
-	if err == nil {
-		found.goals = t.goals
-	}
-	return found, err
+	found = must.Get(judgeAll(ctx, r, book, counts, out))
+	found.goals = t.goals
+	return found, nil
 }
 
 // send starts the clients, which stop when hard ends at the latest. It closes sent when they have.
@@ -165,25 +157,19 @@ func keepUp(r *rig.Rig, sent <-chan struct{}) {
 }
 
 // judgeAll compares the contents of both stores with the ledger.
-func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemesis.Counts, out io.Writer) (*result, error) {
+func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemesis.Counts, out io.Writer) (found *result, err error) {
+	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
-	if err := r.Archive.Settled(ctx); err != nil {
-		return nil, err
-	}
-	records, err := launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Topic)
-	if err != nil {
-		return nil, err
-	}
+	must.Do(r.Archive.Settled(ctx))
+	records := must.Get(launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Topic))
 	accepted, wrong, tally := book.Read()
-	servers := make([][]judge.Arrival, len(r.Archive.Nodes))
-	for i, n := range r.Archive.Nodes {
-		if servers[i], err = judge.ReadArchive(ctx, n.TCP, r.Archive.Table); err != nil {
-			return nil, err
-		}
+	var servers [][]judge.Arrival
+	for _, n := range r.Archive.Nodes {
+		servers = append(servers, must.Get(judge.ReadArchive(ctx, n.TCP, r.Archive.Table)))
 	}
 	verdicts := judge.All(accepted, judge.ParseRecords(records), servers)
-	found := &result{accepted: len(accepted), stores: verdicts, wrong: wrong, counts: counts}
+	found = &result{accepted: len(accepted), stores: verdicts, wrong: wrong, counts: counts}
 	report(out, tally, found)
 	return found, nil
 }

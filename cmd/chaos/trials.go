@@ -19,6 +19,7 @@ import (
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/chaos/internal/rig"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // trials measure one thing each, under load, with nothing else that disturbs.
@@ -46,18 +47,18 @@ func (t *trials) goal(met bool, format string, args ...any) {
 const trialLimit = 6 * time.Minute
 
 func (t *trials) run(ctx context.Context) error {
-	steps := []struct {
+	for _, trial := range []struct {
 		wanted bool
 		do     func(ctx context.Context) error
-	}{{t.Equal > 0, t.equalKeys}, {t.Rollouts+t.Kills > 0, t.asShipped}, {t.Rollouts > 0, t.rollouts}, {t.Kills > 0, t.takeovers}}
-	for _, s := range steps {
-		if s.wanted {
-			limited, cancel := context.WithTimeout(ctx, trialLimit)
-			err := s.do(limited)
-			cancel()
-			if err != nil {
-				return err
-			}
+	}{{t.Equal > 0, t.equalKeys}, {t.Rollouts+t.Kills > 0, t.asShipped}, {t.Rollouts > 0, t.rollouts}, {t.Kills > 0, t.takeovers}} {
+		if !trial.wanted {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, trialLimit)
+		err := trial.do(limited)
+		cancel()
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -133,13 +134,11 @@ func (t *trials) restartAll(ctx context.Context) error {
 
 // rollouts counts the requests that fail behind HAProxy.
 func (t *trials) rollouts(ctx context.Context) error {
-	tally, err := t.underLoad(ctx, load.Balanced, func(ctx context.Context) error {
-		for range t.Rollouts {
-			if err := t.restartAll(ctx); err != nil {
-				return err
-			}
+	tally, err := t.underLoad(ctx, load.Balanced, func(ctx context.Context) (err error) {
+		for n := 0; n < t.Rollouts && err == nil; n++ {
+			err = t.restartAll(ctx)
 		}
-		return nil
+		return err
 	})
 	t.goal(tally.Resent == 0, "rolling restart: %d restarts, %d requests through HAProxy, %d failed, goal 0",
 		t.Rollouts*len(t.rig.Replicas), tally.Requests, tally.Resent)
@@ -151,33 +150,24 @@ func (t *trials) rollouts(ctx context.Context) error {
 func (t *trials) takeovers(ctx context.Context) error {
 	var times []time.Duration
 	before := machine()
-	_, err := t.underLoad(ctx, load.Balanced, func(ctx context.Context) error {
+	_, err := t.underLoad(ctx, load.Balanced, func(ctx context.Context) (err error) {
+		defer must.Return(&err)
 		r := rand.New(rand.NewPCG(t.Seed, 0))
 		for range t.Kills {
-			if err := t.rig.Delivered(ctx, time.Minute); err != nil {
-				return err
-			}
+			must.Do(t.rig.Delivered(ctx, time.Minute))
 			var owned []rig.Source
 			var d *rig.Daemon
 			for len(owned) == 0 { // clients may use fewer partitions than there are replicas
 				d = t.rig.Replicas[r.IntN(len(t.rig.Replicas))]
-				var err error
-				if owned, err = t.rig.Owned(ctx, d); err != nil {
-					return err
-				}
+				owned = must.Get(t.rig.Owned(ctx, d))
 			}
 			t.counts.Add(nemesis.Counts{daemon + " " + kill9: 1})
 			killed := time.Now()
-			err := errors.Join(d.Kill(), t.rig.Advance(ctx, time.Minute, owned, func(of rig.Source) {
+			must.Do(errors.Join(d.Kill(), t.rig.Advance(ctx, time.Minute, owned, func(of rig.Source) {
 				times = append(times, time.Since(killed))
 				t.log("takeover of %v: %.1f s", of, time.Since(killed).Seconds())
-			}), d.Start())
-			if err == nil {
-				err = d.AwaitReady(ctx, time.Minute)
-			}
-			if err != nil {
-				return err
-			}
+			}), d.Start()))
+			must.Do(d.AwaitReady(ctx, time.Minute))
 		}
 		return nil
 	})
@@ -194,13 +184,10 @@ func (t *trials) takeovers(ctx context.Context) error {
 
 // bench measures what a journal in Kafka costs, with `make bench BENCH=journal`.
 func bench(ctx context.Context) (goals []goal, err error) {
-	root, err := launch.ModuleRoot()
-	if err != nil {
-		return nil, err
-	}
+	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(root, ".ci", "bench"), "journal")
+	cmd := exec.CommandContext(ctx, filepath.Join(must.Get(launch.ModuleRoot()), ".ci", "bench"), "journal")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -209,13 +196,11 @@ func bench(ctx context.Context) (goals []goal, err error) {
 	figure := map[string]float64{}
 	for line := range strings.Lines(string(out)) {
 		if words := strings.Fields(line); len(words) > 2 && words[0] == "bench:" {
-			if figure[words[1]], err = strconv.ParseFloat(words[2], 64); err != nil {
-				return nil, err
-			}
+			figure[strings.TrimPrefix(words[1], "journal_")] = must.Get(strconv.ParseFloat(words[2], 64))
 		}
 	}
 	at := func(of string) float64 {
-		if v, ok := figure["journal_"+of]; ok {
+		if v, ok := figure[of]; ok {
 			return v
 		}
 		return math.NaN() // is within no limit

@@ -86,6 +86,16 @@ func (d *Daemon) Start() error {
 	return err
 }
 
+// Kill is [Process.Kill] of the current process. A method value of Kill, Pause or Resume, unlike one
+// of the embedded process, remains valid after another start.
+func (d *Daemon) Kill() error { return d.Process.Kill() }
+
+// Pause is [Process.Pause] of the current process.
+func (d *Daemon) Pause() error { return d.Process.Pause() }
+
+// Resume is [Process.Resume] of the current process.
+func (d *Daemon) Resume() error { return d.Process.Resume() }
+
 func (d *Daemon) logFile() string { return filepath.Join(d.Dir, d.Name()+".log") }
 
 // Name returns the name of the program.

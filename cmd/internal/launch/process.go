@@ -146,6 +146,12 @@ func (p *Process) Signal(sig unix.Signal) error {
 	return nil
 }
 
+// Pause stops the child, or its group, until Resume. Its connections stay open.
+func (p *Process) Pause() error { return p.Signal(unix.SIGSTOP) }
+
+// Resume undoes Pause.
+func (p *Process) Resume() error { return p.Signal(unix.SIGCONT) }
+
 // Kill sends SIGKILL and waits until the child has exited.
 func (p *Process) Kill() error {
 	if p == nil {

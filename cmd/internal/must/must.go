@@ -3,6 +3,11 @@
 // calls run as after any other return. The error must be of the same goroutine.
 package must
 
+import (
+	"errors"
+	"fmt"
+)
+
 // failure is the value of the panic.
 type failure struct{ error }
 
@@ -19,11 +24,18 @@ func Get[T any](v T, err error) T {
 	return v
 }
 
-// Return sets err to the error that ended the function. It must be deferred.
-func Return(err *error) {
+// Return sets err to the error that ended the function, after what the function cannot do, if that
+// is given, and joined with the errors of deferred calls. It must be deferred.
+func Return(err *error, what ...string) {
 	switch r := recover().(type) {
 	case nil:
 	case failure:
+		for _, w := range what {
+			r.error = fmt.Errorf("%s: %w", w, r.error)
+		}
+		if *err != nil {
+			r.error = errors.Join(r.error, *err)
+		}
 		*err = r.error
 	default:
 		panic(r)

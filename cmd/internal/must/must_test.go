@@ -26,6 +26,12 @@ func TestReturn(t *testing.T) {
 	_, err = f(nil, broken)
 	require.Equal(t, broken, err)
 	require.True(t, closed)
+	_, err = func() (n int, err error) {
+		defer Return(&err, "cannot test")
+		defer func() { err = broken }()
+		return Get(1, errors.New("first")), nil
+	}()
+	require.EqualError(t, err, "cannot test: first\nbroken")
 	require.PanicsWithValue(t, "another", func() {
 		var err error
 		defer Return(&err)

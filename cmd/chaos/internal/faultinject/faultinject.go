@@ -12,13 +12,14 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"trafficd/cmd/internal/must"
 )
 
 //go:embed syscall.go.txt
@@ -53,20 +54,14 @@ var changes = []change{
 }
 
 // Overlay writes the changed files to dir and returns the argument of go build that uses them.
-func Overlay(ctx context.Context, dir string) (string, error) {
-	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-	if err != nil {
-		return "", fmt.Errorf("cannot find Go's sources: %w", err)
-	}
+func Overlay(ctx context.Context, dir string) (argument string, err error) {
+	defer must.Return(&err, "cannot change the standard library")
+	goroot := must.Get(exec.CommandContext(ctx, "go", "env", "GOROOT").Output())
 	src := filepath.Join(strings.TrimSpace(string(goroot)), "src")
 	texts := map[string]string{"syscall/fault.go": syscallFile}
 	for _, c := range changes {
 		if texts[c.file] == "" {
-			text, err := os.ReadFile(filepath.Join(src, c.file))
-			if err != nil {
-				return "", fmt.Errorf("cannot read Go's source: %w", err)
-			}
-			texts[c.file] = string(text)
+			texts[c.file] = string(must.Get(os.ReadFile(filepath.Join(src, c.file))))
 		}
 		if n := strings.Count(texts[c.file], c.text); n != 1 {
 			return "", fmt.Errorf("cannot change %s of Go's standard library: %q occurs %d times, not once; adapt the changes to this version of Go",
@@ -74,18 +69,15 @@ func Overlay(ctx context.Context, dir string) (string, error) {
 		}
 		texts[c.file] = strings.Replace(texts[c.file], c.text, c.by, 1)
 	}
-	err = os.MkdirAll(dir, 0o755)
+	must.Do(os.MkdirAll(dir, 0o755))
 	replace := map[string]string{}
 	for name, text := range texts {
 		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
 		replace[filepath.Join(src, name)] = file
-		err = errors.Join(err, os.WriteFile(file, []byte(text), 0o644))
+		must.Do(os.WriteFile(file, []byte(text), 0o644))
 	}
-	list, jsonErr := json.Marshal(map[string]any{"Replace": replace})
 	file := filepath.Join(dir, "overlay.json")
-	if err = errors.Join(err, jsonErr, os.WriteFile(file, list, 0o644)); err != nil {
-		return "", fmt.Errorf("cannot write the changed files of the standard library: %w", err)
-	}
+	must.Do(os.WriteFile(file, must.Get(json.Marshal(map[string]any{"Replace": replace})), 0o644))
 	return "-overlay=" + file, nil
 }
 

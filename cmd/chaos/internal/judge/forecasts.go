@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -37,34 +38,25 @@ type Period struct {
 	Valid      bool
 }
 
-func (l Layer) put(f *pb.StreetForecast) error {
-	periods := make([]Period, len(f.Forecast))
-	for i, p := range f.Forecast {
-		start, err := time.Parse(time.RFC3339, p.Start)
-		if err != nil {
-			return err
-		}
-		end, err := time.Parse(time.RFC3339, p.End)
-		if err != nil {
-			return err
-		}
-		periods[i] = Period{start.UTC(), end.UTC(), p.Speed, p.GetSpeedValid()}
+func (l Layer) put(f *pb.StreetForecast) (err error) {
+	defer must.Return(&err)
+	var periods []Period
+	for _, p := range f.Forecast {
+		start, end := must.Get(time.Parse(time.RFC3339, p.Start)), must.Get(time.Parse(time.RFC3339, p.End))
+		periods = append(periods, Period{start.UTC(), end.UTC(), p.Speed, p.GetSpeedValid()})
 	}
 	l[fmt.Sprintf("%d:%d", f.Street, f.Fromnode)] = periods
 	return nil
 }
 
 // ParseLayer returns the layer in a response of the daemon, or in a file for it.
-func ParseLayer(body []byte) (Layer, error) {
+func ParseLayer(body []byte) (l Layer, err error) {
+	defer must.Return(&err, "cannot decode the layer")
 	var r pb.StreetForecastResponse
-	if err := proto.Unmarshal(body, &r); err != nil {
-		return nil, fmt.Errorf("cannot decode the layer: %w", err)
-	}
-	l := make(Layer, len(r.StreetForecast))
+	must.Do(proto.Unmarshal(body, &r))
+	l = Layer{}
 	for _, f := range r.StreetForecast {
-		if err := l.put(f); err != nil {
-			return nil, fmt.Errorf("cannot decode street %d: %w", f.Street, err)
-		}
+		must.Do(l.put(f))
 	}
 	return l, nil
 }
@@ -93,10 +85,11 @@ func Publications(records []launch.Record) (all []Layer, err error) {
 				continue
 			}
 			var f pb.StreetForecast
-			if err := proto.Unmarshal(r.Value, &f); err != nil {
-				return nil, fmt.Errorf("cannot decode record %s: %w", r.Key, err)
+			err := proto.Unmarshal(r.Value, &f)
+			if err == nil {
+				err = latest.put(&f)
 			}
-			if err := latest.put(&f); err != nil {
+			if err != nil {
 				return nil, fmt.Errorf("cannot decode record %s: %w", r.Key, err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -38,17 +39,12 @@ type row struct {
 }
 
 // ReadArchive returns all rows of a server's table.
-func ReadArchive(ctx context.Context, address, table string) ([]Arrival, error) {
-	conn, err := ch.Open(&ch.Options{Addr: []string{address}})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the archive: %w", err)
-	}
+func ReadArchive(ctx context.Context, address, table string) (rows []Arrival, err error) {
+	defer must.Return(&err, "cannot read the archive")
+	conn := must.Get(ch.Open(&ch.Options{Addr: []string{address}}))
 	defer func() { _ = conn.Close() }()
 	var found []row
-	if err := conn.Select(ctx, &found, rowsOf+table); err != nil {
-		return nil, fmt.Errorf("cannot read the archive: %w", err)
-	}
-	var rows []Arrival
+	must.Do(conn.Select(ctx, &found, rowsOf+table))
 	for _, r := range found {
 		a := Arrival{Received: r.Received, Place: "part " + r.Part}
 		a.Detector, a.Type, a.From, a.To, a.Batch, a.Index = r.Detector, r.Type, r.From, r.To, r.Batch, int(r.Index)

@@ -17,6 +17,7 @@ import (
 
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // Archive is a ClickHouse server, or a cluster with one shard and its ZooKeeper.
@@ -47,32 +48,23 @@ const manyParts = "1000000"
 
 // startArchive starts one server or, with hosts for its nodes and ZooKeeper, a cluster.
 func (r *Rig) startArchive(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	r.Archive = &Archive{Table: "trafficd.measurements"}
 	opts := launch.Options{Dir: r.cfg.Dir, Stderr: r.log, MergeTree: unmerged}
 	var servers []*launch.ClickHouse
 	if r.cfg.Nodes == 1 {
 		opts.Only = "clickhouse"
-		if r.stores, err = launch.StartStores(ctx, opts); err != nil {
-			return err
-		}
+		r.stores = must.Get(launch.StartStores(ctx, opts))
 		servers = append(servers, r.stores.ClickHouse)
 	} else {
 		opts.Hosts = r.hosts(r.cfg.Brokers, r.cfg.Nodes+1)
-		cluster, err := launch.StartClickHouseCluster(ctx, opts, slices.Repeat([]string{"1"}, r.cfg.Nodes)...)
-		r.Archive.cluster = cluster
-		if err != nil {
-			return err
-		}
+		cluster := must.Get(launch.StartClickHouseCluster(ctx, opts, slices.Repeat([]string{"1"}, r.cfg.Nodes)...))
 		r.Archive.Table += "_local"
-		r.Archive.ZooKeeper, servers = cluster.ZooKeeper, cluster.Nodes
+		r.Archive.cluster, r.Archive.ZooKeeper, servers = cluster, cluster.ZooKeeper, cluster.Nodes
 	}
 	for i, s := range servers {
 		r.Archive.Nodes = append(r.Archive.Nodes, &Node{ClickHouse: s, archive: r.Archive, number: i})
-		wire, err := r.startWire(fmt.Sprint("archive-", i), s.TCP)
-		if err != nil {
-			return err
-		}
-		r.ArchiveWires = append(r.ArchiveWires, wire)
+		r.ArchiveWires = append(r.ArchiveWires, must.Get(r.startWire(fmt.Sprint("archive-", i), s.TCP)))
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // Topic receives the forwarded measurements.
@@ -39,18 +40,25 @@ type Broker interface {
 	// Freeze pauses one broker, chosen by r, until Thaw.
 	Freeze(r *rand.Rand) error
 	Thaw() error
-	// FailProduce makes the next produce requests return errors, drawn from r, some after storing
-	// the records. Only kfake supports it.
-	FailProduce(r *rand.Rand) error
-	// Wipe kills a broker, chosen by r, and deletes its disk, unless others may lack what it has:
-	// then it returns nemesis.ErrNothing. Restart starts it. Only Apache Kafka can.
-	Wipe(ctx context.Context, r *rand.Rand) error
-	// MoveLeaders gives each partition another preferred leader, drawn from r, and elects it. Only
-	// Apache Kafka can.
-	MoveLeaders(ctx context.Context, r *rand.Rand) error
 	// Addresses returns the brokers' own addresses, not those of the wires.
 	Addresses() []string
 	Close() error
+}
+
+// FailingBroker is a broker that can return errors: kfake.
+type FailingBroker interface {
+	// FailProduce makes the next produce requests return errors, drawn from r, some after storing
+	// the records.
+	FailProduce(r *rand.Rand) error
+}
+
+// KilledBroker is a broker that survives kill -9 and the loss of a disk: Apache Kafka.
+type KilledBroker interface {
+	// Wipe kills a broker, chosen by r, and deletes its disk, unless others may lack what it has:
+	// then it returns nemesis.ErrNothing. Restart starts it.
+	Wipe(ctx context.Context, r *rand.Rand) error
+	// MoveLeaders gives each partition another preferred leader, drawn from r, and elects it.
+	MoveLeaders(ctx context.Context, r *rand.Rand) error
 }
 
 // apache is Apache Kafka with each node in its own process. A killed node loses nothing it
@@ -61,27 +69,24 @@ type apache struct {
 	frozen *launch.Kafka
 }
 
-func startApache(ctx context.Context, dir string, out io.Writer, ports []int, advertised []string, hosts launch.Hosts) (*apache, error) {
+func startApache(
+	ctx context.Context, dir string, out io.Writer, ports []int, advertised []string, hosts launch.Hosts,
+) (a *apache, err error) {
+	defer must.Return(&err)
 	properties := map[string]string{"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"}
 	if len(ports) > 1 {
 		properties["min.insync.replicas"] = "2"
 	}
-	a := &apache{nodes: make([]*launch.Stores, len(ports))}
-	controllers, err := launch.PickPorts("Kafka controller", len(ports))
-	if err != nil {
-		return a, err
-	}
-	err = each(a.nodes, func(i int, _ *launch.Stores) (err error) { // no node is ready until most are running
+	a = &apache{nodes: make([]*launch.Stores, len(ports))}
+	controllers := must.Get(launch.PickPorts("Kafka controller", len(ports)))
+	must.Do(each(a.nodes, func(i int, _ *launch.Stores) (err error) { // no node is ready until most are running
 		a.nodes[i], err = launch.StartStores(ctx, launch.Options{
 			Host: hosts.At(i), Hosts: hosts,
 			Dir: dir, Only: "kafka", Stderr: out, Broker: launch.Apache, Brokers: len(ports), Node: i + 1,
 			KafkaPorts: ports, Controllers: controllers, Advertised: advertised, Properties: properties,
 		})
 		return err
-	})
-	if err != nil {
-		return a, err
-	}
+	}))
 	return a, launch.Eventually(ctx, time.Minute, func() error { return a.nodes[0].Kafka.CreateTopic(ctx, Topic, partitions) })
 }
 
@@ -142,19 +147,14 @@ const wipeLimit = 15 * time.Second
 func (a *apache) covered(ctx context.Context, dead int) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	return each(a.nodes, func(i int, n *launch.Stores) error {
+	return each(a.nodes, func(i int, n *launch.Stores) (err error) {
+		defer must.Return(&err)
 		if i == dead {
 			return nil
 		}
-		client, err := kgo.NewClient(kgo.SeedBrokers(n.Kafka.Brokers...), kgo.DisableClientMetrics())
-		if err != nil {
-			return err
-		}
+		client := must.Get(kgo.NewClient(kgo.SeedBrokers(n.Kafka.Brokers...), kgo.DisableClientMetrics()))
 		defer client.Close()
-		known, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0]) // this broker, not one it names
-		if err != nil {
-			return err
-		}
+		known := must.Get(kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0])) // this broker, not one it names
 		for _, t := range known.Topics {
 			for _, p := range t.Partitions {
 				want := slices.DeleteFunc(slices.Clone(p.Replicas), func(id int32) bool { return id == int32(dead+1) })
@@ -199,8 +199,6 @@ func (a *apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
 }
 
 func (a *apache) Thaw() error { return a.frozen.Resume() }
-
-func (a *apache) FailProduce(*rand.Rand) error { return errors.ErrUnsupported }
 
 func (a *apache) Addresses() (all []string) {
 	for _, n := range a.nodes {
@@ -298,10 +296,6 @@ func (f *fake) FailProduce(r *rand.Rand) error {
 	}
 	return nil
 }
-
-func (f *fake) Wipe(context.Context, *rand.Rand) error { return errors.ErrUnsupported }
-
-func (f *fake) MoveLeaders(context.Context, *rand.Rand) error { return errors.ErrUnsupported }
 
 func (f *fake) Addresses() (all []string) {
 	for _, port := range f.ports {

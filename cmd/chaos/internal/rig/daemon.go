@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,12 +14,12 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"trafficd/cmd/chaos/internal/faultinject"
 	"trafficd/cmd/chaos/internal/judge"
 	"trafficd/cmd/chaos/internal/load"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // stopLimit is the daemon's shutdown_timeout.
@@ -40,17 +39,12 @@ type Daemon struct {
 
 // newDaemon writes the daemon's configuration. Retry delays are short and blocks small, so that
 // faults hit more deliveries, and the journal fills up when a store is down for a few seconds.
-func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
+func (r *Rig) newDaemon(binary string, n int) (d *Daemon, err error) {
+	defer must.Return(&err, "cannot configure a replica")
 	dir := r.path(fmt.Sprint("replica-", n))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create the folder of a replica: %w", err)
-	}
-	faults, err := faultinject.New(filepath.Join(dir, "faults"))
-	if err != nil {
-		return nil, err
-	}
-	d := &Daemon{wrong: r.cfg.Wrong, Faults: faults, sharesLog: r.cfg.Replicas > 1}
-	d.Daemon = launch.Daemon{Binary: binary, Dir: dir, Env: []string{faults.Env()}}
+	must.Do(os.MkdirAll(dir, 0o755))
+	d = &Daemon{wrong: r.cfg.Wrong, Faults: must.Get(faultinject.New(filepath.Join(dir, "faults"))), sharesLog: r.cfg.Replicas > 1}
+	d.Daemon = launch.Daemon{Binary: binary, Dir: dir, Env: []string{d.Faults.Env()}}
 	brokers, servers := addresses(r.ForwardWires), addresses(r.ArchiveWires)
 	journal, free := filepath.Join(dir, "journal"), 0
 	if r.Disk != nil {
@@ -60,7 +54,7 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 		free = 4 << 20
 	}
 	d.volume = journal
-	err = d.Configure("unused", "tk_unused", "ingest", r.cfg.Detectors,
+	must.Do(d.Configure("unused", "tk_unused", "ingest", r.cfg.Detectors,
 		"shutdown_timeout="+stopLimit.String(),
 		"clickhouse.addresses="+list(servers), "kafka.brokers="+list(brokers),
 		"clickhouse.dial_timeout=500ms", "clickhouse.write_timeout=2s",
@@ -70,10 +64,7 @@ func (r *Rig) newDaemon(binary string, n int) (*Daemon, error) {
 		"kafka.delivery.retry_min=20ms", "kafka.delivery.retry_max=300ms", "kafka.block_rows=2000",
 		"journal.dir="+journal, "journal.max_frame_bytes=524288", "journal.segment_bytes=1048576",
 		fmt.Sprint("journal.max_bytes=", journalBytes), fmt.Sprint("journal.min_free_bytes=", free),
-		"pipeline.idempotency.journal.segment_bytes=1048576", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", free))
-	if err != nil {
-		return d, err
-	}
+		"pipeline.idempotency.journal.segment_bytes=1048576", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", free)))
 	if r.cfg.Replicas > 1 {
 		d.Set("journal.kind=kafka", "journal.log.client_id="+d.name(), "journal.log.topic="+Log, "journal.log.group="+logGroup,
 			"journal.log.brokers="+list(brokers),
@@ -137,107 +128,36 @@ type Source struct {
 
 // Delivered waits until both deliveries have read the log up to its present end.
 func (r *Rig) Delivered(ctx context.Context, limit time.Duration) error {
-	return r.withLog(func(admin *kadm.Client) error {
-		all, err := ends(ctx, admin, limit)
-		if err == nil {
-			err = await(ctx, admin, limit, all, func(Source) {})
-		}
-		return err
-	})
-}
-
-// Owned waits until the groups are stable, and returns what a replica delivers of the partitions
-// with frames.
-func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) {
-	err = r.withLog(func(admin *kadm.Client) error {
-		used, err := ends(ctx, admin, time.Minute)
-		if err != nil {
-			return err
-		}
-		return launch.Eventually(ctx, time.Minute, func() error {
-			described, err := admin.DescribeGroups(ctx, groups()...)
-			if err = errors.Join(err, described.Error()); err != nil {
-				return err
-			}
-			owned = nil
-			for _, g := range described {
-				if g.State != "Stable" {
-					return fmt.Errorf("group %s is %s", g.Group, g.State)
-				}
-				for _, m := range g.Members {
-					if assigned, ok := m.Assigned.AsConsumer(); ok && m.ClientID == d.name() {
-						for _, t := range assigned.Topics {
-							for _, p := range t.Partitions {
-								if s := (Source{g.Group, p}); used[s] > 0 {
-									owned = append(owned, s)
-								}
-							}
-						}
-					}
-				}
-			}
-			return nil
-		})
-	})
-	return owned, err
+	return r.await(ctx, limit, 0, func(Source) bool { return true }, func(Source) {})
 }
 
 // Advance waits until each of the sources was read beyond its present end, and calls each when one
 // was. Clients must be sending.
 func (r *Rig) Advance(ctx context.Context, limit time.Duration, of []Source, each func(Source)) error {
-	return r.withLog(func(admin *kadm.Client) error {
-		next, err := ends(ctx, admin, limit)
+	return r.await(ctx, limit, 1, func(s Source) bool { return slices.Contains(of, s) }, each)
+}
+
+// await waits until the sources have been read some frames beyond their present ends, and calls each
+// when one has.
+func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, of func(Source) bool, each func(Source)) error {
+	var waiting map[Source]int64 // the wanted offset
+	return launch.Eventually(ctx, limit, func() error {
+		now, err := r.read(ctx)
 		if err != nil {
 			return err
 		}
-		maps.DeleteFunc(next, func(s Source, _ int64) bool { return !slices.Contains(of, s) })
-		for s := range next {
-			next[s]++
+		if waiting == nil {
+			waiting = map[Source]int64{}
+			for s, l := range now {
+				if of(s) {
+					waiting[s] = l.End.Offset + beyond
+				}
+			}
 		}
-		return await(ctx, admin, limit, next, each)
-	})
-}
-
-func (r *Rig) withLog(do func(*kadm.Client) error) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(r.Broker.Addresses()...), kgo.DisableClientMetrics())
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return do(kadm.NewClient(client))
-}
-
-func groups() []string { return []string{logGroup + ".clickhouse", logGroup + ".kafka"} }
-
-// ends returns the ends of all sources with frames.
-func ends(ctx context.Context, admin *kadm.Client, limit time.Duration) (map[Source]int64, error) {
-	all := map[Source]int64{}
-	return all, launch.Eventually(ctx, limit, func() error {
-		listed, err := admin.ListEndOffsets(ctx, Log)
-		listed.Each(func(o kadm.ListedOffset) {
-			for _, group := range groups() {
-				if o.Offset > 0 {
-					all[Source{group, o.Partition}] = o.Offset
-				}
-			}
-		})
-		return errors.Join(err, listed.Error())
-	})
-}
-
-// await waits until all sources have been read up to an offset, and calls each for each that has.
-func await(ctx context.Context, admin *kadm.Client, limit time.Duration, waiting map[Source]int64, each func(Source)) error {
-	return launch.Eventually(ctx, limit, func() error {
-		for _, group := range groups() {
-			read, err := admin.FetchOffsets(ctx, group)
-			if err = errors.Join(err, read.Error()); err != nil {
-				return err
-			}
-			for s, end := range waiting {
-				if at, known := read.Lookup(Log, s.Partition); s.Group == group && known && at.At >= end {
-					each(s)
-					delete(waiting, s)
-				}
+		for s, end := range waiting {
+			if now[s].Commit.At >= end {
+				each(s)
+				delete(waiting, s)
 			}
 		}
 		if len(waiting) > 0 {
@@ -245,6 +165,45 @@ func await(ctx context.Context, admin *kadm.Client, limit time.Duration, waiting
 		}
 		return nil
 	})
+}
+
+// Owned waits until the groups are stable, and returns what a replica delivers of the partitions
+// with frames.
+func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) {
+	err = launch.Eventually(ctx, time.Minute, func() error {
+		now, err := r.read(ctx, "Stable")
+		for s, l := range now {
+			if l.Member != nil && l.Member.ClientID == d.name() {
+				owned = append(owned, s)
+			}
+		}
+		return err
+	})
+	return owned, err
+}
+
+// read returns how far the partitions with frames have been read. It returns an error if a group has
+// no members, or is in another state than a given one.
+func (r *Rig) read(ctx context.Context, state ...string) (map[Source]kadm.GroupMemberLag, error) {
+	groups, err := r.admin.Lag(ctx, logGroup+".clickhouse", logGroup+".kafka")
+	if err = errors.Join(err, groups.Error()); err != nil {
+		return nil, err
+	}
+	all := map[Source]kadm.GroupMemberLag{}
+	for _, g := range groups {
+		if len(g.Members) == 0 || len(state) > 0 && g.State != state[0] {
+			return nil, fmt.Errorf("group %s is %s and has %d members", g.Group, g.State, len(g.Members))
+		}
+		for _, l := range g.Lag[Log] {
+			if l.Err != nil {
+				return nil, l.Err
+			}
+			if l.End.Offset > 0 {
+				all[Source{g.Group, l.Partition}] = l
+			}
+		}
+	}
+	return all, nil
 }
 
 // name identifies the replica in consumer groups.

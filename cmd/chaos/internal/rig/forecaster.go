@@ -10,13 +10,15 @@ import (
 	"trafficd/cmd/chaos/internal/judge"
 	"trafficd/cmd/chaos/internal/load"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // Forecasts is the topic of the forecasts, which the daemon serves.
 const Forecasts = "forecasts"
 
 // newForecaster prepares a forecaster for the first client's detectors, two for each street.
-func (r *Rig) newForecaster(ctx context.Context) error {
+func (r *Rig) newForecaster(ctx context.Context) (err error) {
+	defer must.Return(&err, "cannot prepare the forecaster")
 	if r.cfg.Replicas > 1 || r.cfg.Nodes > 1 {
 		return nil
 	}
@@ -29,43 +31,35 @@ func (r *Rig) newForecaster(ctx context.Context) error {
 			text += fmt.Sprintf("%s,%d,1,%d\n", code, r.Forecasts.Streets, 100+n)
 		}
 	}
-	if err := os.WriteFile(r.path("streets.csv"), []byte(text), 0o600); err != nil {
-		return fmt.Errorf("cannot write the forecaster's detectors: %w", err)
-	}
-	if err := launch.CreateTopic(ctx, r.Broker.Addresses(), Forecasts, partitions, nil); err != nil {
-		return err
-	}
-	err := launch.Build(ctx, "-o", r.path("forecaster"), "./cmd/forecaster")
-	if err != nil {
-		return err
-	}
+	must.Do(os.WriteFile(r.path("streets.csv"), []byte(text), 0o600))
+	must.Do(launch.CreateTopic(ctx, r.Broker.Addresses(), Forecasts, partitions, nil))
+	must.Do(launch.Build(ctx, "-o", r.path("forecaster"), "./cmd/forecaster"))
 	r.Forecaster, err = r.forecaster("published", "output.kafka.brokers="+list(addresses(r.ForwardWires)), "output.kafka.topic="+Forecasts,
 		"output.kafka.dial_timeout=500ms", "output.kafka.request_timeout=3s")
 	return err
 }
 
 // forecaster returns a forecaster that is not running. Its statements time out and are retried.
-func (r *Rig) forecaster(dir string, output ...string) (*Daemon, error) {
+func (r *Rig) forecaster(dir string, output ...string) (d *Daemon, err error) {
+	defer must.Return(&err, "cannot configure a forecaster")
 	dir = r.path(dir)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create the folder of a forecaster: %w", err)
-	}
-	ops, err := launch.FreeAddress()
-	d := &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: r.path("forecaster"), Dir: dir, Ops: ops}}
+	must.Do(os.MkdirAll(dir, 0o755))
+	ops := must.Get(launch.FreeAddress())
+	d = &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: r.path("forecaster"), Dir: dir, Ops: ops}}
 	d.Set("ops.listen="+ops, "clickhouse.address="+r.ArchiveWires[0].Address, "clickhouse.timeout=10s",
 		"model.product_instance="+judge.Instance(load.Detector(0, 0)), "model.interval=1m", "detectors.path="+r.path("streets.csv"),
 		fmt.Sprint("forecasts.every=", r.Forecasts.Every), fmt.Sprint("forecasts.step=", r.Forecasts.Step),
 		fmt.Sprint("forecasts.periods=", r.Forecasts.Periods), fmt.Sprint("forecasts.tolerance=", r.Forecasts.Tolerance),
 		"forecasts.grace=0s", "log.format=json")
 	d.Set(output...)
-	return d, err
+	return d, nil
 }
 
 // StartReference starts a second forecaster and returns the name of the file that it writes.
 func (r *Rig) StartReference() (d *Daemon, file string, err error) {
 	file = filepath.Join(r.path("reference"), "forecasts.pb")
-	if d, err = r.forecaster("reference", "output.feed=file", "output.file.path="+file); err != nil {
-		return nil, "", err
+	if d, err = r.forecaster("reference", "output.feed=file", "output.file.path="+file); err == nil {
+		err = d.Start()
 	}
-	return d, file, d.Start()
+	return d, file, err
 }

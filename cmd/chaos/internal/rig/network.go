@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // Network is a bridge with a network namespace for each host, so that the link between any two
@@ -25,35 +26,25 @@ type Network struct {
 const noCard = "02:00:00:00:00:01"
 
 // newNetwork creates the namespaces, which needs root and iproute2.
-func newNetwork(hosts int) (*Network, error) {
+func newNetwork(hosts int) (n *Network, err error) {
+	defer must.Return(&err)
 	removeDeadNetworks()
-	n := &Network{bridge: networkPrefix + fmt.Sprint(os.Getpid())}
+	n = &Network{bridge: networkPrefix + fmt.Sprint(os.Getpid())}
 	subnet := fmt.Sprintf("10.%d.%d.", 64+rand.IntN(128), rand.IntN(256))
-	err := ip("link", "add", n.bridge, "type", "bridge")
-	if err == nil {
-		err = errors.Join(ip("addr", "add", subnet+"254/24", "dev", n.bridge), ip("link", "set", n.bridge, "up"))
+	must.Do(ip("link", "add", n.bridge, "type", "bridge"))
+	must.Do(ip("addr", "add", subnet+"254/24", "dev", n.bridge))
+	must.Do(ip("link", "set", n.bridge, "up"))
+	for i := range hosts {
+		in, address := fmt.Sprintf("%s-%d", n.bridge, i), fmt.Sprint(subnet, i+1)
+		must.Do(ip("netns", "add", in))
+		n.Hosts = append(n.Hosts, launch.Host{Address: address, Namespace: in})
+		must.Do(ip("link", "add", vethOf(in), "type", "veth", "peer", "name", card, "netns", in))
+		must.Do(ip("link", "set", vethOf(in), "master", n.bridge, "up"))
+		must.Do(ip("-n", in, "link", "set", "lo", "up"))
+		must.Do(ip("-n", in, "addr", "add", address+"/24", "dev", card))
+		must.Do(ip("-n", in, "link", "set", card, "up"))
 	}
-	for i := 0; i < hosts && err == nil; i++ {
-		in := fmt.Sprintf("%s-%d", n.bridge, i)
-		veth := vethOf(in)
-		h := launch.Host{Address: fmt.Sprint(subnet, i+1), Namespace: in}
-		if err = ip("netns", "add", in); err != nil {
-			break
-		}
-		n.Hosts = append(n.Hosts, h)
-		for _, args := range [][]string{
-			{"link", "add", veth, "type", "veth", "peer", "name", card, "netns", in},
-			{"link", "set", veth, "master", n.bridge, "up"},
-			{"-n", in, "link", "set", "lo", "up"},
-			{"-n", in, "addr", "add", h.Address + "/24", "dev", card},
-			{"-n", in, "link", "set", card, "up"},
-		} {
-			if err == nil {
-				err = ip(args...)
-			}
-		}
-	}
-	return n, err
+	return n, nil
 }
 
 const (

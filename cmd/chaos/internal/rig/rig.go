@@ -13,9 +13,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"trafficd/cmd/chaos/internal/faultinject"
 	"trafficd/cmd/chaos/internal/judge"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // The disk has room for the largest journal, the idempotency store and the cursors, but little
@@ -61,23 +65,20 @@ type Rig struct {
 	proxy  string // the toxiproxy program
 	wires  []*Wire
 	stores *launch.Stores
-	log    *os.File // of the stores
+	log    *os.File     // of the stores
+	admin  *kadm.Client // of the log that replicas share; nil with one replica
 }
 
 // Start builds the programs, starts everything and creates the tables and the topic. Close must be
 // called even after an error.
-func Start(ctx context.Context, cfg Config) (*Rig, error) {
-	r := &Rig{cfg: cfg}
-	var err error
-	if r.log, err = os.Create(r.path("stores.log")); err != nil {
-		return r, fmt.Errorf("cannot open the stores' log: %w", err)
-	}
+func Start(ctx context.Context, cfg Config) (r *Rig, err error) {
+	defer must.Return(&err)
+	r = &Rig{cfg: cfg}
+	r.log = must.Get(os.Create(r.path("stores.log")))
 	for _, step := range []func(context.Context) error{
 		r.buildWires, r.startNetwork, r.startArchive, r.startBroker, r.newForecaster, r.startDaemon,
 	} {
-		if err := step(ctx); err != nil {
-			return r, err
-		}
+		must.Do(step(ctx))
 	}
 	return r, nil
 }
@@ -87,6 +88,9 @@ func (r *Rig) Close() error {
 	var errs []error
 	for _, d := range r.daemons() {
 		errs = append(errs, d.Kill())
+	}
+	if r.admin != nil {
+		r.admin.Close()
 	}
 	if r.Broker != nil {
 		errs = append(errs, r.Broker.Close())
@@ -135,27 +139,21 @@ func (r *Rig) Endpoints() (replicas []string, balancer string) {
 
 // buildWires builds toxiproxy. It is pinned in a separate module file, to keep it out of the
 // product's go.mod.
-func (r *Rig) buildWires(ctx context.Context) error {
-	root, err := launch.ModuleRoot()
-	if err != nil {
-		return err
-	}
-	r.proxy = filepath.Join(root, ".cache", "bin", "toxiproxy")
+func (r *Rig) buildWires(ctx context.Context) (err error) {
+	defer must.Return(&err)
+	r.proxy = filepath.Join(must.Get(launch.ModuleRoot()), ".cache", "bin", "toxiproxy")
 	return launch.Build(ctx, "-modfile=.ci/toxiproxy.mod", "-o", r.proxy, "github.com/Shopify/toxiproxy/v2/cmd/server")
 }
 
 // startNetwork creates a host for each broker, for each ClickHouse node of a cluster, and for
 // ZooKeeper, in this order. It downloads the stores first, because the hosts have no Internet
 // access.
-func (r *Rig) startNetwork(ctx context.Context) error {
+func (r *Rig) startNetwork(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	if !r.cfg.Links {
 		return nil
 	}
-	devstores, err := launch.BuildDevstores(ctx)
-	if err != nil {
-		return err
-	}
-	fetch := exec.CommandContext(ctx, devstores, "fetch")
+	fetch := exec.CommandContext(ctx, must.Get(launch.BuildDevstores(ctx)), "fetch")
 	fetch.Stdout, fetch.Stderr = r.log, r.log
 	if err := fetch.Run(); err != nil {
 		return fmt.Errorf("cannot download the stores: %w; see %s", err, r.log.Name())
@@ -173,21 +171,14 @@ func (r *Rig) hosts(from, n int) launch.Hosts {
 }
 
 // startBroker starts the wires first, because a broker advertises their addresses.
-func (r *Rig) startBroker(ctx context.Context) error {
-	ports, err := launch.PickPorts("Kafka broker", r.cfg.Brokers)
-	if err != nil {
-		return err
-	}
-	var advertised []string
-	hosts := r.hosts(0, r.cfg.Brokers)
+func (r *Rig) startBroker(ctx context.Context) (err error) {
+	defer must.Return(&err)
+	ports, hosts := must.Get(launch.PickPorts("Kafka broker", r.cfg.Brokers)), r.hosts(0, r.cfg.Brokers)
 	for i, port := range ports {
-		wire, err := r.startWire(fmt.Sprint("broker-", i), hosts.At(i).Endpoint(port).String())
-		if err != nil {
-			return err
-		}
-		r.ForwardWires, advertised = append(r.ForwardWires, wire), append(advertised, wire.Address)
+		wire := must.Get(r.startWire(fmt.Sprint("broker-", i), hosts.At(i).Endpoint(port).String()))
+		r.ForwardWires = append(r.ForwardWires, wire)
 	}
-	switch r.cfg.Broker {
+	switch advertised := addresses(r.ForwardWires); r.cfg.Broker {
 	case launch.Apache:
 		r.Broker, err = startApache(ctx, r.cfg.Dir, r.log, ports, advertised, hosts)
 	case launch.Kfake:
@@ -201,42 +192,25 @@ func (r *Rig) startBroker(ctx context.Context) error {
 
 // startDaemon builds the daemon as it is shipped, except for the injected faults.
 func (r *Rig) startDaemon(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	if r.cfg.Replicas == 1 {
-		if r.Disk, err = newDisk(diskBytes); err != nil {
-			r.Disk = nil
-			if !errors.Is(err, os.ErrPermission) {
-				return err
-			}
+		if r.Disk, err = newDisk(diskBytes); errors.Is(err, os.ErrPermission) {
+			err = nil
 		}
-	}
-	overlay, err := faultinject.Overlay(ctx, r.path("overlay"))
-	if err != nil {
-		return err
+		must.Do(err)
 	}
 	binary := r.path("trafficd")
-	if err := launch.Build(ctx, overlay, "-o", binary, "./cmd/trafficd"); err != nil {
-		return err
-	}
+	must.Do(launch.Build(ctx, must.Get(faultinject.Overlay(ctx, r.path("overlay"))), "-o", binary, "./cmd/trafficd"))
 	for n := range r.cfg.Replicas {
-		d, err := r.newDaemon(binary, n)
-		if err != nil {
-			return err
-		}
+		d := must.Get(r.newDaemon(binary, n))
 		r.Replicas = append(r.Replicas, d)
-		wire, err := r.startWire(fmt.Sprint("clients-", n), d.API)
-		if err != nil {
-			return err
-		}
-		r.ClientWires = append(r.ClientWires, wire)
+		r.ClientWires = append(r.ClientWires, must.Get(r.startWire(fmt.Sprint("clients-", n), d.API)))
 	}
 	if r.cfg.Replicas > 1 {
-		if r.Edge, err = r.startEdge(); err != nil {
-			return err
-		}
+		r.Edge = must.Get(r.startEdge())
+		r.admin = kadm.NewClient(must.Get(kgo.NewClient(kgo.SeedBrokers(r.Broker.Addresses()...), kgo.DisableClientMetrics())))
 	}
-	if err := r.Archive.prepare(ctx, r.Replicas[0]); err != nil {
-		return err
-	}
+	must.Do(r.Archive.prepare(ctx, r.Replicas[0]))
 	return r.StartReplicas()
 }
 

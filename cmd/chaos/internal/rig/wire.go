@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // Wire is a toxiproxy in front of one server. If a client or the server stops reading, toxiproxy
@@ -21,20 +21,18 @@ import (
 type Wire struct {
 	Address string // for clients
 
-	binary string
-	log    string
+	proxy  launch.Daemon
 	server string
 	port   int // of toxiproxy's API
-	proc   *launch.Process
 }
 
 // startWire starts a proxy that forwards a free port to a server, which need not be running.
-func (r *Rig) startWire(name, server string) (*Wire, error) {
-	ports, err := launch.PickPorts("toxiproxy", 2)
-	if err != nil {
-		return nil, err
-	}
-	w := &Wire{Address: launch.Address(ports[0]), binary: r.proxy, log: r.path("toxiproxy-" + name + ".log"), server: server, port: ports[1]}
+func (r *Rig) startWire(name, server string) (w *Wire, err error) {
+	defer must.Return(&err, "cannot start a toxiproxy")
+	ports, dir := must.Get(launch.PickPorts("toxiproxy", 2)), r.path("wire-"+name)
+	must.Do(os.MkdirAll(dir, 0o755))
+	w = &Wire{Address: launch.Address(ports[0]), server: server, port: ports[1]}
+	w.proxy = launch.Daemon{Binary: r.proxy, Dir: dir, Args: []string{"-host", "127.0.0.1", "-port", fmt.Sprint(w.port)}}
 	r.wires = append(r.wires, w)
 	return w, w.Join()
 }
@@ -69,26 +67,14 @@ func (w *Wire) Heal() error {
 }
 
 // restart closes all connections and removes all toxics.
-func (w *Wire) restart() error {
-	if err := w.Cut(); err != nil {
-		return err
-	}
-	return w.Join()
-}
+func (w *Wire) restart() error { return errors.Join(w.Cut(), w.Join()) }
 
 // Cut closes all connections and accepts none until Join.
-func (w *Wire) Cut() error { return w.proc.Kill() }
+func (w *Wire) Cut() error { return w.proxy.Kill() }
 
 // Join accepts connections again after Cut.
 func (w *Wire) Join() error {
-	log, err := os.OpenFile(w.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return fmt.Errorf("cannot open the toxiproxy log: %w", err)
-	}
-	defer log.Close()
-	cmd := exec.Command(w.binary, "-host", "127.0.0.1", "-port", fmt.Sprint(w.port))
-	cmd.Stdout, cmd.Stderr = log, log
-	if w.proc, err = launch.StartGroup(cmd, syscall.SIGKILL); err != nil {
+	if err := w.proxy.Start(); err != nil {
 		return err
 	}
 	wire := map[string]any{"name": "wire", "listen": w.Address, "upstream": w.server, "enabled": true}
