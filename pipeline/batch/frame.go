@@ -21,24 +21,71 @@ var ErrFrame = errors.New("invalid frame")
 //	version     1 byte
 //	received_at 8 bytes little endian, nanoseconds   (at a fixed place for StampFrame)
 //	batch id    16 bytes
-//	version 4 only: trace id 16 bytes, span id 8 bytes
+//	version 6 only: trace id 16 bytes, span id 8 bytes
 //	product instance, idempotency key                (uvarint length, bytes)
 //	if the key is not empty: client (uvarint length, bytes), body hash 8 bytes, items, duplicates,
 //	                         number of rejections, the rejections compressed with zstd (uvarint length, bytes)
 //	rows, types                                      (uvarint)
 //	type texts                                       (uvarint length, bytes)
-//	code lengths, code bytes, type of each row, index delta of each row
+//	which columns are shared                         1 byte
+//	code lengths; code bytes; type of each row; how far each index is past the next one (uvarint)
 //	From as delta to the row before, delta of To-From likewise (varint)
-//	values 8 bytes each; quality flag; qualities 8 bytes each
+//	values, qualities                                8 bytes each
 //
-// Deltas repeat in real batches and take one byte each. Only batches of sampled requests have
-// version 4: without tracing, a program that knows only version 3 can read the journal.
+// A shared column has one entry, which is that of all rows, or a consecutive index. Deltas repeat
+// in real batches and take one byte each. Only batches of sampled requests have version 6: without
+// tracing, a program that knows only version 5 can read the journal.
 const (
-	frameVersion  = 3
-	tracedVersion = 4
+	frameVersion  = 5
+	tracedVersion = 6
 	stampAt       = 1
-	noRows        = "\x00\x00\x00" // no rows, no types, no qualities
+	noRows        = "\x00\x00\x00" // no rows, no types, no shared columns
 )
+
+// columns is a set of columns that all rows of a frame share.
+type columns byte
+
+const (
+	codeLengths columns = 1 << iota
+	typesOfRows
+	indexes
+	intervals
+	qualities
+)
+
+// entries returns the number of entries of a column.
+func (s columns) entries(c columns, rows int) int {
+	if s&c != 0 {
+		return min(rows, 1)
+	}
+	return rows
+}
+
+// shared returns the columns that all rows of b share.
+func shared(b *Batch) (s columns) {
+	rows := b.Rows()
+	if rows == 0 {
+		return 0
+	}
+	length, end := b.CodeEnd[0], uint32(0)
+	if !slices.ContainsFunc(b.CodeEnd, func(e uint32) bool { end += length; return e != end }) {
+		s |= codeLengths
+	}
+	if !slices.ContainsFunc(b.Type, func(t uint32) bool { return t != b.Type[0] }) {
+		s |= typesOfRows
+	}
+	if b.Index[rows-1]-b.Index[0] == uint32(rows-1) {
+		s |= indexes
+	}
+	if !slices.ContainsFunc(b.From, func(t int64) bool { return t != b.From[0] }) &&
+		!slices.ContainsFunc(b.To, func(t int64) bool { return t != b.To[0] }) {
+		s |= intervals
+	}
+	if first := math.Float64bits(b.Quality[0]); !slices.ContainsFunc(b.Quality, func(q float64) bool { return math.Float64bits(q) != first }) {
+		s |= qualities
+	}
+	return s
+}
 
 // Answer is the remembered part of a 207 response to a request with an Idempotency-Key (contract
 // 1.5). It is part of the batch's frame, so both become durable in the same commit.
@@ -53,8 +100,10 @@ type Answer struct {
 
 // AppendFrame appends the frame of b and a to dst. a may be nil.
 func AppendFrame(dst []byte, b *Batch, a *Answer) []byte {
-	const perRow, rest = 5 + 2*8, 1 << 10 // numbers of one byte and two floats; more is rare
-	dst = slices.Grow(dst, len(b.Codes)+perRow*b.Rows()+rest)
+	const rest = 1 << 10 // rarely more
+	s := shared(b)
+	n := func(c columns) int { return s.entries(c, b.Rows()) }
+	dst = slices.Grow(dst, len(b.Codes)+n(codeLengths)+n(typesOfRows)+n(indexes)+2*n(intervals)+8*(b.Rows()+n(qualities))+rest)
 	version := byte(frameVersion)
 	if b.Trace.IsSampled() {
 		version = tracedVersion
@@ -73,34 +122,29 @@ func AppendFrame(dst []byte, b *Batch, a *Answer) []byte {
 	for t := range b.Types() {
 		dst = AppendCounted(dst, b.TypeCode(t))
 	}
+	dst = append(dst, byte(s))
 	start := uint32(0)
-	for _, end := range b.CodeEnd {
+	for _, end := range b.CodeEnd[:n(codeLengths)] {
 		dst = appendUvarint(dst, uint64(end-start))
 		start = end
 	}
 	dst = append(dst, b.Codes...)
-	for _, t := range b.Type {
+	for _, t := range b.Type[:n(typesOfRows)] {
 		dst = appendUvarint(dst, uint64(t))
 	}
 	next := uint32(0)
-	for _, i := range b.Index {
+	for _, i := range b.Index[:n(indexes)] {
 		dst = appendUvarint(dst, uint64(i-next))
 		next = i + 1
 	}
 	lastFrom, lastSpan := int64(0), int64(0)
-	for i, from := range b.From {
+	for i, from := range b.From[:n(intervals)] {
 		span := b.To[i] - from
 		dst = appendVarint(dst, from-lastFrom)
 		dst = appendVarint(dst, span-lastSpan)
 		lastFrom, lastSpan = from, span
 	}
-	dst = appendFloats(dst, b.Value)
-	for _, q := range b.Quality {
-		if !math.IsNaN(q) {
-			return appendFloats(append(dst, 1), b.Quality)
-		}
-	}
-	return append(dst, 0)
+	return appendFloats(appendFloats(dst, b.Value), b.Quality[:n(qualities)])
 }
 
 // appendUvarint is binary.AppendUvarint; most numbers take one byte.
@@ -142,7 +186,7 @@ var (
 
 func appendFloats(dst []byte, values []float64) []byte {
 	n := len(dst)
-	dst = append(dst, make([]byte, 8*len(values))...)
+	dst = slices.Grow(dst, 8*len(values))[:n+8*len(values)]
 	for i, v := range values {
 		binary.LittleEndian.PutUint64(dst[n+8*i:], math.Float64bits(v))
 	}
@@ -213,43 +257,52 @@ func readColumns(r *WireReader, b *Batch) {
 		b.TypeText = append(b.TypeText, r.Counted()...)
 		b.TypeEnd = append(b.TypeEnd, uint32(len(b.TypeText)))
 	}
-	length := uint64(0)
-	for range rows {
-		if length += r.Uvarint(); length > uint64(r.Left()) {
+	s := columns(r.Byte())
+	length, end := uint64(0), uint64(0)
+	for row := range rows {
+		if row == 0 || s&codeLengths == 0 {
+			length = r.Uvarint()
+		}
+		if end += length; end > uint64(r.Left()) {
 			r.Fail("detector codes too long")
 			return
 		}
-		b.CodeEnd = append(b.CodeEnd, uint32(length))
+		b.CodeEnd = append(b.CodeEnd, uint32(end))
 	}
-	b.Codes = append(b.Codes, r.Bytes(int(length))...)
-	for range rows {
-		t := r.Uvarint()
-		if t >= uint64(types) {
-			r.Fail("unknown measure type")
+	b.Codes = append(b.Codes, r.Bytes(int(end))...)
+	kind, next, from, span := uint64(0), uint64(0), int64(0), int64(0)
+	for row := range rows {
+		if row == 0 || s&typesOfRows == 0 {
+			if kind = r.Uvarint(); kind >= uint64(types) {
+				r.Fail("unknown measure type")
+				return
+			}
+		}
+		b.Type = append(b.Type, uint32(kind))
+	}
+	for row := range rows {
+		if row == 0 || s&indexes == 0 {
+			next += r.Uvarint()
+		}
+		if next > math.MaxUint32 {
+			r.Fail("index too large")
 			return
 		}
-		b.Type = append(b.Type, uint32(t))
-	}
-	next := uint64(0)
-	for range rows {
-		next += r.Uvarint()
 		b.Index = append(b.Index, uint32(next))
 		next++
 	}
-	from, span := int64(0), int64(0)
-	for range rows {
-		from += r.Varint()
-		span += r.Varint()
+	for row := range rows {
+		if row == 0 || s&intervals == 0 {
+			from += r.Varint()
+			span += r.Varint()
+		}
 		b.From = append(b.From, from)
 		b.To = append(b.To, from+span)
 	}
 	b.Value = readFloats(r, b.Value, rows)
-	if r.Byte() == 1 {
-		b.Quality = readFloats(r, b.Quality, rows)
-		return
-	}
-	for range rows {
-		b.Quality = append(b.Quality, math.NaN())
+	b.Quality = readFloats(r, b.Quality, s.entries(qualities, rows))
+	for len(b.Quality) < len(b.Value) && r.Err() == nil {
+		b.Quality = append(b.Quality, b.Quality[0])
 	}
 }
 

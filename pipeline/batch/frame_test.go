@@ -28,8 +28,13 @@ func random(r *rand.Rand) (*Batch, *Answer) {
 		b.Trace = traceOf(r)
 	}
 	withQuality := r.IntN(2) == 0
-	for range r.IntN(50) {
-		b.Codes = append(b.Codes, bytes.Repeat([]byte{byte(r.Uint32())}, r.IntN(300))...)
+	shared := columns(r.Uint32())
+	for row := range r.IntN(50) {
+		length := r.IntN(300)
+		if row > 0 && shared&codeLengths != 0 {
+			length = len(b.Code(0))
+		}
+		b.Codes = append(b.Codes, bytes.Repeat([]byte{byte(r.Uint32())}, length)...)
 		b.CodeEnd = append(b.CodeEnd, uint32(len(b.Codes)))
 		b.Type = append(b.Type, uint32(r.IntN(b.Types())))
 		from := r.Int64N(math.MaxInt64 / 2)
@@ -40,9 +45,20 @@ func random(r *rand.Rand) (*Batch, *Answer) {
 			q = r.Float64()
 		}
 		b.Quality = append(b.Quality, q)
-		index += uint32(r.IntN(3))
+		if row == 0 || shared&indexes == 0 {
+			index += uint32(r.IntN(3))
+		}
 		b.Index = append(b.Index, index)
 		index++
+		if shared&typesOfRows != 0 {
+			b.Type[row] = b.Type[0]
+		}
+		if shared&intervals != 0 {
+			b.From[row], b.To[row] = b.From[0], b.To[0]
+		}
+		if shared&qualities != 0 {
+			b.Quality[row] = b.Quality[0]
+		}
 	}
 	a := &Answer{}
 	if r.IntN(2) == 0 {
@@ -60,21 +76,21 @@ func traceOf(r *rand.Rand) trace.SpanContext {
 	})
 }
 
-// TestFrameOfARequestThatIsNotSampled: a program that knows only version 3 can read it.
+// TestFrameOfARequestThatIsNotSampled: a program that knows only version 5 can read it.
 func TestFrameOfARequestThatIsNotSampled(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	b, a := random(r)
 	sampled := traceOf(r)
 	b.Trace = trace.SpanContext{}
 	plain := AppendFrame(nil, b, a)
-	require.EqualValues(t, 3, plain[0])
+	require.EqualValues(t, 5, plain[0])
 	b.Trace = sampled.WithTraceFlags(0)
 	require.Equal(t, plain, AppendFrame(nil, b, a))
 	require.False(t, FrameTrace(plain).IsValid())
 
 	b.Trace = sampled
 	traced := AppendFrame(nil, b, a)
-	require.EqualValues(t, 4, traced[0])
+	require.EqualValues(t, 6, traced[0])
 	require.Len(t, traced, len(plain)+16+8)
 	require.Equal(t, sampled, FrameTrace(traced))
 	for _, frame := range [][]byte{plain, traced} {
