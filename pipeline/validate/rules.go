@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -107,14 +108,19 @@ func (f *follower) has(code []byte) bool {
 }
 
 // identities finds items of a batch that share detector, measure type and interval, and so replace
-// each other in the archive. Unless the batch is sorted, it uses a hash table with open addressing,
-// at most half full, whose memory is reused from batch to batch.
+// each other in the archive. Most batches are sorted, with few exceptions: a row after all others
+// in that order needs no look-up. The exceptions, or all rows of other batches, are in a hash table
+// with open addressing, at most half full. All memory is reused from batch to batch.
 type identities struct {
+	byDetector bool     // sorted is in the order detector, interval, type; otherwise interval, detector, type
+	sorted     []uint32 // rows that follow all earlier ones in that order
+	others     []uint32
+
 	seed  [4]uint64 // random: a client cannot choose items that collide
 	slots []uint32  // row + 1 in the low bits, bits of the hash in the others; 0 is empty
 	rows  uint32    // mask of the low bits
 
-	from, to int64  // interval of the last row, which most rows of a batch share
+	from, to int64  // interval of the last row added, which most rows of a batch share
 	interval uint64 // hash of from and to
 }
 
@@ -122,74 +128,102 @@ func newIdentities() identities {
 	return identities{seed: [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}}
 }
 
-// invalid is the ordinal of a row without an identity.
+// invalid is the ordinal of the detector of a rejected row.
 const invalid = math.MaxUint32
 
 // count returns how many rows have the same identity as an earlier one. detectors are the ordinals
 // of the rows' codes.
 func (d *identities) count(it *batch.Items, detectors []uint32) (duplicates int) {
-	if sorted(it, detectors) {
-		return 0
+	d.rows = 1<<bits.Len(uint(len(detectors))) - 1
+	const most = 16 // one row of so many
+	if limit := len(detectors) / most; d.split(it, detectors, false, limit) || d.split(it, detectors, true, limit) {
+		d.clear(len(d.others))
+		for _, row := range d.others {
+			if d.isSorted(it, detectors, row) || d.add(it, detectors, row) {
+				duplicates++
+			}
+		}
+		return duplicates
 	}
-	size := 2 << bits.Len(uint(len(detectors)))
-	d.rows = uint32(size/2 - 1)
-	d.slots = slices.Grow(d.slots[:0], size)[:size]
-	clear(d.slots)
+	d.clear(len(detectors))
 	for row, detector := range detectors {
-		if detector != invalid && d.add(it, row, detector) {
+		if detector != invalid && d.add(it, detectors, uint32(row)) {
 			duplicates++
 		}
 	}
 	return duplicates
 }
 
-// sorted reports whether the rows are strictly sorted by interval or by detector, in the order of
-// the registry, as most batches are.
-func sorted(it *batch.Items, detectors []uint32) bool {
-	byInterval, byDetector := true, true
-	before, from, to, kind := int64(-1), int64(math.MinInt64), int64(0), uint32(0)
-	for row, d := range detectors {
-		if d == invalid {
+// clear empties the table and makes room for n rows.
+func (d *identities) clear(n int) {
+	size := 2 << bits.Len(uint(n))
+	d.slots = slices.Grow(d.slots[:0], size)[:size]
+	clear(d.slots)
+}
+
+// split fills sorted and others. It stops and returns false if others would exceed the limit.
+func (d *identities) split(it *batch.Items, detectors []uint32, byDetector bool, limit int) bool {
+	d.byDetector, d.sorted, d.others = byDetector, d.sorted[:0], d.others[:0]
+	last, from, to, kind := uint32(0), int64(math.MinInt64), int64(0), uint32(0) // of the last sorted row
+	for row, detector := range detectors {
+		if detector == invalid {
 			continue
 		}
-		detector, f, t, k := int64(d), it.From[row], it.To[row], it.Type[row]
+		f, t, k := it.From[row], it.To[row], it.Type[row]
+		var after bool
 		switch {
 		case f == from && t == to:
-			if detector < before || detector == before && k <= kind {
-				return false
-			}
-		case f > from || f == from && t > to:
-			byDetector = byDetector && detector >= before
+			after = detector > last || detector == last && k > kind
+		case byDetector && detector != last:
+			after = detector > last
 		default:
-			byInterval, byDetector = false, byDetector && detector > before
+			after = f > from || f == from && t > to
 		}
-		if !byInterval && !byDetector {
+		switch {
+		case after:
+			d.sorted = append(d.sorted, uint32(row))
+			last, from, to, kind = detector, f, t, k
+		case len(d.others) == limit:
 			return false
+		default:
+			d.others = append(d.others, uint32(row))
 		}
-		before, from, to, kind = detector, f, t, k
 	}
 	return true
 }
 
+// isSorted reports whether a row in sorted has the same identity.
+func (d *identities) isSorted(it *batch.Items, detectors []uint32, row uint32) bool {
+	_, found := slices.BinarySearchFunc(d.sorted, row, func(a, b uint32) int {
+		interval := cmp.Or(cmp.Compare(it.From[a], it.From[b]), cmp.Compare(it.To[a], it.To[b]))
+		detector := cmp.Compare(detectors[a], detectors[b])
+		if d.byDetector {
+			interval, detector = detector, interval
+		}
+		return cmp.Or(interval, detector, cmp.Compare(it.Type[a], it.Type[b]))
+	})
+	return found
+}
+
 // add adds a row to the table and reports whether an earlier one has the same identity.
-func (d *identities) add(it *batch.Items, row int, detector uint32) (duplicate bool) {
+func (d *identities) add(it *batch.Items, detectors []uint32, row uint32) (duplicate bool) {
 	if from, to := it.From[row], it.To[row]; from != d.from || to != d.to || d.interval == 0 {
 		d.from, d.to, d.interval = from, to, d.mix(uint64(from)^d.seed[0], uint64(to)^d.seed[1])
 	}
-	h := d.mix(d.interval^d.seed[2], (uint64(detector)<<32|uint64(it.Type[row]))^d.seed[3])
+	h := d.mix(d.interval^d.seed[2], (uint64(detectors[row])<<32|uint64(it.Type[row]))^d.seed[3])
 	mask, tag := uint64(len(d.slots)-1), uint32(h>>32)&^d.rows
 	for at := h & mask; ; at = (at + 1) & mask {
 		slot := d.slots[at]
 		if slot == 0 {
-			d.slots[at] = tag | uint32(row+1)
+			d.slots[at] = tag | (row + 1)
 			return false
 		}
 		if slot&^d.rows != tag {
 			continue
 		}
-		other := int(slot&d.rows) - 1
+		other := slot&d.rows - 1
 		if it.From[other] == it.From[row] && it.To[other] == it.To[row] && it.Type[other] == it.Type[row] &&
-			string(it.Code(other)) == string(it.Code(row)) {
+			detectors[other] == detectors[row] {
 			return true
 		}
 	}
