@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -43,7 +42,8 @@ func (o options) deliver(ctx context.Context) (err error) {
 		"clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP, "clickhouse.derive_interval=0s",
 		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic))
 	defer d.stop()
-	must.Do(o.deliveryLag(ctx, d, b))
+	must.Get(d.load(b, 1, 1))
+	must.Do(d.forwarded(ctx)) // bare clients send what the stores have
 	bare := must.Get(newBareClients(ctx, stores))
 	defer bare.close()
 
@@ -129,38 +129,6 @@ func (d *daemon) deliverAll(
 	spent = d.cpu() - before
 	sum.received = must.Get(received(ctx, archive)) - receivedBefore
 	return spent, sum, nil
-}
-
-// deliveryLag measures the time from a 207 to each store while the daemon is otherwise idle.
-func (o options) deliveryLag(ctx context.Context, d *daemon, b body) (err error) {
-	defer must.Return(&err)
-	c := must.Get(d.dial())
-	defer c.Close()
-	var archive, forward []float64
-	for range o.rounds + 1 {
-		old := must.Get(d.delivered(ctx, deliveryCounters{}))
-		must.Do(c.post(b))
-		began := time.Now()
-		var rows, records float64 // milliseconds until they had arrived
-		for rows == 0 || records == 0 {
-			now := must.Get(d.delivered(ctx, old))
-			ms := milliseconds(time.Since(began))
-			if rows == 0 && int(now.rows) >= b.items {
-				rows = ms
-			}
-			if records == 0 && int(now.records) >= b.items {
-				records = ms
-			}
-			if ms > 30_000 {
-				return errors.New("a batch was not delivered within 30 seconds")
-			}
-		}
-		archive, forward = append(archive, rows), append(forward, records)
-		time.Sleep(1500 * time.Millisecond) // idle
-	}
-	o.line("delivery_lag_idle_clickhouse_ms", median(archive[1:]), "ms")
-	o.line("delivery_lag_idle_kafka_ms", median(forward[1:]), "ms")
-	return nil
 }
 
 // bareClients sends rows and records that the daemon has delivered before, repeatedly and with lz4:

@@ -81,7 +81,6 @@ delivered_over_bare_and_ingest   the same divided by the CPU time of ingestion a
 bare_clickhouse_…, bare_kafka_…  CPU time of clickhouse-go and of franz-go, with lz4, for a million finished rows and records
 …_bytes_per_row                  size on the network; delivered_clickhouse_…: without compression, as the server is on this machine
 delivered_…_rows_per_…           rows per block of ClickHouse and per request to Kafka, under load
-delivery_lag_idle_…_ms           time from the 207 of a batch until the store has it, without other load
 
 bench layer measures only the forecast layer, with 100,000 streets of 12 periods:
 

@@ -87,7 +87,9 @@ func fetchCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts := launch.Options{Stderr: os.Stderr}
-			return errors.Join(clickhouse.Fetch(cmd.Context(), opts), zookeeper.Fetch(cmd.Context(), opts), kafka.Fetch(cmd.Context(), opts))
+			_, jarsErr := zookeeper.Fetch(cmd.Context(), opts)
+			_, kafkaErr := kafka.Fetch(cmd.Context(), opts)
+			return errors.Join(clickhouse.Fetch(cmd.Context(), opts), jarsErr, kafkaErr)
 		},
 	}
 }

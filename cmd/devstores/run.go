@@ -29,12 +29,7 @@ func bind(flags *pflag.FlagSet, o *launch.Options) {
 	flags.StringVar(&o.ClickHouseKind, "clickhouse-kind", clickhouse.KindAuto, "which ClickHouse: "+strings.Join(clickhouse.Kinds, ", "))
 	flags.StringVar(&o.Broker, "broker", launch.Kfake, "which broker: "+launch.Kfake+", "+launch.Apache)
 	flags.IntVar(&o.Brokers, "brokers", 1, "number of brokers")
-	flags.IntVar(&o.Node, "node", 0, "run only this broker, counted from 1;"+
-		" the others run elsewhere with the same --kafka and --controllers (apache only)")
 	flags.IntSliceVar(&o.KafkaPorts, "kafka", []int{9092}, "port of each broker, 0 or missing = a free one")
-	flags.IntSliceVar(&o.Controllers, "controllers", nil, "port of each controller, 0 or missing = a free one (apache only)")
-	flags.StringSliceVar(&o.Advertised, "advertise", nil, "host:port that each broker advertises, such as a proxy's;"+
-		" default is where it listens (apache only)")
 	flags.IntVar(&o.Partitions, "partitions", 6, "partitions of automatically created topics")
 	flags.StringToIntVar(&o.Topics, "topic", nil, "create this topic, as name=partitions; repeatable")
 	flags.StringToStringVar(&o.Properties, "set", nil, "set a broker property, as key=value; repeatable")

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 const (
@@ -83,38 +84,28 @@ func run(ctx context.Context, o options) (err error) {
 // prepare chooses the addresses, and creates and locks the directory, because two runs in it would
 // share a journal.
 func (q *quickstart) prepare() (unlock func(), err error) {
-	if q.root, err = launch.ModuleRoot(); err != nil {
-		return nil, err
-	}
-	if q.dir, err = filepath.Abs(q.dir); err != nil {
-		return nil, fmt.Errorf("cannot find the directory: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(q.dir), 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create the directory: %w", err)
-	}
+	defer must.Return(&err, "cannot prepare the directory")
+	q.root = must.Get(launch.ModuleRoot())
+	q.dir = must.Get(filepath.Abs(q.dir))
+	must.Do(os.MkdirAll(filepath.Dir(q.dir), 0o755))
 	unlock, err = launch.TryLock(q.dir + ".lock")
 	if errors.Is(err, launch.ErrLocked) {
 		return nil, fmt.Errorf("another quickstart is running in %s: stop it, or choose another directory with --dir", q.dir)
 	}
-	if err != nil {
-		return nil, err
-	}
+	must.Do(err)
 	if q.fresh {
 		say("emptying %s", q.short(q.dir))
-		err = os.RemoveAll(q.dir)
+		must.Do(os.RemoveAll(q.dir)) // the lock ends with the process
 	}
-	if err = errors.Join(err, os.MkdirAll(q.dir, 0o755)); err != nil {
-		unlock()
-		return nil, fmt.Errorf("cannot create the directory: %w", err)
+	must.Do(os.MkdirAll(q.dir, 0o755))
+	program := func(name string, port int) *launch.Daemon {
+		return &launch.Daemon{
+			Binary: q.bin(name), Dir: q.dir, Args: []string{"--config", q.path(name + ".yaml")}, OnDeath: unix.SIGTERM,
+			Ops: launch.Address(freePort(port)),
+		}
 	}
-	q.daemon = &launch.Daemon{
-		Binary: q.bin("trafficd"), Dir: q.dir, Args: []string{"--config", q.path("trafficd.yaml")}, OnDeath: unix.SIGTERM,
-		API: launch.Address(freePort(8080)), Ops: launch.Address(freePort(8081)),
-	}
-	q.forecaster = &launch.Daemon{
-		Binary: q.bin("forecaster"), Dir: q.dir, Args: []string{"--config", q.path("forecaster.yaml")}, OnDeath: unix.SIGTERM,
-		Ops: launch.Address(freePort(8082)),
-	}
+	q.daemon, q.forecaster = program("trafficd", 8081), program("forecaster", 8082)
+	q.daemon.API = launch.Address(freePort(8080))
 	say("the web page will be at http://%s (operations) and http://%[1]s/#map in a few seconds", q.daemon.Ops)
 	return unlock, nil
 }
@@ -126,22 +117,19 @@ func (q *quickstart) build(ctx context.Context) error {
 
 // startStores starts ClickHouse and the broker, on the usual ports if they are free.
 func (q *quickstart) startStores(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	say("starting ClickHouse and a Kafka-protocol broker (ClickHouse is downloaded the first time: 178 MB)")
 	opts := launch.Options{
 		Dir: q.path("stores"), Binary: q.bin("devstores"), Broker: q.broker, Topics: map[string]int{topic: 6},
 		ClickHouseTCP: freePort(9000), ClickHouseHTTP: freePort(8123), KafkaPorts: []int{freePort(9092)}, OnDeath: unix.SIGTERM,
 	}
 	if exists(opts.Dir) { // the download was shown at the first start
-		if opts.Stderr, err = os.OpenFile(q.path("devstores.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
-			return fmt.Errorf("cannot open the stores' log: %w", err)
-		}
+		opts.Stderr = must.Get(os.OpenFile(q.path("devstores.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644))
 	}
 	if q.stores, err = launch.StartStores(ctx, opts); ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	return launch.CreateTopic(ctx, q.stores.Kafka.Brokers, forecastTopic, 1, map[string]*string{"cleanup.policy": new("compact")})
 }
 

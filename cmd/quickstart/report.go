@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // Paths of contract 1 and 2.
@@ -47,23 +48,17 @@ func (s sent) arrived(now counts) bool {
 
 // sendAndCount sends the traffic, waits until both stores have it, and prints a report. It returns
 // an error if the counts differ.
-func (q *quickstart) sendAndCount(ctx context.Context) error {
-	var before counts
-	err := launch.Eventually(ctx, 30*time.Second, func() (err error) { // trafficd may be creating the table
+func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
+	defer must.Return(&err)
+	var before, after counts
+	must.Do(launch.Eventually(ctx, 30*time.Second, func() (err error) { // trafficd may be creating the table
 		before, err = q.count(ctx)
 		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := q.writeSample(); err != nil {
-		return err
-	}
+	}))
+	must.Do(q.writeSample())
 	if q.source.make != nil {
 		say("generating %s", q.source.about)
-		if err := q.source.make(ctx); err != nil {
-			return err
-		}
+		must.Do(q.source.make(ctx))
 	}
 	say("sending %s", q.source.about)
 	_ = os.Remove(q.path(rejectedFile)) // from the last run
@@ -71,9 +66,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) error {
 		"send", q.source.file, "--url", "http://" + q.daemon.API, "--key-file", q.path(keyFile),
 		"--rejected", q.path(rejectedFile), "--json",
 	}, q.source.flags...)...)
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	var s sent
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return fmt.Errorf("cannot parse trafficctl's summary %q: %w", text, err)
@@ -88,24 +81,18 @@ func (q *quickstart) sendAndCount(ctx context.Context) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	var after counts
 	differ := launch.Eventually(ctx, 5*time.Second, func() (err error) {
 		if after, err = q.count(ctx); err == nil && !s.arrived(after.minus(before)) {
 			err = errors.New("the stores do not have exactly what was accepted")
 		}
 		return err
 	})
-	if err := q.startForecaster(ctx); err != nil { // not earlier, because each day is learned only once
-		return err
-	}
+	must.Do(q.startForecaster(ctx)) // not earlier, because each day is learned only once
 	layer := ""
-	err = launch.Eventually(ctx, 30*time.Second, func() error { // the daemon may be restarting
+	must.Do(launch.Eventually(ctx, 30*time.Second, func() (err error) { // the daemon may be restarting
 		layer, err = q.layer(ctx)
 		return err
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	return errors.Join(q.report(os.Stdout, s, after.minus(before), after, layer), differ)
 }
 
@@ -178,20 +165,13 @@ func (c counts) minus(o counts) counts {
 }
 
 func (q *quickstart) count(ctx context.Context) (c counts, err error) {
+	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if _, err = q.stores.ClickHouse.Do(ctx, "SYSTEM FLUSH LOGS"); err != nil { // also creates system.part_log
-		return c, err
-	}
-	text, err := q.stores.ClickHouse.Do(ctx, "SELECT (SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0"+
-		" AND database = '"+database+"' AND table = 'measurements'), (SELECT count() FROM "+table+" FINAL)")
-	if err == nil {
-		_, err = fmt.Sscan(text, &c.Inserted, &c.Final)
-	}
-	if err != nil {
-		return c, err
-	}
-	records, err := launch.CountRecords(ctx, q.stores.Kafka.Brokers, topic)
-	c.Records = uint64(records)
-	return c, err
+	must.Get(q.stores.ClickHouse.Do(ctx, "SYSTEM FLUSH LOGS")) // also creates system.part_log
+	text := must.Get(q.stores.ClickHouse.Do(ctx, "SELECT (SELECT sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND error = 0"+
+		" AND database = '"+database+"' AND table = 'measurements'), (SELECT count() FROM "+table+" FINAL)"))
+	must.Get(fmt.Sscan(text, &c.Inserted, &c.Final))
+	c.Records = uint64(must.Get(launch.CountRecords(ctx, q.stores.Kafka.Brokers, topic)))
+	return c, nil
 }

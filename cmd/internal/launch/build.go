@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"trafficd/cmd/internal/must"
 )
 
 // ModuleRoot returns the directory at or above the working directory with this module's go.mod.
@@ -50,28 +52,17 @@ var devstores struct {
 // BuildDevstores builds .cache/bin/devstores, once in this process, and returns its path. Processes
 // that run an earlier binary are not affected, because go build leaves an up-to-date file
 // unchanged, and otherwise removes it and writes a new one.
-func BuildDevstores(ctx context.Context) (string, error) {
+func BuildDevstores(ctx context.Context) (binary string, err error) {
+	defer must.Return(&err, "cannot build devstores")
 	devstores.Lock()
 	defer devstores.Unlock()
 	if devstores.binary != "" {
 		return devstores.binary, nil
 	}
-	root, err := ModuleRoot()
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(root, ".cache", "bin", "devstores")
-	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
-		return "", fmt.Errorf("cannot build devstores: %w", err)
-	}
-	unlock, err := Lock(ctx, binary+".lock", nil)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if err := Build(ctx, "-buildvcs=false", "-o", binary, "./cmd/devstores"); err != nil {
-		return "", err
-	}
+	binary = filepath.Join(must.Get(ModuleRoot()), ".cache", "bin", "devstores")
+	must.Do(os.MkdirAll(filepath.Dir(binary), 0o755))
+	defer must.Get(Lock(ctx, binary+".lock", nil))()
+	must.Do(Build(ctx, "-buildvcs=false", "-o", binary, "./cmd/devstores"))
 	devstores.binary = binary
 	return binary, nil
 }

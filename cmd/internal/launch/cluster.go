@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+
+	"trafficd/cmd/internal/must"
 )
 
 // Cluster makes a ClickHouse a node of a cluster. A node does not serve HTTP.
@@ -37,14 +39,11 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 			_ = c.Close()
 		}
 	}()
+	defer must.Return(&err)
 	opts.Only, opts.Host = "zookeeper", opts.Hosts.At(len(shards))
-	if err := opts.prepare(ctx); err != nil {
-		return c, err
-	}
+	must.Do(opts.prepare(ctx))
 	st, _, err := startStore(ctx, opts, "zookeeper")
-	if err != nil {
-		return c, err
-	}
+	must.Do(err)
 	c.ZooKeeper = &ZooKeeper{st}
 
 	nodes := make([]Options, len(shards))
@@ -53,9 +52,7 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 	for i, shard := range shards {
 		nodes[i] = opts
 		nodes[i].Only, nodes[i].Dir, nodes[i].Host = "clickhouse", filepath.Join(opts.Dir, fmt.Sprint("node-", i+1)), opts.Hosts.At(i)
-		if err := nodes[i].Complete(); err != nil {
-			return c, err
-		}
+		must.Do(nodes[i].Complete())
 		if _, known := place[shard]; !known {
 			place[shard] = len(clusters["main"])
 			clusters["main"] = append(clusters["main"], nil)
@@ -64,12 +61,8 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 		replicas := &clusters["main"][place[shard]]
 		*replicas = append(*replicas, nodes[i].Host.Endpoint(nodes[i].ClickHouseTCP))
 		clusters["shard_"+shard][0] = *replicas
-		interserver, err := PickPort("ClickHouse's replication", 0)
-		if err != nil {
-			return c, err
-		}
 		nodes[i].Cluster = &Cluster{
-			ZooKeeper: opts.Host.Endpoint(opts.ZooKeeperPort), Interserver: interserver,
+			ZooKeeper: opts.Host.Endpoint(opts.ZooKeeperPort), Interserver: must.Get(PickPort("ClickHouse's replication", 0)),
 			Shard: shard, Replica: fmt.Sprint("r", i+1), Clusters: clusters,
 		}
 	}

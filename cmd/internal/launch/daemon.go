@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/internal/must"
 )
 
 // Daemon is a trafficd or a forecaster that can be started again after it has exited. Except for
@@ -37,20 +39,12 @@ type Daemon struct {
 // Configure picks free ports and writes an API key and a registry of one product instance to d.Dir.
 // Settings are key=value, as for --set.
 func (d *Daemon) Configure(instance, key, rights string, detectors []string, settings ...string) (err error) {
-	if d.API, err = FreeAddress(); err != nil {
-		return err
-	}
-	if d.Ops, err = FreeAddress(); err != nil {
-		return err
-	}
+	defer must.Return(&err, "cannot configure "+d.Name())
+	d.API, d.Ops = must.Get(FreeAddress()), must.Get(FreeAddress())
 	keys, registry := filepath.Join(d.Dir, "keys.yaml"), filepath.Join(d.Dir, "detectors.csv")
-	if err := os.WriteFile(keys, fmt.Appendf(nil, "keys:\n- {name: %s, sha256: %x, product_instance: %s, rights: [%s]}\n",
-		instance, sha256.Sum256([]byte(key)), instance, rights), 0o600); err != nil {
-		return fmt.Errorf("cannot write the keys: %w", err)
-	}
-	if err := os.WriteFile(registry, []byte("code\n"+strings.Join(detectors, "\n")+"\n"), 0o600); err != nil {
-		return fmt.Errorf("cannot write the registry: %w", err)
-	}
+	must.Do(os.WriteFile(keys, fmt.Appendf(nil, "keys:\n- {name: %s, sha256: %x, product_instance: %s, rights: [%s]}\n",
+		instance, sha256.Sum256([]byte(key)), instance, rights), 0o600))
+	must.Do(os.WriteFile(registry, []byte("code\n"+strings.Join(detectors, "\n")+"\n"), 0o600))
 	d.Set("api.listen="+d.API, "ops.listen="+d.Ops, "api.keys_file="+keys,
 		"registry.feeds=[{product_instance: "+instance+", file: {path: "+registry+", column: code}}]", "registry.settle=10ms",
 		"journal.dir="+filepath.Join(d.Dir, "journal"), "api.drain_grace=100ms", "log.format=json")

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/internal/must"
 )
 
 // The kinds of broker.
@@ -62,31 +64,23 @@ type Options struct {
 // Complete sets defaults, picks the free ports, and returns an error if an option is invalid or a
 // port is in use.
 func (o *Options) Complete() (err error) {
+	defer must.Return(&err)
 	o.Broker, o.Brokers, o.Partitions = cmp.Or(o.Broker, Kfake), cmp.Or(o.Brokers, 1), cmp.Or(o.Partitions, 6)
-	if err := o.validate(); err != nil {
-		return err
-	}
+	must.Do(o.validate())
 	if o.Only == "zookeeper" {
-		o.ZooKeeperPort, err = PickPort("ZooKeeper", o.ZooKeeperPort)
-		return err
+		o.ZooKeeperPort = must.Get(PickPort("ZooKeeper", o.ZooKeeperPort))
 	}
-	if o.Only != "kafka" {
-		if o.ClickHouseTCP, err = PickPort("ClickHouse's native protocol", o.ClickHouseTCP); err != nil {
-			return err
-		}
-		if o.ClickHouseHTTP, err = PickPort("ClickHouse over HTTP", o.ClickHouseHTTP); err != nil {
-			return err
-		}
+	if o.Only == "clickhouse" || o.Only == "" {
+		o.ClickHouseTCP = must.Get(PickPort("ClickHouse's native protocol", o.ClickHouseTCP))
+		o.ClickHouseHTTP = must.Get(PickPort("ClickHouse over HTTP", o.ClickHouseHTTP))
 	}
-	if o.Only != "clickhouse" {
-		if o.KafkaPorts, err = o.pickPorts("Kafka broker", o.KafkaPorts); err != nil {
-			return err
-		}
+	if o.Only == "kafka" || o.Only == "" {
+		o.KafkaPorts = must.Get(o.pickPorts("Kafka broker", o.KafkaPorts))
 		if o.Broker == Apache {
-			o.Controllers, err = o.pickPorts("Kafka controller", o.Controllers)
+			o.Controllers = must.Get(o.pickPorts("Kafka controller", o.Controllers))
 		}
 	}
-	return err
+	return nil
 }
 
 // pickPorts completes a list of one port per broker. It does not check the ports of other nodes,
@@ -206,27 +200,20 @@ func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 			_ = s.Close()
 		}
 	}()
+	defer must.Return(&err)
 	if opts.Dir == "" {
-		if s.temporary, err = os.MkdirTemp("", "devstores-"); err != nil {
-			return s, fmt.Errorf("cannot create a directory for the stores: %w", err)
-		}
+		s.temporary = must.Get(os.MkdirTemp("", "devstores-"))
 		opts.Dir = s.temporary
 	}
-	if err = opts.prepare(ctx); err != nil {
-		return s, err
-	}
+	must.Do(opts.prepare(ctx))
 	if opts.Only != "kafka" {
 		st, a, err := startStore(ctx, opts, "clickhouse")
-		if err != nil {
-			return s, err
-		}
+		must.Do(err)
 		s.ClickHouse = &ClickHouse{st, a.ClickHouse.TCP, a.ClickHouse.HTTP, a.ClickHouse.Kind, a.ClickHouse.Version}
 	}
 	if opts.Only != "clickhouse" {
 		st, a, err := startStore(ctx, opts, "kafka")
-		if err != nil {
-			return s, err
-		}
+		must.Do(err)
 		s.Kafka = &Kafka{st, a.Kafka.Brokers, a.Kafka.Kind, a.Kafka.Version}
 	}
 	return s, nil

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // Env names the environment variable with the cache's directory.
@@ -39,12 +40,10 @@ func Dir() (string, error) {
 // Entry returns the directory of an entry. If it does not exist, fill is called with an empty
 // directory; if that fails, nothing is kept. log receives a line if another program is filling the
 // entry.
-func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string) error) (string, error) {
-	root, err := Dir()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(root, name)
+func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string) error) (dir string, err error) {
+	defer must.Return(&err, "cannot create a cache entry; "+Env+" names another directory")
+	root := must.Get(Dir())
+	dir = filepath.Join(root, name)
 	exists := func() bool {
 		_, err := os.Stat(dir)
 		return !errors.Is(err, fs.ErrNotExist)
@@ -52,27 +51,18 @@ func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string
 	if exists() {
 		return dir, nil
 	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return "", fmt.Errorf("cannot create the cache directory, set %s to another one: %w", Env, err)
-	}
-	unlock, err := launch.Lock(ctx, dir+".lock", func() { fmt.Fprintf(log, "waiting for another program to download %s\n", name) })
-	if err != nil {
-		return "", err
-	}
+	must.Do(os.MkdirAll(root, 0o755))
+	unlock := must.Get(launch.Lock(ctx, dir+".lock", func() { fmt.Fprintf(log, "waiting for another program to download %s\n", name) }))
 	defer unlock()
 	if exists() {
 		return dir, nil
 	}
 	unfinished := dir + ".unfinished" // a fixed name, so that the next run removes what a killed one left behind
 	defer os.RemoveAll(unfinished)
-	if err := errors.Join(os.RemoveAll(unfinished), os.Mkdir(unfinished, 0o755)); err != nil {
-		return "", fmt.Errorf("cannot create a cache entry: %w", err)
-	}
+	must.Do(os.RemoveAll(unfinished))
+	must.Do(os.Mkdir(unfinished, 0o755))
 	if err := fill(unfinished); err != nil {
 		return "", err
 	}
-	if err := os.Rename(unfinished, dir); err != nil {
-		return "", fmt.Errorf("cannot complete a cache entry: %w", err)
-	}
-	return dir, nil
+	return dir, os.Rename(unfinished, dir)
 }

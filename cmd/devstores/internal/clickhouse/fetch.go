@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"trafficd/cmd/devstores/internal/cache"
+	"trafficd/cmd/internal/must"
 )
 
 // libraryVersion is pinned, because the registry's version "latest" is older and cannot listen.
@@ -61,56 +63,35 @@ func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
 
 // fetch downloads the archive, verifies the digest of the whole archive, and unpacks its member
 // into dir.
-func (a archive) fetch(ctx context.Context, dir string, log io.Writer) error {
-	npm, err := readNPMConfig(os.Environ())
-	if err != nil {
-		return err
-	}
-	client, err := npm.client()
-	if err != nil {
-		return err
-	}
+func (a archive) fetch(ctx context.Context, dir string, log io.Writer) (err error) {
+	defer must.Return(&err)
+	npm := must.Get(readNPMConfig(os.Environ()))
+	client := must.Get(npm.client())
 	defer client.CloseIdleConnections()
-	found, err := npm.find(ctx, client, a.name, libraryVersion)
+	found := must.Get(npm.find(ctx, client, a.name, libraryVersion))
+	resp, err := npm.get(ctx, client, found.Tarball)
 	if err != nil {
 		return err
 	}
-	want := a.integrity
-	if want == "" {
-		want = found.Integrity
-	}
-	body, size, err := npm.get(ctx, client, found.Tarball)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	tarball, err := os.CreateTemp(dir, "*.tgz")
-	if err != nil {
-		return err
-	}
+	defer resp.Body.Close()
+	tarball := must.Get(os.CreateTemp(dir, "*.tgz"))
 	defer os.Remove(tarball.Name())
 	defer tarball.Close()
 	digest := sha512.New()
-	if err := copyWithProgress(io.MultiWriter(tarball, digest), body, log, "downloading "+a.name, size); err != nil {
-		return err
-	}
+	must.Do(copyWithProgress(io.MultiWriter(tarball, digest), resp.Body, log, "downloading "+a.name, resp.ContentLength))
+	want := cmp.Or(a.integrity, found.Integrity)
 	if got := "sha512-" + base64.StdEncoding.EncodeToString(digest.Sum(nil)); got != want {
 		return fmt.Errorf("integrity is %s, expected %s; nothing was kept", got, want)
 	}
-	if _, err := tarball.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
+	must.Get(tarball.Seek(0, io.SeekStart))
 	return a.unpack(tarball, filepath.Join(dir, filepath.Base(a.member)), log)
 }
 
 // unpack writes the member to file and syncs it, so that after a power failure the renamed entry is
 // never incomplete.
-func (a archive) unpack(tarball io.Reader, file string, log io.Writer) error {
-	unzipped, err := gzip.NewReader(tarball)
-	if err != nil {
-		return fmt.Errorf("cannot unpack: %w", err)
-	}
-	members := tar.NewReader(unzipped)
+func (a archive) unpack(tarball io.Reader, file string, log io.Writer) (err error) {
+	defer must.Return(&err, "cannot unpack")
+	members := tar.NewReader(must.Get(gzip.NewReader(tarball)))
 	header, err := members.Next()
 	for err == nil && header.Name != a.member {
 		header, err = members.Next()
@@ -118,21 +99,11 @@ func (a archive) unpack(tarball io.Reader, file string, log io.Writer) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("cannot unpack: no %s in the archive", a.member)
 	}
-	if err != nil {
-		return fmt.Errorf("cannot unpack: %w", err)
-	}
-	dst, err := os.Create(file)
-	if err != nil {
-		return fmt.Errorf("cannot unpack: %w", err)
-	}
+	must.Do(err)
+	dst := must.Get(os.Create(file))
 	defer dst.Close()
-	if err := copyWithProgress(dst, members, log, "unpacking "+filepath.Base(a.member), header.Size); err != nil {
-		return fmt.Errorf("cannot unpack: %w", err)
-	}
-	if err := dst.Sync(); err != nil {
-		return fmt.Errorf("cannot unpack: %w", err)
-	}
-	return nil
+	must.Do(copyWithProgress(dst, members, log, "unpacking "+filepath.Base(a.member), header.Size))
+	return dst.Sync()
 }
 
 // copyWithProgress shows a bar if log is a terminal, otherwise a line every two seconds.

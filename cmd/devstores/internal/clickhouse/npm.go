@@ -1,7 +1,6 @@
 package clickhouse
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -89,17 +88,14 @@ func (c npmConfig) readFile(file string) error {
 			return name
 		})
 	}
-	lines := bufio.NewScanner(strings.NewReader(string(text)))
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
 		key, value, ok := strings.Cut(line, "=")
-		if !ok || strings.HasPrefix(line, ";") || strings.HasPrefix(line, "#") {
-			continue
+		if ok && !strings.HasPrefix(line, ";") && !strings.HasPrefix(line, "#") {
+			c[expand(strings.TrimSpace(key))] = expand(strings.Trim(strings.TrimSpace(value), `"'`))
 		}
-		value = strings.Trim(strings.TrimSpace(value), `"'`)
-		c[expand(strings.TrimSpace(key))] = expand(value)
 	}
-	return lines.Err()
+	return nil
 }
 
 // registry returns the URL of a package's registry, with a trailing slash.
@@ -177,24 +173,24 @@ type release struct {
 }
 
 // find requests the description of a package version from the registry, as npm does.
-func (c npmConfig) find(ctx context.Context, client *http.Client, name, version string) (release, error) {
+func (c npmConfig) find(ctx context.Context, client *http.Client, name, version string) (r release, err error) {
 	registry := c.registry(name)
-	body, _, err := c.get(ctx, client, registry+strings.ReplaceAll(name, "/", "%2f"))
+	resp, err := c.get(ctx, client, registry+strings.ReplaceAll(name, "/", "%2f"))
 	if err != nil {
-		return release{}, err
+		return r, err
 	}
-	defer body.Close()
+	defer resp.Body.Close()
 	var document struct {
 		Versions map[string]struct {
 			Dist release `json:"dist"`
 		} `json:"versions"`
 	}
-	if err := json.NewDecoder(io.LimitReader(body, 64<<20)).Decode(&document); err != nil {
-		return release{}, fmt.Errorf("cannot parse the registry's response: %w", err)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<20)).Decode(&document); err != nil {
+		return r, fmt.Errorf("cannot parse the registry's response: %w", err)
 	}
 	found, ok := document.Versions[version]
 	if !ok {
-		return release{}, fmt.Errorf("the registry %s does not have this version", registry)
+		return r, fmt.Errorf("the registry %s does not have this version", registry)
 	}
 	if rest, ok := strings.CutPrefix(found.Dist.Tarball, defaultRegistry); ok {
 		found.Dist.Tarball = registry + rest
@@ -202,23 +198,20 @@ func (c npmConfig) find(ctx context.Context, client *http.Client, name, version 
 	return found.Dist, nil
 }
 
-// get returns the body of a successful response and its size, or -1 if that is unknown.
-func (c npmConfig) get(ctx context.Context, client *http.Client, address string) (io.ReadCloser, int64, error) {
+// get returns a successful response, whose body must be closed.
+func (c npmConfig) get(ctx context.Context, client *http.Client, address string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	req.Header.Set("Accept", "application/vnd.npm.install-v1+json, */*;q=0.8") // the short form of a package's document
 	if a := c.authorization(req.URL); a != "" {
 		req.Header.Set("Authorization", a)
 	}
 	resp, err := client.Do(req)
-	if err != nil {
-		return nil, 0, err
-	}
-	if resp.StatusCode != http.StatusOK {
+	if err == nil && resp.StatusCode != http.StatusOK {
 		resp.Body.Close()
-		return nil, 0, fmt.Errorf("GET %s: %s", req.URL.Redacted(), resp.Status)
+		return nil, fmt.Errorf("GET %s: %s", req.URL.Redacted(), resp.Status)
 	}
-	return resp.Body, resp.ContentLength, nil
+	return resp, err
 }

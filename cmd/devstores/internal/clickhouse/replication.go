@@ -1,18 +1,14 @@
 package clickhouse
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
+	"net/netip"
 	"runtime"
-	"strconv"
-	"strings"
 	"unsafe"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,11 +38,7 @@ func enableReplication(library, address string) error {
 	if platform := runtime.GOOS + "/" + runtime.GOARCH; platform != replicationPlatform {
 		return fmt.Errorf("cannot run a cluster on %s, only on %s: put a clickhouse program on PATH", platform, replicationPlatform)
 	}
-	host, service, err := net.SplitHostPort(address)
-	if err != nil {
-		return err
-	}
-	port, err := strconv.ParseUint(service, 10, 16)
+	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
 	}
@@ -58,8 +50,9 @@ func enableReplication(library, address string) error {
 	if credentials>>31 != 0 {
 		return fmt.Errorf("cannot run a cluster: this program was built as PIE: its data is at %#x, must be below 2 GiB", credentials)
 	}
-	writeAddress := append(stringCode(host), 0x66, 0xc7, 0x47, 0x18, byte(port), byte(port>>8)) // mov word [rdi+0x18], port
-	returnResult := []byte{0x48, 0x89, 0xf8, 0xc3}                                              // mov rax, rdi; ret
+	port := to.Port()
+	writeAddress := append(stringCode(to.Addr().String()), 0x66, 0xc7, 0x47, 0x18, byte(port), byte(port>>8)) // mov word [rdi+0x18], port
+	returnResult := []byte{0x48, 0x89, 0xf8, 0xc3}                                                            // mov rax, rdi; ret
 	for _, p := range []struct {
 		at         uint64
 		want, code []byte
@@ -107,20 +100,17 @@ func patch(at uintptr, want, code []byte) error {
 
 // loadedAt returns the base address of the library in this process.
 func loadedAt(library string) (uintptr, error) {
-	library, err := filepath.Abs(library)
+	self, err := procfs.Self()
 	if err != nil {
 		return 0, err
 	}
-	maps, err := os.Open("/proc/self/maps")
+	maps, err := self.ProcMaps()
 	if err != nil {
 		return 0, err
 	}
-	defer maps.Close()
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) == 6 && fields[5] == library && fields[2] == "00000000" {
-			from, _, _ := strings.Cut(fields[0], "-")
-			at, err := strconv.ParseUint(from, 16, 64)
-			return uintptr(at), err
+	for _, m := range maps {
+		if m.Pathname == library && m.Offset == 0 {
+			return m.StartAddr, nil
 		}
 	}
 	return 0, fmt.Errorf("%s is not loaded", library)

@@ -3,6 +3,7 @@
 package clickhouse
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -11,13 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"text/template"
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 const (
@@ -54,18 +55,12 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 			unlock()
 		}
 	}()
-	engine, err := chooseEngine(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
+	defer must.Return(&err)
+	engine := must.Get(chooseEngine(ctx, opts))
 	tcp, http := opts.ClickHouseTCP, opts.ClickHouseHTTP
 	if engine.kind == KindLibrary {
-		if err := home.removePartLog(); err != nil {
-			return nil, err
-		}
-		if tcp, err = launch.PickPort("ClickHouse's engine", 0); err != nil {
-			return nil, err
-		}
+		must.Do(home.removePartLog())
+		tcp = must.Get(launch.PickPort("ClickHouse's engine", 0))
 	}
 	s = &Server{unlock: unlock, native: opts.Host.Endpoint(tcp).String(), ClickHouseInfo: launch.ClickHouseInfo{
 		TCP: opts.Host.Endpoint(opts.ClickHouseTCP).String(), HTTP: opts.Host.Endpoint(opts.ClickHouseHTTP).String(), Kind: engine.kind,
@@ -73,12 +68,8 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	if opts.Cluster != nil {
 		s.HTTP, http = "", 0
 	}
-	if err := home.writeConfig(opts, tcp, http); err != nil {
-		return nil, err
-	}
-	if err := s.launch(ctx, engine.command(home, tcp, http, opts), home, failed); err != nil {
-		return nil, err
-	}
+	must.Do(home.writeConfig(opts, tcp, http))
+	must.Do(s.launch(ctx, engine.command(home, tcp, http, opts), home, failed))
 	if s.native != s.TCP {
 		if s.relay, err = startRelay(s.TCP, s.native); err != nil {
 			return nil, errors.Join(err, s.proc.Kill())
@@ -89,31 +80,21 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 
 // launch starts the child and waits until both listeners respond. After an error nothing is left
 // running.
-func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed func(error)) error {
-	console, err := os.Create(home.path("console.log"))
-	if err != nil {
-		return fmt.Errorf("cannot open ClickHouse's console log: %w", err)
-	}
+func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed func(error)) (err error) {
+	defer must.Return(&err, "cannot start ClickHouse")
+	console := must.Get(os.Create(home.path("console.log")))
 	defer console.Close()
 	cmd.Stdout, cmd.Stderr = console, console
-	if s.proc, err = launch.Start(cmd, failed); err != nil {
-		return err
-	}
+	s.proc = must.Get(launch.Start(cmd, failed))
 	s.PIDs = []int{s.proc.PID()}
-	err = launch.Eventually(ctx, startLimit, func() error {
-		var err error
+	err = launch.Eventually(ctx, startLimit, func() (err error) {
+		defer must.Return(&err)
 		if s.HTTP == "" {
-			s.Version, err = nativeVersion(ctx, s.native)
-			return err
+			s.Version = must.Get(nativeVersion(ctx, s.native))
+			return nil
 		}
-		if s.Version, err = launch.QueryClickHouse(ctx, s.HTTP, "SELECT version()"); err != nil {
-			return err
-		}
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.native)
-		if err == nil {
-			err = conn.Close()
-		}
-		return err
+		s.Version = must.Get(launch.QueryClickHouse(ctx, s.HTTP, "SELECT version()"))
+		return must.Get(new(net.Dialer).DialContext(ctx, "tcp", s.native)).Close()
 	})
 	if err != nil {
 		_ = s.proc.Kill()
@@ -153,16 +134,11 @@ var configTemplate = template.Must(template.New("config.xml").Parse(configXML))
 // home is a server's directory with its data, logs and configuration.
 type home string
 
-func makeHome(dir string) (home, error) {
-	abs, err := filepath.Abs(dir)
-	h := home(abs)
+func makeHome(dir string) (h home, err error) {
+	defer must.Return(&err, "cannot create ClickHouse's directory")
+	h = home(must.Get(filepath.Abs(dir)))
 	for _, sub := range []string{"data", "logs", "tmp"} {
-		if err == nil {
-			err = os.MkdirAll(h.path(sub), 0o755)
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("cannot create ClickHouse's directory: %w", err)
+		must.Do(os.MkdirAll(h.path(sub), 0o755))
 	}
 	return h, nil
 }
@@ -171,21 +147,15 @@ func (h home) path(name string) string { return filepath.Join(string(h), name) }
 
 // writeConfig writes config.xml and users.xml. It is called at every start, because the ports may
 // have changed. tcp and http are the engine's ports.
-func (h home) writeConfig(opts launch.Options, tcp, http int) error {
-	var text strings.Builder
-	err := configTemplate.Execute(&text, map[string]any{
+func (h home) writeConfig(opts launch.Options, tcp, http int) (err error) {
+	defer must.Return(&err, "cannot write ClickHouse's configuration")
+	var text bytes.Buffer
+	must.Do(configTemplate.Execute(&text, map[string]any{
 		"Home": string(h), "Host": opts.Host.Endpoint(tcp).Host, "TCP": tcp, "HTTP": http, "MergeTree": opts.MergeTree,
 		"Cluster": opts.Cluster, "Given": opts.Host.Endpoint(opts.ClickHouseTCP),
-	})
-	if err == nil {
-		err = os.WriteFile(h.path("config.xml"), []byte(text.String()), 0o644)
-	}
-	if err == nil {
-		err = os.WriteFile(h.path("users.xml"), usersXML, 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write ClickHouse's configuration: %w", err)
-	}
+	}))
+	must.Do(os.WriteFile(h.path("config.xml"), text.Bytes(), 0o644))
+	must.Do(os.WriteFile(h.path("users.xml"), usersXML, 0o644))
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"trafficd/cmd/devstores/internal/cache"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 	deployment "trafficd/deployments/kafka"
 )
 
@@ -40,11 +41,11 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 	if err != nil {
 		return nil, fmt.Errorf("cannot run Apache Kafka: %w; install Java 17 or newer, or use the broker %s", err, launch.Kfake)
 	}
-	jars, err := fetch(ctx, opts)
-	if err != nil {
-		return nil, err
+	jars, err := Fetch(ctx, opts)
+	if err == nil {
+		err = checkSize(opts)
 	}
-	if err := checkSize(opts); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	s := &Server{KafkaInfo: launch.KafkaInfo{Kind: launch.Apache, Version: apacheVersion()}}
@@ -73,14 +74,9 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 	return s, nil
 }
 
-func fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
+// Fetch returns the directory with Kafka's jars, which it downloads unless they are in the cache.
+func Fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
 	return cache.Jars(ctx, "Kafka", apacheVersion(), deployment.POM, opts.Stderr)
-}
-
-// Fetch downloads Apache Kafka unless it is in the cache.
-func Fetch(ctx context.Context, opts launch.Options) error {
-	_, err := fetch(ctx, opts)
-	return err
 }
 
 // checkSize rejects a directory of a different cluster size, because formatting it fixes the voters
@@ -108,17 +104,11 @@ const internalPort = 9091
 
 // start writes the configuration, formats the directory the first time, and starts the node. It
 // does not wait until the node is ready, because no node is before most of them are running.
-func (n node) start(ctx context.Context, failed func(error)) (*launch.Process, error) {
-	err := os.MkdirAll(n.dir, 0o755)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(n.dir, "log4j2.properties"), log4jProperties, 0o644)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(n.dir, "server.properties"), n.properties(), 0o644)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot write a broker's configuration: %w", err)
-	}
+func (n node) start(ctx context.Context, failed func(error)) (p *launch.Process, err error) {
+	defer must.Return(&err, fmt.Sprintf("cannot start Kafka broker %d", n.id))
+	must.Do(os.MkdirAll(n.dir, 0o755))
+	must.Do(os.WriteFile(filepath.Join(n.dir, "log4j2.properties"), log4jProperties, 0o644))
+	must.Do(os.WriteFile(filepath.Join(n.dir, "server.properties"), n.properties(), 0o644))
 	if _, err := os.Stat(filepath.Join(n.dir, "data", "meta.properties")); err != nil { // asking the tool would take 0.7 s
 		var out bytes.Buffer
 		format := n.command("kafka.tools.StorageTool", "format", "--ignore-formatted", "--cluster-id", clusterID, "--config", "server.properties")
@@ -127,10 +117,7 @@ func (n node) start(ctx context.Context, failed func(error)) (*launch.Process, e
 			return nil, fmt.Errorf("cannot format the directory of Kafka broker %d: %w\n%s", n.id, err, out.String())
 		}
 	}
-	console, err := os.Create(filepath.Join(n.dir, "console.log"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot open a broker's console log: %w", err)
-	}
+	console := must.Get(os.Create(filepath.Join(n.dir, "console.log")))
 	defer console.Close()
 	cmd := n.command("kafka.Kafka", "server.properties")
 	cmd.Stdout, cmd.Stderr = console, console

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // Server is a running cluster.
@@ -25,13 +26,9 @@ type Server struct {
 // failed is called if a broker exits without Stop; it should cancel ctx, so that Start does not
 // wait for a dead process.
 func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
-	opts.Dir, err = filepath.Abs(filepath.Join(opts.Dir, "kafka", opts.Broker)) // kfake and Apache Kafka must never share files
-	if err == nil {
-		err = os.MkdirAll(opts.Dir, 0o755)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot create Kafka's directory: %w", err)
-	}
+	defer must.Return(&err, "cannot create Kafka's directory")
+	opts.Dir = must.Get(filepath.Abs(filepath.Join(opts.Dir, "kafka", opts.Broker))) // kfake and Apache Kafka must never share files
+	must.Do(os.MkdirAll(opts.Dir, 0o755))
 	lock := "lock"
 	if opts.Node > 0 {
 		lock = fmt.Sprint("lock-", opts.Node)

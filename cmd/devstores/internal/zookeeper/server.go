@@ -17,6 +17,7 @@ import (
 
 	"trafficd/cmd/devstores/internal/cache"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 //go:embed pom.xml
@@ -41,56 +42,31 @@ type Server struct {
 
 // Start starts a server in opts.Dir and returns when it serves requests. failed is called if it
 // exits without Stop.
-func Start(ctx context.Context, opts launch.Options, failed func(error)) (*Server, error) {
-	java, err := exec.LookPath("java")
-	if err != nil {
-		return nil, fmt.Errorf("cannot run ZooKeeper: %w; install Java 17 or newer", err)
-	}
-	jars, err := fetch(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := filepath.Abs(filepath.Join(opts.Dir, "zookeeper"))
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
+func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
+	defer must.Return(&err, "cannot start ZooKeeper, which needs Java 17 or newer")
+	java, jars := must.Get(exec.LookPath("java")), must.Get(Fetch(ctx, opts))
+	dir := must.Get(filepath.Abs(filepath.Join(opts.Dir, "zookeeper")))
+	must.Do(os.MkdirAll(dir, 0o755))
 	file, at := filepath.Join(dir, "zoo.cfg"), opts.Host.Endpoint(opts.ZooKeeperPort)
-	if err == nil {
-		err = os.WriteFile(file, fmt.Appendf(nil, configuration, filepath.Join(dir, "data"), at.Host, at.Port), 0o644)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot write ZooKeeper's configuration: %w", err)
-	}
-	console, err := os.Create(filepath.Join(dir, "console.log"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot open ZooKeeper's console log: %w", err)
-	}
+	must.Do(os.WriteFile(file, fmt.Appendf(nil, configuration, filepath.Join(dir, "data"), at.Host, at.Port), 0o644))
+	console := must.Get(os.Create(filepath.Join(dir, "console.log")))
 	defer console.Close()
 	cmd := exec.Command(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Dzookeeper.forceSync=no", "-Djava.io.tmpdir="+dir, "-cp", filepath.Join(jars, "*"),
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, console, console
-	s := &Server{ZooKeeperInfo: launch.ZooKeeperInfo{Address: at.String()}}
-	if s.proc, err = launch.Start(cmd, failed); err != nil {
-		return nil, err
-	}
+	s = &Server{ZooKeeperInfo: launch.ZooKeeperInfo{Address: at.String()}, proc: must.Get(launch.Start(cmd, failed))}
 	s.PIDs = []int{s.proc.PID()}
-	err = launch.Eventually(ctx, time.Minute, s.ask)
-	if err != nil {
+	if err := launch.Eventually(ctx, time.Minute, s.ask); err != nil {
 		_ = s.proc.Kill()
 		return nil, fmt.Errorf("cannot start ZooKeeper: %w; see %s", err, console.Name())
 	}
 	return s, nil
 }
 
-func fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
+// Fetch returns the directory with ZooKeeper's jars, which it downloads unless they are in the cache.
+func Fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
 	return cache.Jars(ctx, "ZooKeeper", "3.9.3", pom, opts.Stderr)
-}
-
-// Fetch downloads ZooKeeper unless it is in the cache.
-func Fetch(ctx context.Context, opts launch.Options) error {
-	_, err := fetch(ctx, opts)
-	return err
 }
 
 // ask returns an error until the server serves requests, which is later than it accepts
