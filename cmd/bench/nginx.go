@@ -68,8 +68,8 @@ func (o options) againstNginx(ctx context.Context, name string, size int) (err e
 }
 
 // compare prints our requests per second and their ratio to nginx's, as medians over the rounds.
-// Each round uses new servers in new folders below dir, because one that starts slow or fast remains
-// so for unknown reasons.
+// Each round uses new servers in new folders below dir, because one that starts slow or fast
+// remains so for unknown reasons.
 func (o options) compare(ctx context.Context, name string, ours server, dir string, body []byte) (err error) {
 	defer must.Return(&err)
 	theirs := func(settings string) float64 {

@@ -80,8 +80,8 @@ func (d *Daemon) Start() error {
 	return err
 }
 
-// Kill is [Process.Kill] of the current process. A method value of Kill, Pause or Resume, unlike one
-// of the embedded process, remains valid after another start.
+// Kill is [Process.Kill] of the current process. A method value of Kill, Pause or Resume, unlike
+// one of the embedded process, remains valid after another start.
 func (d *Daemon) Kill() error { return d.Process.Kill() }
 
 // Pause is [Process.Pause] of the current process.

@@ -1,6 +1,6 @@
 // Package must is for programs that cannot continue after any error, such as benchmarks: a function
-// that begins with `defer must.Return(&err)` returns the error of the first call that fails. Deferred
-// calls run as after any other return. The error must be of the same goroutine.
+// that begins with `defer must.Return(&err)` returns the error of the first call that fails.
+// Deferred calls run as after any other return. The error must be of the same goroutine.
 package must
 
 import (

@@ -137,8 +137,8 @@ func (r *Rig) Advance(ctx context.Context, limit time.Duration, of []Source, eac
 	return r.await(ctx, limit, 1, func(s Source) bool { return slices.Contains(of, s) }, each)
 }
 
-// await waits until the sources have been read some frames beyond their present ends, and calls each
-// when one has.
+// await waits until the sources have been read some frames beyond their present ends, and calls
+// each when one has.
 func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, of func(Source) bool, each func(Source)) error {
 	var waiting map[Source]int64 // the wanted offset
 	return launch.Eventually(ctx, limit, func() error {
@@ -182,8 +182,8 @@ func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) 
 	return owned, err
 }
 
-// read returns how far the partitions with frames have been read. It returns an error if a group has
-// no members, or is in another state than a given one.
+// read returns how far the partitions with frames have been read. It returns an error if a group
+// has no members, or is in another state than a given one.
 func (r *Rig) read(ctx context.Context, state ...string) (map[Source]kadm.GroupMemberLag, error) {
 	groups, err := r.admin.Lag(ctx, logGroup+".clickhouse", logGroup+".kafka")
 	if err = errors.Join(err, groups.Error()); err != nil {

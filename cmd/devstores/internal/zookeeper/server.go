@@ -64,7 +64,8 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	return s, nil
 }
 
-// Fetch returns the directory with ZooKeeper's jars, which it downloads unless they are in the cache.
+// Fetch returns the directory with ZooKeeper's jars, which it downloads unless they are in the
+// cache.
 func Fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
 	return cache.Jars(ctx, "ZooKeeper", "3.9.3", pom, opts.Stderr)
 }
