@@ -28,26 +28,27 @@ const (
 	chunk    = 32 << 10 // Next returns little more: the text is still in the CPU's caches when it is used
 	size     = history + 4*chunk
 	maxMatch = 258
+	maxCopy  = 512 + 16 // bytes after the start of a match that decode may read or write
+	maxLoad  = 24       // bytes of input that an iteration of decode may read
+	bufSize  = size + chunk + maxCopy + 2*Slack
 )
 
 // Reader decompresses streams that follow each other in its input. The zero value must be Reset.
 type Reader struct {
-	buf   []byte
 	pos   int // end of the text in buf
 	start int // of the current stream's text in buf
 
-	input  input
 	last   bool // the current block is the last one
+	fixed  bool // tables are the fixed ones
 	next   part
 	stored int // bytes left of a stored block
 
-	literals  *litTable
-	distances *distTable
-	own       struct { // tables of the current block, if it has its own
-		literals  litTable
-		distances distTable
-	}
+	limit   uint // of decode: an iteration begins below this position in buf
+	stop    uint // and up to this one in the input
 	lengths [maxCodes]uint8
+	input   input
+	tables  // of the current block
+	buf     [bufSize]byte
 }
 
 // part is what follows in the input.
@@ -63,17 +64,14 @@ const (
 // Reset makes r read from in, which must have a buffer of at least 64 bytes. A stream begins with
 // Begin.
 func (r *Reader) Reset(in *bufio.Reader) {
-	if r.buf == nil {
-		r.buf = make([]byte, size+chunk+maxMatch+2*Slack)
-	}
 	r.pos, r.next = 0, nothing
-	r.input = input{from: in}
+	r.input.reset(in)
 }
 
 // Begin begins a stream at the next byte of the input.
 func (r *Reader) Begin() {
 	r.start, r.next, r.last = r.pos, blockHeader, false
-	r.input = input{from: r.input.from}
+	r.input.reset(r.input.from)
 }
 
 // Next decompresses more. It returns the last keep bytes of all text since Reset and, after them,
@@ -83,7 +81,7 @@ func (r *Reader) Begin() {
 func (r *Reader) Next(keep int) ([]byte, error) {
 	if r.pos > size {
 		from := r.pos - max(keep, min(history, r.pos-r.start))
-		copy(r.buf, r.buf[from:r.pos])
+		copy(r.buf[:], r.buf[from:r.pos])
 		r.pos, r.start = r.pos-from, max(r.start-from, 0)
 	}
 	before := r.pos
@@ -123,12 +121,13 @@ func (r *Reader) header() error {
 	case 0:
 		return r.storedHeader()
 	case 1:
-		r.literals, r.distances = &fixed.literals, &fixed.distances
+		if !r.fixed {
+			r.tables, r.fixed = fixed, true
+		}
 	case 2:
 		if err := r.readTables(); err != nil {
 			return err
 		}
-		r.literals, r.distances = &r.own.literals, &r.own.distances
 	default:
 		return ErrBlock
 	}
@@ -172,64 +171,74 @@ func (r *Reader) copyStored(limit int) error {
 // decode decompresses codes of a block until the text reaches limit, the block ends, or more input
 // is needed.
 //
-// An iteration has up to three look-ups of literals and one match. It loads eight bytes of input at
-// a time, and copies matches 16 bytes at a time, past their end.
+// An iteration has up to three literals, or two and a match. Matches are copied 16 bytes at a time,
+// past their end.
+//
+// The time of an iteration is that of the shifts and look-ups that wait for each other. A variable
+// that the compiler has no register for would lengthen it. Therefore the loop needs no pointer but
+// r: the tables and both buffers are arrays in r, limit and stop are fields. Bits are shifted before
+// values are computed from those taken. Only the lowest six bits of n count, so that entries can be
+// subtracted as they are.
 func (r *Reader) decode(limit int) error {
 	in := &r.input
 	in.fill()
-	before := r.pos
+	r.limit, r.stop = uint(limit), uint(in.end-maxLoad)
 	if in.err != nil { // one iteration at a time, to see whether its bits are there
-		limit = before + 1
+		r.limit, r.stop = uint(r.pos+1), uint(len(in.src)-maxLoad)
 	}
-	src, at, bits, n := in.src, in.at, in.bits, in.n
-	stop := len(src) - 16
-	out, o := r.buf, r.pos
-	literals, distances := r.literals, r.distances
-	litMask, distMask := uint64(1)<<literals.root-1, uint64(1)<<distances.root-1
+	at, bits, n, o := uint(in.at), in.bits, in.n, uint(r.pos)
 	var err error
 loop:
-	for at <= stop && o < limit {
-		bits |= binary.LittleEndian.Uint64(src[at:]) << (n & 63)
-		at += int((63 - n) >> 3 & 7)
+	for at <= r.stop && o < min(r.limit, bufSize-maxCopy-2) { // min spares checks of indexes
+		bits |= binary.LittleEndian.Uint64(r.input.src[at:at+8]) << (n & 63)
+		at += ^n >> 3 & 7
 		n |= 56
-		e := literals.entries[bits&litMask]
+		e := r.literals[bits&(1<<litRoot-1)]
 		if e&isLiteral != 0 {
 			bits >>= e & 63
-			n -= uint(e & 63)
-			out[o] = byte(e >> 16)
+			n -= uint(e)
+			r.buf[o] = byte(e >> 16)
 			o++
-			e = literals.entries[bits&litMask]
+			e = r.literals[bits&(1<<litRoot-1)]
 			if e&isLiteral != 0 {
 				bits >>= e & 63
-				n -= uint(e & 63)
-				out[o] = byte(e >> 16)
+				n -= uint(e)
+				r.buf[o] = byte(e >> 16)
 				o++
-				e = literals.entries[bits&litMask]
+				e = r.literals[bits&(1<<litRoot-1)]
+				bits |= binary.LittleEndian.Uint64(r.input.src[at:at+8]) << (n & 63)
+				at += ^n >> 3 & 7
+				n |= 56
 				if e&isLiteral != 0 {
 					bits >>= e & 63
-					n -= uint(e & 63)
-					out[o] = byte(e >> 16)
+					n -= uint(e)
+					r.buf[o] = byte(e >> 16)
 					o++
 					continue
 				}
 			}
 		}
+		// At most one literal was taken from the 56 bits. The others suffice for a length with a code
+		// in the root (11 bits and 5 extra ones) and a distance (15 and 13).
 		if e&isOther != 0 {
 			if e&isSub != 0 {
+				bits |= binary.LittleEndian.Uint64(r.input.src[at:at+8]) << (n & 63)
+				at += ^n >> 3 & 7
+				n |= 56
 				bits >>= e & 63
-				n -= uint(e & 63)
-				e = literals.entries[uint64(e>>16)+bits&(1<<(e>>8&15)-1)]
+				n -= uint(e)
+				e = r.literals[uint64(e>>16)+bits&(1<<(e>>8&15)-1)]
 				if e&isLiteral != 0 {
 					bits >>= e & 63
-					n -= uint(e & 63)
-					out[o] = byte(e >> 16)
+					n -= uint(e)
+					r.buf[o] = byte(e >> 16)
 					o++
 					continue
 				}
 			}
 			if e&isOther != 0 {
 				bits >>= e & 63
-				n -= uint(e & 63)
+				n -= uint(e)
 				if e>>16 != 0 {
 					err = ErrCode
 				}
@@ -237,52 +246,49 @@ loop:
 				break loop
 			}
 		}
-		length := int(e>>16) + int(bits&(1<<(e&63)-1)>>(e>>8&15))
+		taken := bits
 		bits >>= e & 63
-		n -= uint(e & 63)
+		n -= uint(e)
+		length := uint(e>>16) + uint((taken^bits<<(e&63))>>(e>>8&63))
 
-		if n < 2*maxLength { // a distance has at most 15 bits of code and 13 more
-			bits |= binary.LittleEndian.Uint64(src[at:]) << (n & 63)
-			at += int((63 - n) >> 3 & 7)
-			n |= 56
-		}
-		e = distances.entries[bits&distMask]
+		e = r.distances[bits&(1<<distRoot-1)]
 		if e&isOther != 0 {
 			if e&isSub != 0 {
 				bits >>= e & 63
-				n -= uint(e & 63)
-				e = distances.entries[uint64(e>>16)+bits&(1<<(e>>8&15)-1)]
+				n -= uint(e)
+				e = r.distances[uint64(e>>16)+bits&(1<<(e>>8&15)-1)]
 			}
 			if e&isOther != 0 {
-				n -= uint(e & 63)
+				n -= uint(e)
 				err = ErrCode
 				break
 			}
 		}
-		distance := int(e>>16) + int(bits&(1<<(e&63)-1)>>(e>>8&15))
+		taken = bits
 		bits >>= e & 63
-		n -= uint(e & 63)
+		n -= uint(e)
+		distance := uint(e>>16) + uint((taken^bits<<(e&63))>>(e>>8&63))
 		from := o - distance
-		if from < r.start {
+		if int(from) < r.start || max(from, o) > bufSize-maxCopy { // max spares checks of indexes: it is never so large
 			err = ErrDistance
 			break
 		}
-		end := o + length
 		if distance < 32 {
-			repeat(out, o, end, distance)
-			o = end
+			repeat(r.buf[:], int(o), int(o+length), int(distance))
+			o += length
 			continue
 		}
-		for ; o < end; o, from = o+16, from+16 {
-			*(*[16]byte)(out[o : o+16]) = *(*[16]byte)(out[from : from+16])
+		src, dst := r.buf[from:from+maxCopy], r.buf[o:o+maxCopy]
+		o += length
+		for i := uint(0); i < length&511; i += 16 {
+			*(*[16]byte)(dst[i : i+16]) = *(*[16]byte)(src[i : i+16])
 		}
-		o = end
 	}
-	in.at, in.bits, in.n, r.pos = at, bits, n, o
+	in.at, in.bits, in.n = int(at), bits, n&63
 	if in.over() {
-		r.pos = before
 		return in.early()
 	}
+	r.pos = int(o)
 	return err
 }
 

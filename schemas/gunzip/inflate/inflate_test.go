@@ -234,7 +234,7 @@ func TestHostileBlocks(t *testing.T) {
 		text, _, err := read(r, bytes.NewReader(packed))
 		require.NoError(t, err)
 		written := len(text)
-		for _, e := range slices.Concat(r.own.literals.entries[:], r.own.distances.entries[:]) {
+		for _, e := range slices.Concat(r.literals[:], r.distances[:]) {
 			if e != 0 {
 				written++
 			}

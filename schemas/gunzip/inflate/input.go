@@ -6,20 +6,28 @@ import (
 	"io"
 )
 
-// ahead is the number of bytes of input that fill provides.
-const ahead = 32
+const (
+	// ahead is the number of bytes of input that fill provides.
+	ahead = 32
+
+	inputSize = 8 << 10
+)
 
 // input is a stream of bits. After the last byte it continues with zeros, and over reports that
 // some were used.
 type input struct {
 	from *bufio.Reader
-	src  []byte // what is in the buffer of from; at the end of the input, tail
-	at   int    // next byte of src
-	end  int    // of the input's bytes in src
-	bits uint64 // bits that were loaded, the next one lowest
-	n    uint   // how many; the bits above them are zero, or equal to src[at]
-	err  error  // why there is nothing after src
-	tail [3 * ahead]byte
+	at   int                       // next byte of src
+	end  int                       // of the input's bytes in src
+	bits uint64                    // bits that were loaded, the next one lowest
+	n    uint                      // how many; the bits above them are zero, or equal to src[at]
+	err  error                     // why there is nothing after src
+	src  [inputSize + 2*ahead]byte // a copy of bytes that from has buffered, then zeros
+}
+
+// reset makes in read from the next byte of from.
+func (in *input) reset(from *bufio.Reader) {
+	in.from, in.at, in.end, in.bits, in.n, in.err = from, 0, 0, 0, 0, nil
 }
 
 // fill makes at least ahead bytes of src available, the last of which may be zeros after the end.
@@ -29,14 +37,10 @@ func (in *input) fill() {
 	}
 	in.unload()
 	_, _ = in.from.Discard(in.at) // they are in its buffer
-	in.at = 0
-	if in.src, in.err = in.from.Peek(ahead); in.err == nil {
-		in.src, _ = in.from.Peek(in.from.Buffered())
-		in.end = len(in.src)
-		return
-	}
-	in.end = copy(in.tail[:], in.src)
-	in.src = in.tail[:]
+	_, in.err = in.from.Peek(ahead)
+	next, _ := in.from.Peek(min(in.from.Buffered(), inputSize))
+	in.at, in.end = 0, copy(in.src[:], next)
+	clear(in.src[in.end : in.end+2*ahead])
 }
 
 // refill loads at least 56 bits.
@@ -92,6 +96,6 @@ func (in *input) finish() error {
 		return err
 	}
 	_, _ = in.from.Discard(in.at)
-	*in = input{from: in.from}
+	in.reset(in.from)
 	return nil
 }

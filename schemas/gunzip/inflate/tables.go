@@ -28,26 +28,17 @@ const (
 )
 
 // The sizes suffice for every complete code: see enough.c of zlib.
-type (
-	litTable struct {
-		root    uint
-		entries [2342]uint32
-	}
-	distTable struct {
-		root    uint
-		entries [402]uint32
-	}
-)
+type tables struct {
+	literals  [2342]uint32
+	distances [402]uint32
+}
 
 // The entries of the symbols, without the bits of their codes.
 var (
 	litSymbols     [maxLitCodes]uint32
 	distSymbols    [maxDistCodes]uint32
 	precodeSymbols [19]uint32
-	fixed          struct {
-		literals  litTable
-		distances distTable
-	}
+	fixed          tables
 )
 
 func init() {
@@ -89,13 +80,13 @@ func init() {
 	for i := range maxDistCodes {
 		lengths[maxLitCodes+i] = 5
 	}
-	fixed.literals.root, _ = build(fixed.literals.entries[:], litRoot, lengths[:maxLitCodes], litSymbols[:])
-	fixed.distances.root, _ = build(fixed.distances.entries[:], distRoot, lengths[maxLitCodes:], distSymbols[:])
+	_ = build(fixed.literals[:], litRoot, lengths[:maxLitCodes], litSymbols[:])
+	_ = build(fixed.distances[:], distRoot, lengths[maxLitCodes:], distSymbols[:])
 }
 
 // build makes the table of a canonical code. Codes may be incomplete only if there is none, or a
 // single one of one bit.
-func build(table []uint32, maxRoot uint, lengths []uint8, symbols []uint32) (root uint, err error) {
+func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 	var count, next [maxLength + 2]uint16
 	for _, l := range lengths {
 		count[l]++
@@ -108,21 +99,12 @@ func build(table []uint32, maxRoot uint, lengths []uint8, symbols []uint32) (roo
 	left := 1
 	for l := 1; l <= maxLength; l++ {
 		if left = left<<1 - int(count[l]); left < 0 {
-			return 0, ErrCode
+			return ErrCode
 		}
 		next[l+1] = next[l] + count[l]
 	}
 	if left > 0 && longest > 1 {
-		return 0, ErrCode
-	}
-	if left > 0 {
-		table[0], table[1] = invalid|1, invalid|1
-		for symbol, l := range lengths {
-			if l == 1 {
-				table[0] = symbols[symbol] + 0x101
-			}
-		}
-		return 1, nil
+		return ErrCode
 	}
 	var sorted [maxLitCodes]uint16
 	for symbol, l := range lengths {
@@ -134,9 +116,14 @@ func build(table []uint32, maxRoot uint, lengths []uint8, symbols []uint32) (roo
 
 	// The table grows with the length of the codes: it is doubled for each further bit. Codes are
 	// counted with their bits reversed, as they are in the input.
-	root = min(maxRoot, longest)
-	code, k := uint(0), 0
-	for l := uint(1); l <= root; l++ {
+	code, k, first := uint(0), 0, uint(1)
+	if left > 0 {
+		table[0], table[1], first = invalid|1, invalid|1, 2
+		if longest == 1 {
+			table[0] = symbols[sorted[0]] + 0x101
+		}
+	}
+	for l := first; l <= root; l++ {
 		copy(table[1<<(l-1):1<<l], table[:1<<(l-1)])
 		for range count[l] {
 			table[code] = symbols[sorted[k]] + uint32(l)*0x101
@@ -164,7 +151,7 @@ func build(table []uint32, maxRoot uint, lengths []uint8, symbols []uint32) (roo
 			k++
 		}
 	}
-	return root, nil
+	return nil
 }
 
 // increment returns the code of n bits that follows code, both with their bits reversed.
@@ -195,8 +182,7 @@ func (r *Reader) readTables() error {
 		precodeLengths[order[i]] = uint8(in.take(3))
 	}
 	var precode [1 << precodeRoot]uint32
-	root, err := build(precode[:], precodeRoot, precodeLengths[:], precodeSymbols[:])
-	if err != nil {
+	if err := build(precode[:], precodeRoot, precodeLengths[:], precodeSymbols[:]); err != nil {
 		return err
 	}
 	lengths := r.lengths[:literals+distances]
@@ -204,7 +190,7 @@ func (r *Reader) readTables() error {
 		if err := in.refill(); err != nil {
 			return err
 		}
-		e := precode[in.bits&(1<<root-1)&(1<<precodeRoot-1)]
+		e := precode[in.bits&(1<<precodeRoot-1)]
 		in.take(uint(e & 63))
 		symbol := e >> 16
 		length, times := uint8(0), 1
@@ -234,9 +220,9 @@ func (r *Reader) readTables() error {
 	if lengths[endOfBlock] == 0 {
 		return ErrCode
 	}
-	r.own.literals.root, err = build(r.own.literals.entries[:], litRoot, lengths[:literals], litSymbols[:])
-	if err == nil {
-		r.own.distances.root, err = build(r.own.distances.entries[:], distRoot, lengths[literals:], distSymbols[:])
+	r.fixed = false
+	if err := build(r.literals[:], litRoot, lengths[:literals], litSymbols[:]); err != nil {
+		return err
 	}
-	return err
+	return build(r.distances[:], distRoot, lengths[literals:], distSymbols[:])
 }
