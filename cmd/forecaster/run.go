@@ -188,7 +188,11 @@ func run(ctx context.Context, c *Config, log zerolog.Logger) error {
 func (f *forecaster) learn(ctx context.Context) {
 	migrated := !f.cfg.ClickHouse.Migrate
 	for ctx.Err() == nil {
-		err := f.migrate(ctx, &migrated)
+		var err error
+		if c := f.cfg.ClickHouse; !migrated {
+			_, err = schema.Migrate(ctx, f.source.Conn, schema.Layout{Database: c.Database, Table: c.Table, Cluster: c.Cluster})
+			migrated = err == nil
+		}
 		if err == nil {
 			err = f.source.Learn(ctx, time.Now().Add(-f.cfg.Model.LearnAfter), func(day time.Time) error {
 				daysLearned.Inc()
@@ -204,16 +208,6 @@ func (f *forecaster) learn(ctx context.Context) {
 		f.update(func(s *status) { s.learn = err })
 		sleep(ctx, time.Now().Add(time.Minute))
 	}
-}
-
-func (f *forecaster) migrate(ctx context.Context, done *bool) error {
-	if *done {
-		return nil
-	}
-	c := f.cfg.ClickHouse
-	_, err := schema.Migrate(ctx, f.source.Conn, schema.Layout{Database: c.Database, Table: c.Table, Cluster: c.Cluster})
-	*done = err == nil
-	return err
 }
 
 // update changes the status. Two goroutines call it.

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ulikunitz/xz"
+	"github.com/mikelolasagasti/xz"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -106,7 +106,7 @@ func eachRow(path string, columns []string, do func(row, values []string) error)
 	defer f.Close()
 	var in io.Reader = bufio.NewReader(f)
 	if strings.HasSuffix(path, ".xz") {
-		if in, err = xz.NewReader(in); err != nil {
+		if in, err = xz.NewReader(in, xz.DefaultDictMax); err != nil {
 			return nil, err
 		}
 	}

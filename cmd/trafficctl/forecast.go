@@ -13,7 +13,6 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/forecast"
@@ -67,7 +66,7 @@ the same bytes.`,
 			}
 			var lines []string
 			if codes != "" {
-				if lines, err = forecast.ReadCodes(cmd.Context(), codes, std.in); err != nil {
+				if lines, err = forecast.ReadCodes(codes, std.in); err != nil {
 					return err
 				}
 			}
@@ -252,18 +251,12 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 // envPassword is used instead of a flag, which other users of the machine could see.
 const envPassword = "TRAFFICD_KAFKA_PASSWORD"
 
-type publishing struct {
-	cfg        forecasts.KafkaConfig
-	input      string
-	maxSpeed   float64
-	options    publish.Options
-	missing    bool // publish tombstones for streets that are not in the file
-	readWithin time.Duration
-	quiet      bool
-}
-
 func newForecastPublish(std streams) *cobra.Command {
-	p := &publishing{cfg: forecasts.DefaultConfig().Kafka, options: publish.Options{Timeout: time.Minute}}
+	cfg, options := forecasts.DefaultConfig().Kafka, publish.Options{Timeout: time.Minute}
+	var input string
+	var maxSpeed float64
+	var missing, quiet bool
+	var readWithin time.Duration
 	cmd := &cobra.Command{
 		Use:   "publish FILE|-",
 		Short: "Publish forecasts to the topic that the daemon reads",
@@ -289,80 +282,68 @@ The password for --sasl is read from the environment variable ` + envPassword + 
   trafficctl forecast publish town.ndjson.gz --brokers k1:9093,k2:9093 --tls --sasl scram-sha-512 --sasl-user maps --tombstone-missing`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.run(cmd.Context(), std, args[0])
+			if input == "" && args[0] == stdio {
+				input = forecasts.FormatNDJSON
+			}
+			if cfg.SASL.Mechanism != "" {
+				cfg.SASL.Password = os.Getenv(envPassword)
+			}
+			content, err := readForecasts(cmd.Context(), std, args[0], input, maxSpeed)
+			if err != nil {
+				return err
+			}
+			if missing && content.Skipped > 0 {
+				return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct it, or " +
+					"publish without the flag")
+			}
+			publisher, err := publish.NewPublisher(cfg, options)
+			if err != nil {
+				return err
+			}
+			defer publisher.Close()
+			var gone []string
+			if missing {
+				before, err := publisher.Keys(cmd.Context(), readWithin)
+				if err != nil {
+					return err
+				}
+				has := make(map[string]bool, len(content.Forecasts))
+				for _, f := range content.Forecasts {
+					has[string(forecasts.Key(f))] = true
+				}
+				gone = slices.DeleteFunc(before, func(key string) bool { return has[key] })
+			}
+			total := len(content.Forecasts) + len(gone)
+			shown := newProgress(std.err, quiet, int64(total),
+				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
+			err = publisher.Publish(cmd.Context(), content.Forecasts, gone, func(n int) {
+				shown.show(int64(n), "", func() string { return fmt.Sprintf("%d of %d streets", n, total) })
+			})
+			shown.end()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(std.err, "trafficctl: %s streets published, %s removed\n",
+				grouped(int64(len(content.Forecasts))), grouped(int64(len(gone))))
+			return errIfFaulty(std, content)
 		},
 	}
-	p.register(cmd.Flags())
+	f := cmd.Flags()
+	f.StringSliceVar(&cfg.Brokers, "brokers", cfg.Brokers, "comma-separated host:port of one or more brokers")
+	f.StringVar(&cfg.Topic, "topic", cfg.Topic, "topic of the forecasts")
+	f.BoolVar(&cfg.TLS.Enabled, "tls", false, "use TLS")
+	f.StringVar(&cfg.TLS.CA, "tls-ca", "", "PEM file of the certificate authority; by default the system's")
+	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file of the client certificate")
+	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file of the client certificate's private key")
+	f.StringVar(&cfg.SASL.Mechanism, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512")
+	f.StringVar(&cfg.SASL.Username, "sasl-user", "", "user name for --sasl")
+	f.DurationVar(&cfg.RequestTimeout, "timeout", cfg.RequestTimeout, "time limit of a request to a broker")
+	f.StringVar(&options.ID, "transactional-id", "", "id of the transactions; by default trafficctl-forecasts- and the topic")
+	f.DurationVar(&options.Timeout, "transaction-timeout", options.Timeout, "time limit of a publication, after which brokers abort it")
+	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
+	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")
+	f.BoolVar(&missing, "tombstone-missing", false, "remove streets that are not in the file")
+	f.DurationVar(&readWithin, "read-within", time.Minute, "time limit for reading the topic, with --tombstone-missing")
+	f.BoolVar(&quiet, "quiet", false, "print no progress on standard error")
 	return cmd
-}
-
-func (p *publishing) register(f *pflag.FlagSet) {
-	f.StringSliceVar(&p.cfg.Brokers, "brokers", p.cfg.Brokers, "comma-separated host:port of one or more brokers")
-	f.StringVar(&p.cfg.Topic, "topic", p.cfg.Topic, "topic of the forecasts")
-	f.BoolVar(&p.cfg.TLS.Enabled, "tls", false, "use TLS")
-	f.StringVar(&p.cfg.TLS.CA, "tls-ca", "", "PEM file of the certificate authority; by default the system's")
-	f.StringVar(&p.cfg.TLS.Cert, "tls-cert", "", "PEM file of the client certificate")
-	f.StringVar(&p.cfg.TLS.Key, "tls-key", "", "PEM file of the client certificate's private key")
-	f.StringVar(&p.cfg.SASL.Mechanism, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512")
-	f.StringVar(&p.cfg.SASL.Username, "sasl-user", "", "user name for --sasl")
-	f.DurationVar(&p.cfg.RequestTimeout, "timeout", p.cfg.RequestTimeout, "time limit of a request to a broker")
-	f.StringVar(&p.options.ID, "transactional-id", "", "id of the transactions; by default trafficctl-forecasts- and the topic")
-	f.DurationVar(&p.options.Timeout, "transaction-timeout", p.options.Timeout, "time limit of a publication, after which brokers abort it")
-	f.StringVar(&p.input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
-	f.Float64Var(&p.maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")
-	f.BoolVar(&p.missing, "tombstone-missing", false, "remove streets that are not in the file")
-	f.DurationVar(&p.readWithin, "read-within", time.Minute, "time limit for reading the topic, with --tombstone-missing")
-	f.BoolVar(&p.quiet, "quiet", false, "print no progress on standard error")
-}
-
-func (p *publishing) run(ctx context.Context, std streams, path string) error {
-	if p.input == "" && path == stdio {
-		p.input = forecasts.FormatNDJSON
-	}
-	if p.cfg.SASL.Mechanism != "" {
-		p.cfg.SASL.Password = os.Getenv(envPassword)
-	}
-	content, err := readForecasts(ctx, std, path, p.input, p.maxSpeed)
-	if err != nil {
-		return err
-	}
-	if p.missing && content.Skipped > 0 {
-		return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct it, or " +
-			"publish without the flag")
-	}
-	publisher, err := publish.NewPublisher(p.cfg, p.options)
-	if err != nil {
-		return err
-	}
-	defer publisher.Close()
-	if err := p.publish(ctx, std, publisher, content); err != nil {
-		return err
-	}
-	return errIfFaulty(std, content)
-}
-
-func (p *publishing) publish(ctx context.Context, std streams, publisher *publish.Publisher, content forecast.Content) error {
-	var gone []string
-	if p.missing {
-		before, err := publisher.Keys(ctx, p.readWithin)
-		if err != nil {
-			return err
-		}
-		has := make(map[string]bool, len(content.Forecasts))
-		for _, f := range content.Forecasts {
-			has[string(forecasts.Key(f))] = true
-		}
-		gone = slices.DeleteFunc(before, func(key string) bool { return has[key] })
-	}
-	total := len(content.Forecasts) + len(gone)
-	shown := newProgress(std.err, p.quiet, int64(total),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
-	err := publisher.Publish(ctx, content.Forecasts, gone, func(n int) {
-		shown.show(int64(n), "", func() string { return fmt.Sprintf("%d of %d streets", n, total) })
-	})
-	shown.end()
-	if err == nil {
-		fmt.Fprintf(std.err, "trafficctl: %s streets published, %s removed\n", grouped(int64(len(content.Forecasts))), grouped(int64(len(gone))))
-	}
-	return err
 }

@@ -63,7 +63,19 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 				name = "--brokers " + brokers
 				o.Set = append(o.Set, "journal.kind="+config.KafkaJournal, "journal.log.brokers="+brokers)
 			}
-			f, err = openConfigured(cmd.Context(), o)
+			c, _, invalid := config.Load(o)
+			if invalid != nil {
+				return fmt.Errorf("cannot use the configuration: %w", invalid)
+			}
+			if c.Journal.Kind != config.KafkaJournal {
+				f, err = inspect.Open(c.Journal.Dir)
+				break
+			}
+			var consumers []string
+			for _, s := range c.EnabledSinks() {
+				consumers = append(consumers, s.Name)
+			}
+			f, err = inspect.OpenLog(cmd.Context(), c.Journal.Log, consumers)
 		default:
 			name = args[0]
 			f, err = inspect.Open(name) // nil with an error
@@ -75,21 +87,6 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 		return run(cmd.Context(), name, f)
 	}
 	return cmd
-}
-
-func openConfigured(ctx context.Context, o conf.Options) (inspect.Journal, error) {
-	c, _, err := config.Load(o)
-	if err != nil {
-		return nil, fmt.Errorf("cannot use the configuration: %w", err)
-	}
-	if c.Journal.Kind != config.KafkaJournal {
-		return inspect.Open(c.Journal.Dir)
-	}
-	var consumers []string
-	for _, s := range c.EnabledSinks() {
-		consumers = append(consumers, s.Name)
-	}
-	return inspect.OpenLog(ctx, c.Journal.Log, consumers)
 }
 
 func newJournalList(std streams) *cobra.Command {
@@ -313,7 +310,7 @@ func verifyJournal(std streams, dir string, f inspect.Journal, quiet bool) error
 
 func printFindings(w io.Writer, name string, err error) {
 	fmt.Fprintf(w, "%s  DAMAGED\n", name)
-	for _, finding := range inspect.Findings(err) {
+	for _, finding := range conf.Leaves(err) {
 		text := finding.Error()
 		if c, ok := errors.AsType[*journal.CorruptError](finding); ok {
 			text = "at offset " + grouped(c.Offset)

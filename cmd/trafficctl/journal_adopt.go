@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/inspect"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
@@ -147,10 +148,7 @@ func followDeliveries(ctx context.Context, shown *progress, deliveries map[strin
 		}
 		text := strings.Join(texts, ", ")
 		shown.show(done, text, func() string { return text })
-		select {
-		case <-ctx.Done():
-		case <-time.After(barEvery):
-		}
+		_ = client.Sleep(ctx, barEvery)
 	}
 }
 

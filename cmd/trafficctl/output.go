@@ -27,35 +27,32 @@ const stdio = feed.Stdin // also standard output
 // It compresses .gz and .zst files. The file is replaced atomically once it is complete, because a
 // daemon may be watching it, and so that a failure keeps the old content.
 func writeOutput(path string, stdout io.Writer, write func(io.Writer) error) error {
+	buffered := func(w io.Writer) error {
+		out := bufio.NewWriterSize(w, 64<<10)
+		return errors.Join(write(out), out.Flush())
+	}
 	if path == stdio {
-		return writeBuffered(stdout, write)
+		return buffered(stdout)
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a device or a pipe cannot be replaced
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
-		return errors.Join(writeBuffered(f, write), f.Close())
+		return errors.Join(buffered(f), f.Close())
 	}
-	return replace.File(path, 0o666, func(w io.Writer) error { return writeCompressed(w, path, write) })
-}
-
-func writeCompressed(w io.Writer, name string, write func(io.Writer) error) error {
-	var z io.WriteCloser
-	switch filepath.Ext(name) { // the options are valid, so there are no errors
-	case ".gz":
-		z, _ = gzip.NewWriterLevel(w, gzip.BestSpeed)
-	case ".zst":
-		z, _ = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	default:
-		return writeBuffered(w, write)
-	}
-	return errors.Join(writeBuffered(z, write), z.Close())
-}
-
-func writeBuffered(w io.Writer, write func(io.Writer) error) error {
-	out := bufio.NewWriterSize(w, 64<<10)
-	return errors.Join(write(out), out.Flush())
+	return replace.File(path, 0o666, func(w io.Writer) error {
+		var z io.WriteCloser
+		switch filepath.Ext(path) { // the options are valid, so there are no errors
+		case ".gz":
+			z, _ = gzip.NewWriterLevel(w, gzip.BestSpeed)
+		case ".zst":
+			z, _ = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+		default:
+			return buffered(w)
+		}
+		return errors.Join(buffered(z), z.Close())
+	})
 }
 
 const (

@@ -26,10 +26,6 @@ var mappingFlags = []string{
 	"zone", "dst-overlap", "shift", "time-layout", "decimal", "detectors-from-header", "start",
 }
 
-func newReading() *reading {
-	return &reading{cfg: feed.DefaultConfig(), mapping: feed.DefaultMapping()}
-}
-
 func (r *reading) register(f *pflag.FlagSet) {
 	m := &r.mapping
 	f.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto), "auto, csv, json or ndjson")

@@ -72,7 +72,7 @@ const sendExamples = `  # columns with the contract's names
       --value v --type =occupancy --time-layout unix`
 
 func newSend(std streams) *cobra.Command {
-	s, r := newSending(), newReading()
+	s, r := newSending(), &reading{cfg: feed.DefaultConfig(), mapping: feed.DefaultMapping()}
 	cmd := &cobra.Command{
 		Use:     "send [FILE|-]",
 		Short:   "Send measurements from CSV, JSON or NDJSON",
@@ -152,7 +152,7 @@ type input struct {
 }
 
 func (s *sending) sendFile(ctx context.Context, flags *pflag.FlagSet, std streams, cfg feed.Config) error {
-	source, err := feed.Open(ctx, cfg, std.in)
+	source, err := feed.Open(cfg, std.in)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
 )
@@ -58,10 +59,8 @@ their history. With --json, print the response of /status once.`,
 				if _, err = io.WriteString(std.out, home+page(&s)); err != nil {
 					return err
 				}
-				select {
-				case <-cmd.Context().Done():
+				if client.Sleep(cmd.Context(), interval) != nil {
 					return nil
-				case <-time.After(interval):
 				}
 			}
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/publish"
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/forecast"
 	"trafficd/sources/forecasts"
 )
@@ -68,11 +69,7 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 			fmt.Fprintln(std.err, "trafficctl:", err)
 		}
 		if err != nil || answer.Version == r.Since && time.Since(start) < time.Second { // too many clients are waiting
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(retryWatch):
-			}
+			_ = client.Sleep(ctx, retryWatch)
 			continue
 		}
 		if len(answer.Layer.StreetForecast) > 0 || r.Since == "" {

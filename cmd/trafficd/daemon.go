@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
@@ -203,7 +204,14 @@ func (d *daemon) steps() []step {
 					return err
 				}
 				d.keys.BeforeUse(func(clients []*contract.Client) { // so that the layer of a new key's time zone is ready
-					viewer := viewerOf(clients)
+					// Operators see the layer in the time zone of a client, so that no additional one is built.
+					viewer := &contract.Client{Name: "operator", Owner: "operator", Rights: contract.RightForecast, Zone: time.UTC}
+					for _, c := range clients {
+						if c.May(contract.RightForecast) {
+							viewer.Zone = c.Zone
+							break
+						}
+					}
 					d.viewer.Store(viewer)
 					d.layer.Prepare(append(slices.Clone(clients), viewer))
 				})

@@ -98,7 +98,12 @@ signal exits immediately.`,
 	root.Flags().StringVar(&f.check, "check-config", "", "report every error in the settings and exit; `deep`: also connect to the stores")
 	root.Flags().Lookup("check-config").NoOptDefVal = "files"
 	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
-	root.AddCommand(migrateCommand(f), healthCommand(f), versionCommand())
+	root.AddCommand(migrateCommand(f), healthCommand(f), &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, revision and Go version",
+		Args:  cobra.NoArgs,
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "trafficd", version.Text()) },
+	})
 	return root
 }
 
@@ -153,13 +158,4 @@ func (f *flags) serve(cmd *cobra.Command) error {
 // invalid returns the error for invalid settings, with one problem on each line.
 func invalid(problems error) error {
 	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, revision and Go version",
-		Args:  cobra.NoArgs,
-		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "trafficd", version.Text()) },
-	}
 }

@@ -16,7 +16,7 @@ func limitMemory(limit int64) (stop func()) {
 		return func() {}
 	}
 	debug.SetMemoryLimit(limit)
-	done := make(chan struct{})
+	done, live := make(chan struct{}), []metrics.Sample{{Name: "/gc/heap/live:bytes"}} // in use at the last garbage collection
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
@@ -25,16 +25,10 @@ func limitMemory(limit int64) (stop func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				debug.SetMemoryLimit(max(limit, live()*3/2))
+				metrics.Read(live)
+				debug.SetMemoryLimit(max(limit, int64(live[0].Value.Uint64())*3/2))
 			}
 		}
 	}()
 	return func() { close(done) }
-}
-
-// live returns the number of bytes that the last garbage collection found in use.
-func live() int64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return int64(sample[0].Value.Uint64())
 }

@@ -77,19 +77,6 @@ func document(text []byte) http.Handler {
 	})
 }
 
-// viewerOf returns the client whose view of the layer operators see. Its time zone is that of a
-// client with the right forecast, so that no additional zone is built, or UTC.
-func viewerOf(clients []*contract.Client) *contract.Client {
-	viewer := &contract.Client{Name: "operator", Owner: "operator", Rights: contract.RightForecast, Zone: time.UTC}
-	for _, c := range clients {
-		if c.May(contract.RightForecast) {
-			viewer.Zone = c.Zone
-			break
-		}
-	}
-	return viewer
-}
-
 // serveLayer serves the layer to an operator as the clients' listener would serve it to the viewer.
 func (d *daemon) serveLayer(w http.ResponseWriter, r *http.Request) {
 	if !d.started.Load() {

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 )
 
@@ -9,15 +10,23 @@ import (
 // with, and appends the origin of the setting.
 func (o Origins) Section(name string, err error) error {
 	var errs []error
-	for _, err := range leaves(err) {
+	for _, err := range Leaves(err) {
 		text := join(name, err.Error())
-		errs = append(errs, errors.New(text+o.of(text)))
+		for key := keyAtStart.FindString(text); key != ""; key = key[:max(0, strings.LastIndexByte(key, '.'))] {
+			if from := o[key]; from != "" {
+				text += " (from " + from + ")"
+				break
+			}
+		}
+		errs = append(errs, errors.New(text))
 	}
 	return errors.Join(errs...)
 }
 
-// leaves returns the errors that errors.Join has joined, at any depth.
-func leaves(err error) []error {
+var keyAtStart = regexp.MustCompile(`^[a-z0-9_.]+`)
+
+// Leaves returns the errors that errors.Join has joined, at any depth.
+func Leaves(err error) []error {
 	if err == nil {
 		return nil
 	}
@@ -27,24 +36,7 @@ func leaves(err error) []error {
 	}
 	var list []error
 	for _, err := range joined.Unwrap() {
-		list = append(list, leaves(err)...)
+		list = append(list, Leaves(err)...)
 	}
 	return list
 }
-
-// of returns the origin of the setting whose key the text starts with.
-func (o Origins) of(text string) string {
-	longest := ""
-	for key := range o {
-		rest, ok := strings.CutPrefix(text, key)
-		if ok && len(key) > len(longest) && (rest == "" || !isKeyByte(rest[0])) {
-			longest = key
-		}
-	}
-	if longest == "" {
-		return ""
-	}
-	return " (from " + o[longest] + ")"
-}
-
-func isKeyByte(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' }

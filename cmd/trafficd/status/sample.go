@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 )
 
 // sample holds the values of all metrics at one time.
@@ -37,7 +36,11 @@ func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 			}
 			if h := m.GetHistogram(); h != nil {
 				if name == "api_request_seconds" && label == ingestPath {
-					s.latency = buckets(h)
+					s.latency = nil
+					for _, b := range h.GetBucket() {
+						s.latency = append(s.latency, bucket{b.GetUpperBound(), b.GetCumulativeCount()})
+					}
+					s.latency = append(s.latency, bucket{math.Inf(1), h.GetSampleCount()})
 				}
 				continue
 			}
@@ -48,14 +51,6 @@ func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 		}
 	}
 	return s
-}
-
-func buckets(h *dto.Histogram) []bucket {
-	var all []bucket
-	for _, b := range h.GetBucket() {
-		all = append(all, bucket{b.GetUpperBound(), b.GetCumulativeCount()})
-	}
-	return append(all, bucket{math.Inf(1), h.GetSampleCount()})
 }
 
 // sum returns the sum of a metric over its labels.

@@ -149,14 +149,15 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 	lead := int(s.Horizons[len(s.Horizons)-1]/s.Interval) + model.Hour
 	tomorrow := day.AddDate(0, 0, 1)
 	q := s.query(day, day.Add(-time.Duration(lead)*s.Interval), tomorrow, lead)
-	known, err := s.isLearned(ctx, q)
-	if err != nil {
+	var learned uint64
+	if err := s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM %s.forecaster_learned WHERE %s AND day = %s",
+		q.Tables, q.Key(), quote(q.Day))).Scan(&learned); err != nil {
 		return err
 	}
 	if err := s.exec(ctx, q, "days"); err != nil {
 		return err
 	}
-	if known {
+	if learned > 0 {
 		if err := s.exec(ctx, q, "moments"); err != nil {
 			return err
 		}
@@ -181,13 +182,6 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 		}
 	}
 	return nil
-}
-
-func (s *Source) isLearned(ctx context.Context, q *query) (bool, error) {
-	var n uint64
-	err := s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM %s.forecaster_learned WHERE %s AND day = %s",
-		q.Tables, q.Key(), quote(q.Day))).Scan(&n)
-	return n > 0, err
 }
 
 // final is the setting that lets FINAL process each partition separately. The keys of learned
@@ -236,58 +230,41 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 	y, m, d := latest.Date()
 	l.Day, l.Until = time.Date(y, m, d, 0, 0, 0, 0, s.Location), until
 	q.Day = l.Day.Format(time.DateOnly)
-	if err := s.loadProfiles(ctx, q, l); err != nil {
+	var profiles []struct {
+		Code string `ch:"detector_code"`
+		model.Detector
+	}
+	if err := s.Conn.Select(separate(ctx), &profiles, "SELECT detector_code, profile, mean, yesterday, recent, weight FROM "+q.Tables+
+		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)); err != nil {
 		return nil, fmt.Errorf("cannot read %s.forecaster_profiles: %w", q.Tables, err)
 	}
-	if err := s.loadWeights(ctx, q, l); err != nil {
+	for i := range profiles {
+		if p := &profiles[i]; p.Code == "" {
+			l.Pool = &p.Detector
+		} else {
+			l.Detectors[p.Code] = &p.Detector
+		}
+	}
+	var weights []struct {
+		Code    string    `ch:"detector_code"`
+		Horizon uint16    `ch:"horizon"`
+		Beta    []float64 `ch:"weights"`
+		Low     float64   `ch:"low"`
+		High    float64   `ch:"high"`
+	}
+	if err := s.Conn.Select(separate(ctx), &weights, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
+		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon"); err != nil {
 		return nil, fmt.Errorf("cannot read %s.forecaster_weights: %w", q.Tables, err)
 	}
-	return l, nil
-}
-
-func (s *Source) loadProfiles(ctx context.Context, q *query, l *model.Learned) error {
-	rows, err := s.Conn.Query(separate(ctx), "SELECT detector_code, profile, mean, yesterday, recent, weight FROM "+q.Tables+
-		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day))
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var code string
-		d := &model.Detector{}
-		if err := rows.Scan(&code, &d.Profile, &d.Mean, &d.Yesterday, &d.Recent, &d.Weight); err != nil {
-			return err
+	for _, w := range weights {
+		d := l.Detectors[w.Code]
+		if w.Code == "" {
+			d = l.Pool
 		}
-		if code == "" {
-			l.Pool = d
-		} else {
-			l.Detectors[code] = d
-		}
-	}
-	return rows.Err()
-}
-
-func (s *Source) loadWeights(ctx context.Context, q *query, l *model.Learned) error {
-	rows, err := s.Conn.Query(separate(ctx), "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
-		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon")
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var code string
-		var horizon uint16
-		var beta []float64
-		var w model.Weights
-		if err := rows.Scan(&code, &horizon, &beta, &w.Low, &w.High); err != nil {
-			return err
-		}
-		w.Horizon = int(horizon)
-		copy(w.Beta[:], beta)
-		if d := l.Detectors[code]; d != nil {
-			d.Weights = append(d.Weights, w)
-		} else if code == "" && l.Pool != nil {
-			l.Pool.Weights = append(l.Pool.Weights, w)
+		if d != nil {
+			at := model.Weights{Horizon: int(w.Horizon), Low: w.Low, High: w.High}
+			copy(at.Beta[:], w.Beta)
+			d.Weights = append(d.Weights, at)
 		}
 	}
 	if l.Pool != nil {
@@ -297,16 +274,16 @@ func (s *Source) loadWeights(ctx context.Context, q *query, l *model.Learned) er
 			}
 		}
 	}
-	return rows.Err()
+	return l, nil
 }
 
 // Values are the readings of a detector in equal intervals.
 type Values struct {
-	Code     string
-	Values   []float64
-	Weights  []float64 // 0: no usable reading
-	Reliable []float64 // 1: has enough vehicles for the evaluation
-	Seen     time.Time // end of the latest measurement, usable or not
+	Code     string    `ch:"detector_code"`
+	Values   []float64 `ch:"vs"`
+	Weights  []float64 `ch:"ws"`     // 0: no usable reading
+	Reliable []float64 `ch:"bs"`     // 1: has enough vehicles for the evaluation
+	Seen     time.Time `ch:"latest"` // end of the latest measurement, usable or not
 }
 
 // Values reads the intervals in [from, to), sorted by detector code. Measurements that end after to
@@ -320,20 +297,8 @@ func (s *Source) values(ctx context.Context, q *query) ([]Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.Conn.Query(separate(ctx), sql)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
-	}
-	defer rows.Close()
 	var all []Values
-	for rows.Next() {
-		var v Values
-		if err := rows.Scan(&v.Code, &v.Values, &v.Weights, &v.Reliable, &v.Seen); err != nil {
-			return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
-		}
-		all = append(all, v)
-	}
-	if err := rows.Err(); err != nil {
+	if err := s.Conn.Select(separate(ctx), &all, sql); err != nil {
 		return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
 	}
 	return all, nil

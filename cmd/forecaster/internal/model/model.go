@@ -62,13 +62,14 @@ type Weights struct {
 	Low, High float64 // 10th and 90th percentile of the error
 }
 
-// Detector holds what was learned about a detector, or about all of them.
+// Detector holds what was learned about a detector, or about all of them. The tags are the columns
+// of the table of profiles.
 type Detector struct {
-	Profile   []float64 // SlotsPerDay for the day before, the day and the day after
-	Mean      float64
-	Yesterday float64 // mean residual of the day before
-	Recent    float64 // weighted mean residual of the days before, the latest having most weight
-	Weight    float64 // of the values that the profile was learned from
+	Profile   []float64 `ch:"profile"` // SlotsPerDay for the day before, the day and the day after
+	Mean      float64   `ch:"mean"`
+	Yesterday float64   `ch:"yesterday"` // mean residual of the day before
+	Recent    float64   `ch:"recent"`    // weighted mean residual of the days before, the latest having most weight
+	Weight    float64   `ch:"weight"`    // of the values that the profile was learned from
 	Weights   []Weights
 }
 

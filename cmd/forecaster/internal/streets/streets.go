@@ -12,6 +12,7 @@ package streets
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -175,14 +176,11 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 			s.OpenLR = location(row, c, length)
 		}
 	}
-	for i := range content.Streets {
-		complete(content.Streets[i].Lengths)
+	for _, s := range content.Streets {
+		complete(s.Lengths)
 	}
 	slices.SortFunc(content.Streets, func(a, b Street) int {
-		if a.Street != b.Street {
-			return int(math.Copysign(1, float64(a.Street)-float64(b.Street)))
-		}
-		return int(math.Copysign(1, float64(a.FromNode)-float64(b.FromNode)))
+		return cmp.Or(cmp.Compare(a.Street, b.Street), cmp.Compare(a.FromNode, b.FromNode))
 	})
 	return content
 }

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -57,7 +56,7 @@ func TestLoneSurrogate(t *testing.T) {
 // Items of one detector have the same Order however its code is written.
 func TestOrder(t *testing.T) {
 	orders := func(cfg Config, text string) (orders []uint64) {
-		source, err := Open(context.Background(), cfg, strings.NewReader(text))
+		source, err := Open(cfg, strings.NewReader(text))
 		require.NoError(t, err)
 		defer source.Close()
 		for item, err := range source.Items() {
@@ -100,7 +99,7 @@ func benchmarkItems(b *testing.B, cfg Config, text []byte) {
 	b.SetBytes(int64(len(text)))
 	items := 0
 	for b.Loop() {
-		source, err := Open(context.Background(), cfg, bytes.NewReader(text))
+		source, err := Open(cfg, bytes.NewReader(text))
 		require.NoError(b, err)
 		for _, err := range source.Items() {
 			if err != nil && !errors.As(err, new(*measurement.RowError)) {

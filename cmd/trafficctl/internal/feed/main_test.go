@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -26,7 +25,7 @@ type result struct {
 }
 
 func readAll(t testing.TB, cfg Config, stdin string) (r result) {
-	source, err := Open(context.Background(), cfg, strings.NewReader(stdin))
+	source, err := Open(cfg, strings.NewReader(stdin))
 	if err != nil {
 		return result{err: err}
 	}

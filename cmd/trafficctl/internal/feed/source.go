@@ -16,23 +16,19 @@ package feed
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
+	"github.com/mikelolasagasti/xz"
 
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
@@ -146,8 +142,8 @@ type Source struct {
 }
 
 // Open opens cfg.Path, or uses stdin for "-", and detects compression and format. The caller closes
-// the source. If ctx is done, a decompression program is stopped.
-func Open(ctx context.Context, cfg Config, stdin io.Reader) (_ *Source, err error) {
+// the source.
+func Open(cfg Config, stdin io.Reader) (_ *Source, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -167,7 +163,7 @@ func Open(ctx context.Context, cfg Config, stdin io.Reader) (_ *Source, err erro
 			s.Size = info.Size()
 		}
 	}
-	if s.plain, err = Decompress(ctx, &s.meter, cfg.Compression); err != nil {
+	if s.plain, err = Decompress(&s.meter, cfg.Compression); err != nil {
 		return nil, err
 	}
 	s.row = &allowance{r: s.plain, left: MaxRow}
@@ -204,7 +200,7 @@ func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 // BytesRead returns the number of bytes read of the (compressed) input.
 func (s *Source) BytesRead() int64 { return s.meter.N.Load() }
 
-// Close closes the file and stops a decompression program.
+// Close closes the file.
 func (s *Source) Close() (err error) {
 	if s.plain != nil {
 		err = s.plain.Close()
@@ -284,9 +280,8 @@ var magics = map[Compression]string{Gzip: "\x1f\x8b", XZ: "\xfd7zXZ\x00", Zstd: 
 // zstdWindow bounds the memory for a frame, at the default of the zstd program.
 const zstdWindow = 128 << 20
 
-// Decompress returns the decompressed content of raw. The caller closes it. If ctx is done, a
-// decompression program is stopped.
-func Decompress(ctx context.Context, raw io.Reader, kind Compression) (io.ReadCloser, error) {
+// Decompress returns the decompressed content of raw. The caller closes it.
+func Decompress(raw io.Reader, kind Compression) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(raw, 64<<10)
 	if kind == Sniff {
 		kind = None
@@ -310,46 +305,8 @@ func Decompress(ctx context.Context, raw io.Reader, kind Compression) (io.ReadCl
 		}
 		return d.IOReadCloser(), nil
 	case XZ:
-		return decompressXZ(ctx, r)
-	}
-	return io.NopCloser(r), nil
-}
-
-// xzProgram is the output of an xz process.
-type xzProgram struct {
-	*io.PipeReader
-	stop    context.CancelFunc
-	running sync.WaitGroup
-}
-
-// decompressXZ uses the xz program if it is installed. It needs a fraction of the library's CPU
-// time (BenchmarkDecompressXZ) and runs on another core.
-func decompressXZ(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
-	path, err := exec.LookPath("xz")
-	if err != nil {
-		d, err := xz.NewReader(r)
+		d, err := xz.NewReader(r, xz.DefaultDictMax) // 64 MiB, as xz -9 uses; a truncated file is an error
 		return io.NopCloser(d), err
 	}
-	out, in := io.Pipe()
-	p := &xzProgram{PipeReader: out}
-	ctx, p.stop = context.WithCancel(ctx)
-	cmd := exec.CommandContext(ctx, path, "--decompress", "--stdout")
-	var stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = r, in, &stderr
-	cmd.WaitDelay = time.Second // the input may be a pipe that is never written to
-	p.running.Go(func() {
-		err := cmd.Run()
-		if err != nil { // including a truncated file
-			err = fmt.Errorf("%s: %w: %s", path, err, strings.TrimSpace(stderr.String()))
-		}
-		in.CloseWithError(err)
-	})
-	return p, nil
-}
-
-func (p *xzProgram) Close() error {
-	p.stop()
-	err := p.PipeReader.Close()
-	p.running.Wait()
-	return err
+	return io.NopCloser(r), nil
 }

@@ -3,9 +3,7 @@ package feed
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"io"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -89,11 +87,7 @@ func TestTruncation(t *testing.T) {
 	text := "detectorCode\n" + strings.Repeat(csvText, 3)
 	for _, kind := range []Compression{Gzip, Zstd, XZ} {
 		packed := pack(t, kind, text)
-		step := 1
-		if kind == XZ {
-			step = 7 // each xz decompression starts a process
-		}
-		for n := 1; n < len(packed); n += step {
+		for n := 1; n < len(packed); n++ {
 			cfg := DefaultConfig()
 			cfg.Compression, cfg.Format = kind, NDJSON
 			require.Error(t, readAll(t, cfg, packed[:n]).err, "%s cut to %d of %d bytes", kind, n, len(packed))
@@ -101,18 +95,10 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// The library is used if the xz program is not installed.
-func TestXZWithoutProgram(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	_, err := exec.LookPath("xz")
-	require.Error(t, err)
-	require.Equal(t, []string{item1, item2}, readAll(t, DefaultConfig(), pack(t, XZ, csvText)).items)
-}
-
-// Closing early stops the decompression program; goleak checks its goroutines.
+// A source may be closed early; goleak checks the goroutines of the decompression.
 func TestCloseEarly(t *testing.T) {
 	packed := pack(t, XZ, csvText+strings.Repeat("D1,speed,2026-11-01T07:50:00Z,2026-11-01T07:55:00Z,50,0.9\n", 100_000))
-	source, err := Open(context.Background(), DefaultConfig(), strings.NewReader(packed))
+	source, err := Open(DefaultConfig(), strings.NewReader(packed))
 	require.NoError(t, err)
 	for item, err := range source.Items() {
 		require.NoError(t, err)
@@ -196,31 +182,6 @@ func TestConfigValidate(t *testing.T) {
 	m("--dst-overlap", func(m *Mapping) { m.Clock.Overlap = "both" })
 	m("--time-layout", func(m *Mapping) { m.Clock.Layout = "dd.mm.yyyy" })
 	m("--time-layout", func(m *Mapping) { m.Clock.Layout = "2006-01-02 15:04 MST" })
-}
-
-// BenchmarkDecompressXZ compares the xz program with the library on a table of 5 MB. The CPU time
-// of the program is not in the benchmark's: compare with time(1).
-func BenchmarkDecompressXZ(b *testing.B) {
-	text := string(wide(150_000))
-	packed := pack(b, XZ, text)
-	f := func(name string, open func(io.Reader) (io.ReadCloser, error)) {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				r, err := open(strings.NewReader(packed))
-				require.NoError(b, err)
-				n, err := io.Copy(io.Discard, r)
-				require.NoError(b, err)
-				require.EqualValues(b, len(text), n)
-				require.NoError(b, r.Close())
-			}
-		})
-	}
-	f("program", func(r io.Reader) (io.ReadCloser, error) { return decompressXZ(b.Context(), r) })
-	f("library", func(r io.Reader) (io.ReadCloser, error) {
-		d, err := xz.NewReader(r)
-		return io.NopCloser(d), err
-	})
 }
 
 // The number of rows is not bounded, only their length.

@@ -30,7 +30,7 @@ type Content struct {
 // corrected record and fails only if the file as a whole is invalid.
 func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
-	text, err := readAll(ctx, path, stdin)
+	text, err := readAll(path, stdin)
 	if err != nil {
 		return all, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -42,36 +42,32 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return all, fmt.Errorf("cannot read %s as %s: %w", path, format, err)
 		}
-		all.add(r, place, note)
+		if r.Err != nil {
+			all.Skipped++
+			if errors.Is(r.Err, forecasts.ErrOutOfRange) {
+				all.Range++
+			}
+			note(fmt.Sprintf("%s skipped: %v", r.Position, r.Err))
+			continue
+		}
+		if r.Remarks.Count > 0 {
+			all.Remarks += r.Remarks.Count
+			note(fmt.Sprintf("%s: %v", r.Position, r.Remarks.First))
+		}
+		key := string(forecasts.Key(r.Forecast))
+		if at, ok := place[key]; ok {
+			all.Forecasts[at] = r.Forecast
+			continue
+		}
+		place[key] = len(all.Forecasts)
+		all.Forecasts = append(all.Forecasts, r.Forecast)
 	}
 	return all, nil
 }
 
-func (c *Content) add(r forecasts.Record, place map[string]int, note func(string)) {
-	if r.Err != nil {
-		c.Skipped++
-		if errors.Is(r.Err, forecasts.ErrOutOfRange) {
-			c.Range++
-		}
-		note(fmt.Sprintf("%s skipped: %v", r.Position, r.Err))
-		return
-	}
-	if r.Remarks.Count > 0 {
-		c.Remarks += r.Remarks.Count
-		note(fmt.Sprintf("%s: %v", r.Position, r.Remarks.First))
-	}
-	key := string(forecasts.Key(r.Forecast))
-	if at, ok := place[key]; ok {
-		c.Forecasts[at] = r.Forecast
-		return
-	}
-	place[key] = len(c.Forecasts)
-	c.Forecasts = append(c.Forecasts, r.Forecast)
-}
-
 // ReadCodes reads location references, one per line. It skips empty lines.
-func ReadCodes(ctx context.Context, path string, stdin io.Reader) ([]string, error) {
-	text, err := readAll(ctx, path, stdin)
+func ReadCodes(path string, stdin io.Reader) ([]string, error) {
+	text, err := readAll(path, stdin)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the codes in %s: %w", path, err)
 	}
@@ -87,7 +83,7 @@ func ReadCodes(ctx context.Context, path string, stdin io.Reader) ([]string, err
 	return codes, nil
 }
 
-func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) {
+func readAll(path string, stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if path != feed.Stdin {
 		file, err := os.Open(path)
@@ -97,7 +93,7 @@ func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) 
 		defer file.Close()
 		in = file
 	}
-	plain, err := feed.Decompress(ctx, in, feed.Sniff)
+	plain, err := feed.Decompress(in, feed.Sniff)
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:
-		return a, a.read(ctx, resp.Body)
+		return a, a.read(resp.Body)
 	case http.StatusNotModified:
 		a.NotModified = true
 		return a, nil
@@ -121,13 +121,13 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 // encodings maps the values of Content-Encoding that a layer may have.
 var encodings = map[string]feed.Compression{"": feed.None, "identity": feed.None, "gzip": feed.Gzip, "zstd": feed.Zstd}
 
-func (a *Answer) read(ctx context.Context, body io.Reader) error {
+func (a *Answer) read(body io.Reader) error {
 	kind, ok := encodings[a.Encoding]
 	if !ok {
 		return fmt.Errorf("cannot read the response: unexpected Content-Encoding %q", a.Encoding)
 	}
 	counted := &feed.Meter{R: body}
-	plain, err := feed.Decompress(ctx, counted, kind)
+	plain, err := feed.Decompress(counted, kind)
 	if err != nil {
 		return fmt.Errorf("cannot read the response: %w", err)
 	}

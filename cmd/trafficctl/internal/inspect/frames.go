@@ -176,18 +176,6 @@ func (v *Verdict) Lost() bool {
 	return slices.ContainsFunc(v.Gaps, func(g *Gap) bool { return len(v.Cursors) == 0 || len(v.Lacking(g)) > 0 })
 }
 
-// Findings splits a joined error of a segment or cursor into single errors.
-func Findings(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range joined.Unwrap() {
-			all = append(all, Findings(e)...)
-		}
-		return all
-	}
-	return []error{err}
-}
-
 // Consumer is a consumer of the journal and its lag.
 type Consumer struct {
 	Name string
