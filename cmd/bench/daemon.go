@@ -117,23 +117,11 @@ func check(resp *http.Response, status int, text string) error {
 func request(
 	ctx context.Context, client *http.Client, method, url string, body []byte, status int, headers ...string,
 ) (http.Header, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
+	r, err := launch.Request(ctx, client, method, url, body, headers...)
+	if err == nil && r.Status != status {
+		err = fmt.Errorf("%s %s: status %d, want %d: %.300s", method, url, r.Status, status, r.Body)
 	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != status {
-		err = fmt.Errorf("%s %s: status %d, want %d: %.300s", method, url, resp.StatusCode, status, text)
-	}
-	return resp.Header, text, err
+	return r.Header, r.Body, err
 }
 
 // open sends a request on a new connection, which is closed by stop or when ctx ends. The daemon

@@ -61,26 +61,17 @@ func observe(ctx context.Context, r *rig.Rig, book *ledger.Ledger) *observer {
 func (o *observer) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.rig.Replicas[0].API+"/mlf/v1/forecast/realtime", nil)
-	if err != nil {
-		return
-	}
-	request.Header.Set("Authorization", "apiKey "+load.APIKey(0))
 	begin := time.Now()
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return // the daemon is not running
+	r, err := launch.Request(ctx, http.DefaultClient, http.MethodGet, "http://"+o.rig.Replicas[0].API+"/mlf/v1/forecast/realtime", nil,
+		"Authorization", "apiKey "+load.APIKey(0))
+	if err != nil || r.Status == http.StatusServiceUnavailable {
+		return // the daemon is not running, or not ready
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode == http.StatusServiceUnavailable {
+	if r.Status != http.StatusOK {
+		o.book.Wrong("forecasts: status %d: %s", r.Status, r.Body)
 		return
 	}
-	if response.StatusCode != http.StatusOK {
-		o.book.Wrong("forecasts: status %d: %s", response.StatusCode, body)
-		return
-	}
-	layer, err := judge.ParseLayer(body)
+	layer, err := judge.ParseLayer(r.Body)
 	if err != nil {
 		o.book.Wrong("forecasts: %v", err)
 		return

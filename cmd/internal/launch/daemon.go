@@ -147,17 +147,8 @@ func (d *Daemon) Readyz(ctx context.Context) (status int, body string) {
 func (d *Daemon) Get(ctx context.Context, path string) (status int, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // of a busy machine
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.Ops+path, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	r, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer r.Body.Close()
-	body, err = io.ReadAll(r.Body)
-	return r.StatusCode, body, err
+	r, err := Request(ctx, http.DefaultClient, http.MethodGet, "http://"+d.Ops+path, nil)
+	return r.Status, r.Body, err
 }
 
 // Metrics maps series, such as `trafficd_pipeline_lag_frames{sink="kafka"}`, to values.

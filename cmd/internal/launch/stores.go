@@ -402,25 +402,16 @@ func (c *ClickHouse) Do(ctx context.Context, sql string) (string, error) {
 // (tab-separated unless the statement names a format) without its last line break. The error
 // contains ClickHouse's message.
 func QueryClickHouse(ctx context.Context, address, sql string) (string, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // leaves no goroutine behind
 	// With wait_end_of_query an error is reported by the status, not in the middle of the body.
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/?wait_end_of_query=1", strings.NewReader(sql))
+	r, err := Request(ctx, client, http.MethodPost, "http://"+address+"/?wait_end_of_query=1", []byte(sql))
 	if err != nil {
 		return "", fmt.Errorf("cannot query ClickHouse: %w", err)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // leaves no goroutine behind
-	res, err := client.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("cannot query ClickHouse: %w", err)
+	if r.Status != http.StatusOK {
+		return "", fmt.Errorf("cannot run %q: %s", sql, bytes.TrimSpace(r.Body))
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return "", fmt.Errorf("cannot read ClickHouse's response: %w", err)
-	}
-	if res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("cannot run %q: %s", sql, strings.TrimSpace(string(body)))
-	}
-	return strings.TrimSuffix(string(body), "\n"), nil
+	return strings.TrimSuffix(string(r.Body), "\n"), nil
 }
 
 // CreateTopic creates a topic and returns when every partition has a leader. An existing topic with

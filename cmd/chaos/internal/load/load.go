@@ -23,6 +23,7 @@ import (
 
 	"trafficd/cmd/chaos/internal/ledger"
 	"trafficd/cmd/chaos/internal/nemesis"
+	"trafficd/cmd/internal/launch"
 )
 
 // Config is the size of the load.
@@ -256,26 +257,14 @@ func (c *client) send(ctx context.Context, endpoint string, b *batch) (*result, 
 	z := gzip.NewWriter(&packed)
 	_, _ = io.WriteString(z, b.body) // writing to memory cannot fail
 	_ = z.Close()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, &packed)
+	r, err := launch.Request(ctx, &c.http, http.MethodPost, endpoint, packed.Bytes(), "Authorization", "apiKey "+c.apiKey,
+		"Content-Type", "application/json", "Content-Encoding", "gzip", "Idempotency-Key", b.key)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "apiKey "+c.apiKey)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Content-Encoding", "gzip")
-	req.Header.Set("Idempotency-Key", b.key)
-	r, err := c.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	if r.StatusCode != http.StatusMultiStatus {
-		return nil, &statusError{r.StatusCode, bytes.TrimSpace(text)}
+	if r.Status != http.StatusMultiStatus {
+		return nil, &statusError{r.Status, bytes.TrimSpace(r.Body)}
 	}
 	got := &result{batchID: r.Header.Get("Batch-Id"), replayed: r.Header.Get("Idempotent-Replay") == "true"}
-	return got, json.Unmarshal(text, got)
+	return got, json.Unmarshal(r.Body, got)
 }

@@ -1,12 +1,10 @@
 package rig
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"time"
@@ -90,17 +88,12 @@ func (w *Wire) call(method, path string, body any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+launch.Address(w.port)+path, bytes.NewReader(message))
-	if err != nil {
-		return err
-	}
-	r, err := http.DefaultClient.Do(req)
+	r, err := launch.Request(ctx, http.DefaultClient, method, "http://"+launch.Address(w.port)+path, message)
 	if err != nil {
 		return fmt.Errorf("cannot reach toxiproxy: %w", err)
 	}
-	defer r.Body.Close()
-	if text, _ := io.ReadAll(r.Body); r.StatusCode >= 300 {
-		return fmt.Errorf("toxiproxy rejected %s %s %s: %s", method, path, message, text)
+	if r.Status >= 300 {
+		return fmt.Errorf("toxiproxy rejected %s %s %s: %s", method, path, message, r.Body)
 	}
 	return nil
 }
