@@ -189,48 +189,57 @@ func (o options) layerUpdates(ctx context.Context) error {
 	return nil
 }
 
-// layerFloor compares a full build of the documents that browsers request with marshalling the same
-// documents and compressing each with gzip -6. It also compares the sizes of the bodies.
+// layerFloor compares a full build of the documents that browsers request with the floor. It also
+// compares the sizes of the bodies with those of gzip -6.
 func (o options) layerFloor(l *layer, full float64) error {
-	floor := 0.0
-	for _, query := range append([]string{""}, horizons...) {
-		plain, err := l.get(query, "identity")
+	floor, zipped, err := l.floor(append(horizons, ""))
+	if err != nil {
+		return err
+	}
+	for _, document := range []struct{ query, name string }{{"", "layer_"}, {"?horizon=30", "layer_horizon_"}} {
+		plain, err := l.get(document.query, "identity")
 		if err != nil {
 			return err
-		}
-		var message pb.StreetForecastResponse
-		if err := proto.Unmarshal(plain, &message); err != nil {
-			return err
-		}
-		before := ownCPU()
-		if _, err := proto.Marshal(&message); err != nil {
-			return err
-		}
-		zipped, took, err := gzip6(plain)
-		if err != nil {
-			return err
-		}
-		floor += float64((ownCPU() - before + took).Microseconds()) / 1000
-		name := "layer_"
-		switch query {
-		case "":
-		case "?horizon=30":
-			name = "layer_horizon_"
-		default:
-			continue
 		}
 		for _, encoding := range []string{"gzip", "zstd"} {
-			packed, err := l.get(query, encoding)
+			packed, err := l.get(document.query, encoding)
 			if err != nil {
 				return err
 			}
-			o.line(name+encoding+"_over_gzip6", float64(len(packed))/float64(zipped), "ratio")
-			o.line(name+encoding+"_over_identity", float64(len(packed))/float64(len(plain)), "ratio")
+			o.line(document.name+encoding+"_over_gzip6", float64(len(packed))/float64(zipped[document.query]), "ratio")
+			o.line(document.name+encoding+"_over_identity", float64(len(packed))/float64(len(plain)), "ratio")
 		}
 	}
 	o.line("layer_floor_ms", floor, "ms")
 	o.line("layer_full_over_floor", full/floor, "ratio")
 	return nil
+}
+
+// floor returns the CPU time in milliseconds to marshal the documents of these queries and to
+// compress each with gzip -6, and their compressed sizes.
+func (l *layer) floor(queries []string) (total float64, sizes map[string]int, err error) {
+	sizes = map[string]int{}
+	for _, query := range queries {
+		plain, err := l.get(query, "identity")
+		if err != nil {
+			return 0, nil, err
+		}
+		var message pb.StreetForecastResponse
+		if err := proto.Unmarshal(plain, &message); err != nil {
+			return 0, nil, err
+		}
+		before := ownCPU()
+		if _, err := proto.Marshal(&message); err != nil {
+			return 0, nil, err
+		}
+		size, took, err := gzip6(plain)
+		if err != nil {
+			return 0, nil, err
+		}
+		sizes[query] = size
+		total += float64((ownCPU() - before + took).Microseconds()) / 1000
+	}
+	return total, sizes, nil
 }
 
 // horizons lists the queries for the default horizons.
@@ -339,6 +348,17 @@ func (o options) layerTurn(ctx context.Context, prefix string, whole bool) error
 		took := float64((ownCPU() - before).Microseconds()) / 1000
 		o.line(prefix+name+"_ms", took, "ms")
 		o.line(prefix+name+"_over_full", took/full, "ratio")
+		if name == "quarter_turn" {
+			queries := horizons
+			if whole {
+				queries = append(queries, "")
+			}
+			floor, _, err := l.floor(queries)
+			if err != nil {
+				return err
+			}
+			o.line(prefix+name+"_over_floor", took/floor, "ratio")
+		}
 	}
 	return nil
 }

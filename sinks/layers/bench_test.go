@@ -78,7 +78,7 @@ func BenchmarkForms(b *testing.B) {
 		for e := gzipped; e < encodings; e++ {
 			run(fmt.Sprintf("%s,%d%%", encodingNames[e], 100*d.body(f, e).size/plain), func(p *piece) {
 				c.text = c.append(f, c.text[:0], p)
-				c.form(c.text, c.variables, e)
+				c.form(c.text, c.variables, e, false)
 			})
 		}
 		b.Run(name+"/join", func(b *testing.B) {

@@ -53,8 +53,8 @@ func distanceSymbol(distance int) int {
 	return 2*n + (distance-1)>>n
 }
 
-// write returns a block of the tokens, followed by an empty one that ends at a byte boundary.
-func (w *blockWriter) write(tokens []token) []byte {
+// codesOf returns the Huffman codes for tokens.
+func codesOf(tokens []token) (codes [len(lengths)]code, distanceCodes [len(distances)]code) {
 	var literal [len(lengths)]int // how often each symbol is used
 	var distance [len(distances)]int
 	literal[endOfBlock] = 1
@@ -66,11 +66,15 @@ func (w *blockWriter) write(tokens []token) []byte {
 		literal[lengthSymbols[t>>16]]++
 		distance[distanceSymbol(int(t&0xffff))]++
 	}
-	w.bytes = w.bytes[:0]
-	var codes [len(lengths)]code
-	var distanceCodes [len(distances)]code
 	prefixCodes(codes[:], literal[:], maxBits)
 	prefixCodes(distanceCodes[:], distance[:], maxBits)
+	return codes, distanceCodes
+}
+
+// write returns a block of the tokens, followed by an empty one that ends at a byte boundary.
+func (w *blockWriter) write(tokens []token) []byte {
+	w.bytes = w.bytes[:0]
+	codes, distanceCodes := codesOf(tokens)
 	w.header(codes[:], distanceCodes[:])
 	for _, t := range tokens {
 		if t < 256 {

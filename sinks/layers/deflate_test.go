@@ -16,10 +16,15 @@ func TestDeflate(t *testing.T) {
 	d := new(deflater)
 	f := func(text []byte, variables []variable) {
 		t.Helper()
+		requireInflates := func(blocks []byte) {
+			t.Helper()
+			plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(bytes.Clone(blocks), deflateEnd...))))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(text, plain))
+		}
 		blocks := bytes.Clone(d.deflate(text, variables))
-		plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(bytes.Clone(blocks), deflateEnd...))))
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(text, plain))
+		requireInflates(blocks)
+		requireInflates(d.shrink(text, variables))
 		require.Equal(t, blocks, d.deflate(text, variables), "the blocks depend on the text only")
 	}
 	f(nil, nil)
@@ -67,5 +72,28 @@ func TestDeflatedSize(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, w.Flush())
 		require.Less(t, len(c.deflater.deflate(c.text, c.variables)), general.Len()*105/100, "%d streets", n)
+	}
+}
+
+// TestChangesAreSmall: changes since a version take fewer bytes than the same text in the layer.
+func TestChangesAreSmall(t *testing.T) {
+	l := served(t, 500)
+	first := l.current.Load()
+	for _, f := range city(500, noon)[100:200] {
+		for i, p := range f.Forecast {
+			p.Speed = float64(100+(int(f.Street)*7919+i*104729)%900) / 10
+		}
+		l.Put(f)
+	}
+	l.Publish(noon)
+	l.build(noon)
+	p, ok := l.current.Load().zones["UTC"][0].changed(l.current.Load(), version{number: first.number, ref: first.ref})
+	require.True(t, ok)
+	require.Len(t, p.streets, 100)
+	same := &piece{streets: p.streets, view: p.view, zone: p.zone, every: p.every, bare: p.bare}
+	for f := range formats {
+		small, large := p.form(f, gzipped), same.form(f, gzipped)
+		require.Equal(t, large.plain, small.plain)
+		require.Less(t, len(small.bytes), len(large.bytes)*98/100)
 	}
 }

@@ -50,11 +50,11 @@ func (z *zone) demand(whole bool) *demand {
 
 // writer appends streets to a document. It is scratch memory.
 type writer struct {
-	picked    []*period
-	until     instant // time from which the text may differ
-	header    []byte
-	bare      street     // without its code
-	variables []variable // of the text
+	picked      []*period
+	from, until instant // of view.at: the text is the same
+	header      []byte
+	bare        street     // without its code
+	variables   []variable // of the text
 }
 
 // append appends what the piece shows to dst, which must be empty.
@@ -74,19 +74,19 @@ func (w *writer) append(f format, dst []byte, p *piece) []byte {
 }
 
 // shown yields the streets that the piece shows, each with its periods; both are valid until the
-// next one. It sets w.until.
+// next one. It sets w.from and w.until.
 func (w *writer) shown(p *piece) iter.Seq2[*street, []*period] {
 	return func(yield func(*street, []*period) bool) {
-		w.until = never
+		w.from, w.until = -never, never
 		for i, s := range p.streets {
 			if i >= len(p.streets)-p.bare {
 				w.bare = *s
 				w.bare.code = ""
 				s = &w.bare
 			}
-			var until instant
-			w.picked, until = p.view.pick(w.picked[:0], s)
-			w.until = min(w.until, until)
+			var from, until instant
+			w.picked, from, until = p.view.pick(w.picked[:0], s)
+			w.from, w.until = max(w.from, from), min(w.until, until)
 			if (len(w.picked) > 0 || p.every) && !yield(s, w.picked) {
 				return
 			}

@@ -100,6 +100,25 @@ func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 	}
 }
 
+// A horizon shows what the next longer one showed before the period ended, whatever minutes these
+// were shown at.
+func TestOnlyTheLastHorizonIsNew(t *testing.T) {
+	l := prepared(DefaultConfig())
+	replace(l, city(500, noon))
+	l.Publish(noon)
+	built := func(after time.Duration) float64 {
+		before := testutil.ToFloat64(partsBuilt)
+		l.build(noon.Add(after))
+		return testutil.ToFloat64(partsBuilt) - before
+	}
+	first := built(7 * time.Minute)
+	buckets := float64(len(l.builder.buckets))
+	require.Equal(t, 6*buckets, first)
+	require.Zero(t, built(14*time.Minute))
+	require.Equal(t, 2*buckets, built(15*time.Minute), "the last horizon and the whole layer")
+	require.Zero(t, built(16*time.Minute))
+}
+
 // A snapshot has one generation of all documents, even while and after the next one is built.
 func TestASnapshotIsOfOneGeneration(t *testing.T) {
 	l := prepared(DefaultConfig())

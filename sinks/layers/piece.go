@@ -165,12 +165,12 @@ var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
 	return encoder, decoder
 }
 
-// form returns a text in an encoding.
-func (c *compressor) form(text []byte, variables []variable, e encoding) *form {
+// form returns a text in an encoding; small is that of piece.
+func (c *compressor) form(text []byte, variables []variable, e encoding, small bool) *form {
 	made := &form{plain: checksum{}.add(text)}
 	switch e {
 	case gzipped:
-		made.bytes = c.deflated(text, variables)
+		made.bytes = c.deflated(text, variables, small)
 	case zstandard:
 		made.bytes = c.zstandard(text)
 	default:
@@ -181,8 +181,12 @@ func (c *compressor) form(text []byte, variables []variable, e encoding) *form {
 
 // deflated returns deflate blocks of the text, uncompressed ones if compressed ones do not decode
 // to it.
-func (c *compressor) deflated(text []byte, variables []variable) []byte {
-	blocks := c.deflater.deflate(text, variables)
+func (c *compressor) deflated(text []byte, variables []variable, small bool) []byte {
+	deflate := c.deflater.deflate
+	if small && len(text) <= shrinkMax {
+		deflate = c.deflater.shrink
+	}
+	blocks := deflate(text, variables)
 	if !c.inflates(blocks, text) {
 		blocks = storeDeflate(text)
 		piecesStored.Inc()

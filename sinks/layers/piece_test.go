@@ -27,14 +27,14 @@ func TestBlocksStandAlone(t *testing.T) {
 	c.zstd, c.unzstd = newZstd()
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)
 	variables := []variable{{10, 14}, {26, 28}, {43, 67}}
-	first := c.form(text, variables, gzipped)
+	first := c.form(text, variables, gzipped, false)
 	require.Equal(t, string(text), inflate(t, first.bytes))
 	for n := range text {
 		require.Equal(t, string(text[:n]), inflate(t, c.deflater.deflate(text[:n], nil)))
 		framed := append(append(bytes.Clone(headers[zstandard]), c.zstdBlocks(text[:n])...), zstdEnd...)
 		require.Equal(t, string(text[:n]), string(unpack(t, "zstd", framed)))
 	}
-	require.Equal(t, first, c.form(text, variables, gzipped), "the bytes depend only on the text")
+	require.Equal(t, first, c.form(text, variables, gzipped, false), "the bytes depend only on the text")
 	require.Equal(t, ",", inflate(t, stored(",")[gzipped].bytes))
 }
 
@@ -87,7 +87,7 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 		p := &piece{}
 		for f := range formats {
 			for e := range encodings {
-				p.forms[f][e].Store(c.form(text, everywhere(text), e))
+				p.forms[f][e].Store(c.form(text, everywhere(text), e, false))
 			}
 		}
 		pieces = append(pieces, p, nil)

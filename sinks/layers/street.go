@@ -171,20 +171,24 @@ type view struct {
 	at    instant // else the one that covers it
 }
 
-// pick appends the periods of s to show, and returns the time from which on the result may differ.
-// If several periods cover a time, pick appends the one that starts last, because it is the most
-// specific.
-func (v view) pick(into []*period, s *street) (picked []*period, until instant) {
-	until = never
+// pick appends the periods of s to show, and returns the interval [from, until) of the times at
+// which views have the same result. If several periods cover a time, pick appends the one that
+// starts last, because it is the most specific.
+func (v view) pick(into []*period, s *street) (picked []*period, from, until instant) {
+	from, until = -never, never
 	var covering *period
 	for i := range s.periods {
 		p := &s.periods[i]
 		span := p.span.Value()
-		if !v.whole && span.from > v.at {
-			until = min(until, span.from)
-			break // periods are in order
+		if !v.whole {
+			if span.from > v.at {
+				until = min(until, span.from)
+				break // periods are in order
+			}
+			from = max(from, span.from)
 		}
 		if span.to <= v.at {
+			from = max(from, span.to)
 			continue
 		}
 		if until = min(until, span.to); v.whole {
@@ -196,5 +200,5 @@ func (v view) pick(into []*period, s *street) (picked []*period, until instant) 
 	if covering != nil {
 		into = append(into, covering)
 	}
-	return into, until
+	return into, from, until
 }

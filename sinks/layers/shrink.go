@@ -1,0 +1,124 @@
+package layers
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+const (
+	shrinkMax    = 1 << 20 // bytes of text that shrink takes; it uses twenty times as much memory
+	shrinkPasses = 2       // a third one saves 0.02 %
+	shrinkBits   = 18      // of hashes, at most; with fewer, large texts lose occurrences
+	unusedPrice  = 11      // bits of a symbol that the pass before did not use
+)
+
+// shrink returns blocks of plain as deflate does, 3 to 6 % smaller, and takes thirty times as long.
+// Each pass chooses the tokens that take the fewest bits with the codes of the pass before.
+func (d *deflater) shrink(plain []byte, variables []variable) []byte {
+	d.deflate(plain, variables)
+	found := d.occurrences(variables)
+	ends := make([]prefix, len(plain)+1)
+	for range shrinkPasses {
+		d.choose(found, ends)
+	}
+	return d.write(d.tokens)
+}
+
+// occurrence is text at a position that equals earlier text for some bytes before and after it.
+type occurrence struct{ at, before, length, distance int }
+
+// occurrences returns for each position the nearest earlier occurrences of text of several lengths,
+// in order. Like deflate, it looks up the text between variables only as a whole, alone and with
+// bytes around it.
+func (d *deflater) occurrences(variables []variable) (found []occurrence) {
+	width := min(shrinkBits, bits.Len(uint(len(d.plain))))
+	places := make([]int32, 1<<width) // as in deflater
+	look := func(hash uint64, at, end int) {
+		place := &places[hash*mixer>>(64-width)]
+		earlier := int(*place) - 1
+		*place = int32(at + 1)
+		o := occurrence{at: at, distance: at - earlier}
+		if n := len(found); earlier < 0 || o.distance == 0 || o.distance > window ||
+			n > 0 && found[n-1].at == at && found[n-1].distance == o.distance {
+			return
+		}
+		for o.before < min(earlier, 8) && d.plain[earlier-o.before-1] == d.plain[at-o.before-1] {
+			o.before++
+		}
+		if o.length = d.equal(earlier, at); o.length >= max(end-at, minMatch) {
+			found = append(found, o)
+		}
+	}
+	start := 0
+	for _, v := range variables {
+		known, text, value := len(found), xxhash.Sum64(d.plain[start:v.from]), d.word(v.from)
+		for _, count := range [...]int{8, 6, 5, 0} {
+			hash := text ^ (value<<(64-8*count)+uint64(count))*mixer
+			look(hash, start, v.from)
+			if start >= 2 {
+				look(hash+uint64(d.plain[start-2])+1, start, v.from) // the byte before is mostly the same
+			}
+		}
+		at := v.from
+		if len(found) == known {
+			at = start // the text before the variable is new
+		}
+		for ; at < v.to; at++ {
+			look(d.word(at), at, at+8)
+			look(d.word(at)<<40+1, at, at+3)
+		}
+		start = v.to
+	}
+	return found
+}
+
+// prefix is a way to encode the text up to a position.
+type prefix struct {
+	price int32 // in bits
+	last  token // ends at the position
+}
+
+// choose replaces the tokens by the cheapest ones with the codes of those before. ends is scratch
+// memory for each position of the text.
+func (d *deflater) choose(found []occurrence, ends []prefix) {
+	codes, distanceCodes := codesOf(d.tokens)
+	price := func(c code, v values) int32 {
+		if c.count == 0 {
+			c.count = unusedPrice
+		}
+		return int32(int(c.count) + v.extra)
+	}
+	for i := range ends[1:] {
+		ends[i+1].price = math.MaxInt32
+	}
+	add := func(from, to int, t token, price int32) {
+		if price += ends[from].price; price < ends[to].price {
+			ends[to] = prefix{price, t}
+		}
+	}
+	for at, b := range d.plain {
+		for ; len(found) > 0 && found[0].at == at; found = found[1:] {
+			o, from := found[0], at
+			for i := at - 1; i >= at-o.before; i-- {
+				if ends[i].price <= ends[from].price {
+					from = i
+				}
+			}
+			s := distanceSymbol(o.distance)
+			far := price(distanceCodes[s], distances[s])
+			for length := minMatch; length <= min(at+o.length-from, maxMatch); length++ {
+				s := lengthSymbols[length]
+				add(from, from+length, token(length<<16|o.distance), far+price(codes[s], lengths[s]))
+			}
+		}
+		add(at, at+1, token(b), price(codes[b], values{}))
+	}
+	d.tokens = d.tokens[:0]
+	for at := len(d.plain); at > 0; at -= max(1, int(ends[at].last>>16)) {
+		d.tokens = append(d.tokens, ends[at].last)
+	}
+	slices.Reverse(d.tokens)
+}
