@@ -40,7 +40,7 @@ func TestIngestLines(t *testing.T) {
 	require.Equal(t, []string{
 		"inflate_over_klauspost", "text_inflate_over_klauspost",
 		"gunzip_ms", "gunzip_scan_ms", "ingest_cpu_ms", "ingest_cpu_over_gunzip_scan", "ingest_cpu_over_gunzip", "ingest_allocs_per_batch",
-		"http_items_per_s_1", "http_items_per_s_2", "http_items_per_s_4", "http_p50_ms", "http_p99_over_p50",
+		"http_items_per_s_1", "http_items_per_s_2", "http_items_per_s_4", "http_p50_ms", "http_p99_over_p50", "disk_p99_over_p50",
 		"rss_idle_mb", "rss_64_batches_mb",
 	}, names)
 }

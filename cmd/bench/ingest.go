@@ -7,10 +7,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/internal/must"
 )
 
 // ingest compares, in each round, the CPU time of gunzip, of gunzip with a JSON scan, and of the
@@ -99,10 +104,33 @@ func (o options) throughput(ctx context.Context, body body) error {
 	if err != nil {
 		return err
 	}
-	slices.Sort(ms)
+	disk, err := commits(filepath.Join(d.Dir, "disk"), interval, 20*o.batches)
+	if err != nil {
+		return err
+	}
 	o.line("http_p50_ms", median(ms), "ms")
-	o.line("http_p99_over_p50", ms[len(ms)*99/100]/median(ms), "ratio")
+	o.line("http_p99_over_p50", p99(ms)/median(ms), "ratio")
+	o.line("disk_p99_over_p50", p99(disk)/median(disk), "ratio")
 	return nil
+}
+
+// commits returns the milliseconds to overwrite and sync as many bytes as a batch has in the
+// journal, n times at the given interval, in a file of the size of a segment.
+func commits(path string, interval time.Duration, n int) (ms []float64, err error) {
+	defer must.Return(&err)
+	f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_DSYNC, 0o600)) // each write is synced like by fdatasync
+	defer f.Close()
+	commit := make([]byte, 106<<12)
+	segment := int64(64<<20/len(commit)) * int64(len(commit))
+	must.Get(f.WriteAt(make([]byte, segment), 0))
+	began := time.Now()
+	for i := range n {
+		due := began.Add(time.Duration(i) * interval)
+		time.Sleep(time.Until(due))
+		must.Get(f.WriteAt(commit, int64(i)*int64(len(commit))%segment))
+		ms = append(ms, milliseconds(time.Since(due)))
+	}
+	return ms, nil
 }
 
 // registry measures a daemon with a registry of a million detectors: the time from its start until

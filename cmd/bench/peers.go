@@ -123,6 +123,12 @@ func startPeer(ctx context.Context, program string, configure func(*daemon) ([]s
 		return nil, err
 	}
 	defer log.Close()
+	if program, err = exec.LookPath(program); err == nil {
+		program, err = filepath.Abs(program) // it runs in another directory
+	}
+	if err != nil {
+		return nil, err
+	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	if d.Process, err = launch.Start(cmd, nil); err != nil {

@@ -267,7 +267,7 @@ func verifyJournal(std streams, dir string, f inspect.Journal, quiet bool) error
 			fmt.Fprintf(std.out, "%s  intact, frames %d to %d\n", s.Name, s.First, s.Last)
 		}
 		if s.TornBytes > 0 {
-			fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit; the daemon removes it at its next start\n",
+			fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit or former contents of the file; the daemon removes it at its next start\n",
 				grouped(s.TornBytes))
 		}
 	}

@@ -150,7 +150,7 @@ func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		c.gen = 1
 		c.seq.Store(oldest)
-		c.file, err = createFile(j.fs, j.cfg.Dir, c.path, func(f File) error {
+		c.file, err = createFile(j.fs, j.cfg.Dir, "", c.path, func(f File) error {
 			if _, err := f.WriteAt(make([]byte, 2*slotBytes), 0); err != nil { // zeros, so that the blocks are allocated now
 				return err
 			}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -190,6 +191,39 @@ func TestDeletionThatFailsIsRepeated(t *testing.T) {
 	}
 	f("rename", "remove")
 	f("syncdir")
+}
+
+// New segments overwrite the files of deleted ones. After a crash, the frames of the former segment
+// are ignored.
+func TestDeletedSegmentsAreReused(t *testing.T) {
+	fs := newMemFS(1)
+	created := 0
+	fs.setFault(func(op, path string) bool {
+		if op == "create" && strings.HasSuffix(path, segmentSuffix+tempSuffix) {
+			created++
+		}
+		return false
+	})
+	j := mustOpen(t, testConfig(), fs, "a")
+	for range 100 {
+		add(t, j, sized(4000))
+		_, next := j.Bounds()
+		require.NoError(t, j.Cursor("a").Save(next, nil))
+	}
+	require.Equal(t, 2, created, "one that is written to, and one before it")
+
+	oldest, next := j.Bounds()
+	path := filepath.Join("/journal", segmentName(j.newest().first))
+	require.Greater(t, int64(len(fs.bytes(path))), j.newest().end, "frames of the former segment follow")
+	for _, powerLost := range []bool{false, true} {
+		again := mustOpen(t, testConfig(), fs.clone().crash(powerLost), "a")
+		gotOldest, gotNext := again.Bounds()
+		require.Equal(t, []uint64{oldest, next}, []uint64{gotOldest, gotNext})
+		require.Equal(t, next, add(t, again, []byte("after")))
+		require.NoError(t, again.Close())
+	}
+	require.NoError(t, j.Close())
+	require.Len(t, fs.bytes(path), int(j.newest().end), "Close cuts them off")
 }
 
 // A segment is deleted even if the disk has no space for another name, and its space is freed in

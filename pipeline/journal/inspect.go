@@ -22,7 +22,7 @@ type SegmentInfo struct {
 	First, Last uint64 // Last is First-1 if there are no frames
 	Frames      int
 	Bytes       int64 // size of the file
-	TornBytes   int64 // after the last valid frame of the newest segment; recovery removes them
+	TornBytes   int64 // after the last valid frame of the newest segment, or from earlier use of its file; recovery removes them
 	Err         error
 }
 

@@ -66,6 +66,7 @@ type Journal struct {
 	failure  error               // set by the writer goroutine only
 	closed   bool
 	waiting  []*Reader // in Reader.wait; each commit wakes them
+	spares   []string  // files of deleted segments, to be reused
 
 	collecting sync.Mutex // held while deleting segments
 	writer     writer
@@ -214,6 +215,7 @@ func (j *Journal) collect() {
 	for s := j.disposable(); s != nil; s = j.disposable() {
 		temp := s.path + tempSuffix // which Open would delete, too
 		err := j.fs.Rename(s.path, temp)
+		renamed := err == nil
 		if err != nil { // it needs space on a full disk; or it was renamed the last time
 			err = j.fs.Remove(s.path)
 		}
@@ -230,11 +232,31 @@ func (j *Journal) collect() {
 		j.bytes -= s.end
 		j.refused = 0
 		j.mu.Unlock()
-		if err := errors.Join(s.close(), removeInSteps(j.fs, temp)); err != nil {
+		err = s.close() // after its readers have finished
+		if !renamed || s.end > j.cfg.SegmentBytes || !j.keep(temp) {
+			err = errors.Join(err, removeInSteps(j.fs, temp))
+		}
+		if err != nil {
 			removeErrors.Inc()
 			j.log.Warn().Err(err).Str("file", temp).Msg("cannot free the space of a deleted segment; it is freed at the next start")
 		}
 	}
+}
+
+// maxSpares is about the number of segments that are written under full load between two saves of
+// a cursor.
+const maxSpares = 4
+
+// keep keeps the file of a deleted segment for reuse, if there is room for it.
+func (j *Journal) keep(path string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := len(j.spares)
+	if n >= maxSpares || j.diskLow || j.bytes+int64(n+1)*j.cfg.SegmentBytes > j.cfg.MaxBytes {
+		return false
+	}
+	j.spares = append(j.spares, path)
+	return true
 }
 
 // removeStep is so small that commits wait for a few milliseconds at most while it is freed.

@@ -42,7 +42,7 @@ func (j *Journal) recover(consumers []string) error {
 		j.bytes += s.end
 	}
 	if len(j.segments) == 0 {
-		s, err := createSegment(j.fs, j.cfg.Dir, segmentHeader{first: 1}, j.cfg.SegmentBytes)
+		s, err := createSegment(j.fs, j.cfg.Dir, "", segmentHeader{first: 1}, j.cfg.SegmentBytes)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (j *Journal) mend(s *segment) error {
 	}
 	if torn > 0 {
 		j.log.Warn().Str("file", s.path).Int64("offset", w.off).Int64("bytes", torn).Uint64("last", w.seq-1).
-			Msg("truncated an unacknowledged tail")
+			Msg("truncated an unacknowledged tail, or what a reused file contained before")
 	}
 	end := alignUp(w.off, blockBytes)
 	if err := w.rewrite(s.file, end); err != nil {

@@ -86,15 +86,16 @@ func (s *segment) cut(end int64) error {
 // createSegment creates a segment file under a temporary name, syncs it and renames it, so that a
 // file with the final name always has a valid header. It replaces an empty segment of the same
 // name. It reserves disk space, which makes commits cheaper, if the file system supports that.
-// Without enough space it fails: the header alone might fit, but the next frame would not.
-func createSegment(fs FS, dir string, h segmentHeader, reserve int64) (*segment, error) {
+// Without enough space it fails: the header alone might fit, but the next frame would not. Spare is
+// the path of a file to reuse, empty for none; what it contains after the header has another salt.
+func createSegment(fs FS, dir, spare string, h segmentHeader, reserve int64) (*segment, error) {
 	for markOf(h.salt) == 0 { // the mark of zero bytes
 		var b [8]byte
 		_, _ = rand.Read(b[:]) // never fails: crypto/rand, so that clients cannot forge frames
 		h.salt = binary.LittleEndian.Uint64(b[:])
 	}
 	path := filepath.Join(dir, segmentName(h.first))
-	file, err := createFile(fs, dir, path, func(f File) error {
+	file, err := createFile(fs, dir, spare, path, func(f File) error {
 		if err := f.Reserve(reserve); errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			return err
 		} // other errors only make commits slower
@@ -107,10 +108,14 @@ func createSegment(fs FS, dir string, h segmentHeader, reserve int64) (*segment,
 	return &segment{segmentHeader: h, path: path, end: blockBytes, last: h.first - 1, file: file}, nil
 }
 
-// createFile creates path with the contents that fill writes, completely or not at all.
-func createFile(fs FS, dir, path string, fill func(File) error) (_ File, err error) {
-	temp := path + tempSuffix
-	file, err := fs.Open(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+// createFile creates path, from the file spare unless that is empty, with the contents that fill
+// writes, completely or not at all.
+func createFile(fs FS, dir, spare, path string, fill func(File) error) (_ File, err error) {
+	temp, flag := spare, os.O_RDWR
+	if spare == "" {
+		temp, flag = path+tempSuffix, flag|os.O_CREATE|os.O_TRUNC
+	}
+	file, err := fs.Open(temp, flag)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create %s: %w", temp, err)
 	}

@@ -17,7 +17,7 @@ const tendEvery = time.Second
 // last, and holds Journal.mu for the readers while it does.
 type writer struct {
 	active *segment
-	dirty  bool // there may be reserved space or unacknowledged bytes after active.end
+	dirty  bool // there may be reserved space, older contents or unacknowledged bytes after active.end
 	out    *bufio.Writer
 	file   io.OffsetWriter
 	header [frameHeaderBytes]byte
@@ -39,6 +39,7 @@ func (j *Journal) run() {
 			j.updateFree()
 		case <-j.stop:
 			j.flush()
+			_ = j.writer.cut() // to spare the next start reading it; all frames are durable
 			return
 		}
 	}
@@ -207,7 +208,13 @@ func (j *Journal) roll() error {
 	if old.empty() {
 		h.prevFirst, h.prevBytes = old.prevFirst, old.prevBytes
 	}
-	s, err := createSegment(j.fs, j.cfg.Dir, h, j.cfg.SegmentBytes)
+	var spare string
+	j.mu.Lock()
+	if n := len(j.spares); n > 0 {
+		spare, j.spares = j.spares[n-1], j.spares[:n-1]
+	}
+	j.mu.Unlock()
+	s, err := createSegment(j.fs, j.cfg.Dir, spare, h, j.cfg.SegmentBytes)
 	if err != nil {
 		return err
 	}
