@@ -10,11 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/go-faster/jx"
 	"github.com/klauspost/compress/gzip"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/schemas/gunzip"
 )
 
@@ -62,26 +62,33 @@ func newBody(name string, text []byte, detectors []string) body {
 	return body{name, items, len(text), zipped.Bytes(), detectors, fmt.Sprintf(`"accepted":%d,`, items)}
 }
 
-var gunzipper = sync.OnceValue(func() *gzip.Reader { return new(gzip.Reader) })
+var (
+	gunzipper gzip.Reader
+	inflater  gunzip.Reader
+)
 
 // gunzip decompresses the body and discards it.
 func (b body) gunzip() error {
-	z := gunzipper()
-	if err := z.Reset(bytes.NewReader(b.zipped)); err != nil {
+	if err := gunzipper.Reset(bytes.NewReader(b.zipped)); err != nil {
 		return err
 	}
-	_, err := io.Copy(io.Discard, z)
+	_, err := io.Copy(io.Discard, &gunzipper)
 	return err
 }
 
-var inflater = sync.OnceValue(func() *gunzip.Reader { return new(gunzip.Reader) })
+// scan decompresses the body and skips over its JSON with jx.
+func (b body) scan() error {
+	if err := gunzipper.Reset(bytes.NewReader(b.zipped)); err != nil {
+		return err
+	}
+	return jx.Decode(&gunzipper, 128<<10).Skip()
+}
 
 // inflate decompresses the body as the daemon does, and discards it.
 func (b body) inflate() error {
-	z := inflater()
-	z.Reset(bytes.NewReader(b.zipped))
+	inflater.Reset(bytes.NewReader(b.zipped))
 	for {
-		if _, err := z.Next(0); err == io.EOF {
+		if _, err := inflater.Next(0); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
@@ -109,31 +116,19 @@ func prose() body {
 	return newBody("text_", text.Bytes(), nil)
 }
 
-// scan decompresses the body and skips over its JSON with jx.
-func (b body) scan() error {
-	z := gunzipper()
-	if err := z.Reset(bytes.NewReader(b.zipped)); err != nil {
-		return err
-	}
-	return jx.Decode(z, 128<<10).Skip()
-}
-
 // readBody returns a body with the measurements of an NDJSON file, named after the file up to the
 // first dot.
-func readBody(path string) (body, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return body{}, err
-	}
+func readBody(path string) (b body, err error) {
+	defer must.Return(&err)
 	var items []json.RawMessage
 	seen := map[string]bool{}
 	var detectors []string
-	for line := range bytes.Lines(text) {
+	for line := range bytes.Lines(must.Get(os.ReadFile(path))) {
 		var m struct {
 			DetectorCode string `json:"detectorCode"`
 		}
 		if err := json.Unmarshal(line, &m); err != nil {
-			return body{}, fmt.Errorf("cannot read line %d of %s: %w", len(items)+1, path, err)
+			return b, fmt.Errorf("cannot read line %d of %s: %w", len(items)+1, path, err)
 		}
 		items = append(items, bytes.TrimSpace(line))
 		if !seen[m.DetectorCode] {
@@ -145,6 +140,5 @@ func readBody(path string) (body, error) {
 		detectors = append(detectors, fmt.Sprintf("other-%d", n))
 	}
 	name, _, _ := strings.Cut(filepath.Base(path), ".")
-	all, err := json.Marshal(map[string]any{"measurements": items})
-	return newBody(name+"_", all, detectors), err
+	return newBody(name+"_", must.Get(json.Marshal(map[string]any{"measurements": items})), detectors), nil
 }

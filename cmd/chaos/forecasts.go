@@ -50,7 +50,7 @@ func observe(ctx context.Context, r *rig.Rig, book *ledger.Ledger) *observer {
 	o.stop = func() { cancel(); <-done }
 	go func() { // ends with stop
 		defer close(done)
-		for nemesis.Sleep(ctx, 50*ms) {
+		for launch.Sleep(ctx, 50*ms) {
 			o.read(ctx)
 		}
 	}()

@@ -87,7 +87,7 @@ func (t *trials) equalKeys(ctx context.Context) error {
 		enough, stop := context.WithCancel(ctx)
 		defer stop()
 		go func() {
-			for t.book.Tally().Requests < begin+t.Equal && nemesis.Sleep(enough, 50*ms) {
+			for t.book.Tally().Requests < begin+t.Equal && launch.Sleep(enough, 50*ms) {
 			}
 			stop()
 		}()
@@ -127,7 +127,7 @@ func (t *trials) restartAll(ctx context.Context) error {
 		if err := d.AwaitReady(ctx, time.Minute); err != nil {
 			return err
 		}
-		nemesis.Sleep(ctx, noticed)
+		launch.Sleep(ctx, noticed)
 	}
 	return nil
 }

@@ -75,10 +75,8 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 	for waiting := true; waiting; {
 		metrics, err := q.daemon.Metrics(ctx)
 		waiting = err != nil || metrics.Sum("trafficd_pipeline_lag_frames") > 0 // an error: it is restarting
-		select {
-		case <-ctx.Done():
+		if !launch.Sleep(ctx, 100*time.Millisecond) {
 			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	differ := launch.Eventually(ctx, 5*time.Second, func() (err error) {

@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"trafficd/cmd/internal/must"
 )
 
 // clusterLimit bounds the wait for a cluster that is starting or electing leaders. Apache Kafka
@@ -47,18 +49,16 @@ func AwaitBrokers(ctx context.Context, brokers []string) error {
 // CreateTopic creates a topic with the cluster's default number of replicas and waits until every
 // partition has a leader. An existing topic with the same number of partitions is not an error; its
 // configuration is not changed.
-func CreateTopic(ctx context.Context, brokers []string, topic string, partitions int, config map[string]*string) error {
-	client, err := newClient(brokers)
-	if err != nil {
-		return err
-	}
+func CreateTopic(ctx context.Context, brokers []string, topic string, partitions int, config map[string]*string) (err error) {
+	defer must.Return(&err, "cannot create the topic "+topic)
+	client := must.Get(newClient(brokers))
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	if _, err := admin.CreateTopic(ctx, int32(partitions), -1, config, topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-		return fmt.Errorf("cannot create the topic %s: %w", topic, err)
+	if _, err := admin.CreateTopic(ctx, int32(partitions), -1, config, topic); !errors.Is(err, kerr.TopicAlreadyExists) {
+		must.Do(err)
 	}
 	found := 0
-	err = Eventually(ctx, clusterLimit, func() error {
+	must.Do(Eventually(ctx, clusterLimit, func() error {
 		topics, err := admin.ListTopics(ctx, topic)
 		if err = errors.Join(err, topics.Error()); err != nil {
 			return err
@@ -70,10 +70,7 @@ func CreateTopic(ctx context.Context, brokers []string, topic string, partitions
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("cannot create the topic %s: %w", topic, err)
-	}
+	}))
 	if found != partitions {
 		return fmt.Errorf("cannot create the topic %s with %d partitions: it exists with %d", topic, partitions, found)
 	}
@@ -107,17 +104,11 @@ func (r Record) Header(key string) string {
 // partition and offset. It uses franz-go, which the daemon does not use, as an independent check of
 // what the daemon wrote. Options may restrict it to committed records; then it waits for the end of
 // open transactions.
-func ReadTopic(ctx context.Context, brokers []string, topic string, options ...kgo.Opt) ([]Record, error) {
-	client, err := newClient(brokers, options...)
-	if err != nil {
-		return nil, err
-	}
+func ReadTopic(ctx context.Context, brokers []string, topic string, options ...kgo.Opt) (records []Record, err error) {
+	defer must.Return(&err, "cannot read the topic "+topic)
+	client := must.Get(newClient(brokers, options...))
 	defer client.Close()
-	spans, err := spansOf(ctx, client, topic)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the topic %s: %w", topic, err)
-	}
-	var records []Record
+	spans := must.Get(spansOf(ctx, client, topic))
 	open := map[int32]int64{} // partition → end, until its last offset is seen
 	start := map[int32]kgo.Offset{}
 	for p, s := range spans {
@@ -151,16 +142,10 @@ func ReadTopic(ctx context.Context, brokers []string, topic string, options ...k
 
 // CountRecords returns the number of offsets in use in a topic.
 func CountRecords(ctx context.Context, brokers []string, topic string) (n int64, err error) {
-	client, err := newClient(brokers)
-	if err != nil {
-		return 0, err
-	}
+	defer must.Return(&err, "cannot read the offsets of the topic "+topic)
+	client := must.Get(newClient(brokers))
 	defer client.Close()
-	spans, err := spansOf(ctx, client, topic)
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the offsets of the topic %s: %w", topic, err)
-	}
-	for _, s := range spans {
+	for _, s := range must.Get(spansOf(ctx, client, topic)) {
 		n += s.end - s.first
 	}
 	return n, nil

@@ -25,10 +25,8 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 			waiting()
 			waiting = nil
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, 50*time.Millisecond) {
 			return nil, fmt.Errorf("cannot wait for the lock %s: %w", path, context.Cause(ctx))
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -196,10 +196,18 @@ func Eventually(ctx context.Context, limit time.Duration, try func() error) erro
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case <-time.After(20 * time.Millisecond):
 		}
+	}
+}
+
+// Sleep waits for d and reports whether d elapsed before ctx was done.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"trafficd/cmd/chaos/internal/ledger"
-	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -138,7 +137,7 @@ func (c *client) run(ctx, hard context.Context) error {
 		if c.manner == Balanced {
 			pause *= 20
 		}
-		nemesis.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*pause)+1)))
+		launch.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*pause)+1)))
 	}
 	return nil
 }
@@ -196,7 +195,7 @@ func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
 				t.GaveUp++
 			}
 		})
-		nemesis.Sleep(ctx, time.Duration(10+c.rng.IntN(100))*time.Millisecond)
+		launch.Sleep(ctx, time.Duration(10+c.rng.IntN(100))*time.Millisecond)
 	}
 	return nil, fmt.Errorf("batch %s received no 207 before the deadline: %w", b.key, last)
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"trafficd/cmd/internal/launch"
 )
 
 // Hit injects a fault and undoes it before it returns, without delay once ctx is done. It draws all
@@ -39,7 +41,7 @@ func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end f
 		if err != nil && !errors.Is(err, ErrNothing) {
 			return err
 		}
-		Sleep(ctx, lasts)
+		launch.Sleep(ctx, lasts)
 		return cmp.Or(end(), err)
 	}
 }
@@ -112,7 +114,7 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.Name)) // never fails
 	r := rand.New(rand.NewPCG(seed, h.Sum64()+uint64(t.Number)))
-	for Sleep(ctx, time.Duration(r.ExpFloat64()*float64(t.Gap))) {
+	for launch.Sleep(ctx, time.Duration(r.ExpFloat64()*float64(t.Gap))) {
 		n := r.IntN(sum)
 		i := slices.IndexFunc(t.Faults, func(f Fault) bool {
 			n -= f.Weight
@@ -131,14 +133,4 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 		}
 	}
 	return counts, nil
-}
-
-// Sleep waits for d and reports whether d elapsed before ctx was done.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/internal/launch"
 )
 
 // plan returns what happens in ten minutes; hits of "slow" take the given time.
@@ -24,7 +26,7 @@ func plan(t *testing.T, seed uint64, slow time.Duration) (events map[string][]st
 			events[target] = append(events[target], fmt.Sprint(r.IntN(1000)))
 			mu.Unlock()
 			if target == "slow" {
-				Sleep(ctx, slow)
+				launch.Sleep(ctx, slow)
 			}
 			return nil
 		}
@@ -68,7 +70,7 @@ func TestPermanentFaultEndsTheRun(t *testing.T) {
 		stuck := errors.New("stuck")
 		targets := []Target{
 			{Name: "a", Gap: time.Second, Faults: []Fault{{"one", 1, func(context.Context, *rand.Rand) error { return stuck }}}},
-			{Name: "b", Gap: time.Second, Faults: []Fault{{"two", 1, func(ctx context.Context, _ *rand.Rand) error { Sleep(ctx, time.Hour); return nil }}}},
+			{Name: "b", Gap: time.Second, Faults: []Fault{{"two", 1, func(ctx context.Context, _ *rand.Rand) error { launch.Sleep(ctx, time.Hour); return nil }}}},
 		}
 		_, err := Run(t.Context(), 1, targets, func(string, ...any) {})
 		require.ErrorIs(t, err, stuck)
