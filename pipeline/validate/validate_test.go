@@ -131,16 +131,17 @@ func TestItemsPastTheBatchLimitAreRejected(t *testing.T) {
 
 func TestFollowerAgreesWithDetectors(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
+	code := func() string { return strings.Repeat("D", r.IntN(2)*r.IntN(20)) + fmt.Sprint(r.IntN(40)) }
 	var f follower
 	for range 200 {
 		var codes []string
 		for range r.IntN(30) {
-			codes = append(codes, fmt.Sprint(r.IntN(40)))
+			codes = append(codes, code())
 		}
 		known := set(codes...)
 		f.use(known)
 		for range 300 {
-			code := fmt.Appendf(nil, "%d", r.IntN(40))
+			code := []byte(code())
 			require.Equal(t, known.Has(code), f.has(code))
 		}
 	}
