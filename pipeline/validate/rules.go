@@ -33,7 +33,7 @@ func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code co
 	kind := v.types[it.Type[row]]
 	from, to := it.From[row], it.To[row]
 	switch {
-	case !v.detectors.has(it.Code(row)): // 7
+	case v.detectors[row] == unknown: // 7
 		return contract.UnknownDetector, contract.FieldDetectorCode, it.Code(row)
 	case !kind.allowed: // 8
 		return contract.UnknownMeasureType, contract.FieldMeasureTypeCode, it.TypeCode(int(it.Type[row]))
@@ -72,6 +72,9 @@ func validTypeCode(code []byte) bool {
 	return len(code) >= 1 && len(code) <= 64
 }
 
+// unknown is the ordinal of a detector that is not in the registry, or of a rejected row.
+const unknown = math.MaxUint32
+
 // follower looks up codes in a registry snapshot. Batches list the detectors in a stable order, so
 // it first tries the detector that followed the current one last time: this takes one comparison of
 // adjacent bytes, instead of a hash and a cache miss in the table (BenchmarkLookup).
@@ -92,20 +95,27 @@ func (f *follower) use(known *batch.Detectors) {
 	}
 }
 
-func (f *follower) has(code []byte) bool {
+// find appends the ordinal of each row's code to dst, or unknown.
+func (f *follower) find(c *batch.Columns, dst []uint32) []uint32 {
 	if len(f.next) == 0 {
-		return false
+		return append(dst, slices.Repeat([]uint32{unknown}, c.Rows())...)
 	}
-	guess := f.next[f.last]
-	if equal(f.known.Code(int(guess)), code) {
-		f.last = guess
-		return true
+	last := f.last
+	for row := range c.Rows() {
+		code, ord := c.Code(row), f.next[last]
+		if !equal(f.known.Code(int(ord)), code) {
+			n, ok := f.known.Find(code)
+			if !ok {
+				dst = append(dst, unknown)
+				continue
+			}
+			ord = uint32(n)
+			f.next[last] = ord
+		}
+		dst, last = append(dst, ord), ord
 	}
-	ord, ok := f.known.Find(code)
-	if ok {
-		f.next[f.last], f.last = uint32(ord), uint32(ord)
-	}
-	return ok
+	f.last = last
+	return dst
 }
 
 // equal is bytes.Equal, without a call for codes of usual length.
@@ -138,9 +148,6 @@ func newIdentities() identities {
 	return identities{seed: [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}}
 }
 
-// invalid is the ordinal of the detector of a rejected row.
-const invalid = math.MaxUint32
-
 // count returns how many rows have the same identity as an earlier one. detectors are the ordinals
 // of the rows' codes.
 func (d *identities) count(it *batch.Items, detectors []uint32) (duplicates int) {
@@ -157,7 +164,7 @@ func (d *identities) count(it *batch.Items, detectors []uint32) (duplicates int)
 	}
 	d.clear(len(detectors))
 	for row, detector := range detectors {
-		if detector != invalid && d.add(it, detectors, uint32(row)) {
+		if detector != unknown && d.add(it, detectors, uint32(row)) {
 			duplicates++
 		}
 	}
@@ -176,7 +183,7 @@ func (d *identities) split(it *batch.Items, detectors []uint32, byDetector bool,
 	d.byDetector, d.sorted, d.others = byDetector, d.sorted[:0], d.others[:0]
 	last, from, to, kind := uint32(0), int64(math.MinInt64), int64(0), uint32(0) // of the last sorted row
 	for row, detector := range detectors {
-		if detector == invalid {
+		if detector == unknown {
 			continue
 		}
 		f, t, k := it.From[row], it.To[row], it.Type[row]

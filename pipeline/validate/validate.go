@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"trafficd/pipeline/batch"
@@ -88,8 +87,8 @@ type Validator struct {
 	// Of the current batch.
 	latest    int64 // rule 11
 	types     []typeRule
-	detectors follower
-	ordinals  []uint32 // of the rows' detectors
+	follower  follower
+	detectors []uint32 // row → ordinal
 	seen      identities
 }
 
@@ -118,7 +117,8 @@ func New(cfg Config) *Validator {
 // which they replace in the archive (contract 1.3).
 func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64, out *batch.Rejections) (duplicates int) {
 	v.latest = now + v.tolerance
-	v.detectors.use(known)
+	v.follower.use(known)
+	v.detectors = v.follower.find(&it.Columns, v.detectors[:0])
 	v.types = v.types[:0]
 	for t := range it.Types() {
 		code := it.TypeCode(t)
@@ -128,7 +128,6 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 		}
 		v.types = append(v.types, rule)
 	}
-	v.ordinals = slices.Grow(v.ordinals[:0], it.Rows())[:it.Rows()]
 	faults := it.Faults
 	for row := range it.Rows() {
 		var fault *batch.Fault
@@ -137,13 +136,11 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 		}
 		if code, field, echo := v.check(it, row, fault); code != contract.OK {
 			out.Add(row, code, field, echo)
-			v.ordinals[row] = invalid
-		} else {
-			v.ordinals[row] = v.detectors.last
+			v.detectors[row] = unknown
 		}
 	}
 	for index := it.Rows(); index < it.Count; index++ {
 		out.Add(index, contract.BatchLimitExceeded, contract.FieldItem, nil) // rule 1
 	}
-	return v.seen.count(it, v.ordinals)
+	return v.seen.count(it, v.detectors)
 }

@@ -1,7 +1,6 @@
 package validate
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -140,9 +139,17 @@ func TestFollowerAgreesWithDetectors(t *testing.T) {
 		}
 		known := set(codes...)
 		f.use(known)
+		var c batch.Columns
 		for range 300 {
-			code := []byte(code())
-			require.Equal(t, known.Has(code), f.has(code))
+			c.Codes = append(c.Codes, code()...)
+			c.CodeEnd = append(c.CodeEnd, uint32(len(c.Codes)))
+		}
+		for row, ord := range f.find(&c, nil) {
+			if known.Has(c.Code(row)) {
+				require.Equal(t, c.Code(row), known.Code(int(ord)))
+			} else {
+				require.EqualValues(t, unknown, ord)
+			}
 		}
 	}
 }
@@ -172,27 +179,31 @@ func TestValidateDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkLookup(b *testing.B) {
-	var text bytes.Buffer
 	var codes []string
+	var c batch.Columns
 	for i := range 14_000 {
 		codes = append(codes, fmt.Sprintf("DET-%06d", 7*i))
-		text.WriteString(codes[i])
+		c.Codes = append(c.Codes, codes[i]...)
+		c.CodeEnd = append(c.CodeEnd, uint32(len(c.Codes)))
 	}
 	known := set(codes...)
-	all := text.Bytes()
-	each := func(b *testing.B, has func([]byte) bool) {
+	b.Run("table", func(b *testing.B) {
 		for b.Loop() {
-			for at := 0; at < len(all); at += 10 {
-				if !has(all[at : at+10]) {
+			for row := range codes {
+				if !known.Has(c.Code(row)) {
 					b.Fatal("not found")
 				}
 			}
 		}
-	}
-	b.Run("table", func(b *testing.B) { each(b, known.Has) })
+	})
 	b.Run("follow", func(b *testing.B) {
 		var f follower
 		f.use(known)
-		each(b, f.has)
+		var ordinals []uint32
+		for b.Loop() {
+			if ordinals = f.find(&c, ordinals[:0]); ordinals[len(codes)-1] != uint32(len(codes)-1) {
+				b.Fatal("not found")
+			}
+		}
 	})
 }
