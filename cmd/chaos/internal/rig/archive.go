@@ -54,11 +54,13 @@ func (r *Rig) startArchive(ctx context.Context) (err error) {
 	var servers []*launch.ClickHouse
 	if r.cfg.Nodes == 1 {
 		opts.Only = "clickhouse"
-		r.stores = must.Get(launch.StartStores(ctx, opts))
-		servers = append(servers, r.stores.ClickHouse)
+		stores := must.Get(launch.StartStores(ctx, opts))
+		r.onClose(stores.Close)
+		servers = append(servers, stores.ClickHouse)
 	} else {
 		opts.Hosts = r.hosts(r.cfg.Brokers, r.cfg.Nodes+1)
 		cluster := must.Get(launch.StartClickHouseCluster(ctx, opts, slices.Repeat([]string{"1"}, r.cfg.Nodes)...))
+		r.onClose(cluster.Close)
 		r.Archive.Table += "_local"
 		r.Archive.cluster, r.Archive.ZooKeeper, servers = cluster, cluster.ZooKeeper, cluster.Nodes
 	}
@@ -91,13 +93,6 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 		return err // a busy server may not answer in time
 	}
 	return a.Nodes[0].do("CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null")
-}
-
-func (a *Archive) close() error {
-	if a.cluster == nil {
-		return nil // the rig closes its stores
-	}
-	return a.cluster.Close()
 }
 
 const statementLimit = 20 * time.Second

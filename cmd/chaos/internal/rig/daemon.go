@@ -45,6 +45,8 @@ func (r *Rig) newDaemon(binary string, n int) (d *Daemon, err error) {
 	must.Do(os.MkdirAll(dir, 0o755))
 	d = &Daemon{wrong: r.cfg.Wrong, Faults: must.Get(faultinject.New(filepath.Join(dir, "faults"))), sharesLog: r.cfg.Replicas > 1}
 	d.Daemon = launch.Daemon{Binary: binary, Dir: dir, Env: []string{d.Faults.Env()}}
+	r.onClose(d.Faults.Close)
+	r.onClose(d.Kill)
 	brokers, servers := addresses(r.ForwardWires), addresses(r.ArchiveWires)
 	journal, free := filepath.Join(dir, "journal"), 0
 	if r.Disk != nil {
@@ -78,7 +80,8 @@ func (r *Rig) newDaemon(binary string, n int) (d *Daemon, err error) {
 	if r.cfg.Nodes > 1 {
 		d.Set("clickhouse.cluster=main", "clickhouse.migrate=false")
 	}
-	return d, d.configureClients(r.cfg.Clients)
+	must.Do(d.configureClients(r.cfg.Clients))
+	return d, nil
 }
 
 // list formats the value of a list setting.
@@ -103,10 +106,7 @@ func (d *Daemon) configureClients(clients int) error {
 		feeds = append(feeds, fmt.Sprintf("{product_instance: %s, file: {path: %s, column: code}}", instance, list))
 	}
 	d.Set("registry.feeds=[" + strings.Join(feeds, ", ") + "]")
-	if err := os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte("keys:\n"+strings.Join(keys, "")), 0o600); err != nil {
-		return fmt.Errorf("cannot write the keys: %w", err)
-	}
-	return nil
+	return os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte("keys:\n"+strings.Join(keys, "")), 0o600)
 }
 
 // The log that several replicas share.

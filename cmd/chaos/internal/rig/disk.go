@@ -38,4 +38,4 @@ func (d *Disk) Fill() error {
 // Free undoes Fill.
 func (d *Disk) Free() error { return os.Remove(d.ballast()) }
 
-func (d *Disk) close() { _ = unix.Close(d.fd) }
+func (d *Disk) close() error { return unix.Close(d.fd) }

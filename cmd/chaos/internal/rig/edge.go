@@ -26,6 +26,7 @@ func (r *Rig) startEdge() (e *Edge, err error) {
 	text := must.Get(os.ReadFile(filepath.Join(must.Get(launch.ModuleRoot()), "deployments", "edge", "haproxy.cfg")))
 	file := r.path("haproxy.cfg")
 	e = &Edge{launch.Daemon{Binary: "haproxy", Dir: r.cfg.Dir, Args: []string{"-db", "-f", file}}, must.Get(launch.FreeAddress())}
+	r.onClose(e.Kill)
 	more, words := "", []string{"bind :80\n", "bind " + e.Address + "\n"}
 	for i, d := range r.Replicas {
 		name := fmt.Sprint("replica-", i+1)

@@ -46,6 +46,7 @@ func (r *Rig) forecaster(dir string, output ...string) (d *Daemon, err error) {
 	must.Do(os.MkdirAll(dir, 0o755))
 	ops := must.Get(launch.FreeAddress())
 	d = &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: r.path("forecaster"), Dir: dir, Ops: ops}}
+	r.onClose(d.Kill)
 	d.Set("ops.listen="+ops, "clickhouse.address="+r.ArchiveWires[0].Address, "clickhouse.timeout=10s",
 		"model.product_instance="+judge.Instance(load.Detector(0, 0)), "model.interval=1m", "detectors.path="+r.path("streets.csv"),
 		fmt.Sprint("forecasts.every=", r.Forecasts.Every), fmt.Sprint("forecasts.step=", r.Forecasts.Step),

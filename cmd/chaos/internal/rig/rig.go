@@ -62,11 +62,10 @@ type Rig struct {
 	Network *Network // nil without Config.Links
 	Edge    *Edge    // the load balancer; nil with one replica
 
-	proxy  string // the toxiproxy program
-	wires  []*Wire
-	stores *launch.Stores
-	log    *os.File     // of the stores
-	admin  *kadm.Client // of the log that replicas share; nil with one replica
+	proxy   string         // the toxiproxy program
+	log     *os.File       // of the stores
+	admin   *kadm.Client   // of the log that replicas share; nil with one replica
+	closers []func() error // stop what was started, in reverse order
 }
 
 // Start builds the programs, starts everything and creates the tables and the topic. Close must be
@@ -75,6 +74,7 @@ func Start(ctx context.Context, cfg Config) (r *Rig, err error) {
 	defer must.Return(&err)
 	r = &Rig{cfg: cfg}
 	r.log = must.Get(os.Create(r.path("stores.log")))
+	r.onClose(r.log.Close)
 	for _, step := range []func(context.Context) error{
 		r.buildWires, r.startNetwork, r.startArchive, r.startBroker, r.newForecaster, r.startDaemon,
 	} {
@@ -83,41 +83,15 @@ func Start(ctx context.Context, cfg Config) (r *Rig, err error) {
 	return r, nil
 }
 
+// onClose registers a function that Close calls.
+func (r *Rig) onClose(do func() error) { r.closers = append(r.closers, do) }
+
 // Close stops everything.
-func (r *Rig) Close() error {
-	var errs []error
-	for _, d := range r.daemons() {
-		errs = append(errs, d.Kill())
+func (r *Rig) Close() (err error) {
+	for _, do := range slices.Backward(r.closers) {
+		err = errors.Join(err, do())
 	}
-	if r.admin != nil {
-		r.admin.Close()
-	}
-	if r.Broker != nil {
-		errs = append(errs, r.Broker.Close())
-	}
-	if r.stores != nil {
-		errs = append(errs, r.stores.Close())
-	}
-	if r.Archive != nil {
-		errs = append(errs, r.Archive.close())
-	}
-	if r.Edge != nil {
-		errs = append(errs, r.Edge.Kill())
-	}
-	for _, w := range r.wires {
-		errs = append(errs, w.Cut())
-	}
-	if r.Network != nil {
-		r.Network.close()
-	}
-	if r.Disk != nil {
-		r.Disk.close()
-	}
-	for _, d := range r.Replicas {
-		errs = append(errs, d.Faults.Close())
-	}
-	errs = append(errs, r.log.Close())
-	return errors.Join(errs...)
+	return err
 }
 
 func (r *Rig) path(name string) string { return filepath.Join(r.cfg.Dir, name) }
@@ -159,6 +133,7 @@ func (r *Rig) startNetwork(ctx context.Context) (err error) {
 		return fmt.Errorf("cannot download the stores: %w; see %s", err, r.log.Name())
 	}
 	r.Network, err = newNetwork(r.cfg.Brokers + r.cfg.Nodes + 1)
+	r.onClose(func() error { r.Network.close(); return nil })
 	return err
 }
 
@@ -185,8 +160,9 @@ func (r *Rig) startBroker(ctx context.Context) (err error) {
 		r.Broker = &fake{dir: r.path("kfake"), ports: ports, advertised: advertised}
 		err = r.Broker.Restart()
 	default:
-		err = fmt.Errorf("unknown broker kind %q: must be %s or %s", r.cfg.Broker, launch.Kfake, launch.Apache)
+		return fmt.Errorf("unknown broker kind %q: must be %s or %s", r.cfg.Broker, launch.Kfake, launch.Apache)
 	}
+	r.onClose(r.Broker.Close)
 	return err
 }
 
@@ -198,6 +174,9 @@ func (r *Rig) startDaemon(ctx context.Context) (err error) {
 			err = nil
 		}
 		must.Do(err)
+		if r.Disk != nil {
+			r.onClose(r.Disk.close)
+		}
 	}
 	binary := r.path("trafficd")
 	must.Do(launch.Build(ctx, must.Get(faultinject.Overlay(ctx, r.path("overlay"))), "-o", binary, "./cmd/trafficd"))
@@ -208,7 +187,9 @@ func (r *Rig) startDaemon(ctx context.Context) (err error) {
 	}
 	if r.cfg.Replicas > 1 {
 		r.Edge = must.Get(r.startEdge())
-		r.admin = kadm.NewClient(must.Get(kgo.NewClient(kgo.SeedBrokers(r.Broker.Addresses()...), kgo.DisableClientMetrics())))
+		client := must.Get(kgo.NewClient(kgo.SeedBrokers(r.Broker.Addresses()...), kgo.DisableClientMetrics()))
+		r.onClose(func() error { client.Close(); return nil })
+		r.admin = kadm.NewClient(client)
 	}
 	must.Do(r.Archive.prepare(ctx, r.Replicas[0]))
 	return r.StartReplicas()

@@ -31,7 +31,7 @@ func (r *Rig) startWire(name, server string) (w *Wire, err error) {
 	must.Do(os.MkdirAll(dir, 0o755))
 	w = &Wire{Address: launch.Address(ports[0]), server: server, port: ports[1]}
 	w.proxy = launch.Daemon{Binary: r.proxy, Dir: dir, Args: []string{"-host", "127.0.0.1", "-port", fmt.Sprint(w.port)}}
-	r.wires = append(r.wires, w)
+	r.onClose(w.Cut)
 	return w, w.Join()
 }
 
