@@ -170,7 +170,7 @@ func memoryPerStreet() float64 {
 	before := heap()
 	list, l := network(n)
 	codes, recent := hour(list)
-	all, _ := build(Default().Forecasts, model.NewStep(l, noon, codes, recent), list, codes, recent)
+	all, _ := build(Default().Forecasts, model.NewStep(l, noon, codes, recent), list)
 	after := heap()
 	runtime.KeepAlive([]any{list, l, codes, recent, all})
 	return (after - before) / n

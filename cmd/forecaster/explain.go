@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -65,7 +64,7 @@ recent values, each feature with its weight, and the result with its bounds.`,
 			for i := range content.Streets {
 				if t := &content.Streets[i]; t.Street == street && (!cmd.Flags().Changed("fromnode") || t.FromNode == node) {
 					found = true
-					explain(cmd.OutOrStdout(), c, s, t, codes, recent, length)
+					explain(cmd.OutOrStdout(), c, s, t, length)
 				}
 			}
 			if !found {
@@ -81,7 +80,7 @@ recent values, each feature with its weight, and the result with its bounds.`,
 	return cmd
 }
 
-func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, codes []string, recent []model.Recent, horizon time.Duration) {
+func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, horizon time.Duration) {
 	utc := func(after time.Duration) string { return s.Origin.Add(after).UTC().Format(time.RFC3339) }
 	fmt.Fprintf(w, "street %d, fromnode %d: %s to %s, from values until %s\n",
 		t.Street, t.FromNode, utc(horizon-s.Interval), utc(horizon), utc(0))
@@ -89,12 +88,11 @@ func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, codes []s
 	for i, code := range t.Detectors {
 		speeds[i] = math.NaN()
 		fmt.Fprintf(w, "\ndetector %s, %.0f m\n", code, t.Lengths[i])
-		at, ok := slices.BinarySearch(codes, code)
-		if !ok || s.Origin.Sub(recent[at].Seen) > c.Forecasts.MaxAge {
+		r := s.Recent(code, c.Forecasts.MaxAge)
+		if r == nil {
 			fmt.Fprintf(w, "  no forecast: no measurement in the last %s\n", c.Forecasts.MaxAge)
 			continue
 		}
-		r := &recent[at]
 		fmt.Fprint(w, "  last values ")
 		for n := range model.Hour {
 			if r.Weights[n] > 0 {

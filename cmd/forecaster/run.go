@@ -113,10 +113,7 @@ func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, go
 	if len(changed)+len(gone) == 0 {
 		return nil
 	}
-	format := f.Format
-	if format == "" {
-		format = forecasts.FormatOf(f.Path)
-	}
+	format := cmp.Or(f.Format, forecasts.FormatOf(f.Path))
 	return replace.File(f.Path, 0o644, func(w io.Writer) error {
 		_, err := publish.Write(w, format, slices.Values(all))
 		return err
@@ -282,8 +279,8 @@ func (f *forecaster) forecast(ctx context.Context, origin time.Time) ([]*pb.Stre
 	start := time.Now()
 	defer func() { metrics.Since(stepSeconds, start) }()
 	s := model.NewStep(f.learned, origin, codes, recent)
-	all, basis := build(f.cfg.Forecasts, s, f.content.Streets, codes, recent)
-	f.latest.Store(&snapshot{s, f.content.Streets, codes, recent})
+	all, basis := build(f.cfg.Forecasts, s, f.content.Streets)
+	f.latest.Store(&snapshot{s, f.content.Streets})
 	return all, basis, nil
 }
 
@@ -342,9 +339,7 @@ func (f Forecasts) round(speed float64) float64 {
 
 // build returns the forecasts of the streets, and the number of streets by the worst basis of their
 // detectors.
-func build(c Forecasts, s *model.Step, list []streets.Street, codes []string, recent []model.Recent) (
-	all []*pb.StreetForecast, basis map[model.Basis]int,
-) {
+func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
 	times, targets := periods(c, s)
 	out := make([]model.Forecast, len(targets))
 	basis = make(map[model.Basis]int)
@@ -356,11 +351,11 @@ func build(c Forecasts, s *model.Step, list []streets.Street, codes []string, re
 		for _, code := range street.Detectors {
 			values := slices.Repeat([]float64{math.NaN()}, len(targets))
 			speeds = append(speeds, values)
-			at, ok := slices.BinarySearch(codes, code)
-			if !ok || s.Origin.Sub(recent[at].Seen) > c.MaxAge {
+			r := s.Recent(code, c.MaxAge)
+			if r == nil {
 				continue
 			}
-			s.For(code, &recent[at], targets, out, nil)
+			s.For(code, r, targets, out, nil)
 			for n, f := range out {
 				if f.Basis != model.None {
 					values[n], worst = f.Value, f.Basis

@@ -252,10 +252,10 @@ func TestFileOutput(t *testing.T) {
 	require.NoError(t, err)
 	f := &forecaster{out: o}
 	list, l := network(3)
-	all, _ := build(Default().Forecasts, model.NewStep(l, noon, nil, nil), list, nil, nil)
+	all, _ := build(Default().Forecasts, model.NewStep(l, noon, nil, nil), list)
 	require.Empty(t, all, "nothing was measured")
 	codes, recent := hour(list)
-	all, _ = build(Default().Forecasts, model.NewStep(l, noon, codes, recent), list, codes, recent)
+	all, _ = build(Default().Forecasts, model.NewStep(l, noon, codes, recent), list)
 	require.NoError(t, f.publish(t.Context(), all))
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -311,7 +311,7 @@ func TestStreetDetail(t *testing.T) {
 	}
 	w, _ := get("street=1&fromnode=0")
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	f.latest.Store(&snapshot{model.NewStep(l, noon, codes, recent), list, codes, recent})
+	f.latest.Store(&snapshot{model.NewStep(l, noon, codes, recent), list})
 	w, _ = get("street=3&fromnode=0")
 	require.Equal(t, http.StatusNotFound, w.Code)
 	w, _ = get("street=a&fromnode=0")
@@ -333,7 +333,7 @@ func TestStreetDetail(t *testing.T) {
 
 	// Without learned tables the last value is carried forward, and says so.
 	empty := &model.Learned{Day: l.Day, Interval: l.Interval}
-	f.latest.Store(&snapshot{model.NewStep(empty, noon, codes, recent), list, codes, recent})
+	f.latest.Store(&snapshot{model.NewStep(empty, noon, codes, recent), list})
 	_, d = get("street=1&fromnode=0")
 	require.Equal(t, model.Persist, d.Basis)
 	require.InDelta(t, 41, *d.Points[model.Hour].Forecast, 1e-9)
@@ -345,10 +345,10 @@ func TestHundredThousandStreets(t *testing.T) {
 	list, l := network(100_000)
 	codes, recent := hour(list)
 	c := Default().Forecasts
-	all, basis := build(c, model.NewStep(l, noon, codes, recent), list, codes, recent)
+	all, basis := build(c, model.NewStep(l, noon, codes, recent), list)
 	require.Len(t, all, 100_000)
 	require.Equal(t, map[model.Basis]int{model.Own: 100_000}, basis)
-	again, _ := build(c, model.NewStep(l, noon, codes, recent), list, codes, recent)
+	again, _ := build(c, model.NewStep(l, noon, codes, recent), list)
 	for i := range all {
 		require.True(t, proto.Equal(all[i], again[i]))
 	}
@@ -386,7 +386,7 @@ func BenchmarkBuild(b *testing.B) {
 	c := Default().Forecasts
 	c.Periods = 12
 	for b.Loop() {
-		build(c, model.NewStep(l, noon, codes, recent), list, codes, recent)
+		build(c, model.NewStep(l, noon, codes, recent), list)
 	}
 }
 

@@ -16,8 +16,6 @@ import (
 type snapshot struct {
 	step    *model.Step
 	streets []streets.Street
-	codes   []string
-	recent  []model.Recent
 }
 
 // streetDetail is the operators' listener's response for a street: its last hour and its forecast,
@@ -82,11 +80,10 @@ func (s *snapshot) detail(c Forecasts, t *streets.Street) streetDetail {
 	}
 	out := make([]model.Forecast, n)
 	for i, code := range t.Detectors {
-		at, ok := slices.BinarySearch(s.codes, code)
-		if !ok || s.step.Origin.Sub(s.recent[at].Seen) > c.MaxAge {
+		r := s.step.Recent(code, c.MaxAge)
+		if r == nil {
 			continue
 		}
-		r := &s.recent[at]
 		s.step.For(code, r, targets, out, nil)
 		for n := range all {
 			if n < model.Hour && r.Weights[n] > 0 {

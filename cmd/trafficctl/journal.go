@@ -160,64 +160,62 @@ A running daemon is slightly ahead of its cursors on disk, which are updated wit
 next block. Counting reads every frame that a consumer has not consumed.`,
 		Example: `  trafficctl journal cursors trafficd-data/journal
   trafficctl journal cursors --brokers kafka-1:9092,kafka-2:9092`,
-	}, func(_ context.Context, dir string, f inspect.Journal) error { return showCursors(std, dir, f, quiet) })
+	}, func(_ context.Context, dir string, f inspect.Journal) error {
+		shown, add := newByteProgress(std.err, "counted", f.Bytes(f.Behind()), quiet)
+		f.OnRead(add)
+		consumers, gaps, err := f.Consumers()
+		shown.end()
+		if err != nil {
+			return err
+		}
+		var remarks strings.Builder // lines below the table
+		bad := len(gaps) > 0
+		for _, g := range gaps {
+			fmt.Fprintf(&remarks, "not counted: %v\n", g)
+		}
+		table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(table, "consumer\tnext\tframes behind\trows behind\toldest received\tblock in flight\t")
+		for i := range consumers {
+			c := &consumers[i]
+			if c.Err != nil {
+				fmt.Fprintf(table, "%s\t?\t?\t?\t?\t?\t\n", c.Name)
+				fmt.Fprintf(&remarks, "%s: %v\n", c.Name, c.Err)
+				bad = true
+				continue
+			}
+			rows, oldest, block := "-", "-", "-"
+			if c.Name != pipeline.IdempotencyConsumer { // which does not consume rows
+				rows = grouped(int64(c.Rows))
+			}
+			if !c.Oldest.IsZero() {
+				oldest = timestamp(c.Oldest)
+			}
+			if c.Plan != nil {
+				block = fmt.Sprintf("%s, before %s", counted(c.BlockRows, "row"), position(c.End))
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Name, position(c.Done), grouped(int64(c.Frames)), rows, oldest, block)
+			// ClickHouse's plan is the deduplication token of its insert; Kafka's is binary.
+			unprintable := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
+			if plan := string(c.Plan); plan != "" && !strings.ContainsFunc(plan, unprintable) {
+				fmt.Fprintf(&remarks, "%s: the token of the block in flight is %s\n", c.Name, plan)
+			}
+			if c.Deleted > 0 {
+				fmt.Fprintf(&remarks, "%s: %s were deleted unread, while it was not configured\n", c.Name, counted(int(c.Deleted), "frame"))
+			}
+			if c.Ahead > 0 {
+				fmt.Fprintf(&remarks, "%s: %s that it has consumed are missing\n", c.Name, counted(int(c.Ahead), "frame"))
+				bad = true
+			}
+		}
+		table.Flush()
+		fmt.Fprint(std.out, remarks.String())
+		if bad {
+			return fmt.Errorf("the journal or a cursor is damaged; run trafficctl journal verify %s to see what to do", dir)
+		}
+		return nil
+	})
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
 	return cmd
-}
-
-func showCursors(std streams, dir string, f inspect.Journal, quiet bool) error {
-	shown, add := newByteProgress(std.err, "counted", f.Bytes(f.Behind()), quiet)
-	f.OnRead(add)
-	consumers, gaps, err := f.Consumers()
-	shown.end()
-	if err != nil {
-		return err
-	}
-	var remarks strings.Builder // lines below the table
-	bad := len(gaps) > 0
-	for _, g := range gaps {
-		fmt.Fprintf(&remarks, "not counted: %v\n", g)
-	}
-	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "consumer\tnext\tframes behind\trows behind\toldest received\tblock in flight\t")
-	for i := range consumers {
-		c := &consumers[i]
-		if c.Err != nil {
-			fmt.Fprintf(table, "%s\t?\t?\t?\t?\t?\t\n", c.Name)
-			fmt.Fprintf(&remarks, "%s: %v\n", c.Name, c.Err)
-			bad = true
-			continue
-		}
-		rows, oldest, block := "-", "-", "-"
-		if c.Name != pipeline.IdempotencyConsumer { // which does not consume rows
-			rows = grouped(int64(c.Rows))
-		}
-		if !c.Oldest.IsZero() {
-			oldest = timestamp(c.Oldest)
-		}
-		if c.Plan != nil {
-			block = fmt.Sprintf("%s, before %s", counted(c.BlockRows, "row"), position(c.End))
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Name, position(c.Done), grouped(int64(c.Frames)), rows, oldest, block)
-		// ClickHouse's plan is the deduplication token of its insert; Kafka's is binary.
-		unprintable := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
-		if plan := string(c.Plan); plan != "" && !strings.ContainsFunc(plan, unprintable) {
-			fmt.Fprintf(&remarks, "%s: the token of the block in flight is %s\n", c.Name, plan)
-		}
-		if c.Deleted > 0 {
-			fmt.Fprintf(&remarks, "%s: %s were deleted unread, while it was not configured\n", c.Name, counted(int(c.Deleted), "frame"))
-		}
-		if c.Ahead > 0 {
-			fmt.Fprintf(&remarks, "%s: %s that it has consumed are missing\n", c.Name, counted(int(c.Ahead), "frame"))
-			bad = true
-		}
-	}
-	table.Flush()
-	fmt.Fprint(std.out, remarks.String())
-	if bad {
-		return fmt.Errorf("the journal or a cursor is damaged; run trafficctl journal verify %s to see what to do", dir)
-	}
-	return nil
 }
 
 // position formats a position as a frame, and a row unless it is the first.
@@ -243,69 +241,67 @@ is writing.
 Exit codes: 0 no damage, 1 damage found or failure.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
   trafficctl journal verify trafficd-data/journal/idempotency`,
-	}, func(_ context.Context, dir string, f inspect.Journal) error { return verifyJournal(std, dir, f, quiet) })
+	}, func(_ context.Context, dir string, f inspect.Journal) error {
+		shown, add := newByteProgress(std.err, "verified", f.Bytes(0), quiet)
+		f.OnRead(add)
+		v, err := f.Verify()
+		shown.end()
+		if err != nil {
+			return err
+		}
+		for _, s := range v.Segments {
+			switch {
+			case s.Err != nil:
+				printFindings(std.out, s.Name, s.Err)
+				continue
+			case s.Frames == 0:
+				fmt.Fprintf(std.out, "%s  intact, no frames yet\n", s.Name)
+			default:
+				fmt.Fprintf(std.out, "%s  intact, frames %d to %d\n", s.Name, s.First, s.Last)
+			}
+			if s.TornBytes > 0 {
+				fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit or former contents of the file; the daemon removes it at its next start\n",
+					grouped(s.TornBytes))
+			}
+		}
+		for _, c := range v.Cursors {
+			if c.Err != nil {
+				printFindings(std.out, c.Name+".cursor", c.Err)
+				continue
+			}
+			fmt.Fprintf(std.out, "%s.cursor  intact, at frame %d\n", c.Name, c.Seq)
+		}
+		if v.Err() == nil && len(v.Gaps) == 0 {
+			fmt.Fprintln(std.out, "no damage found")
+			return nil
+		}
+		for _, g := range v.Gaps {
+			fmt.Fprintf(std.out, "\nlost: %s", g.Range())
+			if !g.After.IsZero() {
+				fmt.Fprint(std.out, ", received after ", timestamp(g.After))
+			}
+			if !g.Before.IsZero() {
+				fmt.Fprint(std.out, ", received before ", timestamp(g.Before))
+			}
+			delivered := "already delivered to every consumer"
+			if lacking := v.Lacking(g); len(v.Cursors) == 0 {
+				delivered = "no cursor shows whether they were delivered"
+			} else if len(lacking) > 0 {
+				delivered = "not yet delivered to: " + strings.Join(lacking, ", ")
+			}
+			fmt.Fprintf(std.out, "\n      %s\n", delivered)
+		}
+		if _, ok := errors.AsType[*journal.VersionError](v.Err()); ok {
+			return errors.New("the journal was written by another version of trafficd: use that version's trafficctl, or drain the journal with " +
+				"that daemon")
+		}
+		if _, local := f.(*inspect.Folder); local {
+			printAdvice(std.out, dir, f.Behind(), v)
+		}
+		return fmt.Errorf("the journal in %s is damaged", dir)
+	})
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
 	return cmd
-}
-
-func verifyJournal(std streams, dir string, f inspect.Journal, quiet bool) error {
-	shown, add := newByteProgress(std.err, "verified", f.Bytes(0), quiet)
-	f.OnRead(add)
-	v, err := f.Verify()
-	shown.end()
-	if err != nil {
-		return err
-	}
-	for _, s := range v.Segments {
-		switch {
-		case s.Err != nil:
-			printFindings(std.out, s.Name, s.Err)
-			continue
-		case s.Frames == 0:
-			fmt.Fprintf(std.out, "%s  intact, no frames yet\n", s.Name)
-		default:
-			fmt.Fprintf(std.out, "%s  intact, frames %d to %d\n", s.Name, s.First, s.Last)
-		}
-		if s.TornBytes > 0 {
-			fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit or former contents of the file; the daemon removes it at its next start\n",
-				grouped(s.TornBytes))
-		}
-	}
-	for _, c := range v.Cursors {
-		if c.Err != nil {
-			printFindings(std.out, c.Name+".cursor", c.Err)
-			continue
-		}
-		fmt.Fprintf(std.out, "%s.cursor  intact, at frame %d\n", c.Name, c.Seq)
-	}
-	if v.Err() == nil && len(v.Gaps) == 0 {
-		fmt.Fprintln(std.out, "no damage found")
-		return nil
-	}
-	for _, g := range v.Gaps {
-		fmt.Fprintf(std.out, "\nlost: %s", g.Range())
-		if !g.After.IsZero() {
-			fmt.Fprint(std.out, ", received after ", timestamp(g.After))
-		}
-		if !g.Before.IsZero() {
-			fmt.Fprint(std.out, ", received before ", timestamp(g.Before))
-		}
-		delivered := "already delivered to every consumer"
-		if lacking := v.Lacking(g); len(v.Cursors) == 0 {
-			delivered = "no cursor shows whether they were delivered"
-		} else if len(lacking) > 0 {
-			delivered = "not yet delivered to: " + strings.Join(lacking, ", ")
-		}
-		fmt.Fprintf(std.out, "\n      %s\n", delivered)
-	}
-	if _, ok := errors.AsType[*journal.VersionError](v.Err()); ok {
-		return errors.New("the journal was written by another version of trafficd: use that version's trafficctl, or drain the journal with " +
-			"that daemon")
-	}
-	if _, local := f.(*inspect.Folder); local {
-		printAdvice(std.out, dir, f.Behind(), v)
-	}
-	return fmt.Errorf("the journal in %s is damaged", dir)
 }
 
 func printFindings(w io.Writer, name string, err error) {

@@ -101,7 +101,10 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 			some := firstBatch(records)
 			records = records[len(some):]
 			if err := t.write(ctx, partition, sequence, some); err != nil {
-				t.abort(ctx)
+				// The brokers abort the transaction after its timeout if this fails.
+				abort, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(p.cfg.RequestTimeout, 5*time.Second))
+				defer cancel()
+				_ = t.end(abort, false)
 				return err
 			}
 			sequence += len(some)

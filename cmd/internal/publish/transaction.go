@@ -110,14 +110,6 @@ func (t *transaction) commit(ctx context.Context) error {
 	return t.retry(ctx, "commit the transaction", func(ctx context.Context) error { return t.end(ctx, true) })
 }
 
-// abort tries to abort the transaction, even if ctx has ended. If it fails, the brokers do so after
-// the timeout.
-func (t *transaction) abort(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(t.cfg.RequestTimeout, 5*time.Second))
-	defer cancel()
-	_ = t.end(ctx, false)
-}
-
 func (t *transaction) end(ctx context.Context, commit bool) error {
 	r, err := t.client.EndTxn(ctx, &kafka.EndTxnRequest{
 		TransactionalID: t.options.ID, ProducerID: t.producer.ProducerID, ProducerEpoch: t.producer.ProducerEpoch, Committed: commit,
@@ -140,7 +132,15 @@ func (p *Publisher) retry(ctx context.Context, what string, try func(context.Con
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("cannot %s: %w%s", what, err, p.hint(err))
+		hint := ""
+		switch {
+		case errors.Is(err, kafka.InvalidProducerEpoch), errors.Is(err, kafka.ProducerFenced), errors.Is(err, kafka.InvalidTransactionState):
+			hint = fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than its timeout",
+				p.options.ID)
+		case errors.Is(err, kafka.TransactionalIDAuthorizationFailed):
+			hint = fmt.Sprintf("; the user needs the right to write with the transactional id %q", p.options.ID)
+		}
+		err = fmt.Errorf("cannot %s: %w%s", what, err, hint)
 		if code, ok := errors.AsType[kafka.Error](err); ok && !code.Temporary() && code != kafka.ConcurrentTransactions {
 			return err
 		}
@@ -150,15 +150,4 @@ func (p *Publisher) retry(ctx context.Context, what string, try func(context.Con
 		case <-time.After(wait):
 		}
 	}
-}
-
-func (p *Publisher) hint(err error) string {
-	switch {
-	case errors.Is(err, kafka.InvalidProducerEpoch), errors.Is(err, kafka.ProducerFenced), errors.Is(err, kafka.InvalidTransactionState):
-		return fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than its timeout",
-			p.options.ID)
-	case errors.Is(err, kafka.TransactionalIDAuthorizationFailed):
-		return fmt.Sprintf("; the user needs the right to write with the transactional id %q", p.options.ID)
-	}
-	return ""
 }

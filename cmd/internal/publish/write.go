@@ -49,19 +49,15 @@ type form struct {
 }
 
 var forms = map[string]form{
-	forecasts.FormatProtobuf: {add: addMessage},
-	forecasts.FormatJSON:     {"{\"streetForecast\":[\n", ",\n", "\n]}\n", addJSON},
+	forecasts.FormatProtobuf: {add: func(b []byte, f *pb.StreetForecast) ([]byte, error) { // field 1 of StreetForecastResponse
+		b = protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.BytesType), uint64(proto.Size(f)))
+		return proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, f)
+	}},
+	forecasts.FormatJSON: {"{\"streetForecast\":[\n", ",\n", "\n]}\n", addJSON},
 	forecasts.FormatNDJSON: {add: func(b []byte, f *pb.StreetForecast) ([]byte, error) {
 		b, err := addJSON(b, f)
 		return append(b, '\n'), err
 	}},
-}
-
-// addMessage appends a field 1 of StreetForecastResponse.
-func addMessage(b []byte, f *pb.StreetForecast) ([]byte, error) {
-	b = protowire.AppendTag(b, 1, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(proto.Size(f)))
-	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, f)
 }
 
 // addJSON appends compact JSON, because protojson inserts random spaces.

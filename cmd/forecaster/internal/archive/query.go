@@ -25,6 +25,9 @@ func quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
 
+// array returns numbers as an SQL array.
+func array(numbers []int) string { return strings.ReplaceAll(fmt.Sprint(numbers), " ", ",") }
+
 // query has the parameters of the statements. Times are Unix seconds.
 type query struct {
 	*Source
@@ -91,16 +94,14 @@ func (q *query) Arrays() []string { return []string{"vs", "ws", "ts", "bs"} }
 func expanded(slots []int) string {
 	var parts []string
 	for len(slots) > 0 {
-		counts := make([]string, 3*model.SlotsPerDay)
+		counts := make([]int, 3*model.SlotsPerDay)
 		for i := range counts {
-			n := 0
 			for len(slots) > 0 && slots[0] == i {
-				slots, n = slots[1:], n+1
+				slots, counts[i] = slots[1:], counts[i]+1
 			}
-			counts[i] = fmt.Sprint(n)
 		}
-		parts = append(parts, fmt.Sprintf("arrayFlatten(arrayMap((x, n) -> arrayWithConstant(n, x), arrayResize(profile, %d, 0.), [%s]))",
-			len(counts), strings.Join(counts, ",")))
+		parts = append(parts, fmt.Sprintf("arrayFlatten(arrayMap((x, n) -> arrayWithConstant(n, x), arrayResize(profile, %d, 0.), %s))",
+			len(counts), array(counts)))
 	}
 	return "arrayConcat(" + strings.Join(parts, ", ") + ")"
 }
@@ -152,22 +153,20 @@ func (s *Source) query(day, from, to time.Time, lead int) *query {
 	}
 	q.Days = "[" + strings.Join(days, ", ") + "]"
 	l := model.Learned{Day: day}
-	var slots, horizons, holidays []string
-	var numbers []int
+	var slots, horizons []int
 	for t := from; lead > 0 && t.Before(to); t = t.Add(s.Interval) {
-		numbers = append(numbers, l.Slot(t))
-		slots = append(slots, fmt.Sprint(l.Slot(t)))
+		slots = append(slots, l.Slot(t))
 	}
-	q.Expanded = expanded(numbers)
 	for _, h := range s.Horizons {
-		horizons = append(horizons, fmt.Sprint(int(h/s.Interval)))
+		horizons = append(horizons, int(h/s.Interval))
 	}
+	q.Slots, q.Horizons, q.Expanded = array(slots), array(horizons), expanded(slots)
+	var holidays []string
 	for _, h := range s.Holidays {
 		if h >= day.AddDate(0, 0, -history).Format(time.DateOnly) && h <= q.Day {
 			holidays = append(holidays, quote(h))
 		}
 	}
-	q.Slots, q.Horizons = "["+strings.Join(slots, ",")+"]", "["+strings.Join(horizons, ",")+"]"
 	q.Holidays = "CAST([" + strings.Join(holidays, ",") + "], 'Array(String)')"
 	for i := -1; i <= 1; i++ {
 		q.Targets = append(q.Targets, s.target(day.AddDate(0, 0, i)))

@@ -137,13 +137,15 @@ type Step struct {
 	Origin  time.Time
 	Network Network
 
-	past []int // slot of each recent interval
+	codes  []string // of the detectors, sorted
+	recent []Recent // of each of codes
+	past   []int    // slot of each recent interval
 }
 
-// NewStep prepares the forecasts of an origin from the recent values of all detectors. Forecasters
-// that are to agree on every bit must pass them in the same order.
+// NewStep prepares the forecasts of an origin from the recent values of all detectors, sorted by
+// their codes. The step keeps both slices.
 func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Step {
-	s := &Step{Learned: l, Origin: origin, past: make([]int, Hour)}
+	s := &Step{Learned: l, Origin: origin, codes: codes, recent: recent, past: make([]int, Hour)}
 	if l.Pool == nil {
 		return s
 	}
@@ -167,6 +169,16 @@ func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Ste
 		s.Network[i] = window(&weights, &sums, ages, NetShrink)
 	}
 	return s
+}
+
+// Recent returns the recent values of a detector, or nil if its latest measurement is older than
+// maxAge.
+func (s *Step) Recent(code string, maxAge time.Duration) *Recent {
+	at, ok := slices.BinarySearch(s.codes, code)
+	if !ok || s.Origin.Sub(s.recent[at].Seen) > maxAge {
+		return nil
+	}
+	return &s.recent[at]
 }
 
 // Of returns what was learned about a detector or, without that, about all of them.

@@ -232,13 +232,17 @@ func (s *Source) newObjects(yield yieldFunc) *objects {
 }
 
 func (o *objects) emit(raw []byte, place measurement.Place) error {
-	item, err := raw, error(nil)
+	item := raw
 	if o.member != "" {
-		item, err = unwrap(raw, o.member)
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &members); err != nil {
+			return yieldRowError(o.yield, place, fmt.Errorf("not a JSON object: %w", err))
+		}
+		if item = members[o.member]; item == nil {
+			return yieldRowError(o.yield, place, fmt.Errorf("no member %q; the file must be one that send --rejected wrote", o.member))
+		}
 	}
-	if err == nil {
-		err = o.read(item)
-	}
+	err := o.read(item)
 	switch {
 	case err != nil:
 		return yieldRowError(o.yield, place, err)
@@ -248,18 +252,6 @@ func (o *objects) emit(raw []byte, place measurement.Place) error {
 		return errStopped
 	}
 	return nil
-}
-
-func unwrap(raw []byte, member string) ([]byte, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, fmt.Errorf("not a JSON object: %w", err)
-	}
-	item, ok := members[member]
-	if !ok {
-		return nil, fmt.Errorf("no member %q; the file must be one that send --rejected wrote", member)
-	}
-	return item, nil
 }
 
 // read validates the value and extracts the cells.
