@@ -260,8 +260,8 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 				fmt.Fprintf(std.out, "%s  intact, frames %d to %d\n", s.Name, s.First, s.Last)
 			}
 			if s.TornBytes > 0 {
-				fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit or former contents of the file; the daemon removes it at its next start\n",
-					grouped(s.TornBytes))
+				fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit or former contents of the file; "+
+					"the daemon removes it at its next start\n", grouped(s.TornBytes))
 			}
 		}
 		for _, c := range v.Cursors {
