@@ -4,7 +4,7 @@
 //	main.go      the command line
 //	config.go    settings
 //	run.go       an interval: learn, read, forecast, publish
-//	explain.go how a forecast was computed
+//	explain.go   how a forecast was computed
 //	evaluate.go  backtests
 //	internal/    model, archive (learning in ClickHouse), streets, evaluate
 package main

@@ -115,7 +115,7 @@ func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams,
 			}
 			var add func(n int64)
 			shown, add = newByteProgress(std.err, "converted", info.Size(), c.quiet)
-			in = countingReader{f, add}
+			in = io.TeeReader(f, counter(add))
 		}
 	}
 	var tally geometry.Tally
@@ -187,14 +187,10 @@ func (c *converting) system(flag, text string) (geo.System, error) {
 	return s, err
 }
 
-// countingReader reports the number of bytes read.
-type countingReader struct {
-	io.Reader
-	add func(n int64)
-}
+// counter is a writer that reports the number of bytes.
+type counter func(n int64)
 
-func (r countingReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	r.add(int64(n))
-	return n, err
+func (c counter) Write(p []byte) (int, error) {
+	c(int64(len(p)))
+	return len(p), nil
 }

@@ -92,27 +92,22 @@ Exit codes: 0 success, 2 some items were rejected, 1 failure.`,
 		})
 	for _, group := range root.Commands() {
 		if group.HasSubCommands() {
-			rejectUnknownCommands(group)
+			// An unknown command is an error; cobra would print the help and succeed, or complain about a flag.
+			group.FParseErrWhitelist.UnknownFlags = true
+			group.DisableFlagsInUseLine = true
+			group.RunE = func(_ *cobra.Command, args []string) error {
+				if len(args) == 0 {
+					return group.Help()
+				}
+				var names []string
+				for _, command := range group.Commands() {
+					names = append(names, command.Name())
+				}
+				return fmt.Errorf("unknown command %[2]q for %[1]s; it has %[3]s", group.Name(), args[0], strings.Join(names, ", "))
+			}
 		}
 	}
 	return root
-}
-
-// rejectUnknownCommands makes an unknown command in a group an error. By default cobra prints the
-// help and succeeds, or complains about a flag.
-func rejectUnknownCommands(group *cobra.Command) {
-	group.FParseErrWhitelist.UnknownFlags = true
-	group.DisableFlagsInUseLine = true
-	group.RunE = func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return group.Help()
-		}
-		var names []string
-		for _, command := range group.Commands() {
-			names = append(names, command.Name())
-		}
-		return fmt.Errorf("unknown command %[2]q for %[1]s; it has %[3]s", group.Name(), args[0], strings.Join(names, ", "))
-	}
 }
 
 // Environment variables that replace flags.

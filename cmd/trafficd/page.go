@@ -30,19 +30,6 @@ const mapPath = "/map/"
 // docsPath is the path of the OpenAPI page on both listeners.
 const docsPath = "/docs"
 
-// docsRoutes returns the routes of the OpenAPI page, which need no key.
-func docsRoutes() (routes []api.Route) {
-	p := page.Docs()
-	for name := range p {
-		at := docsPath
-		if name != "" {
-			at += "/" + name
-		}
-		routes = append(routes, publicRoute(at, pageFile(p, name)))
-	}
-	return routes
-}
-
 // operatorRoutes returns the routes of the operators' listener in addition to metrics and
 // readiness: the page and its data, without a key.
 func (d *daemon) operatorRoutes() map[string]http.Handler {
@@ -136,21 +123,6 @@ func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-}
-
-// mapRoutes returns the routes of the map page on the clients' listener, which need no key.
-func (d *daemon) mapRoutes() (routes []api.Route) {
-	if !d.cfg.UI.Clients {
-		return nil
-	}
-	p := page.New(d.cfg.UI, d.pageSettings(), "map.html")
-	for name := range p {
-		routes = append(routes, publicRoute(mapPath+name, pageFile(p, name)))
-	}
-	if d.cfg.UI.Basemap != "" {
-		routes = append(routes, publicRoute(mapPath+page.BasemapName, basemap(d.cfg.UI)))
-	}
-	return routes
 }
 
 // publicRoute returns a route of public documents, which need no key.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 
 	"github.com/valyala/fasthttp"
 
@@ -67,7 +66,20 @@ func (d *daemon) routes() []api.Route {
 		list += name + "\n"
 	}
 	schema(schemasPath, "text/plain; charset=utf-8", []byte(list))
-	return slices.Concat(routes, docsRoutes(), d.mapRoutes())
+	docs := page.Docs()
+	for name := range docs {
+		routes = append(routes, publicRoute(path.Join(docsPath, name), pageFile(docs, name)))
+	}
+	if d.cfg.UI.Clients {
+		p := page.New(d.cfg.UI, d.pageSettings(), "map.html")
+		for name := range p {
+			routes = append(routes, publicRoute(mapPath+name, pageFile(p, name)))
+		}
+		if d.cfg.UI.Basemap != "" {
+			routes = append(routes, publicRoute(mapPath+page.BasemapName, basemap(d.cfg.UI)))
+		}
+	}
+	return routes
 }
 
 // noLayer rejects requests for forecasts if there is no feed. Unlike a layer that is not built yet,
