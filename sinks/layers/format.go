@@ -50,7 +50,7 @@ func (z *zone) demand(whole bool) *demand {
 
 // writer appends streets to a document. It is scratch memory.
 type writer struct {
-	picked      []*period
+	picked      []int   // indexes of periods
 	from, until instant // of view.at: the text is the same
 	header      []byte
 	bare        street     // without its code
@@ -73,10 +73,10 @@ func (w *writer) append(f format, dst []byte, p *piece) []byte {
 	return dst
 }
 
-// shown yields the streets that the piece shows, each with its periods; both are valid until the
-// next one. It sets w.from and w.until.
-func (w *writer) shown(p *piece) iter.Seq2[*street, []*period] {
-	return func(yield func(*street, []*period) bool) {
+// shown yields the streets that the piece shows, each with the indexes of its periods; both are
+// valid until the next one. It sets w.from and w.until.
+func (w *writer) shown(p *piece) iter.Seq2[*street, []int] {
+	return func(yield func(*street, []int) bool) {
 		w.from, w.until = -never, never
 		for i, s := range p.streets {
 			if i >= len(p.streets)-p.bare {
@@ -102,20 +102,21 @@ func (w *writer) vary(dst []byte, from int) {
 // appendProto appends an entry of StreetForecastResponse.streetForecast, with the field numbers of
 // forecast.proto. proto3 omits zero values except that of speed_valid, whose absence would mean
 // true.
-func (w *writer) appendProto(dst []byte, z *zone, s *street, periods []*period) []byte {
+func (w *writer) appendProto(dst []byte, z *zone, s *street, periods []int) []byte {
 	h := appendInt(w.header[:0], 1, s.id.street)
 	h = appendInt(h, 2, s.id.fromnode)
 	h = appendString(h, 3, s.code)
 	w.header = h
 	size := len(h)
-	for _, p := range periods {
-		size += 1 + protowire.SizeBytes(p.size(z))
+	for _, i := range periods {
+		size += 1 + protowire.SizeBytes(s.periods[i].size(z))
 	}
 	from := len(dst)
 	dst = protowire.AppendVarint(protowire.AppendTag(dst, 1, protowire.BytesType), uint64(size))
 	dst = append(dst, h...)
 	w.vary(dst, from)
-	for _, p := range periods {
+	for _, i := range periods {
+		p := &s.periods[i]
 		dst = protowire.AppendVarint(protowire.AppendTag(dst, 4, protowire.BytesType), uint64(p.size(z)))
 		times := p.span.Value()
 		dst = appendString(dst, 1, times.start)
@@ -181,17 +182,18 @@ const (
 // appendJSON appends an entry of streetForecast in protobuf's JSON mapping with proto names and
 // unpopulated fields. protojson inserts random blanks on purpose, so that replicas could not agree
 // on ETags.
-func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []*period) []byte {
+func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []int) []byte {
 	from := len(dst)
 	dst = strconv.AppendInt(append(dst, `{"street":`...), int64(s.id.street), 10)
 	dst = strconv.AppendInt(append(dst, `,"fromnode":`...), int64(s.id.fromnode), 10)
 	dst = append(append(dst, `,"openLRcode":`...), quote(s.code)...)
 	w.vary(dst, from)
 	dst = append(dst, `,"forecast":[`...)
-	for i, p := range periods {
-		if i > 0 {
+	for n, i := range periods {
+		if n > 0 {
 			dst = append(dst, ',')
 		}
+		p := &s.periods[i]
 		times := p.span.Value()
 		dst = append(append(dst, `{"start":"`...), times.start...) // times need no escapes
 		dst = append(append(dst, `","end":"`...), times.end...)

@@ -95,7 +95,7 @@ func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
 // already has. ok is false if the code of a street has changed.
 func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 	before, after := d.scope.view(v.ref), d.scope.view(s.ref)
-	var was, is []*period
+	var was, is []int
 	var bare []*street
 	p = &piece{view: after, zone: d.zone, every: true, small: true}
 	for _, st := range s.numbered { // they compress best in this order

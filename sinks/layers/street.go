@@ -25,10 +25,11 @@ type street struct {
 	code     string // openLRcode
 	label    uint64 // hash of id and code
 	periods  []period
-	until    instant // end of the last period; 0 without periods
-	number   uint64  // of the first build with this forecast
-	held     uint64  // of a build; all documents have shown the street since then
-	reach    instant // until then the periods have no gap, from the reference time of its first build
+	sums     []uint64 // for each period and the end: the sum of the hashes of the periods from it on
+	until    instant  // end of the last period; 0 without periods
+	number   uint64   // of the first build with this forecast
+	held     uint64   // of a build; all documents have shown the street since then
+	reach    instant  // until then the periods have no gap, from the reference time of its first build
 }
 
 // key identifies a street (contract 2).
@@ -76,7 +77,7 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 	id := uint64(uint32(s.id.street))<<32 | uint64(uint32(s.id.fromnode))
 	s.label = xxhash.Sum64(append(binary.LittleEndian.AppendUint64(nil, id), s.code...))
 	if n := len(f.GetForecast()); n > 0 {
-		s.periods = make([]period, 0, n)
+		s.periods, s.sums = make([]period, 0, n), make([]uint64, n+1)
 	}
 	for _, p := range f.GetForecast() {
 		start, err := contract.ParseForecastTime(p.GetStart())
@@ -94,6 +95,9 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 		})
 	}
 	slices.SortFunc(s.periods, period.compare)
+	for i, p := range slices.Backward(s.periods) {
+		s.sums[i] = s.sums[i+1] + p.hash()
+	}
 	return s, nil
 }
 
@@ -125,16 +129,25 @@ func (s *street) equal(o *street) bool {
 	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, func(a, b period) bool { return a.compare(b) == 0 })
 }
 
-// appendContent appends all that documents show of the street with these periods, in an unambiguous
-// form.
-func (s *street) appendContent(dst []byte, periods []*period) []byte {
-	number := binary.LittleEndian.AppendUint64
-	dst = number(number(dst, s.label), uint64(len(periods)))
-	for _, p := range periods {
-		times := p.span.Value()
-		dst = number(number(dst, uint64(times.from)), uint64(times.to))
-		dst = number(number(dst, math.Float64bits(p.speed)), math.Float64bits(p.flow))
-		dst = append(dst, p.flags())
+// hash returns a hash of all that documents show of the period.
+func (p *period) hash() uint64 {
+	times := p.span.Value()
+	var content [33]byte
+	for i, v := range [...]uint64{uint64(times.from), uint64(times.to), math.Float64bits(p.speed), math.Float64bits(p.flow)} {
+		binary.LittleEndian.PutUint64(content[8*i:], v)
+	}
+	content[32] = p.flags()
+	return xxhash.Sum64(content[:])
+}
+
+// appendContent appends a hash of all that documents show of the street with these periods.
+func (s *street) appendContent(dst []byte, periods []int) []byte {
+	sum := uint64(0)
+	for _, i := range periods {
+		sum += s.sums[i] - s.sums[i+1]
+	}
+	for _, v := range [...]uint64{s.label, uint64(len(periods)), sum} {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
 	return dst
 }
@@ -171,33 +184,33 @@ type view struct {
 	at    instant // else the one that covers it
 }
 
-// pick appends the periods of s to show, and returns the interval [from, until) of the times at
-// which views have the same result. If several periods cover a time, pick appends the one that
-// starts last, because it is the most specific.
-func (v view) pick(into []*period, s *street) (picked []*period, from, until instant) {
+// pick appends the indexes of the periods of s to show, and returns the interval [from, until) of
+// the times at which views have the same result. If several periods cover a time, pick appends the
+// one that starts last, because it is the most specific.
+func (v view) pick(into []int, s *street) (picked []int, from, until instant) {
 	from, until = -never, never
-	var covering *period
+	covering := -1
 	for i := range s.periods {
-		p := &s.periods[i]
-		span := p.span.Value()
-		if !v.whole {
-			if span.from > v.at {
-				until = min(until, span.from)
-				break // periods are in order
+		span := s.periods[i].span.Value()
+		if span.from > v.at { // as are the following ones, because periods are in order
+			until = min(until, span.from)
+			for ; v.whole && i < len(s.periods); i++ {
+				into = append(into, i)
 			}
-			from = max(from, span.from)
+			break
 		}
+		from = max(from, span.from)
 		if span.to <= v.at {
 			from = max(from, span.to)
 			continue
 		}
 		if until = min(until, span.to); v.whole {
-			into = append(into, p)
+			into = append(into, i)
 		} else {
-			covering = p
+			covering = i
 		}
 	}
-	if covering != nil {
+	if covering >= 0 {
 		into = append(into, covering)
 	}
 	return into, from, until
