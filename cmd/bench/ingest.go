@@ -20,33 +20,19 @@ import (
 
 // ingest compares, in each round, the CPU time of gunzip, of gunzip with a JSON scan, and of the
 // daemon from the socket to the journal.
-func (o options) ingest(ctx context.Context, body body) error {
-	d, err := start(ctx, o.daemon, body.detectors)
-	if err != nil {
-		return err
-	}
+func (o options) ingest(ctx context.Context, body body) (err error) {
+	defer must.Return(&err)
+	d := must.Get(start(ctx, o.daemon, body.detectors))
 	defer d.stop()
 	fmt.Fprintf(o.notes, "%s: %d items, %d bytes of JSON, %d of gzip, %d rounds of %d batches\n",
 		body.name, body.items, body.length, len(body.zipped), o.rounds, o.batches)
-	c, err := d.dial()
-	if err != nil {
-		return err
-	}
+	c := must.Get(d.dial())
 	defer c.Close()
 	var gunzip, scan, ingest, overGunzip, overScan, allocs []float64 // CPU milliseconds, ratios, number
 	for round := range o.rounds + 1 {
-		unzipped, err := cpuPerCall(o.batches, body.gunzip)
-		if err != nil {
-			return err
-		}
-		scanned, err := cpuPerCall(o.batches, body.scan)
-		if err != nil {
-			return err
-		}
+		unzipped, scanned := must.Get(cpuPerCall(o.batches, body.gunzip)), must.Get(cpuPerCall(o.batches, body.scan))
 		ingested, mallocs, err := d.perBatch(ctx, c, body, o.batches)
-		if err != nil {
-			return err
-		}
+		must.Do(err)
 		if round == 0 {
 			continue // warm-up
 		}
@@ -63,17 +49,12 @@ func (o options) ingest(ctx context.Context, body body) error {
 }
 
 // inflate compares the CPU time of the daemon's gunzip with klauspost's.
-func (o options) inflate(body body) error {
+func (o options) inflate(body body) (err error) {
+	defer must.Return(&err)
 	var ratios []float64
 	for range 3 * o.rounds {
-		theirs, err := cpuPerCall(o.batches/5+1, body.gunzip)
-		if err != nil {
-			return err
-		}
-		ours, err := cpuPerCall(o.batches/5+1, body.inflate)
-		if err != nil {
-			return err
-		}
+		theirs := must.Get(cpuPerCall(o.batches/5+1, body.gunzip))
+		ours := must.Get(cpuPerCall(o.batches/5+1, body.inflate))
 		ratios = append(ratios, ours/theirs)
 	}
 	o.line(body.name+"inflate_over_klauspost", median(ratios), "ratio")
@@ -85,29 +66,18 @@ func (o options) line(name string, value float64, unit string) {
 }
 
 // throughput measures items per second and latency, with client and daemon on the same machine.
-func (o options) throughput(ctx context.Context, body body) error {
-	d, err := start(ctx, o.daemon, body.detectors)
-	if err != nil {
-		return err
-	}
+func (o options) throughput(ctx context.Context, body body) (err error) {
+	defer must.Return(&err)
+	d := must.Get(start(ctx, o.daemon, body.detectors))
 	defer d.stop()
 	var interval time.Duration // between batches, at 70 % of the highest rate
 	for _, connections := range []int{1, 2, 4} {
-		took, err := d.load(body, connections, o.batches)
-		if err != nil {
-			return err
-		}
+		took := must.Get(d.load(body, connections, o.batches))
 		o.line(fmt.Sprintf("http_items_per_s_%d", connections), float64(connections*o.batches*body.items)/took.Seconds(), "items/s")
 		interval = time.Duration(float64(took) / float64(connections*o.batches) / 0.7)
 	}
-	ms, err := d.paced(body, 16, interval, 20*o.batches)
-	if err != nil {
-		return err
-	}
-	disk, err := commits(filepath.Join(d.Dir, "disk"), interval, 20*o.batches)
-	if err != nil {
-		return err
-	}
+	ms := must.Get(d.paced(body, 16, interval, 20*o.batches))
+	disk := must.Get(commits(filepath.Join(d.Dir, "disk"), interval, 20*o.batches))
 	o.line("http_p50_ms", median(ms), "ms")
 	o.line("http_p99_over_p50", p99(ms)/median(ms), "ratio")
 	o.line("disk_p99_over_p50", p99(disk)/median(disk), "ratio")
@@ -135,52 +105,32 @@ func commits(path string, interval time.Duration, n int) (ms []float64, err erro
 
 // registry measures a daemon with a registry of a million detectors: the time from its start until
 // it is ready, and its resident size.
-func (o options) registry(ctx context.Context) error {
+func (o options) registry(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	codes := make([]string, 1_000_000)
 	for i := range codes {
 		codes[i] = fmt.Sprintf("DET-%07d", i)
 	}
-	d, err := newDaemon(o.daemon, codes)
-	if err != nil {
-		return err
-	}
+	d := must.Get(newDaemon(o.daemon, codes))
 	defer d.stop()
 	began := time.Now()
-	if err := d.start(ctx); err != nil {
-		return err
-	}
+	must.Do(d.start(ctx))
 	o.line("registry_1m_ready_ms", float64(time.Since(began).Milliseconds()), "ms")
 	time.Sleep(time.Second) // until it has returned the memory used for reading
-	rss, err := d.rssMB()
-	if err != nil {
-		return err
-	}
-	o.line("registry_1m_rss_mb", rss, "MB")
-	return o.peak(d, "registry_1m_peak_mb")
+	o.line("registry_1m_rss_mb", must.Get(d.rssMB()), "MB")
+	o.line("registry_1m_peak_mb", must.Get(d.peakMB()), "MB")
+	return nil
 }
 
 // memory measures the daemon's resident size when idle, and its peak with 64 concurrent batches.
-func (o options) memory(ctx context.Context, body body) error {
-	d, err := start(ctx, o.daemon, body.detectors)
-	if err != nil {
-		return err
-	}
+func (o options) memory(ctx context.Context, body body) (err error) {
+	defer must.Return(&err)
+	d := must.Get(start(ctx, o.daemon, body.detectors))
 	defer d.stop()
-	idle, err := d.rssMB()
-	if err != nil {
-		return err
-	}
-	o.line("rss_idle_mb", idle, "MB")
-	_, err = d.load(body, 64, 5)
-	return errors.Join(err, o.peak(d, "rss_64_batches_mb"))
-}
-
-func (o options) peak(d *daemon, name string) error {
-	peak, err := d.peakMB()
-	if err == nil {
-		o.line(name, peak, "MB")
-	}
-	return err
+	o.line("rss_idle_mb", must.Get(d.rssMB()), "MB")
+	must.Get(d.load(body, 64, 5))
+	o.line("rss_64_batches_mb", must.Get(d.peakMB()), "MB")
+	return nil
 }
 
 func median(list []float64) float64 {
@@ -229,11 +179,9 @@ func (b bomb) gzip() []byte {
 }
 
 // decompressionBombs measures the daemon's CPU time per bomb, and its peak resident size.
-func (o options) decompressionBombs(ctx context.Context) error {
-	d, err := start(ctx, o.daemon, []string{"A"})
-	if err != nil {
-		return err
-	}
+func (o options) decompressionBombs(ctx context.Context) (err error) {
+	defer must.Return(&err)
+	d := must.Get(start(ctx, o.daemon, []string{"A"}))
 	defer d.stop()
 	for _, b := range bombs {
 		body := b.gzip()
@@ -253,5 +201,6 @@ func (o options) decompressionBombs(ctx context.Context) error {
 		}
 		o.line("bomb_"+b.name+"_ms", float64((d.cpu()-before).Microseconds())/1000/times, "ms")
 	}
-	return o.peak(d, "bombs_rss_mb")
+	o.line("bombs_rss_mb", must.Get(d.peakMB()), "MB")
+	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 //go:embed telegraf.conf
@@ -35,32 +36,20 @@ type peer struct {
 
 // peers sends the synthetic batch over two connections to the daemon, a plain handler and Telegraf,
 // in turn.
-func (o options) peers(ctx context.Context) error {
+func (o options) peers(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	b := synthetic()
-	ours, err := start(ctx, o.daemon, b.detectors)
-	if err != nil {
-		return err
-	}
+	ours := must.Get(start(ctx, o.daemon, b.detectors))
 	defer ours.stop()
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	plain, err := startPeer(ctx, self, func(d *daemon) ([]string, error) {
+	plain := must.Get(startPeer(ctx, must.Get(os.Executable()), func(d *daemon) ([]string, error) {
 		registry := filepath.Join(d.Dir, "detectors")
 		return []string{"plain", d.API, registry, d.output()}, os.WriteFile(registry, []byte(strings.Join(b.detectors, "\n")), 0o600)
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	defer plain.stop()
-	telegraf, err := startPeer(ctx, o.telegraf, func(d *daemon) ([]string, error) {
+	telegraf := must.Get(startPeer(ctx, o.telegraf, func(d *daemon) ([]string, error) {
 		conf := filepath.Join(d.Dir, "telegraf.conf")
 		return []string{"--config", conf}, os.WriteFile(conf, fmt.Appendf(nil, telegrafConf, d.API, d.output()), 0o600)
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	defer telegraf.stop()
 	unanswered := b
 	unanswered.answer = ""
@@ -94,9 +83,7 @@ func (o options) peers(ctx context.Context) error {
 	for i, p := range list {
 		o.line("peers_items_per_s_"+p.name, median(perS[i]), "items/s")
 		o.line("peers_cpu_ms_"+p.name, median(cpu[i]), "ms")
-		if err := o.peak(p.daemon, "peers_rss_mb_"+p.name); err != nil {
-			return err
-		}
+		o.line("peers_rss_mb_"+p.name, must.Get(p.peakMB()), "MB")
 		fmt.Fprintf(o.notes, "%s leaves out: %s\n", p.name, p.leavesOut)
 	}
 	o.line("peers_items_per_s_over_telegraf", median(ratios), "ratio")
@@ -105,35 +92,15 @@ func (o options) peers(ctx context.Context) error {
 
 // startPeer starts a program in a new directory and waits until it accepts connections at d.API.
 // configure returns its arguments.
-func startPeer(ctx context.Context, program string, configure func(*daemon) ([]string, error)) (*daemon, error) {
-	dir, err := os.MkdirTemp("", "trafficd-bench-")
-	if err != nil {
-		return nil, err
-	}
-	d := &daemon{launch.Daemon{Dir: dir}}
-	if d.API, err = launch.FreeAddress(); err != nil {
-		return nil, err
-	}
-	args, err := configure(d)
-	if err != nil {
-		return nil, err
-	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		return nil, err
-	}
+func startPeer(ctx context.Context, program string, configure func(*daemon) ([]string, error)) (_ *daemon, err error) {
+	defer must.Return(&err)
+	program = must.Get(filepath.Abs(must.Get(exec.LookPath(program)))) // it runs in another directory
+	d := &daemon{launch.Daemon{Dir: must.Get(os.MkdirTemp("", "trafficd-bench-")), API: must.Get(launch.FreeAddress())}}
+	log := must.Get(os.Create(filepath.Join(d.Dir, "log")))
 	defer log.Close()
-	if program, err = exec.LookPath(program); err == nil {
-		program, err = filepath.Abs(program) // it runs in another directory
-	}
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(program, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	if d.Process, err = launch.Start(cmd, nil); err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w", program, err)
-	}
+	cmd := exec.Command(program, must.Get(configure(d))...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = d.Dir, log, log
+	d.Process = must.Get(launch.Start(cmd, nil))
 	err = launch.Eventually(ctx, 30*time.Second, func() error {
 		c, err := d.dial()
 		if err == nil {

@@ -9,16 +9,16 @@ import (
 // Block identifies rows of the archive by the time of their reception and the months of their
 // timestamp_from, as YYYYMM. It may include other rows.
 type Block struct {
-	First, Last time.Time
-	Months      []uint32
+	First  time.Time `ch:"first_received_at"`
+	Last   time.Time `ch:"last_received_at"`
+	Months []uint32  `ch:"months"`
 }
 
 // DerivedTables are the tables that the daemon fills from the archive, without the name of the
 // archive before them (Layout.Derived).
 var DerivedTables = []string{"blocks", "by_time", "hours", "last"}
 
-// Pending returns the query for the oldest blocks whose rows the derived tables may lack: first,
-// last and months of each.
+// Pending returns the query for the oldest blocks whose rows the derived tables may lack.
 func (l Layout) Pending(limit int) string {
 	return fmt.Sprintf("SELECT first_received_at, last_received_at, months FROM `%s`.`%s` FINAL WHERE derived = 0"+
 		" ORDER BY first_received_at LIMIT %d", l.Database, l.Derived("blocks"), limit)

@@ -9,13 +9,12 @@ import (
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
 // Conn is the part of driver.Conn that Migrate needs.
 type Conn interface {
 	Exec(ctx context.Context, query string, args ...any) error
-	Query(ctx context.Context, query string, args ...any) (driver.Rows, error)
+	Select(ctx context.Context, dest any, query string, args ...any) error
 }
 
 // Migrate creates the database and its tables on one server, or updates them, and returns the names
@@ -70,21 +69,15 @@ func prepare(ctx context.Context, c Conn, l Layout) error {
 
 // versions lists the migrations that were applied.
 func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) {
+	var rows []struct {
+		Version uint32 `ch:"version"`
+	}
 	query := fmt.Sprintf("SELECT version FROM `%s`.%s WHERE table_name = '%s'", l.Database, l.Journal(), l.Table)
-	rows, err := c.Query(ctx, query)
-	if err != nil {
+	if err := c.Select(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("cannot read %s.%s: %w", l.Database, l.Journal(), err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var version uint32
-		if err := rows.Scan(&version); err != nil {
-			return nil, fmt.Errorf("cannot read %s.%s: %w", l.Database, l.Journal(), err)
-		}
-		list = append(list, version)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("cannot read %s.%s: %w", l.Database, l.Journal(), err)
+	for _, r := range rows {
+		list = append(list, r.Version)
 	}
 	return list, nil
 }
@@ -109,20 +102,16 @@ func join(ctx context.Context, c Conn, l Layout, others []Conn) error {
 func replicated(ctx context.Context, c Conn, l Layout) (statements []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	rows, err := c.Query(ctx, fmt.Sprintf("SELECT create_table_query FROM system.tables WHERE database = '%s' AND engine LIKE 'Replicated%%'"+
-		" AND (name = '%s' OR startsWith(name, '%s_') OR startsWith(name, 'forecaster_'))", l.Database, l.Local(), l.Table))
-	if err != nil {
-		return nil, err
+	var rows []struct {
+		Statement string `ch:"create_table_query"`
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var statement string
-		if err := rows.Scan(&statement); err != nil {
-			return nil, err
-		}
-		statements = append(statements, strings.Replace(statement, "CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1))
+	query := fmt.Sprintf("SELECT create_table_query FROM system.tables WHERE database = '%s' AND engine LIKE 'Replicated%%'"+
+		" AND (name = '%s' OR startsWith(name, '%s_') OR startsWith(name, 'forecaster_'))", l.Database, l.Local(), l.Table)
+	err = c.Select(ctx, &rows, query)
+	for _, r := range rows {
+		statements = append(statements, strings.Replace(r.Statement, "CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1))
 	}
-	return statements, rows.Err()
+	return statements, err
 }
 
 // The server's error codes that exec handles.

@@ -14,8 +14,12 @@ func Retain(ctx context.Context, c Conn, l Layout, days int) error {
 		l.Derived("hours"): "hour",
 	} {
 		ttl := fmt.Sprintf("TTL toDateTime(%s) + toIntervalDay(%d)", column, days)
-		current, err := engineOf(ctx, c, l.Database, table)
-		if err == nil && !strings.Contains(current, ttl+" ") {
+		var current []struct {
+			Engine string `ch:"engine_full"`
+		}
+		query := fmt.Sprintf("SELECT engine_full FROM system.tables WHERE database = '%s' AND name = '%s'", l.Database, table)
+		err := c.Select(ctx, &current, query)
+		if err == nil && (len(current) == 0 || !strings.Contains(current[0].Engine, ttl+" ")) {
 			at := fmt.Sprintf("ALTER TABLE `%s`.`%s` MODIFY ", l.Database, table)
 			if err = c.Exec(ctx, at+"SETTING ttl_only_drop_parts = 1"); err == nil {
 				err = c.Exec(ctx, at+ttl)
@@ -26,18 +30,4 @@ func Retain(ctx context.Context, c Conn, l Layout, days int) error {
 		}
 	}
 	return nil
-}
-
-func engineOf(ctx context.Context, c Conn, database, table string) (engine string, err error) {
-	rows, err := c.Query(ctx, fmt.Sprintf("SELECT engine_full FROM system.tables WHERE database = '%s' AND name = '%s'", database, table))
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := rows.Scan(&engine); err != nil {
-			return "", err
-		}
-	}
-	return engine, rows.Err()
 }

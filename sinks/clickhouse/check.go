@@ -112,20 +112,10 @@ func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 
 // checkTables reports table engines and settings that break the promises.
 func (c Config) checkTables(ctx context.Context, conn driver.Conn, address string) error {
-	engines := map[string]string{}
-	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT name, engine_full FROM system.tables WHERE database = '%s'", c.Database))
-	if err != nil {
-		return fmt.Errorf("table: %s: %w", address, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name, engine string
-		if err := rows.Scan(&name, &engine); err != nil {
-			return err
-		}
-		engines[name] = engine
-	}
-	if err := rows.Err(); err != nil {
+	var engines map[string]string
+	query := fmt.Sprintf("SELECT mapFromArrays(groupArray(name), groupArray(engine_full)) FROM system.tables"+
+		" WHERE database = '%s'", c.Database)
+	if err := conn.QueryRow(ctx, query).Scan(&engines); err != nil {
 		return fmt.Errorf("table: %s: %w", address, err)
 	}
 	var errs []error

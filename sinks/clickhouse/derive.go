@@ -74,11 +74,11 @@ func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
 			return 0, err
 		}
 	}
-	blocks, err := s.pending(ctx, h)
-	if err != nil || len(blocks) == 0 {
+	l := s.config.layout()
+	var blocks []schema.Block
+	if err := h.conn.Select(ctx, &blocks, l.Pending(blocksAtOnce)); err != nil || len(blocks) == 0 {
 		return 0, err
 	}
-	l := s.config.layout()
 	for _, statement := range append(l.Derive(blocks...), l.Record(true, blocks...)) {
 		if err := h.conn.Exec(ctx, statement); err != nil {
 			return 0, err
@@ -108,22 +108,6 @@ func (s *Sink) caughtUp(ctx context.Context, h *host) error {
 		}
 	}
 	return nil
-}
-
-func (s *Sink) pending(ctx context.Context, h *host) (blocks []schema.Block, err error) {
-	rows, err := h.conn.Query(ctx, s.config.layout().Pending(blocksAtOnce))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var b schema.Block
-		if err := rows.Scan(&b.First, &b.Last, &b.Months); err != nil {
-			return nil, err
-		}
-		blocks = append(blocks, b)
-	}
-	return blocks, rows.Err()
 }
 
 // derivation is the goroutine that updates the derived tables. A failure only delays them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,29 +60,22 @@ func digestOf(l batch.DetectorList) uint64 {
 // each calls save for each waiting list, until one fails: that one and those after it keep waiting.
 func (d *Detectors) each(save func(batch.DetectorList) error) error {
 	d.mu.Lock()
-	var lists []batch.DetectorList
-	for _, l := range d.waiting {
-		lists = append(lists, l)
-	}
+	lists := slices.Collect(maps.Values(d.waiting))
 	clear(d.waiting)
 	d.mu.Unlock()
 	for i, l := range lists {
 		if err := save(l); err != nil {
-			d.putBack(lists[i:])
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for _, l := range lists[i:] {
+				if _, newer := d.waiting[l.ProductInstance]; !newer {
+					d.waiting[l.ProductInstance] = l
+				}
+			}
 			return err
 		}
 	}
 	return nil
-}
-
-func (d *Detectors) putBack(lists []batch.DetectorList) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, l := range lists {
-		if _, newer := d.waiting[l.ProductInstance]; !newer {
-			d.waiting[l.ProductInstance] = l
-		}
-	}
 }
 
 // saveDetectors writes the waiting lists to the archive.

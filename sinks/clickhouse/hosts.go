@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -209,21 +210,13 @@ func (s *hosts) describe(ctx context.Context, h *host) error {
 	query := fmt.Sprintf("SELECT getMacro('shard'), getMacro('replica'), toInt64(total_replicas), is_readonly, zookeeper_exception,"+
 		" (SELECT toInt64(uniqExact(shard_num)) FROM system.clusters WHERE cluster = '%s')"+
 		" FROM system.replicas WHERE database = '%s' AND table = '%s'", s.config.Cluster, s.config.Database, s.config.layout().Local())
-	rows, err := h.conn.Query(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	if !rows.Next() {
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		return errNoTable
-	}
 	var shard, replica, keeper string
 	var replicas, shards int64
 	var readOnly uint8
-	if err := rows.Scan(&shard, &replica, &replicas, &readOnly, &keeper, &shards); err != nil {
+	err := h.conn.QueryRow(ctx, query).Scan(&shard, &replica, &replicas, &readOnly, &keeper, &shards)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errNoTable
+	} else if err != nil {
 		return err
 	}
 	s.mu.Lock()
