@@ -17,6 +17,8 @@ import (
 
 	"github.com/mikelolasagasti/xz"
 	"go.yaml.in/yaml/v3"
+
+	"trafficd/cmd/internal/must"
 )
 
 // profile describes how to read a data set. Names in square brackets in the comments are columns.
@@ -62,10 +64,7 @@ func findProfile(root, dir, requested string) (*profile, error) {
 	if exists(named) {
 		return readProfile(named)
 	}
-	files, err := filepath.Glob(filepath.Join(known, "*.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the profiles: %w", err)
-	}
+	files, _ := filepath.Glob(filepath.Join(known, "*.yaml")) // fails only for an invalid pattern
 	for _, file := range files {
 		p, err := readProfile(file)
 		if err != nil {
@@ -99,20 +98,17 @@ func readProfile(path string) (*profile, error) {
 // eachRow calls do with the rows of a CSV file and their values of some columns, and returns the
 // header. The slices are valid during the call. If do is nil, only the header is read.
 func eachRow(path string, columns []string, do func(row, values []string) error) (header []string, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
+	defer must.Return(&err)
+	f := must.Get(os.Open(path))
 	defer f.Close()
 	var in io.Reader = bufio.NewReader(f)
 	if strings.HasSuffix(path, ".xz") {
-		if in, err = xz.NewReader(in, xz.DefaultDictMax); err != nil {
-			return nil, err
-		}
+		in = must.Get(xz.NewReader(in, xz.DefaultDictMax))
 	}
 	rows := csv.NewReader(in)
-	if header, err = rows.Read(); err != nil || do == nil {
-		return header, err
+	header = must.Get(rows.Read())
+	if do == nil {
+		return header, nil
 	}
 	rows.ReuseRecord = true
 	places, values := make([]int, len(columns)), make([]string, len(columns))
@@ -126,17 +122,11 @@ func eachRow(path string, columns []string, do func(row, values []string) error)
 		if errors.Is(err, io.EOF) {
 			return header, nil
 		}
-		for i := range places {
-			if err == nil {
-				values[i] = row[places[i]]
-			}
+		must.Do(err)
+		for i, place := range places {
+			values[i] = row[place]
 		}
-		if err == nil {
-			err = do(row, values)
-		}
-		if err != nil {
-			return header, err
-		}
+		must.Do(do(row, values))
 	}
 }
 
@@ -160,13 +150,9 @@ const week = 7 * 24 * time.Hour
 
 // openDataset returns the data set in a folder. Its live traffic is written to the file live.
 func openDataset(root, folder, requested, live string, now time.Time) (s source, err error) {
+	defer must.Return(&err)
 	d := &dataset{}
-	if d.profile, err = findProfile(root, folder, requested); err != nil {
-		return s, err
-	}
-	if d.folder, err = filepath.Abs(folder); err != nil {
-		return s, fmt.Errorf("cannot find the data: %w", err)
-	}
+	d.profile, d.folder = must.Get(findProfile(root, folder, requested)), must.Get(filepath.Abs(folder))
 	end, err := time.Parse(time.DateOnly, d.Replay.End)
 	if err != nil {
 		return s, fmt.Errorf("profile %s: replay.end %q must be a date such as 2014-10-01", d.name, d.Replay.End)

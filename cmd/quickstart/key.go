@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/sources/api"
 )
 
@@ -29,7 +30,8 @@ var rights = []string{"ingest", "forecast", "routing"}
 
 // makeKey uses the API key of an earlier start, or adds a key to the keys file if there is none
 // with all rights. It never changes or removes entries.
-func (q *quickstart) makeKey(ctx context.Context) error {
+func (q *quickstart) makeKey(ctx context.Context) (err error) {
+	defer must.Return(&err, "cannot make the key")
 	text, err := os.ReadFile(q.path(keysFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot read the keys: %w", err)
@@ -59,12 +61,7 @@ func (q *quickstart) makeKey(ctx context.Context) error {
 		}
 		q.key, _, _ = strings.Cut(out, "\n")
 	}
-	err = os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600)
-	if err == nil {
-		err = os.WriteFile(q.path(headerFile), []byte("Authorization: apiKey "+q.key+"\n"), 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write the key: %w", err)
-	}
+	must.Do(os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600))
+	must.Do(os.WriteFile(q.path(headerFile), []byte("Authorization: apiKey "+q.key+"\n"), 0o600))
 	return nil
 }
