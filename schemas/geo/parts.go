@@ -131,7 +131,20 @@ func (b *Builder) Read(from Source) (geom.T, error) {
 		return nil, err
 	}
 	if kind == GeometryCollection {
-		return b.collection(from)
+		if err := b.enter(); err != nil {
+			return nil, err
+		}
+		defer b.leave()
+		var members []geom.T
+		err := from.List(kind, func() error {
+			g, err := b.Read(from)
+			members = append(members, g)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return geom.NewGeometryCollection().MustPush(members...).MustSetLayout(b.Layout), nil // even if it is empty
 	}
 	b.Flat, b.ends, b.endss = b.Flat[:0], b.ends[:0], nil
 	if err := b.part(from, kind, Any); err != nil {
@@ -144,23 +157,6 @@ func (b *Builder) Read(from Source) (geom.T, error) {
 		b.Flat = nil
 	}
 	return New(kind, b.Layout, flat, slices.Clone(b.ends), b.endss), nil
-}
-
-func (b *Builder) collection(from Source) (geom.T, error) {
-	if err := b.enter(); err != nil {
-		return nil, err
-	}
-	defer b.leave()
-	var members []geom.T
-	err := from.List(GeometryCollection, func() error {
-		g, err := b.Read(from)
-		members = append(members, g)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return geom.NewGeometryCollection().MustPush(members...).MustSetLayout(b.Layout), nil // even if it is empty
 }
 
 func (b *Builder) part(from Source, kind, in Kind) error {
@@ -207,6 +203,39 @@ func (b *Builder) enter() error {
 }
 
 func (b *Builder) leave() { b.depth-- }
+
+// Limits bound what is read. With the zero value nothing can be read.
+type Limits struct {
+	// Points of one geometry. Each ring, line and member counts as one more, because empty ones
+	// take memory too.
+	Points int
+	// Depth of nested collections; 1 allows collections without collections in them.
+	Depth int
+	// DropMeasures makes readers drop the M of WKT and WKB, with any value. Otherwise an M is an
+	// error.
+	DropMeasures bool
+}
+
+// errMeasures means that a geometry has an M and Limits do not drop it.
+var errMeasures = errors.New("measures (M) are not supported, only x, y and z")
+
+// DefaultLimits returns limits for a service on an open network.
+func DefaultLimits() Limits { return Limits{Points: 1_000_000, Depth: 32} }
+
+// Validate returns an error if the limits cannot be used.
+func (l Limits) Validate() error {
+	const maxDepth = 1000 // the readers are recursive
+	switch {
+	case l.Points < 1:
+		return fmt.Errorf("limit of %d points: must be at least 1", l.Points)
+	case l.Depth < 1 || l.Depth > maxDepth:
+		return fmt.Errorf("limit of %d for the depth of collections: must be between 1 and %d", l.Depth, maxDepth)
+	}
+	return nil
+}
+
+// ErrTooLarge means that a geometry exceeds the Limits.
+var ErrTooLarge = errors.New("geometry is too large")
 
 var errMixed = errors.New("some points have a z and others have none")
 

@@ -237,38 +237,33 @@ func (r *wktReader) found() string {
 // AppendWKT appends g as well-known text such as "POINT Z (8.25 48.76 110)" or "LINESTRING EMPTY".
 func AppendWKT(dst []byte, g geom.T) []byte {
 	for p := range Parts(g) {
-		if !p.End {
-			dst = p.appendWKT(dst)
-		} else if p.Len > 0 {
+		if p.Index > 0 && !p.End {
+			dst = append(dst, ", "...)
+		}
+		if (p.In == Any || p.In == GeometryCollection) && !p.End {
+			kind := p.Kind
+			if kind == LinearRing {
+				kind = LineString
+			}
+			dst = append(dst, kinds[kind].wkt...)
+			if p.Layout == geom.XYZ {
+				dst = append(dst, " Z"...)
+			}
+			dst = append(dst, ' ')
+		}
+		switch {
+		case p.End && p.Len > 0:
 			dst = append(dst, ')')
+		case p.End:
+		case p.Len == 0:
+			dst = append(dst, "EMPTY"...)
+		case p.Kind.hasParts():
+			dst = append(dst, '(')
+		default:
+			dst = append(p.appendPoints(append(dst, '('), ' ', ", "), ')')
 		}
 	}
 	return dst
-}
-
-func (p Part) appendWKT(dst []byte) []byte {
-	if p.Index > 0 {
-		dst = append(dst, ", "...)
-	}
-	if p.In == Any || p.In == GeometryCollection {
-		kind := p.Kind
-		if kind == LinearRing {
-			kind = LineString
-		}
-		dst = append(dst, kinds[kind].wkt...)
-		if p.Layout == geom.XYZ {
-			dst = append(dst, " Z"...)
-		}
-		dst = append(dst, ' ')
-	}
-	if p.Len == 0 {
-		return append(dst, "EMPTY"...)
-	}
-	dst = append(dst, '(')
-	if p.Kind.hasParts() {
-		return dst
-	}
-	return append(p.appendPoints(dst, ' ', ", "), ')')
 }
 
 func (p Part) appendPoints(dst []byte, number byte, point string) []byte {

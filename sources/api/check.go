@@ -3,10 +3,12 @@ package api
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"time"
 
 	"github.com/valyala/fasthttp"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"trafficd/schemas/contract"
 )
@@ -78,8 +80,11 @@ func announcesBody(h *fasthttp.RequestHeader) bool {
 func (s *Server) begin(h *fasthttp.RequestHeader, now time.Time) *exchange {
 	r := readHeaders(h)
 	x := newExchange(&r, now)
-	if s.Tracer != nil {
-		x.startSpan(s.Tracer, &r)
+	if s.Tracer != nil { // the request gets the trace id of its span, a child of the client's span
+		_, x.span = s.Tracer.Start(parentOf(r.traceparent), "HTTP",
+			oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithTimestamp(now))
+		id := x.span.SpanContext().TraceID()
+		hex.Encode(x.trace[:], id[:])
 	}
 	x.body, x.close = announcesBody(h), r.close
 	x.apiErr = s.check(x, h, &r)

@@ -26,37 +26,34 @@ type Record struct {
 // forecasts belong to the caller and do not refer to content. See [Normalise] for maxSpeed.
 func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, error] {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
+	each, parse := eachElement, parseJSON
+	switch format {
+	case FormatProtobuf:
+		each, parse = eachMessage, parseProtobuf
+	case FormatJSON:
+	case FormatNDJSON:
+		each = eachLine
+	default:
+		each = func([]byte, emitter) error { return fmt.Errorf("unknown format %q", format) }
+	}
 	return func(yield func(Record, error) bool) {
-		emit := func(position string, parse parser, text []byte) error {
+		err := each(content, func(position string, text []byte) error {
 			r := Record{Position: position}
-			r.Forecast, r.Remarks, r.Err = parse(text, maxSpeed)
-			if r.Err != nil {
+			if r.Forecast, r.Remarks, r.Err = parse(text, maxSpeed); r.Err != nil {
 				r.Forecast = nil
 			}
 			if !yield(r, nil) {
 				return errStopped
 			}
 			return nil
-		}
-		err := fmt.Errorf("unknown format %q", format)
-		switch format {
-		case FormatProtobuf:
-			err = eachMessage(content, emit)
-		case FormatJSON:
-			err = eachElement(content, emit)
-		case FormatNDJSON:
-			err = eachLine(content, emit)
-		}
+		})
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(Record{}, err)
 		}
 	}
 }
 
-type (
-	parser  = func(text []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, error)
-	emitter = func(position string, parse parser, text []byte) error
-)
+type emitter = func(position string, text []byte) error
 
 // errStopped reports that the caller of Read has stopped iterating.
 var errStopped = errors.New("stopped")
@@ -80,7 +77,7 @@ func eachMessage(content []byte, emit emitter) error {
 				return fmt.Errorf("not a StreetForecastResponse: field 1 at byte %d is not a message", at)
 			}
 			message, _ := protowire.ConsumeBytes(content[tag:])
-			if err := emit(fmt.Sprintf("streetForecast[%d]", n), parseProtobuf, message); err != nil {
+			if err := emit(fmt.Sprintf("streetForecast[%d]", n), message); err != nil {
 				return err
 			}
 			n++
@@ -151,13 +148,10 @@ func decodeResponse(d *json.Decoder, emit emitter) error {
 			return err
 		}
 	}
-	if _, err := d.Token(); err != nil {
-		return err
+	if _, err = d.Token(); err == nil && !found {
+		err = errors.New("not a StreetForecastResponse: no array streetForecast")
 	}
-	if !found {
-		return errors.New("not a StreetForecastResponse: no array streetForecast")
-	}
-	return nil
+	return err
 }
 
 // decodeArray decodes an array after its opening bracket.
@@ -167,7 +161,7 @@ func decodeArray(d *json.Decoder, emit emitter) error {
 		if err := d.Decode(&text); err != nil {
 			return err
 		}
-		if err := emit(fmt.Sprintf("streetForecast[%d]", i), parseJSON, text); err != nil {
+		if err := emit(fmt.Sprintf("streetForecast[%d]", i), text); err != nil {
 			return err
 		}
 	}
@@ -188,7 +182,7 @@ func eachLine(content []byte, emit emitter) error {
 		if line[len(line)-1] != '\n' && !json.Valid(text) {
 			return fmt.Errorf("truncated NDJSON: line %d, the last one, has no line break and is not JSON", n)
 		}
-		if err := emit(fmt.Sprintf("line %d", n), parseJSON, text); err != nil {
+		if err := emit(fmt.Sprintf("line %d", n), text); err != nil {
 			return err
 		}
 	}

@@ -93,7 +93,8 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 	if !ok {
 		return t.takeBatch(partition, p.RecordSet.Records, t.applyNow)
 	}
-	transactions := newAborted(p.AbortedTransactions)
+	slices.SortFunc(p.AbortedTransactions, func(a, b fetching.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
+	transactions := aborted{named: p.AbortedTransactions, under: map[int64]bool{}}
 	for _, batch := range stream.Records {
 		switch b := batch.(type) {
 		case *protocol.ControlBatch:
@@ -145,11 +146,6 @@ func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, appl
 type aborted struct {
 	named []fetching.ResponseTransaction // not yet begun, in order
 	under map[int64]bool                 // producers with an aborted transaction at this point
-}
-
-func newAborted(named []fetching.ResponseTransaction) *aborted {
-	slices.SortFunc(named, func(a, b fetching.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
-	return &aborted{named, make(map[int64]bool)}
 }
 
 func (a *aborted) include(b *protocol.RecordBatch) bool {

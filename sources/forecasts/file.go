@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"trafficd/schemas/contract"
-	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/shrink"
 	"trafficd/sources/internal/watch"
 )
@@ -106,23 +104,12 @@ func (s *streets) add(r Record) {
 		return
 	}
 	s.faults.remark(r.Position, r.Remarks)
-	s.bytes += memoryOf(r.Forecast)
+	s.bytes += streetBytes + int64(len(r.Forecast.OpenLRcode)) + rowBytes*int64(len(r.Forecast.Forecast))
 	s.known[identityOf(r.Forecast)] = struct{}{}
 	if n := len(r.Forecast.Forecast); n > 0 { // periods are sorted, and normalised times sort as text
 		s.newest = max(s.newest, r.Forecast.Forecast[n-1].Start)
 	}
 	s.layer.Put(r.Forecast)
-}
-
-// memoryOf returns the approximate memory of a street.
-func memoryOf(f *pb.StreetForecast) int64 {
-	return streetBytes + int64(len(f.OpenLRcode)) + rowBytes*int64(len(f.Forecast))
-}
-
-// newestStart returns the latest start of a period, which is the time of data without another.
-func (s *streets) newestStart() time.Time {
-	at, _ := contract.ParseForecastTime(s.newest) // normalised
-	return at
 }
 
 var errNoValidForecast = errors.New("no valid forecast: the last valid content remains in use")

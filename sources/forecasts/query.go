@@ -9,6 +9,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"trafficd/pipeline/dial"
+	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/watch"
 )
@@ -49,7 +50,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	streets := all.streets(q.faults, q.contents.layer, q.maxSpeed)
 	newest := all.updated
 	if newest.IsZero() {
-		newest = streets.newestStart()
+		newest, _ = contract.ParseForecastTime(streets.newest) // normalised
 	}
 	if newest.After(asked) {
 		newest = asked

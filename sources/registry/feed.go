@@ -152,7 +152,12 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 		}
 		codes = append(codes, code)
 		if f.onList != nil {
-			f.archiveEntry(instance, code, others)
+			l := f.archive[instance]
+			if l == nil {
+				l = &batch.DetectorList{ProductInstance: instance}
+				f.archive[instance] = l
+			}
+			l.Codes, l.Attributes = append(l.Codes, code), append(l.Attributes, append([]batch.Attribute(nil), others...))
 		}
 	})
 	lists[instance] = codes
@@ -164,15 +169,6 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 		err = &shrink.Error{Reason: "the list names no product instance: an empty list is never used"}
 	}
 	return lists, err
-}
-
-func (f *feed) archiveEntry(instance, code string, others []batch.Attribute) {
-	l := f.archive[instance]
-	if l == nil {
-		l = &batch.DetectorList{ProductInstance: instance}
-		f.archive[instance] = l
-	}
-	l.Codes, l.Attributes = append(l.Codes, code), append(l.Attributes, append([]batch.Attribute(nil), others...))
 }
 
 // manyDetectors is the number of detectors in new lists from which the memory used for reading,
@@ -251,21 +247,18 @@ func (f *feed) admit(before map[string]*list, lists map[string][]string, now tim
 	}
 	for instance, l := range before {
 		if next[instance] == nil {
-			metrics.Hide(l.gauges()...)
+			metrics.Hide(gauges(instance, l.status)...)
 			l.cache.remove()
 			f.log.Info().Str("product_instance", instance).Msg("the shared detector list no longer names the product instance")
 		}
 	}
 	for instance, l := range next {
 		if before[instance] == nil {
-			metrics.Show(l.gauges()...)
+			metrics.Show(gauges(instance, l.status)...)
 		}
 	}
 	return next, nil
 }
-
-// find returns the list of a product instance, or nil if there is none. It does not allocate.
-func (f *feed) find(instance string) *list { return (*f.lists.Load())[instance] }
 
 // status returns the state of each list. For a shared list, the first one is that of the whole.
 func (f *feed) status(now time.Time) []Status {
@@ -296,8 +289,8 @@ func (f *feed) gauges() (all []metrics.Collector) {
 	if f.shared != nil {
 		all = gauges(everyInstance, f.whole)
 	}
-	for _, l := range *f.lists.Load() {
-		all = append(all, l.gauges()...)
+	for instance, l := range *f.lists.Load() {
+		all = append(all, gauges(instance, l.status)...)
 	}
 	return all
 }

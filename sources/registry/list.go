@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
-	"trafficd/pipeline/metrics"
 	"trafficd/sources/internal/shrink"
 	"trafficd/sources/internal/watch"
 )
@@ -106,34 +106,33 @@ func (l *list) save(taken error, codes []string, now time.Time) {
 	}
 }
 
-// conclude records the outcome of a check.
+// conclude counts, logs and records the outcome of a check.
 func (l *list) conclude(err error) {
 	var suspect *shrink.Error
 	switch {
 	case err == nil:
 		reloadsLoaded.Inc()
 		l.record(nil)
+		return
 	case errors.Is(err, watch.ErrUnchanged):
 		reloadsUnchanged.Inc()
 		l.guard.Calm()
 		if l.record(nil) {
 			l.log.Info().Msg("detector list is readable again and unchanged")
 		}
+		return
 	case errors.Is(err, watch.ErrUnsettled):
 		reloadsUnsettled.Inc()
 		if l.current.Load() == nil {
 			l.record(err)
 		}
+		return
 	case errors.As(err, &suspect):
 		reloadsRefused.Inc()
-		l.keepLast(err)
 	default:
 		reloadsFailed.Inc()
-		l.keepLast(fmt.Errorf("cannot load the detector list of %s: %w", l.instance, err))
+		err = fmt.Errorf("cannot load the detector list of %s: %w", l.instance, err)
 	}
-}
-
-func (l *list) keepLast(err error) {
 	if l.record(err) {
 		l.log.Warn().Err(err).Bool("list_in_use", l.current.Load() != nil).Msg("cannot use the detector list; keeping the last good one")
 	}
@@ -182,5 +181,28 @@ func (l *list) record(err error) (changed bool) {
 	return before == nil || before.Error() != err.Error()
 }
 
-// gauges returns the metrics of the list.
-func (l *list) gauges() []metrics.Collector { return gauges(l.instance, l.status) }
+// admit returns nil if next may replace current, which is nil at first. An empty list is never
+// accepted, because every measurement would be rejected as UNKNOWN_DETECTOR although the registry
+// is missing.
+func admit(g *shrink.Guard, current, next *batch.Detectors, mark shrink.Mark, now time.Time) error {
+	if next.Len() == 0 {
+		return &shrink.Error{Reason: "the list has no detector codes: an empty list is never used"}
+	}
+	if current == nil {
+		return nil
+	}
+	missing := 0
+	for i := range current.Len() {
+		if !next.Has(current.Code(i)) {
+			missing++
+		}
+	}
+	return g.Admit(missing, current.Len(), mark, now)
+}
+
+func markOf(codes []string) (m shrink.Mark) {
+	for _, c := range codes {
+		m.Add(xxhash.Sum64String(c))
+	}
+	return m
+}

@@ -37,7 +37,7 @@ func newTestFeed(t *testing.T, fc FeedConfig) *feed {
 }
 
 // only returns the list of a feed of one product instance.
-func (f *feed) only() *list { return f.find(f.instance) }
+func (f *feed) only() *list { return (*f.lists.Load())[f.instance] }
 
 // collect returns the codes that read adds.
 func collect(read func(addEntry) error) (codes []string, err error) {

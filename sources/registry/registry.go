@@ -125,7 +125,7 @@ func (fs *feeds) find(instance string) *list {
 	if f == nil {
 		return nil
 	}
-	return f.find(instance)
+	return (*f.lists.Load())[instance]
 }
 
 // HasFeed reports whether a product instance has a feed, or may be in a shared list that has not

@@ -121,15 +121,15 @@ func TestSharedListOfOneInstanceThatShrinks(t *testing.T) {
 	for range 2 { // the list is read again although the file is the same
 		write(t, path, `{"detectors":[{"code":"A","tenant":"a"},{"code":"Y","tenant":"z"},{"code":"Z","tenant":"z"}]}`)
 		f.check(t.Context())
-		require.Len(t, codesOf(f.find("a").current.Load()), 3)
-		require.Equal(t, []string{"Y", "Z"}, codesOf(f.find("z").current.Load()))
+		require.Len(t, codesOf((*f.lists.Load())["a"].current.Load()), 3)
+		require.Equal(t, []string{"Y", "Z"}, codesOf((*f.lists.Load())["z"].current.Load()))
 		status := f.status(time.Now())
 		require.Empty(t, status[0].Error+status[2].Error)
 		require.Contains(t, status[1].Error, "lacks 2 of the 3")
 	}
-	f.find("a").guard.ShrinkConfirm = 0
+	(*f.lists.Load())["a"].guard.ShrinkConfirm = 0
 	f.check(t.Context())
-	require.Equal(t, []string{"A"}, codesOf(f.find("a").current.Load()))
+	require.Equal(t, []string{"A"}, codesOf((*f.lists.Load())["a"].current.Load()))
 	write(t, path, `["A"]`)
 	f.check(t.Context())
 	require.Contains(t, f.status(time.Now())[0].Error, `entry 0 of the list: no member "tenant"`)
@@ -158,8 +158,8 @@ func TestSharedListOfServices(t *testing.T) {
 		t.Cleanup(f.source.close)
 		f.check(t.Context())
 		require.Empty(t, f.status(time.Now())[0].Error)
-		require.Equal(t, []string{"A"}, codesOf(f.find("a").current.Load()))
-		require.Equal(t, []string{"B"}, codesOf(f.find("b").current.Load()))
+		require.Equal(t, []string{"A"}, codesOf((*f.lists.Load())["a"].current.Load()))
+		require.Equal(t, []string{"B"}, codesOf((*f.lists.Load())["b"].current.Load()))
 	}
 	clickhouse.Query = "SELECT 'A'"
 	cfg := quick(FeedConfig{InstanceColumn: "tenant", ClickHouse: &clickhouse})

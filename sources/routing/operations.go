@@ -72,7 +72,7 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if err != nil {
 		return nil, err
 	}
-	g, f := read(r.Geometry, x.service.limits())
+	g, f := read(r.Geometry, x.service.limits)
 	if f == nil {
 		f = o.convert(g)
 	}
@@ -104,7 +104,7 @@ func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xro
 		it := &work.items[i]
 		it.kind = xroute.KindOf(e)
 		var f *failure
-		if it.geometry, f = read(e, s.limits()); f == nil {
+		if it.geometry, f = read(e, s.limits); f == nil {
 			total += geo.Count(it.geometry)
 		} else {
 			it.err = f

@@ -37,6 +37,7 @@ type Service struct {
 	memory   *admission.Quotas // of bodies and answers
 	watches  *admission.Quotas // one for each request that watches a job
 	cpu      chan struct{}     // a token for each request in process
+	limits   geo.Limits
 	jobs     *jobs
 	operate  func(*exchange) (xroute.Response, error) // exchange.operate; tests replace it
 }
@@ -47,6 +48,7 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	trusted, _ := proxies(cfg.TrustedProxies) // Validate has checked them
 	return &Service{
 		cfg: cfg, scheme: scheme, proxies: trusted, log: log,
+		limits: geo.Limits{Points: cfg.MaxPoints, Depth: cfg.MaxDepth, DropMeasures: cfg.DropMeasures},
 		receiver: upload.Receiver{
 			MaxBytes: cfg.MaxBodyBytes, Timeout: cfg.ReceiveTimeout,
 			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
@@ -215,8 +217,7 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 		return nil, &failure{class: illegal, context: []string{fasthttp.HeaderContentEncoding}, message: reason}
 	}
 	request, err := xroute.ReadRequest(from, limits)
-	var invalid *xroute.Error
-	if err != nil && !errors.As(err, &invalid) {
+	if _, invalid := errors.AsType[*xroute.Error](err); err != nil && !invalid {
 		return nil, &contract.APIError{
 			Code: contract.InvalidGzip, Parameter: fasthttp.HeaderContentEncoding, Description: fmt.Sprintf("invalid gzip: %v", err),
 		}
@@ -225,10 +226,6 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 }
 
 var unpackers = sync.Pool{New: func() any { return new(gunzip.Reader) }}
-
-func (s *Service) limits() geo.Limits {
-	return geo.Limits{Points: s.cfg.MaxPoints, Depth: s.cfg.MaxDepth, DropMeasures: s.cfg.DropMeasures}
-}
 
 func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	for key := range ctx.QueryArgs().All() {
