@@ -62,8 +62,22 @@ func (w *writer) point(p *Point, first, last bool) error {
 	case !last && (p.Distance < 0 || p.Distance > maxDistance):
 		return fmt.Errorf("distance %d m to the next point must be 0 to %d", p.Distance, maxDistance)
 	}
-	if err := w.coordinates(p, first); err != nil {
-		return err
+	if first {
+		lon, lat := interval(p.Lon, 180), interval(p.Lat, 90)
+		w.lon, w.lat = degrees(lon), degrees(lat)
+		w.code = append(w.code, byte(lon>>16), byte(lon>>8), byte(lon), byte(lat>>16), byte(lat>>8), byte(lat))
+	} else {
+		lon, lat := math.Round((p.Lon-w.lon)*relativeParts), math.Round((p.Lat-w.lat)*relativeParts)
+		for _, v := range [...]float64{lon, lat} {
+			if v < math.MinInt16 || v > math.MaxInt16 {
+				return fmt.Errorf("(%.5f, %.5f) is more than 0.32767 degrees from the previous point", p.Lon, p.Lat)
+			}
+			w.code = binary.BigEndian.AppendUint16(w.code, uint16(int16(v)))
+		}
+		w.lon, w.lat = w.lon+lon/relativeParts, w.lat+lat/relativeParts
+		if err := onEarth(w.lon, w.lat); err != nil { // rounding may exceed it at a pole
+			return err
+		}
 	}
 	bearing := byte(p.Bearing / bearingStep)
 	w.code = append(w.code, byte(p.FRC)<<classShift|byte(p.FOW))
@@ -73,24 +87,6 @@ func (w *writer) point(p *Point, first, last bool) error {
 		w.code = append(w.code, byte(p.LowestFRC)<<pathShift|bearing, byte(float64(p.Distance)/distanceStep))
 	}
 	return nil
-}
-
-func (w *writer) coordinates(p *Point, first bool) error {
-	if first {
-		lon, lat := interval(p.Lon, 180), interval(p.Lat, 90)
-		w.lon, w.lat = degrees(lon), degrees(lat)
-		w.code = append(w.code, byte(lon>>16), byte(lon>>8), byte(lon), byte(lat>>16), byte(lat>>8), byte(lat))
-		return nil
-	}
-	lon, lat := math.Round((p.Lon-w.lon)*relativeParts), math.Round((p.Lat-w.lat)*relativeParts)
-	for _, v := range [...]float64{lon, lat} {
-		if v < math.MinInt16 || v > math.MaxInt16 {
-			return fmt.Errorf("(%.5f, %.5f) is more than 0.32767 degrees from the previous point", p.Lon, p.Lat)
-		}
-		w.code = binary.BigEndian.AppendUint16(w.code, uint16(int16(v)))
-	}
-	w.lon, w.lat = w.lon+lon/relativeParts, w.lat+lat/relativeParts
-	return onEarth(w.lon, w.lat) // rounding may exceed it at a pole
 }
 
 // offset writes an offset that is not 0, and announces it in the byte at end.

@@ -36,23 +36,20 @@ func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	e.dst = appendText(e.dst, f.Text)
 	e.put("</faultstring>")
 	if f.Exception != nil {
+		// The detail is the global element of the exception, which is named after its type. It also
+		// has an xsi:type, without which the SoapClient of PHP loses members.
+		v := reflect.ValueOf(&f.Exception).Elem()
+		declared := model.byGo[v.Type()]
+		tag := declared.name.prefixed()
+		if actual, _ := declared.actual(v); actual != nil {
+			tag = actual.name.prefixed()
+		}
 		e.put("<detail>")
-		e.exception(reflect.ValueOf(&f.Exception).Elem())
+		e.element(tag, declared, v)
 		e.put("</detail>")
 	}
 	e.put("</soapenv:Fault>")
 	return e.finish(dst)
-}
-
-// exception appends the global element of an exception, which is named after its type. It also has
-// an xsi:type, without which the SoapClient of PHP loses members.
-func (e *encoder) exception(v reflect.Value) {
-	declared := model.byGo[v.Type()]
-	tag := declared.name.prefixed()
-	if actual, _ := declared.actual(v); actual != nil {
-		tag = actual.name.prefixed()
-	}
-	e.element(tag, declared, v)
 }
 
 // fault reads the open Fault. In SOAP 1.1 its parts are in no namespace.
@@ -70,7 +67,13 @@ func (d *reader) fault() (*Fault, error) {
 		case name{"", "faultstring"}:
 			f.Text, err = d.text()
 		case name{"", "detail"}:
-			err = d.children(func(s start) error { return d.detail(f, s) })
+			err = d.children(func(s start) error { // takes the first exception and skips everything else
+				t := model.byName[s.name]
+				if t == nil || f.Exception != nil || !t.extends(model.byGo[reflect.TypeFor[Exception]()]) {
+					return d.skip()
+				}
+				return d.value(t, reflect.ValueOf(&f.Exception).Elem(), s)
+			})
 		default:
 			return d.skip()
 		}
@@ -79,13 +82,4 @@ func (d *reader) fault() (*Fault, error) {
 	})
 	d.leave()
 	return f, err
-}
-
-// detail reads an element of the detail: the first exception. It skips everything else.
-func (d *reader) detail(f *Fault, s start) error {
-	t := model.byName[s.name]
-	if t == nil || f.Exception != nil || !t.extends(model.byGo[reflect.TypeFor[Exception]()]) {
-		return d.skip()
-	}
-	return d.value(t, reflect.ValueOf(&f.Exception).Elem(), s)
 }

@@ -63,22 +63,21 @@ const (
 func newMeter(r io.Reader, limits Limits) *meter {
 	m := &meter{Reader: bufio.NewReader(r), limits: limits}
 	mark, _ := m.Peek(3) // if it is too short, the decoder fails
+	var utf16 encoding.Encoding
 	switch {
 	case bytes.HasPrefix(mark, []byte("\xEF\xBB\xBF")):
 		m.Discard(3) //nolint:errcheck // the bytes are in the buffer
 	case bytes.HasPrefix(mark, []byte("\xFE\xFF")), bytes.HasPrefix(mark, []byte("\xFF\xFE")):
-		m.decode(unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM))
+		utf16 = unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM)
 	case bytes.HasPrefix(mark, []byte("\x00<")):
-		m.decode(unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM))
+		utf16 = unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)
 	case bytes.HasPrefix(mark, []byte("<\x00")):
-		m.decode(unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM))
+		utf16 = unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM)
+	}
+	if m.utf16 = utf16 != nil; m.utf16 {
+		m.Reader = bufio.NewReader(utf16.NewDecoder().Reader(m.Reader))
 	}
 	return m
-}
-
-func (m *meter) decode(from encoding.Encoding) {
-	m.utf16 = true
-	m.Reader = bufio.NewReader(from.NewDecoder().Reader(m.Reader))
 }
 
 // ReadByte returns the next byte, or an Error of KindLimit.

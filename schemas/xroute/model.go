@@ -1,6 +1,7 @@
 package xroute
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -69,12 +70,7 @@ func (t *typ) extends(other *typ) bool {
 }
 
 // memberType returns the Go type of the items of an array of t.
-func (t *typ) memberType() reflect.Type {
-	if t.held != nil {
-		return t.held
-	}
-	return t.goType
-}
+func (t *typ) memberType() reflect.Type { return cmp.Or(t.held, t.goType) }
 
 // The complex types, in the order of the documents. A type follows the one that it extends.
 var (
@@ -145,7 +141,11 @@ func newSchema() *schema {
 		}
 	}
 	for _, m := range messageTypes {
-		s.addMessage(reflect.TypeOf(m).Elem())
+		goType := reflect.TypeOf(m).Elem()
+		local := lowerFirst(goType.Name())
+		t := &typ{name: name{nsRouting, local}, label: local, goType: goType, message: true}
+		s.describe(t)
+		s.messages[t.name], s.byGo[goType] = t, t
 	}
 	return s
 }
@@ -195,14 +195,6 @@ func (s *schema) declare(space string, list []any) {
 	}
 }
 
-func (s *schema) addMessage(goType reflect.Type) {
-	local := lowerFirst(goType.Name())
-	t := &typ{name: name{nsRouting, local}, label: local, goType: goType, message: true}
-	s.describe(t)
-	s.messages[t.name] = t
-	s.byGo[goType] = t
-}
-
 // describe finds base and members of a complex type, which extends the type that it embeds.
 func (s *schema) describe(t *typ) {
 	for i := range t.goType.NumField() {
@@ -213,27 +205,22 @@ func (s *schema) describe(t *typ) {
 			s.addMember(t, field, tag)
 		case field.Anonymous && t.message: // marks a request or response
 		case field.Anonymous:
-			s.extend(t, field)
+			t.base = s.typeOf(field.Type)
+			t.attributes, t.elements = inherit(i, t.base.attributes), inherit(i, t.base.elements)
 		default:
 			panic(fmt.Sprintf("xroute: %s.%s has no xsd tag", t.name.local, field.Name))
 		}
 	}
 }
 
-func (s *schema) extend(t *typ, field reflect.StructField) {
-	t.base = s.byGo[field.Type]
-	if t.base == nil {
-		panic(fmt.Sprintf("xroute: %s extends %s, which is not declared", t.name.local, field.Type))
+// inherit returns the members of the type that is embedded as the field with the given index.
+func inherit(field int, members []*member) (own []*member) {
+	for _, m := range members {
+		copied := *m
+		copied.index = append([]int{field}, m.index...)
+		own = append(own, &copied)
 	}
-	inherit := func(members []*member) (own []*member) {
-		for _, m := range members {
-			copied := *m
-			copied.index = append([]int{field.Index[0]}, m.index...)
-			own = append(own, &copied)
-		}
-		return own
-	}
-	t.attributes, t.elements = inherit(t.base.attributes), inherit(t.base.elements)
+	return own
 }
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }

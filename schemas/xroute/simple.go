@@ -67,9 +67,7 @@ func enumeration[T ~string](space, label string, values ...T) *simple {
 	return e
 }
 
-func (s *simple) wanted() error {
-	return errors.New("want one of " + strings.Join(s.values, ", "))
-}
+func (s *simple) wanted() error { return errors.New("want one of " + strings.Join(s.values, ", ")) }
 
 // trim removes the white space of XML.
 func trim(text string) string { return strings.Trim(text, " \t\r\n") }

@@ -70,6 +70,17 @@ func (s *store) put(id identity, l latest) (bool, error) {
 	return true, nil
 }
 
+// present returns the streets that the topic has not removed.
+func (s *store) present() map[identity]struct{} {
+	ids := make(map[identity]struct{}, len(s.streets))
+	for id, l := range s.streets {
+		if !l.removes {
+			ids[id] = struct{}{}
+		}
+	}
+	return ids
+}
+
 func (s *store) forget(id identity) {
 	l := s.streets[id]
 	s.bytes -= l.bytes

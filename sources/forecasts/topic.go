@@ -60,12 +60,7 @@ func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 
 func (t *topicFeed) startOver() {
 	if t.caughtUp { // the new topic is compared with the layer
-		t.contents.inUse = make(map[identity]struct{})
-		for id, l := range t.streets.streets {
-			if !l.removes {
-				t.contents.inUse[id] = struct{}{}
-			}
-		}
+		t.contents.inUse = t.streets.present()
 	}
 	t.next, t.ends = make(map[int]int64), make(map[int]int64)
 	t.streets.clear()
@@ -165,13 +160,7 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 // catchUp prepares the first publication. It returns an error if the streets must not be published
 // yet.
 func (t *topicFeed) catchUp(now time.Time) error {
-	all := make(map[identity]struct{}, len(t.streets.streets))
-	for id, l := range t.streets.streets {
-		if !l.removes {
-			all[id] = struct{}{}
-		}
-	}
-	if err := t.contents.admit(all, now); err != nil {
+	if err := t.contents.admit(t.streets.present(), now); err != nil {
 		return err
 	}
 	t.contents.inUse = nil // it changes with every record

@@ -99,18 +99,12 @@ func (c Config) Street() http.Handler {
 func New(cfg Config, s Settings, entry string) Page {
 	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operators
 	all := Page{}
-	_ = fs.WalkDir(dist, "dist", func(file string, d fs.DirEntry, err error) error { // embedded: it cannot fail
-		if err != nil || d.IsDir() {
-			return err
-		}
-		switch name := strings.TrimPrefix(file, "dist/"); {
-		case name == entry:
-			all.add("", name, policy, content(dist, file))
-		case strings.HasPrefix(name, "assets/"):
-			all.add(name, name, policy, content(dist, file))
-		}
-		return nil
-	})
+	all.add("", entry, policy, content(dist, "dist/"+entry))
+	assets, _ := fs.Glob(dist, "dist/assets/*") // the pattern is valid
+	for _, file := range assets {
+		name := strings.TrimPrefix(file, "dist/")
+		all.add(name, name, policy, content(dist, file))
+	}
 	text, _ := json.Marshal(s) // of numbers
 	all.add("settings.json", "settings.json", policy, func() []byte { return text })
 	return all

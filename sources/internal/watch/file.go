@@ -28,11 +28,16 @@ var (
 
 // File is a file that others replace or write in place. It is read as a whole once it has not been
 // modified for a while. It is not safe for concurrent use.
+//
+// It watches directories rather than the file, because a rename over the file, or a replaced symlink
+// anywhere on the path, changes a directory entry.
 type File struct {
 	path     string
 	settle   time.Duration
 	maxBytes int64
-	folders  *folders
+	poke     chan struct{} // capacity 1: several changes need only one check
+	watcher  *fsnotify.Watcher
+	running  sync.WaitGroup
 
 	last, kept, refused fs.FileInfo // the last version read, the one in use, the invalid one
 	reason              error       // why refused is invalid
@@ -41,17 +46,27 @@ type File struct {
 // NewFile returns a File. The file need not exist yet. Watching begins with the first Read and ends
 // with Close.
 func NewFile(path string, settle time.Duration, maxBytes int64) *File {
-	return &File{path: path, settle: settle, maxBytes: maxBytes, folders: watchFolders(path)}
+	return &File{path: path, settle: settle, maxBytes: maxBytes, poke: make(chan struct{}, 1)}
 }
 
 // Changes returns a channel that receives when there may be a new version.
-func (f *File) Changes() <-chan struct{} { return f.folders.poke }
+func (f *File) Changes() <-chan struct{} { return f.poke }
 
 // Poke makes the channel of Changes receive. It may be called from any goroutine.
-func (f *File) Poke() { f.folders.signal() }
+func (f *File) Poke() {
+	select {
+	case f.poke <- struct{}{}:
+	default:
+	}
+}
 
 // Close stops watching.
-func (f *File) Close() { f.folders.close() }
+func (f *File) Close() {
+	if f.watcher != nil {
+		_ = f.watcher.Close() // ends forward
+		f.running.Wait()
+	}
+}
 
 // Keep marks the last version read as the one in use. Read then returns ErrUnchanged until there is
 // another one.
@@ -64,7 +79,7 @@ func (f *File) Refuse(reason error) { f.refused, f.reason = f.last, reason }
 // Read returns the content of the file, decompressed if it is gzip, and its modification time, even
 // with ErrUnchanged.
 func (f *File) Read() (content []byte, modified time.Time, err error) {
-	f.folders.follow() // first, so that no change is missed in between
+	f.follow() // first, so that no change is missed in between
 	before, err := os.Stat(f.path)
 	if err != nil {
 		return nil, modified, err
@@ -157,45 +172,31 @@ func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n i
 	return n, err
 }
 
-// folders signals that the content at a path may have changed. It watches directories rather than
-// the file, because a rename over the file, or a replaced symlink anywhere on the path, changes a
-// directory entry.
-type folders struct {
-	path    string
-	poke    chan struct{} // capacity 1: several changes need only one check
-	watcher *fsnotify.Watcher
-	running sync.WaitGroup
-}
-
-func watchFolders(path string) *folders {
-	return &folders{path: path, poke: make(chan struct{}, 1)}
-}
-
 // follow watches exactly the directories that are currently on the path to the file. If the
 // operating system does not allow a watch, only the periodic check remains.
-func (w *folders) follow() {
-	if w.watcher == nil {
+func (f *File) follow() {
+	if f.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
 		if err != nil {
 			return
 		}
-		w.watcher = watcher
-		w.running.Go(func() { w.forward(watcher) })
+		f.watcher = watcher
+		f.running.Go(func() { f.forward(watcher) })
 	}
-	now := foldersTo(w.path)
+	now := foldersTo(f.path)
 	for _, folder := range now {
-		_ = w.watcher.Add(folder) // the periodic check covers a missing directory
+		_ = f.watcher.Add(folder) // the periodic check covers a missing directory
 	}
-	for _, folder := range w.watcher.WatchList() {
+	for _, folder := range f.watcher.WatchList() {
 		if !slices.Contains(now, folder) {
-			_ = w.watcher.Remove(folder) // it may have been deleted
+			_ = f.watcher.Remove(folder) // it may have been deleted
 		}
 	}
 }
 
 // forward signals events until the watcher is closed. An error means that events were lost, so it
 // is also signalled.
-func (w *folders) forward(watcher *fsnotify.Watcher) {
+func (f *File) forward(watcher *fsnotify.Watcher) {
 	for {
 		var ok bool
 		select {
@@ -205,21 +206,7 @@ func (w *folders) forward(watcher *fsnotify.Watcher) {
 		if !ok {
 			return
 		}
-		w.signal()
-	}
-}
-
-func (w *folders) signal() {
-	select {
-	case w.poke <- struct{}{}:
-	default:
-	}
-}
-
-func (w *folders) close() {
-	if w.watcher != nil {
-		_ = w.watcher.Close() // ends forward
-		w.running.Wait()
+		f.Poke()
 	}
 }
 

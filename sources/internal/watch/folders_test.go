@@ -44,8 +44,8 @@ func TestFoldersTo(t *testing.T) {
 func TestFoldersOfThePastAreLeft(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	w := watchFolders(filepath.Join(dir, "current", "list.csv"))
-	defer w.close()
+	w := NewFile(filepath.Join(dir, "current", "list.csv"), 0, 0)
+	defer w.Close()
 	for i := range 5 {
 		version := fmt.Sprint("v", i)
 		require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o755))

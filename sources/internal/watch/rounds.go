@@ -4,6 +4,7 @@ package watch
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -37,14 +38,13 @@ func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, 
 // goroutine, which closes f.
 func (f *File) Watch(settle time.Duration, check func(context.Context) time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var running sync.WaitGroup
+	running.Go(func() {
 		defer f.Close()
 		Rounds(ctx, f.Changes(), settle, check)
-	}()
+	})
 	return func() {
 		cancel()
-		<-done
+		running.Wait()
 	}
 }
