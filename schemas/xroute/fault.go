@@ -56,9 +56,9 @@ func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 func (d *reader) fault() (*Fault, error) {
 	f := &Fault{}
 	err := d.children(func(s start) (err error) {
-		text := ""
 		switch s.name {
 		case name{"", "faultcode"}:
+			var text string
 			text, err = d.text()
 			text = trim(text)
 			text = text[strings.LastIndexByte(text, ':')+1:] // without the prefix

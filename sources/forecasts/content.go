@@ -26,27 +26,31 @@ type Record struct {
 // forecasts belong to the caller and do not refer to content. See [Normalise] for maxSpeed.
 func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, error] {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
-	each, parse := eachElement, parseJSON
-	switch format {
-	case FormatProtobuf:
-		each, parse = eachMessage, parseProtobuf
-	case FormatJSON:
-	case FormatNDJSON:
-		each = eachLine
-	default:
-		each = func([]byte, emitter) error { return fmt.Errorf("unknown format %q", format) }
-	}
 	return func(yield func(Record, error) bool) {
-		err := each(content, func(position string, text []byte) error {
+		emit := func(position string, text []byte) error {
 			r := Record{Position: position}
-			if r.Forecast, r.Remarks, r.Err = parse(text, maxSpeed); r.Err != nil {
+			if format == FormatProtobuf {
+				r.Forecast, r.Remarks, r.Err = parseProtobuf(text, maxSpeed)
+			} else {
+				r.Forecast, r.Remarks, r.Err = parseJSON(text, maxSpeed)
+			}
+			if r.Err != nil {
 				r.Forecast = nil
 			}
 			if !yield(r, nil) {
 				return errStopped
 			}
 			return nil
-		})
+		}
+		err := fmt.Errorf("unknown format %q", format)
+		switch format {
+		case FormatProtobuf:
+			err = eachMessage(content, emit)
+		case FormatJSON:
+			err = eachElement(content, emit)
+		case FormatNDJSON:
+			err = eachLine(content, emit)
+		}
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(Record{}, err)
 		}

@@ -71,14 +71,6 @@ func (c *cut) endPoll(next, ends map[int]int64, failed bool) (whole, transaction
 	return !moving && !transaction, transaction
 }
 
-// waited returns how long updates have been waiting.
-func (c *cut) waited(now time.Time) time.Duration {
-	if c.since.IsZero() {
-		c.since = now
-	}
-	return now.Sub(c.since)
-}
-
 // advance returns the held records, which the caller applies, and the time of the newest. Their
 // transactions are the next to be read to their end.
 func (c *cut) advance() (held map[identity]latest, newest time.Time) {

@@ -143,7 +143,10 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 	if transaction {
 		limit = t.cfg.TransactionWait
 	}
-	waited := t.cut.waited(now)
+	if t.cut.since.IsZero() {
+		t.cut.since = now
+	}
+	waited := now.Sub(t.cut.since)
 	if waited < limit {
 		return true
 	}

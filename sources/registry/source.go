@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"reflect"
 	"time"
 
@@ -75,20 +74,15 @@ func (s *fileSource) read(_ context.Context, add addEntry) error {
 type httpSource struct {
 	HTTPConfig
 	instance   string // member with the product instance
-	shown      string // the URL without its password
 	maxBytes   int64
 	client     *http.Client
 	last, kept string // ETags of the list read last and of the one in use
 }
 
 func newHTTPSource(cfg HTTPConfig, instance string, maxBytes int64) *httpSource {
-	shown := ""
-	if u, err := url.Parse(cfg.URL); err == nil {
-		shown = u.Redacted()
-	}
 	// A separate transport allows close to close all connections.
 	client := &http.Client{Timeout: cfg.Timeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}
-	return &httpSource{HTTPConfig: cfg, instance: instance, shown: shown, maxBytes: maxBytes, client: client}
+	return &httpSource{HTTPConfig: cfg, instance: instance, maxBytes: maxBytes, client: client}
 }
 
 func (s *httpSource) changes() <-chan struct{} { return nil }
@@ -108,6 +102,7 @@ func (s *httpSource) read(ctx context.Context, add addEntry) error {
 	if s.kept != "" {
 		request.Header.Set("If-None-Match", s.kept)
 	}
+	shown := request.URL.Redacted() // without its password
 	response, err := s.client.Do(request)
 	if err != nil {
 		return err // it names method and URL
@@ -117,14 +112,14 @@ func (s *httpSource) read(ctx context.Context, add addEntry) error {
 	case response.StatusCode == http.StatusNotModified && s.kept != "":
 		return watch.ErrUnchanged
 	case response.StatusCode != http.StatusOK:
-		return fmt.Errorf("GET %s: %s", s.shown, response.Status)
+		return fmt.Errorf("GET %s: %s", shown, response.Status)
 	}
 	body, err := watch.ReadAll(response.Body, s.maxBytes)
 	if err == nil {
 		err = parseJSON(body, fields{s.Column, s.instance}, add)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read the answer of %s: %w", s.shown, err)
+		return fmt.Errorf("cannot read the answer of %s: %w", shown, err)
 	}
 	s.last = response.Header.Get("ETag")
 	return nil
