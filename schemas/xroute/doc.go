@@ -16,7 +16,7 @@
 // is absent or has xsi:nil; a required, nillable one is written with xsi:nil if it is nil.
 //
 // FromPlain and ToPlain convert between plain elements and the geometries of package geo
-// (plain.go). KindOf, PlainOf and NewElement handle the elements around them (element.go).
+// (plain.go). KindOf, PlainOf and NewElement handle the elements around them (geometry.go).
 //
 // Readers accept what toolkits send: any prefixes, elements of a type in any order, unknown
 // elements and attributes, comments and CDATA, UTF-8 and UTF-16. They reject what would change the
