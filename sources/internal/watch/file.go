@@ -29,8 +29,8 @@ var (
 // File is a file that others replace or write in place. It is read as a whole once it has not been
 // modified for a while. It is not safe for concurrent use.
 //
-// It watches directories rather than the file, because a rename over the file, or a replaced symlink
-// anywhere on the path, changes a directory entry.
+// It watches directories rather than the file, because a rename over the file, or a replaced
+// symlink anywhere on the path, changes a directory entry.
 type File struct {
 	path     string
 	settle   time.Duration
