@@ -47,7 +47,9 @@ func TestRowsAfterAPauseDoNotWait(t *testing.T) {
 		send := func(rows int) {
 			b := new(batch.Batch)
 			b.Extend(rows)
-			b.Index = make([]uint32, rows)
+			for i := range rows {
+				b.Index = append(b.Index, uint32(i))
+			}
 			b.TypeEnd = []uint32{0}
 			source.coming <- batch.AppendFrame(nil, b, nil)
 		}
