@@ -106,7 +106,7 @@
 //
 // Up to four deleted segments are kept, and new segments overwrite their files, within MaxBytes and
 // only while the disk has MinFreeBytes. Commits then change no metadata of the file system, and
-// nothing is freed, which delays commits on a disk that is mounted with the option discard. Bytes of
-// the former segment are invalid in the new one, because its salt differs; sealing the segment cuts
-// them off, as does Close.
+// nothing is freed, which delays commits on a disk that is mounted with the option discard. Bytes
+// of the former segment are invalid in the new one, because its salt differs; sealing the segment
+// cuts them off, as does Close.
 package journal

@@ -177,9 +177,9 @@ func (r *Reader) copyStored(limit int) error {
 //
 // The time of an iteration is that of the shifts and look-ups that wait for each other. A variable
 // that the compiler has no register for would lengthen it. Therefore the loop needs no pointer but
-// r: the tables and both buffers are arrays in r, limit and stop are fields. Bits are shifted before
-// values are computed from those taken. Only the lowest six bits of n count, so that entries can be
-// subtracted as they are.
+// r: the tables and both buffers are arrays in r, limit and stop are fields. Bits are shifted
+// before values are computed from those taken. Only the lowest six bits of n count, so that entries
+// can be subtracted as they are.
 func (r *Reader) decode(limit int) error {
 	in := &r.input
 	in.fill()
