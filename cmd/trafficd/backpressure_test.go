@@ -53,7 +53,10 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	// A restart changes nothing.
 	d.signal(syscall.SIGKILL)
 	<-d.Done()
-	d.start().await(http.StatusOK) // there may be room for a smaller batch
+	d.start().eventually(func() bool { // ready only if there is room for the smallest batch
+		_, r := d.ready()
+		return r.Components["daemon"].State == ops.OK && r.Components["registry"].State == ops.OK
+	}, "the daemon has started")
 	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == behind }, "the same frames are undelivered")
 	d.awaitLag("clickhouse")
 	d.awaitLag("kafka")
