@@ -92,7 +92,8 @@ Exit codes: 0 success, 2 some items were rejected, 1 failure.`,
 		})
 	for _, group := range root.Commands() {
 		if group.HasSubCommands() {
-			// An unknown command is an error; cobra would print the help and succeed, or complain about a flag.
+			// An unknown command is an error; cobra would print the help and succeed, or complain
+			// about a flag.
 			group.FParseErrWhitelist.UnknownFlags = true
 			group.DisableFlagsInUseLine = true
 			group.RunE = func(_ *cobra.Command, args []string) error {
@@ -103,14 +104,14 @@ Exit codes: 0 success, 2 some items were rejected, 1 failure.`,
 				for _, command := range group.Commands() {
 					names = append(names, command.Name())
 				}
-				return fmt.Errorf("unknown command %[2]q for %[1]s; it has %[3]s", group.Name(), args[0], strings.Join(names, ", "))
+				return fmt.Errorf("unknown command %[2]q for %[1]s; its commands are %[3]s", group.Name(), args[0], strings.Join(names, ", "))
 			}
 		}
 	}
 	return root
 }
 
-// Environment variables that replace flags.
+// Environment variables that are used if a flag is not set.
 const (
 	envKey = "TRAFFICD_KEY"
 	envURL = "TRAFFICD_URL"
@@ -126,7 +127,7 @@ type connection struct {
 func (c *connection) register(f *pflag.FlagSet, right string) {
 	c.cfg = client.DefaultConfig()
 	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon; defaults to $"+envURL)
-	f.StringVar(&c.cfg.Key, "key", "", "API key with the right "+right+"; visible to other users of this machine, prefer --key-file or "+
+	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+right+" right; visible to other users of this machine: prefer --key-file or "+
 		"$"+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file with the API key in its first line")
 	f.StringVar(&c.cfg.CA, "ca", "", "PEM file of the certificate authorities to trust instead of the system's")
@@ -134,8 +135,8 @@ func (c *connection) register(f *pflag.FlagSet, right string) {
 	f.BoolVar(&c.quiet, "quiet", false, "print no progress on standard error")
 }
 
-// config completes the settings from the environment and the key file. A flag takes precedence over
-// the key file, and that over the environment.
+// config completes the settings from the environment and the key file. Flags take precedence over
+// the key file, which takes precedence over the environment.
 func (c *connection) config(flags *pflag.FlagSet) (client.Config, error) {
 	cfg := c.cfg
 	if url := os.Getenv(envURL); url != "" && !flags.Changed("url") {

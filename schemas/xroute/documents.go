@@ -13,18 +13,19 @@ var documents embed.FS
 const (
 	wsdlName = "XRoute.wsdl"
 	// Placeholders in the documents.
-	addressHere = "http://localhost:8080/xroute/ws/XRoute"
-	locationTag = `schemaLocation="`
+	addressPlaceholder = "http://localhost:8080/xroute/ws/XRoute"
+	locationAttribute  = `schemaLocation="`
 )
 
 // WSDL returns the description of the service at an address. location is the prefix of the schemas'
 // names: empty if they are beside the WSDL, or for example address + "?xsd=".
 func WSDL(address, location string) []byte {
 	text := document(wsdlName, location)
-	return bytes.ReplaceAll(text, []byte(addressHere), appendText(nil, address))
+	return bytes.ReplaceAll(text, []byte(addressPlaceholder), appendText(nil, address))
 }
 
-// Schema returns a schema by its name, false if there is none. location is the same as for WSDL.
+// Schema returns the schema with a file name; ok is false if there is none. location is the same as
+// for WSDL.
 func Schema(file, location string) ([]byte, bool) {
 	if !slices.Contains(SchemaNames(), file) {
 		return nil, false
@@ -32,8 +33,8 @@ func Schema(file, location string) ([]byte, bool) {
 	return document(file, location), true
 }
 
-// WithPrefix returns a schema in which the names of formats have a manufacturer's prefix in place
-// of VENDOR.
+// WithPrefix returns a schema in which the prefix VENDOR of format names is replaced by another
+// one.
 func WithPrefix(schema []byte, prefix string) []byte {
 	return bytes.ReplaceAll(schema, []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
 }
@@ -60,5 +61,5 @@ func document(file, location string) []byte {
 	if err != nil {
 		panic(err)
 	}
-	return bytes.ReplaceAll(text, []byte(locationTag), appendText([]byte(locationTag), location))
+	return bytes.ReplaceAll(text, []byte(locationAttribute), appendText([]byte(locationAttribute), location))
 }

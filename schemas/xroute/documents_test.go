@@ -251,7 +251,7 @@ func wsdlDocument() string {
 		p.binding()
 		p.in(`wsdl:service name="XRouteWSService"`, func() {
 			p.in(`wsdl:port name="XRouteWSPort" binding="tns:XRouteWSBinding"`, func() {
-				p.line("<soap:address location=%q/>", addressHere)
+				p.line("<soap:address location=%q/>", addressPlaceholder)
 			})
 		})
 	})

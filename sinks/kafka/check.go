@@ -15,8 +15,8 @@ import (
 
 // Check reports what is wrong with the files that the configuration names and, if deep, with the
 // brokers and the topic. Each of the joined errors starts with the key of a setting. It writes
-// nothing, but requests a producer id. If the configuration is invalid, it does not connect. Clocks
-// of brokers are not compared, because no answer contains the time.
+// nothing, but requests a producer id. If the configuration is invalid, it does not connect. The
+// brokers' clocks are not checked, because no Kafka response contains the time.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	t, err := c.Kafka.Check(ctx, "", deep)
@@ -25,7 +25,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	}
 	brokers, failed := newCluster(c)
 	if failed != nil {
-		return err // which Check has returned too
+		return err // c.Kafka.Check has reported the failure already
 	}
 	defer brokers.refresh()
 	errs := []error{err}
@@ -43,13 +43,13 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	return errors.Join(errs...)
 }
 
-// checkTopic reports properties of the topic that could lose or refuse measurements.
+// checkTopic reports settings of the topic that could cause measurements to be lost or rejected.
 func (c Config) checkTopic(t dial.Topic) error {
-	number := func(name string, or int) int {
+	number := func(name string, fallback int) int {
 		if n, err := strconv.Atoi(t.Config[name]); err == nil {
 			return n
 		}
-		return or
+		return fallback
 	}
 	var errs []error
 	wrong := func(format string, args ...any) {
@@ -59,15 +59,15 @@ func (c Config) checkTopic(t dial.Topic) error {
 	inSync := number("min.insync.replicas", 1)
 	switch {
 	case replicas < inSync:
-		wrong("has %d replicas, fewer than its min.insync.replicas %d: no record can be written", replicas, inSync)
+		wrong("has replication factor %d, below its min.insync.replicas %d: no record can be written", replicas, inSync)
 	case replicas == 1 && t.Brokers > 1:
-		wrong("has 1 replica: a broker that is lost takes acknowledged measurements with it; use 3 replicas and min.insync.replicas 2")
+		wrong("has replication factor 1: acknowledged measurements are lost with a broker; use replication factor 3 and min.insync.replicas 2")
 	case replicas > 2 && t.Config["min.insync.replicas"] == "1":
 		wrong("has min.insync.replicas 1: the loss of one broker can lose acknowledged measurements; set it to 2")
 	}
 	for _, p := range t.Partitions {
 		if len(p.Isr) < inSync && replicas >= inSync {
-			wrong("has %d replicas of partition %d in sync, fewer than min.insync.replicas %d: check the brokers", len(p.Isr), p.ID, inSync)
+			wrong("has %d in-sync replicas of partition %d, fewer than min.insync.replicas %d: check the brokers", len(p.Isr), p.ID, inSync)
 		}
 	}
 	if slices.Contains(strings.Split(t.Config["cleanup.policy"], ","), "compact") {
@@ -81,17 +81,17 @@ func (c Config) checkTopic(t dial.Topic) error {
 }
 
 // checkPermissions makes each kind of request once and reports missing permissions. The record
-// batch that it produces is empty: brokers check the permission first, then refuse the request as
+// batch that it produces is empty: brokers check permissions before they reject the request as
 // invalid.
 func (c *cluster) checkPermissions(ctx context.Context) error {
-	_, _, session := c.newProducer(ctx)
-	_, produce := c.produce(ctx, 0, make([]byte, frameLen))
-	if produce != nil {
-		produce = c.failed(fmt.Errorf("cannot write to topic %q: %w", c.topic, produce))
+	_, _, sessionErr := c.newProducer(ctx)
+	_, produceErr := c.produce(ctx, 0, make([]byte, frameLen))
+	if produceErr != nil {
+		produceErr = c.failed(fmt.Errorf("cannot write to topic %q: %w", c.topic, produceErr))
 	}
-	_, fetch := c.fetch(ctx, 0, 0)
+	_, fetchErr := c.fetch(ctx, 0, 0)
 	var errs []error
-	for _, err := range []error{session, produce, fetch} {
+	for _, err := range []error{sessionErr, produceErr, fetchErr} {
 		if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
 			errs = append(errs, fmt.Errorf("sasl.username: %w", err))
 		}

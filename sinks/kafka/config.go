@@ -13,8 +13,8 @@ import (
 // Config is section kafka of the configuration.
 type Config struct {
 	dial.Kafka `setting:",squash"`
-	// of record batches: lz4; snappy: less CPU and 5 to 10 % more bytes; zstd: more CPU and fewer
-	// bytes; gzip; none
+	// compression of record batches: lz4, snappy (less CPU than lz4, 5 to 10 % more bytes), zstd
+	// (more CPU, fewer bytes), gzip or none
 	Compression string `setting:"compression"`
 
 	// size of a record batch before compression; it must fit the topic's max.message.bytes
@@ -22,24 +22,26 @@ type Config struct {
 	BlockRows        int `setting:"block_rows"`        // rows delivered and made durable together
 	ParallelRequests int `setting:"parallel_requests"` // concurrent produce requests, to different partitions
 
-	// Age of an attempt without a response, or of its rows, at which it is looked up in the topic.
+	// If an attempt got no response, and it or its rows are older than this, the topic is read to
+	// find out whether it succeeded.
 	ResolveAfter time.Duration `setting:"resolve_after"`
 	CreateTopic  CreateTopic   `setting:"create_topic"` // create a missing topic; partitions 0 leaves that to the operator
 }
 
-// CreateTopic creates a missing topic. Partitions 0 leaves that to the operator.
+// CreateTopic holds the settings for creating a missing topic. With Partitions 0, the operator
+// creates it.
 type CreateTopic struct {
 	Partitions        int `setting:"partitions"`         // of the new topic; more of them allow more consumers
 	ReplicationFactor int `setting:"replication_factor"` // copies of each partition
 }
 
 // DefaultConfig returns the settings for one broker on this machine. lz4 is a compromise:
-// BenchmarkEncode measures speeds and ratios. snappy takes half of its CPU and 5 to 10 % more
-// bytes, zstd two to five times its CPU and 20 % fewer bytes (worthwhile on a slow network). One
+// BenchmarkEncode measures speeds and ratios. snappy uses half the CPU of lz4 and 5 to 10 % more
+// bytes, zstd two to five times the CPU and 20 % fewer bytes (worthwhile on a slow network). One
 // request per partition is enough: BenchmarkDeliver is no slower with 24 partitions than with one.
 // With 96 partitions on three brokers, a batch of 14,000 rows takes 0.1–0.2 s with 32 requests at a
-// time, and 0.3–0.5 s with 4. Buffers grow with what is sent: with many partitions, record batches
-// are small.
+// time, and 0.3–0.5 s with 4. Buffers grow only to the size of the record batches that are sent,
+// which are small if there are many partitions.
 func DefaultConfig() Config {
 	return Config{
 		Kafka:            dial.DefaultKafka("measurements"), // contract 4
@@ -63,15 +65,15 @@ func (c Config) Validate() error {
 		c.Kafka.Validate(""),
 		settings.Check(codec, "compression is %q, must be none, gzip, snappy, lz4 or zstd", c.Compression),
 		settings.Within("batch_bytes", c.BatchBytes, 16<<10, 64<<20,
-			"smaller ones spend more on requests than on records, brokers refuse larger ones (their default is 1 MiB)"),
-		settings.Within("block_rows", c.BlockRows, 1, 1_000_000, "a block is planned and looked up in memory"),
+			"smaller batches cost more for requests than for records; brokers reject larger ones (max.message.bytes is 1 MiB by default)"),
+		settings.Within("block_rows", c.BlockRows, 1, 1_000_000, "the plan of a block and its lookup are held in memory"),
 		settings.Within("parallel_requests", c.ParallelRequests, 1, 64, "each has a connection and two buffers of batch_bytes"),
 		settings.Within("resolve_after", c.ResolveAfter, time.Second, 24*time.Hour,
-			"shorter reads back after every slow answer, longer exceeds how long brokers remember a producer (one day)"),
+			"a shorter time reads the topic after every slow response; brokers remember a producer for one day"),
 	}
 	if c.CreateTopic.Partitions != 0 {
 		errs = append(errs,
-			settings.Within("create_topic.partitions", c.CreateTopic.Partitions, 1, 10_000, "more slow the brokers down; 0 creates nothing"),
+			settings.Within("create_topic.partitions", c.CreateTopic.Partitions, 1, 10_000, "more partitions slow the brokers down; with 0 no topic is created"),
 			settings.Within("create_topic.replication_factor", c.CreateTopic.ReplicationFactor, 1, 10, "it cannot exceed the number of brokers"))
 	}
 	return errors.Join(errs...)

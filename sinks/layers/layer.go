@@ -28,7 +28,7 @@ type Layer struct {
 	mu      sync.Mutex
 	open    changes // put, not published
 	ready   changes // published, not built
-	due     bool    // there was a Publish
+	due     bool    // Publish has been called
 	refused error   // why the last refused forecast cannot be used
 
 	building sync.Mutex // acquired before mu
@@ -67,7 +67,7 @@ func (l *Layer) Put(f *pb.StreetForecast) {
 	l.open.set(s.id, s)
 }
 
-// Remove removes a street (a tombstone).
+// Remove removes a street, as a tombstone requests.
 func (l *Layer) Remove(street, fromnode int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *Layer) Publish(dataTime time.Time) {
 	}
 }
 
-// Confirm records newer data that changed nothing.
+// Confirm records the time of newer data that changed nothing.
 func (l *Layer) Confirm(dataTime time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +133,7 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 // Start starts building in the background until Stop.
 func (l *Layer) Start() { go l.run() }
 
-// Drain answers the requests that wait for a change.
+// Drain ends the requests that wait for a change: they get a response at once.
 func (l *Layer) Drain() { close(l.draining) }
 
 // Stop waits for a build in progress and stops building. The layer remains available.
@@ -186,7 +186,7 @@ func untilNextMinute(t time.Time) time.Duration {
 	return max(0, time.Until(t.Round(0).Truncate(time.Minute).Add(time.Minute)))
 }
 
-// build brings the layer up to now. It does nothing before the first Publish.
+// build brings the layer up to date. It does nothing before the first Publish.
 func (l *Layer) build(now time.Time) {
 	l.building.Lock()
 	defer l.building.Unlock()

@@ -21,9 +21,10 @@ type topicID [16]byte
 
 const metadataWithID = 10
 
-var errMetadata = errors.New("invalid metadata of the broker")
+var errMetadata = errors.New("invalid broker metadata")
 
-// askTopicID asks any broker. The identifier is zero if the broker is too old to report it.
+// askTopicID returns the id of the topic, as any broker reports it. The identifier is zero if the
+// broker is too old to report it.
 func askTopicID(ctx context.Context, client *kafka.Client, topic string) (topicID, error) {
 	known, err := client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
 	if err == nil {
@@ -75,7 +76,7 @@ func (r *topicIDRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error)
 	const maxBytes = 1 << 20 // enough for thousands of brokers
 	n := binary.BigEndian.Uint32(size[:])
 	if n > maxBytes {
-		return nil, fmt.Errorf("metadata of %d bytes, must be at most %d", n, maxBytes)
+		return nil, fmt.Errorf("metadata response of %d bytes exceeds the limit of %d bytes", n, maxBytes)
 	}
 	answer := make([]byte, n)
 	if _, err := io.ReadFull(rw, answer); err != nil {

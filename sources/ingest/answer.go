@@ -92,34 +92,35 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	return append(b, `"}}`...)
 }
 
-// pieceSize is the number of bytes that are rendered at a time, plus one rejection.
+// pieceSize is the size at which a piece ends; its last rejection may exceed it.
 const pieceSize = 8 << 10
 
-// rendering is an IngestResult that is rendered while it is written. The response to a body of a
-// few hundred bytes can have many megabytes, and the client may not read it, so only the list of
-// rejections is held, and counted, in the meantime.
+// rendering is an IngestResult that is rendered while it is written. A body of a few hundred
+// bytes can cause a response of many megabytes, and the client may not read it, so only the list of
+// rejections is kept in memory and charged to the client's quota until then.
 type rendering struct {
-	memory *admission.Quotas
-	client string
-	held   int64 // bytes that are counted
-	result batch.Result
+	memory  *admission.Quotas
+	client  string
+	charged int64 // bytes of the client's quota
+	result  batch.Result
 
 	begun, ended bool
-	next         int    // rejection
-	piece, left  []byte // the last piece; what Read has not returned of it
+	next         int    // index of the next rejection to render
+	piece, left  []byte // the last piece; the part of it that Read has not returned yet
 }
 
-// newRendering takes over the content of r and leaves it other memory.
+// newRendering returns a rendering of r. It takes over r's content in exchange for a recycled
+// result, so that both have buffers.
 func newRendering(r *batch.Result, memory *admission.Quotas, client string) *rendering {
 	x := renderings.Get().(*rendering)
 	x.result, *r = *r, x.result
-	x.memory, x.client, x.held = memory, client, int64(x.result.Size())
-	memory.Exceed(client, x.held)
+	x.memory, x.client, x.charged = memory, client, int64(x.result.Size())
+	memory.Exceed(client, x.charged)
 	return x
 }
 
-// size returns the length of the whole text, which it renders completely. It must be called before
-// any reading.
+// size returns the length of the whole text, which it renders once for this. It must be called
+// before Read and WriteTo.
 func (x *rendering) size() (n int) {
 	for p := x.more(); len(p) > 0; p = x.more() {
 		n += len(p)
@@ -179,7 +180,7 @@ func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
 // Close implements io.Closer. The server calls it when the response has been written or cannot be
 // written.
 func (x *rendering) Close() error {
-	x.memory.Give(x.client, x.held)
+	x.memory.Release(x.client, x.charged)
 	rejections := x.result.Rejections
 	rejections.Reset()
 	*x = rendering{result: batch.Result{Rejections: rejections}, piece: x.piece}

@@ -123,7 +123,7 @@ func (b *blocks) unread() []byte {
 
 // Close implements io.Closer. It frees all memory, b itself included.
 func (b *blocks) Close() error {
-	b.memory.Give(b.client, int64(len(b.list))*blockSize)
+	b.memory.Release(b.client, int64(len(b.list))*blockSize)
 	for i, x := range b.list {
 		poison(x)
 		blockPool.Put(x)

@@ -59,9 +59,9 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 		receiver: upload.Receiver{
 			MaxBytes: cfg.MaxCompressedBytes, Timeout: cfg.ReceiveTimeout,
 			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
-			TooLarge: tooLarge(cfg.MaxCompressedBytes), BrokenOff: contract.InvalidGzip,
-			Places: admission.New(cfg.AdmissionRequests, places),
-			Bytes:  bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
+			TooLarge: tooLarge(cfg.MaxCompressedBytes), Truncated: contract.InvalidGzip,
+			Slots: admission.New(cfg.AdmissionRequests, places),
+			Bytes: bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
 		},
 	}
 }
@@ -71,7 +71,7 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 // the body, so a client that sends only headers takes nothing from others.
 func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if apiErr = e.pipeline.Ready(c.ProductInstance); apiErr == nil {
-		apiErr = e.receiver.Places.Check(c.Owner, 1)
+		apiErr = e.receiver.Slots.Check(c.Owner, 1)
 	}
 	if apiErr == nil {
 		apiErr = e.memory.Check(c.Owner, blockSize)
@@ -137,7 +137,7 @@ func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Subm
 	if err := e.receiver.Receive(ctx, client, body); err != nil {
 		return err
 	}
-	defer e.receiver.Places.Give(client, 1)
+	defer e.receiver.Slots.Release(client, 1)
 	s.Body = body
 	return e.pipeline.Submit(s)
 }

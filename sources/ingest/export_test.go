@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus/testutil"
 
 // Held returns what e's requests hold: places and bytes.
 func Held(e *Endpoint) (requests, bytes int64) {
-	return e.receiver.Places.Total(), e.memory.Total()
+	return e.receiver.Slots.Total(), e.memory.Total()
 }
 
 // HeldBytes returns the memory that all requests of the process hold.

@@ -194,7 +194,7 @@ func TestBodyWaitsForAnswers(t *testing.T) {
 	var apiErr *contract.APIError
 	require.ErrorAs(t, err, &apiErr)
 	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
-	a.Give("client", DefaultConfig().AdmissionBytes)
+	a.Release("client", DefaultConfig().AdmissionBytes)
 	text, err := io.ReadAll(body)
 	require.NoError(t, err)
 	require.Equal(t, "body", string(text))

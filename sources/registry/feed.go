@@ -40,7 +40,7 @@ type feed struct {
 // sharedList is the state of a list of many product instances.
 type sharedList struct {
 	*list                    // without detectors; its product instance is everyInstance
-	read     atomic.Bool     // it has been used once
+	read     atomic.Bool     // set after the first successful read
 	excluded map[string]bool // product instances with a separate feed
 }
 
@@ -84,7 +84,7 @@ func (f *feed) newList(instance string) *list {
 	return newList(f.cfg, instance, f.kind, log)
 }
 
-// adopt takes over the lists that other feeds have in use, by product instance.
+// adopt takes over the lists that other feeds use, by product instance.
 func (f *feed) adopt(before map[string]*list) {
 	if f.shared == nil {
 		if l := before[f.instance]; l != nil {
@@ -109,7 +109,7 @@ func (f *feed) run(ctx context.Context) {
 	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
-// restore uses the lists of an earlier process until the feed has been read.
+// restore loads the lists that an earlier process saved, for use until the feed has been read.
 func (f *feed) restore(now time.Time) {
 	lists := *f.lists.Load()
 	if f.shared != nil && len(lists) == 0 {
@@ -132,7 +132,7 @@ func (f *feed) restore(now time.Time) {
 			continue
 		}
 		l.mu.Lock()
-		l.err = nil // only the shared list as a whole is pending
+		l.err = nil // the list as a whole reports that it has not been read
 		l.mu.Unlock()
 	}
 	f.lists.Store(&lists)
@@ -145,10 +145,10 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	var instance string // of codes
 	var codes []string
 	f.archive = map[string]*batch.DetectorList{}
-	err := f.source.read(ctx, func(of, code string, others ...batch.Attribute) {
-		if of = cmp.Or(f.instance, of); of != instance || codes == nil {
+	err := f.source.read(ctx, func(listed, code string, others ...batch.Attribute) {
+		if listed = cmp.Or(f.instance, listed); listed != instance || codes == nil {
 			lists[instance] = codes
-			instance, codes = strings.Clone(of), lists[of]
+			instance, codes = strings.Clone(listed), lists[listed]
 		}
 		codes = append(codes, code)
 		if f.onList != nil {
@@ -260,7 +260,8 @@ func (f *feed) admit(before map[string]*list, lists map[string][]string, now tim
 	return next, nil
 }
 
-// status returns the state of each list. For a shared list, the first one is that of the whole.
+// status returns the state of each list. For a shared list, the first one describes the list as a
+// whole.
 func (f *feed) status(now time.Time) []Status {
 	lists := *f.lists.Load()
 	all := make([]Status, 0, len(lists)+1)

@@ -55,7 +55,7 @@ func benchmarkSOAP(b *testing.B, wkt string, points int) {
 		if _, err := x.process(&h, body); err != nil {
 			b.Fatal(err)
 		}
-		s.memory.Give(client.Owner, int64(x.size))
+		s.memory.Release(client.Owner, int64(x.size))
 	}
 	perSecond(b, points)
 }

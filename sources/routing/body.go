@@ -27,7 +27,7 @@ func (b *body) Space() ([]byte, error) {
 			return nil, apiErr
 		}
 		larger := append(make([]byte, 0, size), b.bytes...)
-		b.memory.Give(b.client, int64(cap(b.bytes)))
+		b.memory.Release(b.client, int64(cap(b.bytes)))
 		b.bytes = larger
 	}
 	return b.bytes[len(b.bytes):cap(b.bytes)], nil
@@ -46,7 +46,7 @@ func (b *body) End(err error) error {
 }
 
 func (b *body) free() {
-	b.memory.Give(b.client, int64(cap(b.bytes)))
+	b.memory.Release(b.client, int64(cap(b.bytes)))
 	b.bytes = nil
 }
 
@@ -66,7 +66,7 @@ func newAnswer(memory *admission.Quotas, client string, text []byte) *answer {
 }
 
 func (a *answer) Close() error {
-	a.memory.Give(a.client, a.size)
+	a.memory.Release(a.client, a.size)
 	a.Reset(nil)
 	a.size = 0
 	return nil

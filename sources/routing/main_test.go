@@ -80,7 +80,7 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 		require.NoError(t, s.api.Stop(ctx))
 		s.service.Stop()
 		keys.Close()
-		for _, q := range []*admission.Quotas{s.service.receiver.Places, s.service.memory, s.service.watches} {
+		for _, q := range []*admission.Quotas{s.service.receiver.Slots, s.service.memory, s.service.watches} {
 			require.Zero(t, q.Total(), q.Noun)
 		}
 		require.Empty(t, s.service.cpu)

@@ -166,7 +166,7 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	if apiErr := s.watches.Take(x.client.Owner, 1); apiErr != nil {
 		return nil, apiErr
 	}
-	defer s.watches.Give(x.client.Owner, 1)
+	defer s.watches.Release(x.client.Owner, 1)
 	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Owner, r.ID, least, most))}, nil
 }
 

@@ -55,7 +55,7 @@ func TestSlowClientLeavesPlaces(t *testing.T) {
 	for range 2 {
 		slow = append(slow, s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:1]))
 	}
-	require.Eventually(t, func() bool { return s.service.receiver.Places.Total() == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.service.receiver.Slots.Total() == 2 }, patience, time.Millisecond)
 	resp, text := s.post(simple)
 	requireQuotaExceeded(t, resp, text, "2 requests under way")
 	ask[*xroute.ConvertGeometryResponse](s, simple, asB...)
@@ -100,7 +100,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return testutil.ToFloat64(apiErrors.WithLabelValues(contract.ServiceUnavailable.String())) == before+5
 	}, patience, time.Millisecond)
-	require.Eventually(t, func() bool { return s.service.receiver.Places.Total() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.service.receiver.Slots.Total() == 0 }, patience, time.Millisecond)
 	require.Greater(t, s.service.memory.Total(), int64(8<<20))
 
 	for range 3 {
@@ -169,7 +169,7 @@ func TestKeysOfAClientShareItsQuota(t *testing.T) {
 	h.SetMethod(fasthttp.MethodPost)
 	h.SetContentType("text/xml")
 	for s.memory.Take(one.Owner, firstBytes) == nil { // as much as it leaves to others
-		defer s.memory.Give(one.Owner, firstBytes)
+		defer s.memory.Release(one.Owner, firstBytes)
 	}
 	_, apiErr := s.Admit(another, &h)
 	require.NotNil(t, apiErr)

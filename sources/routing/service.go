@@ -27,23 +27,23 @@ import (
 // Path is the service's path below the base path (contract 3).
 const Path = "/xroute/ws/XRoute"
 
-// Service handles the requests of Path. It is safe for concurrent use.
+// Service handles requests to Path. It is safe for concurrent use.
 type Service struct {
 	cfg      Config
 	scheme   string
 	proxies  []netip.Prefix // trusted
 	log      zerolog.Logger
 	receiver upload.Receiver
-	memory   *admission.Quotas // of bodies and answers
+	memory   *admission.Quotas // for request bodies and responses
 	watches  *admission.Quotas // one for each request that watches a job
-	cpu      chan struct{}     // a token for each request in process
+	cpu      chan struct{}     // one token for each request that is being processed
 	limits   geo.Limits
 	jobs     *jobs
 	operate  func(*exchange) (xroute.Response, error) // exchange.operate; tests replace it
 }
 
-// New returns a service and starts the workers of its jobs. scheme is the scheme of its address in
-// the WSDL, http or https.
+// New returns a service and starts its job workers. scheme, http or https, is that of the service
+// address in the WSDL.
 func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	trusted, _ := proxies(cfg.TrustedProxies) // Validate has checked them
 	return &Service{
@@ -52,9 +52,9 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 		receiver: upload.Receiver{
 			MaxBytes: cfg.MaxBodyBytes, Timeout: cfg.ReceiveTimeout,
 			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
-			TooLarge: tooLarge(cfg.MaxBodyBytes), BrokenOff: contract.InvalidParameter,
-			Places: admission.New(cfg.AdmissionRequests, places),
-			Bytes:  bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
+			TooLarge: tooLarge(cfg.MaxBodyBytes), Truncated: contract.InvalidParameter,
+			Slots: admission.New(cfg.AdmissionRequests, places),
+			Bytes: bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
 		},
 		memory: admission.New(cfg.AdmissionBytes, memory), watches: admission.New(int64(cfg.MaxWatches), watches),
 		cpu: make(chan struct{}, cfg.Concurrency), jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
@@ -65,11 +65,11 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 // requests in progress.
 func (s *Service) Drain() { s.jobs.drain() }
 
-// Stop ends the jobs. The HTTP server must have stopped before.
+// Stop cancels the jobs and waits for them. The HTTP server must already have stopped.
 func (s *Service) Stop() { s.jobs.close() }
 
-// Admit performs the checks before the body. The request gets its place with the first byte of the
-// body.
+// Admit performs the checks that need only the header. The request takes a slot when the first byte
+// of its body arrives.
 func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if !h.IsPost() {
 		return nil, nil
@@ -78,7 +78,7 @@ func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release 
 		apiErr = s.memory.Check(c.Owner, firstBytes)
 	}
 	if apiErr == nil {
-		apiErr = s.receiver.Places.Check(c.Owner, 1)
+		apiErr = s.receiver.Slots.Check(c.Owner, 1)
 	}
 	if apiErr != nil {
 		countError(apiErr)
@@ -86,8 +86,8 @@ func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release 
 	return nil, apiErr
 }
 
-// Handle responds to a request with a result or a fault, or with an error as on all other paths if
-// the request cannot be read. items is the number of geometries in the request.
+// Handle responds with a result or a SOAP fault. If the request cannot be read, it returns an error
+// like the other endpoints. items is the number of geometries in the request.
 func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	if !ctx.IsPost() {
 		return 0, s.describe(ctx)
@@ -98,12 +98,12 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 		countError(err)
 		return 0, err
 	}
-	defer s.receiver.Places.Give(c.Owner, 1)
+	defer s.receiver.Slots.Release(c.Owner, 1)
 	x := &exchange{
 		service: s, client: c, start: time.Now(),
 		trace: string(ctx.Response.Header.Peek("Trace-Id")),
 	}
-	defer func() { s.memory.Give(c.Owner, int64(x.size)) }() // from then on the response itself counts
+	defer func() { s.memory.Release(c.Owner, int64(x.size)) }() // send has charged the response itself
 	out, err := x.process(&ctx.Request.Header, body)
 	if _, ok := errors.AsType[*contract.APIError](err); ok {
 		countError(err)
@@ -114,7 +114,7 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 		f, known := failureOf(err)
 		if !known {
 			s.log.Error().Err(err).Str("trace_id", x.trace).Str("operation", x.operation()).
-				Msg("cannot process a request of the routing service: answered with a fault")
+				Msg("cannot process a routing request: responded with a fault")
 		}
 		outcome = f.outcome()
 		if out, err = xroute.AppendFault(nil, f.fault(x.trace)); err != nil {
@@ -149,12 +149,12 @@ type exchange struct {
 
 	request xroute.Request // nil until it is read
 	items   int            // geometries in it
-	size    int            // estimated size of the response in bytes, which is reserved; 0: small
+	size    int            // bytes of memory reserved for the response; 0 if it is small
 }
 
 // process returns the response. The error is a *contract.APIError, or becomes a fault. A panic
-// affects only this request. Everything except the waiting of watchJob is done while holding a
-// token, which also bounds the memory of decompressed bodies.
+// affects only this request. It holds a token for everything except watchJob's wait, which also
+// bounds the memory of decompressed bodies.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	tokens := x.service.cpu
 	tokens <- struct{}{}
@@ -177,13 +177,13 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 		return nil, err
 	}
 	if out, err = xroute.AppendMessage(make([]byte, 0, x.size), response); err != nil {
-		return nil, errors.New("cannot write the answer: " + err.Error()) // not wrapped: it is not about the request
+		return nil, errors.New("cannot encode the response: " + err.Error()) // not wrapped: it is not the client's error
 	}
 	return out, nil
 }
 
-// reserve counts the memory of a response before it is created, because the response to a small
-// body can be large, and the client may not read it. The error is a *contract.APIError.
+// reserve takes quota for the memory of a response before it is made, because the response to a
+// small body can be large, and the client may not read it. The error is a *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
 	if apiErr := x.service.memory.Take(x.client.Owner, int64(bytes)); apiErr != nil {
 		return apiErr
@@ -192,11 +192,12 @@ func (x *exchange) reserve(bytes int) error {
 	return nil
 }
 
-// envelopeDepth is the depth of the elements around a collection and inside the innermost one; each
-// collection is an element, and its list of members another.
+// envelopeDepth is the depth of the elements outside the outermost collection and inside the
+// innermost one.
 const envelopeDepth = 32
 
-// read parses a body and frees it. An error of the gzip stream is a *contract.APIError.
+// read parses a body and frees it. If the gzip stream is invalid, the error is a
+// *contract.APIError.
 func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, error) {
 	defer body.free()
 	if f := checkContent(h); f != nil {
@@ -204,7 +205,7 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 	}
 	limits := xroute.DefaultLimits()
 	limits.Bytes, limits.VendorPrefix = s.cfg.MaxBodyBytes, s.cfg.VendorPrefix
-	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth
+	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth // a collection and its list of members are two elements
 	var from io.Reader = bytes.NewReader(body.bytes)
 	switch {
 	case len(contentCodings(h)) > 0:

@@ -78,8 +78,8 @@ func (q *Quotas) Exceed(client string, n int64) {
 	q.add(client, n)
 }
 
-// Give returns n of what the client holds.
-func (q *Quotas) Give(client string, n int64) { q.Exceed(client, -n) }
+// Release returns n of what the client holds.
+func (q *Quotas) Release(client string, n int64) { q.Exceed(client, -n) }
 
 func (q *Quotas) add(client string, n int64) {
 	q.total += n

@@ -50,12 +50,12 @@ func TestQuotasLeaveSomething(t *testing.T) {
 	require.True(t, q.Exceeded())
 	q.Exceed("e", 100)
 	f("f", 1, 0, "all places are taken")
-	q.Give("e", 105)
+	q.Release("e", 105)
 	require.False(t, q.Exceeded())
 	f("f", 1, 1, "this client has 1 ")
 	for client, n := range held {
 		if client != "e" {
-			q.Give(client, n)
+			q.Release(client, n)
 		}
 	}
 	require.Zero(t, q.Total())
@@ -80,7 +80,7 @@ func TestQuotasOfManyGoroutines(t *testing.T) {
 				default:
 					t.Error("more than the quota")
 				}
-				q.Give("a", 1)
+				q.Release("a", 1)
 			}
 		})
 	}
@@ -94,6 +94,6 @@ func TestNothingIsAllocated(t *testing.T) {
 		if q.Take("client", 1) != nil || q.Check("client", 1) != nil {
 			t.Error("full")
 		}
-		q.Give("client", 1)
+		q.Release("client", 1)
 	}))
 }

@@ -24,9 +24,9 @@ type Receiver struct {
 	RateGrace         time.Duration // time before the average rate applies
 
 	TooLarge  *contract.APIError // for a larger body
-	BrokenOff contract.Code      // if the client disconnected before the end of the body
+	Truncated contract.Code      // if the client disconnected before the end of the body
 
-	Places *admission.Quotas // one for each request whose body has begun
+	Slots *admission.Quotas // one for each request whose body has begun
 
 	Bytes   metrics.Counter // received
 	Seconds metrics.Observer
@@ -41,7 +41,7 @@ type Buffer interface {
 	// receiving.
 	Wrote(n int) error
 	// End is called last, with io.EOF for a complete body, or else with a *contract.APIError:
-	// TooLarge, RequestTimeout for a client that is too slow, BrokenOff, or InvalidParameter for
+	// TooLarge, RequestTimeout for a client that is too slow, Truncated, or InvalidParameter for
 	// malformed chunks. Receive returns the result of End.
 	End(err error) error
 }
@@ -65,12 +65,12 @@ func (r *Receiver) Receive(ctx *fasthttp.RequestCtx, client string, buf Buffer) 
 	if n == 0 && end != io.EOF {
 		return buf.End(end)
 	}
-	if apiErr := r.Places.Take(client, 1); apiErr != nil {
+	if apiErr := r.Slots.Take(client, 1); apiErr != nil {
 		return apiErr
 	}
 	defer func() {
 		if err != nil {
-			r.Places.Give(client, 1)
+			r.Slots.Release(client, 1)
 		}
 	}()
 	if n > 0 {
@@ -157,7 +157,7 @@ func (b *body) end(err error) error {
 		}
 	}
 	b.Aborted.Inc()
-	return contract.NewError(b.BrokenOff, fmt.Sprintf("unexpected end of body after %d bytes", b.received))
+	return contract.NewError(b.Truncated, fmt.Sprintf("unexpected end of body after %d bytes", b.received))
 }
 
 // whole reports whether io.EOF is the end of the body. A chunked stream also returns it if the

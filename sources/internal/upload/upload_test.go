@@ -57,8 +57,8 @@ var (
 // read. A place is held after a whole body, and none after an error.
 func receive(t *testing.T, r upload.Receiver, request string, next func(*net.TCPConn)) received {
 	t.Helper()
-	r.TooLarge, r.BrokenOff = tooLarge, contract.InvalidGzip
-	r.Places = admission.New(1, admission.Resource{Used: used, Limit: limit})
+	r.TooLarge, r.Truncated = tooLarge, contract.InvalidGzip
+	r.Slots = admission.New(1, admission.Resource{Used: used, Limit: limit})
 	r.Bytes, r.Seconds, r.Aborted = bytes, seconds, aborted
 	client, conn := connection(t)
 	_, err := client.Write([]byte("POST / HTTP/1.1\r\nHost: here\r\n" + request))
@@ -68,9 +68,9 @@ func receive(t *testing.T, r upload.Receiver, request string, next func(*net.TCP
 		ctx.SetConnectionClose()
 		next(client)
 		if err := r.Receive(ctx, "client", b); err == nil {
-			require.EqualValues(t, 1, r.Places.Total())
+			require.EqualValues(t, 1, r.Slots.Total())
 		} else {
-			require.Zero(t, r.Places.Total())
+			require.Zero(t, r.Slots.Total())
 		}
 		require.EqualValues(t, len(b.body), testutil.ToFloat64(bytes)-before)
 	}}
@@ -182,7 +182,7 @@ func TestPace(t *testing.T) {
 func TestPlaceIsTakenWithTheFirstByte(t *testing.T) {
 	places := admission.New(1, admission.Resource{Full: "full", Used: used, Limit: limit})
 	r := upload.Receiver{
-		MaxBytes: 20, Timeout: time.Minute, TooLarge: tooLarge, Places: places,
+		MaxBytes: 20, Timeout: time.Minute, TooLarge: tooLarge, Slots: places,
 		Bytes: bytes, Seconds: seconds, Aborted: aborted,
 	}
 	client, conn := connection(t)
