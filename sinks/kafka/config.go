@@ -13,8 +13,8 @@ import (
 // Config is section kafka of the configuration.
 type Config struct {
 	dial.Kafka `setting:",squash"`
-	// compression of record batches: lz4, snappy (less CPU than lz4, 5 to 10 % more bytes), zstd
-	// (more CPU, fewer bytes), gzip or none
+	// compression of record batches; compared with lz4, snappy takes less CPU and 5 to 10 % more bytes,
+	// zstd more CPU and fewer bytes
 	Compression string `setting:"compression"`
 
 	// size of a record batch before compression; it must fit the topic's max.message.bytes
@@ -31,7 +31,7 @@ type Config struct {
 // CreateTopic holds the settings for creating a missing topic. With Partitions 0, the operator
 // creates it.
 type CreateTopic struct {
-	Partitions        int `setting:"partitions"`         // of the new topic; more of them allow more consumers
+	Partitions        int `setting:"partitions"`         // partitions of the new topic; more of them allow more consumers
 	ReplicationFactor int `setting:"replication_factor"` // copies of each partition
 }
 
