@@ -169,7 +169,7 @@ func TestJobCommands(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-	const there = `unknown command "list" for job; it has delete, fetch, stop, watch`
+	const there = `unknown command "list" for job; its commands are delete, fetch, stop, watch`
 	f(there, "list")
 	f(there, "list", "--url", "http://127.0.0.1:1", "--key", testKey)
 	for _, verb := range []string{"watch", "fetch", "stop", "delete"} {

@@ -107,7 +107,7 @@ func TestUnknownCommands(t *testing.T) {
 		for _, args := range [][]string{{"nosuch"}, {"nosuch", "--url", "http://127.0.0.1:1"}} {
 			r := runWith(t, "", append([]string{group.Name()}, args...)...)
 			require.Equal(t, exitFailed, r.code)
-			require.Contains(t, r.err, `unknown command "nosuch" for `+group.Name()+"; it has "+group.Commands()[0].Name())
+			require.Contains(t, r.err, `unknown command "nosuch" for `+group.Name()+"; its commands are "+group.Commands()[0].Name())
 		}
 		r := runWith(t, "", group.Name())
 		require.Equal(t, exitDone, r.code)
