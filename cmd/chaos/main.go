@@ -66,8 +66,8 @@ func command() *cobra.Command {
 		Short: "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
 		Long: `chaos injects faults into trafficd and its stores under load, and counts lost, duplicated, reordered and altered measurements.
 
-With --equal, --rollouts, --takeovers or --bench it then starts a smaller system – one ClickHouse server, no links that are cut – with the
-same replicas and brokers, and measures one thing after the other. Each result is a line with "ok" or "MISSED".`,
+With --equal, --rollouts or --takeovers it then starts a smaller system with the same replicas and brokers, but one ClickHouse server and
+no link failures, and runs the measurements one by one. --bench runs a benchmark last. Each result is a line with "ok" or "MISSED".`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

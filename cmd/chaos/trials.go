@@ -107,8 +107,8 @@ func (t *trials) equalKeys(ctx context.Context) error {
 	return err
 }
 
-// asShipped restarts the replicas with the shipped settings for a rolling restart and a takeover.
-// The other settings of the rig make faults more frequent.
+// asShipped restarts the replicas with the shipped session timeout and linger, and with a drain
+// grace of 2 s, less than the shipped 5 s. The rig otherwise uses shorter times.
 func (t *trials) asShipped(ctx context.Context) error {
 	for _, d := range t.rig.Replicas {
 		d.Set("api.drain_grace=2s", "journal.log.session_timeout=6s", "clickhouse.delivery.linger=1s")

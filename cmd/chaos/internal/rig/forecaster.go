@@ -22,7 +22,7 @@ func (r *Rig) newForecaster(ctx context.Context) (err error) {
 	if r.cfg.Replicas > 1 || r.cfg.Nodes > 1 {
 		return nil
 	}
-	// All periods are still in the future when the daemon's clock is 20 minutes ahead.
+	// 60 periods, so that some are still in the future when the daemon's clock is 20 minutes ahead.
 	r.Forecasts = judge.Rules{Periods: 60, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
 	instance, text := judge.Instance(load.Detector(0, 0)), "detectorCode,street,fromnode,length\n"
 	for n, code := range r.cfg.Detectors {
