@@ -97,7 +97,7 @@ func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 	before, after := d.scope.view(v.ref), d.scope.view(s.ref)
 	var was, is []int
 	var bare []*street
-	p = &piece{view: after, zone: d.zone, every: true, small: true}
+	p = &piece{view: after, zone: d.zone, every: true, shrunk: true}
 	for _, st := range s.numbered { // they compress best in this order
 		changed, held := st.number > v.number, st.held <= v.number
 		if !changed && v.ref != s.ref {

@@ -165,12 +165,12 @@ var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
 	return encoder, decoder
 }
 
-// form returns a text in an encoding; small is that of piece.
-func (c *compressor) form(text []byte, variables []variable, e encoding, small bool) *form {
+// form returns a text in an encoding; shrunk is that of piece.
+func (c *compressor) form(text []byte, variables []variable, e encoding, shrunk bool) *form {
 	made := &form{plain: checksum{}.add(text)}
 	switch e {
 	case gzipped:
-		made.bytes = c.deflated(text, variables, small)
+		made.bytes = c.deflated(text, variables, shrunk)
 	case zstandard:
 		made.bytes = c.zstandard(text)
 	default:
@@ -181,9 +181,9 @@ func (c *compressor) form(text []byte, variables []variable, e encoding, small b
 
 // deflated returns deflate blocks of the text, uncompressed ones if compressed ones do not decode
 // to it.
-func (c *compressor) deflated(text []byte, variables []variable, small bool) []byte {
+func (c *compressor) deflated(text []byte, variables []variable, shrunk bool) []byte {
 	deflate := c.deflater.deflate
-	if small && len(text) <= shrinkMax {
+	if shrunk && len(text) <= shrinkMax {
 		deflate = c.deflater.shrink
 	}
 	blocks := deflate(text, variables)

@@ -18,7 +18,7 @@ type piece struct {
 	zone    *zone
 	every   bool   // also show streets without a period
 	bare    int    // number of streets at the end that are shown without their code
-	small   bool   // gzip forms are worth more time: they are kept, but not part of the layer
+	shrunk  bool   // gzip forms are worth more time: they are kept, but not part of the layer
 	sum     uint64 // hash of what is shown; pieces with the same one have the same text in a time zone
 	forms   [formats][encodings]atomic.Pointer[form]
 	making  sync.Mutex // acquired to make forms
@@ -64,7 +64,7 @@ func (p *piece) make(f format, e encoding, c *compressor) *form {
 		return made
 	}
 	c.write(f, p)
-	made := c.form(c.text, c.variables, e, p.small)
+	made := c.form(c.text, c.variables, e, p.shrunk)
 	formsMade.Inc()
 	p.forms[f][e].Store(made)
 	return made

@@ -25,7 +25,7 @@ type street struct {
 	code     string // openLRcode
 	label    uint64 // hash of id and code
 	periods  []period
-	sums     []uint64 // for each period and the end: the sum of the hashes of the periods from it on
+	hashes   []uint64 // of the periods
 	until    instant  // end of the last period; 0 without periods
 	number   uint64   // of the first build with this forecast
 	held     uint64   // of a build; all documents have shown the street since then
@@ -77,7 +77,7 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 	id := uint64(uint32(s.id.street))<<32 | uint64(uint32(s.id.fromnode))
 	s.label = xxhash.Sum64(append(binary.LittleEndian.AppendUint64(nil, id), s.code...))
 	if n := len(f.GetForecast()); n > 0 {
-		s.periods, s.sums = make([]period, 0, n), make([]uint64, n+1)
+		s.periods, s.hashes = make([]period, 0, n), make([]uint64, n)
 	}
 	for _, p := range f.GetForecast() {
 		start, err := contract.ParseForecastTime(p.GetStart())
@@ -95,8 +95,8 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 		})
 	}
 	slices.SortFunc(s.periods, period.compare)
-	for i, p := range slices.Backward(s.periods) {
-		s.sums[i] = s.sums[i+1] + p.hash()
+	for i := range s.periods {
+		s.hashes[i] = s.periods[i].hash()
 	}
 	return s, nil
 }
@@ -144,7 +144,7 @@ func (p *period) hash() uint64 {
 func (s *street) appendContent(dst []byte, periods []int) []byte {
 	sum := uint64(0)
 	for _, i := range periods {
-		sum += s.sums[i] - s.sums[i+1]
+		sum += s.hashes[i]
 	}
 	for _, v := range [...]uint64{s.label, uint64(len(periods)), sum} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
