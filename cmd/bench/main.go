@@ -90,6 +90,10 @@ func command() *cobra.Command {
 		Use: "plain ADDRESS REGISTRY OUTPUT", Hidden: true, Args: cobra.ExactArgs(3),
 		RunE: func(_ *cobra.Command, args []string) error { return plain(args[0], args[1], args[2]) },
 	})
+	cmd.AddCommand(&cobra.Command{
+		Use: "bare ADDRESS", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return bare(args[0]) },
+	})
 	f := cmd.Flags()
 	f.StringVar(&o.daemon, "daemon", beside("trafficd"), "path of trafficd")
 	f.StringVar(&o.before, "before", "", "path of another version of trafficd, which bench journal compares")

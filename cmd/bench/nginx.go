@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -79,15 +80,24 @@ func (o options) compare(ctx context.Context, name string, ours server, dir stri
 		s.conditional = ours.conditional
 		return must.Get(s.load(ctx))
 	}
-	var rates, overPackaged, overTuned []float64
+	var rates, overPackaged, overTuned, overBare []float64
 	for range servingRounds {
 		own, packaged, tuned := must.Get(ours.load(ctx)), theirs(""), theirs(fileKeptOpen)
 		rates, overPackaged, overTuned = append(rates, own), append(overPackaged, own/packaged), append(overTuned, own/tuned)
+		if ours.conditional {
+			s, stop, err := startBare(ctx)
+			must.Do(err)
+			overBare = append(overBare, own/must.Get(s.load(ctx)))
+			stop()
+		}
 	}
 	o.line(name+"_requests_per_s", median(rates), "1/s")
 	o.line(name+"_over_nginx", median(overPackaged), "ratio")
 	o.line(name+"_over_nginx_tuned", median(overTuned), "ratio")
 	o.line(name+"_over_nginx_tuned_spread", slices.Max(overTuned)-slices.Min(overTuned), "ratio")
+	if ours.conditional {
+		o.line(name+"_over_bare", median(overBare), "ratio")
+	}
 	return nil
 }
 
@@ -181,6 +191,52 @@ func startNginx(ctx context.Context, dir, settings string, body []byte) (s serve
 		err = fmt.Errorf("nginx does not serve the layer: %w: %s", err, output.String())
 	}
 	return s, stop, err
+}
+
+// bare answers each read of a connection with a 304 whose size is that of the daemon's, without
+// looking at the request. No server that uses Go's network package can need fewer system calls.
+func bare(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	response := fmt.Appendf(nil, "HTTP/1.1 304 Not Modified\r\nETag: %0318d\r\n\r\n", 0)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			request := make([]byte, 4096)
+			for err == nil {
+				if _, err = c.Read(request); err == nil {
+					_, err = c.Write(response)
+				}
+			}
+		}()
+	}
+}
+
+// startBare runs bare in another process, with one processor as the daemon.
+func startBare(ctx context.Context) (s server, stop func(), err error) {
+	defer must.Return(&err)
+	address := launch.Address(must.Get(launch.PickPort("bare", 0)))
+	cmd := exec.Command(must.Get(os.Executable()), "bare", address)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	p := must.Get(launch.StartGroup(cmd, syscall.SIGKILL))
+	stop = func() { _ = p.Stop(10 * time.Second) }
+	err = launch.Eventually(ctx, 2*time.Second, func() error {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+	if err != nil {
+		stop()
+	}
+	return server{url: "http://" + address}, stop, err
 }
 
 // layerDaemon starts a daemon with a layer of the given forecasts.
