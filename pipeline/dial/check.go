@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -81,9 +82,47 @@ func IsTLS(err error) bool {
 
 // Topic is what the brokers report about a topic.
 type Topic struct {
+	Name       string
 	Brokers    int // of the cluster
 	Partitions []kafka.Partition
 	Config     map[string]string // empty without the permission DescribeConfigs
+}
+
+// Errorf returns an error about the topic. It starts with the key of the setting, topic.
+func (t Topic) Errorf(format string, args ...any) error {
+	return fmt.Errorf("topic: topic %q "+format, append([]any{t.Name}, args...)...)
+}
+
+// Number returns the value of a numeric setting of the topic, or fallback if it is not known.
+func (t Topic) Number(name string, fallback int) int {
+	if n, err := strconv.Atoi(t.Config[name]); err == nil {
+		return n
+	}
+	return fallback
+}
+
+// InSync returns the topic's replication factor and its min.insync.replicas. If the latter is not
+// known, InSync assumes a good value. The topic must have partitions.
+func (t Topic) InSync() (replicas, least int) {
+	replicas = len(t.Partitions[0].Replicas)
+	return replicas, t.Number("min.insync.replicas", min(2, replicas))
+}
+
+// CheckDurability returns errors if the topic rejects all records, or can lose acknowledged ones
+// with one broker or by compaction. The topic must have partitions.
+func (t Topic) CheckDurability() error {
+	var errs []error
+	switch replicas, least := t.InSync(); {
+	case replicas < least:
+		errs = append(errs, t.Errorf("has replication factor %d, below its min.insync.replicas %d: no record can be written", replicas, least))
+	case t.Brokers > 1 && least < 2:
+		errs = append(errs, t.Errorf("has replication factor %d and min.insync.replicas %d: the loss of one broker can lose "+
+			"acknowledged measurements; use replication factor 3 and min.insync.replicas 2", replicas, least))
+	}
+	if policy := t.Config["cleanup.policy"]; strings.Contains(policy, "compact") {
+		errs = append(errs, t.Errorf("has cleanup.policy %s, which keeps only the latest record of each key: set it to delete", policy))
+	}
+	return errors.Join(errs...)
 }
 
 // Check reports what is wrong with the files and, if deep, with every broker, including those that
@@ -91,6 +130,7 @@ type Topic struct {
 // what the brokers report about the topic: no partitions if it does not exist, which is not an
 // error.
 func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, err error) {
+	t.Name = k.Topic
 	transport, err := k.Transport()
 	if err != nil {
 		return t, fmt.Errorf("%s%w", section, err)

@@ -3,7 +3,6 @@ package kafkalog
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"trafficd/pipeline/dial"
@@ -66,9 +65,6 @@ const recordOverhead = 4 << 10
 // errors starts with the key of a setting.
 func (c Config) checkTopic(t dial.Topic) error {
 	var errs []error
-	wrong := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("topic: topic %q "+format, append([]any{c.Topic}, args...)...))
-	}
 	if n := len(t.Partitions); n != c.Partitions {
 		errs = append(errs, fmt.Errorf("partitions: topic %q has %d, the setting is %d: they must be equal on all replicas",
 			c.Topic, n, c.Partitions))
@@ -76,30 +72,16 @@ func (c Config) checkTopic(t dial.Topic) error {
 	if t.Config == nil {
 		return errors.Join(errs...) // no permission to read it
 	}
-	number := func(name string) int64 {
-		n, _ := strconv.ParseInt(t.Config[name], 10, 64)
-		return n
-	}
-	inSync, replicas := number("min.insync.replicas"), len(t.Partitions[0].Replicas)
-	switch {
-	case int64(replicas) < inSync:
-		wrong("has %d replicas, fewer than its min.insync.replicas %d: no batch can be accepted", replicas, inSync)
-	case t.Brokers > 1 && (inSync < 2 || replicas < 2):
-		wrong("has %d replicas and min.insync.replicas %d: a broker that is lost takes accepted measurements with it; "+
-			"use 3 replicas and min.insync.replicas 2", replicas, inSync)
-	}
-	if policy := t.Config["cleanup.policy"]; policy != "delete" {
-		wrong("has cleanup.policy %s, which loses measurements: set it to delete", policy)
-	}
-	if size := number("retention.bytes"); size >= 0 {
-		wrong("has retention.bytes %d, which deletes measurements that wait: set it to -1", size)
+	errs = append(errs, t.CheckDurability())
+	if size := t.Number("retention.bytes", 0); size >= 0 {
+		errs = append(errs, t.Errorf("has retention.bytes %d, which deletes undelivered measurements: set it to -1", size))
 	}
 	if kind := t.Config["message.timestamp.type"]; kind != "CreateTime" {
-		wrong("has message.timestamp.type %s: set it to CreateTime", kind)
+		errs = append(errs, t.Errorf("has message.timestamp.type %s: set it to CreateTime", kind))
 	}
-	if size := number("max.message.bytes"); size < int64(c.MaxFrameBytes+recordOverhead) {
-		wrong("has max.message.bytes %d, must be at least %d for frames of max_frame_bytes: raise it or lower max_frame_bytes",
-			size, c.MaxFrameBytes+recordOverhead)
+	if size, least := t.Number("max.message.bytes", 0), c.MaxFrameBytes+recordOverhead; size < least {
+		errs = append(errs, t.Errorf("has max.message.bytes %d, must be at least %d for frames of max_frame_bytes: "+
+			"raise it or lower max_frame_bytes", size, least))
 	}
 	return errors.Join(errs...)
 }

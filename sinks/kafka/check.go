@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/segmentio/kafka-go"
 
@@ -45,35 +42,15 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 
 // checkTopic reports settings of the topic that could cause measurements to be lost or rejected.
 func (c Config) checkTopic(t dial.Topic) error {
-	number := func(name string, fallback int) int {
-		if n, err := strconv.Atoi(t.Config[name]); err == nil {
-			return n
-		}
-		return fallback
-	}
-	var errs []error
-	wrong := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("topic: topic %q "+format, append([]any{c.Topic}, args...)...))
-	}
-	replicas := len(t.Partitions[0].Replicas)
-	inSync := number("min.insync.replicas", 1)
-	switch {
-	case replicas < inSync:
-		wrong("has replication factor %d, below its min.insync.replicas %d: no record can be written", replicas, inSync)
-	case replicas == 1 && t.Brokers > 1:
-		wrong("has replication factor 1: acknowledged measurements are lost with a broker; use replication factor 3 and min.insync.replicas 2")
-	case replicas > 2 && t.Config["min.insync.replicas"] == "1":
-		wrong("has min.insync.replicas 1: the loss of one broker can lose acknowledged measurements; set it to 2")
-	}
+	errs := []error{t.CheckDurability()}
+	replicas, least := t.InSync()
 	for _, p := range t.Partitions {
-		if len(p.Isr) < inSync && replicas >= inSync {
-			wrong("has %d in-sync replicas of partition %d, fewer than min.insync.replicas %d: check the brokers", len(p.Isr), p.ID, inSync)
+		if len(p.Isr) < least && replicas >= least {
+			errs = append(errs, t.Errorf("has %d in-sync replicas of partition %d, fewer than min.insync.replicas %d: check the brokers",
+				len(p.Isr), p.ID, least))
 		}
 	}
-	if slices.Contains(strings.Split(t.Config["cleanup.policy"], ","), "compact") {
-		wrong("has cleanup.policy compact, which deletes all but the latest measurement of a detector: set it to delete")
-	}
-	if largest := number("max.message.bytes", c.BatchBytes); largest < c.BatchBytes {
+	if largest := t.Number("max.message.bytes", c.BatchBytes); largest < c.BatchBytes {
 		errs = append(errs, fmt.Errorf("batch_bytes is %d, but topic %q has max.message.bytes %d: lower batch_bytes or raise max.message.bytes",
 			c.BatchBytes, c.Topic, largest))
 	}

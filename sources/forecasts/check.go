@@ -56,9 +56,9 @@ func (c KafkaConfig) check(ctx context.Context, deep bool) error {
 	case err != nil || !deep:
 		return err
 	case len(t.Partitions) == 0:
-		return fmt.Errorf("kafka.topic: topic %q does not exist: create it, with cleanup.policy compact", c.Topic)
+		return fmt.Errorf("kafka.%w", t.Errorf("does not exist: create it, with cleanup.policy compact"))
 	case policy != "" && !strings.Contains(policy, "compact"):
-		return fmt.Errorf("kafka.topic: topic %q has cleanup.policy %s, which deletes forecasts by age: set it to compact", c.Topic, policy)
+		return fmt.Errorf("kafka.%w", t.Errorf("has cleanup.policy %s, which deletes forecasts by age: set it to compact", policy))
 	}
 	return nil
 }
