@@ -146,7 +146,7 @@ func (in *Intake) Release(c *contract.Client, key string) { in.idempotency.Relea
 
 // Submit stores a body. If it returns nil, every accepted item is durable and s.Result is the 207.
 // A *contract.APIError means that nothing of the batch was or will be archived or forwarded,
-// batch.ErrNoAnswer that the outcome is unknown.
+// batch.ErrNoResponse that the outcome is unknown.
 func (in *Intake) Submit(s *batch.Submission) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()
@@ -266,7 +266,7 @@ func diskError(err error) error {
 	case errors.Is(err, journal.ErrVoided):
 		return contract.Unavailable("the journal cannot store the batch; nothing of it was stored; retry", 5*time.Second)
 	}
-	return fmt.Errorf("%w: %w", batch.ErrNoAnswer, err)
+	return fmt.Errorf("%w: %w", batch.ErrNoResponse, err)
 }
 
 // journalError converts the error of a frame that was not queued to an API error.

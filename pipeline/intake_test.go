@@ -669,8 +669,8 @@ func TestConfigBounds(t *testing.T) {
 var errSentinel = errors.New("sentinel")
 
 func TestDiskErrors(t *testing.T) {
-	require.ErrorIs(t, diskError(journal.ErrUnknown), batch.ErrNoAnswer)
-	require.ErrorIs(t, diskError(errSentinel), batch.ErrNoAnswer)
+	require.ErrorIs(t, diskError(journal.ErrUnknown), batch.ErrNoResponse)
+	require.ErrorIs(t, diskError(errSentinel), batch.ErrNoResponse)
 	var r *contract.APIError
 	require.ErrorAs(t, diskError(journal.ErrVoided), &r)
 	require.Equal(t, contract.ServiceUnavailable, r.Code)

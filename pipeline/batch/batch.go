@@ -116,9 +116,9 @@ type Result struct {
 // Rejected returns the number of rejected items.
 func (r *Result) Rejected() int { return r.Items - r.Accepted }
 
-// ErrNoAnswer is returned when the outcome of a batch is unknown. The connection must be closed
+// ErrNoResponse is returned when the outcome of a batch is unknown. The connection must be closed
 // without a response; a retry with the same Idempotency-Key reveals it (contract 1.1).
-var ErrNoAnswer = errors.New("the outcome of the batch is unknown")
+var ErrNoResponse = errors.New("the outcome of the batch is unknown")
 
 // PermanentError is returned by a sink when no retry of the same block can succeed. The delivery
 // loop then splits the block until it finds the rejected row. All other errors are retried.

@@ -89,7 +89,7 @@ func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contra
 	}
 	var apiErr *contract.APIError
 	switch {
-	case errors.Is(err, batch.ErrNoAnswer):
+	case errors.Is(err, batch.ErrNoResponse):
 		// Close the connection, but only after buffered responses to earlier requests, which
 		// fasthttp writes before it closes a hijacked connection.
 		x.silent = true

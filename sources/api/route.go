@@ -21,7 +21,7 @@ type Endpoint interface {
 	Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError)
 
 	// Handle writes the response to ctx, or returns an error, which replaces the response: a
-	// *contract.APIError is sent as such, batch.ErrNoAnswer closes the connection without a
+	// *contract.APIError is sent as such, batch.ErrNoResponse closes the connection without a
 	// response, and any other error is a 500. items are charged to the key's item rate in any case.
 	//
 	// The Trace-Id header of the response is already set. Handle should read the body to its

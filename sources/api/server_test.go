@@ -64,7 +64,7 @@ func TestNoAnswer(t *testing.T) {
 			return readAll(c, ctx)
 		}
 		ctx.SetBodyString("never sent")
-		return 0, batch.ErrNoAnswer
+		return 0, batch.ErrNoResponse
 	}
 	ok := post + good + "Content-Length: 3\r\n\r\nabc"
 	c := dial(t, s).send(ok + ok + ok)

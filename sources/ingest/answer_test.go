@@ -138,7 +138,7 @@ func TestLargeAnswer(t *testing.T) {
 }
 
 func TestNoAnswer(t *testing.T) {
-	p := &stages{submit: func(*batch.Submission) error { return batch.ErrNoAnswer }}
+	p := &stages{submit: func(*batch.Submission) error { return batch.ErrNoResponse }}
 	addr := start(t, p, nil)
 	body := zip(measurements("known"))
 	dial(t, addr).begin(length(body)).send(body).ended()

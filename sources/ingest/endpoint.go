@@ -31,7 +31,7 @@ type Pipeline interface {
 
 	// Submit decodes, validates and journals one body. If it returns nil, s.Result is durable. If
 	// it returns a *contract.APIError, no item of the batch was or will be delivered;
-	// batch.ErrNoAnswer means that this is unknown. s.Result.Items is the number of decoded items
+	// batch.ErrNoResponse means that this is unknown. s.Result.Items is the number of decoded items
 	// in any case.
 	Submit(s *batch.Submission) error
 

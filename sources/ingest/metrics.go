@@ -162,7 +162,7 @@ func countError(err error) {
 	switch {
 	case errors.As(err, &apiErr):
 		batchesTotal.WithLabelValues(apiErr.Code.String()).Inc()
-	case errors.Is(err, batch.ErrNoAnswer):
+	case errors.Is(err, batch.ErrNoResponse):
 		unanswered.Inc()
 	default:
 		batches[contract.InternalError].Inc()

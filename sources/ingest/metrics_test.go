@@ -28,7 +28,7 @@ func TestErrorsAreCounted(t *testing.T) {
 	require.Nil(t, batches[contract.UnknownDetector])
 	require.Nil(t, itemsRejected[contract.OK])
 	before := testutil.ToFloat64(unanswered)
-	countError(batch.ErrNoAnswer)
+	countError(batch.ErrNoResponse)
 	require.Equal(t, before+1, testutil.ToFloat64(unanswered))
 }
 
