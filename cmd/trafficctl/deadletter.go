@@ -43,20 +43,20 @@ func newDeadLetterList(std streams) *cobra.Command {
 		Short: "List the dead letters and count them by store and reason",
 		Long: deadLetterHelp + `
 
-A crash may duplicate or truncate a line. Duplicates are shown once, truncated lines are
-skipped and reported. --json prints each letter as a line of JSON.`,
+A crash may duplicate or truncate a line. Duplicates are shown once. Truncated lines are
+skipped and reported.`,
 		Example: `  trafficctl deadletter ls trafficd-data/journal/dead-letters.ndjson
   trafficctl deadletter ls dead-letters.ndjson --json | jq -r .reason | sort | uniq -c`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return listDeadLetters(std, args[0], asJSON) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print each letter as a line of JSON instead of the table and counts")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each dead letter as one line of JSON, instead of the table and counts")
 	return cmd
 }
 
 func newDeadLetterResend(std streams) *cobra.Command {
-	s := newSending()
-	var which selection
+	s := newSendFlags()
+	var selected selection
 	cmd := &cobra.Command{
 		Use:   "resend FILE",
 		Short: "Send dead letters again after the cause is fixed",
@@ -65,8 +65,8 @@ fixed, for example a column type, a topic's message size or a missing grant.
 
 The measurements are sent to both stores as new batches. A store that already has one
 receives it again: ClickHouse replaces the row, Kafka gets another record with a new
-batch-id. Later corrections by an integrator are replaced too; to keep one, send
-a copy of the file without that line.
+batch-id. This also overwrites later corrections by an integrator; to keep one, send a
+copy of the file without that line.
 
 A key belongs to one product instance; select one of several with --product-instance. A
 measurement that several stores rejected is sent once. The file is not changed. Move it
@@ -78,7 +78,7 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
   trafficctl deadletter resend dead-letters.ndjson --product-instance north --key-file north.key`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			instance, err := which.instance(args[0])
+			instance, err := selected.instance(args[0])
 			if err != nil {
 				return err
 			}
@@ -86,26 +86,27 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n",
 					instance)
 			}
-			return s.run(cmd.Context(), cmd.Flags(), std, input{items: which.items(args[0]), resume: "--skip-rows %d"})
+			return s.run(cmd.Context(), cmd.Flags(), std, input{items: selected.items(args[0]), resumable: true})
 		},
 	}
 	f := cmd.Flags()
 	s.register(f)
-	f.StringVar(&which.productInstance, "product-instance", "", "only letters of this product instance")
-	f.StringVar(&which.sink, "sink", "", "only letters of this store: clickhouse or kafka")
-	f.Int64Var(&which.skip, "skip-rows", 0, "skip this many measurements at the start, which an earlier run has sent")
+	f.StringVar(&selected.productInstance, "product-instance", "", "only dead letters of this product instance")
+	f.StringVar(&selected.sink, "sink", "", "only dead letters of this store: clickhouse or kafka")
+	f.Int64Var(&selected.skip, "skip-rows", 0, "number of measurements to skip at the start because an earlier run has sent them")
 	return cmd
 }
 
-// reason is a store's reason for rejections, with their number and the times of the first and last.
+// reason counts the dead letters that a store rejected for the same reason. first and last are the
+// times of the first and the last one.
 type reason struct {
 	sink, text  string
 	n           int64
 	first, last time.Time
 }
 
-// listed is the number of table rows that are aligned together, which bounds memory.
-const listed = 1000
+// tableRows is the number of table rows that are aligned together, which bounds memory.
+const tableRows = 1000
 
 func listDeadLetters(std streams, path string, asJSON bool) error {
 	lines := json.NewEncoder(std.out)
@@ -141,7 +142,7 @@ func listDeadLetters(std streams, path string, asJSON bool) error {
 		if l.At.After(r.last) {
 			r.last = l.At
 		}
-		if n++; n%listed == 0 {
+		if n++; n%tableRows == 0 {
 			if err := table.Flush(); err != nil {
 				return fmt.Errorf("cannot write the dead letters: %w", err)
 			}
@@ -151,7 +152,7 @@ func listDeadLetters(std streams, path string, asJSON bool) error {
 		return nil
 	}
 	table.Flush()
-	fmt.Fprintf(std.out, "\n%s\n", counted(n, "dead letter"))
+	fmt.Fprintf(std.out, "\n%s\n", plural(n, "dead letter"))
 	byCount := func(a, b *reason) int {
 		return cmp.Or(cmp.Compare(b.n, a.n), strings.Compare(a.sink, b.sink), strings.Compare(a.text, b.text))
 	}
@@ -179,8 +180,8 @@ func short(text string) string {
 	return text[:end] + "…"
 }
 
-// maxLetter bounds a line, which includes the store's reason.
-const maxLetter = 1 << 20
+// maxLetterBytes is the maximum length of a line, which includes the store's reason.
+const maxLetterBytes = 1 << 20
 
 // letter is one rejected measurement and its line in the file.
 type letter struct {
@@ -192,9 +193,9 @@ type letter struct {
 func (l letter) measurement() string { return fmt.Sprintf("%s/%d", l.BatchID, l.Index) }
 
 // readLetters returns the distinct letters of a file in order; a crash may have duplicated a line.
-// It calls torn with a message for each line that a crash has truncated, whose measurement the
-// delivery writes again after the restart. An error ends the sequence.
-func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
+// It calls note with a message for each line that a crash has truncated; the daemon writes that
+// dead letter again after the restart. An error ends the sequence.
+func readLetters(path string, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -208,7 +209,7 @@ func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 		r := bufio.NewReaderSize(file, 64<<10)
 		seen := map[string]bool{}
 		for n := int64(1); ; n++ {
-			line, err := feed.ReadLine(r, maxLetter)
+			line, err := feed.ReadLine(r, maxLetterBytes)
 			switch {
 			case err == io.EOF:
 				return
@@ -217,8 +218,8 @@ func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 				return
 			case len(line) == 0:
 				continue
-			case !json.Valid(line) && looksTorn(line):
-				torn(fmt.Sprintf("line %d is truncated; the daemon writes the measurement again in a later line", n))
+			case !json.Valid(line) && looksTruncated(line):
+				note(fmt.Sprintf("line %d is truncated; the daemon writes the measurement again in a later line", n))
 				continue
 			}
 			l := letter{line: n}
@@ -243,9 +244,9 @@ func readLetters(path string, torn func(text string)) iter.Seq2[letter, error] {
 	}
 }
 
-// looksTorn reports whether a line may be a truncated letter: the start of one, or with zeros that
-// a file system left after a power failure.
-func looksTorn(line []byte) bool {
+// looksTruncated reports whether an invalid line may be what a crash left of a dead letter: its
+// start, or a part with the zeros that file systems leave after a power failure.
+func looksTruncated(line []byte) bool {
 	const start = `{"sink":"`
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
 }
@@ -293,9 +294,8 @@ func (s selection) instance(path string) (string, error) {
 	case 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("the letters in %s belong to %d product instances (%s), but a key belongs to one; select it with "+
-		"--product-instance",
-		path, len(names), strings.Join(names, ", "))
+	return "", fmt.Errorf("the dead letters in %s belong to %d product instances (%s), but a key belongs to one; select one with "+
+		"--product-instance", path, len(names), strings.Join(names, ", "))
 }
 
 // items returns the selected measurements, each once even if several stores rejected it, with

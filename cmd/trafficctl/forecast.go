@@ -29,7 +29,7 @@ that the daemon reads, and get the layer that the daemon serves.
 
 Files contain a StreetForecastResponse as protobuf (.pb) or in protobuf's JSON mapping
 (.json), or one StreetForecast per line (.ndjson), and may be compressed. build and
-publish skip or correct what the daemon would, report it, and exit with code 2.`,
+publish skip or correct the same records as the daemon, report them, and exit with code 2.`,
 		Example: `  trafficctl forecast generate --streets 5000 --output town.ndjson.gz
   trafficctl forecast publish town.ndjson.gz --brokers 127.0.0.1:9092
   trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson`,
@@ -84,7 +84,7 @@ the same bytes.`,
 	f.IntVar(&cfg.Periods, "periods", cfg.Periods, "number of periods per street")
 	f.DurationVar(&cfg.Step, "step", cfg.Step, "length of a period")
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random numbers")
-	f.Float64Var(&cfg.UTCOffset, "utc-offset", 0, "UTC offset of the town's local time, which its rush hours follow, in hours")
+	f.Float64Var(&cfg.UTCOffset, "utc-offset", 0, "UTC offset of the town's rush hours, in hours")
 	f.StringVar(&output, "output", stdio, "write to this file")
 	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default from the name of --output, or ndjson")
 	return cmd
@@ -131,7 +131,7 @@ func newForecastGet(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Get the forecast layer from a daemon",
-		Long: `Get the forecast layer and decode it. The key needs the right forecast.
+		Long: `Get the forecast layer and decode it. The key needs the forecast right.
 
 The formats table and csv have a row per period. json is protobuf's JSON mapping.
 geojson has a straight line between the points of each street's OpenLR code, or null and
@@ -152,17 +152,17 @@ exit code is 0 if the layer has not changed.`,
 			if r.Config, err = c.config(cmd.Flags()); err != nil {
 				return err
 			}
-			answer, err := forecast.Get(cmd.Context(), r)
+			resp, err := forecast.Get(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
 			if !c.quiet {
-				fmt.Fprintln(std.err, "trafficctl:", describe(answer))
+				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
 			}
-			if answer.NotModified {
+			if resp.NotModified {
 				return nil
 			}
-			return forecast.Show(std.out, format, answer.Layer)
+			return forecast.Show(std.out, format, resp.Layer)
 		},
 	}
 	f := cmd.Flags()
@@ -174,7 +174,7 @@ exit code is 0 if the layer has not changed.`,
 	return cmd
 }
 
-func describe(a *forecast.Answer) string {
+func describe(a *forecast.Response) string {
 	text := "not modified"
 	if !a.NotModified {
 		text = fmt.Sprintf("%s streets, %s bytes", grouped(int64(len(a.Layer.StreetForecast))), grouped(int64(a.Size)))
@@ -190,7 +190,7 @@ func describe(a *forecast.Answer) string {
 	return text
 }
 
-// maxNotes is the maximum number of faults of a file that are printed; the others are counted.
+// maxNotes is the maximum number of faults of a file that are printed; further ones are counted.
 const maxNotes = 20
 
 // readForecasts reads a file and prints its faults on standard error.
@@ -203,9 +203,6 @@ func readForecasts(ctx context.Context, std streams, path, format string, maxSpe
 	})
 	if notes > maxNotes {
 		fmt.Fprintf(std.err, "trafficctl: … and %s more\n", grouped(int64(notes-maxNotes)))
-	}
-	if err == nil && len(content.Forecasts) == 0 {
-		err = fmt.Errorf("cannot use %s: %w", path, forecast.ErrNothing)
 	}
 	return content, err
 }
@@ -263,19 +260,18 @@ func newForecastPublish(std streams) *cobra.Command {
 		Long: `Write one record per street, with the key street:fromnode and a StreetForecast as value,
 in one transaction, and wait until it is committed. The topic should be compacted.
 
-Map clients see a publication as a whole: the daemon shows all of it at once, in all
-partitions. If publish is interrupted or killed, nothing of it is shown; the next
-publication with the same transactional id, or else the brokers after
---transaction-timeout, abort it. Only one publisher can use a transactional id at a time:
-a second one aborts the transaction of the first, which fails. On brokers with access
-control, the user needs the right to write with this id.
+Map clients see either all of a publication or none of it. If publish is interrupted or
+killed, its transaction is aborted by the next publication with the same transactional
+id, or by the brokers after --transaction-timeout. Only one publisher can use a
+transactional id at a time: a second one aborts the transaction of the first, which
+fails. On brokers with access control, the user needs write permission for this id.
 
 Other producers have the same guarantee if each publication is one transaction with a
 separate producer epoch. Without transactions, the daemon waits for a short pause in
 the topic and may show a part of a publication (see forecasts.kafka.quiet).
 
 --tombstone-missing reads the topic first and removes the streets that are not in the
-file. It refuses a file with invalid records, whose streets would be removed.
+file. It rejects a file with invalid records, because it would remove their streets.
 
 The password for --sasl is read from the environment variable ` + envPassword + `.`,
 		Example: `  trafficctl forecast publish town.pb --brokers 127.0.0.1:9092
@@ -293,30 +289,30 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 				return err
 			}
 			if missing && content.Skipped > 0 {
-				return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct it, or " +
-					"publish without the flag")
+				return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct the file, " +
+					"or publish without the flag")
 			}
 			publisher, err := publish.NewPublisher(cfg, options)
 			if err != nil {
 				return err
 			}
 			defer publisher.Close()
-			var gone []string
+			var removed []string
 			if missing {
-				before, err := publisher.Keys(cmd.Context(), readWithin)
+				inTopic, err := publisher.Keys(cmd.Context(), readWithin)
 				if err != nil {
 					return err
 				}
-				has := make(map[string]bool, len(content.Forecasts))
+				inFile := make(map[string]bool, len(content.Forecasts))
 				for _, f := range content.Forecasts {
-					has[string(forecasts.Key(f))] = true
+					inFile[string(forecasts.Key(f))] = true
 				}
-				gone = slices.DeleteFunc(before, func(key string) bool { return has[key] })
+				removed = slices.DeleteFunc(inTopic, func(key string) bool { return inFile[key] })
 			}
-			total := len(content.Forecasts) + len(gone)
+			total := len(content.Forecasts) + len(removed)
 			shown := newProgress(std.err, quiet, int64(total),
 				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
-			err = publisher.Publish(cmd.Context(), content.Forecasts, gone, func(n int) {
+			err = publisher.Publish(cmd.Context(), content.Forecasts, removed, func(n int) {
 				shown.show(int64(n), "", func() string { return fmt.Sprintf("%d of %d streets", n, total) })
 			})
 			shown.end()
@@ -324,7 +320,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 				return err
 			}
 			fmt.Fprintf(std.err, "trafficctl: %s streets published, %s removed\n",
-				grouped(int64(len(content.Forecasts))), grouped(int64(len(gone))))
+				grouped(int64(len(content.Forecasts))), grouped(int64(len(removed))))
 			return errIfFaulty(std, content)
 		},
 	}
@@ -332,18 +328,18 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 	f.StringSliceVar(&cfg.Brokers, "brokers", cfg.Brokers, "comma-separated host:port of one or more brokers")
 	f.StringVar(&cfg.Topic, "topic", cfg.Topic, "topic of the forecasts")
 	f.BoolVar(&cfg.TLS.Enabled, "tls", false, "use TLS")
-	f.StringVar(&cfg.TLS.CA, "tls-ca", "", "PEM file of the certificate authority; by default the system's")
-	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file of the client certificate")
-	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file of the client certificate's private key")
+	f.StringVar(&cfg.TLS.CA, "tls-ca", "", "PEM file with the certificate authority; by default the system's")
+	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file with the client certificate")
+	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file with the client certificate's private key")
 	f.StringVar(&cfg.SASL.Mechanism, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512")
 	f.StringVar(&cfg.SASL.Username, "sasl-user", "", "user name for --sasl")
-	f.DurationVar(&cfg.RequestTimeout, "timeout", cfg.RequestTimeout, "time limit of a request to a broker")
+	f.DurationVar(&cfg.RequestTimeout, "timeout", cfg.RequestTimeout, "time limit for a request to a broker")
 	f.StringVar(&options.ID, "transactional-id", "", "id of the transactions; by default trafficctl-forecasts- and the topic")
-	f.DurationVar(&options.Timeout, "transaction-timeout", options.Timeout, "time limit of a publication, after which brokers abort it")
+	f.DurationVar(&options.Timeout, "transaction-timeout", options.Timeout, "time limit for a publication, after which brokers abort it")
 	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
 	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")
 	f.BoolVar(&missing, "tombstone-missing", false, "remove streets that are not in the file")
 	f.DurationVar(&readWithin, "read-within", time.Minute, "time limit for reading the topic, with --tombstone-missing")
-	f.BoolVar(&quiet, "quiet", false, "print no progress on standard error")
+	f.BoolVar(&quiet, "quiet", false, "do not print progress")
 	return cmd
 }

@@ -373,7 +373,7 @@ func TestForecastGetRefused(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-	f("the daemon answered 418 GENERAL_SERVICE_UNAVAILABLE") // no layer yet
+	f("the daemon responded with 418 GENERAL_SERVICE_UNAVAILABLE") // no layer yet
 	f("try again after 7 s (trace t1)")
 	f("GENERAL_UNAUTHENTICATED: no key", "--key", "wrong")
 	f("--encoding", "--encoding", "br")

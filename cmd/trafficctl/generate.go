@@ -19,22 +19,22 @@ over several days, with rush hours, moving jams, noise and outages. The same fla
 the same bytes. trafficctl forecast generate generates forecasts of the same town.
 
 Measurements are ordered by time. They are written to standard output or to --output
-FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. Each
-sent batch is then one interval of all detectors, or several batches for more than 14,000
-detectors; the default of --concurrency is 1 to preserve their order.
+FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. An
+interval of all detectors is then one batch, or several if there are more than 14,000
+detectors; --concurrency defaults to 1 to preserve their order.
 
---registry-out writes the detectors as CSV with the column detectorCode, for the daemon's
-registry, and with their streets.
+--registry-out writes the detectors and their streets as CSV. The daemon's registry reads
+the column detectorCode.
 
---error-rate makes that share of the items invalid, with every error for which the daemon
-rejects single items. CSV cannot express them. To get BATCH_LIMIT_EXCEEDED, use
---detectors 15000 --send --batch 15000.`
+--error-rate makes this share of the items invalid. The errors include every one for
+which the daemon rejects single items, most of which CSV cannot represent. To get
+BATCH_LIMIT_EXCEEDED, use --detectors 15000 --send --batch 15000.`
 
 const generateExamples = `  trafficctl generate --detectors 14000 --days 1 --registry-out detectors.csv --output day.ndjson.gz
   trafficctl generate --detectors 500 --days 7 --types speed,flow --all-types --format csv | head
   trafficctl generate --detectors 14000 --from 2026-11-01 --seed 1 --send --key-file si.key --error-rate 0.001`
 
-type generating struct {
+type generateFlags struct {
 	cfg      generate.Config
 	from     string
 	registry string
@@ -44,7 +44,7 @@ type generating struct {
 }
 
 func newGenerate(std streams) *cobra.Command {
-	g, s := &generating{cfg: generate.DefaultConfig()}, newSending()
+	g, s := &generateFlags{cfg: generate.DefaultConfig()}, newSendFlags()
 	s.cfg.Concurrency = 1
 	cmd := &cobra.Command{
 		Use:     "generate",
@@ -84,7 +84,7 @@ func newGenerate(std streams) *cobra.Command {
 	return cmd
 }
 
-func (g *generating) register(f *pflag.FlagSet) {
+func (g *generateFlags) register(f *pflag.FlagSet) {
 	c := &g.cfg
 	f.IntVar(&c.Detectors, "detectors", c.Detectors, "number of detectors")
 	f.StringVar(&g.from, "from", c.From.Format(time.DateOnly), "start in UTC, such as 2026-11-01 or 2026-11-01T06:00:00Z")
@@ -92,7 +92,7 @@ func (g *generating) register(f *pflag.FlagSet) {
 	f.IntVar(&c.Count, "intervals", 0, "number of intervals, instead of --days")
 	f.DurationVar(&c.Interval, "interval", c.Interval, "length of an interval")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "seed of the random numbers")
-	f.Float64Var(&c.UTCOffset, "utc-offset", 0, "UTC offset of the town's local time, which its rush hours follow, in hours")
+	f.Float64Var(&c.UTCOffset, "utc-offset", 0, "UTC offset of the town's rush hours, in hours")
 	f.StringSliceVar(&c.Types, "types", c.Types, "measure types, assigned to the detectors in turn")
 	f.BoolVar(&c.AllTypes, "all-types", false, "let every detector measure every type")
 	f.Float64Var(&c.GapRate, "gap-rate", c.GapRate, "share of missing measurements, 0 to 0.9")
@@ -112,12 +112,12 @@ func parseMoment(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--from %q must be a date such as 2026-11-01 or a time such as 2026-11-01T06:00:00Z", text)
 }
 
-func (g *generating) writeAll(std streams, network *generate.Network) error {
+func (g *generateFlags) writeAll(std streams, network *generate.Network) error {
 	write, name := network.WriteNDJSON, strings.TrimSuffix(strings.TrimSuffix(g.output, ".gz"), ".zst")
 	switch {
 	case g.format == "csv", g.format == "" && filepath.Ext(name) == ".csv":
 		if g.cfg.ErrorRate > 0 {
-			return errors.New("--error-rate requires NDJSON or --send: CSV cannot express most errors")
+			return errors.New("--error-rate requires NDJSON or --send: CSV cannot represent most errors")
 		}
 		write = network.WriteCSV
 	case g.format != "" && g.format != "ndjson":

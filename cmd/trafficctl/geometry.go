@@ -17,10 +17,10 @@ import (
 )
 
 const geometryHelp = `Convert the geometries of a file, or of standard input, between encodings and coordinate
-formats, with the results of the routing service.
+formats. The results are those of the routing service.
 
-Encodings for --from and --to; the default is the extension of the file name (.json is
-geojson), or wkt:
+Encodings for --from and --to; the default follows from the extension of the file name
+(.json is geojson), or is wkt:
 
   wkt, hex, base64   one geometry per line; hex and base64 contain WKB
   wkb                one geometry per file
@@ -38,7 +38,7 @@ GeoJSON expect OG_GEODECIMAL.
 A geometry that cannot be converted is reported with its line and omitted.
 
 With --url, a daemon's routing service converts the coordinates, in jobs of several
-hundred geometries. The key needs the right routing.
+hundred geometries. The key needs the routing right.
 
 Exit codes: 0 everything converted, 2 some geometries omitted, 1 failure.`
 
@@ -47,7 +47,7 @@ const geometryExamples = `  echo 'POINT (8.2505556 48.7627778)' | trafficctl geo
   trafficctl geometry places.kml --output places.geojson
   trafficctl geometry streets.wkt --format-to EPSG:25832 --url http://127.0.0.1:8080 --key-file routing.key`
 
-type converting struct {
+type geometryFlags struct {
 	connection
 	cfg        geometry.Config
 	from, to   string
@@ -58,7 +58,7 @@ type converting struct {
 }
 
 func newGeometry(std streams) *cobra.Command {
-	c := &converting{cfg: geometry.DefaultConfig()}
+	c := &geometryFlags{cfg: geometry.DefaultConfig()}
 	var names []string
 	for _, f := range geo.Formats() {
 		names = append(names, string(f))
@@ -89,13 +89,13 @@ func newGeometry(std streams) *cobra.Command {
 	return cmd
 }
 
-func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams, name string) error {
+func (c *geometryFlags) run(ctx context.Context, flags *pflag.FlagSet, std streams, name string) error {
 	cfg := c.cfg
 	cfg.From, cfg.To = geometry.EncodingOf(c.from, name), geometry.EncodingOf(c.to, c.output)
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	by, closeClient, err := c.converter(flags)
+	converter, closeClient, err := c.converter(flags)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams,
 	var tally geometry.Tally
 	var failed error
 	err = writeOutput(c.output, std.out, func(out io.Writer) error {
-		tally, failed = geometry.Run(ctx, in, out, cfg, by, func(place string, err error) {
+		tally, failed = geometry.Run(ctx, in, out, cfg, converter, func(place string, err error) {
 			shown.note(fmt.Sprintf("%s: %v", place, err))
 		})
 		return failed
@@ -143,11 +143,10 @@ func (c *converting) run(ctx context.Context, flags *pflag.FlagSet, std streams,
 
 // converter returns the converter that the flags select and a function that closes it. It rejects
 // flags that would have no effect.
-func (c *converting) converter(flags *pflag.FlagSet) (geometry.Converter, func(), error) {
+func (c *geometryFlags) converter(flags *pflag.FlagSet) (geometry.Converter, func(), error) {
 	isSRID := func(format string) bool { return strings.EqualFold(format, string(geo.SRID)) }
 	if c.srID != "" && !isSRID(c.formatFrom) && !isSRID(c.formatTo) {
-		return nil, nil, errors.New("--srid requires the format OG_SRID in --format-from or --format-to; or write for example --format-to " +
-			"EPSG:25832")
+		return nil, nil, errors.New("--srid requires OG_SRID in --format-from or --format-to; alternatively, use a format such as EPSG:25832")
 	}
 	for _, name := range []string{"key", "key-file", "ca", "timeout"} {
 		if !flags.Changed("url") && flags.Changed(name) {
@@ -172,7 +171,7 @@ func (c *converting) converter(flags *pflag.FlagSet) (geometry.Converter, func()
 	return soap.Converter{Client: client, From: from, To: to, Limits: c.cfg.Limits}, client.Close, nil
 }
 
-func (c *converting) system(flag, text string) (geo.System, error) {
+func (c *geometryFlags) system(flag, text string) (geo.System, error) {
 	format, srID := strings.ToUpper(text), c.srID
 	if strings.HasPrefix(format, "EPSG:") {
 		format, srID = string(geo.SRID), text
@@ -187,7 +186,7 @@ func (c *converting) system(flag, text string) (geo.System, error) {
 	return s, err
 }
 
-// counter is a writer that reports the number of bytes.
+// counter is an io.Writer that reports the number of bytes of each write.
 type counter func(n int64)
 
 func (c counter) Write(p []byte) (int, error) {

@@ -105,7 +105,7 @@ func TestGeometryFails(t *testing.T) {
 	f("cannot read the input", t.TempDir())
 	f("unexpected argument \"b.wkt\"", "a.wkt", "b.wkt")
 	f("or an EPSG code such as EPSG:25832", "--format-to", "UTM32")
-	f("--srid requires the format OG_SRID", "--format-to", "EPSG:25832", "--srid", "25832")
+	f("--srid requires OG_SRID", "--format-to", "EPSG:25832", "--srid", "25832")
 	f("--key requires --url", "--key", "tfd_key")
 	f("--key-file requires --url", "--key-file", "routing.key")
 	f("--timeout requires --url", "--timeout", "1m")

@@ -45,8 +45,8 @@ func (c *connection) routing(flags *pflag.FlagSet) (*soap.Client, error) {
 	return soap.New(cfg)
 }
 
-// newJobCommand adds to a command a job id as its argument, the connection flags, and a client for
-// run.
+// newJobCommand completes a command whose argument is a job id. It adds the connection flags, and
+// calls run with a client.
 func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soap.Client, c *connection, id string) error) *cobra.Command {
 	var c connection
 	cmd.Use += " ID"
@@ -70,7 +70,7 @@ func newJobWatch(std streams) *cobra.Command {
 	cmd := newJobCommand(&cobra.Command{
 		Use:   "watch",
 		Short: "Show a job's progress until it ends",
-		Long: `Show a job's progress until it ends, and then its last state.
+		Long: `Show a job's progress until it ends, and then its final state.
 
 Exit codes: 0 everything converted, 2 some geometries not converted, 1 unknown or
 deleted job.`,
@@ -93,7 +93,7 @@ deleted job.`,
 		printJob(std, job, asJSON)
 		return checkResult(job)
 	})
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the last state as a line of JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the final state as one line of JSON")
 	return cmd
 }
 
@@ -111,11 +111,11 @@ func newJobEnd(std streams, verb, short string, end func(*soap.Client, context.C
 		printJob(std, job, asJSON)
 		return checkKnown(job)
 	})
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job's state as a line of JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job's state as one line of JSON")
 	return cmd
 }
 
-// maxFetchedDepth is the greatest nesting that the service can be configured for.
+// maxFetchedDepth is the maximum nesting that a daemon can be configured to accept.
 const maxFetchedDepth = 1000
 
 func newJobFetch(std streams) *cobra.Command {
@@ -123,8 +123,8 @@ func newJobFetch(std streams) *cobra.Command {
 		Use:   "fetch",
 		Short: "Get a job's results, once",
 		Long: `Print the geometries that a job has converted as WKT, one per line in the order of the
-request, and the reasons for failures on standard error. Afterwards the job is unknown to
-the service. A job that has not ended is not fetched.
+request, and the reasons for failures on standard error. Afterwards, the job is unknown
+to the service. A job that has not ended cannot be fetched.
 
 Exit codes: 0 everything converted, 2 some geometries not converted, 1 nothing to fetch.`,
 		Example: `  trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt
@@ -142,7 +142,7 @@ func printFetched(std streams, results xroute.ConvertedGeometries) error {
 	if err := checkResult(results.Job); err != nil && !errors.Is(err, errRejected) {
 		return err
 	}
-	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the response itself was bounded
+	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the size of the response was limited
 	var unread error
 	for i, e := range results.Geometries {
 		g, err := soap.Decode(e, limits)
@@ -175,9 +175,9 @@ func checkResult(job xroute.Job) error {
 	s := stateOf(job)
 	switch {
 	case job.Status == xroute.StatusDeleted:
-		return fmt.Errorf("the job %s was deleted", s.ID)
+		return fmt.Errorf("job %s was deleted", s.ID)
 	case !job.Status.Ended():
-		return fmt.Errorf("the job %s is %s; wait with trafficctl job watch, or stop it with trafficctl job stop", s.ID, job.Status)
+		return fmt.Errorf("job %s is %s; wait with trafficctl job watch, or stop it with trafficctl job stop", s.ID, job.Status)
 	case job.Status != xroute.StatusUnknown && s.Failed+s.Remaining > 0:
 		return errRejected
 	}
@@ -206,11 +206,12 @@ func stateOf(job xroute.Job) jobState {
 }
 
 func (s jobState) String() string {
-	return fmt.Sprintf("%s: %s converted, %s failed, %s to go, %.1f s",
+	return fmt.Sprintf("%s: %s converted, %s failed, %s remaining, %.1f s",
 		s.Status, grouped(int64(s.Successful)), grouped(int64(s.Failed)), grouped(int64(s.Remaining)), s.Elapsed)
 }
 
-// printJob prints a job's state. Without JSON, an unknown job is left to the error.
+// printJob prints a job's state. As text, it prints nothing for an unknown job, which the error of
+// the command reports.
 func printJob(std streams, job xroute.Job, asJSON bool) {
 	switch s := stateOf(job); {
 	case asJSON:

@@ -56,7 +56,7 @@ func TestJob(t *testing.T) {
 
 	r = runJob(t, url, "stop", id)
 	require.Equal(t, exitDone, r.code, r.err)
-	require.Contains(t, r.out, "SUCCEEDED: 2 converted, 1 failed, 0 to go", "the job had ended")
+	require.Contains(t, r.out, "SUCCEEDED: 2 converted, 1 failed, 0 remaining", "the job had ended")
 
 	r = runJob(t, url, "fetch", id)
 	require.Equal(t, exitRejected, r.code, r.err)
@@ -153,7 +153,7 @@ func TestJobRefused(t *testing.T) {
 	}
 	f("unknown job", "--url", url, "--key", otherKey, "--quiet")
 	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
-	f("give the key the right `routing`", "--url", url, "--key", noRightKey)
+	f("grant the key the routing right", "--url", url, "--key", noRightKey)
 	f("check --url", "--url", url+"/elsewhere", "--key", testKey)
 	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", testKey)
 	f("missing API key", "--url", url)

@@ -23,17 +23,17 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-const journalHelp = `Inspect a daemon's journal, which holds accepted measurements until both stores have them:
-the directory in its setting journal.dir, or the log in Kafka if journal.kind is kafka. The
-commands take DIR, or --config with the daemon's settings, or --brokers of the log. All
-commands but adopt only read it, so they work with and without running daemons.
+const journalHelp = `Inspect a daemon's journal, which keeps accepted measurements until both stores have them.
+The journal is in the directory in the setting journal.dir, or in Kafka if journal.kind is
+kafka. Select it with DIR, with the daemon's settings (--config), or with --brokers. All
+commands except adopt only read the journal, so they can be used while daemons are running.
 
-The subdirectory "idempotency" is also a journal: it stores the responses to requests with an
-Idempotency-Key.
+The subdirectory "idempotency" is also a journal: it stores the responses to requests with
+an Idempotency-Key.
 
-Each partition of the log is shown as a segment with its own frame numbers, and has a cursor
-for each consumer. A batch may be in the log several times, of which each
-store gets only the first.`
+Each partition of a journal in Kafka is shown as a segment with its own frame numbers, and
+has a cursor for each consumer. A batch may be in several frames; only the first one is
+delivered.`
 
 func newJournal(std streams) *cobra.Command {
 	cmd := &cobra.Command{Use: "journal", Short: "Inspect a daemon's journal, or deliver that of a lost one", Long: journalHelp}
@@ -41,14 +41,14 @@ func newJournal(std streams) *cobra.Command {
 	return cmd
 }
 
-// journalCommand completes a command that reads the journal in the directory of its argument, or
-// that of a configuration. name is the argument or flag that selects the journal.
+// journalCommand completes a command that reads a journal: the one in the directory that is the
+// command's argument, or that of a configuration. name is the argument or flag that selects it.
 func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name string, f inspect.Journal) error) *cobra.Command {
 	o := conf.Options{Environ: os.Environ()}
 	var brokers string
 	cmd.Flags().StringVar(&o.File, "config", "", "YAML file with the settings of the daemon, instead of DIR")
 	cmd.Flags().StringArrayVar(&o.Set, "set", nil, "section.key=value, with --config or --brokers; may be repeated")
-	cmd.Flags().StringVar(&brokers, "brokers", "", "host:port,… of the log, for settings without TLS and SASL, instead of DIR")
+	cmd.Flags().StringVar(&brokers, "brokers", "", "host:port,… of a journal in Kafka without TLS and SASL, instead of DIR")
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var f inspect.Journal
@@ -56,7 +56,7 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 		var err error
 		switch configured := o.File != "" || brokers != ""; {
 		case configured == (len(args) > 0):
-			return errors.New("name either the journal's directory, or --config or --brokers")
+			return errors.New("specify either the journal's directory, or --config or --brokers")
 		case configured:
 			name = strings.TrimSpace("--config " + o.File)
 			if brokers != "" {
@@ -78,7 +78,7 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 			f, err = inspect.OpenLog(cmd.Context(), c.Journal.Log, consumers)
 		default:
 			name = args[0]
-			f, err = inspect.Open(name) // nil with an error
+			f, err = inspect.Open(name)
 		}
 		if err != nil {
 			return err
@@ -127,7 +127,7 @@ Exit codes: 0 no damage found, 1 damage found or failure.`,
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, state, first, last, grouped(int64(s.Frames)), grouped(s.Bytes))
 			frames, bytes = frames+s.Frames, bytes+s.Bytes
 		}
-		fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", counted(len(in.Segments), "segment"), grouped(int64(frames)), grouped(bytes))
+		fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", plural(len(in.Segments), "segment"), grouped(int64(frames)), grouped(bytes))
 		table.Flush()
 		if err := in.Err(); err != nil {
 			fmt.Fprintln(std.out, err)
@@ -137,8 +137,8 @@ Exit codes: 0 no damage found, 1 damage found or failure.`,
 	})
 }
 
-// counted formats a number and its noun: 1 segment, 2 segments.
-func counted(n int, noun string) string {
+// plural formats a number and its noun: 1 segment, 2 segments.
+func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -153,11 +153,11 @@ func newJournalCursors(std streams) *cobra.Command {
 		Use:   "cursors [DIR]",
 		Short: "Show each consumer's position and the block in flight",
 		Long: `Show for each consumer of the journal (the stores and the idempotency store) its position
-on disk, how many frames and rows it lags behind, since when, and the block in flight,
-which is retried after a restart.
+on disk, how many frames and rows it is behind, when the oldest of them was received, and
+the block in flight, which is retried after a restart.
 
 A running daemon is slightly ahead of its cursors on disk, which are updated with the
-next block. Counting reads every frame that a consumer has not consumed.`,
+next block. The command reads every frame that a consumer has not consumed.`,
 		Example: `  trafficctl journal cursors trafficd-data/journal
   trafficctl journal cursors --brokers kafka-1:9092,kafka-2:9092`,
 	}, func(_ context.Context, dir string, f inspect.Journal) error {
@@ -184,14 +184,14 @@ next block. Counting reads every frame that a consumer has not consumed.`,
 				continue
 			}
 			rows, oldest, block := "-", "-", "-"
-			if c.Name != pipeline.IdempotencyConsumer { // which does not consume rows
+			if c.Name != pipeline.IdempotencyConsumer { // it does not consume rows
 				rows = grouped(int64(c.Rows))
 			}
 			if !c.Oldest.IsZero() {
 				oldest = timestamp(c.Oldest)
 			}
 			if c.Plan != nil {
-				block = fmt.Sprintf("%s, before %s", counted(c.BlockRows, "row"), position(c.End))
+				block = fmt.Sprintf("%s, before %s", plural(c.BlockRows, "row"), position(c.End))
 			}
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Name, position(c.Done), grouped(int64(c.Frames)), rows, oldest, block)
 			// ClickHouse's plan is the deduplication token of its insert; Kafka's is binary.
@@ -200,10 +200,10 @@ next block. Counting reads every frame that a consumer has not consumed.`,
 				fmt.Fprintf(&remarks, "%s: the token of the block in flight is %s\n", c.Name, plan)
 			}
 			if c.Deleted > 0 {
-				fmt.Fprintf(&remarks, "%s: %s were deleted unread, while it was not configured\n", c.Name, counted(int(c.Deleted), "frame"))
+				fmt.Fprintf(&remarks, "%s: %s deleted unread while it was not configured\n", c.Name, plural(int(c.Deleted), "frame"))
 			}
 			if c.Ahead > 0 {
-				fmt.Fprintf(&remarks, "%s: %s that it has consumed are missing\n", c.Name, counted(int(c.Ahead), "frame"))
+				fmt.Fprintf(&remarks, "%s: %s missing that it has already consumed\n", c.Name, plural(int(c.Ahead), "frame"))
 				bad = true
 			}
 		}
@@ -214,11 +214,11 @@ next block. Counting reads every frame that a consumer has not consumed.`,
 		}
 		return nil
 	})
-	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "do not print progress")
 	return cmd
 }
 
-// position formats a position as a frame, and a row unless it is the first.
+// position formats p as a frame number, followed by the row unless it is the frame's first.
 func position(p batch.Position) string {
 	if p.Row == 0 {
 		return fmt.Sprintf("frame %d", p.Frame)
@@ -232,8 +232,8 @@ func newJournalVerify(std streams) *cobra.Command {
 		Use:   "verify [DIR]",
 		Short: "Verify all checksums and explain how to repair damage",
 		Long: `Read the whole journal and verify all checksums, the sequence of the segments, and the
-cursors. For damage, print the file, offset and frame, the frames that cannot be read,
-the consumers that have not received them, and what to do.
+cursors. If there is damage, print the file, offset and frame, the frames that cannot be
+read, the consumers that have not received them, and what to do.
 
 A torn tail is not damage: it is an unacknowledged commit, or one that a running daemon
 is writing.
@@ -260,7 +260,7 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 				fmt.Fprintf(std.out, "%s  intact, frames %d to %d\n", s.Name, s.First, s.Last)
 			}
 			if s.TornBytes > 0 {
-				fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit or former contents of the file; "+
+				fmt.Fprintf(std.out, "    torn tail of %s bytes: an unacknowledged commit or old contents of the file; "+
 					"the daemon removes it at its next start\n", grouped(s.TornBytes))
 			}
 		}
@@ -292,15 +292,15 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 			fmt.Fprintf(std.out, "\n      %s\n", delivered)
 		}
 		if _, ok := errors.AsType[*journal.VersionError](v.Err()); ok {
-			return errors.New("the journal was written by another version of trafficd: use that version's trafficctl, or drain the journal with " +
-				"that daemon")
+			return errors.New("the journal was written by another version of trafficd: use trafficctl of that version, or drain the journal with " +
+				"trafficd of that version")
 		}
 		if _, local := f.(*inspect.Folder); local {
 			printAdvice(std.out, dir, f.Behind(), v)
 		}
 		return fmt.Errorf("the journal in %s is damaged", dir)
 	})
-	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "do not print progress")
 	return cmd
 }
 
@@ -348,7 +348,7 @@ func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 		if behind != inspect.NoEnd {
 			from = fmt.Sprintf(" --from %d", behind)
 		}
-		step("Save the intact frames that are not delivered to every consumer:\n       trafficctl journal dump %s --skip-damaged%s > "+
+		step("Save the intact frames that are not yet delivered to every consumer:\n       trafficctl journal dump %s --skip-damaged%s > "+
 			"rescued.ndjson", dir, from)
 	}
 	step("Move the old files away and start the daemon, which creates a new journal:\n       mkdir %[1]s/damaged && mv %[1]s/*.seg "+

@@ -30,15 +30,17 @@ func newJournalAdopt(std streams) *cobra.Command {
 		Short: "Deliver the journal of a lost daemon",
 		Long: `Deliver the measurements in the journal of a daemon that will not return, such as the volume
 of a lost machine, to the stores of a configuration, as that daemon would after a restart:
-each exactly once, also those of a block that was in flight.
+each exactly once, including those of a block that was in flight.
 
-It may be interrupted, killed and run again at any time, also while daemons are running. It
-locks DIR, so neither another adopt nor the daemon itself can use DIR in the meantime. Once
-everything is delivered, it changes nothing, and the daemon may start on DIR again.
+The command may be interrupted, killed and run again at any time, even while daemons are
+running. It locks DIR, so neither another adopt nor the daemon itself can use DIR at the
+same time. Once everything is delivered, running it again changes nothing, and the daemon
+may start on DIR again.
 
 Never adopt a copy while the original may still be delivered. Measurements that a store
-rejects permanently go to the setting dead_letters, by default a file in DIR. Run it as
-the daemon's user, with the configuration of any daemon that delivers to the same stores.
+rejects permanently are written to the dead-letter file (setting dead_letters; by default
+a file in DIR). Run the command as the daemon's user, with the configuration of any daemon
+that delivers to the same stores.
 
 Exit codes: 0 everything is delivered, 1 interrupted or failed.`,
 		Example: `  trafficctl journal adopt /mnt/lost/journal --config /etc/trafficd/trafficd.yaml
@@ -50,17 +52,17 @@ Exit codes: 0 everything is delivered, 1 interrupted or failed.`,
 			if err != nil {
 				return fmt.Errorf("cannot use the configuration: %w", err)
 			}
-			c.ClickHouse.DeriveInterval = 0 // running daemons do that
+			c.ClickHouse.DeriveInterval = 0 // running daemons update the derived tables
 			return adoptJournal(cmd.Context(), std, c, quiet)
 		},
 	}
 	cmd.Flags().StringVar(&o.File, "config", "", "YAML file with the settings of a daemon")
 	cmd.Flags().StringArrayVar(&o.Set, "set", nil, "section.key=value; may be repeated")
-	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no progress on standard error")
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "do not print progress")
 	return cmd
 }
 
-// adoptJournal delivers the journal in c.Journal.Dir until nothing is left or ctx is done.
+// adoptJournal delivers the journal in c.Journal.Dir until everything is delivered or ctx is done.
 func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool) (err error) {
 	dir, sinks := c.Journal.Dir, c.EnabledSinks()
 	consumers, err := consumersOf(dir, sinks)
@@ -108,7 +110,7 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 		running.Go(func() { errs[i] = d.Run(hard, soft) })
 	}
 	followDeliveries(ctx, shown, deliveries, waiting)
-	finish() // finish the current blocks
+	finish() // after the current blocks
 	defer time.AfterFunc(c.ShutdownTimeout, cut).Stop()
 	running.Wait()
 	shown.end()
@@ -117,10 +119,10 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 		frame, state := j.Cursor(s.Name).Load()
 		at, err := pipeline.DescribeCursor(frame, state)
 		if err == nil && (at.Plan != nil || at.Done.Frame != next) {
-			err = fmt.Errorf("%s lacks the rows from %s on; run this again", s.Name, position(at.Done))
+			err = fmt.Errorf("%s has not received the rows from %s on; run the command again", s.Name, position(at.Done))
 		}
 		errs[i] = errors.Join(errs[i], err)
-		fmt.Fprintf(std.out, "delivered to %s: %s\n", s.Name, counted(int(deliveries[s.Name].Status().Rows), "row"))
+		fmt.Fprintf(std.out, "delivered to %s: %s\n", s.Name, plural(int(deliveries[s.Name].Status().Rows), "row"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -129,8 +131,8 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 	return nil
 }
 
-// followDeliveries shows the progress until nothing is left or ctx is done. waiting has the rows of
-// each sink at the start.
+// followDeliveries shows the progress until everything is delivered or ctx is done. waiting has the
+// number of rows that each sink lacked at the start.
 func followDeliveries(ctx context.Context, shown *progress, deliveries map[string]*pipeline.Delivery, waiting map[string]int64) {
 	for left := true; left && ctx.Err() == nil; {
 		left = false
@@ -171,13 +173,13 @@ func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
 		damaged = damaged || x.Err != nil || x.Ahead > 0
 		enabled := slices.ContainsFunc(sinks, func(s config.Sink) bool { return s.Name == x.Name })
 		if !enabled && x.Name != pipeline.IdempotencyConsumer {
-			return nil, fmt.Errorf("cannot adopt %[1]s: its measurements are also for %[2]s, which is disabled: "+
+			return nil, fmt.Errorf("cannot adopt %[1]s: its measurements are also for %[2]s, which is disabled; "+
 				"add --set %[2]s.enabled=true", dir, x.Name)
 		}
 	}
 	for _, s := range sinks {
 		if !cursors[s.Name] {
-			return nil, fmt.Errorf("cannot adopt %[1]s: its daemon did not deliver to %[2]s: add --set %[2]s.enabled=false", dir, s.Name)
+			return nil, fmt.Errorf("cannot adopt %[1]s: its daemon did not deliver to %[2]s; add --set %[2]s.enabled=false", dir, s.Name)
 		}
 	}
 	if damaged {
@@ -186,7 +188,7 @@ func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
 	return consumers, nil
 }
 
-// notes is a writer that logs without garbling the progress bar.
+// notes is an io.Writer for the log that does not garble the progress bar.
 type notes struct{ *progress }
 
 func (n notes) Write(line []byte) (int, error) {

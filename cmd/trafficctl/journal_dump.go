@@ -33,7 +33,7 @@ type dump struct {
 	written, read, gaps int
 }
 
-// origin is the origin of a measurement or a frame.
+// origin identifies the batch of a measurement or frame.
 type origin struct {
 	BatchID         string    `json:"batchId"`
 	ReceivedAt      time.Time `json:"receivedAt"`
@@ -84,7 +84,7 @@ Exit codes: 0 everything was read, 1 damage or failure.`,
 	f.Uint64Var(&d.to, "to", 0, "last frame; 0 for no limit")
 	f.StringVar(&d.batch, "batch", "", "only the batch with this Batch-Id")
 	f.StringVar(&d.detector, "detector", "", "only measurements of this detector; with --frames, only frames that contain it")
-	f.StringVar(&d.instance, "product-instance", "", "only measurements of this product instance; the key for a resubmit belongs to one")
+	f.StringVar(&d.instance, "product-instance", "", "only measurements of this product instance, to which the key for resubmit must belong")
 	f.BoolVar(&d.frames, "frames", false, "print a line per frame instead of its measurements")
 	f.BoolVar(&d.skipDamaged, "skip-damaged", false, "continue after frames that cannot be read")
 	return cmd
@@ -112,7 +112,7 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) error {
 	if d.frames {
 		noun = "line"
 	}
-	fmt.Fprintf(std.err, "trafficctl: %s from %s read\n", counted(d.written, noun), counted(d.read, "frame"))
+	fmt.Fprintf(std.err, "trafficctl: %s from %s read\n", plural(d.written, noun), plural(d.read, "frame"))
 	return err
 }
 
@@ -144,7 +144,7 @@ func (d *dump) each(ctx context.Context, f inspect.Journal, lines *json.Encoder,
 		}
 	}
 	if d.gaps > 0 {
-		return fmt.Errorf("%s of frames could not be read", counted(d.gaps, "run"))
+		return fmt.Errorf("cannot read %s of frames", plural(d.gaps, "run"))
 	}
 	return nil
 }

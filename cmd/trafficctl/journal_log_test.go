@@ -87,8 +87,8 @@ func TestJournalOfLog(t *testing.T) {
 		require.Equal(t, exitFailed, r.code)
 		require.Contains(t, r.err, want)
 	}
-	f("name either the journal's directory, or --config or --brokers")
-	f("name either the journal's directory, or --config or --brokers", "DIR", "--config", config)
+	f("specify either the journal's directory, or --config or --brokers")
+	f("specify either the journal's directory, or --config or --brokers", "DIR", "--config", config)
 }
 
 // With the settings of a daemon whose journal is local, the commands read its directory.

@@ -151,7 +151,7 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	require.Contains(t, r.out, "lost: frame 5\n      not yet delivered to: clickhouse\n")
 	r = runWith(t, "", "journal", "cursors", dir)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.out, "kafka: 1 frame that it has consumed are missing")
+	require.Contains(t, r.out, "kafka: 1 frame missing that it has already consumed")
 }
 
 // Damage to frames that every consumer has received is reported as harmless.
@@ -298,7 +298,7 @@ func TestJournalDumpOfDamage(t *testing.T) {
 	r = runWith(t, "", "journal", "dump", dir, "--frames", "--skip-damaged")
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, 4, strings.Count(r.out, "\n"))
-	require.Contains(t, r.err, "1 run of frames could not be read")
+	require.Contains(t, r.err, "cannot read 1 run of frames")
 	require.Zero(t, runWith(t, "", "journal", "dump", dir, "--to", "2").code, "it ends before the damage")
 }
 

@@ -39,7 +39,7 @@ kept. Without --file, the entry is printed below the key, for the list keys.
 
 Keys with the same --client and product instance share their routing jobs and
 Idempotency-Keys. To replace a key, create another one for its client, and revoke the old
-one once it is no longer used. The client of a key created without --client is its name.`,
+one once it is no longer used. Without --client, the client is the key's name.`,
 		Example: `  trafficctl key new --name acme --product-instance north --rights ingest --file keys.yaml > acme.key
   trafficctl key new --name acme-2027 --client acme --product-instance north --rights ingest --file keys.yaml
   trafficctl key new --name trial --product-instance north --rights ingest --expires 720h --file keys.yaml
@@ -61,7 +61,7 @@ one once it is no longer used. The client of a key created without --client is i
 			if err = keyfile.Append(file, e); err != nil {
 				return err
 			}
-			fmt.Fprintf(std.err, "trafficctl: added key %q to %s; the line on standard output is the key, which is not shown again\n",
+			fmt.Fprintf(std.err, "trafficctl: added key %q to %s; the key is printed to standard output and is not shown again\n",
 				e.Name, file)
 			_, err = fmt.Fprintln(std.out, key)
 			return err
@@ -81,7 +81,7 @@ one once it is no longer used. The client of a key created without --client is i
 	return cmd
 }
 
-// parseExpiry returns the time in RFC 3339, or "" for none.
+// parseExpiry parses --expires. It returns the time in RFC 3339, or "" if text is empty.
 func parseExpiry(text string, now time.Time) (string, error) {
 	if text == "" {
 		return "", nil

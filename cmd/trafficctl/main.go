@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	_ "time/tzdata" // time zones for machines without them
+	_ "time/tzdata" // for machines without a time zone database
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,7 +28,7 @@ const (
 	exitRejected = 2
 )
 
-// errRejected sets exit code 2. The command has already reported the rejections.
+// errRejected makes run return exitRejected. The command has already reported the rejections.
 var errRejected = errors.New("some items were rejected")
 
 type streams struct {
@@ -61,10 +61,10 @@ func newRoot(std streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "trafficctl",
 		Short: "Send data to trafficd and operate it",
-		Long: `trafficctl sends detector measurements to trafficd, resubmits rejected ones, and generates
-synthetic ones. It manages API keys, generates, publishes and gets street forecasts,
-converts geometries, manages routing jobs, and inspects a daemon's journal and dead
-letters.
+		Long: `trafficctl generates detector measurements, sends them to trafficd and resubmits rejected
+ones. It generates, publishes and gets street forecasts, converts geometries, and manages
+routing jobs and API keys. Operators use it to follow a daemon's state and to inspect its
+journal and dead letters.
 
 To try it with a daemon on this machine:
 
@@ -127,12 +127,12 @@ type connection struct {
 func (c *connection) register(f *pflag.FlagSet, right string) {
 	c.cfg = client.DefaultConfig()
 	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon; defaults to $"+envURL)
-	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+right+" right; visible to other users of this machine: prefer --key-file or "+
+	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+right+" right; other users of this machine can see it: prefer --key-file or "+
 		"$"+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file with the API key in its first line")
-	f.StringVar(&c.cfg.CA, "ca", "", "PEM file of the certificate authorities to trust instead of the system's")
-	f.DurationVar(&c.cfg.Timeout, "timeout", c.cfg.Timeout, "time limit of a request, including its response")
-	f.BoolVar(&c.quiet, "quiet", false, "print no progress on standard error")
+	f.StringVar(&c.cfg.CA, "ca", "", "PEM file with the certificate authorities to trust instead of the system's")
+	f.DurationVar(&c.cfg.Timeout, "timeout", c.cfg.Timeout, "time limit for a request and its response")
+	f.BoolVar(&c.quiet, "quiet", false, "do not print progress")
 }
 
 // config completes the settings from the environment and the key file. Flags take precedence over
@@ -153,11 +153,11 @@ func (c *connection) config(flags *pflag.FlagSet) (client.Config, error) {
 	}
 	text, err := os.ReadFile(c.keyFile)
 	if err != nil {
-		return cfg, fmt.Errorf("cannot read the key (--key-file): %w", err)
+		return cfg, fmt.Errorf("cannot read --key-file: %w", err)
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	if cfg.Key = strings.TrimSpace(first); cfg.Key == "" {
-		err = fmt.Errorf("the first line of --key-file %s is empty; it must be the API key", c.keyFile)
+		err = fmt.Errorf("the first line of --key-file %s is empty; it must contain the API key", c.keyFile)
 	}
 	return cfg, err
 }

@@ -21,11 +21,11 @@ import (
 	"trafficd/pipeline/replace"
 )
 
-const stdio = feed.Stdin // also standard output
+const stdio = feed.Stdin // the file name for standard input and standard output
 
 // writeOutput calls write with a buffered writer for stdout if path is "-", otherwise for the file.
-// It compresses .gz and .zst files. The file is replaced atomically once it is complete, because a
-// daemon may be watching it, and so that a failure keeps the old content.
+// It compresses .gz and .zst files. It replaces the file atomically once write has succeeded: a
+// daemon may be watching the file, and a failure must keep the old content.
 func writeOutput(path string, stdout io.Writer, write func(io.Writer) error) error {
 	buffered := func(w io.Writer) error {
 		out := bufio.NewWriterSize(w, 64<<10)
@@ -43,7 +43,7 @@ func writeOutput(path string, stdout io.Writer, write func(io.Writer) error) err
 	}
 	return replace.File(path, 0o666, func(w io.Writer) error {
 		var z io.WriteCloser
-		switch filepath.Ext(path) { // the options are valid, so there are no errors
+		switch filepath.Ext(path) { // the errors only report invalid options
 		case ".gz":
 			z, _ = gzip.NewWriterLevel(w, gzip.BestSpeed)
 		case ".zst":
@@ -60,18 +60,18 @@ const (
 	lineEvery = 5 * time.Second // without a terminal
 )
 
-// progress shows a progress bar on a terminal, and otherwise prints a line from time to time. It is
+// progress shows a progress bar on a terminal, and otherwise prints a line every lineEvery. It is
 // safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex
 	w     io.Writer
 	quiet bool
-	bar   *progressbar.ProgressBar // nil: lines
-	shown time.Time                // of the last line
+	bar   *progressbar.ProgressBar // nil: print lines
+	shown time.Time                // when the last line was printed
 	done  int64
 }
 
-// newProgress returns a progress up to total, or of unknown length if total is negative.
+// newProgress returns a progress display for total units. total is negative if it is unknown.
 func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Option) *progress {
 	p := &progress{w: w, quiet: quiet, shown: time.Now()}
 	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
@@ -86,18 +86,19 @@ func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Op
 	return p
 }
 
-// newByteProgress counts bytes up to total; 0 means that the total is unknown. add advances it.
+// newByteProgress returns a progress display for total bytes, or 0 if the total is unknown, and a
+// function that advances it by n bytes.
 func newByteProgress(w io.Writer, verb string, total int64, quiet bool) (p *progress, add func(n int64)) {
 	p = newProgress(w, quiet, cmp.Or(total, -1), progressbar.OptionShowBytes(true))
 	return p, func(n int64) {
 		if p.done += n; total > 0 {
 			p.done = min(p.done, total) // a file may have grown
 		}
-		p.show(p.done, verb, func() string { return verb + " " + ofBytes(p.done, total) })
+		p.show(p.done, verb, func() string { return verb + " " + megabytes(p.done, total) })
 	}
 }
 
-func ofBytes(done, total int64) string {
+func megabytes(done, total int64) string {
 	const mega = 1e6
 	if total <= 0 {
 		return fmt.Sprintf("%.1f MB", float64(done)/mega)
@@ -105,7 +106,8 @@ func ofBytes(done, total int64) string {
 	return fmt.Sprintf("%.1f of %.1f MB (%.0f %%)", float64(done)/mega, float64(total)/mega, 100*float64(done)/float64(total))
 }
 
-// show sets the bar's position and description, or prints the line if it is time for one.
+// show sets the bar's position and description. Without a bar, it prints the line if the last one
+// is older than lineEvery.
 func (p *progress) show(done int64, description string, line func() string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +139,7 @@ func (p *progress) end() {
 	}
 }
 
-// follow shows the tally and the number of bytes read of the file until the returned function is
-// called.
+// follow shows the tally and the number of bytes read from file until stop is called.
 func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func()) {
 	var running sync.WaitGroup
 	quit, start := make(chan struct{}), time.Now()
@@ -154,7 +155,7 @@ func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func
 			}
 			text, read, rest := sendingText(tally(), time.Since(start)), file.BytesRead(), ""
 			if read > 0 {
-				rest = ", " + ofBytes(read, file.Size) + " of input read"
+				rest = ", " + megabytes(read, file.Size) + " of input read"
 			}
 			p.show(read, text, func() string { return text + rest })
 		}

@@ -13,8 +13,8 @@ import (
 	"trafficd/cmd/trafficctl/internal/feed"
 )
 
-// reading holds the flags that describe the input.
-type reading struct {
+// inputFlags holds the flags that describe the input.
+type inputFlags struct {
 	cfg     feed.Config
 	mapping feed.Mapping
 	melt    []string
@@ -26,7 +26,7 @@ var mappingFlags = []string{
 	"zone", "dst-overlap", "shift", "time-layout", "decimal", "detectors-from-header", "start",
 }
 
-func (r *reading) register(f *pflag.FlagSet) {
+func (r *inputFlags) register(f *pflag.FlagSet) {
 	m := &r.mapping
 	f.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto), "auto, csv, json or ndjson")
 	f.StringVar((*string)(&r.cfg.Compression), "compression", string(feed.Sniff), "auto, none, gzip, xz or zstd")
@@ -39,15 +39,15 @@ func (r *reading) register(f *pflag.FlagSet) {
 		return nil
 	})
 	f.StringSliceVar(&r.cfg.Columns, "columns", nil, "names of the CSV columns, for a file without a header")
-	f.Int64Var(&r.cfg.SkipRows, "skip-rows", 0, "skip this many rows at the start, which an earlier run has sent")
+	f.Int64Var(&r.cfg.SkipRows, "skip-rows", 0, "number of rows to skip at the start because an earlier run has sent them")
 	f.StringVar(&m.Detector, "detector", m.Detector, "column of the detector code")
 	f.StringVar(&m.Type, "type", m.Type, "column of the measure type, or =TYPE for all rows")
 	f.StringVar(&m.From, "from", m.From, "column of the interval's start")
 	f.StringVar(&m.To, "to", m.To, "column of the interval's end")
 	f.DurationVar(&m.Interval, "interval", 0, "length of the interval, instead of --to, for example 5m")
 	f.StringVar(&m.Value, "value", m.Value, "column of the value")
-	f.StringVar(&m.Quality, "quality", m.Quality, "column of the quality, which may be absent unless this flag is set")
-	f.StringSliceVar(&r.melt, "melt", nil, "COLUMN=TYPE,…: a measurement per column, instead of --type and --value")
+	f.StringVar(&m.Quality, "quality", m.Quality, "column of the quality; may be missing if this flag is not set")
+	f.StringSliceVar(&r.melt, "melt", nil, "one measurement per column, as COLUMN=TYPE,…; replaces --type and --value")
 	f.Func("decimal", "decimal `separator` of numbers: . or , (default .)", func(text string) error {
 		if text != "." && text != "," {
 			return errors.New("must be . or ,")
@@ -64,15 +64,15 @@ func (r *reading) register(f *pflag.FlagSet) {
 		"meaning of a local time that occurs twice: reject, first or second")
 	f.DurationVar(&m.Clock.Shift, "shift", 0,
 		"add this to all timestamps, to send recorded data as if it were current; rows that would end in the future are skipped")
-	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or Go's reference time 2006-01-02 15:04:05 in your layout")
-	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names detectors: one value column each; needs --type =TYPE and "+
-		"--interval")
-	f.StringVar(&m.Start, "start", "", "with --detectors-from-header: start of the first row, for files without a time column; rows are "+
-		"--interval apart")
+	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or a Go layout such as '02.01.2006 15:04'")
+	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names the detectors, one column of values each; "+
+		"requires --type =TYPE and --interval")
+	f.StringVar(&m.Start, "start", "", "start of the first row, if a file for --detectors-from-header has no time column; "+
+		"rows are --interval apart")
 }
 
-// config returns the reader's settings. It clears the defaults that other flags replace.
-func (r *reading) config(flags *pflag.FlagSet, args []string) (feed.Config, error) {
+// config returns the settings of the input. It clears the defaults that other flags replace.
+func (r *inputFlags) config(flags *pflag.FlagSet, args []string) (feed.Config, error) {
 	cfg := r.cfg
 	if len(args) > 0 {
 		cfg.Path = args[0]

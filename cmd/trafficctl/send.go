@@ -42,14 +42,14 @@ Timestamps without a UTC offset are local times in --zone. A local time that is 
 when daylight saving time begins is an invalid row. One that occurs twice when it ends
 is an invalid row too, unless --dst-overlap selects the first or second.
 
-Sending stops at a row that cannot be parsed, after the rows before it, unless
+A row that cannot be parsed stops sending, once the rows before it are sent, unless
 --on-bad-row is skip. The measurements of a detector arrive in input order unless
 --no-order is set. A batch without a response is retried with the same Idempotency-Key,
 so it is stored once. Sending stops immediately if a retry cannot help, and after 10 s if
 no connection can be established.
 
 Exit codes: 0 all items accepted, 2 items rejected or rows skipped, 1 failure. The
-summary shows what was acknowledged in each case.`
+summary always shows what was acknowledged.`
 
 const sendExamples = `  # columns with the contract's names
   trafficctl send measurements.csv.gz --url https://traffic.example.org --key-file si.key
@@ -72,7 +72,7 @@ const sendExamples = `  # columns with the contract's names
       --value v --type =occupancy --time-layout unix`
 
 func newSend(std streams) *cobra.Command {
-	s, r := newSending(), &reading{cfg: feed.DefaultConfig(), mapping: feed.DefaultMapping()}
+	s, r := newSendFlags(), &inputFlags{cfg: feed.DefaultConfig(), mapping: feed.DefaultMapping()}
 	cmd := &cobra.Command{
 		Use:     "send [FILE|-]",
 		Short:   "Send measurements from CSV, JSON or NDJSON",
@@ -93,7 +93,7 @@ func newSend(std streams) *cobra.Command {
 }
 
 func newResubmit(std streams) *cobra.Command {
-	s, cfg := newSending(), feed.DefaultConfig()
+	s, cfg := newSendFlags(), feed.DefaultConfig()
 	cmd := &cobra.Command{
 		Use:   "resubmit FILE|-",
 		Short: "Send rejected items again after correction",
@@ -114,12 +114,12 @@ Exit codes are those of trafficctl send.`,
 		},
 	}
 	s.register(cmd.Flags())
-	cmd.Flags().Int64Var(&cfg.SkipRows, "skip-rows", 0, "skip this many lines at the start, which an earlier run has sent")
+	cmd.Flags().Int64Var(&cfg.SkipRows, "skip-rows", 0, "number of lines to skip at the start because an earlier run has sent them")
 	return cmd
 }
 
-// sending holds the flags of all commands that send measurements.
-type sending struct {
+// sendFlags holds the flags of all commands that send measurements.
+type sendFlags struct {
 	connection
 	cfg      send.Config
 	noOrder  bool
@@ -129,39 +129,39 @@ type sending struct {
 	dryRun   bool
 }
 
-func newSending() *sending { return &sending{cfg: send.DefaultConfig(), onBadRow: "stop"} }
+func newSendFlags() *sendFlags { return &sendFlags{cfg: send.DefaultConfig(), onBadRow: "stop"} }
 
-func (s *sending) register(f *pflag.FlagSet) {
+func (s *sendFlags) register(f *pflag.FlagSet) {
 	s.connection.register(f, "ingest")
 	f.IntVar(&s.cfg.Batch, "batch", s.cfg.Batch, "measurements per batch")
 	f.IntVar(&s.cfg.Concurrency, "concurrency", s.cfg.Concurrency, "batches in flight")
-	f.BoolVar(&s.noOrder, "no-order", false, "do not preserve the order of a detector's measurements; faster if a few detectors have most "+
-		"of the data")
+	f.BoolVar(&s.noOrder, "no-order", false, "do not preserve the order of a detector's measurements; faster if most of the data "+
+		"is from a few detectors")
 	f.DurationVar(&s.cfg.RetryFor, "retry-for", s.cfg.RetryFor, "how long to retry a batch after a lost connection, 408, 409, 429 or 5xx")
-	f.StringVar(&s.onBadRow, "on-bad-row", s.onBadRow, "what to do at a row that cannot be parsed: stop or skip")
+	f.StringVar(&s.onBadRow, "on-bad-row", s.onBadRow, "what to do with a row that cannot be parsed: stop or skip")
 	f.StringVar(&s.rejected, "rejected", "", "write rejected items to this file, as input for trafficctl resubmit")
 	f.BoolVar(&s.dryRun, "dry-run", false, "parse the whole input and print its first items, but send nothing")
-	f.BoolVar(&s.json, "json", false, "print the summary as a line of JSON")
+	f.BoolVar(&s.json, "json", false, "print the summary as one line of JSON")
 }
 
 // input is the source of a run's items.
 type input struct {
-	items  iter.Seq2[measurement.Item, error]
-	file   *feed.Source // nil: none
-	resume string       // flag that skips n rows, with %d for n; empty: the run cannot be resumed
+	items     iter.Seq2[measurement.Item, error]
+	file      *feed.Source // nil: none
+	resumable bool         // the command has the flag --skip-rows
 }
 
-func (s *sending) sendFile(ctx context.Context, flags *pflag.FlagSet, std streams, cfg feed.Config) error {
+func (s *sendFlags) sendFile(ctx context.Context, flags *pflag.FlagSet, std streams, cfg feed.Config) error {
 	source, err := feed.Open(cfg, std.in)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = source.Close() }()
-	return s.run(ctx, flags, std, input{source.Items(), source, "--skip-rows %d"})
+	return s.run(ctx, flags, std, input{source.Items(), source, true})
 }
 
 // run sends the input and prints a summary, even after a failure.
-func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in input) (err error) {
+func (s *sendFlags) run(ctx context.Context, flags *pflag.FlagSet, std streams, in input) (err error) {
 	if in.file == nil {
 		in.file = &feed.Source{Size: -1} // generated items, or dead letters
 	}
@@ -178,7 +178,7 @@ func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in
 	}
 	path := cmp.Or(s.rejected, os.DevNull)
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
-		return fmt.Errorf("--rejected %s already exists; name another file, or remove it if its items are settled", path)
+		return fmt.Errorf("--rejected %s already exists; choose another file, or delete it if its items are no longer needed", path)
 	}
 	rejected, err := os.Create(path)
 	if err != nil {
@@ -194,7 +194,7 @@ func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in
 	err = sender.Send(ctx, in.items)
 	stop()
 	err = errors.Join(err, rejected.Close())
-	sum := summary{Tally: sender.Tally(), Empty: in.file.Empty, Seconds: time.Since(start).Seconds(), resume: in.resume}
+	sum := summary{Tally: sender.Tally(), Empty: in.file.Empty, Seconds: time.Since(start).Seconds(), resumable: in.resumable}
 	sum.PerSec = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
 	if err != nil {
 		sum.Failure = err.Error()
@@ -216,7 +216,7 @@ func (s *sending) run(ctx context.Context, flags *pflag.FlagSet, std streams, in
 // dryRunItems is the number of items that --dry-run prints.
 const dryRunItems = 5
 
-// parseOnly reads the input as run does and sends nothing.
+// parseOnly parses the input and prints its first items.
 func parseOnly(ctx context.Context, std streams, in input) error {
 	items, bad := int64(0), int64(0)
 	for item, err := range in.items {
@@ -252,7 +252,7 @@ type summary struct {
 	PerSec  float64 `json:"items_per_second"`
 	Failure string  `json:"error,omitempty"`
 
-	resume string
+	resumable bool
 }
 
 func (s *summary) print(w io.Writer, rejectedFile string) {
@@ -266,10 +266,10 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 		{"rejected", s.Rejected, true},
 		{"batches", s.Batches, true},
 		{"retries", s.Retries, true},
-		{"replayed answers", s.Replayed, false},
+		{"replayed responses", s.Replayed, false},
 		{"empty values omitted", s.Empty, false},
 		{"unreadable rows skipped", s.BadRows, false},
-		{"sent without an answer", s.Unknown, false},
+		{"sent without a response", s.Unknown, false},
 	} {
 		if line.always || line.n > 0 {
 			fmt.Fprintf(table, "%s\t%s\t\n", line.name, grouped(line.n))
@@ -278,7 +278,7 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 	fmt.Fprintf(table, "seconds\t%.1f\t\nitems/s\t%s\t\n", s.Seconds, grouped(int64(s.PerSec)))
 	table.Flush()
 
-	// The rejection codes, most frequent first, with the first occurrence of each.
+	// Print the error codes, most frequent first, with the first occurrence of each.
 	codes := slices.SortedFunc(maps.Keys(s.Codes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.Codes[b], s.Codes[a]), strings.Compare(a, b))
 	})
@@ -292,18 +292,17 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 	case s.Rejected > 0:
 		fmt.Fprintln(w, "Use --rejected FILE to save rejected items for correction.")
 	}
-	if s.Resume > 1 && s.resume != "" {
-		fmt.Fprintf(w, "All rows before row %s are acknowledged. Resume with "+s.resume+"; later rows that were already accepted are sent "+
-			"again.\n",
-			grouped(s.Resume), s.Resume-1)
+	if s.Resume > 1 && s.resumable {
+		fmt.Fprintf(w, "All rows before row %s are acknowledged. Resume with --skip-rows %d; later rows that were already accepted "+
+			"are sent again.\n", grouped(s.Resume), s.Resume-1)
 	}
 }
 
 // grouped formats 14274722 as 14,274,722.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
-	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
-		text = text[:at] + "," + text[at:]
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
 	}
 	return text
 }

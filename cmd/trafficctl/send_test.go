@@ -93,7 +93,7 @@ func TestSendBadFlags(t *testing.T) {
 	t.Setenv(envKey, "")
 	f("missing API key")
 	f("--key-file", "--key", "a", "--key-file", "b")
-	f("cannot read the key", "--key-file", "no-such-file")
+	f("cannot read --key-file", "--key-file", "no-such-file")
 	f("--on-bad-row", "--on-bad-row", "wait", "--key", "k")
 	f("--zone", "--zone", "Mars/Olympus", "--key", "k")
 	f("--melt", "--melt", "speed", "--key", "k")
@@ -210,7 +210,7 @@ func TestProgressLines(t *testing.T) {
 	var w bytes.Buffer
 	p := newProgress(&w, false, 10e6)
 	tally := send.Tally{Accepted: 1990, Rejected: 10}
-	line := func() string { return sendingText(tally, time.Second) + ", " + ofBytes(5e6, 10e6) + " of input read" }
+	line := func() string { return sendingText(tally, time.Second) + ", " + megabytes(5e6, 10e6) + " of input read" }
 	p.show(5e6, "", line) // too early
 	p.shown = time.Time{}
 	p.show(5e6, "", line)

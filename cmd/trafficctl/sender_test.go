@@ -227,7 +227,7 @@ func TestPermanentErrorsStop(t *testing.T) {
 	}
 	f(400, "--url")
 	f(401, "--key")
-	f(403, "`ingest`")
+	f(403, "the ingest right")
 	f(404, "--url")
 	f(405, "--url")
 	f(413, "--batch")
@@ -261,7 +261,7 @@ func TestInconsistentAnswers(t *testing.T) {
 			return true
 		}
 		err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
-		require.ErrorContains(t, err, "inconsistent answer")
+		require.ErrorContains(t, err, "inconsistent response")
 		require.Len(t, d.Keys(), 1)
 	}
 	f(`{"accepted":1,"rejected":0,"rejections":[]}`)
@@ -284,7 +284,7 @@ func TestRetryForEnds(t *testing.T) {
 	require.Len(t, d.Keys(), 1)
 }
 
-// Items that were sent without an answer are counted as unknown.
+// Items that were sent without a response are counted as unknown.
 func TestNoAnswer(t *testing.T) {
 	d := newDaemon(t)
 	d.CutAfter = func(int) bool { return true }
@@ -317,7 +317,7 @@ func TestInterrupted(t *testing.T) {
 	require.Zero(t, tally.Unknown)
 }
 
-// An error after an attempt without an answer does not settle that attempt.
+// An error after an attempt without a response does not settle that attempt.
 func TestUnknownAfterLostAnswer(t *testing.T) {
 	d := newDaemon(t)
 	d.CutAfter = func(n int) bool { return n == 1 }

@@ -30,8 +30,8 @@ func newTop(std streams) *cobra.Command {
 		Use:   "top",
 		Short: "Show the daemon's state, refreshed until Ctrl-C",
 		Long: `Show problems, rates, latency, stores, rejections and clients, refreshed until Ctrl-C.
-The figures come from /status at the operators' listener. The web page shows them with
-their history. With --json, print the response of /status once.`,
+The figures come from /status of the operators' listener, whose web page also shows their
+history. With --json, print the response of /status once.`,
 		Example: `  trafficctl top
   trafficctl top --url http://10.0.0.7:8081 --interval 10s
   trafficctl top --json | jq .summary`,
@@ -53,7 +53,7 @@ their history. With --json, print the response of /status once.`,
 				}
 				var s status.Status
 				if err = json.Unmarshal(text, &s); err != nil {
-					return fmt.Errorf("cannot decode the response of /status; does %s belong to a trafficd of this version? %w", base, err)
+					return fmt.Errorf("cannot decode the response of %s/status; check that it is a trafficd of this version: %w", base, err)
 				}
 				const home = "\033[H\033[2J" // move the cursor to the top and clear the screen
 				if _, err = io.WriteString(std.out, home+page(&s)); err != nil {
@@ -125,8 +125,8 @@ func newTap(std streams) *cobra.Command {
 		Use:   "tap",
 		Short: "Follow rejected measurements as they arrive",
 		Long: `Print a sample of the rejected measurements, at most 50 per second, until
-Ctrl-C. It never slows the daemon. A batch that is sent again with its Idempotency-Key is
-not shown again.`,
+Ctrl-C. It never slows the daemon down. A batch that is sent again with its
+Idempotency-Key is not shown again.`,
 		Example: `  trafficctl tap
   trafficctl tap --client acme --code UNKNOWN_DETECTOR
   trafficctl tap --accepted --detector D-4711 --json`,
@@ -169,11 +169,11 @@ not shown again.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&base, "url", operatorsURL, "address of the operators' listener")
-	f.StringVar(&filter.Client, "client", "", "only of this client")
-	f.StringVar(&filter.Code, "code", "", "only with this error code, such as UNKNOWN_DETECTOR")
-	f.StringVar(&filter.Detector, "detector", "", "only of this detector")
-	f.BoolVar(&filter.Accepted, "accepted", false, "accepted measurements instead of rejected ones")
-	f.BoolVar(&asJSON, "json", false, "print lines of JSON")
+	f.StringVar(&filter.Client, "client", "", "only measurements from this client")
+	f.StringVar(&filter.Code, "code", "", "only measurements with this error code, such as UNKNOWN_DETECTOR")
+	f.StringVar(&filter.Detector, "detector", "", "only measurements of this detector")
+	f.BoolVar(&filter.Accepted, "accepted", false, "show accepted measurements instead of rejected ones")
+	f.BoolVar(&asJSON, "json", false, "print each measurement as one line of JSON")
 	return cmd
 }
 
@@ -184,11 +184,11 @@ func line(i *pipeline.TapItem) string {
 		return fmt.Sprintf("%s  %s %g  from %s", text, i.Type, *i.Value, i.From.Format(time.RFC3339))
 	}
 	var message string
-	_ = json.Unmarshal(i.Message, &message) // the daemon's own
+	_ = json.Unmarshal(i.Message, &message) // the daemon always sends a string
 	return text + "  " + message
 }
 
-// getOperators requests a path of the operators' listener.
+// getOperators requests path from the operators' listener. The caller closes the body.
 func getOperators(ctx context.Context, base, path string, query url.Values) (io.ReadCloser, error) {
 	u, err := url.Parse(strings.TrimSuffix(base, "/") + path)
 	if err != nil {
@@ -201,7 +201,7 @@ func getOperators(ctx context.Context, base, path string, query url.Values) (io.
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the operators' listener; is ops.listen of the daemon %s? %w", u.Host, err)
+		return nil, fmt.Errorf("cannot reach the operators' listener; check that --url has the address in the daemon's setting ops.listen: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))

@@ -22,11 +22,12 @@ func newForecastWatch(std streams) *cobra.Command {
 		Use:   "watch",
 		Short: "Follow the forecast layer of a daemon",
 		Long: `Print each street of the forecast layer, and then each change as soon as the daemon has it,
-until interrupted. The key needs the right forecast.
+until interrupted. The key needs the forecast right.
 
-Each line of standard output is a StreetForecast in protobuf's JSON mapping; a street without a
-forecast was removed or has no period to show. A summary of each response is on standard error.
-If the daemon cannot be reached after the first response, watch retries every few seconds.`,
+Each line of standard output is a StreetForecast in protobuf's JSON mapping; a street
+without a forecast was removed or has no period to show. A summary of each response is
+printed to standard error. If the daemon cannot be reached after the first response,
+watch retries every few seconds.`,
 		Example: `  trafficctl forecast watch --key-file map.key --horizon 30
   trafficctl forecast watch --key-file map.key --part tile=12/2190/1282 | jq .street`,
 		Args: cobra.NoArgs,
@@ -56,9 +57,9 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 	known := codes{}
 	for {
 		start := time.Now()
-		answer, err := forecast.Get(ctx, r)
-		if err == nil && answer.Version == "" {
-			err = errors.New("the daemon does not send Forecast-Version: it is older than this program")
+		resp, err := forecast.Get(ctx, r)
+		if err == nil && resp.Version == "" {
+			err = errors.New("the daemon does not send the header Forecast-Version; upgrade it to this version")
 		}
 		switch {
 		case err != nil && r.Since == "":
@@ -68,32 +69,32 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 		case err != nil:
 			fmt.Fprintln(std.err, "trafficctl:", err)
 		}
-		if err != nil || answer.Version == r.Since && time.Since(start) < time.Second { // too many clients are waiting
+		if err != nil || resp.Version == r.Since && time.Since(start) < time.Second { // too many clients are waiting
 			_ = client.Sleep(ctx, retryWatch)
 			continue
 		}
-		if len(answer.Layer.StreetForecast) > 0 || r.Since == "" {
+		if len(resp.Layer.StreetForecast) > 0 || r.Since == "" {
 			if !quiet {
-				fmt.Fprintln(std.err, "trafficctl:", describe(answer))
+				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
 			}
-			known.complete(answer)
-			if _, err := publish.Write(std.out, forecasts.FormatNDJSON, slices.Values(answer.Layer.StreetForecast)); err != nil {
+			known.complete(resp)
+			if _, err := publish.Write(std.out, forecasts.FormatNDJSON, slices.Values(resp.Layer.StreetForecast)); err != nil {
 				return err
 			}
 		}
-		r.Since = answer.Version
+		r.Since = resp.Version
 	}
 }
 
 // codes are the openLRcode of each street and fromnode.
 type codes map[[2]int32]string
 
-// complete sets the codes that an answer leaves out because they are unchanged, and remembers all.
-func (c codes) complete(answer *forecast.Answer) {
-	if !answer.Changes {
+// complete sets the codes that resp omits because they are unchanged, and remembers all codes.
+func (c codes) complete(resp *forecast.Response) {
+	if !resp.Changes {
 		clear(c)
 	}
-	for _, s := range answer.Layer.StreetForecast {
+	for _, s := range resp.Layer.StreetForecast {
 		k := [2]int32{s.Street, s.Fromnode}
 		if s.OpenLRcode == "" {
 			s.OpenLRcode = c[k]

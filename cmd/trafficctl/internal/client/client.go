@@ -22,7 +22,7 @@ import (
 // Service is one of the daemon's endpoints.
 type Service struct {
 	Path     string
-	Right    string // that the API key must have
+	Right    string // required of the API key
 	TooLarge string // advice for a 413
 }
 
@@ -41,7 +41,7 @@ type Config struct {
 	URL     string        // base URL, with or without the service's path
 	Key     string        // API key
 	CA      string        // PEM file of trusted certificate authorities; empty: the system's
-	Timeout time.Duration // of one request, including its response
+	Timeout time.Duration // for one request and its response
 }
 
 // DefaultConfig returns the settings for a daemon on this machine.
@@ -166,7 +166,7 @@ func (c *Client) ReadError(resp *http.Response) *Error {
 
 // Error implements error.
 func (e *Error) Error() string {
-	text := strings.TrimSpace(fmt.Sprintf("the daemon answered %d %s", e.Status, e.ErrorCode))
+	text := strings.TrimSpace(fmt.Sprintf("the daemon responded with %d %s", e.Status, e.ErrorCode))
 	text += ": " + strings.TrimSuffix(e.Description, ".")
 	if e.RetryAfter > 0 {
 		text += fmt.Sprintf("; try again after %d s", int(e.RetryAfter.Seconds()))
@@ -177,11 +177,11 @@ func (e *Error) Error() string {
 	hint := ""
 	switch e.Status {
 	case http.StatusOK, http.StatusBadRequest:
-		hint = "check --url: does it name the daemon, and does a proxy change requests or responses?"
+		hint = "check that --url names the daemon and that no proxy changes requests or responses"
 	case http.StatusUnauthorized:
 		hint = "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file has its digest (trafficctl key new)"
 	case http.StatusForbidden:
-		hint = "give the key the right `" + e.service.Right + "` in the daemon's keys file"
+		hint = "grant the key the " + e.service.Right + " right in the daemon's keys file"
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		hint = "check --url: it must be the daemon's base URL, including its path prefix if it has one"
 	case http.StatusRequestEntityTooLarge:
@@ -189,7 +189,7 @@ func (e *Error) Error() string {
 	case http.StatusUnsupportedMediaType:
 		hint = "check for a proxy that decompresses requests"
 	case http.StatusUnprocessableEntity:
-		hint = "the Idempotency-Key was used for another body; run the command again"
+		hint = "the Idempotency-Key was already used for another body; run the command again"
 	}
 	if hint != "" {
 		text += "; " + hint
@@ -207,8 +207,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// RetryAfter parses the header, in seconds or as a date. It returns 0 if the header is absent,
-// invalid or past.
+// RetryAfter parses a Retry-After header, in seconds or as a date. It returns 0 if the header is
+// absent, invalid or in the past.
 func RetryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(header); err == nil && seconds >= 0 && seconds < 1<<30 {
 		return time.Duration(seconds) * time.Second

@@ -20,8 +20,8 @@ const (
 // Overlap selects the meaning of a local time that occurs twice when daylight saving time ends.
 type Overlap string
 
-// The values of Overlap. By default such times are rejected, because the others map two hours to
-// one, in which later measurements would replace earlier ones.
+// The values of Overlap. By default, such times are rejected: first and second map two hours to
+// one, so that measurements of the later hour would replace those of the earlier one.
 const (
 	OverlapReject Overlap = "reject"
 	OverlapFirst  Overlap = "first"  // daylight saving time
@@ -46,8 +46,7 @@ func (c Clock) Validate() error {
 	case strings.Contains(c.Layout, "MST"):
 		return errors.New("--time-layout: zone abbreviations (MST) are ambiguous; use a numeric offset or --zone")
 	case !strings.Contains(c.Layout, "06") || !strings.ContainsAny(c.Layout, "35"):
-		return fmt.Errorf("--time-layout %q must be iso, unix, unixms or Go's reference time 2006-01-02 15:04:05 in your layout, for example "+
-			"02.01.2006 15:04", c.Layout)
+		return fmt.Errorf("--time-layout %q must be iso, unix, unixms or a Go layout such as '02.01.2006 15:04'", c.Layout)
 	}
 	return nil
 }
@@ -134,8 +133,8 @@ func (c *clock) resolve(wall time.Time) (time.Time, error) {
 
 const day = 24 * time.Hour
 
-// withOffset returns the instant of a local time, assuming the UTC offset in force at wall plus
-// after. It returns the zero time if a different offset is in force at that instant.
+// withOffset returns the instant of the local time wall, assuming the UTC offset in force at
+// wall+after. It returns the zero time if a different offset is in force at that instant.
 func (c *clock) withOffset(wall time.Time, after time.Duration) time.Time {
 	_, offset := wall.Add(after).In(c.Zone).Zone()
 	at := wall.Add(-time.Duration(offset) * time.Second)

@@ -73,7 +73,7 @@ func (m Mapping) Validate() error {
 	case m.To != "" && m.Interval > 0:
 		return errors.New("use either --to or --interval, not both")
 	case len(m.Melt) == 0 && (m.Value == "" || m.Type == "" || m.Type == "="):
-		return errors.New("--value and --type are required, or --melt COLUMN=TYPE")
+		return errors.New("either --value and --type or --melt COLUMN=TYPE is required")
 	case m.Decimal != '.' && m.Decimal != ',':
 		return fmt.Errorf("--decimal %q must be . or ,", m.Decimal)
 	}
@@ -108,7 +108,7 @@ const (
 )
 
 // valueColumn describes the cells of one value column.
-type valueColumn struct{ name, detector, kind string } // if detector or kind is empty, the row has it
+type valueColumn struct{ name, detector, kind string } // detector or kind is empty if the row has it
 
 func (m *Mapping) valueColumns() (all []valueColumn) {
 	for _, melt := range m.Melt {
@@ -152,10 +152,10 @@ type assembler struct {
 	values  []valueColumn
 	fields  measurement.Fields
 	body    []byte // the row's measurements
-	ends    []int  // of each measurement in body
+	ends    []int  // end of each measurement in body
 	orders  []uint64
-	numbers []byte
-	empty   *int64
+	numbers []byte // the row's quality and values
+	empty   *int64 // counts omitted values
 }
 
 func newAssembler(m Mapping, empty *int64) *assembler {

@@ -54,7 +54,7 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 		case bad:
 			reason := fault.Err
 			if errors.Is(err, csv.ErrFieldCount) {
-				reason = errors.New("the number of columns differs from the rows before")
+				reason = errors.New("the number of columns differs from the previous rows")
 			}
 			err = yieldRowError(yield, measurement.Place{Row: row, Line: int64(fault.StartLine)}, reason)
 		default:
@@ -89,26 +89,25 @@ func (m *Mapping) bind(header []string) ([]int, error) {
 		if name == "" {
 			columns[i] = -1
 		} else if columns[i] < 0 && !(i == cellQuality && m.QualityOptional) {
-			return nil, fmt.Errorf("no column %q; the columns are %q; name them with --detector, --from, --melt and so on (see --help), and check "+
-				"--separator", name, header)
+			return nil, fmt.Errorf("no column %q; the columns are %q; set --detector, --from, --melt and so on (see --help), or check --separator", name, header)
 		}
 	}
 	return columns, nil
 }
 
 func (m *Mapping) bindWide(header []string) ([]int, error) {
-	at := slices.Index(header, m.From) // column of the time
+	timeColumn := slices.Index(header, m.From)
 	switch {
 	case m.Start != "":
-		at = -1
+		timeColumn = -1
 	case m.From == "":
-		at = 0
-	case at < 0:
-		return nil, fmt.Errorf("no column %q; set --from to the column of the time, or --start", m.From)
+		timeColumn = 0
+	case timeColumn < 0:
+		return nil, fmt.Errorf("no column %q; set --from to the time column, or use --start", m.From)
 	}
-	columns := []int{-1, -1, at, -1, -1}
+	columns := []int{-1, -1, timeColumn, -1, -1}
 	for i, name := range header {
-		if i == at {
+		if i == timeColumn {
 			continue
 		}
 		if name == "" || slices.Contains(m.detectors, name) {
@@ -147,19 +146,19 @@ func (s *Source) eachLine(yield yieldFunc) error {
 }
 
 // ReadLine returns the next line, trimmed, or io.EOF after the last one. The line is valid until
-// the next call. A line of more than about most bytes is an error.
-func ReadLine(r *bufio.Reader, most int) ([]byte, error) {
+// the next call. A line of more than limit bytes is an error.
+func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		line = bytes.Clone(line)
-		for errors.Is(err, bufio.ErrBufferFull) && len(line) <= most {
+		for errors.Is(err, bufio.ErrBufferFull) && len(line) <= limit {
 			var more []byte
 			more, err = r.ReadSlice('\n')
 			line = append(line, more...)
 		}
 	}
-	if len(line) > most {
-		return nil, fmt.Errorf("the line is longer than %d bytes; check that the file has the right format", most)
+	if len(line) > limit {
+		return nil, fmt.Errorf("the line is longer than %d bytes; check that the file has the right format", limit)
 	}
 	if errors.Is(err, io.EOF) && len(line) > 0 {
 		err = nil
@@ -239,7 +238,7 @@ func (o *objects) emit(raw []byte, place measurement.Place) error {
 			return yieldRowError(o.yield, place, fmt.Errorf("not a JSON object: %w", err))
 		}
 		if item = members[o.member]; item == nil {
-			return yieldRowError(o.yield, place, fmt.Errorf("no member %q; the file must be one that send --rejected wrote", o.member))
+			return yieldRowError(o.yield, place, fmt.Errorf("no member %q; use a file written by trafficctl send --rejected", o.member))
 		}
 	}
 	err := o.read(item)
@@ -306,7 +305,7 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 	return err
 }
 
-// escapes matches an escape sequence or a surrogate pair. Its group is a lone surrogate.
+// escapes matches an escape sequence or a surrogate pair. Its group matches a lone surrogate.
 var escapes = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)`)
 
 func hasLoneSurrogate(item []byte) bool {

@@ -1,7 +1,7 @@
 // Package feed reads measurements from CSV, JSON and NDJSON files or pipes, optionally compressed
 // with gzip, xz or zstd.
 //
-//	file ─▶ meter ─▶ decompress ─▶ allowance ─▶ csv | json | ndjson ─▶ assembler ─▶ items
+//	file ─▶ meter ─▶ decompress ─▶ rowLimiter ─▶ csv | json | ndjson ─▶ assembler ─▶ items
 //	        bytes read              row ≤ 1 MiB   cells of a row         mapping, clock, numbers
 //
 // encoding/csv, jx, time.Parse and the compression libraries do the parsing. This package adds what
@@ -73,13 +73,13 @@ func (c Config) Validate() error {
 	formats, compressions := []Format{Auto, CSV, JSON, NDJSON}, []Compression{Sniff, None, Gzip, XZ, Zstd}
 	switch {
 	case c.Path == "":
-		return errors.New("no input: name a file, or - for standard input")
+		return errors.New("missing input: specify a file, or - for standard input")
 	case !slices.Contains(formats, c.Format):
 		return fmt.Errorf("--format %q must be one of %v", c.Format, formats)
 	case !slices.Contains(compressions, c.Compression):
 		return fmt.Errorf("--compression %q must be one of %v", c.Compression, compressions)
 	case c.Separator == '"' || c.Separator == '\r' || c.Separator == '\n' || c.Separator == 0:
-		return fmt.Errorf("--separator %q has another meaning in CSV; use a different character", c.Separator)
+		return fmt.Errorf("--separator %q is reserved in CSV; use a different character", c.Separator)
 	case c.SkipRows < 0:
 		return fmt.Errorf("--skip-rows %d must not be negative", c.SkipRows)
 	}
@@ -96,9 +96,9 @@ func (c Config) name() string {
 	return c.Path
 }
 
-// formatOf returns the format given by the flag, the file name or the first bytes: an array is
-// JSON, an object is JSON if its first member is "measurements" and NDJSON otherwise, and anything
-// else is CSV.
+// formatOf returns the configured format, or detects it from the file name, or else from the first
+// bytes of r: an array is JSON, an object is JSON if its first member is "measurements" and NDJSON
+// otherwise, and anything else is CSV.
 func (c Config) formatOf(r *bufio.Reader) (Format, error) {
 	if c.Format != Auto {
 		return c.Format, nil
@@ -136,7 +136,7 @@ type Source struct {
 	file   *os.File // nil: standard input, which is not closed
 	meter  Meter
 	plain  io.ReadCloser
-	row    *allowance
+	row    *rowLimiter
 	text   *bufio.Reader
 	format Format
 }
@@ -166,7 +166,7 @@ func Open(cfg Config, stdin io.Reader) (_ *Source, err error) {
 	if s.plain, err = Decompress(&s.meter, cfg.Compression); err != nil {
 		return nil, err
 	}
-	s.row = &allowance{r: s.plain, left: MaxRow}
+	s.row = &rowLimiter{r: s.plain, left: MaxRow}
 	s.text = bufio.NewReaderSize(s.row, 64<<10)
 	if mark, _ := s.text.Peek(3); string(mark) == "\xef\xbb\xbf" { // a byte order mark is not part of the first column's name
 		_, _ = s.text.Discard(len(mark)) // buffered
@@ -214,7 +214,7 @@ func (s *Source) Close() (err error) {
 // yieldFunc receives items. It returns false to stop.
 type yieldFunc = func(measurement.Item, error) bool
 
-// errStopped passes the consumer's stop through the decoders' callbacks.
+// errStopped ends the decoders' callbacks after yield has returned false.
 var errStopped = errors.New("iteration stopped")
 
 // yieldRowError yields the error of a row.
@@ -238,21 +238,21 @@ func (m *Meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// allowance bounds the length of a row. It is renewed before each row, so no decoder reads more
-// than MaxRow plus a buffer for one.
-type allowance struct {
+// rowLimiter is a reader that limits the length of a row. left is reset to MaxRow before each row,
+// so that a decoder reads at most MaxRow bytes and one buffer for a row.
+type rowLimiter struct {
 	r    io.Reader
 	left int
 }
 
 var errRowTooLong = fmt.Errorf("a row exceeds %d bytes; check for a missing closing quote, and --format", MaxRow)
 
-func (a *allowance) Read(p []byte) (int, error) {
-	if a.left <= 0 {
+func (l *rowLimiter) Read(p []byte) (int, error) {
+	if l.left <= 0 {
 		return 0, errRowTooLong
 	}
-	n, err := a.r.Read(p)
-	a.left -= n
+	n, err := l.r.Read(p)
+	l.left -= n
 	return n, err
 }
 
@@ -277,7 +277,7 @@ const (
 
 var magics = map[Compression]string{Gzip: "\x1f\x8b", XZ: "\xfd7zXZ\x00", Zstd: "\x28\xb5\x2f\xfd"}
 
-// zstdWindow bounds the memory for a frame, at the default of the zstd program.
+// zstdWindow is the maximum window size of a frame. The zstd program has the same default.
 const zstdWindow = 128 << 20
 
 // Decompress returns the decompressed content of raw. The caller closes it.

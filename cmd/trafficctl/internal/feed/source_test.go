@@ -166,7 +166,7 @@ func TestConfigValidate(t *testing.T) {
 	f("--compression", func(c *Config) { c.Compression = "rar" })
 	f("--separator", func(c *Config) { c.Separator = '"' })
 	f("--skip-rows", func(c *Config) { c.SkipRows = -1 })
-	f("no input", func(c *Config) { c.Path = "" })
+	f("missing input", func(c *Config) { c.Path = "" })
 	m := func(name string, change func(*Mapping)) {
 		t.Helper()
 		f(name, func(c *Config) { c.Mapping = mapped(change) })

@@ -17,7 +17,7 @@ import (
 // MaxBytes is the maximum decompressed size of a file, which is read into memory.
 const MaxBytes = 4 << 30
 
-// Content is the content of a forecast file.
+// Content holds the valid forecasts of a file and counts its faults.
 type Content struct {
 	Forecasts []*pb.StreetForecast // the last forecast of each street, normalised
 	Skipped   int                  // invalid records
@@ -27,7 +27,7 @@ type Content struct {
 
 // ReadFile reads forecasts as the daemon does. format is a format of package forecasts, or empty to
 // derive it from the file name. Speeds over maxSpeed are invalid. It calls note for each invalid or
-// corrected record and fails only if the file as a whole is invalid.
+// corrected record. It fails only if the file as a whole is invalid or has no valid forecast.
 func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
 	text, err := readAll(path, stdin)
@@ -37,7 +37,7 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 	if format == "" {
 		format = forecasts.FormatOf(path)
 	}
-	place := make(map[string]int)
+	index := make(map[string]int) // in all.Forecasts, by key
 	for r, err := range forecasts.Read(text, format, maxSpeed) {
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return all, fmt.Errorf("cannot read %s as %s: %w", path, format, err)
@@ -55,12 +55,15 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 			note(fmt.Sprintf("%s: %v", r.Position, r.Remarks.First))
 		}
 		key := string(forecasts.Key(r.Forecast))
-		if at, ok := place[key]; ok {
-			all.Forecasts[at] = r.Forecast
+		if i, ok := index[key]; ok {
+			all.Forecasts[i] = r.Forecast
 			continue
 		}
-		place[key] = len(all.Forecasts)
+		index[key] = len(all.Forecasts)
 		all.Forecasts = append(all.Forecasts, r.Forecast)
+	}
+	if all.Forecasts == nil {
+		return all, fmt.Errorf("cannot use %s: it contains no valid forecast", path)
 	}
 	return all, nil
 }
@@ -105,5 +108,3 @@ func readAll(path string, stdin io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// ErrNothing reports a file without a valid forecast.
-var ErrNothing = errors.New("it contains no valid forecast")

@@ -160,5 +160,5 @@ func TestGetInvalidAnswers(t *testing.T) {
 	f(200, "br", message, "unexpected Content-Encoding")
 	f(200, "", message[:len(message)-1], "as StreetForecastResponse")
 	f(302, "", nil, "302")
-	f(502, "", []byte("<html>"), "the daemon answered 502")
+	f(502, "", []byte("<html>"), "the daemon responded with 502")
 }

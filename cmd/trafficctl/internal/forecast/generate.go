@@ -16,7 +16,7 @@ import (
 // Config describes what to generate. Each field corresponds to the flag of the same name.
 type Config struct {
 	generate.TownConfig
-	From    time.Time // start of the first period
+	From    time.Time // start of the first period, in UTC
 	Periods int
 	Step    time.Duration // length of a period
 }
@@ -75,10 +75,9 @@ func periods(cfg Config, town *generate.Town, street *generate.Street) []*pb.For
 		start := cfg.From.Add(time.Duration(i) * cfg.Step)
 		speed := town.At(street, start.Add(cfg.Step/2)).Speed
 		all[i] = &pb.ForecastPeriod{
-			Start: format(start), End: format(start.Add(cfg.Step)), SpeedValid: proto.Bool(true), Speed: math.Round(10*speed) / 10,
+			Start: start.Format(time.RFC3339), End: start.Add(cfg.Step).Format(time.RFC3339),
+			SpeedValid: proto.Bool(true), Speed: math.Round(10*speed) / 10,
 		}
 	}
 	return all
 }
-
-func format(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -39,31 +39,31 @@ type Request struct {
 	ETag     string // of the layer that the caller has; may be empty
 	Encoding string // zstd, gzip or identity; empty: the daemon's choice
 
-	Part  string        // the query parameter that selects streets, like tile=12/2190/1282; empty: all
-	Since string        // Version of an earlier response: only changes since then
+	Part  string        // the query parameter that selects streets, such as tile=12/2190/1282; empty: all
+	Since string        // Version of an earlier response, to get only later changes; may be empty
 	Wait  time.Duration // how long the daemon may wait for a change
 }
 
-// Answer is the daemon's response.
-type Answer struct {
+// Response is the daemon's response to a Request.
+type Response struct {
 	Layer    *pb.StreetForecastResponse // nil if NotModified
 	ETag     string
 	Version  string // header Forecast-Version
 	Modified string // header Last-Modified
 	Age      string // header Forecast-Age, in seconds
 	Encoding string // Content-Encoding
-	Received int64  // size of the body in bytes
-	Size     int    // size of the decompressed message in bytes
+	Received int64  // bytes of the body
+	Size     int    // bytes of the decompressed message
 
 	NotModified bool
-	Changes     bool // only streets that have changed, those that Since has without openLRcode
+	Changes     bool // Layer has only the changes since Request.Since, and no unchanged openLRcode
 }
 
 // maxLayer is the maximum size of the message. Protobuf's own limit is 2 GiB.
 const maxLayer = 2 << 30
 
 // Get requests the layer once. It neither retries nor follows redirects.
-func Get(ctx context.Context, r Request) (*Answer, error) {
+func Get(ctx context.Context, r Request) (*Response, error) {
 	encoding := r.Encoding
 	switch encoding {
 	case "":
@@ -103,17 +103,17 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 		return nil, fmt.Errorf("cannot get the forecasts: %w", err)
 	}
 	defer resp.Body.Close()
-	a := &Answer{
+	response := &Response{
 		ETag: resp.Header.Get("ETag"), Version: resp.Header.Get("Forecast-Version"), Modified: resp.Header.Get("Last-Modified"),
 		Age: resp.Header.Get("Forecast-Age"), Encoding: resp.Header.Get("Content-Encoding"),
 		Changes: resp.Header.Get("Forecast-Content") == "changes",
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:
-		return a, a.read(resp.Body)
+		return response, response.read(resp.Body)
 	case http.StatusNotModified:
-		a.NotModified = true
-		return a, nil
+		response.NotModified = true
+		return response, nil
 	}
 	return nil, c.ReadError(resp)
 }
@@ -121,13 +121,13 @@ func Get(ctx context.Context, r Request) (*Answer, error) {
 // encodings maps the values of Content-Encoding that a layer may have.
 var encodings = map[string]feed.Compression{"": feed.None, "identity": feed.None, "gzip": feed.Gzip, "zstd": feed.Zstd}
 
-func (a *Answer) read(body io.Reader) error {
-	kind, ok := encodings[a.Encoding]
+func (r *Response) read(body io.Reader) error {
+	kind, ok := encodings[r.Encoding]
 	if !ok {
-		return fmt.Errorf("cannot read the response: unexpected Content-Encoding %q", a.Encoding)
+		return fmt.Errorf("cannot read the response: unexpected Content-Encoding %q", r.Encoding)
 	}
-	counted := &feed.Meter{R: body}
-	plain, err := feed.Decompress(counted, kind)
+	meter := &feed.Meter{R: body}
+	plain, err := feed.Decompress(meter, kind)
 	if err != nil {
 		return fmt.Errorf("cannot read the response: %w", err)
 	}
@@ -139,9 +139,9 @@ func (a *Answer) read(body io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the response: %w", err)
 	}
-	a.Received, a.Size = counted.N.Load(), len(message)
-	a.Layer = new(pb.StreetForecastResponse)
-	if err := proto.Unmarshal(message, a.Layer); err != nil {
+	r.Received, r.Size = meter.N.Load(), len(message)
+	r.Layer = new(pb.StreetForecastResponse)
+	if err := proto.Unmarshal(message, r.Layer); err != nil {
 		return fmt.Errorf("cannot decode the response as StreetForecastResponse: %w; check that --url names a trafficd", err)
 	}
 	return nil
@@ -187,7 +187,7 @@ func showTable(w io.Writer, layer *pb.StreetForecastResponse) error {
 	return table.Flush()
 }
 
-// printable quotes a text with control characters.
+// printable returns text, quoted if it contains control characters.
 func printable(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -197,21 +197,18 @@ func printable(text string) string {
 
 // showCSV writes a row for each period, with the columns of the ClickHouse feed.
 func showCSV(w io.Writer, layer *pb.StreetForecastResponse) error {
-	out := csv.NewWriter(w)
-	rows := [][]string{{"street", "fromnode", "openLRcode", "start", "end", "flow_valid", "speed_valid", "speed", "flow", "timezone"}}
+	out := csv.NewWriter(w) // Error returns the errors of Write
+	_ = out.Write([]string{"street", "fromnode", "openLRcode", "start", "end", "flow_valid", "speed_valid", "speed", "flow", "timezone"})
 	for _, f := range layer.StreetForecast {
 		for _, p := range f.Forecast {
-			rows = append(rows, []string{
+			_ = out.Write([]string{
 				strconv.Itoa(int(f.Street)), strconv.Itoa(int(f.Fromnode)), f.OpenLRcode, p.Start, p.End,
 				strconv.FormatBool(p.FlowValid), strconv.FormatBool(p.GetSpeedValid()), number(p.Speed), number(p.Flow), p.Timezone,
 			})
 		}
-		if err := out.WriteAll(rows); err != nil {
-			return err
-		}
-		rows = rows[:0]
 	}
-	return out.WriteAll(rows)
+	out.Flush()
+	return out.Error()
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
@@ -261,10 +258,10 @@ func featureOf(f *pb.StreetForecast) *geojson.Feature {
 	}
 	var flat []float64
 	for _, p := range line.Geometry() {
-		flat = append(flat, rounded(p[0]), rounded(p[1]))
+		flat = append(flat, round(p[0]), round(p[1]))
 	}
 	return &geojson.Feature{Geometry: geom.NewLineStringFlat(geom.XY, flat), Properties: properties}
 }
 
-// rounded rounds to 6 digits (0.1 m). The codes have a resolution of 1 m.
-func rounded(degrees float64) float64 { return math.Round(degrees*1e6) / 1e6 }
+// round rounds to 6 digits (0.1 m). The codes have a resolution of 1 m.
+func round(degrees float64) float64 { return math.Round(degrees*1e6) / 1e6 }

@@ -93,7 +93,7 @@ func edit(path string, change func(old []byte) ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close() // which releases the lock
+	defer dir.Close() // releases the lock
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
@@ -131,19 +131,19 @@ func indexOf(keys *yaml.Node, name string) int {
 	})
 }
 
-// change returns the text of a keys file after with has changed the items of the list `keys`. It
+// change returns the text of a keys file after apply has changed the items of the list `keys`. It
 // adds the list if it is missing.
-func change(old []byte, with func(keys *yaml.Node) error) ([]byte, error) {
+func change(old []byte, apply func(keys *yaml.Node) error) ([]byte, error) {
 	var doc, more yaml.Node
 	in := yaml.NewDecoder(bytes.NewReader(old))
 	switch err := in.Decode(&doc); {
 	case errors.Is(err, io.EOF): // empty; the parser does not keep comments without content
-		return change(append(bytes.Clone(old), "\nkeys: []\n"...), with)
+		return change(append(bytes.Clone(old), "\nkeys: []\n"...), apply)
 	case err != nil:
 		return nil, fmt.Errorf("invalid YAML; correct the file first: %w", err)
 	}
 	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the file has several YAML documents; the daemon reads one, so join them first")
+		return nil, errors.New("the file has several YAML documents, but the daemon reads only the first; join them")
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
@@ -165,7 +165,7 @@ func change(old []byte, with func(keys *yaml.Node) error) ([]byte, error) {
 		return nil, errors.New("`keys` must be a list; check the file's name")
 	}
 	keys.Style = 0 // `keys: []` becomes a block
-	if err := with(keys); err != nil {
+	if err := apply(keys); err != nil {
 		return nil, err
 	}
 	return encode(&doc), nil

@@ -46,7 +46,7 @@ func (b *batch) add(item measurement.Item) {
 	b.places = append(b.places, item.Place)
 }
 
-// full reports whether the batch must be sent before another item is added.
+// full reports whether no further item may be added.
 func (b *batch) full(limit int) bool { return b.len() >= limit || len(b.body) >= maxBody }
 
 func (b *batch) item(i int) []byte {
@@ -71,10 +71,10 @@ func (b *batch) pack(z *gzip.Writer) error {
 const batchesPerWorker = 4
 
 // lanes holds the queues between fill and the workers, and all batches. A queue can hold all
-// batches, so only taking a free batch can block.
+// batches, so fill only blocks while there is no free batch.
 type lanes struct {
 	limit  int
-	open   []*batch // being filled, one per queue; nil: none
+	open   []*batch // the batch being filled, per queue; may be nil
 	queues []chan *batch
 	free   chan *batch
 }
@@ -95,11 +95,11 @@ func newLanes(cfg Config) *lanes {
 	return l
 }
 
-// add adds the item to its lane's batch and hands the batch over if it is full. It fails only if
-// ctx is done; then the item is in no batch.
+// add adds the item to its lane's batch and queues the batch if it is full. It fails only if ctx is
+// done; the item is then in no batch.
 func (l *lanes) add(ctx context.Context, item measurement.Item) error {
 	if item.StartsBatch {
-		l.handAll(ctx)
+		l.queueAll(ctx)
 	}
 	i := int(item.Order % uint64(len(l.queues)))
 	if l.open[i] == nil {
@@ -121,8 +121,8 @@ func (l *lanes) add(ctx context.Context, item measurement.Item) error {
 	return nil
 }
 
-// handAll hands over all open batches, unless ctx is done.
-func (l *lanes) handAll(ctx context.Context) {
+// queueAll queues all open batches, unless ctx is done.
+func (l *lanes) queueAll(ctx context.Context) {
 	for i, b := range l.open {
 		if b != nil && ctx.Err() == nil {
 			l.queues[i] <- b

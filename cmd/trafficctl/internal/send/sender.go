@@ -62,7 +62,7 @@ func (c Config) Validate() error {
 	case c.Batch < 1 || c.Batch > 140_000:
 		return fmt.Errorf("--batch %d must be 1 to 140,000 (the daemon examines the first 14,000 items and rejects larger batches)", c.Batch)
 	case c.Concurrency < 1 || c.Concurrency > 64:
-		return fmt.Errorf("--concurrency %d must be 1 to 64 (each batch in flight takes several MB)", c.Concurrency)
+		return fmt.Errorf("--concurrency %d must be 1 to 64 (each batch in flight uses several MB)", c.Concurrency)
 	case c.RetryFor < 0 || c.RetryFor > time.Hour:
 		return fmt.Errorf("--retry-for %s must be 0 to 1h (the daemon deduplicates retries for an hour)", c.RetryFor)
 	}
@@ -84,7 +84,7 @@ const (
 type Tally struct {
 	Accepted int64            `json:"accepted"`
 	Rejected int64            `json:"rejected"`
-	Batches  int64            `json:"batches"` // with a 207
+	Batches  int64            `json:"batches"` // with a 207 response
 	Retries  int64            `json:"retries"`
 	Replayed int64            `json:"replayed"` // batches whose first response was lost
 	BadRows  int64            `json:"bad_rows"` // unreadable rows that were skipped
@@ -180,8 +180,8 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// giveUp records that the rows from row on are not acknowledged, and how many of their items were
-// sent without a response.
+// giveUp records that row is not acknowledged, and the number of items that were sent without a
+// response.
 func (s *Sender) giveUp(row int64, unknown int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +191,7 @@ func (s *Sender) giveUp(row int64, unknown int) {
 	}
 }
 
-// increment increments one of the tally's counters and returns it.
+// increment increments one of the tally's counters and returns its value.
 func (s *Sender) increment(counter *int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Sender) increment(counter *int64) int64 {
 	return *counter
 }
 
-// fill distributes the items over the lanes' batches.
+// fill adds the items to the batches of their lanes.
 func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement.Item, error]) error {
 	row := int64(0)
 	for item, err := range items {
@@ -225,15 +225,15 @@ func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement
 			}
 			continue
 		}
-		l.handAll(ctx)
+		l.queueAll(ctx)
 		s.giveUp(row, 0)
 		return err
 	}
-	l.handAll(ctx)
+	l.queueAll(ctx)
 	return nil
 }
 
-// deliver posts a batch until it is acknowledged or given up.
+// deliver posts a batch, with retries, until it is acknowledged or given up.
 func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch) error {
 	if err := b.pack(z); err != nil {
 		return fmt.Errorf("cannot compress a batch: %w", err)
@@ -270,26 +270,26 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 }
 
 // settle counts the results of a batch and writes the rejected items.
-func (s *Sender) settle(b *batch, a *answer) error {
+func (s *Sender) settle(b *batch, resp *response) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := &s.tally
 	t.Batches++
-	t.Accepted += int64(a.Accepted)
-	t.Rejected += int64(a.Rejected)
-	if a.replayed {
+	t.Accepted += int64(resp.Accepted)
+	t.Rejected += int64(resp.Rejected)
+	if resp.replayed {
 		t.Replayed++
 	}
 	s.lines.Reset()
 	lines := json.NewEncoder(&s.lines)
 	lines.SetEscapeHTML(false)
-	for _, r := range a.Rejections {
+	for _, r := range resp.Rejections {
 		place, item := b.places[r.Index], b.item(r.Index)
 		if first, ok := t.Examples[r.Error.ErrorCode]; !ok || place.Row < first.Place.Row {
 			t.Examples[r.Error.ErrorCode] = Example{Place: place, Error: r.Error}
 		}
 		t.Codes[r.Error.ErrorCode]++
-		if err := lines.Encode(rejectedItem{item, r, a.batchID, place.Row, place.Line}); err != nil {
+		if err := lines.Encode(rejectedItem{item, r, resp.batchID, place.Row, place.Line}); err != nil {
 			return fmt.Errorf("cannot encode a rejected item: %w", err)
 		}
 	}
@@ -313,8 +313,8 @@ type rejectedItem struct {
 	Line    int64  `json:"line,omitempty"`
 }
 
-// answer is the daemon's 207 (contract 5.2).
-type answer struct {
+// response is a 207 response (contract 5.2).
+type response struct {
 	Accepted   int         `json:"accepted"`
 	Rejected   int         `json:"rejected"`
 	Rejections []rejection `json:"rejections"`
@@ -335,15 +335,16 @@ type ItemError struct {
 	Parameter   string `json:"parameter"`
 }
 
-// maxAnswer is more than the size of a response that rejects 140,000 items.
-const maxAnswer = 128 << 20
+// maxResponse is the maximum size of a response in bytes. One that rejects 140,000 items is
+// smaller.
+const maxResponse = 128 << 20
 
-var errInvalidAnswer = errors.New("inconsistent answer; check that --url names a trafficd")
+var errInvalidResponse = errors.New("inconsistent response; check that --url names a trafficd")
 
 // post sends a packed batch once. The error is a *client.Error for a status other than 207; after
 // any other error it is unknown whether the batch was accepted, and the same request is safe to
 // repeat.
-func (s *Sender) post(ctx context.Context, b *batch) (*answer, error) {
+func (s *Sender) post(ctx context.Context, b *batch) (*response, error) {
 	req, err := s.client.NewRequest(ctx, http.MethodPost, bytes.NewReader(b.packed.Bytes()))
 	if err != nil {
 		return nil, err
@@ -360,18 +361,18 @@ func (s *Sender) post(ctx context.Context, b *batch) (*answer, error) {
 	if resp.StatusCode != http.StatusMultiStatus {
 		return nil, s.client.ReadError(resp)
 	}
-	a := &answer{batchID: resp.Header.Get("Batch-Id"), replayed: resp.Header.Get("Idempotent-Replay") == "true"}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(a); err != nil {
-		return nil, fmt.Errorf("cannot read the answer: %w", err)
+	a := &response{batchID: resp.Header.Get("Batch-Id"), replayed: resp.Header.Get("Idempotent-Replay") == "true"}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(a); err != nil {
+		return nil, fmt.Errorf("cannot read the response: %w", err)
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection is reused
 	if a.Accepted+a.Rejected != b.len() || a.Rejected != len(a.Rejections) {
 		return nil, fmt.Errorf("%w: %d items, %d accepted, %d rejected, %d rejections",
-			errInvalidAnswer, b.len(), a.Accepted, a.Rejected, len(a.Rejections))
+			errInvalidResponse, b.len(), a.Accepted, a.Rejected, len(a.Rejections))
 	}
 	for _, r := range a.Rejections {
 		if r.Index < 0 || r.Index >= b.len() {
-			return nil, fmt.Errorf("%w: rejection of item %d of %d", errInvalidAnswer, r.Index, b.len())
+			return nil, fmt.Errorf("%w: rejection of item %d of %d", errInvalidResponse, r.Index, b.len())
 		}
 	}
 	return a, nil
@@ -379,9 +380,9 @@ func (s *Sender) post(ctx context.Context, b *batch) (*answer, error) {
 
 // retryable reports whether the same request may succeed later.
 func retryable(err error) bool {
-	e, answered := errors.AsType[*client.Error](err)
-	if !answered {
-		return !errors.Is(err, errInvalidAnswer) && !client.Permanent(err)
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		return !errors.Is(err, errInvalidResponse) && !client.Permanent(err)
 	}
 	return e.Status >= 500 || slices.Contains([]int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}, e.Status)
 }

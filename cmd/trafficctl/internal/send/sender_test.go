@@ -101,10 +101,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A daemon that has never answered is retried for connectFor. One that has answered may be
+// A daemon that has never responded is retried for connectFor. One that has responded may be
 // restarting and is retried for RetryFor.
 func TestFirstConnection(t *testing.T) {
-	f := func(answered int, want time.Duration) {
+	f := func(responded int, want time.Duration) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			cfg := DefaultConfig()
@@ -112,7 +112,7 @@ func TestFirstConnection(t *testing.T) {
 			s := newSender(t, cfg, nil)
 			n := 0
 			s.client.HTTP.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
-				if n++; n > answered {
+				if n++; n > responded {
 					return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 				}
 				body := io.NopCloser(strings.NewReader(`{"accepted":1,"rejected":0,"rejections":[]}`))
