@@ -52,7 +52,7 @@ func newArchive(t testing.TB, store *stores.ClickHouse, change ...func(*Config))
 	return &archive{Sink: s, t: t, store: store, name: c.Database + "." + c.Table}
 }
 
-// restarted returns the sink of a restarted daemon, without any state.
+// restarted returns the sink of a restarted daemon.
 func (a *archive) restarted() *archive {
 	s, err := New(a.config, a.log)
 	require.NoError(a.t, err)
@@ -189,8 +189,8 @@ func after(b batch.Block, n int) batch.Block {
 	return rest
 }
 
-// testOneBlock checks that the server writes one part per month even for the largest block, so the
-// deduplication token covers the whole block.
+// testOneBlock checks that the server writes one part per month even for the largest block, so that
+// the deduplication token covers the whole block.
 func testOneBlock(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.BlockRows = maxBlockRows })
 	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(3, 1)), maxBlockRows, 2)...)))
@@ -213,7 +213,7 @@ func testFinal(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))
 	store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
 	require.Equal(t, 2, a.count("count()"))
-	// No row that the merge replaced may supersede its replacement.
+	// A row that the merge replaced must not replace its replacement.
 	a.restarted().deliver(plan2, second)
 	a.restarted().deliver(plan, first)
 	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))

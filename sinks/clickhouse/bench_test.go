@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// typical returns a block as the deliver loop submits it: seven full batches.
+// typical returns a block as the delivery loop submits it: seven full batches.
 func typical() batch.Block {
 	r := rand.New(rand.NewPCG(11, 1))
 	var batches []*batch.Batch
@@ -31,8 +31,7 @@ func renew(rows batch.Block, n int) {
 	}
 }
 
-// testAllocations checks that the allocations of Deliver do not grow with the number of rows. The
-// rest are the client's, for columns and the statement.
+// testAllocations checks that the allocations of Deliver do not grow with the number of rows.
 func testAllocations(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	a.log = zerolog.Nop()

@@ -22,9 +22,9 @@ import (
 func (c Config) Check(ctx context.Context, deep bool) error {
 	s, err := New(c, zerolog.Nop())
 	if err != nil {
-		return errors.Unwrap(err) // without the section
+		return errors.Unwrap(err) // without the section in front
 	}
-	_ = s.Close() // it was not used
+	_ = s.Close() // the sink was not used
 	if !deep || c.Validate() != nil {
 		return nil
 	}
@@ -92,8 +92,8 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 	return replica, c.checkTables(ctx, conn, address)
 }
 
-// checkCluster reports a cluster that the server does not know, or whose servers addresses does not
-// name.
+// checkCluster returns an error if the server does not know the cluster, or addresses does not name
+// all of its servers.
 func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	var servers []string
 	query := fmt.Sprintf("SELECT groupArray(host_name || ':' || toString(port)) FROM system.clusters WHERE cluster = '%s'", c.Cluster)
@@ -103,8 +103,8 @@ func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	case len(servers) == 0:
 		return fmt.Errorf("cluster: no cluster %q in the server's remote_servers", c.Cluster)
 	case len(servers) != len(c.Addresses):
-		return fmt.Errorf("addresses: %d servers, but cluster %q has %d (%s): list all, because tables are created and blocks "+
-			"looked up on every one",
+		return fmt.Errorf("addresses: names %d servers, but cluster %q has %d (%s): list all of them, because "+
+			"tables are created and blocks looked up on each",
 			len(c.Addresses), c.Cluster, len(servers), strings.Join(servers, ", "))
 	}
 	return nil
@@ -133,7 +133,7 @@ func (c Config) checkTables(ctx context.Context, conn driver.Conn, address strin
 			}
 		}
 	}
-	if key := schema.Layout.ShardingKey(c.layout()); c.Cluster != "" && !strings.Contains(engines[c.Table], key) {
+	if key := c.layout().ShardingKey(); c.Cluster != "" && !strings.Contains(engines[c.Table], key) {
 		errs = append(errs, fmt.Errorf("table: %s on %s is %.80q, must be Distributed by %s: otherwise FINAL is wrong",
 			c.Table, address, engines[c.Table], key))
 	}
@@ -145,7 +145,7 @@ func (c Config) wrongSetting(table, address, name string, want int, why string) 
 		table, address, name, why, c.Database, table, name, want)
 }
 
-// numberOf returns a setting of a table.
+// numberOf returns the value of a setting in the full text of a table's engine.
 func numberOf(engine, setting string) (value int, found bool) {
 	_, text, found := strings.Cut(engine, " "+setting+" = ")
 	if !found {
@@ -155,8 +155,8 @@ func numberOf(engine, setting string) (value int, found bool) {
 	return value, err == nil
 }
 
-// checkWindow compares the deduplication window with the parts that were inserted in the busiest
-// minute of the last day, if the server has recorded that.
+// checkWindow returns an error if the deduplication window is too small for the number of parts
+// inserted in the busiest minute of the last day, if the server has a part_log.
 func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engine string) error {
 	local := c.layout().Local()
 	var parts uint64
@@ -178,7 +178,7 @@ func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engi
 	return nil
 }
 
-// grants lists the grants that the sink needs.
+// grants returns the grants that the sink needs.
 func (c Config) grants(migrate bool) []string {
 	local := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.layout().Local())
 	list := []string{"INSERT " + local, "SELECT " + local}

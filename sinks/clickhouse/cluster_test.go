@@ -47,7 +47,7 @@ func clustered(c *stores.Cluster, name string, nodes ...int) func(*Config) {
 	}
 }
 
-// server queries a node over the native protocol: it has no other.
+// server queries a node over the native protocol, the only one that it serves.
 type server struct{ address string }
 
 func (s server) Query(t testing.TB, sql string) string {
@@ -119,7 +119,7 @@ func (a *archive) eventually(plan []byte, rows batch.Block) {
 // testTwoShards sends measurements and corrections of them through two daemons, to two shards.
 func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	one.t = t
-	require.Eventually(t, func() bool { // as the delivery loop does: a busy server may not answer in time
+	require.Eventually(t, func() bool { // a busy server may not respond in time
 		err := one.Probe(t.Context())
 		if err != nil {
 			t.Log(err)
@@ -185,7 +185,7 @@ func testCheckCluster(t *testing.T, c *stores.Cluster, given Config) {
 	f("", func(c *Config) { c.Table = "none" })
 	f("migrate: table `trafficd`.`none` does not exist on "+c.Nodes[0].TCP, func(c *Config) { c.Table, c.Migrate = "none", false })
 	f("cluster: no cluster \"other\"", func(c *Config) { c.Cluster = "other" })
-	f("addresses: 2 servers, but cluster \"main\" has 3", func(c *Config) { c.Addresses = c.Addresses[:2] })
+	f("addresses: names 2 servers, but cluster \"main\" has 3", func(c *Config) { c.Addresses = c.Addresses[:2] })
 	f("are both replica r1 of shard 1", func(c *Config) { c.Addresses[1] = c.Addresses[0] })
 	node, table := server{c.Nodes[0].TCP}, "trafficd."+given.Table
 	node.Query(t, "ALTER TABLE "+table+"_local MODIFY SETTING old_parts_lifetime = 1")
@@ -267,8 +267,8 @@ func (p *pair) waitUntilLive(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// testPaused: a replica that accepts connections and does not answer delays a block in doubt by a
-// bounded time.
+// testPaused checks that a replica that accepts connections and does not respond delays an in-doubt
+// block for a bounded time.
 func (p *pair) testPaused(t *testing.T) {
 	plan, rows := p.block()
 	p.eventually(plan, rows)
@@ -280,7 +280,8 @@ func (p *pair) testPaused(t *testing.T) {
 	p.requireOnce(t)
 }
 
-// unreplicated lets one replica have the only copy of a block in doubt, and kills it.
+// unreplicated delivers a block to only one replica, which leaves it in doubt, and kills that
+// replica.
 func (p *pair) unreplicated(t *testing.T) (plan []byte, rows batch.Block, dead int) {
 	t.Helper()
 	p.waitUntilLive(t)
@@ -301,30 +302,30 @@ func (p *pair) unreplicated(t *testing.T) (plan []byte, rows batch.Block, dead i
 	return plan, rows, dead
 }
 
-// testDead: the archive continues when a replica dies with the only copy of a block in doubt, and
-// is correct when the replica returns.
+// testDead checks that the archive continues when a replica dies with the only copy of an in-doubt
+// block, and is correct when the replica returns.
 func (p *pair) testDead(t *testing.T) {
 	plan, rows, dead := p.unreplicated(t)
 	p.eventually(plan, rows)
-	p.restarted().eventually(p.block()) // by a daemon that starts meanwhile
+	p.restarted().eventually(p.block()) // by a daemon that starts while the replica is dead
 	p.deriveAll(t)
 	err := p.migrate(t)
 	require.ErrorContains(t, err, p.c.Nodes[dead].TCP+": ")
-	require.NotContains(t, err.Error(), p.c.Nodes[1-dead].TCP+": ", "it does not stop at the dead server")
+	require.NotContains(t, err.Error(), p.c.Nodes[1-dead].TCP+": ", "migration continues after the dead server")
 
 	require.NoError(t, p.c.Nodes[dead].Restart())
 	p.waitUntilLive(t)
 	p.requireOnce(t)
 }
 
-// testLostDisk: nothing is lost when a replica dies with the only copy of a block in doubt, and its
-// disk is deleted.
+// testLostDisk checks that nothing is lost when a replica dies with the only copy of an in-doubt
+// block, and its disk is deleted.
 func (p *pair) testLostDisk(t *testing.T) {
 	plan, rows, dead := p.unreplicated(t)
 	require.NoError(t, os.RemoveAll(p.c.Nodes[dead].Dir()))
 	p.eventually(plan, rows)
 
-	// Its successor has nothing, but Keeper knows its tables.
+	// The new server is empty, but Keeper still lists its tables.
 	require.NoError(t, p.c.Nodes[dead].Restart())
 	require.ErrorContains(t, p.migrate(t), "SYSTEM DROP REPLICA")
 	for _, replica := range []string{fmt.Sprint("r", dead+1), fmt.Sprint("1-r", dead+1)} {

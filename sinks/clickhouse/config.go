@@ -17,7 +17,7 @@ import (
 // Config is section clickhouse of the configuration: where the archive is, and how to write to it.
 type Config struct {
 	// host:port of the native protocol: one server, or all servers of the cluster. Inserts are
-	// spread over those that answer.
+	// spread over the available ones.
 	Addresses       []string `setting:"addresses"`
 	dial.ClickHouse `setting:",squash"`
 	Table           string `setting:"table"` // name of the table
@@ -28,16 +28,16 @@ type Config struct {
 	Quorum  int  `setting:"quorum"`
 	Migrate bool `setting:"migrate"` // create or update the tables when the server first answers
 
-	// of inserts on the network: lz4; zstd: more CPU and less bandwidth; none; auto: none for a
-	// server on this machine (localhost), lz4 for others
+	// compression of inserts on the network: none, lz4, zstd (more CPU and less bandwidth), or
+	// auto: none for a server on this machine (localhost), lz4 for others
 	Compression  string        `setting:"compression"`
 	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, including TLS
-	WriteTimeout time.Duration `setting:"write_timeout"` // time of one attempt: insert, acknowledgement, look-up
+	WriteTimeout time.Duration `setting:"write_timeout"` // limit of one insert, with its acknowledgement, or of one look-up
 
 	BlockRows int `setting:"block_rows"` // rows inserted together; more if they are from many months
 
 	// DeriveInterval is the time between updates of the derived tables and the detectors (see
-	// schemas/clickhouse); 0: another daemon updates them.
+	// schemas/clickhouse); 0 if another daemon updates them.
 	DeriveInterval time.Duration `setting:"derive_interval"`
 	// RetentionDays is how long measurements are kept after timestamp_from, rounded up to whole
 	// months. 0 leaves the tables' TTL as it is; without one, measurements are kept forever.
@@ -69,8 +69,8 @@ var compressions = map[string]native.Compression{
 	"lz4": native.CompressionLZ4, "zstd": native.CompressionZSTD, "none": native.CompressionDisabled,
 }
 
-// compression returns the compression of inserts at a server. On loopback, lz4 would cost more CPU
-// than the bytes that it saves, here and in the server.
+// compression returns the compression of inserts into a server. On loopback, lz4 would cost more
+// CPU, here and on the server, than it saves.
 func (c Config) compression(address string) native.Compression {
 	if c.Compression != "auto" {
 		return compressions[c.Compression]
@@ -82,12 +82,12 @@ func (c Config) compression(address string) native.Compression {
 	return native.CompressionLZ4
 }
 
-// identifier is a name that needs no quoting, in SQL and in Keeper's paths.
+// identifier matches names that need no quoting in SQL and in Keeper paths.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 // Validate reports every invalid key with the reason for its bound.
 func (c Config) Validate() error {
-	const name = "%s is %q, must be 1 to 64 letters, digits and underscores, no digit first: it is used in SQL unquoted"
+	const name = "%s is %q, must be 1 to 64 letters, digits and underscores, no digit first: SQL statements contain it unquoted"
 	_, known := compressions[c.Compression]
 	errs := []error{
 		settings.Check(identifier.MatchString(c.Database), name, "database", c.Database),
@@ -104,7 +104,7 @@ func (c Config) Validate() error {
 		settings.Within("dial_timeout", c.DialTimeout, 100*time.Millisecond, time.Minute,
 			"shorter fails on a busy machine, longer only delays the attempt at the next address"),
 		settings.Within("write_timeout", c.WriteTimeout, time.Second, 10*time.Minute,
-			"inserting a block takes up to a second, and some seconds more on a server that delays inserts"),
+			"inserting a block takes up to a second, and some seconds on a server that delays inserts"),
 		settings.Within("block_rows", c.BlockRows, 1, maxBlockRows,
 			"larger blocks are inserted more slowly and take more memory, here and on the server"),
 		settings.Within("retention_days", c.RetentionDays, 0, 36_500, "0 leaves the tables' TTL as it is"),

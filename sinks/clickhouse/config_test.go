@@ -49,7 +49,7 @@ func TestNewReadsFiles(t *testing.T) {
 	require.ErrorContains(t, err, "cannot read the certificate authorities: open /nonexistent/ca.pem")
 }
 
-// TestCompression: auto compresses only what leaves the machine.
+// TestCompression checks that auto compresses only inserts into other machines.
 func TestCompression(t *testing.T) {
 	f := func(setting, address string, want native.Compression) {
 		t.Helper()

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	blocksAtOnce = 64 // that one update of the derived tables handles
-	deriveLimit  = 30 * time.Minute
+	blocksAtOnce  = 64 // largest number of blocks in one update of the derived tables
+	deriveTimeout = 30 * time.Minute
 )
 
-// record records that the rows are in the table, for the next update of the derived tables. The
-// block is delivered only when that has succeeded.
+// record records that the block of rows is in the table, so that the next update of the derived
+// tables includes it. The block is delivered only after record has succeeded.
 func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func (s *Sink) Derive(ctx context.Context) error {
 	}
 	for _, live := range shards {
 		for n := blocksAtOnce; n == blocksAtOnce; {
-			if n, err = s.deriveSome(ctx, live[0]); err != nil { // the same replica for all daemons: it has what others derived
+			if n, err = s.deriveSome(ctx, live[0]); err != nil { // all daemons choose the same replica, which has what others derived
 				return fmt.Errorf("cannot update the tables derived from %s: %w", s.table, hinted(err))
 			}
 		}
@@ -63,14 +63,14 @@ func (s *Sink) Derive(ctx context.Context) error {
 }
 
 func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, deriveLimit)
+	ctx, cancel := context.WithTimeout(ctx, deriveTimeout)
 	defer cancel()
 	settings := s.hosts.quorumSettings(s.hosts.copies())
 	maps.Copy(settings, schema.DeriveSettings)
 	ctx = ch.Context(ctx, ch.WithSettings(settings))
 	defer metrics.Since(deriveSeconds, time.Now())
 	if s.config.Cluster != "" {
-		if err := s.caughtUp(ctx, h); err != nil {
+		if err := s.checkCaughtUp(ctx, h); err != nil {
 			return 0, err
 		}
 	}
@@ -87,12 +87,12 @@ func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
 	return len(blocks), nil
 }
 
-// caughtUp returns an error as long as the replica lacks rows that a live one has. It does not wait
-// for those that only dead ones have.
-func (s *Sink) caughtUp(ctx context.Context, h *host) error {
+// checkCaughtUp returns an error if the replica lacks parts that another live replica has.
+func (s *Sink) checkCaughtUp(ctx context.Context, h *host) error {
 	for _, name := range []string{s.config.layout().Local(), s.config.layout().Derived("by_time")} {
 		table := fmt.Sprintf("`%s`.`%s`", s.config.Database, name)
-		if err := h.conn.Exec(ctx, "SYSTEM SYNC REPLICA "+table+" PULL"); err != nil { // updates the queue of parts to fetch, but fetches none
+		// PULL updates the queue of parts to fetch, but does not fetch them.
+		if err := h.conn.Exec(ctx, "SYSTEM SYNC REPLICA "+table+" PULL"); err != nil {
 			return err
 		}
 		var waiting uint64
@@ -110,7 +110,7 @@ func (s *Sink) caughtUp(ctx context.Context, h *host) error {
 	return nil
 }
 
-// derivation is the goroutine that updates the derived tables. A failure only delays them.
+// derivation runs the goroutine that updates the derived tables. A failure only delays the update.
 type derivation struct {
 	once   sync.Once
 	cancel context.CancelFunc

@@ -134,7 +134,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	}
 }
 
-// testDerivedValues: values are exact, whatever their number of decimals.
+// testDerivedValues checks that values are exact, whatever their number of decimals.
 func testDerivedValues(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	var rows []row
@@ -168,7 +168,7 @@ func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	a.requireDerived()
 }
 
-// testInterrupted: an update that failed at any statement is completed by the next one.
+// testInterrupted checks that an update that failed at any statement is completed by the next one.
 func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	r := rand.New(rand.NewPCG(9, 2))
@@ -182,7 +182,7 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 		a.requireDerived()
 	}
 
-	// A block is delivered only when it is recorded, and found when it is sent again.
+	// A block is delivered only when it is recorded. The retry finds its rows in the table.
 	block, plan := a.plan(blockOf(batchOf(9, epoch+9, halves(r, 200)...)))
 	store.Query(t, "RENAME TABLE "+a.name+"_blocks TO "+a.name+"_away")
 	_, err := a.Deliver(t.Context(), plan, block)
@@ -195,7 +195,7 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	a.requireDerived()
 }
 
-// testDerives: a sink that is probed updates the tables until it is closed.
+// testDerives checks that a sink updates the tables after Probe.
 func testDerives(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.DeriveInterval = time.Second })
 	require.NoError(t, a.Probe(t.Context()))
@@ -208,7 +208,7 @@ func testDerives(t *testing.T, store *stores.ClickHouse) {
 	require.NotZero(t, testutil.ToFloat64(derivedAt))
 }
 
-// testDetectors: the archive has the registry's lists, with the columns of the feed.
+// testDetectors checks that the archive gets the registry's lists, with the columns of the feed.
 func testDetectors(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	a.Detectors = &Detectors{}
@@ -235,14 +235,14 @@ func testDetectors(t *testing.T, store *stores.ClickHouse) {
 	before := inserted()
 	a.Detectors.Put(list)
 	require.NoError(t, a.saveDetectors(t.Context()))
-	require.Equal(t, before, inserted(), "the same list again")
+	require.Equal(t, before, inserted(), "the same list is not archived again")
 	list.Codes, list.Attributes = []string{"A"}, [][]batch.Attribute{{{Name: "street", Value: "Ny Ringvej"}}}
 	a.Detectors.Put(list)
 	require.NoError(t, a.saveDetectors(t.Context()))
 	f("city\tA\tNy Ringvej\t\\N\t\\N\t{'street':'Ny Ringvej'}", "city\tB\t\t\\N\t\\N\t{}", "city\tC\t\t\\N\t\\N\t{}")
 }
 
-// testRetention: the tables get the TTL of the setting, once, and keep it without the setting.
+// testRetention checks that the tables get the TTL of the setting and keep it without the setting.
 func testRetention(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.RetentionDays = 400 })
 	require.NoError(t, a.Probe(t.Context()))

@@ -15,19 +15,19 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// detectorsAtOnce is the number of detectors that one INSERT writes.
+// detectorsAtOnce is the largest number of detectors in one INSERT.
 const detectorsAtOnce = 50_000
 
-// Detectors holds the lists of detectors that the archive does not have yet. Its methods may be
-// called from any goroutine.
+// Detectors holds the detector lists that are waiting to be archived. It is safe for concurrent
+// use.
 type Detectors struct {
 	mu      sync.Mutex
 	waiting map[string]batch.DetectorList // by product instance
-	digests map[string]uint64             // of the last list of each product instance
+	digests map[string]uint64             // digest of the last list of each product instance
 }
 
-// Put replaces the list of a product instance, which must not be changed afterwards. A list that
-// equals the last one is ignored.
+// Put replaces the list of a product instance. The caller must not change the list afterwards. A
+// list that equals the last one is ignored.
 func (d *Detectors) Put(l batch.DetectorList) {
 	digest := digestOf(l)
 	d.mu.Lock()
@@ -57,7 +57,7 @@ func digestOf(l batch.DetectorList) uint64 {
 	return h.Sum64()
 }
 
-// each calls save for each waiting list, until one fails: that one and those after it keep waiting.
+// each calls save for each waiting list until one fails. That list and the remaining ones stay.
 func (d *Detectors) each(save func(batch.DetectorList) error) error {
 	d.mu.Lock()
 	lists := slices.Collect(maps.Values(d.waiting))
@@ -107,7 +107,7 @@ func (s *Sink) insertDetectors(ctx context.Context, l batch.DetectorList, from, 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = b.Close() }() // Send has reported the errors that matter
+	defer func() { _ = b.Close() }() // Send reports the errors that matter
 	for i := from; i < to; i++ {
 		attributes := map[string]string{}
 		for _, a := range l.Attributes[i] {

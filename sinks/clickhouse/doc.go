@@ -11,26 +11,26 @@
 // The server writes one part for each month of an INSERT. So that a block may contain any number of
 // months, Deliver divides it into groups of at most maxMonths months, one INSERT each. The division
 // is a function of the block's rows alone and keeps the order within a month. The deduplication
-// token of a group is the plan and the group's number, so a retry, with all rows of the group or
-// some, in this process or the next, repeats the tokens of the first attempt. The server remembers
-// the token for each month separately. Acknowledged means fsynced (settings of the table, see
-// schemas/clickhouse).
+// token of a group is the plan and the group's number, so a retry repeats the tokens of the first
+// attempt, whether it sends all rows of the group or some, and even after a restart. The server
+// remembers the token for each month separately. It acknowledges an INSERT after fsync (see the
+// settings of the table in schemas/clickhouse).
 //
 // Groups have no month in common, and the month is part of a row's identity, so no row of one group
 // can replace one of another. Groups are sent concurrently, in any order, and the argument below
-// holds for each of them. The block is delivered when all are.
+// holds for each of them. A block is delivered when all of its groups are.
 //
-// # Doubt
+// # Blocks in doubt
 //
 // A block is in doubt once its rows have been sent without an acknowledgement, and after a restart.
-// A token alone does not resolve the doubt:
+// A token alone is not enough for a safe retry:
 //
 //   - The server remembers a limited number of tokens, and does not fsync them: after a power
 //     failure a part may exist without its token. A retry would duplicate the rows.
 //   - The server writes the token before it activates the part. If it is killed in between, the
 //     token exists and the rows do not. A retry would be ignored, and the rows lost.
 //   - An INSERT over several months is activated month by month, and a block consists of several
-//     INSERTs. Both may be interrupted in the middle.
+//     INSERTs. A failure may interrupt either in the middle.
 //
 // Therefore every block in doubt is resolved, however old it is:
 //
@@ -38,13 +38,13 @@
 //     block's months that were received in the block's time range.
 //  2. If none is missing, the block is done.
 //  3. Send the missing rows of each group with the group's token. If the earlier attempt is still
-//     running in the server, the first of the two wins, because the server checks the token and
+//     running on the server, the first of the two wins, because the server checks the token and
 //     activates the part atomically.
-//  4. Look up again. What is missing now was ignored because of a token without rows: send it with
-//     another token, and look up again, for a limited number of rounds.
+//  4. Look up again. If rows are still missing, the server has their token without the rows: send
+//     them with another token and look up again, for a limited number of rounds.
 //
 // TestFaults (connections cut at any byte, a paused server, kill -9 during inserts over 30 months),
-// TestRotatingMonths (connections cut between two INSERTs of a block, a refusal in one of them) and
+// TestRotatingMonths (connections cut between two INSERTs of a block, one of them rejected) and
 // TestArchive/doubt (each way in which token and rows can disagree) count the rows as inserted,
 // without FINAL.
 //
@@ -59,14 +59,15 @@
 //
 // # The deduplication window
 //
-// As every retry looks up first, the window needs to last only as long as an attempt can continue
-// in the server after the daemon gave up on it: about write_timeout + 5 s, when the server is told
-// to end the statement. It is counted in parts:
+// Because every retry looks up first, the window must only cover the time for which an attempt can
+// continue on the server after the daemon has given up on it: about write_timeout + 5 s, the limit
+// that the daemon sets for the statement. The server counts the window in parts:
 //
 //	window ≥ daemons × parts per second of each × (write_timeout + 5 s)
 //
-// The defaults of 10000 and 65 s are enough for 150 parts a second. For more, raise
-// non_replicated_deduplication_window (in a cluster replicated_deduplication_window).
+// The default window, 10000, and the default write_timeout, 60 s, are enough for 150 parts a
+// second. For more, raise non_replicated_deduplication_window (in a cluster
+// replicated_deduplication_window).
 //
 // # Cluster
 //
@@ -76,17 +77,17 @@
 //
 // An insert is acknowledged when quorum replicas of each shard have its rows, by default the
 // majority. While fewer are alive, all live ones suffice; otherwise a shard of two replicas would
-// stop when one fails. The server gives up on replicas that do not confirm within quorumTimeout;
-// the block is in doubt then.
+// stop when one fails. The server gives up on replicas that do not confirm within quorumTimeout,
+// and the block is then in doubt.
 //
 // A look-up asks only the live servers. All servers are polled, and one that does not answer in
 // time is left out. A row is delivered if quorum replicas have it; as long as a row is on fewer,
 // the block is retried, and not sent again. Rows that no replica has are sent with the first token,
-// so that Keeper decides if an earlier attempt is still under way. If they are missing
-// nevertheless, the earlier part is on a replica that is dead, or was lost with a disk. After
-// deadAfter, or at once if all servers are live, the rows are sent under another token. Should the
-// dead replica return with its disk, the rows are there twice until a merge. They are equal, so
-// that FINAL and the derived tables show them once.
+// so that Keeper decides if an earlier attempt is still running. If they are still missing
+// afterwards, the earlier part is on a dead replica or on a lost disk. After deadAfter, or at once
+// if all servers are live, the rows are sent under another token. If the dead replica returns with
+// its disk, the table has the rows twice until a merge. They are equal, so FINAL and the derived
+// tables show them once.
 //
 // TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends
 // corrections through two daemons to two shards.
@@ -94,9 +95,9 @@
 // # Clients
 //
 // All statements but INSERT go through clickhouse-go. An INSERT goes through ch-go, the client for
-// single connections that clickhouse-go is built on: it lets columns be encoded straight from the
-// batches into the buffer of the connection, which clickhouse-go would first copy into its own
-// columns. `bench deliver` compares both.
+// single connections that clickhouse-go is built on: columns are encoded straight from the batches
+// into the connection's buffer, whereas clickhouse-go would copy them into its own columns first.
+// `bench deliver` compares both.
 //
 // # Permanent rejections
 //
@@ -104,12 +105,12 @@
 // (a CHECK constraint, the expression of a column that an operator added) are permanent, and only
 // if no group failed for another reason.
 //
-// Rows of a refused block may be in the table nevertheless: those of other groups or months, or
-// all, if a view on the table raised the code. Therefore the refusal of a block comes with a state,
-// the suspect range, which ends where the block ends. Plans that begin in the range repeat it and
-// are in doubt from the first attempt on, as after a restart, so they send only what a look-up
-// does not find. A single row is refused only after a look-up that did not find it.
+// Rows of a rejected block may still be in the table: those of other groups or months, or all rows
+// if a view on the table raised the error. Therefore Deliver returns a rejection with a state, the
+// suspect range, which ends where the block ends. Plans that begin in the range repeat it and are
+// in doubt from the first attempt, as after a restart, so they send only what a look-up does not
+// find. A single row is rejected only after a look-up that did not find it.
 //
-// A materialized view on the table receives each block once unless it fails: a block whose rows are
-// in the table is not sent again for a view.
+// A materialized view on the table receives each block once unless the view fails: rows that are in
+// the table are not sent again for a view.
 package clickhouse

@@ -14,8 +14,8 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// class is the kind of a failure. It labels the metric and selects the hint. Only classRefused is
-// ever permanent.
+// class is the kind of a failure. It labels the metric and selects the hint. Only classRejected is
+// permanent.
 type class string
 
 const (
@@ -29,13 +29,13 @@ const (
 	classReadOnly  class = "readonly"
 	classQuorum    class = "quorum"
 	classSchema    class = "schema"
-	classRefused   class = "refused"
+	classRejected  class = "refused"
 	classOther     class = "other"
 )
 
 var hints = map[class]string{
 	classNetwork:   "check that the server is running, and the settings addresses and secure",
-	classTimeout:   "the server did not answer within the timeouts",
+	classTimeout:   "the server did not respond within the timeouts",
 	classCancelled: "the attempt was cancelled",
 	classTLS:       "check secure, ca_file, server_name, cert_file and the server's certificate",
 	classAuth:      "check username, password and the user's grants",
@@ -45,19 +45,19 @@ var hints = map[class]string{
 	classQuorum:    "check Keeper and the replicas",
 	classSchema: "the tables are not as expected: run the migrations (if a table was dropped by hand, delete its rows from " +
 		"schema_migrations first)",
-	classRefused: "a row's value violates a rule of the table",
-	classOther:   "see the server's log",
+	classRejected: "a row's value violates a rule of the table",
+	classOther:    "see the server's log",
 }
 
-// codes are the server's error codes by class. Unlisted ones are classOther. Whatever the class:
-// once rows have been sent, a failure proves nothing, and the table is searched before the next
+// codes are the server's error codes by class. Unlisted ones are classOther. In all classes, rows
+// that were sent may be in the table in spite of the error: they are looked up before the next
 // attempt.
 var codes = map[class]map[int32]string{
-	// Rules that an operator added to the table and that a row's value can violate: constraints and
+	// A row's value can violate rules that an operator added to the table: constraints and
 	// expressions of additional columns. Errors of the statement as a whole are not listed, because
 	// the sink sends the types of its own schema. Nor is INCORRECT_DATA (117), which a server also
 	// reports for a broken stream.
-	classRefused: {
+	classRejected: {
 		6: "CANNOT_PARSE_TEXT", 27: "CANNOT_PARSE_INPUT_ASSERTION_FAILED", 38: "CANNOT_PARSE_DATE",
 		41: "CANNOT_PARSE_DATETIME", 69: "ARGUMENT_OUT_OF_BOUND", 72: "CANNOT_PARSE_NUMBER", 128: "TOO_LARGE_ARRAY_SIZE",
 		131: "TOO_LARGE_STRING_SIZE", 135: "ZERO_ARRAY_OR_TUPLE_INDEX", 153: "ILLEGAL_DIVISION",
@@ -107,11 +107,11 @@ var codes = map[class]map[int32]string{
 	},
 }
 
-// errSchema is wrapped where the table's columns differ from the schema.
+// errSchema is wrapped if the table's columns differ from the schema.
 var errSchema = errors.New("unexpected column")
 
-// classify alone decides whether a failure may be permanent: classRefused means that the server
-// received the data and a row's value was at fault. Everything else is retried.
+// classify decides whether a failure may be permanent: classRejected means that the server
+// received the data and a row's value was at fault. All other classes are retried.
 func classify(err error) class {
 	var exception *ch.Exception
 	var network net.Error
@@ -149,15 +149,15 @@ func hinted(err error) error {
 
 var (
 	rowsInserted  = metrics.NewCounter("trafficd_clickhouse_rows_inserted_total", "Rows whose insert was acknowledged, each counted once.")
-	blocksDone    = metrics.NewCounter("trafficd_clickhouse_blocks_total", "Blocks of rows that were delivered.")
+	blocksDone    = metrics.NewCounter("trafficd_clickhouse_blocks_total", "Blocks of rows delivered.")
 	insertSeconds = metrics.NewSeconds("trafficd_clickhouse_insert_seconds", "Time of one acknowledged INSERT, in seconds.")
 	lookSeconds   = metrics.NewSeconds("trafficd_clickhouse_lookup_seconds", "Time of one look-up of an in-doubt block, in seconds.")
 	deriveSeconds = metrics.NewSeconds("trafficd_clickhouse_derive_seconds", "Time of one update of the derived tables, in seconds.")
 	deriveErrors  = metrics.NewCounter("trafficd_clickhouse_derive_errors_total", "Failed updates of the derived tables.")
 	hostsAway     = metrics.NewGauge("trafficd_clickhouse_hosts_away", "Servers of the cluster that cannot take rows.")
-	derivedAt     = metrics.NewGauge("trafficd_clickhouse_derived_at_seconds", "When the derived tables last had all rows, as Unix time.")
+	derivedAt     = metrics.NewGauge("trafficd_clickhouse_derived_at_seconds", "Time of the last update of the derived tables, as Unix time.")
 	rowsVanished  = metrics.NewCounter("trafficd_clickhouse_rows_vanished_total",
-		"Rows that ClickHouse acknowledged but that are not in the table.")
+		"Rows that are not in the table although ClickHouse acknowledged them.")
 
 	errorsTotal = counters("trafficd_clickhouse_errors_total", "Failed deliveries of a block, by class of the error.", "class", hints)
 
@@ -165,7 +165,7 @@ var (
 		map[string]string{foundAll: "", foundSome: "", foundNone: ""})
 )
 
-// How much of a block in doubt a look-up finds.
+// How much of an in-doubt block a look-up found.
 const (
 	foundAll  = "all"
 	foundSome = "some"

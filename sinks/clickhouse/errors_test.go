@@ -31,7 +31,7 @@ func TestClassify(t *testing.T) {
 	f(classReadOnly, exception(774))
 	f(classOverload, exception(745))
 	f(classNetwork, exception(101))
-	f(classOther, exception(117)) // of a broken stream, or of a value: not permanent
+	f(classOther, exception(117)) // caused by a broken stream or by a value, so not permanent
 	f(classTimeout, exception(159))
 	f(classNetwork, exception(210))
 	f(classSchema, exception(60))
@@ -41,7 +41,7 @@ func TestClassify(t *testing.T) {
 	f(classDisk, exception(243))
 	f(classOther, exception(49))
 	f(classOther, exception(99_999))
-	f(classRefused, exception(469))
+	f(classRejected, exception(469))
 	f(classTimeout, context.DeadlineExceeded)
 	f(classTimeout, ch.ErrAcquireConnTimeout)
 	f(classTimeout, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded})
@@ -54,11 +54,11 @@ func TestClassify(t *testing.T) {
 	f(classOther, errors.New("something"))
 }
 
-// TestRefusedIsRare lists the permanent errors a second time, because an error that is wrongly
+// TestPermanentErrors lists the permanent errors a second time, because an error that is wrongly
 // permanent sends rows to the dead letters, while one that is wrongly retried only causes a delay.
-func TestRefusedIsRare(t *testing.T) {
+func TestPermanentErrors(t *testing.T) {
 	require.ElementsMatch(t, []int32{6, 27, 38, 41, 69, 72, 128, 131, 135, 153, 321, 376, 395, 407, 441, 467, 469, 675, 676, 691},
-		slices.Collect(maps.Keys(codes[classRefused])))
+		slices.Collect(maps.Keys(codes[classRejected])))
 	for c := range codes {
 		require.Contains(t, hints, c)
 	}

@@ -45,7 +45,7 @@ func testAway(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(append(rows, next...))
 }
 
-// testPassword checks that a wrong password is retried and that the error says what to do.
+// testPassword checks that a wrong password is retried and that the error names the remedy.
 func testPassword(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.Username, c.Password = "trafficd", "mistaken" })
 	rows, plan := a.plan(small(1))
@@ -81,9 +81,8 @@ func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(append(first, rows...))
 }
 
-// retry delivers as the loop does, simplified, and restarts the server, as a supervisor does: the
-// engine as a library exits after some connection errors that a server survives, such as a refused
-// login.
+// retry retries like the delivery loop and restarts the server like a supervisor: as a library, the
+// engine exits after some connection errors that a server survives, such as a rejected login.
 func (a *archive) retry(plan []byte, rows batch.Block) {
 	a.t.Helper()
 	ctx := within(a.t, time.Minute)
@@ -105,7 +104,7 @@ func revive(t testing.TB, store *stores.ClickHouse) {
 	}
 }
 
-// testCut breaks the connection after a number of bytes in either direction: within the block,
+// testCut cuts the connection after a number of bytes in either direction: within the block,
 // between the block and its end, and before or within the acknowledgement.
 func testCut(t *testing.T, store *stores.ClickHouse) {
 	p := startProxy(t, store.TCP)
@@ -116,7 +115,7 @@ func testCut(t *testing.T, store *stores.ClickHouse) {
 		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), random(r, 200, 4)...)))
 		all = append(all, rows...)
 		p.limit(1<<40, 1<<40)
-		if n > 0 { // the first block opens the connection and must arrive
+		if n > 0 { // the first block opens the connection and is not disturbed
 			up, down := 300+r.Int64N(24_000), int64(1<<40)
 			if n%2 == 0 {
 				up, down = 1<<40, r.Int64N(3000)

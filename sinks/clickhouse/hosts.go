@@ -19,8 +19,8 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// hosts are the servers of the archive: one, or those of a cluster. One that does not answer is
-// left out until it answers again, so that nothing waits for it twice.
+// hosts are the servers of the archive: one, or those of a cluster. A server that does not respond
+// is not used until it responds again.
 type hosts struct {
 	config Config
 	log    zerolog.Logger
@@ -29,10 +29,10 @@ type hosts struct {
 	migrating sync.Mutex
 
 	mu     sync.Mutex
-	turn   int // counts the calls of pick
-	shards int // of the cluster, according to its servers
+	turn   int // number of calls of pick
+	shards int // number of shards of the cluster, according to its servers
 
-	cancel context.CancelFunc // of the goroutine that refreshes; nil until start
+	cancel context.CancelFunc // stops the goroutine that refreshes; nil until start
 	done   chan struct{}
 }
 
@@ -50,9 +50,9 @@ type host struct {
 	replicas       int // of its shard, dead ones included
 }
 
-var errNotAsked = errors.New("not asked yet")
+var errNotAsked = errors.New("not polled yet")
 
-// migrateTimeout bounds the migrations of a server when a daemon starts. Completed ones are kept.
+// migrateTimeout bounds the migrations of a server. Completed ones are kept after a timeout.
 const migrateTimeout = time.Minute
 
 // refreshInterval is the interval at which the servers of a cluster are polled.
@@ -60,7 +60,7 @@ const refreshInterval = 5 * time.Second
 
 func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 	server := c.ClickHouse
-	server.Database = "" // of the handshake: it may not exist yet
+	server.Database = "" // it may not exist yet, so the handshake must not name it
 	s := &hosts{config: c, log: log}
 	for _, address := range c.Addresses {
 		conn, err := server.Open(&ch.Options{
@@ -68,7 +68,7 @@ func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 			Compression: &ch.Compression{Method: ch.CompressionLZ4},
 		})
 		if err != nil {
-			_ = s.close() // they were not used
+			_ = s.close() // the connections were not used
 			return nil, fmt.Errorf("clickhouse.%w", err)
 		}
 		s.all = append(s.all, &host{
@@ -79,7 +79,7 @@ func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 		})
 	}
 	if c.Cluster == "" && len(s.all) > 0 { // an invalid configuration has none
-		s.all[0].trouble = nil // a failed attempt says more
+		s.all[0].trouble = nil // use it without polling it
 	}
 	return s, nil
 }
@@ -99,8 +99,7 @@ func (s *hosts) close() error {
 	return errors.Join(errs...)
 }
 
-// ready returns an error if rows cannot be written now. It connects and migrates when it is first
-// called.
+// ready returns an error if rows cannot be written now. The first call connects and migrates.
 func (s *hosts) ready(ctx context.Context) error {
 	if s.config.Cluster == "" {
 		if h := s.all[0]; !h.migrated {
@@ -122,7 +121,7 @@ func (s *hosts) ready(ctx context.Context) error {
 	return err
 }
 
-// start polls all servers of a cluster every refreshInterval, until close.
+// start polls all servers of a cluster every refreshInterval until close.
 func (s *hosts) start() {
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background()) // until close
@@ -142,7 +141,7 @@ func (s *hosts) start() {
 	}()
 }
 
-// refresh asks all servers at the same time. It takes no longer than dial_timeout, unless one needs
+// refresh polls all servers concurrently. It takes no longer than dial_timeout, unless one needs
 // migrations.
 func (s *hosts) refresh(ctx context.Context) {
 	var asking sync.WaitGroup
@@ -156,7 +155,7 @@ func (s *hosts) refresh(ctx context.Context) {
 	asking.Wait()
 }
 
-// set stores why a server cannot take rows, nil if it can.
+// set stores why a server cannot take rows; nil if it can.
 func (s *hosts) set(h *host, trouble error) {
 	s.mu.Lock()
 	before := h.trouble
@@ -231,8 +230,7 @@ func (s *hosts) describe(ctx context.Context, h *host) error {
 	return nil
 }
 
-// live returns the servers that can take rows, in the order of the replicas' names within each
-// shard.
+// live returns the servers that can take rows, ordered by shard and replica name.
 func (s *hosts) live() []*host {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +239,7 @@ func (s *hosts) live() []*host {
 	return live
 }
 
-// pick returns the servers that can take rows in turn.
+// pick returns the next of the servers that can take rows, in turn.
 func (s *hosts) pick() (*host, error) {
 	live := s.live()
 	if len(live) == 0 {
@@ -253,7 +251,7 @@ func (s *hosts) pick() (*host, error) {
 	return live[s.turn%len(live)], nil
 }
 
-// byShard returns the live servers of each shard. It is an error if a shard has none.
+// byShard returns the live servers of each shard, or an error if a shard has none.
 func (s *hosts) byShard() (map[string][]*host, error) {
 	shards := map[string][]*host{}
 	for _, h := range s.live() {
@@ -268,7 +266,7 @@ func (s *hosts) byShard() (map[string][]*host, error) {
 	return shards, nil
 }
 
-// away returns an error with the servers that cannot take rows, nil if all can.
+// away returns an error that names the servers that cannot take rows; nil if all can.
 func (s *hosts) away() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,7 +290,7 @@ func (s *hosts) copies() int {
 		live[h.shard]++
 	}
 	s.mu.Lock()
-	for _, h := range s.all { // the answers may be from before the others were created
+	for _, h := range s.all { // the last polls may be older than the newest replicas
 		replicas[h.shard] = max(replicas[h.shard], h.replicas, live[h.shard])
 	}
 	s.mu.Unlock()
@@ -303,11 +301,12 @@ func (s *hosts) copies() int {
 	return need
 }
 
-// quorumTimeout is how long a server waits for the other replicas to confirm an insert. After that,
-// the block is in doubt and is looked up.
+// quorumTimeout is the time for which a server waits for other replicas to confirm an insert. After
+// that, the block is in doubt and is looked up.
 var quorumTimeout = 10 * time.Second // a variable for tests
 
-// quorumSettings make a server acknowledge an INSERT when that many replicas have it.
+// quorumSettings returns the settings that make a server acknowledge an INSERT when this many
+// replicas have it.
 func (s *hosts) quorumSettings(copies int) ch.Settings {
 	switch {
 	case s.config.Cluster == "":
@@ -321,7 +320,7 @@ func (s *hosts) quorumSettings(copies int) ch.Settings {
 	}
 }
 
-// migrate creates or updates the tables on one server. Concurrent calls run one after the other, so
+// migrate creates or updates the tables on one server. Concurrent calls run one after another, so
 // that servers do not compete.
 func (s *hosts) migrate(ctx context.Context, h *host) error {
 	s.migrating.Lock()

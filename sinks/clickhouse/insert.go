@@ -23,9 +23,9 @@ var columnNames = []string{
 	"batch_id", "batch_index", "received_at",
 }
 
-// insert sends rows as one INSERT of one block. It returns when the server has them on disk, or had
-// received them before under this token. sent reports whether the rows may have been applied in
-// spite of an error.
+// insert sends rows as one INSERT of one block. It returns nil when they are on the server's disk,
+// also if the server had already received them under this token. sent reports whether the rows may
+// be in the table in spite of an error.
 func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token string, copies int) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -40,30 +40,30 @@ func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token stri
 		err = fmt.Errorf("cannot start an insert into %s: %w", s.table, hinted(err))
 	default:
 		err = fmt.Errorf("cannot insert %d rows into %s: %w", rows.Rows(), s.table, hinted(err))
-		if classify(err) == classRefused {
+		if classify(err) == classRejected {
 			err = &batch.PermanentError{Err: err}
 		}
 	}
 	return sent, err
 }
 
-// settings make an INSERT one block with one token, whatever the server's profile says.
+// settings returns the settings that make an INSERT one block with one token, whatever the server's
+// profile says.
 func (s *Sink) settings(token string) ch.Settings {
 	set := ch.Settings{
-		// The token identifies the block's content. The server deduplicates every month of the
-		// block separately, so that a retry completes a block that was interrupted between two
-		// months.
+		// The server deduplicates every month of the block separately, so that a retry completes a
+		// block that was interrupted between two months.
 		"insert_deduplicate":                                 1,
 		"insert_deduplication_token":                         token,
 		"deduplicate_blocks_in_dependent_materialized_views": 1,
 		// Asynchronous inserts, the default of newer servers, mix blocks of several clients and are
 		// acknowledged under other rules.
 		"async_insert": 0,
-		// Rows are stored as sent, so that they can be counted and looked up by (batch_id,
-		// batch_index) until a merge replaces some.
+		// Store rows as sent, so that they can be counted and looked up by (batch_id, batch_index)
+		// until a merge replaces some.
 		"optimize_on_insert": 0,
-		// Blocks are neither merged nor split on the way to the table: 0 passes them on unchanged,
-		// and the upper bound is above ours.
+		// Neither merge nor split blocks on the way to the table: 0 passes them on unchanged, and
+		// max_insert_block_size is above maxBlockRows.
 		"min_insert_block_size_rows":      0,
 		"min_insert_block_size_bytes":     0,
 		"max_insert_block_size":           1 << 20,
@@ -75,8 +75,7 @@ func (s *Sink) settings(token string) ch.Settings {
 	}
 	if s.config.Cluster != "" {
 		maps.Copy(set, ch.Settings{
-			// Acknowledged is what the shards have acknowledged. A replica that does not answer is
-			// skipped.
+			// Wait for the shards' acknowledgements. Skip replicas that do not respond.
 			"distributed_foreground_insert":              1,
 			"insert_distributed_one_random_shard":        0,
 			"skip_unavailable_shards":                    0,
@@ -92,16 +91,16 @@ func (s *Sink) settings(token string) ch.Settings {
 	return set
 }
 
-// columnTypes are the types that the server must expect, in the order of columnNames.
-// LowCardinality is removed by low_cardinality_allow_in_native_format.
+// columnTypes are the types that the server must expect, in the order of columnNames. The setting
+// low_cardinality_allow_in_native_format removes LowCardinality.
 var columnTypes = []proto.ColumnType{
 	"String", "String", "String",
 	"DateTime64(9, 'UTC')", "DateTime64(9, 'UTC')", "Float64", "Nullable(Float64)",
 	"UUID", "UInt32", "DateTime64(9, 'UTC')",
 }
 
-// checkType reports a table that was altered: another precision or type would change values
-// silently.
+// checkType returns an error if the column has another type in the table, which would silently
+// change values.
 func checkType(i int, got proto.ColumnType) error {
 	if want := columnTypes[i]; got != want {
 		return fmt.Errorf("%w: %s is %s in the table, want %s", errSchema, columnNames[i], got, want)
@@ -112,15 +111,15 @@ func checkType(i int, got proto.ColumnType) error {
 // insertion is the data of one INSERT.
 type insertion struct {
 	rows    batch.Block
-	checked int         // columns whose type in the table is as expected; until all are, Rows is 0
+	checked int         // number of columns whose type was compared; Rows is 0 until all are
 	encoded bool        // rows may have been sent
-	reject  func(error) // ends the attempt: the table is not as expected
+	abort   func(error) // ends the attempt if the table is not as expected
 }
 
 // column encodes one column of an insertion straight from the batches into the buffer of the
 // connection. It implements proto.ColInput and proto.Inferable.
 type column struct {
-	at int // in columnNames
+	at int // index in columnNames
 	*insertion
 }
 
@@ -131,7 +130,7 @@ func (c column) WriteColumn(w *proto.Writer) { w.ChainBuffer(c.EncodeColumn) }
 func (c column) Infer(got proto.ColumnType) error {
 	err := checkType(c.at, got)
 	if err != nil {
-		c.reject(err)
+		c.abort(err)
 	}
 	c.checked++
 	return err
@@ -149,7 +148,7 @@ func (c column) EncodeColumn(b *proto.Buffer) {
 		return
 	}
 	c.encoded = true
-	if c.at == 6 { // of a Nullable, the flags come first
+	if c.at == 6 { // Nullable: the NULL flags come first
 		for _, s := range c.rows {
 			for _, q := range s.Quality[s.From:s.To] {
 				b.PutBool(math.IsNaN(q))
@@ -182,7 +181,7 @@ func appendColumn(dst []byte, at int, s batch.Span) []byte {
 		dst = appendInts(dst, s.Batch.To[s.From:s.To])
 	case 5:
 		dst = appendFloats(dst, s.Value[s.From:s.To])
-	case 6: // where it is NULL, the value is ignored
+	case 6: // the server ignores the value where the flag says NULL
 		dst = appendFloats(dst, s.Quality[s.From:s.To])
 	case 7: // two little-endian halves
 		high, low := binary.BigEndian.Uint64(s.ID[:8]), binary.BigEndian.Uint64(s.ID[8:])
@@ -215,13 +214,13 @@ func appendFloats(dst []byte, values []float64) []byte {
 	return dst
 }
 
-// insert sends rows as one block over an idle connection for inserts, or a new one. If the server
-// has closed the idle one meanwhile, which shows before the rows are sent, it connects again. sent
-// reports whether the rows may have been applied in spite of an error.
+// insert sends rows as one block over an idle connection, or a new one if the server has closed the
+// idle ones, which shows before rows are sent. sent reports whether the rows may be in the table in
+// spite of an error.
 func (h *host) insert(ctx context.Context, statement string, settings ch.Settings, rows batch.Block) (sent bool, err error) {
-	ctx, reject := context.WithCancelCause(ctx)
-	defer reject(nil)
-	data := &insertion{rows: rows, reject: reject}
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	data := &insertion{rows: rows, abort: abort}
 	query := native.Query{Body: statement}
 	for key, value := range settings {
 		query.Settings = append(query.Settings, native.Setting{Key: key, Value: fmt.Sprint(value), Important: true})
@@ -239,7 +238,7 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 				return false, asException(err)
 			}
 		}
-		stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // Do waits for the server's answer
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // Do does not stop waiting otherwise
 		data.checked = 0
 		err = conn.Do(ctx, query)
 		if !stop() && err != nil {
@@ -249,10 +248,10 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 			select {
 			case h.inserts <- conn:
 				return true, nil
-			default: // there are more concurrent inserts than idle connections to keep
+			default: // enough idle connections
 			}
 		}
-		_ = conn.Close() // err says more
+		_ = conn.Close() // err is more informative
 		if data.encoded || err == nil || native.IsException(err) {
 			break
 		}
@@ -260,7 +259,8 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 	return data.encoded, asException(err)
 }
 
-// asException returns a server's error as clickhouse-go does, which all other statements use.
+// asException converts a server's error to the type that clickhouse-go uses for all other
+// statements.
 func asException(err error) error {
 	if e, ok := native.AsException(err); ok {
 		return &ch.Exception{Code: int32(e.Code), Name: e.Name, Message: e.Message, StackTrace: e.Stack}

@@ -24,13 +24,13 @@ func rotating(n, months, second int) []row {
 	return rows
 }
 
-// TestRotatingMonths: a client that alternates months must not multiply the parts, and every
-// row arrives once whatever happens between two INSERTs of a block.
+// TestRotatingMonths checks that a client that alternates months does not multiply the parts, and
+// that every row arrives once whatever happens between two INSERTs of a block.
 func TestRotatingMonths(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	t.Run("parts", func(t *testing.T) { testParts(t, store) })
 	t.Run("cut between groups", func(t *testing.T) { testCutBetweenGroups(t, store) })
-	t.Run("refusal in one group", func(t *testing.T) { testRefusalInOneGroup(t, store) })
+	t.Run("rejection in one group", func(t *testing.T) { testRejectionInOneGroup(t, store) })
 }
 
 func testParts(t *testing.T, store *stores.ClickHouse) {
@@ -48,7 +48,7 @@ func testParts(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 42_000, a.finalCount())
 }
 
-// newParts returns how many parts INSERTs have written to the table.
+// newParts returns the number of parts that INSERTs have written to the table.
 func (a *archive) newParts() (n int) {
 	a.t.Helper()
 	a.store.Query(a.t, "SYSTEM FLUSH LOGS")
@@ -65,8 +65,8 @@ func (a *archive) finalCount() (n int) {
 	return n
 }
 
-// testCutBetweenGroups breaks the connection after a number of bytes of a block of six INSERTs, and
-// continues with the same sink or with that of a restarted daemon.
+// testCutBetweenGroups cuts the connection after part of a block of six INSERTs, and continues with
+// the same sink or with that of a restarted daemon.
 func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 	p := startProxy(t, store.TCP)
 	a := newArchive(t, store, func(c *Config) { c.Addresses, c.Compression = []string{p.address()}, "none" })
@@ -93,9 +93,9 @@ func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testRefusalInOneGroup: the INSERTs before the refused one are in the table; the halves of the
-// block must not repeat them, even after a restart, and only the refused row remains.
-func testRefusalInOneGroup(t *testing.T, store *stores.ClickHouse) {
+// testRejectionInOneGroup checks that the halves of a block with a rejected row do not repeat the
+// INSERTs that succeeded, even after a restart, and that only the invalid row is missing.
+func testRejectionInOneGroup(t *testing.T, store *stores.ClickHouse) {
 	for _, restart := range []bool{false, true} {
 		a := newArchive(t, store)
 		require.NoError(t, a.ready(t.Context()))
@@ -106,7 +106,7 @@ func testRefusalInOneGroup(t *testing.T, store *stores.ClickHouse) {
 		block, plan := a.plan(all)
 		state, err := a.Deliver(t.Context(), plan, block)
 		require.ErrorAs(t, err, new(*batch.PermanentError))
-		require.Positive(t, a.count("count()"), "no other group was applied")
+		require.Positive(t, a.count("count()"), "no other group was inserted")
 		if restart {
 			a = a.restarted()
 		}

@@ -8,28 +8,29 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// planVersion is the first part of every plan. It is increased when the meaning of a plan changes.
+// planVersion is the first part of every plan. Increase it when the meaning of a plan changes.
 const planVersion = 2
 
-// planOf returns the plan of a block, which is its deduplication token as well: its number of rows,
+// planOf returns the plan of a block, which is also its deduplication token: its number of rows,
 // and its first and last row. A batch id may occur again (the same Idempotency-Key and body after
 // the idempotency window, or on another replica), but then with another received_at. The journal
-// determines the rows in between, so that the plan identifies the content.
+// determines the rows in between, so the plan identifies the content.
 func planOf(rows batch.Block) string {
 	first, last := rows[0], rows[len(rows)-1]
 	return fmt.Sprintf("%d/%d/%s.%d@%d-%s.%d@%d", planVersion, rows.Rows(),
 		first.ID, first.From, first.ReceivedAt, last.ID, last.To-1, last.ReceivedAt)
 }
 
-// A suspect range is the state of the sink after a refusal: rows before this position may be in the
-// table although their block was not delivered. Plans of such rows end with it.
+// suspectMark introduces a suspect range, the sink's state after a rejection: rows before its
+// position may be in the table although their block was not delivered. Plans of such rows end with
+// it.
 const suspectMark = "/suspect-before/"
 
 func suspectBefore(p batch.Position) string {
 	return fmt.Sprintf("%s%d.%d", suspectMark, p.Frame, p.Row)
 }
 
-// parseSuspect returns the zero position if text is not a suspect range.
+// parseSuspect returns the position in a suspect range, the zero position if text is none.
 func parseSuspect(text string) (p batch.Position) {
 	if _, err := fmt.Sscanf(text, suspectMark+"%d.%d", &p.Frame, &p.Row); err != nil {
 		return batch.Position{}
@@ -49,27 +50,28 @@ const (
 	lastYear  = 2262 // contract 1.2: a leap second at the end of 2261 is in 2262
 )
 
-// monthsOf numbers the months of a block in the order in which they occur.
-type monthsOf struct {
-	number [(lastYear - firstYear + 1) * 12]int16 // month since 1970 → 1 + its place in list
-	list   []int                                  // as the server's toYYYYMM numbers them
-	start  int64                                  // of the month of the last call, nanoseconds
+// months numbers the months of a block in the order in which they occur.
+type months struct {
+	number [(lastYear - firstYear + 1) * 12]int16 // month since 1970 → 1 + index in list
+	list   []int                                  // as toYYYYMM of ClickHouse numbers them
+	start  int64                                  // of the month that indexOf returned last, nanoseconds
 	end    int64
-	last   int
+	last   int // index of that month
 }
 
-func newMonths(rows batch.Block) *monthsOf {
-	m := new(monthsOf)
+func newMonths(rows batch.Block) *months {
+	m := new(months)
 	for _, s := range rows {
 		for _, from := range s.Batch.From[s.From:s.To] {
-			m.place(from)
+			m.indexOf(from)
 		}
 	}
 	return m
 }
 
-// place returns the place of a time's month in the list, to which it is appended if it is new.
-func (m *monthsOf) place(at int64) int {
+// indexOf returns the index in the list of the month that contains at, in nanoseconds. It appends a
+// new month.
+func (m *months) indexOf(at int64) int {
 	if at >= m.start && at < m.end {
 		return m.last
 	}
@@ -85,21 +87,21 @@ func (m *monthsOf) place(at int64) int {
 	return m.last
 }
 
-// groups divides rows, which are those of the block or some of them, by month: each INSERT sends
-// those of at most maxMonths months, in their order. Which group a month belongs to depends on the
-// block alone, so that an INSERT repeated with some of its rows has the token of the first one.
-func (m *monthsOf) groups(rows batch.Block) []batch.Block {
+// groups divides rows, all or some rows of the block, into groups of at most maxMonths months, one
+// INSERT each, and keeps their order. The group of a month depends on the block alone, so that an
+// INSERT repeated with some of its rows has the token of the first one.
+func (m *months) groups(rows batch.Block) []batch.Block {
 	n := max((len(m.list)+maxMonths-1)/maxMonths, min((len(m.list)+9)/10, parallelInserts))
 	groups := make([]batch.Block, n)
 	for _, s := range rows {
 		for row := s.From; row < s.To; row++ {
-			appendRow(&groups[m.place(s.Batch.From[row])%n], s, row)
+			appendRow(&groups[m.indexOf(s.Batch.From[row])%n], s, row)
 		}
 	}
 	return groups
 }
 
-// appendRow appends a row of s, to the last span if it continues it.
+// appendRow appends a row of s. It extends the last span if the row follows it.
 func appendRow(rows *batch.Block, s batch.Span, row int) {
 	if end := len(*rows) - 1; end >= 0 && (*rows)[end].Batch == s.Batch && (*rows)[end].To == row {
 		(*rows)[end].To++

@@ -20,8 +20,8 @@ func monthly(n int) []row {
 	return rows
 }
 
-// TestGroups: every row is in one group, in the order of the block; months do not mix; and a part
-// of the rows is divided as all of them are.
+// TestGroups checks that every row is in one group, in the order of the block, that each month is
+// in one group, and that a subset of the rows is divided in the same way.
 func TestGroups(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 1))
 	for range 50 {
@@ -38,7 +38,7 @@ func TestGroups(t *testing.T) {
 			for _, s := range group {
 				for row := s.From; row < s.To; row++ {
 					month := time.Unix(0, s.Batch.From[row]).UTC().Format("200601")
-					require.Equal(t, i, first(groupOf, month, i))
+					require.Equal(t, i, getOrSet(groupOf, month, i))
 					within[month] = true
 					require.True(t, s.ID != last.batch || s.Index[row] > last.index)
 					last = rowID{s.ID, s.Index[row]}
@@ -57,8 +57,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// first returns the value of the key, which is set if it is new.
-func first(m map[string]int, key string, value int) int {
+// getOrSet returns the value of the key, which it sets if it is new.
+func getOrSet(m map[string]int, key string, value int) int {
 	if old, known := m[key]; known {
 		return old
 	}
@@ -66,20 +66,19 @@ func first(m map[string]int, key string, value int) int {
 	return value
 }
 
-// TestMonths compares the months with the calendar, at their edges and over all the years that a
-// timestamp can have.
+// TestMonths compares the months with the calendar, at their edges and for all possible years.
 func TestMonths(t *testing.T) {
 	f := func(at int64) {
 		t.Helper()
-		var m monthsOf
-		require.Zero(t, m.place(at))
+		var m months
+		require.Zero(t, m.indexOf(at))
 		year, month, _ := time.Unix(0, at).UTC().Date()
 		require.Equal(t, []int{year*100 + int(month)}, m.list)
 		require.True(t, m.start <= at && at < m.end)
-		require.Zero(t, m.place(m.start))
-		require.Zero(t, m.place(m.end-1))
-		require.Equal(t, 1, m.place(m.end))
-		require.Zero(t, m.place(at))
+		require.Zero(t, m.indexOf(m.start))
+		require.Zero(t, m.indexOf(m.end-1))
+		require.Equal(t, 1, m.indexOf(m.end))
+		require.Zero(t, m.indexOf(at))
 	}
 	f(0)
 	f(epoch)
@@ -123,7 +122,7 @@ func TestSuspect(t *testing.T) {
 	require.Zero(t, parseSuspect(suspect))
 }
 
-// TestFindings compares the runs of missing rows with a plain count over them.
+// TestFindings compares the missing rows with those that were not marked.
 func TestFindings(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 1))
 	for range 200 {
@@ -148,10 +147,10 @@ func TestFindings(t *testing.T) {
 		marked += f.mark(rowID{rows[0].ID, math.MaxUint32}) // of no row
 		require.Equal(t, rows.Rows()-len(want), marked)     // each counted once
 		got := []rowID{}
-		missing, thin := f.rest(1)
-		require.Zero(t, thin)
-		_, thin = f.rest(2)
-		require.Equal(t, marked, thin)
+		missing, tooFew := f.rest(1)
+		require.Zero(t, tooFew)
+		_, tooFew = f.rest(2)
+		require.Equal(t, marked, tooFew)
 		for _, s := range missing {
 			for row := s.From; row < s.To; row++ {
 				got = append(got, rowID{s.ID, s.Index[row]})
@@ -174,11 +173,11 @@ func TestReplaced(t *testing.T) {
 	}
 	f := newFindings(blockOf(b))
 	f.mark(rowID{b.ID, b.Index[2]})
-	f.countReplaced()
+	f.markReplaced()
 	require.Equal(t, []bool{true, false, true, false}, found(f))
 
 	f = newFindings(blockOf(b))
 	f.mark(rowID{b.ID, b.Index[1]})
-	f.countReplaced()
+	f.markReplaced()
 	require.Equal(t, []bool{false, true, false, false}, found(f))
 }

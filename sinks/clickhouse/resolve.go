@@ -14,21 +14,20 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// rounds is the number of times that the missing rows of a block are sent, each time under another
-// token. The second round is needed when the server remembers a token but does not have the rows
-// (see doc.go); one more for each further crash at the same moment.
+// rounds is the maximum number of times that missing rows are sent, each time under another token.
+// The second round is needed if the server remembers a token but does not have the rows (see
+// doc.go), and one more for each further crash at the same point.
 const rounds = 4
 
 // deadAfter is the wait before rows that a server has received, but that no live replica has, are
-// sent under another token. If a dead replica has them and returns, they are in the archive twice
-// until a merge, and once with FINAL.
+// sent under another token (see doc.go).
 var deadAfter = 10 * time.Second // a variable for tests
 
 // resolve completes a block that may have been applied, in whole or in part: it looks up which rows
 // are in the table and sends the others, until none is missing.
 func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
 	if s.config.Cluster != "" {
-		s.hosts.refresh(ctx) // the failure may have been that of a server
+		s.hosts.refresh(ctx) // a server may have failed
 	}
 	months := newMonths(rows)
 	missing, err := s.missing(ctx, rows)
@@ -43,7 +42,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 		found = foundNone
 	}
 	resolvedTotal[found].Inc()
-	s.log.Info().Str("plan", plan).Int("rows", rows.Rows()).Int("missing", missing.Rows()).Msg("archive: block in doubt looked up")
+	s.log.Info().Str("plan", plan).Int("rows", rows.Rows()).Int("missing", missing.Rows()).Msg("archive: looked up an in-doubt block")
 	for round := 0; round < rounds && len(missing) > 0; round++ {
 		token := plan
 		if round > 0 {
@@ -52,8 +51,8 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 			}
 			token = fmt.Sprintf("%s/again%d", plan, round)
 		}
-		// Not with a quorum: if another attempt's part is on a dead replica only, the server would
-		// wait for that one. The look-up counts the copies.
+		// One copy is enough, because the look-up counts the copies. With a quorum, the server
+		// would wait for a dead replica that alone has the part of another attempt.
 		if err := s.send(ctx, token, missing, months, 1); err != nil {
 			return err
 		}
@@ -61,16 +60,16 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 			return err
 		}
 	}
-	clear(s.since)
+	clear(s.missingSince)
 	if err := s.hosts.away(); err != nil && len(missing) > 0 {
 		return fmt.Errorf("%d rows of %s are on no live replica: %w", missing.Rows(), s.table, hinted(err))
 	}
-	// The server has acknowledged rows under several tokens and drops them by one of its own rules,
-	// such as a TTL. Retrying forever would stop the archive.
+	// The server has acknowledged the rows under several tokens, and then deleted them, for example
+	// by a TTL. Retrying forever would block the archive.
 	if len(missing) > 0 {
 		rowsVanished.Add(float64(missing.Rows()))
 		s.log.Warn().Str("plan", plan).Int("rows", missing.Rows()).
-			Msg("archive: acknowledged rows are not in the table; does it have a TTL, or did someone delete them?")
+			Msg("archive: acknowledged rows are not in the table; check whether it has a TTL or rows were deleted")
 	}
 	return nil
 }
@@ -82,25 +81,25 @@ func (s *Sink) waitForDead(plan string, rows int) error {
 	if away == nil {
 		return nil
 	}
-	if _, known := s.since[plan]; !known {
-		s.since = map[string]time.Time{plan: time.Now()}
+	if _, known := s.missingSince[plan]; !known {
+		s.missingSince = map[string]time.Time{plan: time.Now()}
 	}
-	if waited := time.Since(s.since[plan]); waited < deadAfter {
-		return fmt.Errorf("%d rows of %s are on no live replica, perhaps on a dead one; they are sent again after %s: %w",
+	if waited := time.Since(s.missingSince[plan]); waited < deadAfter {
+		return fmt.Errorf("%d rows of %s are on no live replica, perhaps on a dead one; they will be sent again after %s: %w",
 			rows, s.table, deadAfter, hinted(away))
 	}
 	return nil
 }
 
-// How long a look-up waits for rows to be on as many replicas as an insert waits for.
+// While rows have too few copies, a look-up is repeated every copyInterval, up to copyLooks times.
 const (
 	copyLooks    = 20
 	copyInterval = 100 * time.Millisecond
 )
 
 // missing returns the rows that are not in the table, in their order; nil if all are. A row that a
-// later row of the same block has replaced is not missing. In a cluster, it returns an error as
-// long as rows are on fewer replicas than they must be.
+// later row of the same block has replaced is not missing. In a cluster, missing returns an error
+// if rows stay on fewer replicas than required.
 func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -110,12 +109,12 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 		if err != nil {
 			return nil, fmt.Errorf("cannot look up %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
 		}
-		missing, thin := f.rest(s.hosts.copies())
-		if thin == 0 {
+		missing, tooFew := f.rest(s.hosts.copies())
+		if tooFew == 0 {
 			return missing, nil
 		}
 		if look == copyLooks {
-			return nil, fmt.Errorf("%d rows of %s are on fewer than %d replicas: %s", thin, s.table, s.hosts.copies(), hints[classQuorum])
+			return nil, fmt.Errorf("%d rows of %s are on fewer than %d replicas: %s", tooFew, s.table, s.hosts.copies(), hints[classQuorum])
 		}
 		select {
 		case <-ctx.Done():
@@ -125,8 +124,7 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 	}
 }
 
-// look asks every live server, and does not wait for the others. What is on one of them is in the
-// table.
+// look asks every live server which rows it has, and counts the copies.
 func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 	live := s.hosts.live()
 	found := make([]*findings, len(live))
@@ -153,13 +151,13 @@ func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 	return all, err
 }
 
-// lookAt selects all rows of the block's months that were received in its time range. received_at
-// never decreases on a replica, so that these are the block and what other replicas received at the
-// same time; the server skips the rest by its index.
+// lookAt asks one server for all rows of the block's months that were received in its time range.
+// received_at never decreases on a replica, so these are the block and what other replicas received
+// at the same time. The server finds them by index.
 func (s *Sink) lookAt(ctx context.Context, h *host, rows batch.Block) (*findings, error) {
 	if s.config.Cluster != "" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.config.WriteTimeout/4) // leaves time for the other servers
+		ctx, cancel = context.WithTimeout(ctx, s.config.WriteTimeout/4) // leave time for the other servers
 		defer cancel()
 	}
 	found, err := h.conn.Query(ch.Context(ctx, ch.WithSettings(lookSettings)), lookStatement(s.table, rows))
@@ -178,7 +176,7 @@ func (s *Sink) lookAt(ctx context.Context, h *host, rows batch.Block) (*findings
 		count += f.mark(rowID{batch.ID(id), index})
 	}
 	if count > 0 && count < rows.Rows() {
-		f.countReplaced()
+		f.markReplaced()
 	}
 	return f, found.Err()
 }
@@ -230,8 +228,8 @@ func newFindings(rows batch.Block) *findings {
 	return f
 }
 
-// mark records that the row is on one replica, and returns how many rows of the block that adds.
-// Rows of other blocks are ignored.
+// mark records that one replica has the row. It returns 1 if the row is of the block and was not
+// marked before, otherwise 0.
 func (f *findings) mark(id rowID) int {
 	if copies, ours := f.copies[id]; !ours || copies > 0 {
 		return 0
@@ -240,7 +238,8 @@ func (f *findings) mark(id rowID) int {
 	return 1
 }
 
-// key is the table's ORDER BY: a later row replaces an earlier one with the same key.
+// key holds the columns of the table's ORDER BY: a later row replaces an earlier one with the same
+// key.
 type key struct {
 	instance, code, typ string
 	from, to            int64
@@ -250,10 +249,10 @@ func keyOf(s batch.Span, row int) key {
 	return key{s.ProductInstance, string(s.Code(row)), string(s.TypeCode(int(s.Type[row]))), s.Batch.From[row], s.Batch.To[row]}
 }
 
-// countReplaced marks the missing rows that a merge has replaced by a row of the same block: a part
-// is written whole, so if one of two rows with the same key is there, both were. Sending the
-// earlier one again would let it replace the later one, as both may have the same received_at.
-func (f *findings) countReplaced() {
+// markReplaced marks rows that a merge has replaced by a row of the same block. A part is written
+// whole: if one of two rows with the same key is in the table, both were. If the earlier one were
+// sent again, it could replace the later one, as both may have the same received_at.
+func (f *findings) markReplaced() {
 	present := make(map[key]bool)
 	f.each(func(id rowID, s batch.Span, row int) {
 		if f.copies[id] > 0 {
@@ -267,17 +266,18 @@ func (f *findings) countReplaced() {
 	})
 }
 
-// rest returns the rows that are on no replica, and the number of those that are on too few.
-func (f *findings) rest(need int) (missing batch.Block, thin int) {
+// rest returns the rows that are on no replica, and the number of rows that are on some replicas
+// but on fewer than need.
+func (f *findings) rest(need int) (missing batch.Block, tooFew int) {
 	f.each(func(id rowID, s batch.Span, row int) {
 		switch copies := f.copies[id]; {
 		case copies == 0:
 			appendRow(&missing, s, row)
 		case copies < need:
-			thin++
+			tooFew++
 		}
 	})
-	return missing, thin
+	return missing, tooFew
 }
 
 func (f *findings) each(visit func(id rowID, s batch.Span, row int)) {

@@ -10,7 +10,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// row is one measurement in the notation of the tests.
+// row is one measurement.
 type row struct {
 	code, typ      string
 	from, to       int64

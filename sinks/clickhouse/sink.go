@@ -18,26 +18,25 @@ import (
 
 // Sink writes blocks to the archive. It is used by one goroutine.
 type Sink struct {
-	Detectors *Detectors // to archive beside the measurements, nil: none; set before the first Probe
+	Detectors *Detectors // lists to archive; may be nil; set before the first Probe
 
 	config    Config
 	log       zerolog.Logger
 	hosts     *hosts
-	table     string // that the rows are stored in, with its database, quoted
-	statement string
+	table     string // quoted name of the table that stores the rows, with its database
+	statement string // INSERT
 
 	deriving derivation
 
-	// unsent is the plan whose rows have never been sent; every other plan is in doubt, also after
-	// a restart.
+	// unsent is the plan whose rows have never been sent; every other plan is in doubt.
 	unsent string
-	// since has the time at which the rows of a plan were first found on no live replica although a
-	// server had received them.
-	since map[string]time.Time
+	// missingSince is the time at which rows of a plan that a server had received were first found
+	// on no live replica.
+	missingSince map[string]time.Time
 }
 
-// New requires a valid configuration, but does not connect: the first Deliver does. The caller
-// closes the sink.
+// New returns a sink for a valid configuration. It does not connect; the first Deliver does. The
+// caller closes the sink.
 func New(c Config, log zerolog.Logger) (*Sink, error) {
 	hosts, err := newHosts(c, log)
 	if err != nil {
@@ -49,12 +48,12 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 	return s, nil
 }
 
-// fullMonths is how many months a block of block_rows may have before it is made larger: the server
-// takes about as long for a part as for some thousand rows, and writes one for each month.
+// fullMonths is the number of months up to which Plan does not enlarge a block of block_rows. The
+// server writes a part for each month, and a part takes about as long as some thousand rows.
 const fullMonths = 25
 
-// Plan implements pipeline.Sink. The plan identifies the block by its first and last row and is its
-// deduplication token. state is empty or a suspect range, which the plan then repeats.
+// Plan implements pipeline.Sink. The plan is the deduplication token of the block. state is empty
+// or a suspect range, which the plan repeats if the block begins in it.
 func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error) {
 	n = min(rows.Rows(), max(s.config.BlockRows, s.config.BlockRows*len(newMonths(rows).list)/fullMonths))
 	block, suspect := rows.Head(n), string(state)
@@ -67,10 +66,9 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 	return n, []byte(s.unsent), nil
 }
 
-// Deliver implements pipeline.Sink: it returns when the archive has each of the planned rows once,
-// on disk. It returns a *batch.PermanentError if a row's value was at fault: for a single row only
-// if it is not in the table, otherwise with a suspect range as state, as other rows of the block
-// may be there.
+// Deliver implements pipeline.Sink: it returns nil when the archive has each of the planned rows
+// once, on disk. It returns a *batch.PermanentError and a suspect range as state if a row's value
+// was at fault; if it is the only row, it is not in the table.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	token, suspect := cutPlan(string(plan))
 	if len(rows) == 0 || planOf(rows) != token {
@@ -90,7 +88,7 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 	}
 	if err := s.record(ctx, rows); err != nil {
 		errorsTotal[classify(err)].Inc()
-		return nil, err // the next attempt finds the rows in the table
+		return nil, err // the next attempt will find the rows in the table
 	}
 	rowsInserted.Add(float64(rows.Rows()))
 	blocksDone.Inc()
@@ -129,8 +127,8 @@ func (s *Sink) Probe(ctx context.Context) error {
 	return nil
 }
 
-// Migrate creates or updates the tables now, as the sink does when `migrate` is true. In a cluster
-// it migrates every server; it continues after a server that fails, and returns all errors.
+// Migrate creates or updates the tables on every server, as the sink does if `migrate` is true. It
+// continues after a server that fails, and returns all errors.
 func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	hosts, err := newHosts(c, log)
 	if err != nil {
@@ -150,7 +148,7 @@ func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// Close stops deriving and closes the connection.
+// Close stops the updates of the derived tables and closes all connections.
 func (s *Sink) Close() error {
 	s.deriving.stop()
 	if err := s.hosts.close(); err != nil {
@@ -169,9 +167,8 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 	} else {
 		err = s.resolve(ctx, token, rows)
 	}
-	// Rows may be in the table in spite of a refusal: those of other groups, those of months that
-	// were written before the error occurred, or all, if a view on the table raised it. The loop
-	// halves a block and looks up the halves; a single row is looked up here.
+	// Rows of a rejected block may be in the table (see doc.go). The delivery loop halves a block,
+	// and resolve looks up the halves; a single row is looked up here.
 	if errors.As(err, new(*batch.PermanentError)) && rows.Rows() == 1 {
 		if missing, lookErr := s.missing(ctx, rows); lookErr != nil || len(missing) == 0 {
 			return lookErr
@@ -180,14 +177,13 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 	return err
 }
 
-// parallelInserts is how many groups are inserted concurrently. The server writes the parts of one
-// INSERT one after the other and spends most of the time in fsync, which concurrent ones share.
+// parallelInserts is the number of groups inserted concurrently. The server writes the parts of an
+// INSERT one after another and spends most of the time in fsync, which concurrent INSERTs share.
 const parallelInserts = 4
 
-// send inserts rows, which are those of a block with these months or some of them, group by group.
-// Groups have no month, and so no key of the table, in common: their order does not matter. The
-// server acknowledges when that many replicas have the rows.
-func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *monthsOf, copies int) error {
+// send inserts rows, all or some rows of a block with these months, group by group, in any order
+// (see doc.go). The server acknowledges a group when this many copies exist.
+func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *months, copies int) error {
 	h, err := s.hosts.pick()
 	if err != nil {
 		return hinted(err)
@@ -217,17 +213,17 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 	if sent.Load() {
 		s.unsent = ""
 	}
-	// A refusal is returned only if nothing else failed; otherwise it is left to the next attempt.
-	var refused error
+	// A rejection is permanent only if nothing else failed.
+	var rejected error
 	for _, err := range errs {
 		switch {
 		case errors.As(err, new(*batch.PermanentError)):
-			refused = err
+			rejected = err
 		case err != nil:
 			return err
 		}
 	}
-	return refused
+	return rejected
 }
 
 func (s *Sink) ready(ctx context.Context) error {

@@ -33,8 +33,7 @@ func (a *archive) fails(want class, plan []byte, rows batch.Block) error {
 	require.Error(a.t, err)
 	require.Equal(a.t, want, classify(err), err)
 	require.Equal(a.t, before+1, testutil.ToFloat64(errorsTotal[want]))
-	var refused *batch.PermanentError
-	require.False(a.t, errors.As(err, &refused), err)
+	require.False(a.t, errors.As(err, new(*batch.PermanentError)), err)
 	return err
 }
 
@@ -74,7 +73,7 @@ func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 1, deliverByHalving(a, all))
 	a.requireRows(all.Head(2))
 
-	// The block was applied, and one of its rows has been deleted since.
+	// The block was inserted, and one of its rows has been deleted since.
 	store.Query(t, "ALTER TABLE "+a.name+" DROP CONSTRAINT positive")
 	both, plan := a.plan(blockOf(batchOf(2, epoch+1, row{"A", "y", epoch, epoch, 1, none}, row{"B", "y", epoch, epoch, -1, none})))
 	a.deliver(plan, both)
@@ -87,11 +86,11 @@ func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, 3, a.count("count()"))
 }
 
-// deliverByHalving handles refusals as the delivery loop does, and counts the rows that are
-// refused on their own.
+// deliverByHalving halves rejected blocks as the delivery loop does, and returns the number of rows
+// that are rejected on their own.
 func deliverByHalving(a *archive, rows batch.Block) int { return deliverByHalvingFrom(a, rows, nil) }
 
-func deliverByHalvingFrom(a *archive, rows batch.Block, state []byte) (refused int) {
+func deliverByHalvingFrom(a *archive, rows batch.Block, state []byte) (rejected int) {
 	a.t.Helper()
 	for limit := rows.Rows(); len(rows) > 0; {
 		n, plan, err := a.Plan(context.Background(), state, rows.Head(limit))
@@ -106,21 +105,21 @@ func deliverByHalvingFrom(a *archive, rows batch.Block, state []byte) (refused i
 		require.NotEmpty(a.t, next)
 		state, limit = next, max(n/2, 1)
 		if n == 1 {
-			refused, rows = refused+1, after(rows, 1)
+			rejected, rows = rejected+1, after(rows, 1)
 		}
 	}
-	return refused
+	return rejected
 }
 
 // testView checks that with an operator's failing view, every row is either rejected or in the
-// archive, and none is there twice.
+// archive, and no row is in the archive twice.
 func testView(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.ready(context.Background()))
 	store.Query(t, "CREATE MATERIALIZED VIEW "+a.name+"_view ENGINE = MergeTree ORDER BY x AS SELECT throwIf(value < 1e9) AS x FROM "+a.name)
 	rows, _ := a.plan(small(1).Head(8))
-	refused := deliverByHalving(a, rows)
-	require.Equal(t, rows.Rows(), refused+a.count("count()"), "each row is refused or in the table")
+	rejected := deliverByHalving(a, rows)
+	require.Equal(t, rows.Rows(), rejected+a.count("count()"), "each row is rejected or in the table")
 	require.Equal(t, a.count("count()"), a.count("uniqExact(batch_index)"))
 }
 

@@ -16,7 +16,7 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// TestBrokerAway has no broker at the start, and stops it between two blocks.
+// TestBrokerAway starts the sink without a broker, and later stops the broker between two blocks.
 func TestBrokerAway(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("measurements", 4))
 	require.NoError(t, k.Stop())
@@ -40,15 +40,15 @@ func TestBrokerAway(t *testing.T) {
 		require.NoError(t, j.step(s))
 		require.NoError(t, k.Stop())
 		require.Error(t, j.step(s))
-		require.ErrorContains(t, j.step(s), "connection refused", "not that it does not know the topic")
+		require.ErrorContains(t, j.step(s), "connection refused", "the error names the cause, not an unknown topic")
 		require.NoError(t, k.Restart())
 		j.run(s)
 	}
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
 
-// TestPausedBroker pauses the broker while a request is in its socket: the attempt gets no
-// response, and arrives later.
+// TestPausedBroker pauses the broker while a request is in its socket: the request gets no
+// response, and is processed later.
 func TestPausedBroker(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("measurements", 2))
 	cfg := testConfig("measurements", k.Brokers...)
@@ -73,13 +73,13 @@ func TestPausedBroker(t *testing.T) {
 	requireOnce(t, k.Brokers, "measurements", append(first, second...))
 }
 
-// TestForgottenProducer has Apache Kafka forget a producer while its block is in doubt. From then
-// on it accepts any sequence, and only the read-back finds the rows.
+// TestForgottenProducer has Apache Kafka forget a producer while its block is in doubt. The broker
+// then accepts any sequence, and only the look-up finds the rows.
 func TestForgottenProducer(t *testing.T) {
 	f := func(name string, next func(t *testing.T, cfg Config, s *Sink) *Sink) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			expires := forgetsAfter()
+			expires := producerExpiration()
 			k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 2),
 				stores.Set("producer.id.expiration.ms", strconv.FormatInt(expires.Milliseconds(), 10)), stores.Set("producer.id.expiration.check.interval.ms", "200"))
 			cfg := testConfig("measurements", k.Brokers...)
@@ -90,7 +90,7 @@ func TestForgottenProducer(t *testing.T) {
 			j.add(first)
 			j.run(s)
 
-			j.add(second) // applied, unanswered, forgotten
+			j.add(second) // written without a response, then forgotten
 			cut.cuts.Store(2)
 			require.Error(t, j.step(s))
 			requireOnce(t, k.Brokers, "measurements", append(first, second...))
@@ -103,18 +103,17 @@ func TestForgottenProducer(t *testing.T) {
 	f("restart", func(t *testing.T, cfg Config, _ *Sink) *Sink { return newSink(t, cfg) })
 }
 
-// forgetsAfter is a minute, as an operator could configure it, in the pass on Apache Kafka, and a
-// second in the quick one.
-func forgetsAfter() time.Duration {
+// producerExpiration is a minute, as an operator could configure it, when all tests run on Apache
+// Kafka, otherwise a second.
+func producerExpiration() time.Duration {
 	if os.Getenv(stores.KafkaEnv) == stores.Apache {
 		return time.Minute
 	}
 	return time.Second
 }
 
-// TestOldRecords: a broker counts from the time of a producer's last record, which is received_at.
-// It immediately forgets a producer whose rows have waited longer than that, long before
-// resolve_after.
+// TestOldRecords delivers rows that have waited so long that the broker expires their producer at
+// once, because it goes by the last record's timestamp, received_at.
 func TestOldRecords(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 2),
 		stores.Set("producer.id.expiration.ms", "60000"), stores.Set("producer.id.expiration.check.interval.ms", "200"))
@@ -139,16 +138,16 @@ func waitForgotten(t *testing.T, cfg Config) {
 	ask := kmsg.NewDescribeProducersRequest()
 	ask.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: cfg.Topic, Partitions: []int32{0, 1}}}
 	require.Eventually(t, func() bool {
-		answer, err := ask.RequestWith(t.Context(), k)
-		if err != nil || len(answer.Topics) != 1 {
+		response, err := ask.RequestWith(t.Context(), k)
+		if err != nil || len(response.Topics) != 1 {
 			return false
 		}
-		for _, p := range answer.Topics[0].Partitions {
+		for _, p := range response.Topics[0].Partitions {
 			if p.ErrorCode != 0 || len(p.ActiveProducers) > 0 {
 				return false
 			}
 		}
-		return len(answer.Topics[0].Partitions) == 2
+		return len(response.Topics[0].Partitions) == 2
 	}, 2*time.Minute, 50*time.Millisecond)
 }
 
@@ -164,7 +163,7 @@ func TestBrokerKilled(t *testing.T) {
 	for range 2 {
 		killed, before := make(chan error, 1), j.retries
 		go func() { killed <- errors.Join(k.Kill(), k.Restart()) }()
-		for j.retries == before { // the broker is killed in the middle of 140 blocks, perhaps not of the first
+		for j.retries == before { // the kill may come only after the first 140 blocks
 			more := block(rowsOf(rng, 14_000, 50))
 			rows = append(rows, more...)
 			j.add(more)
@@ -175,9 +174,9 @@ func TestBrokerKilled(t *testing.T) {
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
 
-// TestCancel cancels a delivery that waits for a broker that never answers.
+// TestCancel cancels a plan while it waits for a broker that never responds.
 func TestCancel(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, never answers
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, never responds
 	require.NoError(t, err)
 	defer l.Close()
 	s, err := New(testConfig("measurements", l.Addr().String()), zerolog.Nop())

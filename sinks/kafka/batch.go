@@ -33,10 +33,10 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// row is a position in a block: the span, and the row of its batch.
+// row is a position in a block: the index of the span, and the row of its batch.
 type row struct{ span, row uint32 }
 
-// producer identifies the sender of a record batch, with its next sequence number.
+// producer identifies the sender of a record batch and its next sequence number.
 type producer struct {
 	id       int64
 	epoch    int16
@@ -46,14 +46,14 @@ type producer struct {
 // encoder encodes record batches in memory that it reuses.
 type encoder struct {
 	frame, records []byte
-	body, value    []byte // of one record
+	body, value    []byte // buffers for one record
 }
 
-// encode returns one record batch with the given rows, at least one, preceded by its length: what
-// RawProduce sends. The bytes depend on the arguments only and are valid until the next call.
+// encode returns one record batch with the given rows, at least one, preceded by its length, as
+// RawProduce sends it. The bytes depend only on the arguments and are valid until the next call.
 func (e *encoder) encode(p producer, codec compress.Compression, block batch.Block, rows []row) ([]byte, error) {
 	first := milliseconds(block[rows[0].span].Batch)
-	last := first // the greatest
+	last := first // the latest timestamp
 	e.records = e.records[:0]
 	for i, at := range rows {
 		b := block[at.span].Batch
@@ -61,7 +61,7 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 		last = max(last, ms)
 		e.appendRecord(b, int(at.row), ms-first, int64(i))
 	}
-	f := append(e.frame[:0], make([]byte, lengthEnd)...) // lengths are set below; base offset 0
+	f := append(e.frame[:0], make([]byte, lengthEnd)...) // base offset 0; the lengths are set below
 	f = binary.BigEndian.AppendUint32(f, ^uint32(0))     // leader epoch: unknown to producers
 	f = append(f, magic, 0, 0, 0, 0)                     // the CRC is set below
 	f = binary.BigEndian.AppendUint16(f, uint16(codec))  // create time, no transaction, no control
@@ -82,10 +82,10 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 	return f, nil
 }
 
-// compress appends the compressed records to the frame. kafka-go's lz4 and snappy writers take 1.6
-// and 2.5 times the CPU: blocks of 4 MiB with a checksum beside the record batch's, and a slower
-// level of snappy. Blocks of 64 KiB are what Java's lz4 writes, and one block of snappy without
-// framing is what franz-go and Sarama write.
+// compress appends the compressed records to the frame. kafka-go's lz4 and snappy writers would
+// take 1.6 and 2.5 times the CPU, for lz4 blocks of 4 MiB with a checksum of their own and a slower
+// snappy level. compress writes lz4 blocks of 64 KiB, as Java does, and one snappy block without
+// framing, as franz-go and Sarama do.
 func (e *encoder) compress(codec compress.Compression) error {
 	switch codec {
 	case compress.None:

@@ -12,7 +12,7 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// BenchmarkEncode makes one record batch of 900 KiB; MB/s are of records before compression.
+// BenchmarkEncode encodes record batches of 900 KiB; MB/s refer to records before compression.
 func BenchmarkEncode(b *testing.B) {
 	rows := block(rowsOf(random(), 14_000, 3000))
 	n := fit(rows, 1, DefaultConfig().BatchBytes, 1_000_000)
@@ -93,7 +93,7 @@ func BenchmarkManyPartitions(b *testing.B) {
 	b.ReportMetric(times[len(times)*99/100], "p99-ms")
 }
 
-// BenchmarkPlan measures the work per block apart from encoding.
+// BenchmarkPlan measures the work per block except encoding.
 func BenchmarkPlan(b *testing.B) {
 	rows := block(rowsOf(random(), 14_000, 3000))
 	b.Run("fit", func(b *testing.B) {

@@ -20,9 +20,9 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	if !deep {
 		return err
 	}
-	brokers, failed := newCluster(c)
-	if failed != nil {
-		return err // c.Kafka.Check has reported the failure already
+	brokers, newErr := newCluster(c)
+	if newErr != nil {
+		return err // c.Kafka.Check has reported newErr
 	}
 	defer brokers.refresh()
 	errs := []error{err}
@@ -64,7 +64,7 @@ func (c *cluster) checkPermissions(ctx context.Context) error {
 	_, _, sessionErr := c.newProducer(ctx)
 	_, produceErr := c.produce(ctx, 0, make([]byte, frameLen))
 	if produceErr != nil {
-		produceErr = c.failed(fmt.Errorf("cannot write to topic %q: %w", c.topic, produceErr))
+		produceErr = c.fail(fmt.Errorf("cannot write to topic %q: %w", c.topic, produceErr))
 	}
 	_, fetchErr := c.fetch(ctx, 0, 0)
 	var errs []error

@@ -18,10 +18,10 @@ import (
 // batch.
 const fetchBytes = 1 << 20
 
-// cluster sends requests to the brokers. It connects on first use.
+// cluster sends requests to the brokers. It connects when it is first used.
 type cluster struct {
 	cfg       Config
-	topic     string // that all requests are about
+	topic     string // subject of all requests
 	client    *kafka.Client
 	transport *kafka.Transport
 }
@@ -36,19 +36,19 @@ func newCluster(cfg Config) (*cluster, error) {
 	return &cluster{cfg: cfg, topic: cfg.Topic, client: client, transport: transport}, nil
 }
 
-// use selects the topic that all requests are about.
-func (c *cluster) use(topic string) {
+// selectTopic changes the topic of all requests.
+func (c *cluster) selectTopic(topic string) {
 	if c.topic != topic {
-		c.refresh() // the next connections read the metadata of MetadataTopics
+		c.refresh() // only new connections use MetadataTopics
 		c.topic, c.transport.MetadataTopics = topic, []string{topic}
 	}
 }
 
-// refresh forgets leaders and closes idle connections.
+// refresh closes idle connections and discards the metadata, which names the leaders.
 func (c *cluster) refresh() { c.transport.CloseIdleConnections() }
 
-// failed forgets leaders after an error, as they may have moved, and adds a hint to the error.
-func (c *cluster) failed(err error) error {
+// fail adds a hint to an error, and calls refresh, because leaders may have moved.
+func (c *cluster) fail(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -58,19 +58,19 @@ func (c *cluster) failed(err error) error {
 
 func (c *cluster) describe(ctx context.Context) (id string, partitions int, err error) {
 	id, list, err := dial.Partitions(ctx, c.client, c.topic)
-	return id, len(list), c.failed(err)
+	return id, len(list), c.fail(err)
 }
 
-// create creates the topic unless it exists. If dry, it only checks whether that is possible.
-func (c *cluster) create(ctx context.Context, dry bool) error {
-	r, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{ValidateOnly: dry, Topics: []kafka.TopicConfig{{
+// create creates the topic unless it exists. With dryRun, it only checks whether that is possible.
+func (c *cluster) create(ctx context.Context, dryRun bool) error {
+	r, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{ValidateOnly: dryRun, Topics: []kafka.TopicConfig{{
 		Topic: c.topic, NumPartitions: c.cfg.CreateTopic.Partitions, ReplicationFactor: c.cfg.CreateTopic.ReplicationFactor,
 	}}})
 	if err == nil {
 		err = r.Errors[c.topic]
 	}
 	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
-		return c.failed(fmt.Errorf("cannot create topic %q: %w", c.topic, err))
+		return c.fail(fmt.Errorf("cannot create topic %q: %w", c.topic, err))
 	}
 	return nil
 }
@@ -82,30 +82,30 @@ func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err e
 		err = r.Error
 	}
 	if err != nil {
-		return 0, 0, c.failed(fmt.Errorf("cannot get a producer id from %v: %w", c.cfg.Brokers, err))
+		return 0, 0, c.fail(fmt.Errorf("cannot get a producer id from %v: %w", c.cfg.Brokers, err))
 	}
 	return int64(r.Producer.ProducerID), int16(r.Producer.ProducerEpoch), nil
 }
 
 func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64, error) {
 	offset, err := dial.Offset(ctx, c.client, c.topic, partition, which)
-	return offset, c.failed(c.explain(ctx, err))
+	return offset, c.fail(c.explain(ctx, err))
 }
 
-// explain replaces kafka-go's error for a topic without metadata by the reason why there is none.
+// explain replaces kafka-go's error for a topic without metadata with the reason.
 func (c *cluster) explain(ctx context.Context, err error) error {
 	if errors.Is(err, protocol.ErrNoTopic) {
-		if _, _, why := dial.Partitions(ctx, c.client, c.topic); why != nil { // answers from memory
-			return why
+		if _, _, reason := dial.Partitions(ctx, c.client, c.topic); reason != nil {
+			return reason
 		}
 	}
 	return err
 }
 
 // produce sends a record batch, preceded by its length, and waits until all in-sync replicas have
-// it. base is its offset, or that of the first attempt; negative if the broker does not report it.
-// Without a response the connection may still read the frame, so the caller must not reuse its
-// memory.
+// it. base is the offset of its first record, for a duplicate that of the first attempt; it is
+// negative if the broker does not report it. Without a response, the connection may still read
+// frame, so the caller must not reuse its memory.
 func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (base int64, err error) {
 	start := time.Now()
 	r, err := c.client.RawProduce(ctx, &kafka.RawProduceRequest{
@@ -116,7 +116,7 @@ func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (bas
 	requestsTotal.Inc()
 	bytesTotal.Add(float64(len(frame) - frameLen))
 	if err != nil {
-		return unknown, c.explain(ctx, err)
+		return unknownOffset, c.explain(ctx, err)
 	}
 	return r.BaseOffset, r.Error
 }
@@ -130,7 +130,7 @@ func (c *cluster) fetch(ctx context.Context, partition int, offset int64) (kafka
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot read partition %d of topic %q from offset %d: %w", partition, c.topic, offset, c.explain(ctx, err))
-		return nil, c.failed(err)
+		return nil, c.fail(err)
 	}
 	return r.Records, nil
 }

@@ -13,8 +13,8 @@ import (
 // Config is section kafka of the configuration.
 type Config struct {
 	dial.Kafka `setting:",squash"`
-	// compression of record batches; compared with lz4, snappy takes less CPU and 5 to 10 % more bytes,
-	// zstd more CPU and fewer bytes
+	// compression of record batches; compared with lz4, snappy takes less CPU and 5 to 10 % more
+	// bytes, zstd more CPU and fewer bytes
 	Compression string `setting:"compression"`
 
 	// size of a record batch before compression; it must fit the topic's max.message.bytes
@@ -22,26 +22,23 @@ type Config struct {
 	BlockRows        int `setting:"block_rows"`        // rows delivered and made durable together
 	ParallelRequests int `setting:"parallel_requests"` // concurrent produce requests, to different partitions
 
-	// If an attempt got no response, and it or its rows are older than this, the topic is read to
-	// find out whether it succeeded.
+	// If an attempt got no response, and the attempt or its rows are older than this, the topic is
+	// read to find out whether it succeeded.
 	ResolveAfter time.Duration `setting:"resolve_after"`
-	CreateTopic  CreateTopic   `setting:"create_topic"` // create a missing topic; partitions 0 leaves that to the operator
+	CreateTopic  CreateTopic   `setting:"create_topic"` // create a missing topic; with partitions 0, the operator creates it
 }
 
-// CreateTopic holds the settings for creating a missing topic. With Partitions 0, the operator
-// creates it.
+// CreateTopic holds the settings for creating a missing topic.
 type CreateTopic struct {
-	Partitions        int `setting:"partitions"`         // partitions of the new topic; more of them allow more consumers
+	Partitions        int `setting:"partitions"`         // partitions of the new topic; more partitions allow more consumers
 	ReplicationFactor int `setting:"replication_factor"` // copies of each partition
 }
 
-// DefaultConfig returns the settings for one broker on this machine. lz4 is a compromise:
-// BenchmarkEncode measures speeds and ratios. snappy uses half the CPU of lz4 and 5 to 10 % more
-// bytes, zstd two to five times the CPU and 20 % fewer bytes (worthwhile on a slow network). One
-// request per partition is enough: BenchmarkDeliver is no slower with 24 partitions than with one.
-// With 96 partitions on three brokers, a batch of 14,000 rows takes 0.1–0.2 s with 32 requests at a
-// time, and 0.3–0.5 s with 4. Buffers grow only to the size of the record batches that are sent,
-// which are small if there are many partitions.
+// DefaultConfig returns the settings for one broker on this machine. lz4 is a compromise: snappy
+// uses half the CPU and 5 to 10 % more bytes, zstd two to five times the CPU and 20 % fewer bytes
+// (see BenchmarkEncode). One request per partition is enough: BenchmarkDeliver is as fast with 24
+// partitions as with one. With 96 partitions on three brokers, a batch of 14,000 rows takes
+// 0.1–0.2 s with 32 concurrent requests, and 0.3–0.5 s with 4.
 func DefaultConfig() Config {
 	return Config{
 		Kafka:            dial.DefaultKafka("measurements"), // contract 4

@@ -12,30 +12,30 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// delivery is a planned block that is being delivered. The sink keeps it between calls to Deliver,
-// so that partitions that have acknowledged are not sent again.
+// delivery is a planned block that is being delivered. The sink keeps it between calls of Deliver,
+// so that acknowledged partitions are not sent again.
 type delivery struct {
 	plan
 	planned     []byte
 	block       batch.Block // of the current call
-	parts       []*part     // one per partition; a part without rows starts as done
+	parts       []*part     // one per partition; a part without rows is done from the start
 	endsSession bool        // the next plan must not continue with this producer
-	search      int         // partitions of the whole topic to be searched for the rows; 0: only parts in doubt are looked up
+	search      int         // number of partitions to search for the rows; 0 if only parts in doubt are looked up
 }
 
 // part is one partition's share of a block: one record batch.
 type part struct {
 	id       int
-	rows     []row          // still to be sent, as positions in the current call's block
+	rows     []row          // not sent yet, as positions in the current call's block
 	found    map[name]int64 // rows found by look-ups, with their offsets; nil before the first look-up
 	producer                // for the next attempt
-	offset   int64          // of the last record known to be acknowledged
+	offset   int64          // offset of the last record known to be acknowledged
 	done     bool
-	refused  error // why the last attempt was permanently refused
+	rejected error // why the last attempt was permanently rejected
 
-	doubt      bool      // must be looked up before the next attempt
-	unanswered time.Time // start of the first attempt without a response since the last look-up
-	nextEpoch  bool      // continues with the next epoch after the look-up
+	inDoubt      bool      // must be looked up before the next attempt
+	unknownSince time.Time // start of the first attempt without a response since the last look-up
+	nextEpoch    bool      // continues with the next epoch after the look-up
 
 	// The last attempt.
 	started time.Time
@@ -44,11 +44,11 @@ type part struct {
 	err     error
 }
 
-// errAgain is wrapped by conclude when an immediate retry is useful.
+// errAgain is wrapped by conclude if an immediate retry is useful.
 var errAgain = errors.New("the broker does not know the sequence or rejected an in-doubt record batch")
 
-// resume returns the delivery of a plan, continuing the current one if it has the same plan, with
-// the rows of this call divided among its parts.
+// resume returns the delivery of a plan, the current one if it has the same plan, and divides the
+// rows of this call among its parts.
 func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*delivery, error) {
 	d := s.current
 	if d == nil || !bytes.Equal(d.planned, planned) {
@@ -64,18 +64,18 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 		return nil, fmt.Errorf("cannot deliver rows of batch %s with a plan for rows of batch %s", first.id, d.first.id)
 	}
 	d.block = rows
-	elsewhere := map[name]bool{}
+	found := map[name]bool{}
 	if d.search > 0 {
 		var err error
-		if elsewhere, err = s.searchAll(ctx, d); err != nil {
+		if found, err = s.searchAll(ctx, d); err != nil {
 			return nil, err
 		}
 	}
 	for i, share := range divide(rows, len(d.offsets)) {
 		p := d.parts[i]
 		for _, at := range share {
-			if n := nameOf(rows, at); elsewhere[n] {
-				p.found[n] = unknown
+			if n := nameOf(rows, at); found[n] {
+				p.found[n] = unknownOffset
 			}
 		}
 		p.rows = p.missing(rows, share)
@@ -85,8 +85,8 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 	return d, nil
 }
 
-// begin returns the delivery of a new plan. If the plan comes from an earlier process, or its rows
-// are suspect, everything may already have been sent.
+// begin starts the delivery of a plan. If the plan is from an earlier process, or rows are suspect,
+// all parts are in doubt.
 func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	p, err := decodePlan(planned)
 	if err != nil {
@@ -96,11 +96,11 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	inherited := !bytes.Equal(planned, s.planned)
 	for id, offset := range p.offsets {
 		d.parts = append(d.parts, &part{
-			id: id, offset: offset, doubt: inherited || p.suspect > 0,
+			id: id, offset: offset, inDoubt: inherited || p.suspect > 0,
 			producer: producer{id: p.id, epoch: p.epoch, sequence: p.sequences[id]},
 		})
 	}
-	s.cluster.use(p.topic)
+	s.cluster.selectTopic(p.topic)
 	if !inherited {
 		return d, nil
 	}
@@ -111,11 +111,10 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	if cluster == d.cluster && partitions >= len(d.parts) {
 		return d, nil
 	}
-	// A producer id is valid only in its own cluster: in another one it may belong to another
-	// producer. Offsets are meaningless there, and in a topic that was recreated with fewer
-	// partitions.
+	// In another cluster, the producer id may belong to another producer, and offsets are
+	// meaningless, as they are in a recreated topic with fewer partitions.
 	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).Int("planned_partitions", len(d.parts)).Int("found_partitions", partitions).
-		Msg("a block was planned for another Kafka cluster or topic: looking it up in this one from the start")
+		Msg("a block was planned for another Kafka cluster or topic; searching all partitions of this one")
 	id, epoch, err := s.cluster.newProducer(ctx)
 	if err != nil {
 		return nil, err
@@ -123,7 +122,7 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	n := min(partitions, len(d.parts))
 	d.cluster, d.parts, d.offsets, d.endsSession, d.search = cluster, d.parts[:n], d.offsets[:n], true, partitions
 	for _, p := range d.parts {
-		p.producer, p.doubt, p.found = producer{id: id, epoch: epoch}, false, map[name]int64{}
+		p.producer, p.inDoubt, p.found = producer{id: id, epoch: epoch}, false, map[name]int64{}
 	}
 	return d, nil
 }
@@ -143,8 +142,8 @@ func (s *Sink) attempt(ctx context.Context, d *delivery) {
 				if p.size, p.err = len(e.records), err; err == nil {
 					p.base, p.err = s.cluster.produce(ctx, p.id, frame)
 				}
-				if !answered(p.err) {
-					e.frame = nil // an abandoned connection may still read it
+				if !hasResponse(p.err) {
+					e.frame = nil // a connection may still read it
 				}
 			}
 		})
@@ -152,7 +151,7 @@ func (s *Sink) attempt(ctx context.Context, d *delivery) {
 	wg.Wait()
 }
 
-// conclude evaluates an attempt. It returns nil when every part is done or permanently refused.
+// conclude evaluates an attempt. It returns nil when every part is done or permanently rejected.
 func (s *Sink) conclude(d *delivery) error {
 	var failed, again error
 	failedAt := 0
@@ -161,7 +160,7 @@ func (s *Sink) conclude(d *delivery) error {
 		if o != acknowledged {
 			errorsTotal[o].Inc()
 		}
-		p.refused = nil
+		p.rejected = nil
 		switch o {
 		case acknowledged:
 			p.done = true
@@ -170,21 +169,21 @@ func (s *Sink) conclude(d *delivery) error {
 			}
 			recordsTotal.Add(float64(len(p.rows)))
 		case lost:
-			p.doubt, p.nextEpoch = true, true
-		case refused:
-			if p.unanswered.IsZero() {
-				p.refused = p.err
+			p.inDoubt, p.nextEpoch = true, true
+		case rejected:
+			if p.unknownSince.IsZero() {
+				p.rejected = p.err
 			} else {
-				p.doubt = true // an earlier attempt may have been accepted
+				p.inDoubt = true // an earlier attempt may have been accepted
 			}
 		default:
-			if p.unanswered.IsZero() {
-				p.unanswered = p.started
+			if p.unknownSince.IsZero() {
+				p.unknownSince = p.started
 			}
 			failed, failedAt = p.err, p.id
 			continue
 		}
-		if p.doubt {
+		if p.inDoubt {
 			again = p.err
 			s.log.Warn().Err(p.err).Str("topic", d.topic).Int("partition", p.id).
 				Msg("looking up the rows in the topic after an error response from the broker")
@@ -201,7 +200,7 @@ func (s *Sink) conclude(d *delivery) error {
 	return nil
 }
 
-// finish ends a delivery whose parts are all done or refused, and returns the state from which the
+// finish ends a delivery whose parts are all done or rejected, and returns the state from which the
 // next plan starts.
 func (s *Sink) finish(d *delivery) ([]byte, error) {
 	next := d.state
@@ -210,8 +209,8 @@ func (s *Sink) finish(d *delivery) ([]byte, error) {
 		if d.plan.rows > 1 {
 			next.suspect = max(next.suspect, d.plan.rows)
 		}
-		s.session, s.refused = nil, next.encode()
-		return bytes.Clone(s.refused), err
+		s.session, s.rejected = nil, next.encode()
+		return bytes.Clone(s.rejected), err
 	}
 	next.suspect = max(0, next.suspect-d.plan.rows)
 	if d.endsSession || s.session == nil || s.session.id != d.id {
@@ -223,24 +222,24 @@ func (s *Sink) finish(d *delivery) ([]byte, error) {
 			s.session.sequences[p.id] = advance(p.sequence, len(p.rows))
 		}
 	}
-	s.refused = nil
+	s.rejected = nil
 	return next.encode(), nil
 }
 
-// permanentError returns the error of a block with refused parts, nil if there are none. It makes
-// later plans smaller if that helps.
+// permanentError returns the error of a block with rejected parts, nil if there are none. It makes
+// later record batches smaller if that helps.
 func (s *Sink) permanentError(d *delivery) error {
 	for _, p := range d.parts {
-		if p.refused == nil {
+		if p.rejected == nil {
 			continue
 		}
-		if tooLarge(p.refused) && len(p.rows) > 1 && p.size/2 < s.batchBytes {
+		if tooLarge(p.rejected) && len(p.rows) > 1 && p.size/2 < s.batchBytes {
 			s.batchBytes = max(1, p.size/2)
 			s.log.Warn().Str("topic", d.topic).Int("batch_bytes", s.batchBytes).
 				Msg("record batch too large: using smaller ones from now on; lower kafka.batch_bytes or raise max.message.bytes of the topic")
 		}
 		return &batch.PermanentError{Err: fmt.Errorf("topic %q, partition %d, %d records of a block of %d rows: %w",
-			d.topic, p.id, len(p.rows), d.plan.rows, p.refused)}
+			d.topic, p.id, len(p.rows), d.plan.rows, p.rejected)}
 	}
 	return nil
 }
@@ -254,6 +253,7 @@ func (d *delivery) pending() (list []*part) {
 	return list
 }
 
+// missing returns the rows that look-ups have not found.
 func (p *part) missing(block batch.Block, rows []row) []row {
 	if len(p.found) == 0 {
 		return rows

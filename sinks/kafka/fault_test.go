@@ -21,14 +21,14 @@ type scene struct {
 	*journal
 	cfg  Config
 	sink *Sink
-	rows batch.Block // all that were ever added
+	rows batch.Block // all rows that were added
 }
 
 func newScene(t *testing.T, partitions int32, opts ...kfake.Opt) *scene {
 	t.Helper()
 	c := stores.StartKfake(t, append([]kfake.Opt{kfake.SeedTopics(partitions, topic)}, opts...)...)
 	s := &scene{Cluster: c, journal: &journal{t: t}, cfg: testConfig(topic, c.ListenAddrs()...)}
-	s.cfg.Compression = "none" // faults look into the records
+	s.cfg.Compression = "none" // faults match text in the records
 	s.restart()
 	return s
 }
@@ -46,14 +46,14 @@ func (s *scene) fault(err *kerr.Error, count int, when func(records []byte) bool
 	}})
 }
 
-func (s *scene) requireOnce(but ...name) {
+func (s *scene) requireOnce(excluded ...name) {
 	s.t.Helper()
-	requireOnce(s.t, s.ListenAddrs(), topic, s.rows, but...)
+	requireOnce(s.t, s.ListenAddrs(), topic, s.rows, excluded...)
 }
 
-// TestAnswers has the broker answer a block with each kind of error; for some of them, the block
-// was applied.
-func TestAnswers(t *testing.T) {
+// TestErrorResponses has the broker respond to a block with each kind of error. With some of them,
+// it has written the block.
+func TestErrorResponses(t *testing.T) {
 	f := func(count int, errs ...*kerr.Error) {
 		t.Helper()
 		s := newScene(t, 3)
@@ -70,8 +70,8 @@ func TestAnswers(t *testing.T) {
 		s.requireOnce()
 		require.EqualValues(t, 900, testutil.ToFloat64(recordsTotal)-counted)
 	}
-	f(7, kerr.RequestTimedOut)              // applied
-	f(7, kerr.NotEnoughReplicasAfterAppend) // applied
+	f(7, kerr.RequestTimedOut)              // written
+	f(7, kerr.NotEnoughReplicasAfterAppend) // written
 	f(7, kerr.NotEnoughReplicas)
 	f(7, kerr.NotLeaderForPartition)
 	f(7, kerr.UnknownServerError)
@@ -79,14 +79,14 @@ func TestAnswers(t *testing.T) {
 	f(4, kerr.OutOfOrderSequenceNumber)
 	f(4, kerr.InvalidProducerEpoch)
 	f(4, kerr.UnknownProducerID)
-	f(3, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)  // applied, then reported as a duplicate
-	f(3, kerr.RequestTimedOut, kerr.UnknownProducerID)        // applied, then forgotten
-	f(3, kerr.RequestTimedOut, kerr.OutOfOrderSequenceNumber) // applied, then in doubt
-	f(3, kerr.RequestTimedOut, kerr.MessageTooLarge)          // applied, then the limit was lowered
+	f(3, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)  // written, then reported as a duplicate
+	f(3, kerr.RequestTimedOut, kerr.UnknownProducerID)        // written, then forgotten
+	f(3, kerr.RequestTimedOut, kerr.OutOfOrderSequenceNumber) // written, then in doubt
+	f(3, kerr.RequestTimedOut, kerr.MessageTooLarge)          // written, then the limit was lowered
 	f(2, kerr.RequestTimedOut, kerr.InvalidRecord, kerr.UnknownProducerID, kerr.NotLeaderForPartition)
 }
 
-// TestDoneIsNotSentAgain: while one partition fails, nothing is sent to the other.
+// TestDoneIsNotSentAgain checks that while one partition fails, nothing is sent to the other.
 func TestDoneIsNotSentAgain(t *testing.T) {
 	s := newScene(t, 2)
 	s.fault(kerr.NotEnoughReplicas, 5, nil, 0)
@@ -112,24 +112,24 @@ func TestLeaderMoves(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestTopicAnew: the topic is recreated between two blocks, and while one is in doubt.
-func TestTopicAnew(t *testing.T) {
+// TestRecreatedTopic recreates the topic between two blocks, and while one is in doubt.
+func TestRecreatedTopic(t *testing.T) {
 	s := newScene(t, 2)
-	anew := func() {
+	recreate := func() {
 		require.NoError(t, s.DeleteTopic(topic))
 		require.NoError(t, s.CreateTopic(topic, 2, nil))
 		s.rows = nil
 	}
 	s.offer(rowsOf(random(), 300, 40))
 	s.run(s.sink)
-	anew()
+	recreate()
 	s.offer(rowsOf(random(), 200, 40))
 	s.run(s.sink)
 	s.requireOnce()
 
 	s.offer(rowsOf(random(), 100, 40))
 	s.n, s.plan = planned(t, s.sink, s.journal.rows)
-	anew()
+	recreate()
 	s.rows = s.journal.rows
 	s.restart()
 	s.run(s.sink)
@@ -137,9 +137,9 @@ func TestTopicAnew(t *testing.T) {
 
 	s.offer(rowsOf(random(), 50, 40))
 	s.n, s.plan = planned(t, s.sink, s.journal.rows)
-	anew()
+	recreate()
 	s.rows = s.journal.rows
-	s.fault(kerr.RequestTimedOut, 2, nil) // applied, at offsets below those of the plan
+	s.fault(kerr.RequestTimedOut, 2, nil) // written, at offsets below those of the plan
 	require.Error(t, s.step(s.sink))
 	s.fault(kerr.UnknownProducerID, -1, nil) // for the next attempt
 	s.restart()
@@ -147,12 +147,12 @@ func TestTopicAnew(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestFewerPartitions: the topic is recreated with fewer partitions between two blocks, and while
-// one is planned or in doubt.
+// TestFewerPartitions recreates the topic with fewer partitions between two blocks, and while one
+// is planned or in doubt.
 func TestFewerPartitions(t *testing.T) {
 	s := newScene(t, 4)
 	partitions := int32(4)
-	anew := func() {
+	recreate := func() {
 		partitions--
 		require.NoError(t, s.DeleteTopic(topic))
 		require.NoError(t, s.CreateTopic(topic, partitions, nil))
@@ -160,21 +160,21 @@ func TestFewerPartitions(t *testing.T) {
 	}
 	s.offer(rowsOf(random(), 300, 40))
 	s.run(s.sink)
-	anew()
+	recreate()
 	s.offer(rowsOf(random(), 200, 40))
 	s.run(s.sink)
 	s.requireOnce()
 
 	s.offer(rowsOf(random(), 100, 40))
 	s.n, s.plan = planned(t, s.sink, s.journal.rows)
-	anew()
+	recreate()
 	s.run(s.sink)
 	s.requireOnce()
 
 	s.offer(rowsOf(random(), 100, 40))
 	s.n, s.plan = planned(t, s.sink, s.journal.rows)
-	anew()
-	s.fault(kerr.RequestTimedOut, 1, nil) // applied
+	recreate()
+	s.fault(kerr.RequestTimedOut, 1, nil) // written
 	require.Error(t, s.step(s.sink))
 	s.restart()
 	s.run(s.sink)
@@ -185,8 +185,8 @@ func TestFewerPartitions(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestAnotherCluster: a block planned for one cluster is delivered to another, where its producer
-// id may belong to another producer.
+// TestAnotherCluster delivers a block that was planned for one cluster to another, where its
+// producer id may belong to another producer.
 func TestAnotherCluster(t *testing.T) {
 	s := newScene(t, 2)
 	other := stores.StartKfake(t, kfake.SeedTopics(2, topic), kfake.ClusterID("other"))
@@ -212,7 +212,7 @@ func TestAnotherCluster(t *testing.T) {
 	s.run(s.sink)
 	requireOnce(t, other.ListenAddrs(), topic, s.rows[1:])
 	requireOnce(t, s.ListenAddrs(), topic, first)
-	base, err := s.sink.base(t.Context(), state{cluster: "kfake", topic: topic, suspect: 5, offsets: []int64{0, 0}}.encode())
+	base, err := s.sink.baseState(t.Context(), state{cluster: "kfake", topic: topic, suspect: 5, offsets: []int64{0, 0}}.encode())
 	require.NoError(t, err)
 	require.Equal(t, "other", base.cluster)
 	require.Zero(t, base.suspect)
@@ -222,7 +222,7 @@ func TestAnotherCluster(t *testing.T) {
 	require.Equal(t, "other", after.cluster)
 }
 
-// TestAnotherClusterTwice: the daemon dies again while it delivers to the other cluster.
+// TestAnotherClusterTwice kills the daemon again while it delivers to the other cluster.
 func TestAnotherClusterTwice(t *testing.T) {
 	s := newScene(t, 1)
 	other := stores.StartKfake(t, kfake.SeedTopics(1, topic), kfake.ClusterID("other"))
@@ -232,7 +232,7 @@ func TestAnotherClusterTwice(t *testing.T) {
 	s.n, s.plan = planned(t, s.sink, s.journal.rows)
 	s.cfg.Brokers = other.ListenAddrs()
 	s.restart()
-	other.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut}) // applied
+	other.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut}) // written
 	require.Error(t, s.step(s.sink))
 	more := &journal{t: t}
 	more.add(block(rowsOf(random(), 200, 40)))
@@ -251,7 +251,8 @@ func producerOf(records []byte) int64 {
 	return b.ProducerID
 }
 
-// TestAnotherTopic: a block planned for one topic is delivered there, later blocks to the new one.
+// TestAnotherTopic checks that a block planned for one topic is delivered to it, and later blocks
+// to the newly configured one.
 func TestAnotherTopic(t *testing.T) {
 	s := newScene(t, 2, kfake.SeedTopics(3, "second"))
 	s.offer(rowsOf(random(), 200, 40))
@@ -265,8 +266,8 @@ func TestAnotherTopic(t *testing.T) {
 	requireOnce(t, s.ListenAddrs(), "second", s.rows[1:])
 }
 
-// TestMisfits: a plan or a state that does not belong here is never used.
-func TestMisfits(t *testing.T) {
+// TestUnusablePlans checks that plans of other rows and invalid plans and states are rejected.
+func TestUnusablePlans(t *testing.T) {
 	s := newScene(t, 1)
 	rows := block(rowsOf(random(), 20, 5))
 	_, plan := planned(t, s.sink, rows)

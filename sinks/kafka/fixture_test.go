@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -86,7 +87,7 @@ func rest(b batch.Block, n int) batch.Block {
 func testConfig(topic string, brokers ...string) Config {
 	c := DefaultConfig()
 	c.Brokers, c.Topic = brokers, topic
-	// On a busy machine. The maximum age of metadata is also the time for a metadata request.
+	// For busy machines. The maximum age of metadata is also the timeout of a metadata request.
 	c.DialTimeout, c.RequestTimeout, c.MetadataMaxAge = time.Minute, time.Minute, time.Minute
 	return c
 }
@@ -99,22 +100,22 @@ func newSink(t testing.TB, cfg Config) *Sink {
 	return s
 }
 
-// journal replaces the delivery loop: it keeps what would be durable there.
+// journal stands in for the delivery loop and its durable state.
 type journal struct {
 	t        testing.TB
 	state    []byte
 	plan     []byte
 	n        int
 	rows     batch.Block // not yet delivered
-	dead     []name      // rows that were refused on their own
-	limit    int         // rows offered at a time
+	dead     []name      // rows that were rejected on their own
+	limit    int         // largest number of rows offered; 0: all
 	retries  int
-	careless bool // loses the state of a refusal
+	careless bool // loses the state that comes with a rejection
 }
 
 func (j *journal) add(b batch.Block) { j.rows = append(j.rows, b...) }
 
-// run delivers everything through the sink, as the loop does it.
+// run delivers everything through the sink, as the delivery loop does.
 func (j *journal) run(s *Sink) {
 	j.t.Helper()
 	deadline := time.Now().Add(3 * time.Minute)
@@ -128,7 +129,7 @@ func (j *journal) run(s *Sink) {
 	}
 }
 
-// step makes one call of Plan and Deliver, or of Deliver alone.
+// step calls Plan, unless there is a plan, and Deliver.
 func (j *journal) step(s *Sink) error {
 	if j.plan == nil {
 		offered := j.rows
@@ -142,12 +143,12 @@ func (j *journal) step(s *Sink) error {
 		j.n, j.plan = n, plan
 	}
 	state, err := s.Deliver(j.t.Context(), j.plan, j.rows.Head(j.n))
-	var no *batch.PermanentError
+	var permanent *batch.PermanentError
 	switch {
 	case err == nil:
 		j.rows = rest(j.rows, j.n)
 		j.limit = 0
-	case !errors.As(err, &no):
+	case !errors.As(err, &permanent):
 		return err
 	case j.n == 1:
 		j.dead = append(j.dead, nameOf(j.rows, row{row: uint32(j.rows[0].From)}))
@@ -162,31 +163,25 @@ func (j *journal) step(s *Sink) error {
 	return nil
 }
 
-// requireOnce checks that the topic has exactly the block's rows except the given ones: each once,
-// equal in every column, in its key's partition, and those of one detector in order.
-func requireOnce(t testing.TB, brokers []string, topic string, rows batch.Block, but ...name) {
+// requireOnce checks that the topic has exactly the block's rows without the excluded ones: each
+// once, equal in every column, and those of one detector in order.
+func requireOnce(t testing.TB, brokers []string, topic string, rows batch.Block, excluded ...name) {
 	t.Helper()
 	records, err := stores.ReadTopic(t.Context(), brokers, topic)
 	require.NoError(t, err)
-	requireRecords(t, records, rows, but...)
+	requireRecords(t, records, rows, excluded...)
 }
 
-func requireRecords(t testing.TB, records []stores.Record, rows batch.Block, but ...name) {
+func requireRecords(t testing.TB, records []stores.Record, rows batch.Block, excluded ...name) {
 	t.Helper()
-	partitions := int32(0)
 	byDetector := map[string][]stores.Record{}
 	for _, r := range records {
-		partitions = max(partitions, r.Partition+1)
 		byDetector[string(r.Key)] = append(byDetector[string(r.Key)], r)
-	}
-	left := map[name]bool{}
-	for _, n := range but {
-		left[n] = true
 	}
 	seen := 0
 	for i, s := range rows {
 		for r := s.From; r < s.To; r++ {
-			if left[nameOf(rows, row{span: uint32(i), row: uint32(r)})] {
+			if slices.Contains(excluded, nameOf(rows, row{span: uint32(i), row: uint32(r)})) {
 				continue
 			}
 			code := string(s.Code(r))
@@ -225,8 +220,8 @@ func requireMeasurement(t testing.TB, m *trafficdv1.Measurement, b *batch.Batch,
 	}
 }
 
-// scissors cut connections after the broker has answered a large request, and before the client
-// reads the answer: the request was applied.
+// scissors cut connections after the broker has processed a large request, and before the client
+// reads the response.
 type scissors struct{ cuts atomic.Int32 }
 
 // sink returns a sink whose connections are cut.

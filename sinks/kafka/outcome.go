@@ -8,15 +8,15 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// outcome is what the answer to a produce request means.
+// outcome is the result of a produce request.
 type outcome uint8
 
 const (
 	acknowledged outcome = iota // the record batch is in the log, now or from an earlier attempt
-	retry                       // not acknowledged: it may be in the log or not; send the same again
-	moved                       // the same, but another broker must be asked
+	retry                       // it may be in the log: send the same bytes again
+	moved                       // like retry, but to another broker
 	lost                        // the broker rejects this producer's epoch or sequence: look up, then continue with the next epoch
-	refused                     // not in the log, and the same bytes never will be
+	rejected                    // it is not in the log, and retries cannot help
 
 	outcomes
 )
@@ -26,17 +26,16 @@ func (o outcome) String() string {
 	return [outcomes]string{"acknowledged", "retry", "moved", "lost", "refused"}[o]
 }
 
-// outcomeOf alone decides how to proceed after an attempt. Errors that are not listed are retried:
-// only what a broker decides from the record batch alone is permanent. INVALID_TIMESTAMP is not, as
-// it depends on a setting of the topic that affects all rows alike: the operator can change it, and
-// no row needs to become a dead letter.
+// outcomeOf decides how to proceed after an attempt. An error is permanent only if the broker
+// derives it from the record batch alone; unlisted errors are retried. INVALID_TIMESTAMP depends on
+// a setting of the topic that the operator can change, so it makes no row a dead letter.
 func outcomeOf(err error) outcome {
 	var code kafka.Error
 	switch {
 	case err == nil:
 		return acknowledged
 	case !errors.As(err, &code):
-		return retry // no answer: connection, timeout, or not sent at all
+		return retry // no response: connection, timeout, or not sent at all
 	}
 	switch code {
 	case kafka.DuplicateSequenceNumber:
@@ -45,7 +44,7 @@ func outcomeOf(err error) outcome {
 		kafka.InvalidProducerIDMapping, kafka.ProducerFenced:
 		return lost
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidRecord:
-		return refused
+		return rejected
 	case kafka.LeaderNotAvailable, kafka.NotLeaderForPartition, kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable,
 		kafka.FencedLeaderEpoch, kafka.UnknownLeaderEpoch, kafka.UnknownTopicOrPartition, kafka.UnknownTopicID,
 		kafka.KafkaStorageError:
@@ -54,7 +53,8 @@ func outcomeOf(err error) outcome {
 	return retry
 }
 
-func answered(err error) bool {
+// hasResponse reports whether the broker has responded, if only with an error.
+func hasResponse(err error) bool {
 	var code kafka.Error
 	return err == nil || errors.As(err, &code)
 }
@@ -103,7 +103,7 @@ var (
 	lookUpErrorsTotal = errorsVec.WithLabelValues("look_up")
 )
 
-// errorCounters returns a counter for each outcome except acknowledged.
+// errorCounters returns counters for all outcomes except acknowledged.
 func errorCounters() (c [outcomes]metrics.Counter) {
 	for v := retry; v < outcomes; v++ {
 		c[v] = errorsVec.WithLabelValues(v.String())

@@ -24,13 +24,13 @@ func TestOutcomeOf(t *testing.T) {
 	}
 	f(acknowledged, nil, kafka.Error(46))
 	f(lost, kafka.Error(45), kafka.Error(47), kafka.Error(49), kafka.Error(59), kafka.Error(90))
-	f(refused, kafka.Error(10), kafka.Error(18), kafka.Error(87))
+	f(rejected, kafka.Error(10), kafka.Error(18), kafka.Error(87))
 	f(moved, kafka.Error(3), kafka.Error(5), kafka.Error(6), kafka.Error(8), kafka.Error(9), kafka.Error(56), kafka.Error(74), kafka.Error(75), kafka.Error(100))
 	f(retry, kafka.Error(-1), kafka.Error(7), kafka.Error(13), kafka.Error(19), kafka.Error(20), kafka.Error(29), kafka.Error(31),
 		kafka.Error(2), kafka.Error(32), kafka.Error(35), kafka.Error(76), kafka.Error(89), kafka.Error(9999),
 		io.EOF, net.ErrClosed, context.DeadlineExceeded, context.Canceled, errors.New("anything"))
 
-	// No other error is refused, lost or acknowledged.
+	// No other code is rejected, lost or acknowledged.
 	counts := map[outcome]int{}
 	for code := range 200 {
 		if code > 0 {
@@ -39,7 +39,7 @@ func TestOutcomeOf(t *testing.T) {
 	}
 	require.Equal(t, 1, counts[acknowledged])
 	require.Equal(t, 5, counts[lost])
-	require.Equal(t, 3, counts[refused])
+	require.Equal(t, 3, counts[rejected])
 }
 
 func TestHint(t *testing.T) {

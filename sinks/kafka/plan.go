@@ -12,27 +12,27 @@ import (
 // formatVersion is the first byte of states and plans.
 const formatVersion = 1
 
-const unknown = -1 // offset
+const unknownOffset = -1
 
-// state is what the sink knows about the topic between two blocks. It is encoded as
+// state describes the topic between two blocks. It is encoded as
 //
-//	version 1 byte; cluster id, topic (uvarint length, bytes)
-//	suspect, number of partitions (uvarint); of each: last offset (varint)
+//	version (1 byte); cluster id, topic (uvarint length, bytes)
+//	suspect, number of partitions (uvarint); per partition: last offset (varint)
 type state struct {
 	cluster string
 	topic   string
-	suspect int     // how many of the next rows may already be in the topic
-	offsets []int64 // partition → offset of the last acknowledged record
+	suspect int     // number of next rows that may already be in the topic
+	offsets []int64 // offset of the last acknowledged record, by partition
 }
 
 // plan describes one block: together with its rows it determines every byte that is sent. It is
 // encoded as
 //
-//	a state; producer id (varint), epoch (uvarint), codec (1 byte), rows (uvarint)
-//	names of the first and the last row: batch id 16 bytes, index (uvarint)
+//	state; producer id (varint), epoch (uvarint), codec (1 byte), rows (uvarint)
+//	names of the first and the last row: batch id (16 bytes), index (uvarint)
 //	next sequence of each partition (uvarint)
 //
-// The sequences are not part of the state: only the process that used them continues with them
+// The sequences are not part of the state, because only the process that used them continues them
 // (doc.go, rule 3).
 type plan struct {
 	state

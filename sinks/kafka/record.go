@@ -16,10 +16,10 @@ const (
 	headerInstance = "product-instance"
 	headerBatch    = "batch-id"
 	headerIndex    = "index"
-	headerTrace    = "traceparent" // of batches of sampled requests only
+	headerTrace    = "traceparent" // only for batches of sampled requests
 
-	idLen    = 36 // of a batch id as text
-	traceLen = 55 // of a traceparent
+	idLen    = 36 // length of a batch id as text
+	traceLen = 55 // length of a traceparent
 )
 
 // Tags of the fields of message Measurement: number<<3 | wire type.
@@ -108,8 +108,8 @@ func appendField[T string | []byte](dst []byte, tag byte, text T) []byte {
 	return append(dst, text...)
 }
 
-// appendTimestamp appends nanoseconds since 1970 as google.protobuf.Timestamp, which is always
-// shorter than 128 bytes.
+// appendTimestamp appends nanoseconds since 1970 as a google.protobuf.Timestamp, which is shorter
+// than 128 bytes.
 func appendTimestamp(dst []byte, tag byte, nanoseconds int64) []byte {
 	seconds, nanos := split(nanoseconds)
 	dst = append(dst, tag, 0) // the length is set below
@@ -124,7 +124,7 @@ func appendTimestamp(dst []byte, tag byte, nanoseconds int64) []byte {
 	return dst
 }
 
-// split returns whole seconds and 0 ≤ nanos < 1e9, even before 1970.
+// split returns whole seconds and 0 ≤ nanos < 1e9, also for times before 1970.
 func split(nanoseconds int64) (seconds, nanos int64) {
 	seconds, nanos = nanoseconds/1e9, nanoseconds%1e9
 	if nanos < 0 {
@@ -133,12 +133,12 @@ func split(nanoseconds int64) (seconds, nanos int64) {
 	return seconds, nanos
 }
 
-// appendBytes appends the length of p, then p, as in records.
+// appendBytes appends the length of p and p, as records contain them.
 func appendBytes[T string | []byte](dst []byte, p T) []byte {
 	return append(binary.AppendVarint(dst, int64(len(p))), p...)
 }
 
-// appendID appends the canonical text of a batch id, without a string.
+// appendID appends the canonical text of a batch id without allocating a string.
 func appendID(dst []byte, id batch.ID) []byte {
 	dst = append(hex.AppendEncode(dst, id[0:4]), '-')
 	dst = append(hex.AppendEncode(dst, id[4:6]), '-')

@@ -50,7 +50,7 @@ func generated(b *batch.Batch, r int) *trafficdv1.Measurement {
 	return m
 }
 
-// TestRecordSize: no record is larger than planned, nor much smaller.
+// TestRecordSize checks that no record is larger than estimated, or much smaller.
 func TestRecordSize(t *testing.T) {
 	b := rowsOf(random(), 500, 50)
 	f := func(timestampDelta, offsetDelta int64, slack int) {
@@ -97,7 +97,7 @@ func TestEncodeAllocatesNothingPerRecord(t *testing.T) {
 	}
 	f(compress.None, 1, 0)
 	f(compress.None, 5000, 0)
-	f(compress.Lz4, 5000, 100) // of the compressor, per record batch; more where a pool lets go of it
+	f(compress.Lz4, 5000, 100) // the compressor's, per record batch; more if a pool has dropped it
 	f(compress.Zstd, 5000, 100)
 }
 
@@ -145,7 +145,7 @@ func requireBatch(t testing.TB, frame []byte, p producer, codec compress.Compres
 	t.Helper()
 	require.Equal(t, len(frame)-4, int(binary.BigEndian.Uint32(frame)))
 	var b kmsg.RecordBatch
-	require.NoError(t, b.ReadFrom(frame[4:])) // checks nothing but lengths
+	require.NoError(t, b.ReadFrom(frame[4:])) // checks only lengths
 	require.Equal(t, len(frame)-4-12, int(b.Length))
 	require.Equal(t, int8(2), b.Magic)
 	require.Equal(t, int16(codec), b.Attributes)
@@ -183,7 +183,7 @@ func decompress(t testing.TB, codec compress.Compression, b []byte) []byte {
 	return raw
 }
 
-// crc is CRC-32C bit by bit, a slow reference.
+// crc is a slow reference of CRC-32C, bit by bit.
 func crc(b []byte) uint32 {
 	c := ^uint32(0)
 	for _, x := range b {

@@ -16,16 +16,16 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// resolve looks up every part that is in doubt. Afterwards it is known which of its rows are in the
-// topic.
+// resolve looks up every part that is in doubt or whose attempt without a response is too old, and
+// removes the rows that are in the topic.
 func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 	for _, p := range d.pending() {
-		// Brokers may have forgotten an old attempt without an answer. They count from the time of
-		// the producer's last record, which is received_at: they forget a producer of rows that
-		// have waited in the journal for days as soon as they check.
+		// A broker expires a producer by the timestamp of its last record, which is received_at. A
+		// producer of rows that have been in the journal for days expires at the broker's next
+		// check.
 		last := time.Unix(0, d.block[p.rows[len(p.rows)-1].span].ReceivedAt)
-		expired := !p.unanswered.IsZero() && (time.Since(p.unanswered) > s.cfg.ResolveAfter || time.Since(last) > s.cfg.ResolveAfter)
-		if !p.doubt && !expired {
+		expired := !p.unknownSince.IsZero() && (time.Since(p.unknownSince) > s.cfg.ResolveAfter || time.Since(last) > s.cfg.ResolveAfter)
+		if !p.inDoubt && !expired {
 			continue
 		}
 		d.endsSession = true
@@ -37,7 +37,7 @@ func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 }
 
 // lookUp reads the records after the last acknowledged one in the partition, and removes the rows
-// that it finds from the part. The remaining ones are certainly not in the topic.
+// that it finds from the part. The remaining ones are not in the topic.
 func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	end, err := s.cluster.offset(ctx, p.id, kafka.LastOffset)
 	if err != nil {
@@ -66,16 +66,16 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	}
 	found := len(p.rows) - len(want)
 	s.log.Info().Str("topic", d.topic).Int("partition", p.id).Int64("from", from).Int64("to", end).
-		Int("found", found).Int("missing", len(want)).Msg("rows in doubt looked up")
+		Int("found", found).Int("missing", len(want)).Msg("looked up in-doubt rows")
 	foundTotal.Add(float64(found))
 	missingTotal.Add(float64(len(want)))
 	recordsTotal.Add(float64(found))
 
 	p.rows = p.missing(d.block, p.rows)
 	p.done = len(p.rows) == 0
-	p.doubt, p.unanswered = false, time.Time{}
+	p.inDoubt, p.unknownSince = false, time.Time{}
 	// Sequences start at 0 in each epoch. A block starts with the first epoch of its producer, so
-	// that there is always a next one.
+	// it does not run out of epochs.
 	if p.nextEpoch && p.epoch < math.MaxInt16 {
 		p.epoch, p.sequence = p.epoch+1, 0
 	}
@@ -83,8 +83,7 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	return nil
 }
 
-// searchAll reads the whole topic for the rows of a block that was divided among other partitions,
-// and returns those that are there.
+// searchAll reads the whole topic and returns the rows of the block that it contains.
 func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]bool, error) {
 	want, found := map[name]bool{}, map[name]bool{}
 	for _, share := range divide(d.block, len(d.parts)) {
@@ -102,11 +101,11 @@ func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]bool, error
 		if err != nil {
 			return nil, err
 		}
-		here := &part{id: id, found: map[name]int64{}}
-		if err := s.readBack(ctx, here, want, start, end); err != nil {
+		p := &part{id: id, found: map[name]int64{}}
+		if err := s.readBack(ctx, p, want, start, end); err != nil {
 			return nil, err
 		}
-		for n := range here.found {
+		for n := range p.found {
 			found[n] = true
 		}
 		if id < len(d.parts) {
@@ -115,15 +114,15 @@ func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]bool, error
 	}
 	d.search = 0
 	s.log.Info().Str("topic", d.topic).Int("found", len(found)).Int("missing", total-len(found)).
-		Msg("rows in doubt looked up in all partitions")
+		Msg("looked up in-doubt rows in all partitions")
 	foundTotal.Add(float64(len(found)))
 	missingTotal.Add(float64(total - len(found)))
 	recordsTotal.Add(float64(len(found)))
 	return found, nil
 }
 
-// readBack moves every wanted row that it reads to p.found, with its offset. It holds one answer of
-// the broker at a time.
+// readBack moves every row that it reads from want to p.found, with its offset. It keeps one
+// response in memory at a time.
 func (s *Sink) readBack(ctx context.Context, p *part, want map[name]bool, from, end int64) error {
 	for from < end && len(want) > 0 {
 		records, err := s.cluster.fetch(ctx, p.id, from)
@@ -147,14 +146,14 @@ func (s *Sink) readBack(ctx context.Context, p *part, want map[name]bool, from, 
 	return nil
 }
 
-// scan calls visit for the records of an answer that have a name, and returns the offset after the
-// last one, or from if there is none.
+// scan calls visit for each record of a response that has a name. It returns the offset after the
+// last record, or from if there is none.
 func scan(records kafka.RecordReader, from int64, visit func(name, int64)) (next int64, err error) {
 	stream, ok := records.(*protocol.RecordStream)
 	if !ok || len(stream.Records) == 0 {
 		return from, nil
 	}
-	next = from + 1 // at least: control records and compacted ones are not shown
+	next = from + 1 // at least: kafka-go skips control records and compacted ones
 	for {
 		r, err := stream.ReadRecord()
 		if errors.Is(err, io.EOF) {
@@ -175,7 +174,7 @@ func scan(records kafka.RecordReader, from int64, visit func(name, int64)) (next
 	}
 }
 
-// nameIn reads a row's name from the record's headers. Records of other producers may have none.
+// nameIn returns a row's name from the headers of its record. ok is false for other records.
 func nameIn(headers []kafka.Header) (n name, ok bool) {
 	id, index := false, false
 	for _, h := range headers {

@@ -54,7 +54,7 @@ func certificate(t *testing.T) (server *tls.Config, file string) {
 	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }
 
-// TestNotABroker connects to peers that are not Kafka brokers. Their answers take no memory,
+// TestNotABroker connects to peers that are not Kafka brokers. Their responses take little memory,
 // however long they are or claim to be.
 func TestNotABroker(t *testing.T) {
 	f := func(want, start, rest string) {

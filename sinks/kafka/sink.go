@@ -13,7 +13,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// Sink delivers blocks of rows to the topic. It is used by one goroutine.
+// Sink delivers blocks of rows to the topic. It is not safe for concurrent use.
 type Sink struct {
 	cfg     Config
 	log     zerolog.Logger
@@ -21,15 +21,15 @@ type Sink struct {
 
 	session    *session // nil: the next plan gets a new producer id
 	sessionOf  string   // cluster id and topic that the session belongs to
-	batchBytes int      // less than the setting after a broker has refused a batch as too large
-	refused    []byte   // the state returned with the last refusal, until a block is delivered
+	batchBytes int      // less than the setting after a broker has rejected a batch as too large
+	rejected   []byte   // the state returned with the last rejection; nil once a block is delivered
 	planned    []byte   // the last plan of this process
 	current    *delivery
-	encoders   []encoder // one for each request at a time
+	encoders   []encoder // one for each concurrent request
 }
 
-// New checks the configuration and reads the files that it names. It does not connect: the brokers
-// may be down.
+// New returns a sink after checking the configuration and reading the files that it names. It does
+// not connect.
 func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -41,9 +41,9 @@ func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	return &Sink{cfg: cfg, log: log, cluster: c, batchBytes: cfg.BatchBytes, encoders: make([]encoder, cfg.ParallelRequests)}, nil
 }
 
-// Plan implements pipeline.Sink. state is the result of the last Deliver, even with a
-// *batch.PermanentError; nil at first. The plan keeps no reference to rows. Every error can be
-// retried, once its cause is fixed.
+// Plan implements pipeline.Sink. state is the result of the last Deliver, also of one that returned
+// a *batch.PermanentError, or nil at first. The plan does not refer to rows. Plan can be retried
+// after every error.
 func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int, planned []byte, err error) {
 	defer func() {
 		if err != nil {
@@ -51,13 +51,13 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 		}
 	}()
 	p := plan{codec: codecs[s.cfg.Compression]}
-	if s.refused != nil {
-		state = s.refused // the loop's may be older
+	if s.rejected != nil {
+		state = s.rejected // the delivery loop may pass an older state
 	}
-	if p.state, err = s.base(ctx, state); err != nil {
+	if p.state, err = s.baseState(ctx, state); err != nil {
 		return 0, nil, err
 	}
-	if p.session, err = s.continued(ctx, p.state); err != nil {
+	if p.session, err = s.baseSession(ctx, p.state); err != nil {
 		return 0, nil, err
 	}
 	p.rows = fit(rows, len(p.offsets), s.batchBytes, s.cfg.BlockRows)
@@ -66,9 +66,9 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 	return p.rows, bytes.Clone(s.planned), nil
 }
 
-// Deliver implements pipeline.Sink: it writes exactly the planned rows, each once, and returns when
-// all in-sync replicas have them. A *batch.PermanentError comes with a state that replaces the
-// previous one (see the package comment).
+// Deliver implements pipeline.Sink: it writes the planned rows, each exactly once, and returns when
+// all in-sync replicas have them. With a *batch.PermanentError, it returns a state that replaces
+// the previous one (see the package comment).
 func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (state []byte, err error) {
 	d, err := s.resume(ctx, planned, rows)
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 		return nil, err
 	}
 	defer func() { d.block = nil }() // the caller owns the rows
-	// Each round makes progress: a look-up, then the next epoch. Further rounds are left to the
-	// delivery loop and its backoff.
+	// A retry at once helps after a look-up and with the next epoch. Then the delivery loop retries
+	// with backoff.
 	for range 3 {
 		if err := s.resolve(ctx, d); err != nil {
 			lookUpErrorsTotal.Inc()
@@ -96,18 +96,17 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 	return nil, err
 }
 
-// forgetShrunk forgets a delivery that failed if the topic has fewer partitions than were planned:
-// it was deleted and recreated. The next attempt divides the rows among those that exist, as a
-// restart would.
+// forgetShrunk forgets a failed delivery if the topic was recreated with fewer partitions than were
+// planned. The next attempt divides the rows among the existing partitions, as after a restart.
 func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
 	if _, partitions, err := s.cluster.describe(ctx); err == nil && partitions < len(d.parts) {
 		s.current, s.planned = nil, nil
 	}
 }
 
-// Probe creates the topic if so configured, and returns an error if it cannot be read.
+// Probe creates the topic if so configured, and returns an error if the topic cannot be read.
 func (s *Sink) Probe(ctx context.Context) error {
-	_, _, err := s.describe(ctx) // may answer from memory
+	_, _, err := s.describe(ctx) // kafka-go may cache it
 	if err == nil {
 		_, err = s.cluster.offset(ctx, 0, kafka.LastOffset)
 	}
@@ -117,14 +116,14 @@ func (s *Sink) Probe(ctx context.Context) error {
 	return err
 }
 
-// Close closes the connections. A later call would open new ones.
+// Close closes idle connections. The sink can still be used, which opens new ones.
 func (s *Sink) Close() error {
 	s.cluster.refresh()
 	return nil
 }
 
-// base returns the state from which a plan starts, for the current partitions of the topic.
-func (s *Sink) base(ctx context.Context, encoded []byte) (state, error) {
+// baseState returns the state from which a plan starts, for the current partitions of the topic.
+func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
 	id, partitions, err := s.describe(ctx)
 	if err != nil {
 		return state{}, err
@@ -153,7 +152,7 @@ func (s *Sink) base(ctx context.Context, encoded []byte) (state, error) {
 // describe selects the configured topic, creates it if so configured, and returns its cluster and
 // number of partitions.
 func (s *Sink) describe(ctx context.Context) (id string, partitions int, err error) {
-	s.cluster.use(s.cfg.Topic)
+	s.cluster.selectTopic(s.cfg.Topic)
 	id, partitions, err = s.cluster.describe(ctx)
 	if !errors.Is(err, kafka.UnknownTopicOrPartition) || s.cfg.CreateTopic.Partitions == 0 {
 		return id, partitions, err
@@ -165,9 +164,9 @@ func (s *Sink) describe(ctx context.Context) (id string, partitions int, err err
 	return s.cluster.describe(ctx)
 }
 
-// continued returns the producer and the sequences for a plan: those of the current session, or a
-// new producer's.
-func (s *Sink) continued(ctx context.Context, base state) (session, error) {
+// baseSession returns the producer and the sequences for a plan: those of the current session, or
+// those of a new producer.
+func (s *Sink) baseSession(ctx context.Context, base state) (session, error) {
 	of := base.cluster + "/" + base.topic
 	if s.session == nil || s.sessionOf != of {
 		id, epoch, err := s.cluster.newProducer(ctx)

@@ -123,13 +123,13 @@ func TestBroker(t *testing.T) {
 		j.add(warm)
 		s := newSink(t, cfg)
 		j.run(s)
-		id := s.session.id + 4711 // one that the broker does not know: it accepts any first sequence
+		id := s.session.id + 4711 // an id unknown to the broker, which then accepts any first sequence
 		s.session = &session{id: id, sequences: []int32{math.MaxInt32 - 120, math.MaxInt32 - 99}}
 		j.add(rows)
 		j.run(s)
 		require.Less(t, s.session.sequences[0], int32(1000))
 		if k.Kind == stores.Apache { // kfake continues with 0 one sequence too early; the look-up corrects that
-			require.Equal(t, id, s.session.id, "without an incident on the way")
+			require.Equal(t, id, s.session.id, "the session was not replaced")
 		}
 		requireOnce(t, k.Brokers, topic, append(warm, rows...))
 	})
@@ -152,7 +152,7 @@ func TestBroker(t *testing.T) {
 		second := block(rowsOf(random(), 300, 40))
 		j.add(second)
 		j.run(s)
-		require.Nil(t, s.session, "the next plan takes a new producer")
+		require.Nil(t, s.session, "the next plan needs a new producer")
 		requireSet(t, k.Records(t, topic), append(append(first, fencing...), second...))
 	})
 
@@ -215,7 +215,7 @@ func TestBroker(t *testing.T) {
 		per := map[int32]int{}
 		for i, of := range []int{2, 2, 5} { // the existing plan is sent unchanged
 			for r := 200 * i; r < 200*i+200; r++ {
-				per[int32(PartitionOf(rows[0].Code(r), of))]++
+				per[int32(partitionOf(rows[0].Code(r), of))]++
 			}
 		}
 		for _, r := range records {
@@ -228,7 +228,7 @@ func TestBroker(t *testing.T) {
 
 	run("a look-up among the records of others", 1, func(t *testing.T, topic string, cfg Config) {
 		foreign := func(n int, commit kgo.TransactionEndTry) {
-			k := client(t, cfg, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression())) // more than one answer
+			k := client(t, cfg, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression())) // more than one response
 			require.NoError(t, k.BeginTransaction())
 			for range n {
 				require.NoError(t, k.ProduceSync(t.Context(), &kgo.Record{
@@ -289,7 +289,7 @@ func client(t testing.TB, cfg Config, opts ...kgo.Opt) *kgo.Client {
 	return k
 }
 
-// planned waits for the leaders of a topic that was just created.
+// planned returns a plan. It retries while a new topic has no leaders.
 func planned(t testing.TB, s *Sink, rows batch.Block) (n int, plan []byte) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -300,7 +300,7 @@ func planned(t testing.TB, s *Sink, rows batch.Block) (n int, plan []byte) {
 	return n, plan
 }
 
-// requireSet is requireRecords without the order within a detector.
+// requireSet is requireRecords for records in any order; it compares only their names.
 func requireSet(t testing.TB, records []stores.Record, rows batch.Block) {
 	t.Helper()
 	left := map[string]int{}

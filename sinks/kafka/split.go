@@ -6,20 +6,20 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// fill is the content of a partition's record batch while a block is planned.
+// fill is the size of a partition's record batch while a block is planned.
 type fill struct {
 	rows, bytes int
 }
 
-// fit returns how many of the first rows go into one block: at most maxRows, and no more than fit
-// into one record batch of maxBytes, before compression, per partition. It is at least 1, even for
-// a single row larger than maxBytes.
+// fit returns the number of rows in the next block: at most maxRows, and no more than fit into one
+// record batch of maxBytes, before compression, per partition. It is at least 1, even if the first
+// row is larger than maxBytes.
 func fit(offered batch.Block, partitions, maxBytes, maxRows int) int {
 	fills := make([]fill, partitions)
 	n := 0
 	for _, s := range offered {
 		for r := s.From; r < s.To; r++ {
-			f := &fills[PartitionOf(s.Code(r), partitions)]
+			f := &fills[partitionOf(s.Code(r), partitions)]
 			f.bytes += recordSize(s.Batch, r)
 			if n == maxRows || f.rows > 0 && f.bytes+batchOverhead > maxBytes {
 				return n
@@ -36,14 +36,14 @@ func divide(block batch.Block, partitions int) [][]row {
 	shares := make([][]row, partitions)
 	for at, s := range block {
 		for r := s.From; r < s.To; r++ {
-			p := PartitionOf(s.Code(r), partitions)
+			p := partitionOf(s.Code(r), partitions)
 			shares[p] = append(shares[p], row{span: uint32(at), row: uint32(r)})
 		}
 	}
 	return shares
 }
 
-// name identifies a row by what its record's headers say: batch id and index.
+// name identifies a row in the topic by the headers of its record, batch id and index.
 type name struct {
 	id    batch.ID
 	index uint32
@@ -54,7 +54,7 @@ func nameOf(block batch.Block, at row) name {
 	return name{id: b.ID, index: b.Index[at.row]}
 }
 
-// endsOf returns the names of the first and the last row of a block that has at least one.
+// endsOf returns the names of the first and the last row of a block, which must have rows.
 func endsOf(block batch.Block) (first, last name) {
 	lo, hi := 0, len(block)-1
 	for block[lo].From == block[lo].To {
@@ -67,10 +67,9 @@ func endsOf(block batch.Block) (first, last name) {
 		nameOf(block, row{span: uint32(hi), row: uint32(block[hi].To - 1)})
 }
 
-// PartitionOf returns the partition of a key among n partitions. It is the one that the Java
-// client's default partitioner chooses, so that other producers of the same keys agree. n must be
-// positive.
-func PartitionOf(key []byte, n int) int {
+// partitionOf returns the partition of a key among n partitions, n > 0, as the default partitioner
+// of the Java client chooses it.
+func partitionOf(key []byte, n int) int {
 	return int(murmur2(key)&0x7fffffff) % n
 }
 

@@ -14,7 +14,7 @@ import (
 
 func bad(records []byte) bool { return bytes.Contains(records, []byte("BAD-")) }
 
-// withBad returns a batch with some rows that the broker refuses.
+// withBad returns a batch with invalid rows at the given positions, and their names.
 func withBad(n int, at ...int) (*batch.Batch, []name) {
 	rng, b, names := random(), rowsOf(random(), 0, 1), []name(nil)
 	for i := range n {
@@ -29,10 +29,10 @@ func withBad(n int, at ...int) (*batch.Batch, []name) {
 	return b, names
 }
 
-// TestRefusedRows has the broker refuse record batches with certain rows: only these become dead
-// letters, although other partitions of their blocks were applied, even if the daemon is restarted
-// at each step, or if the loop plans from the state before the refusal.
-func TestRefusedRows(t *testing.T) {
+// TestRejectedRows has the broker reject record batches with certain rows. Only these become dead
+// letters, although other partitions of their blocks were written, even if the daemon is restarted
+// at each step, or the delivery loop plans from the state before the rejection.
+func TestRejectedRows(t *testing.T) {
 	f := func(partitions int32, restart bool, at ...int) {
 		t.Helper()
 		s := newScene(t, partitions)
@@ -61,28 +61,28 @@ func TestRefusedRows(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileInDoubt: Deliver must not return a refusal while another part has no response.
-func TestRefusedWhileInDoubt(t *testing.T) {
+// TestRejectedWhileInDoubt checks that Deliver returns no rejection while another part has no
+// response.
+func TestRejectedWhileInDoubt(t *testing.T) {
 	s := newScene(t, 2)
 	b, names := withBad(60, 30)
-	p := int32(PartitionOf(b.Code(30), 2))
+	p := int32(partitionOf(b.Code(30), 2))
 	s.fault(kerr.InvalidRecord, -1, bad)
 	s.fault(kerr.RequestTimedOut, 3, nil, 1-p)
 	s.offer(b)
 	for range 3 {
 		err := s.step(s.sink)
 		require.Error(t, err)
-		var no *batch.PermanentError
-		require.False(t, errors.As(err, &no))
+		require.False(t, errors.As(err, new(*batch.PermanentError)))
 	}
 	s.run(s.sink)
 	require.Equal(t, names, s.dead)
 	s.requireOnce(names...)
 }
 
-// TestRefusedAloneWhileInDoubt: a single row was applied without an answer before the broker began
-// to refuse it. It does not become a dead letter.
-func TestRefusedAloneWhileInDoubt(t *testing.T) {
+// TestRejectedAloneWhileInDoubt checks that a single row does not become a dead letter if it was
+// written without a response before the broker rejected it.
+func TestRejectedAloneWhileInDoubt(t *testing.T) {
 	s := newScene(t, 2)
 	s.fault(kerr.RequestTimedOut, 1, nil)
 	s.offer(rowsOf(random(), 1, 1))
@@ -93,8 +93,8 @@ func TestRefusedAloneWhileInDoubt(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestTooLarge: the topic accepts less than batch_bytes. Plans get smaller and nothing is lost; a
-// row that is too large on its own becomes a dead letter.
+// TestTooLarge checks that record batches get smaller if the topic accepts less than batch_bytes,
+// and that only a row that is too large on its own becomes a dead letter.
 func TestTooLarge(t *testing.T) {
 	s := newScene(t, 1)
 	require.NoError(t, s.DeleteTopic(topic))
@@ -104,7 +104,7 @@ func TestTooLarge(t *testing.T) {
 	require.Less(t, s.sink.batchBytes, 20_000)
 	s.requireOnce()
 
-	refusals := testutil.ToFloat64(errorsTotal[refused])
+	before := testutil.ToFloat64(errorsTotal[rejected])
 	huge := rowsOf(random(), 0, 1)
 	huge.ProductInstance = string(bytes.Repeat([]byte("x"), 30_000))
 	addRow(huge, random(), "DET-1")
@@ -113,5 +113,5 @@ func TestTooLarge(t *testing.T) {
 	s.run(s.sink)
 	require.Equal(t, []name{{huge.ID, 0}}, s.dead)
 	s.requireOnce(s.dead...)
-	require.Less(t, testutil.ToFloat64(errorsTotal[refused])-refusals, 20.0, "full blocks were tried again and again")
+	require.Less(t, testutil.ToFloat64(errorsTotal[rejected])-before, 20.0, "full blocks were tried again and again")
 }
