@@ -77,7 +77,7 @@ func BenchmarkConvert(b *testing.B) {
 	}
 }
 
-// TestAllocations: the number of allocations does not depend on the number of points.
+// TestAllocations checks that the number of allocations does not depend on the number of points.
 func TestAllocations(t *testing.T) {
 	f := func(name string, most float64, run func()) {
 		t.Helper()

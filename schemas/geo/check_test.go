@@ -88,7 +88,7 @@ func checkPolygon(polygon [][]geom.Coord) error {
 	return nil
 }
 
-// TestParts: each part is yielded in order, with what is around it.
+// TestParts checks that each part is yielded in order, with its position.
 func TestParts(t *testing.T) {
 	f := func(text string, count int, want ...string) {
 		t.Helper()

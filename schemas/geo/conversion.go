@@ -15,14 +15,14 @@ type Conversion struct{ from, to System }
 // coordinates are within the domain.
 func NewConversion(from, to System) Conversion { return Conversion{from, to} }
 
-// Apply converts g in place. It fails with a *DomainError, or if g, read from EWKB, has an SRID
-// that contradicts the system. After an error some points of g are converted and others are not.
+// Apply converts g in place. The error is a *DomainError, unless g was read from EWKB and has an
+// SRID that contradicts the system. After an error, some points of g are converted and others not.
 func (c Conversion) Apply(g geom.T) error {
 	srID := g.SRID()
 	if srID != 0 && !c.from.agrees(srID) {
 		return fmt.Errorf("the geometry has SRID %d, but its coordinates are declared as %s", srID, c.from)
 	}
-	before := 0 // points
+	before := 0 // number of points in earlier parts
 	for p := range Parts(g) {
 		if err := c.points(p.Flat, p.Layout.Stride(), before); err != nil {
 			return err
@@ -78,9 +78,9 @@ func (s System) degrees(x, y float64) (lon, lat float64, err error) {
 // A DomainError means that a point is outside the domain of a system.
 type DomainError struct {
 	Point  int     // number of the point in the geometry, from 0
-	X, Y   float64 // as given
+	X, Y   float64 // coordinates before the conversion
 	From   System  // system of X and Y
-	Of     System  // system whose domain it is
+	Of     System  // system whose domain does not contain the point
 	Reason error
 }
 
@@ -97,12 +97,12 @@ var (
 	errPole      = errors.New("the pole cannot be projected")
 )
 
-// grace is how far a longitude may be beyond 180, in degrees: about a metre. The edge of
+// grace is the number of degrees by which a longitude may exceed 180: about a metre. The edge of
 // VENDOR_SMARTUNITS is 20 cm beyond, because its offset is rounded.
 const grace = 1e-5
 
-// wrap returns the longitude between -180 and 180. A longitude within the grace is not changed, so
-// that 180 does not become -180.
+// wrap returns the equal longitude between -180 and 180. It does not change a longitude within the
+// grace, so that 180 does not become -180.
 func wrap(lon float64) float64 {
 	if math.Abs(lon) <= 180+grace {
 		return lon

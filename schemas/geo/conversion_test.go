@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// place is the check point of contract 3.2, extended by VENDOR_SUPERCONFORM, which is defined in
-// terms of VENDOR_CONFORM, and VENDOR_GEODECIMAL.
+// place is the reference point of contract 3.2, with VENDOR_SUPERCONFORM and VENDOR_GEODECIMAL,
+// which follow from the others.
 var place = map[geo.Format][2]float64{
 	geo.GeoDecimal:       {8.2505556, 48.7627778},
 	geo.VendorGeoDecimal: {825055.56, 4876277.78},
@@ -266,7 +266,8 @@ func TestParseSystemErrors(t *testing.T) {
 	}
 }
 
-// TestApplySRID: an SRID from EWKB must match the source system and is replaced with the target's.
+// TestApplySRID checks that an SRID from EWKB must match the source system and is replaced with the
+// target's.
 func TestApplySRID(t *testing.T) {
 	f := func(srID int, format geo.Format, code string, want string) {
 		t.Helper()

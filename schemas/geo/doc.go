@@ -7,9 +7,9 @@
 //	Point, LineString, LinearRing, Polygon
 //	MultiPoint, MultiLineString, MultiPolygon, GeometryCollection
 //
-// The readers of that library allocate what a count in the input asks for (64 GB for nine bytes),
-// follow collections to any depth and allocate for each number. The readers of this package are
-// bounded by Limits; tests compare them with those of the library.
+// The readers of that library allocate as much as a count in the input asks for (64 GB for nine
+// bytes), follow collections to any depth and allocate for each number. The readers of this package
+// are bounded by Limits; tests compare them with those of the library.
 //
 // # Reading
 //
@@ -24,20 +24,20 @@
 // represents four kinds: the requested kind decides, otherwise the members. Members of one kind
 // make a MultiPoint, MultiLineString or MultiPolygon, all others a GeometryCollection.
 //
-// A linear ring is a LINESTRING in WKT and WKB, because not all tools read another word. Where a
-// LinearRing is wanted, a closed line is accepted.
+// A linear ring is written as a LINESTRING in WKT and WKB, because not all tools read LINEARRING.
+// If a LinearRing is wanted, a closed line is accepted.
 //
-// Each reader is a Source, from which a Builder makes the geometry. Package xroute has a Source for
-// plain elements.
+// Each reader is a Source, from which a Builder makes the geometry. Package xroute has another
+// Source, for plain elements.
 //
 // # Writing
 //
-// All writers iterate over the Parts of a geometry. A geometry has one text, with the shortest
-// numbers that parse to the same value.
+// All writers iterate over the Parts of a geometry. Each geometry has exactly one text. Its numbers
+// are the shortest ones that parse to the same value.
 //
 // # Coordinates
 //
-// x is the longitude or easting, y the latitude or northing in all formats, even if a registry
-// names them in the other order. All conversions go through degrees. None shifts the datum or
+// x is the longitude or easting, y the latitude or northing in all formats, even if the
+// EPSG registry has the other order. All conversions go through degrees. None shifts the datum or
 // changes z.
 package geo

@@ -12,11 +12,11 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// small limits the memory of a fuzzed input, so that one that takes more is noticed.
+// small makes the fuzzer fail on inputs that take much memory.
 var small = geo.Limits{Points: 10_000, Depth: 8}
 
-// FuzzWKT: a geometry that was read obeys the rules, and is the same after writing and reading it
-// in each encoding.
+// FuzzWKT checks that a geometry obeys the rules, and is the same after writing and reading it in
+// each encoding.
 func FuzzWKT(f *testing.F) {
 	for _, text := range canonical {
 		f.Add(text)
@@ -85,7 +85,7 @@ func throughAll(t *testing.T, g geom.T) {
 	throughKML(t, g)
 }
 
-// throughKML cannot compare everything: KML has no empty geometries with z, and a collection of
+// throughKML compares only what KML keeps: it has no empty geometries with z, and a collection of
 // lines and rings becomes one of lines.
 func throughKML(t *testing.T, g geom.T) {
 	deeper := geo.Limits{Points: small.Points, Depth: small.Depth + 1} // a MULTIPOINT is a MultiGeometry too
@@ -99,7 +99,7 @@ func throughKML(t *testing.T, g geom.T) {
 	}
 }
 
-// FuzzConvert: a point is converted to finite numbers or rejected.
+// FuzzConvert checks that a point is converted to finite numbers or rejected.
 func FuzzConvert(f *testing.F) {
 	for format, p := range place {
 		f.Add(string(format), "", p[0], p[1])

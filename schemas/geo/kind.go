@@ -27,7 +27,7 @@ const (
 )
 
 // kinds has the names of each kind, the kind of its parts, and the kind that combines several
-// geometries of it.
+// geometries of the kind.
 var kinds = [...]struct {
 	name, wkt   string
 	part, multi Kind
@@ -80,9 +80,9 @@ func KindOf(g geom.T) Kind {
 	return Any
 }
 
-// New returns the geometry of a kind other than Any and GeometryCollection that has these
-// coordinates. Ends of its parts are indexes into flat: ends for a Polygon, MultiPoint and
-// MultiLineString, endss for a MultiPolygon. The geometry keeps the slices.
+// New returns a geometry with these coordinates, of a kind other than Any and GeometryCollection.
+// The ends of its parts are indexes into flat: ends for a Polygon, MultiPoint or MultiLineString,
+// endss for a MultiPolygon. The geometry keeps the slices.
 func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]int) geom.T {
 	switch kind {
 	case Point:
@@ -103,14 +103,14 @@ func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]in
 	panic(fmt.Sprintf("geo: cannot make a %s from coordinates", kind))
 }
 
-// ErrKind means that a geometry is well-formed, but not of the kind that is wanted.
+// ErrKind means that a geometry is well-formed, but not of the wanted kind.
 var ErrKind = errors.New("geometry of another kind")
 
 func kindError(got, want Kind) error {
 	return fmt.Errorf("%w: got a %s, want a %s", ErrKind, got, want)
 }
 
-// as returns g as the kind that is wanted: g itself, a closed line as a ring, or a ring as a line.
+// as returns g as the wanted kind: g itself, a closed line as a ring, or a ring as a line.
 func as(g geom.T, want Kind) (geom.T, error) {
 	got := KindOf(g)
 	switch {
@@ -126,13 +126,13 @@ func as(g geom.T, want Kind) (geom.T, error) {
 	return geom.SetSRID(New(want, g.Layout(), g.FlatCoords(), nil, nil), g.SRID())
 }
 
-// sameDigits is the relative difference of two doubles that agree in fifteen digits, which is what
+// sameDigits is the relative difference of doubles that agree in fifteen digits, the number that
 // many programs print.
 const sameDigits = 1e-14
 
-// Same reports whether two geometries are equal: their parts, and their coordinates in order, to
-// fifteen digits. Kinds are equal as far as all encodings can tell: WKT and WKB do not distinguish
-// rings from lines, KML does not distinguish the geometries that have members.
+// Same reports whether two geometries have the same parts in the same order, and coordinates that
+// agree in fifteen digits. It ignores differences of kinds that an encoding loses: WKT and WKB do
+// not distinguish rings from lines, and KML does not distinguish kinds that have members.
 func Same(a, b geom.T) bool {
 	next, stop := iter.Pull(Parts(b))
 	defer stop()

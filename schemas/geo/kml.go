@@ -13,19 +13,19 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// ErrNoPlacemark means that KML is well-formed, but no placemark in it has a geometry.
+// ErrNoPlacemark means that the KML is well-formed, but none of its placemarks has a geometry.
 var ErrNoPlacemark = errors.New("no placemark with a geometry")
 
 const (
-	maxXMLDepth = 256 // of elements: folders in folders, and what is skipped
+	maxXMLDepth = 256 // depth of nested elements, such as folders in folders
 	kmlStride   = 3
 )
 
 // ParseKML reads the geometries of all placemarks of all texts as one geometry: one geometry as
 // itself, several as if they were in a MultiGeometry. Each text is a document, a placemark or a
-// geometry. Each MultiGeometry counts as a collection for the Depth. The error names the byte,
-// counted from 0 after a byte order mark. It is ErrNoPlacemark, ErrKind or ErrTooLarge if one of
-// these applies.
+// geometry. Limits.Depth applies to nested MultiGeometries. The error names the byte, counted from
+// 0 after a byte order mark, and wraps ErrNoPlacemark, ErrKind or ErrTooLarge if one of these
+// applies.
 func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	r := kmlReader{Builder: Builder{Limits: l}}
 	for i, text := range texts {
@@ -66,8 +66,8 @@ type kmlNode struct {
 	parts []kmlNode
 }
 
-// resolve sets the kind of a MultiGeometry, which represents four kinds: to the wanted one, or else
-// to what its members have in common.
+// resolve sets the kind of a MultiGeometry to the wanted one, or else to the one that its members
+// have in common.
 func (n *kmlNode) resolve(want Kind) error {
 	if n.kind != GeometryCollection {
 		return nil
@@ -134,16 +134,16 @@ type kmlReader struct {
 	Builder  // for its limits only
 	xml      *xml.Decoder
 	in       *tagMeter
-	depth    int // of elements
+	depth    int // number of open elements
 	found    []kmlNode
-	altitude bool   // some point has one
-	text     []byte // of the current coordinates
+	altitude bool   // some point has an altitude
+	text     []byte // text of the current coordinates
 }
 
 func (r *kmlReader) document(text string) error {
 	r.in = &tagMeter{Reader: strings.NewReader(strings.TrimPrefix(text, "\ufeff"))}
 	r.xml = xml.NewDecoder(r.in)
-	// The text is decoded already, whatever its declaration says.
+	// The text is in UTF-8, whatever its XML declaration says.
 	r.xml.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	r.depth = 0
 	for started := false; ; {
@@ -192,8 +192,8 @@ func (r *kmlReader) next() (xml.Token, error) {
 	return token, err
 }
 
-// content calls child and text for the content of the open element, up to its end. child must read
-// the element to its end. text may be nil.
+// content reads the open element to its end. It calls child for each child element, which child
+// must read to its end, and text for each text. text may be nil.
 func (r *kmlReader) content(child func(xml.StartElement) error, text func(xml.CharData)) error {
 	for {
 		token, err := r.next()
@@ -222,8 +222,8 @@ func (r *kmlReader) skip() error {
 	return r.content(func(xml.StartElement) error { return r.skip() }, nil)
 }
 
-// search reads the geometry of an open element if it is expected here, or else searches the element
-// for placemarks with geometries, at any depth.
+// search reads the open element as a geometry if one is expected and it is one. Otherwise it
+// searches the element for placemarks with geometries, at any depth.
 func (r *kmlReader) search(e xml.StartElement, expected bool) error {
 	if expected && kmlKinds[e.Name.Local] != Any {
 		n, err := r.geometry(e)
@@ -262,7 +262,7 @@ func (r *kmlReader) geometry(e xml.StartElement) (n kmlNode, err error) {
 	return n, err
 }
 
-// members adds the geometries of a kind in the open element to a list, and skips all else.
+// members appends the geometries of a kind in the open element to list, and skips the rest.
 func (r *kmlReader) members(list *[]kmlNode, want Kind) error {
 	return r.content(func(child xml.StartElement) error {
 		kind := kmlKinds[child.Name.Local]
@@ -331,8 +331,8 @@ func (r *kmlReader) tuples(text []byte) (flat []float64, err error) {
 	return flat, nil
 }
 
-// tuple reads the numbers of a point and the white space after it. White space beside a comma is an
-// error, as in the standard: "9, 10,50" may be one point, or two of which the first has no y.
+// tuple reads the numbers of a point and the white space after it. As in the standard, white space
+// beside a comma is an error: "9, 10,50" may be one point, or two, the first of which has no y.
 func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error) {
 	for n := 1; ; n++ {
 		length := numberLen(text)
@@ -361,21 +361,21 @@ func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error
 	}
 }
 
-// maxTag bounds what the XML decoder keeps of a tag, because an attribute takes more than ten times
-// the memory of its text. Tags of KML contain names and namespaces only.
+// maxTag bounds the length of a tag, because the XML decoder keeps all attributes and needs more
+// than ten times the memory of their text. Tags of KML only contain names and namespaces.
 const maxTag = 16 << 10
 
-// tagMeter passes the text to the XML decoder, which reads byte by byte. It fails at a tag of more
-// than maxTag bytes.
+// tagMeter passes the text to the XML decoder byte by byte. It fails at a tag of more than maxTag
+// bytes.
 type tagMeter struct {
 	*strings.Reader
-	at    int // bytes of the token so far
+	at    int // number of bytes of the token so far
 	last  byte
 	inTag bool
 }
 
-// next must be called before each token. The decoder reads only to the end of a token, which for a
-// text is the < after it.
+// next must be called before each token. The decoder reads only to the end of a token; for a text,
+// that includes the < that follows.
 func (m *tagMeter) next() {
 	m.at = 0
 	if m.last == '<' {
@@ -413,7 +413,7 @@ func AppendPlacemark(dst []byte, g geom.T) []byte {
 	return append(dst, "</Placemark>"...)
 }
 
-// AppendKMLGeometry appends g as the element of a geometry.
+// AppendKMLGeometry appends g as a geometry element.
 func AppendKMLGeometry(dst []byte, g geom.T) []byte {
 	for p := range Parts(g) {
 		boundary, element := "", kinds[p.Kind].name

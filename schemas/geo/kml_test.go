@@ -86,7 +86,8 @@ func TestKMLForms(t *testing.T) {
 	f("POINT (1 2)", "<Folder><Placemark>"+kmlPoint+"</Placemark><GroundOverlay><LinearRing/></GroundOverlay></Folder>", "<Placemark/>")
 }
 
-// TestKMLKinds: a MultiGeometry, or several placemarks, are read as the requested kind if possible.
+// TestKMLKinds checks that a MultiGeometry or several placemarks are read as the requested kind if
+// possible.
 func TestKMLKinds(t *testing.T) {
 	f := func(kind geo.Kind, want string, texts ...string) {
 		t.Helper()

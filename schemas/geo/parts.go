@@ -13,15 +13,15 @@ import (
 // Part is a geometry or a part of one: a member, polygon, line, ring or point.
 type Part struct {
 	Kind   Kind
-	In     Kind // of the part around it, Any for the geometry itself
-	Index  int  // in the part around it
-	Len    int  // number of points, or of parts in it
+	In     Kind // kind of the enclosing part, Any for the geometry itself
+	Index  int  // index in the enclosing part
+	Len    int  // number of its points or parts
 	Layout geom.Layout
 	Flat   []float64 // coordinates of a Point, LineString or LinearRing
-	End    bool      // the second time that a part with parts in it is yielded, after them
+	End    bool      // a part that can have parts is yielded again after them, with End set
 }
 
-// Parts yields g and all its parts in the order of the encodings.
+// Parts yields g and all its parts in the order in which encodings contain them.
 func Parts(g geom.T) iter.Seq[Part] {
 	return func(yield func(Part) bool) { walk(g, Any, 0, yield) }
 }
@@ -65,7 +65,7 @@ func walk(g geom.T, in Kind, index int, yield func(Part) bool) bool {
 	return yield(p)
 }
 
-// walk yields a part whose points or lines lie in flat, from start on.
+// walk yields a part and its points, lines or rings, which are in flat from start on.
 func (p Part) walk(flat []float64, start int, ends []int, yield func(Part) bool) bool {
 	p.Len = len(ends)
 	if !yield(p) {
@@ -113,12 +113,11 @@ type Builder struct {
 	Limits Limits
 	Layout geom.Layout // of all geometries
 
-	// The coordinates of the current geometry.
-	Flat  []float64
-	ends  []int
+	Flat  []float64 // coordinates of the current geometry
+	ends  []int     // of the current geometry, see New
 	endss [][]int
 
-	used, depth int // of the limits
+	used, depth int // the parts of the limits that are used
 }
 
 // Read reads a geometry. It copies the coordinates if they would keep unused memory.
@@ -184,7 +183,7 @@ func (b *Builder) part(from Source, kind, in Kind) error {
 	})
 }
 
-// Take counts n points or parts.
+// Take counts n points or parts against Limits.Points.
 func (b *Builder) Take(n int) error {
 	if n > b.Limits.Points-b.used {
 		return fmt.Errorf("%w: more than %d points and parts", ErrTooLarge, b.Limits.Points)
@@ -193,7 +192,7 @@ func (b *Builder) Take(n int) error {
 	return nil
 }
 
-// enter counts a collection; leave must be called at its end.
+// enter counts a collection against Limits.Depth; leave must be called at its end.
 func (b *Builder) enter() error {
 	b.depth++
 	if b.depth > b.Limits.Depth {
@@ -204,19 +203,18 @@ func (b *Builder) enter() error {
 
 func (b *Builder) leave() { b.depth-- }
 
-// Limits bound what is read. With the zero value nothing can be read.
+// Limits bound the size of a geometry that is read. The zero value allows none.
 type Limits struct {
-	// Points of one geometry. Each ring, line and member counts as one more, because empty ones
-	// take memory too.
+	// Points of one geometry. Each ring, line and member counts as one more, because even an empty
+	// one takes memory.
 	Points int
 	// Depth of nested collections; 1 allows collections without collections in them.
 	Depth int
-	// DropMeasures makes readers drop the M of WKT and WKB, with any value. Otherwise an M is an
-	// error.
+	// DropMeasures makes readers drop the M of WKT and WKB, whatever its value. Otherwise an M is
+	// an error.
 	DropMeasures bool
 }
 
-// errMeasures means that a geometry has an M and Limits do not drop it.
 var errMeasures = errors.New("measures (M) are not supported, only x, y and z")
 
 // DefaultLimits returns limits for a service on an open network.

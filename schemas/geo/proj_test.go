@@ -41,7 +41,7 @@ func cs2cs(t *testing.T, points []float64, args ...string) []float64 {
 	return converted
 }
 
-// area returns n random points, with as many decimal places as PROJ gets, and the corners.
+// area returns n random points, with as many decimal places as PROJ receives, and the corners.
 func area(n int, west, east, south, north float64) []float64 {
 	r := rand.New(rand.NewPCG(1, 2))
 	points := []float64{west, south, east, south, east, north, west, north, (west + east) / 2, (south + north) / 2}
@@ -98,7 +98,7 @@ func agrees(t *testing.T, s geo.System, points, theirs []float64) {
 	require.LessOrEqual(t, furthest(converted(t, s, plain, theirs), points), inDegrees, "from %s", s)
 }
 
-// TestProjUTM tests each zone up to the middle of the second zones beside it.
+// TestProjUTM tests each zone and one and a half zones on both sides of it.
 func TestProjUTM(t *testing.T) {
 	f := func(base, first, zone, last int, south, north float64) {
 		for code := first; code <= last; code++ {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// degrees is a system with this number of units per degree.
+// degrees is a projection to longitude and latitude with this number of units per degree.
 type degrees float64
 
 func (d degrees) forward(lon, lat float64) (x, y float64, err error) {
@@ -34,7 +34,8 @@ func (minutesSeconds) inverse(x, y float64) (lon, lat float64, err error) {
 
 // wholeSeconds is the distance within which a number of seconds is rounded to a whole number. The
 // product with 3600 is slightly off: 8.1° are 29159.999999999996 seconds, which would be written as
-// 8° 5' 59.999…" instead of 8° 6'. It is 0.03 micrometres; doubles resolve a third of that.
+// 8° 5' 59.999…" instead of 8° 6'. On the ground it is 0.03 micrometres; doubles resolve a third of
+// that.
 const wholeSeconds = 1e-9
 
 func toDigits(angle float64) float64 {
@@ -47,14 +48,14 @@ func toDigits(angle float64) float64 {
 var errMinutes = errors.New("minutes and seconds must be at most 60")
 
 func fromDigits(v float64) (float64, error) {
-	const tooFar = 1e9 // outside the domain anyway, and still converted to uint64 safely
+	const tooFar = 1e9 // outside the domain; larger values might overflow uint64
 	if math.Abs(v) > tooFar {
 		return v, nil
 	}
 	seconds := roundNear(math.Abs(v)/10, wholeSeconds)
 	whole := uint64(seconds)
 	g, m, s := whole/10_000, whole/100%100, float64(whole%100)+(seconds-float64(whole))
-	if m > 60 || s > 60 { // 60 is what rounding makes of 59.99
+	if m > 60 || s > 60 { // rounding may make 60 of 59.99
 		return 0, errMinutes
 	}
 	return math.Copysign(float64(g)+(float64(60*m)+s)/3600, v), nil
@@ -67,7 +68,7 @@ func roundNear(v, width float64) float64 {
 	return v
 }
 
-// mercator is the Mercator projection of a sphere, in any unit and from any origin.
+// mercator is the Mercator projection of a sphere, with any unit and origin.
 type mercator struct {
 	radius float64 // metres
 	origin float64 // metres, added to both axes
@@ -101,10 +102,10 @@ func (m mercator) inverse(x, y float64) (lon, lat float64, err error) {
 // lambert is the Lambert conformal conic projection of a sphere (Snyder, Map Projections, equations
 // 15-1 to 15-11).
 type lambert struct {
-	lon0          float64 // degrees, of the origin
+	lon0          float64 // longitude of the origin in degrees
 	east, north   float64 // metres at the origin
-	n             float64 // of the cone: its share of the full circle
-	scale, radius float64 // metres: of the cone, and to the origin
+	n             float64 // cone constant: the unrolled cone's share of the full circle
+	scale, radius float64 // metres: factor of distance, and distance of the origin
 }
 
 var (

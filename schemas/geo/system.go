@@ -17,13 +17,12 @@ const (
 	GeoMinSec        Format = "VENDOR_GEOMINSEC"    // degrees, minutes and tenths of seconds as digits
 	VendorGeoDecimal Format = "VENDOR_GEODECIMAL"   // degrees × 100000
 	Conform          Format = "VENDOR_CONFORM"      // metres on a cone
-	SuperConform     Format = "VENDOR_SUPERCONFORM" // the same, positive in all of Europe
+	SuperConform     Format = "VENDOR_SUPERCONFORM" // like Conform, but positive in all of Europe
 	SmartUnits       Format = "VENDOR_SMARTUNITS"   // steps of 4.8 m
 	SRID             Format = "OG_SRID"             // as the EPSG code specifies
 )
 
-// formats lists all formats in the order of contract 5.4. Everything else, the XML schemas
-// included, is derived from it.
+// formats lists all formats in the order of contract 5.4. The XML schemas are derived from it.
 var formats = []struct {
 	format Format
 	projection
@@ -47,10 +46,10 @@ func Formats() []Format {
 	return list
 }
 
-// vendor is the prefix that this package uses for a manufacturer's formats.
+// vendor is the prefix of a manufacturer's formats in this package.
 const vendor = "VENDOR_"
 
-// Canonical replaces a manufacturer's prefix in the name of a format by VENDOR: PTV_MERCATOR with
+// Canonical replaces a manufacturer's prefix in the name of a format with VENDOR: PTV_MERCATOR with
 // the prefix PTV becomes VENDOR_MERCATOR. Other names are returned unchanged.
 func Canonical(name, prefix string) string {
 	if rest, ok := strings.CutPrefix(name, prefix+"_"); ok && prefix != "" {
@@ -65,7 +64,7 @@ var ErrUnknownSystem = errors.New("unknown coordinate system")
 // System is a coordinate system. The zero value cannot be used.
 type System struct {
 	format Format
-	epsg   int // with SRID
+	epsg   int // for SRID, otherwise 0
 	projection
 }
 
@@ -78,8 +77,8 @@ type projection interface {
 
 const knownEPSG = "EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760"
 
-// ParseSystem returns the system of a format. srID, such as "EPSG:25832" or "25832", matters for
-// OG_SRID only. The error is ErrUnknownSystem.
+// ParseSystem returns the system of a format. srID, such as "EPSG:25832" or "25832", is used only
+// for OG_SRID. The error wraps ErrUnknownSystem.
 func ParseSystem(format, srID string) (System, error) {
 	if Format(format) != SRID {
 		for _, f := range formats {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// ellipsoid is defined by its half axis and the inverse of its flattening.
+// ellipsoid is defined by its semi-major axis in metres and the inverse of its flattening.
 type ellipsoid struct{ a, inverseFlattening float64 }
 
 var (
@@ -20,7 +20,7 @@ type transverse struct {
 	lon0        float64 // degrees
 	east, north float64 // metres
 	e           float64 // eccentricity
-	radius      float64 // of the rectified meridian, times the scale there
+	radius      float64 // radius of the rectified meridian times the scale there, in metres
 	alpha, beta [6]float64
 }
 
@@ -111,8 +111,8 @@ func (t *transverse) conformal(tau float64) float64 {
 	return tau*math.Hypot(1, sigma) - sigma*root
 }
 
-// geographic is the inverse of conformal, by Newton's method. Each step doubles the digits; the
-// start value is exact to the flattening, so that two steps are usually enough.
+// geographic is the inverse of conformal, by Newton's method. Each step doubles the number of exact
+// digits, and the start value is off by the flattening, so two steps are usually enough.
 func (t *transverse) geographic(tauC float64) float64 {
 	const steps, enough = 5, 1e-9 // after such a small step the next one changes nothing
 	e2m := 1 - t.e*t.e
@@ -132,7 +132,7 @@ func (t *transverse) geographic(tauC float64) float64 {
 }
 
 // wave returns the sums of c[j]·sin(2jξ)·cosh(2jη) and c[j]·cos(2jξ)·sinh(2jη) by Clenshaw's
-// recurrence over complex numbers, which needs one sine only.
+// recurrence over complex numbers, which needs only one sine.
 func wave(c *[6]float64, xi, eta float64) (dXi, dEta float64) {
 	sin, cos := math.Sincos(2 * xi)
 	sinh, cosh := math.Sinh(2*eta), math.Cosh(2*eta)

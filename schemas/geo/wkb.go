@@ -22,14 +22,14 @@ const (
 	bigEndian    = 0
 	littleEndian = 1
 
-	wkbHeader = 5 // byte order and type
+	wkbHeader = 5 // byte order and type code
 	wkbCount  = 4
 	isoStep   = 1000 // between the type codes of XY, Z, M and ZM
 )
 
-// ParseWKB reads well-known binary. It keeps nothing of data. The error names the byte, counted
-// from 0. It is ErrKind or ErrTooLarge if one of these applies. The geometry keeps the SRID of the
-// outermost geometry.
+// ParseWKB reads well-known binary. The geometry does not refer to data, and keeps the SRID of the
+// outermost geometry. The error names the byte, counted from 0, and wraps ErrKind or ErrTooLarge if
+// one of these applies.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
 	g, err := r.Read(&r)
@@ -45,19 +45,19 @@ func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	return as(g, want)
 }
 
-// wkbReader is a Source. After an error, at is where it occurred.
+// wkbReader is a Source. After an error, at is its position.
 type wkbReader struct {
 	Builder
 	data   []byte
 	at     int
-	big    bool // endian
-	stride int  // numbers of a point, with an m that is dropped
+	big    bool // big-endian
+	stride int  // numbers per point, including an m that is dropped
 	srid   uint32
 }
 
 func (r *wkbReader) Kind() (Kind, error) { return r.header(Any) }
 
-// header reads byte order, type and SRID of a geometry, which must be of the kind unless that is
+// header reads byte order, type code and SRID of a geometry. Its kind must be want, unless want is
 // Any.
 func (r *wkbReader) header(want Kind) (Kind, error) {
 	if err := r.need(wkbHeader); err != nil {
@@ -113,8 +113,8 @@ func (r *wkbReader) need(bytes int) error {
 	return nil
 }
 
-// count reads the number of items that follow, of at least size bytes each. It fails if the data
-// cannot contain them, so that nothing is allocated for a wrong number.
+// count reads the number of items that follow, of at least size bytes each. It fails if they cannot
+// be in the data, so that no memory is allocated for a wrong number.
 func (r *wkbReader) count(items string, size int) (int, error) {
 	if err := r.need(wkbCount); err != nil {
 		return 0, err
@@ -146,7 +146,7 @@ func (r *wkbReader) Path(kind, _ Kind) error {
 	return r.floats(1)
 }
 
-// floats reads the numbers of n points, whose bytes are present.
+// floats reads the numbers of n points. The caller has checked that their bytes are present.
 func (r *wkbReader) floats(n int) error {
 	if err := r.Take(n); err != nil {
 		return err
@@ -212,8 +212,8 @@ func (r *wkbReader) List(kind Kind, part func() error) error {
 }
 
 // AppendWKB appends g as ISO well-known binary: the type code of a geometry with z is 1000 higher.
-// The order is binary.LittleEndian or binary.BigEndian. An SRID is not written. An empty point is
-// written as NaN, as PostGIS and GEOS do.
+// order is binary.LittleEndian or binary.BigEndian. AppendWKB omits the SRID, and writes an empty
+// point as NaN, as PostGIS and GEOS do.
 func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 	for p := range Parts(g) {
 		if p.End {

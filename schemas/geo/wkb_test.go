@@ -20,7 +20,7 @@ var orders = []interface {
 	binary.AppendByteOrder
 }{binary.LittleEndian, binary.BigEndian}
 
-// TestWKBCanonical compares with the library in both byte orders, and reads the geometry back.
+// TestWKBCanonical compares the output with the library's in both byte orders, and reads it back.
 func TestWKBCanonical(t *testing.T) {
 	for _, text := range canonical {
 		g := parsed(t, text)
@@ -38,8 +38,8 @@ func TestWKBCanonical(t *testing.T) {
 	}
 }
 
-// TestWKBExtended: the flags of PostGIS mean the same as the type codes of ISO, and the SRID is
-// kept.
+// TestWKBExtended checks that the flags of PostGIS have the meaning of the ISO type codes, and that
+// the SRID is kept.
 func TestWKBExtended(t *testing.T) {
 	for _, text := range canonical {
 		for _, order := range orders {
@@ -139,7 +139,6 @@ func TestWKBKind(t *testing.T) {
 	require.ErrorIs(t, err, geo.ErrKind)
 }
 
-// TestWKBTruncated: truncated data are an error.
 func TestWKBTruncated(t *testing.T) {
 	for _, text := range canonical {
 		data := geo.AppendWKB(nil, parsed(t, text), binary.LittleEndian)

@@ -11,7 +11,7 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// ParseWKT reads well-known text. The error names the byte, counted from 0. It is ErrKind or
+// ParseWKT reads well-known text. The error names the byte, counted from 0, and wraps ErrKind or
 // ErrTooLarge if one of these applies.
 func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
 	r := wktReader{text: text, Builder: Builder{Limits: l}}
@@ -19,7 +19,7 @@ func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
 	g, err := r.Read(&r)
 	if err == nil {
 		if r.peek(); r.at < len(text) {
-			err = fmt.Errorf("%s after the geometry", r.found())
+			err = fmt.Errorf("%s after the geometry", r.unexpected())
 		}
 	}
 	if err != nil {
@@ -28,19 +28,19 @@ func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
 	return as(g, want)
 }
 
-// wktReader is a Source. After an error, at is where it occurred.
+// wktReader is a Source. After an error, at is its position.
 type wktReader struct {
 	Builder
 	text     string
 	at       int
-	numbers  int  // of a point
-	measured bool // one of them is an m, which is dropped
+	numbers  int  // per point
+	measured bool // one of the numbers is an m, which is dropped
 
 	bare, enclosed bool // the current MULTIPOINT has points without and with parentheses
 }
 
-// lookAhead sets layout, numbers and measured, which the first point decides for all. No keyword
-// contains a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
+// lookAhead sets Layout, numbers and measured for all points, as the first point has them. No
+// keyword contains a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
 func (r *wktReader) lookAhead() {
 	digit := strings.IndexAny(r.text, "0123456789")
 	tags, numbers := r.text, 0
@@ -102,7 +102,7 @@ func (r *wktReader) Kind() (Kind, error) {
 	if strings.EqualFold(word, "SRID") {
 		return Any, errors.New("SRID=…; is EWKT of PostGIS: remove it and name the coordinate system in the request")
 	}
-	return Any, fmt.Errorf("%s, want the name of a geometry such as POINT or LINESTRING", r.found())
+	return Any, fmt.Errorf("%s, want the name of a geometry such as POINT or LINESTRING", r.unexpected())
 }
 
 func isDimension(s string) bool {
@@ -128,7 +128,7 @@ func (r *wktReader) List(kind Kind, part func() error) error {
 
 func (r *wktReader) items(item func() error) error {
 	if !r.skip('(') {
-		return fmt.Errorf("%s, want ( or EMPTY", r.found())
+		return fmt.Errorf("%s, want ( or EMPTY", r.unexpected())
 	}
 	for {
 		if err := item(); err != nil {
@@ -138,7 +138,7 @@ func (r *wktReader) items(item func() error) error {
 			return nil
 		}
 		if !r.skip(',') {
-			return fmt.Errorf("%s, want , or )", r.found())
+			return fmt.Errorf("%s, want , or )", r.unexpected())
 		}
 	}
 }
@@ -163,13 +163,13 @@ func (r *wktReader) Path(kind, in Kind) error {
 		}
 	}
 	if !r.skip('(') {
-		return fmt.Errorf("%s, want ( or EMPTY", r.found())
+		return fmt.Errorf("%s, want ( or EMPTY", r.unexpected())
 	}
 	if err := r.coordinates(); err != nil {
 		return err
 	}
 	if !r.skip(')') {
-		return fmt.Errorf("%s, want )", r.found())
+		return fmt.Errorf("%s, want )", r.unexpected())
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (r *wktReader) coordinates() error {
 		r.at += spaceLen(r.text[r.at:])
 		n := numberLen(r.text[r.at:])
 		if n == 0 {
-			return fmt.Errorf("%s, want a number; points have %d", r.found(), r.numbers)
+			return fmt.Errorf("%s, want a number; points have %d", r.unexpected(), r.numbers)
 		}
 		v, err := strconv.ParseFloat(r.text[r.at:r.at+n], 64)
 		if err != nil {
@@ -195,7 +195,7 @@ func (r *wktReader) coordinates() error {
 	}
 	r.at += spaceLen(r.text[r.at:])
 	if r.at < len(r.text) && numberLen(r.text[r.at:r.at+1]) > 0 {
-		return fmt.Errorf("%s, but points have %d numbers", r.found(), r.numbers)
+		return fmt.Errorf("%s, but points have %d numbers", r.unexpected(), r.numbers)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (r *wktReader) skip(c byte) bool {
 	return true
 }
 
-// word skips white space and returns the letters that follow, without reading them.
+// word skips white space and returns the letters that follow. It does not skip the letters.
 func (r *wktReader) word() string {
 	r.peek()
 	end := r.at
@@ -226,7 +226,8 @@ func (r *wktReader) word() string {
 	return r.text[r.at:end]
 }
 
-func (r *wktReader) found() string {
+// unexpected skips white space and describes the text that follows, for an error.
+func (r *wktReader) unexpected() string {
 	r.peek()
 	if r.at == len(r.text) {
 		return "unexpected end of the text"
@@ -282,11 +283,11 @@ func (p Part) appendPoints(dst []byte, number byte, point string) []byte {
 }
 
 // appendNumber appends the shortest text that reads back as the same number. It uses an exponent
-// only if there would be more than 21 digits otherwise.
+// only for small and large numbers, as encoding/json does.
 func appendNumber(dst []byte, v float64) []byte {
 	if a := math.Abs(v); v != 0 && (a < 1e-6 || a >= 1e21) {
 		dst = strconv.AppendFloat(dst, v, 'e', -1, 64)
-		if n := len(dst); dst[n-2] == '0' && dst[n-3] == '-' { // e-07 is one byte longer than necessary
+		if n := len(dst); dst[n-2] == '0' && dst[n-3] == '-' { // e-07 → e-7
 			dst = append(dst[:n-2], dst[n-1])
 		}
 		return dst
@@ -294,7 +295,7 @@ func appendNumber(dst []byte, v float64) []byte {
 	return strconv.AppendFloat(dst, v, 'f', -1, 64)
 }
 
-// numberLen returns the length of what may be a number at the start of the text.
+// numberLen returns the length of the characters of numbers at the start of the text.
 func numberLen[T ~string | ~[]byte](text T) int {
 	for i := range len(text) {
 		switch c := text[i]; {

@@ -39,7 +39,7 @@ var canonical = []string{
 	"POINT (123456789012345680000 5e-324)",
 }
 
-// TestWKTCanonical reads texts and writes them again, and compares with the reader of the library.
+// TestWKTCanonical reads texts, writes them again, and compares the geometry with the library's.
 func TestWKTCanonical(t *testing.T) {
 	for _, text := range canonical {
 		g, err := limits.ParseWKT(text, geo.Any)
@@ -124,7 +124,6 @@ func TestWKTInvalid(t *testing.T) {
 	f("POINT\u00a0(1 2)", "byte 5:")
 }
 
-// TestWKTTruncated: a truncated text is an error.
 func TestWKTTruncated(t *testing.T) {
 	for _, text := range canonical {
 		end := len(text) - 1

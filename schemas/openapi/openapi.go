@@ -1,5 +1,4 @@
-// Package openapi holds the OpenAPI description of the HTTP interfaces, for
-// the daemon to serve and for clients to be generated from.
+// Package openapi holds the OpenAPI descriptions of the HTTP interfaces.
 package openapi
 
 import _ "embed"

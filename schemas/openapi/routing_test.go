@@ -11,7 +11,7 @@ import (
 
 const routingPath = "/xroute/ws/XRoute"
 
-// TestRoutingExample: the envelope that is shown is one that can be sent.
+// TestRoutingExample checks that the envelope in the example is valid.
 func TestRoutingExample(t *testing.T) {
 	example := at(t, document(t), "paths", routingPath, "post", "requestBody", "content", "text/xml", "examples", "convertGeometry", "value").(string)
 	request, err := xroute.ReadRequest(strings.NewReader(example), xroute.DefaultLimits())
@@ -20,7 +20,7 @@ func TestRoutingExample(t *testing.T) {
 	require.NotNil(t, request.(*xroute.ConvertGeometry).Geometry.Encoded().WKT)
 }
 
-// TestRoutingNamesAreThoseOfTheProgram: operations, schemas, error codes.
+// TestRoutingNamesAreThoseOfTheProgram checks the names of operations, schemas and error codes.
 func TestRoutingNamesAreThoseOfTheProgram(t *testing.T) {
 	doc := document(t)
 	var names []string

@@ -11,8 +11,9 @@ import (
 
 var encoding = base64.StdEncoding.Strict()
 
-// Decode reads a code in base64: standard alphabet, padded, canonical, without line ends. The error
-// quotes the beginning of the code and names the byte of the binary form, counted from 0.
+// Decode decodes a code in base64, which must be canonical: the standard alphabet, padded, without
+// line ends. The error quotes the beginning of the code and names the byte of the binary form,
+// counted from 0.
 func Decode(code string) (Line, error) {
 	var space [128]byte // for 17 points; AppendDecode allocates for longer codes
 	raw, err := encoding.AppendDecode(space[:0], []byte(code))
@@ -85,7 +86,7 @@ func (r *reader) point(p *Point, first, last bool) error {
 	} else {
 		r.lon, r.lat = r.lon+r.relative(), r.lat+r.relative()
 	}
-	if err := onEarth(r.lon, r.lat); err != nil {
+	if err := checkPosition(r.lon, r.lat); err != nil {
 		return err
 	}
 	p.Lon, p.Lat = r.lon, r.lat
@@ -103,7 +104,7 @@ func (r *reader) point(p *Point, first, last bool) error {
 	return nil
 }
 
-// offsets reads the n bytes after the last point, whose last byte announces them.
+// offsets reads the n bytes after the last point. The last byte of that point announces them.
 func (r *reader) offsets(line *Line, n int) error {
 	end := r.code[r.at-1]
 	if end&endReserved != 0 {

@@ -100,7 +100,7 @@ func TestDecodeCoordinates(t *testing.T) {
 	f(0x800000, 0xc00000, -180+0.5*step, -90+0.5*step)
 }
 
-// TestDecodeInvalid: the error names the byte and the reason.
+// TestDecodeInvalid checks that the error names the byte and the reason.
 func TestDecodeInvalid(t *testing.T) {
 	two, three := raw(t, twoPoints), raw(t, threePoints)
 	f := func(code []byte, want string) {
@@ -155,8 +155,8 @@ func TestDecodeInvalidText(t *testing.T) {
 	f(strings.Repeat("A", 100_000), `code "`+strings.Repeat("A", 64)+`": byte 0: version is 0`)
 }
 
-// TestTruncated: no prefix of these codes is a valid code. (That of another code can be, if the
-// path byte of an inner point is a valid `end`.)
+// TestTruncated checks that no prefix of these codes is valid. (A prefix of another code may be, if
+// the path byte of an inner point is a valid `end`.)
 func TestTruncated(t *testing.T) {
 	for _, code := range []string{twoPoints, threePoints, nearPoints} {
 		whole := raw(t, code)
@@ -184,7 +184,7 @@ func TestFormOfWay(t *testing.T) {
 	f(math.MaxUint8, "invalid")
 }
 
-// TestDecodeAllocates: only the points are allocated.
+// TestDecodeAllocates checks that Decode allocates only the points.
 func TestDecodeAllocates(t *testing.T) {
 	f := func(code string) {
 		t.Helper()
@@ -205,7 +205,7 @@ func raw(t testing.TB, code string) []byte {
 	return b
 }
 
-// with returns a copy with other bytes at an index.
+// with returns a copy of code with other bytes at an index.
 func with(code []byte, at int, other ...byte) []byte {
 	changed := append([]byte(nil), code...)
 	copy(changed[at:], other)

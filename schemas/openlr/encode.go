@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// Encode writes a line in base64. Decode returns it within the tolerances, with coordinates within
-// half a step of the format (about 1 m). A line from Decode is encoded to the same code. LowestFRC
-// and Distance of the last point are ignored.
+// Encode returns the base64 code of a line. Decoding it returns the values within the tolerances,
+// and coordinates within half a step of the format (about 1 m). A line from Decode is encoded to
+// the same code. Encode ignores LowestFRC and Distance of the last point.
 func Encode(line Line) (string, error) {
 	code, err := encode(line)
 	if err != nil {
@@ -42,14 +42,15 @@ func encode(line Line) ([]byte, error) {
 	return w.code, checkOffsets(len(line.Points), positive, negative)
 }
 
-// writer keeps the previous point as a reader sees it, so that rounding errors do not add up.
+// writer encodes points. It keeps the previous point as a reader decodes it, so that rounding
+// errors do not add up.
 type writer struct {
 	code     []byte
 	lon, lat float64
 }
 
 func (w *writer) point(p *Point, first, last bool) error {
-	if err := onEarth(p.Lon, p.Lat); err != nil {
+	if err := checkPosition(p.Lon, p.Lat); err != nil {
 		return err
 	}
 	switch {
@@ -75,7 +76,7 @@ func (w *writer) point(p *Point, first, last bool) error {
 			w.code = binary.BigEndian.AppendUint16(w.code, uint16(int16(v)))
 		}
 		w.lon, w.lat = w.lon+lon/relativeParts, w.lat+lat/relativeParts
-		if err := onEarth(w.lon, w.lat); err != nil { // rounding may exceed it at a pole
+		if err := checkPosition(w.lon, w.lat); err != nil { // rounding may exceed it at a pole
 			return err
 		}
 	}

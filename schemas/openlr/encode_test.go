@@ -17,7 +17,7 @@ func street() openlr.Line {
 			{Lon: 10.2041, Lat: 56.1642, Bearing: 359.9, Distance: 0, FRC: 3, FOW: openlr.SlipRoad, LowestFRC: 7},
 			{Lon: 10.2039, Lat: 56.1640, Bearing: 0, FRC: 7, FOW: openlr.OtherForm},
 		},
-		PositiveOffset: 0.6, // of another way than the negative one, so that both can be long
+		PositiveOffset: 0.6, // on another way than the negative one, so that both can be long
 		NegativeOffset: 0.9999,
 	}
 }
@@ -125,7 +125,8 @@ func TestEncodeInvalid(t *testing.T) {
 	}, "point 1: latitude 90.0000049 is not between")
 }
 
-// FuzzDecodeBinary: a code that can be decoded is encoded again to the same bits, and is on earth.
+// FuzzDecodeBinary checks that a code that can be decoded is encoded to the same bits, and that its
+// coordinates are valid.
 func FuzzDecodeBinary(f *testing.F) {
 	for _, code := range []string{twoPoints, threePoints, nearPoints} {
 		f.Add(raw(f, code))
@@ -149,7 +150,7 @@ func FuzzDecodeBinary(f *testing.F) {
 	})
 }
 
-// FuzzDecode: a valid text is the only one for its line.
+// FuzzDecode checks that each line has only one valid text.
 func FuzzDecode(f *testing.F) {
 	for _, code := range []string{twoPoints, threePoints, nearPoints, twoPoints + "\n"} {
 		f.Add(code)
@@ -165,7 +166,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzEncode: a line that can be encoded is decoded within the tolerances.
+// FuzzEncode checks that an encoded line is decoded within the tolerances.
 func FuzzEncode(f *testing.F) {
 	f.Add(4.75, 52.37, 0.002, -0.001, 129.0, 205, 0.25, 0.5)
 	f.Add(-180.0, -89.9, 0.3, 0.3, 359.99, 15_001, 0.0, 0.999)

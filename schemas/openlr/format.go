@@ -45,17 +45,17 @@ const (
 	absoluteStep  = 360.0 / (1 << 24)
 	relativeParts = 100_000.0 // in one degree
 
-	maxDistance = 15_001 // metres: the last whole one of 256 intervals
+	maxDistance = 15_001 // metres, the largest whole number in 256 intervals
 )
 
-// degrees returns the middle of interval v. Interval 0 is the number 0 alone, and the others lie on
-// both sides of it; so their middles are half a step closer to 0.
+// degrees returns the middle of interval v. Interval 0 contains only the number 0, so the middles
+// of the others are half a step closer to 0.
 func degrees(v int32) float64 {
 	return (float64(v) - half(float64(v))) * absoluteStep
 }
 
-// interval is the inverse of degrees. Up to 1.5 steps beyond the last interval within the limit
-// belong to that interval.
+// interval is the inverse of degrees. It returns the last interval within the limit also for
+// degrees that are up to 1.5 steps beyond it.
 func interval(degrees, limit float64) int32 {
 	v := math.Round(degrees/absoluteStep + half(degrees))
 	limit /= absoluteStep
@@ -69,9 +69,9 @@ func half(x float64) float64 {
 	return math.Copysign(0.5, x)
 }
 
-// onEarth returns an error for coordinates outside WGS84, or NaN. A line across the 180th meridian
-// is outside, because the format continues beyond 180.
-func onEarth(lon, lat float64) error {
+// checkPosition returns an error for coordinates outside WGS84, or NaN. A line across the 180th
+// meridian is outside, because the format continues beyond 180.
+func checkPosition(lon, lat float64) error {
 	if !(math.Abs(lon) <= 180) {
 		return fmt.Errorf("longitude %.7f is not between -180 and 180", lon)
 	}
@@ -81,8 +81,8 @@ func onEarth(lon, lat float64) error {
 	return nil
 }
 
-// checkOffsets checks that offsets (numbers of intervals) leave something of a line of two points,
-// where both are parts of the same way.
+// checkOffsets returns an error if the offsets, in intervals, leave nothing of a line of two
+// points, on which both are parts of the same way.
 func checkOffsets(points int, positive, negative byte) error {
 	if points == 2 && int(positive)+int(negative) >= 256 {
 		return fmt.Errorf("offsets of %d/256 and %d/256 leave nothing of the line", positive, negative)

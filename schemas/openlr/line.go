@@ -2,8 +2,7 @@ package openlr
 
 import "math"
 
-// Line is a path along the road network, given by points on it and the properties of the road
-// there.
+// Line is a path along the road network, described by points on it and the roads at these points.
 type Line struct {
 	Points []Point // at least two, in the direction of travel
 
@@ -62,7 +61,7 @@ var formNames = [...]string{
 	"roundabout", "traffic square", "slip road", "other",
 }
 
-// String returns the name in lower case, "invalid" for a number above OtherForm.
+// String returns the name in lower case, or "invalid" for a number above OtherForm.
 func (f FormOfWay) String() string {
 	if int(f) >= len(formNames) {
 		return "invalid"

@@ -13,8 +13,8 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// realCodes returns 20,000 lines of Swiss streets, which are not part of the repository, or nil
-// without them.
+// realCodes returns the codes of 20,000 Swiss streets, or nil if their file, which is not part of
+// the repository, is missing.
 func realCodes(t testing.TB) []string {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "shared", "data", "openlr", "lines.txt.xz")
@@ -35,8 +35,8 @@ func realCodes(t testing.TB) []string {
 	return codes
 }
 
-// TestRealCodes compares the lines with facts: they are in and around Switzerland, and no way is
-// shorter than the straight line between its ends.
+// TestRealCodes checks that the lines are in and around Switzerland, and that no way is shorter
+// than the straight line between its ends.
 func TestRealCodes(t *testing.T) {
 	points := 0
 	for _, code := range realCodes(t) {
