@@ -10,21 +10,21 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// backlog counts the rows in the journal that a delivery has not passed. Rows from before the start
-// are counted while the delivery runs, at about one GiB per second, and are included once that is
-// done. If the source does not count rows, the result is an estimate.
+// backlog counts the undelivered rows in the journal. Those that were in the journal at the start
+// are counted while the delivery runs, at about one GiB per second, and are included as soon as all
+// are counted. If the source does not count rows, the result is an estimate.
 type backlog struct {
 	source Source
 
 	mu      sync.Mutex
-	at      batch.Position // reached by the delivery
-	passed  int64          // rows since the start
-	frames  uint64         // since the start
-	earlier int64          // rows that were waiting at the start
+	at      batch.Position // the delivery's position
+	passed  int64          // rows that the delivery has passed since the start
+	frames  uint64         // frames that it has passed since the start
+	earlier int64          // rows that were undelivered at the start
 }
 
-// pass is called when n rows before a position have been delivered, or written to the dead-letter
-// file.
+// pass moves the delivery's position to at, after n rows were delivered or written to the
+// dead-letter file.
 func (b *backlog) pass(n int, at batch.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,12 +40,13 @@ func (b *backlog) rows() int64 {
 	if known {
 		return max(0, b.earlier+stored-b.passed)
 	}
-	_, next := b.source.Bounds() // an estimate: frames times the mean of those delivered, or 1
+	// An estimate: the undelivered frames times the mean rows of the delivered ones, at least 1.
+	_, next := b.source.Bounds()
 	return int64(float64(next-min(next, b.at.Frame)) * max(1, float64(b.passed)/max(1, float64(b.frames))))
 }
 
-// count reads the frames that the delivery has not passed. It starts again at the delivery's
-// position if frames are deleted before it has read them.
+// count counts the rows that were undelivered at the start. If frames are deleted before it has
+// read them, it starts again at the delivery's position.
 func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 	for {
 		b.mu.Lock()
@@ -59,8 +60,8 @@ func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil: // the delivery reports it, too
-			log.Debug().Err(err).Msg("cannot count the waiting rows")
+		case err != nil: // the delivery will report the same error
+			log.Debug().Err(err).Msg("cannot count the undelivered rows")
 			return
 		case !deleted:
 			b.mu.Lock()
@@ -74,8 +75,8 @@ func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 	}
 }
 
-// between returns the number of rows from a position up to a frame. deleted reports that a frame is
-// missing.
+// between returns the number of rows from a position to the end of the frame before end. deleted
+// reports that a frame is missing.
 func (b *backlog) between(ctx context.Context, from batch.Position, end uint64) (rows int64, deleted bool, err error) {
 	r := b.source.Reader(from.Frame)
 	var buf []byte

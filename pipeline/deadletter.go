@@ -16,9 +16,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// DeadLetters is the file of measurements that a sink has permanently rejected: one line of JSON
-// each, durable before the delivery continues. A crash in between may repeat a line, but never lose
-// one.
+// DeadLetters is the file of measurements that a sink has permanently rejected, one JSON object per
+// line. A line is durable before the delivery continues; a crash may repeat it but not lose it.
 type DeadLetters struct {
 	mu   sync.Mutex
 	path string
@@ -27,8 +26,8 @@ type DeadLetters struct {
 // DeadLetter is a line of the file.
 type DeadLetter struct {
 	Sink            string         `json:"sink"`
-	Reason          string         `json:"reason"`
-	At              time.Time      `json:"at"`
+	Reason          string         `json:"reason"` // error of the store
+	At              time.Time      `json:"at"`     // when the line was written
 	ProductInstance string         `json:"productInstance"`
 	BatchID         string         `json:"batchId"`
 	Index           uint32         `json:"index"`
@@ -49,8 +48,8 @@ type DeadLetterItem struct {
 // NewDeadLetters returns the dead-letter file at path. Add creates it.
 func NewDeadLetters(path string) *DeadLetters { return &DeadLetters{path: path} }
 
-// Check returns an error if the file cannot be written, which would otherwise stop a delivery at
-// its first rejected row. It writes nothing, because the disk may be full.
+// Check returns an error if the file cannot be written, because Add would then stop a delivery. It
+// writes nothing itself: the disk may be full.
 func (d *DeadLetters) Check() error {
 	f, err := os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND, 0)
 	switch {
@@ -68,7 +67,7 @@ func (d *DeadLetters) Check() error {
 	return nil
 }
 
-// Add appends the rows of a block and returns when they are on disk.
+// Add appends the rows of a block and syncs the file. It may be called from any goroutine.
 func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 	var lines []byte
 	for _, s := range rows {
@@ -105,7 +104,8 @@ func ItemOf(b *batch.Batch, row int) DeadLetterItem {
 	return item
 }
 
-// appendDurably appends lines, on a new line if a crash has truncated the last one.
+// appendDurably appends lines and syncs the file. If a crash has truncated the last line, it starts
+// on a new one.
 func appendDurably(path string, lines []byte) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {

@@ -21,16 +21,16 @@ import (
 
 // Sink is a store that accepted rows are delivered to. It is used by one goroutine.
 type Sink interface {
-	// Plan determines the next block before its first attempt: the first n rows, n ≥ 1. The
-	// returned plan makes all attempts identical, even after a restart. state is the result of the
-	// last Deliver, nil at first. All batches in rows have different IDs.
+	// Plan determines the next block, the first n rows, before its first attempt. n is at least 1.
+	// plan contains what Deliver needs to make all attempts identical, even after a restart. state
+	// is what the last Deliver returned, nil at first. All batches in rows have different IDs.
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
-	// Deliver returns nil once the store has durably stored exactly this block. After an error or a
-	// restart it is called again with the same plan and rows. The next Plan gets state. A
-	// *batch.PermanentError makes the loop halve the block; if part of the block was stored anyway,
-	// state must record that for later plans. All other errors are retried.
+	// Deliver returns nil once the store has durably stored exactly this block. state is passed to
+	// the next Plan. After an error or a restart Deliver is called again with the same plan and
+	// rows, except after a *batch.PermanentError: then the block is halved. If part of such a block
+	// may have been stored, state must record that for later plans.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
-	// Probe returns an error if the store cannot take rows now. It is called on start and while
+	// Probe returns an error if the store cannot take rows now. It is called at the start and while
 	// there are no rows to deliver.
 	Probe(ctx context.Context) error
 	Close() error
@@ -39,7 +39,7 @@ type Sink interface {
 // DeliveryConfig configures how blocks are formed and retried.
 type DeliveryConfig struct {
 	MaxRows int `setting:"max_rows"` // rows offered to the sink at a time; raise it if the store prefers larger blocks
-	// rows to wait for, up to linger, before another block is written, to avoid small blocks
+	// rows to wait for, up to linger, before the next block is written, to avoid small blocks
 	MinRows  int           `setting:"min_rows"`
 	Linger   time.Duration `setting:"linger"`    // longest wait for min_rows, counted from the last block
 	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; doubles with each further one
@@ -52,15 +52,15 @@ func (c DeliveryConfig) Validate() error {
 		settings.Within("max_rows", c.MaxRows, 1, 1_000_000, "a row takes about 100 bytes of memory"),
 		settings.Within("min_rows", c.MinRows, 1, c.MaxRows, "the upper bound is max_rows"),
 		settings.Within("linger", c.Linger, 0, time.Minute, "under load, measurements wait up to that long for others"),
-		settings.AtLeast("retry_min", c.RetryMin, time.Millisecond, "shorter waits burden a store that is in trouble"),
-		settings.AtLeast("retry_max", c.RetryMax, c.RetryMin, "waits start with retry_min"),
+		settings.AtLeast("retry_min", c.RetryMin, time.Millisecond, "shorter waits overload a store that is in trouble"),
+		settings.AtLeast("retry_max", c.RetryMax, c.RetryMin, "the first wait is retry_min"),
 	)
 }
 
-// Delivery delivers the journal's rows to one sink: cursor → frames → block → sink → cursor. The
-// deliveries to the archive and to Kafka are independent of each other.
+// Delivery delivers the journal's rows to one sink: it reads frames from the cursor on, forms a
+// block, writes it, and moves the cursor. Each sink has a Delivery, independent of the others.
 type Delivery struct {
-	Tracer trace.Tracer // creates a span for each block; nil: no spans; set before Run
+	Tracer trace.Tracer // creates a span for each block; nil for no spans; set before Run
 
 	name   string
 	cfg    DeliveryConfig
@@ -71,16 +71,16 @@ type Delivery struct {
 	dead   *DeadLetters
 	log    zerolog.Logger
 
-	at      CursorStatus // as on disk, or ahead of it if unsaved
+	at      CursorStatus // may be ahead of the saved one
 	unsaved bool         // the last save failed
-	limit   int          // maximum rows of a block; lowered while searching for a rejected row
+	limit   int          // maximum rows of a block; lower while searching for a rejected row
 
 	reached atomic.Uint64 // frame of the first undelivered row
 	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
 	rows    atomic.Int64  // delivered by this process
 	backlog backlog
-	mu      sync.Mutex
-	trouble error // why the last attempt failed, nil if it succeeded
+	mu      sync.Mutex // guards trouble
+	trouble error      // why the last attempt failed, nil if it succeeded
 }
 
 // NewDelivery returns a delivery that starts at the sink's cursor.
@@ -101,9 +101,9 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 	return d, nil
 }
 
-// Run delivers until soft is done, and then lets the current attempt finish. ctx interrupts that
-// attempt too and must not be done before soft. The next Run, in this process or another, continues
-// with the undelivered rows.
+// Run delivers until soft is done. It then lets the current attempt finish, unless ctx is done too;
+// ctx must not be done before soft. The next Run, in this process or another, continues with the
+// undelivered rows. Run closes the sink.
 func (d *Delivery) Run(ctx, soft context.Context) error {
 	var counting sync.WaitGroup
 	defer counting.Wait()
@@ -119,17 +119,17 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 		switch {
 		case err == nil:
 		case soft.Err() != nil, errors.Is(err, journal.ErrClosed):
-			return errors.Join(d.rest(), d.sink.Close())
-		default: // the journal cannot be read, or the cursor cannot be written
+			return errors.Join(d.saveIdle(), d.sink.Close())
+		default: // the journal cannot be read, or the cursor not be saved
 			d.report(err, "delivery failed; retrying")
-			_ = sleep(soft, d.cfg.RetryMax) // next returns soft's error
+			_ = sleep(soft, d.cfg.RetryMax) // if soft is done, next returns its error
 			d.window.rewind(d.at.Done)
 		}
 	}
 }
 
-// next returns the block to deliver: the one planned before a restart, or a new one whose plan is
-// on disk.
+// next returns the block to deliver: the one in progress, which an earlier Run may have planned, or
+// a new one. Its plan has been saved.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	if d.at.Plan != nil {
 		rows, err := d.window.upTo(ctx, d.at.End)
@@ -138,7 +138,7 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		}
 		return rows, err
 	}
-	if d.unsaved { // the journal cannot delete anything before the save, and the next row may be far off
+	if d.unsaved { // the next row may be a long time off, and the journal deletes nothing after the saved cursor
 		if err := d.save(d.at); err != nil {
 			return nil, err
 		}
@@ -159,9 +159,9 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	}
 }
 
-// distinct cuts rows before the second batch with the same ID, so that sinks can identify a row of
-// a block by batch ID and index. A batch that is accepted again after the idempotency window has
-// the ID of the first time.
+// distinct returns the rows before the second batch with the same ID, so that batch ID and index
+// identify a row of a block. A batch that is accepted again after the idempotency window has the
+// same ID as the first time.
 func distinct(rows batch.Block) batch.Block {
 	seen := map[batch.ID]struct{}{}
 	for i, s := range rows {
@@ -178,13 +178,13 @@ func distinct(rows batch.Block) batch.Block {
 // maxUnsavedFrames is the number of frames without rows after which the cursor is saved.
 const maxUnsavedFrames = 64
 
-// passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and
-// every maxUnsavedFrames; otherwise a journal full of such frames would stay full.
+// passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and once
+// every maxUnsavedFrames frames: otherwise a journal that is full of such frames would stay full.
 func (d *Delivery) passEmptyFrames() error {
 	d.at.Done = d.window.end()
 	idle := !d.window.more()
 	if idle {
-		d.at.Done = d.window.end() // more has read further empty frames
+		d.at.Done = d.window.end() // more may have read further empty frames
 	}
 	d.reached.Store(d.at.Done.Frame)
 	d.backlog.pass(0, d.at.Done)
@@ -240,12 +240,12 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 	return err
 }
 
-// maxLinks bounds the batches that a block's span links to: a block may have rows of thousands of
-// batches.
+// maxLinks is the maximum number of batches that a block's span links to. A block may have rows of
+// thousands of batches.
 const maxLinks = 128
 
-// startSpan starts the span of a block, from the first attempt of this process to the last. A block
-// without batches of sampled requests has none.
+// startSpan starts the span of a block, which covers all attempts of this process. The span does
+// nothing if no batch of the block comes from a sampled request.
 func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Context, trace.Span) {
 	if d.Tracer == nil {
 		return ctx, trace.SpanFromContext(context.Background())
@@ -264,8 +264,8 @@ func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Con
 			attribute.Int("trafficd.batches", len(rows))))
 }
 
-// retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. The wait
-// between attempts is 50–100 % of a time that doubles.
+// retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. It waits
+// between attempts for a random 50–100 % of a time that doubles up to RetryMax.
 func (d *Delivery) retry(ctx context.Context, what string, attempt func() error) error {
 	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
 		err := attempt()
@@ -288,8 +288,8 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// delivered advances the position in memory. The cursor is saved with the next plan: until then, a
-// restart would deliver the same plan again, which the store recognises.
+// delivered moves past a delivered block. The cursor is saved with the next plan. A restart before
+// that repeats the block, and the store recognizes the repetition.
 func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) {
 	n := rows.Rows()
 	d.at = CursorStatus{Done: rows.End(), State: state}
@@ -299,18 +299,18 @@ func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) 
 	d.limit = min(2*d.limit, d.cfg.MaxRows)
 	d.report(nil, "")
 	d.log.Debug().Int("rows", n).Dur("took", time.Since(started)).Msg("delivered a block")
-	if !d.window.more() { // everything is delivered: save the cursor now
+	if !d.window.more() { // there is no next plan yet: save the cursor now
 		d.behind.Store(0)
 		d.at.Done = d.window.end()
 		d.backlog.pass(0, d.at.Done)
-		if err := d.rest(); err != nil {
+		if err := d.saveIdle(); err != nil {
 			d.report(err, "cannot save the cursor; retrying")
 		}
 	}
 	d.reached.Store(d.at.Done.Frame)
 }
 
-// rejected halves the block until only the rejected row is left, and moves that row to the
+// rejected halves the next block or, if the rejected one has a single row, writes that row to the
 // dead-letter file.
 func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error {
 	if n := rows.Rows(); n > 1 {
@@ -325,7 +325,7 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 		Msg("the store permanently rejects a measurement; wrote it to the dead-letter file")
 	d.window.drop(1)
 	err := d.save(CursorStatus{Done: rows.End(), State: d.at.State})
-	if err == nil { // otherwise the row is delivered again
+	if err == nil { // otherwise the row is attempted again
 		d.backlog.pass(1, rows.End())
 	}
 	return err
@@ -337,9 +337,8 @@ func (d *Delivery) probe(ctx context.Context) {
 	}
 }
 
-// rest saves the cursor, except while a block is in progress: its plan is already on disk for the
-// next Run.
-func (d *Delivery) rest() error {
+// saveIdle saves the cursor unless a block is in progress: its plan is already saved.
+func (d *Delivery) saveIdle() error {
 	if d.at.Plan != nil {
 		return nil
 	}
@@ -354,11 +353,11 @@ func (d *Delivery) save(p CursorStatus) error {
 	return err
 }
 
-// report records the outcome of an attempt. Of consecutive failures it logs the first as a warning
+// report records the outcome of an attempt. It logs the first of consecutive failures as a warning
 // and the others at debug level.
 func (d *Delivery) report(err error, what string) {
 	if errors.Is(err, context.Canceled) {
-		return // stopping
+		return // the delivery is stopping
 	}
 	d.mu.Lock()
 	before := d.trouble
@@ -377,13 +376,13 @@ func (d *Delivery) report(err error, what string) {
 // Status reports how far a delivery is behind, for readiness and metrics.
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
-	Waiting int64         // undelivered rows in the journal; see backlog
-	Frames  uint64        // frames in the journal that were not completely delivered
-	Rows    int64         // delivered by this process
+	Waiting int64         // undelivered rows in the journal; may be an estimate, see backlog
+	Frames  uint64        // frames in the journal that are not completely delivered
+	Rows    int64         // rows delivered by this process
 	Trouble error         // why the last attempt failed, nil if it succeeded
 }
 
-// Status may be called from any goroutine.
+// Status returns the current status. It may be called from any goroutine.
 func (d *Delivery) Status() Status {
 	d.mu.Lock()
 	s := Status{Rows: d.rows.Load(), Trouble: d.trouble}

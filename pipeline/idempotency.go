@@ -15,23 +15,23 @@ import (
 
 // IdempotencyConfig bounds the idempotency store (contract 1.5).
 type IdempotencyConfig struct {
-	// time for which the answer to a batch is remembered; must be longer than clients retry
+	// time for which the response to a batch is remembered; must be longer than clients retry
 	Window time.Duration `setting:"window"`
-	// memory of these answers, compressed; at the limit, requests with a new key get 503
+	// memory of these responses, compressed; at the limit, requests with a new key get 503
 	MaxBytes int64 `setting:"max_bytes"`
-	// memory of one client's answers; one client gets no more than it leaves for others
+	// memory of one client's responses, in any case at most half of max_bytes
 	MaxBytesPerClient int64 `setting:"max_bytes_per_client"`
-	// of the answers on disk; an empty dir means the folder idempotency in the journal's
+	// of the responses on disk; an empty dir means the folder idempotency in the journal's
 	Journal journal.Config `setting:"journal"`
 }
 
 // DefaultIdempotencyConfig returns a window of one hour and 128 MiB, enough for about 400,000
-// answers without rejections, half of them for one client.
+// responses without rejections, half of them for one client.
 func DefaultIdempotencyConfig() IdempotencyConfig {
 	c := IdempotencyConfig{Window: time.Hour, MaxBytes: 128 << 20, MaxBytesPerClient: 64 << 20, Journal: journal.DefaultConfig()}
 	c.Journal.Dir = ""
 	c.Journal.SegmentBytes, c.Journal.MaxBytes = 16<<20, 1<<30
-	c.Journal.MinFreeBytes = 0 // frames of the main journal can be deleted only after their answers were copied
+	c.Journal.MinFreeBytes = 0 // the main journal can free space only after responses were copied to this one
 	return c
 }
 
@@ -39,63 +39,65 @@ func DefaultIdempotencyConfig() IdempotencyConfig {
 func (c IdempotencyConfig) Validate() error {
 	return errors.Join(
 		settings.Within("window", c.Window, time.Second, 30*24*time.Hour, "clients rely on it for retries"),
-		settings.AtLeast("max_bytes", c.MaxBytes, 1<<20, "one answer with many rejections may take as much"),
-		settings.AtLeast("max_bytes_per_client", c.MaxBytesPerClient, 1<<10, "an answer takes about 300 bytes"),
+		settings.AtLeast("max_bytes", c.MaxBytes, 1<<20, "a response with many rejections may take as much"),
+		settings.AtLeast("max_bytes_per_client", c.MaxBytesPerClient, 1<<10, "a response takes about 300 bytes"),
 	)
 }
 
 // IdempotencyConsumer is the name of the store's cursor in the main journal.
 const IdempotencyConsumer = "idempotency"
 
-// windowConsumer is the name of the cursor in the store's own journal. Answers before it have left
-// the window.
+// windowConsumer is the name of the cursor in the store's own journal. Responses before it have
+// expired.
 const windowConsumer = "window"
 
 // IdempotencyStore remembers the 207s of requests with an Idempotency-Key, so that a retry of the
-// same batch gets the same answer and is not stored twice (contract 1.5).
+// same batch gets the same response and is not stored twice (contract 1.5).
 //
-// An answer becomes durable in the frame of its batch. Frames are deleted once both sinks have
-// delivered them, but answers are kept for the window: the store is a third consumer of the main
-// journal and copies answers, without the rows, to a second journal. On start it reads both.
+// A response becomes durable in the frame of its batch. Frames are deleted once all sinks have
+// delivered them, but responses are kept for the window. Therefore the store is another consumer of
+// the main journal: it copies the responses, without the rows, to its own journal. At the start it
+// reads both journals.
 type IdempotencyStore struct {
 	cfg  IdempotencyConfig
 	main Journal
-	from Source // of main; nil: answers not copied before the process ends are lost
+	from Source // in main; nil if main cannot be read again: responses that were not copied are then lost
 	own  *journal.Journal
 	now  func() time.Time
 
 	mu      sync.Mutex
-	known   map[scopedKey]*storedAnswer
-	order   []*storedAnswer // by expiry, oldest first
-	fresh   []*storedAnswer // durable, but not copied yet
-	pending map[uint64]int  // frames of the main journal with answers to copy; a count, because the seq of a voided frame is reused
+	known   map[scopedKey]*storedResponse
+	order   []*storedResponse // by expiry, oldest first
+	fresh   []*storedResponse // durable in main, not copied yet
+	pending map[uint64]int    // frame of main → its responses to copy; may be over 1, because seqs of voided frames are reused
 	held    map[scopedKey]struct{}
-	bytes   int64            // of all answers in known
-	shares  map[string]int64 // bytes by client; clients without answers are absent
+	bytes   int64            // size of all responses in known
+	charged map[string]int64 // the same by client; clients without responses are absent
 
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// scopedKey is a key of a client (contract.Client.Owner, which includes the product instance).
+// scopedKey is an Idempotency-Key of a client. client is contract.Client.Owner, which includes the
+// product instance.
 type scopedKey struct{ client, key string }
 
-type storedAnswer struct {
+type storedResponse struct {
 	scopedKey
 	hash    uint64
-	frame   []byte // without its rows; its rejections are compressed
+	frame   []byte // see batch.FrameWithoutRows
 	expires time.Time
-	main    uint64 // seq of its frame in the main journal
-	seq     uint64 // in the store's journal, 0 until it is copied
+	main    uint64 // seq of the frame in the main journal
+	seq     uint64 // seq of the copy in the store's journal, 0 if not copied yet
 }
 
-func (a *storedAnswer) size() int64 {
+func (a *storedResponse) size() int64 {
 	return int64(len(a.frame)+len(a.key)+len(a.client)) + 216
 }
 
-// OpenIdempotencyStore loads the remembered answers and starts the goroutine that copies new ones,
-// which Close stops. cfg.Journal.Dir must be set. from returns the frames of main whose answers may
-// not have been copied; it is nil if frames cannot be read again.
+// OpenIdempotencyStore loads the remembered responses and starts the goroutine that copies new
+// ones; Close stops it. cfg.Journal.Dir must be set. from reads the frames of main whose responses
+// may not have been copied; it is nil if main cannot be read again.
 func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts ...journal.Option) (*IdempotencyStore, error) {
 	own, err := journal.Open(cfg.Journal, []string{windowConsumer}, opts...)
 	if err != nil {
@@ -103,14 +105,14 @@ func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts
 	}
 	s := &IdempotencyStore{
 		cfg: cfg, main: main, from: from, own: own, now: time.Now, done: make(chan struct{}),
-		known: map[scopedKey]*storedAnswer{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{}, shares: map[string]int64{},
+		known: map[scopedKey]*storedResponse{}, pending: map[uint64]int{}, held: map[scopedKey]struct{}{}, charged: map[string]int64{},
 	}
-	// Nothing is written here, because the daemon must be able to start on a full disk: only
-	// deliveries free space.
-	err = s.load(own.Reader(0), func(a *storedAnswer, seq uint64) { a.seq = seq })
+	// Nothing is written here, because the daemon must start even on a full disk: only its
+	// deliveries can free space.
+	err = s.load(own.Reader(0), func(a *storedResponse, seq uint64) { a.seq = seq })
 	if err == nil && from != nil {
 		start, _ := from.Cursor().Load()
-		err = s.load(from.Reader(start), func(a *storedAnswer, seq uint64) {
+		err = s.load(from.Reader(start), func(a *storedResponse, seq uint64) {
 			a.main = seq
 			s.pending[seq]++
 			s.fresh = append(s.fresh, a)
@@ -125,14 +127,14 @@ func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts
 	return s, nil
 }
 
-// Close stops the copying. Answers that are not copied yet remain in the main journal.
+// Close stops copying. Responses that are not copied yet remain in the main journal.
 func (s *IdempotencyStore) Close() error {
 	s.stop()
 	<-s.done
 	return s.own.Close()
 }
 
-func (s *IdempotencyStore) load(r Reader, locate func(a *storedAnswer, seq uint64)) error {
+func (s *IdempotencyStore) load(r Reader, locate func(a *storedResponse, seq uint64)) error {
 	var buf []byte
 	for {
 		seq, frame, ok, err := r.TryNext(buf)
@@ -145,7 +147,7 @@ func (s *IdempotencyStore) load(r Reader, locate func(a *storedAnswer, seq uint6
 			return err
 		}
 		if id.Key != "" {
-			a := s.newAnswer(id, frame)
+			a := s.newResponse(id, frame)
 			locate(a, seq)
 			s.add(a)
 		}
@@ -153,8 +155,8 @@ func (s *IdempotencyStore) load(r Reader, locate func(a *storedAnswer, seq uint6
 }
 
 // Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
-// is already claimed, and with 503 if the store or the client's share of it is full. A client gets
-// no more than it leaves for others, so there is always room for another client.
+// is already claimed, and with 503 if the store or the client's quota is full. A client may take at
+// most as much as is free, so there is always room for another client.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
 	k := scopedKey{c.Owner, key}
 	s.mu.Lock()
@@ -166,12 +168,12 @@ func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIErr
 		}
 	}
 	if _, known := s.known[k]; !known {
-		own, free := s.shares[c.Owner], s.cfg.MaxBytes-s.bytes
+		own, free := s.charged[c.Owner], s.cfg.MaxBytes-s.bytes
 		switch {
 		case free <= 0:
 			return contract.Unavailable("the idempotency store is full; retry later, or send the batch without Idempotency-Key", 30*time.Second)
 		case own >= min(free, s.cfg.MaxBytesPerClient) && own > 0:
-			return contract.Unavailable(fmt.Sprintf("this client's share of the idempotency store is full: it has %d bytes of answers; "+
+			return contract.Unavailable(fmt.Sprintf("this client's quota of the idempotency store is full: its responses take %d bytes; "+
 				"retry when older ones have expired, or send the batch without Idempotency-Key", own), 30*time.Second)
 		}
 	}
@@ -186,8 +188,8 @@ func (s *IdempotencyStore) Release(c *contract.Client, key string) {
 	s.mu.Unlock()
 }
 
-// replay fills in the result of the first request with the same key and body, and reports whether
-// there was one.
+// replay sets sub.Result to the result of an earlier request with the same key and body. It returns
+// false if there was none, and a 422 if the key was used for another body.
 func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, error) {
 	if sub.IdempotencyKey == "" {
 		return false, nil
@@ -205,9 +207,9 @@ func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, err
 		}
 	}
 	var b batch.Batch
-	var first batch.Answer
+	var first batch.Response
 	if err := batch.DecodeFrame(a.frame, &b, &first); err != nil {
-		return false, contract.NewError(contract.InternalError, "cannot read the remembered answer: "+err.Error())
+		return false, contract.NewError(contract.InternalError, "cannot read the remembered response: "+err.Error())
 	}
 	sub.Result = batch.Result{
 		ID: b.ID, Items: first.Items, Accepted: first.Items - first.Len(), Duplicates: first.Duplicates,
@@ -216,8 +218,8 @@ func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, err
 	return true, nil
 }
 
-// enqueue queues a frame with an answer in the main journal. The store's cursor does not pass the
-// frame until settle is called and the answer is copied.
+// enqueue queues a frame with a response in the main journal. The store's cursor does not pass the
+// frame until settle was called and the response was copied.
 func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,9 +230,9 @@ func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 	return nil
 }
 
-// settle remembers the answer of a durable frame. A frame that failed no longer holds the cursor
-// back: either the journal voids it before it continues, or the process dies and the next one finds
-// the frame after the cursor.
+// settle remembers the response of a durable frame. err is the outcome of the frame. A failed frame
+// no longer holds the cursor back: either the journal voids it before it accepts others, or the
+// next process finds it after the cursor.
 func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,34 +240,33 @@ func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 		s.unpend(e.Seq)
 		return
 	}
-	id, _ := batch.FrameKey(e.Data) // the frame was encoded here
-	a := s.newAnswer(id, e.Data)
+	id, _ := batch.FrameKey(e.Data) // cannot fail: this process has encoded the frame
+	a := s.newResponse(id, e.Data)
 	a.main = e.Seq
 	s.add(a)
 	s.fresh = append(s.fresh, a)
 }
 
-func (s *IdempotencyStore) newAnswer(id batch.Answer, frame []byte) *storedAnswer {
-	// If the clock was set back, an answer may be from the future; it is kept no longer than a new
-	// one.
+func (s *IdempotencyStore) newResponse(id batch.Response, frame []byte) *storedResponse {
+	// If the clock was set back, received_at may be in the future: the age is then 0.
 	now := s.now()
 	age := min(max(now.Sub(time.Unix(0, batch.FrameReceivedAt(frame))), 0), s.cfg.Window)
-	return &storedAnswer{
+	return &storedResponse{
 		scopedKey: scopedKey{id.Client, id.Key}, hash: id.BodyHash,
-		frame: batch.AnswerOf(frame), expires: now.Add(s.cfg.Window - age),
+		frame: batch.FrameWithoutRows(frame), expires: now.Add(s.cfg.Window - age),
 	}
 }
 
-// unpend removes one claim of a frame on the cursor. The caller holds mu.
+// unpend records that a response of a frame was copied or has failed. The caller holds mu.
 func (s *IdempotencyStore) unpend(seq uint64) {
 	if s.pending[seq]--; s.pending[seq] == 0 {
 		delete(s.pending, seq)
 	}
 }
 
-// add replaces an older answer of the same key. The caller holds mu, or no other goroutine uses the
-// store yet.
-func (s *IdempotencyStore) add(a *storedAnswer) {
+// add adds a response, which replaces an older one with the same key. The caller holds mu, or no
+// other goroutine uses the store yet.
+func (s *IdempotencyStore) add(a *storedResponse) {
 	if old := s.known[a.scopedKey]; old != nil {
 		s.charge(old.client, -old.size())
 	}
@@ -274,11 +275,11 @@ func (s *IdempotencyStore) add(a *storedAnswer) {
 	s.charge(a.client, a.size())
 }
 
-// charge adds n bytes to a client's share. The caller holds mu.
+// charge adds n bytes to a client's quota. n may be negative. The caller holds mu.
 func (s *IdempotencyStore) charge(client string, n int64) {
 	s.bytes += n
-	if s.shares[client] += n; s.shares[client] == 0 {
-		delete(s.shares, client)
+	if s.charged[client] += n; s.charged[client] == 0 {
+		delete(s.charged, client)
 	}
 	idempotencyBytes.Set(float64(s.bytes))
 }
@@ -294,13 +295,13 @@ func (s *IdempotencyStore) run(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := s.copy(); err != nil {
-			idempotencyErrors.Inc() // the next tick retries; the main journal keeps what is not copied
+			idempotencyErrors.Inc() // retried at the next tick; until then the main journal keeps the responses
 		}
 		s.expire()
 	}
 }
 
-// copy makes fresh answers durable in the store's journal and advances the cursor of the main
+// copy writes the fresh responses to the store's journal and then advances its cursor in the main
 // journal.
 func (s *IdempotencyStore) copy() error {
 	next := uint64(0)
@@ -315,13 +316,13 @@ func (s *IdempotencyStore) copy() error {
 	var failed error
 	entries := make([]journal.Entry, len(fresh))
 	queued := 0
-	for ; queued < len(fresh) && failed == nil; queued++ {
+	for ; queued < len(fresh); queued++ {
 		entries[queued].Data = fresh[queued].frame
 		if failed = s.own.Enqueue(&entries[queued]); failed != nil {
 			break
 		}
 	}
-	var left []*storedAnswer
+	var left []*storedResponse
 	for i, a := range fresh {
 		if i < queued {
 			err := entries[i].Wait()
@@ -340,7 +341,7 @@ func (s *IdempotencyStore) copy() error {
 			s.unpend(a.main)
 		}
 	}
-	s.fresh = append(left, s.fresh...) // older answers first: expire deletes in this order
+	s.fresh = append(left, s.fresh...) // keeps the order of expiry, which is that of the store's journal
 	for seq := range s.pending {
 		next = min(next, seq)
 	}
@@ -354,6 +355,7 @@ func (s *IdempotencyStore) copy() error {
 	return s.from.Cursor().Save(next, nil)
 }
 
+// expire forgets the copied responses that have left the window.
 func (s *IdempotencyStore) expire() {
 	now := s.now()
 	last := uint64(0)

@@ -24,14 +24,14 @@ import (
 // Config configures the stages between a complete body and the journal.
 type Config struct {
 	Workers int `setting:"workers"` // bodies decoded concurrently, at most half of them from one client; 0: two per CPU
-	// Complete bodies that wait for a worker; further ones get 503. One client gets no more places
-	// than it leaves for others.
+	// Complete bodies that wait for a worker; with more, batches are rejected with 503. One client
+	// may fill at most half of the queue.
 	Queue        int   `setting:"queue"`
 	MaxBodyBytes int64 `setting:"max_body_bytes"` // decompressed size of a body
 
 	Decode      decode.Config     `setting:"decode"`      // limits of a body's contents
 	Validate    validate.Config   `setting:"validate"`    // configurable rules for measurements
-	Idempotency IdempotencyConfig `setting:"idempotency"` // store of the answers to requests with an Idempotency-Key
+	Idempotency IdempotencyConfig `setting:"idempotency"` // store of the responses to requests with an Idempotency-Key
 }
 
 // DefaultConfig returns two workers per CPU, a queue of 512 and 64 MiB for a decompressed body
@@ -55,17 +55,17 @@ func (c Config) Check() error {
 
 // Registry holds the detectors of the product instances.
 type Registry interface {
-	// Snapshot returns the detectors of a product instance, nil if none were loaded yet.
+	// Snapshot returns the detectors of a product instance, or nil if they are not loaded yet.
 	Snapshot(productInstance string) *batch.Detectors
 	// HasFeed reports whether a product instance without a snapshot will have one.
 	HasFeed(productInstance string) bool
 }
 
-// Intake takes complete bodies through decompression, decoding and validation into the journal.
-// Only its workers do that; the goroutine of a request waits for a worker and then for the disk, so
-// that one fsync serves all waiting requests.
+// Intake decompresses, decodes and validates complete bodies and appends them to the journal. Its
+// workers do all of this except waiting for the disk, which the goroutines of the requests do, so
+// that one fsync serves many requests.
 type Intake struct {
-	Tap Tap // what is validated
+	Tap Tap // samples the validated items
 
 	cfg         Config
 	journal     Journal
@@ -77,10 +77,10 @@ type Intake struct {
 	workers sync.WaitGroup
 	pool    sync.Pool // of *job
 
-	gate    sync.RWMutex // read-locked by Submit, locked by Close
+	gate    sync.RWMutex // guards closed; Submit holds a read lock until it returns
 	closed  bool
-	stamp   sync.Mutex // received_at increases in the order of the frames
-	stamped int64
+	stamp   sync.Mutex // held from stamping a frame to queueing it: received_at must increase from frame to frame
+	stamped int64      // the last received_at
 }
 
 type job struct {
@@ -90,8 +90,8 @@ type job struct {
 	done   chan error
 }
 
-// NewIntake starts the workers, which Close stops. received_at continues after that of the
-// journal's newest frame.
+// NewIntake returns an Intake and starts its workers, which Close stops. The received_at of new
+// frames is later than that of the journal's newest frame.
 func NewIntake(cfg Config, j Journal, registry Registry, idempotency *IdempotencyStore) (*Intake, error) {
 	_, newest, err := j.Last()
 	if err != nil {
@@ -112,7 +112,7 @@ func NewIntake(cfg Config, j Journal, registry Registry, idempotency *Idempotenc
 	return in, nil
 }
 
-// Close lets the workers finish the queue and stops them. Submit then returns 503.
+// Close makes Submit fail with 503, waits until the workers have emptied the queue, and stops them.
 func (in *Intake) Close() {
 	in.gate.Lock()
 	in.closed = true
@@ -121,10 +121,10 @@ func (in *Intake) Close() {
 	in.workers.Wait()
 }
 
-// Ready returns an error if a batch of the product instance cannot be accepted now (503) or at all
-// (403, contract 1.1).
+// Ready returns nil if a batch of the product instance can be accepted, otherwise a 503 or, if the
+// product instance has no registry feed, a 403 (contract 1.1).
 func (in *Intake) Ready(productInstance string) *contract.APIError {
-	if in.registry.Snapshot(productInstance) == nil { // first: a permanent error must not look like a temporary one
+	if in.registry.Snapshot(productInstance) == nil { // checked first: a 403 must not be hidden by a temporary 503
 		return in.noRegistry(productInstance)
 	}
 	if in.jobs.depth() == in.cfg.Queue {
@@ -144,9 +144,9 @@ func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
 // Release ends the claim of Hold.
 func (in *Intake) Release(c *contract.Client, key string) { in.idempotency.Release(c, key) }
 
-// Submit stores a body. If it returns nil, every accepted item is durable and s.Result is the 207.
-// A *contract.APIError means that nothing of the batch was or will be archived or forwarded,
-// batch.ErrNoResponse that the outcome is unknown.
+// Submit decodes, validates and stores a body. If it returns nil, every accepted item is durable
+// and s.Result is the content of the 207. A *contract.APIError means that no item was or will be
+// archived or forwarded, batch.ErrNoResponse that the outcome is unknown.
 func (in *Intake) Submit(s *batch.Submission) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()
@@ -156,7 +156,7 @@ func (in *Intake) Submit(s *batch.Submission) error {
 	j := in.pool.Get().(*job)
 	j.s, j.queued = s, false
 	defer func() {
-		const maxKept = 4 << 20 // the memory of a larger frame is not kept for the next batch
+		const maxKept = 4 << 20 // larger buffers are not reused
 		if j.s = nil; cap(j.entry.Data) > maxKept {
 			j.entry.Data = nil
 		}
@@ -186,16 +186,16 @@ type stages struct {
 func (in *Intake) work() {
 	st := &stages{body: body{max: in.cfg.MaxBodyBytes}, decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
 	w := make(worker, 1)
-	for j, turn := in.jobs.pop(w); j != nil; j, turn = in.jobs.pop(w) {
+	for j, c := in.jobs.pop(w); j != nil; j, c = in.jobs.pop(w) {
 		started := time.Now()
 		err := in.process(st, j)
 		metrics.Since(decodeSeconds, started)
-		in.jobs.done(turn)
+		in.jobs.done(c)
 		j.done <- err
 	}
 }
 
-// process takes a body from its bytes to the journal's queue.
+// process decodes, validates and encodes a body, and queues its frame in the journal.
 func (in *Intake) process(st *stages, j *job) error {
 	s := j.s
 	known := in.registry.Snapshot(s.ProductInstance)
@@ -211,7 +211,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	s.Result.Items = st.items.Count
 	var apiErr *contract.APIError
 	if err != nil && !errors.As(err, &apiErr) {
-		return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error()) // all others are API errors
+		return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error()) // the decoder's own errors are API errors
 	} else if err != nil {
 		return apiErr
 	}
@@ -237,10 +237,10 @@ func (in *Intake) process(st *stages, j *job) error {
 	}
 	st.accepted.Accept(&st.items, &r.Rejections)
 	st.accepted.ID, st.accepted.ProductInstance, st.accepted.Trace = r.ID, s.ProductInstance, s.Trace
-	answer := batch.Answer{
+	response := batch.Response{
 		Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections,
 	}
-	j.entry.Data, j.entry.Rows = batch.AppendFrame(j.entry.Data[:0], &st.accepted, &answer), st.accepted.Rows()
+	j.entry.Data, j.entry.Rows = batch.AppendFrame(j.entry.Data[:0], &st.accepted, &response), st.accepted.Rows()
 
 	in.stamp.Lock()
 	defer in.stamp.Unlock()
@@ -258,7 +258,8 @@ func (in *Intake) process(st *stages, j *job) error {
 	return nil
 }
 
-// diskError converts the error of a queued frame to an API error (contract 1.1).
+// diskError converts the error of a queued frame to an API error or batch.ErrNoResponse (contract
+// 1.1).
 func diskError(err error) error {
 	switch {
 	case err == nil:
@@ -294,21 +295,20 @@ func (in *Intake) noRegistry(productInstance string) *contract.APIError {
 	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
 }
 
-// This compiles only if gunzip pads its text as much as decode requires.
+// This compiles only if the text of gunzip is followed by the padding that decode requires.
 const _ = uint(inflate.Slack - decode.Padding)
 
-// body decompresses a request body in a fixed buffer, limits its decompressed size and, for
-// requests with an Idempotency-Key, hashes it.
+// body decompresses a request body in a fixed buffer and limits its decompressed size. For requests
+// with an Idempotency-Key it computes a hash of the text.
 type body struct {
 	max    int64
 	gz     gunzip.Reader
-	left   int64
+	left   int64 // bytes until the text exceeds max
 	hash   xxhash.Digest
-	hashed bool
+	hashed bool // the hash is needed
 }
 
-// Next implements decode.Source. It returns io.EOF only after the checksum of the last gzip member
-// was verified.
+// Next implements decode.Source. io.EOF means that the checksums of all gzip members are correct.
 func (b *body) Next(keep int) ([]byte, error) {
 	text, err := b.gz.Next(keep)
 	if int64(len(text)-keep) > b.left {

@@ -517,7 +517,7 @@ func TestVoidedAnswerDoesNotHoldTheCursor(t *testing.T) {
 	defer h.close()
 	_, err := h.submit(measurements(item("A", 1)), "kept")
 	require.NoError(t, err)
-	e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{}, &batch.Answer{Key: "voided"})}
+	e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{}, &batch.Response{Key: "voided"})}
 	require.NoError(t, h.store.enqueue(e))
 	require.NoError(t, e.Wait())
 	require.NoError(t, h.store.copy())
@@ -570,7 +570,7 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 		r := h.intake.Hold(greedy, "more")
 		require.NotNil(t, r)
 		require.Equal(t, contract.ServiceUnavailable, r.Code)
-		require.Contains(t, r.Description, "this client's share of the idempotency store is full: it has ")
+		require.Contains(t, r.Description, "this client's quota of the idempotency store is full: ")
 		require.Positive(t, r.RetryAfter)
 		require.Nil(t, h.intake.Hold(greedy, "0"), "a known key can be retried")
 		h.intake.Release(greedy, "0")
@@ -595,7 +595,7 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	h.store.mu.Unlock()
 	h.copyToStore()
 	h.store.expire()
-	require.Empty(t, h.store.shares)
+	require.Empty(t, h.store.charged)
 	require.Zero(t, h.store.bytes)
 	h.close()
 }

@@ -6,10 +6,10 @@ import (
 
 var (
 	decodeSeconds     = metrics.NewSeconds("trafficd_pipeline_decode_seconds", "Time to decode and validate one batch, in seconds.")
-	idempotencyBytes  = metrics.NewGauge("trafficd_pipeline_idempotency_bytes", "Memory of the idempotency store, in bytes.")
+	idempotencyBytes  = metrics.NewGauge("trafficd_pipeline_idempotency_bytes", "Memory used by the idempotency store, in bytes.")
 	idempotencyErrors = metrics.NewCounter("trafficd_pipeline_idempotency_errors_total", "Failed attempts to save the idempotency store.")
 	deadLetters       = metrics.NewCounters("trafficd_pipeline_dead_letters_total",
-		"Rows that a sink permanently rejected, which were written to the dead-letter file.", "sink")
+		"Rows that a sink permanently rejected and that were written to the dead-letter file.", "sink")
 )
 
 func (in *Intake) show() {
@@ -21,18 +21,18 @@ func (in *Intake) show() {
 	)
 }
 
-// ShowDelivery shows the status of what is delivered to a sink, by one Delivery or several.
+// ShowDelivery registers the metrics of a sink. status returns the sum of its deliveries.
 func ShowDelivery(sink string, status func() Status) {
 	deadLetters.WithLabelValues(sink)
 	labels := map[string]string{"sink": sink}
 	metrics.Show(
-		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that was not delivered to the sink, in seconds.", labels,
+		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that is not delivered to the sink, in seconds.", labels,
 			func() float64 { return status().Lag.Seconds() }),
-		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that were not completely delivered to the sink.", labels,
+		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that are not completely delivered to the sink.", labels,
 			func() float64 { return float64(status().Frames) }),
-		metrics.GaugeFunc("trafficd_pipeline_failing", "1 if the last attempt to write to the sink failed, else 0.", labels,
+		metrics.GaugeFunc("trafficd_pipeline_failing", "1 if the last attempt to write to the sink failed, otherwise 0.", labels,
 			func() float64 { return metrics.Bool(status().Trouble != nil) }),
-		metrics.GaugeFunc("trafficd_pipeline_lag_rows", "Rows of the journal that were not delivered to the sink.", labels,
+		metrics.GaugeFunc("trafficd_pipeline_lag_rows", "Rows of the journal that are not delivered to the sink.", labels,
 			func() float64 { return float64(status().Waiting) }),
 		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", labels,
 			func() float64 { return float64(status().Rows) }),

@@ -8,11 +8,11 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// CursorStatus is the state of a delivery's cursor in the journal. It is saved before the first
-// attempt of a block, so that a restart repeats the same block.
+// CursorStatus is what a delivery saves in its cursor. It is saved before the first attempt to
+// deliver a block, so that a restart repeats the same block.
 type CursorStatus struct {
-	Done  batch.Position // the sink has every row before it
-	State []byte         // the sink's state there, nil before its first block
+	Done  batch.Position // all rows before it are delivered or in the dead-letter file
+	State []byte         // the sink's state at Done, nil before its first block
 	Plan  []byte         // of the block in progress; nil if there is none
 	End   batch.Position // of the block in progress
 }
@@ -21,9 +21,9 @@ const progressVersion = 2
 
 var errProgress = errors.New("invalid cursor state")
 
-// encode returns the state that the journal stores with Done.Frame. It repeats the frame: the
-// journal moves the cursor of a consumer that was not configured for a while to the oldest
-// remaining frame, but keeps its state.
+// encode returns the state to save with the frame Done.Frame. It contains the frame again, because
+// the journal may move a cursor to the oldest remaining frame without changing its state; see
+// journal.Cursor.Load.
 func (p CursorStatus) encode() []byte {
 	b := []byte{progressVersion}
 	b = binary.AppendUvarint(b, p.Done.Frame)
@@ -38,10 +38,10 @@ func (p CursorStatus) encode() []byte {
 	return batch.AppendCounted(b, p.Plan)
 }
 
-// DescribeCursor decodes the cursor of a delivery, for example from journal.CursorInfo. It returns
-// the start of frame if the cursor was never saved, or if the journal moved it because the frames
-// that its row, plan and state refer to were deleted. It returns an error if another version wrote
-// the state. CursorStatus.State is a view into state.
+// DescribeCursor decodes a delivery's cursor, the frame and state of Cursor.Load or of a
+// journal.CursorInfo. If the cursor was never saved, or if the journal moved it because the frames
+// before it were deleted, the result is the start of frame, without state and plan. It returns an
+// error if the state is invalid or has another version. CursorStatus.State is a view into state.
 func DescribeCursor(frame uint64, state []byte) (CursorStatus, error) {
 	start := CursorStatus{Done: batch.Position{Frame: frame}}
 	if len(state) == 0 {
@@ -58,7 +58,7 @@ func DescribeCursor(frame uint64, state []byte) (CursorStatus, error) {
 		p.Plan = append([]byte{}, r.Counted()...)
 	}
 	if err := r.End(); err != nil {
-		return CursorStatus{}, fmt.Errorf("cannot read a cursor at frame %d: %w", frame, err)
+		return CursorStatus{}, fmt.Errorf("cannot read the cursor at frame %d: %w", frame, err)
 	}
 	if p.Done.Frame != frame {
 		return start, nil

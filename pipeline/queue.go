@@ -2,74 +2,75 @@ package pipeline
 
 import "sync"
 
-// queue holds the bodies that wait for a worker. Clients take turns, so a body waits for those of
-// its own client and for one of each other client, however many others have sent. A client may
-// occupy half of the workers, and no more places than it leaves for others.
+// queue holds the jobs that wait for a worker. The clients take turns: between two jobs of a
+// client, each other client may start one, however many it has queued. At most half of the workers
+// run jobs of the same client, and at most half of the queue holds them.
 type queue struct {
-	places, perClient int
+	capacity, maxRunning int // maxRunning is per client
 
 	mu      sync.Mutex
-	idle    []worker // the most recently idle one is last and wakes first: its memory is in the CPU's caches
-	clients map[string]*turn
-	order   []*turn // with waiting jobs; the first may start next
-	waiting int
+	idle    []worker // waiting in pop; the last one, whose memory is most likely in the CPU's caches, wakes first
+	clients map[string]*client
+	order   []*client // those with waiting jobs; the first has the next turn
+	waiting int       // jobs of all clients
 	closed  bool
 }
 
-// worker wakes a goroutine that waits in pop. It has a buffer of one.
+// worker wakes a goroutine that waits in pop. Its capacity is one.
 type worker chan struct{}
 
-// turn is the state of a client. It is never deleted: there is at most one per API key.
-type turn struct {
+// client is never deleted: there is at most one per API key.
+type client struct {
 	waiting []*job
-	running int
+	running int // jobs
 }
 
-func newQueue(places, workers int) *queue {
-	return &queue{places: places, perClient: max(1, workers/2), clients: map[string]*turn{}}
+func newQueue(capacity, workers int) *queue {
+	return &queue{capacity: capacity, maxRunning: max(1, workers/2), clients: map[string]*client{}}
 }
 
-// push adds a job, or returns false if the client has no room left. The queue must not be closed.
+// push adds a job. It returns false if there is no room for another job of its client. The queue
+// must not be closed.
 func (q *queue) push(j *job) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := q.clients[j.s.Client]
-	if t == nil {
-		t = new(turn)
-		q.clients[j.s.Client] = t
+	c := q.clients[j.s.Client]
+	if c == nil {
+		c = new(client)
+		q.clients[j.s.Client] = c
 	}
-	own, free := len(t.waiting), q.places-q.waiting
+	own, free := len(c.waiting), q.capacity-q.waiting
 	if free == 0 || own > 0 && own >= free {
 		return false
 	}
 	if own == 0 {
-		q.order = append(q.order, t)
+		q.order = append(q.order, c)
 	}
-	t.waiting = append(t.waiting, j)
+	c.waiting = append(c.waiting, j)
 	q.waiting++
 	q.wake()
 	return true
 }
 
-// pop waits for the next job that may start. It returns nil when the queue is closed and empty. The
-// caller calls done after the job.
-func (q *queue) pop(w worker) (*job, *turn) {
+// pop waits for a job that may start. It returns nil when the queue is closed and empty. The caller
+// must call done after the job.
+func (q *queue) pop(w worker) (*job, *client) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		for i, t := range q.order {
-			if t.running >= q.perClient {
+		for i, c := range q.order {
+			if c.running >= q.maxRunning {
 				continue
 			}
-			j := t.waiting[0]
-			t.waiting = append(t.waiting[:0], t.waiting[1:]...)
-			t.running++
+			j := c.waiting[0]
+			c.waiting = append(c.waiting[:0], c.waiting[1:]...)
+			c.running++
 			q.waiting--
 			q.order = append(q.order[:i], q.order[i+1:]...)
-			if len(t.waiting) > 0 {
-				q.order = append(q.order, t)
+			if len(c.waiting) > 0 {
+				q.order = append(q.order, c)
 			}
-			return j, t
+			return j, c
 		}
 		if q.closed && q.waiting == 0 {
 			return nil, nil
@@ -81,12 +82,12 @@ func (q *queue) pop(w worker) (*job, *turn) {
 	}
 }
 
-func (q *queue) done(t *turn) {
+func (q *queue) done(c *client) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t.running--
+	c.running--
 	if q.closed {
-		q.wakeAll() // idle workers may have to exit
+		q.wakeAll() // so that they exit if the queue is empty
 	} else if q.waiting > 0 {
 		q.wake()
 	}

@@ -13,8 +13,8 @@ import (
 
 func jobOf(client string) *job { return &job{s: &batch.Submission{Client: client}} }
 
-// TestClientsTakeTurns: however much a client has queued, the body of another one starts next, and
-// a worker is free for it.
+// TestClientsTakeTurns: however much a client has queued, the next job is that of another client,
+// up to half of the workers for each.
 func TestClientsTakeTurns(t *testing.T) {
 	q := newQueue(16, 4)
 	push := func(client string, want int) {
@@ -28,26 +28,26 @@ func TestClientsTakeTurns(t *testing.T) {
 	push("greedy", 8)
 	push("second", 4)
 	push("third", 2)
-	var turns []*turn
+	var popped []*client
 	pop := func(want string) {
 		t.Helper()
-		j, turn := q.pop(nil)
+		j, c := q.pop(nil)
 		require.Equal(t, want, j.s.Client)
-		turns = append(turns, turn)
+		popped = append(popped, c)
 	}
 	pop("greedy")
 	pop("second")
 	pop("third")
-	pop("greedy") // its second of two workers
+	pop("greedy") // now it has its two workers
 	pop("second")
-	q.done(turns[0])
+	q.done(popped[0])
 	pop("third")
 	pop("greedy")
 	require.Equal(t, 7, q.depth())
 }
 
-// TestAClientLeavesAWorker: another client's body starts while one client's bodies occupy its half
-// of the workers.
+// TestAClientLeavesAWorker: a client that occupies its half of the workers does not delay another
+// client's job.
 func TestAClientLeavesAWorker(t *testing.T) {
 	q := newQueue(16, 2)
 	for range 3 {
@@ -57,9 +57,9 @@ func TestAClientLeavesAWorker(t *testing.T) {
 	started := make(chan string, 2)
 	go func() {
 		w := make(worker, 1)
-		for j, turn := q.pop(w); j != nil; j, turn = q.pop(w) {
+		for j, c := q.pop(w); j != nil; j, c = q.pop(w) {
 			started <- j.s.Client
-			q.done(turn)
+			q.done(c)
 		}
 		close(started)
 	}()
@@ -73,8 +73,7 @@ func TestAClientLeavesAWorker(t *testing.T) {
 	require.Empty(t, <-started)
 }
 
-// TestLastIdleWorkerWakesFirst: as few workers as possible are used, so that their memory stays in
-// the CPU's caches.
+// TestLastIdleWorkerWakesFirst: of several idle workers the one that became idle last gets the job.
 func TestLastIdleWorkerWakesFirst(t *testing.T) {
 	const workers = 3
 	q := newQueue(16, workers)
@@ -82,8 +81,8 @@ func TestLastIdleWorkerWakesFirst(t *testing.T) {
 	for i := range workers {
 		go func() {
 			w := make(worker, 1)
-			for j, turn := q.pop(w); j != nil; j, turn = q.pop(w) {
-				q.done(turn)
+			for j, c := q.pop(w); j != nil; j, c = q.pop(w) {
+				q.done(c)
 				woken <- i
 			}
 			woken <- i
@@ -104,8 +103,8 @@ func TestLastIdleWorkerWakesFirst(t *testing.T) {
 	require.ElementsMatch(t, []int{0, 1, 2}, ended)
 }
 
-// TestQueueOfManyClients: each job is popped once, no client exceeds its workers, and all workers
-// end.
+// TestQueueOfManyClients: each job is popped once, no client exceeds its share of the workers, and
+// all workers exit.
 func TestQueueOfManyClients(t *testing.T) {
 	const workers, clients, jobs = 4, 6, 500
 	q := newQueue(10_000, workers)
@@ -115,7 +114,7 @@ func TestQueueOfManyClients(t *testing.T) {
 	for range workers {
 		all.Go(func() {
 			w := make(worker, 1)
-			for j, turn := q.pop(w); j != nil; j, turn = q.pop(w) {
+			for j, c := q.pop(w); j != nil; j, c = q.pop(w) {
 				mu.Lock()
 				running[j.s.Client]++
 				if running[j.s.Client] > workers/2 || popped[j] {
@@ -126,7 +125,7 @@ func TestQueueOfManyClients(t *testing.T) {
 				mu.Lock()
 				running[j.s.Client]--
 				mu.Unlock()
-				q.done(turn)
+				q.done(c)
 			}
 		})
 	}

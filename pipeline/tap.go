@@ -14,12 +14,12 @@ import (
 
 const (
 	tapRate      = 50  // items per second for each follower
-	tapFollowers = 100 // concurrent followers; each scans the rejections of every batch
+	tapFollowers = 100 // at the same time; each scans the rejections of every batch
 )
 
 // Tap lets operators follow a sample of the items as they are validated. Without followers it costs
-// one load per batch; a follower that does not keep up misses items. Its zero value is ready to
-// use.
+// one atomic load per batch. A follower that does not keep up misses items. The zero value is ready
+// to use.
 type Tap struct {
 	active    atomic.Int32
 	mu        sync.Mutex
@@ -49,18 +49,18 @@ type TapItem struct {
 	Index    int             `json:"index"`
 }
 
-// Follower receives items until Stop.
+// Follower receives items until Stop is called.
 type Follower struct {
 	Items  <-chan TapItem
 	items  chan TapItem
 	filter TapFilter
 	tap    *Tap
 
-	second int64 // Unix time of the second that sent counts
-	sent   int
+	second int64 // Unix time
+	sent   int   // items sent in that second
 }
 
-// Follow returns nil if there are too many followers.
+// Follow adds a follower. It returns nil if there are too many.
 func (t *Tap) Follow(filter TapFilter) *Follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,8 +85,8 @@ func (f *Follower) Stop() {
 	f.tap.active.Add(-1)
 }
 
-// offer hands a validated batch to the followers. It returns at once if another worker is doing the
-// same.
+// offer sends a sample of a validated batch to the followers. To avoid waiting, it does nothing if
+// another worker is in offer.
 func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, now time.Time) {
 	if t.active.Load() == 0 || !t.mu.TryLock() {
 		return
@@ -97,7 +97,7 @@ func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, no
 		if f.filter.Client != "" && f.filter.Client != client || !f.admits(now) {
 			continue
 		}
-		next := 0 // of r.List
+		next := 0 // index in r.List
 		if !f.filter.Accepted {
 			for _, x := range r.List {
 				if !f.offer(items, r, int(x.Index), &x, client, now) {
@@ -116,7 +116,7 @@ func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, no
 	}
 }
 
-// admits reports whether the follower may receive another item in this second.
+// admits reports whether the follower may receive another item in the second of now.
 func (f *Follower) admits(now time.Time) bool {
 	if second := now.Unix(); second != f.second {
 		f.second, f.sent = second, 0
@@ -124,8 +124,8 @@ func (f *Follower) admits(now time.Time) bool {
 	return f.sent < tapRate
 }
 
-// offer sends one item, if it matches. more is false if the follower has received its share for
-// this second or is behind.
+// offer sends one item if it matches the filter. x is its rejection, nil if it was accepted. more
+// is false if the follower has received tapRate items in this second or its channel is full.
 func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.Rejection, client string, now time.Time) (more bool) {
 	item := TapItem{Time: now.UTC(), Client: client, Code: contract.OK.String(), Batch: r.ID.String(), Index: row}
 	var detector []byte

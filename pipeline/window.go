@@ -9,33 +9,33 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// window holds the rows between a delivery's cursor and the last frame it has read. It reuses the
-// memory of its batches.
+// window holds the undelivered rows of the frames that a delivery has read. It reuses the memory of
+// its batches.
 type window struct {
 	source Source
 	reader Reader
 	rows   batch.Block
 	count  int    // of rows
-	next   uint64 // frame after the last one read
-	skip   uint32 // rows of it that were delivered before
+	next   uint64 // frame to read next
+	skip   uint32 // rows of that frame that were delivered before
 	free   []*batch.Batch
 	buf    []byte
 	began  time.Time             // when the last block was gathered
-	idle   func(context.Context) // called at the interval every while the journal has no further frame
+	idle   func(context.Context) // called at the interval every while there is no frame to read
 	every  time.Duration
 }
 
+// rewind discards all rows and continues at a position.
 func (w *window) rewind(from batch.Position) {
 	w.drop(w.count)
 	w.next, w.skip = from.Frame, from.Row
 	w.reader = w.source.Reader(from.Frame)
 }
 
-// gather waits for a row, then until there are cfg.MinRows or cfg.Linger has passed since the block
-// before: rows that follow a pause do not wait, and under load blocks are full. It stops reading at
-// cfg.MaxRows. If the new frames have no rows it returns none, but has moved the window's end. An
-// unreadable frame does not hold back the rows before it: gather returns those, and the next call
-// returns the error.
+// gather waits for a row, and then until there are cfg.MinRows rows or cfg.Linger has passed since
+// it last returned. So rows after a pause do not wait, and blocks are large under load. It reads
+// until there are cfg.MaxRows rows. If it has read only frames without rows, it returns none. If a
+// frame is unreadable, it returns the rows before that frame, and the next call returns the error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	for w.count == 0 {
 		pause, cancel := context.WithTimeout(ctx, w.every)
@@ -69,6 +69,7 @@ func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, e
 	return w.rows, nil
 }
 
+// upTo returns the rows before a position, waiting until they can be read.
 func (w *window) upTo(ctx context.Context, end batch.Position) (batch.Block, error) {
 	for w.count == 0 || w.rows.End().Before(end) {
 		if err := w.wait(ctx); err != nil {
@@ -95,6 +96,7 @@ func (w *window) wait(ctx context.Context) error {
 	return w.add(seq, frame)
 }
 
+// read reads the next frame. It returns false if that frame is not durable yet.
 func (w *window) read() (bool, error) {
 	seq, frame, ok, err := w.reader.TryNext(w.buf)
 	if err != nil || !ok {
@@ -111,12 +113,12 @@ func (w *window) add(seq uint64, frame []byte) error {
 	}
 	if err := batch.DecodeFrame(frame, b, nil); err != nil {
 		w.free = append(w.free, b)
-		w.reader = w.source.Reader(seq) // the next read fails at this frame again
+		w.reader = w.source.Reader(seq) // so that the next read returns the same error
 		return fmt.Errorf("cannot read frame %d of the journal: %w", seq, err)
 	}
 	from := int(w.skip)
 	w.next, w.skip = seq+1, 0
-	if from >= b.Rows() { // nothing was accepted, or everything is delivered
+	if from >= b.Rows() { // no accepted rows, or all were delivered before
 		w.free = append(w.free, b)
 		return nil
 	}
@@ -125,9 +127,10 @@ func (w *window) add(seq uint64, frame []byte) error {
 	return nil
 }
 
+// end returns the position after the last row that was read.
 func (w *window) end() batch.Position { return batch.Position{Frame: w.next, Row: w.skip} }
 
-// more reports whether there are rows, reading on if necessary.
+// more reports whether there are rows. It reads frames until there are, without waiting.
 func (w *window) more() bool {
 	for w.count == 0 {
 		if ok, err := w.read(); !ok || err != nil {
@@ -137,6 +140,7 @@ func (w *window) more() bool {
 	return true
 }
 
+// drop removes the first n rows.
 func (w *window) drop(n int) {
 	w.count -= n
 	for n > 0 {

@@ -28,7 +28,7 @@ type dump struct {
 	skipDamaged bool
 
 	rows   batch.Batch
-	answer batch.Answer
+	answer batch.Response
 
 	written, read, gaps int
 }

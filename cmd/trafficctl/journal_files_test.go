@@ -90,7 +90,7 @@ func frameOf(n int, of journalBatch) []byte {
 		b.Quality = append(b.Quality, math.NaN())
 		b.Index = append(b.Index, uint32(row))
 	}
-	a := batch.Answer{Key: of.Key, Items: len(of.Codes) + of.Rejected}
+	a := batch.Response{Key: of.Key, Items: len(of.Codes) + of.Rejected}
 	for i := range of.Rejected {
 		a.Add(len(of.Codes)+i, contract.UnknownDetector, contract.FieldDetectorCode, []byte("X"))
 	}

@@ -392,7 +392,7 @@ func TestJournalCursorOfAnotherVersion(t *testing.T) {
 	require.NoError(t, j.Close())
 	r := runWith(t, "", "journal", "cursors", dir)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.out, "kafka: cannot read a cursor at frame 1: ")
+	require.Contains(t, r.out, "kafka: cannot read the cursor at frame 1: ")
 }
 
 // The journal of the idempotency store has frames without rows.
@@ -400,7 +400,7 @@ func TestJournalOfIdempotencyStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "idempotency")
 	j, err := journal.Open(journalConfig(dir), []string{"window"})
 	require.NoError(t, err)
-	e := journal.Entry{Data: batch.AnswerOf(frameOf(1, journalBatch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}
+	e := journal.Entry{Data: batch.FrameWithoutRows(frameOf(1, journalBatch{Instance: "north", Codes: []string{"D"}, Key: "k", Rejected: 3}))}
 	require.NoError(t, j.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())

@@ -10,13 +10,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// ID is a batch's UUID, used in the Batch-Id header, in the archive and on every forwarded record
-// (contract 1.3). It is a random UUIDv7, or a UUIDv8 from DerivedID.
+// ID is the UUID of a batch: a random UUIDv7, or a UUIDv8 from DerivedID. It is in the Batch-Id
+// header, in the archive and on every forwarded record (contract 1.3).
 type ID [16]byte
 
-// DerivedID returns the ID of a batch with an Idempotency-Key, a hash of client
+// DerivedID returns the ID of a batch with an Idempotency-Key: a hash of client
 // (contract.Client.Owner), key and body (contract 1.5). A batch that is accepted twice, by two
-// replicas or after the idempotency window, has the same ID both times.
+// replicas or after the idempotency window, gets the same ID both times.
 func DerivedID(client, key string, bodyHash uint64) (id ID) {
 	b := make([]byte, 0, 256)
 	for _, text := range [...]string{client, key} {
@@ -28,7 +28,7 @@ func DerivedID(client, key string, bodyHash uint64) (id ID) {
 	return id
 }
 
-// Derived reports whether the ID is from DerivedID. Several batches may have such an ID.
+// Derived reports whether DerivedID returned the ID. Such an ID may occur more than once.
 func (id ID) Derived() bool { return id[6]>>4 == 8 }
 
 // String returns the canonical form of 36 characters.
@@ -48,22 +48,22 @@ type Batch struct {
 	ID              ID
 	ProductInstance string
 	ReceivedAt      int64             // nanoseconds since 1970 UTC; strictly increasing on a replica
-	Trace           trace.SpanContext // of the request, if it is sampled; otherwise the zero value
+	Trace           trace.SpanContext // of the request; the zero value if it is not sampled
 	Columns
 	Index []uint32 // row → position in the request's measurements, ascending
 }
 
-// Reset empties the batch and keeps its memory.
+// Reset empties the batch. It keeps the memory of the columns.
 func (b *Batch) Reset() {
 	b.ID, b.ProductInstance, b.ReceivedAt, b.Trace = ID{}, "", 0, trace.SpanContext{}
 	b.Columns.Reset()
 	b.Index = b.Index[:0]
 }
 
-// Accept moves the rows of it that were not rejected into b. It swaps their columns, so it must be
-// reset before reuse.
-func (b *Batch) Accept(it *Items, r *Rejections) {
-	b.Columns, it.Columns = it.Columns, b.Columns
+// Accept sets the rows of b to those of items that are not in r. It swaps the columns of b and
+// items, so items must be reset before it is used again.
+func (b *Batch) Accept(items *Items, r *Rejections) {
+	b.Columns, items.Columns = items.Columns, b.Columns
 	b.Index = b.Index[:0]
 	n, next := 0, 0
 	for row := range b.Rows() {
@@ -80,48 +80,47 @@ func (b *Batch) Accept(it *Items, r *Rejections) {
 	b.Truncate(n)
 }
 
-// Submission is one request body on its way through the pipeline, with its outcome. It belongs to
-// the pipeline during a call of Submit and to the caller otherwise.
+// Submission is a request body with the outcome of its processing. It belongs to the pipeline
+// during a call of Submit and otherwise to the caller.
 type Submission struct {
 	ProductInstance string
-	Client          string // contract.Client.Owner, whose share of the idempotency store the answer takes
-	IdempotencyKey  string // may be empty
+	Client          string // contract.Client.Owner
+	IdempotencyKey  string // empty if the request has none
 	Trace           trace.SpanContext
 
-	// Body is the compressed body. It was received completely: reading it never waits for the
-	// client.
+	// Body is the compressed body, completely received: reading it never waits for the client.
 	Body io.Reader
 
-	Result Result // after an error only Items is valid: how many were decoded
+	Result Result // after an error only Items is valid: the number of decoded items
 }
 
-// Reset empties the submission and keeps its memory.
+// Reset empties the submission. It keeps the memory of the rejections.
 func (s *Submission) Reset() {
 	rejections := s.Result.Rejections
 	rejections.Reset()
 	*s = Submission{Result: Result{Rejections: rejections}}
 }
 
-// Result is the outcome of a submission that is answered with 207 (contract 5.2).
+// Result is the content of a 207 (contract 5.2).
 type Result struct {
 	ID         ID
 	Items      int // accepted + rejected
 	Accepted   int
 	Duplicates int        // accepted items that replace an earlier one of the batch in the archive
-	Replay     bool       // the first result of the same Idempotency-Key, repeated
-	Detectors  *Detectors // that the items were validated against; nil for a replay
+	Replay     bool       // the result is that of an earlier request with the same Idempotency-Key
+	Detectors  *Detectors // the snapshot that the items were validated against; nil for a replay
 	Rejections
 }
 
 // Rejected returns the number of rejected items.
 func (r *Result) Rejected() int { return r.Items - r.Accepted }
 
-// ErrNoResponse is returned when the outcome of a batch is unknown. The connection must be closed
-// without a response; a retry with the same Idempotency-Key reveals it (contract 1.1).
+// ErrNoResponse is returned when the outcome of a batch is unknown. The connection must then be
+// closed without a response; a retry with the same Idempotency-Key reveals the outcome (contract
+// 1.1).
 var ErrNoResponse = errors.New("the outcome of the batch is unknown")
 
-// PermanentError is returned by a sink when no retry of the same block can succeed. The delivery
-// loop then splits the block until it finds the rejected row. All other errors are retried.
+// PermanentError is an error of a store that any retry of the same block would return again.
 type PermanentError struct{ Err error }
 
 // Error implements error.

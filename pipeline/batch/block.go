@@ -1,6 +1,6 @@
 package batch
 
-// Position is a place in the sequence of accepted rows: row Row of frame Frame.
+// Position is a position in the sequence of accepted rows: that of row Row of frame Frame.
 type Position struct {
 	Frame uint64
 	Row   uint32
@@ -18,7 +18,7 @@ type Span struct {
 	From, To int
 }
 
-// Block is a run of consecutive accepted rows over one or several batches, in journal order: what a
+// Block is a run of consecutive accepted rows of one or more batches, in journal order, which a
 // sink delivers in one attempt. The batches belong to the delivery loop; a sink may read them only
 // during the call.
 type Block []Span
@@ -41,8 +41,8 @@ func (b Block) End() Position {
 	return Position{Frame: last.Frame, Row: uint32(last.To)}
 }
 
-// Head returns the first n rows, or all if there are fewer. It does not change b, whose batches it
-// shares.
+// Head returns a block of the first n rows, or of all if there are fewer. The batches are shared
+// with b, which is not changed.
 func (b Block) Head(n int) Block {
 	for i, s := range b {
 		if n < s.To-s.From {

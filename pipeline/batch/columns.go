@@ -5,22 +5,23 @@ import (
 	"slices"
 )
 
-// NoTime marks an invalid timestamp in From and To. It lies outside the years 1970–2261 that
-// contract 1.2 allows.
+// NoTime is the value of an invalid timestamp in From and To. It is outside the years 1970–2261,
+// which contract 1.2 allows.
 const NoTime = math.MinInt64
 
-// Columns holds measurements column by column; all columns have the same length.
+// Columns holds measurements column by column. CodeEnd, Type, From, To, Value and Quality have one
+// entry per row.
 type Columns struct {
 	Codes   []byte   // concatenated detector codes
-	CodeEnd []uint32 // end of row i's code in Codes; it starts at CodeEnd[i-1], or 0
+	CodeEnd []uint32 // row i's code is Codes[CodeEnd[i-1]:CodeEnd[i]], from 0 for the first row
 
 	TypeText []byte   // concatenated distinct measure type codes
 	TypeEnd  []uint32 // end of type t's text in TypeText
 	Type     []uint32 // row → type
 
 	From    []int64   // start of the interval, nanoseconds since 1970 UTC
-	To      []int64   // its end
-	Value   []float64 // ±Inf if the number overflows float64
+	To      []int64   // end of the interval
+	Value   []float64 // ±Inf if the number overflows a float64
 	Quality []float64 // NaN if null or absent
 }
 
@@ -30,16 +31,16 @@ func (c *Columns) Rows() int { return len(c.CodeEnd) }
 // Types returns the number of distinct measure types.
 func (c *Columns) Types() int { return len(c.TypeEnd) }
 
-// Code returns row i's detector code, a view into Codes.
+// Code returns the detector code of row i, a view into Codes.
 func (c *Columns) Code(i int) []byte { return view(c.Codes, c.CodeEnd, i) }
 
 // TypeCode returns the text of type t, a view into TypeText.
 func (c *Columns) TypeCode(t int) []byte { return view(c.TypeText, c.TypeEnd, t) }
 
-// HasQuality reports whether row i has a quality.
+// HasQuality reports whether row i has a quality that is not null.
 func (c *Columns) HasQuality(i int) bool { return !math.IsNaN(c.Quality[i]) }
 
-// Reset empties all columns and keeps their memory.
+// Reset empties all columns. It keeps their memory.
 func (c *Columns) Reset() {
 	c.Codes, c.CodeEnd = c.Codes[:0], c.CodeEnd[:0]
 	c.TypeText, c.TypeEnd, c.Type = c.TypeText[:0], c.TypeEnd[:0], c.Type[:0]
@@ -47,6 +48,7 @@ func (c *Columns) Reset() {
 	c.Value, c.Quality = c.Value[:0], c.Quality[:0]
 }
 
+// move copies row src to row dst, which must be an earlier one.
 func (c *Columns) move(dst, src int) {
 	code := c.Code(src)
 	start := uint32(0)
@@ -59,7 +61,7 @@ func (c *Columns) move(dst, src int) {
 	c.Value[dst], c.Quality[dst] = c.Value[src], c.Quality[src]
 }
 
-// Extend appends n rows whose contents are undefined, but not to Codes.
+// Extend appends n rows with undefined contents. It does not extend Codes.
 func (c *Columns) Extend(n int) {
 	c.CodeEnd, c.Type = extend(c.CodeEnd, n), extend(c.Type, n)
 	c.From, c.To = extend(c.From, n), extend(c.To, n)
@@ -68,7 +70,7 @@ func (c *Columns) Extend(n int) {
 
 func extend[T any](column []T, n int) []T { return slices.Grow(column, n)[:len(column)+n] }
 
-// Truncate keeps the first n rows.
+// Truncate removes all rows but the first n.
 func (c *Columns) Truncate(n int) {
 	c.CodeEnd, c.Type = c.CodeEnd[:n], c.Type[:n]
 	c.From, c.To = c.From[:n], c.To[:n]

@@ -13,29 +13,28 @@ import (
 const MaxCodeLen = 256
 
 // Detectors is an immutable set of the detector codes of one product instance (contract 1.4), safe
-// for concurrent use. Each code has an ordinal 0 ≤ n < Len in the order of the feed.
+// for concurrent use. The ordinal of a code is its position in the feed without duplicates.
 type Detectors struct {
 	seed    maphash.Seed
 	text    []byte
 	ends    []uint32
-	slots   []uint32 // hash table with open addressing, at most half full: ordinal + 1; 0 is empty
-	version uint64   // the sum of the codes' hashes, which are the same in every process
+	slots   []uint32 // hash table with open addressing, at most half full: ordinal + 1, or 0 for empty
+	version uint64   // sum of the codes' hashes, which do not depend on seed
 }
 
-// NewDetectors returns a set of the codes without duplicates. It skips empty codes and those over
-// MaxCodeLen; the second result is their number.
-func NewDetectors(codes []string) (*Detectors, int) {
+// NewDetectors returns the set of the codes. skipped is the number of codes that are empty or
+// longer than MaxCodeLen, which it leaves out.
+func NewDetectors(codes []string) (d *Detectors, skipped int) {
 	size := 0
 	for _, code := range codes {
 		if len(code) <= MaxCodeLen {
 			size += len(code)
 		}
 	}
-	d := &Detectors{
+	d = &Detectors{
 		seed: maphash.MakeSeed(), text: make([]byte, 0, size), ends: make([]uint32, 0, len(codes)),
 		slots: make([]uint32, 2<<bits.Len(uint(len(codes)))),
 	}
-	skipped := 0
 	for _, code := range codes {
 		if len(code) == 0 || len(code) > MaxCodeLen {
 			skipped++
@@ -55,13 +54,14 @@ func NewDetectors(codes []string) (*Detectors, int) {
 // Len returns the number of codes.
 func (d *Detectors) Len() int { return len(d.ends) }
 
-// Version identifies the set: it is equal for the same codes in any order, in every process.
+// Version returns a hash of the set. It does not depend on the order of the codes and is the same
+// in every process.
 func (d *Detectors) Version() string { return fmt.Sprintf("%016x", d.version) }
 
-// Code returns the code with this ordinal, a view.
+// Code returns the code with an ordinal. The result must not be changed.
 func (d *Detectors) Code(ord int) []byte { return view(d.text, d.ends, ord) }
 
-// Find returns the ordinal of a code.
+// Find returns the ordinal of a code. ok is false if the code is not in the set.
 func (d *Detectors) Find(code []byte) (ord int, ok bool) {
 	slot, ok := d.lookup(code)
 	return int(*slot) - 1, ok
@@ -73,7 +73,7 @@ func (d *Detectors) Has(code []byte) bool {
 	return ok
 }
 
-// lookup returns the slot of a code, an empty one if the code is not in the set.
+// lookup returns the slot of a code or, if the code is not in the set, the empty slot for it.
 func (d *Detectors) lookup(code []byte) (slot *uint32, found bool) {
 	mask := uint64(len(d.slots) - 1)
 	for at := maphash.Bytes(d.seed, code) & mask; ; at = (at + 1) & mask {
@@ -84,13 +84,12 @@ func (d *Detectors) lookup(code []byte) (slot *uint32, found bool) {
 	}
 }
 
-// Attribute is a column of a registry feed other than the code, with its value for a detector.
+// Attribute is the value of a detector in a column of a registry feed.
 type Attribute struct{ Name, Value string }
 
-// DetectorList holds the detectors of a product instance as a registry feed lists them.
-// Attributes[i] are those of Codes[i].
+// DetectorList is the list of the detectors of a product instance in a registry feed.
 type DetectorList struct {
 	ProductInstance string
 	Codes           []string
-	Attributes      [][]Attribute
+	Attributes      [][]Attribute // Attributes[i] belong to Codes[i]
 }

@@ -1,8 +1,9 @@
-// Package batch defines the data that all stages, sources and sinks exchange: measurements in
+// Package batch defines the data that the stages, sources and sinks exchange: measurements in
 // columns, decoded items with their rejections, submissions and results, the set of known
-// detectors, frames as the journal stores them, and the blocks of rows that sinks deliver. Sources
-// and sinks know each other only through it.
+// detectors, the frames that the journal stores, and the blocks of rows that sinks deliver. It is
+// all that sources and sinks have in common.
 //
-// Columns are slices that keep their capacity: the owner of a value may Reset and refill it. Byte
-// views (Code, TypeCode, Echo) point into the owner's buffers and are valid until its next Reset.
+// Reset keeps the capacity of the columns, so that the owner of a value can refill it without
+// allocating. The bytes that Code, TypeCode and Echo return are views into the value's buffers and
+// valid until its next Reset.
 package batch

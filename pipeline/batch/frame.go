@@ -13,13 +13,13 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// ErrFrame is wrapped by all errors of frames.
+// ErrFrame is wrapped by all errors about invalid frames.
 var ErrFrame = errors.New("invalid frame")
 
-// A frame is what the journal stores for one request: header, answer, columns.
+// A frame is what the journal stores for a request: header, response, columns.
 //
 //	version     1 byte
-//	received_at 8 bytes little endian, nanoseconds   (at a fixed place for StampFrame)
+//	received_at 8 bytes little endian, nanoseconds   (at a fixed offset, for StampFrame)
 //	batch id    16 bytes
 //	version 6 only: trace id 16 bytes, span id 8 bytes
 //	product instance, idempotency key                (uvarint length, bytes)
@@ -28,13 +28,14 @@ var ErrFrame = errors.New("invalid frame")
 //	rows, types                                      (uvarint)
 //	type texts                                       (uvarint length, bytes)
 //	which columns are shared                         1 byte
-//	code lengths; code bytes; type of each row; how far each index is past the next one (uvarint)
-//	From as delta to the row before, delta of To-From likewise (varint)
+//	code lengths (uvarint), code bytes, type of each row (uvarint), rows skipped before each index (uvarint)
+//	deltas of From to the previous row, the same of To-From  (varint)
 //	values, qualities                                8 bytes each
 //
-// A shared column has one entry, which is that of all rows, or a consecutive index. Deltas repeat
-// in real batches and take one byte each. Only batches of sampled requests have version 6: without
-// tracing, a program that knows only version 5 can read the journal.
+// A shared column has only the entry of the first row: the others have the same one or, for
+// indexes, consecutive ones. In real batches most deltas take one byte. Only frames of sampled
+// requests have version 6: without tracing, a program that knows only version 5 can read the
+// journal.
 const (
 	frameVersion  = 5
 	tracedVersion = 6
@@ -42,7 +43,7 @@ const (
 	noRows        = "\x00\x00\x00" // no rows, no types, no shared columns
 )
 
-// columns is a set of columns that all rows of a frame share.
+// columns is a set of shared columns.
 type columns byte
 
 const (
@@ -53,7 +54,7 @@ const (
 	qualities
 )
 
-// entries returns the number of entries of a column.
+// entries returns the number of entries that a frame has for a column.
 func (s columns) entries(c columns, rows int) int {
 	if s&c != 0 {
 		return min(rows, 1)
@@ -61,7 +62,7 @@ func (s columns) entries(c columns, rows int) int {
 	return rows
 }
 
-// shared returns the columns that all rows of b share.
+// shared returns the columns of b that are the same in all rows.
 func shared(b *Batch) (s columns) {
 	rows := b.Rows()
 	if rows == 0 {
@@ -87,20 +88,20 @@ func shared(b *Batch) (s columns) {
 	return s
 }
 
-// Answer is the remembered part of a 207 response to a request with an Idempotency-Key (contract
-// 1.5). It is part of the batch's frame, so both become durable in the same commit.
-type Answer struct {
-	Key        string // empty: nothing is remembered
-	Client     string // whose share of the idempotency store it takes
+// Response is what the idempotency store remembers of a 207 (contract 1.5). It is part of the
+// batch's frame, so both become durable in the same commit.
+type Response struct {
+	Key        string // the Idempotency-Key; if empty, the frame contains no response
+	Client     string // contract.Client.Owner
 	BodyHash   uint64 // of the decompressed body
 	Items      int    // accepted + rejected
 	Duplicates int    // see Result
 	Rejections
 }
 
-// AppendFrame appends the frame of b and a to dst. a may be nil.
-func AppendFrame(dst []byte, b *Batch, a *Answer) []byte {
-	const rest = 1 << 10 // rarely more
+// AppendFrame appends a frame with b and response to dst. response may be nil.
+func AppendFrame(dst []byte, b *Batch, response *Response) []byte {
+	const rest = 1 << 10 // of the other fields; rarely more
 	s := shared(b)
 	n := func(c columns) int { return s.entries(c, b.Rows()) }
 	dst = slices.Grow(dst, len(b.Codes)+n(codeLengths)+n(typesOfRows)+n(indexes)+2*n(intervals)+8*(b.Rows()+n(qualities))+rest)
@@ -116,7 +117,7 @@ func AppendFrame(dst []byte, b *Batch, a *Answer) []byte {
 		dst = append(append(dst, id[:]...), span[:]...)
 	}
 	dst = AppendCounted(dst, b.ProductInstance)
-	dst = appendAnswer(dst, a)
+	dst = appendResponse(dst, response)
 	dst = binary.AppendUvarint(dst, uint64(b.Rows()))
 	dst = binary.AppendUvarint(dst, uint64(b.Types()))
 	for t := range b.Types() {
@@ -147,7 +148,7 @@ func AppendFrame(dst []byte, b *Batch, a *Answer) []byte {
 	return appendFloats(appendFloats(dst, b.Value), b.Quality[:n(qualities)])
 }
 
-// appendUvarint is binary.AppendUvarint; most numbers take one byte.
+// appendUvarint is like binary.AppendUvarint but faster for numbers of one byte.
 func appendUvarint(dst []byte, v uint64) []byte {
 	if v < 0x80 {
 		return append(dst, byte(v))
@@ -155,10 +156,10 @@ func appendUvarint(dst []byte, v uint64) []byte {
 	return binary.AppendUvarint(dst, v)
 }
 
-// appendVarint is binary.AppendVarint.
+// appendVarint is like binary.AppendVarint.
 func appendVarint(dst []byte, v int64) []byte { return appendUvarint(dst, uint64(v)<<1^uint64(v>>63)) }
 
-func appendAnswer(dst []byte, a *Answer) []byte {
+func appendResponse(dst []byte, a *Response) []byte {
 	if a == nil || a.Key == "" {
 		return append(dst, 0)
 	}
@@ -177,8 +178,8 @@ func appendAnswer(dst []byte, a *Answer) []byte {
 	return AppendCounted(dst[:plain], compressor.EncodeAll(dst[plain:], nil))
 }
 
-// A list of rejections compresses to a tenth. Both coders are safe for concurrent use; their
-// constructors do not fail with these options.
+// Compression shrinks a list of rejections to about a tenth. Both coders are safe for concurrent
+// use; their constructors do not fail with these options.
 var (
 	compressor, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<17))
 	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(1<<30))
@@ -193,19 +194,19 @@ func appendFloats(dst []byte, values []float64) []byte {
 	return dst
 }
 
-// DecodeFrame fills b and, unless it is nil, a. It reuses their memory and keeps no view of frame.
-// Errors wrap ErrFrame.
-func DecodeFrame(frame []byte, b *Batch, a *Answer) error {
+// DecodeFrame decodes a frame into b and, unless it is nil, response. It reuses their memory; they
+// contain no views into frame. Errors wrap ErrFrame.
+func DecodeFrame(frame []byte, b *Batch, response *Response) error {
 	r := NewWireReader(frame, ErrFrame)
 	b.Reset()
 	b.ReceivedAt, b.ID, b.Trace = readHeader(&r)
 	b.ProductInstance = string(r.Counted())
-	readAnswer(&r, a)
+	readResponse(&r, response)
 	readColumns(&r, b)
 	return r.End()
 }
 
-// readHeader reads what precedes the product instance.
+// readHeader reads the fields before the product instance.
 func readHeader(r *WireReader) (receivedAt int64, id ID, request trace.SpanContext) {
 	version := r.Versions(frameVersion, tracedVersion)
 	receivedAt = int64(r.Uint64())
@@ -219,13 +220,13 @@ func readHeader(r *WireReader) (receivedAt int64, id ID, request trace.SpanConte
 	return receivedAt, id, request
 }
 
-// readAnswer skips the answer if a is nil.
-func readAnswer(r *WireReader, a *Answer) {
+// readResponse reads the response into a. If a is nil, it skips the response.
+func readResponse(r *WireReader, a *Response) {
 	key := r.Counted()
 	if a != nil {
 		rejections := a.Rejections
 		rejections.Reset()
-		*a = Answer{Key: string(key), Rejections: rejections}
+		*a = Response{Key: string(key), Rejections: rejections}
 	}
 	if len(key) == 0 {
 		return
@@ -313,13 +314,12 @@ func readFloats(r *WireReader, dst []float64, rows int) []float64 {
 	return dst
 }
 
-// StampFrame sets the received_at of a frame, which is known only when the frame is queued: it
-// follows the order of the frames.
+// StampFrame sets the received_at of a frame.
 func StampFrame(frame []byte, receivedAt int64) {
 	binary.LittleEndian.PutUint64(frame[stampAt:], uint64(receivedAt))
 }
 
-// FrameReceivedAt returns the received_at of a frame, 0 if the frame is too short.
+// FrameReceivedAt returns the received_at of a frame, or 0 if the frame is too short.
 func FrameReceivedAt(frame []byte) int64 {
 	if len(frame) < stampAt+8 {
 		return 0
@@ -327,17 +327,17 @@ func FrameReceivedAt(frame []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(frame[stampAt:]))
 }
 
-// FrameTrace returns the trace context of a frame's request, the zero value if the request was not
-// sampled.
+// FrameTrace returns the trace context of a frame's request, or the zero value if the request was
+// not sampled.
 func FrameTrace(frame []byte) trace.SpanContext {
 	r := NewWireReader(frame, ErrFrame)
 	_, _, request := readHeader(&r)
 	return request
 }
 
-// FrameKey returns Key, Client and BodyHash of a frame's answer. They are empty if the request had
-// no Idempotency-Key.
-func FrameKey(frame []byte) (a Answer, err error) {
+// FrameKey returns a frame's response with only Key, Client and BodyHash set. They are empty if the
+// request had no Idempotency-Key.
+func FrameKey(frame []byte) (a Response, err error) {
 	r := NewWireReader(frame, ErrFrame)
 	readHeader(&r)
 	r.Counted() // product instance
@@ -361,14 +361,14 @@ func FrameHeader(frame []byte) (h Header, err error) {
 	return h, r.Err()
 }
 
-// FrameSum returns a hash of a valid frame without its received_at.
+// FrameSum returns a hash of a valid frame that does not depend on received_at.
 func FrameSum(frame []byte) uint64 { return xxhash.Sum64(frame[stampAt+8:]) }
 
-// FrameWithout returns a copy of a frame without the rows whose index is in one of the earlier
-// frames of the same batch.
+// FrameWithout returns a copy of a frame without the rows that earlier frames of the same batch
+// contain: those with the same index.
 func FrameWithout(frame []byte, earlier [][]byte) ([]byte, error) {
 	var b, other Batch
-	var a Answer
+	var a Response
 	err := DecodeFrame(frame, &b, &a)
 	drop := map[uint32]bool{}
 	for _, e := range earlier {
@@ -403,16 +403,16 @@ func FrameRows(frame []byte) (int, error) {
 	r := NewWireReader(frame, ErrFrame)
 	readHeader(&r)
 	r.Counted() // product instance
-	readAnswer(&r, nil)
+	readResponse(&r, nil)
 	return r.Count(), r.Err()
 }
 
-// AnswerOf returns a copy of a valid frame without its rows: header and answer.
-func AnswerOf(frame []byte) []byte {
+// FrameWithoutRows returns a copy of a valid frame without its rows.
+func FrameWithoutRows(frame []byte) []byte {
 	r := NewWireReader(frame, ErrFrame)
 	readHeader(&r)
 	r.Counted()
-	readAnswer(&r, nil)
+	readResponse(&r, nil)
 	end := len(frame) - r.Left()
 	short := make([]byte, 0, end+len(noRows))
 	return append(append(short, frame[:end]...), noRows...)

@@ -14,7 +14,7 @@ import (
 )
 
 // random returns a random batch and its answer.
-func random(r *rand.Rand) (*Batch, *Answer) {
+func random(r *rand.Rand) (*Batch, *Response) {
 	b := &Batch{ProductInstance: "stadt-ü", ReceivedAt: r.Int64()}
 	for i := range b.ID {
 		b.ID[i] = byte(r.Uint32())
@@ -60,7 +60,7 @@ func random(r *rand.Rand) (*Batch, *Answer) {
 			b.Quality[row] = b.Quality[0]
 		}
 	}
-	a := &Answer{}
+	a := &Response{}
 	if r.IntN(2) == 0 {
 		a.Key, a.Client, a.BodyHash, a.Items, a.Duplicates = "key", "client", r.Uint64(), r.IntN(1000), r.IntN(1000)
 		for i := range r.IntN(5) {
@@ -102,7 +102,7 @@ func TestFrameOfARequestThatIsNotSampled(t *testing.T) {
 
 func TestFrameRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	got, answer := new(Batch), new(Answer)
+	got, answer := new(Batch), new(Response)
 	for range 500 {
 		b, a := random(r)
 		frame := AppendFrame([]byte("before"), b, a)[len("before"):]
@@ -111,13 +111,13 @@ func TestFrameRoundTrip(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *answer))
 		id, err := FrameKey(frame)
 		require.NoError(t, err)
-		require.Equal(t, Answer{Key: a.Key, Client: a.Client, BodyHash: a.BodyHash}, id)
+		require.Equal(t, Response{Key: a.Key, Client: a.Client, BodyHash: a.BodyHash}, id)
 		require.Equal(t, b.ReceivedAt, FrameReceivedAt(frame))
 		StampFrame(frame, 77)
 		require.NoError(t, DecodeFrame(frame, got, nil))
 		require.EqualValues(t, 77, got.ReceivedAt)
 
-		short := AnswerOf(frame)
+		short := FrameWithoutRows(frame)
 		require.NoError(t, DecodeFrame(short, got, answer))
 		require.Zero(t, got.Rows())
 		require.Equal(t, b.ID, got.ID)
@@ -172,7 +172,7 @@ func FuzzFrame(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		var b, again Batch
-		var a, answer Answer
+		var a, answer Response
 		if err := DecodeFrame(frame, &b, &a); err != nil {
 			require.ErrorIs(t, err, ErrFrame)
 			return
@@ -182,7 +182,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-func first(b *Batch, _ *Answer) *Batch { return b }
+func first(b *Batch, _ *Response) *Batch { return b }
 
 func TestDerivedID(t *testing.T) {
 	id := DerivedID("client", "key", 7)

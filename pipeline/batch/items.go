@@ -6,17 +6,17 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Items is a decoded request body: the rows up to the batch limit and their structural faults.
+// Items is a decoded request body: rows up to the batch limit, with their structural faults.
 type Items struct {
-	Columns           // one row for each of the first min(Count, limit) items
+	Columns           // one row for each item up to the batch limit
 	Count   int       // items in the request, including those past the limit
 	Faults  []Fault   // structural faults, ascending by row
 	Raw     []RawText // invalid timestamps, ascending by row
 	Text    []byte    // the text of Raw
 }
 
-// Fault holds the structural faults of one item (contract 1.2, rules 2–6). Validation decides which
-// one is reported.
+// Fault holds the structural faults of an item (contract 1.2, rules 2–6). Validation decides which
+// of them is reported.
 type Fault struct {
 	Row       uint32
 	NotObject bool              // the item is not an object; the other fields are zero
@@ -26,21 +26,22 @@ type Fault struct {
 	WrongType contract.FieldSet // members of the wrong JSON type
 }
 
-// RawText is an invalid timestamp, cut to contract.EchoLimit: Text[Off:Off+Len].
+// RawText is the text of an invalid timestamp, truncated to contract.EchoLimit:
+// Items.Text[Off:Off+Len].
 type RawText struct {
 	Row      uint32
 	Field    contract.Field
 	Off, Len uint32
 }
 
-// Reset empties the items and keeps their memory.
+// Reset removes all items. It keeps their memory.
 func (it *Items) Reset() {
 	it.Columns.Reset()
 	it.Count = 0
 	it.Faults, it.Raw, it.Text = it.Faults[:0], it.Raw[:0], it.Text[:0]
 }
 
-// RawOf returns the text of an invalid timestamp, nil if there is none.
+// RawOf returns the text of a row's invalid timestamp in field f, or nil if it is valid.
 func (it *Items) RawOf(row int, f contract.Field) []byte {
 	first := sort.Search(len(it.Raw), func(i int) bool { return it.Raw[i].Row >= uint32(row) })
 	for _, r := range it.Raw[first:] {
@@ -54,13 +55,13 @@ func (it *Items) RawOf(row int, f contract.Field) []byte {
 	return nil
 }
 
-// Rejection is the outcome of one invalid item: the first rule that it breaks (contract 1.2).
+// Rejection is the first rule that an invalid item breaks (contract 1.2).
 type Rejection struct {
 	Index uint32 // position in measurements
 	Code  contract.Code
 	Field contract.Field
-	off   uint32
-	size  uint32
+	off   uint32 // of the echo in Rejections.text
+	size  uint32 // of the echo
 }
 
 const rejectionSize = 16
@@ -71,15 +72,15 @@ type Rejections struct {
 	text []byte
 }
 
-// Add appends a rejection. Its description repeats echo, cut to contract.EchoLimit. Indexes must be
-// ascending.
+// Add appends a rejection. Indexes must be ascending. Echo is the invalid input, of which Add keeps
+// the first contract.EchoLimit bytes for the description.
 func (r *Rejections) Add(index int, code contract.Code, field contract.Field, echo []byte) {
 	off := uint32(len(r.text))
 	r.text = append(r.text, echo[:min(len(echo), contract.EchoLimit)]...)
 	r.List = append(r.List, Rejection{Index: uint32(index), Code: code, Field: field, off: off, size: uint32(len(r.text)) - off})
 }
 
-// Echo returns the input that the description of rejection x repeats.
+// Echo returns the input that the description of rejection x quotes.
 func (r *Rejections) Echo(x Rejection) []byte { return r.text[x.off : x.off+x.size] }
 
 // Len returns the number of rejections.
@@ -88,5 +89,5 @@ func (r *Rejections) Len() int { return len(r.List) }
 // Size returns the memory of the list in bytes.
 func (r *Rejections) Size() int { return rejectionSize*len(r.List) + len(r.text) }
 
-// Reset empties the list and keeps its memory.
+// Reset empties the list. It keeps the memory.
 func (r *Rejections) Reset() { r.List, r.text = r.List[:0], r.text[:0] }

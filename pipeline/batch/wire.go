@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// WireReader reads binary messages made of numbers, counts and byte strings: frames, cursors,
-// plans. After the first error all methods return zero values, so callers check the error once, at
-// the end.
+// WireReader reads binary messages that consist of numbers, counts and byte strings, such as
+// frames, cursors and plans. After the first error all methods return zero values, so callers need
+// to check the error only once, at the end.
 type WireReader struct {
 	rest []byte
 	err  error
-	kind error
+	kind error // wrapped by all errors
 }
 
-// NewWireReader returns a reader of b whose errors wrap kind. Byte slices that it returns are views
-// into b.
+// NewWireReader returns a reader of b whose errors wrap kind. The byte slices that its methods
+// return are views into b.
 func NewWireReader(b []byte, kind error) WireReader { return WireReader{rest: b, kind: kind} }
 
 // Err returns the first error.
@@ -24,15 +24,15 @@ func (r *WireReader) Err() error { return r.err }
 // Left returns the number of unread bytes, 0 after an error.
 func (r *WireReader) Left() int { return len(r.rest) }
 
-// Fail records an error unless there already is one.
+// Fail records an error unless there has already been one.
 func (r *WireReader) Fail(reason string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s with %d bytes left", r.kind, reason, len(r.rest))
+		r.err = fmt.Errorf("%w: %s (%d bytes left)", r.kind, reason, len(r.rest))
 	}
 	r.rest = nil
 }
 
-// End returns the first error. Trailing bytes are an error too.
+// End returns the first error, or one if bytes are left.
 func (r *WireReader) End() error {
 	if len(r.rest) != 0 {
 		r.Fail("trailing bytes")
@@ -59,14 +59,14 @@ func (r *WireReader) Byte() byte {
 	return 0
 }
 
-// Version reads one byte, which must be want.
+// Version reads one byte, which must equal want.
 func (r *WireReader) Version(want byte) { r.Versions(want, want) }
 
-// Versions reads one byte, which must be from oldest to newest.
+// Versions reads one byte, which must be between oldest and newest, and returns it.
 func (r *WireReader) Versions(oldest, newest byte) byte {
 	v := r.Byte()
 	if (v < oldest || v > newest) && r.err == nil {
-		r.Fail(fmt.Sprintf("version %d, this program reads %d,", v, newest))
+		r.Fail(fmt.Sprintf("unsupported version %d, this program reads %d", v, newest))
 	}
 	return v
 }
@@ -79,14 +79,14 @@ func (r *WireReader) Uint64() uint64 {
 	return 0
 }
 
-// Uvarint reads what binary.AppendUvarint appended.
+// Uvarint reads a number that binary.AppendUvarint appended.
 func (r *WireReader) Uvarint() uint64 {
 	v, n := binary.Uvarint(r.rest)
 	r.skip(n)
 	return v
 }
 
-// Varint reads what binary.AppendVarint appended.
+// Varint reads a number that binary.AppendVarint appended.
 func (r *WireReader) Varint() int64 {
 	v, n := binary.Varint(r.rest)
 	r.skip(n)
@@ -101,8 +101,8 @@ func (r *WireReader) skip(n int) {
 	r.rest = r.rest[n:]
 }
 
-// Count reads a number of elements of at least one byte each: a count that is larger than the rest
-// of the message is an error, so that it cannot cause a large allocation.
+// Count reads a number of elements, each of which takes at least one byte. A count that exceeds the
+// bytes left is an error, so that it cannot cause a large allocation.
 func (r *WireReader) Count() int {
 	n := r.Uvarint()
 	if n > uint64(len(r.rest)) {
@@ -112,7 +112,7 @@ func (r *WireReader) Count() int {
 	return int(n)
 }
 
-// Counted reads what AppendCounted appended.
+// Counted reads bytes that AppendCounted appended.
 func (r *WireReader) Counted() []byte { return r.Bytes(r.Count()) }
 
 // AppendCounted appends the length of b, then b.

@@ -99,7 +99,7 @@ func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []
 	for _, e := range earlier {
 		if e.sum == m.sum {
 			repeatsTotal.Inc()
-			return batch.AnswerOf(data), nil
+			return batch.FrameWithoutRows(data), nil
 		}
 	}
 	var frames [][]byte
