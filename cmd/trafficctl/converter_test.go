@@ -168,7 +168,7 @@ func TestConverterLosesJob(t *testing.T) {
 	})
 	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
 	_, err := service.Convert(t.Context(), parse(t, "POINT (8 48)", "POINT (9 49)"))
-	require.ErrorContains(t, err, "as UNKNOWN with 0")
+	require.ErrorContains(t, err, "results for 0 of 2 geometries, with the job status UNKNOWN")
 	require.ErrorContains(t, err, "try again")
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/trafficctl/internal/inspect"
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
@@ -72,10 +74,10 @@ func TestJournalWrongDirectory(t *testing.T) {
 		}
 	}
 	f(filepath.Join(t.TempDir(), "nowhere"), "does not exist")
-	f(t.TempDir(), "is empty; the daemon's setting journal.dir names the journal")
-	f(file(t, "x", ""), "is a file; name its directory")
+	f(t.TempDir(), "is empty; see the daemon's setting journal.dir")
+	f(file(t, "x", ""), "is a file; specify its directory")
 	other := filepath.Dir(file(t, "notes.seg", "text"))
-	f(other, "contains no journal: none of its 1 files, of which notes.seg is the first, is a segment")
+	f(other, "contains no journal: none of its 1 files (notes.seg, …) is a segment")
 	f(filepath.Dir(fiveFrames(t)), "contains no journal, but ")
 	f(filepath.Dir(fiveFrames(t)), "/journal does")
 }
@@ -442,6 +444,56 @@ func TestJournalOfRunningDaemon(t *testing.T) {
 			require.Zero(t, r.code, "%v: %s%s", args, r.out, r.err)
 		}
 	}
+}
+
+// A daemon deletes and overwrites all segments that an inspection has opened. No damage is found.
+func TestJournalOverwrittenWhileOpen(t *testing.T) {
+	f := func(read func(inspect.Journal) error) {
+		t.Helper()
+		dir := filepath.Join(t.TempDir(), "journal")
+		j, err := journal.Open(journalConfig(dir), []string{"kafka"})
+		require.NoError(t, err)
+		addBatches(t, j, 1, journalBatches(8, frameRows))
+		folder, err := inspect.Open(dir)
+		require.NoError(t, err)
+		defer folder.Close()
+		opened, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		for n, b := range journalBatches(40, frameRows) {
+			require.NoError(t, j.Cursor("kafka").Save(uint64(n+9), nil))
+			addBatches(t, j, n+9, []journalBatch{b})
+		}
+		require.NoError(t, j.Close())
+		for _, e := range opened {
+			if filepath.Ext(e.Name()) == ".seg" {
+				require.NoFileExists(t, filepath.Join(dir, e.Name()))
+			}
+		}
+		require.NoError(t, read(folder))
+	}
+	f(func(f inspect.Journal) error {
+		in, err := f.Inspect()
+		return errors.Join(err, in.Err())
+	})
+	f(func(f inspect.Journal) error {
+		v, err := f.Verify()
+		require.Empty(t, v.Gaps)
+		return errors.Join(err, v.Err())
+	})
+	f(func(f inspect.Journal) error {
+		consumers, gaps, err := f.Consumers()
+		require.Empty(t, gaps)
+		require.Zero(t, consumers[0].Ahead)
+		return err
+	})
+	f(func(f inspect.Journal) error {
+		for _, err := range f.Frames(0) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // contents returns the content of all files in a directory.

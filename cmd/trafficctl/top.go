@@ -201,7 +201,7 @@ func getOperators(ctx context.Context, base, path string, query url.Values) (io.
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the operators' listener; check that --url has the address in the daemon's setting ops.listen: %w", err)
+		return nil, fmt.Errorf("cannot reach the operators' listener; check that --url agrees with the daemon's setting ops.listen: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))

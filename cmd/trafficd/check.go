@@ -28,12 +28,12 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, deep boo
 		section(s.Name, s.Check(ctx, c, deep))
 	}
 	section("ui", c.UI.Check())
-	section("journal", creatable("dir", c.Journal.Dir))
+	section("journal", checkDir("dir", c.Journal.Dir))
 	if c.Journal.Kind == config.KafkaJournal {
 		section("journal.log", c.Journal.Log.Check(ctx, deep))
 	}
-	section("pipeline.idempotency.journal", creatable("dir", c.Pipeline.Idempotency.Journal.Dir))
-	section("", creatable("dead_letters", filepath.Dir(c.DeadLetters)))
+	section("pipeline.idempotency.journal", checkDir("dir", c.Pipeline.Idempotency.Journal.Dir))
+	section("", checkDir("dead_letters", filepath.Dir(c.DeadLetters)))
 	return errors.Join(errs...)
 }
 
@@ -48,19 +48,19 @@ func checkAPI(c api.Config) error {
 		keys.Close()
 	}
 	if c.TLSCert != "" && c.TLSKey != "" {
-		if _, pair := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); pair != nil {
-			err = errors.Join(err, fmt.Errorf("tls_cert and api.tls_key: cannot load the certificate: %w", pair))
+		if _, certErr := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); certErr != nil {
+			err = errors.Join(err, fmt.Errorf("tls_cert and api.tls_key: cannot load the certificate: %w", certErr))
 		}
 	}
 	return err
 }
 
-// creatable returns an error, with the key of the setting, if a directory neither exists nor can be
+// checkDir returns an error that starts with key unless the directory is writable or can be
 // created.
-func creatable(key, dir string) error {
+func checkDir(key, dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, os.ErrNotExist) && filepath.Dir(dir) != dir {
-		return creatable(key, filepath.Dir(dir))
+		return checkDir(key, filepath.Dir(dir))
 	}
 	if err == nil && !info.IsDir() {
 		return fmt.Errorf("%s: %s is not a directory", key, dir)

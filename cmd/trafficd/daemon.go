@@ -127,11 +127,11 @@ func (d *daemon) steps() []step {
 				}
 				if cfg.Journal.Kind == config.KafkaJournal {
 					if err := os.MkdirAll(cfg.Journal.Dir, 0o750); err != nil { // for dead letters and caches
-						return named("journal.dir", err)
+						return settingError("journal.dir", err)
 					}
 					d.shared, err = kafkalog.Open(cfg.Journal.Log, consumers, cfg.Pipeline.Idempotency.Window, log)
 					d.journal = d.shared
-					return named("journal.log", err)
+					return settingError("journal.log", err)
 				}
 				options := []journal.Option{journal.WithLogger(log)}
 				if d.tracing != nil {
@@ -139,7 +139,7 @@ func (d *daemon) steps() []step {
 				}
 				d.local, err = journal.Open(cfg.Journal.Config, append(consumers, pipeline.IdempotencyConsumer), options...)
 				d.journal = d.local
-				return named("journal.dir", err)
+				return settingError("journal.dir", err)
 			},
 			func(ctx context.Context) error {
 				if d.shared != nil {
@@ -171,7 +171,7 @@ func (d *daemon) steps() []step {
 				if d.keys, err = api.OpenKeyring(cfg.API, log); err == nil && len(d.keys.Clients()) == 0 {
 					log.Warn().Msg(noKeys)
 				}
-				return named("api.keys_file", err)
+				return settingError("api.keys_file", err)
 			},
 			func(context.Context) error { d.keys.Close(); return nil },
 		},
@@ -179,12 +179,12 @@ func (d *daemon) steps() []step {
 		{
 			"idempotency store",
 			func() (err error) {
-				var answers pipeline.Source
+				var source pipeline.Source
 				if d.local != nil {
-					answers = pipeline.Local(d.local, pipeline.IdempotencyConsumer)
+					source = pipeline.Local(d.local, pipeline.IdempotencyConsumer)
 				}
-				d.idempotency, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal, answers, journal.WithLogger(log))
-				return named("pipeline.idempotency.journal.dir", err)
+				d.idempotency, err = pipeline.OpenIdempotencyStore(cfg.Pipeline.Idempotency, d.journal, source, journal.WithLogger(log))
+				return settingError("pipeline.idempotency.journal.dir", err)
 			},
 			func(context.Context) error { return d.idempotency.Close() },
 		},
@@ -203,8 +203,9 @@ func (d *daemon) steps() []step {
 				if d.forecasts, err = forecasts.New(cfg.Forecasts, d.layer, log); err != nil {
 					return err
 				}
-				d.keys.BeforeUse(func(clients []*contract.Client) { // so that the layer of a new key's time zone is ready
-					// Operators see the layer in the time zone of a client, so that no additional one is built.
+				d.keys.BeforeUse(func(clients []*contract.Client) { // builds the layer in the time zones of new keys
+					// Operators see the layer in the time zone of a client, so that none is built
+					// only for them.
 					viewer := &contract.Client{Name: "operator", Owner: "operator", Rights: contract.RightForecast, Zone: time.UTC}
 					for _, c := range clients {
 						if c.May(contract.RightForecast) {
@@ -237,8 +238,8 @@ func (d *daemon) steps() []step {
 	}
 }
 
-// named prefixes an error with the key of the setting that caused it.
-func named(key string, err error) error {
+// settingError prefixes an error with the key of the setting that caused it.
+func settingError(key string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -257,7 +258,7 @@ func (d *daemon) startAPI() (err error) {
 	}
 	go func() { // ends with the server, at the latest when stopAPI returns
 		if err := <-d.api.Failed(); err != nil && !d.draining.Load() {
-			d.failed <- fmt.Errorf("the clients' listener has failed: %w", err)
+			d.failed <- fmt.Errorf("the clients' listener failed: %w", err)
 		}
 	}()
 	d.started.Store(true)
@@ -270,7 +271,7 @@ func (d *daemon) stopAPI(ctx context.Context) error {
 	d.layer.Drain()
 	err := d.api.Stop(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("requests were cut off at the end of the grace period: %w", err)
+		return fmt.Errorf("requests were aborted at the end of the grace period: %w", err)
 	}
 	return err
 }

@@ -12,14 +12,14 @@ import (
 	"trafficd/sinks/clickhouse"
 )
 
-// delivery is the running delivery of a sink: a pipeline.Delivery or, with the log in Kafka, one
+// delivery is the running delivery of a sink: a pipeline.Delivery or, for a journal in Kafka, one
 // per partition.
 type delivery struct {
 	name string
 	deliverer
 	soft context.CancelFunc // finish the current block, then stop
 	hard context.CancelFunc // stop immediately
-	done chan struct{}      // closed at the end, after err is set
+	done chan struct{}      // closed after err is set
 	err  error
 }
 
@@ -42,14 +42,14 @@ func (d *daemon) startDeliveries() error {
 		hard, cancelHard := context.WithCancel(context.Background())
 		soft, cancelSoft := context.WithCancel(hard)
 		x := &delivery{name: s.Name, deliverer: p, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}
-		go func() { // stopDeliveries ends it and waits
+		go func() { // stopDeliveries stops it and waits for done
 			defer close(x.done)
 			x.err = x.Run(hard, soft)
 		}()
 		d.deliveries = append(d.deliveries, x)
 	}
 	if len(d.deliveries) == 0 {
-		d.log.Warn().Msg("no sink enabled: accepted measurements are dropped; set clickhouse.enabled or kafka.enabled")
+		d.log.Warn().Msg("no sink enabled: accepted measurements are discarded; set clickhouse.enabled or kafka.enabled")
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (d *daemon) stopDeliveries(ctx context.Context) error {
 		select {
 		case <-x.done:
 		case <-ctx.Done():
-			d.log.Warn().Str("sink", x.name).Msg("the store did not accept the current block in time; the next start retries it")
+			d.log.Warn().Str("sink", x.name).Msg("the store did not accept the current block in time; it is retried after the next start")
 			x.hard()
 			<-x.done
 		}

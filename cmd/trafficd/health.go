@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthLimit is the time limit of a health check, shorter than usual intervals between checks.
-const healthLimit = 5 * time.Second
+// healthTimeout is shorter than the usual interval between health checks.
+const healthTimeout = 5 * time.Second
 
 func healthCommand(f *flags) *cobra.Command {
 	var ready bool
@@ -22,10 +22,10 @@ func healthCommand(f *flags) *cobra.Command {
 		Use:   "health",
 		Short: "Report whether the daemon on this machine is alive or ready, for health checks",
 		Long: `health requests /healthz from the daemon's operators' listener (ops.listen) and prints the
-response. With --ready it requests /readyz, whose response has the reasons.
+response. With --ready, it requests /readyz, whose response contains the reasons.
 
-It reads the same settings as the daemon, and needs no other program, so containers without
-a shell can use it.
+It reads the same settings as the daemon. Containers without a shell can use it, because
+it needs no other program.
 
 Exit codes: 0 alive or ready, 1 otherwise.`,
 		Example: `  trafficd health --config /etc/trafficd/trafficd.yaml
@@ -37,8 +37,8 @@ Exit codes: 0 alive or ready, 1 otherwise.`,
 			if ready {
 				path = "/readyz"
 			}
-			answer, err := askOps(cmd.Context(), c.Ops.Listen, path)
-			fmt.Fprint(cmd.OutOrStdout(), answer)
+			text, err := getOps(cmd.Context(), c.Ops.Listen, path)
+			fmt.Fprint(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
@@ -46,8 +46,9 @@ Exit codes: 0 alive or ready, 1 otherwise.`,
 	return cmd
 }
 
-// askOps requests a path from the operators' listener, even if it listens on all addresses.
-func askOps(ctx context.Context, listen, path string) (answer string, err error) {
+// getOps requests path from the operators' listener at the address listen, which may be that of all
+// interfaces. It returns the body of any response.
+func getOps(ctx context.Context, listen, path string) (text string, err error) {
 	if listen == "" {
 		return "", errors.New("cannot request the daemon's health: ops.listen is empty, so there is no operators' listener")
 	}
@@ -61,7 +62,7 @@ func askOps(ctx context.Context, listen, path string) (answer string, err error)
 	case "::":
 		host = "::1"
 	}
-	ctx, cancel := context.WithTimeout(ctx, healthLimit)
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
 	if err != nil {
@@ -69,13 +70,12 @@ func askOps(ctx context.Context, listen, path string) (answer string, err error)
 	}
 	r, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("the daemon does not answer: %w", err)
+		return "", fmt.Errorf("cannot reach the daemon: %w", err)
 	}
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
-	answer = strings.TrimSpace(string(body)) + "\n"
 	if err == nil && r.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the daemon answered %s", r.Status)
+		err = fmt.Errorf("the daemon responded with %s", r.Status)
 	}
-	return answer, err
+	return strings.TrimSpace(string(body)) + "\n", err
 }

@@ -36,5 +36,5 @@ func TestHealth(t *testing.T) {
 	f(1, "ops.listen", "--ops-listen", "8081")
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
-	f(1, "the daemon does not answer", "--ops-listen", d.Ops)
+	f(1, "cannot reach the daemon", "--ops-listen", d.Ops)
 }

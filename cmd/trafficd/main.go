@@ -5,14 +5,19 @@
 //	main.go        the command line
 //	config/        settings: defaults, file, environment, flags
 //	daemon.go      the parts, in the order of start and stop
-//	steps.go       starts and stops them within a time limit
-//	check.go       what --check-config reports
+//	steps.go       starts and stops the parts within a time limit
+//	memory.go      the memory limit
+//	check.go       --check-config
 //	deliveries.go  the delivery loops
+//	partitions.go  the delivery of a journal in Kafka
 //	routes.go      the paths for clients, and the interface descriptions
-//	reload.go      what SIGHUP changes
+//	page.go        the paths for operators, and the web page
+//	reload.go      SIGHUP
 //	readiness.go   the reasons in /readyz
 //	migrate.go     the ClickHouse tables
 //	health.go      health checks of containers
+//	status/        /status
+//	tracing/       OpenTelemetry
 package main
 
 import (
@@ -62,21 +67,21 @@ func command() *cobra.Command {
 		Use:   "trafficd",
 		Short: "Ingest detector measurements and deliver each exactly once to ClickHouse and Kafka",
 		Long: `trafficd accepts gzip-compressed JSON batches of detector measurements over HTTP,
-validates each measurement, makes the valid ones durable in its journal, answers 207,
+validates each measurement, makes the valid ones durable in its journal, responds with 207,
 and delivers each exactly once to ClickHouse (archive) and a Kafka topic.
 
 Settings come from the defaults, a YAML file, the environment and flags; later ones win.
-The environment variable of a key is TRAFFICD_SECTION__KEY. --print-config shows every
-key with its help, its value and the origin of the value. --check-config reports all problems
-with the settings and the files named in them; --check-config=deep also connects to
-ClickHouse and Kafka, reads each feed once, and reports what would keep the daemon from using
-them: TLS, users, grants, tables, topics, clocks. It changes nothing.
+The environment variable for a key is TRAFFICD_SECTION__KEY. --print-config shows every
+key with its help, its value and the origin of the value. --check-config reports all
+problems with the settings and the files named in them. --check-config=deep also connects
+to ClickHouse and Kafka, reads each feed once, and reports what would keep the daemon from
+using them: TLS, users, grants, tables, topics, clocks. It changes nothing.
 
 SIGHUP reads the settings again and reloads the log level, the keys, the registry feeds and
-the TLS certificate; other changed settings are logged and need a restart.
+the TLS certificate; other changed settings are logged and require a restart.
 
-SIGTERM and SIGINT drain: everything accepted is durable, and the exit code is 0. A second
-signal exits immediately.`,
+SIGTERM and SIGINT drain the daemon: requests in progress are completed, everything
+accepted is durable, and the exit code is 0. A second signal exits immediately.`,
 		Example: `  trafficd --config /etc/trafficd/trafficd.yaml
   trafficd --config trafficd.yaml --check-config=deep
   trafficd --set kafka.enabled=false --set clickhouse.addresses=ch1:9000,ch2:9000
@@ -121,7 +126,7 @@ func (f *flags) load(cmd *cobra.Command) (*config.Config, conf.Origins, error) {
 
 func (f *flags) serve(cmd *cobra.Command) error {
 	if f.check != "" && f.print {
-		return errors.New("use either --check-config or --print-config")
+		return errors.New("use either --check-config or --print-config, not both")
 	}
 	c, origins, err := f.load(cmd)
 	switch {

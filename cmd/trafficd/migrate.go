@@ -17,8 +17,8 @@ func migrateCommand(f *flags) *cobra.Command {
 		Short: "Create or update the tables in ClickHouse",
 		Long: `migrate creates the database and the tables in ClickHouse, or updates them. It may be run
 repeatedly. The daemon does the same when it first reaches ClickHouse, unless
-clickhouse.migrate is false. In that case run migrate before an update of the daemon, as a user that
-may create tables.`,
+clickhouse.migrate is false. In that case, run migrate before updating the daemon, as a
+user that may create tables.`,
 		Example: `  trafficd migrate --config trafficd.yaml
   TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd migrate --set clickhouse.username=admin`,
 		Args: cobra.NoArgs,

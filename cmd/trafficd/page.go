@@ -21,8 +21,8 @@ import (
 	"trafficd/sources/page"
 )
 
-// followerPatience is the time after which a follower that does not read is disconnected.
-const followerPatience = 10 * time.Second
+// followerTimeout is the time after which a follower that does not read is disconnected.
+const followerTimeout = 10 * time.Second
 
 // mapPath is the path of the map page on the clients' listener.
 const mapPath = "/map/"
@@ -115,7 +115,7 @@ func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 	for err == nil {
 		select {
 		case item := <-f.Items:
-			_ = out.SetWriteDeadline(time.Now().Add(followerPatience)) // the server supports it
+			_ = out.SetWriteDeadline(time.Now().Add(followerTimeout)) // the server supports it
 			if err = lines.Encode(item); err == nil && len(f.Items) == 0 {
 				err = out.Flush()
 			}
@@ -160,13 +160,13 @@ func (s static) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 	return 0, nil
 }
 
-// unchanged reports whether the client has the file with the ETag.
+// unchanged reports whether the client already has the file with the given ETag.
 func unchanged(ctx *fasthttp.RequestCtx, etag string) bool {
 	known := string(ctx.Request.Header.Peek(fasthttp.HeaderIfNoneMatch))
 	return known == "*" || strings.Contains(known, etag)
 }
 
-// basemap is the endpoint of the basemap, which it serves as a whole or one range at a time.
+// basemap is the endpoint of the basemap. It serves the whole file or one range of it.
 type basemap page.Config
 
 // Admit implements api.Endpoint.
@@ -185,17 +185,17 @@ func (b basemap) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int
 	}
 	ctx.Response.Header.Set(fasthttp.HeaderAcceptRanges, "bytes")
 	from, to := int64(0), f.Size-1
-	asked := ctx.Request.Header.Peek(fasthttp.HeaderRange)
-	if original := ctx.Request.Header.Peek(fasthttp.HeaderIfRange); len(original) > 0 && string(original) != f.ETag {
-		asked = nil
+	wanted := ctx.Request.Header.Peek(fasthttp.HeaderRange)
+	if etag := ctx.Request.Header.Peek(fasthttp.HeaderIfRange); len(etag) > 0 && string(etag) != f.ETag {
+		wanted = nil
 	}
-	switch start, end, failed := fasthttp.ParseByteRange(asked, int(f.Size)); {
+	switch start, end, err := fasthttp.ParseByteRange(wanted, int(f.Size)); {
 	case unchanged(ctx, f.ETag):
 		f.Reader.Close()
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return 0, nil
-	case len(asked) == 0 || bytes.ContainsRune(asked, ','): // a request for several ranges may be answered with the whole file
-	case failed != nil:
+	case len(wanted) == 0 || bytes.ContainsRune(wanted, ','): // servers may respond to several ranges with the whole file
+	case err != nil:
 		f.Reader.Close()
 		ctx.Response.Header.Set(fasthttp.HeaderContentRange, fmt.Sprintf("bytes */%d", f.Size))
 		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)

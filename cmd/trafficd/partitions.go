@@ -11,8 +11,8 @@ import (
 	"trafficd/pipeline/kafkalog"
 )
 
-// partitions delivers to a sink the partitions of the log that the sink's consumer group assigns to
-// this replica.
+// partitions delivers a journal in Kafka to a sink: the partitions that the sink's consumer group
+// assigns to this replica.
 type partitions struct {
 	d    *daemon
 	sink config.Sink
@@ -20,8 +20,8 @@ type partitions struct {
 
 	mu      sync.Mutex
 	running map[int]*pipeline.Delivery // by partition
-	rows    int64                      // delivered from partitions that were given up
-	trouble error                      // of the consumer group
+	rows    int64                      // delivered from partitions that are no longer assigned
+	trouble error                      // of the consumer group; nil if there is none
 }
 
 // Run implements deliverer.

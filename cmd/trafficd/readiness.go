@@ -13,18 +13,18 @@ import (
 
 // Messages about settings without a default, for the log and for readiness.
 const (
-	noKeys      = "no API keys: every request is answered 401; set api.keys_file or api.keys (trafficctl key new creates one)"
-	noFeeds     = "no detector registry: every batch is answered 403; set registry.feeds"
-	noForecasts = "a key has the right forecast, but no forecasts are configured, so its requests are answered 403: set forecasts.feed"
+	noKeys      = "no API keys: every request is rejected with 401; set api.keys_file or api.keys (trafficctl key new creates a key)"
+	noFeeds     = "no detector registry: every batch is rejected with 403; set registry.feeds"
+	noForecasts = "a key has the forecast right, but no forecasts are configured, so its requests are rejected with 403; set forecasts.feed"
 )
 
 // slow is the lag above which a delivery is reported as behind. A healthy store needs far less for
 // a block, including retries.
 const slow = time.Minute
 
-// readiness collects the state of every part. The daemon is not ready only if it can serve no key
-// at all: a part that cannot serve counts as degraded as long as another one can, and an
-// unreachable store does not matter, because the journal accepts batches for it.
+// readiness collects the state of every part. The daemon is ready as long as it can serve a key:
+// parts that cannot serve are then reported as degraded. It does not depend on the stores, because
+// the journal accepts batches while they are unreachable.
 func (d *daemon) readiness() ops.Readiness {
 	self := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text()}}
 	if d.draining.Load() {
@@ -46,7 +46,7 @@ func (d *daemon) readiness() ops.Readiness {
 	components := map[string]ops.Component{"journal": d.journalState(), "keys": d.keysState()}
 	registry, served := d.registryState(clients)
 	served = served && components["journal"].State == ops.OK
-	if wanted(clients, contract.RightIngest) || !wanted(clients, contract.RightForecast|contract.RightRouting) {
+	if anyHas(clients, contract.RightIngest) || !anyHas(clients, contract.RightForecast|contract.RightRouting) {
 		components["registry"] = registry
 	}
 	for _, x := range d.deliveries {
@@ -54,9 +54,9 @@ func (d *daemon) readiness() ops.Readiness {
 	}
 	if c, show := d.forecastState(clients); show {
 		components["forecasts"] = c
-		served = served || c.State != ops.NotReady && wanted(clients, contract.RightForecast)
+		served = served || c.State != ops.NotReady && anyHas(clients, contract.RightForecast)
 	}
-	if served || wanted(clients, contract.RightRouting) {
+	if served || anyHas(clients, contract.RightRouting) {
 		for name, c := range components {
 			if c.State == ops.NotReady {
 				c.State = ops.Degraded
@@ -72,8 +72,8 @@ func (d *daemon) readiness() ops.Readiness {
 	return ops.NewReadiness(components)
 }
 
-// wanted reports whether a key has one of the rights.
-func wanted(clients []*contract.Client, right contract.Right) bool {
+// anyHas reports whether any client has one of the rights.
+func anyHas(clients []*contract.Client, right contract.Right) bool {
 	return slices.ContainsFunc(clients, func(c *contract.Client) bool { return c.Rights&right != 0 })
 }
 
@@ -100,8 +100,8 @@ func (d *daemon) keysState() ops.Component {
 	return c
 }
 
-// registryState returns the state of each product instance that has a feed or a key with the right
-// ingest. served is true if one of those keys can ingest.
+// registryState returns the state of each product instance that has a feed or a key with the ingest
+// right. served reports whether one of those keys can ingest.
 func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, served bool) {
 	feeds := d.registry.Status()
 	instances := map[string]ops.Component{}
@@ -116,9 +116,9 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 		instances[f.ProductInstance] = ops.Component{State: ops.OK}
 		switch {
 		case f.Detectors == 0:
-			add(f.ProductInstance, ops.NotReady, "no detectors yet, so batches are answered 503: "+f.Error)
+			add(f.ProductInstance, ops.NotReady, "no detectors yet, so batches are rejected with 503: "+f.Error)
 		case f.Error != "":
-			add(f.ProductInstance, ops.Degraded, "the last valid detectors stay in use: "+f.Error)
+			add(f.ProductInstance, ops.Degraded, "the last valid detector list remains in use: "+f.Error)
 		}
 	}
 	if len(feeds) == 0 {
@@ -131,25 +131,25 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 		one, known := instances[client.ProductInstance]
 		if !known {
 			add(client.ProductInstance, ops.NotReady,
-				fmt.Sprintf("the key %q has the right ingest, but there is no entry in registry.feeds: its batches are answered 403", client.Name))
+				fmt.Sprintf("key %q has the ingest right, but no entry in registry.feeds: its batches are rejected with 403", client.Name))
 		}
 		served = served || known && one.State != ops.NotReady
 	}
 	return c, served
 }
 
-// forecastState returns the state of the forecasts, which is not ready if they cannot be served.
-// show is false if they are not configured and no key has the right forecast.
+// forecastState returns the state of the forecasts, which is NotReady if they cannot be served.
+// show is false if they are not configured and no key has the forecast right.
 func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, show bool) {
 	feed, layer := d.forecasts.Status(), d.layer.Status(time.Now())
 	c = ops.Component{State: ops.OK, Detail: map[string]any{"feed": feed, "layer": layer}}
 	if feed.Feed == "" {
 		c.Add(ops.NotReady, noForecasts)
-		return c, wanted(clients, contract.RightForecast)
+		return c, anyHas(clients, contract.RightForecast)
 	}
 	switch {
 	case !layer.Published:
-		c.Add(ops.NotReady, "no forecasts yet: requests for them are answered 503")
+		c.Add(ops.NotReady, "no forecasts yet: requests for them are rejected with 503")
 	case layer.Stale:
 		state, consequence := ops.Degraded, "still served"
 		if layer.Refuses {
@@ -158,7 +158,7 @@ func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, sho
 		c.Add(state, fmt.Sprintf("%s: the layer is %s", layer.Reason, consequence))
 	}
 	if layer.LeftOut > 0 {
-		c.Add(ops.Degraded, fmt.Sprintf("%d forecasts are left out: raise layers.max_streets and restart", layer.LeftOut))
+		c.Add(ops.Degraded, fmt.Sprintf("%d forecasts are omitted; raise layers.max_streets and restart", layer.LeftOut))
 	}
 	if feed.Error != "" {
 		c.Add(ops.Degraded, feed.Error)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 
 	"trafficd/cmd/internal/conf"
@@ -16,17 +15,20 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 		err = d.registry.Reload(next.Registry)
 	}
 	if err != nil {
-		d.log.Error().Err(err).Msg("cannot reload the settings; the last ones stay in use")
+		d.log.Error().Err(err).Msg("cannot reload the settings; the previous ones remain in use")
 		return
 	}
 	next.Log.SetLevel()
 	d.keys.Reload(next.API.Keys)
 	d.api.Reload()
-	differ := conf.Differences(d.cfg, next)
-	applied := func(key string) bool {
-		return key == "log.level" || key == "api.keys" || strings.HasPrefix(key, "registry.")
+	applied, pending := []string{}, []string{}
+	for _, key := range conf.Differences(d.cfg, next) {
+		if key == "log.level" || key == "api.keys" || strings.HasPrefix(key, "registry.") {
+			applied = append(applied, key)
+		} else {
+			pending = append(pending, key)
+		}
 	}
-	d.log.Info().Strs("changed", slices.DeleteFunc(slices.Clone(differ), func(key string) bool { return !applied(key) })).
-		Strs("need_restart", slices.DeleteFunc(differ, applied)).Msg("settings reloaded")
+	d.log.Info().Strs("changed", applied).Strs("need_restart", pending).Msg("settings reloaded")
 	d.cfg.Log.Level, d.cfg.API.Keys, d.cfg.Registry = next.Log.Level, next.API.Keys, next.Registry
 }

@@ -73,7 +73,7 @@ func TestHangupReloads(t *testing.T) {
 
 	replaceFile(t, file, "log: {level: loud}\n")
 	d.signal(syscall.SIGHUP)
-	logged("cannot reload the settings; the last ones stay in use")
+	logged("cannot reload the settings; the previous ones remain in use")
 	d.await(http.StatusOK)
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)

@@ -82,8 +82,8 @@ func (d *daemon) routes() []api.Route {
 	return routes
 }
 
-// noLayer rejects requests for forecasts if there is no feed. Unlike a layer that is not built yet,
-// this layer never will be.
+// noLayer rejects all requests, because there is no feed. The response is 403 instead of the 503 of
+// a layer that is not built yet, so that clients do not retry.
 type noLayer struct{ api.Endpoint }
 
 // Admit implements api.Endpoint.

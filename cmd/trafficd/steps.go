@@ -11,8 +11,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// step starts and stops a part of the daemon. stop returns when no goroutine of the part is running
-// any more. When its context ends, it stops as fast as it can without breaking a promise.
+// step starts and stops a part of the daemon. stop returns once no goroutine of the part is
+// running. When its context ends, it stops as fast as possible without losing anything that was
+// accepted.
 type step struct {
 	name  string
 	start func() error
@@ -31,13 +32,14 @@ type runner struct {
 
 var (
 	errSecondSignal = errors.New("exited on a second signal before the shutdown was complete; " +
-		"everything answered with 207 is safe in the journal")
-	errTooSlow = errors.New("could not stop within shutdown_timeout; everything answered with 207 is safe in the journal")
+		"everything acknowledged with 207 is in the journal")
+	errTooSlow = errors.New("could not stop within shutdown_timeout; everything acknowledged with 207 is in the journal")
 )
 
-// run returns nil after a signal and a complete shutdown. failed receives the error of a part that
-// cannot continue. Signals are handled only after all steps have started, which does not take long,
-// because starting does not wait for stores or clients.
+// run starts the steps, waits for a signal or for the error of a part that cannot continue
+// (failed), and stops the started steps. It returns nil after a signal and a complete shutdown.
+// Signals are handled only after all steps have started, which is quick because no step waits for a
+// store or client.
 func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error) error {
 	var started []step
 	var err error
@@ -65,14 +67,14 @@ func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error)
 	return errors.Join(err, r.stop(started, signals))
 }
 
-// stop returns at the end of the timeout or on a second signal even if steps are still running. The
-// process must exit then.
+// stop stops the steps. It returns at the end of the timeout or on a second signal even if steps
+// are still running; the process must then exit.
 func (r runner) stop(started []step, signals <-chan os.Signal) error {
 	begin := time.Now()
 	grace, cancel := context.WithTimeout(context.Background(), r.timeout*3/4)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { // the process exits without waiting for it after a second signal
+	go func() { // not awaited after the timeout or a second signal: the process exits
 		var errs []error
 		for _, s := range slices.Backward(started) {
 			begin := time.Now()

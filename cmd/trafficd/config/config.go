@@ -40,8 +40,8 @@ type Config struct {
 	// The listener for clients: address, TLS, limits and keys. The limits keep clients from taking
 	// resources from each other.
 	API api.Config `setting:"api"`
-	// Limits of receiving batches. A client may use as much of admission_requests and
-	// admission_bytes as it leaves free for others.
+	// Limits for receiving batches. A client may use at most as much of admission_requests and
+	// admission_bytes as remains free.
 	Ingest     ingest.Config    `setting:"ingest"`
 	Registry   registry.Config  `setting:"registry"`   // The lists of detectors whose measurements are accepted.
 	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding, validation and the stored results of batches.

@@ -1,6 +1,6 @@
-// Package status shows operators the state of the daemon: rates, latency, clients, stores, and a
-// sentence for each problem. Its figures come from /metrics, sampled every few seconds and kept for
-// an hour, so that they can be seen without Prometheus. /status serves them as JSON.
+// Package status describes the state of the daemon for operators: rates, latency, clients, stores,
+// and a sentence for each problem. It samples the metrics every few seconds and keeps them for an
+// hour, so that Prometheus is not required. /status serves the state as JSON.
 package status
 
 import (
@@ -122,7 +122,7 @@ func (p point) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float32(p))
 }
 
-// Recorder samples the metrics. It keeps points × (5 + number of stores) numbers of 4 bytes.
+// Recorder samples the metrics. It keeps points × (5 + number of stores) values of 4 bytes.
 type Recorder struct {
 	gatherer   prometheus.Gatherer
 	ingestPath string
@@ -162,7 +162,7 @@ func Start(gatherer prometheus.Gatherer, ingestPath, version string, readiness f
 	return r
 }
 
-// Stop ends the sampling.
+// Stop stops the sampling.
 func (r *Recorder) Stop() {
 	close(r.stop)
 	r.done.Wait()
@@ -284,5 +284,5 @@ func sorted(m map[string]float64) []string { return slices.Sorted(maps.Keys(m)) 
 func (r *Recorder) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(r.Now()) // fails only if the client is gone
+	_ = json.NewEncoder(w).Encode(r.Now()) // fails only if the client has disconnected
 }

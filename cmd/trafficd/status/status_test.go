@@ -192,7 +192,7 @@ func TestSummary(t *testing.T) {
 	}, s.Summary)
 	require.Equal(t, "connection refused", s.Stores[0].Error)
 	d.bytes.Set(3700)
-	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are answered 503")
+	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are rejected with 503")
 	d.bytes.Set(100)
 	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is 3 % full.")
 	d.set("clickhouse", ops.Degraded, "65s behind")

@@ -16,8 +16,8 @@ import (
 var storeNames = map[string]string{"clickhouse": "ClickHouse", "kafka": "Kafka"}
 
 // summary returns a sentence for each component that is not OK, worst first, with its problem and
-// the remedy. For a store it says how long it has been failing, how much is waiting for it, and how
-// long the journal has room.
+// the remedy. For a store, it also says how long the store has been failing, how many measurements
+// are waiting for it, and how long the journal has room.
 func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time) []string {
 	rank := map[ops.State]int{ops.NotReady: 0, ops.Degraded: 1}
 	names := slices.SortedFunc(maps.Keys(ready.Components), func(a, b string) int {
@@ -48,7 +48,7 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 	return sentences
 }
 
-// room describes how long the journal can grow at the rate since an earlier sample.
+// room describes how long the journal can grow at its rate of growth since an earlier sample.
 func room(s, before *sample) string {
 	var growth float64
 	if before.values["journal_bytes"] != nil && s.at.Sub(before.at) >= step { // the first sample may be taken before the journal is open
@@ -57,7 +57,7 @@ func room(s, before *sample) string {
 	free := min(s.sum("journal_bytes_limit")-s.sum("journal_bytes"), s.sum("journal_disk_free_bytes")-s.sum("journal_disk_free_bytes_min"))
 	switch {
 	case free <= 0:
-		return ", which is full: batches are answered 503 until the store is back"
+		return ", which is full: batches are rejected with 503 until the store is available again"
 	case growth <= 0:
 		return fmt.Sprintf(", which is %.0f %% full", math.Ceil(100*s.sum("journal_bytes")/s.sum("journal_bytes_limit")))
 	}

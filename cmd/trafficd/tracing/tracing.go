@@ -72,15 +72,15 @@ func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot start tracing: %w", err)
 	}
-	about, err := resource.New(context.Background(), resource.WithHost(), resource.WithProcessPID(), resource.WithAttributes(
+	attributes, err := resource.New(context.Background(), resource.WithHost(), resource.WithProcessPID(), resource.WithAttributes(
 		attribute.String("service.name", "trafficd"), attribute.String("service.version", version)), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("cannot start tracing: %w", err)
 	}
 	log = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn().Err(err).Msg("cannot send spans; they are dropped") }))
-	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about),
-		sdk.WithSampler(linked{sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))}))
+	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(attributes),
+		sdk.WithSampler(linkSampler{sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))}))
 	return &Tracing{p.Tracer("trafficd"), p}, nil
 }
 
@@ -92,18 +92,19 @@ func (t *Tracing) Stop(ctx context.Context) error {
 	return nil
 }
 
-// linked samples every span with links, because links only refer to sampled requests.
-type linked struct{ sdk.Sampler }
+// linkSampler samples every span with links, because links only refer to sampled requests.
+type linkSampler struct{ sdk.Sampler }
 
 // ShouldSample implements sdk.Sampler.
-func (s linked) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
+func (s linkSampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	if len(p.Links) > 0 {
 		return sdk.SamplingResult{Decision: sdk.RecordAndSample}
 	}
 	return s.Sampler.ShouldSample(p)
 }
 
-// Committed is a hook of the journal (journal.WithCommitHook).
+// Committed creates a span for a commit that contains sampled requests. It is a hook for
+// journal.WithCommitHook.
 func (t *Tracing) Committed(start time.Time, entries []*journal.Entry, err error) {
 	var links []trace.Link
 	for _, e := range entries {

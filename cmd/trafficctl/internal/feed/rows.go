@@ -89,7 +89,8 @@ func (m *Mapping) bind(header []string) ([]int, error) {
 		if name == "" {
 			columns[i] = -1
 		} else if columns[i] < 0 && !(i == cellQuality && m.QualityOptional) {
-			return nil, fmt.Errorf("no column %q; the columns are %q; set --detector, --from, --melt and so on (see --help), or check --separator", name, header)
+			return nil, fmt.Errorf("no column %q; the columns are %q; set --detector, --from, --melt and so on (see --help), "+
+				"or check --separator", name, header)
 		}
 	}
 	return columns, nil

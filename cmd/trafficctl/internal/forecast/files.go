@@ -107,4 +107,3 @@ func readAll(path string, stdin io.Reader) ([]byte, error) {
 	}
 	return text, err
 }
-

@@ -50,7 +50,8 @@ func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
 	}
 }
 
-// Items returns the same measurements as JSON, some of them invalid. Each interval starts a batch.
+// Items returns the measurements as JSON, and makes some of them invalid according to ErrorRate.
+// Each interval starts a batch.
 func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		chance := rand.New(rand.NewPCG(n.cfg.Seed^uint64(n.cfg.From.Unix()), faultStream))
@@ -113,30 +114,30 @@ type Fault struct {
 var Faults = func() []Fault {
 	faults := []Fault{
 		{"not an object", "INVALID_TYPE", func(dst []byte, _ measurement.Fields) []byte { return append(dst, `"just a text"`...) }},
-		{"duplicate member", "DUPLICATE_FIELD", member(`"value":0`)},
-		{"linkId", "RESERVED_FIELD", member(`"linkId":"L1"`)},
+		{"duplicate member", "DUPLICATE_FIELD", addMember(`"value":0`)},
+		{"linkId", "RESERVED_FIELD", addMember(`"linkId":"L1"`)},
 	}
 	for _, name := range required {
 		faults = append(faults,
-			Fault{name + " missing", "MISSING_FIELD", with(name, "")},
-			Fault{name + " null", "MISSING_FIELD", with(name, `null`)})
+			Fault{name + " missing", "MISSING_FIELD", setMember(name, "")},
+			Fault{name + " null", "MISSING_FIELD", setMember(name, `null`)})
 	}
 	for _, name := range required {
-		faults = append(faults, Fault{name + " of another type", "INVALID_TYPE", with(name, `{}`)})
+		faults = append(faults, Fault{name + " of another type", "INVALID_TYPE", setMember(name, `{}`)})
 	}
 	return append(faults,
-		Fault{"quality of another type", "INVALID_TYPE", with(measurement.Quality, `"high"`)},
-		Fault{"unknown detector", "UNKNOWN_DETECTOR", with(measurement.DetectorCode, `"no-such-detector"`)},
-		Fault{"detector code too long", "UNKNOWN_DETECTOR", with(measurement.DetectorCode, `"`+strings.Repeat("x", 257)+`"`)},
-		Fault{"unknown measure type", "UNKNOWN_MEASURE_TYPE", with(measurement.MeasureTypeCode, `"no such type"`)},
-		Fault{"invalid date", "INVALID_TIMESTAMP", with(measurement.TimestampFrom, `"2026-02-30T08:00:00Z"`)},
-		Fault{"no UTC offset", "INVALID_TIMESTAMP", with(measurement.TimestampFrom, `"2026-11-01T08:00:00"`)},
-		Fault{"not UTC", "INVALID_TIMESTAMP", with(measurement.TimestampTo, `"2026-11-01T08:00:00+02:00"`)},
-		Fault{"year out of range", "INVALID_TIMESTAMP", with(measurement.TimestampFrom, `"1969-12-31T23:55:00Z"`)},
-		Fault{"ends before it starts", "INVALID_INTERVAL", with(measurement.TimestampTo, `"1970-01-01T00:00:00Z"`)},
-		Fault{"in the future", "TIMESTAMP_IN_FUTURE", with(measurement.TimestampTo, `"2261-01-01T00:00:00Z"`)},
-		Fault{"value not finite", "INVALID_VALUE", with(measurement.Value, `1e999`)},
-		Fault{"quality not finite", "INVALID_QUALITY", with(measurement.Quality, `-1e999`)},
+		Fault{"quality of another type", "INVALID_TYPE", setMember(measurement.Quality, `"high"`)},
+		Fault{"unknown detector", "UNKNOWN_DETECTOR", setMember(measurement.DetectorCode, `"no-such-detector"`)},
+		Fault{"detector code too long", "UNKNOWN_DETECTOR", setMember(measurement.DetectorCode, `"`+strings.Repeat("x", 257)+`"`)},
+		Fault{"unknown measure type", "UNKNOWN_MEASURE_TYPE", setMember(measurement.MeasureTypeCode, `"no such type"`)},
+		Fault{"invalid date", "INVALID_TIMESTAMP", setMember(measurement.TimestampFrom, `"2026-02-30T08:00:00Z"`)},
+		Fault{"no UTC offset", "INVALID_TIMESTAMP", setMember(measurement.TimestampFrom, `"2026-11-01T08:00:00"`)},
+		Fault{"not UTC", "INVALID_TIMESTAMP", setMember(measurement.TimestampTo, `"2026-11-01T08:00:00+02:00"`)},
+		Fault{"year out of range", "INVALID_TIMESTAMP", setMember(measurement.TimestampFrom, `"1969-12-31T23:55:00Z"`)},
+		Fault{"ends before it starts", "INVALID_INTERVAL", setMember(measurement.TimestampTo, `"1970-01-01T00:00:00Z"`)},
+		Fault{"in the future", "TIMESTAMP_IN_FUTURE", setMember(measurement.TimestampTo, `"2261-01-01T00:00:00Z"`)},
+		Fault{"value not finite", "INVALID_VALUE", setMember(measurement.Value, `1e999`)},
+		Fault{"quality not finite", "INVALID_QUALITY", setMember(measurement.Quality, `-1e999`)},
 	)
 }()
 
@@ -148,15 +149,16 @@ var required = []string{
 
 type faulty = func([]byte, measurement.Fields) []byte
 
-func member(json string) faulty {
+// addMember returns a fault that appends a member.
+func addMember(json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		dst = f.AppendJSON(dst)
 		return append(append(append(dst[:len(dst)-1], ','), json...), '}')
 	}
 }
 
-// with returns a fault that replaces the value of a member, or omits the member if json is "".
-func with(name, json string) faulty {
+// setMember returns a fault that replaces the value of a member, or omits it if json is "".
+func setMember(name, json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		quote := func(s string) string { return string(measurement.AppendString(nil, s)) }
 		values := []string{quote(f.Detector), quote(f.Type), quote(string(f.From)), quote(string(f.To)), string(f.Value), string(f.Quality)}

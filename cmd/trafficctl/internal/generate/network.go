@@ -2,9 +2,10 @@
 // jams. Forecasts are exactly this traffic. Measurements add noise, outages and, optionally, items
 // with every error for which the daemon rejects single items (contract 1.2, rules 2 to 13).
 //
-// The traffic of a street is a function of the street, the time and the seed. So measurements and
-// forecasts agree although they are generated separately, and the same Config produces the same
-// bytes. Errors use separate random numbers, so the error rate does not change valid items.
+// The traffic of a street is a function of the street, the time and the seed. Measurements and
+// forecasts therefore agree although they are generated separately, and the same Config produces
+// the same bytes. Errors use separate random numbers, so the error rate does not change valid
+// items.
 package generate
 
 import (
@@ -31,7 +32,7 @@ type Config struct {
 	Count     int // number of intervals, instead of Days if it is not 0
 	Interval  time.Duration
 	Seed      uint64
-	UTCOffset float64 // of local time, which rush hours follow, in hours
+	UTCOffset float64 // of the rush hours, in hours
 	Types     []string
 	AllTypes  bool    // every detector measures every type
 	GapRate   float64 // share of measurements that are missing in outages
@@ -63,11 +64,11 @@ func (c Config) Validate() error {
 	case c.Days < 1 || c.Days > 366:
 		return fmt.Errorf("--days %d must be 1 to 366", c.Days)
 	case c.Count < 0 || c.Count > 1_000_000:
-		return fmt.Errorf("--intervals %d must be 1 to 1,000,000, or 0 for --days", c.Count)
+		return fmt.Errorf("--intervals %d must be 1 to 1,000,000, or 0 to use --days", c.Count)
 	case c.Interval < time.Second || c.Interval > 24*time.Hour:
 		return fmt.Errorf("--interval %s must be 1s to 24h", c.Interval)
 	case len(c.Types) == 0:
-		return fmt.Errorf("--types is required: list some of %v", Types)
+		return fmt.Errorf("--types must list at least one of %v", Types)
 	case c.GapRate < 0 || c.GapRate > 0.9:
 		return fmt.Errorf("--gap-rate %g must be 0 to 0.9", c.GapRate)
 	case c.ErrorRate < 0 || c.ErrorRate > 1:
@@ -75,7 +76,7 @@ func (c Config) Validate() error {
 	}
 	for _, kind := range c.Types {
 		if !slices.Contains(Types, kind) {
-			return fmt.Errorf("--types %q must be some of %v", kind, Types)
+			return fmt.Errorf("--types: %q must be one of %v", kind, Types)
 		}
 	}
 	return c.town().Validate()
@@ -88,7 +89,7 @@ func (c Config) Intervals() int {
 	return cmp.Or(c.Count, int(time.Duration(c.Days)*24*time.Hour/c.Interval))
 }
 
-// faultStream is a source of random numbers that no detector uses.
+// faultStream is the seed of random numbers that no detector uses.
 const faultStream = math.MaxUint64
 
 // Network is a town with a detector in each direction of its streets.
@@ -129,7 +130,7 @@ func (n *Network) WriteRegistry(w io.Writer) error {
 	return out.Flush()
 }
 
-// detector is the detector of a street.
+// detector measures one direction of a street.
 type detector struct {
 	*Street
 	code       string

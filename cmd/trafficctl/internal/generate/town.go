@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// Shape of the town. Blocks, rings and radials have fixed places, so a larger town contains every
-// smaller one of the same seed.
+// Shape of the town. Blocks, rings and radials have fixed positions, so a larger town contains
+// every smaller one of the same seed.
 const (
 	centreLatitude, centreLongitude = 50.0, 10.0
 
@@ -105,7 +105,7 @@ func (s *Street) OpenLR() string {
 	}
 	code, err := openlr.Encode(openlr.Straight(s.Start, s.End, int(s.Length), s.Class))
 	if err != nil {
-		panic(err) // a town is not large enough for that
+		panic(err) // no street of a town is too long for OpenLR
 	}
 	return code
 }
@@ -113,12 +113,12 @@ func (s *Street) OpenLR() string {
 // crossing is a crossing of the grid. {0, 0} is the centre of the town.
 type crossing [2]int
 
-// radius returns the number of the square around the centre, which place bends to a circle.
+// radius returns the number of the square around the centre that contains c.
 func (c crossing) radius() int { return max(c[0], -c[0], c[1], -c[1]) }
 
-// place returns the position in metres east and north of the centre. It bends the grid to circles,
-// increasingly with the distance from the centre, and then distorts it a little.
-func (c crossing) place(seed uint64) (x, y float64) {
+// position returns the position in metres east and north of the centre. It bends the grid's squares
+// into circles, more so with the distance from the centre, and then distorts them a little.
+func (c crossing) position(seed uint64) (x, y float64) {
 	u, v, r := float64(c[0]), float64(c[1]), float64(c.radius())
 	if r > 0 {
 		angle := math.Pi / 4 * v / r
@@ -141,7 +141,7 @@ func (c crossing) place(seed uint64) (x, y float64) {
 	return x + jitter*(chance(seed, uint64(c[0]), uint64(c[1]), 1)-0.5), y + jitter*(chance(seed, uint64(c[0]), uint64(c[1]), 2)-0.5)
 }
 
-// south reports whether a place is south of the river.
+// south reports whether a position is south of the river.
 func south(x, y float64) bool { return y < -2.6*block+170*math.Sin(x/650)+60*math.Sin(x/240) }
 
 func diagonal(a, b crossing) bool { return a[0] != b[0] && a[1] != b[1] }
@@ -203,8 +203,8 @@ func (g *growth) plan(from crossing, cost float64) {
 
 // street returns the street between two crossings, if there is one.
 func (g *growth) street(from, to crossing) (s Street, ok bool) {
-	x1, y1 := from.place(g.seed)
-	x2, y2 := to.place(g.seed)
+	x1, y1 := from.position(g.seed)
+	x2, y2 := to.position(g.seed)
 	s.road, s.metre = roadOf(from, to, (x1+x2)/2, (y1+y2)/2)
 	outer := max(from.radius(), to.radius())
 	line := from[0] // the number of the street in the grid

@@ -1,7 +1,7 @@
 // Package geometry converts a stream of geometries between encodings and coordinate formats.
 //
 // A record is one geometry: a line, a placemark, or a whole file of WKB. A record that cannot be
-// converted is reported with its position and skipped. Memory use is bounded by the largest record
+// converted is reported with its position and omitted. Memory use is bounded by the largest record
 // and a batch. A Converter converts the coordinates: Offline, or the client of the routing service.
 package geometry
 
@@ -89,13 +89,13 @@ const (
 	batchBytes      = 1 << 20
 )
 
-// Run converts all records. It calls omitted for each record that it skips.
-func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, by Converter, omitted func(place string, err error)) (Tally, error) {
-	r := &run{cfg: cfg, by: by, out: out, omitted: omitted, frame: cfg.To.frame()}
-	err := r.all(ctx, in)
+// Run converts all records. It calls omit for each record that cannot be converted.
+func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, c Converter, omit func(place string, err error)) (Tally, error) {
+	r := &run{cfg: cfg, converter: c, out: out, omit: omit, frame: cfg.To.frame()}
+	err := r.convert(ctx, in)
 	text := r.frame.tail
 	switch {
-	case r.begun:
+	case r.started:
 	case err != nil || r.frame.head == "":
 		return r.tally, err // no frame to close
 	default: // a file without geometries consists of the frame
@@ -105,21 +105,21 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, by Conver
 }
 
 type run struct {
-	cfg     Config
-	by      Converter
-	out     io.Writer
-	omitted func(string, error)
-	frame   frame
-	tally   Tally
+	cfg       Config
+	converter Converter
+	out       io.Writer
+	omit      func(string, error)
+	frame     frame
+	tally     Tally
 
-	batch  []geom.T
-	places []string
-	bytes  int // of the batch in the input
-	text   []byte
-	begun  bool // the frame is open
+	batch   []geom.T
+	places  []string
+	bytes   int // size of the batch in the input
+	text    []byte
+	started bool // frame.head is written
 }
 
-func (r *run) all(ctx context.Context, in io.Reader) error {
+func (r *run) convert(ctx context.Context, in io.Reader) error {
 	for record, err := range records(in, r.cfg.From, r.cfg.MaxBytes) {
 		if err != nil {
 			return errors.Join(r.flush(ctx), err)
@@ -130,7 +130,7 @@ func (r *run) all(ctx context.Context, in io.Reader) error {
 		g, err := r.cfg.From.parse(r.cfg.Limits, record.data)
 		if err != nil {
 			r.tally.Omitted++
-			r.omitted(record.place, err)
+			r.omit(record.place, err)
 			continue
 		}
 		r.batch, r.places, r.bytes = append(r.batch, g), append(r.places, record.place), r.bytes+len(record.data)
@@ -148,13 +148,13 @@ func (r *run) flush(ctx context.Context) error {
 	if len(r.batch) == 0 {
 		return nil
 	}
-	results, err := r.by.Convert(ctx, r.batch)
+	results, err := r.converter.Convert(ctx, r.batch)
 	if err != nil {
 		return fmt.Errorf("cannot convert the geometries from %s on: %w", r.places[0], err)
 	}
 	for i, result := range results {
 		r.text = append(r.text[:0], r.frame.between...)
-		if !r.begun {
+		if !r.started {
 			r.text = append(r.text[:0], r.frame.head...)
 		}
 		err := result.Err
@@ -163,13 +163,13 @@ func (r *run) flush(ctx context.Context) error {
 		}
 		if err != nil {
 			r.tally.Omitted++
-			r.omitted(r.places[i], err)
+			r.omit(r.places[i], err)
 			continue
 		}
 		if r.cfg.To == WKB && r.tally.Converted > 0 {
 			return fmt.Errorf("%s: a WKB file holds one geometry; use hex or base64 for several", r.places[i])
 		}
-		r.begun = true
+		r.started = true
 		if err := r.write(r.text); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (e Encoding) parse(limits geo.Limits, record []byte) (_ geom.T, err error) 
 	case KML:
 		return limits.ParseKML(geo.Any, string(record))
 	case Hex:
-		for _, prefix := range []string{`\x`, "0x", "0X"} { // as PostgreSQL and others write
+		for _, prefix := range []string{`\x`, "0x", "0X"} { // PostgreSQL and others write these
 			record = bytes.TrimPrefix(record, []byte(prefix))
 		}
 		record, err = hex.AppendDecode(nil, record)
@@ -251,7 +251,7 @@ func (e Encoding) appendRecord(dst []byte, g geom.T) ([]byte, error) {
 	return geo.AppendWKB(dst, g, binary.LittleEndian), nil
 }
 
-// forGeoJSON turns linear rings, which GeoJSON lacks, into line strings.
+// forGeoJSON returns g with line strings instead of linear rings, which GeoJSON does not have.
 func forGeoJSON(g geom.T) (geom.T, error) {
 	switch g := g.(type) {
 	case *geom.LinearRing:
@@ -292,8 +292,8 @@ func (e Encoding) frame() frame {
 	return frame{"", "\n", "\n"}
 }
 
-// EncodingOf returns the encoding given by a flag or else by a file's extension. The default is
-// WKT.
+// EncodingOf returns the encoding selected by a flag or, if that is empty, by a file's extension.
+// The default is WKT.
 func EncodingOf(flag, file string) Encoding {
 	e := Encoding(strings.ToLower(cmp.Or(flag, strings.TrimPrefix(filepath.Ext(file), "."))))
 	switch {

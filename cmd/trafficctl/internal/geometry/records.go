@@ -16,39 +16,39 @@ type record struct {
 	data  []byte // valid until the next record
 }
 
-// records splits the input into records, each limited to most bytes. An error ends the sequence.
-func records(in io.Reader, e Encoding, most int) iter.Seq2[record, error] {
+// records splits the input into records of at most limit bytes each. An error ends the sequence.
+func records(in io.Reader, e Encoding, limit int) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
 		in := bufio.NewReader(in)
 		switch magic, _ := in.Peek(2); {
 		case string(magic) == "\x1f\x8b":
 			yield(record{}, errors.New("the input is compressed with gzip; decompress it first, for example with zcat"))
 		case e == KML:
-			placemarks(in, most)(yield)
+			placemarks(in, limit)(yield)
 		case e != WKB:
-			lines(in, most)(yield)
+			lines(in, limit)(yield)
 		default:
-			data, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
+			data, err := io.ReadAll(io.LimitReader(in, int64(limit)+1))
+			if err == nil && len(data) > limit {
+				err = tooLong(limit)
+			}
 			if err != nil {
 				err = fmt.Errorf("cannot read the input: %w", err)
-			} else if len(data) > most {
-				err = tooLong("the input", most)
 			}
 			yield(record{"the input", data}, err)
 		}
 	}
 }
 
-func tooLong(place string, most int) error {
-	return fmt.Errorf("%s: a geometry exceeds %d bytes; increase --max-bytes", place, most)
+func tooLong(limit int) error {
+	return fmt.Errorf("a geometry exceeds %d bytes; increase --max-bytes", limit)
 }
 
-// lines skips blank lines.
-func lines(in io.Reader, most int) iter.Seq2[record, error] {
+// lines returns the lines of the input, except for blank ones.
+func lines(in io.Reader, limit int) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
-		const first = 64 << 10
 		scanner := bufio.NewScanner(in)
-		scanner.Buffer(make([]byte, 0, min(first, most)), most)
+		scanner.Buffer(make([]byte, 0, min(64<<10, limit)), limit)
 		n := 0
 		for scanner.Scan() {
 			n++
@@ -62,15 +62,15 @@ func lines(in io.Reader, most int) iter.Seq2[record, error] {
 		}
 		switch err := scanner.Err(); {
 		case errors.Is(err, bufio.ErrTooLong):
-			yield(record{}, tooLong(fmt.Sprintf("line %d", n+1), most))
+			yield(record{}, fmt.Errorf("line %d: %w", n+1, tooLong(limit)))
 		case err != nil:
 			yield(record{}, fmt.Errorf("cannot read the input after line %d: %w", n, err))
 		}
 	}
 }
 
-// deepest bounds the nesting of elements.
-const deepest = 256
+// maxDepth is the maximum nesting of elements.
+const maxDepth = 256
 
 var (
 	kmlGeometries = []string{"Point", "LineString", "LinearRing", "Polygon", "MultiGeometry"}
@@ -79,20 +79,20 @@ var (
 
 // placemarks splits KML into placemarks and top-level geometries. The input may contain several
 // documents.
-func placemarks(in io.Reader, most int) iter.Seq2[record, error] {
+func placemarks(in io.Reader, limit int) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
-		bounded := &boundedReader{Reader: bufio.NewReaderSize(in, 64<<10), most: most}
+		bounded := &boundedReader{Reader: bufio.NewReaderSize(in, 64<<10), limit: limit}
 		d := xml.NewDecoder(bounded)
 		d.CharsetReader = func(charset string, _ io.Reader) (io.Reader, error) {
 			return nil, fmt.Errorf("unsupported encoding %s; convert the file to UTF-8, for example with iconv", charset)
 		}
-		depth, isSomething, isKML := 0, false, false
+		depth, hasContent, isKML := 0, false, false
 		for {
 			bounded.read = 0
 			line, _ := d.InputPos()
 			token, err := d.Token()
 			if errors.Is(err, io.EOF) {
-				if isSomething && !isKML {
+				if hasContent && !isKML {
 					yield(record{}, errors.New("cannot read KML: no placemark or geometry found; check --from and the file name"))
 				}
 				return
@@ -100,21 +100,21 @@ func placemarks(in io.Reader, most int) iter.Seq2[record, error] {
 			var found record
 			switch token := token.(type) {
 			case xml.CharData:
-				isSomething = isSomething || len(bytes.TrimSpace(token)) > 0
+				hasContent = hasContent || len(bytes.TrimSpace(token)) > 0
 			case xml.EndElement:
 				depth--
 			case xml.StartElement:
 				name := token.Name.Local
 				isRecord := name == "Placemark" || depth == 0 && slices.Contains(kmlGeometries, name)
-				isSomething, isKML = true, isKML || isRecord || slices.Contains(kmlContainers, name)
+				hasContent, isKML = true, isKML || isRecord || slices.Contains(kmlContainers, name)
 				if isRecord {
 					var content struct {
 						XML []byte `xml:",innerxml"`
 					}
 					err = d.DecodeElement(&content, &token)
 					found = record{fmt.Sprintf("line %d", line), fmt.Appendf(nil, "<%s>%s</%[1]s>", name, content.XML)}
-				} else if depth++; depth > deepest {
-					err = fmt.Errorf("elements are nested deeper than %d", deepest)
+				} else if depth++; depth > maxDepth {
+					err = fmt.Errorf("elements are nested deeper than %d", maxDepth)
 				}
 			}
 			if err != nil {
@@ -129,16 +129,16 @@ func placemarks(in io.Reader, most int) iter.Seq2[record, error] {
 	}
 }
 
-// boundedReader bounds the number of bytes between two resets of read. The XML decoder only calls
-// ReadByte.
+// boundedReader limits the number of bytes that are read before read is reset to 0. The XML decoder
+// only calls ReadByte.
 type boundedReader struct {
 	*bufio.Reader
-	read, most int
+	read, limit int
 }
 
 func (b *boundedReader) ReadByte() (byte, error) {
-	if b.read++; b.read > b.most {
-		return 0, tooLong("here", b.most)
+	if b.read++; b.read > b.limit {
+		return 0, tooLong(b.limit)
 	}
 	return b.Reader.ReadByte()
 }

@@ -1,7 +1,7 @@
-// Package inspect reads the directory of a journal while a daemon is running, or when the daemon
-// does not start.
+// Package inspect reads a journal, in a directory or in Kafka, while daemons are running or when a
+// daemon does not start.
 //
-// It opens files read-only and takes no lock. It reads the directory as of one point in time, even
+// It opens files read-only and takes no lock. It reads a directory as of one point in time, even
 // if a daemon continues to write and delete files. Package journal defines the format of segments
 // and cursors, package batch that of frames, and package pipeline that of delivery cursors; this
 // package adds reading past damage and counting what each consumer has not consumed.
@@ -31,9 +31,9 @@ const (
 
 var journalName = regexp.MustCompile(`^[0-9]{20}\.seg$|\.cursor$`)
 
-// attempts is the number of attempts to read the cursors and to open the segments. A daemon may be
-// writing a cursor, or may have deleted a listed segment.
-const attempts = 3
+// attempts is the number of attempts to read the cursors, and to open and read the segments. A
+// daemon may be writing a cursor, or may have deleted segments since they were listed.
+const attempts = 5
 
 // Folder is a journal's directory at the time of Open. It is not safe for concurrent use.
 type Folder struct {
@@ -43,53 +43,74 @@ type Folder struct {
 	cursors  []journal.CursorInfo
 }
 
-// segment is an open segment file, which stays readable if a daemon deletes it.
+// segment is an open segment file. If a daemon deletes the segment, the file can be read until the
+// daemon truncates it or overwrites it with a new segment.
 type segment struct {
 	name  string
-	first uint64 // frame, from the name
+	first uint64 // number of the first frame, from the name
 	file  *os.File
 	err   error // why file is nil
-	bytes int64 // for the progress
+	bytes int64 // size of the file
+}
+
+// deleted reports whether a daemon has deleted the segment since it was opened.
+func (s *segment) deleted(dir string) bool {
+	if s.file == nil {
+		return false
+	}
+	opened, err := s.file.Stat()
+	current, pathErr := os.Stat(filepath.Join(dir, s.name))
+	return err == nil && (errors.Is(pathErr, fs.ErrNotExist) || pathErr == nil && !os.SameFile(opened, current))
 }
 
 // Open opens the journal in a directory. The caller closes it.
 func Open(dir string) (*Folder, error) {
-	names, err := list(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := recognise(dir, names); err != nil {
-		return nil, err
-	}
 	f := &Folder{dir: dir}
+	if err := f.open(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// open reads the cursors and opens the segments, again if they are outdated.
+func (f *Folder) open() error {
+	names, err := list(f.dir)
+	if err != nil {
+		return err
+	}
+	if err := recognise(f.dir, names); err != nil {
+		return err
+	}
 	// Read the cursors first, so that none of them is ahead of the segments.
-	cursors := &view{names: slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })}
+	cursors := &view{names: slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })}
 	for range attempts {
-		in, err := journal.Inspect(dir, journal.WithFS(cursors))
+		in, err := journal.Inspect(f.dir, journal.WithFS(cursors))
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the cursors: %w", err)
+			return fmt.Errorf("cannot read the cursors: %w", err)
 		}
 		if f.cursors = in.Cursors; in.Err() == nil {
 			break
 		}
 	}
 	for range attempts {
-		if names, err = list(dir); err != nil {
-			return nil, err
+		if names, err = list(f.dir); err != nil {
+			return err
 		}
 		if f.openSegments(names) {
 			break
 		}
 	}
-	return f, nil
+	return nil
 }
 
 // OnRead implements Journal.
 func (f *Folder) OnRead(count func(n int64)) { f.onRead = count }
 
 // Close closes the files.
-func (f *Folder) Close() {
-	for _, s := range f.segments {
+func (f *Folder) Close() { closeAll(f.segments) }
+
+func closeAll(segments []segment) {
+	for _, s := range segments {
 		if s.file != nil {
 			s.file.Close()
 		}
@@ -108,29 +129,42 @@ func (f *Folder) Bytes(seq uint64) int64 {
 }
 
 // Inspect lists segments and cursors. It reads only the headers of frames.
-func (f *Folder) Inspect() (*journal.Inspection, error) { return f.look(journal.Inspect) }
+func (f *Folder) Inspect() (*journal.Inspection, error) { return f.inspect(journal.Inspect, nil) }
 
-// silent returns the same folder without OnRead.
-func (f *Folder) silent() *Folder {
-	s := *f
-	s.onRead = nil
-	return &s
-}
-
-func (f *Folder) look(how func(string, ...journal.Option) (*journal.Inspection, error)) (*journal.Inspection, error) {
-	in, err := how(f.dir, journal.WithFS(f.view(f.segments)))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the journal: %w", err)
+// inspect calls read. It then drops segments that a daemon has deleted and overwritten in the
+// meantime. If the newest segment is one of them, it opens the files again and repeats.
+func (f *Folder) inspect(
+	read func(string, ...journal.Option) (*journal.Inspection, error), onRead func(n int64),
+) (*journal.Inspection, error) {
+	for range attempts {
+		in, err := read(f.dir, journal.WithFS(newView(f.segments, onRead)))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the journal: %w", err)
+		}
+		outdated := 0 // number of segments
+		for i, s := range f.segments {
+			// If the newest segment was overwritten, frames may be missing without an error.
+			if (in.Segments[i].Err != nil || i+1 == len(f.segments)) && s.deleted(f.dir) {
+				outdated = i + 1
+			}
+		}
+		if outdated == 0 || outdated < len(f.segments) {
+			closeAll(f.segments[:outdated])
+			f.segments, in.Segments, in.Cursors = f.segments[outdated:], in.Segments[outdated:], f.cursors
+			return in, nil
+		}
+		if err := f.open(); err != nil {
+			return nil, err
+		}
 	}
-	in.Cursors = f.cursors
-	return in, nil
+	return nil, errors.New("cannot read the journal: the daemon deletes segments faster than they are read; try again")
 }
 
 // openSegments opens the listed segments. It reports whether the last one exists. If not, the list
 // is outdated, because a daemon deletes a segment only once there is a newer one.
-func (f *Folder) openSegments(names []string) (there bool) {
+func (f *Folder) openSegments(names []string) (exists bool) {
 	f.Close()
-	f.segments, there = nil, true
+	f.segments, exists = nil, true
 	for _, name := range names {
 		digits, ok := strings.CutSuffix(name, segmentSuffix)
 		if !ok {
@@ -139,7 +173,7 @@ func (f *Folder) openSegments(names []string) (there bool) {
 		s := segment{name: name}
 		s.first, _ = strconv.ParseUint(digits, 10, 64) // package journal reports an invalid name
 		s.file, s.err = os.Open(filepath.Join(f.dir, name))
-		if there = !errors.Is(s.err, fs.ErrNotExist); !there {
+		if exists = !errors.Is(s.err, fs.ErrNotExist); !exists {
 			continue // deleted after the listing
 		}
 		if s.err == nil {
@@ -149,18 +183,18 @@ func (f *Folder) openSegments(names []string) (there bool) {
 		}
 		f.segments = append(f.segments, s)
 	}
-	return there
+	return exists
 }
 
 func list(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("cannot read the journal: directory %s does not exist; the daemon's setting journal.dir names it", dir)
+		return nil, fmt.Errorf("cannot read the journal: directory %s does not exist; see the daemon's setting journal.dir", dir)
 	case errors.Is(err, syscall.ENOTDIR):
-		return nil, fmt.Errorf("cannot read the journal: %s is a file; name its directory", dir)
+		return nil, fmt.Errorf("cannot read the journal: %s is a file; specify its directory", dir)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("cannot read the journal: %w; run this as the daemon's user", err)
+		return nil, fmt.Errorf("cannot read the journal: %w; run the command as the daemon's user", err)
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the journal: %w", err)
 	}
@@ -171,13 +205,13 @@ func list(dir string) ([]string, error) {
 	return names, nil
 }
 
-// recognise returns an error unless there is a journal's file among names.
+// recognise returns an error unless one of names is that of a segment or cursor.
 func recognise(dir string, names []string) error {
 	if slices.ContainsFunc(names, journalName.MatchString) {
 		return nil
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("directory %s is empty; the daemon's setting journal.dir names the journal", dir)
+		return fmt.Errorf("directory %s is empty; see the daemon's setting journal.dir", dir)
 	}
 	for _, name := range names {
 		below := filepath.Join(dir, name)
@@ -185,8 +219,7 @@ func recognise(dir string, names []string) error {
 			return fmt.Errorf("directory %s contains no journal, but %s does", dir, below)
 		}
 	}
-	return fmt.Errorf("directory %s contains no journal: none of its %d files, of which %s is the first, is a segment (20 digits and %s) or "+
-		"a cursor (%s)",
+	return fmt.Errorf("directory %s contains no journal: none of its %d files (%s, …) is a segment (20 digits and %s) or a cursor (%s)",
 		dir, len(names), names[0], segmentSuffix, cursorSuffix)
 }
 
@@ -199,8 +232,8 @@ type view struct {
 	meter    func(n int64)
 }
 
-func (f *Folder) view(segments []segment) *view {
-	v := &view{segments: segments, meter: f.onRead}
+func newView(segments []segment, onRead func(n int64)) *view {
+	v := &view{segments: segments, meter: onRead}
 	for _, s := range segments {
 		v.names = append(v.names, s.name)
 	}
@@ -212,7 +245,7 @@ func (v *view) List(string) ([]string, error) { return v.names, nil }
 func (v *view) Open(path string, _ int) (journal.File, error) {
 	for _, s := range v.segments {
 		if s.name == filepath.Base(path) {
-			return &file{kept: s.file, meter: v.meter}, s.err
+			return &file{raw: s.file, meter: v.meter}, s.err
 		}
 	}
 	return openFile(path)
@@ -220,38 +253,38 @@ func (v *view) Open(path string, _ int) (journal.File, error) {
 
 func openFile(path string) (journal.File, error) {
 	f, err := os.Open(path)
-	return &file{kept: f, closes: true}, err
+	return &file{raw: f, closes: true}, err
 }
 
 // file is a read-only file that reports progress. The embedded File is nil. When a daemon seals a
-// segment, it truncates the preallocated end. The file then reads as zeros up to the size that Size
-// returned.
+// segment, it truncates the preallocated end; ReadAt then returns zeros up to the size that Size
+// has returned.
 type file struct {
 	journal.File
-	kept   *os.File
+	raw    *os.File
 	closes bool // otherwise Close does nothing
 	meter  func(n int64)
-	far    int64
+	read   int64 // end of the part that is already reported to meter
 	size   int64 // returned by Size
 }
 
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
-	n, err := f.kept.ReadAt(p, off)
+	n, err := f.raw.ReadAt(p, off)
 	if blank := min(int64(len(p)), f.size-off); err == io.EOF && int64(n) < blank {
 		clear(p[n:blank])
 		if n = int(blank); n == len(p) {
 			err = nil
 		}
 	}
-	if end := off + int64(n); f.meter != nil && end > f.far {
-		f.meter(end - f.far)
-		f.far = end
+	if end := off + int64(n); f.meter != nil && end > f.read {
+		f.meter(end - f.read)
+		f.read = end
 	}
 	return n, err
 }
 
 func (f *file) Size() (int64, error) {
-	info, err := f.kept.Stat()
+	info, err := f.raw.Stat()
 	if err != nil {
 		return 0, err
 	}
@@ -261,7 +294,7 @@ func (f *file) Size() (int64, error) {
 
 func (f *file) Close() error {
 	if f.closes {
-		return f.kept.Close()
+		return f.raw.Close()
 	}
 	return nil
 }

@@ -44,9 +44,12 @@ func (g *Gap) Range() string {
 // Frames returns the frames from seq on and verifies their checksums. After a *Gap it continues
 // with the next intact frame; any other error ends the sequence. A frame is valid until the next
 // one. A torn tail, or a commit that a daemon is still writing, ends the sequence without an error.
-func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
+// Frames of a segment that a daemon deletes in the meantime may be missing.
+func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] { return f.frames(seq, f.onRead) }
+
+func (f *Folder) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
-		in, err := f.silent().Inspect()
+		in, err := f.Inspect()
 		if err != nil {
 			yield(journal.Frame{}, err)
 			return
@@ -67,7 +70,7 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 			}
 			for from < end {
 				var failed error
-				for frame, err := range journal.Frames(f.dir, from, journal.WithFS(f.view(visible))) {
+				for frame, err := range journal.Frames(f.dir, from, journal.WithFS(newView(visible, onRead))) {
 					if failed = err; err != nil || frame.Seq >= end {
 						break
 					}
@@ -80,6 +83,10 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 					if !yield(frame, nil) {
 						return
 					}
+				}
+				if failed != nil && s.deleted(f.dir) { // and overwritten
+					from, next, reason = end, end, nil
+					break
 				}
 				reason = cmp.Or(reason, failed)
 				var corrupt *journal.CorruptError
@@ -102,9 +109,9 @@ func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 	}
 }
 
-// span returns the first frame after a segment, and the segments to show to journal.Frames: the
-// segment and its successor. It omits a successor that cannot be opened, with which journal.Frames
-// would read nothing.
+// span returns the first frame after segment i, and the segments to show to journal.Frames: the
+// segment and its successor. It omits a successor that cannot be opened, because journal.Frames
+// would then read nothing.
 func (f *Folder) span(i int, in *journal.Inspection) (end uint64, visible []segment) {
 	switch {
 	case i+1 == len(f.segments):
@@ -126,7 +133,7 @@ type Verdict struct {
 
 // Verify checks all checksums, and the cursors against the frames.
 func (f *Folder) Verify() (*Verdict, error) {
-	in, err := f.look(journal.Verify)
+	in, err := f.inspect(journal.Verify, f.onRead)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +142,7 @@ func (f *Folder) Verify() (*Verdict, error) {
 		v.Newest = max(v.Newest, s.Last)
 	}
 	if i := slices.IndexFunc(in.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil }); i >= 0 {
-		for frame, err := range f.silent().Frames(in.Segments[i].Last) { // from the last intact frame on
+		for frame, err := range f.frames(in.Segments[i].Last, nil) { // from the last intact frame on
 			var gap *Gap
 			switch {
 			case errors.As(err, &gap):
@@ -152,7 +159,7 @@ func (f *Folder) Verify() (*Verdict, error) {
 	_, next := bounds(in)
 	for _, c := range v.Cursors {
 		if c.Err == nil && c.Seq > next {
-			err := fmt.Errorf("the cursor of %s is at frame %d, so they did exist but are now missing", c.Name, c.Seq)
+			err := fmt.Errorf("the cursor of %s is at frame %d, so they existed but are now missing", c.Name, c.Seq)
 			v.Gaps = append(v.Gaps, &Gap{From: next, To: c.Seq - 1, Err: err})
 			next = c.Seq
 		}
@@ -184,7 +191,7 @@ type Consumer struct {
 
 	Frames    int       // number of frames with rows that it has not consumed
 	Rows      int       // number of rows that it has not consumed
-	BlockRows int       // number of these in the block in flight
+	BlockRows int       // number of Rows in the block in flight
 	Oldest    time.Time // when the first of Frames was received; zero if there is none
 	Deleted   uint64    // number of frames deleted unread while it was not configured
 	Ahead     uint64    // number of frames before its position that are missing in the journal
@@ -204,7 +211,7 @@ func (f *Folder) Behind() uint64 {
 // Consumers returns the consumers, and the unconsumed frames that cannot be read and are not
 // counted.
 func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
-	in, err := f.silent().Inspect()
+	in, err := f.Inspect()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -232,7 +239,7 @@ func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	return consumers, gaps, nil
 }
 
-// newConsumer returns a consumer of a journal with the frames from oldest to before next.
+// newConsumer returns a consumer of a journal whose frames are oldest to next-1.
 func newConsumer(cursor journal.CursorInfo, oldest, next uint64) Consumer {
 	c := Consumer{Name: cursor.Name, Err: cursor.Err}
 	if c.Err == nil {
@@ -248,8 +255,8 @@ func newConsumer(cursor journal.CursorInfo, oldest, next uint64) Consumer {
 	return c
 }
 
-// bounds returns the oldest frame and the one after the newest, or NoEnd instead of that if the
-// newest segment is damaged.
+// bounds returns the number of the oldest frame, and of the one after the newest frame. next is
+// NoEnd if the newest segment is damaged.
 func bounds(in *journal.Inspection) (oldest, next uint64) {
 	if len(in.Segments) == 0 {
 		return 1, 1

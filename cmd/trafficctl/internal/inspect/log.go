@@ -31,9 +31,9 @@ type Journal interface {
 	Close()
 }
 
-// Log is the log in Kafka at the time of OpenLog. Each partition is a segment, with frames numbered
-// from 1, and has a cursor for each consumer. If a batch was written repeatedly, the log contains
-// all copies, of which deliveries drop all but the first.
+// Log is a journal in Kafka at the time of OpenLog. Each partition is a segment, with frames
+// numbered from 1, and has a cursor for each consumer. The log may contain several copies of a
+// batch, of which only the first is delivered.
 type Log struct {
 	view *kafkalog.View
 	read func(n int64)
@@ -41,7 +41,7 @@ type Log struct {
 
 var _, _ Journal = (*Folder)(nil), (*Log)(nil)
 
-// OpenLog opens the log. All reading stops when ctx is done. The caller closes the log.
+// OpenLog opens the log. ctx also applies to all later reads. The caller closes the log.
 func OpenLog(ctx context.Context, cfg kafkalog.Config, consumers []string) (*Log, error) {
 	view, err := kafkalog.OpenView(ctx, cfg, consumers)
 	if err != nil {
@@ -122,8 +122,7 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	return consumers, nil, nil
 }
 
-// Frames implements Journal. It returns the frames of one partition after the other, each from seq
-// on.
+// Frames implements Journal. It returns the frames partition by partition, each from seq on.
 func (l *Log) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		for i := range l.view.Partitions {

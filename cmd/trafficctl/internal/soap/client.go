@@ -22,8 +22,8 @@ type Client struct {
 	timeout time.Duration
 }
 
-// New returns a client. The caller closes it. For watchJob, its waiting time is added to
-// cfg.Timeout.
+// New returns a client. The caller closes it. cfg.Timeout does not include the time for which the
+// service waits in watchJob.
 func New(cfg client.Config) (*Client, error) {
 	c, err := client.New(cfg, client.Routing)
 	if err != nil {
@@ -41,60 +41,60 @@ func (c *Client) Start(
 	ctx context.Context, list []xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext,
 ) (xroute.Job, error) {
 	request := &xroute.StartConvertGeometries{Geometries: list, Options: o, CallerContext: caller}
-	answer, err := call[xroute.StartConvertGeometriesResponse](ctx, c, 0, request)
-	return answer.Result, err
+	resp, err := call[xroute.StartConvertGeometriesResponse](ctx, c, 0, request)
+	return resp.Result, err
 }
 
-// Await requests progress every watchStep, the shortest interval that the service supports, and
-// each of its calls waits for watchFor at most.
+// Await requests progress every watchStep, the shortest interval that the service supports. Each of
+// its calls waits for at most watchFor.
 const (
 	watchStep = 250 * time.Millisecond
 	watchFor  = 10 * time.Second
 )
 
-// Await watches a job until it ends and returns its last state. It calls show with all earlier
-// states.
+// Await watches a job until it ends and returns its final state. It calls show with each earlier
+// state.
 func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (xroute.Job, error) {
 	request := &xroute.WatchJob{ID: id, Options: &xroute.WatchOptions{
 		MaximumPollingPeriod: new(int32(watchFor.Milliseconds())), ProgressUpdatePeriod: new(int32(watchStep.Milliseconds())),
 	}}
 	for {
-		answer, err := call[xroute.WatchJobResponse](ctx, c, watchFor, request)
-		if err != nil || answer.Result.Status.Ended() {
-			return answer.Result, err
+		resp, err := call[xroute.WatchJobResponse](ctx, c, watchFor, request)
+		if err != nil || resp.Result.Status.Ended() {
+			return resp.Result, err
 		}
-		show(answer.Result)
+		show(resp.Result)
 	}
 }
 
 // Stop stops a job. Its results so far can be fetched.
 func (c *Client) Stop(ctx context.Context, id string) (xroute.Job, error) {
-	answer, err := call[xroute.StopJobResponse](ctx, c, 0, &xroute.StopJob{ID: id})
-	return answer.Result, err
+	resp, err := call[xroute.StopJobResponse](ctx, c, 0, &xroute.StopJob{ID: id})
+	return resp.Result, err
 }
 
 // Delete deletes a job and its results.
 func (c *Client) Delete(ctx context.Context, id string) (xroute.Job, error) {
-	answer, err := call[xroute.DeleteJobResponse](ctx, c, 0, &xroute.DeleteJob{ID: id})
-	return answer.Result, err
+	resp, err := call[xroute.DeleteJobResponse](ctx, c, 0, &xroute.DeleteJob{ID: id})
+	return resp.Result, err
 }
 
 // Fetch returns a job's results. The service returns them once.
 func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometries, error) {
-	answer, err := call[xroute.FetchConvertGeometriesResponse](ctx, c, 0, &xroute.FetchConvertGeometries{ID: id})
-	return answer.Result, err
+	resp, err := call[xroute.FetchConvertGeometriesResponse](ctx, c, 0, &xroute.FetchConvertGeometries{ID: id})
+	return resp.Result, err
 }
 
-// Limits of a response: about 4 million points, in collections of the greatest depth that can be
-// configured, each with two elements in PLAIN. Because a job's results are returned only once, no
-// valid response may exceed the limits.
+// Limits of a response. Because a job's results are returned only once, every valid response must
+// be within the limits: they allow about 4 million points, and the maximum depth of collections
+// that can be configured, each of which takes two elements in the encoding PLAIN.
 const (
-	maxAnswer = 256 << 20
-	maxDepth  = 2*1000 + 32
+	maxResponse = 256 << 20
+	maxDepth    = 2*1000 + 32
 )
 
-// call sends a request and returns the response of type R. The service may wait that long before it
-// responds.
+// call sends a request and returns the response of type R. wait is how long the service may wait
+// before it responds.
 func call[R any](ctx context.Context, c *Client, wait time.Duration, request xroute.Request) (none R, _ error) {
 	envelope, err := xroute.AppendMessage(nil, request)
 	if err != nil {
@@ -102,7 +102,7 @@ func call[R any](ctx context.Context, c *Client, wait time.Duration, request xro
 	}
 	limited, cancel := context.WithTimeout(ctx, wait+c.timeout)
 	defer cancel()
-	answer, err := c.post(limited, envelope)
+	resp, err := c.post(limited, envelope)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -112,15 +112,15 @@ func call[R any](ctx context.Context, c *Client, wait time.Duration, request xro
 	default:
 		return none, err
 	}
-	right, ok := answer.(any).(*R)
+	result, ok := resp.(any).(*R)
 	if !ok {
-		return none, fmt.Errorf("unexpected response of the routing service: %T instead of %T", answer, right)
+		return none, fmt.Errorf("unexpected response of the routing service: %T instead of %T", resp, result)
 	}
-	return *right, nil
+	return *result, nil
 }
 
-// post sends an envelope and reads the response. It retries when the daemon asks for it and the
-// deadline allows it.
+// post sends an envelope and reads the response. It retries a request that the daemon rejects with
+// Retry-After, if the deadline allows it.
 func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, error) {
 	for {
 		req, err := c.http.NewRequest(ctx, http.MethodPost, bytes.NewReader(envelope))
@@ -133,12 +133,12 @@ func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, er
 		if err != nil {
 			return nil, fmt.Errorf("cannot reach the routing service: %w", err)
 		}
-		answer, err := c.read(resp)
+		result, err := c.read(resp)
 		resp.Body.Close()
-		e, refused := errors.AsType[*client.Error](err)
-		isBusy := refused && (e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests)
+		e, ok := errors.AsType[*client.Error](err)
+		isBusy := ok && (e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests)
 		if !isBusy || resp.Header.Get("Retry-After") == "" {
-			return answer, err
+			return result, err
 		}
 		wait := max(e.RetryAfter, time.Second)
 		if deadline, _ := ctx.Deadline(); time.Until(deadline) < wait {
@@ -150,20 +150,21 @@ func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, er
 	}
 }
 
-// read distinguishes a SOAP response and a fault from other HTTP responses.
+// read decodes a SOAP response. The error is a *Fault for a SOAP fault, and a *client.Error for any
+// other HTTP response.
 func (c *Client) read(resp *http.Response) (xroute.Response, error) {
 	isXML := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/xml")
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusInternalServerError || !isXML {
 		return nil, c.http.ReadError(resp)
 	}
-	answer, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxAnswer, Depth: maxDepth})
+	result, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxResponse, Depth: maxDepth})
 	if fault, ok := errors.AsType[*xroute.Fault](err); ok {
 		return nil, (*Fault)(fault)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the response of the routing service: %w", err)
 	}
-	return answer, nil
+	return result, nil
 }
 
 // Fault is a SOAP fault of the service.
@@ -212,14 +213,14 @@ func describe(x xroute.Exception, omitted string) string {
 		why = strings.Join(causes, ": ")
 	}
 	text := name + ": " + why + at
-	if do := advice[name]; do != "" {
-		text += "; " + do
+	if remedy := remedies[name]; remedy != "" {
+		text += "; " + remedy
 	}
 	return text
 }
 
-// advice maps error keys of contract 3 to remedies.
-var advice = map[string]string{
+// remedies maps error keys of contract 3 to advice.
+var remedies = map[string]string{
 	string(xroute.CodeInvalidWKT):        "check that it is WKT",
 	string(xroute.CodeInvalidWKB):        "check that it is WKB",
 	string(xroute.CodeInvalidKML):        "check that it is KML",
@@ -228,7 +229,7 @@ var advice = map[string]string{
 	"UnexpectedException":                "try again; if it recurs, report the trace id",
 }
 
-// tooLarge reports whether the service may accept half of the request.
+// tooLarge reports whether the service rejected a request that may be too large.
 func tooLarge(err error) bool {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		_, illegal := f.Exception.(*xroute.IllegalParameterException)

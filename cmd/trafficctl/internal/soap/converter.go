@@ -25,7 +25,7 @@ type Converter struct {
 // Convert implements geometry.Converter. It splits a batch that is too large for the service. A
 // single geometry that is too large is reported as not convertible.
 func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Result, error) {
-	results, err := c.job(ctx, batch)
+	results, err := c.runJob(ctx, batch)
 	switch {
 	case !tooLarge(err):
 		return results, err
@@ -41,8 +41,8 @@ func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Resu
 	return append(first, second...), err
 }
 
-// job converts a batch with a job. It deletes the job after an error.
-func (c Converter) job(ctx context.Context, batch []geom.T) (_ []geometry.Result, err error) {
+// runJob converts a batch with one job. It deletes the job after an error.
+func (c Converter) runJob(ctx context.Context, batch []geom.T) (_ []geometry.Result, err error) {
 	list := make([]xroute.EncodedGeometry, len(batch))
 	for i, g := range batch {
 		if list[i], err = Encode(g); err != nil {
@@ -50,7 +50,7 @@ func (c Converter) job(ctx context.Context, batch []geom.T) (_ []geometry.Result
 		}
 	}
 	options := xroute.RequestOptions{
-		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKB}, // which is exact
+		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKB}, // exact
 		CoordFormat:      c.To.Format(),
 		SRID:             srID(c.To),
 	}
@@ -69,23 +69,22 @@ func (c Converter) job(ctx context.Context, batch []geom.T) (_ []geometry.Result
 		if err != nil { // including interruption
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
-			_, _ = c.Client.Delete(ctx, *job.ID) // otherwise it expires
+			_, _ = c.Client.Delete(ctx, *job.ID) // if this fails, the job expires later
 		}
 	}()
 	if _, err = c.Client.Await(ctx, *job.ID, func(xroute.Job) {}); err != nil {
 		return nil, err
 	}
-	made, err := c.Client.Fetch(ctx, *job.ID)
+	fetched, err := c.Client.Fetch(ctx, *job.ID)
 	if err != nil {
 		return nil, err
 	}
-	if got := len(made.Geometries) + len(made.Failures); got != len(batch) {
-		return nil, fmt.Errorf("the routing service ended a job of %d geometries as %s with %d; if it was stopped or the daemon restarted, try "+
-			"again",
-			len(batch), made.Job.Status, got)
+	if got := len(fetched.Geometries) + len(fetched.Failures); got != len(batch) {
+		return nil, fmt.Errorf("the routing service returned results for %d of %d geometries, with the job status %s; "+
+			"if the job was stopped or the daemon restarted, try again", got, len(batch), fetched.Job.Status)
 	}
 	results := make([]geometry.Result, len(batch)) // in the order of the request
-	for _, f := range made.Failures {
+	for _, f := range fetched.Failures {
 		if f.Index < 0 || int(f.Index) >= len(results) || results[f.Index].Err != nil {
 			return nil, fmt.Errorf("invalid response of the routing service: failure of geometry %d of %d", f.Index, len(results))
 		}
@@ -93,8 +92,8 @@ func (c Converter) job(ctx context.Context, batch []geom.T) (_ []geometry.Result
 	}
 	for i := range results {
 		if r := &results[i]; r.Err == nil {
-			r.Geometry, r.Err = Decode(made.Geometries[0], c.Limits)
-			made.Geometries = made.Geometries[1:]
+			r.Geometry, r.Err = Decode(fetched.Geometries[0], c.Limits)
+			fetched.Geometries = fetched.Geometries[1:]
 		}
 	}
 	return results, nil
@@ -117,7 +116,7 @@ func Encode(g geom.T) (xroute.EncodedGeometry, error) {
 	order := binary.LittleEndian
 	wkb := geo.AppendWKB(nil, g, order)
 	if id := g.SRID(); id != 0 {
-		const kindAt, idAt, flag = 1, 5, 0x2000_0000 // after a byte for the byte order
+		const kindAt, idAt, flag = 1, 5, 0x2000_0000 // the first byte is the byte order
 		order.PutUint32(wkb[kindAt:], order.Uint32(wkb[kindAt:])|flag)
 		wkb = slices.Insert(wkb, idAt, order.AppendUint32(nil, uint32(id))...)
 	}
