@@ -50,7 +50,7 @@ func BenchmarkForecastEval(b *testing.B) {
 	from, to := time.Date(2014, 8, 1, 0, 0, 0, 0, time.UTC), time.Date(2014, 10, 1, 0, 0, 0, 0, time.UTC)
 	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
 
-	e := evaluate.Evaluation{Source: c.source(conn, "learned"), From: split, To: to, Horizons: evaluated}
+	e := evaluate.Evaluation{Source: c.source(conn, "learned"), From: split, To: to, Horizons: evaluatedHorizons}
 	results, err := e.Run(b.Context(), func(time.Time) {})
 	require.NoError(b, err)
 	figure("learn_scratch", e.Learning.Seconds(), "s")

@@ -37,7 +37,7 @@ type ClickHouse struct {
 	Table           string        `setting:"table"`
 	Cluster         string        `setting:"cluster"` // name on the servers; empty: one server, no replication
 	Migrate         bool          `setting:"migrate"` // create or update the tables on startup
-	Timeout         time.Duration `setting:"timeout"` // of a statement
+	Timeout         time.Duration `setting:"timeout"` // for a statement
 }
 
 // Model is the section model: what is learned.
@@ -46,7 +46,7 @@ type Model struct {
 	Measure         string          `setting:"measure"` // measure type to forecast; a speed, if forecasts are published
 	Count           string          `setting:"count"`   // measure type of the vehicle counts; empty: none
 	Most            float64         `setting:"most"`    // higher values are discarded as impossible
-	Zero            bool            `setting:"zero"`    // 0 is a value, as for flow, and not impossible
+	Zero            bool            `setting:"zero"`    // 0 is a valid value, as for flow
 	Interval        time.Duration   `setting:"interval"`
 	Horizons        []time.Duration `setting:"horizons"`       // weights are learned for these and interpolated in between
 	TimeZone        string          `setting:"time_zone"`      // of profiles and days: an IANA name
@@ -149,11 +149,11 @@ func (m Model) validate() error {
 		slices.Sorted(maps.Keys(regions))))
 	for _, h := range m.Horizons {
 		errs = append(errs, settings.Check(h >= m.Interval && h <= 8*time.Hour && h%max(m.Interval, 1) == 0,
-			"horizons has %s, must be multiples of interval up to 8h", h))
+			"horizons contains %s, must contain only multiples of interval up to 8h", h))
 	}
 	for _, h := range m.Holidays {
 		_, err := time.Parse(time.DateOnly, h)
-		errs = append(errs, settings.Check(err == nil, "holidays has %q, must be dates such as 2026-12-25", h))
+		errs = append(errs, settings.Check(err == nil, "holidays contains %q, must contain only dates such as 2026-12-25", h))
 	}
 	return errors.Join(errs...)
 }

@@ -22,10 +22,11 @@ func evaluateCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evaluate",
 		Short: "Backtest the model on the archive",
-		Long: `Learn the archive from its first day on in a temporary database, forecast every interval
-from --from to --to from the measurements available at its origin, and compare the model with
-persistence (the last usable reading), the weekly profile of the model alone, and that profile with
-the last residual, on readings of 5 vehicles or more. The database is dropped at the end.`,
+		Long: `Learn the archive from its first day in a temporary database. Forecast every interval from
+--from to --to with the measurements available at its origin, and compare the model with
+persistence (the last usable reading), with its weekly profile alone, and with that profile
+plus the last residual. Only readings of 5 vehicles or more are compared. The database is
+dropped at the end.`,
 		Example: `  forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --json | jq '.[].mae[0]'`,
 		Args: cobra.NoArgs,
@@ -35,7 +36,7 @@ the last residual, on readings of 5 vehicles or more. The database is dropped at
 				return invalid(err)
 			}
 			if (format == formatMETRLA) != (input != "") || format != "" && format != formatMETRLA {
-				return fmt.Errorf("--format is %q, must be %s with --input FILE, or neither", format, formatMETRLA)
+				return fmt.Errorf("--format is %q, must be %s if --input is set, or else empty", format, formatMETRLA)
 			}
 			var table *detectorTable
 			if input != "" {
@@ -45,11 +46,11 @@ the last residual, on readings of 5 vehicles or more. The database is dropped at
 				c.Model.ProductInstance, c.Model.Count, c.Model.TimeZone = formatMETRLA, "", "UTC" // its times are local
 				from, to = table.split().Format(time.RFC3339), table.end().Format(time.RFC3339)
 			}
-			first, err := moment(c, from)
+			first, err := parseTime(c, from)
 			if err != nil {
 				return fmt.Errorf("--from: %w", err)
 			}
-			last, err := moment(c, to)
+			last, err := parseTime(c, to)
 			if err != nil {
 				return fmt.Errorf("--to: %w", err)
 			}
@@ -75,15 +76,15 @@ the last residual, on readings of 5 vehicles or more. The database is dropped at
 	cmd.Flags().StringVar(&to, "to", "", "end of the times to forecast, in the same format")
 	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
 	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input instead of the archive; its last 20 % are forecast")
-	cmd.Flags().StringVar(&input, "input", "", "CSV file: a column of local times, and one of speeds per sensor; 0 and empty mean missing;\n"+
-		"or the same as HDF5, for which python3 needs pandas")
+	cmd.Flags().StringVar(&input, "input", "", "CSV file with a column of local times and a column of speeds for each sensor, where 0 and empty\n"+
+		"mean missing; or the same as HDF5, which requires python3 with pandas")
 	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation",
 		"database for the learned tables; dropped before and after")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func moment(c *Config, text string) (time.Time, error) {
+func parseTime(c *Config, text string) (time.Time, error) {
 	zone, err := time.LoadLocation(c.Model.TimeZone)
 	if err != nil {
 		return time.Time{}, err
@@ -98,8 +99,7 @@ func moment(c *Config, text string) (time.Time, error) {
 	return t, nil
 }
 
-// evaluated lists the horizons of an evaluation.
-var evaluated = []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour}
+var evaluatedHorizons = []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour}
 
 // backtest evaluates the archive, or the values of table if it is not nil. It keeps the learned
 // tables in the database scratch, which it drops at the end.
@@ -107,7 +107,7 @@ func backtest(ctx context.Context, c *Config, table *detectorTable, scratch stri
 	[]evaluate.Result, error,
 ) {
 	if scratch == c.ClickHouse.Database {
-		return nil, fmt.Errorf("--scratch %s is the database of the archive: it would be removed", scratch)
+		return nil, fmt.Errorf("--scratch %s is the database of the archive, which would be dropped", scratch)
 	}
 	conn, err := c.connect()
 	if err != nil {
@@ -116,7 +116,7 @@ func backtest(ctx context.Context, c *Config, table *detectorTable, scratch stri
 	defer func() { _ = conn.Close() }()
 	drop := fmt.Sprintf("DROP DATABASE IF EXISTS `%s` SYNC", scratch)
 	if err := conn.Exec(ctx, drop); err != nil {
-		return nil, fmt.Errorf("cannot remove the database %s: %w", scratch, err)
+		return nil, fmt.Errorf("cannot drop the database %s: %w", scratch, err)
 	}
 	defer func() { _ = conn.Exec(context.WithoutCancel(ctx), drop) }()
 	if _, err := schema.Migrate(ctx, conn, schema.Layout{Database: scratch, Table: c.ClickHouse.Table}); err != nil {
@@ -129,7 +129,7 @@ func backtest(ctx context.Context, c *Config, table *detectorTable, scratch stri
 			return nil, fmt.Errorf("cannot insert the file's values: %w", err)
 		}
 	}
-	e := evaluate.Evaluation{Source: source, From: from, To: to, Horizons: evaluated}
+	e := evaluate.Evaluation{Source: source, From: from, To: to, Horizons: evaluatedHorizons}
 	return e.Run(ctx, progress)
 }
 

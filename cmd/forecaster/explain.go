@@ -73,10 +73,10 @@ recent values, each feature with its weight, and the result with its bounds.`,
 			return nil
 		},
 	}
-	cmd.Flags().Int32Var(&street, "street", 0, "street")
-	cmd.Flags().Int32Var(&node, "fromnode", 0, "fromnode; default: all of the street")
+	cmd.Flags().Int32Var(&street, "street", 0, "number of the street")
+	cmd.Flags().Int32Var(&node, "fromnode", 0, "fromnode; by default all of the street")
 	cmd.Flags().IntVar(&horizon, "horizon", 30, "minutes from the origin to the end of the forecast interval")
-	cmd.Flags().StringVar(&at, "at", "", "origin, rounded down to an interval; default: now")
+	cmd.Flags().StringVar(&at, "at", "", "origin, rounded down to an interval; by default now")
 	return cmd
 }
 
@@ -103,7 +103,7 @@ func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, horizon t
 		}
 		fmt.Fprintln(w)
 		out, detail := make([]model.Forecast, 1), make([]model.Detail, 1)
-		s.For(code, r, []model.Target{s.TargetOf(horizon)}, out, detail)
+		s.Forecast(code, r, []model.Target{s.TargetOf(horizon)}, out, detail)
 		speeds[i] = explainDetector(w, out[0], detail[0])
 	}
 	if v := t.Speed(speeds); !math.IsNaN(v) {
@@ -132,6 +132,6 @@ func explainDetector(w io.Writer, f model.Forecast, d model.Detail) float64 {
 	}
 	fmt.Fprintf(table, "  forecast\t\t\t%.2f\t\n", f.Value)
 	table.Flush()
-	fmt.Fprintf(w, "  8 of 10 values are from %.1f to %.1f\n", f.Low, f.High)
+	fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f\n", f.Low, f.High)
 	return f.Value
 }

@@ -47,7 +47,7 @@ func command() *cobra.Command {
 		Use:   "forecaster",
 		Short: "Forecast the speeds of streets from archived measurements",
 		Long: `forecaster learns a weekly profile and a regression of recent residuals per detector in
-ClickHouse, and publishes a forecast for each street every interval, for trafficd to serve.
+ClickHouse. In every interval, it publishes a forecast of each street, which trafficd serves.
 
 Settings come from the defaults, a YAML file, the environment (FORECASTER_SECTION__KEY) and
 --set; later ones win. Any number of instances may run; they publish the same bytes.`,

@@ -74,7 +74,7 @@ func (w *town) testExplain(t *testing.T) {
 	text, err := f("explain", "--street", "103", "--horizon", "30", "--at", noon.Format(time.RFC3339))
 	require.NoError(t, err)
 	for _, want := range []string{
-		"detector 6, 106 m", "last values", "profile", "last interval", "8 of 10 values are from", "speed of the street: 5",
+		"detector 6, 106 m", "last values", "profile", "last interval", "8 of 10 values are between", "speed of the street: 5",
 	} {
 		require.Contains(t, text, want)
 	}

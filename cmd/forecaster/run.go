@@ -32,7 +32,7 @@ import (
 )
 
 var (
-	streetsBy = metrics.NewGauges("trafficd_forecaster_streets",
+	streetsByBasis = metrics.NewGauges("trafficd_forecaster_streets",
 		"Streets by what their forecast is based on: own, pool, last (the last value) or nothing.", "basis")
 	published = metrics.NewCounter("trafficd_forecaster_published_total", "Forecasts of streets that were published.")
 	removed   = metrics.NewCounter("trafficd_forecaster_removed_total", "Streets that were removed from the topic.")
@@ -61,7 +61,7 @@ type forecaster struct {
 	learned *model.Learned
 	fresh   atomic.Bool // a day was learned and is not loaded yet
 	content streets.Content
-	changed time.Time         // of the detectors file
+	changed time.Time         // modification time of the detectors file
 	sent    map[string]string // key → published record; nil: unknown
 	state   atomic.Pointer[status]
 	latest  atomic.Pointer[snapshot]
@@ -80,8 +80,8 @@ type status struct {
 type output interface {
 	// keys returns the keys of the published forecasts.
 	keys(ctx context.Context) ([]string, error)
-	// put publishes the changed forecasts and removes the keys in gone; all has every forecast.
-	put(ctx context.Context, all, changed []*pb.StreetForecast, gone []string) error
+	// put publishes the changed forecasts and removes keys. all contains every forecast.
+	put(ctx context.Context, all, changed []*pb.StreetForecast, remove []string) error
 	close()
 }
 
@@ -97,11 +97,11 @@ type topicOutput struct{ *publish.Publisher }
 
 func (t topicOutput) keys(ctx context.Context) ([]string, error) { return t.Keys(ctx, time.Minute) }
 func (t topicOutput) close()                                     { t.Close() }
-func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, gone []string) error {
-	if len(changed)+len(gone) == 0 {
+func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, remove []string) error {
+	if len(changed)+len(remove) == 0 {
 		return nil
 	}
-	return t.Publish(ctx, changed, gone, func(int) {})
+	return t.Publish(ctx, changed, remove, func(int) {})
 }
 
 type fileOutput struct{ OutputFile }
@@ -109,8 +109,8 @@ type fileOutput struct{ OutputFile }
 // keys returns a key that no street has, so that the first publication always replaces the file.
 func (f fileOutput) keys(context.Context) ([]string, error) { return []string{""}, nil }
 func (f fileOutput) close()                                 {}
-func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, gone []string) error {
-	if len(changed)+len(gone) == 0 {
+func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, remove []string) error {
+	if len(changed)+len(remove) == 0 {
 		return nil
 	}
 	format := cmp.Or(f.Format, forecasts.FormatOf(f.Path))
@@ -200,14 +200,14 @@ func (f *forecaster) learn(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, archive.ErrEmpty) {
 			failures.WithLabelValues("learn").Inc()
-			f.log.Warn().Err(err).Msg("cannot learn; will try again")
+			f.log.Warn().Err(err).Msg("cannot learn a day; retrying")
 		}
 		f.update(func(s *status) { s.learn = err })
 		sleep(ctx, time.Now().Add(time.Minute))
 	}
 }
 
-// update changes the status. Two goroutines call it.
+// update changes the status. It is safe for concurrent use.
 func (f *forecaster) update(change func(*status)) {
 	for {
 		before := f.state.Load()
@@ -228,7 +228,7 @@ func (f *forecaster) rounds(ctx context.Context) {
 		err := f.round(ctx, origin)
 		next := origin.Add(interval + grace)
 		if err != nil && ctx.Err() == nil {
-			f.log.Warn().Err(err).Time("origin", origin).Msg("cannot publish forecasts; will try again")
+			f.log.Warn().Err(err).Time("origin", origin).Msg("cannot publish forecasts; retrying")
 			next = time.Now().Add(retryAfter)
 		}
 		f.update(func(s *status) { s.err = err })
@@ -256,8 +256,8 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 		failures.WithLabelValues("publish").Inc()
 		return err
 	}
-	for _, b := range []model.Basis{model.Own, model.Pooled, model.Persist, model.None} {
-		streetsBy.WithLabelValues(string(b)).Set(float64(basis[b]))
+	for _, b := range model.Bases {
+		streetsByBasis.WithLabelValues(string(b)).Set(float64(basis[b]))
 	}
 	originGauge.Set(float64(origin.Unix()))
 	f.update(func(s *status) { s.origin, s.streets, s.invalid = origin, basis, f.content.Invalid })
@@ -301,16 +301,16 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 		}
 	}
 	content, err := streets.Read(f.cfg.Detectors)
-	if err != nil && f.content.Streets != nil { // perhaps half written
+	if err != nil && f.content.Streets != nil { // the file may be half written
 		failures.WithLabelValues("detectors").Inc()
-		f.log.Warn().Err(err).Msg("cannot read the detectors; the last valid ones stay in use")
+		f.log.Warn().Err(err).Msg("cannot read the detectors; the last valid ones remain in use")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if content.Invalid != nil {
-		f.log.Warn().Err(content.Invalid).Msg("invalid detectors are not used")
+		f.log.Warn().Err(content.Invalid).Msg("ignoring invalid detectors")
 	}
 	f.content, f.changed = content, changed
 	unplaced.Set(float64(content.Unplaced))
@@ -337,8 +337,8 @@ func (f Forecasts) round(speed float64) float64 {
 	return max(math.Round(speed/f.Tolerance), 1) * f.Tolerance
 }
 
-// build returns the forecasts of the streets, and the number of streets by the worst basis of their
-// detectors.
+// build returns the forecasts of the streets, and the number of streets by the worst basis of the
+// forecasts of their detectors.
 func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
 	times, targets := periods(c, s)
 	out := make([]model.Forecast, len(targets))
@@ -347,7 +347,7 @@ func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetF
 	for i := range list {
 		street := &list[i]
 		speeds = speeds[:0]
-		worst := model.None
+		worst := model.None // no forecast yet
 		for _, code := range street.Detectors {
 			values := slices.Repeat([]float64{math.NaN()}, len(targets))
 			speeds = append(speeds, values)
@@ -355,10 +355,10 @@ func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetF
 			if r == nil {
 				continue
 			}
-			s.For(code, r, targets, out, nil)
+			s.Forecast(code, r, targets, out, nil)
 			for n, f := range out {
 				if f.Basis != model.None {
-					values[n], worst = f.Value, f.Basis
+					values[n], worst = f.Value, worst.Add(f.Basis)
 				}
 			}
 		}
@@ -381,8 +381,8 @@ func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetF
 	return all, basis
 }
 
-// publish publishes the forecasts whose bytes have changed, and removes the streets that no longer
-// have one.
+// publish publishes the forecasts whose records have changed, and removes the streets that no
+// longer have a forecast.
 func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) error {
 	if f.sent == nil {
 		keys, err := f.out.keys(ctx)
@@ -406,24 +406,24 @@ func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) erro
 			changed = append(changed, forecast)
 		}
 	}
-	var gone []string
+	var remove []string
 	for key := range f.sent {
 		if _, ok := next[key]; !ok {
-			gone = append(gone, key)
+			remove = append(remove, key)
 		}
 	}
-	slices.Sort(gone)
-	if err := f.out.put(ctx, all, changed, gone); err != nil {
+	slices.Sort(remove)
+	if err := f.out.put(ctx, all, changed, remove); err != nil {
 		return err
 	}
 	f.sent = next
 	published.Add(float64(len(changed)))
-	removed.Add(float64(len(gone)))
+	removed.Add(float64(len(remove)))
 	return nil
 }
 
-// readiness reports not ready before the first publication, and degraded while a step fails or
-// history is missing.
+// readiness returns NotReady before the first publication, and Degraded while a step fails or
+// streets have too little history.
 func (f *forecaster) readiness() ops.Readiness {
 	s := f.state.Load()
 	c := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text(), "streets": s.streets}}

@@ -341,6 +341,19 @@ func TestStreetDetail(t *testing.T) {
 	require.Nil(t, d.Points[model.Hour].Low)
 }
 
+// TestWorstBasis: a street of an unknown detector and a known one counts as pooled, in any order.
+func TestWorstBasis(t *testing.T) {
+	known, l := network(1)
+	for _, detectors := range [][]string{{"000000", "new"}, {"new", "000000"}} {
+		list := []streets.Street{{Street: 1, Detectors: detectors, Lengths: []float64{1, 1}}}
+		_, recent := hour(known)
+		s := model.NewStep(l, noon, []string{"000000", "new"}, []model.Recent{recent[0], recent[0]})
+		_, basis := build(Default().Forecasts, s, list)
+		require.Equal(t, map[model.Basis]int{model.Pooled: 1}, basis)
+		require.Equal(t, model.Pooled, (&snapshot{s, list}).detail(Default().Forecasts, &list[0]).Basis)
+	}
+}
+
 func TestHundredThousandStreets(t *testing.T) {
 	list, l := network(100_000)
 	codes, recent := hour(list)
@@ -374,7 +387,7 @@ func newStepBench() func() {
 			targets[i] = s.TargetOf(time.Duration(i+1) * l.Interval)
 		}
 		for i := range codes {
-			s.For(codes[i], &recent[i], targets, out, nil)
+			s.Forecast(codes[i], &recent[i], targets, out, nil)
 		}
 	}
 }
@@ -402,9 +415,9 @@ func TestConfig(t *testing.T) {
 	f(nil, "model.product_instance must be set", "detectors.path must be set")
 	f([]string{"model.interval=7m"}, "model.interval is 7m0s", "(from --set)")
 	f([]string{"model.horizons=[1h, 15m]"}, "model.horizons must be sorted")
-	f([]string{"model.horizons=[7m]"}, "model.horizons has 7m0s")
+	f([]string{"model.horizons=[7m]"}, "model.horizons contains 7m0s")
 	f([]string{"model.time_zone=Mars"}, "model.time_zone is")
-	f([]string{"model.holidays=[2026-13-01]"}, "model.holidays has")
+	f([]string{"model.holidays=[2026-13-01]"}, "model.holidays contains")
 	f([]string{"model.holiday_region=xx"}, "model.holiday_region is")
 	f([]string{"forecasts.tolerance=0", "forecasts.max_age=2h"}, "forecasts.tolerance is 0", "forecasts.max_age is 2h0m0s")
 	f([]string{"forecasts.every=2m"}, "forecasts.every is 2m0s, must be 0 or divide model.interval")

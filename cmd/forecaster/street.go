@@ -18,12 +18,11 @@ type snapshot struct {
 	streets []streets.Street
 }
 
-// streetDetail is the operators' listener's response for a street: its last hour and its forecast,
-// in intervals.
+// streetDetail is the response for a street: its last hour and its forecast, in intervals.
 type streetDetail struct {
 	Origin   time.Time     `json:"origin"`   // the end of the last measured interval
 	Interval float64       `json:"interval"` // s
-	Basis    model.Basis   `json:"basis"`    // the worst of its detectors
+	Basis    model.Basis   `json:"basis"`    // the worst basis of its detectors' forecasts
 	Points   []streetPoint `json:"points"`
 }
 
@@ -34,11 +33,11 @@ type streetPoint struct {
 	Measured *float64  `json:"measured,omitempty"` // usable readings only, without repetitions of an earlier one
 	Profile  *float64  `json:"profile,omitempty"`
 	Forecast *float64  `json:"forecast,omitempty"`
-	Low      *float64  `json:"low,omitempty"` // 8 of 10 values are from Low to High
+	Low      *float64  `json:"low,omitempty"` // 8 of 10 values are between Low and High
 	High     *float64  `json:"high,omitempty"`
 }
 
-// serveStreet answers GET /street?street=…&fromnode=…, for the chart of the daemon's web page.
+// serveStreet handles GET /street?street=…&fromnode=…, for the chart of the daemon's web page.
 func (f *forecaster) serveStreet(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.ParseInt(r.FormValue("street"), 10, 32)
 	node, err2 := strconv.ParseInt(r.FormValue("fromnode"), 10, 32)
@@ -51,14 +50,14 @@ func (f *forecaster) serveStreet(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no forecasts have been computed yet", http.StatusServiceUnavailable)
 		return
 	}
-	at := slices.IndexFunc(s.streets, func(t streets.Street) bool { return int64(t.Street) == number && int64(t.FromNode) == node })
-	if at < 0 {
+	i := slices.IndexFunc(s.streets, func(t streets.Street) bool { return int64(t.Street) == number && int64(t.FromNode) == node })
+	if i < 0 {
 		http.Error(w, "no detector belongs to this street", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(s.detail(f.cfg.Forecasts, &s.streets[at])) // fails only if the client has disconnected
+	_ = json.NewEncoder(w).Encode(s.detail(f.cfg.Forecasts, &s.streets[i])) // fails only if the client has disconnected
 }
 
 // detail computes the last hour and the forecast of a street from the input of the published
@@ -84,7 +83,7 @@ func (s *snapshot) detail(c Forecasts, t *streets.Street) streetDetail {
 		if r == nil {
 			continue
 		}
-		s.step.For(code, r, targets, out, nil)
+		s.step.Forecast(code, r, targets, out, nil)
 		for n := range all {
 			if n < model.Hour && r.Weights[n] > 0 {
 				all[n][0][i] = r.Values[n]
@@ -92,7 +91,7 @@ func (s *snapshot) detail(c Forecasts, t *streets.Street) streetDetail {
 			all[n][1][i] = s.step.Profile(code, time.Duration(n-model.Hour)*s.step.Interval)
 			if n >= model.Hour && out[n-model.Hour].Basis != model.None {
 				f := out[n-model.Hour]
-				d.Basis, all[n][2][i], all[n][3][i], all[n][4][i] = f.Basis, f.Value, f.Low, f.High
+				d.Basis, all[n][2][i], all[n][3][i], all[n][4][i] = d.Basis.Add(f.Basis), f.Value, f.Low, f.High
 			}
 		}
 	}

@@ -21,7 +21,7 @@ type entry struct {
 	owner   int // user and group
 }
 
-// writeTar writes the entries in their order. Owners are numeric, and all times are date.
+// writeTar writes the entries in order. Owners are numeric, and all times are date.
 func writeTar(w io.Writer, date time.Time, entries []entry) error {
 	out := tar.NewWriter(w)
 	for _, e := range entries {
@@ -49,7 +49,7 @@ func writeTar(w io.Writer, date time.Time, entries []entry) error {
 	return out.Close()
 }
 
-// create writes a file, an artefact if path is relative.
+// create writes a file. A relative path is that of an artefact.
 func (r *release) create(path string, write func(io.Writer) error) error {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(r.out, path)

@@ -139,13 +139,13 @@ func (r *release) imageConfig() v1.Config {
 	}
 }
 
-// authorities returns Mozilla's certificate authorities. Those with additional constraints are left
-// out, because a PEM file cannot express them.
+// authorities returns Mozilla's certificate authorities in PEM. It omits those with additional
+// constraints, because PEM cannot represent them.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // in memory: it cannot fail
+			_ = pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a write to memory cannot fail
 		}
 	}
 	return text.Bytes()

@@ -1,5 +1,6 @@
 // Command release builds what is published: programs, Debian packages, container images, the Helm
-// chart, SBOM and checksums. The same commit and Go version give the same bytes on every machine.
+// chart, SBOM and checksums. The same commit and Go version produce the same bytes on every
+// machine.
 //
 //	main.go      the command line and the order of the steps
 //	version.go   the version of the artefacts
@@ -21,7 +22,7 @@ import (
 	"time"
 )
 
-// architectures that artefacts are built for.
+// architectures lists the architectures that artefacts are built for.
 var architectures = []string{"amd64", "arm64"}
 
 // release holds what the steps share.
@@ -103,10 +104,10 @@ func newRelease(root, out, stamp string) (*release, error) {
 	return r, err
 }
 
-// checkChangelog requires a clean tree, and that CHANGELOG.md describes the version.
+// checkChangelog returns an error unless the tree is clean and CHANGELOG.md describes the version.
 func (r *release) checkChangelog() error {
 	if strings.Contains(r.stamp, "+changes") {
-		return fmt.Errorf("cannot release %s: the tree has changes; commit them first", r.stamp)
+		return fmt.Errorf("cannot release %s: the tree has uncommitted changes", r.stamp)
 	}
 	text, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// programs that are published; the others are for development.
+// programs lists the programs that are published; the others are for development.
 var programs = []string{"trafficd", "trafficctl", "forecaster"}
 
 // program returns the path of a built program.
@@ -29,7 +29,7 @@ func (r *release) buildPrograms() error {
 		}
 		cmd := exec.Command("go", args...)
 		cmd.Dir = r.root
-		// Everything in the environment that changes the bytes has a fixed value.
+		// All variables that affect the bytes have fixed values.
 		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
 			"GOEXPERIMENT=", "GODEBUG=")
 		if text, err := cmd.CombinedOutput(); err != nil {

@@ -240,7 +240,7 @@ func TestReleaseRefuses(t *testing.T) {
 		t.Helper()
 		require.ErrorContains(t, run(root, filepath.Join(t.TempDir(), "dist"), stamp, what), want)
 	}
-	f("0123abc+changes of 2026-11-22", "release", "the tree has changes")
+	f("0123abc+changes of 2026-11-22", "release", "the tree has uncommitted changes")
 	f("v999.0.0 of 2026-11-22", "release", `CHANGELOG.md has no heading "## 999.0.0"`)
 	f("v999.0.0 of 2026-11-22", "", "want image, package or release")
 }

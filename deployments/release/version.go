@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// described matches what `git describe --tags --always --dirty=+changes` prints, and the commit's
-// date.
-var described = regexp.MustCompile(
+// stampPattern matches the output of `git describe --tags --always --dirty=+changes`, and the
+// commit's date.
+var stampPattern = regexp.MustCompile(
 	`^(?:v(\d+\.\d+\.)(\d+)(-[0-9A-Za-z.]+?)?(?:-(\d+)-g([0-9a-f]+))?|([0-9a-f]+))(\+changes)? of (\d{4}-\d\d-\d\d)$`)
 
 // parseStamp returns the version of the artefacts and the commit's date. A tag v1.2.3 is the
 // version 1.2.3. Other commits get a version that sorts between the tag before them and the next
 // one.
 func parseStamp(stamp string) (version string, date time.Time, err error) {
-	m := described.FindStringSubmatch(stamp)
+	m := stampPattern.FindStringSubmatch(stamp)
 	if m == nil {
 		return "", date, fmt.Errorf("the version is %q, want a tag such as v1.2.3 or a commit, and a date: v1.2.3 of 2026-11-22", stamp)
 	}

@@ -41,7 +41,7 @@ import (
 const (
 	history  = 120 // days of a profile; older ones have a weight of less than 0.95^120
 	ridge    = 400 // weight of the pool in the weights of a detector, in readings of many vehicles
-	reliable = 5   // least number of vehicles of the readings that the bounds are learned from
+	reliable = 5   // minimum number of vehicles of readings that bounds are learned from
 	keepDays = 7   // how long daily learned tables are kept
 
 	clockSkew = 24 * time.Hour // tolerated for detectors whose clocks are ahead
@@ -184,16 +184,16 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 	return nil
 }
 
-// final is the setting that lets FINAL process each partition separately. The keys of learned
+// final is the setting that makes FINAL process each partition separately. The keys of learned
 // tables are unique only within a partition.
 const final = "do_not_merge_across_partitions_select_final"
 
-func separate(ctx context.Context) context.Context {
+func finalContext(ctx context.Context) context.Context {
 	return clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{final: 1}))
 }
 
-// settings make one block of each INSERT. One thread needs the least CPU time for many small
-// statements, and adds in the same order in each instance.
+// settings makes each INSERT a single block. One thread uses the least CPU time for many small
+// statements, and sums in the same order in every instance.
 var settings = clickhouse.Settings{
 	final: 1, "max_threads": 1,
 	"max_insert_block_size": 1 << 24, "min_insert_block_size_rows": 1 << 24, "min_insert_block_size_bytes": 1 << 30,
@@ -211,7 +211,8 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 	return nil
 }
 
-// Load reads the learned tables that are the latest at a time. If there are none, Pool is nil.
+// Load reads the latest tables learned for the day of at or an earlier day. If there are none, Pool
+// is nil.
 func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error) {
 	day := s.Midnight(at)
 	q := s.query(day, day, day, 0)
@@ -234,7 +235,7 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 		Code string `ch:"detector_code"`
 		model.Detector
 	}
-	if err := s.Conn.Select(separate(ctx), &profiles, "SELECT detector_code, profile, mean, yesterday, recent, weight FROM "+q.Tables+
+	if err := s.Conn.Select(finalContext(ctx), &profiles, "SELECT detector_code, profile, mean, yesterday, recent, weight FROM "+q.Tables+
 		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)); err != nil {
 		return nil, fmt.Errorf("cannot read %s.forecaster_profiles: %w", q.Tables, err)
 	}
@@ -252,7 +253,7 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 		Low     float64   `ch:"low"`
 		High    float64   `ch:"high"`
 	}
-	if err := s.Conn.Select(separate(ctx), &weights, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
+	if err := s.Conn.Select(finalContext(ctx), &weights, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
 		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon"); err != nil {
 		return nil, fmt.Errorf("cannot read %s.forecaster_weights: %w", q.Tables, err)
 	}
@@ -262,14 +263,14 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 			d = l.Pool
 		}
 		if d != nil {
-			at := model.Weights{Horizon: int(w.Horizon), Low: w.Low, High: w.High}
-			copy(at.Beta[:], w.Beta)
-			d.Weights = append(d.Weights, at)
+			learned := model.Weights{Horizon: int(w.Horizon), Low: w.Low, High: w.High}
+			copy(learned.Beta[:], w.Beta)
+			d.Weights = append(d.Weights, learned)
 		}
 	}
 	if l.Pool != nil {
 		for _, d := range l.Detectors {
-			if d.Weights == nil { // no forecast of it could be compared with a value yet
+			if d.Weights == nil { // no forecast of the detector could be compared with a value yet
 				d.Weights = l.Pool.Weights
 			}
 		}
@@ -298,13 +299,13 @@ func (s *Source) values(ctx context.Context, q *query) ([]Values, error) {
 		return nil, err
 	}
 	var all []Values
-	if err := s.Conn.Select(separate(ctx), &all, sql); err != nil {
+	if err := s.Conn.Select(finalContext(ctx), &all, sql); err != nil {
 		return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
 	}
 	return all, nil
 }
 
-// Recent returns the values of the last hour before an origin.
+// Recent returns the codes of the detectors, sorted, and their values in the hour before an origin.
 func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, recent []model.Recent, err error) {
 	q := s.query(s.Midnight(origin), origin.Add(-model.Hour*s.Interval), origin, 0)
 	q.Received = q.From - int64(clockSkew/time.Second) // lets ClickHouse skip older parts by an index

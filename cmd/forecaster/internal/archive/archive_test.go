@@ -133,7 +133,7 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 		step := model.NewStep(l, origin, codes, recent)
 		out := make([]model.Forecast, 1)
 		for i, code := range codes {
-			step.For(code, &recent[i], []model.Target{step.TargetOf(h)}, out, nil)
+			step.Forecast(code, &recent[i], []model.Target{step.TargetOf(h)}, out, nil)
 			want, ok := oracle[key{code, int64(place), uint8(h / s.Interval)}]
 			require.True(t, ok)
 			for n, got := range []float64{out[0].Value, out[0].Low, out[0].High} {

@@ -28,7 +28,8 @@ func quote(s string) string {
 // array returns numbers as an SQL array.
 func array(numbers []int) string { return strings.ReplaceAll(fmt.Sprint(numbers), " ", ",") }
 
-// query has the parameters of the statements. Times are Unix seconds.
+// query holds the parameters of the statements. A place is the index of an interval from From on.
+// Times are in Unix seconds.
 type query struct {
 	*Source
 	Archive, Tables string // quoted names
@@ -89,8 +90,8 @@ func (q *query) Products() (list []string) {
 // reliability.
 func (q *query) Arrays() []string { return []string{"vs", "ws", "ts", "bs"} }
 
-// expanded returns the SQL expression of the profile at each place: each slot is repeated for the
-// intervals in it. When clocks are set back, slots recur, which starts another part.
+// expanded returns an SQL expression for the profile at each place: each slot is repeated for the
+// intervals in it. Slots recur when clocks are set back; another part then begins.
 func expanded(slots []int) string {
 	var parts []string
 	for len(slots) > 0 {
@@ -134,8 +135,8 @@ func (q *query) sql(name string) (string, error) {
 	return b.String(), err
 }
 
-// query returns the parameters for the intervals of [from, to), the first lead of which precede a
-// day.
+// query returns the parameters for the intervals in [from, to). The first lead intervals precede
+// the day.
 func (s *Source) query(day, from, to time.Time, lead int) *query {
 	q := &query{
 		Source: s, Archive: "`" + s.Database + "`.`" + s.Table + "`", Tables: "`" + s.Learned + "`",

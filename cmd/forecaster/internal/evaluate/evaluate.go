@@ -44,12 +44,12 @@ type sums struct {
 	absolute, square, relative [4]float64
 }
 
-// Evaluation is a backtest.
+// Evaluation is a backtest of the archive.
 type Evaluation struct {
 	Source   *archive.Source
 	Horizons []time.Duration
 	From, To time.Time     // readings of the comparison
-	Learning time.Duration // time that Run has spent on learning in ClickHouse, without the comparison
+	Learning time.Duration // time that Run has spent learning in ClickHouse, without the comparison
 	sums     []sums
 }
 
@@ -96,25 +96,25 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 	}
 	step := e.Source.Interval
 	codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
-	last := make([]float64, len(all)) // of values before the origin
-	at := 0
+	last := make([]float64, len(all)) // latest usable value before the origin; 0: none
+	seen := 0                         // number of values that last covers
 	for origin := day; origin.Before(tomorrow) && origin.Before(end); origin = origin.Add(step) {
 		if l.Until.After(origin) {
-			return fmt.Errorf("%w: the tables for %s know measurements until %s",
+			return fmt.Errorf("%w: the tables for %s were learned from measurements until %s",
 				ErrLeak, origin.Format(time.RFC3339), l.Until.Format(time.RFC3339))
 		}
-		places := int(origin.Sub(day.Add(-lead)) / step)
+		known := int(origin.Sub(day.Add(-lead)) / step) // number of values before the origin
 		for i, v := range all {
 			codes[i] = v.Code
-			copy(recent[i].Values[:], v.Values[places-model.Hour:places])
-			copy(recent[i].Weights[:], v.Weights[places-model.Hour:places])
-			for n := at; n < places; n++ {
+			copy(recent[i].Values[:], v.Values[known-model.Hour:known])
+			copy(recent[i].Weights[:], v.Weights[known-model.Hour:known])
+			for n := seen; n < known; n++ {
 				if v.Weights[n] > 0 {
 					last[i] = v.Values[n]
 				}
 			}
 		}
-		at = places
+		seen = known
 		s := model.NewStep(l, origin, codes, recent)
 		var targets []model.Target
 		var used []int
@@ -127,11 +127,11 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 		out := make([]model.Forecast, len(targets))
 		detail := make([]model.Detail, len(targets))
 		for i, v := range all {
-			s.For(v.Code, &recent[i], targets, out, detail)
+			s.Forecast(v.Code, &recent[i], targets, out, detail)
 			for n, h := range used {
-				place := places + int(e.Horizons[h]/step) - 1
-				if v.Reliable[place] > 0 && out[n].Basis != model.None {
-					e.sums[h].add(v.Values[place], out[n], detail[n], last[i], &recent[i])
+				target := known + int(e.Horizons[h]/step) - 1
+				if v.Reliable[target] > 0 && out[n].Basis != model.None {
+					e.sums[h].add(v.Values[target], out[n], detail[n], last[i], &recent[i])
 				}
 			}
 		}
@@ -144,7 +144,7 @@ func (s *sums) add(actual float64, f model.Forecast, d model.Detail, last float6
 	if w := r.Weights[model.Hour-1]; w > 0 {
 		residual *= (w + model.Shrink) / w
 	}
-	if last == 0 { // persistence has nothing yet
+	if last == 0 { // no usable value yet
 		last = d.Profile
 	}
 	s.n++

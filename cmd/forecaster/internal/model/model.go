@@ -68,7 +68,7 @@ type Detector struct {
 	Profile   []float64 `ch:"profile"` // SlotsPerDay for the day before, the day and the day after
 	Mean      float64   `ch:"mean"`
 	Yesterday float64   `ch:"yesterday"` // mean residual of the day before
-	Recent    float64   `ch:"recent"`    // weighted mean residual of the days before, the latest having most weight
+	Recent    float64   `ch:"recent"`    // weighted mean residual of the days before; the latest have most weight
 	Weight    float64   `ch:"weight"`    // of the values that the profile was learned from
 	Weights   []Weights
 }
@@ -76,10 +76,10 @@ type Detector struct {
 // Learned holds the learned tables for one day.
 type Learned struct {
 	Day       time.Time // midnight of the local day that the tables are for
-	Until     time.Time // they were learned from older measurements only
+	Until     time.Time // end of the measurements that they were learned from
 	Interval  time.Duration
 	Detectors map[string]*Detector
-	Pool      *Detector // of all detectors; nil if nothing was learned
+	Pool      *Detector // for all detectors together; nil if nothing was learned
 }
 
 // Recent holds the values of a detector in the intervals of the last hour, oldest first. A weight
@@ -111,6 +111,17 @@ const (
 	Persist Basis = "last"    // the last value
 	None    Basis = "nothing" // no forecast
 )
+
+// Bases lists the bases of forecasts, from best to worst.
+var Bases = []Basis{Own, Pooled, Persist, None}
+
+// Add returns the worse of b and other, or the other one if one of them is None.
+func (b Basis) Add(other Basis) Basis {
+	if b == None || other != None && slices.Index(Bases, other) > slices.Index(Bases, b) {
+		return other
+	}
+	return b
+}
 
 // Slot returns the index of a time in Detector.Profile, or -1.
 func (l *Learned) Slot(t time.Time) int {
@@ -157,7 +168,7 @@ func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Ste
 	}
 	var weights, sums [Hour]float64
 	for n, code := range codes {
-		d, _ := s.Of(code)
+		d, _ := s.Detector(code)
 		for i := range Hour {
 			if w := recent[n].Weights[i]; w > 0 {
 				weights[i] += w
@@ -181,8 +192,8 @@ func (s *Step) Recent(code string, maxAge time.Duration) *Recent {
 	return &s.recent[at]
 }
 
-// Of returns what was learned about a detector or, without that, about all of them.
-func (l *Learned) Of(code string) (*Detector, Basis) {
+// Detector returns what was learned about a detector or, if that is nothing, about all of them.
+func (l *Learned) Detector(code string) (*Detector, Basis) {
 	if d := l.Detectors[code]; d != nil {
 		return d, Own
 	}
@@ -192,7 +203,7 @@ func (l *Learned) Of(code string) (*Detector, Basis) {
 	return nil, Persist
 }
 
-func limit(x, most float64) float64 { return max(-most, min(most, x)) }
+func limit(x, bound float64) float64 { return max(-bound, min(bound, x)) }
 
 func window(weights, sums *[Hour]float64, ages [2]int, shrink float64) float64 {
 	var w, s float64
@@ -230,7 +241,7 @@ func (s *Step) TargetOf(horizon time.Duration) Target {
 // Profile returns a detector's profile in the interval that starts the given time after the origin,
 // or NaN.
 func (s *Step) Profile(code string, after time.Duration) float64 {
-	d, _ := s.Of(code)
+	d, _ := s.Detector(code)
 	slot := s.Slot(s.Origin.Add(after))
 	if d == nil || slot < 0 {
 		return math.NaN()
@@ -238,10 +249,10 @@ func (s *Step) Profile(code string, after time.Duration) float64 {
 	return d.Profile[slot]
 }
 
-// For computes the forecasts of a detector into out, and their terms into detail unless it is nil.
-// Both must have the length of targets.
-func (s *Step) For(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {
-	d, basis := s.Of(code)
+// Forecast computes the forecasts of a detector into out, and their terms into detail unless it is
+// nil. Both must have the length of targets.
+func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {
+	d, basis := s.Detector(code)
 	var x [K]float64
 	usable := d != nil && !slices.Contains(s.past, -1)
 	if usable {

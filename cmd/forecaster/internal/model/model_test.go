@@ -38,7 +38,7 @@ func TestFallbacks(t *testing.T) {
 		t.Helper()
 		s := NewStep(l, origin, []string{code}, []Recent{r})
 		out := make([]Forecast, 1)
-		s.For(code, &r, []Target{s.TargetOf(horizon)}, out, nil)
+		s.Forecast(code, &r, []Target{s.TargetOf(horizon)}, out, nil)
 		require.Equal(t, basis, out[0].Basis)
 		if basis != None {
 			require.InDelta(t, want, out[0].Value, 1e-12)

@@ -7,7 +7,7 @@
 //
 // The speed of a street is the total length of its detectors' sections divided by the total travel
 // time, i.e. the harmonic mean of the speeds, weighted by length. A detector without a length is
-// given the mean length of the others. Detectors without a forecast are left out.
+// given the mean length of the others. Detectors without a forecast are omitted.
 package streets
 
 import (
@@ -143,7 +143,7 @@ func readJSON(body []byte) (rows []map[string]string, err error) {
 
 func combine(rows []map[string]string, c Columns) (content Content) {
 	slices.SortStableFunc(rows, func(a, b map[string]string) int { return strings.Compare(a[c.Code], b[c.Code]) })
-	places := make(map[[2]int32]int)
+	index := make(map[[2]int32]int) // in content.Streets, by street and fromnode
 	seen := make(map[string]bool)
 	for _, row := range rows {
 		code := row[c.Code]
@@ -157,19 +157,19 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 			node, err2 = strconv.ParseInt(text, 10, 32)
 		}
 		if err = errors.Join(err, err2); err != nil || street == 0 && node == 0 || seen[code] {
-			content.Invalid = errors.Join(content.Invalid, fmt.Errorf("detector %q is not used: "+
+			content.Invalid = errors.Join(content.Invalid, fmt.Errorf("detector %q is ignored: "+
 				"its street and fromnode must be 32-bit integers, not both 0, and its code must be unique", code))
 			continue
 		}
 		seen[code] = true
 		key := [2]int32{int32(street), int32(node)}
-		at, ok := places[key]
+		i, ok := index[key]
 		if !ok {
-			at = len(content.Streets)
-			places[key] = at
+			i = len(content.Streets)
+			index[key] = i
 			content.Streets = append(content.Streets, Street{Street: key[0], FromNode: key[1]})
 		}
-		s := &content.Streets[at]
+		s := &content.Streets[i]
 		length, _ := strconv.ParseFloat(row[c.Length], 64)
 		s.Detectors, s.Lengths = append(s.Detectors, code), append(s.Lengths, max(0, length))
 		if s.OpenLR == "" {
@@ -205,8 +205,8 @@ func complete(lengths []float64) {
 	}
 }
 
-// location returns the OpenLR code of a detector. Without one it encodes the end points, or returns
-// "" if these are missing too.
+// location returns the OpenLR code of a detector. If it has none, location encodes its end points,
+// or returns "" without them.
 func location(row map[string]string, c Columns, length float64) string {
 	if code := row[c.OpenLR]; code != "" {
 		return code
@@ -221,16 +221,11 @@ func location(row map[string]string, c Columns, length float64) string {
 	}
 	const metres = 111_320
 	x, y := (ends[3]-ends[1])*math.Cos(ends[0]*math.Pi/180)*metres, (ends[2]-ends[0])*metres
-	bearing := math.Mod(math.Atan2(x, y)*180/math.Pi+360, 360)
 	if length <= 0 {
 		length = math.Hypot(x, y)
 	}
-	road := func(lat, lon, bearing float64, distance int) openlr.Point {
-		return openlr.Point{Lat: lat, Lon: lon, Bearing: bearing, Distance: distance, FRC: 3, FOW: 3}
-	}
-	code, err := openlr.Encode(openlr.Line{Points: []openlr.Point{
-		road(ends[0], ends[1], bearing, int(min(length, 14_000))), road(ends[2], ends[3], math.Mod(bearing+180, 360), 0),
-	}})
+	line := openlr.Straight([2]float64{ends[1], ends[0]}, [2]float64{ends[3], ends[2]}, int(min(length, 14_000)), 3)
+	code, err := openlr.Encode(line)
 	if err != nil {
 		return ""
 	}
