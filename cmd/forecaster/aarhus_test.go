@@ -46,7 +46,7 @@ func BenchmarkForecastEval(b *testing.B) {
 		ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
 	require.NoError(b, upload(b.Context(), store.HTTP, filepath.Join(folder, "observations.csv.xz")))
 
-	// The chronological split into 70, 10 and 20 %, of time: the last part is evaluated.
+	// The time is split into 70, 10 and 20 %; the last part is evaluated.
 	from, to := time.Date(2014, 8, 1, 0, 0, 0, 0, time.UTC), time.Date(2014, 10, 1, 0, 0, 0, 0, time.UTC)
 	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
 
@@ -146,7 +146,7 @@ func upload(ctx context.Context, address, path string) error {
 	return nil
 }
 
-// stepTime returns the shortest of several steps: a benchmark cannot run another one.
+// stepTime returns the time of the shortest of several steps.
 func stepTime() time.Duration {
 	step, best := newStepBench(), time.Hour
 	for range 50 {

@@ -76,8 +76,8 @@ dropped at the end.`,
 	cmd.Flags().StringVar(&to, "to", "", "end of the times to forecast, in the same format")
 	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
 	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input instead of the archive; its last 20 % are forecast")
-	cmd.Flags().StringVar(&input, "input", "", "CSV file with a column of local times and a column of speeds for each sensor, where 0 and empty\n"+
-		"mean missing; or the same as HDF5, which requires python3 with pandas")
+	cmd.Flags().StringVar(&input, "input", "", "CSV file with a column of local times and a column of speeds for each sensor,\n"+
+		"where 0 and empty mean missing; or the same as HDF5, which requires python3 with pandas")
 	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation",
 		"database for the learned tables; dropped before and after")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

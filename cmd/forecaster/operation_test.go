@@ -60,7 +60,7 @@ func (w *town) testData(t *testing.T) {
 	equal()
 }
 
-// testExplain prints the parts of a forecast, and why a street has none.
+// testExplain checks that explain prints the parts of a forecast, and why a street has none.
 func (w *town) testExplain(t *testing.T) {
 	f := func(args ...string) (string, error) {
 		var out bytes.Buffer
@@ -88,8 +88,8 @@ func (w *town) testExplain(t *testing.T) {
 	require.ErrorContains(t, err, "must be a time such as")
 }
 
-// testRun runs the program: its check of the stores, readiness, metrics, what it publishes, and its
-// end.
+// testRun runs the program, and checks its check of the stores, readiness, metrics, publications
+// and stop.
 func (w *town) testRun(t *testing.T) {
 	w.register(t, 20)
 	c := w.cfg

@@ -38,7 +38,7 @@ type town struct {
 	clickhouse *stores.ClickHouse
 	kafka      *stores.Kafka
 	cfg        Config
-	early      *forecaster // it was started before anything was learned, by another one
+	early      *forecaster // started before another one learned anything
 }
 
 func newTown(t *testing.T) *town {
@@ -122,8 +122,8 @@ func TestTown(t *testing.T) {
 	t.Run("run", w.testRun)
 }
 
-// testRounds publishes through restarts, with two instances, changes of the registry, and with
-// either store away: late, but never wrong.
+// testRounds publishes across restarts, with two instances, changes of the registry, and while
+// either store is down: late, but never wrong.
 func (w *town) testRounds(t *testing.T) {
 	a := w.start(t)
 	require.NoError(t, a.round(t.Context(), noon))
@@ -139,8 +139,8 @@ func (w *town) testRounds(t *testing.T) {
 		require.True(t, *p.SpeedValid)
 	}
 
-	// Other instances and a restart publish the same bytes, and an instance that knows them
-	// nothing.
+	// Other instances and a restart publish the same bytes, and an instance that has already read
+	// them publishes nothing.
 	require.NoError(t, w.early.round(t.Context(), noon))
 	require.Equal(t, first, w.layer(t))
 	b := w.start(t)
@@ -150,7 +150,7 @@ func (w *town) testRounds(t *testing.T) {
 	require.NoError(t, b.round(t.Context(), noon))
 	require.Equal(t, before, w.kafka.Count(t, topicName))
 
-	// The next interval: the instances take turns, and agree with one that starts.
+	// The next interval: the instances take turns, and agree with one that has just started.
 	w.measure(t, noon, noon.Add(5*time.Minute), 20, -15)
 	require.NoError(t, b.round(t.Context(), noon.Add(5*time.Minute)))
 	second := w.layer(t)
@@ -158,7 +158,7 @@ func (w *town) testRounds(t *testing.T) {
 	require.NoError(t, w.start(t).round(t.Context(), noon.Add(5*time.Minute)))
 	require.Equal(t, second, w.layer(t))
 
-	// Streets that left the registry are removed, also by an instance that never knew them.
+	// Streets that left the registry are removed, even by an instance that never read them.
 	w.register(t, 16)
 	require.NoError(t, os.Chtimes(w.cfg.Detectors.Path, noon, noon))
 	require.NoError(t, b.round(t.Context(), noon.Add(5*time.Minute)))
@@ -168,7 +168,7 @@ func (w *town) testRounds(t *testing.T) {
 	third := w.layer(t)
 	require.Len(t, third, 7)
 
-	// Without ClickHouse, or Kafka, nothing changes; afterwards it goes on.
+	// Without ClickHouse or Kafka, nothing changes; afterwards, publishing continues.
 	require.NoError(t, w.clickhouse.Kill())
 	require.Error(t, a.round(t.Context(), noon.Add(10*time.Minute)))
 	require.NoError(t, w.clickhouse.Restart())
@@ -183,13 +183,13 @@ func (w *town) testRounds(t *testing.T) {
 	require.Len(t, w.layer(t), 7)
 	require.NotEqual(t, third, w.layer(t))
 
-	// No forecast from data that is too old.
+	// Data that is too old yields no forecast.
 	require.NoError(t, a.round(t.Context(), noon.Add(3*time.Hour)))
 	require.Empty(t, w.layer(t))
 	require.Equal(t, 7, a.state.Load().streets[model.None])
 }
 
-// testLeak: an evaluation with tables that know the evaluated day fails.
+// testLeak: an evaluation with tables that were learned from the evaluated day fails.
 func (w *town) testLeak(t *testing.T) {
 	f := w.start(t)
 	day := f.source.Midnight(noon)
@@ -331,7 +331,7 @@ func TestStreetDetail(t *testing.T) {
 	require.InDelta(t, *next.Forecast-5, *next.Low, 0.11)
 	require.InDelta(t, *next.Forecast+5, *next.High, 0.11)
 
-	// Without learned tables the last value is carried forward, and says so.
+	// Without learned tables, the last value is carried forward, and the basis says so.
 	empty := &model.Learned{Day: l.Day, Interval: l.Interval}
 	f.latest.Store(&snapshot{model.NewStep(empty, noon, codes, recent), list})
 	_, d = get("street=1&fromnode=0")

@@ -162,7 +162,7 @@ func TestConverterLosesJob(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
 	front := proxy(t, startRouting(t, nil), func(n int32, r *http.Request) bool {
 		if n > 1 {
-			r.Header.Set("Authorization", "apiKey "+otherKey) // whose client has no such job
+			r.Header.Set("Authorization", "apiKey "+otherKey) // another client, which has no such job
 		}
 		return true
 	})

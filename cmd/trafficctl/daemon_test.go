@@ -29,8 +29,8 @@ import (
 	"trafficd/sources/routing"
 )
 
-// API keys that the servers accept. testKey has the right that the test needs, otherKey is another
-// client's, and noRightKey has a right that does not help.
+// API keys that the servers accept. testKey has the right that the test needs, otherKey belongs to
+// another client, and noRightKey has a different right.
 const (
 	testKey    = "tfd_test"
 	otherKey   = "tfd_other"
@@ -46,7 +46,7 @@ type testDaemon struct {
 
 	// Known is the registry. While it is nil, every detector code that is sent is registered.
 	Known map[string]bool
-	// Before may answer the n-th request (from 1) in the daemon's stead, and then returns true.
+	// Before may respond to the n-th request (from 1) instead of the daemon; it then returns true.
 	Before func(n int, w http.ResponseWriter, r *http.Request) bool
 	// CutAfter reports whether to drop the connection after the daemon has processed the n-th
 	// request.
@@ -72,10 +72,10 @@ func newDaemon(t testing.TB) *testDaemon {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	cfg.Idempotency.Journal.Dir = t.TempDir()
-	answers, err := pipeline.OpenIdempotencyStore(cfg.Idempotency, j, pipeline.Local(j, pipeline.IdempotencyConsumer))
+	idempotency, err := pipeline.OpenIdempotencyStore(cfg.Idempotency, j, pipeline.Local(j, pipeline.IdempotencyConsumer))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, answers.Close()) })
-	intake, err := pipeline.NewIntake(cfg, j, d, answers)
+	t.Cleanup(func() { require.NoError(t, idempotency.Close()) })
+	intake, err := pipeline.NewIntake(cfg, j, d, idempotency)
 	require.NoError(t, err)
 	t.Cleanup(intake.Close)
 	endpoint := ingest.New(ingest.DefaultConfig(), intake, zerolog.Nop())
@@ -103,7 +103,7 @@ func (d *testDaemon) Snapshot(string) *batch.Detectors {
 // HasFeed implements pipeline.Registry.
 func (d *testDaemon) HasFeed(string) bool { return true }
 
-// Batches returns the items of each batch that was answered with 207, once each, in that order.
+// Batches returns the items of each batch that was acknowledged with 207, once each, in that order.
 func (d *testDaemon) Batches() [][]json.RawMessage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,7 +158,7 @@ func (d *testDaemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (d *testDaemon) learn(body []byte) []json.RawMessage {
 	var request struct{ Measurements []json.RawMessage }
 	if z, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
-		_ = json.NewDecoder(z).Decode(&request) // the daemon answers an invalid body
+		_ = json.NewDecoder(z).Decode(&request) // the daemon rejects an invalid body
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -140,7 +140,7 @@ func TestDeadLetterResend(t *testing.T) {
 	l.add("clickhouse", "r", 1, north("A", "B"))
 	l.add("kafka", "r", 1, north("A")) // rejected by both stores: one measurement
 	l.add("kafka", "r", 2, north("C"))
-	l.append(l.text()[:50]) // torn
+	l.append(l.text()[:50]) // truncated
 	before := l.text()
 
 	f := func(want []string, flags ...string) {

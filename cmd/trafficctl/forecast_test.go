@@ -129,7 +129,7 @@ func TestForecastGenerateForCodes(t *testing.T) {
 	require.Equal(t, "not a code", layer.StreetForecast[1].OpenLRcode)
 }
 
-func TestForecastGenerateRefuses(t *testing.T) {
+func TestForecastGenerateRejects(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		r := runForecast(t, "", append([]string{"generate"}, args...)...)
@@ -226,13 +226,13 @@ func serveLayer(t *testing.T) served {
 		if r.Header.Get("Authorization") == "apiKey "+testKey {
 			_, err = layer.Handle(client, &ctx)
 		}
-		answer(w, &ctx, err)
+		respond(w, &ctx, err)
 	}))
 	t.Cleanup(server.Close)
 	return served{layer, server.URL + "/base"}
 }
 
-func answer(w http.ResponseWriter, ctx *fasthttp.RequestCtx, err error) {
+func respond(w http.ResponseWriter, ctx *fasthttp.RequestCtx, err error) {
 	var apiErr *contract.APIError
 	if errors.As(err, &apiErr) {
 		w.Header().Set("Retry-After", "7")
@@ -364,7 +364,7 @@ func checkConditional(t *testing.T, s served) {
 	require.NotEmpty(t, s.get(t, "--horizon", "0", "--encoding", "gzip", "--etag", `"other"`).out)
 }
 
-func TestForecastGetRefused(t *testing.T) {
+func TestForecastGetRejected(t *testing.T) {
 	s := serveLayer(t)
 	f := func(want string, args ...string) {
 		t.Helper()
@@ -383,8 +383,8 @@ func TestForecastGetRefused(t *testing.T) {
 	f("cannot get the forecasts", "--url", "http://127.0.0.1:1")
 }
 
-// publish refuses flags that could do harm, and names the broker that it cannot reach.
-func TestForecastPublishRefuses(t *testing.T) {
+// publish rejects flags that could do harm, and names the broker that it cannot reach.
+func TestForecastPublishRejects(t *testing.T) {
 	good := `{"street":1,"fromnode":1}`
 	f := func(want, stdin string, args ...string) {
 		t.Helper()

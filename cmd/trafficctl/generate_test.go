@@ -77,8 +77,8 @@ func TestGenerateOverTheLimit(t *testing.T) {
 	require.Equal(t, map[string]any{"BATCH_LIMIT_EXCEEDED": 100.0}, summaryOf(t, r)["codes"])
 }
 
-// Measurements and forecasts of a town agree: a detector measures about what is forecast for its
-// street.
+// Measurements and forecasts of a town agree: a detector measures about the speed that is forecast
+// for its street.
 func TestGeneratedForecastsAgree(t *testing.T) {
 	flags := []string{"--from", "2026-11-03T07:30:00Z", "--utc-offset", "1", "--seed", "3"}
 	var m struct {

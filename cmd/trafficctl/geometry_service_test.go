@@ -75,7 +75,7 @@ func TestGeometryServiceManyBatches(t *testing.T) {
 	require.Contains(t, r.err, "1,197 geometries converted, 3 omitted")
 }
 
-func TestGeometryServiceRefuses(t *testing.T) {
+func TestGeometryServiceRejects(t *testing.T) {
 	url := startRouting(t, nil)
 	f := func(want string, args ...string) {
 		t.Helper()

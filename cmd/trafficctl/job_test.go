@@ -141,7 +141,7 @@ func TestJobDelete(t *testing.T) {
 }
 
 // Errors of the service, and responses that are not the service's, are explained.
-func TestJobRefused(t *testing.T) {
+func TestJobRejected(t *testing.T) {
 	url := startRouting(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
 	id := startJob(t, url, "POINT (8 48)")
 	f := func(want string, args ...string) {
@@ -181,8 +181,8 @@ func TestJobCommands(t *testing.T) {
 	f("the first line of --key-file "+empty+" is empty", "watch", "A", "--key-file", empty)
 }
 
-// A daemon that does not answer ends in a timeout or an interrupt.
-func TestJobWithoutAnswer(t *testing.T) {
+// If the daemon does not respond, the command fails after the timeout or an interrupt.
+func TestJobWithoutResponse(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	daemon := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices a closed connection

@@ -94,8 +94,8 @@ func TestFramesFrom(t *testing.T) {
 	}
 }
 
-// Whatever is damaged, each frame is either read or reported as lost, once and in order, and
-// reading ends.
+// Regardless of the damage, each frame is either read or reported as lost, once and in order, and
+// the sequence ends.
 func TestFramesWithRandomDamage(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -103,7 +103,7 @@ func TestFramesWithRandomDamage(t *testing.T) {
 		dir := newTestJournal(t, journalBatches(1+r.IntN(9), 1+r.IntN(2*frameRows)))
 		paths := segmentPaths(t, dir)
 		for range 1 + r.IntN(3) {
-			hurt(t, r, paths[r.IntN(len(paths))])
+			damage(t, r, paths[r.IntN(len(paths))])
 		}
 		next := uint64(1)
 		f, err := inspect.Open(dir)
@@ -123,8 +123,8 @@ func TestFramesWithRandomDamage(t *testing.T) {
 	}
 }
 
-// hurt damages a random part of a file.
-func hurt(t testing.TB, r *rand.Rand, path string) {
+// damage damages a random part of a file.
+func damage(t testing.TB, r *rand.Rand, path string) {
 	changeFile(t, path, func(b []byte) []byte {
 		if len(b) == 0 {
 			return b

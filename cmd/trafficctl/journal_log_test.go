@@ -17,7 +17,7 @@ import (
 	"trafficd/pipeline/kafkalog"
 )
 
-// The commands read the log in Kafka as they read a directory, and change nothing.
+// The commands read a journal in Kafka like one in a directory, and change nothing.
 func TestJournalOfLog(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	cfg := kafkalog.DefaultConfig()

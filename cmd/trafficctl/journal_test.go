@@ -319,19 +319,20 @@ func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	require.Contains(t, r.err, "check the version of the daemon")
 }
 
-// away is a sink that accepts some blocks and then blocks, so that the next one stays in flight.
-type away struct {
+// stuckSink is a sink that accepts some blocks and then hangs, so that the next one stays in
+// flight.
+type stuckSink struct {
 	takes   int
 	waiting chan struct{}
 }
 
-func (a *away) Plan(_ context.Context, _ []byte, rows batch.Block) (int, []byte, error) {
+func (a *stuckSink) Plan(_ context.Context, _ []byte, rows batch.Block) (int, []byte, error) {
 	return min(2, rows.Rows()), []byte("two rows"), nil
 }
 
-func (a *away) Probe(context.Context) error { return nil }
+func (a *stuckSink) Probe(context.Context) error { return nil }
 
-func (a *away) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]byte, error) {
+func (a *stuckSink) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]byte, error) {
 	if a.takes--; a.takes >= 0 {
 		return []byte("state"), nil
 	}
@@ -340,13 +341,13 @@ func (a *away) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]byte, er
 	return nil, ctx.Err()
 }
 
-func (*away) Close() error { return nil }
+func (*stuckSink) Close() error { return nil }
 
-// deliver lets a sink accept a number of blocks of two rows and stops during the next one.
+// deliver lets a sink accept a number of blocks of two rows, and stops it during the next one.
 func deliver(t *testing.T, j *journal.Journal, name string, blocks int) {
 	t.Helper()
 	cfg := pipeline.DeliveryConfig{MaxRows: 2, MinRows: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}
-	sink := &away{takes: blocks, waiting: make(chan struct{})}
+	sink := &stuckSink{takes: blocks, waiting: make(chan struct{})}
 	dead := pipeline.NewDeadLetters(filepath.Join(t.TempDir(), "dead"))
 	d, err := pipeline.NewDelivery(name, cfg, pipeline.Local(j, name), sink, dead, zerolog.Nop())
 	require.NoError(t, err)
@@ -418,7 +419,7 @@ func TestJournalOfRunningDaemon(t *testing.T) {
 	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})
 	require.NoError(t, err)
 	quit, done := make(chan struct{}), make(chan struct{})
-	go func() { // the daemon; ends with quit
+	go func() { // the daemon; stops when quit is closed
 		defer close(done)
 		for n := 1; ; n++ {
 			select {

@@ -31,7 +31,7 @@ func TestKeyNew(t *testing.T) {
 	require.NotContains(t, entry, "requests_per_second", "zero limits are omitted")
 }
 
-// With a file, only the key is printed, so that it can be piped into one.
+// With --file, only the key is printed, so that standard output can be redirected to a key file.
 func TestKeyNewFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	first := runWith(t, "", append(keyFlags, "--file", path, "--name", "a")...)
@@ -85,7 +85,7 @@ func TestKeyNewInvalidEntry(t *testing.T) {
 	f("items_per_second", "--items-per-second", "1e-9")
 }
 
-// Two keys of one client are one client to the daemon; without --client a key's name is its client.
+// To the daemon, two keys of one client are one client; without --client, it is the key's name.
 func TestKeyNewClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	for _, flags := range [][]string{{"--name", "acme"}, {"--name", "acme-2027", "--client", "acme"}, {"--name", "other"}} {

@@ -98,7 +98,7 @@ func summaryOf(t testing.TB, r ran) (sum map[string]any) {
 	return sum
 }
 
-// An unknown command is an error in each group, whatever flags follow it.
+// An unknown command is an error in each group, even if flags follow it.
 func TestUnknownCommands(t *testing.T) {
 	for _, group := range newRoot(streams{}).Commands() {
 		if !group.HasSubCommands() {

@@ -40,7 +40,7 @@ func itemOf(detector string, n int) measurement.Item {
 	return measurement.Item{JSON: f.AppendJSON(nil), Order: measurement.OrderOf(detector)}
 }
 
-// series returns each items of every detector, sorted by detector.
+// series returns the given number of items (each) for every detector, sorted by detector.
 func series(detectors, each int) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		row := int64(0)
@@ -95,8 +95,8 @@ func eventually(t testing.TB, ok func() bool) {
 	require.Eventually(t, ok, time.Minute, time.Millisecond)
 }
 
-// Input sorted by detector arrives once, with each detector's items in order, in full batches
-// although a lane has few detectors at a time.
+// Input that is sorted by detector arrives once, with each detector's items in order, and in full
+// batches although a lane has few detectors at a time.
 func TestOrderAndFullBatches(t *testing.T) {
 	const detectors, each, limit = 40, 250, 500
 	for _, workers := range []int{1, 4} {
@@ -191,8 +191,8 @@ func TestRetries(t *testing.T) {
 			return false
 		}
 	}, 0)
-	f("connection lost before the answer", func(d *testDaemon) { d.CutAfter = func(n int) bool { return n < 3 } }, 1)
-	f("connection lost within the answer", func(d *testDaemon) {
+	f("connection lost before the response", func(d *testDaemon) { d.CutAfter = func(n int) bool { return n < 3 } }, 1)
+	f("connection lost within the response", func(d *testDaemon) {
 		d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 			if n < 3 {
 				w.Header().Set("Content-Length", "100")
@@ -204,8 +204,8 @@ func TestRetries(t *testing.T) {
 	}, 0)
 }
 
-// An error that a retry cannot fix ends the run after one request, with the daemon's description
-// and what to do.
+// An error that a retry cannot fix ends the run after one request. It contains the daemon's
+// description and a remedy.
 func TestPermanentErrorsStop(t *testing.T) {
 	f := func(status int, hint string) {
 		t.Helper()
@@ -250,8 +250,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	require.Len(t, d.Keys(), 1)
 }
 
-// An answer whose counts do not match the batch is an error.
-func TestInconsistentAnswers(t *testing.T) {
+// A response whose counts do not match the batch is an error.
+func TestInconsistentResponses(t *testing.T) {
 	f := func(answer string) {
 		t.Helper()
 		d := newDaemon(t)
@@ -285,7 +285,7 @@ func TestRetryForEnds(t *testing.T) {
 }
 
 // Items that were sent without a response are counted as unknown.
-func TestNoAnswer(t *testing.T) {
+func TestNoResponse(t *testing.T) {
 	d := newDaemon(t)
 	d.CutAfter = func(int) bool { return true }
 	cfg := configFor(d)
@@ -296,7 +296,7 @@ func TestNoAnswer(t *testing.T) {
 	require.EqualValues(t, 1, s.Tally().Resume)
 }
 
-// After an interrupt, batches in flight are still answered and counted, no batch starts, and the
+// After an interrupt, batches in flight are still completed and counted, no batch starts, and the
 // summary has the row to resume at.
 func TestInterrupted(t *testing.T) {
 	d := newDaemon(t)
@@ -317,8 +317,8 @@ func TestInterrupted(t *testing.T) {
 	require.Zero(t, tally.Unknown)
 }
 
-// An error after an attempt without a response does not settle that attempt.
-func TestUnknownAfterLostAnswer(t *testing.T) {
+// If an attempt without a response is followed by an error, its items are still unknown.
+func TestUnknownAfterLostResponse(t *testing.T) {
 	d := newDaemon(t)
 	d.CutAfter = func(n int) bool { return n == 1 }
 	d.Before = func(n int, w http.ResponseWriter, _ *http.Request) bool {

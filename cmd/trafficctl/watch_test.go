@@ -18,7 +18,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestForecastWatch: watch prints the layer, and then each change, and what was removed.
+// TestForecastWatch: watch prints the layer, and then each change, including removed streets.
 func TestForecastWatch(t *testing.T) {
 	s := serveLayer(t)
 	street := func(number int32, speed float64) *pb.StreetForecast {

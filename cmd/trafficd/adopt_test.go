@@ -16,8 +16,8 @@ import (
 )
 
 // A daemon dies with blocks in flight and others undelivered. trafficctl journal adopt delivers its
-// journal beside another daemon, killed and stopped in between, and each measurement is in both
-// stores once. Then the daemon may return.
+// journal while another daemon is running, and is killed and stopped in between. Each measurement
+// is in both stores once. Then the daemon may return.
 func TestAdoptJournal(t *testing.T) {
 	ctl := filepath.Join(t.TempDir(), "trafficctl")
 	require.NoError(t, launch.Build(t.Context(), "-o", ctl, "./cmd/trafficctl"))
@@ -28,7 +28,7 @@ func TestAdoptJournal(t *testing.T) {
 	batch := 0
 	send := func(d *process, n int) {
 		for range n {
-			d.sendUntilKept(&promised, batch, 500)
+			d.sendUntilAccepted(&promised, batch, 500)
 			batch++
 		}
 	}
@@ -36,7 +36,7 @@ func TestAdoptJournal(t *testing.T) {
 		args := append([]string{"journal", "adopt", filepath.Join(lost.Dir, "journal")}, append(lost.Args, flags...)...)
 		return &process{t, launch.Daemon{Binary: ctl, Dir: lost.Dir, Args: args}}
 	}
-	refuses := func(want string, flags ...string) bool {
+	fails := func(want string, flags ...string) bool {
 		out, err := exec.Command(ctl, adopt(flags...).Args...).CombinedOutput()
 		return err != nil && strings.Contains(string(out), want)
 	}
@@ -57,13 +57,13 @@ func TestAdoptJournal(t *testing.T) {
 	send(lost, 20)
 	lost.awaitLag("clickhouse")
 	lost.awaitLag("kafka")
-	require.True(t, refuses("the folder is locked"))
+	require.True(t, fails("the folder is locked"))
 	kill(lost)
-	require.True(t, refuses("its measurements are also for kafka, which is disabled", "--set", "kafka.enabled=false"))
+	require.True(t, fails("its measurements are also for kafka, which is disabled", "--set", "kafka.enabled=false"))
 
 	a := adopt("--set", "kafka.request_timeout=1s").start() // with both stores away
 	until(func() bool { return strings.Contains(a.Log(), "retrying") })
-	require.True(t, refuses("the folder is locked"))
+	require.True(t, fails("the folder is locked"))
 	kill(a)
 	require.NoError(t, k.Resume())
 	a = adopt().start() // killed after it has delivered to Kafka

@@ -26,8 +26,8 @@ var smallJournal = []string{
 }
 
 // Promise 5: while both stores are down, the daemon accepts batches until its journal is full, then
-// refuses all, in bounded memory. Once the stores are back, it delivers the backlog oldest first
-// and accepts new batches; everything it promised is in both stores once.
+// rejects all, in bounded memory. Once the stores are available again, it delivers the backlog,
+// oldest first, and accepts new batches. Everything it promised is in both stores once.
 func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	d, c, k := onRealStores(t)
 	require.NoError(t, c.Stop())
@@ -39,15 +39,15 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	var promised ledger
 	full := d.fill(&promised, size)
 	require.Greater(t, promised.len(), 50)
-	d.requireRefusing(full)
+	d.requireJournalFull(full)
 	d.awaitLag("clickhouse")
 	d.awaitLag("kafka")
 	behind := d.metric("trafficd_pipeline_lag_frames")
 	require.Equal(t, float64(2*promised.len()), behind, "undelivered frames of both stores")
 
 	before := d.memory("VmRSS")
-	d.refuseMany(batchNumber(0, 14_000), 8, 100)
-	t.Logf("%d batches fill the journal; memory: %d MiB, after 800 refused full batches: %d MiB", promised.len(), before>>20, d.memory("VmRSS")>>20)
+	d.rejectMany(batchNumber(0, 14_000), 8, 100)
+	t.Logf("%d batches fill the journal; memory: %d MiB, after 800 rejected full batches: %d MiB", promised.len(), before>>20, d.memory("VmRSS")>>20)
 	require.Less(t, d.memory("VmHWM"), int64(300<<20))
 
 	// A restart changes nothing.
@@ -60,13 +60,13 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == behind }, "the same frames are undelivered")
 	d.awaitLag("clickhouse")
 	d.awaitLag("kafka")
-	d.requireRefusing(d.send(full.batch, size))
+	d.requireJournalFull(d.send(full.batch, size))
 
 	require.NoError(t, k.Restart())
 	require.NoError(t, c.Restart())
 	watch := watchArchive(t, c)
 	for batch := full.batch; batch < full.batch+50; batch++ {
-		d.sendUntilKept(&promised, batch, size)
+		d.sendUntilAccepted(&promised, batch, size)
 	}
 	d.awaitDelivered()
 	watch.stop()
@@ -93,7 +93,7 @@ func TestOneStoreDown(t *testing.T) {
 			const size, batches = 200, 100
 			var promised ledger
 			for batch := range batches {
-				d.sendUntilKept(&promised, batch, size)
+				d.sendUntilAccepted(&promised, batch, size)
 				if batch == batches/2 {
 					d.signal(syscall.SIGKILL)
 					<-d.Done()
@@ -125,45 +125,45 @@ func TestOneStoreDown(t *testing.T) {
 	f("kafka", "clickhouse", func(_ *stores.ClickHouse, k *stores.Kafka) store { return k })
 }
 
-// refused is a refused batch and its answer.
-type refused struct {
+// rejected is a rejected batch and its response.
+type rejected struct {
 	batch int
-	answer
+	response
 }
 
-// fill sends batches one after another until one is refused.
-func (d *process) fill(promised *ledger, size int) refused {
+// fill sends batches one after another until one is rejected.
+func (d *process) fill(promised *ledger, size int) rejected {
 	d.t.Helper()
 	for batch := range 5000 {
 		r := d.send(batch, size)
 		if r.status != http.StatusMultiStatus {
 			return r
 		}
-		promised.add(d.t, batch, r.answer)
+		promised.add(d.t, batch, r.response)
 	}
 	d.t.Fatal("the journal does not get full")
-	return refused{}
+	return rejected{}
 }
 
-// send sends a batch with unique items once and accepts any answer.
-func (d *process) send(batch, size int) refused {
+// send sends a batch with unique items once and accepts any response.
+func (d *process) send(batch, size int) rejected {
 	d.t.Helper()
 	a, err := d.post(d.t.Context(), batchNumber(batch, size), fmt.Sprint("batch-", batch))
 	require.NoError(d.t, err)
-	return refused{batch, a}
+	return rejected{batch, a}
 }
 
-// sendUntilKept sends a batch until it gets its 207; every earlier answer must be 503.
-func (d *process) sendUntilKept(promised *ledger, batch, size int) {
+// sendUntilAccepted sends a batch until it gets its 207; every earlier response must be 503.
+func (d *process) sendUntilAccepted(promised *ledger, batch, size int) {
 	d.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		r := d.send(batch, size)
 		if r.status == http.StatusMultiStatus {
 			require.Equal(d.t, size, r.Accepted)
-			promised.add(d.t, batch, r.answer)
+			promised.add(d.t, batch, r.response)
 			return
 		}
-		requireComeBack(d.t, r.answer)
+		requireRetryAfter(d.t, r.response)
 	}
 	d.t.Fatalf("batch %d was not accepted within a minute", batch)
 }
@@ -174,27 +174,27 @@ func (d *process) awaitLag(sink string) {
 	d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_seconds", sink) > 0 }, "%s lags behind", sink)
 }
 
-// requireRefusing checks that batches are refused because the journal is full, and that readiness
-// reports it.
-func (d *process) requireRefusing(r refused) {
+// requireJournalFull checks that batches are rejected because the journal is full, and that
+// readiness reports it.
+func (d *process) requireJournalFull(r rejected) {
 	d.t.Helper()
-	requireComeBack(d.t, r.answer)
+	requireRetryAfter(d.t, r.response)
 	status, ready := d.ready()
 	require.Equal(d.t, http.StatusServiceUnavailable, status)
 	require.Equal(d.t, ops.NotReady, ready.Components["journal"].State)
 	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), "the journal is full")
 }
 
-// requireComeBack checks the answer of a daemon that cannot accept a batch now (contract 1.1).
-func requireComeBack(t *testing.T, a answer) {
+// requireRetryAfter checks the response of a daemon that cannot accept a batch yet (contract 1.1).
+func requireRetryAfter(t *testing.T, a response) {
 	t.Helper()
 	require.Equal(t, http.StatusServiceUnavailable, a.status, "%+v", a)
 	require.Equal(t, "GENERAL_SERVICE_UNAVAILABLE", a.ErrorCode)
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 }
 
-// refuseMany has several clients send a batch repeatedly, which must be refused each time.
-func (d *process) refuseMany(body string, clients, times int) {
+// rejectMany has several clients send a batch repeatedly, which must be rejected each time.
+func (d *process) rejectMany(body string, clients, times int) {
 	d.t.Helper()
 	packed := pack(body)
 	var sending sync.WaitGroup
@@ -204,7 +204,7 @@ func (d *process) refuseMany(body string, clients, times int) {
 			for range times {
 				a, err := d.postPacked(d.t.Context(), http.DefaultClient, packed, "")
 				if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
-					d.t.Logf("a refused batch got %+v, %v", a, err)
+					d.t.Logf("a rejected batch got %+v, %v", a, err)
 					wrong.Add(1)
 				}
 			}
@@ -228,7 +228,7 @@ func (d *process) memory(line string) int64 {
 	return kilobytes << 10
 }
 
-// watching observes a growing archive until it is stopped.
+// watching observes a growing archive until stop is called.
 type watching struct{ stop func() }
 
 // watchArchive checks that the archive holds the first batches without a gap at any time. They must

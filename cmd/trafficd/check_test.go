@@ -47,8 +47,7 @@ func requireProblems(t *testing.T, out string, want ...string) {
 	require.Len(t, lines[1:], len(want), out)
 }
 
-// Mistakes of all kinds are reported by one run: keys, types, bounds, files, certificates, folders,
-// stores.
+// One run reports mistakes of all kinds: keys, types, bounds, files, certificates, folders, stores.
 func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	out, _ := checkConfig(t, "--check-config=deep",
 		"kafka.toppic=x", "nonsense", "journal.segment_bytes=much", "log.level=loud", "memory_limit=1", "ops.listen=8081",
@@ -133,8 +132,8 @@ func TestDeepCheckOfClickHouse(t *testing.T) {
 	f([]string{"clickhouse.secure=true"}, "clickhouse.")
 }
 
-// terminateTLS forwards TLS connections to an address. It returns its own address, its authority
-// and another one.
+// terminateTLS forwards TLS connections to an address. It returns its own address, and the files of
+// its certificate authority and of another one.
 func terminateTLS(t *testing.T, to string) (address, ca, other string) {
 	t.Helper()
 	config, ca, other := authorities(t)

@@ -22,7 +22,7 @@ import (
 // day is the date of the test's measurements: any day in the past.
 var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// item returns a valid measurement; n identifies it, also in the stores.
+// item returns a valid measurement. batch and n identify it, even in the stores.
 func item(n, batch int) string {
 	from := day.Add(time.Duration(batch) * 5 * time.Minute)
 	return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"flow%d","timestampFrom":"%s","timestampTo":"%s","value":%d.5,"quality":0.75}`,
@@ -113,7 +113,7 @@ func TestGoodAndBadItemsEndToEnd(t *testing.T) {
 	require.Nil(t, records["7"].Quality)
 	d.eventually(func() bool { return c.Query(t, "SELECT count() FROM trafficd.measurements_detectors") == "100" }, "the registry is archived")
 
-	// Repeating the request, also after a restart, gets the same answer and stores nothing twice.
+	// Repeating the request, also after a restart, gets the same response and stores nothing twice.
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
 	require.NotContains(t, log, "the store cannot take rows", "the probes of both stores must succeed")
@@ -128,7 +128,7 @@ func TestGoodAndBadItemsEndToEnd(t *testing.T) {
 	require.Equal(t, 3, k.Count(t, "measurements"))
 }
 
-func TestABadBodyIsRefused(t *testing.T) {
+func TestBadBodyIsRejected(t *testing.T) {
 	d := newProcess(t).start()
 	d.await(http.StatusOK)
 	a, err := d.post(t.Context(), `{`, "")
@@ -166,9 +166,9 @@ func TestStopWhileTheStoresHang(t *testing.T) {
 	require.Equal(t, 4, k.Count(t, "measurements"))
 }
 
-// Promises 1, 2 and 8 when the daemon is ended under load, by kill -9 and SIGTERM in turn: every
-// batch that was answered 207 is in both stores once. A client without an answer retries with the
-// same Idempotency-Key.
+// Promises 1, 2 and 8 when the daemon is stopped under load, by SIGKILL and SIGTERM in turn: every
+// batch that was acknowledged with 207 is in both stores once. A client without a response retries
+// with the same Idempotency-Key.
 func TestKilledAndStoppedUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)
@@ -181,7 +181,7 @@ func TestKilledAndStoppedUnderLoad(t *testing.T) {
 	var enough atomic.Bool
 	for range clients {
 		sending.Go(func() {
-			for !enough.Load() && sendUntilAnswered(ctx, t, d, int(batches.Add(1)), perBatch) {
+			for !enough.Load() && sendUntilAccepted(ctx, t, d, int(batches.Add(1)), perBatch) {
 			}
 		})
 	}
@@ -219,8 +219,8 @@ func TestKilledAndStoppedUnderLoad(t *testing.T) {
 	t.Logf("ended %d times; %d measurements, each once in both stores", ends, total)
 }
 
-// sendUntilAnswered sends a batch of unique measurements until it gets its 207.
-func sendUntilAnswered(ctx context.Context, t *testing.T, d *process, batch, perBatch int) bool {
+// sendUntilAccepted sends a batch of unique measurements until it gets its 207.
+func sendUntilAccepted(ctx context.Context, t *testing.T, d *process, batch, perBatch int) bool {
 	items := make([]string, perBatch)
 	for i := range items {
 		items[i] = item(i, batch)
@@ -234,10 +234,10 @@ func sendUntilAnswered(ctx context.Context, t *testing.T, d *process, batch, per
 		case a.status == http.StatusMultiStatus && a.Accepted == perBatch:
 			return true
 		default:
-			t.Errorf("batch %d: unexpected answer %+v", batch, a)
+			t.Errorf("batch %d: unexpected response %+v", batch, a)
 			return false
 		}
 	}
-	t.Errorf("batch %d: no answer in time", batch)
+	t.Errorf("batch %d: no response in time", batch)
 	return false
 }

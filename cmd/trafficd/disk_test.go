@@ -17,9 +17,9 @@ import (
 	"trafficd/cmd/internal/ops"
 )
 
-// While the disk is full, batches get 503 and readiness reports why, also across kills and
-// restarts, and deliveries continue. Once there is space, batches are accepted again. What got a
-// 207 is in both stores once; nothing of what got a 503 is.
+// While the disk is full, batches get 503 and readiness reports why, even across kills and
+// restarts, and deliveries continue. Once there is space, batches are accepted again. Batches that
+// got a 207 are in both stores once; those that got a 503 are in neither.
 func TestDiskFull(t *testing.T) {
 	if !mayMount(t) {
 		inNamespace(t)
@@ -66,7 +66,7 @@ func TestDiskFull(t *testing.T) {
 			d.keepSome(&promised, &batch, size)
 			d.awaitDelivered()
 			promised.check(t, c, k)
-			t.Logf("%d batches were refused", batch-promised.len())
+			t.Logf("%d batches were rejected", batch-promised.len())
 		})
 	}
 	f("no space", 0, "no space left on device")
@@ -82,7 +82,7 @@ func TestDiskLow(t *testing.T) {
 	var r ops.Readiness
 	d.eventually(func() bool { _, r = d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
 	require.Contains(t, strings.Join(r.Components["journal"].Reasons, " "), "the journal's disk is low on space")
-	requireComeBack(t, d.send(0, 10).answer)
+	requireRetryAfter(t, d.send(0, 10).response)
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
 
@@ -101,42 +101,42 @@ func (d *process) killAndStart(meanwhile func()) {
 	d.eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
 }
 
-// requireNoSpace checks that the refusal is due to a full disk, and that readiness reports it.
-func (d *process) requireNoSpace(r refused, reason string) {
+// requireNoSpace checks that the rejection is due to a full disk, and that readiness reports it.
+func (d *process) requireNoSpace(r rejected, reason string) {
 	d.t.Helper()
-	requireComeBack(d.t, r.answer)
+	requireRetryAfter(d.t, r.response)
 	status, ready := d.ready()
 	require.Equal(d.t, http.StatusServiceUnavailable, status)
 	require.Equal(d.t, ops.NotReady, ready.Components["journal"].State)
 	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), reason)
 }
 
-// keepSome sends some batches that must be accepted, and never retries a refused one.
+// keepSome sends some batches that must be accepted, and never retries a rejected one.
 func (d *process) keepSome(promised *ledger, next *int, size int) {
 	d.t.Helper()
 	for range 20 {
-		var r refused
+		var r rejected
 		d.eventually(func() bool {
 			r = d.send(*next, size)
 			*next++
 			return r.status == http.StatusMultiStatus
 		}, "batches are taken")
-		promised.add(d.t, r.batch, r.answer)
+		promised.add(d.t, r.batch, r.response)
 	}
 }
 
-// fillDisk sends batches until one is refused, and some more, which must be refused too.
-func (d *process) fillDisk(promised *ledger, next *int, size int) (r refused) {
+// fillDisk sends batches until one is rejected, and some more, which must be rejected too.
+func (d *process) fillDisk(promised *ledger, next *int, size int) (r rejected) {
 	d.t.Helper()
-	for refusals := 0; refusals < 10; *next++ {
+	for rejections := 0; rejections < 10; *next++ {
 		r = d.send(*next, size)
 		if r.status == http.StatusMultiStatus {
-			require.Zero(d.t, refusals, "a batch was accepted although the disk is full")
-			promised.add(d.t, r.batch, r.answer)
+			require.Zero(d.t, rejections, "a batch was accepted although the disk is full")
+			promised.add(d.t, r.batch, r.response)
 			continue
 		}
-		requireComeBack(d.t, r.answer)
-		refusals++
+		requireRetryAfter(d.t, r.response)
+		rejections++
 	}
 	return r
 }

@@ -22,9 +22,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// TestDrainUnderLoad is promise 8: after SIGTERM under load the daemon exits with 0. Requests in
-// progress and those of the drain grace get their 207, later ones a 503 or a connection that closes
-// before the response. What got a 207 is in both stores after the next start.
+// TestDrainUnderLoad checks promise 8: after SIGTERM under load, the daemon exits with 0. Requests
+// in progress and those within the drain grace get their 207, later ones a 503 or a connection that
+// closes before the response. Batches that got a 207 are in both stores after the next start.
 func TestDrainUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.set("api.drain_grace=500ms", "shutdown_timeout=20s")
@@ -59,13 +59,13 @@ func TestDrainUnderLoad(t *testing.T) {
 }
 
 // TestRollingRestart restarts two replicas in turn, under load, behind the shipped configurations
-// of HAProxy, Envoy and nginx. Behind the first two no request fails; behind nginx some get a 503
-// with Retry-After. What got a 207 is in both stores once.
+// of HAProxy, Envoy and nginx. Behind the first two, no request fails; behind nginx, some get a 503
+// with Retry-After. Batches that got a 207 are in both stores once.
 func TestRollingRestart(t *testing.T) {
 	for _, edge := range []struct {
 		name    string
 		start   func(t *testing.T, replicas []*process) (address string, await func())
-		refuses bool // a few requests get 503
+		rejects bool // a few requests get 503
 	}{{"haproxy", startHAProxy, false}, {"envoy", startEnvoy, false}, {"nginx", startNginx, true}} {
 		t.Run(edge.name, func(t *testing.T) {
 			first, c, k := onRealStores(t)
@@ -87,8 +87,8 @@ func TestRollingRestart(t *testing.T) {
 				d.start().await(http.StatusOK)
 			}
 			load.stop()
-			if !edge.refuses {
-				require.Zero(t, load.refused.Load(), "requests answered 503")
+			if !edge.rejects {
+				require.Zero(t, load.rejected.Load(), "requests rejected with 503")
 			}
 			for _, d := range replicas {
 				d.awaitDelivered()
@@ -98,8 +98,8 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// TestStrictEdge checks the variant strict of the shipped configuration of HAProxy: while a replica
-// is away, its clients get 503, and no client reaches another replica than before.
+// TestStrictEdge checks the strict variant of the shipped HAProxy configuration: while a replica is
+// down, its clients get 503, and no client reaches a different replica than before.
 func TestStrictEdge(t *testing.T) {
 	replicas := []*process{newProcess(t).start(), newProcess(t).start()}
 	for _, d := range replicas {
@@ -194,8 +194,8 @@ func startEnvoy(t *testing.T, replicas []*process) (address string, await func()
 	return address, usesAll(replicas, admin, "GET /clusters HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n", "health_flags::healthy")
 }
 
-// usesAll returns a function that waits until a load balancer's answer to a question has a word for
-// each replica.
+// usesAll returns a function that waits until a load balancer's response to a question has a word
+// for each replica.
 func usesAll(replicas []*process, admin, question, word string) (await func()) {
 	return func() {
 		replicas[0].t.Helper()
@@ -233,10 +233,10 @@ func (d *process) awaitDraining() {
 type load struct {
 	t        *testing.T
 	address  string
-	strict   bool // every request must get an answer
+	strict   bool // every request must get a response
 	promised *ledger
 	next     atomic.Int64
-	refused  atomic.Int64
+	rejected atomic.Int64
 	broken   atomic.Int64
 	enough   atomic.Bool
 	clients  sync.WaitGroup
@@ -250,7 +250,7 @@ func startLoad(t *testing.T, promised *ledger, address string, clients int, stri
 		l.clients.Go(func() {
 			defer transport.CloseIdleConnections()
 			for !l.enough.Load() {
-				l.sendUntilKept(&http.Client{Transport: transport, Timeout: time.Minute})
+				l.sendUntilAccepted(&http.Client{Transport: transport, Timeout: time.Minute})
 			}
 		})
 	}
@@ -265,7 +265,7 @@ func startLoad(t *testing.T, promised *ledger, address string, clients int, stri
 func (l *load) stop() {
 	l.enough.Store(true)
 	l.clients.Wait()
-	l.t.Logf("%d batches; %d answers 503; %d connections closed before an answer", l.next.Load(), l.refused.Load(), l.broken.Load())
+	l.t.Logf("%d batches; %d 503 responses; %d connections closed before a response", l.next.Load(), l.rejected.Load(), l.broken.Load())
 	require.False(l.t, l.t.Failed())
 }
 
@@ -278,7 +278,7 @@ func (l *load) awaitProgress(d *process) {
 	d.eventually(func() bool { return l.promised.len() > before+50 }, "more batches")
 }
 
-func (l *load) sendUntilKept(client *http.Client) {
+func (l *load) sendUntilAccepted(client *http.Client) {
 	const size = 100
 	batch := l.take()
 	packed, target := pack(batchNumber(batch, size)), &process{Daemon: launch.Daemon{API: l.address}}
@@ -288,7 +288,7 @@ func (l *load) sendUntilKept(client *http.Client) {
 		a, err := target.postPacked(ctx, client, packed, keyOf(batch))
 		switch {
 		case err != nil && (begun.Load() || l.strict):
-			l.t.Errorf("batch %d: %v (answer begun: %v)", batch, err, begun.Load())
+			l.t.Errorf("batch %d: %v (response begun: %v)", batch, err, begun.Load())
 			return
 		case err != nil:
 			l.broken.Add(1)
@@ -296,7 +296,7 @@ func (l *load) sendUntilKept(client *http.Client) {
 			l.promised.add(l.t, batch, a)
 			return
 		case (a.status == http.StatusServiceUnavailable || a.status == http.StatusConflict) && a.header.Get("Retry-After") != "":
-			l.refused.Add(1)
+			l.rejected.Add(1)
 		default:
 			l.t.Errorf("batch %d: %+v", batch, a)
 			return

@@ -128,7 +128,7 @@ func publishFile(t *testing.T, path string) {
 	require.NoError(t, os.Rename(path+".new.pb", path))
 }
 
-// changeFile changes and removes streets all over the file.
+// changeFile changes and removes streets throughout the file.
 func changeFile(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -167,11 +167,11 @@ type arrived struct {
 // identity returns the uncompressed layer, requested without a browser.
 func (d *process) identity(query, accept string) arrived {
 	d.t.Helper()
-	answer, body := d.layer("map", query, "Accept", accept, "Accept-Encoding", "identity")
-	require.Equal(d.t, http.StatusOK, answer.StatusCode)
-	require.Equal(d.t, accept, answer.Header.Get("Content-Type"))
+	response, body := d.layer("map", query, "Accept", accept, "Accept-Encoding", "identity")
+	require.Equal(d.t, http.StatusOK, response.StatusCode)
+	require.Equal(d.t, accept, response.Header.Get("Content-Type"))
 	digest := sha256.Sum256(body)
-	return arrived{answer.StatusCode, "", len(body), hex.EncodeToString(digest[:])}
+	return arrived{response.StatusCode, "", len(body), hex.EncodeToString(digest[:])}
 }
 
 // proxy forwards requests of the browser to the daemon, so that page and layer have one origin, and

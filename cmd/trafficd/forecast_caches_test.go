@@ -30,10 +30,10 @@ func TestForecastCaches(t *testing.T) {
 
 	for _, origin := range []string{"", "https://maps.example", "https://other.example"} {
 		for _, headers := range [][]string{nil, {"If-None-Match", "*"}, {"Accept-Encoding", "identity", "Range", "bytes=0-9"}} {
-			answer, _ := d.layer("map", "", append([]string{"Origin", origin}, headers...)...)
-			require.Less(t, answer.StatusCode, 400)
+			response, _ := d.layer("map", "", append([]string{"Origin", origin}, headers...)...)
+			require.Less(t, response.StatusCode, 400)
 			const vary = "Authorization, Accept, Accept-Encoding, Origin"
-			require.Equal(t, []string{vary}, answer.Header.Values("Vary"), "one line, status %d", answer.StatusCode)
+			require.Equal(t, []string{vary}, response.Header.Values("Vary"), "one line, status %d", response.StatusCode)
 		}
 	}
 
@@ -60,10 +60,10 @@ sub vcl_backend_response { if (beresp.status == 200) { set beresp.ttl = 10m; ret
 			f := func(status int, key, origin, accept, query, want string) {
 				t.Helper()
 				for range 2 { // the second time perhaps from the cache
-					answer, body := layerFrom(t, address, key, query, "Origin", origin, "Accept", accept, "Accept-Encoding", "identity")
-					require.Equal(t, status, answer.StatusCode, "%s", body)
+					response, body := layerFrom(t, address, key, query, "Origin", origin, "Accept", accept, "Accept-Encoding", "identity")
+					require.Equal(t, status, response.StatusCode, "%s", body)
 					require.Contains(t, string(body), want)
-					if strings.Contains(answer.Header.Get("X-Cache"), "HIT") {
+					if strings.Contains(response.Header.Get("X-Cache"), "HIT") {
 						hits++
 					}
 				}

@@ -33,7 +33,7 @@ const (
 	phoneHeap    = 20 << 20 // bytes of growth
 )
 
-// onPage is what the page shows.
+// onPage describes what the page shows.
 type onPage struct {
 	Streets int `json:"streets"`
 	Tenths  int `json:"tenths"` // the sum of all speeds in units of 0.1 km/h
@@ -107,7 +107,7 @@ func TestPhone(t *testing.T) {
 		time.Sleep(time.Second) // what a feed takes at least
 	}
 	growth := heapOf(ctx, t) - before
-	t.Logf("%d changes of %v followed in %d answers; the heap has grown by %.1f MB", rounds, length, state().Answers, growth/1e6)
+	t.Logf("%d changes of %v followed in %d responses; the heap has grown by %.1f MB", rounds, length, state().Answers, growth/1e6)
 	require.Less(t, growth, float64(phoneHeap))
 	require.GreaterOrEqual(t, state().Answers, rounds)
 }

@@ -52,12 +52,12 @@ func (d *process) layer(key, query string, headers ...string) (*http.Response, [
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	answer, err := http.DefaultTransport.RoundTrip(req)
+	response, err := http.DefaultTransport.RoundTrip(req)
 	require.NoError(d.t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body) // decompressed if the transport asked for gzip
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body) // decompressed if the transport asked for gzip
 	require.NoError(d.t, err)
-	return answer, body
+	return response, body
 }
 
 func TestForecastLayer(t *testing.T) {
@@ -68,27 +68,27 @@ func TestForecastLayer(t *testing.T) {
 	replaceFile(t, keys, list)
 	d.start()
 	require.Equal(t, ops.Degraded, d.await(http.StatusOK).Components["forecasts"].State)
-	answer, _ := d.layer("map", "")
-	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
-	require.NotEmpty(t, answer.Header.Get("Retry-After"))
+	response, _ := d.layer("map", "")
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+	require.NotEmpty(t, response.Header.Get("Retry-After"))
 
 	replaceFile(t, feed, streetLine(7, 40)+streetLine(8, 50))
 	d.eventually(func() bool { a, _ := d.layer("map", ""); return a.StatusCode == http.StatusOK }, "the layer is served")
-	answer, body := d.layer("map", "")
+	response, body := d.layer("map", "")
 	var got pb.StreetForecastResponse
 	require.NoError(t, proto.Unmarshal(body, &got))
 	require.Len(t, got.StreetForecast, 2)
 	require.Len(t, got.StreetForecast[0].Forecast, 1)
 	require.Equal(t, "Europe/Copenhagen", got.StreetForecast[0].Forecast[0].Timezone)
-	require.NotEmpty(t, answer.Header.Get("Trace-Id"))
+	require.NotEmpty(t, response.Header.Get("Trace-Id"))
 	d.eventually(func() bool { return d.await(http.StatusOK).Components["forecasts"].State == ops.OK }, "the forecasts are ready")
 
-	answer, body = d.layer("map", "?horizon=30", "Accept", "application/json")
-	require.Equal(t, "application/json", answer.Header.Get("Content-Type"))
+	response, body = d.layer("map", "?horizon=30", "Accept", "application/json")
+	require.Equal(t, "application/json", response.Header.Get("Content-Type"))
 	require.Equal(t, 2, strings.Count(string(body), `"speed_valid":true`), "%s", body)
-	answer, _ = d.layer("map", "?horizon=30", "Accept", "application/json", "Accept-Encoding", "zstd")
-	require.Equal(t, "zstd", answer.Header.Get("Content-Encoding"))
-	again, _ := d.layer("map", "?horizon=30", "Accept", "application/json", "Accept-Encoding", "zstd", "If-None-Match", answer.Header.Get("Etag"))
+	response, _ = d.layer("map", "?horizon=30", "Accept", "application/json", "Accept-Encoding", "zstd")
+	require.Equal(t, "zstd", response.Header.Get("Content-Encoding"))
+	again, _ := d.layer("map", "?horizon=30", "Accept", "application/json", "Accept-Encoding", "zstd", "If-None-Match", response.Header.Get("Etag"))
 	require.Equal(t, http.StatusNotModified, again.StatusCode)
 	part, body := d.layer("map", "", "Accept-Encoding", "identity", "Range", "bytes=0-9")
 	require.Equal(t, http.StatusPartialContent, part.StatusCode)
@@ -96,8 +96,8 @@ func TestForecastLayer(t *testing.T) {
 
 	f := func(status int, code, key, query string) {
 		t.Helper()
-		answer, body := d.layer(key, query)
-		require.Equal(t, status, answer.StatusCode)
+		response, body := d.layer(key, query)
+		require.Equal(t, status, response.StatusCode)
 		require.Contains(t, string(body), code)
 	}
 	f(http.StatusUnauthorized, "GENERAL_UNAUTHENTICATED", "", "")
@@ -135,7 +135,7 @@ func TestForecastKeyWithoutFeed(t *testing.T) {
 	d.eventually(func() bool { _, r := d.ready(); c = r.Components["forecasts"]; return c.State != "" }, "started")
 	require.Equal(t, ops.NotReady, c.State, "no other key can be served")
 	require.Equal(t, []string{noForecasts}, c.Reasons)
-	answer, body := d.layer("map", "")
-	require.Equal(t, http.StatusForbidden, answer.StatusCode, "no retry would help")
+	response, body := d.layer("map", "")
+	require.Equal(t, http.StatusForbidden, response.StatusCode, "no retry would help")
 	require.Contains(t, string(body), "the operator must set forecasts.feed")
 }

@@ -69,8 +69,8 @@ func TestForecastTopicHistories(t *testing.T) {
 		for _, accept := range []string{"application/x-protobuf", "application/json"} {
 			tags := map[string]bool{}
 			for _, d := range daemons {
-				answer, _ := d.layer("map", query, "Accept", accept, "Accept-Encoding", "identity")
-				tags[answer.Header.Get("Etag")] = true
+				response, _ := d.layer("map", query, "Accept", accept, "Accept-Encoding", "identity")
+				tags[response.Header.Get("Etag")] = true
 			}
 			require.Len(t, tags, 1, "%s %s", accept, query)
 		}
@@ -82,8 +82,8 @@ func TestForecastTopicHistories(t *testing.T) {
 }
 
 // TestDeadForecastProducer: the records of the topic are two hours old and all their periods have
-// ended, so a strict daemon refuses the layer and reports why, although every poll of the topic
-// succeeds.
+// ended, so a strict daemon does not serve the layer and reports why, although every poll of the
+// topic succeeds.
 func TestDeadForecastProducer(t *testing.T) {
 	const topic = "forecasts"
 	k := stores.StartKafka(t, stores.Topic(topic, 1))
@@ -101,8 +101,8 @@ func TestDeadForecastProducer(t *testing.T) {
 	d.keys(keyEntry("map", "forecast", "UTC"))
 	d.start()
 	d.eventually(func() bool { return d.metric("trafficd_layers_builds_total") > 0 }, "a first layer")
-	answer, body := d.layer("map", "")
-	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+	response, body := d.layer("map", "")
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
 	require.Contains(t, string(body), "out of date")
 	var r ops.Readiness
 	d.eventually(func() bool { _, r = d.ready(); return d.metric("trafficd_forecasts_failing") == 0 }, "the topic was read")
@@ -126,8 +126,8 @@ func followTopic(t *testing.T, brokers []string, topic string) *process {
 // forecasts returns the layer, or nil if there is none yet.
 func (d *process) forecasts(query string) *pb.StreetForecastResponse {
 	d.t.Helper()
-	answer, err := d.tryLayer(query)
-	if err != nil || answer.StatusCode != http.StatusOK {
+	response, err := d.tryLayer(query)
+	if err != nil || response.StatusCode != http.StatusOK {
 		return nil
 	}
 	_, body := d.layer("map", query)
@@ -141,11 +141,11 @@ func (d *process) tryLayer(query string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodHead, "http://"+d.API+"/mlf/v1/forecast/realtime"+query, nil)
 	require.NoError(d.t, err)
 	req.Header.Set("Authorization", "apiKey map")
-	answer, err := http.DefaultClient.Do(req)
+	response, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
 	}
-	return answer, answer.Body.Close()
+	return response, response.Body.Close()
 }
 
 // topicWriter writes valid and invalid records.
@@ -254,8 +254,8 @@ func (w *topicWriter) recreate() (held int) {
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = w.topic, 3, 1
 	create.Topics = append(create.Topics, topic)
 	require.Eventually(w.t, func() bool {
-		answer, err := create.RequestWith(ctx, c)
-		return err == nil && answer.Topics[0].ErrorCode == 0
+		response, err := create.RequestWith(ctx, c)
+		return err == nil && response.Topics[0].ErrorCode == 0
 	}, time.Minute, 10*time.Millisecond)
 	return held
 }

@@ -19,8 +19,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// What the tests of the OpenAPI document run: requirements.txt, pom.xml and package-lock.json pin
-// it.
+// Folder of the files that pin the tools of these tests: requirements.txt, pom.xml and
+// package-lock.json.
 const openapiTools = "testdata/openapi"
 
 // generatorSHA256 is the checksum of openapi-generator's jar.
@@ -34,14 +34,15 @@ const (
 // codeSample is an entry of x-codeSamples.
 type codeSample struct{ Lang, Source string }
 
-// clientDocument has what the tests of clients read of the OpenAPI document.
+// clientDocument holds the parts of the OpenAPI document that these tests read.
 type clientDocument struct {
 	Paths map[string]map[string]struct {
 		CodeSamples []codeSample `yaml:"x-codeSamples"`
 	}
 }
 
-// generator is how a language's client is generated, as the first lines of its samples say.
+// generator describes how a language's client is generated, according to the first lines of its
+// samples.
 type generator struct {
 	name       string
 	properties string

@@ -47,7 +47,7 @@ const (
 // detector returns a detector of the test's registry: D0000 … D0099.
 func detector(i int) string { return fmt.Sprintf("D%04d", i%100) }
 
-// process is a trafficd for a test.
+// process is a trafficd process for a test.
 type process struct {
 	t *testing.T
 	launch.Daemon
@@ -156,8 +156,8 @@ func (d *process) metricOf(name, sink string) float64 {
 	return math.NaN()
 }
 
-// answer is the IngestResult of contract 5.2, or an error.
-type answer struct {
+// response is the IngestResult of contract 5.2, or an error.
+type response struct {
 	status     int
 	header     http.Header
 	Accepted   int `json:"accepted"`
@@ -173,7 +173,7 @@ type answer struct {
 }
 
 // post sends a batch.
-func (d *process) post(ctx context.Context, body, idempotencyKey string) (answer, error) {
+func (d *process) post(ctx context.Context, body, idempotencyKey string) (response, error) {
 	return d.postPacked(ctx, http.DefaultClient, pack(body), idempotencyKey)
 }
 
@@ -185,17 +185,17 @@ func pack(body string) []byte {
 	return packed.Bytes()
 }
 
-func (d *process) postPacked(ctx context.Context, client *http.Client, packed []byte, idempotencyKey string) (answer, error) {
+func (d *process) postPacked(ctx context.Context, client *http.Client, packed []byte, idempotencyKey string) (response, error) {
 	req, err := d.request(ctx, packed, idempotencyKey)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	r, err := client.Do(req)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer r.Body.Close()
-	a := answer{status: r.StatusCode, header: r.Header}
+	a := response{status: r.StatusCode, header: r.Header}
 	return a, json.NewDecoder(r.Body).Decode(&a)
 }
 

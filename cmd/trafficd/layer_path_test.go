@@ -70,8 +70,8 @@ func streetsAt(n int, speed float64) []*pb.StreetForecast {
 	return list
 }
 
-// While the layer is rebuilt hundreds of times, readers of all its forms get complete answers of
-// one generation, whose speeds all equal its number, and never one older than the last.
+// While the layer is rebuilt hundreds of times, readers of all its forms get complete responses of
+// one generation (its speeds all equal its number), and never an older generation than before.
 func TestReadersDuringRebuilds(t *testing.T) {
 	f := func(streets, rebuilds int) {
 		t.Helper()
@@ -90,14 +90,14 @@ func TestReadersDuringRebuilds(t *testing.T) {
 		build(1)
 		done := make(chan struct{})
 		var readers sync.WaitGroup
-		answers := make([]atomic.Int64, 6)
-		for reader := range answers {
-			readers.Go(func() { readLayer(t, addr, reader, streets, &answers[reader], done) })
+		responses := make([]atomic.Int64, 6)
+		for reader := range responses {
+			readers.Go(func() { readLayer(t, addr, reader, streets, &responses[reader], done) })
 		}
 		fewest := func() int64 {
 			n := int64(math.MaxInt64)
-			for i := range answers {
-				n = min(n, answers[i].Load())
+			for i := range responses {
+				n = min(n, responses[i].Load())
 			}
 			return n
 		}
@@ -108,15 +108,15 @@ func TestReadersDuringRebuilds(t *testing.T) {
 		}
 		close(done)
 		readers.Wait()
-		t.Logf("%d streets, %d rebuilds, at least %d answers to each reader", streets, generation, fewest())
+		t.Logf("%d streets, %d rebuilds, at least %d responses to each reader", streets, generation, fewest())
 	}
 	f(20, 200)
 	f(2000, 10) // several pieces
 }
 
-// readLayer requests one form after the other until done, or until an answer is wrong, and counts
-// the answers. Even readers ask for protobuf, odd ones for JSON.
-func readLayer(t *testing.T, addr string, reader, streets int, answers *atomic.Int64, done <-chan struct{}) {
+// readLayer requests one form after the other until done, or until a response is wrong, and counts
+// the responses. Even readers ask for protobuf, odd ones for JSON.
+func readLayer(t *testing.T, addr string, reader, streets int, responses *atomic.Int64, done <-chan struct{}) {
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	accept := []string{"application/x-protobuf", "application/json"}[reader%2]
@@ -135,7 +135,7 @@ func readLayer(t *testing.T, addr string, reader, streets int, answers *atomic.I
 			return
 		}
 		latest[query+encoding] = generation
-		answers.Add(1)
+		responses.Add(1)
 	}
 }
 

@@ -26,8 +26,8 @@ type promise struct {
 	items int
 }
 
-// add records a 207. All answers to a batch must promise the same.
-func (l *ledger) add(t *testing.T, batch int, a answer) {
+// add records a 207. All responses to a batch must promise the same.
+func (l *ledger) add(t *testing.T, batch int, a response) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *ledger) items() (sum int) {
 	return sum
 }
 
-// check checks that both stores hold exactly what was promised, each item once. Batches are those
+// check requires that both stores hold exactly the promised items, each once. Batches must be those
 // of batchNumber, and both deliveries must be up to date.
 func (l *ledger) check(t *testing.T, c *stores.ClickHouse, k *stores.Kafka) {
 	t.Helper()

@@ -65,8 +65,8 @@ func TestMemory(t *testing.T) {
 	}))
 }
 
-// sendTogether has clients send a body at the same time, in rounds; each has to get a 207 that
-// begins as wanted. A refused one is sent again.
+// sendTogether has clients send a body at the same time, in rounds. Each must get a 207 whose body
+// begins with want. Rejected requests are sent again.
 func (d *process) sendTogether(packed []byte, clients, rounds int, want string) {
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	defer transport.CloseIdleConnections()
@@ -75,7 +75,7 @@ func (d *process) sendTogether(packed []byte, clients, rounds int, want string) 
 	for range clients {
 		sending.Go(func() {
 			for range rounds {
-				if got, err := d.sendUntilTaken(client, packed); err != nil || !strings.HasPrefix(got, want) {
+				if got, err := d.sendUntil207(client, packed); err != nil || !strings.HasPrefix(got, want) {
 					d.t.Errorf("got %.100s, %v; want %s", got, err, want)
 				}
 			}
@@ -84,8 +84,9 @@ func (d *process) sendTogether(packed []byte, clients, rounds int, want string) 
 	sending.Wait()
 }
 
-// sendUntilTaken returns the text of the answer, not decoded because some are long.
-func (d *process) sendUntilTaken(client *http.Client, packed []byte) (string, error) {
+// sendUntil207 sends a body until it gets a 207, and returns the text of the response, which may be
+// long.
+func (d *process) sendUntil207(client *http.Client, packed []byte) (string, error) {
 	for {
 		req, err := d.request(d.t.Context(), packed, "")
 		if err != nil {

@@ -96,7 +96,7 @@ func TestPrometheus(t *testing.T) {
 			sendBatches(d, 1)
 			v, found := queryPrometheus(address, query)
 			return found && ok(v)
-		}, "an answer to %s", query)
+		}, "a response to %s", query)
 	}
 	metadata, err := http.Get("http://" + address + "/api/v1/metadata?metric=trafficd_api_request_seconds")
 	require.NoError(t, err)

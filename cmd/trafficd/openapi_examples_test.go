@@ -183,7 +183,7 @@ func (d *process) seen(response *http.Response, err error) seenExample {
 	return seenExample{response.StatusCode, string(text)}
 }
 
-// held is a batch that is begun and not finished.
+// held returns a batch request to begin but not to finish.
 func (d *process) held(headers string) rawRequest {
 	header := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: apiKey %s\r\ntraceparent: %s\r\n%sContent-Length: 1000\r\n\r\n",
 		ingest.Path, d.API, integratorKey, exampleTraceparent, headers)
@@ -242,7 +242,7 @@ func (d *process) provokeErrors() map[string]seenExample {
 	other := clientsProcess(d.t, "ingest.admission_requests=4")
 	slow := other.begin(other.held("")).conn
 	other.eventually(func() bool {
-		other.tryBegin(other.held("")) // refused if the request below still has its place
+		other.tryBegin(other.held("")) // rejected if the request below still has its slot
 		seen["Unavailable/busy"] = other.exchange(http.MethodPost, ingest.Path, batch)
 		return seen["Unavailable/busy"].status == http.StatusServiceUnavailable
 	}, "a full daemon")

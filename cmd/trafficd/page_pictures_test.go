@@ -23,15 +23,15 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// pictures is the folder of the committed screenshots, which README shows.
+// pictures is the folder of the committed screenshots, which the README shows.
 const pictures = "../../sources/page/screenshots"
 
 // rushHour is when the forecasts of the pictures are made for.
 var rushHour = time.Date(2026, 11, 2, 7, 0, 0, 0, time.UTC)
 
-// TestPages looks at every view in both themes, on a screen and on a phone: axe finds no violation,
+// TestPages checks every view in both themes, on a screen and on a phone: axe finds no violation,
 // nothing is written to the console, and the view looks like the committed picture. SCREENSHOTS=5m
-// writes the pictures, after traffic of that duration. Then it watches an outage.
+// rewrites the pictures, after traffic of that duration. Then it watches an outage.
 func TestPages(t *testing.T) {
 	axe, err := os.ReadFile(filepath.Join(pageModules(t), "axe-core", "axe.min.js"))
 	require.NoError(t, err)
@@ -82,13 +82,13 @@ func TestPages(t *testing.T) {
 	t.Run("outage", func(t *testing.T) { operationsOutage(t, d, c, chrome) })
 }
 
-// writePictures is the environment variable that has the pictures written anew.
+// writePictures is the environment variable that makes the test rewrite the pictures.
 const writePictures = "SCREENSHOTS"
 
 // mapComplete is true when the map and its ground are drawn.
 const mapComplete = `window.streets?.drawn && window.map.getLayer("land") && window.map.loaded() && !window.map._render_queued`
 
-// darken changes to the dark theme and waits until everything is drawn in it.
+// darken changes to the dark theme and waits until everything is redrawn.
 func (p *tab) darken(view string) {
 	p.t.Helper()
 	const sea = `window.map?.getLayer("sea") && window.map.getPaintProperty("sea", "background-color")`
@@ -212,7 +212,7 @@ func (d *process) traffic(ctx context.Context) {
 		if n%3 == 0 {
 			items = append(items, strings.Replace(item(2, n), `"value":2.5`, `"value":"x"`, 1))
 		}
-		_, _ = d.sendAs(ctx, []string{"acme", "acme", "ring-road"}[n%3], items...) // the next batch follows whatever the answer is
+		_, _ = d.sendAs(ctx, []string{"acme", "acme", "ring-road"}[n%3], items...) // the next batch follows whatever the response is
 		select {
 		case <-ctx.Done():
 		case <-time.After(200 * time.Millisecond):
@@ -313,8 +313,8 @@ func look(p *image.RGBA, block image.Rectangle) (m [4]float64) {
 	return m
 }
 
-// checkTolerance requires that a view still looks like its picture in another font, and no longer
-// without its style, or without its map.
+// checkTolerance requires that a view looks like its picture in another font, but not without its
+// style or without its map.
 func checkTolerance(t *testing.T, p *tab, view string, before *image.RGBA) {
 	t.Helper()
 	f := func(script string, within bool) {

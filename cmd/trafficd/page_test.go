@@ -48,7 +48,7 @@ func withForecasts(t *testing.T, d *process) (_ *process, feed string) {
 }
 
 // forecastsFrom replaces the forecasts with those of four hours from then, in a file written at
-// that time. No period ends within 13 minutes, so that what is shown does not change meanwhile.
+// that time. No period ends within 13 minutes, so that the page does not change during a test.
 func forecastsFrom(t *testing.T, feed string, then, written time.Time) {
 	t.Helper()
 	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
@@ -376,8 +376,8 @@ func mapChanges(t *testing.T, d *process, chrome browser, feed string) {
 	require.Empty(t, p.taken())
 }
 
-// mapStale: old forecasts, and those whose periods have ended, are unmistakably stale until there
-// are new ones.
+// mapStale checks that old forecasts, and those whose periods have ended, are shown as stale until
+// there are new ones.
 func mapStale(t *testing.T, d *process, chrome browser, feed string) {
 	now := time.Now()
 	forecastsFrom(t, feed, now.Add(-30*time.Minute), now.Add(-3*time.Hour))
@@ -475,8 +475,8 @@ func floodedWorld() []byte {
 	return append(append(append(b, root...), metadata...), tile...)
 }
 
-// TestMapFiles: the files of the map are found below a base path, and a body that comes with a
-// request for one is not read.
+// TestMapFiles: the files of the map are served below a base path, and the body of a request for
+// one is not read.
 func TestMapFiles(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic", "ops.pprof=true").start()
 	d.await(http.StatusOK)
@@ -486,21 +486,21 @@ func TestMapFiles(t *testing.T) {
 		require.NoError(t, err)
 		r.Header.Set("Accept-Encoding", "identity")
 		r.Header.Set("If-None-Match", etag)
-		answer, err := http.DefaultClient.Do(r)
+		response, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
-		answer.Body.Close()
-		return answer
+		response.Body.Close()
+		return response
 	}
-	answer := ask(http.MethodGet, "")
-	require.Equal(t, http.StatusOK, answer.StatusCode)
-	require.Contains(t, answer.Header.Get("Content-Type"), "text/html")
-	require.Equal(t, answer.ContentLength, ask(http.MethodHead, "").ContentLength)
-	require.Equal(t, http.StatusNotModified, ask(http.MethodGet, answer.Header.Get("ETag")).StatusCode)
+	response := ask(http.MethodGet, "")
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Contains(t, response.Header.Get("Content-Type"), "text/html")
+	require.Equal(t, response.ContentLength, ask(http.MethodHead, "").ContentLength)
+	require.Equal(t, http.StatusNotModified, ask(http.MethodGet, response.Header.Get("ETag")).StatusCode)
 	endless, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, zeros{})
 	require.NoError(t, err)
 	endless.ContentLength = -1
 	before := d.metric("process_resident_memory_bytes")
-	if got, err := http.DefaultTransport.RoundTrip(endless); err == nil { // the connection may be reset before the answer is read
+	if got, err := http.DefaultTransport.RoundTrip(endless); err == nil { // the connection may be reset before the response is read
 		got.Body.Close()
 	}
 	require.Less(t, d.metric("process_resident_memory_bytes")-before, 64e6)

@@ -105,8 +105,8 @@ func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 	d.await(http.StatusOK)
 }
 
-// A list that was just written is read after registry.settle. A daemon that is ready can validate
-// batches.
+// A daemon that is ready can validate batches, even if the list was just written and is only read
+// after registry.settle.
 func TestReadyMeansThatTheRegistryIsLoaded(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]", "registry.settle=1s")

@@ -36,7 +36,7 @@ func writeCertificate(t *testing.T, cert, key string, serial int64) {
 	replaceFile(t, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 }
 
-// SIGHUP reloads what can be reloaded, names the rest, and never ends the daemon.
+// SIGHUP reloads the settings that can be reloaded, names the others, and never stops the daemon.
 func TestHangupReloads(t *testing.T) {
 	d := newProcess(t)
 	file := filepath.Join(d.Dir, "trafficd.yaml")

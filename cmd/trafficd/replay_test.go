@@ -20,9 +20,9 @@ import (
 )
 
 // A client that loses its connection at any point of the exchange retries with the same
-// Idempotency-Key, also after a restart of the daemon. It gets its 207, further retries name the
+// Idempotency-Key, even after a restart of the daemon. It gets its 207, further retries get the
 // same Batch-Id, and the items are in both stores once (contract 1.5).
-func TestLostAnswer(t *testing.T) {
+func TestLostResponse(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)
 	interludes := []func(){
@@ -40,10 +40,10 @@ func TestLostAnswer(t *testing.T) {
 	for range rounds {
 		for _, interlude := range interludes {
 			var retries sync.WaitGroup
-			batches := d.loseAnswers(&next, size)
+			batches := d.loseResponses(&next, size)
 			interlude()
 			for _, batch := range batches {
-				retries.Go(func() { d.sendAgainUntilKept(&promised, batch, size) })
+				retries.Go(func() { d.resendUntilAccepted(&promised, batch, size) })
 			}
 			retries.Wait()
 			require.False(t, t.Failed())
@@ -51,15 +51,15 @@ func TestLostAnswer(t *testing.T) {
 	}
 	d.awaitDelivered()
 	for batch := range next { // delivered batches are remembered too
-		d.sendAgainUntilKept(&promised, batch, size)
+		d.resendUntilAccepted(&promised, batch, size)
 	}
 	d.awaitDelivered()
 	promised.check(t, c, k)
 }
 
-// loseAnswers sends concurrently one batch for each point at which a connection can be lost, and
-// returns their numbers.
-func (d *process) loseAnswers(next *int, size int) (batches []int) {
+// loseResponses concurrently sends a batch for each point at which a connection can be lost, and
+// returns the numbers of the batches.
+func (d *process) loseResponses(next *int, size int) (batches []int) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	for _, cut := range []func(r rawRequest) (sent []byte, read int){
@@ -103,9 +103,9 @@ func (d *process) cutOff(send []byte, read int, reset bool) {
 	_ = c.Close()
 }
 
-// sendAgainUntilKept sends a batch until it gets its 207. The daemon may still process the first
+// resendUntilAccepted sends a batch until it gets its 207. The daemon may still process the first
 // attempt.
-func (d *process) sendAgainUntilKept(promised *ledger, batch, size int) {
+func (d *process) resendUntilAccepted(promised *ledger, batch, size int) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		a, err := d.post(d.t.Context(), batchNumber(batch, size), keyOf(batch))
 		switch {
@@ -129,7 +129,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)
 	var promised ledger
-	post := func(batch int, key string, wantReplay bool) answer {
+	post := func(batch int, key string, wantReplay bool) response {
 		t.Helper()
 		a, err := d.post(t.Context(), batchNumber(batch, 10), key)
 		require.NoError(t, err)
@@ -215,14 +215,14 @@ type begun struct {
 // begin sends the first half of a request and returns when the daemon has accepted its header.
 func (d *process) begin(r rawRequest) *begun {
 	d.t.Helper()
-	b, refused := d.tryBegin(r)
-	require.Empty(d.t, refused)
+	b, rejected := d.tryBegin(r)
+	require.Empty(d.t, rejected)
 	return b
 }
 
-// tryBegin is like begin, but returns the start of the answer if the daemon refuses the header. 100
-// Continue shows that it does not.
-func (d *process) tryBegin(r rawRequest) (b *begun, refused string) {
+// tryBegin is like begin, but returns the start of the response if the daemon rejects the request
+// instead of responding with 100 Continue.
+func (d *process) tryBegin(r rawRequest) (b *begun, rejected string) {
 	d.t.Helper()
 	c, err := net.Dial("tcp", d.API)
 	require.NoError(d.t, err)
@@ -243,17 +243,17 @@ func (d *process) tryBegin(r rawRequest) (b *begun, refused string) {
 	return &begun{c, r.body[half:]}, ""
 }
 
-// finish sends the rest and reads the whole answer.
-func (b *begun) finish() (answer, error) {
+// finish sends the rest and reads the whole response.
+func (b *begun) finish() (response, error) {
 	_ = b.conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := b.conn.Write(b.rest); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	r, err := http.ReadResponse(bufio.NewReader(b.conn), nil)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer r.Body.Close()
-	a := answer{status: r.StatusCode, header: r.Header}
+	a := response{status: r.StatusCode, header: r.Header}
 	return a, json.NewDecoder(r.Body).Decode(&a)
 }

@@ -20,7 +20,7 @@ import (
 
 const routingBase = "/traffic" // a prefix that the WSDL must contain
 
-// routingProcess starts a daemon with the key map, which has the right routing, and the key city,
+// routingProcess starts a daemon with the key map, which has the routing right, and the key city,
 // which does not.
 func routingProcess(t *testing.T) *process {
 	t.Helper()
@@ -41,17 +41,17 @@ func (d *process) soap(authorize func(*http.Request), request xroute.Request) (s
 	require.NoError(d.t, err)
 	req.Header.Set("Content-Type", "text/xml; charset=utf-8")
 	authorize(req)
-	answer, err := http.DefaultClient.Do(req)
+	resp, err := http.DefaultClient.Do(req)
 	require.NoError(d.t, err)
-	defer answer.Body.Close()
-	if answer.Header.Get("Content-Type") == "application/json" {
-		return answer.StatusCode, nil, nil
+	defer resp.Body.Close()
+	if resp.Header.Get("Content-Type") == "application/json" {
+		return resp.StatusCode, nil, nil
 	}
-	response, err = xroute.ReadResponse(answer.Body, xroute.DefaultLimits())
+	response, err = xroute.ReadResponse(resp.Body, xroute.DefaultLimits())
 	if !errors.As(err, &fault) {
 		require.NoError(d.t, err)
 	}
-	return answer.StatusCode, response, fault
+	return resp.StatusCode, response, fault
 }
 
 func withKey(key string) func(*http.Request) {
@@ -95,13 +95,13 @@ func TestRoutingDescribesItself(t *testing.T) {
 	d := routingProcess(t)
 	get := func(url string) string {
 		t.Helper()
-		answer, err := http.Get(url)
+		resp, err := http.Get(url)
 		require.NoError(t, err)
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", url, body)
-		require.Equal(t, "text/xml; charset=utf-8", answer.Header.Get("Content-Type"))
+		require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", url, body)
+		require.Equal(t, "text/xml; charset=utf-8", resp.Header.Get("Content-Type"))
 		return string(body)
 	}
 	wsdl := get(d.routingURL() + "?WSDL")
@@ -116,7 +116,7 @@ func TestRoutingDescribesItself(t *testing.T) {
 	}
 }
 
-// TestRoutingJobsAndTheStop: a job can be fetched once, and a restart forgets all jobs.
+// TestRoutingJobsAndTheStop: a job can be fetched once, and a restart discards all jobs.
 func TestRoutingJobsAndTheStop(t *testing.T) {
 	d := routingProcess(t)
 	one := pointToMercator("POINT (8 48)")

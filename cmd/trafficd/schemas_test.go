@@ -27,12 +27,12 @@ func withoutKey(t *testing.T, method, url string, headers ...string) (*http.Resp
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	answer, err := http.DefaultTransport.RoundTrip(req)
+	response, err := http.DefaultTransport.RoundTrip(req)
 	require.NoError(t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return answer, string(body)
+	return response, string(body)
 }
 
 // download stores all published schemas in a folder, at the paths of the list.
@@ -42,8 +42,8 @@ func download(t *testing.T, base, folder string) []string {
 	names := strings.Fields(list)
 	require.NotEmpty(t, names)
 	for _, name := range names {
-		answer, text := withoutKey(t, http.MethodGet, base+schemasPath+name)
-		require.Equal(t, http.StatusOK, answer.StatusCode, name)
+		response, text := withoutKey(t, http.MethodGet, base+schemasPath+name)
+		require.Equal(t, http.StatusOK, response.StatusCode, name)
 		path := filepath.Join(folder, filepath.FromSlash(name))
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
@@ -76,29 +76,29 @@ func TestSchemas(t *testing.T) {
 	require.NoError(t, err, "protoc (package protobuf-compiler): %s", out)
 }
 
-func TestSchemaAnswers(t *testing.T) {
+func TestSchemaResponses(t *testing.T) {
 	d := newProcess(t).start()
 	d.await(http.StatusOK)
 	url := "http://" + d.API + schemasPath + "trafficd/v1/forecast.proto"
-	answer, text := withoutKey(t, http.MethodGet, url)
-	etag := answer.Header.Get("ETag")
+	response, text := withoutKey(t, http.MethodGet, url)
+	etag := response.Header.Get("ETag")
 	require.NotEmpty(t, etag)
-	require.Equal(t, "public, no-cache", answer.Header.Get("Cache-Control"))
-	require.Equal(t, "text/plain; charset=utf-8", answer.Header.Get("Content-Type"))
-	require.NotEmpty(t, answer.Header.Get("Trace-Id"))
-	require.EqualValues(t, len(text), answer.ContentLength)
+	require.Equal(t, "public, no-cache", response.Header.Get("Cache-Control"))
+	require.Equal(t, "text/plain; charset=utf-8", response.Header.Get("Content-Type"))
+	require.NotEmpty(t, response.Header.Get("Trace-Id"))
+	require.EqualValues(t, len(text), response.ContentLength)
 
 	head, body := withoutKey(t, http.MethodHead, url)
-	require.Equal(t, answer.ContentLength, head.ContentLength)
+	require.Equal(t, response.ContentLength, head.ContentLength)
 	require.Empty(t, body)
 
 	f := func(status int, method, tag string) {
 		t.Helper()
-		answer, body := withoutKey(t, method, url, "If-None-Match", tag)
-		require.Equal(t, status, answer.StatusCode)
+		response, body := withoutKey(t, method, url, "If-None-Match", tag)
+		require.Equal(t, status, response.StatusCode)
 		if status == http.StatusNotModified {
 			require.Empty(t, body)
-			require.Equal(t, etag, answer.Header.Get("ETag"))
+			require.Equal(t, etag, response.Header.Get("ETag"))
 		}
 	}
 	f(http.StatusNotModified, http.MethodGet, etag)
@@ -106,8 +106,8 @@ func TestSchemaAnswers(t *testing.T) {
 	f(http.StatusNotModified, http.MethodGet, "*")
 	f(http.StatusOK, http.MethodGet, `"other"`)
 	f(http.StatusMethodNotAllowed, http.MethodPost, etag)
-	answer, _ = withoutKey(t, http.MethodGet, url+".bak")
-	require.Equal(t, http.StatusNotFound, answer.StatusCode)
+	response, _ = withoutKey(t, http.MethodGet, url+".bak")
+	require.Equal(t, http.StatusNotFound, response.StatusCode)
 }
 
 // TestSchemasAreDocumented: the OpenAPI document describes the path of each schema as open.

@@ -73,8 +73,7 @@ func fetch(t *testing.T, what, program string, args ...string) {
 	ended := make(chan error, 1)
 	go func() {
 		cmd := exec.Command(program, args...)
-		// A Node.js that is not Debian's knows no other authorities than its own, such as a
-		// company's.
+		// A Node.js that is not Debian's trusts only its own authorities, not those of the system.
 		const authorities = "/etc/ssl/certs/ca-certificates.crt"
 		if _, err := os.Stat(authorities); err == nil && os.Getenv("NODE_EXTRA_CA_CERTS") == "" {
 			cmd.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+authorities)

@@ -15,9 +15,9 @@ import (
 // toolkit is a running program that uses a SOAP toolkit. It reads calls as lines of JSON, and
 // prints each response as the toolkit decoded it, so that one Go test checks all toolkits.
 type toolkit struct {
-	t       *testing.T
-	steps   io.WriteCloser
-	answers *bufio.Reader
+	t         *testing.T
+	steps     io.WriteCloser
+	responses *bufio.Reader
 }
 
 // toolkitStep is a call of the service. The call "authorize" sets the credentials of later calls;
@@ -123,17 +123,17 @@ func startToolkit(t *testing.T, cmd *exec.Cmd) *toolkit {
 	cmd.Stderr = &warnings
 	steps, err := cmd.StdinPipe()
 	require.NoError(t, err)
-	answers, err := cmd.StdoutPipe()
+	responses, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		steps.Close()
 		defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
-		_, _ = io.Copy(io.Discard, answers)
+		_, _ = io.Copy(io.Discard, responses)
 		require.NoError(t, cmd.Wait(), warnings.String())
 		require.Empty(t, warnings.String())
 	})
-	return &toolkit{t: t, steps: steps, answers: bufio.NewReader(answers)}
+	return &toolkit{t: t, steps: steps, responses: bufio.NewReader(responses)}
 }
 
 // do makes the program execute a step and returns what it decoded.
@@ -143,10 +143,10 @@ func (k *toolkit) do(s toolkitStep) seen {
 	require.NoError(k.t, err)
 	_, err = k.steps.Write(append(line, '\n'))
 	require.NoError(k.t, err)
-	answer, err := k.answers.ReadBytes('\n')
-	require.NoError(k.t, err, "no answer to %s", line)
+	response, err := k.responses.ReadBytes('\n')
+	require.NoError(k.t, err, "no response to %s", line)
 	var o seen
-	require.NoError(k.t, json.Unmarshal(answer, &o), "%s", answer)
+	require.NoError(k.t, json.Unmarshal(response, &o), "%s", response)
 	require.Empty(k.t, o.Error, "%s", line)
 	return o
 }

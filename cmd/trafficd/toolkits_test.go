@@ -228,10 +228,10 @@ func (k *toolkit) checkFormats() {
 			coordinates, err := json.Marshal([]float64{x, y})
 			require.NoError(k.t, err)
 			point := &seenGeometry{Type: "Point", Plain: &seenPlain{Type: "PlainPoint", Coordinates: coordinates}}
-			answer := k.do(toolkitStep{Call: "convertGeometry", Geometry: point, Options: &o, Properties: from})
-			require.NotNil(k.t, answer.Geometry, "%s: %+v", format, answer.Fault)
+			response := k.do(toolkitStep{Call: "convertGeometry", Geometry: point, Options: &o, Properties: from})
+			require.NotNil(k.t, response.Geometry, "%s: %+v", format, response.Fault)
 			var xy []float64
-			require.NoError(k.t, json.Unmarshal(answer.Geometry.Plain.Coordinates, &xy))
+			require.NoError(k.t, json.Unmarshal(response.Geometry.Plain.Coordinates, &xy))
 			require.Len(k.t, xy, 2)
 			return xy[0], xy[1]
 		}

@@ -82,8 +82,8 @@ func attributes(s *tracev1.Span) map[string]string {
 	return all
 }
 
-// TestTraces: the spans of a batch, from the client's request to the topic, also if another process
-// delivers it.
+// TestTraces checks the spans of a batch, from the client's request to the topic, even if another
+// process delivers it.
 func TestTraces(t *testing.T) {
 	const (
 		ours     = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -31,7 +31,7 @@ import (
 
 const chartDir = root + "/deployments/kubernetes/trafficd"
 
-// everything enables what is off by default.
+// everything enables all features that are off by default.
 const everything = `
 image: {repository: registry.example.com/trafficd, digest: "sha256:` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `", pullPolicy: Always}
 imagePullSecrets: [registry]
@@ -246,7 +246,7 @@ func kubernetesValidate(t *testing.T) string {
 	return python
 }
 
-// What the API types cannot check: names that refer to each other, and what the documents promise.
+// Checks what the API types cannot: names that refer to each other, and promises of the documents.
 func TestChartIsConsistent(t *testing.T) {
 	for _, values := range []string{"", least, everything, replicas(t, "local"), replicas(t, "kafka")} {
 		objects := render(t, values)
@@ -374,7 +374,7 @@ func within(path string, mounts map[string]string) bool {
 	return false
 }
 
-func TestChartRefuses(t *testing.T) {
+func TestChartRejects(t *testing.T) {
 	f := func(values string, want ...string) {
 		t.Helper()
 		_, err := template(values)

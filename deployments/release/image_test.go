@@ -94,7 +94,7 @@ func TestImages(t *testing.T) {
 			require.Empty(t, libraries, "the programs are static")
 			program.Close()
 		}
-		// The archive for `docker load` has the same image.
+		// The archive for `docker load` contains the same image.
 		loadable, err := tarball.ImageFromPath(filepath.Join(built.out, "trafficd-"+testVersion+"-image-"+arch+".tar"), nil)
 		require.NoError(t, err)
 		require.NoError(t, validate.Image(loadable, validate.Fast))

@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Debian system on top of this one, whose changes are lost afterwards, gets the package, an
-// upgrade, a downgrade and a removal. testdata/install.sh has the steps and what must be true after
-// each.
+// The package is installed, upgraded, downgraded and removed on a Debian system that is an overlay
+// of this one and is discarded afterwards. testdata/install.sh has the steps and their checks.
 func TestPackageInstalls(t *testing.T) {
 	const newer = "1.0.0"
 	r := *built // the same programs in a package of another version

@@ -110,7 +110,7 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// The programs are linked twice, in different places with different settings of the machine.
+// The programs are linked twice, in different folders and with different environments.
 func TestReproducible(t *testing.T) {
 	for name, value := range map[string]string{
 		"TZ": "Pacific/Auckland", "LANG": "tr_TR.UTF-8", "TMPDIR": t.TempDir(), "GOFLAGS": "-ldflags=-X=x=y", "GOAMD64": "v3", "GOARM64": "v9.0",
@@ -125,7 +125,7 @@ func TestReproducible(t *testing.T) {
 	require.Equal(t, sums(t, built.out), sums(t, again))
 }
 
-// copyTree copies what git knows or would add, with other modes and times.
+// copyTree copies the files that git tracks or would add, with different modes and times.
 func copyTree(t *testing.T, to string) {
 	t.Helper()
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -235,7 +235,7 @@ func TestSBOM(t *testing.T) {
 }
 
 // The tree of a release has no changes, and CHANGELOG.md describes it.
-func TestReleaseRefuses(t *testing.T) {
+func TestReleaseRejects(t *testing.T) {
 	f := func(stamp, what, want string) {
 		t.Helper()
 		require.ErrorContains(t, run(root, filepath.Join(t.TempDir(), "dist"), stamp, what), want)

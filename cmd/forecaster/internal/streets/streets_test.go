@@ -53,7 +53,7 @@ func TestLocationFromEndPoints(t *testing.T) {
 	require.InDelta(t, 7000, line.Points[0].Distance, openlr.DistanceTolerance)
 }
 
-// TestSpeed: a street's speed is its length by the time that it takes.
+// TestSpeed: a street's speed is its length divided by its travel time.
 func TestSpeed(t *testing.T) {
 	s := Street{Lengths: []float64{100, 300}}
 	require.InDelta(t, 400/(100/20.0+300/60.0), s.Speed([]float64{20, 60}), 1e-12)

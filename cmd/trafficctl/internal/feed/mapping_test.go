@@ -150,7 +150,7 @@ func TestBadJSONRows(t *testing.T) {
 	}
 }
 
-// Items that are valid JSON but not valid measurements are left to the daemon.
+// Items that are valid JSON but not valid measurements are left for the daemon to reject.
 func TestJSONPassesThrough(t *testing.T) {
 	for _, text := range []string{
 		`5`, `"text"`, `null`, `[]`, `{}`, `{"detectorCode":5}`, `{"value":1,"value":2}`,
@@ -224,7 +224,7 @@ func TestAppendNumber(t *testing.T) {
 	f("1.000,5", ',', "")
 }
 
-// A missing member is empty, whatever the previous object had.
+// A missing member is empty, even if the previous object had it.
 func TestMissingMemberStaysEmpty(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Format = NDJSON

@@ -125,7 +125,7 @@ func TestShowOddText(t *testing.T) {
 }
 
 // Only a complete layer is accepted.
-func TestGetInvalidAnswers(t *testing.T) {
+func TestGetInvalidResponses(t *testing.T) {
 	message, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: made(t, 3)})
 	require.NoError(t, err)
 	z, err := zstd.NewWriter(nil)

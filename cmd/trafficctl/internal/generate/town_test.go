@@ -12,8 +12,8 @@ import (
 
 func town(streets int) *Town { return NewTown(TownConfig{Streets: streets, Seed: 1}) }
 
-// Every street has two directions and is connected with all others, and its location reference has
-// its ends.
+// Every street has two directions and is connected with all others, and its location reference
+// decodes to its ends.
 func TestTownIsConnected(t *testing.T) {
 	f := func(streets int) {
 		t.Helper()

@@ -125,7 +125,7 @@ func TestWritten(t *testing.T) {
 `)
 }
 
-// A geometry that cannot be converted is reported with its place; all others are written.
+// A geometry that cannot be converted is reported with its position; all others are written.
 func TestOmitted(t *testing.T) {
 	f := func(from, to geometry.Encoding, in, out string, omitted ...string) {
 		t.Helper()

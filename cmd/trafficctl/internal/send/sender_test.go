@@ -80,7 +80,7 @@ func TestConfigValidate(t *testing.T) {
 	f("--retry-for", func(c *Config) { c.RetryFor = 2 * time.Hour })
 }
 
-// Only an answer of the daemon settles a batch; one of a proxy does not.
+// Only a response of the daemon settles a batch; one of a proxy does not.
 func TestInDoubt(t *testing.T) {
 	f := func(err error, want bool) {
 		t.Helper()
