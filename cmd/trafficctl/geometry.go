@@ -40,7 +40,7 @@ A geometry that cannot be converted is reported with its line and omitted.
 With --url, a daemon's routing service converts the coordinates, in jobs of several
 hundred geometries. The key needs the routing right.
 
-Exit codes: 0 everything converted, 2 some geometries omitted, 1 failure.`
+Exit codes: 0 everything converted, 1 failure, 2 some geometries omitted.`
 
 const geometryExamples = `  echo 'POINT (8.2505556 48.7627778)' | trafficctl geometry --format-to VENDOR_CONFORM
   trafficctl geometry --from wkt --to hex --format-from VENDOR_SMARTUNITS --format-to EPSG:25832 streets.wkt

@@ -72,8 +72,8 @@ func newJobWatch(std streams) *cobra.Command {
 		Short: "Show a job's progress until it ends",
 		Long: `Show a job's progress until it ends, and then its final state.
 
-Exit codes: 0 everything converted, 2 some geometries not converted, 1 unknown or
-deleted job.`,
+Exit codes: 0 everything converted, 1 unknown or deleted job, 2 some geometries not
+converted.`,
 		Example: "  trafficctl job watch D5SRAWTM… --key-file routing.key",
 	}, func(ctx context.Context, client *soap.Client, c *connection, id string) error {
 		shown := newProgress(std.err, c.quiet, -1, progressbar.OptionShowCount())
@@ -126,7 +126,7 @@ func newJobFetch(std streams) *cobra.Command {
 request, and the reasons for failures on standard error. Afterwards, the job is unknown
 to the service. A job that has not ended cannot be fetched.
 
-Exit codes: 0 everything converted, 2 some geometries not converted, 1 nothing to fetch.`,
+Exit codes: 0 everything converted, 1 nothing to fetch, 2 some geometries not converted.`,
 		Example: `  trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt
   trafficctl job fetch D5SRAWTM… --key-file routing.key | trafficctl geometry --to kml --output converted.kml`,
 	}, func(ctx context.Context, client *soap.Client, _ *connection, id string) error {

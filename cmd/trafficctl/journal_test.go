@@ -497,6 +497,47 @@ func TestJournalOverwrittenWhileOpen(t *testing.T) {
 	})
 }
 
+// A daemon writes a frame, and then another one, after an inspection has looked for the first. The
+// journal is not reported as damaged.
+func TestJournalWrittenWhileRead(t *testing.T) {
+	f := func(read func(inspect.Journal) error) {
+		t.Helper()
+		dir := newTestJournal(t, journalBatches(3, 1), "kafka")
+		segment := segmentPaths(t, dir)[0]
+		complete, err := os.ReadFile(segment)
+		require.NoError(t, err)
+		const second, third = 8192, 12288 // offsets of frames
+		changeFile(t, segment, func(b []byte) []byte { clear(b[second:third]); return b })
+		folder, err := inspect.Open(dir)
+		require.NoError(t, err)
+		defer folder.Close()
+		total := int64(0)
+		folder.OnRead(func(n int64) {
+			if total += n; total > second { // the header of frame 2 has been read
+				changeFile(t, segment, func([]byte) []byte { return complete })
+			}
+		})
+		require.NoError(t, read(folder))
+		require.Greater(t, total, int64(second))
+	}
+	f(func(f inspect.Journal) error {
+		v, err := f.Verify()
+		require.Empty(t, v.Gaps)
+		return errors.Join(err, v.Err())
+	})
+	f(func(f inspect.Journal) error {
+		frames := 0
+		for _, err := range f.Frames(0) {
+			if err != nil {
+				return err
+			}
+			frames++
+		}
+		require.Equal(t, 3, frames)
+		return nil
+	})
+}
+
 // contents returns the content of all files in a directory.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()

@@ -35,7 +35,7 @@ func newKeyNew(std streams) *cobra.Command {
 shown again: the daemon's keys file contains only its SHA-256 digest.
 
 With --file, the entry is added to that file atomically, and comments in the file are
-kept. Without --file, the entry is printed below the key, for the list keys.
+kept. Without --file, the entry is printed below the key, as an item of the list keys.
 
 Keys with the same --client and product instance share their routing jobs and
 Idempotency-Keys. To replace a key, create another one for its client, and revoke the old

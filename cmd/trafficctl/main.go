@@ -73,12 +73,14 @@ To try it with a daemon on this machine:
   trafficd --set api.keys_file=keys.yaml --set 'registry.feeds=[{product_instance: demo, file: {path: detectors.csv}}]' &
   trafficctl generate --detectors 14000 --send --url http://127.0.0.1:8080 --key-file demo.key
 
-Exit codes: 0 success, 2 some items were rejected, 1 failure.`,
+Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 		Version:       version.Text(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	// A group is runnable (see below), but only with a subcommand.
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", 1))
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
@@ -126,8 +128,8 @@ type connection struct {
 
 func (c *connection) register(f *pflag.FlagSet, right string) {
 	c.cfg = client.DefaultConfig()
-	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon; defaults to $"+envURL)
-	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+right+" right; other users of this machine can see it: prefer --key-file or "+
+	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon; overrides $"+envURL)
+	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+right+" right; other users of this machine can see it, so prefer --key-file or "+
 		"$"+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file with the API key in its first line")
 	f.StringVar(&c.cfg.CA, "ca", "", "PEM file with the certificate authorities to trust instead of the system's")

@@ -67,7 +67,7 @@ func (r *inputFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or a Go layout such as '02.01.2006 15:04'")
 	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names the detectors, one column of values each; "+
 		"requires --type =TYPE and --interval")
-	f.StringVar(&m.Start, "start", "", "start of the first row, if a file for --detectors-from-header has no time column; "+
+	f.StringVar(&m.Start, "start", "", "start of the first row of a file for --detectors-from-header without a time column; "+
 		"rows are --interval apart")
 }
 

@@ -42,13 +42,13 @@ Timestamps without a UTC offset are local times in --zone. A local time that is 
 when daylight saving time begins is an invalid row. One that occurs twice when it ends
 is an invalid row too, unless --dst-overlap selects the first or second.
 
-A row that cannot be parsed stops sending, once the rows before it are sent, unless
---on-bad-row is skip. The measurements of a detector arrive in input order unless
+Sending stops at a row that cannot be parsed, after the rows before it have been sent,
+unless --on-bad-row is skip. The measurements of a detector arrive in input order unless
 --no-order is set. A batch without a response is retried with the same Idempotency-Key,
 so it is stored once. Sending stops immediately if a retry cannot help, and after 10 s if
 no connection can be established.
 
-Exit codes: 0 all items accepted, 2 items rejected or rows skipped, 1 failure. The
+Exit codes: 0 all items accepted, 1 failure, 2 items rejected or rows skipped. The
 summary always shows what was acknowledged.`
 
 const sendExamples = `  # columns with the contract's names

@@ -132,32 +132,38 @@ func (f *Folder) Bytes(seq uint64) int64 {
 func (f *Folder) Inspect() (*journal.Inspection, error) { return f.inspect(journal.Inspect, nil) }
 
 // inspect calls read. It then drops segments that a daemon has deleted and overwritten in the
-// meantime. If the newest segment is one of them, it opens the files again and repeats.
+// meantime. If the newest segment is one of them, it opens the files again and repeats. If the
+// newest segment is damaged, it reads again, because a daemon may have been writing to it.
 func (f *Folder) inspect(
 	read func(string, ...journal.Option) (*journal.Inspection, error), onRead func(n int64),
 ) (*journal.Inspection, error) {
+	damage := "" // of the newest segment
 	for range attempts {
 		in, err := read(f.dir, journal.WithFS(newView(f.segments, onRead)))
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the journal: %w", err)
 		}
-		outdated := 0 // number of segments
+		newest, outdated := len(f.segments)-1, 0 // number of segments
 		for i, s := range f.segments {
 			// If the newest segment was overwritten, frames may be missing without an error.
-			if (in.Segments[i].Err != nil || i+1 == len(f.segments)) && s.deleted(f.dir) {
+			if (in.Segments[i].Err != nil || i == newest) && s.deleted(f.dir) {
 				outdated = i + 1
 			}
 		}
-		if outdated == 0 || outdated < len(f.segments) {
+		switch {
+		case outdated > newest && newest >= 0:
+			if err := f.open(); err != nil {
+				return nil, err
+			}
+		case newest >= 0 && in.Segments[newest].Err != nil && in.Segments[newest].Err.Error() != damage:
+			damage = in.Segments[newest].Err.Error()
+		default:
 			closeAll(f.segments[:outdated])
 			f.segments, in.Segments, in.Cursors = f.segments[outdated:], in.Segments[outdated:], f.cursors
 			return in, nil
 		}
-		if err := f.open(); err != nil {
-			return nil, err
-		}
 	}
-	return nil, errors.New("cannot read the journal: the daemon deletes segments faster than they are read; try again")
+	return nil, errors.New("cannot read the journal: the daemon writes or deletes segments faster than they are read; try again")
 }
 
 // openSegments opens the listed segments. It reports whether the last one exists. If not, the list

@@ -56,7 +56,8 @@ func (f *Folder) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Fram
 		}
 		var next uint64 // expected frame
 		var after time.Time
-		var reason error // why next cannot be read
+		var reason error    // why next cannot be read
+		var repeated uint64 // first frame of the read of the newest segment that was repeated
 		gap := func(to uint64, before time.Time) bool {
 			err := cmp.Or(reason, errMissingSegment)
 			reason = nil
@@ -87,6 +88,10 @@ func (f *Folder) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Fram
 				if failed != nil && s.deleted(f.dir) { // and overwritten
 					from, next, reason = end, end, nil
 					break
+				}
+				if failed != nil && end == NoEnd && repeated != from { // a daemon may have been writing
+					repeated = from
+					continue
 				}
 				reason = cmp.Or(reason, failed)
 				var corrupt *journal.CorruptError
