@@ -54,64 +54,85 @@ func (f *Folder) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Fram
 			yield(journal.Frame{}, err)
 			return
 		}
-		var next uint64 // expected frame
-		var after time.Time
-		var reason error    // why next cannot be read
-		var repeated uint64 // first frame of the read of the newest segment that was repeated
-		gap := func(to uint64, before time.Time) bool {
-			err := cmp.Or(reason, errMissingSegment)
-			reason = nil
-			return yield(journal.Frame{}, &Gap{From: next, To: to, After: after, Before: before, Err: err})
-		}
+		r := frameReader{yield: yield}
 		for i, s := range f.segments {
 			end, visible := f.span(i, in)
-			from := max(seq, s.first)
-			if next == 0 {
-				next = from
-			}
-			for from < end {
-				var failed error
-				for frame, err := range journal.Frames(f.dir, from, journal.WithFS(newView(visible, onRead))) {
-					if failed = err; err != nil || frame.Seq >= end {
-						break
-					}
-					received := time.Unix(0, batch.FrameReceivedAt(frame.Data))
-					if frame.Seq > next && !gap(frame.Seq-1, received) {
-						return
-					}
-					next, after, reason = frame.Seq+1, received, nil
-					from = next
-					if !yield(frame, nil) {
-						return
-					}
-				}
-				if failed != nil && s.deleted(f.dir) { // and overwritten
-					from, next, reason = end, end, nil
-					break
-				}
-				if failed != nil && end == NoEnd && repeated != from { // a daemon may have been writing
-					repeated = from
-					continue
-				}
-				reason = cmp.Or(reason, failed)
-				var corrupt *journal.CorruptError
-				switch isCorrupt := errors.As(failed, &corrupt); {
-				case isCorrupt && corrupt.Seq >= from: // the header of the damaged frame may be intact
-					from = corrupt.Seq + 1
-				case failed != nil && !isCorrupt && from == next: // an I/O error
-					from++
-				case failed == nil && reason != nil && end == NoEnd:
-					gap(from-1, time.Time{})
-					return
-				default:
-					from = end
-				}
+			if !f.readSegment(&r, s, max(seq, s.first), end, newView(visible, onRead)) {
+				return
 			}
 		}
-		if reason != nil {
-			gap(NoEnd, time.Time{})
+		if r.reason != nil {
+			r.gap(NoEnd, time.Time{})
 		}
 	}
+}
+
+// readSegment reads the frames [from, end) of a segment. It returns false if yield has stopped, or
+// at the end of the journal.
+func (f *Folder) readSegment(r *frameReader, s segment, from, end uint64, files *view) bool {
+	if r.next == 0 {
+		r.next = from
+	}
+	var repeated uint64 // first frame of the read that was repeated
+	for from < end {
+		var failed error
+		for frame, err := range journal.Frames(f.dir, from, journal.WithFS(files)) {
+			if failed = err; err != nil || frame.Seq >= end {
+				break
+			}
+			from = frame.Seq + 1
+			if !r.frame(frame) {
+				return false
+			}
+		}
+		if failed != nil && s.deleted(f.dir) { // and overwritten
+			r.next, r.reason = end, nil
+			return true
+		}
+		if failed != nil && end == NoEnd && repeated != from { // a daemon may have been writing
+			repeated = from
+			continue
+		}
+		r.reason = cmp.Or(r.reason, failed)
+		var corrupt *journal.CorruptError
+		switch isCorrupt := errors.As(failed, &corrupt); {
+		case isCorrupt && corrupt.Seq >= from: // the header of the damaged frame may be intact
+			from = corrupt.Seq + 1
+		case failed != nil && !isCorrupt && from == r.next: // an I/O error
+			from++
+		case failed == nil && r.reason != nil && end == NoEnd:
+			r.gap(from-1, time.Time{})
+			return false
+		default:
+			return true
+		}
+	}
+	return true
+}
+
+// frameReader yields frames and the gaps between them.
+type frameReader struct {
+	yield  func(journal.Frame, error) bool
+	next   uint64    // expected frame; 0 before the first segment
+	after  time.Time // when the frame before next was received
+	reason error     // why next cannot be read
+}
+
+// frame yields a frame, and before it the gap that it ends.
+func (r *frameReader) frame(frame journal.Frame) bool {
+	received := time.Unix(0, batch.FrameReceivedAt(frame.Data))
+	if frame.Seq > r.next && !r.gap(frame.Seq-1, received) {
+		return false
+	}
+	r.next, r.after, r.reason = frame.Seq+1, received, nil
+	return r.yield(frame, nil)
+}
+
+// gap yields a gap that begins at next.
+func (r *frameReader) gap(to uint64, before time.Time) bool {
+	err := cmp.Or(r.reason, errMissingSegment)
+	r.reason = nil
+	return r.yield(journal.Frame{}, &Gap{From: r.next, To: to, After: r.after, Before: before, Err: err})
 }
 
 // span returns the first frame after segment i, and the segments to show to journal.Frames: the
