@@ -25,9 +25,9 @@
 // latest received_at of a key, and `hours` is computed again from all rows of the affected hours. A
 // crash at any point only repeats them.
 //
-// Not used: refreshable materialized views, which cannot tell which rows are new (received_at is
-// not in the order of insertion if there are several daemons), and projections, which FINAL does
-// not read.
+// Refreshable materialized views are not used, because they cannot tell which rows are new
+// (received_at is not in the order of insertion if there are several daemons), nor are projections,
+// because FINAL does not read them.
 //
 // # Order
 //
@@ -37,16 +37,16 @@
 // detector_code as LowCardinality takes 6.2 bytes per row because 14,000 detectors exceed the
 // dictionary of 8192; as String with ZSTD(1) it takes 1.0, with ZSTD(3, 22) and blocks of 4 MB,
 // where the list of detectors repeats, 0.13, with blocks of 1 MB 0.49. The other columns have small
-// blocks: with 4 MB for all, a slice of 5 minutes takes 18 ms in place of 12. value takes 2.0 as
+// blocks: with 4 MB for all, a slice of 5 minutes takes 18 ms instead of 12. value takes 2.0 as
 // Float64 with ZSTD and 1.3 as thousandths.
 //
 // hours has a row for each hour, and a column for each quarter in it: the view of 15 minutes reads
-// it four times, and each time only the range of time that is asked for. With arrays in place of
-// the columns (as before migration 21), the start of a quarter would be known only after all hours
-// were read. A row takes 0.9 bytes for each row of the archive.
+// it four times, and each time only the requested range of time. With arrays instead of columns (as
+// before migration 21), the start of a quarter would be known only after all hours were read. A row
+// takes 0.9 bytes for each row of the archive.
 //
-// Tables named forecaster_… are what the forecaster has learned from the archive. They are not part
-// of it: without them, the forecaster learns again. In a cluster, every host has all of their rows.
+// Tables named forecaster_… contain what the forecaster has learned from the archive. Without them,
+// the forecaster learns again. In a cluster, every host has all of their rows.
 //
 // # Codecs
 //
@@ -73,8 +73,8 @@
 // # Settings
 //
 //   - non_replicated_deduplication_window 10000: the number of parts that the server remembers by
-//     token. An INSERT takes one place for each month in it; package sinks/clickhouse explains how
-//     many are needed. 10000 entries take about 1 MB of memory and of disk.
+//     token. An INSERT takes one entry for each of its months; package sinks/clickhouse explains
+//     how many are needed. 10000 entries take about 1 MB of memory and of disk.
 //   - fsync_after_insert, fsync_part_directory: the daemon releases its journal once the server has
 //     acknowledged, so the acknowledgement must survive a power failure. Merged parts need no
 //     fsync, because the server keeps their sources for eight minutes (old_parts_lifetime, pinned
@@ -91,7 +91,7 @@
 //
 // In a cluster they are applied to each server over its own connection, not with ON CLUSTER: a dead
 // server then delays nothing, the cluster needs no queue of distributed DDL, and a server that is
-// new or lost its disk is brought up to date by the next run. Such a server creates its tables as
-// another one has them (join). Its list of what was applied, schema_migrations_local, is not
-// replicated.
+// new or lost its disk is brought up to date by the next run. Such a server creates its tables with
+// the definitions of another one (join). Its list of what was applied, schema_migrations_local, is
+// not replicated.
 package clickhouse

@@ -26,7 +26,7 @@ func Next(line []byte) (e Element, rest []byte) {
 }
 
 // Quality returns the element's parameter q: 0 to 1 with up to three decimals, 1000 without the
-// parameter. A malformed one is 0, because the client has not said that it accepts the value.
+// parameter. A malformed one is 0, because the client may not accept the value.
 func (e Element) Quality() Quality {
 	for rest := e.Parameters; len(rest) > 0; {
 		var parameter []byte
@@ -72,7 +72,7 @@ func cut(text []byte, separator byte) (before, after []byte) {
 	return text, nil
 }
 
-// Named returns the quality of the first element with exactly this value, in any case.
+// Named returns the quality of the first element with this value, ignoring case.
 func Named(lines [][]byte, value []byte) Quality {
 	for _, rest := range lines {
 		for len(rest) > 0 {

@@ -110,62 +110,58 @@ func (s *Sink) checkCaughtUp(ctx context.Context, h *host) error {
 	return nil
 }
 
-// derivation runs the goroutine that updates the derived tables. A failure only delays the update.
-type derivation struct {
+// updateDerived updates the detectors and the derived tables. A failure only delays the update.
+func (s *Sink) updateDerived(ctx context.Context) {
+	err := errors.Join(s.saveDetectors(ctx), s.Derive(ctx))
+	if ctx.Err() != nil {
+		return
+	}
+	failed := s.deriveFailed
+	if s.deriveFailed = err != nil; s.deriveFailed {
+		deriveErrors.Inc()
+		if !failed {
+			s.log.Warn().Err(err).Msg("archive: the derived tables are not updated; will retry")
+		}
+		return
+	}
+	derivedAt.Set(float64(time.Now().Unix()))
+	if failed {
+		s.log.Info().Msg("archive: the derived tables are updated again")
+	}
+}
+
+// periodic calls a function periodically in a goroutine.
+type periodic struct {
 	once   sync.Once
-	cancel context.CancelFunc
+	cancel context.CancelFunc // nil until start
 	done   chan struct{}
 }
 
-// start starts the goroutine unless it is running.
-func (d *derivation) start(s *Sink) {
-	if s.config.DeriveInterval == 0 {
-		return
-	}
-	d.once.Do(func() {
+// start calls f every interval until stop. Only the first call has an effect.
+func (p *periodic) start(interval time.Duration, f func(context.Context)) {
+	p.once.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background()) // until stop
-		d.cancel, d.done = cancel, make(chan struct{})
+		p.cancel, p.done = cancel, make(chan struct{})
 		go func() {
-			defer close(d.done)
-			d.run(ctx, s)
+			defer close(p.done)
+			ticks := time.NewTicker(interval)
+			defer ticks.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticks.C:
+					f(ctx)
+				}
+			}
 		}()
 	})
 }
 
-func (d *derivation) run(ctx context.Context, s *Sink) {
-	ticks := time.NewTicker(s.config.DeriveInterval)
-	defer ticks.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		}
-		err := errors.Join(s.saveDetectors(ctx), s.Derive(ctx))
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			deriveErrors.Inc()
-		} else {
-			derivedAt.Set(float64(time.Now().Unix()))
-		}
-		if failed := err != nil; failed != failing {
-			failing = failed
-			if failed {
-				s.log.Warn().Err(err).Msg("archive: the derived tables are not updated; will retry")
-			} else {
-				s.log.Info().Msg("archive: the derived tables are updated again")
-			}
-		}
-	}
-}
-
-// stop stops the goroutine, if it was started, and waits for it.
-func (d *derivation) stop() {
-	if d.cancel != nil {
-		d.cancel()
-		<-d.done
+// stop cancels the call in progress and waits for it.
+func (p *periodic) stop() {
+	if p.cancel != nil {
+		p.cancel()
+		<-p.done
 	}
 }

@@ -32,8 +32,7 @@ type hosts struct {
 	turn   int // number of calls of pick
 	shards int // number of shards of the cluster, according to its servers
 
-	cancel context.CancelFunc // stops the goroutine that refreshes; nil until start
-	done   chan struct{}
+	polling periodic // of a cluster
 }
 
 // host is one server. The fields below conn are guarded by hosts.mu.
@@ -85,10 +84,7 @@ func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 }
 
 func (s *hosts) close() error {
-	if s.cancel != nil {
-		s.cancel()
-		<-s.done
-	}
+	s.polling.stop()
 	var errs []error
 	for _, h := range s.all {
 		errs = append(errs, h.conn.Close())
@@ -110,35 +106,13 @@ func (s *hosts) ready(ctx context.Context) error {
 		}
 		return nil
 	}
-	if s.cancel == nil {
-		s.start()
-	}
+	s.polling.start(refreshInterval, s.refresh)
 	if _, err := s.byShard(); err == nil {
 		return nil
 	}
 	s.refresh(ctx)
 	_, err := s.byShard()
 	return err
-}
-
-// start polls all servers of a cluster every refreshInterval until close.
-func (s *hosts) start() {
-	var ctx context.Context
-	ctx, s.cancel = context.WithCancel(context.Background()) // until close
-	s.done = make(chan struct{})
-	go func() {
-		defer close(s.done)
-		ticks := time.NewTicker(refreshInterval)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticks.C:
-				s.refresh(ctx)
-			}
-		}
-	}()
 }
 
 // refresh polls all servers concurrently. It takes no longer than dial_timeout, unless one needs

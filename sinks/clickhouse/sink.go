@@ -26,7 +26,8 @@ type Sink struct {
 	table     string // quoted name of the table that stores the rows, with its database
 	statement string // INSERT
 
-	deriving derivation
+	deriving     periodic // updates the derived tables
+	deriveFailed bool     // the last update failed; used by updateDerived only
 
 	// unsent is the plan whose rows have never been sent; every other plan is in doubt.
 	unsent string
@@ -107,7 +108,9 @@ func (s *Sink) Probe(ctx context.Context) error {
 		errorsTotal[classify(err)].Inc()
 		return err
 	}
-	s.deriving.start(s)
+	if s.config.DeriveInterval > 0 {
+		s.deriving.start(s.config.DeriveInterval, s.updateDerived)
+	}
 	// An insert without rows checks the table, its columns, the grants, and the server's settings.
 	h, err := s.hosts.pick()
 	if err != nil {

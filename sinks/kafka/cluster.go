@@ -92,6 +92,14 @@ func (c *cluster) offset(ctx context.Context, partition int, which int64) (int64
 	return offset, c.fail(c.explain(ctx, err))
 }
 
+// bounds returns the first offset of a partition and the offset after its last record.
+func (c *cluster) bounds(ctx context.Context, partition int) (start, end int64, err error) {
+	if end, err = c.offset(ctx, partition, kafka.LastOffset); err == nil {
+		start, err = c.offset(ctx, partition, kafka.FirstOffset)
+	}
+	return start, end, err
+}
+
 // explain replaces kafka-go's error for a topic without metadata with the reason.
 func (c *cluster) explain(ctx context.Context, err error) error {
 	if errors.Is(err, protocol.ErrNoTopic) {

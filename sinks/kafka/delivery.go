@@ -64,7 +64,7 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 		return nil, fmt.Errorf("cannot deliver rows of batch %s with a plan for rows of batch %s", first.id, d.first.id)
 	}
 	d.block = rows
-	found := map[name]bool{}
+	var found map[name]int64
 	if d.search > 0 {
 		var err error
 		if found, err = s.searchAll(ctx, d); err != nil {
@@ -74,7 +74,8 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 	for i, share := range divide(rows, len(d.offsets)) {
 		p := d.parts[i]
 		for _, at := range share {
-			if n := nameOf(rows, at); found[n] {
+			n := nameOf(rows, at)
+			if _, ok := found[n]; ok {
 				p.found[n] = unknownOffset
 			}
 		}

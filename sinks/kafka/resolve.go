@@ -39,11 +39,7 @@ func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 // lookUp reads the records after the last acknowledged one in the partition, and removes the rows
 // that it finds from the part. The remaining ones are not in the topic.
 func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
-	end, err := s.cluster.offset(ctx, p.id, kafka.LastOffset)
-	if err != nil {
-		return err
-	}
-	start, err := s.cluster.offset(ctx, p.id, kafka.FirstOffset)
+	start, end, err := s.cluster.bounds(ctx, p.id)
 	if err != nil {
 		return err
 	}
@@ -84,39 +80,28 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 }
 
 // searchAll reads the whole topic and returns the rows of the block that it contains.
-func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]bool, error) {
-	want, found := map[name]bool{}, map[name]bool{}
-	for _, share := range divide(d.block, len(d.parts)) {
-		for _, at := range share {
-			want[nameOf(d.block, at)] = true
-		}
+func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]int64, error) {
+	want, found := map[name]bool{}, map[name]int64{}
+	for _, at := range divide(d.block, 1)[0] {
+		want[nameOf(d.block, at)] = true
 	}
-	total := len(want)
 	for id := range d.search {
-		end, err := s.cluster.offset(ctx, id, kafka.LastOffset)
+		start, end, err := s.cluster.bounds(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		start, err := s.cluster.offset(ctx, id, kafka.FirstOffset)
-		if err != nil {
+		if err := s.readBack(ctx, &part{id: id, found: found}, want, start, end); err != nil {
 			return nil, err
-		}
-		p := &part{id: id, found: map[name]int64{}}
-		if err := s.readBack(ctx, p, want, start, end); err != nil {
-			return nil, err
-		}
-		for n := range p.found {
-			found[n] = true
 		}
 		if id < len(d.parts) {
 			d.parts[id].offset, d.offsets[id] = end-1, end-1
 		}
 	}
 	d.search = 0
-	s.log.Info().Str("topic", d.topic).Int("found", len(found)).Int("missing", total-len(found)).
+	s.log.Info().Str("topic", d.topic).Int("found", len(found)).Int("missing", len(want)).
 		Msg("looked up in-doubt rows in all partitions")
 	foundTotal.Add(float64(len(found)))
-	missingTotal.Add(float64(total - len(found)))
+	missingTotal.Add(float64(len(want)))
 	recordsTotal.Add(float64(len(found)))
 	return found, nil
 }
