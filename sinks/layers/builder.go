@@ -202,7 +202,9 @@ func (b *builder) prepare(buckets []*bucket, ref, keep instant, now time.Time) {
 	var requests []request
 	for _, z := range b.zones {
 		for _, scope := range b.scopes {
-			requests = append(requests, request{z, scope.view(ref), z.demand(scope.whole).within(b.keepForms, now)})
+			if demand := z.demand(scope.whole); demand.any.within(b.keepForms, now) {
+				requests = append(requests, request{z, scope.view(ref), demand.within(b.keepForms, now)})
+			}
 		}
 	}
 	parallel(len(buckets), func(i int) {
@@ -241,7 +243,8 @@ func (b *builder) prepareNext(now time.Time) {
 	b.prepare(b.ahead, next, b.last.ref, now)
 }
 
-// build builds the documents of all time zones at the reference time.
+// build builds the documents of all time zones at the reference time, except those that clients
+// have not asked for lately.
 func (b *builder) build(ref instant, now time.Time) *snapshot {
 	shown, covered := b.shown(ref)
 	b.buckets = cut(shown, bucketStreets, append(b.buckets, b.ahead...)...)
@@ -257,11 +260,15 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 	}
 	for name, z := range b.zones {
 		for i, scope := range b.scopes {
-			var old *document
-			if b.last != nil && b.last.zones[name] != nil {
-				old = b.last.zones[name][i]
+			d := &document{zone: z, scope: scope}
+			if z.demand(scope.whole).any.within(b.keepForms, now) {
+				var old *document
+				if b.last != nil && b.last.zones[name] != nil && b.last.zones[name][i].built {
+					old = b.last.zones[name][i]
+				}
+				d = b.document(old, z, scope, ref, now)
 			}
-			next.zones[name] = append(next.zones[name], b.document(old, z, scope, ref, now))
+			next.zones[name] = append(next.zones[name], d)
 		}
 	}
 	b.last = next
@@ -271,7 +278,7 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 // document returns the document of a scope; old if it has the same pieces.
 func (b *builder) document(old *document, z *zone, scope scope, ref instant, now time.Time) *document {
 	v := scope.view(ref)
-	d := &document{pieces: make([]*piece, len(b.buckets)), zone: z, scope: scope}
+	d := &document{pieces: make([]*piece, len(b.buckets)), zone: z, scope: scope, built: true}
 	for i, k := range b.buckets {
 		d.pieces[i] = k.part(z, v, nil).piece // prepared
 	}

@@ -24,9 +24,10 @@ type Config struct {
 	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale
 	Stale         string        `setting:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
-	KeepForms     time.Duration `setting:"keep_forms"`     // time after its last request for which a form is built in advance
-	MaxWaiting    int           `setting:"max_waiting"`    // waiting requests of a client; further ones are answered at once
-	QueryKey      bool          `setting:"query_key"`      // accept ?apiKey= too; URLs end up in logs
+	// time for which the whole layer, the horizons, or a format and encoding of them is built in advance after a request for it
+	KeepForms  time.Duration `setting:"keep_forms"`
+	MaxWaiting int           `setting:"max_waiting"` // waiting requests of a client; further ones are answered at once
+	QueryKey   bool          `setting:"query_key"`   // accept ?apiKey= too; URLs end up in logs
 }
 
 // DefaultConfig returns the settings of contract 2. A street with twelve periods takes about 0.7

@@ -36,7 +36,8 @@ type zone struct {
 // gzip, as the map does, so that the first of them need not wait.
 func newZone(name string, now time.Time, compressors *compressors) *zone {
 	z := &zone{name: name, json: quote(name), proto: appendString(nil, 7, name), compressors: compressors}
-	z.demand(false).note(protobuf, gzipped, now)
+	z.demand(false).any.note(now)
+	z.demand(false).last[protobuf][gzipped].note(now)
 	return z
 }
 

@@ -39,7 +39,9 @@ func (h *history) record(s *snapshot, now time.Time) {
 	}
 	for _, documents := range s.zones {
 		for _, d := range documents {
-			h.versions[d.sum] = version{d.zone.name, d.scope, s.number, s.ref, now}
+			if d.built {
+				h.versions[d.sum] = version{d.zone.name, d.scope, s.number, s.ref, now}
+			}
 		}
 	}
 }

@@ -205,6 +205,18 @@ func (l *Layer) build(now time.Time) {
 	}
 }
 
+// complete returns a snapshot that has a document, after the first request for it.
+func (l *Layer) complete(zone string, scope int, now time.Time) *snapshot {
+	l.building.Lock()
+	defer l.building.Unlock()
+	s := l.current.Load()
+	if documents := s.zones[zone]; documents != nil && !documents[scope].built {
+		s = l.builder.build(s.ref, now)
+		l.show(s, now)
+	}
+	return s
+}
+
 func (l *Layer) show(s *snapshot, now time.Time) {
 	old := l.current.Swap(s)
 	l.history.record(s, now)

@@ -86,10 +86,11 @@ func client(zone string) *contract.Client {
 	return &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: location}
 }
 
-// prepared returns a layer for UTC that only the test builds.
+// prepared returns a layer for UTC that only the test builds, with all documents.
 func prepared(cfg Config) *Layer {
 	l := New(cfg, zerolog.Nop())
 	l.Prepare([]*contract.Client{client("UTC")})
+	l.builder.zones["UTC"].demand(true).any.note(time.Now())
 	return l
 }
 

@@ -166,7 +166,7 @@ func (a *answer) choose(l *Layer, q *query, now time.Time) {
 		}
 	}
 	if q.within != "street" { // those are compressed for the request
-		a.zone.demand(a.scope.whole).note(a.format, a.encoding, now)
+		a.zone.demand(a.scope.whole).last[a.format][a.encoding].note(now)
 	}
 	if q.within == "" {
 		return

@@ -15,7 +15,9 @@ import (
 	weakref "weak"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/schemas/contract"
@@ -251,7 +253,7 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := served(t, 500)
 		z := l.builder.zones["UTC"]
-		z.demand(true).note(protobuf, gzipped, noon)
+		z.demand(true).last[protobuf][gzipped].note(noon)
 		var used []*compressor
 		for range runtime.GOMAXPROCS(0) {
 			used = append(used, z.compressors.borrow())
@@ -685,4 +687,66 @@ func builtAt(n int32, now time.Time) *Layer {
 	l.Publish(now)
 	l.build(now)
 	return l
+}
+
+// TestDocumentsAreBuiltOnRequest: a document that clients have not asked for within keep_forms is
+// not built; the first of any number of requests builds it, and its body, ETag and changes are as
+// if it had always been built.
+func TestDocumentsAreBuiltOnRequest(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.KeepForms = time.Minute
+	l, always := New(cfg, zerolog.Nop()), prepared(DefaultConfig())
+	l.Prepare([]*contract.Client{client("UTC")})
+	now := time.Now()
+	all := city(500, now.Truncate(15*time.Minute))
+	update := func(at time.Time) {
+		for _, one := range []*Layer{l, always} {
+			for _, f := range all {
+				one.Put(proto.Clone(f).(*pb.StreetForecast))
+			}
+			one.Publish(at)
+			one.build(at)
+		}
+	}
+	built := func(scope int) bool { return l.current.Load().zones["UTC"][scope].built }
+	same := func(query string) *fasthttp.RequestCtx {
+		t.Helper()
+		got, err := get(l, client("UTC"), query)
+		require.NoError(t, err)
+		want, err := get(always, client("UTC"), query)
+		require.NoError(t, err)
+		require.NotEmpty(t, want.Response.Body())
+		require.Equal(t, want.Response.Body(), got.Response.Body())
+		require.Equal(t, header(want, "ETag"), header(got, "ETag"))
+		require.Equal(t, header(want, "Forecast-Content"), header(got, "Forecast-Content"))
+		return got
+	}
+	update(now)
+	require.False(t, built(0))
+	require.True(t, built(1), "clients are expected to ask for horizons")
+
+	before := l.Status(now).Builds
+	var clients sync.WaitGroup
+	for range 20 {
+		clients.Go(func() {
+			_, err := get(l, client("UTC"), "?tile=6/0/0")
+			require.NoError(t, err)
+		})
+	}
+	clients.Wait()
+	require.Equal(t, before+1, l.Status(now).Builds)
+	first := same("")
+	require.Equal(t, before+1, l.Status(now).Builds)
+
+	all[7].Forecast[5].Speed++
+	update(now.Add(time.Second))
+	require.True(t, built(0))
+	changes := same("?since=" + header(first, "Forecast-Version"))
+	require.Equal(t, "changes", header(changes, "Forecast-Content"))
+
+	update(now.Add(3 * time.Minute))
+	require.False(t, built(0))
+	require.False(t, built(1))
+	same("?horizon=15")
+	same("")
 }

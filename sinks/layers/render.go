@@ -116,16 +116,24 @@ func (b *bucket) part(z *zone, v view, c *compressor) *part {
 	return &b.parts[len(b.parts)-1]
 }
 
-// demand records which forms of documents clients ask for.
+// demand records which documents clients ask for, and in which forms.
 type demand struct {
-	last [formats][encodings]atomic.Int64 // Unix seconds
+	any  moment // of the last request
+	last [formats][encodings]moment
 }
 
-// note records a request. The time is stored rarely: other processors read it.
-func (d *demand) note(f format, e encoding, now time.Time) {
-	if last := &d.last[f][e]; now.Unix() > last.Load()+60 {
-		last.Store(now.Unix())
+// moment is a time in Unix seconds.
+type moment struct{ atomic.Int64 }
+
+// note sets the time, but rarely: other processors read it.
+func (m *moment) note(now time.Time) {
+	if now.Unix() > m.Load()+60 {
+		m.Store(now.Unix())
 	}
+}
+
+func (m *moment) within(keep time.Duration, now time.Time) bool {
+	return now.Unix()-m.Load() <= int64(keep/time.Second)
 }
 
 // formSet has true for the forms that belong to it.
@@ -135,7 +143,7 @@ type formSet [formats][encodings]bool
 func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
 	for f := range formats {
 		for e := range encodings {
-			set[f][e] = now.Unix()-d.last[f][e].Load() <= int64(keep/time.Second)
+			set[f][e] = d.last[f][e].within(keep, now)
 		}
 	}
 	return set
@@ -146,6 +154,7 @@ func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
 type document struct {
 	zone         *zone
 	scope        scope
+	built        bool      // false: clients have not asked for it lately, and the following fields are not set
 	pieces       []*piece  // of each bucket; some are nil
 	sum          uint64    // hash of the content
 	version      []byte    // sum as a header value

@@ -79,6 +79,14 @@ func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, no
 		return a, noLayer
 	}
 	a.document, a.asked = documents[q.scope], askedBy(h)
+	a.zone.demand(a.scope.whole).any.note(now)
+	if !a.built {
+		a.snapshot = l.complete(a.zone.name, q.scope, now)
+		if documents = a.snapshot.zones[a.zone.name]; documents == nil { // the last key of the time zone was withdrawn
+			return a, noLayer
+		}
+		a.document = documents[q.scope]
+	}
 	if a.asked.format {
 		a.format = chooseFormat(h)
 	}

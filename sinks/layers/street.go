@@ -25,11 +25,10 @@ type street struct {
 	code     string // openLRcode
 	label    uint64 // hash of id and code
 	periods  []period
-	hashes   []uint64 // of the periods
-	until    instant  // end of the last period; 0 without periods
-	number   uint64   // of the first build with this forecast
-	held     uint64   // of a build; all documents have shown the street since then
-	reach    instant  // until then the periods have no gap, from the reference time of its first build
+	until    instant // end of the last period; 0 without periods
+	number   uint64  // of the first build with this forecast
+	held     uint64  // of a build; all documents have shown the street since then
+	reach    instant // until then the periods have no gap, from the reference time of its first build
 }
 
 // key identifies a street (contract 2).
@@ -49,6 +48,7 @@ type period struct {
 	span                  unique.Handle[span] // streets share their spans
 	speed, flow           float64
 	flowValid, speedValid bool
+	hash                  uint64 // of all that documents show of the period
 }
 
 // span is the time [from, to), also as text.
@@ -77,7 +77,7 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 	id := uint64(uint32(s.id.street))<<32 | uint64(uint32(s.id.fromnode))
 	s.label = xxhash.Sum64(append(binary.LittleEndian.AppendUint64(nil, id), s.code...))
 	if n := len(f.GetForecast()); n > 0 {
-		s.periods, s.hashes = make([]period, 0, n), make([]uint64, n)
+		s.periods = make([]period, 0, n)
 	}
 	for _, p := range f.GetForecast() {
 		start, err := contract.ParseForecastTime(p.GetStart())
@@ -96,7 +96,7 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 	}
 	slices.SortFunc(s.periods, period.compare)
 	for i := range s.periods {
-		s.hashes[i] = s.periods[i].hash()
+		s.periods[i].hash = s.periods[i].contentHash()
 	}
 	return s, nil
 }
@@ -129,8 +129,8 @@ func (s *street) equal(o *street) bool {
 	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, func(a, b period) bool { return a.compare(b) == 0 })
 }
 
-// hash returns a hash of all that documents show of the period.
-func (p *period) hash() uint64 {
+// contentHash returns the value of p.hash.
+func (p *period) contentHash() uint64 {
 	times := p.span.Value()
 	var content [33]byte
 	for i, v := range [...]uint64{uint64(times.from), uint64(times.to), math.Float64bits(p.speed), math.Float64bits(p.flow)} {
@@ -144,7 +144,7 @@ func (p *period) hash() uint64 {
 func (s *street) appendContent(dst []byte, periods []int) []byte {
 	sum := uint64(0)
 	for _, i := range periods {
-		sum += s.hashes[i]
+		sum += s.periods[i].hash
 	}
 	for _, v := range [...]uint64{s.label, uint64(len(periods)), sum} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
