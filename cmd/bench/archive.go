@@ -73,29 +73,29 @@ func (o options) archiveDay(
 	ctx context.Context, d *daemon, c *launch.ClickHouse, day string, derived bool,
 ) (spent time.Duration, err error) {
 	defer must.Return(&err)
-	none := func(table string) {
-		must.Do(until(ctx, "no rows in "+table, func() (bool, error) {
+	awaitEmpty := func(table string) {
+		must.Do(until(ctx, table+" to be empty", func() (bool, error) {
 			n, err := c.Do(ctx, "SELECT count() FROM "+table)
 			return n == "0", err
 		}))
 	}
 	const pending = "trafficd.measurements_blocks FINAL WHERE derived = 0"
 	if derived { // deriving the previous day does not count
-		none(pending)
+		awaitEmpty(pending)
 	}
 	before := cpuOf(c.PIDs()...)
 	must.Do(o.control(ctx, "generate", "--from", day, "--types", "speed,flow", "--all-types", "--send",
 		"--url", "http://"+d.API, "--key", benchKey, "--quiet", "--json"))
 	must.Do(d.forwarded(ctx))
 	if derived {
-		none(pending)
+		awaitEmpty(pending)
 	}
-	none("system.merges")
+	awaitEmpty("system.merges")
 	return cpuOf(c.PIDs()...) - before, nil
 }
 
-// until waits until reached returns true, for two minutes at most. It calls reached rarely, because
-// that takes CPU time of the program that is measured.
+// until waits until reached returns true, for two minutes at most; what completes "timed out waiting
+// for". It calls reached rarely, because each call takes CPU time of the program that is measured.
 func until(ctx context.Context, what string, reached func() (bool, error)) error {
 	for range 1200 {
 		if ok, err := reached(); ok || err != nil {
@@ -105,7 +105,7 @@ func until(ctx context.Context, what string, reached func() (bool, error)) error
 			return err
 		}
 	}
-	return errors.New("not within two minutes: " + what)
+	return errors.New("timed out after two minutes waiting for " + what)
 }
 
 func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [2]time.Duration) (err error) {

@@ -114,5 +114,5 @@ func TestPlain(t *testing.T) {
 	}))
 	defer c.Close()
 	require.NoError(t, c.post(b))
-	require.NoError(t, d.written(t.Context(), b.items))
+	require.NoError(t, d.awaitLines(t.Context(), b.items))
 }

@@ -20,12 +20,12 @@ import (
 
 // body is a request body that is sent repeatedly.
 type body struct {
-	name      string // prefix of its figures, empty or ending in _
-	items     int
-	length    int // decompressed
-	zipped    []byte
-	detectors []string
-	answer    string // text that the response must contain
+	name         string // prefix of its figures, empty or ending in _
+	items        int
+	length       int // decompressed
+	zipped       []byte
+	detectors    []string
+	wantResponse string // text that the response must contain
 }
 
 const batchItems = 14_000

@@ -99,10 +99,10 @@ func (c *client) post(b body) error {
 	if err != nil {
 		return err
 	}
-	return check(resp, http.StatusMultiStatus, b.answer)
+	return check(resp, http.StatusMultiStatus, b.wantResponse)
 }
 
-// check requires a status and a body that contains text.
+// check returns an error unless the response has the given status and its body contains text.
 func check(resp *http.Response, status int, text string) error {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
@@ -154,15 +154,16 @@ func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, al
 		must.Do(c.post(b))
 	}
 	used := d.cpu() - before
-	reading := begin - first // allocations of reading the number
+	reading := begin - first // mallocs itself allocates
 	return milliseconds(used) / float64(n), (must.Get(d.mallocs(ctx)) - begin - reading) / float64(n), nil
 }
 
 // milliseconds returns a duration in milliseconds.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// mallocs returns the number of allocations since the daemon's start. It does not use the metric,
-// which lacks what threads have not reported yet, and whose reading allocates thousands of objects.
+// mallocs returns the number of allocations since the daemon's start. It does not use the metric
+// go_memstats_mallocs_total, which omits what is counted per thread, and which takes thousands of
+// allocations to read.
 func (d *daemon) mallocs(ctx context.Context) (float64, error) {
 	_, profile, err := d.Get(ctx, "/debug/pprof/allocs?debug=1")
 	if err != nil {
@@ -181,8 +182,8 @@ func (d *daemon) load(b body, connections, n int) (time.Duration, error) {
 }
 
 // paced sends n bodies at the given interval, alternating between the connections. It returns the
-// milliseconds from the time at which each body is due to its 207. A body waits for earlier ones
-// only if all connections are busy.
+// latency of each body in milliseconds, from the time at which it was due to its 207. A body waits
+// for earlier ones only if all connections are busy.
 func (d *daemon) paced(b body, connections int, interval time.Duration, n int) ([]float64, error) {
 	var wg sync.WaitGroup
 	errs := make([]error, connections)
@@ -208,7 +209,7 @@ func (d *daemon) paced(b body, connections int, interval time.Duration, n int) (
 }
 
 // times sends n bodies in sequence, each at least the given interval after the one before, and
-// returns the milliseconds until each 207.
+// returns the latency of each in milliseconds.
 func (d *daemon) times(b body, n int, interval time.Duration) (ms []float64, err error) {
 	defer must.Return(&err)
 	c := must.Get(d.dial())

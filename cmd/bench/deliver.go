@@ -43,7 +43,7 @@ func (o options) deliver(ctx context.Context) (err error) {
 		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic))
 	defer d.stop()
 	must.Get(d.load(b, 1, 1))
-	must.Do(d.forwarded(ctx)) // bare clients send what the stores have
+	must.Do(d.forwarded(ctx)) // the bare clients send what is in the stores
 	bare := must.Get(newBareClients(ctx, stores))
 	defer bare.close()
 
@@ -122,7 +122,7 @@ func (d *daemon) deliverAll(
 	old, receivedBefore := must.Get(d.delivered(ctx, deliveryCounters{})), must.Get(received(ctx, archive))
 	before := d.cpu()
 	must.Get(d.load(b, 2, deliverBatches/2))
-	must.Do(until(ctx, "everything is delivered", func() (bool, error) {
+	must.Do(until(ctx, "the delivery of everything", func() (bool, error) {
 		sum, err = d.delivered(ctx, old)
 		return int(min(sum.rows, sum.records)) >= deliverBatches*b.items, err
 	}))
@@ -131,8 +131,8 @@ func (d *daemon) deliverAll(
 	return spent, sum, nil
 }
 
-// bareClients sends rows and records that the daemon has delivered before, repeatedly and with lz4:
-// finished records with franz-go, and finished columns with clickhouse-go.
+// bareClients repeatedly sends rows and records that the daemon has delivered before: finished records
+// with franz-go and finished columns with clickhouse-go, both compressed with lz4.
 type bareClients struct {
 	kafka   *kgo.Client
 	records []*kgo.Record

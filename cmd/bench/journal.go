@@ -17,17 +17,18 @@ func (o options) journalInApache(ctx context.Context) error {
 	return o.journals(ctx, launch.Options{Broker: launch.Apache, Brokers: 3, Properties: safe})
 }
 
-// compared is a daemon with its figures: of each batch the milliseconds to its 207, and of each
-// round the CPU time, divided by that of the first daemon, and the items per second.
+// compared is a daemon with its figures.
 type compared struct {
 	*daemon
-	name                   string
-	took, overLocal, rates []float64
+	name      string
+	took      []float64 // latency of each batch in milliseconds
+	overLocal []float64 // CPU time of each round divided by that of the first daemon
+	rates     []float64 // items per second of each round
 }
 
-// journals compares a daemon with a journal in Kafka, and one of another version, to one with a
-// journal on its disk, in turn: the CPU time of a batch until it is forwarded to Kafka, the time to
-// its 207, and the batches in a second. All are of one product instance.
+// journals compares a daemon with a journal in Kafka, and one of another version, with a daemon whose
+// journal is on its disk. It measures them in turn: the CPU time per batch until it is forwarded to
+// Kafka, the latency of its 207, and the items per second.
 func (o options) journals(ctx context.Context, stores launch.Options) (err error) {
 	defer must.Return(&err)
 	stores.Only, stores.Stderr, stores.Topics = "kafka", io.Discard, map[string]int{"measurements": 6}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,10 +86,9 @@ func (o options) compare(ctx context.Context, name string, ours server, dir stri
 		own, packaged, tuned := must.Get(ours.load(ctx)), theirs(""), theirs(fileKeptOpen)
 		rates, overPackaged, overTuned = append(rates, own), append(overPackaged, own/packaged), append(overTuned, own/tuned)
 		if ours.conditional {
-			s, stop, err := startBare(ctx)
-			must.Do(err)
-			overBare = append(overBare, own/must.Get(s.load(ctx)))
-			stop()
+			d := must.Get(startPeer(ctx, must.Get(os.Executable()), func(d *daemon) ([]string, error) { return []string{"bare", d.API}, nil }))
+			overBare = append(overBare, own/must.Get(server{url: "http://" + d.API}.load(ctx)))
+			d.stop()
 		}
 	}
 	o.line(name+"_requests_per_s", median(rates), "1/s")
@@ -193,9 +193,11 @@ func startNginx(ctx context.Context, dir, settings string, body []byte) (s serve
 	return s, stop, err
 }
 
-// bare answers each read of a connection with a 304 whose size is that of the daemon's, without
-// looking at the request. No server that uses Go's network package can need fewer system calls.
+// bare responds to each read from a connection with a 304 of the same size as the daemon's, without
+// parsing the request. No server that uses Go's network package needs fewer system calls. Like the
+// daemon in this comparison, it uses one processor.
 func bare(address string) error {
+	runtime.GOMAXPROCS(1)
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
@@ -216,27 +218,6 @@ func bare(address string) error {
 			}
 		}()
 	}
-}
-
-// startBare runs bare in another process, with one processor as the daemon.
-func startBare(ctx context.Context) (s server, stop func(), err error) {
-	defer must.Return(&err)
-	address := launch.Address(must.Get(launch.PickPort("bare", 0)))
-	cmd := exec.Command(must.Get(os.Executable()), "bare", address)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	p := must.Get(launch.StartGroup(cmd, syscall.SIGKILL))
-	stop = func() { _ = p.Stop(10 * time.Second) }
-	err = launch.Eventually(ctx, 2*time.Second, func() error {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			err = c.Close()
-		}
-		return err
-	})
-	if err != nil {
-		stop()
-	}
-	return server{url: "http://" + address}, stop, err
 }
 
 // layerDaemon starts a daemon with a layer of the given forecasts.

@@ -26,12 +26,12 @@ var telegrafConf string
 
 // peer is a program that receives the same batches as the daemon.
 type peer struct {
-	name      string
-	leavesOut string // features of the daemon that it lacks
+	name  string
+	omits string // features of trafficd that it lacks
 	*daemon
 	body
 	batches int // over each connection in a round
-	stored  int // items that it must have written by the end of all rounds; 0: not counted
+	stored  int // items that it must have written so far
 }
 
 // peers sends the synthetic batch over two connections to the daemon, a plain handler and Telegraf,
@@ -51,15 +51,15 @@ func (o options) peers(ctx context.Context) (err error) {
 		return []string{"--config", conf}, os.WriteFile(conf, fmt.Appendf(nil, telegrafConf, d.API, d.output()), 0o600)
 	}))
 	defer telegraf.stop()
-	unanswered := b
-	unanswered.answer = ""
+	unchecked := b
+	unchecked.wantResponse = ""
 	few := o.batches/25 + 1
 	list := []peer{
 		{"trafficd", "nothing", ours, b, o.batches, 0},
-		{"plain", "fsync, rejections per item, duplicates, limits, quality and exact rules for times and numbers", plain, b, few, 0},
+		{"plain", "fsync, rejections per item, duplicates, limits, the member quality, and strict rules for times and numbers", plain, b, few, 0},
 		{
-			"telegraf", "fsync, results per item, the registry and all rules; it responds before it writes, and buffered items are " +
-				"lost with it", telegraf, unanswered, few, 0,
+			"telegraf", "fsync, results per item, the registry and all rules; it responds before it writes, so a crash loses " +
+				"buffered items", telegraf, unchecked, few, 0,
 		},
 	}
 	perS, cpu := make([][]float64, len(list)), make([][]float64, len(list))
@@ -70,7 +70,7 @@ func (o options) peers(ctx context.Context) (err error) {
 			took, err := p.load(p.body, 2, p.batches)
 			if err == nil && p.name != "trafficd" {
 				list[i].stored += 2 * p.batches * p.items
-				err = p.written(ctx, list[i].stored)
+				err = p.awaitLines(ctx, list[i].stored)
 			}
 			if err != nil {
 				return fmt.Errorf("cannot measure %s: %w", p.name, err)
@@ -84,7 +84,7 @@ func (o options) peers(ctx context.Context) (err error) {
 		o.line("peers_items_per_s_"+p.name, median(perS[i]), "items/s")
 		o.line("peers_cpu_ms_"+p.name, median(cpu[i]), "ms")
 		o.line("peers_rss_mb_"+p.name, must.Get(p.peakMB()), "MB")
-		fmt.Fprintf(o.notes, "%s leaves out: %s\n", p.name, p.leavesOut)
+		fmt.Fprintf(o.notes, "%s omits: %s\n", p.name, p.omits)
 	}
 	o.line("peers_items_per_s_over_telegraf", median(ratios), "ratio")
 	return nil
@@ -118,8 +118,8 @@ func startPeer(ctx context.Context, program string, configure func(*daemon) ([]s
 
 func (d *daemon) output() string { return filepath.Join(d.Dir, "output") }
 
-// written waits until the output has this many lines, one for each item.
-func (d *daemon) written(ctx context.Context, lines int) error {
+// awaitLines waits until the output has this many lines, one for each item.
+func (d *daemon) awaitLines(ctx context.Context, lines int) error {
 	f, err := os.Open(d.output())
 	if err != nil {
 		return err
@@ -140,8 +140,8 @@ func (d *daemon) written(ctx context.Context, lines int) error {
 	})
 }
 
-// plain serves ingestion with as little code as possible: encoding/json into maps, approximate
-// checks, and a file of JSON lines.
+// plain is an ingestion server with as little code as possible: it decodes with encoding/json into
+// maps, checks items approximately, and writes them to a file of JSON lines.
 func plain(address, registry, output string) error {
 	text, err := os.ReadFile(registry)
 	if err != nil {

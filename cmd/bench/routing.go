@@ -94,7 +94,7 @@ func (o options) geometries(ctx context.Context) (err error) {
 	return o.soap(ctx, line)
 }
 
-// points measures the points per second of do, which processes n points per call.
+// points measures how many points per second do processes; each call processes n.
 func (o options) points(name string, n int, do func() error) (err error) {
 	defer must.Return(&err)
 	var rates []float64
