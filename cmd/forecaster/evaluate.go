@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/forecaster/internal/evaluate"
+	"trafficd/cmd/internal/conf"
 	"trafficd/pipeline/replace"
 	schema "trafficd/schemas/clickhouse"
 )
@@ -33,7 +34,7 @@ dropped at the end.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := f.load()
 			if err != nil {
-				return invalid(err)
+				return conf.Invalid(err)
 			}
 			if (format == formatMETRLA) != (input != "") || format != "" && format != formatMETRLA {
 				return fmt.Errorf("--format is %q, must be %s if --input is set, or else empty", format, formatMETRLA)

@@ -11,6 +11,7 @@ import (
 
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
+	"trafficd/cmd/internal/conf"
 )
 
 func explainCommand(f *flags) *cobra.Command {
@@ -28,7 +29,7 @@ recent values, each feature with its weight, and the result with its bounds.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := f.load()
 			if err != nil {
-				return invalid(err)
+				return conf.Invalid(err)
 			}
 			origin := time.Now().Add(-c.Forecasts.Grace)
 			if at != "" {

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -74,11 +73,6 @@ func (f *flags) load() (*Config, conf.Origins, error) {
 	return Load(conf.Options{Prefix: "FORECASTER_", File: f.file, Environ: os.Environ(), Set: f.set})
 }
 
-// invalid returns the error for invalid settings, with one problem on each line.
-func invalid(problems error) error {
-	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
-}
-
 func (f *flags) serve(cmd *cobra.Command) error {
 	c, origins, err := f.load()
 	if f.print && err == nil {
@@ -90,7 +84,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	}
 	switch {
 	case err != nil:
-		return invalid(err)
+		return conf.Invalid(err)
 	case f.check == "files", f.check == "deep":
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 		return nil

@@ -132,14 +132,14 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	switch {
 	case f.check == "files", f.check == "deep":
 		if err = errors.Join(err, check(cmd.Context(), c, origins, f.check == "deep")); err != nil {
-			return invalid(err)
+			return conf.Invalid(err)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 		return nil
 	case f.check != "":
 		return fmt.Errorf("--check-config is %q, must be deep or without a value", f.check)
 	case f.print && err != nil:
-		return invalid(err)
+		return conf.Invalid(err)
 	case f.print:
 		return conf.Print(cmd.OutOrStdout(), c, origins)
 	}
@@ -158,9 +158,4 @@ func (f *flags) serve(cmd *cobra.Command) error {
 		return errLogged
 	}
 	return nil
-}
-
-// invalid returns the error for invalid settings, with one problem on each line.
-func invalid(problems error) error {
-	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/conf"
 	"trafficd/sinks/clickhouse"
 )
 
@@ -25,7 +26,7 @@ user that may create tables.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := f.load(cmd)
 			if err != nil {
-				return invalid(err)
+				return conf.Invalid(err)
 			}
 			if !c.ClickHouse.Enabled {
 				return errors.New("cannot migrate: clickhouse.enabled is false")

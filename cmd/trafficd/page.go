@@ -126,38 +126,42 @@ func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 }
 
 // publicRoute returns a route of public documents, which need no key.
-func publicRoute(path string, e api.Endpoint) api.Route {
+func publicRoute(path string, e public) api.Route {
 	return api.Route{Path: path, Methods: publicMethods, Open: publicMethods, Endpoint: e}
 }
 
-// static is an endpoint that serves a file without a key. It does not copy the file.
-type static func(gzip bool) page.File
-
-// pageFile returns the endpoint for a file of a page.
-func pageFile(p page.Page, name string) static {
-	return func(gzip bool) page.File {
-		f, _ := p.File(name, gzip)
-		return f
-	}
-}
+// public is an api.Endpoint that needs no key.
+type public func(ctx *fasthttp.RequestCtx) error
 
 // Admit implements api.Endpoint.
-func (static) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+func (public) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	return nil, nil
 }
 
 // Handle implements api.Endpoint.
-func (s static) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
-	f := s(negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)))
+func (p public) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	return 0, p(ctx)
+}
+
+// pageFile serves a file of a page.
+func pageFile(p page.Page, name string) public {
+	return func(ctx *fasthttp.RequestCtx) error {
+		f, _ := p.File(name, negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)))
+		return serveFile(ctx, f)
+	}
+}
+
+// serveFile serves a file without copying it.
+func serveFile(ctx *fasthttp.RequestCtx, f page.File) error {
 	for _, h := range f.Header {
 		ctx.Response.Header.Set(h[0], h[1])
 	}
 	if unchanged(ctx, f.ETag) {
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
-		return 0, nil
+		return nil
 	}
 	ctx.Response.SetBodyRaw(f.Body)
-	return 0, nil
+	return nil
 }
 
 // unchanged reports whether the client already has the file with the given ETag.
@@ -166,19 +170,11 @@ func unchanged(ctx *fasthttp.RequestCtx, etag string) bool {
 	return known == "*" || strings.Contains(known, etag)
 }
 
-// basemap is the endpoint of the basemap. It serves the whole file or one range of it.
-type basemap page.Config
-
-// Admit implements api.Endpoint.
-func (basemap) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
-	return nil, nil
-}
-
-// Handle implements api.Endpoint. The file is read while it is sent.
-func (b basemap) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
-	f, err := page.Config(b).OpenBasemap()
+// serveBasemap serves the basemap, or one range of it. The file is read while it is sent.
+func (d *daemon) serveBasemap(ctx *fasthttp.RequestCtx) error {
+	f, err := d.cfg.UI.OpenBasemap()
 	if err != nil {
-		return 0, fmt.Errorf("cannot open the basemap (ui.basemap): %w", err)
+		return fmt.Errorf("cannot open the basemap (ui.basemap): %w", err)
 	}
 	for _, h := range f.Header {
 		ctx.Response.Header.Set(h[0], h[1])
@@ -193,13 +189,13 @@ func (b basemap) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int
 	case unchanged(ctx, f.ETag):
 		f.Reader.Close()
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
-		return 0, nil
+		return nil
 	case len(wanted) == 0 || bytes.ContainsRune(wanted, ','): // servers may respond to several ranges with the whole file
 	case err != nil:
 		f.Reader.Close()
 		ctx.Response.Header.Set(fasthttp.HeaderContentRange, fmt.Sprintf("bytes */%d", f.Size))
 		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
-		return 0, nil
+		return nil
 	default:
 		from, to = int64(start), int64(end)
 		ctx.Response.Header.Set(fasthttp.HeaderContentRange, fmt.Sprintf("bytes %d-%d/%d", from, to, f.Size))
@@ -210,5 +206,5 @@ func (b basemap) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int
 		io.Closer
 	}{io.NewSectionReader(f.Reader, from, to-from+1), f.Reader}
 	ctx.SetBodyStream(part, int(to-from+1)) // closes it
-	return 0, nil
+	return nil
 }

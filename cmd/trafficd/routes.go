@@ -51,7 +51,7 @@ func (d *daemon) routes() []api.Route {
 		f := page.File{Body: content, ETag: fmt.Sprintf(`"%x"`, digest[:8])}
 		// Caches must revalidate, because the content changes with the daemon's version.
 		f.Header = [][2]string{{"Content-Type", mediaType}, {"Cache-Control", "public, no-cache"}, {"ETag", f.ETag}}
-		routes = append(routes, publicRoute(path, static(func(bool) page.File { return f })))
+		routes = append(routes, publicRoute(path, func(ctx *fasthttp.RequestCtx) error { return serveFile(ctx, f) }))
 	}
 	for _, name := range xroute.SchemaNames() { // the WSDL imports them by relative paths
 		content, _ := xroute.Schema(name, "") // the name comes from the list
@@ -76,7 +76,7 @@ func (d *daemon) routes() []api.Route {
 			routes = append(routes, publicRoute(mapPath+name, pageFile(p, name)))
 		}
 		if d.cfg.UI.Basemap != "" {
-			routes = append(routes, publicRoute(mapPath+page.BasemapName, basemap(d.cfg.UI)))
+			routes = append(routes, publicRoute(mapPath+page.BasemapName, d.serveBasemap))
 		}
 	}
 	return routes

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -24,6 +25,11 @@ func (o Origins) Section(name string, err error) error {
 }
 
 var keyAtStart = regexp.MustCompile(`^[a-z0-9_.]+`)
+
+// Invalid returns the error of a program with invalid settings, with one problem on each line.
+func Invalid(problems error) error {
+	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
+}
 
 // Leaves returns the errors that errors.Join has joined, at any depth.
 func Leaves(err error) []error {

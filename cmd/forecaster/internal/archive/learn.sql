@@ -137,7 +137,7 @@ FROM (
     SELECT detector_code, horizon, moments AS m, low, high, low < high AS known,
         0 AS n, 0 AS below, 0 AS above, 0. AS first_low, 0. AS first_high
     FROM {{.Tables}}.forecaster_moments FINAL
-    WHERE {{.Key}} AND day = {{q .DayBefore}} AND length(moments) = {{inc (len .Products)}} -- the first versions had each product twice
+    WHERE {{.Key}} AND day = {{q .DayBefore}} AND length(moments) = {{inc (len .Products)}} -- early versions stored each product twice
     UNION ALL
     SELECT detector_code, toUInt16(h) AS horizon, [{{range .Products}}arrayDotProduct({{.}}), {{end}}arraySum(ts)] AS m,
         0. AS low, 0. AS high, 0 AS known,
