@@ -131,7 +131,7 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 	if err != nil {
 		return err
 	}
-	w := l.writers[partitionOf(h.ProductInstance, len(l.writers))]
+	w := l.writers[dial.PartitionOf([]byte(h.ProductInstance), len(l.writers))]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.unready(); err != nil {
@@ -148,15 +148,6 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 	w.waiting = append(w.waiting, queued{e, h, time.Now()})
 	w.signal()
 	return nil
-}
-
-// partitionOf returns the partition that the Java client's default partitioner chooses.
-func partitionOf(key string, n int) int {
-	partitions := make([]int, n)
-	for i := range partitions {
-		partitions[i] = i
-	}
-	return kafka.Murmur2Balancer{}.Balance(kafka.Message{Key: []byte(key)}, partitions...)
 }
 
 // Check reports what is wrong with the files that the settings name and, if deep, with the brokers

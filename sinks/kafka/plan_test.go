@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
 )
 
 func samplePlan() plan {
@@ -103,7 +104,7 @@ func TestDivideKeepsOrder(t *testing.T) {
 	n := 0
 	for p, share := range divide(rows, 4) {
 		for i, at := range share {
-			require.Equal(t, p, partitionOf(rows[at.span].Code(int(at.row)), 4))
+			require.Equal(t, p, dial.PartitionOf(rows[at.span].Code(int(at.row)), 4))
 			if i > 0 {
 				before := share[i-1]
 				require.True(t, before.span < at.span || before.span == at.span && before.row < at.row)

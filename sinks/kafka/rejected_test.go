@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
 )
 
 func bad(records []byte) bool { return bytes.Contains(records, []byte("BAD-")) }
@@ -66,7 +67,7 @@ func TestRejectedRows(t *testing.T) {
 func TestRejectedWhileInDoubt(t *testing.T) {
 	s := newScene(t, 2)
 	b, names := withBad(60, 30)
-	p := int32(partitionOf(b.Code(30), 2))
+	p := int32(dial.PartitionOf(b.Code(30), 2))
 	s.fault(kerr.InvalidRecord, -1, bad)
 	s.fault(kerr.RequestTimedOut, 3, nil, 1-p)
 	s.offer(b)

@@ -15,6 +15,7 @@ import (
 
 	"trafficd/cmd/devstores/stores"
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
 )
 
 // TestBroker runs on a broker process, kfake or Apache Kafka.
@@ -215,7 +216,7 @@ func TestBroker(t *testing.T) {
 		per := map[int32]int{}
 		for i, of := range []int{2, 2, 5} { // the existing plan is sent unchanged
 			for r := 200 * i; r < 200*i+200; r++ {
-				per[int32(partitionOf(rows[0].Code(r), of))]++
+				per[int32(dial.PartitionOf(rows[0].Code(r), of))]++
 			}
 		}
 		for _, r := range records {

@@ -77,7 +77,7 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 	}
 	byPartition := make(map[int][]protocol.Record, len(partitions))
 	add := func(key, value []byte) {
-		partition := kafka.Murmur2Balancer{Consistent: true}.Balance(kafka.Message{Key: key}, partitions...) // the partitioning of other clients
+		partition := partitions[dial.PartitionOf(key, len(partitions))]
 		byPartition[partition] = append(byPartition[partition], protocol.Record{Key: protocol.NewBytes(key), Value: protocol.NewBytes(value)})
 	}
 	for _, f := range all {

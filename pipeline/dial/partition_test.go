@@ -1,4 +1,4 @@
-package kafka
+package dial
 
 import (
 	"testing"
@@ -24,7 +24,7 @@ func TestMurmur2(t *testing.T) {
 func TestPartitionOf(t *testing.T) {
 	f := func(key string, n, want int) {
 		t.Helper()
-		require.Equal(t, want, partitionOf([]byte(key), n), key)
+		require.Equal(t, want, PartitionOf([]byte(key), n), key)
 	}
 	f("21", 1, 0)
 	f("21", 6, 1173551340%6)
@@ -35,6 +35,6 @@ func TestPartitionOf(t *testing.T) {
 	// kafka-go's own balancer agrees.
 	all, balancer := []int{0, 1, 2, 3, 4, 5, 6}, kafka.Murmur2Balancer{}
 	for _, code := range []string{"ä", "DET-000001", "DET-000002", "x", "xy", "xyz"} {
-		require.Equal(t, balancer.Balance(kafka.Message{Key: []byte(code)}, all...), partitionOf([]byte(code), 7), code)
+		require.Equal(t, balancer.Balance(kafka.Message{Key: []byte(code)}, all...), PartitionOf([]byte(code), 7), code)
 	}
 }
