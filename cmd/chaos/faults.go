@@ -232,7 +232,7 @@ func nodeFaults(n *rig.Node, several bool) []nemesis.Fault {
 
 func brokerFaults(b rig.Broker, brokers int) []nemesis.Fault {
 	down := func(name string, weight, n int, longest time.Duration) nemesis.Fault {
-		end := func(rng *rand.Rand) error { return b.End(rng, n) }
+		end := func(rng *rand.Rand) error { return b.Stop(rng, n) }
 		return nemesis.Fault{Name: name, Weight: weight, Hit: nemesis.During(0, longest, end, b.Restart)}
 	}
 	faults := []nemesis.Fault{{Name: "pause", Weight: 2, Hit: nemesis.During(time.Second, 5*time.Second, b.Freeze, b.Thaw)}}

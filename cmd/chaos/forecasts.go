@@ -26,10 +26,10 @@ import (
 
 // observer reads the forecast layer throughout a run and judges it at the end.
 type observer struct {
-	rig     *rig.Rig
-	book    *ledger.Ledger
-	answers []judge.Answer
-	stop    func() // stops reading and waits until that has happened
+	rig       *rig.Rig
+	book      *ledger.Ledger
+	responses []judge.Response
+	stop      func() // stops reading and waits until that has happened
 
 	mu      sync.Mutex
 	outages [][2]time.Time // faults, each with the time that its target needs to recover
@@ -68,19 +68,19 @@ func (o *observer) read(ctx context.Context) {
 		return // the daemon is not running, or not ready
 	}
 	if r.Status != http.StatusOK {
-		o.book.Wrong("forecasts: status %d: %s", r.Status, r.Body)
+		o.book.AddWrong("forecasts: status %d: %s", r.Status, r.Body)
 		return
 	}
 	layer, err := judge.ParseLayer(r.Body)
 	if err != nil {
-		o.book.Wrong("forecasts: %v", err)
+		o.book.AddWrong("forecasts: %v", err)
 		return
 	}
-	if n := len(o.answers); n > 0 && o.answers[n-1].Layer.Shows(layer) && layer.Shows(o.answers[n-1].Layer) {
-		o.answers[n-1].Last = begin
+	if n := len(o.responses); n > 0 && o.responses[n-1].Layer.Matches(layer) && layer.Matches(o.responses[n-1].Layer) {
+		o.responses[n-1].Last = begin
 		return
 	}
-	o.answers = append(o.answers, judge.Answer{First: begin, Last: begin, Layer: layer})
+	o.responses = append(o.responses, judge.Response{First: begin, Last: begin, Layer: layer})
 }
 
 // count makes each fault that can delay forecasts record an outage. Faults of the disk cannot,
@@ -123,8 +123,8 @@ func (o *observer) during(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// settle waits until everything is delivered and the daemon serves what a second forecaster, which
-// is started now, writes to a file. Then it stops the first one and judges the recorded answers.
+// settle waits until everything is delivered, and until the daemon serves what a newly started second
+// forecaster writes to a file. Then it stops the first one and judges the recorded responses.
 func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 	defer must.Return(&err)
 	r := o.rig
@@ -148,26 +148,26 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 		must.Do(errors.Join(r.Revive(), r.StartReplicas()))
 		want := must.Get(judge.ParseLayer(must.Get(os.ReadFile(file))))
 		served := &observer{rig: r, book: o.book}
-		if served.read(ctx); len(served.answers) == 0 {
+		if served.read(ctx); len(served.responses) == 0 {
 			return errors.New("the daemon serves no layer")
 		}
-		if got := served.answers[0].Layer; len(want) == 0 || !got.Shows(want) {
-			return fmt.Errorf("the daemon serves another layer (%d streets until %v) than a forecaster that starts now writes (%d until %v)",
+		if got := served.responses[0].Layer; len(want) == 0 || !got.Matches(want) {
+			return fmt.Errorf("the daemon serves another layer (%d streets until %v) than a newly started forecaster writes (%d until %v)",
 				len(got), got.End(), len(want), want.End())
 		}
 		return nil
 	})
 	if differs != nil {
-		o.book.Wrong("forecasts: %v", differs)
+		o.book.AddWrong("forecasts: %v", differs)
 	}
 	o.stop()
 	must.Do(r.Forecaster.Terminate())
 	records := must.Get(launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Forecasts, kgo.FetchIsolationLevel(kgo.ReadCommitted())))
 	published := must.Get(judge.Publications(records))
-	for _, wrong := range judge.Forecasts(r.Forecasts, published, o.answers, o.during) {
-		o.book.Wrong("forecasts: %s", wrong)
+	for _, wrong := range judge.Forecasts(r.Forecasts, published, o.responses, o.during) {
+		o.book.AddWrong("forecasts: %s", wrong)
 	}
 	fmt.Fprintf(out, "forecasts: %d publications of %d streets, %d different layers served\n",
-		len(published), r.Forecasts.Streets, len(o.answers))
+		len(published), r.Forecasts.Streets, len(o.responses))
 	return nil
 }

@@ -8,14 +8,15 @@
 //
 // With one replica and one ClickHouse server, a forecaster publishes what it learns from the first
 // client's measurements, over the same wires, and is killed too. Each layer that trafficd serves
-// must be one publication as a whole, never an earlier one than before, and no older than outages
-// explain; in the end it must be what a forecaster that starts then computes.
+// must equal exactly one publication, must not go back to an earlier one, and may lag behind the
+// newest one only by the length of the outages. At the end it must equal the output of a newly
+// started forecaster.
 //
 // With several replicas, each has its own wire, their journal is a log in Kafka, their clocks
 // differ, and their volumes may be deleted after kill -9. Clients send each batch through HAProxy
 // with the shipped configuration, or to a random replica, or to all of them at the same time.
-// Several ClickHouse nodes are replicas of one shard, with ZooKeeper; they lose their disks too.
-// Brokers and nodes may have network namespaces, whose links are cut.
+// Several ClickHouse nodes are replicas of one shard, with ZooKeeper; their disks may be deleted too.
+// Brokers and nodes may run in network namespaces, whose links are then cut.
 //
 // Start reading with run.go and faults.go. The packages are the clients (load), the accepted items
 // (ledger), the schedule of faults (nemesis), the system under test (rig), the daemon's clock and
@@ -67,7 +68,7 @@ func command() *cobra.Command {
 		Long: `chaos injects faults into trafficd and its stores under load, and counts lost, duplicated, reordered and altered measurements.
 
 With --equal, --rollouts or --takeovers it then starts a smaller system with the same replicas and brokers, but one ClickHouse server and
-no link failures, and runs the measurements one by one. --bench runs a benchmark last. Each result is a line with "ok" or "MISSED".`,
+no link failures, and runs these measurements one by one. --bench runs a benchmark last. Each result is a line with "ok" or "MISSED".`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -79,7 +80,7 @@ no link failures, and runs the measurements one by one. --bench runs a benchmark
 				return err
 			}
 			if cfg.Replicas == 1 && cfg.Equal+cfg.Rollouts+cfg.Kills > 0 {
-				return errors.New("--equal, --rollouts and --takeovers need --replicas of 2 or more")
+				return errors.New("--equal, --rollouts and --takeovers require --replicas 2 or more")
 			}
 			if cfg.Nodes < 1 || cfg.Nodes > 2 {
 				return errors.New("--nodes must be 1 or 2")
@@ -93,11 +94,11 @@ no link failures, and runs the measurements one by one. --bench runs a benchmark
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&cfg.Broker, "broker", cfg.Broker, "kfake, apache or both;"+
-		" kfake is stopped cleanly, as it loses the state of producers when killed")
+		" kfake is stopped cleanly, because it loses producer state when killed")
 	flags.IntVar(&cfg.Brokers, "brokers", cfg.Brokers, "number of brokers;"+
 		" with 2 or more, Apache Kafka has min.insync.replicas=2 and single brokers are killed too")
 	flags.IntVar(&cfg.Nodes, "nodes", cfg.Nodes, "number of ClickHouse servers;"+
-		" 2 are replicas of one shard, with ZooKeeper, and lose their disks too")
+		" 2 are replicas of one shard, with ZooKeeper, and their disks are deleted too")
 	flags.BoolVar(&cfg.Links, "links", cfg.Links, "cut the links between brokers and between ClickHouse nodes;"+
 		" they are in network namespaces, which needs root and iproute2")
 	flags.IntVar(&cfg.Replicas, "replicas", cfg.Replicas, "number of daemons;"+
@@ -109,13 +110,15 @@ no link failures, and runs the measurements one by one. --bench runs a benchmark
 		" network, disk, clock, rollout, forecaster; 1 = every four seconds, 0 = never "+
 		"(default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, forecaster=0.5, rollout=0.25, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
-	flags.IntVar(&cfg.Faults, "faults", cfg.Faults, "goal: number of faults in all runs")
+	flags.IntVar(&cfg.Faults, "faults", cfg.Faults, "minimum number of faults in all runs together")
 	flags.IntVar(&cfg.Equal, "equal", cfg.Equal, "after the faults,"+
-		" send this number of requests to all replicas at once with equal keys, and kill replicas")
-	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "then count failed requests in this number of rolling restarts")
-	flags.IntVar(&cfg.Kills, "takeovers", cfg.Kills, "then kill this number of replicas, and measure how long until the others deliver;"+
-		" the result says how busy the machine was: above 70 % it shows the machine")
-	flags.BoolVar(&cfg.Bench, "bench", cfg.Bench, "then compare a journal in Kafka with one on disk: make bench BENCH=journal")
+		" send this many requests to all replicas at once with the same Idempotency-Key, and kill replicas")
+	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "after the faults,"+
+		" count the requests that fail during this many rolling restarts")
+	flags.IntVar(&cfg.Kills, "takeovers", cfg.Kills, "after the faults,"+
+		" kill this many replicas, and measure how long until the others deliver;"+
+		" the result includes the CPU load, because above 70 % the times say more about the machine than about trafficd")
+	flags.BoolVar(&cfg.Bench, "bench", cfg.Bench, "at the end, compare a journal in Kafka with one on disk: make bench BENCH=journal")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted "+
 		"unless the run fails)")
 	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "log each fault")
@@ -129,13 +132,13 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 		brokers = []string{launch.Kfake, launch.Apache}
 	}
 	trials := cfg
-	trials.Nodes, trials.Links, trials.Duration = 1, false, 0 // less to run on this machine: some of them measure times
+	trials.Nodes, trials.Links, trials.Duration = 1, false, 0 // fewer processes, because some trials measure latencies
 	cfg.Equal, cfg.Rollouts, cfg.Kills = 0, 0, 0
 	first, total := cfg.Seed, sums{counts: nemesis.Counts{}}
 	do := func(cfg config) error {
 		fmt.Fprintf(out, "\n== broker %s × %d, seed %d, faults for %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
 		if cfg.Broker == launch.Kfake {
-			fmt.Fprint(out, " (kfake is stopped cleanly, not killed: it saves the state of producers only then)")
+			fmt.Fprint(out, " (kfake is stopped cleanly: it saves producer state only on a clean shutdown)")
 		}
 		fmt.Fprintln(out)
 		found, err := run(ctx, cfg, out)

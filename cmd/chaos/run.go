@@ -89,7 +89,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	r, err := rig.Start(ctx, rig.Config{
 		Dir: cfg.Dir, Detectors: load.Detectors(size), Broker: cfg.Broker, Brokers: cfg.Brokers, Replicas: cfg.Replicas, Clients: cfg.Clients,
 		Nodes: cfg.Nodes, Links: cfg.Links,
-		LowDisk: cfg.Seed%2 == 0, Wrong: book.Wrong,
+		LowDisk: cfg.Seed%2 == 0, Wrong: book.AddWrong,
 	})
 	defer func() { err = errors.Join(err, r.Close()) }()
 	must.Do(err)
@@ -122,7 +122,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	must.Do(t.run(ctx))
 	must.Do(layers.settle(ctx, out))
 	if err := r.Drain(ctx, settleLimit); err != nil {
-		book.Wrong("%v", err)
+		book.AddWrong("%v", err)
 	}
 	found = must.Get(judgeAll(ctx, r, book, counts, out))
 	found.goals = t.goals
@@ -130,12 +130,12 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 }
 
 // send starts the clients, which stop when hard ends at the latest. It closes sent when they have.
-func send(soft, hard context.Context, clients load.Clients, how load.Manner, book *ledger.Ledger) (sent chan struct{}) {
+func send(soft, hard context.Context, clients load.Clients, mode load.Mode, book *ledger.Ledger) (sent chan struct{}) {
 	sent = make(chan struct{})
 	go func() {
 		defer close(sent)
-		if err := clients.Run(soft, hard, how); err != nil {
-			book.Wrong("%v", err)
+		if err := clients.Run(soft, hard, mode); err != nil {
+			book.AddWrong("%v", err)
 		}
 	}()
 	return sent
@@ -161,7 +161,7 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
-	must.Do(r.Archive.Settled(ctx))
+	must.Do(r.Archive.AwaitReplicated(ctx))
 	records := must.Get(launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Topic))
 	accepted, wrong, tally := book.Read()
 	var servers [][]judge.Arrival
@@ -178,7 +178,7 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 func report(out io.Writer, t ledger.Tally, found *result) {
 	fmt.Fprintf(out, "load: %d batches, %d items accepted, %d rejected as expected;"+
 		" %d attempts without a 207, %d of them cancelled by the client; %d batches sent again after their 207\n",
-		t.Batches, found.accepted, t.Rejected, t.Resent, t.GaveUp, t.Replays)
+		t.Batches, found.accepted, t.Rejected, t.Failed, t.GaveUp, t.Replays)
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(found.counts)) {
 		lines = append(lines, fmt.Sprintf("%s %d", name, found.counts[name]))

@@ -22,7 +22,7 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// trials measure one thing each, under load, with nothing else that disturbs.
+// trials runs one measurement at a time, under load and without other faults.
 type trials struct {
 	config
 	rig     *rig.Rig
@@ -33,7 +33,7 @@ type trials struct {
 	goals   []goal
 }
 
-// goal is a figure with its limit.
+// goal is the result of a measurement and whether it is within its limit.
 type goal struct {
 	met  bool
 	text string
@@ -65,17 +65,17 @@ func (t *trials) run(ctx context.Context) error {
 }
 
 // underLoad sends batches while it calls do, and returns the clients' counts for this time.
-func (t *trials) underLoad(ctx context.Context, how load.Manner, do func(ctx context.Context) error) (ledger.Tally, error) {
+func (t *trials) underLoad(ctx context.Context, mode load.Mode, do func(ctx context.Context) error) (ledger.Tally, error) {
 	before := t.book.Tally()
 	soft, stop := context.WithCancel(ctx)
-	sent := send(soft, ctx, t.clients, how, t.book)
+	sent := send(soft, ctx, t.clients, mode, t.book)
 	err := do(soft)
 	stop()
 	keepUp(t.rig, sent)
 	after := t.book.Tally()
 	return ledger.Tally{
-		Batches: after.Batches - before.Batches, Resent: after.Resent - before.Resent,
-		Requests: after.Requests - before.Requests, Answers: after.Answers - before.Answers,
+		Batches: after.Batches - before.Batches, Failed: after.Failed - before.Failed,
+		Requests: after.Requests - before.Requests, Responses: after.Responses - before.Responses,
 	}, err
 }
 
@@ -84,10 +84,10 @@ func (t *trials) underLoad(ctx context.Context, how load.Manner, do func(ctx con
 func (t *trials) equalKeys(ctx context.Context) error {
 	begin, kills := t.book.Tally().Requests, 0
 	tally, err := t.underLoad(ctx, load.Equal, func(ctx context.Context) error {
-		enough, stop := context.WithCancel(ctx)
+		killing, stop := context.WithCancel(ctx)
 		defer stop()
 		go func() {
-			for t.book.Tally().Requests < begin+t.Equal && launch.Sleep(enough, 50*ms) {
+			for t.book.Tally().Requests < begin+t.Equal && launch.Sleep(killing, 50*ms) {
 			}
 			stop()
 		}()
@@ -96,19 +96,20 @@ func (t *trials) equalKeys(ctx context.Context) error {
 			kill := nemesis.Fault{Name: kill9, Weight: 1, Hit: nemesis.During(0, 500*ms, always(d.Kill), d.Start)}
 			targets = append(targets, nemesis.Target{Name: daemon, Number: n, Gap: 6 * time.Second, Faults: []nemesis.Fault{kill}})
 		}
-		counts, err := nemesis.Run(enough, t.Seed, targets, t.log)
+		counts, err := nemesis.Run(killing, t.Seed, targets, t.log)
 		kills = counts.Of(daemon, kill9)
 		t.counts.Add(counts)
 		return err
 	})
 	t.goal(tally.Requests >= t.Equal, "equal keys: %d requests with %d keys to all replicas at once, goal %d; %d with a 207, %d kills;"+
-		" each differing answer is a wrong response, each second effect a doubled measurement",
-		tally.Requests, tally.Batches, t.Equal, tally.Answers, kills)
+		" responses that differ count as wrong, and measurements that are stored twice as doubled",
+		tally.Requests, tally.Batches, t.Equal, tally.Responses, kills)
 	return err
 }
 
 // asShipped restarts the replicas with the shipped session timeout and linger, and with a drain
-// grace of 2 s, less than the shipped 5 s. The rig otherwise uses shorter times.
+// grace of 2 s instead of the shipped 5 s. The rig otherwise uses shorter times, so that more faults
+// fit into a run.
 func (t *trials) asShipped(ctx context.Context) error {
 	for _, d := range t.rig.Replicas {
 		d.Set("api.drain_grace=2s", "journal.log.session_timeout=6s", "clickhouse.delivery.linger=1s")
@@ -132,7 +133,7 @@ func (t *trials) restartAll(ctx context.Context) error {
 	return nil
 }
 
-// rollouts counts the requests that fail behind HAProxy.
+// rollouts counts the requests through HAProxy that fail during rolling restarts.
 func (t *trials) rollouts(ctx context.Context) error {
 	tally, err := t.underLoad(ctx, load.Balanced, func(ctx context.Context) (err error) {
 		for n := 0; n < t.Rollouts && err == nil; n++ {
@@ -140,21 +141,22 @@ func (t *trials) rollouts(ctx context.Context) error {
 		}
 		return err
 	})
-	t.goal(tally.Resent == 0, "rolling restart: %d restarts, %d requests through HAProxy, %d failed, goal 0",
-		t.Rollouts*len(t.rig.Replicas), tally.Requests, tally.Resent)
+	t.goal(tally.Failed == 0, "rolling restart: %d restarts, %d requests through HAProxy, %d failed, goal 0",
+		t.Rollouts*len(t.rig.Replicas), tally.Requests, tally.Failed)
 	return err
 }
 
-// takeovers measures the time from the kill of a replica until a store has everything that had been
-// accepted into one of its partitions, and a batch that was accepted there after the kill.
+// takeovers kills replicas. For each partition that a replica owned, it measures the time from the
+// kill until a store has all items that the partition had before it and one batch that was accepted
+// after it.
 func (t *trials) takeovers(ctx context.Context) error {
 	var times []time.Duration
-	before := machine()
+	before := cpuTicks()
 	_, err := t.underLoad(ctx, load.Balanced, func(ctx context.Context) (err error) {
 		defer must.Return(&err)
 		r := rand.New(rand.NewPCG(t.Seed, 0))
 		for range t.Kills {
-			must.Do(t.rig.Delivered(ctx, time.Minute))
+			must.Do(t.rig.AwaitDelivered(ctx, time.Minute))
 			var owned []rig.Source
 			var d *rig.Daemon
 			for len(owned) == 0 { // clients may use fewer partitions than there are replicas
@@ -163,9 +165,9 @@ func (t *trials) takeovers(ctx context.Context) error {
 			}
 			t.counts.Add(nemesis.Counts{daemon + " " + kill9: 1})
 			killed := time.Now()
-			must.Do(errors.Join(d.Kill(), t.rig.Advance(ctx, time.Minute, owned, func(of rig.Source) {
+			must.Do(errors.Join(d.Kill(), t.rig.AwaitAdvance(ctx, time.Minute, owned, func(partition rig.Source) {
 				times = append(times, time.Since(killed))
-				t.log("takeover of %v: %.1f s", of, time.Since(killed).Seconds())
+				t.log("takeover of %v: %.1f s", partition, time.Since(killed).Seconds())
 			}), d.Start()))
 			must.Do(d.AwaitReady(ctx, time.Minute))
 		}
@@ -176,9 +178,8 @@ func (t *trials) takeovers(ctx context.Context) error {
 	}
 	slices.Sort(times)
 	at := func(q float64) float64 { return times[int(math.Ceil(q*float64(len(times))))-1].Seconds() }
-	t.goal(at(0.99) <= 10, "takeover of a partition: %d by %d kills, p50 %.1f s, p99 %.1f s, goal 10 s, max %.1f s;"+
-		" the machine was %.0f %% busy",
-		len(times), t.Kills, at(0.5), at(0.99), at(1), 100*machine().since(before))
+	t.goal(at(0.99) <= 10, "takeovers: %d partitions after %d kills, p50 %.1f s, p99 %.1f s (goal 10 s), max %.1f s; CPU load %.0f %%",
+		len(times), t.Kills, at(0.5), at(0.99), at(1), 100*cpuTicks().since(before))
 	return nil
 }
 
@@ -199,35 +200,35 @@ func bench(ctx context.Context) (goals []goal, err error) {
 			figure[strings.TrimPrefix(words[1], "journal_")] = must.Get(strconv.ParseFloat(words[2], 64))
 		}
 	}
-	at := func(of string) float64 {
-		if v, ok := figure[of]; ok {
+	at := func(name string) float64 {
+		if v, ok := figure[name]; ok {
 			return v
 		}
-		return math.NaN() // is within no limit
+		return math.NaN() // exceeds every limit
 	}
 	within := func(what string, value, limit float64) {
 		goals = append(goals, goal{value <= limit, fmt.Sprintf("%s: %.2f, goal %v", what, value, limit)})
 	}
-	within("CPU per batch, journal in Kafka over local", at("kafka_cpu_over_local"), 1.3)
-	within("time to a 207, journal in Kafka over local, p50 in ms", at("kafka_p50_ms")-at("local_p50_ms"), 10)
-	within("time to a 207, journal in Kafka over local, p99 in ms", at("kafka_p99_ms")-at("local_p99_ms"), 40)
+	within("CPU per batch, journal in Kafka over a local one", at("kafka_cpu_over_local"), 1.3)
+	within("latency of a 207 with a journal in Kafka minus that with a local one, p50 in ms", at("kafka_p50_ms")-at("local_p50_ms"), 10)
+	within("latency of a 207 with a journal in Kafka minus that with a local one, p99 in ms", at("kafka_p99_ms")-at("local_p99_ms"), 40)
 	if before := at("before_cpu_over_local"); !math.IsNaN(before) {
-		within("CPU per batch, local over the commit $BEFORE", 1/before, 1.05)
+		within("CPU per batch, local journal over that of the commit in BEFORE", 1/before, 1.05)
 	}
 	return goals, nil
 }
 
-// ticks are those of all processors since the start of the machine.
+// ticks holds the CPU ticks of all processors since boot.
 type ticks struct{ busy, all float64 }
 
-// machine returns zeros where there is no /proc/stat.
-func machine() (t ticks) {
+// cpuTicks returns the ticks in /proc/stat, or zeros if there is no such file.
+func cpuTicks() (t ticks) {
 	text, _ := os.ReadFile("/proc/stat")
 	first, _, _ := strings.Cut(string(text), "\n")
 	for i, word := range strings.Fields(first) {
-		n, _ := strconv.ParseFloat(word, 64) // the first word is no number
+		n, _ := strconv.ParseFloat(word, 64) // 0 for the first word, which is a name
 		t.all += n
-		if i != 4 && i != 5 { // idle, and waiting for a disk
+		if i != 4 && i != 5 { // idle, iowait
 			t.busy += n
 		}
 	}

@@ -25,8 +25,8 @@ import (
 //go:embed syscall.go.txt
 var syscallFile string
 
-// change replaces text, which must occur exactly once, in a file of the standard library.
-type change struct{ file, text, by string }
+// change replaces old, which must occur exactly once, by new in a file of the standard library.
+type change struct{ file, old, new string }
 
 var changes = []change{
 	{
@@ -63,11 +63,11 @@ func Overlay(ctx context.Context, dir string) (argument string, err error) {
 		if texts[c.file] == "" {
 			texts[c.file] = string(must.Get(os.ReadFile(filepath.Join(src, c.file))))
 		}
-		if n := strings.Count(texts[c.file], c.text); n != 1 {
+		if n := strings.Count(texts[c.file], c.old); n != 1 {
 			return "", fmt.Errorf("cannot change %s of Go's standard library: %q occurs %d times, not once; adapt the changes to this version of Go",
-				c.file, c.text, n)
+				c.file, c.old, n)
 		}
-		texts[c.file] = strings.Replace(texts[c.file], c.text, c.by, 1)
+		texts[c.file] = strings.Replace(texts[c.file], c.old, c.new, 1)
 	}
 	must.Do(os.MkdirAll(dir, 0o755))
 	replace := map[string]string{}
@@ -96,14 +96,14 @@ const (
 // Faults controls the faults of running programs through a file that they map into memory.
 type Faults struct{ file *os.File }
 
-// New creates the file, without faults.
+// New creates the control file at path, with all faults disabled.
 func New(path string) (*Faults, error) {
 	f, err := os.Create(path)
 	if err == nil {
 		err = f.Truncate(pageBytes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot create the file of faults: %w", err)
+		return nil, fmt.Errorf("cannot create the fault file: %w", err)
 	}
 	return &Faults{f}, nil
 }
@@ -126,7 +126,7 @@ func (f *Faults) FailReads(oneIn int) error { return f.set(readFaults, int64(one
 func (f *Faults) set(word int64, value int64) error {
 	b := binary.NativeEndian.AppendUint64(nil, uint64(value))
 	if _, err := f.file.WriteAt(b, word); err != nil {
-		return fmt.Errorf("cannot write the file of faults: %w", err)
+		return fmt.Errorf("cannot write the fault file: %w", err)
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Rules are the settings of the forecaster.
-type Rules struct {
+// Settings holds the settings of the forecaster.
+type Settings struct {
 	Streets   int // numbered from 1, with fromnode 1
 	Periods   int
 	Step      time.Duration // length of a period
@@ -49,7 +49,7 @@ func (l Layer) put(f *pb.StreetForecast) (err error) {
 	return nil
 }
 
-// ParseLayer returns the layer in a response of the daemon, or in a file for it.
+// ParseLayer decodes the layer in a response from the daemon or in a forecast file.
 func ParseLayer(body []byte) (l Layer, err error) {
 	defer must.Return(&err, "cannot decode the layer")
 	var r pb.StreetForecastResponse
@@ -100,7 +100,7 @@ func Publications(records []launch.Record) (all []Layer, err error) {
 
 // Check returns what is wrong with a layer, or an empty string. The periods of all streets end at
 // the same time, because they are published together. A response has no periods that have ended.
-func (r Rules) Check(l Layer) string {
+func (r Settings) Check(l Layer) string {
 	end := l.End()
 	for key, periods := range l {
 		if n, err := strconv.Atoi(key[:max(0, len(key)-2)]); err != nil || key[len(key)-2:] != ":1" || n < 1 || n > r.Streets {
@@ -134,8 +134,8 @@ func (l Layer) End() (end time.Time) {
 	return end
 }
 
-// Shows reports whether a response is a publication without the periods that have ended.
-func (l Layer) Shows(published Layer) bool {
+// Matches reports whether l equals published without the periods that have ended.
+func (l Layer) Matches(published Layer) bool {
 	if len(l) != len(published) {
 		return false
 	}
@@ -148,17 +148,17 @@ func (l Layer) Shows(published Layer) bool {
 	return true
 }
 
-// Answer is a layer that the daemon served to consecutive requests.
-type Answer struct {
+// Response is a layer that the daemon returned to consecutive requests.
+type Response struct {
 	First, Last time.Time // start of the first and of the last request
 	Layer       Layer
 }
 
 // Forecasts returns what is wrong with the layers that were published and served, both in
-// chronological order. No street may disappear, because measurements keep arriving. Each answer
-// must be one publication as a whole, no older than that of an earlier answer, and no older than
-// the time between publications plus the outages since then.
-func Forecasts(r Rules, published []Layer, answers []Answer, outages func(from, to time.Time) time.Duration) (wrong []string) {
+// chronological order. No street may disappear, because measurements keep arriving. Each response
+// must match exactly one publication, and never an earlier one than the response before. A
+// publication may be served until the next one is due, plus the outages since then.
+func Forecasts(r Settings, published []Layer, responses []Response, outages func(from, to time.Time) time.Duration) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	var before Layer
 	for i, l := range published {
@@ -175,26 +175,26 @@ func Forecasts(r Rules, published []Layer, answers []Answer, outages func(from, 
 		}
 	}
 	at, shown := 0, false
-	for _, a := range answers {
+	for _, a := range responses {
 		when := a.First.UTC().Format(time.RFC3339Nano)
 		if bad := r.Check(a.Layer); bad != "" {
-			note("answer at %s: %s", when, bad)
+			note("response at %s: %s", when, bad)
 			continue
 		}
 		if len(a.Layer) == 0 && !shown {
 			continue // nothing is published yet
 		}
-		i := slices.IndexFunc(published[at:], a.Layer.Shows)
+		i := slices.IndexFunc(published[at:], a.Layer.Matches)
 		if i < 0 {
-			past := slices.IndexFunc(published, a.Layer.Shows)
-			note("answer at %s: it is no publication after number %d (which it is: %d)", when, at, past)
+			past := slices.IndexFunc(published, a.Layer.Matches)
+			note("response at %s: it matches no publication from number %d on (first match: %d)", when, at, past)
 			continue
 		}
 		at, shown = at+i, true
-		// The first period contains the origin. It is over when a later publication is due.
+		// The first period contains the time of the forecast; when it has ended, a later publication is due.
 		due := a.Layer.End().Add(-time.Duration(r.Periods-1)*r.Step + r.Every)
 		if late := a.Last.Sub(due) - outages(due, a.Last); late > slack {
-			note("answer at %s: another publication was due %v before, outages not counted", when, late)
+			note("response at %s: the next publication was due %v earlier, not counting outages", when, late)
 		}
 	}
 	return wrong

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	rules = Rules{Streets: 2, Periods: 3, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
+	rules = Settings{Streets: 2, Periods: 3, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
 	noon  = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 )
 
@@ -65,13 +65,13 @@ func TestPublications(t *testing.T) {
 func TestForecasts(t *testing.T) {
 	minute := noon.Add(time.Minute)
 	first, second := layerOf(t, street(1, noon, 40), street(2, noon, 50)), layerOf(t, street(1, minute, 42), street(2, minute, 50))
-	at := func(seconds int, l Layer) Answer {
-		return Answer{First: noon.Add(time.Duration(seconds) * time.Second), Last: noon.Add(time.Duration(seconds+1) * time.Second), Layer: l}
+	at := func(seconds int, l Layer) Response {
+		return Response{First: noon.Add(time.Duration(seconds) * time.Second), Last: noon.Add(time.Duration(seconds+1) * time.Second), Layer: l}
 	}
 	down := time.Duration(0)
-	f := func(want string, published []Layer, answers ...Answer) {
+	f := func(want string, published []Layer, responses ...Response) {
 		t.Helper()
-		wrong := Forecasts(rules, published, answers, func(_, _ time.Time) time.Duration { return down })
+		wrong := Forecasts(rules, published, responses, func(_, _ time.Time) time.Duration { return down })
 		if want == "" {
 			require.Empty(t, wrong)
 			return
@@ -87,17 +87,17 @@ func TestForecasts(t *testing.T) {
 	f("", both, at(62, second)) // the first was never seen
 	mixed := layerOf(t, street(1, noon, 40), street(2, minute, 50))
 	f("publication 1: street 1:1 has a period from", []Layer{first, mixed})
-	f("answer at 2026-11-22T12:01:02Z: street 1:1 has a period from", both, at(62, mixed))
-	f("it is no publication after number 0 (which it is: -1)", both, at(62, layerOf(t, street(1, minute, 43), street(2, minute, 50))))
-	f("it is no publication after number 0 (which it is: -1)", both, at(62, layerOf(t, street(2, minute, 50)))) // a street is missing
-	f("it is no publication after number 1 (which it is: 0)", both, at(62, second), at(63, first))
-	f("it is no publication after number 0 (which it is: -1)", both, at(1, first), at(2, Layer{}))
+	f("response at 2026-11-22T12:01:02Z: street 1:1 has a period from", both, at(62, mixed))
+	f("it matches no publication from number 0 on (first match: -1)", both, at(62, layerOf(t, street(1, minute, 43), street(2, minute, 50))))
+	f("it matches no publication from number 0 on (first match: -1)", both, at(62, layerOf(t, street(2, minute, 50)))) // a street is missing
+	f("it matches no publication after number 1 (which it is: 0)", both, at(62, second), at(63, first))
+	f("it matches no publication from number 0 on (first match: -1)", both, at(1, first), at(2, Layer{}))
 	f("street 3:1 is not in the registry", both, at(62, layerOf(t, street(3, minute, 50))))
 	f("street 1:1 has the speed 42.3", []Layer{layerOf(t, street(1, minute, 42.3))})
 	f("publication 1: street 1:1 is missing", []Layer{first, layerOf(t, street(2, minute, 50))})
 	f("not every street has 3 periods", []Layer{over})
-	f("another publication was due 31s before", both, at(92, first))
+	f("the next publication was due 31s before", both, at(92, first))
 	down = 10 * time.Second
 	f("", both, at(92, first))
-	f("another publication was due 31s before", both, at(102, first))
+	f("the next publication was due 31s before", both, at(102, first))
 }

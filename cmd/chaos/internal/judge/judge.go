@@ -14,7 +14,7 @@ type Arrival struct {
 	ledger.Accepted
 	Received int64  // received_at: Unix nanoseconds in the archive, milliseconds in the forward
 	Place    string // in the store, for messages
-	Odd      string // any other defect, such as a wrong key
+	Defect   string // any other defect, such as a wrong key
 }
 
 // Verdict is the result for one store.
@@ -51,15 +51,15 @@ func (v *Verdict) note(count *int, format string, args ...any) {
 // offset for the topic.
 func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verdict {
 	v := &Verdict{Store: store, Arrived: len(arrivals)}
-	wanted := make(map[ledger.Name]ledger.Accepted, len(accepted))
+	wanted := make(map[ledger.Key]ledger.Accepted, len(accepted))
 	for _, a := range accepted {
-		wanted[a.Name()] = a
+		wanted[a.Key()] = a
 	}
-	first := make(map[ledger.Name]Arrival, len(accepted))
+	first := make(map[ledger.Key]Arrival, len(accepted))
 	newest := map[string]Arrival{} // of each detector
 	for _, got := range arrivals {
-		want, known := wanted[got.Name()]
-		earlier, again := first[got.Name()]
+		want, known := wanted[got.Key()]
+		earlier, again := first[got.Key()]
 		switch {
 		case !known:
 			v.note(&v.Altered, "never accepted: %v, batch %s index %d, at %s", got.Item, got.Batch, got.Index, got.Place)
@@ -70,15 +70,15 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 			continue
 		}
 		got.Seq = want.Seq
-		first[got.Name()] = got
+		first[got.Key()] = got
 		switch {
 		case !want.Same(got.Item):
 			v.note(&v.Altered, "sent %v, batch %s index %d; arrived %v at %s", want.Item, want.Batch, want.Index, got.Item, got.Place)
 		case want.Batch != got.Batch || want.Index != got.Index:
 			v.note(&v.Altered, "%v was accepted as batch %s index %d and arrived as batch %s index %d at %s",
 				want.Item, want.Batch, want.Index, got.Batch, got.Index, got.Place)
-		case got.Odd != "":
-			v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Place, got.Odd)
+		case got.Defect != "":
+			v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Place, got.Defect)
 		}
 		// The items of a detector must be in the order in which they were sent and received.
 		if last, there := newest[got.Detector]; there && (got.Seq < last.Seq || got.Received < last.Received) {
@@ -89,7 +89,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 		newest[got.Detector] = got
 	}
 	for _, a := range accepted {
-		if _, there := first[a.Name()]; !there {
+		if _, there := first[a.Key()]; !there {
 			v.note(&v.Missing, "%v, batch %s index %d", a.Item, a.Batch, a.Index)
 		}
 	}
@@ -110,12 +110,12 @@ func All(accepted []ledger.Accepted, forward []Arrival, servers [][]Arrival) []*
 // agree adds to the forward's verdict the records whose time is not the archive's received_at,
 // truncated to milliseconds.
 func agree(v *Verdict, rows, forward []Arrival) {
-	received := make(map[ledger.Name]int64, len(rows))
+	received := make(map[ledger.Key]int64, len(rows))
 	for _, a := range rows {
-		received[a.Name()] = a.Received
+		received[a.Key()] = a.Received
 	}
 	for _, r := range forward {
-		if at, both := received[r.Name()]; both && at/1e6 != r.Received {
+		if at, both := received[r.Key()]; both && at/1e6 != r.Received {
 			v.note(&v.Altered, "%v at %s has the time %d ms, but the archive has received_at %d ns", r.Item, r.Place, r.Received, at)
 		}
 	}
@@ -124,12 +124,12 @@ func agree(v *Verdict, rows, forward []Arrival) {
 // archive judges the rows of a server of the archive. It sorts them by received_at, which a whole
 // batch shares, and sequence.
 func archive(store string, accepted []ledger.Accepted, rows []Arrival) *Verdict {
-	seqs := make(map[ledger.Name]int64, len(accepted))
+	seqs := make(map[ledger.Key]int64, len(accepted))
 	for _, a := range accepted {
-		seqs[a.Name()] = a.Seq
+		seqs[a.Key()] = a.Seq
 	}
 	slices.SortStableFunc(rows, func(a, b Arrival) int {
-		return cmp.Or(cmp.Compare(a.Received, b.Received), cmp.Compare(seqs[a.Name()], seqs[b.Name()]))
+		return cmp.Or(cmp.Compare(a.Received, b.Received), cmp.Compare(seqs[a.Key()], seqs[b.Key()]))
 	})
 	return Compare(store, accepted, rows)
 }

@@ -78,7 +78,7 @@ func TestCompare(t *testing.T) {
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Type = "speed" }))
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Batch = "another" }))
 	f(0, 0, 0, 1, change(func(a *Arrival) { a.Index++ }))
-	f(0, 0, 0, 1, change(func(a *Arrival) { a.Odd = "the key is wrong" }))
+	f(0, 0, 0, 1, change(func(a *Arrival) { a.Defect = "the key is wrong" }))
 	f(1, 0, 0, 1, change(func(a *Arrival) { a.From++ })) // an unknown item and a missing one
 	f(0, 0, 0, 1, func(a []Arrival) []Arrival {
 		rejected := a[0]
@@ -184,7 +184,7 @@ func TestReadArchive(t *testing.T) {
 	require.Equal(t, 1, archive("archive", accepted(), rows).Duplicated)
 	odd := 0
 	for _, r := range rows {
-		if r.Odd != "" {
+		if r.Defect != "" {
 			odd++
 		}
 	}

@@ -53,15 +53,15 @@ func ReadArchive(ctx context.Context, address, table string) (rows []Arrival, er
 			a.Quality = math.Float64frombits(*r.Quality)
 		}
 		if r.Instance != Instance(r.Detector) {
-			a.Odd = "product_instance is " + r.Instance
+			a.Defect = "product_instance is " + r.Instance
 		}
 		rows = append(rows, a)
 	}
 	return rows, nil
 }
 
-// ParseRecords parses the records of the topic. A record that is not a measurement becomes an
-// arrival without a name, which was never accepted.
+// ParseRecords parses the records of the topic. A record that is not a measurement becomes an arrival
+// with an empty detector code, which matches no accepted item.
 func ParseRecords(records []launch.Record) []Arrival {
 	partitions := map[string]int32{} // detector → partition
 	arrivals := make([]Arrival, len(records))
@@ -69,7 +69,7 @@ func ParseRecords(records []launch.Record) []Arrival {
 		arrivals[i] = parseRecord(r)
 		at, known := partitions[arrivals[i].Detector]
 		if known && at != r.Partition {
-			arrivals[i].Odd = fmt.Sprintf("the detector's records were in partition %d before", at)
+			arrivals[i].Defect = fmt.Sprintf("the detector's records were in partition %d before", at)
 		}
 		partitions[arrivals[i].Detector] = r.Partition
 	}
@@ -80,7 +80,7 @@ func parseRecord(r launch.Record) Arrival {
 	a := Arrival{Place: fmt.Sprintf("partition %d offset %d", r.Partition, r.Offset), Received: r.Timestamp.UnixMilli()}
 	var m trafficdv1.Measurement
 	if err := proto.Unmarshal(r.Value, &m); err != nil {
-		a.Odd = err.Error()
+		a.Defect = err.Error()
 		return a
 	}
 	a.Detector, a.Type, a.Value, a.Quality = m.GetDetectorCode(), m.GetMeasureTypeCode(), m.GetValue(), math.NaN()
@@ -94,11 +94,11 @@ func parseRecord(r launch.Record) Arrival {
 	}
 	switch { // fields that the record's key and headers repeat
 	case string(r.Key) != m.GetDetectorCode():
-		a.Odd = fmt.Sprintf("the key is %q", r.Key)
+		a.Defect = fmt.Sprintf("the key is %q", r.Key)
 	case m.GetProductInstance() != Instance(a.Detector) || r.Header("product-instance") != m.GetProductInstance():
-		a.Odd = fmt.Sprintf("product instance %q, in the header %q", m.GetProductInstance(), r.Header("product-instance"))
+		a.Defect = fmt.Sprintf("product instance %q, in the header %q", m.GetProductInstance(), r.Header("product-instance"))
 	case len(r.Headers) != 3:
-		a.Odd = fmt.Sprintf("%d headers", len(r.Headers))
+		a.Defect = fmt.Sprintf("%d headers", len(r.Headers))
 	}
 	return a
 }

@@ -20,14 +20,14 @@ type Item struct {
 	Quality  float64 // NaN = none
 }
 
-// Name identifies an item in a store.
-type Name struct {
+// Key identifies an item in a store.
+type Key struct {
 	Detector string
 	From     int64
 }
 
-// Name returns the item's name.
-func (i Item) Name() Name { return Name{i.Detector, i.From} }
+// Key returns the item's key.
+func (i Item) Key() Key { return Key{i.Detector, i.From} }
 
 // String formats all fields for messages.
 func (i Item) String() string {
@@ -62,13 +62,13 @@ type Ledger struct {
 
 // Tally counts the clients' attempts.
 type Tally struct {
-	Batches  int // with a 207
-	Rejected int // items rejected as expected
-	Resent   int // attempts without a 207
-	Replays  int // batches sent again after their 207
-	GaveUp   int // attempts that the client cancelled
-	Requests int // an attempt may consist of several concurrent ones
-	Answers  int // requests with a 207
+	Batches   int // with a 207
+	Rejected  int // items rejected as expected
+	Failed    int // attempts without a 207
+	Replays   int // batches sent again after their 207
+	GaveUp    int // attempts that the client cancelled
+	Requests  int // an attempt may consist of several concurrent ones
+	Responses int // requests with a 207
 }
 
 // Add applies change to the tally.
@@ -85,8 +85,8 @@ func (l *Ledger) Accept(items []Accepted) {
 	l.accepted = append(l.accepted, items...)
 }
 
-// Wrong records an unexpected response or exit.
-func (l *Ledger) Wrong(format string, args ...any) {
+// AddWrong records an unexpected response or exit.
+func (l *Ledger) AddWrong(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))

@@ -11,10 +11,11 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// moments returns the times near which the items of a client begin. They spread the items over
-// partitions of the archive: a block over several partitions is committed one part at a time and
-// can be interrupted between them. The forecaster learns the second day, and forecasts from the
-// last 12 minutes: the half of that in which items begin is short enough for them to stay in use.
+// moments returns the times around which items start. They spread the items over partitions of the
+// archive: a block that spans several partitions is committed one part at a time and can be
+// interrupted between them. The forecaster learns from the second time and forecasts from the last
+// 12 minutes before the third; items start within the last 6 of them, so that they are still among
+// the 12 when it reads them.
 func moments(now time.Time) [3]time.Time {
 	return [3]time.Time{time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -2), now}
 }
@@ -30,33 +31,33 @@ type batch struct {
 	first  *result       // of the first 207
 }
 
-// maker makes the batches of one client, for detectors that no other client uses.
-type maker struct {
+// generator generates the batches of one client, for detectors that no other client uses.
+type generator struct {
 	rng       *rand.Rand
 	client    int
 	detectors int
-	next      []int64 // last sequence number of each detector
+	lastSeq   []int64 // of each detector
 	batches   int
 }
 
-func newMaker(rng *rand.Rand, client, detectors int) *maker {
-	return &maker{rng: rng, client: client, detectors: detectors, next: make([]int64, detectors)}
+func newGenerator(rng *rand.Rand, client, detectors int) *generator {
+	return &generator{rng: rng, client: client, detectors: detectors, lastSeq: make([]int64, detectors)}
 }
 
 // Detector returns the code of a client's detector.
 func Detector(client, n int) string { return fmt.Sprintf("chaos-%02d-%03d", client, n) }
 
-// batch makes a batch of up to maxItems items, a few of which are invalid.
-func (m *maker) batch(maxItems int) *batch {
-	m.batches++
-	b := &batch{key: fmt.Sprintf("client-%d-batch-%d", m.client, m.batches), faults: map[int]fault{}}
+// batch returns a new batch of up to maxItems items, a few of which are invalid.
+func (g *generator) batch(maxItems int) *batch {
+	g.batches++
+	b := &batch{key: fmt.Sprintf("client-%d-batch-%d", g.client, g.batches), faults: map[int]fault{}}
 	var texts []string
-	for i := range 1 + m.rng.IntN(maxItems) {
-		item := m.item()
-		text := m.text(item)
-		if m.rng.IntN(40) == 0 {
-			f := badItems[m.rng.IntN(len(badItems))]
-			b.faults[i], text, item = f, f.spoil(text), ledger.Item{}
+	for i := range 1 + g.rng.IntN(maxItems) {
+		item := g.item()
+		text := g.text(item)
+		if g.rng.IntN(40) == 0 {
+			f := badItems[g.rng.IntN(len(badItems))]
+			b.faults[i], text, item = f, f.corrupt(text), ledger.Item{}
 		}
 		b.items, texts = append(b.items, item), append(texts, text)
 	}
@@ -64,43 +65,43 @@ func (m *maker) batch(maxItems int) *batch {
 	return b
 }
 
-func (m *maker) item() ledger.Item {
-	d := m.rng.IntN(m.detectors)
-	m.next[d]++
-	seq := m.next[d]
+func (g *generator) item() ledger.Item {
+	d := g.rng.IntN(g.detectors)
+	g.lastSeq[d]++
+	seq := g.lastSeq[d]
 	base := moments(time.Now())[seq%3]
-	from := base.Add(time.Duration(seq)*20*time.Second%(48*time.Hour) + time.Duration(m.rng.Int64N(1e9)))
-	length := m.rng.Int64N(3600e9)
+	from := base.Add(time.Duration(seq)*20*time.Second%(48*time.Hour) + time.Duration(g.rng.Int64N(1e9)))
+	length := g.rng.Int64N(3600e9)
 	if seq%3 == 2 {
-		from, length = base.Add(-time.Duration(m.rng.Int64N(360e9))), length/120
+		from, length = base.Add(-time.Duration(g.rng.Int64N(360e9))), length/120
 	}
-	value, quality := m.rng.Float64()*200, m.rng.Float64()
-	switch m.rng.IntN(20) { // including both zeros, and very small and very large numbers
+	value, quality := g.rng.Float64()*200, g.rng.Float64()
+	switch g.rng.IntN(20) { // including both zeros, and very small and very large numbers
 	case 0:
 		value = math.Copysign(0, -1)
 	case 1:
 		value = 0
 	case 2:
-		value = (m.rng.Float64() - 0.5) * math.Pow(10, float64(m.rng.IntN(600)-300))
+		value = (g.rng.Float64() - 0.5) * math.Pow(10, float64(g.rng.IntN(600)-300))
 	}
-	if m.rng.IntN(4) == 0 {
+	if g.rng.IntN(4) == 0 {
 		quality = math.NaN()
 	}
 	return ledger.Item{
-		Detector: Detector(m.client, d), Seq: seq, Type: measureTypes[m.rng.IntN(len(measureTypes))],
+		Detector: Detector(g.client, d), Seq: seq, Type: measureTypes[g.rng.IntN(len(measureTypes))],
 		From: from.UnixNano(), To: from.UnixNano() + length, Value: value, Quality: quality,
 	}
 }
 
 // text returns the item as JSON.
-func (m *maker) text(i ledger.Item) string {
+func (g *generator) text(i ledger.Item) string {
 	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 	t := fmt.Sprintf(`{"detectorCode":%q,"measureTypeCode":%q,"timestampFrom":%q,"timestampTo":%q,"value":%v`,
 		i.Detector, i.Type, at(i.From), at(i.To), i.Value)
 	if !math.IsNaN(i.Quality) {
 		return t + fmt.Sprintf(`,"quality":%v}`, i.Quality)
 	}
-	if m.rng.IntN(2) == 0 {
+	if g.rng.IntN(2) == 0 {
 		return t + `,"quality":null}`
 	}
 	return t + `}`
@@ -108,9 +109,9 @@ func (m *maker) text(i ledger.Item) string {
 
 // fault is a way to make an item invalid, with the expected rejection.
 type fault struct {
-	code  string
-	field string // after measurements[i]
-	spoil func(text string) string
+	code    string
+	field   string // after measurements[i]
+	corrupt func(text string) string
 }
 
 func replace(old, with string) func(string) string {
@@ -146,12 +147,12 @@ type rejection struct {
 	} `json:"error"`
 }
 
-// same compares everything but the replay header.
+// same reports whether r and o are equal, ignoring the replay header.
 func (r *result) same(o *result) bool {
 	return r.batchID == o.batchID && r.Accepted == o.Accepted && r.Rejected == o.Rejected && slices.Equal(r.Rejections, o.Rejections)
 }
 
-// compare describes how the result differs from the expected one, or returns an empty string.
+// compare returns how the result differs from the expected one, or an empty string.
 func (b *batch) compare(got *result) string {
 	if bad := len(b.faults); got.Accepted != len(b.items)-bad || got.Rejected != bad || len(got.Rejections) != bad {
 		return fmt.Sprintf("%d items, %d of them invalid: accepted %d, rejected %d, %d rejections",

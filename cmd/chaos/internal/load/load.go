@@ -25,7 +25,7 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Config is the size of the load.
+// Config describes the load.
 type Config struct {
 	Endpoints []string // URLs of the replicas
 	Balancer  string   // URL of their load balancer; empty = none
@@ -36,13 +36,13 @@ type Config struct {
 	Seed      uint64
 }
 
-// Manner is how clients send their batches.
-type Manner int
+// Mode is the way in which clients send their batches.
+type Mode int
 
 const (
 	// Mixed sends each batch to one replica, directly or through the load balancer, or to all at
 	// the same time, and cancels some attempts.
-	Mixed Manner = iota
+	Mixed Mode = iota
 	// Equal sends each batch repeats times to every replica and once to the load balancer, all at
 	// the same time.
 	Equal
@@ -62,7 +62,7 @@ func New(cfg Config, l *ledger.Ledger) (all Clients) {
 	for n := range cfg.Clients {
 		rng := rand.New(rand.NewPCG(cfg.Seed, uint64(n)))
 		all = append(all, &client{
-			Config: cfg, maker: newMaker(rng, n, cfg.Detectors), apiKey: APIKey(n), ledger: l,
+			Config: cfg, generator: newGenerator(rng, n, cfg.Detectors), apiKey: APIKey(n), ledger: l,
 			http: http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
 		})
 	}
@@ -71,13 +71,13 @@ func New(cfg Config, l *ledger.Ledger) (all Clients) {
 
 // Run sends batches until ctx is done, then waits until the last batch of each client has received
 // its 207. It returns an error if hard is done before that.
-func (all Clients) Run(ctx, hard context.Context, how Manner) error {
+func (all Clients) Run(ctx, hard context.Context, mode Mode) error {
 	errs := make([]error, len(all))
 	var running sync.WaitGroup
 	for n, c := range all {
 		running.Go(func() {
 			defer c.http.CloseIdleConnections()
-			c.manner = how
+			c.mode = mode
 			errs[n] = c.run(ctx, hard)
 		})
 	}
@@ -98,30 +98,30 @@ func Detectors(cfg Config) (codes []string) {
 	return codes
 }
 
-// client sends the batches of one maker, one at a time.
+// client sends the batches of one generator, one at a time.
 type client struct {
 	Config
-	*maker
+	*generator
 	http   http.Client
 	apiKey string
 	ledger *ledger.Ledger
-	manner Manner
+	mode   Mode
 	sent   []*batch // the latest batches, some of which are sent again
 }
 
-// kept is the number of batches that a client may send again. The oldest of them were sent several
-// restarts of the daemon ago.
+// kept is the number of batches that a client may send again, enough for the oldest to precede
+// several restarts of the daemon.
 const kept = 60
 
 func (c *client) run(ctx, hard context.Context) error {
 	for ctx.Err() == nil {
 		b := c.batch(c.Items)
-		r, err := c.settle(hard, b)
+		r, err := c.sendUntilAccepted(hard, b)
 		if err != nil {
 			return err
 		}
 		if wrong := b.compare(r); wrong != "" {
-			c.ledger.Wrong("batch %s (%s): %s", b.key, r.batchID, wrong)
+			c.ledger.AddWrong("batch %s (%s): %s", b.key, r.batchID, wrong)
 		}
 		b.first = r
 		c.ledger.Accept(b.accepted())
@@ -134,7 +134,7 @@ func (c *client) run(ctx, hard context.Context) error {
 			}
 		}
 		pause := c.Pause
-		if c.manner == Balanced {
+		if c.mode == Balanced {
 			pause *= 20
 		}
 		launch.Sleep(ctx, time.Duration(c.rng.Int64N(int64(2*pause)+1)))
@@ -145,15 +145,15 @@ func (c *client) run(ctx, hard context.Context) error {
 // repeat sends one of the latest batches again and expects its original result.
 func (c *client) repeat(ctx context.Context) error {
 	old := c.sent[c.rng.IntN(len(c.sent))]
-	r, err := c.settle(ctx, old)
+	r, err := c.sendUntilAccepted(ctx, old)
 	if err != nil {
 		return err
 	}
 	switch {
 	case !r.replayed && len(c.Endpoints) == 1: // another replica does not have the result
-		c.ledger.Wrong("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.first.batchID, r.batchID)
+		c.ledger.AddWrong("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.first.batchID, r.batchID)
 	case !r.same(old.first):
-		c.ledger.Wrong("batch %s sent again after its 207: first %v, now %v", old.key, old.first, r)
+		c.ledger.AddWrong("batch %s sent again after its 207: first %v, now %v", old.key, old.first, r)
 	}
 	c.ledger.Add(func(t *ledger.Tally) { t.Replays++ })
 	return nil
@@ -166,19 +166,20 @@ var retryable = []int{
 	http.StatusBadGateway, http.StatusGatewayTimeout,
 }
 
-// settle sends a batch until it receives a 207. It records statuses that are not retryable, but
-// still retries, because the daemon accepted nothing. It randomly cancels some attempts very early.
-func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
+// sendUntilAccepted sends a batch until it receives a 207. It records statuses that are not retryable,
+// but still retries, because the daemon accepted nothing. It randomly cancels some attempts very
+// early.
+func (c *client) sendUntilAccepted(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {
-		patience, impatient := 3*time.Second, c.manner == Mixed && c.rng.IntN(12) == 0
-		if c.manner == Balanced {
-			patience = time.Minute
+		timeout, cancelEarly := 3*time.Second, c.mode == Mixed && c.rng.IntN(12) == 0
+		if c.mode == Balanced {
+			timeout = time.Minute
 		}
-		if impatient {
-			patience = time.Duration(c.rng.IntN(20_000)) * time.Microsecond
+		if cancelEarly {
+			timeout = time.Duration(c.rng.IntN(20_000)) * time.Microsecond
 		}
-		attempt, cancel := context.WithTimeout(ctx, patience)
+		attempt, cancel := context.WithTimeout(ctx, timeout)
 		r, err := c.sendToSome(attempt, b)
 		cancel()
 		if err == nil {
@@ -187,11 +188,11 @@ func (c *client) settle(ctx context.Context, b *batch) (*result, error) {
 		last = err
 		var status *statusError
 		if errors.As(err, &status) && !slices.Contains(retryable, status.status) {
-			c.ledger.Wrong("batch %s: %v", b.key, err)
+			c.ledger.AddWrong("batch %s: %v", b.key, err)
 		}
 		c.ledger.Add(func(t *ledger.Tally) {
-			t.Resent++
-			if impatient && errors.Is(err, context.DeadlineExceeded) {
+			t.Failed++
+			if cancelEarly && errors.Is(err, context.DeadlineExceeded) {
 				t.GaveUp++
 			}
 		})
@@ -213,9 +214,9 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.sta
 func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
 	to := slices.Clone(c.Endpoints)
 	switch dice := c.rng.IntN(4); {
-	case c.manner == Equal:
+	case c.mode == Equal:
 		to = append(slices.Repeat(to, repeats), c.Balancer)
-	case c.manner == Balanced:
+	case c.mode == Balanced:
 		to = []string{c.Balancer}
 	case dice == 0: // all
 	case dice == 1 || c.Balancer == "":
@@ -229,10 +230,10 @@ func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err e
 		all.Go(func() { results[i], errs[i] = c.send(ctx, endpoint, b) })
 	}
 	all.Wait()
-	answers := 0
+	responses := 0
 	for i, r := range results {
 		if r != nil {
-			answers++
+			responses++
 		}
 		switch {
 		case errs[i] != nil:
@@ -240,10 +241,10 @@ func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err e
 		case first == nil:
 			first = r
 		case !r.same(first):
-			c.ledger.Wrong("batch %s: one replica's result is %v, another's is %v", b.key, first, r)
+			c.ledger.AddWrong("batch %s: one replica's result is %v, another's is %v", b.key, first, r)
 		}
 	}
-	c.ledger.Add(func(t *ledger.Tally) { t.Requests += len(to); t.Answers += answers })
+	c.ledger.Add(func(t *ledger.Tally) { t.Requests += len(to); t.Responses += responses })
 	if first != nil {
 		err = nil
 	}

@@ -23,8 +23,8 @@ import (
 // TestBodies: another decoder reads the items of the ledger, and all items of a client are
 // different.
 func TestBodies(t *testing.T) {
-	m := newMaker(rand.New(rand.NewPCG(1, 1)), 3, 5)
-	seen, last := map[ledger.Name]bool{}, map[string]int64{}
+	m := newGenerator(rand.New(rand.NewPCG(1, 1)), 3, 5)
+	seen, last := map[ledger.Key]bool{}, map[string]int64{}
 	bad := map[string]int{}
 	for range 60 {
 		b := m.batch(100)
@@ -38,9 +38,9 @@ func TestBodies(t *testing.T) {
 			}
 			item := b.items[i]
 			require.True(t, decoded(t, text).Same(item), "%s\n%v", text, item)
-			require.False(t, seen[item.Name()])
+			require.False(t, seen[item.Key()])
 			require.Greater(t, item.Seq, last[item.Detector])
-			seen[item.Name()], last[item.Detector] = true, item.Seq
+			seen[item.Key()], last[item.Detector] = true, item.Seq
 		}
 	}
 	require.Len(t, bad, 7, "each kind of fault occurred")
@@ -164,7 +164,7 @@ func TestRun(t *testing.T) {
 		require.Empty(t, wrong)
 		require.Len(t, accepted, d.accepted)
 		require.Equal(t, tally.Batches, len(d.results))
-		require.Positive(t, tally.Resent)
+		require.Positive(t, tally.Failed)
 		require.Positive(t, tally.Replays)
 		require.Positive(t, tally.Rejected)
 	}

@@ -22,8 +22,8 @@ import (
 // parameters from r first, so that the plan does not depend on the outcome.
 type Hit func(ctx context.Context, r *rand.Rand) error
 
-// ErrNothing is returned by a Hit that could not inject its fault. It is not counted.
-var ErrNothing = errors.New("the fault was not injected")
+// ErrNotInjected is returned by a Hit that could not inject its fault. It is not counted.
+var ErrNotInjected = errors.New("the fault was not injected")
 
 // Fault is one way to disturb a target.
 type Fault struct {
@@ -33,12 +33,12 @@ type Fault struct {
 }
 
 // During returns a Hit that lasts for a random time: begin draws its parameters and injects it, and
-// end undoes it, even if begin returned ErrNothing.
+// end undoes it, even if begin returned ErrNotInjected.
 func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end func() error) Hit {
 	return func(ctx context.Context, r *rand.Rand) error {
 		lasts := shortest + time.Duration(r.Int64N(int64(longest-shortest)+1))
 		err := begin(r)
-		if err != nil && !errors.Is(err, ErrNothing) {
+		if err != nil && !errors.Is(err, ErrNotInjected) {
 			return err
 		}
 		launch.Sleep(ctx, lasts)
@@ -126,7 +126,7 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 		switch {
 		case err == nil:
 			counts[t.Name+" "+f.Name]++
-		case errors.Is(err, ErrNothing):
+		case errors.Is(err, ErrNotInjected):
 			log("%s %d: %v", t.Name, t.Number, err)
 		default:
 			return counts, fmt.Errorf("%s: %s: %w", t.Name, f.Name, err)

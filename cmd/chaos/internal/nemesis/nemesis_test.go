@@ -84,7 +84,7 @@ func TestNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begun, ended := 0, 0
-		hit := During(0, time.Second, func(*rand.Rand) error { begun++; return ErrNothing }, func() error { ended++; return nil })
+		hit := During(0, time.Second, func(*rand.Rand) error { begun++; return ErrNotInjected }, func() error { ended++; return nil })
 		counts, err := Run(ctx, 1, []Target{{Name: "store", Gap: time.Second, Faults: []Fault{{"kill -9", 1, hit}}}}, t.Logf)
 		require.NoError(t, err)
 		require.Empty(t, counts)

@@ -89,8 +89,9 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 		}
 		return nil
 	}
+	// A busy server may not respond in time.
 	if err := launch.Eventually(ctx, 2*time.Minute, func() error { return a.migrate(ctx) }); err != nil || a.cluster != nil {
-		return err // a busy server may not answer in time
+		return err
 	}
 	return a.Nodes[0].do("CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null")
 }
@@ -121,12 +122,12 @@ func (n *Node) with(limit time.Duration, do func(ctx context.Context, conn ch.Co
 // hog is an expression that allocates 3.6 GB at once, more than the memory limit of the server.
 const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
 
-// TooManyParts is the only refusal that affects a single node of a cluster.
+// TooManyParts is the only refusal that can be limited to one node of a cluster.
 const TooManyParts = "too many parts"
 
-// refusals maps each way to make a server reject inserts to the statements that start and end it;
-// %s is the table. The server runs out of memory before it writes the rows or, in a view,
-// afterwards.
+// refusals holds, for each way of making a server reject inserts, the statement that starts it and
+// the one that ends it; %s is the table. "Out of memory" fails before the rows are written, "out of
+// memory in a view" afterwards.
 var refusals = map[string][2]string{
 	"read-only": {"ALTER TABLE %s MODIFY SETTING table_readonly = 1", "ALTER TABLE %s MODIFY SETTING table_readonly = 0"},
 	TooManyParts: {
@@ -183,35 +184,37 @@ func (n *Node) Revive() error {
 }
 
 // Wipe kills a node and deletes its disk. If the node may have the only copy of a row, because the
-// other replica was down and has not fetched it yet, Wipe returns nemesis.ErrNothing. It never
-// leaves a node with its disk down for long: the daemon sends rows again that only a dead node has.
+// other replica was down and has not fetched it yet, Wipe returns nemesis.ErrNotInjected. It never
+// leaves a node stopped for long if its disk is intact: the daemon would resend rows that only that
+// node has.
 func (n *Node) Wipe(ctx context.Context) error {
-	err := launch.Eventually(ctx, 5*time.Second, func() error { return n.spare(5 * time.Second) }) // the other may just be starting
+	// The other node may still be starting.
+	err := launch.Eventually(ctx, 5*time.Second, func() error { return n.checkReplicated(5 * time.Second) })
 	if err != nil {
-		return fmt.Errorf("%w: %w", nemesis.ErrNothing, err)
+		return fmt.Errorf("%w: %w", nemesis.ErrNotInjected, err)
 	}
 	if err := n.Kill(); err != nil {
 		return err
 	}
-	if err := n.spare(2 * time.Second); err != nil {
-		return cmp.Or(n.Restart(), fmt.Errorf("%w: %w", nemesis.ErrNothing, err))
+	if err := n.checkReplicated(2 * time.Second); err != nil {
+		return cmp.Or(n.Restart(), fmt.Errorf("%w: %w", nemesis.ErrNotInjected, err))
 	}
 	n.empty = true
 	return os.RemoveAll(filepath.Join(n.Dir(), "clickhouse"))
 }
 
-// spare returns nil if the other node has all parts of this one. Missing parts are in the other
-// node's replication queue.
-func (n *Node) spare(limit time.Duration) error {
+// checkReplicated returns nil if the other node has all parts of this one. Missing parts are in the
+// other node's replication queue.
+func (n *Node) checkReplicated(limit time.Duration) error {
 	return n.other().with(limit, func(ctx context.Context, conn ch.Conn) error {
-		var lacks uint64
+		var missing uint64
 		err := conn.Exec(ctx, "SYSTEM SYNC REPLICA "+n.archive.Table+" PULL")
 		if err == nil {
 			err = conn.QueryRow(ctx, "SELECT count() FROM system.replication_queue WHERE concat(database, '.', table) = '"+
-				n.archive.Table+"'").Scan(&lacks)
+				n.archive.Table+"'").Scan(&missing)
 		}
-		if err == nil && lacks > 0 {
-			err = fmt.Errorf("%s lacks %d parts", n.other().replica(), lacks)
+		if err == nil && missing > 0 {
+			err = fmt.Errorf("%s lacks %d parts", n.other().replica(), missing)
 		}
 		return err
 	})
@@ -232,7 +235,7 @@ func (n *Node) Replace(ctx context.Context) error {
 		return err
 	}
 	n.empty = false
-	known := []string{n.replica(), "1-" + n.replica()} // in the shard's tables, and in those of all servers
+	known := []string{n.replica(), "1-" + n.replica()} // its names in the tables of the shard and in those that all servers share
 	return launch.Eventually(ctx, 2*time.Minute, func() error {
 		for len(known) > 0 {
 			if err := n.other().do("SYSTEM DROP REPLICA '" + known[0] + "' FROM DATABASE trafficd"); err != nil {
@@ -244,9 +247,9 @@ func (n *Node) Replace(ctx context.Context) error {
 	})
 }
 
-// Settled waits until all nodes have all rows. It returns an error if any parts were merged,
+// AwaitReplicated waits until all nodes have all rows. It returns an error if any parts were merged,
 // because duplicates may then be missing from the count.
-func (a *Archive) Settled(ctx context.Context) error {
+func (a *Archive) AwaitReplicated(ctx context.Context) error {
 	for _, n := range a.Nodes {
 		if a.cluster != nil {
 			err := launch.Eventually(ctx, time.Minute, func() error { return n.do("SYSTEM SYNC REPLICA " + a.Table) })

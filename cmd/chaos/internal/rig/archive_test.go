@@ -46,7 +46,7 @@ func TestWipe(t *testing.T) {
 	require.NoError(t, two.do("INSERT INTO "+a.Table+" VALUES (2)"))
 	soon, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	require.ErrorIs(t, two.Wipe(soon), nemesis.ErrNothing)
+	require.ErrorIs(t, two.Wipe(soon), nemesis.ErrNotInjected)
 	require.NoError(t, two.Replace(t.Context()))
 	rows(two, 2)
 }

@@ -24,20 +24,21 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// Topic receives the forwarded measurements.
+// Topic is the topic to which measurements are forwarded.
 const (
 	Topic      = "measurements"
 	partitions = 4
 )
 
 // Broker is a cluster that speaks the Kafka protocol. Its methods must not be called concurrently.
+// All random choices are drawn from r.
 type Broker interface {
-	// End stops n brokers, chosen by r: with SIGKILL if they can recover from it, otherwise cleanly
-	// and all together.
-	End(r *rand.Rand, n int) error
-	// Restart starts the brokers that End stopped.
+	// Stop stops n random brokers: with SIGKILL if they can recover from it, otherwise all together
+	// and cleanly.
+	Stop(r *rand.Rand, n int) error
+	// Restart starts the brokers that Stop stopped.
 	Restart() error
-	// Freeze pauses one broker, chosen by r, until Thaw.
+	// Freeze pauses a random broker until Thaw.
 	Freeze(r *rand.Rand) error
 	Thaw() error
 	// Addresses returns the brokers' own addresses, not those of the wires.
@@ -47,17 +48,17 @@ type Broker interface {
 
 // FailingBroker is a broker that can return errors: kfake.
 type FailingBroker interface {
-	// FailProduce makes the next produce requests return errors, drawn from r, some after storing
-	// the records.
+	// FailProduce makes the next produce requests return random errors, some after storing the
+	// records.
 	FailProduce(r *rand.Rand) error
 }
 
 // KilledBroker is a broker that survives kill -9 and the loss of a disk: Apache Kafka.
 type KilledBroker interface {
-	// Wipe kills a broker, chosen by r, and deletes its disk, unless others may lack what it has:
-	// then it returns nemesis.ErrNothing. Restart starts it.
+	// Wipe kills a random broker and deletes its disk. If that could lose records that no other
+	// broker has, it returns nemesis.ErrNotInjected instead. Restart starts the broker again.
 	Wipe(ctx context.Context, r *rand.Rand) error
-	// MoveLeaders gives each partition another preferred leader, drawn from r, and elects it.
+	// MoveLeaders gives each partition another preferred leader and elects it.
 	MoveLeaders(ctx context.Context, r *rand.Rand) error
 }
 
@@ -91,17 +92,17 @@ func startApache(
 }
 
 // each calls do for all elements concurrently.
-func each[T any](all []T, do func(i int, of T) error) error {
+func each[T any](all []T, do func(i int, element T) error) error {
 	errs := make([]error, len(all))
 	var done sync.WaitGroup
-	for i, of := range all {
-		done.Go(func() { errs[i] = do(i, of) })
+	for i, element := range all {
+		done.Go(func() { errs[i] = do(i, element) })
 	}
 	done.Wait()
 	return errors.Join(errs...)
 }
 
-func (a *apache) End(r *rand.Rand, n int) error {
+func (a *apache) Stop(r *rand.Rand, n int) error {
 	for _, i := range r.Perm(len(a.nodes))[:n] {
 		a.down = append(a.down, a.nodes[i].Kafka)
 	}
@@ -114,15 +115,16 @@ func (a *apache) Restart() error {
 	return each(down, func(_ int, k *launch.Kafka) error { return k.Restart() })
 }
 
-// Freeze pauses one node. After its session timeout the others take over its partitions, which it
-// does not know when it resumes.
+// Freeze pauses one node. After its session timeout the others take over its partitions, and it
+// resumes without knowing that.
 func (a *apache) Freeze(r *rand.Rand) error {
 	a.frozen = a.nodes[r.IntN(len(a.nodes))].Kafka
 	return a.frozen.Pause()
 }
 
-// Wipe waits until all replicas are in sync, and after the kill until the others know that this one
-// is not. What is acknowledged is on all replicas that are in sync, so they have everything.
+// Wipe waits until all replicas are in sync, and after the kill until the other nodes know that those
+// of the killed one are not. Acknowledged records are on every in-sync replica, so the other nodes
+// then have them all.
 func (a *apache) Wipe(ctx context.Context, r *rand.Rand) error {
 	i := r.IntN(len(a.nodes))
 	err := launch.Eventually(ctx, wipeLimit, func() error { return a.covered(ctx, -1) })
@@ -134,16 +136,16 @@ func (a *apache) Wipe(ctx context.Context, r *rand.Rand) error {
 		err = launch.Eventually(ctx, wipeLimit, func() error { return a.covered(ctx, i) })
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", nemesis.ErrNothing, err)
+		return fmt.Errorf("%w: %w", nemesis.ErrNotInjected, err)
 	}
 	return os.RemoveAll(filepath.Join(a.nodes[i].Kafka.Dir(), "kafka", "apache", fmt.Sprint("node-", i+1), "data"))
 }
 
-// wipeLimit is longer than a broker's session, and than a small log takes to replicate.
+// wipeLimit exceeds both a broker's session timeout and the time that a small log takes to replicate.
 const wipeLimit = 15 * time.Second
 
-// covered returns nil if all brokers but the dead one, or all if dead is negative, know that each
-// partition has a leader, and that its replicas are in sync but for the dead one.
+// covered returns nil if every live broker reports for each partition a leader, and all replicas
+// except those on the dead broker in sync. A negative dead means that none is.
 func (a *apache) covered(ctx context.Context, dead int) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -154,12 +156,12 @@ func (a *apache) covered(ctx context.Context, dead int) error {
 		}
 		client := must.Get(kgo.NewClient(kgo.SeedBrokers(n.Kafka.Brokers...), kgo.DisableClientMetrics()))
 		defer client.Close()
-		known := must.Get(kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0])) // this broker, not one it names
+		known := must.Get(kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0])) // this broker, not the one that it would choose
 		for _, t := range known.Topics {
 			for _, p := range t.Partitions {
 				want := slices.DeleteFunc(slices.Clone(p.Replicas), func(id int32) bool { return id == int32(dead+1) })
 				if len(p.ISR) != len(want) || slices.Contains(p.ISR, int32(dead+1)) || p.Leader < 0 {
-					return fmt.Errorf("broker %d: partition %d of %s has leader %d, in sync are %v", i+1, p.Partition, *t.Topic, p.Leader, p.ISR)
+					return fmt.Errorf("broker %d: partition %d of %s has leader %d and in-sync replicas %v", i+1, p.Partition, *t.Topic, p.Leader, p.ISR)
 				}
 			}
 		}
@@ -167,7 +169,7 @@ func (a *apache) covered(ctx context.Context, dead int) error {
 	})
 }
 
-// MoveLeaders returns nemesis.ErrNothing if the cluster cannot do it at the moment.
+// MoveLeaders returns nemesis.ErrNotInjected if the cluster currently rejects it.
 func (a *apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -193,7 +195,7 @@ func (a *apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
 		_, err = admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, topics.TopicsSet())
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: %w", nemesis.ErrNothing, err)
+		err = fmt.Errorf("%w: %w", nemesis.ErrNotInjected, err)
 	}
 	return err
 }
@@ -219,8 +221,8 @@ func (a *apache) Close() error {
 }
 
 // fake is kfake in this process, where its faults can be controlled. It is never killed, because it
-// saves the state of producers only when it is closed, and a broker that forgets its producers
-// during a request may duplicate records.
+// saves producer state only when it is closed, and a broker that forgets its producers during a
+// request may duplicate records.
 type fake struct {
 	dir        string
 	ports      []int
@@ -247,23 +249,24 @@ func (f *fake) listen(network, address string) (net.Listener, error) {
 	for i, own := range f.Addresses() {
 		if address == own {
 			wire, err := net.ResolveTCPAddr("tcp", f.advertised[i])
-			return &advertising{l, wire}, err
+			return &advertisedListener{l, wire}, err
 		}
 	}
 	return l, nil
 }
 
-type advertising struct {
+// advertisedListener is a listener with another address.
+type advertisedListener struct {
 	net.Listener
 	wire net.Addr
 }
 
-func (a *advertising) Addr() net.Addr { return a.wire }
+func (a *advertisedListener) Addr() net.Addr { return a.wire }
 
-func (f *fake) End(*rand.Rand, int) error { return f.Close() }
+func (f *fake) Stop(*rand.Rand, int) error { return f.Close() }
 
-// Freeze blocks the cluster's only goroutine at the next request. It does not respond, and closes
-// no connection.
+// Freeze blocks the cluster's only goroutine at the next request. The cluster then neither responds
+// nor closes connections.
 func (f *fake) Freeze(*rand.Rand) error {
 	thaw := make(chan struct{})
 	f.thaw = thaw

@@ -33,7 +33,7 @@ func TestApacheNodes(t *testing.T) {
 		require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: Topic, Value: []byte("kept")}).FirstErr())
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	require.NoError(t, a.End(r, 1))
+	require.NoError(t, a.Stop(r, 1))
 	require.Len(t, a.down, 1)
 	require.Error(t, a.covered(t.Context(), -1))
 	read := func() {

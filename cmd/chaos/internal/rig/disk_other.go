@@ -8,5 +8,5 @@ import (
 )
 
 func newDisk(int) (*Disk, error) {
-	return nil, fmt.Errorf("cannot create a small disk on this platform: %w", os.ErrPermission)
+	return nil, fmt.Errorf("cannot create an in-memory file system on this platform: %w", os.ErrPermission)
 }

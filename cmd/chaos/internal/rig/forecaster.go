@@ -22,8 +22,8 @@ func (r *Rig) newForecaster(ctx context.Context) (err error) {
 	if r.cfg.Replicas > 1 || r.cfg.Nodes > 1 {
 		return nil
 	}
-	// 60 periods, so that some are still in the future when the daemon's clock is 20 minutes ahead.
-	r.Forecasts = judge.Rules{Periods: 60, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
+	// 60 periods, so that some are still in the future if the daemon's clock is 20 minutes ahead.
+	r.Forecasts = judge.Settings{Periods: 60, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
 	instance, text := judge.Instance(load.Detector(0, 0)), "detectorCode,street,fromnode,length\n"
 	for n, code := range r.cfg.Detectors {
 		if judge.Instance(code) == instance {
@@ -39,9 +39,10 @@ func (r *Rig) newForecaster(ctx context.Context) (err error) {
 	return err
 }
 
-// forecaster returns a forecaster that is not running. Its statements time out and are retried.
+// forecaster returns a forecaster that is not running. Its ClickHouse queries time out after 10 s and
+// are retried.
 func (r *Rig) forecaster(dir string, output ...string) (d *Daemon, err error) {
-	defer must.Return(&err, "cannot configure a forecaster")
+	defer must.Return(&err, "cannot configure the forecaster")
 	dir = r.path(dir)
 	must.Do(os.MkdirAll(dir, 0o755))
 	ops := must.Get(launch.FreeAddress())

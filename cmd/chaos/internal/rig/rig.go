@@ -56,8 +56,8 @@ type Rig struct {
 	ArchiveWires []*Wire // one per node
 	ForwardWires []*Wire // one per broker
 
-	Forecaster *Daemon     // nil with several replicas or nodes
-	Forecasts  judge.Rules // of its forecasts
+	Forecaster *Daemon        // nil with several replicas or nodes
+	Forecasts  judge.Settings // of its forecasts
 
 	Network *Network // nil without Config.Links
 	Edge    *Edge    // the load balancer; nil with one replica
@@ -224,7 +224,7 @@ func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 			return err
 		}
 		if r.cfg.Replicas > 1 {
-			return r.Delivered(ctx, 20*time.Second)
+			return r.AwaitDelivered(ctx, 20*time.Second)
 		}
 		return r.Replicas[0].Drained(ctx)
 	})
