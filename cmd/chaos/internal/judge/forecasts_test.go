@@ -90,7 +90,7 @@ func TestForecasts(t *testing.T) {
 	f("response at 2026-11-22T12:01:02Z: street 1:1 has a period from", both, at(62, mixed))
 	f("it matches no publication from number 0 on (first match: -1)", both, at(62, layerOf(t, street(1, minute, 43), street(2, minute, 50))))
 	f("it matches no publication from number 0 on (first match: -1)", both, at(62, layerOf(t, street(2, minute, 50)))) // a street is missing
-	f("it matches no publication after number 1 (which it is: 0)", both, at(62, second), at(63, first))
+	f("it matches no publication from number 1 on (first match: 0)", both, at(62, second), at(63, first))
 	f("it matches no publication from number 0 on (first match: -1)", both, at(1, first), at(2, Layer{}))
 	f("street 3:1 is not in the registry", both, at(62, layerOf(t, street(3, minute, 50))))
 	f("street 1:1 has the speed 42.3", []Layer{layerOf(t, street(1, minute, 42.3))})
