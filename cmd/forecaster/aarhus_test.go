@@ -135,13 +135,13 @@ func upload(ctx context.Context, address, path string) error {
 		return err
 	}
 	r.Header.Set("Content-Encoding", "xz")
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("cannot insert %s: %s", path, answer.Status)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("cannot insert %s: %s", path, response.Status)
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func TestFaults(t *testing.T) {
 	}, codes, "all codes of contract 1.2 except that of the batch size, and no valid item")
 }
 
-// codesOf posts the items to a daemon that knows the network, and returns the code for each
+// codesOf posts the items to a daemon whose registry has the network, and returns the code for each
 // rejected index.
 func codesOf(t *testing.T, cfg generate.Config, items []json.RawMessage) map[int]string {
 	t.Helper()

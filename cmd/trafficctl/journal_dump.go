@@ -28,7 +28,7 @@ type dump struct {
 	skipDamaged bool
 
 	rows   batch.Batch
-	answer batch.Response
+	response batch.Response
 
 	written, read, gaps int
 }
@@ -151,7 +151,7 @@ func (d *dump) each(ctx context.Context, f inspect.Journal, lines *json.Encoder,
 
 func (d *dump) frame(frame journal.Frame, lines *json.Encoder) error {
 	b := &d.rows
-	if err := batch.DecodeFrame(frame.Data, b, &d.answer); err != nil {
+	if err := batch.DecodeFrame(frame.Data, b, &d.response); err != nil {
 		return fmt.Errorf("cannot decode frame %d (%s, offset %d), although its checksum is correct: %w; check the version of the daemon",
 			frame.Seq, frame.Segment, frame.Offset, err)
 	}
@@ -167,7 +167,7 @@ func (d *dump) frame(frame journal.Frame, lines *json.Encoder) error {
 		}
 		return nil
 	}
-	whole := dumpedFrame{frame.Seq, from, b.Rows(), d.answer.Len(), d.answer.Key != "", len(frame.Data)}
+	whole := dumpedFrame{frame.Seq, from, b.Rows(), d.response.Len(), d.response.Key != "", len(frame.Data)}
 	if d.frames && d.detector == "" { // including frames without rows
 		return write(whole)
 	}

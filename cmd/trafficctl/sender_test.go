@@ -252,12 +252,12 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 
 // A response whose counts do not match the batch is an error.
 func TestInconsistentResponses(t *testing.T) {
-	f := func(answer string) {
+	f := func(response string) {
 		t.Helper()
 		d := newDaemon(t)
 		d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 			w.WriteHeader(http.StatusMultiStatus)
-			w.Write([]byte(answer))
+			w.Write([]byte(response))
 			return true
 		}
 		err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))

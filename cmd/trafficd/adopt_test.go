@@ -61,7 +61,7 @@ func TestAdoptJournal(t *testing.T) {
 	kill(lost)
 	require.True(t, fails("its measurements are also for kafka, which is disabled", "--set", "kafka.enabled=false"))
 
-	a := adopt("--set", "kafka.request_timeout=1s").start() // with both stores away
+	a := adopt("--set", "kafka.request_timeout=1s").start() // with both stores down
 	until(func() bool { return strings.Contains(a.Log(), "retrying") })
 	require.True(t, fails("the folder is locked"))
 	kill(a)

@@ -91,7 +91,7 @@ func TestDiskLow(t *testing.T) {
 	require.Equal(t, 10, d.send(0, 10).Accepted)
 }
 
-// killAndStart kills the daemon and starts it again; it may be unready.
+// killAndStart kills the daemon, calls meanwhile, and starts the daemon again; it may be unready.
 func (d *process) killAndStart(meanwhile func()) {
 	d.t.Helper()
 	d.signal(syscall.SIGKILL)

@@ -50,7 +50,7 @@ func TestDrainUnderLoad(t *testing.T) {
 		}
 		code, log := d.end()
 		require.Zero(t, code, log)
-		require.NotContains(t, log, "cut off")
+		require.NotContains(t, log, "aborted")
 		d.start().await(http.StatusOK)
 	}
 	load.stop()
@@ -83,7 +83,7 @@ func TestRollingRestart(t *testing.T) {
 				load.awaitProgress(d)
 				code, log := d.signal(syscall.SIGTERM).end()
 				require.Zero(t, code, log)
-				require.NotContains(t, log, "cut off")
+				require.NotContains(t, log, "aborted")
 				d.start().await(http.StatusOK)
 			}
 			load.stop()

@@ -37,7 +37,7 @@ const (
 type onPage struct {
 	Streets int `json:"streets"`
 	Tenths  int `json:"tenths"` // the sum of all speeds in units of 0.1 km/h
-	Answers int `json:"answers"`
+	Responses int `json:"responses"`
 }
 
 // TestPhone: a browser that is as slow as a phone shows the streets of a tile, and follows changes
@@ -107,9 +107,9 @@ func TestPhone(t *testing.T) {
 		time.Sleep(time.Second) // what a feed takes at least
 	}
 	growth := heapOf(ctx, t) - before
-	t.Logf("%d changes of %v followed in %d responses; the heap has grown by %.1f MB", rounds, length, state().Answers, growth/1e6)
+	t.Logf("%d changes of %v followed in %d responses; the heap has grown by %.1f MB", rounds, length, state().Responses, growth/1e6)
 	require.Less(t, growth, float64(phoneHeap))
-	require.GreaterOrEqual(t, state().Answers, rounds)
+	require.GreaterOrEqual(t, state().Responses, rounds)
 }
 
 // fullestTile returns a query for the tile with most streets, and its streets.

@@ -52,7 +52,7 @@ func TestPages(t *testing.T) {
 	}
 
 	chrome := startBrowser(t)
-	for _, view := range []string{"key", "map", "operations"} { // the last one shows the traffic meanwhile
+	for _, view := range []string{"key", "map", "operations"} { // the last one shows the traffic since the start
 		for _, width := range []int64{1440, 390} {
 			t.Run(fmt.Sprintf("%s_%d", view, width), func(t *testing.T) {
 				p := chrome.tab(t, width, 900, "light")
@@ -135,7 +135,7 @@ func checkPicture(t *testing.T, name string, got *image.RGBA) {
 		var b bytes.Buffer
 		require.NoError(t, png.Encode(&b, got))
 		require.NoError(t, os.WriteFile(failed, b.Bytes(), 0o600))
-		t.Errorf("%.0f %% of %s looks different from %s; SCREENSHOTS=5m go test -run TestPages writes the pictures anew", 100*share, failed, path)
+		t.Errorf("%.0f %% of %s looks different from %s; SCREENSHOTS=5m go test -run TestPages rewrites the pictures", 100*share, failed, path)
 	}
 }
 
@@ -212,7 +212,7 @@ func (d *process) traffic(ctx context.Context) {
 		if n%3 == 0 {
 			items = append(items, strings.Replace(item(2, n), `"value":2.5`, `"value":"x"`, 1))
 		}
-		_, _ = d.sendAs(ctx, []string{"acme", "acme", "ring-road"}[n%3], items...) // the next batch follows whatever the response is
+		_, _ = d.sendAs(ctx, []string{"acme", "acme", "ring-road"}[n%3], items...) // the next batch follows regardless of the response
 		select {
 		case <-ctx.Done():
 		case <-time.After(200 * time.Millisecond):

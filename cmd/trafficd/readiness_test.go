@@ -94,7 +94,7 @@ func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 	d.start()
 	<-asked
 	var r ops.Readiness
-	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["daemon"].Reasons) > 0 }, "the daemon answers")
+	d.eventually(func() bool { _, r = d.ready(); return len(r.Components["daemon"].Reasons) > 0 }, "the daemon responds")
 	require.Equal(t, ops.NotReady, r.State)
 	d.eventually(func() bool {
 		_, r = d.ready()

@@ -40,7 +40,7 @@ func fetched(t *testing.T, name, pins string, fill func(dir string)) string {
 	return dir
 }
 
-// cacheRoot returns the cache for toolkits, which is beside the cache of the stores (package
+// cacheRoot returns the cache for toolkits, which is next to the cache of the stores (package
 // devstores).
 func cacheRoot(t *testing.T) string {
 	t.Helper()

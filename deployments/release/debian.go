@@ -30,7 +30,7 @@ func (r *release) writePackages() error {
 }
 
 // writeDebianChangelog writes the changelog in Debian's format. It contains only the version;
-// CHANGELOG.md is installed beside it.
+// CHANGELOG.md is installed next to it.
 func (r *release) writeDebianChangelog() error {
 	return r.create(filepath.Join(r.build, "changelog.gz"), func(w io.Writer) error {
 		z, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // fails only for an unknown level

@@ -23,7 +23,7 @@ type bucket struct {
 // take gathers a sample. ingestPath is the route whose latency is shown.
 func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 	s := sample{at: at, values: map[string]map[string]float64{}}
-	families, _ := from.Gather() // after an error, whatever could be gathered
+	families, _ := from.Gather() // after an error, the families that could be gathered
 	for _, f := range families {
 		name, ours := strings.CutPrefix(f.GetName(), "trafficd_")
 		if !ours {

@@ -268,7 +268,7 @@ func (d *Daemon) Terminate() error {
 	status, ok := d.State().Sys().(syscall.WaitStatus)
 	early := ok && status.Signaled() && status.Signal() == syscall.SIGTERM && !strings.Contains(d.Log(), handlesSignals)
 	// A request may wait for the log longer than the grace period. Its client sends it again.
-	away := d.sharesLog && strings.Contains(d.LogTail(), "requests were cut off at the end of the grace period")
+	away := d.sharesLog && strings.Contains(d.LogTail(), "requests were aborted at the end of the grace period")
 	if !d.State().Success() && !early && !away && !d.diskFailed() {
 		d.wrong("the daemon exited with %v, %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
 	}

@@ -212,7 +212,7 @@ func requireEqual(t *testing.T, want, got *model.Learned) {
 	}
 }
 
-// flow: the numbers of vehicles, from 0 to 11, are learned beside the speeds.
+// flow: the numbers of vehicles, from 0 to 11, are learned in addition to the speeds.
 func (s *Source) flow(t *testing.T, last time.Time) {
 	t.Helper()
 	speeds, err := s.Load(t.Context(), last)

@@ -182,8 +182,8 @@ func (f *Fault) Error() string {
 	return text
 }
 
-// Reason describes why a job could not convert a geometry, without the index in the request, which
-// the caller knows.
+// Reason describes why a job could not convert a geometry, without the geometry's index in the
+// request.
 func Reason(x xroute.Exception) string { return describe(x, "geometries[") }
 
 // describe describes an exception. Unless omitted is "", it omits places with this prefix.

@@ -1,4 +1,4 @@
-"""How schemathesis sends the bodies that it generates."""
+"""Defines how schemathesis sends the bodies that it generates."""
 
 import gzip
 import json
@@ -8,12 +8,12 @@ import schemathesis
 
 @schemathesis.serializer("application/json", "application/gzip")
 def compressed(ctx, value):
-    """Batches are compressed (contract 1.1)."""
+    """Compresses batches (contract 1.1)."""
     text = value if isinstance(value, bytes) else json.dumps(value, default=lambda b: b.decode("latin-1")).encode()
     return gzip.compress(text)
 
 
 @schemathesis.serializer("text/xml")
 def plain(ctx, value):
-    """Envelopes are text, not the content of an element."""
+    """Sends envelopes as text instead of as the content of an element."""
     return value.encode() if isinstance(value, str) else json.dumps(value).encode()

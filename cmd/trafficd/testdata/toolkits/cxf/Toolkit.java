@@ -3,7 +3,7 @@ import org.apache.cxf.message.Message;
 import org.apache.cxf.transport.http.HTTPException;
 import xroute.*;
 
-/** What the client leaves to Apache CXF. */
+/** The part of the client that depends on Apache CXF. */
 final class Toolkit {
   private Toolkit() {}
 
@@ -14,7 +14,7 @@ final class Toolkit {
     return port;
   }
 
-  /** Returns the HTTP status that caused the exception, 0 if none did. */
+  /** Returns the HTTP status that caused the exception, or 0. */
   static int status(Throwable raised) {
     return raised instanceof HTTPException http ? http.getResponseCode() : 0;
   }

@@ -1,4 +1,4 @@
-// Calls the routing service with gSOAP as standard input says; the lines are those of toolkit_client_test.go.
+// Makes the calls on standard input with gSOAP. toolkit_client_test.go defines the lines.
 #include "XRouteWSBinding.nsmap"
 #include "soapXRouteWSBindingProxy.h"
 
@@ -14,10 +14,10 @@ static void put(json& seen, const char* name, const std::string* value) {
   if (value) seen[name] = *value;
 }
 
-// fail reports what the client cannot do. The test fails with it.
+// fail reports a call that the client does not support, and the test fails.
 [[noreturn]] static void fail(const std::string& what) { throw std::runtime_error(what); }
 
-// Make makes the generated classes' objects from the lines. They live until proxy.destroy.
+// Make converts the members of the lines to objects of the generated classes. They live until proxy.destroy.
 class Make {
  public:
   explicit Make(soap* context) : soap_(context) {}
@@ -196,7 +196,7 @@ class Make {
   soap* soap_;
 };
 
-// What follows shows the generated classes' objects as the lines do.
+// The following functions convert objects of the generated classes to the members of the output lines.
 
 static json coordinates(const common__PlainPoint* p) {
   auto c = json::array({p->x, p->y});
@@ -310,12 +310,12 @@ static json exception(const ex__BaseException* e) {
   return seen;
 }
 
-// Client makes the calls of the lines.
+// Client makes the calls that the lines describe.
 class Client {
  public:
   Client() : proxy_(SOAP_XML_STRICT | SOAP_C_UTFSTRING | SOAP_IO_KEEPALIVE), make_(proxy_.soap) {}
 
-  json answer(const json& line) {
+  json handle(const json& line) {
     proxy_.destroy();
     const auto name = line["call"].get<std::string>();
     if (name == "authorize") {
@@ -323,7 +323,7 @@ class Client {
       header_ = line.contains("header") ? "Authorization: " + line["header"].get<std::string>() : "";
       return json::object();
     }
-    // gSOAP forgets both with each call.
+    // gSOAP resets both after each call.
     proxy_.soap->userid = password_.empty() ? nullptr : "anyone";
     proxy_.soap->passwd = password_.empty() ? nullptr : password_.c_str();
     proxy_.soap->http_extra_header = header_.empty() ? nullptr : header_.c_str();
@@ -425,7 +425,7 @@ int main() {
   for (std::string line; std::getline(std::cin, line);) {
     json seen;
     try {
-      seen = client.answer(json::parse(line));
+      seen = client.handle(json::parse(line));
     } catch (const std::exception& e) {
       seen = {{"error", e.what()}};
     }

@@ -11,7 +11,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import xroute.*;
 
-/** Calls the routing service with a JAX-WS toolkit as standard input says; the lines are those of toolkit_client_test.go. */
+/** Makes the calls on standard input with a JAX-WS toolkit. toolkit_client_test.go defines the lines. */
 final class Client {
   private final XRouteWS port;
 
@@ -24,11 +24,11 @@ final class Client {
     var json = new ObjectMapper().setDefaultPropertyInclusion(JsonInclude.Include.NON_NULL);
     var lines = new BufferedReader(new InputStreamReader(System.in));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-      System.out.println(json.writeValueAsString(client.answer(json.readTree(line))));
+      System.out.println(json.writeValueAsString(client.handle(json.readTree(line))));
     }
   }
 
-  private Map<String, ?> answer(JsonNode line) {
+  private Map<String, ?> handle(JsonNode line) {
     try {
       return call(line);
     } catch (XServiceException_Exception e) {
@@ -140,7 +140,7 @@ final class Client {
     return Map.of("fault", seen);
   }
 
-  /** An HTTP status without an envelope, or whatever else went wrong. */
+  /** The HTTP status of a response without an envelope, or the message of any other error. */
   private static Map<String, ?> refused(Exception e) {
     for (Throwable cause = e; cause != null; cause = cause.getCause()) {
       if (Toolkit.status(cause) != 0) {

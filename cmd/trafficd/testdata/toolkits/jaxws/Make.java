@@ -3,7 +3,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import xroute.*;
 
-/** Makes the generated classes' objects from the lines. */
+/** Converts the members of the lines to objects of the generated classes. */
 final class Make {
   private Make() {}
 

@@ -4,7 +4,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import xroute.*;
 
-/** Shows the generated classes' objects as the lines do. */
+/** Converts objects of the generated classes to the members of the output lines. */
 final class Seen {
   private Seen() {}
 

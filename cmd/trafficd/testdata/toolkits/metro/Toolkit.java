@@ -3,7 +3,7 @@ import com.sun.xml.ws.developer.SchemaValidationFeature;
 import java.util.regex.Pattern;
 import xroute.*;
 
-/** What the client leaves to Metro. */
+/** The part of the client that depends on Metro. */
 final class Toolkit {
   private static final Pattern STATUS = Pattern.compile("status code (\\d+)");
 
@@ -14,7 +14,7 @@ final class Toolkit {
     return service.getXRouteWSPort(new SchemaValidationFeature());
   }
 
-  /** Returns the HTTP status that caused the exception, 0 if none did. Metro has it only in the message. */
+  /** Returns the HTTP status that caused the exception, or 0. With Metro, it is only in the message. */
   static int status(Throwable raised) {
     var status = STATUS.matcher(String.valueOf(raised.getMessage()));
     return raised instanceof ClientTransportException && status.find() ? Integer.parseInt(status.group(1)) : 0;

@@ -1,10 +1,10 @@
-// Calls the routing service with node-soap as standard input says; the lines are those of toolkit_client_test.go.
+// Makes the calls on standard input with node-soap. toolkit_client_test.go defines the lines.
 'use strict';
 
 const readline = require('node:readline');
 const soap = require('soap');
 
-// Where the items of a plain geometry stand: the member and the items' type.
+// The member that holds the items of a plain geometry, and the type of the items.
 const items = {
   PlainLineString: ['wrappedPoints', 'PlainPoint'],
   PlainLinearRing: ['wrappedPoints', 'PlainPoint'],
@@ -15,16 +15,16 @@ const items = {
   PlainGeometryCollection: ['wrappedGeometries', 'PlainGeometryBase'],
 };
 
-// member is the element that holds the plain form: point of Point.
+// member returns the name of the element that holds the plain form: point for Point.
 const member = (type) => type[0].toLowerCase() + type.slice(1);
 
-// typed says what a polymorphic object is. The prefix is the WSDL's: node-soap declares those at the envelope.
+// typed sets the xsi:type of a polymorphic object, with the prefix of the WSDL, which node-soap declares in the envelope.
 const typed = (type) => ({ xsi_type: { type, prefix: 'c' } });
 
-// array is undefined, and so not written, where there is no list.
+// array returns undefined, which is not written, if there is no list.
 const array = (item, list) => list && { [item]: list };
 
-// make has what turns the lines into node-soap's objects.
+// make converts the members of the lines to the objects of node-soap.
 const make = {
   geometry(g) {
     const kml = g.kml && { attributes: given({ kml: g.kml.kml }), wrappedPlacemarks: array('String', g.kml.placemarks) };
@@ -64,15 +64,15 @@ const make = {
   },
 };
 
-// given leaves out what is not there.
+// given removes the members that are undefined.
 function given(members) {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
 }
 
-// kind is the type that an object says it has, its prefix cut off.
+// kind returns the xsi:type of an object without its prefix.
 const kind = (value) => value.attributes['xsi:type'].replace(/.*:/, '');
 
-// list is what stands in an array, be it none, one or many.
+// list returns the items of an array, which may be none, one or many.
 const list = (value, item) => [].concat(value?.[item] ?? []);
 
 const seen = {
@@ -124,26 +124,26 @@ const seen = {
   },
 };
 
-// context is what all requests have at their end.
+// context returns the members that end every request.
 const context = (line) => (line.properties ? { callerContext: make.context(line.properties) } : {});
 
-// calls is what a line's call does with the client; each gives what was seen.
+// calls maps the calls of the lines to functions, which return the decoded response.
 const calls = {
   async authorize(client, line) {
-    delete client.getHttpHeaders()?.Authorization; // clearHttpHeaders would keep a security object's out for ever
+    delete client.getHttpHeaders()?.Authorization; // clearHttpHeaders would also disable later security objects
     client.setSecurity(line.password ? new soap.BasicAuthSecurity('anyone', line.password) : null);
     if (line.header) client.addHttpHeader('Authorization', line.header);
     return {};
   },
   async convertGeometry(client, line) {
     const request = { geometry: make.geometry(line.geometry), options: make.options(line.options), ...context(line) };
-    const [answer] = await client.convertGeometryAsync(request);
-    return { geometry: seen.geometry(answer.result) };
+    const [response] = await client.convertGeometryAsync(request);
+    return { geometry: seen.geometry(response.result) };
   },
   async startConvertGeometries(client, line) {
     const geometries = { EncodedGeometry: line.geometries.map(make.geometry) };
-    const [answer] = await client.startConvertGeometriesAsync({ geometries, options: make.options(line.options), ...context(line) });
-    return seen.job(answer.result);
+    const [response] = await client.startConvertGeometriesAsync({ geometries, options: make.options(line.options), ...context(line) });
+    return seen.job(response.result);
   },
   async fetchConvertGeometries(client, line) {
     const [{ result }] = await client.fetchConvertGeometriesAsync({ id: line.id, ...context(line) });
@@ -154,20 +154,20 @@ const calls = {
     };
   },
   async watchJob(client, line) {
-    const [answer] = await client.watchJobAsync({ id: line.id, ...(line.watch ? { options: { attributes: line.watch } } : {}), ...context(line) });
-    return seen.job(answer.result);
+    const [response] = await client.watchJobAsync({ id: line.id, ...(line.watch ? { options: { attributes: line.watch } } : {}), ...context(line) });
+    return seen.job(response.result);
   },
   async stopJob(client, line) {
-    const [answer] = await client.stopJobAsync({ id: line.id, ...context(line) });
-    return seen.job(answer.result);
+    const [response] = await client.stopJobAsync({ id: line.id, ...context(line) });
+    return seen.job(response.result);
   },
   async deleteJob(client, line) {
-    const [answer] = await client.deleteJobAsync({ id: line.id, ...context(line) });
-    return seen.job(answer.result);
+    const [response] = await client.deleteJobAsync({ id: line.id, ...context(line) });
+    return seen.job(response.result);
   },
 };
 
-async function answer(client, line) {
+async function handle(client, line) {
   try {
     return await calls[line.call](client, line);
   } catch (raised) {
@@ -181,7 +181,7 @@ async function answer(client, line) {
 async function main() {
   const client = await soap.createClientAsync(process.argv[2]);
   for await (const line of readline.createInterface({ input: process.stdin })) {
-    console.log(JSON.stringify(await answer(client, JSON.parse(line))));
+    console.log(JSON.stringify(await handle(client, JSON.parse(line))));
   }
 }
 

@@ -1,8 +1,8 @@
 <?php
-// Calls the routing service with PHP's SoapClient as standard input says; the lines are those of toolkit_client_test.go.
+// Makes the calls on standard input with PHP's SoapClient. toolkit_client_test.go defines the lines.
 declare(strict_types=1);
 
-// Where the items of a plain geometry are: the member and the items' type.
+// The member that holds the items of a plain geometry, and the type of the items.
 const ITEMS = [
     'PlainLineString' => ['wrappedPoints', 'PlainPoint'],
     'PlainLinearRing' => ['wrappedPoints', 'PlainPoint'],
@@ -164,7 +164,7 @@ function failure(object $f): array
     return ['index' => $f->index, 'exception' => exception($f->exception)];
 }
 
-// Calls has what a line's call does; each returns what was seen.
+// Calls has a method for each call of the lines, which returns the decoded response.
 final class Calls
 {
     private SoapClient $client;
@@ -229,7 +229,7 @@ final class Calls
         return $this->client->{$line['call']}($members)->result;
     }
 
-    public function answer(array $line): array
+    public function handle(array $line): array
     {
         try {
             return $this->{$line['call']}($line);
@@ -239,7 +239,7 @@ final class Calls
             }
             foreach ((array) ($raised->detail ?? null) as $exception) {
                 if ($exception instanceof SoapVar) {
-                    $exception = $exception->enc_value; // SoapClient keeps the type of an element that has no schema: the detail's
+                    $exception = $exception->enc_value; // SoapClient wraps an element without a schema, like the one in the detail
                 }
                 return ['fault' => exception($exception) + ['string' => $raised->faultstring]];
             }
@@ -251,5 +251,5 @@ final class Calls
 ini_set('soap.wsdl_cache_enabled', '0');
 $calls = new Calls($argv[1], options($argv[1]));
 while (($line = fgets(STDIN)) !== false) {
-    echo json_encode($calls->answer(json_decode($line, true)) ?: new stdClass(), JSON_THROW_ON_ERROR), "\n";
+    echo json_encode($calls->handle(json_decode($line, true)) ?: new stdClass(), JSON_THROW_ON_ERROR), "\n";
 }

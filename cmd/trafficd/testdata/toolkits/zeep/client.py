@@ -1,4 +1,4 @@
-"""Calls the routing service with zeep as standard input says; the lines are those of toolkit_client_test.go."""
+"""Makes the calls on standard input with zeep. toolkit_client_test.go defines the lines."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import zeep
 from lxml import etree
 from requests.auth import HTTPBasicAuth
 
-# Where the items of a plain geometry stand: the member and the items' type.
+# The member that holds the items of a plain geometry, and the type of the items.
 ITEMS = {
     "PlainLineString": ("wrappedPoints", "PlainPoint"),
     "PlainLinearRing": ("wrappedPoints", "PlainPoint"),
@@ -23,12 +23,12 @@ ITEMS = {
 
 
 def member(kind):
-    """The element that holds the plain form: point of Point."""
+    """The name of the element that holds the plain form: point for Point."""
     return kind[0].lower() + kind[1:]
 
 
 class Writing:
-    """Makes zeep's objects from the lines."""
+    """Converts the members of the lines to the objects of zeep."""
 
     def __init__(self, client):
         self.types = {t.name: t for t in client.wsdl.types.types if t.name}
@@ -135,7 +135,7 @@ def failures(array):
 
 
 class Calls:
-    """What a line's call does; each gives what was seen."""
+    """Has a method for each call of the lines, which returns the decoded response."""
 
     def __init__(self, wsdl):
         self.client = zeep.Client(wsdl)
@@ -150,30 +150,30 @@ class Calls:
         return {}
 
     def request(self, line):
-        """What all requests have."""
+        """Returns the members that all requests have."""
         context = {"callerContext": self.write.context(line["properties"])} if "properties" in line else {}
         return context | ({"id": line["id"]} if "id" in line else {})
 
     def convertGeometry(self, line):
-        answer = self.client.service.convertGeometry(
+        response = self.client.service.convertGeometry(
             geometry=self.write.geometry(line["geometry"]), options=self.write.options(line["options"]), **self.request(line)
         )
-        return {"geometry": geometry(answer)}
+        return {"geometry": geometry(response)}
 
     def startConvertGeometries(self, line):
         geometries = [self.write.geometry(g) for g in line["geometries"]]
-        answer = self.client.service.startConvertGeometries(
+        response = self.client.service.startConvertGeometries(
             geometries=self.write.array("EncodedGeometry", geometries), options=self.write.options(line["options"]), **self.request(line)
         )
-        return {"job": job(answer)}
+        return {"job": job(response)}
 
     def fetchConvertGeometries(self, line):
-        answer = self.client.service.fetchConvertGeometries(**self.request(line))
-        geometries = answer.wrappedGeometries
+        response = self.client.service.fetchConvertGeometries(**self.request(line))
+        geometries = response.wrappedGeometries
         return {
-            "job": job(answer.job),
+            "job": job(response.job),
             "geometries": geometries and [geometry(g) for g in geometries.EncodedGeometry],
-            "failures": failures(answer.wrappedFailures),
+            "failures": failures(response.wrappedFailures),
         }
 
     def watchJob(self, line):
@@ -186,14 +186,14 @@ class Calls:
     def deleteJob(self, line):
         return {"job": job(self.client.service.deleteJob(**self.request(line)))}
 
-    def answer(self, line):
+    def handle(self, line):
         try:
             return getattr(self, line["call"])(line)
         except zeep.exceptions.Fault as raised:
             return {"fault": fault(self.client, raised)}
         except zeep.exceptions.TransportError as raised:
             return {"status": raised.status_code}
-        except Exception as raised:  # the test fails with it
+        except Exception as raised:  # the test reports it
             return {"error": repr(raised)}
 
 
@@ -202,7 +202,7 @@ def main():
     logging.basicConfig(level=logging.WARNING)
     calls = Calls(sys.argv[1])
     for line in sys.stdin:
-        print(json.dumps(calls.answer(json.loads(line))), flush=True)
+        print(json.dumps(calls.handle(json.loads(line))), flush=True)
 
 
 main()
