@@ -25,7 +25,7 @@ type Kafka struct {
 	Topic          string        `setting:"topic"`            // name of the topic
 	ClientID       string        `setting:"client_id"`        // name in the brokers' logs and quotas
 	DialTimeout    time.Duration `setting:"dial_timeout"`     // time to connect, including TLS and SASL
-	RequestTimeout time.Duration `setting:"request_timeout"`  // time for an answer, including the replication of a produce request
+	RequestTimeout time.Duration `setting:"request_timeout"`  // time for a response, including the replication of a produce request
 	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // age at which the list of partitions and leaders is read again
 	TLS            TLS           `setting:"tls"`              // encryption of the connections
 	SASL           SASL          `setting:"sasl"`             // authentication; none if mechanism is empty

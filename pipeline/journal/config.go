@@ -12,13 +12,13 @@ type Config struct {
 	// disk.
 	Dir          string `setting:"dir"`
 	SegmentBytes int64  `setting:"segment_bytes"` // size at which a segment is sealed; a larger frame gets its own segment
-	// Bounds all segments together. At the limit batches are answered 503. Raise it to outlast
+	// size of all segments; at the limit, batches get 503. Raise it to outlast
 	// longer outages of a store.
 	MaxBytes      int64 `setting:"max_bytes"`
-	MinFreeBytes  int64 `setting:"min_free_bytes"`  // disk space that the journal leaves free; with less, batches are answered 503
+	MinFreeBytes  int64 `setting:"min_free_bytes"`  // disk space that the journal leaves free; with less, batches get 503
 	MaxFrameBytes int   `setting:"max_frame_bytes"` // bounds a frame, which holds the accepted items of a batch
-	QueueEntries  int   `setting:"queue_entries"`   // frames that wait for the disk; with more, batches are answered 503
-	QueueBytes    int64 `setting:"queue_bytes"`     // bytes of the frames that wait for the disk; with more, batches are answered 503
+	QueueEntries  int   `setting:"queue_entries"`   // frames that wait for the disk; with more, batches get 503
+	QueueBytes    int64 `setting:"queue_bytes"`     // bytes of the frames that wait for the disk; with more, batches get 503
 }
 
 // DefaultConfig returns the defaults. Dir is empty and must be set.

@@ -13,19 +13,21 @@ import (
 // partitions and group.
 type Config struct {
 	dial.Kafka `setting:",squash"`
-	// Partitions of the topic, which is created with them. Product instances are spread over them,
-	// and replicas share them. Do not change it while measurements wait.
-	Partitions        int `setting:"partitions"`
-	ReplicationFactor int `setting:"replication_factor"` // of a topic that the daemon creates; 0: 3, or the number of brokers if that is less
-	// of a topic that the daemon creates: the longest outage of a store without loss
+	// number of partitions of the topic. Product instances are spread over them, and replicas share
+	// them. Do not change it while measurements wait.
+	Partitions int `setting:"partitions"`
+	// replication factor of a topic that the daemon creates; 0: 3, or the number of brokers if that
+	// is less
+	ReplicationFactor int `setting:"replication_factor"`
+	// retention of a topic that the daemon creates: the longest outage of a store without loss
 	Retention time.Duration `setting:"retention"`
 	Group     string        `setting:"group"` // prefix of the names of the consumer groups, one for each store
-	// Time without heartbeat after which a replica's partitions are taken over; at least
+	// Time without heartbeat after which other replicas take over a replica's partitions; at least
 	// group.min.session.timeout.ms of the brokers.
 	SessionTimeout time.Duration `setting:"session_timeout"`
-	ProduceTimeout time.Duration `setting:"produce_timeout"` // longest wait for the brokers, after which batches are answered 503
+	ProduceTimeout time.Duration `setting:"produce_timeout"` // longest wait for the brokers, after which batches get 503
 	MaxFrameBytes  int           `setting:"max_frame_bytes"` // bounds a frame, which holds the accepted items of a batch
-	// bytes of the frames that wait for the brokers; with more, batches are answered 503
+	// bytes of the frames that wait for the brokers; with more, batches get 503
 	QueueBytes int64 `setting:"queue_bytes"`
 }
 

@@ -26,7 +26,7 @@ type Config struct {
 	// replicas of a shard that must have a row before it counts as delivered; 0: the majority, or
 	// all that are alive if these are fewer
 	Quorum  int  `setting:"quorum"`
-	Migrate bool `setting:"migrate"` // create or update the tables when the server first answers
+	Migrate bool `setting:"migrate"` // create or update the tables when the server first responds
 
 	// compression of inserts on the network: none, lz4, zstd (more CPU and less bandwidth), or
 	// auto: none for a server on this machine (localhost), lz4 for others
@@ -36,11 +36,11 @@ type Config struct {
 
 	BlockRows int `setting:"block_rows"` // rows inserted together; more if they are from many months
 
-	// DeriveInterval is the time between updates of the derived tables and the detectors (see
-	// schemas/clickhouse); 0 if another daemon updates them.
+	// time between updates of the derived tables and the detectors (see schemas/clickhouse); 0 if
+	// another daemon updates them
 	DeriveInterval time.Duration `setting:"derive_interval"`
-	// RetentionDays is how long measurements are kept after timestamp_from, rounded up to whole
-	// months. 0 leaves the tables' TTL as it is; without one, measurements are kept forever.
+	// time for which measurements are kept after timestamp_from, rounded up to whole months;
+	// without a TTL, they are kept forever
 	RetentionDays int `setting:"retention_days"`
 }
 

@@ -24,9 +24,10 @@ type Config struct {
 	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale
 	Stale         string        `setting:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
-	// time for which the whole layer, the horizons, or a format and encoding of them is built in advance after a request for it
+	// time for which the whole layer, the horizons, or a format and encoding of them is built in
+	// advance after a request for it
 	KeepForms  time.Duration `setting:"keep_forms"`
-	MaxWaiting int           `setting:"max_waiting"` // waiting requests of a client; further ones are answered at once
+	MaxWaiting int           `setting:"max_waiting"` // requests of a client that wait for a change; further ones do not wait
 	QueryKey   bool          `setting:"query_key"`   // accept ?apiKey= too; URLs end up in logs
 }
 

@@ -13,7 +13,7 @@ import (
 // Config of the server for clients.
 type Config struct {
 	Listen string `setting:"listen"` // address for clients, host:port; :8080 is every interface
-	// path before every route's, empty or like /traffic, for proxies that do not strip it
+	// prefix of all paths, empty or like /traffic, for proxies that do not strip it
 	BasePath string `setting:"base_path"`
 	TLSCert  string `setting:"tls_cert"` // certificate with its chain, a PEM file that is watched; empty: plain HTTP
 	TLSKey   string `setting:"tls_key"`  // key of tls_cert, a PEM file
@@ -27,15 +27,15 @@ type Config struct {
 	HeaderTimeout time.Duration `setting:"header_timeout"` // time from a request's first byte to its body's; it shrinks under load
 	// time between two requests on a connection; longer than a proxy keeps its connections
 	IdleTimeout  time.Duration `setting:"idle_timeout"`
-	WriteTimeout time.Duration `setting:"write_timeout"` // time that a client may take for 256 KiB of an answer
-	// least rate at which a client takes an answer, on average after write_timeout; 0: none
+	WriteTimeout time.Duration `setting:"write_timeout"` // time for a client to read 256 KiB of a response
+	// minimum average rate at which a client reads a response after write_timeout; 0: none
 	WriteMinBytesPerSecond int64 `setting:"write_min_bytes_per_second"`
 	// time to read and discard the rest of a body whose request got an error, so that the client
 	// sees the error
 	DiscardTime  time.Duration `setting:"discard_time"`
 	DiscardBytes int64         `setting:"discard_bytes"` // bytes of such a body that are discarded
 	DrainGrace   time.Duration `setting:"drain_grace"`   // serve this long after SIGTERM, with /readyz at 503; longer than balancers poll
-	// origins of web pages that browsers let read answers, such as https://map.example.org; *: all
+	// origins of web pages that may read responses, such as https://map.example.org; *: all
 	CORSOrigins []string   `setting:"cors_origins"`
 	KeysFile    string     `setting:"keys_file"` // YAML file of API keys, which is watched; empty: only those in keys
 	Keys        []KeyEntry `setting:"keys"`      // keys in the configuration, as in the keys file; digests, never keys
@@ -77,7 +77,7 @@ func (c Config) Validate() error {
 			"a plain request needs a few hundred bytes, and every connection holds as much"),
 		settings.Positive("header_timeout", c.HeaderTimeout, "a client that sends nothing would hold its connection forever"),
 		settings.Positive("idle_timeout", c.IdleTimeout, "kept connections would stay forever"),
-		settings.Positive("write_timeout", c.WriteTimeout, "a client that reads nothing would hold its answer forever"),
+		settings.Positive("write_timeout", c.WriteTimeout, "a client that reads nothing would hold its response forever"),
 		settings.AtLeast("write_min_bytes_per_second", c.WriteMinBytesPerSecond, 0, "0 is no minimum"),
 		settings.Within("discard_time", c.DiscardTime, 0, time.Minute, "the connection stays open for as long"),
 		settings.AtLeast("discard_bytes", c.DiscardBytes, 0, "it is a size"),

@@ -42,7 +42,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	return errors.Join(
 		settings.AtLeast("max_compressed_bytes", c.MaxCompressedBytes, 1<<10, "a batch of a few items needs this much"),
-		settings.Positive("receive_timeout", c.ReceiveTimeout, "a client could hold its place forever"),
+		settings.Positive("receive_timeout", c.ReceiveTimeout, "a client could occupy a slot forever"),
 		settings.AtLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "0 is no minimum"),
 		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "receiving ends after receive_timeout anyway"),
 		settings.AtLeast("admission_requests", c.AdmissionRequests, 2, "a client may have half of them"),

@@ -26,14 +26,14 @@ type Config struct {
 	MaxBodyBytes   int64         `setting:"max_body_bytes"`  // size of one request, as sent and decompressed
 	MaxPoints      int           `setting:"max_points"`      // points of all geometries in one request
 	MaxDepth       int           `setting:"max_depth"`       // nesting of collections
-	DropMeasures   bool          `setting:"drop_measures"`   // true: drop the M of WKT and WKB; false: refuse it
+	DropMeasures   bool          `setting:"drop_measures"`   // true: drop the M of WKT and WKB; false: reject it
 	ReceiveTimeout time.Duration `setting:"receive_timeout"` // time to receive a whole body
-	// least rate at which a client sends a body, on average since its first byte; 0: none
+	// minimum average rate of a body since its first byte; 0: none
 	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
-	RateGrace         time.Duration `setting:"rate_grace"`         // time before min_bytes_per_second counts
+	RateGrace         time.Duration `setting:"rate_grace"`         // time before min_bytes_per_second applies
 	AdmissionRequests int64         `setting:"admission_requests"` // requests whose body is being received or processed; more get a 503
-	AdmissionBytes    int64         `setting:"admission_bytes"`    // memory of the bodies and answers of these requests; more get a 503
-	Concurrency       int           `setting:"concurrency"`        // requests in process at a time; more than the CPUs makes each slower
+	AdmissionBytes    int64         `setting:"admission_bytes"`    // memory of the bodies and responses of these requests; more get a 503
+	Concurrency       int           `setting:"concurrency"`        // requests processed concurrently; more than the CPUs makes each slower
 	MaxWatches        int           `setting:"max_watches"`        // requests that watch a job, among those of admission_requests
 	Jobs              JobsConfig    `setting:"jobs"`               // limits of jobs
 }
@@ -90,14 +90,14 @@ func (c Config) Validate() error {
 		settings.AtLeast("max_body_bytes", c.MaxBodyBytes, 1<<10, "an envelope with one point needs as much"),
 		settings.Positive("max_points", c.MaxPoints, "otherwise nothing could be converted"),
 		settings.Within("max_depth", c.MaxDepth, 1, 1000, "each level takes stack"),
-		settings.Positive("receive_timeout", c.ReceiveTimeout, "otherwise a client could hold its place forever"),
+		settings.Positive("receive_timeout", c.ReceiveTimeout, "otherwise a client could occupy a slot forever"),
 		settings.AtLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "0 is no minimum"),
-		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "that ends the receiving anyway"),
+		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "receiving ends after receive_timeout anyway"),
 		settings.AtLeast("admission_requests", c.AdmissionRequests, 4,
 			"a client may have half of them, and one that watches a job needs another one"),
 		settings.AtLeast("admission_bytes", c.AdmissionBytes, 4*c.MaxBodyBytes,
 			"four times max_body_bytes, because a client may have half of the memory, and a growing body is copied"),
-		settings.Positive("concurrency", c.Concurrency, "otherwise no request is ever answered"),
+		settings.Positive("concurrency", c.Concurrency, "otherwise no request is ever processed"),
 		settings.Within("max_watches", int64(c.MaxWatches), 1, c.AdmissionRequests-2,
 			"a watch holds its place in admission_requests, and a client with all watches it may have needs one place more"),
 		settings.Positive("jobs.workers", j.Workers, "otherwise no job ever runs"),
