@@ -27,7 +27,7 @@ type dump struct {
 	frames      bool
 	skipDamaged bool
 
-	rows   batch.Batch
+	rows     batch.Batch
 	response batch.Response
 
 	written, read, gaps int

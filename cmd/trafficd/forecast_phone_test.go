@@ -35,8 +35,8 @@ const (
 
 // onPage describes what the page shows.
 type onPage struct {
-	Streets int `json:"streets"`
-	Tenths  int `json:"tenths"` // the sum of all speeds in units of 0.1 km/h
+	Streets   int `json:"streets"`
+	Tenths    int `json:"tenths"` // the sum of all speeds in units of 0.1 km/h
 	Responses int `json:"responses"`
 }
 
