@@ -94,8 +94,9 @@ func (o options) archiveDay(
 	return cpuOf(c.PIDs()...) - before, nil
 }
 
-// until waits until reached returns true, for two minutes at most; what completes "timed out waiting
-// for". It calls reached rarely, because each call takes CPU time of the program that is measured.
+// until waits until reached returns true, for two minutes at most; what completes "timed out
+// waiting for". It calls reached rarely, because each call takes CPU time of the program that is
+// measured.
 func until(ctx context.Context, what string, reached func() (bool, error)) error {
 	for range 1200 {
 		if ok, err := reached(); ok || err != nil {

@@ -131,8 +131,8 @@ func (d *daemon) deliverAll(
 	return spent, sum, nil
 }
 
-// bareClients repeatedly sends rows and records that the daemon has delivered before: finished records
-// with franz-go and finished columns with clickhouse-go, both compressed with lz4.
+// bareClients repeatedly sends rows and records that the daemon has delivered before: finished
+// records with franz-go and finished columns with clickhouse-go, both compressed with lz4.
 type bareClients struct {
 	kafka   *kgo.Client
 	records []*kgo.Record

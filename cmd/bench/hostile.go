@@ -23,8 +23,8 @@ import (
 )
 
 // hostile attacks a daemon as one client while two well-behaved integrators send batches, and
-// prints a line per attack. It starts the daemon itself, on the loopback interface. The requests and
-// the duration of each attack are limited.
+// prints a line per attack. It starts the daemon itself, on the loopback interface. The requests
+// and the duration of each attack are limited.
 func (o options) hostile(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
@@ -114,8 +114,8 @@ type outcome struct {
 	attacker            string
 }
 
-// integrate makes each integrator send a batch of 100 items every 50 ms for d. Meanwhile it runs the
-// attack, unless that is nil.
+// integrate makes each integrator send a batch of 100 items every 50 ms for d. Meanwhile it runs
+// the attack, unless that is nil.
 func (t *target) integrate(ctx context.Context, d time.Duration, attack func(context.Context)) (o outcome) {
 	t.attacker = map[string]int{}
 	ctx, cancel := context.WithTimeout(ctx, d)

@@ -26,9 +26,9 @@ type compared struct {
 	rates     []float64 // items per second of each round
 }
 
-// journals compares a daemon with a journal in Kafka, and one of another version, with a daemon whose
-// journal is on its disk. It measures them in turn: the CPU time per batch until it is forwarded to
-// Kafka, the latency of its 207, and the items per second.
+// journals compares a daemon with a journal in Kafka, and one of another version, with a daemon
+// whose journal is on its disk. It measures them in turn: the CPU time per batch until it is
+// forwarded to Kafka, the latency of its 207, and the items per second.
 func (o options) journals(ctx context.Context, stores launch.Options) (err error) {
 	defer must.Return(&err)
 	stores.Only, stores.Stderr, stores.Topics = "kafka", io.Discard, map[string]int{"measurements": 6}

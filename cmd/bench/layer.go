@@ -38,8 +38,8 @@ const (
 	memoryRebuilds = 3
 )
 
-// network returns generated forecasts for the given number of streets, each with the given number of
-// periods of 15 minutes.
+// network returns generated forecasts for the given number of streets, each with the given number
+// of periods of 15 minutes.
 func (o options) network(ctx context.Context, streets, periods int, from time.Time) (all []*pb.StreetForecast, err error) {
 	defer must.Return(&err, "cannot generate forecasts")
 	dir := must.Get(os.MkdirTemp("", "trafficd-bench-"))

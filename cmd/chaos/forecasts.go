@@ -123,8 +123,9 @@ func (o *observer) during(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// settle waits until everything is delivered, and until the daemon serves what a newly started second
-// forecaster writes to a file. Then it stops the first one and judges the recorded responses.
+// settle waits until everything is delivered, and until the daemon serves what a newly started
+// second forecaster writes to a file. Then it stops the first one and judges the recorded
+// responses.
 func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 	defer must.Return(&err)
 	r := o.rig

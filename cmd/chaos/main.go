@@ -15,8 +15,8 @@
 // With several replicas, each has its own wire, their journal is a log in Kafka, their clocks
 // differ, and their volumes may be deleted after kill -9. Clients send each batch through HAProxy
 // with the shipped configuration, or to a random replica, or to all of them at the same time.
-// Several ClickHouse nodes are replicas of one shard, with ZooKeeper; their disks may be deleted too.
-// Brokers and nodes may run in network namespaces, whose links are then cut.
+// Several ClickHouse nodes are replicas of one shard, with ZooKeeper; their disks may be deleted
+// too. Brokers and nodes may run in network namespaces, whose links are then cut.
 //
 // Start reading with run.go and faults.go. The packages are the clients (load), the accepted items
 // (ledger), the schedule of faults (nemesis), the system under test (rig), the daemon's clock and

@@ -108,8 +108,8 @@ func (t *trials) equalKeys(ctx context.Context) error {
 }
 
 // asShipped restarts the replicas with the shipped session timeout and linger, and with a drain
-// grace of 2 s instead of the shipped 5 s. The rig otherwise uses shorter times, so that more faults
-// fit into a run.
+// grace of 2 s instead of the shipped 5 s. The rig otherwise uses shorter times, so that more
+// faults fit into a run.
 func (t *trials) asShipped(ctx context.Context) error {
 	for _, d := range t.rig.Replicas {
 		d.Set("api.drain_grace=2s", "journal.log.session_timeout=6s", "clickhouse.delivery.linger=1s")

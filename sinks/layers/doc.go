@@ -30,8 +30,8 @@
 // member is combined from those of the pieces; an ETag is a hash of the pieces' hashes. Bodies are
 // sent piece by piece without a copy.
 //
-// Documents are built, and forms made, in advance if clients have recently asked for them, otherwise
-// on request; the bytes are the same.
+// Documents are built, and forms made, in advance if clients have recently asked for them,
+// otherwise on request; the bytes are the same.
 //
 // A tile or another area consists of the pieces of the buckets in it; only streets of buckets at
 // its edge, at most one for a tile, are compressed for the request. Changes since a version are

@@ -191,7 +191,8 @@ func Forecasts(r Settings, published []Layer, responses []Response, outages func
 			continue
 		}
 		at, shown = at+i, true
-		// The first period contains the time of the forecast; when it has ended, a later publication is due.
+		// The first period contains the time of the forecast; when it has ended, a later
+		// publication is due.
 		due := a.Layer.End().Add(-time.Duration(r.Periods-1)*r.Step + r.Every)
 		if late := a.Last.Sub(due) - outages(due, a.Last); late > slack {
 			note("response at %s: the next publication was due %v earlier, not counting outages", when, late)

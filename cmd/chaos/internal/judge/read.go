@@ -60,8 +60,8 @@ func ReadArchive(ctx context.Context, address, table string) (rows []Arrival, er
 	return rows, nil
 }
 
-// ParseRecords parses the records of the topic. A record that is not a measurement becomes an arrival
-// with an empty detector code, which matches no accepted item.
+// ParseRecords parses the records of the topic. A record that is not a measurement becomes an
+// arrival with an empty detector code, which matches no accepted item.
 func ParseRecords(records []launch.Record) []Arrival {
 	partitions := map[string]int32{} // detector → partition
 	arrivals := make([]Arrival, len(records))

@@ -166,9 +166,9 @@ var retryable = []int{
 	http.StatusBadGateway, http.StatusGatewayTimeout,
 }
 
-// sendUntilAccepted sends a batch until it receives a 207. It records statuses that are not retryable,
-// but still retries, because the daemon accepted nothing. It randomly cancels some attempts very
-// early.
+// sendUntilAccepted sends a batch until it receives a 207. It records statuses that are not
+// retryable, but still retries, because the daemon accepted nothing. It randomly cancels some
+// attempts very early.
 func (c *client) sendUntilAccepted(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {

@@ -247,8 +247,8 @@ func (n *Node) Replace(ctx context.Context) error {
 	})
 }
 
-// AwaitReplicated waits until all nodes have all rows. It returns an error if any parts were merged,
-// because duplicates may then be missing from the count.
+// AwaitReplicated waits until all nodes have all rows. It returns an error if any parts were
+// merged, because duplicates may then be missing from the count.
 func (a *Archive) AwaitReplicated(ctx context.Context) error {
 	for _, n := range a.Nodes {
 		if a.cluster != nil {

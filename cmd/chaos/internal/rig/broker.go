@@ -122,9 +122,9 @@ func (a *apache) Freeze(r *rand.Rand) error {
 	return a.frozen.Pause()
 }
 
-// Wipe waits until all replicas are in sync, and after the kill until the other nodes know that those
-// of the killed one are not. Acknowledged records are on every in-sync replica, so the other nodes
-// then have them all.
+// Wipe waits until all replicas are in sync, and after the kill until the other nodes know that
+// those of the killed one are not. Acknowledged records are on every in-sync replica, so the other
+// nodes then have them all.
 func (a *apache) Wipe(ctx context.Context, r *rand.Rand) error {
 	i := r.IntN(len(a.nodes))
 	err := launch.Eventually(ctx, wipeLimit, func() error { return a.covered(ctx, -1) })
@@ -141,7 +141,8 @@ func (a *apache) Wipe(ctx context.Context, r *rand.Rand) error {
 	return os.RemoveAll(filepath.Join(a.nodes[i].Kafka.Dir(), "kafka", "apache", fmt.Sprint("node-", i+1), "data"))
 }
 
-// wipeLimit exceeds both a broker's session timeout and the time that a small log takes to replicate.
+// wipeLimit exceeds both a broker's session timeout and the time that a small log takes to
+// replicate.
 const wipeLimit = 15 * time.Second
 
 // covered returns nil if every live broker reports for each partition a leader, and all replicas

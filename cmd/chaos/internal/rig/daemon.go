@@ -131,14 +131,14 @@ func (r *Rig) AwaitDelivered(ctx context.Context, limit time.Duration) error {
 	return r.await(ctx, limit, 0, func(Source) bool { return true }, func(Source) {})
 }
 
-// AwaitAdvance waits until each source has been read beyond its current end, and then calls each for
-// it. Clients must be sending.
+// AwaitAdvance waits until each source has been read beyond its current end, and then calls each
+// for it. Clients must be sending.
 func (r *Rig) AwaitAdvance(ctx context.Context, limit time.Duration, of []Source, each func(Source)) error {
 	return r.await(ctx, limit, 1, func(s Source) bool { return slices.Contains(of, s) }, each)
 }
 
-// await waits until the sources that of selects have been read the given number of frames beyond their
-// current ends, and calls each for every one that has.
+// await waits until the sources that of selects have been read the given number of frames beyond
+// their current ends, and calls each for every one that has.
 func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, of func(Source) bool, each func(Source)) error {
 	var waiting map[Source]int64 // the offset to reach
 	return launch.Eventually(ctx, limit, func() error {

@@ -39,8 +39,8 @@ func (r *Rig) newForecaster(ctx context.Context) (err error) {
 	return err
 }
 
-// forecaster returns a forecaster that is not running. Its ClickHouse queries time out after 10 s and
-// are retried.
+// forecaster returns a forecaster that is not running. Its ClickHouse queries time out after 10 s
+// and are retried.
 func (r *Rig) forecaster(dir string, output ...string) (d *Daemon, err error) {
 	defer must.Return(&err, "cannot configure the forecaster")
 	dir = r.path(dir)
