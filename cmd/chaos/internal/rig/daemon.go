@@ -183,8 +183,13 @@ func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) 
 }
 
 // read returns how far the partitions with frames have been read. It returns an error if a group
-// has no members, or is in another state than a given one.
+// has no members, or is in another state than a given one. Lag omits the partitions of a group that
+// is rebalancing and has not committed anything in them yet.
 func (r *Rig) read(ctx context.Context, state ...string) (map[Source]kadm.GroupMemberLag, error) {
+	ends, err := r.admin.ListEndOffsets(ctx, Log)
+	if err = errors.Join(err, ends.Error()); err != nil {
+		return nil, err
+	}
 	groups, err := r.admin.Lag(ctx, logGroup+".clickhouse", logGroup+".kafka")
 	if err = errors.Join(err, groups.Error()); err != nil {
 		return nil, err
@@ -194,12 +199,16 @@ func (r *Rig) read(ctx context.Context, state ...string) (map[Source]kadm.GroupM
 		if len(g.Members) == 0 || len(state) > 0 && g.State != state[0] {
 			return nil, fmt.Errorf("group %s is %s and has %d members", g.Group, g.State, len(g.Members))
 		}
-		for _, l := range g.Lag[Log] {
+		for partition, end := range ends[Log] {
+			l, known := g.Lag.Lookup(Log, partition)
+			if !known {
+				l = kadm.GroupMemberLag{Commit: kadm.Offset{At: -1}, End: end}
+			}
 			if l.Err != nil {
 				return nil, l.Err
 			}
 			if l.End.Offset > 0 {
-				all[Source{g.Group, l.Partition}] = l
+				all[Source{g.Group, partition}] = l
 			}
 		}
 	}
