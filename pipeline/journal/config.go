@@ -35,14 +35,14 @@ func (c Config) Validate() error {
 	return errors.Join(
 		settings.Check(c.Dir != "", "dir is empty: name the folder that holds the journal"),
 		settings.Within("segment_bytes", c.SegmentBytes, 16<<10, 1<<30,
-			"smaller ones hardly hold a commit, larger ones free the disk too late and make recovery read too much"),
-		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1, maxPayloadBytes, "a frame is read into memory whole"),
+			"smaller segments hardly hold a commit; larger ones free disk space too late and slow down recovery"),
+		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1, maxPayloadBytes, "a whole frame is read into memory"),
 		settings.AtLeast("max_bytes", c.MaxBytes, c.leastMaxBytes(),
 			"the newest segment is always kept, and the largest frame must fit beside it"),
 		settings.Check(c.SegmentBytes <= 0 || c.MaxBytes/c.SegmentBytes <= maxSegments,
 			"max_bytes is over %d times segment_bytes: each segment keeps a file open; use larger segments", maxSegments),
 		settings.AtLeast("min_free_bytes", c.MinFreeBytes, 0, "0 disables the check"),
-		settings.Within("queue_entries", c.QueueEntries, 1, 1<<16, "each is a client that waits for the disk"),
+		settings.Within("queue_entries", c.QueueEntries, 1, 1<<16, "each entry is a request that waits for the disk"),
 		settings.AtLeast("queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
 	)
 }

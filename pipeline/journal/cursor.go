@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// MaxStateBytes bounds the state that Cursor.Save takes.
+	// MaxStateBytes is the maximum length of the state of a cursor.
 	MaxStateBytes = 1 << 20
 
 	cursorMagic     = "trjcur\r\n"
 	cursorVersion   = 1
 	cursorSuffix    = ".cursor"
 	slotHeaderBytes = 40
-	slotBytes       = blockBytes + MaxStateBytes // whole blocks: a torn write of one slot cannot touch the other
+	slotBytes       = blockBytes + MaxStateBytes // whole blocks, so that a torn write of one slot cannot damage the other
 )
 
 var consumerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
@@ -35,27 +35,27 @@ type Cursor struct {
 
 	mu     sync.Mutex
 	file   File
-	slot   int // of the last save; the next one goes to the other slot
-	gen    uint64
-	state  []byte
-	buf    []byte
+	slot   int    // of the last save; the next one uses the other slot
+	gen    uint64 // of the last save
+	state  []byte // as last saved
+	buf    []byte // of write
 	closed bool
 }
 
 // Load returns the first frame that the consumer still needs, and a copy of the state saved with
-// it. A new consumer starts at the oldest frame without state. A consumer that was not passed to
-// Open for a while, and whose frames were deleted, is moved to the oldest frame and keeps its
-// state.
+// it. A new consumer starts at the oldest frame, without state. If a consumer was not passed to
+// Open for so long that its frames were deleted, seq is the oldest frame, but state is the saved
+// one.
 func (c *Cursor) Load() (seq uint64, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seq.Load(), slices.Clone(c.state)
 }
 
-// Save makes seq, the first frame still needed, and state durable, and then deletes segments that
-// no consumer needs. seq must not decrease nor exceed the next frame; state is at most
-// MaxStateBytes. After an error the position on disk is the previous one or this one, and Save may
-// be called again.
+// Save makes seq, the first frame still needed, and state durable. Then it deletes the segments
+// that no consumer needs. seq must not decrease and must not exceed the seq of the next frame;
+// state has at most MaxStateBytes. After an error, either the previous position or this one is on
+// the disk, and Save may be called again.
 func (c *Cursor) Save(seq uint64, state []byte) error {
 	if err := c.save(seq, state); err != nil {
 		return fmt.Errorf("cannot save cursor %s at frame %d: %w", c.name, seq, err)
@@ -89,9 +89,9 @@ func (c *Cursor) save(seq uint64, state []byte) error {
 	return nil
 }
 
-// write overwrites one slot and syncs it. Its blocks were allocated when the file was created, so a
-// cursor can move on a full disk, and thereby free space. The other slot stays intact whatever
-// happens to this one.
+// write overwrites and syncs one slot. Its blocks were allocated when the file was created, so
+// cursors can move on a full disk, which frees space. Whatever happens, the other slot remains
+// valid.
 func (c *Cursor) write(slot int, s slot) error {
 	c.buf = s.encode(c.buf[:0])
 	if _, err := c.file.WriteAt(c.buf, int64(slot)*slotBytes); err != nil {
@@ -167,8 +167,8 @@ func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
 	if err == nil {
 		c.slot, c.gen, c.state = at, s.gen, s.state
 		c.seq.Store(s.seq)
-		// The slot is written again: if its sync failed and the process died, it may be only in the
-		// page cache, and the next Save overwrites the other slot.
+		// If the previous process died after a failed sync, the slot may exist only in the page
+		// cache. It must be durable before the next Save overwrites the other slot.
 		err = c.write(at, s)
 	}
 	if err != nil {
@@ -199,8 +199,8 @@ func slotSum(header, state []byte) uint32 {
 	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, state)
 }
 
-// newestSlot returns the valid slot of the higher generation. A crash during Save leaves one torn
-// slot; two are corruption.
+// newestSlot returns the valid slot with the higher generation. A crash during Save leaves at most
+// one torn slot, so two invalid ones are an error.
 func newestSlot(file File, path string) (newest slot, at int, err error) {
 	for i := range 2 {
 		s, ok, err := readSlot(file, path, i)
@@ -217,6 +217,7 @@ func newestSlot(file File, path string) (newest slot, at int, err error) {
 	return newest, at, nil
 }
 
+// readSlot reads slot i. ok is false if it is not valid.
 func readSlot(file File, path string, i int) (s slot, ok bool, err error) {
 	size, err := file.Size()
 	if err != nil {
@@ -233,7 +234,7 @@ func readSlot(file File, path string, i int) (s slot, ok bool, err error) {
 	if string(header[:8]) != cursorMagic {
 		return s, false, nil
 	}
-	// A torn write leaves 0 or cursorVersion here.
+	// After a torn write the version is 0 or cursorVersion.
 	if v := binary.LittleEndian.Uint32(header[8:]); v > cursorVersion {
 		return s, false, &VersionError{Path: path, Version: v}
 	}

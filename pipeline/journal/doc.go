@@ -1,24 +1,24 @@
 // Package journal makes frames of bytes durable, in order, and keeps them until every consumer has
-// moved past them. It knows nothing about their contents.
+// moved past them. It does not interpret their contents.
 //
-//	Enqueue ─▶ queue ─▶ one writer: all waiting ─▶ write ─▶ one fdatasync ─▶ readers see it ─▶ Wait returns
+//	Enqueue ─▶ queue ─▶ writer: write all waiting frames ─▶ one fdatasync ─▶ visible to readers ─▶ Wait returns nil
 //	           bounded                                   │ fails
-//	                                                     └─▶ cut it off again, sync ─▶ ErrVoided ─▶ new segment
-//	                                                                      │ fails
-//	                                                                      └─▶ ErrUnknown, ErrFailed until it can be cut off
+//	                                                     └─▶ truncate, sync ─▶ Wait returns ErrVoided; new segment
+//	                                                              │ fails
+//	                                                              └─▶ Wait returns ErrUnknown; ErrFailed until truncated
 //
 // # Assumptions
 //
 //   - A synced write persists; any part of an unsynced write may persist, sector by sector, in any
 //     order.
-//   - Writing a block does not damage its neighbours. The rest of the same block may be damaged, so
+//   - Writing part of a block may damage the rest of that block, but no other block. Therefore
 //     commits share no blocks.
 //   - Rename is atomic. A name is durable once its folder has been synced.
-//   - A failed sync has written an unknown part to the disk, and a later successful one proves
-//     nothing about that part: Linux marks the pages clean. Data whose sync failed is cut off or
-//     written again, never just synced again.
-//   - Data read from a file may exist only in memory if the previous process died after such a
-//     sync. Recovery therefore rewrites and syncs whatever it relies on and cannot prove durable.
+//   - A failed sync has made an unknown part of the data durable, and a later successful sync
+//     proves nothing about the other part: Linux marks the pages clean. Therefore data whose sync
+//     failed is truncated or written again, never only synced again.
+//   - If the previous process died after a failed sync, data that can be read may exist only in
+//     memory. Recovery therefore rewrites and syncs what it relies on and cannot prove durable.
 //
 // # Bytes
 //
@@ -30,8 +30,8 @@
 //	             │ magic  │version │ 0      │ salt  │ first │ prevFirst │ prevBytes │             │ crc  │
 //	             │ 8      │ u32    │ u32    │ u64   │ u64   │ u64       │ u64       │             │ u32  │
 //
-//	then commits, each in whole blocks of 4096 bytes; a commit is frames, each at a multiple of 8, and zeros to the end of its
-//	last block
+//	then commits, each a number of whole blocks of 4096 bytes: frames, each at a multiple of 8, then zeros to the end of
+//	the last block
 //
 //	frame        0        4        8                16       20       24
 //	             ├────────┼────────┼────────────────┼────────┼────────┼─── … ────┤
@@ -40,15 +40,15 @@
 //
 // Mark is the low half of the segment's random salt and never zero, so zero bytes are not a frame.
 // The checksum (CRC-32C) starts from the salt's high half and covers mark, length, seq, index and
-// payload: neither bytes of another segment nor bytes that a client made up are valid frames here.
-// Index counts the frames of a commit from 0. A commit is written only when all before it is
+// payload. So neither bytes of another segment nor bytes that a client sent form a valid frame.
+// Index numbers the frames of a commit from 0. A commit is written only when all previous ones are
 // durable, so a valid frame proves that the frames below seq-index were durable. This distinguishes
-// a torn tail, which may have lost any part of its own commit, from damage to acknowledged frames.
+// a torn tail, which may lack any part of the last commit, from damage to acknowledged frames.
 //
-// prevFirst and prevBytes are the first frame and the size of the previous segment, so reading one
-// block of each segment detects a lost or shortened one. The frames of sealed segments are checked
-// when they are read, not all of them at Open: a full journal would take minutes on a slow disk
-// while nothing is accepted. Verify checks everything.
+// prevFirst and prevBytes are the first frame and the size of the previous segment, so the first
+// blocks of all segments suffice to detect a missing or shortened one. The frames of sealed
+// segments are checked when they are read, not by Open: reading a full journal takes minutes on a
+// slow disk, and nothing is accepted before Open returns. Verify checks everything.
 //
 // A cursor file has two slots of 4096 bytes + 1 MiB, written in turn:
 //
@@ -57,56 +57,58 @@
 //	             │ magic  │version │ length │ generation │ seq    │ crc    │ 0    │ state    │
 //	             │ 8      │ u32    │ u32    │ u64        │ u64    │ u32    │ u32  │ length   │
 //
-// The intact slot with the higher generation is current. The file is filled with zeros when it is
+// The valid slot with the higher generation is current. The file is filled with zeros when it is
 // created, so a Save needs no new space: even on a full disk, a consumer can move on and thereby
 // free segments.
 //
-// Seqs are contiguous from 1, across segments and restarts. The seq of a voided frame is reused by
-// a later one; no reader ever saw the voided frame.
+// Seqs are contiguous from 1, across segments and restarts. The seq of a voided frame is reused; no
+// reader has seen the voided frame.
 //
 // # Recovery
 //
-// TestCrashes runs all steps thousands of times on a file system that loses, keeps and tears
-// unsynced writes. Each step has its own tests:
+// TestCrashes runs all steps thousands of times on a file system that randomly loses, keeps or
+// tears unsynced writes. Each step also has its own tests:
 //
 //  1. Lock the folder. TestTwoOpensOfOneFolder
-//  2. Remove files that were never finished, and sync the folder: names may exist only in memory.
+//  2. Remove unfinished files, and sync the folder: names may exist only in memory.
 //     TestUnfinishedFilesAreRemoved
 //  3. Open all segments: magic, version (a separate error), checksum of the first block, name.
 //     TestAnotherVersion, TestForeignNameOfASegment, TestDamageIsNoTear
-//  4. Read the newest segment to its last intact frame. Zeros after it are ignored. Other bytes are
-//     a torn tail, or what a reused file contained before; they are cut off and logged
-//     (TestTornWrites, TestEveryTruncation), unless a later frame proves that they were durable:
-//     then Open fails, names file and offset, and writes nothing (TestDamageIsNoTear,
+//  4. Read the newest segment up to its last valid frame. Bytes after it that are not zero are a
+//     torn tail, or what a reused file contained before; they are logged and truncated
+//     (TestTornWrites, TestEveryTruncation). But if a later frame proves that they were durable,
+//     Open fails with the file and the offset, and writes nothing (TestDamageIsNoTear,
 //     TestEveryFlippedByte, TestForgedFrame). Rewrite the last commit, truncate the file after it,
 //     sync. TestKill9
 //  5. Open the cursors and rewrite the current slot (TestTornCursor). A cursor past the last frame
 //     shows that acknowledged frames are missing, and Open fails (TestCursorPastTheEnd). Create new
 //     cursors at the oldest frame. TestNewConsumerStartsAtTheOldestFrame
-//  6. Delete the segments below all cursors: a deletion may have been lost. A segment is first
-//     renamed like an unfinished file, and then reused or truncated in steps.
+//  6. Delete the segments before all cursors: a crash may have undone their deletion. Deleting
+//     renames a segment to the name of an unfinished file, and then keeps it for reuse or truncates
+//     it in steps.
 //     TestDeletionThatFailsIsRepeated, TestDeletedSegmentsAreReused, TestSpaceIsFreedInSteps
 //  7. Compare each segment with what the next one records about it. TestSealedSegments
 //  8. Create the first segment if there is none. TestOnTheRealDisk
 //
-// A frame whose Wait returned ErrVoided cannot reappear: its bytes were cut off, and the smaller
-// size synced, before Wait returned. A frame whose Wait returned ErrUnknown, or never returned, may
-// reappear.
+// A frame whose Wait returned ErrVoided cannot reappear: its bytes were truncated, and the
+// truncation synced, before Wait returned. A frame whose Wait returned ErrUnknown, or did not
+// return, may reappear.
 //
-// One case cannot be distinguished from a torn tail: the very last commit, acknowledged, then
-// damaged by the disk before the next one or a cursor past it was written.
+// One kind of damage cannot be distinguished from a torn tail: if the disk damages the last commit
+// after it was acknowledged, and before another commit or a cursor past it is written.
 //
 // # Space on the disk
 //
-// A segment's space is reserved beyond the end of the file when the segment is created (fallocate
-// that keeps the size), so the size still marks the end of the data. Unused space is released
-// before the next segment is created. MaxBytes counts the data, not the reserve. If the space
-// cannot be reserved, the disk counts as full (TestNoSegmentOnAFullDisk). On ext4, commits of 430
-// kB then take 6 % less time and 24 % less CPU.
+// Creating a segment reserves its disk space without changing the size of the file (fallocate with
+// FALLOC_FL_KEEP_SIZE). Unused space is released before the next segment is created. MaxBytes
+// limits the data, not the reserved space. If the space cannot be reserved, the segment is not
+// created (TestNoSegmentOnAFullDisk). On ext4, the reservation makes commits of 430 kB take 6 %
+// less time and 24 % less CPU.
 //
-// Up to four deleted segments are kept, and new segments overwrite their files, within MaxBytes and
-// only while the disk has MinFreeBytes. Commits then change no metadata of the file system, and
-// nothing is freed, which delays commits on a disk that is mounted with the option discard. Bytes
-// of the former segment are invalid in the new one, because its salt differs; sealing the segment
-// cuts them off, as does Close.
+// The files of up to four deleted segments are kept, and new segments overwrite them, within
+// MaxBytes and while the disk has MinFreeBytes (TestDeletedSegmentsAreReused,
+// TestDiskLowFreesSpares). Commits then change no metadata of the file system. Nor is space freed,
+// which would delay commits on a disk that is mounted with the option discard. Frames of the former
+// segment are invalid in the new one, because the salt differs. They are truncated when the segment
+// is sealed, and by Close.
 package journal

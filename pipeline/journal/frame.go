@@ -26,13 +26,13 @@ func (e *CorruptError) Error() string {
 }
 
 const (
-	// blockBytes is the unit of commits. Commits share no block, so a torn write of one cannot
-	// damage a page or a sector (of 512 or 4096 bytes) that holds acknowledged bytes.
+	// blockBytes is the unit of commits. Commits share no block, so a torn write cannot damage a
+	// page or a sector (of 512 or 4096 bytes) that contains acknowledged frames.
 	blockBytes       = 4096
 	frameAlign       = 8
 	frameHeaderBytes = 24
-	// maxPayloadBytes bounds a frame in the format: lengths are checked against it, and against the
-	// file, before allocating.
+	// maxPayloadBytes is the maximum length of a payload in the format. Lengths are checked against
+	// it, and against the size of the file, before memory is allocated.
 	maxPayloadBytes = 1 << 30
 )
 
@@ -40,11 +40,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // frameHeader precedes every payload; doc.go shows its layout.
 type frameHeader struct {
-	mark   uint32 // the segment's; never zero
-	length uint32
+	mark   uint32 // of the segment; never zero
+	length uint32 // of the payload
 	seq    uint64
-	index  uint32 // in its commit: frame seq-index is its first, and all frames before that one were durable then
-	sum    uint32 // CRC-32C over the segment's salt, the fields above and the payload
+	index  uint32 // in the commit, whose first frame is seq-index; all frames before that were durable when it was written
+	sum    uint32 // CRC-32C of the segment's salt, the fields above and the payload
 }
 
 func (h frameHeader) encode(dst *[frameHeaderBytes]byte, salt uint64, payload []byte) {
@@ -56,15 +56,15 @@ func (h frameHeader) encode(dst *[frameHeaderBytes]byte, salt uint64, payload []
 	binary.LittleEndian.PutUint32(dst[20:], sum)
 }
 
-// headerSum starts the checksum of a frame. The salt is random for each segment, so that bytes of
-// another file, or bytes that a client chose, are not a valid frame here.
+// headerSum returns the checksum of a frame up to its payload. It includes the salt, so that bytes
+// of another file, or bytes that a client sent, are not a valid frame in this one.
 func headerSum(header *[frameHeaderBytes]byte, salt uint64) uint32 {
 	return crc32.Update(uint32(salt>>32), castagnoli, header[:20])
 }
 
 func markOf(salt uint64) uint32 { return uint32(salt) }
 
-// walker steps through the frames of a segment, in order. It reads nothing at or past size.
+// walker steps through the frames of a segment, in order. It reads only the first size bytes.
 type walker struct {
 	file io.ReaderAt
 	path string
@@ -77,7 +77,7 @@ type walker struct {
 	commit int64  // start of the newest commit
 
 	head  [frameHeaderBytes]byte
-	chunk []byte // of verify and scans; allocated on first use
+	chunk []byte // buffer of chunks, allocated on first use
 }
 
 func (w *walker) reset(file io.ReaderAt, path string, h segmentHeader, size int64) {
@@ -93,7 +93,7 @@ func (w *walker) skip() error {
 	return err
 }
 
-// verify steps over the next frame and verifies its checksum, in bounded memory.
+// verify verifies the checksum of the next frame, in bounded memory, and steps over it.
 func (w *walker) verify() error {
 	h, at, err := w.find()
 	if err == nil {
@@ -105,8 +105,7 @@ func (w *walker) verify() error {
 	return err
 }
 
-// read appends the payload of the next frame to dst and steps over it. It always verifies the
-// checksum: the bytes may have changed since they were written.
+// read appends the payload of the next frame to dst and steps over it. It verifies the checksum.
 func (w *walker) read(dst []byte) ([]byte, error) {
 	h, at, err := w.find()
 	if err != nil {
@@ -169,7 +168,8 @@ func (w *walker) check(h frameHeader, at int64) error {
 	return err
 }
 
-// chunks calls do with the bytes of a range, piece by piece, until it returns an error.
+// chunks calls do with the bytes from an offset to another, piece by piece, until do returns an
+// error.
 func (w *walker) chunks(from, to int64, do func(at int64, p []byte) error) error {
 	if w.chunk == nil {
 		w.chunk = make([]byte, 64<<10)
@@ -187,6 +187,7 @@ func (w *walker) chunks(from, to int64, do func(at int64, p []byte) error) error
 	return nil
 }
 
+// accept steps over the frame at offset at.
 func (w *walker) accept(h frameHeader, at int64) {
 	if h.index == 0 {
 		w.commit = at
@@ -203,8 +204,8 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &c)
 }
 
-// roomFor returns the most that a frame adds to the folder: its blocks and the header of a new
-// segment.
+// roomFor returns the maximum number of bytes that a frame adds to the folder: its blocks and the
+// header of a new segment.
 func roomFor(payload int) int64 {
 	return alignUp(frameHeaderBytes+int64(payload), blockBytes) + blockBytes
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FS is the file system of a journal. The tests have an implementation that crashes.
+// FS is the file system of a journal. The tests have an implementation that simulates crashes.
 type FS interface {
 	// MkdirAll creates a folder and its parents durably.
 	MkdirAll(dir string) error
@@ -41,11 +41,11 @@ type File interface {
 	Sync() error
 	// Datasync makes the contents durable, and the metadata without which they cannot be read.
 	Datasync() error
-	// Free returns the space of the disk that is available to this process.
+	// Free returns the disk space that is available to this process, in bytes.
 	Free() (int64, error)
 }
 
-// osFS is the file system of the operating system (Linux).
+// osFS is the file system of the operating system.
 type osFS struct{}
 
 func (osFS) MkdirAll(dir string) error {
@@ -115,7 +115,7 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// osFile keeps the file descriptor: (*os.File).Fd takes a lock.
+// osFile keeps the file descriptor, because (*os.File).Fd takes a lock.
 type osFile struct {
 	*os.File
 	fd int

@@ -15,14 +15,14 @@ type Inspection struct {
 	Cursors  []CursorInfo  // sorted by name
 }
 
-// SegmentInfo describes a segment file. If Err is a *CorruptError or a *VersionError, the numbers
-// cover the frames before the error.
+// SegmentInfo describes a segment file. If Err is not nil, First, Last and Frames describe the
+// frames before the error.
 type SegmentInfo struct {
 	Name        string
 	First, Last uint64 // Last is First-1 if there are no frames
 	Frames      int
 	Bytes       int64 // size of the file
-	TornBytes   int64 // after the last valid frame of the newest segment, or from earlier use of its file; recovery removes them
+	TornBytes   int64 // after the last valid frame of the newest segment: torn, or from an earlier use of the file; Open truncates them
 	Err         error
 }
 
@@ -35,12 +35,12 @@ type CursorInfo struct {
 	Err        error
 }
 
-// Frame is a frame of Frames. Data is valid until the next one.
+// Frame is a frame in a segment file.
 type Frame struct {
 	Seq     uint64
-	Segment string
-	Offset  int64 // end of the previous frame
-	Data    []byte
+	Segment string // name of the file
+	Offset  int64  // end of the previous frame
+	Data    []byte // valid until Frames yields the next one
 }
 
 // Err joins all errors of the segments and cursors.
@@ -55,9 +55,9 @@ func (in *Inspection) Err() error {
 	return errors.Join(errs...)
 }
 
-// Inspect lists the segments and cursors of a folder that no daemon has open. It reads frame
-// headers but no payloads, takes no lock and writes nothing. It returns an error if the folder
-// cannot be read; damage is reported per file.
+// Inspect describes the segments and cursors of a folder that no daemon has open. It reads the
+// headers of frames but not their payloads, takes no lock and writes nothing. It returns an error
+// only if the folder cannot be listed; the Inspection contains the errors of the files.
 func Inspect(dir string, opts ...Option) (*Inspection, error) {
 	return inspect(dir, (*walker).skip, opts)
 }
@@ -118,7 +118,7 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	}
 	in := &Inspection{}
 	var prev *segment
-	var end error // why the walk through prev ended: past its last frame, or broken
+	var end error // see SegmentInfo.read; of prev
 	for _, name := range names {
 		if consumer, ok := strings.CutSuffix(name, cursorSuffix); ok {
 			in.Cursors = append(in.Cursors, readCursor(fs, dir, consumer))
@@ -132,10 +132,11 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 			info.Err = err
 		} else {
 			if prev != nil {
-				// No frame may be missing between the segments, and nothing may be torn.
+				// Only the newest segment may be torn, and no frame may be missing between
+				// segments.
 				before := &in.Segments[len(in.Segments)-1]
 				if before.Err == nil && (before.TornBytes > 0 || before.Last+1 != s.first) {
-					before.TornBytes, before.Err = 0, end // it was valid when this one was created
+					before.TornBytes, before.Err = 0, end // its end was valid when s was created
 				}
 				before.Err = errors.Join(before.Err, follows(prev, s))
 			}
@@ -148,8 +149,8 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	return in, nil
 }
 
-// read walks to the end of the segment. It returns the error that ended the walk if it may only
-// mean the end of the data.
+// read describes the frames of a segment. end is the *CorruptError after the last valid frame,
+// which means damage unless it is the end of the data. nil means that info.Err has another error.
 func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) {
 	info.First, info.Last, info.Bytes = s.first, s.first-1, s.end
 	var w walker

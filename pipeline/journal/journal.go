@@ -17,24 +17,24 @@ import (
 
 // Errors of Open, Enqueue, Ready, Wait and the readers, for errors.Is.
 var (
-	// ErrFull: the segments have reached Config.MaxBytes. It ends when the slowest cursor moves on.
+	// ErrFull: the segments have reached Config.MaxBytes, until the slowest cursor moves on.
 	ErrFull = errors.New("the journal is full because a consumer is behind; check its store or raise max_bytes")
 	// ErrDiskLow: the frame would leave less than Config.MinFreeBytes on the disk.
 	ErrDiskLow = errors.New("the journal's disk is low on space; free some or lower min_free_bytes")
-	// ErrFailed: a write or a sync failed, and no new segment could be created since. Retried once
-	// a second.
+	// ErrFailed: a write or a sync failed, and no new segment could be created since. The journal
+	// retries once a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")
-	// ErrBusy: Config.QueueEntries frames or Config.QueueBytes bytes wait for the disk. It ends
-	// with the next commit.
+	// ErrBusy: Config.QueueEntries frames or Config.QueueBytes bytes wait for the disk, until the
+	// next commit.
 	ErrBusy = errors.New("the journal's queue is full because the disk is slower than the clients")
-	// ErrTooLarge: the payload is over Config.MaxFrameBytes.
+	// ErrTooLarge: the payload exceeds Config.MaxFrameBytes.
 	ErrTooLarge = errors.New("the frame exceeds max_frame_bytes")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("the journal is closed")
 	// ErrVoided: the frame is not in the journal and will not be after a restart.
 	ErrVoided = errors.New("the frame could not be made durable and was voided")
-	// ErrUnknown: writing the frame and removing it failed; it may or may not be there after a
-	// restart.
+	// ErrUnknown: neither writing the frame nor removing it succeeded; it may or may not be in the
+	// journal after a restart.
 	ErrUnknown = errors.New("the frame could be neither made durable nor voided")
 	// ErrLocked: another process has the folder open. The error of Open names the folder and the
 	// process.
@@ -54,19 +54,19 @@ type Journal struct {
 
 	mu       sync.Mutex
 	segments []*segment // ascending; never empty after Open; the last one is written to
-	bytes    int64      // sum of their ends
+	bytes    int64      // sum of the segments' ends
 	next     uint64     // seq for the next Enqueue
-	durable  uint64     // newest durable frame, 0 if none
+	durable  uint64     // newest durable frame, 0 if there is none
 	rows     int64      // of the frames that became durable since Open
 	queue    queue
-	refused  int64               // room of the last frame that failed with ErrFull, 0 after a deletion
-	shown    []metrics.Collector // by metrics.Show
-	free     int64               // on the disk, as checked after each commit and once a second
+	rejected int64               // room of the last frame that failed with ErrFull, 0 after a deletion
+	shown    []metrics.Collector // registered by metrics.Show
+	free     int64               // bytes on the disk, measured after each commit and once a second
 	diskLow  bool                // as last logged
-	failure  error               // set by the writer goroutine only
+	failure  error               // set only by the writer goroutine
 	closed   bool
 	waiting  []*Reader // in Reader.wait; each commit wakes them
-	spares   []string  // files of deleted segments, to be reused
+	spares   []string  // files of deleted segments, for reuse
 
 	collecting sync.Mutex // held while deleting segments
 	writer     writer
@@ -88,8 +88,8 @@ func WithFS(fs FS) Option { return func(j *Journal) { j.fs = fs } }
 func WithLogger(log zerolog.Logger) Option { return func(j *Journal) { j.log = log } }
 
 // WithCommitHook sets a function that the writer calls after each commit, before the entries are
-// settled. start is when the commit began. The hook must not keep the entries, and delays the
-// clients that wait for them.
+// settled. start is when the commit began. The hook must not keep the entries. The callers of Wait
+// wait for it.
 func WithCommitHook(hook func(start time.Time, entries []*Entry, err error)) Option {
 	return func(j *Journal) { j.committed = hook }
 }
@@ -141,11 +141,11 @@ func (j *Journal) Close() error {
 }
 
 // Ready returns the error with which Enqueue would fail now: ErrFailed (with the cause), ErrFull,
-// ErrDiskLow or ErrClosed. It ignores a full queue, which lasts only until the next commit.
+// ErrDiskLow or ErrClosed. It does not return ErrBusy, which lasts only until the next commit.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	err := j.unready(max(j.refused, roomFor(0)))
+	err := j.unready(max(j.rejected, roomFor(0)))
 	if errors.Is(err, ErrFailed) {
 		return fmt.Errorf("%w: %w", err, j.failure)
 	}
@@ -172,29 +172,29 @@ func (j *Journal) unready(room int64) error {
 func (j *Journal) low(room int64) bool {
 	need := j.queue.room + room
 	if j.newest().end+need > j.cfg.SegmentBytes {
-		need += j.cfg.SegmentBytes // a new segment reserves this much
+		need += j.cfg.SegmentBytes // a new segment reserves its whole size
 	}
 	return j.cfg.MinFreeBytes > 0 && j.free-need < j.cfg.MinFreeBytes
 }
 
-// Bounds returns the seq of the oldest frame and the one after the newest durable frame. They are
-// equal if there is none.
+// Bounds returns the seq of the oldest frame and that of the frame after the newest durable one.
+// They are equal if there are no frames.
 func (j *Journal) Bounds() (oldest, next uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.segments[0].first, j.durable + 1
 }
 
-// Rows returns the sum of Entry.Rows of the frames below next that have become durable since Open;
-// next is that of Bounds.
+// Rows returns the sum of Entry.Rows of the frames that became durable since Open, and the seq of
+// the frame after them.
 func (j *Journal) Rows() (n int64, next uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.rows, j.durable + 1
 }
 
-// Last returns a copy of the newest durable frame, which is never deleted. seq is 0 if there never
-// was a frame.
+// Last returns a copy of the newest durable frame, which is never deleted. seq is 0 if the journal
+// has never had a frame.
 func (j *Journal) Last() (seq uint64, frame []byte, err error) {
 	_, next := j.Bounds()
 	if next == 1 {
@@ -204,19 +204,20 @@ func (j *Journal) Last() (seq uint64, frame []byte, err error) {
 	return seq, frame, err
 }
 
-// Cursor returns the cursor of a consumer that was passed to Open, nil for other names.
+// Cursor returns the cursor of a consumer, or nil if the name was not passed to Open.
 func (j *Journal) Cursor(name string) *Cursor { return j.cursors[name] }
 
-// collect deletes the segments that no consumer needs, oldest first and each durably before the
-// next, so that a crash leaves no gap. Failures are logged and retried at the next Save.
+// collect deletes the segments that no consumer needs. It starts with the oldest one and makes each
+// deletion durable before the next, so that a crash leaves no gap. It logs failures; the next Save
+// tries again.
 func (j *Journal) collect() {
 	j.collecting.Lock()
 	defer j.collecting.Unlock()
 	for s := j.disposable(); s != nil; s = j.disposable() {
-		temp := s.path + tempSuffix // which Open would delete, too
+		temp := s.path + tempSuffix // Open removes such files
 		err := j.fs.Rename(s.path, temp)
 		renamed := err == nil
-		if err != nil { // it needs space on a full disk; or it was renamed the last time
+		if err != nil { // the disk has no space for the new name, or an earlier attempt has renamed the file
 			err = j.fs.Remove(s.path)
 		}
 		if err == nil || errors.Is(err, os.ErrNotExist) {
@@ -230,16 +231,19 @@ func (j *Journal) collect() {
 		j.mu.Lock()
 		j.segments = append(j.segments[:0], j.segments[1:]...)
 		j.bytes -= s.end
-		j.refused = 0
+		j.rejected = 0
 		j.mu.Unlock()
-		err = s.close() // after its readers have finished
+		_ = s.close() // waits for the readers of the file
 		if !renamed || s.end > j.cfg.SegmentBytes || !j.keep(temp) {
-			err = errors.Join(err, removeInSteps(j.fs, temp))
+			j.removeSpare(temp)
 		}
-		if err != nil {
-			removeErrors.Inc()
-			j.log.Warn().Err(err).Str("file", temp).Msg("cannot free the space of a deleted segment; it is freed at the next start")
-		}
+	}
+}
+
+func (j *Journal) removeSpare(path string) {
+	if err := removeInSteps(j.fs, path); err != nil {
+		removeErrors.Inc()
+		j.log.Warn().Err(err).Str("file", path).Msg("cannot free the space of a deleted segment; the next start will free it")
 	}
 }
 
@@ -247,7 +251,8 @@ func (j *Journal) collect() {
 // a cursor.
 const maxSpares = 4
 
-// keep keeps the file of a deleted segment for reuse, if there is room for it.
+// keep adds the file of a deleted segment to the spares. It returns false if there is no room for
+// it.
 func (j *Journal) keep(path string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -259,12 +264,11 @@ func (j *Journal) keep(path string) bool {
 	return true
 }
 
-// removeStep is so small that commits wait for a few milliseconds at most while it is freed.
+// removeStep is small enough that freeing it delays commits by at most a few milliseconds.
 const removeStep = 8 << 20
 
-// removeInSteps removes a file if it exists. A file system that tells the disk about free space
-// (mount option discard) keeps the disk busy for tens of milliseconds after 64 MiB were freed at
-// once, and commits wait.
+// removeInSteps removes a file if it exists. Freeing 64 MiB at once on a file system that is
+// mounted with the option discard would delay commits by tens of milliseconds.
 func removeInSteps(fs FS, path string) error {
 	file, err := fs.Open(path, os.O_RDWR)
 	if errors.Is(err, os.ErrNotExist) {
@@ -283,7 +287,7 @@ func removeInSteps(fs FS, path string) error {
 }
 
 // disposable returns the oldest segment if all cursors have passed it and a newer segment has
-// frames, nil otherwise.
+// frames, otherwise nil.
 func (j *Journal) disposable() *segment {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -307,7 +311,7 @@ func (j *Journal) newest() *segment { return j.segments[len(j.segments)-1] }
 func newJournal(cfg Config, opts []Option) *Journal {
 	j := &Journal{
 		cfg: cfg, fs: osFS{}, log: zerolog.Nop(), cursors: map[string]*Cursor{},
-		free:      math.MaxInt64, // until it is known
+		free:      math.MaxInt64, // until it is measured
 		committed: func(time.Time, []*Entry, error) {},
 		wake:      make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,6 +195,34 @@ func TestDiskLowBeforeItIsFull(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, fs.available(), cfg.MinFreeBytes)
 		require.Less(t, fs.available(), cfg.MinFreeBytes+2*cfg.SegmentBytes, "the space above the limit is used")
+		require.NoError(t, j.Close())
+	})
+}
+
+// TestDiskLowFreesSpares: while the disk is low, the files of deleted segments are freed instead of
+// kept for reuse.
+func TestDiskLowFreesSpares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := newMemFS(1)
+		fs.capacity = 4 << 20
+		cfg := testConfig()
+		cfg.MinFreeBytes = 64 << 10
+		j := mustOpen(t, cfg, fs, "a")
+		for range 20 {
+			add(t, j, sized(4000))
+		}
+		require.NoError(t, j.Cursor("a").Save(20, nil))
+		require.Len(t, j.spares, maxSpares)
+		fs.mu.Lock()
+		fs.capacity -= fs.capacity - fs.used() - cfg.MinFreeBytes // another program fills the disk up to the limit
+		fs.mu.Unlock()
+		require.Equal(t, cfg.MinFreeBytes, fs.available())
+		time.Sleep(2 * tendEvery)
+		require.NoError(t, j.Ready(), "the spares have freed enough")
+		names, err := fs.List("/journal")
+		require.NoError(t, err)
+		require.False(t, slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, tempSuffix) }), names)
+		add(t, j, sized(4000))
 		require.NoError(t, j.Close())
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"sort"
 )
 
-// Reader reads durable frames in order. It must be used by one goroutine, does not need to be
-// closed, and allocates only if buf is too small. A reader does not keep frames from being deleted;
-// it then continues with the oldest remaining frame.
+// Reader reads durable frames in order. It is used by one goroutine, need not be closed, and
+// allocates only if buf is too small. It does not prevent frames from being deleted: if its next
+// frame was deleted, it continues with the oldest one.
 type Reader struct {
 	journal *Journal
 	seq     uint64   // of the next frame
@@ -18,14 +18,15 @@ type Reader struct {
 	wake    chan struct{} // capacity 1: something became durable, or the journal was closed
 }
 
-// Reader returns a reader that starts at frame seq, or at the oldest frame if seq is lower. The
-// frame may be in the future.
+// Reader returns a reader that starts at frame seq, which may not be written yet, or at the oldest
+// frame if seq is lower.
 func (j *Journal) Reader(seq uint64) *Reader {
 	return &Reader{journal: j, seq: seq, wake: make(chan struct{}, 1)}
 }
 
-// Next waits until the next frame is durable and appends it to buf[:0]. It returns the error of
-// ctx, ErrClosed, a *CorruptError or an error of the disk. After an error the reader does not move.
+// Next waits until the next frame is durable and appends it to buf[:0]. The error is that of ctx,
+// ErrClosed, a *CorruptError or an error of the disk. After an error, the next call tries the same
+// frame again.
 func (r *Reader) Next(ctx context.Context, buf []byte) (seq uint64, frame []byte, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -60,8 +61,8 @@ func (r *Reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err err
 	}
 }
 
-// locate returns the segment that holds the reader's frame and its durable end, or nil if the frame
-// is not durable yet.
+// locate returns the segment that contains the reader's next frame and its durable end, or nil if
+// the frame is not durable yet.
 func (j *Journal) locate(r *Reader) (*segment, int64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -80,9 +81,10 @@ func (j *Journal) locate(r *Reader) (*segment, int64, error) {
 	return s, s.end, nil
 }
 
-// errDeleted: the segment has been deleted since locate.
-var errDeleted = errors.New("the segment is deleted")
+// errDeleted means that the segment was deleted after locate returned it.
+var errDeleted = errors.New("the segment was deleted")
 
+// readFrom reads the next frame from a segment with the durable end size.
 func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -106,7 +108,7 @@ func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, err
 func (r *Reader) wait(ctx context.Context) {
 	j := r.journal
 	j.mu.Lock()
-	if j.closed || r.seq <= j.durable { // published since TryNext: that commit woke no one
+	if j.closed || r.seq <= j.durable { // a commit after TryNext did not wake this reader
 		j.mu.Unlock()
 		return
 	}
@@ -123,6 +125,7 @@ func (r *Reader) wait(ctx context.Context) {
 	}
 }
 
+// wakeReaders wakes all waiting readers. The caller holds mu.
 func (j *Journal) wakeReaders() {
 	for _, r := range j.waiting {
 		select {

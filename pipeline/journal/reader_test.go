@@ -100,7 +100,7 @@ func TestReaderSeesOnlyWhatIsDurable(t *testing.T) {
 // blocks the writer at the verdict.
 func TestAcknowledgedFrameIsReadable(t *testing.T) {
 	j := mustOpen(t, testConfig(), newMemFS(1))
-	e := &Entry{Data: []byte("frame"), verdict: make(chan error)}
+	e := &Entry{Data: []byte("frame"), outcome: make(chan error)}
 	require.NoError(t, j.Enqueue(e))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// recover prepares the folder for the writer. The numbers are the steps in doc.go.
+// recover restores the journal from its folder and prepares it for the writer. The numbers are
+// those of the steps in doc.go.
 func (j *Journal) recover(consumers []string) error {
 	if err := j.tidy(); err != nil { // 2
 		return err
@@ -53,8 +54,8 @@ func (j *Journal) recover(consumers []string) error {
 	return nil
 }
 
-// tidy removes unfinished files and syncs the folder: the previous process may have used a name
-// that is not durable yet, and frames must not be lost with it.
+// tidy removes unfinished files and syncs the folder: names that the previous process created may
+// not be durable yet, and without its name a file is lost.
 func (j *Journal) tidy() error {
 	names, err := j.fs.List(j.cfg.Dir)
 	if err != nil {
@@ -74,7 +75,7 @@ func (j *Journal) tidy() error {
 	return nil
 }
 
-// mend reads a segment up to its last valid frame, removes what follows, and rewrites the last
+// mend reads a segment up to its last valid frame, truncates it there, and rewrites the last
 // commit.
 func (j *Journal) mend(s *segment) error {
 	var w walker
@@ -86,7 +87,7 @@ func (j *Journal) mend(s *segment) error {
 	if !isCorrupt(err) {
 		return err
 	}
-	torn, err := w.torn() // whether the end is corrupt
+	torn, err := w.torn()
 	if err != nil {
 		return err
 	}
@@ -98,21 +99,21 @@ func (j *Journal) mend(s *segment) error {
 	if err := w.rewrite(s.file, end); err != nil {
 		return err
 	}
-	if err := s.cut(end); err != nil { // also the sync of the rewrite
+	if err := s.cut(end); err != nil { // this also syncs what was rewritten
 		return err
 	}
 	s.end, s.last = end, w.seq-1
 	return nil
 }
 
-// torn returns the number of bytes after the last valid frame, from the first nonzero one on. It
-// returns a *CorruptError if a later frame proves that they were durable, so that they are not the
-// remains of an unfinished write.
+// torn returns the number of bytes after the last valid frame, not counting the zeros before the
+// first other byte. It returns a *CorruptError if a later frame proves that frames are missing, and
+// the bytes are not the remains of an unfinished write.
 func (w *walker) torn() (int64, error) {
 	from := min(alignUp(w.off, frameAlign), w.size)
 	blank := from
 	err := w.chunks(from, w.size, func(at int64, p []byte) error {
-		if blank == at { // all zero so far
+		if blank == at { // only zeros so far
 			blank += int64(len(p) - len(bytes.TrimLeft(p, "\x00")))
 		}
 		return nil
@@ -153,8 +154,8 @@ func (w *walker) proof(from int64) error {
 	})
 }
 
-// rewrite writes the last commit again, with zeros up to end. If its sync had failed and the
-// process then died, the bytes may be in the page cache only, and no later sync would write them.
+// rewrite writes the last commit again, with zeros up to end. If the previous process died after a
+// failed sync, the commit may exist only in the page cache, and no sync would write it to the disk.
 func (w *walker) rewrite(file File, end int64) error {
 	err := w.chunks(w.commit, w.off, func(at int64, p []byte) error {
 		_, err := file.WriteAt(p, at)

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	segmentMagic   = "trjrnl\r\n" // the line end reveals a transfer in text mode
+	segmentMagic   = "trjrnl\r\n" // a transfer in text mode would change the line end
 	segmentVersion = 1
 	segmentSuffix  = ".seg"
 	tempSuffix     = ".tmp"
@@ -37,8 +37,8 @@ func (e *VersionError) Error() string {
 // segmentHeader is the first block of a segment file; doc.go shows its layout.
 type segmentHeader struct {
 	first     uint64 // seq of its first frame; the file is named after it
-	salt      uint64 // random; ties the frames to this file
-	prevFirst uint64 // first seq of the previous segment, 0 for none
+	salt      uint64 // random; frames with another salt are invalid in this file
+	prevFirst uint64 // first seq of the previous segment, 0 if there was none
 	prevBytes int64  // size of the previous segment
 }
 
@@ -48,9 +48,9 @@ type segment struct {
 
 	// Guarded by Journal.mu.
 	end  int64  // end of the last durable commit; a multiple of blockBytes
-	last uint64 // newest durable frame; first-1 when there is none
+	last uint64 // newest durable frame; first-1 if there is none
 
-	// mu lets readers finish before the file is closed.
+	// Readers hold a read lock, so that the file is not closed while they use it.
 	mu     sync.RWMutex
 	file   File
 	closed bool
@@ -68,16 +68,16 @@ func (s *segment) close() error {
 	return s.file.Close()
 }
 
-// cut truncates the file durably. It always changes the size: if an earlier attempt had truncated
-// the file but failed to sync it, truncating it to the same size would change nothing, and its sync
-// would prove nothing.
+// cut truncates the file durably. It truncates to a larger size first, so that the size changes in
+// any case: if an earlier attempt had truncated the file but failed to sync it, truncating it to
+// the same size would change nothing, and the sync would prove nothing.
 func (s *segment) cut(end int64) error {
 	for _, size := range [...]int64{end + blockBytes, end} {
 		if err := s.file.Truncate(size); err != nil {
 			return fmt.Errorf("cannot truncate %s to %d bytes: %w", s.path, size, err)
 		}
 	}
-	if err := s.file.Sync(); err != nil { // fsync, not fdatasync: a smaller size is metadata that no read needs
+	if err := s.file.Sync(); err != nil { // not Datasync, which does not make a smaller size durable
 		return fmt.Errorf("cannot sync %s after truncating it: %w", s.path, err)
 	}
 	return nil
@@ -85,13 +85,14 @@ func (s *segment) cut(end int64) error {
 
 // createSegment creates a segment file under a temporary name, syncs it and renames it, so that a
 // file with the final name always has a valid header. It replaces an empty segment of the same
-// name. It reserves disk space, which makes commits cheaper, if the file system supports that.
-// Without enough space it fails: the header alone might fit, but the next frame would not. Spare is
-// the path of a file to reuse, empty for none; what it contains after the header has another salt.
+// name. If spare is not empty, that file is reused; the frames in it have another salt.
+//
+// createSegment reserves disk space if the file system supports that, which makes commits cheaper.
+// It fails if the disk does not have that much: the header might fit, but the next frame would not.
 func createSegment(fs FS, dir, spare string, h segmentHeader, reserve int64) (*segment, error) {
-	for markOf(h.salt) == 0 { // the mark of zero bytes
+	for markOf(h.salt) == 0 { // zero bytes must not look like a frame
 		var b [8]byte
-		_, _ = rand.Read(b[:]) // never fails: crypto/rand, so that clients cannot forge frames
+		_, _ = rand.Read(b[:]) // crypto/rand, so that clients cannot forge frames; it never fails
 		h.salt = binary.LittleEndian.Uint64(b[:])
 	}
 	path := filepath.Join(dir, segmentName(h.first))
@@ -108,8 +109,8 @@ func createSegment(fs FS, dir, spare string, h segmentHeader, reserve int64) (*s
 	return &segment{segmentHeader: h, path: path, end: blockBytes, last: h.first - 1, file: file}, nil
 }
 
-// createFile creates path, from the file spare unless that is empty, with the contents that fill
-// writes, completely or not at all.
+// createFile creates or replaces a file completely or not at all. fill writes its contents. If
+// spare is not empty, that file is reused.
 func createFile(fs FS, dir, spare, path string, fill func(File) error) (_ File, err error) {
 	temp, flag := spare, os.O_RDWR
 	if spare == "" {
@@ -122,7 +123,7 @@ func createFile(fs FS, dir, spare, path string, fill func(File) error) (_ File, 
 	defer func() {
 		if err != nil {
 			_ = file.Close()
-			_ = fs.Remove(temp) // frees its space now; Open would remove it too
+			_ = fs.Remove(temp) // Open would remove the file too; this frees the space now
 		}
 	}()
 	if err := fill(file); err != nil {
@@ -134,7 +135,7 @@ func createFile(fs FS, dir, spare, path string, fill func(File) error) (_ File, 
 	if err := fs.Rename(temp, path); err != nil {
 		return nil, fmt.Errorf("cannot rename %s to %s: %w", temp, path, err)
 	}
-	if err := fs.SyncDir(dir); err != nil { // before use: if the name were lost, so would be the frames
+	if err := fs.SyncDir(dir); err != nil { // before the file is used: frames are lost if the name is
 		return nil, fmt.Errorf("cannot sync folder %s: %w", dir, err)
 	}
 	return file, nil
@@ -230,6 +231,7 @@ func closeSegments(segments []*segment) {
 	}
 }
 
+// follows returns an error unless the header of next describes prev.
 func follows(prev, next *segment) error {
 	if next.prevFirst != prev.first {
 		return &CorruptError{
@@ -240,7 +242,7 @@ func follows(prev, next *segment) error {
 	if next.prevBytes != prev.end {
 		return &CorruptError{
 			Path: prev.path, Offset: min(prev.end, next.prevBytes), Seq: prev.first,
-			Reason: fmt.Sprintf("it was sealed with %d bytes but has %d", next.prevBytes, prev.end),
+			Reason: fmt.Sprintf("it was sealed with %d bytes but now has %d", next.prevBytes, prev.end),
 		}
 	}
 	return nil

@@ -9,15 +9,15 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// tendEvery is the interval at which the writer checks the free disk space while idle, and retries
-// after a failure.
+// tendEvery is the interval at which an idle writer measures the free disk space and, after a
+// failure, tries to create a new segment.
 const tendEvery = time.Second
 
-// writer is used only by the goroutine of run. That goroutine alone changes the segment's end and
-// last, and holds Journal.mu for the readers while it does.
+// writer is used only by the goroutine of run. Only that goroutine changes end and last of the
+// active segment; it holds Journal.mu while it does.
 type writer struct {
 	active *segment
-	dirty  bool // there may be reserved space, older contents or unacknowledged bytes after active.end
+	dirty  bool // something was written to active: there may be reserved space, old contents or voided frames after its end
 	out    *bufio.Writer
 	file   io.OffsetWriter
 	header [frameHeaderBytes]byte
@@ -39,14 +39,14 @@ func (j *Journal) run() {
 			j.updateFree()
 		case <-j.stop:
 			j.flush()
-			_ = j.writer.cut() // to spare the next start reading it; all frames are durable
+			_ = j.writer.cut() // so that the next start need not read what follows the frames
 			return
 		}
 	}
 }
 
-// flush writes until the queue is empty. After an error, which voids all waiting entries, it tries
-// a new segment at once.
+// flush writes until the queue is empty. An error voids all waiting entries; flush then tries to
+// create a new segment.
 func (j *Journal) flush() {
 	for {
 		j.mu.Lock()
@@ -64,7 +64,8 @@ func (j *Journal) flush() {
 	}
 }
 
-// write makes a batch durable, with one sync unless it spans segments.
+// write makes a batch of entries durable, with one sync for each segment that it writes to, and
+// settles them.
 func (j *Journal) write(batch []*Entry) {
 	w := &j.writer
 	for len(batch) > 0 && j.failure == nil {
@@ -73,7 +74,7 @@ func (j *Journal) write(batch []*Entry) {
 			if err := j.roll(); err != nil {
 				segmentErrors.Inc()
 				j.fail(err)
-				break // nothing of it was written
+				break // nothing of the remaining batch was written
 			}
 			n = w.fit(batch, j.cfg.SegmentBytes)
 		}
@@ -82,7 +83,7 @@ func (j *Journal) write(batch []*Entry) {
 		metrics.Since(commitSeconds, start)
 		j.committed(start, batch[:n], err)
 		if err == nil {
-			j.mu.Lock() // visible before the entries are settled, so that their callers can read them
+			j.mu.Lock() // before the entries are settled, so that the callers of Wait can read them
 			j.bytes += end - w.active.end
 			w.active.end = end
 			w.active.last += uint64(n)
@@ -94,7 +95,7 @@ func (j *Journal) write(batch []*Entry) {
 			j.mu.Unlock()
 			framesTotal.Add(float64(n))
 			commitsTotal.Inc()
-			j.updateFree() // before the frames leave the queue: they are always counted
+			j.updateFree() // before settle removes the frames from the queue: so low always takes account of them
 		} else {
 			commitErrors.Inc()
 			j.fail(err)
@@ -116,8 +117,8 @@ func (j *Journal) write(batch []*Entry) {
 	j.settle(batch, ErrVoided)
 }
 
-// fit returns how many entries of the batch fit into the active segment; at least one if it is
-// empty.
+// fit returns how many entries of the batch fit into the active segment. If the segment is empty,
+// that is at least one.
 func (w *writer) fit(batch []*Entry, limit int64) int {
 	end := w.active.end
 	for i, e := range batch {
@@ -129,19 +130,19 @@ func (w *writer) fit(batch []*Entry, limit int64) int {
 	return len(batch)
 }
 
-// commit writes the entries after the durable end and syncs them. It returns the end of their last
-// block.
+// commit writes the entries at the end of the active segment and syncs it. It returns the new end.
+// The caller updates the segment and settles the entries.
 func (w *writer) commit(batch []*Entry) (end int64, err error) {
 	s := w.active
 	w.dirty = true
 	w.file = *io.NewOffsetWriter(s.file, s.end)
-	if w.out == nil { // small frames share a write; most of a large one is not copied
+	if w.out == nil { // bufio joins small frames into one write, and does not copy most of a large one
 		w.out = bufio.NewWriterSize(nil, 64<<10)
 	}
 	w.out.Reset(&w.file)
 	end = s.end
 	put := func(p []byte) {
-		_, _ = w.out.Write(p) // bufio keeps the first error for Flush
+		_, _ = w.out.Write(p) // Flush returns the first error
 		end += int64(len(p))
 	}
 	for i, e := range batch {
@@ -155,14 +156,13 @@ func (w *writer) commit(batch []*Entry) (end int64, err error) {
 	if err := w.out.Flush(); err != nil {
 		return 0, fmt.Errorf("cannot write to %s: %w", s.path, err)
 	}
-	// No entry is settled before this returns.
 	if err := s.file.Datasync(); err != nil {
 		return 0, fmt.Errorf("cannot sync %s: %w", s.path, err)
 	}
 	return end, nil
 }
 
-// fail rejects new entries and releases the seqs of those that are about to be voided.
+// fail makes Enqueue fail, and releases the seqs of the entries that the caller will void.
 func (j *Journal) fail(cause error) {
 	j.log.Error().Err(cause).Msg("the journal has failed; voiding waiting frames")
 	j.mu.Lock()
@@ -171,6 +171,7 @@ func (j *Journal) fail(cause error) {
 	j.next = j.durable + 1
 }
 
+// heal tries to create a new segment after a failure.
 func (j *Journal) heal() {
 	err := j.roll()
 	if err != nil {
@@ -183,9 +184,9 @@ func (j *Journal) heal() {
 	j.failure = err
 }
 
-// cut makes the active segment end with its last durable frame, at most once after each write: as
-// soon as the next segment may exist, the size of this one must not change again, not even
-// temporarily.
+// cut truncates the active segment after its last durable frame. After a success it does nothing
+// until the next write: once the next segment may exist, the size of this one must not change
+// again, not even temporarily.
 func (w *writer) cut() error {
 	if !w.dirty {
 		return nil
@@ -197,8 +198,8 @@ func (w *writer) cut() error {
 	return nil
 }
 
-// roll starts a new segment after the active one, or replaces an empty one. The active one is cut
-// first, because the header of the new one contains its size.
+// roll makes a new segment the active one. An empty active segment is replaced. Otherwise it is
+// sealed: truncated first, because the header of the new segment contains its size.
 func (j *Journal) roll() error {
 	if err := j.writer.cut(); err != nil {
 		return err
@@ -220,10 +221,10 @@ func (j *Journal) roll() error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if old.empty() { // the new one has its name, and no reader has used it
+	if old.empty() { // the new segment has replaced its file, and no reader uses it
 		j.segments = j.segments[:len(j.segments)-1]
 		j.bytes -= old.end
-		_ = old.close() // it is empty
+		_ = old.close() // nothing was written
 	}
 	j.segments = append(j.segments, s)
 	j.bytes += s.end
@@ -231,7 +232,8 @@ func (j *Journal) roll() error {
 	return nil
 }
 
-// updateFree measures the free disk space. It keeps the last value if that fails.
+// updateFree measures the free disk space. If that fails, the last value remains. If the disk is
+// low, updateFree removes the spares and measures again.
 func (j *Journal) updateFree() {
 	free, err := j.writer.active.file.Free()
 	if err != nil {
@@ -241,6 +243,15 @@ func (j *Journal) updateFree() {
 	j.mu.Lock()
 	j.free = free
 	low := j.low(roomFor(0))
+	if spares := j.spares; low && len(spares) > 0 {
+		j.spares = nil
+		j.mu.Unlock()
+		for _, path := range spares {
+			j.removeSpare(path)
+		}
+		j.updateFree()
+		return
+	}
 	changed := low != j.diskLow
 	j.diskLow = low
 	j.mu.Unlock()
@@ -252,36 +263,36 @@ func (j *Journal) updateFree() {
 
 var zeros [blockBytes]byte
 
-// Entry is a frame to be written. It can be reused after Wait, without further allocations.
+// Entry is a frame to write. It can be reused after Wait returns, without further allocations.
 type Entry struct {
 	// Data is the payload. It must not be changed from a successful Enqueue until Wait returns.
 	Data []byte
-	// Seq is the frame's number in the journal, dense from 1, set by Enqueue. It is valid only if
-	// Wait returns nil; the seqs of voided frames are reused.
+	// Seq is the frame's number in the journal, which Enqueue sets. Numbers are contiguous from 1.
+	// Seq is valid only if Wait returns nil; the seqs of voided frames are reused.
 	Seq uint64
-	// Rows is what the frame adds to Journal.Rows.
+	// Rows is the number of rows in the frame, for Journal.Rows.
 	Rows int
 
-	verdict chan error // capacity 1: the writer never waits for a caller
+	outcome chan error // capacity 1: the writer does not wait for the caller of Wait
 }
 
 // Wait returns the outcome of the entry. It must be called exactly once after each successful
 // Enqueue. If it returns nil, the frame is durable. See ErrVoided and ErrUnknown for failures.
-func (e *Entry) Wait() error { return <-e.verdict }
+func (e *Entry) Wait() error { return <-e.outcome }
 
-// Open prepares e for Wait. Every implementation of Enqueue calls it, and then Settle once.
+// Open prepares e for Wait. An implementation of Enqueue calls it, and later Settle once.
 func (e *Entry) Open() {
-	if e.verdict == nil {
-		e.verdict = make(chan error, 1)
+	if e.outcome == nil {
+		e.outcome = make(chan error, 1)
 	}
 }
 
 // Settle makes Wait return err.
-func (e *Entry) Settle(err error) { e.verdict <- err }
+func (e *Entry) Settle(err error) { e.outcome <- err }
 
-// Enqueue queues e for the next commit, without waiting for the disk. Frames are in the order of
-// the calls. It fails with ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or ErrClosed; Wait
-// must not be called then.
+// Enqueue queues e for the next commit, without waiting for the disk. Frames are written in the
+// order of the calls. The error is ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or
+// ErrClosed; Wait must not be called then.
 func (j *Journal) Enqueue(e *Entry) error {
 	if len(e.Data) > j.cfg.MaxFrameBytes {
 		return ErrTooLarge
@@ -292,7 +303,7 @@ func (j *Journal) Enqueue(e *Entry) error {
 	defer j.mu.Unlock()
 	if err := j.unready(room); err != nil {
 		if err == ErrFull {
-			j.refused = room // Ready must report this too
+			j.rejected = room // so that Ready returns ErrFull too
 		}
 		return err
 	}
@@ -305,20 +316,20 @@ func (j *Journal) Enqueue(e *Entry) error {
 	j.queue.count(+1, e)
 	select {
 	case j.wake <- struct{}{}:
-	default: // the writer sees this entry together with the one that woke it
+	default: // the writer has been woken and will find this entry
 	}
 	return nil
 }
 
-// queue holds the entries that wait for the writer and counts those that are not settled. Guarded
-// by Journal.mu.
+// queue holds the entries that wait for the writer, and counts all that are not settled. It is
+// guarded by Journal.mu.
 type queue struct {
 	waiting []*Entry
 	spare   []*Entry // the slice that the writer used last
 
 	depth int   // entries that are not settled
-	bytes int64 // their payloads
-	room  int64 // upper bound of what they add to the folder
+	bytes int64 // of their payloads
+	room  int64 // upper bound of the bytes that they add to the folder
 }
 
 func (q *queue) count(sign int, e *Entry) {
@@ -327,15 +338,14 @@ func (q *queue) count(sign int, e *Entry) {
 	q.room += int64(sign) * roomFor(len(e.Data))
 }
 
-// settle sends the verdict to every entry, in order. The entries then belong to their callers
-// again.
-func (j *Journal) settle(batch []*Entry, verdict error) {
+// settle makes Wait return err for each entry. The entries then belong to their callers again.
+func (j *Journal) settle(batch []*Entry, err error) {
 	j.mu.Lock()
 	for _, e := range batch {
 		j.queue.count(-1, e)
 	}
 	j.mu.Unlock()
 	for _, e := range batch {
-		e.verdict <- verdict
+		e.Settle(err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Config is section journal.log of the configuration. All replicas must have the same topic,
-// partitions and group.
+// Config is the section journal.log of the configuration. Topic, partitions and group must be the
+// same on all replicas.
 type Config struct {
 	dial.Kafka `setting:",squash"`
 	// number of partitions of the topic. Product instances are spread over them, and replicas share
@@ -38,7 +38,7 @@ func DefaultConfig() Config {
 		SessionTimeout: 6 * time.Second, ProduceTimeout: 15 * time.Second, MaxFrameBytes: 16 << 20, QueueBytes: 256 << 20,
 	}
 	c.RequestTimeout = 5 * time.Second
-	c.MetadataMaxAge = time.Second // it also bounds how late lost replicas of a partition are noticed
+	c.MetadataMaxAge = time.Second // it also bounds the time until a lost leader is noticed
 	return c
 }
 
@@ -49,22 +49,22 @@ func (c Config) Validate(section string) error {
 		c.Kafka.Validate(section),
 		settings.Within(section+"partitions", c.Partitions, 1, 1000, "a replica has two deliveries for each of its partitions"),
 		settings.Within(section+"replication_factor", c.ReplicationFactor, 0, 10, "it cannot exceed the number of brokers"),
-		settings.AtLeast(section+"retention", c.Retention, time.Hour, "measurements that wait longer are lost"),
+		settings.AtLeast(section+"retention", c.Retention, time.Hour, "measurements that wait for longer are lost"),
 		settings.Check(c.Group != "", "%sgroup is empty: name the consumer groups", section),
 		settings.Within(section+"session_timeout", c.SessionTimeout, time.Second, 5*time.Minute,
 			"shorter takes partitions from replicas that are only slow, longer delays measurements when a replica is lost"),
 		settings.Within(section+"produce_timeout", c.ProduceTimeout, c.RequestTimeout, 10*time.Minute,
 			"shorter than request_timeout leaves no time for one attempt, longer keeps clients waiting"),
-		settings.Within(section+"max_frame_bytes", c.MaxFrameBytes, 1<<10, 100<<20, "a frame is read into memory whole"),
+		settings.Within(section+"max_frame_bytes", c.MaxFrameBytes, 1<<10, 100<<20, "a whole frame is read into memory"),
 		settings.AtLeast(section+"queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
 	)
 }
 
-// recordOverhead is an upper bound of what a record batch adds to a frame.
+// recordOverhead is an upper bound of the bytes that a record batch adds to a frame.
 const recordOverhead = 4 << 10
 
-// checkTopic returns an error if batches cannot be accepted into the topic. Each of the joined
-// errors starts with the key of a setting.
+// checkTopic returns an error if the topic is not suitable for the log. Each of the joined errors
+// starts with the key of a setting.
 func (c Config) checkTopic(t dial.Topic) error {
 	var errs []error
 	if n := len(t.Partitions); n != c.Partitions {

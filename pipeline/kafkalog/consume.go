@@ -10,13 +10,13 @@ import (
 )
 
 // revokeGrace is the time that a delivery has to finish its attempt after its partition was
-// revoked. After that, the block is in doubt for the next owner.
+// revoked. If it does not finish, the block is in doubt for the next owner.
 const revokeGrace = 2 * time.Second
 
-// Consume joins the group of a consumer and calls run for each partition that the group assigns to
-// this replica, in a separate goroutine, and again after an error. run delivers until its soft is
-// done, and stops at once when its ctx is done. Consume returns when soft is done and all calls
-// have returned. report receives errors, and nil when the group was joined.
+// Consume joins the group of a consumer. It calls run in a separate goroutine for each partition
+// that the group assigns to this replica, again if run returns early. run must return soon after
+// its soft is done, and at once when its ctx is done. Consume returns when soft is done and all
+// calls have returned. It calls report with errors, and with nil when it has joined the group.
 func (l *Log) Consume(
 	ctx, soft context.Context, consumer string, run func(ctx, soft context.Context, p *Partition) error, report func(error),
 ) error {
@@ -24,7 +24,7 @@ func (l *Log) Consume(
 	if err != nil {
 		return err
 	}
-	select { // a group would create a missing topic with the brokers' defaults
+	select { // joining a group could create a missing topic, with the defaults of the brokers
 	case <-l.checked:
 	case <-soft.Done():
 	}
@@ -43,7 +43,7 @@ type membership struct {
 	consumer string
 	deliver  func(ctx, soft context.Context, p *Partition) error
 	report   func(error)
-	left     context.Context // done when this member must leave
+	left     context.Context // done when the member must leave the group
 	leave    context.CancelFunc
 }
 
@@ -59,7 +59,7 @@ func (m *membership) run(ctx, soft context.Context, dialer *kafka.Dialer) error 
 	}
 	defer func() { // leave the group; this may wait for the brokers
 		closed := make(chan struct{})
-		go func() { _ = g.Close(); close(closed) }() // it returns no error
+		go func() { _ = g.Close(); close(closed) }() // Close always returns nil
 		select {
 		case <-closed:
 		case <-ctx.Done():
@@ -103,7 +103,7 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	defer context.AfterFunc(current, lose)()
 	defer context.AfterFunc(owned, func() {
 		select {
-		case <-soft.Done(): // stopping: ctx bounds it
+		case <-soft.Done(): // the daemon stops, and ctx bounds the attempt
 		case <-hard.Done():
 		case <-time.After(revokeGrace):
 			stop()
@@ -111,7 +111,7 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	})()
 	p.ctx, p.hard = owned, hard
 	if p.ID >= len(m.log.writers) {
-		m.report(fmt.Errorf("topic %q has more partitions than the setting", m.log.cfg.Topic))
+		m.report(fmt.Errorf("topic %q has more than %d partitions: set partitions to their number", m.log.cfg.Topic, len(m.log.writers)))
 		<-owned.Done()
 	}
 	for owned.Err() == nil {
@@ -129,14 +129,15 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	}
 }
 
-// kept returns what this replica learned about a partition when it was last assigned to it.
-func (l *Log) kept(p *Partition) *seen {
+// seenBefore returns the batches that this replica has seen in a partition when it last owned it,
+// or nil.
+func (l *Log) seenBefore(p *Partition) *seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen[fmt.Sprint(p.consumer, p.ID)]
 }
 
-func (l *Log) keep(p *Partition) {
+func (l *Log) keepSeen(p *Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen[fmt.Sprint(p.consumer, p.ID)] = p.seen

@@ -16,9 +16,9 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// ErrAway means that the brokers cannot store frames, or that the topic has unsuitable settings.
-// The error includes the cause.
-var ErrAway = errors.New("the log in Kafka cannot be written")
+// ErrUnavailable means that the brokers cannot store frames, or that the topic is not suitable.
+// Errors that wrap it contain the cause.
+var ErrUnavailable = errors.New("the log in Kafka cannot be written")
 
 // Log is the topic. Its methods may be called from any goroutine.
 type Log struct {
@@ -31,22 +31,23 @@ type Log struct {
 
 	mu        sync.Mutex
 	writers   []*writer // by partition
-	bytes     int64     // that wait in all writers
-	away      error     // why nothing can be written, nil once the topic was checked
+	bytes     int64     // of the frames that are not settled
+	unusable  error     // why the topic cannot be used; nil once it has passed its check
 	full      error     // a consumer is too far behind
 	retention time.Duration
 	closed    bool
-	seen      map[string]*seen // by consumer and partition; kept while the partition is elsewhere
+	seen      map[string]*seen // by consumer and partition; kept while another replica owns the partition
 
 	checked           chan struct{}   // closed when the topic has passed its check for the first time
-	hard              context.Context // done when frames that wait are given up
+	hard              context.Context // done when waiting frames are no longer sent
 	stop              context.CancelFunc
 	writing, watching sync.WaitGroup
 }
 
-// Open starts writing, which Close ends. It does not wait for the brokers: until they are reached,
-// Ready and Enqueue fail. Frames are kept until all consumers have read them. window is the time in
-// which a second frame of a batch is dropped.
+// Open returns a log and starts its writers, which Close stops. It does not wait for the brokers:
+// Ready and Enqueue fail until the topic was checked. While one of the consumers is too far behind,
+// they fail with journal.ErrFull. window is the idempotency window, in which the second frame of a
+// batch is dropped.
 func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
 	if err := cfg.Validate(""); err != nil {
 		return nil, err
@@ -72,12 +73,12 @@ func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Lo
 	hard, stop := context.WithCancel(context.Background())
 	return &Log{
 		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
-		client: &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport},
-		away:   errors.New("the topic was not checked yet"), seen: map[string]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
+		client:   &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport},
+		unusable: errors.New("the topic is not checked yet"), seen: map[string]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
 	}, nil
 }
 
-// Close rejects new frames, writes the waiting ones until ctx is done, and closes the connections.
+// Close makes Enqueue fail, sends the waiting frames until ctx is done, and closes the connections.
 func (l *Log) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
@@ -93,7 +94,8 @@ func (l *Log) Close(ctx context.Context) error {
 	return nil
 }
 
-// Last implements pipeline.Journal. It returns no frame: readers make received_at increase.
+// Last implements pipeline.Journal. It returns no frame, because readers of the log set
+// received_at.
 func (l *Log) Last() (seq uint64, frame []byte, err error) { return 0, nil, nil }
 
 // Ready implements pipeline.Journal.
@@ -108,7 +110,7 @@ func (l *Log) Ready() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %w", ErrAway, l.writers[0].failing)
+	return fmt.Errorf("%w: %w", ErrUnavailable, l.writers[0].failing)
 }
 
 // unready returns an error if no frame can be queued. The caller holds mu.
@@ -116,13 +118,13 @@ func (l *Log) unready() error {
 	switch {
 	case l.closed:
 		return journal.ErrClosed
-	case l.away != nil:
-		return fmt.Errorf("%w: %w", ErrAway, l.away)
+	case l.unusable != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, l.unusable)
 	}
 	return l.full
 }
 
-// Enqueue implements pipeline.Journal. It sets no Seq.
+// Enqueue implements pipeline.Journal. It does not set e.Seq.
 func (l *Log) Enqueue(e *journal.Entry) error {
 	if len(e.Data) > l.cfg.MaxFrameBytes {
 		return journal.ErrTooLarge
@@ -138,7 +140,7 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 		return err
 	}
 	if w.failing != nil {
-		return fmt.Errorf("%w: %w", ErrAway, w.failing)
+		return fmt.Errorf("%w: %w", ErrUnavailable, w.failing)
 	}
 	if l.bytes+int64(len(e.Data)) > l.cfg.QueueBytes {
 		return journal.ErrBusy
@@ -162,19 +164,19 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 
 const watchEvery = time.Second
 
-// watch checks the topic until it is usable, and then monitors whether its partitions can be
-// written and how far the consumers are behind.
+// watch checks the topic until it can be used. After that, it monitors whether the partitions can
+// be written and how far the consumers are behind.
 func (l *Log) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		l.mu.Lock()
-		usable := l.away == nil
+		usable := l.unusable == nil
 		l.mu.Unlock()
 		if !usable {
-			l.setAway(l.prepare(ctx))
+			l.setUnusable(l.prepare(ctx))
 		} else if l.probe(ctx, n%l.cfg.Partitions); n%10 == 0 {
-			l.compareRetention(ctx)
+			l.checkLag(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -184,7 +186,7 @@ func (l *Log) watch(ctx context.Context) {
 	}
 }
 
-func (l *Log) setAway(err error) {
+func (l *Log) setUnusable(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -195,10 +197,10 @@ func (l *Log) setAway(err error) {
 		default:
 			close(l.checked)
 		}
-	case l.away == nil || l.away.Error() != err.Error():
+	case l.unusable == nil || l.unusable.Error() != err.Error():
 		l.log.Warn().Err(err).Msg("the log in Kafka cannot be used; retrying")
 	}
-	l.away = err
+	l.unusable = err
 }
 
 // prepare creates the topic if it does not exist, and checks it.
@@ -213,17 +215,18 @@ func (l *Log) prepare(ctx context.Context) error {
 	if len(t.Partitions) == 0 {
 		return errors.Join(err, errors.New("the brokers do not describe the topic"))
 	}
-	if err := l.cfg.checkTopic(t); err != nil { // err, of brokers that are down, does not matter if all partitions have leaders
+	if err := l.cfg.checkTopic(t); err != nil { // the earlier err does not matter: the other brokers suffice
 		return err
 	}
 	l.retention = -1
 	if ms, err := strconv.ParseInt(t.Config["retention.ms"], 10, 64); err == nil && ms >= 0 {
 		l.retention = time.Duration(ms) * time.Millisecond
 	}
-	l.transport.CloseIdleConnections() // it may remember that the topic does not exist
+	l.transport.CloseIdleConnections() // discards metadata in which the topic does not exist
 	return nil
 }
 
+// create creates the topic.
 func (l *Log) create(ctx context.Context, brokers int) error {
 	replicas := l.cfg.ReplicationFactor
 	if replicas == 0 {
@@ -249,17 +252,17 @@ func (l *Log) create(ctx context.Context, brokers int) error {
 	return nil
 }
 
-// probe asks for the leader of one partition, and of those that could not be written: they may have
-// recovered.
+// probe asks for the last offset of partition one, and of those that could not be written, to find
+// out whether their leaders can be reached.
 func (l *Log) probe(ctx context.Context, one int) {
 	if _, partitions, err := dial.Partitions(ctx, l.client, l.cfg.Topic); err != nil {
 		l.transport.CloseIdleConnections()
 		for _, w := range l.writers {
-			w.fail(err)
+			w.report(err)
 		}
 		return
 	} else if len(partitions) != l.cfg.Partitions {
-		l.setAway(fmt.Errorf("the topic has %d partitions now", len(partitions)))
+		l.setUnusable(fmt.Errorf("the topic now has %d partitions", len(partitions)))
 		return
 	}
 	for _, w := range l.writers {
@@ -274,30 +277,30 @@ func (l *Log) probe(ctx context.Context, one int) {
 			l.transport.CloseIdleConnections()
 		}
 		if ctx.Err() == nil {
-			w.fail(err)
+			w.report(err)
 		}
 	}
 }
 
-// compareRetention refuses batches while a consumer has not read frames older than four fifths of
-// the retention, which would soon be deleted.
-func (l *Log) compareRetention(ctx context.Context) {
+// checkLag makes Enqueue fail while a consumer has not read frames that are older than four fifths
+// of the retention and will soon be deleted.
+func (l *Log) checkLag(ctx context.Context) {
 	if l.retention < 0 {
 		return
 	}
-	full, err := l.behind(ctx, time.Now().Add(-l.retention*4/5))
+	full, err := l.findLagging(ctx, time.Now().Add(-l.retention*4/5))
 	if err != nil {
-		return // the brokers cannot be reached, which Enqueue reports
+		return // the brokers cannot be reached, and Enqueue reports that
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.full = full; full != nil {
-		l.log.Warn().Err(full).Msg("batches are refused")
+		l.log.Warn().Err(full).Msg("rejecting batches")
 	}
 }
 
-// behind returns an error that names a consumer that has not read all that is older than limit.
-func (l *Log) behind(ctx context.Context, limit time.Time) (full, err error) {
+// findLagging returns full if a consumer has not read all frames from before limit.
+func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error) {
 	committed := map[string][]int64{}
 	for _, c := range l.consumers {
 		offsets, _, err := l.committed(ctx, c, -1)
@@ -321,8 +324,8 @@ func (l *Log) behind(ctx context.Context, limit time.Time) (full, err error) {
 	return nil, nil
 }
 
-// committed returns the committed offset of each partition, -1 without one, and the metadata of one
-// partition, or of none if partition is -1.
+// committed returns the committed offset of each partition, -1 if there is none. metadata is that
+// of the given partition; it is empty if partition is -1.
 func (l *Log) committed(ctx context.Context, consumer string, partition int) (offsets []int64, metadata string, err error) {
 	var all []int
 	for p := range l.writers {

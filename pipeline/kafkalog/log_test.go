@@ -257,8 +257,8 @@ func TestBrokersAway(t *testing.T) {
 	appendTo(t, l, frame(1, 1, 0))
 	require.NoError(t, l.Ready())
 	cluster.Close()
-	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrAway) }, time.Minute, 10*time.Millisecond)
-	require.ErrorIs(t, l.Enqueue(&journal.Entry{Data: frame(2, 2, 0)}), ErrAway)
+	require.Eventually(t, func() bool { return errors.Is(l.Ready(), ErrUnavailable) }, time.Minute, 10*time.Millisecond)
+	require.ErrorIs(t, l.Enqueue(&journal.Entry{Data: frame(2, 2, 0)}), ErrUnavailable)
 
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -266,7 +266,7 @@ func TestBrokersAway(t *testing.T) {
 
 	f := func(want bool, err error) {
 		t.Helper()
-		require.Equal(t, want, absent(err), "%v", err)
+		require.Equal(t, want, notStored(err), "%v", err)
 	}
 	f(true, kafka.NotEnoughReplicas)
 	f(true, kafka.NotLeaderForPartition)

@@ -19,32 +19,32 @@ import (
 )
 
 // Partition implements pipeline.Source and pipeline.Cursor for one generation of a consumer group.
-// It is used by one goroutine, except Bounds.
+// Except for Bounds, it is used by one goroutine.
 type Partition struct {
 	ID       int
-	Assigned int // partitions of this replica
+	Assigned int // number of partitions that this replica owns
 
 	log        *Log
 	consumer   string
 	generation *kafka.Generation
-	ctx        context.Context    // done when the partition is given up
-	hard       context.Context    // done when the last commit is given up, too
+	ctx        context.Context    // done when the partition is lost or the delivery stops
+	hard       context.Context    // done when even the last commit must end
 	leave      context.CancelFunc // leaves the group
 
-	base      clock // before the cursor
-	saved     uint64
-	state     []byte
+	base      clock     // the state of the log before the saved cursor
+	saved     uint64    // frame of the saved cursor
+	state     []byte    // of the saved cursor
 	committed time.Time // of the last acknowledged commit; zero before the first
-	clocks    []clock   // of the frames since base
+	clocks    []clock   // of the frames that were read after the saved cursor
 	seen      *seen
 	lost      bool // another replica may own the cursor
 
-	oldest, end atomic.Uint64 // frames
+	oldest, end atomic.Uint64 // the frames that Bounds returns
 }
 
 var _ pipeline.Source = (*Partition)(nil)
 
-// open reads the cursor and the idempotency window.
+// open reads the cursor and the batches of the idempotency window.
 func (p *Partition) open() error {
 	offsets, metadata, err := p.log.committed(p.ctx, p.consumer, p.ID)
 	if err != nil {
@@ -74,11 +74,11 @@ func (p *Partition) open() error {
 	}
 	p.base.frame = frameAt(max(offset, first))
 	p.saved, p.clocks = p.base.frame, nil
-	p.seen = p.log.kept(p)
+	p.seen = p.log.seenBefore(p)
 	if err := p.load(p.ctx); err != nil {
 		return err
 	}
-	p.log.keep(p)
+	p.log.keepSeen(p)
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (p *Partition) Cursor() pipeline.Cursor { return p }
 // Bounds implements pipeline.Source.
 func (p *Partition) Bounds() (oldest, next uint64) { return p.oldest.Load(), p.end.Load() }
 
-// Rows implements pipeline.Source: rows are not counted.
+// Rows implements pipeline.Source. The log does not count rows.
 func (p *Partition) Rows() (n int64, next uint64, known bool) { return 0, p.end.Load(), false }
 
 // Load implements pipeline.Cursor.
@@ -120,32 +120,33 @@ func (p *Partition) Save(frame uint64, state []byte) error {
 // Confirm implements pipeline.Source.
 func (p *Partition) Confirm() error {
 	if time.Since(p.committed) < p.log.cfg.SessionTimeout/2 {
-		return p.held()
+		return p.checkOwned()
 	}
 	return p.commit(p.saved, p.base, p.state)
 }
 
-func (p *Partition) held() error {
+// checkOwned returns an error if another replica may own the partition.
+func (p *Partition) checkOwned() error {
 	if p.lost || p.ctx.Err() != nil {
-		return p.gone()
+		return p.errLost()
 	}
 	return nil
 }
 
-func (p *Partition) gone() error {
-	return fmt.Errorf("%w for this replica: partition %d is given up", journal.ErrClosed, p.ID)
+func (p *Partition) errLost() error {
+	return fmt.Errorf("%w for this replica, which has lost partition %d", journal.ErrClosed, p.ID)
 }
 
-// commitTries is the number of attempts at a commit that the coordinator rejects with a temporary
-// error.
+// commitTries is the maximum number of attempts to commit while the coordinator returns temporary
+// errors.
 const commitTries = 20
 
-// commit stores the cursor as the group's offset and its metadata. After an error of the
-// coordinator the same commit can be repeated; without a response, or when the coordinator knows
-// another generation, the partition is given up.
+// commit saves the cursor as the offset and the metadata of the group. If the coordinator returns a
+// temporary error, commit tries again. Without a response, or if the coordinator has another
+// generation, the partition is lost.
 func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
-	if p.lost { // ctx may be done: the last save of a stop
-		return p.gone()
+	if p.lost { // not checkOwned: ctx is done when a stopping delivery saves its cursor
+		return p.errLost()
 	}
 	metadata := encodeCursor(at, state)
 	for range commitTries {
@@ -163,9 +164,9 @@ func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
 			errors.Is(err, kafka.FencedInstanceID), errors.Is(err, kafka.RebalanceInProgress):
 			p.lost = true
 			p.leave()
-			return fmt.Errorf("%w: %w", p.gone(), err)
+			return fmt.Errorf("%w: %w", p.errLost(), err)
 		}
-		p.log.transport.CloseIdleConnections() // forgets the coordinator
+		p.log.transport.CloseIdleConnections() // so that the next attempt looks up the coordinator
 		time.Sleep(100 * time.Millisecond)
 	}
 	return fmt.Errorf("cannot save the cursor of partition %d in group %q: %w", p.ID, p.log.group(p.consumer), err)
@@ -194,7 +195,8 @@ var (
 	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(16<<20), zstd.WithDecoderConcurrency(1))
 )
 
-// encodeCursor returns the metadata of a commit: text, because brokers store it as such.
+// encodeCursor returns the metadata of a commit. It is base64, because brokers store metadata as
+// text.
 func encodeCursor(at clock, state []byte) string {
 	b := []byte{cursorVersion}
 	b = binary.AppendVarint(b, at.highest)
@@ -221,8 +223,8 @@ func decodeCursor(metadata string) (at clock, state []byte, err error) {
 	return at, state, r.Err()
 }
 
-// outOfRange moves a fetcher to the oldest frame if those before it were deleted.
-func (p *Partition) outOfRange(ctx context.Context, f *fetcher) error {
+// moveToOldest moves a fetcher to the oldest frame after its next frame was deleted.
+func (p *Partition) moveToOldest(ctx context.Context, f *fetcher) error {
 	first, err := dial.Offset(ctx, p.log.client, p.log.cfg.Topic, p.ID, kafka.FirstOffset)
 	if err != nil {
 		return err

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	fetchBytes = 4 << 20                // of one response; brokers exceed it for a single larger record
-	fetchWait  = 500 * time.Millisecond // time for which a broker waits for a record
+	fetchBytes = 4 << 20                // maximum size of a response, unless it has a single larger record
+	fetchWait  = 500 * time.Millisecond // longest time that a broker waits for a record
 )
 
-// clock is the state of a partition after a frame, or before frame if it is the cursor's.
+// clock describes the log up to frame. In Partition.base it describes the log before frame.
 type clock struct {
 	frame   uint64
-	highest int64 // received_at of all frames
-	stamp   int64 // received_at of the last frame with rows, as it was read
+	highest int64 // highest received_at in the log
+	stamp   int64 // received_at that the reader set in the last frame with rows
 }
 
-// reader implements pipeline.Reader. It returns frames whose rows were all dropped as frames
+// reader implements pipeline.Reader. If all rows of a frame are dropped, it returns the frame
 // without rows.
 type reader struct {
 	fetcher
@@ -35,7 +35,7 @@ type reader struct {
 
 // Next implements pipeline.Reader.
 func (r *reader) Next(ctx context.Context, buf []byte) (uint64, []byte, error) {
-	if err := r.p.held(); err != nil {
+	if err := r.p.checkOwned(); err != nil {
 		return 0, nil, err
 	}
 	frame, data, err := r.pop(ctx)
@@ -47,7 +47,7 @@ func (r *reader) Next(ctx context.Context, buf []byte) (uint64, []byte, error) {
 
 // TryNext implements pipeline.Reader.
 func (r *reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error) {
-	if err := r.p.held(); err != nil {
+	if err := r.p.checkOwned(); err != nil {
 		return 0, nil, false, err
 	}
 	if len(r.fetched) == 0 {
@@ -63,7 +63,7 @@ func (r *reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err err
 // read drops repeated rows and sets received_at.
 func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint64, []byte, error) {
 	fail := func(err error) (uint64, []byte, error) {
-		r.next, r.fetched = frame, nil // the next call reads it again
+		r.next, r.fetched = frame, nil // the next call reads the frame again
 		return 0, nil, fmt.Errorf("cannot read frame %d of partition %d of the log: %w", frame, r.p.ID, err)
 	}
 	h, err := batch.FrameHeader(data)
@@ -88,13 +88,14 @@ func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint
 		batch.StampFrame(buf, r.stamp)
 	}
 	r.clock.frame = frame
-	r.p.passed(r.clock)
+	r.p.keepClock(r.clock)
 	r.p.seen.note(h.ID, m)
 	return frame, buf, nil
 }
 
-// without returns the frame without the rows of the earlier ones. Those with the same sum have the
-// same rows; others, which exist only if the registries of two replicas differed, are read again.
+// without returns a frame without the rows of earlier frames of the same batch. An earlier frame
+// with the same sum has the same rows. Others exist only if the registries of two replicas
+// differed; their rows are read again.
 func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []mark) ([]byte, error) {
 	for _, e := range earlier {
 		if e.sum == m.sum {
@@ -119,7 +120,7 @@ func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []
 // fetcher reads records as they are in the log.
 type fetcher struct {
 	p       *Partition
-	next    uint64 // frame after the last one of fetched
+	next    uint64 // frame to fetch next
 	fetched []record
 }
 
@@ -128,7 +129,7 @@ type record struct {
 	data  []byte
 }
 
-// pop waits for the next record.
+// pop returns the next record, waiting for it if necessary.
 func (f *fetcher) pop(ctx context.Context) (uint64, []byte, error) {
 	for len(f.fetched) == 0 {
 		wait := fetchWait
@@ -138,7 +139,7 @@ func (f *fetcher) pop(ctx context.Context) (uint64, []byte, error) {
 		if err := f.fetch(ctx, wait); err != nil {
 			return 0, nil, err
 		}
-		if err := cmp.Or(ctx.Err(), f.p.held()); err != nil && len(f.fetched) == 0 {
+		if err := cmp.Or(ctx.Err(), f.p.checkOwned()); err != nil && len(f.fetched) == 0 {
 			return 0, nil, err
 		}
 	}
@@ -147,7 +148,7 @@ func (f *fetcher) pop(ctx context.Context) (uint64, []byte, error) {
 	return r.frame, r.data, nil
 }
 
-// fetch waits for records, but not longer than wait.
+// fetch appends the next records to fetched. It waits for them at most for the given time.
 func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 	l := f.p.log
 	r, err := l.client.Fetch(ctx, &kafka.FetchRequest{
@@ -158,7 +159,7 @@ func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 	}
 	switch {
 	case errors.Is(err, kafka.OffsetOutOfRange):
-		return f.p.outOfRange(ctx, f)
+		return f.p.moveToOldest(ctx, f)
 	case err != nil:
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -195,7 +196,7 @@ func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// before returns the clock of the last frame before this one.
+// before returns the clock before a frame.
 func (p *Partition) before(frame uint64) clock {
 	i, _ := slices.BinarySearchFunc(p.clocks, frame, func(c clock, frame uint64) int { return cmp.Compare(c.frame, frame) })
 	if i == 0 {
@@ -204,8 +205,8 @@ func (p *Partition) before(frame uint64) clock {
 	return p.clocks[i-1]
 }
 
-// passed remembers the clock of a frame until the cursor has passed it.
-func (p *Partition) passed(c clock) {
+// keepClock remembers the clock after a frame until a later cursor is saved.
+func (p *Partition) keepClock(c clock) {
 	if n := len(p.clocks); n == 0 || p.clocks[n-1].frame < c.frame {
 		p.clocks = append(p.clocks, c)
 	}

@@ -9,23 +9,23 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// seen records the batches in a range of a partition. It is a function of the log, so it stays
-// valid while other replicas own the partition.
+// seen holds the IDs of the batches in a range of a partition. It depends only on the log, so it
+// remains valid while other replicas own the partition.
 type seen struct {
-	from, to uint64              // the frames in batches: from ≤ frame < to
-	batches  map[batch.ID][]mark // ascending
-	order    []batch.ID          // by frame, for expire
-	highest  int64               // time of the last one
+	from, to uint64              // the range of frames: from ≤ frame < to
+	batches  map[batch.ID][]mark // the frames of each batch, ascending
+	order    []batch.ID          // of all frames, ascending by frame
+	highest  int64               // time of the last frame
 }
 
-// mark is a frame of a batch.
+// mark describes a frame of a batch.
 type mark struct {
 	frame uint64
-	time  int64  // the highest received_at up to the frame
-	sum   uint64 // of the frame without its received_at
+	time  int64  // highest received_at up to the frame
+	sum   uint64 // see batch.FrameSum
 }
 
-// note adds a frame, unless it is known.
+// note adds a frame, unless it was added before.
 func (s *seen) note(id batch.ID, m mark) {
 	if m.frame < s.to {
 		return
@@ -35,7 +35,7 @@ func (s *seen) note(id batch.ID, m mark) {
 	s.to, s.highest = m.frame+1, m.time
 }
 
-// earlier returns the frames of the batch before m, at most window before its time.
+// earlier returns the frames of a batch before m whose times are at most window before that of m.
 func (s *seen) earlier(id batch.ID, m mark, window time.Duration) []mark {
 	marks := s.batches[id]
 	for len(marks) > 0 && marks[len(marks)-1].frame >= m.frame {
@@ -47,7 +47,7 @@ func (s *seen) earlier(id batch.ID, m mark, window time.Duration) []mark {
 	return marks
 }
 
-// expire forgets the frames before a time.
+// expire removes the frames before a time.
 func (s *seen) expire(before int64) {
 	n := 0
 	for ; n < len(s.order); n++ {
@@ -68,9 +68,10 @@ func (s *seen) expire(before int64) {
 	}
 }
 
-// load reads the frames from the window's start to the cursor, unless they are known.
+// load sets p.seen to the batches from the start of the window to the cursor. It reads only frames
+// that p.seen does not have.
 func (p *Partition) load(ctx context.Context) error {
-	if p.base.highest == 0 { // nothing was read before
+	if p.base.highest == 0 { // no frame was ever read
 		p.seen = newSeen(p.base.frame)
 		return nil
 	}
@@ -80,7 +81,7 @@ func (p *Partition) load(ctx context.Context) error {
 		return err
 	}
 	from := frameAt(start)
-	if start < 0 || from > p.base.frame { // no record is that new
+	if start < 0 || from > p.base.frame { // no record before the cursor is in the window
 		from = p.base.frame
 	}
 	if p.seen == nil || p.seen.from > from || p.seen.to < from {
@@ -110,6 +111,9 @@ func newSeen(from uint64) *seen {
 	return &seen{from: from, to: from, batches: map[batch.ID][]mark{}}
 }
 
-// Frames are numbered from 1, as in the journal on disk.
+// frameAt returns the number of the frame at an offset. Frames are numbered from 1, as in the
+// journal on disk.
 func frameAt(offset int64) uint64 { return uint64(offset) + 1 }
+
+// offsetOf returns the offset of a frame.
 func offsetOf(frame uint64) int64 { return int64(frame) - 1 }

@@ -13,8 +13,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// View reads a log while replicas use it. It creates, writes and commits nothing. It is used by one
-// goroutine.
+// View reads a log that replicas may be using. It does not create topics, write or commit. It is
+// used by one goroutine.
 type View struct {
 	Partitions []ViewedPartition
 
@@ -24,12 +24,12 @@ type View struct {
 
 // ViewedPartition is a partition at the time of OpenView.
 type ViewedPartition struct {
-	First, Next uint64 // the oldest frame, and the one after the newest
+	First, Next uint64 // numbers of the oldest frame and of the one after the newest
 	Cursors     []journal.CursorInfo
 }
 
-// OpenView reads the bounds of all partitions and the cursors of the consumers. ctx bounds all
-// reading. The caller closes the view.
+// OpenView reads the bounds of all partitions and the cursors of the consumers. The view reads
+// until ctx is done. The caller must close it.
 func OpenView(ctx context.Context, cfg Config, consumers []string) (*View, error) {
 	if err := cfg.Validate(""); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (v *View) read() error {
 			case err == nil:
 				c.Seq = frameAt(max(offsets[i], first))
 				_, c.State, c.Err = decodeCursor(metadata)
-			case !errors.Is(err, kafka.GroupIdNotFound): // it has delivered nothing yet
+			case !errors.Is(err, kafka.GroupIdNotFound): // without a group, the consumer has delivered nothing yet
 				return err
 			}
 			p.Cursors = append(p.Cursors, c)
@@ -80,8 +80,8 @@ func (v *View) read() error {
 	return nil
 }
 
-// Frames yields the frames of a partition from one on, as they are in the log, up to its end at the
-// time of OpenView. It ends after an error.
+// Frames yields the frames of a partition as they are in the log, from the given one to the end at
+// the time of OpenView. It ends after an error.
 func (v *View) Frames(partition int, from uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		p := v.Partitions[partition]

@@ -29,17 +29,17 @@ type writer struct {
 type queued struct {
 	*journal.Entry
 	batch.Header
-	since time.Time
+	since time.Time // when the frame was queued
 }
 
 func (w *writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it will look again
+	default: // run has been woken
 	}
 }
 
-// run ends when the log is closed and nothing waits.
+// run writes frames until the log is closed and none waits.
 func (w *writer) run() {
 	for {
 		frames, closed := w.take()
@@ -85,15 +85,15 @@ func (w *writer) write(frames []queued) error {
 	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
 	for wait := 20 * time.Millisecond; time.Now().Before(deadline) && w.l.hard.Err() == nil; wait = min(2*wait, time.Second) {
 		err := w.produce(frames, deadline)
-		w.fail(err)
+		w.report(err)
 		if err == nil {
 			return nil
 		}
 		errorsTotal.Inc()
-		if !absent(err) {
+		if !notStored(err) {
 			failed = journal.ErrUnknown
 		}
-		w.l.transport.CloseIdleConnections() // forgets leaders, too
+		w.l.transport.CloseIdleConnections() // also discards the metadata, which may name a former leader
 		w.l.log.Debug().Err(err).Int("partition", w.partition).Int("frames", len(frames)).Msg("cannot write to the log; retrying")
 		select {
 		case <-w.l.hard.Done():
@@ -107,7 +107,7 @@ func (w *writer) produce(frames []queued, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(w.l.hard, deadline)
 	defer cancel()
 	records := make([]kafka.Record, len(frames))
-	w.copied = w.copied[:0] // an abandoned connection may read it for longer than the caller of Wait keeps the frame
+	w.copied = w.copied[:0] // a copy, because an abandoned connection may still read it after the frames were settled
 	for _, f := range frames {
 		w.copied = append(w.copied, f.Data...)
 	}
@@ -120,7 +120,7 @@ func (w *writer) produce(frames []queued, deadline time.Time) error {
 		}
 	}
 	start := time.Now()
-	// BenchmarkEncode in sinks/kafka: snappy takes about half the CPU of lz4.
+	// Snappy takes about half the CPU of lz4 (BenchmarkEncode in sinks/kafka).
 	r, err := w.l.client.Produce(ctx, &kafka.ProduceRequest{
 		Topic: w.l.cfg.Topic, Partition: w.partition, RequiredAcks: kafka.RequireAll, Compression: kafka.Snappy,
 		Records: kafka.NewRecordReader(records...),
@@ -136,8 +136,8 @@ func (w *writer) produce(frames []queued, deadline time.Time) error {
 	return err
 }
 
-// fail records the outcome of an attempt.
-func (w *writer) fail(err error) {
+// report records the outcome of an attempt, and logs when attempts begin to fail or have recovered.
+func (w *writer) report(err error) {
 	w.l.mu.Lock()
 	defer w.l.mu.Unlock()
 	if (err == nil) != (w.failing == nil) {
@@ -150,15 +150,15 @@ func (w *writer) fail(err error) {
 	w.failing = err
 }
 
-// absent reports whether the error of an attempt proves that nothing of it is or will be in the
-// log.
-func absent(err error) bool {
+// notStored reports whether the error of an attempt proves that none of its frames is or will be in
+// the log.
+func notStored(err error) bool {
 	var code kafka.Error
 	var network *net.OpError
 	switch {
 	case errors.As(err, &code):
-		// A broker that returns one of these has appended nothing, unlike with
-		// NotEnoughReplicasAfterAppend and RequestTimedOut.
+		// A broker that returns one of these has not appended the records. With others, such as
+		// NotEnoughReplicasAfterAppend and RequestTimedOut, it may have.
 		switch code {
 		case kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.LeaderNotAvailable, kafka.NotLeaderForPartition,
 			kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable, kafka.MessageSizeTooLarge, kafka.RecordListTooLarge,
@@ -177,8 +177,8 @@ var (
 	framesTotal = metrics.NewCounter("trafficd_kafkalog_frames_total",
 		"Frames written to the log in Kafka and acknowledged by all in-sync replicas.")
 	produceSeconds = metrics.NewSeconds("trafficd_kafkalog_produce_seconds",
-		"Time of one acknowledged produce request to the log, in seconds.")
+		"Time of an acknowledged produce request to the log, in seconds.")
 	errorsTotal  = metrics.NewCounter("trafficd_kafkalog_errors_total", "Failed produce requests to the log.")
 	repeatsTotal = metrics.NewCounter("trafficd_kafkalog_repeated_frames_total",
-		"Frames of the log that were read and dropped because an earlier one has the same rows of the same batch.")
+		"Frames of the log that were dropped because an earlier frame has the same rows of the same batch.")
 )
