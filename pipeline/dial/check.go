@@ -17,14 +17,14 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// maxClockDifference is far more than machines with a working NTP client differ by.
+// maxClockDifference is far more than the difference between machines with a working NTP client.
 const maxClockDifference = 5 * time.Second
 
-// checkTimeout bounds the requests to one server.
+// checkTimeout is the maximum time for all requests to a server.
 const checkTimeout = 20 * time.Second
 
-// Check connects to a server and returns an error if that fails or if the server's clock is wrong.
-// The error starts with the key of a setting; key is that of the address.
+// Check connects to a server. It returns an error if that fails, or if the server's clock differs
+// from this machine's. The error starts with the key of a setting; key is that of the address.
 func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -47,12 +47,12 @@ func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time
 	case errors.As(err, &exception) && exception.Code == 81:
 		return fmt.Errorf("database: %w", err)
 	}
-	return fmt.Errorf("%s: cannot connect to %s: %w; is it the native port of a running server, with TLS only if secure is true?",
+	return fmt.Errorf("%s: cannot connect to %s: %w; check that the server is running, that this is its native port, and that secure is right",
 		key, address, err)
 }
 
-// Check reports what is wrong with the files and, if deep, with the server. It does not run the
-// query.
+// Check returns an error if the TLS files cannot be read or, if deep, if the server cannot be used.
+// It does not run the query.
 func (q ClickHouseQuery) Check(ctx context.Context, deep bool) error {
 	if _, err := q.tlsConfig(); err != nil || !deep {
 		return err
@@ -60,7 +60,8 @@ func (q ClickHouseQuery) Check(ctx context.Context, deep bool) error {
 	return q.ClickHouse.Check(ctx, "address", q.Address, q.Timeout)
 }
 
-// checkClock compares a server's time, read between before and after, with this machine's.
+// checkClock returns an error if the server's clock, which was read between before and after,
+// differs from this machine's.
 func checkClock(key, address string, server, before, after time.Time) error {
 	ahead := max(server.Sub(after), 0) + min(server.Sub(before), 0)
 	if ahead.Abs() <= maxClockDifference {
@@ -70,8 +71,8 @@ func checkClock(key, address string, server, before, after time.Time) error {
 		key, address, ahead.Round(time.Second))
 }
 
-// IsTLS reports whether a certificate, the client's or the server's, was rejected, or the server
-// does not speak TLS.
+// IsTLS reports whether err means that the certificate of the client or the server was rejected, or
+// that the server does not use TLS.
 func IsTLS(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var header tls.RecordHeaderError
@@ -83,17 +84,17 @@ func IsTLS(err error) bool {
 // Topic is what the brokers report about a topic.
 type Topic struct {
 	Name       string
-	Brokers    int // of the cluster
+	Brokers    int // number of brokers in the cluster
 	Partitions []kafka.Partition
-	Config     map[string]string // empty without the permission DescribeConfigs
+	Config     map[string]string // empty if the user lacks the permission DescribeConfigs
 }
 
-// Errorf returns an error about the topic. It starts with the key of the setting, topic.
+// Errorf returns an error about the topic. It starts with "topic", the key of the setting.
 func (t Topic) Errorf(format string, args ...any) error {
 	return fmt.Errorf("topic: topic %q "+format, append([]any{t.Name}, args...)...)
 }
 
-// Number returns the value of a numeric setting of the topic, or fallback if it is not known.
+// Number returns a numeric setting of the topic, or fallback if it is not known.
 func (t Topic) Number(name string, fallback int) int {
 	if n, err := strconv.Atoi(t.Config[name]); err == nil {
 		return n
@@ -102,14 +103,14 @@ func (t Topic) Number(name string, fallback int) int {
 }
 
 // InSync returns the topic's replication factor and its min.insync.replicas. If the latter is not
-// known, InSync assumes a good value. The topic must have partitions.
+// known, InSync returns an acceptable value. The topic must have partitions.
 func (t Topic) InSync() (replicas, least int) {
 	replicas = len(t.Partitions[0].Replicas)
 	return replicas, t.Number("min.insync.replicas", min(2, replicas))
 }
 
-// CheckDurability returns errors if the topic rejects all records, or can lose acknowledged ones
-// with one broker or by compaction. The topic must have partitions.
+// CheckDurability returns an error if the topic rejects all records, or if the loss of one broker
+// or compaction can remove acknowledged records. The topic must have partitions.
 func (t Topic) CheckDurability() error {
 	var errs []error
 	switch replicas, least := t.InSync(); {
@@ -125,10 +126,10 @@ func (t Topic) CheckDurability() error {
 	return errors.Join(errs...)
 }
 
-// Check reports what is wrong with the files and, if deep, with every broker, including those that
-// the cluster advertises. Each of the joined errors starts with the key of a setting. It returns
-// what the brokers report about the topic: no partitions if it does not exist, which is not an
-// error.
+// Check returns an error if the TLS files cannot be read or, if deep, if any broker cannot be used,
+// including those that the cluster advertises. Each of the joined errors starts with the key of a
+// setting. t is what the brokers report about the topic. If the topic does not exist, it has no
+// partitions, which is not an error.
 func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, err error) {
 	t.Name = k.Topic
 	transport, err := k.Transport()
@@ -149,13 +150,13 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 			continue
 		}
 		asked[address] = true
-		answer, err := client.Metadata(ctx, &kafka.MetadataRequest{Addr: kafka.TCP(address), Topics: []string{k.Topic}})
+		response, err := client.Metadata(ctx, &kafka.MetadataRequest{Addr: kafka.TCP(address), Topics: []string{k.Topic}})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s%w", section, k.diagnose(address, err)))
 			continue
 		}
-		m, client.Addr = answer, kafka.TCP(address)
-		for _, b := range answer.Brokers {
+		m, client.Addr = response, kafka.TCP(address)
+		for _, b := range response.Brokers {
 			queue = append(queue, net.JoinHostPort(b.Host, strconv.Itoa(b.Port)))
 		}
 	}
@@ -178,7 +179,7 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 	return t, errors.Join(errs...)
 }
 
-// diagnose adds the settings that may have caused a failed connection to a broker.
+// diagnose adds to the error of a failed connection the settings that may have caused it.
 func (k Kafka) diagnose(address string, err error) error {
 	switch {
 	case errors.Is(err, kafka.SASLAuthenticationFailed):
@@ -188,10 +189,10 @@ func (k Kafka) diagnose(address string, err error) error {
 	case IsTLS(err):
 		return fmt.Errorf("tls.enabled, tls.ca and tls.cert: cannot establish TLS with %s: %w", address, err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; does the listener use these settings, and is the password right?",
+		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; check that the listener uses these settings, and the password",
 			address, err)
 	case slices.Contains(k.Brokers, address):
-		return fmt.Errorf("brokers: cannot connect to %s: %w; does the listener use these settings of tls and sasl?", address, err)
+		return fmt.Errorf("brokers: cannot connect to %s: %w; check that the listener uses these settings of tls and sasl", address, err)
 	}
 	return fmt.Errorf("brokers: cannot connect to %s, which the cluster advertises: %w; check advertised.listeners of the brokers",
 		address, err)

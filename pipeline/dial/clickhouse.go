@@ -16,7 +16,7 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// ClickHouse configures connections to a ClickHouse server, over its native protocol.
+// ClickHouse configures connections to a ClickHouse server with its native protocol.
 type ClickHouse struct {
 	Database string `setting:"database"` // created if it does not exist and the user may create it
 	Username string `setting:"username"` // user name
@@ -40,7 +40,7 @@ func (c ClickHouse) Validate(section string) error {
 	)
 }
 
-// ValidateAddress reports an address that is not host:port. key names it in the error.
+// ValidateAddress returns an error if an address is not host:port. key is that of its setting.
 func ValidateAddress(key, address string) error {
 	_, _, err := net.SplitHostPort(address)
 	return settings.Check(err == nil, "%s is %q, must be host:port of the native protocol", key, address)
@@ -51,16 +51,16 @@ func (c ClickHouse) tlsConfig() (*tls.Config, error) {
 	return t.config(c.ServerName, "ca_file", "cert_file and key_file")
 }
 
-// Open prepares a connection pool of one connection, for use by one goroutine. It reads the TLS
-// files, but does not connect. An error starts with the key of a file. The options contain the
-// addresses, timeouts and compression.
+// Open returns a connection pool, of one connection unless options allow more. It reads the TLS
+// files, but does not connect. An error starts with the key of a setting. options must contain the
+// addresses, timeouts and compression; Open sets the rest.
 func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 	tlsConfig, err := c.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
 	connect := dialer(options.DialTimeout, tlsConfig)
-	// The client's own dial function does not obey the context.
+	// The client's default dial function ignores the context.
 	options.DialContext = func(ctx context.Context, address string) (net.Conn, error) { return connect(ctx, "tcp", address) }
 	options.Auth = clickhouse.Auth{Database: c.Database, Username: c.Username, Password: c.Password}
 	options.MaxOpenConns = max(options.MaxOpenConns, 1)
@@ -68,8 +68,8 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 	return clickhouse.Open(options)
 }
 
-// Connect opens one connection with ch-go, the lower-level client that clickhouse-go uses. The
-// caller encodes the blocks. The error of a server is a *ch.Exception.
+// Connect opens a connection with ch-go, the low-level client of clickhouse-go, for callers that
+// encode blocks themselves. An error of the server is a *ch.Exception.
 func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Duration, compression ch.Compression) (*ch.Client, error) {
 	tlsConfig, err := c.tlsConfig()
 	if err != nil {
@@ -83,18 +83,18 @@ func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Du
 		Database: c.Database, User: c.Username, Password: c.Password, Compression: compression, HandshakeTimeout: timeout,
 	})
 	if err != nil {
-		_ = conn.Close() // err says more
+		_ = conn.Close() // err is more useful
 	}
 	return client, err
 }
 
-// ClickHouseQuery configures a query that is polled.
+// ClickHouseQuery configures a query that is run repeatedly.
 type ClickHouseQuery struct {
 	Address    string `setting:"address"` // host:port of the native protocol
 	ClickHouse `setting:",squash"`
 	Query      string        `setting:"query"`    // SELECT statement; the section that contains it lists the columns
-	Interval   time.Duration `setting:"interval"` // time between polls
-	Timeout    time.Duration `setting:"timeout"`  // time for a poll
+	Interval   time.Duration `setting:"interval"` // time between runs of the query
+	Timeout    time.Duration `setting:"timeout"`  // longest time of a run
 }
 
 // Validate reports every invalid key except Interval and Timeout, which the caller validates.
@@ -106,13 +106,13 @@ func (q ClickHouseQuery) Validate(section string) error {
 	)
 }
 
-// Poller runs a query repeatedly on one connection. It is used by one goroutine.
+// Poller runs a query repeatedly on one connection. It must be used by one goroutine.
 type Poller struct {
 	ClickHouseQuery
-	conn driver.Conn // nil before the first poll
+	conn driver.Conn // nil before the first Poll
 }
 
-// Poll runs the query once and has read consume its rows.
+// Poll runs the query once and calls read with the rows.
 func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -135,7 +135,7 @@ func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err er
 	}
 	defer rows.Close()
 	if err = errors.Join(read(rows), rows.Err()); err != nil {
-		cancel() // otherwise Close would read the rest of the answer, which may be endless
+		cancel() // otherwise Close would read the rest of the response, which may be endless
 	}
 	return err
 }
@@ -143,6 +143,6 @@ func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err er
 // Close closes the connection.
 func (p *Poller) Close() {
 	if p.conn != nil {
-		_ = p.conn.Close() // nothing was written
+		_ = p.conn.Close() // nothing is lost
 	}
 }

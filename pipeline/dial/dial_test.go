@@ -130,7 +130,7 @@ func TestNotABroker(t *testing.T) {
 			<-done
 		}
 	}
-	f("HTTP/1.1 400 Bad Request\r\n", `is not a Kafka broker, or it requires TLS: its answer begins with "HTTP`)
+	f("HTTP/1.1 400 Bad Request\r\n", `is not a Kafka broker, or it requires TLS: its response begins with "HTTP`)
 	f("\x15\x03\x03\x00\x02\x02\x46", "is not a Kafka broker, or it requires TLS") // a TLS alert
 	f("SSH-2.0-OpenSSH_9.2\r\n", `begins with "SSH-`)
 	f("\x00\x00\x01\x00\x00\x00\xff\xff", "is not a Kafka broker") // wrong correlation id

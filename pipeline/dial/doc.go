@@ -1,7 +1,7 @@
-// Package dial connects to the stores: Kafka and ClickHouse. Sources and sinks share it, so that
-// TLS, SASL, private certificate authorities, and the limits on what a peer may send work the same
-// in all of them. It knows nothing about the data that is sent.
+// Package dial connects to Kafka and ClickHouse. All sources and sinks use it, so that TLS, SASL,
+// private certificate authorities and the limits on what a server may send are the same for all of
+// them.
 //
-// Its settings are sections, or parts of sections, of the configuration. Validate takes the key of
-// the section, with a trailing dot, and reports all invalid keys.
+// Its types for settings are sections, or parts of sections, of the configuration. Their Validate
+// methods take the key of the section, with a trailing dot, and report all invalid keys.
 package dial

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	maxFirstAnswer = 1 << 20   // far more than a broker needs to list the requests it supports
-	maxBatch       = 256 << 20 // of a record batch, decompressed
+	maxFirstResponse = 1 << 20   // far more than the list of supported requests takes
+	maxBatch         = 256 << 20 // maximum size of a record batch, decompressed
 )
 
-// brokerConn is a connection whose first answer must be one of a Kafka broker: a length, then the
-// correlation id of the request. kafka-go trusts any length: it would allocate gigabytes for the
-// greeting of another kind of server, such as one for HTTP.
+// brokerConn is a connection that fails unless the first response begins like one of a Kafka
+// broker: with a plausible length and the correlation id of the request. kafka-go trusts any length
+// and would allocate gigabytes for the response of another server, such as one for HTTP.
 type brokerConn struct {
 	net.Conn
-	request []byte // the start of the first request, up to and including the correlation id
-	answer  []byte // the start of the first answer: length and correlation id
+	request  []byte // the start of the first request, up to and including the correlation id
+	response []byte // the start of the first response: length and correlation id
 }
 
 const (
-	requestPrefix = 12 // length 4, API key 2, version 2, correlation id 4
-	answerPrefix  = 8  // length 4, correlation id 4
+	requestPrefix  = 12 // length 4, API key 2, version 2, correlation id 4
+	responsePrefix = 8  // length 4, correlation id 4
 )
 
 // Write implements net.Conn.
@@ -38,24 +38,24 @@ func (c *brokerConn) Write(b []byte) (int, error) {
 // Read implements net.Conn.
 func (c *brokerConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	missing := answerPrefix - len(c.answer)
+	missing := responsePrefix - len(c.response)
 	if missing == 0 || n <= 0 {
 		return n, err
 	}
-	c.answer = append(c.answer, b[:min(missing, n)]...)
-	plausible := len(c.answer) < 4 || binary.BigEndian.Uint32(c.answer) <= maxFirstAnswer
-	if len(c.answer) == answerPrefix && len(c.request) == requestPrefix {
-		plausible = plausible && string(c.answer[4:]) == string(c.request[8:])
+	c.response = append(c.response, b[:min(missing, n)]...)
+	plausible := len(c.response) < 4 || binary.BigEndian.Uint32(c.response) <= maxFirstResponse
+	if len(c.response) == responsePrefix && len(c.request) == requestPrefix {
+		plausible = plausible && string(c.response[4:]) == string(c.request[8:])
 	}
 	if !plausible {
-		return 0, fmt.Errorf("%s is not a Kafka broker, or it requires TLS: its answer begins with %q", c.RemoteAddr(), c.answer)
+		return 0, fmt.Errorf("%s is not a Kafka broker, or it requires TLS: its response begins with %q", c.RemoteAddr(), c.response)
 	}
 	return n, err
 }
 
-// boundCodecs limits the decompressed size of record batches, which kafka-go does not: a few
-// kilobytes could become gigabytes. kafka-go looks up codecs in an exported table for the whole
-// process; it has no setting for a single client.
+// boundCodecs limits the decompressed size of record batches. kafka-go has no such limit, so a few
+// kilobytes could become gigabytes. It replaces the codecs in an exported table of kafka-go, and so
+// for the whole process: there is no setting for a single client.
 var boundCodecs = sync.OnceFunc(func() {
 	for i, codec := range compress.Codecs {
 		if codec != nil {

@@ -21,7 +21,7 @@ import (
 
 // Kafka configures the connections to the brokers of one topic.
 type Kafka struct {
-	Brokers        []string      `setting:"brokers"`          // host:port of some brokers; they name the others
+	Brokers        []string      `setting:"brokers"`          // host:port of some brokers, which return the addresses of the others
 	Topic          string        `setting:"topic"`            // name of the topic
 	ClientID       string        `setting:"client_id"`        // name in the brokers' logs and quotas
 	DialTimeout    time.Duration `setting:"dial_timeout"`     // time to connect, including TLS and SASL
@@ -31,14 +31,14 @@ type Kafka struct {
 	SASL           SASL          `setting:"sasl"`             // authentication; none if mechanism is empty
 }
 
-// SASL configures authentication. An empty mechanism means none.
+// SASL configures authentication. If Mechanism is empty, there is none.
 type SASL struct {
 	Mechanism string `setting:"mechanism"` // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, in any case
 	Username  string `setting:"username"`  // user name
 	Password  string `setting:"password"`  // secret; better set in the environment
 }
 
-// DefaultKafka connects to one broker on this machine.
+// DefaultKafka returns the settings for a broker on this machine.
 func DefaultKafka(topic string) Kafka {
 	return Kafka{
 		Brokers: []string{"127.0.0.1:9092"}, Topic: topic, ClientID: "trafficd",
@@ -54,13 +54,13 @@ func (k Kafka) Validate(section string) error {
 	return errors.Join(
 		settings.Check(len(k.Brokers) > 0, "%sbrokers must name at least one broker", section),
 		settings.Check(topicName.MatchString(k.Topic) && k.Topic != "." && k.Topic != "..",
-			"%stopic must be 1 to 249 of A-Za-z0-9._-, the only names that brokers accept", section),
+			"%stopic must be 1 to 249 characters A-Za-z0-9._-: brokers accept no other name", section),
 		settings.Within(section+"dial_timeout", k.DialTimeout, least, time.Minute,
-			"shorter fails on a busy network, longer delays the attempt at another broker"),
+			"shorter fails on a busy network, longer delays the attempt with another broker"),
 		settings.Within(section+"request_timeout", k.RequestTimeout, least, 5*time.Minute,
-			"shorter gives up on busy brokers, longer stalls on a dead one"),
+			"shorter fails on a busy broker, longer waits for a dead one"),
 		settings.Within(section+"metadata_max_age", k.MetadataMaxAge, least, time.Hour,
-			"shorter burdens the brokers, longer sends requests to former leaders"),
+			"shorter puts load on the brokers, longer sends requests to former leaders"),
 		k.TLS.validate(section+"tls."), k.SASL.validate(section+"sasl."),
 	)
 }
@@ -75,11 +75,12 @@ func (s SASL) validate(section string) error {
 	return fmt.Errorf("%smechanism is %q, must be plain, scram-sha-256 or scram-sha-512", section, s.Mechanism)
 }
 
-// Transport returns the transport for requests about the topic. It reads the TLS files, but does
-// not connect. An error starts with the key of a setting. The caller ends the transport's
-// connections with CloseIdleConnections.
+// Transport returns a transport for requests about the topic. It reads the TLS files, but does not
+// connect. An error starts with the key of a setting. The caller must call CloseIdleConnections
+// when it no longer uses the transport.
 //
-// It bounds what kafka-go decompresses, in the whole process; see boundCodecs.
+// As a side effect, Transport limits the size of what kafka-go decompresses in this process; see
+// boundCodecs.
 func (k Kafka) Transport() (*kafka.Transport, error) {
 	tlsConfig, err := k.TLS.config("", "tls.ca", "tls.cert and tls.key")
 	if err != nil {
@@ -94,14 +95,14 @@ func (k Kafka) Transport() (*kafka.Transport, error) {
 		Dial:           k.connect(tlsConfig),
 		DialTimeout:    k.DialTimeout,
 		MetadataTTL:    k.MetadataMaxAge,
-		MetadataTopics: []string{k.Topic}, // metadata of other topics is not needed
+		MetadataTopics: []string{k.Topic}, // no metadata of other topics
 		ClientID:       k.ClientID,
 		SASL:           mechanism,
 	}, nil
 }
 
-// Dialer returns what Transport does as a dialer, for consumer groups, which do not take a
-// Transport.
+// Dialer returns a dialer that connects like the Transport. It is for consumer groups, which do not
+// take a Transport.
 func (k Kafka) Dialer() (*kafka.Dialer, error) {
 	t, err := k.Transport()
 	if err != nil {
@@ -136,8 +137,7 @@ func (s SASL) mechanism() (m sasl.Mechanism, err error) {
 	return m, nil
 }
 
-// Partitions returns the cluster's id and the partitions of the topic, of which there is at least
-// one, in ascending order.
+// Partitions returns the cluster's id and the topic's partitions, at least one, in ascending order.
 func Partitions(ctx context.Context, client *kafka.Client, topic string) (cluster string, partitions []int, err error) {
 	m, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 	if err == nil && len(m.Topics) == 1 {
@@ -156,10 +156,13 @@ func Partitions(ctx context.Context, client *kafka.Client, topic string) (cluste
 	return m.ClusterID, partitions, nil
 }
 
-// Offset returns where a partition starts (kafka.FirstOffset) or the next offset that readers will
-// see (kafka.LastOffset), or the first offset whose timestamp is at least which, in milliseconds,
-// -1 if there is none. It asks about one partition at a time: in an answer about several, kafka-go
-// returns offset 0 for those that are missing.
+// Offset returns an offset of a partition. If which is kafka.FirstOffset, that is the oldest one.
+// If which is kafka.LastOffset, it is the one after the newest record that readers can see.
+// Otherwise which is a time in milliseconds since 1970, and Offset returns the first record that is
+// not earlier, or -1 if there is none.
+//
+// It asks for one partition at a time: if some are missing in a response about several, kafka-go
+// returns offset 0 for them.
 func Offset(ctx context.Context, client *kafka.Client, topic string, partition int, which int64) (int64, error) {
 	r, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 		Topics: map[string][]kafka.OffsetRequest{topic: {{Partition: partition, Timestamp: which}}},
@@ -177,7 +180,7 @@ func Offset(ctx context.Context, client *kafka.Client, topic string, partition i
 		return 0, fmt.Errorf("cannot read the offsets of partition %d of topic %q: %w", partition, topic, err)
 	}
 	offset := max(offsets[0].FirstOffset, offsets[0].LastOffset)
-	for found := range offsets[0].Offsets { // of a timestamp
+	for found := range offsets[0].Offsets { // only if which is a time
 		offset = found
 	}
 	return offset, nil

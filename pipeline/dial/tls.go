@@ -13,7 +13,7 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// TLS configures the encryption of connections. Files are PEM.
+// TLS configures the encryption of connections.
 type TLS struct {
 	Enabled bool   `setting:"enabled"` // encrypt connections
 	CA      string `setting:"ca"`      // PEM file of certificate authorities; empty: the system's
@@ -30,8 +30,9 @@ func (t TLS) validate(section string) error {
 	)
 }
 
-// config returns nil if TLS is disabled. An empty server name means the host of the address. An
-// error starts with ca or pair, the keys of the files.
+// config returns the configuration for crypto/tls, or nil if TLS is disabled. If serverName is
+// empty, certificates are verified for the host of the address. An error starts with ca or pair,
+// the keys of the settings with the files.
 func (t TLS) config(serverName, ca, pair string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
@@ -63,8 +64,8 @@ func (t TLS) config(serverName, ca, pair string) (*tls.Config, error) {
 	return c, nil
 }
 
-// dialer returns a function that connects within the timeout, TLS handshake included, and obeys its
-// context. The connection is encrypted unless config is nil.
+// dialer returns a function that connects, TLS handshake included, until the timeout or until its
+// context is done. Connections are encrypted unless config is nil.
 func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: timeout}
 	if config == nil {
