@@ -1,10 +1,11 @@
 // Package inspect reads a journal, in a directory or in Kafka, while daemons are running or when a
 // daemon does not start.
 //
-// It opens files read-only and takes no lock. It reads a directory as of one point in time, even
-// if a daemon continues to write and delete files. Package journal defines the format of segments
-// and cursors, package batch that of frames, and package pipeline that of delivery cursors; this
-// package adds reading past damage and counting what each consumer has not consumed.
+// It opens files read-only and takes no lock. A daemon may continue to write and delete files.
+//
+// Package journal defines the format of segments and cursors, package batch that of frames, and
+// package pipeline that of delivery cursors; this package adds reading past damage and counting
+// what each consumer has not consumed.
 package inspect
 
 import (
@@ -31,49 +32,37 @@ const (
 
 var journalName = regexp.MustCompile(`^[0-9]{20}\.seg$|\.cursor$`)
 
-// attempts is the number of attempts to read the cursors, and to open and read the segments. A
-// daemon may be writing a cursor, or may have deleted segments since they were listed.
-const attempts = 5
+// attempts is the number of attempts to read the cursors and the segments. A daemon may be writing
+// them, or may have deleted segments since they were listed.
+const attempts = 10
 
-// Folder is a journal's directory at the time of Open. It is not safe for concurrent use.
+// Folder is a journal in a directory. It is not safe for concurrent use.
 type Folder struct {
 	onRead   func(n int64) // may be nil
 	dir      string
 	segments []segment // ascending
 	cursors  []journal.CursorInfo
+	oldest   uint64 // first frame when the cursors were read
 }
 
-// segment is an open segment file. If a daemon deletes the segment, the file can be read until the
-// daemon truncates it or overwrites it with a new segment.
+// segment is a segment file. A daemon may delete it at any time.
 type segment struct {
 	name  string
 	first uint64 // number of the first frame, from the name
-	file  *os.File
-	err   error // why file is nil
-	bytes int64 // size of the file
+	bytes int64  // size of the file
 }
 
-// deleted reports whether a daemon has deleted the segment since it was opened.
-func (s *segment) deleted(dir string) bool {
-	if s.file == nil {
-		return false
-	}
-	opened, err := s.file.Stat()
-	current, pathErr := os.Stat(filepath.Join(dir, s.name))
-	return err == nil && (errors.Is(pathErr, fs.ErrNotExist) || pathErr == nil && !os.SameFile(opened, current))
-}
-
-// Open opens the journal in a directory. The caller closes it.
+// Open reads the cursors of the journal in a directory and lists its segments.
 func Open(dir string) (*Folder, error) {
 	f := &Folder{dir: dir}
-	if err := f.open(); err != nil {
+	if err := f.load(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// open reads the cursors and opens the segments, again if they are outdated.
-func (f *Folder) open() error {
+// load reads the cursors and lists the segments.
+func (f *Folder) load() error {
 	names, err := list(f.dir)
 	if err != nil {
 		return err
@@ -92,30 +81,40 @@ func (f *Folder) open() error {
 			break
 		}
 	}
-	for range attempts {
-		if names, err = list(f.dir); err != nil {
-			return err
+	if names, err = list(f.dir); err != nil {
+		return err
+	}
+	f.segments = nil
+	for _, name := range names {
+		digits, ok := strings.CutSuffix(name, segmentSuffix)
+		if !ok {
+			continue
 		}
-		if f.openSegments(names) {
-			break
+		s := segment{name: name}
+		s.first, _ = strconv.ParseUint(digits, 10, 64) // package journal reports an invalid name
+		if info, err := os.Stat(filepath.Join(f.dir, name)); err == nil {
+			s.bytes = info.Size()
 		}
+		f.segments = append(f.segments, s)
+	}
+	f.oldest = 1
+	if len(f.segments) > 0 {
+		f.oldest = f.segments[0].first
 	}
 	return nil
+}
+
+// deleted reports whether a daemon has deleted the segment since it was listed.
+func (f *Folder) deleted(s segment) bool {
+	_, err := os.Stat(filepath.Join(f.dir, s.name))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // OnRead implements Journal.
 func (f *Folder) OnRead(count func(n int64)) { f.onRead = count }
 
-// Close closes the files.
-func (f *Folder) Close() { closeAll(f.segments) }
-
-func closeAll(segments []segment) {
-	for _, s := range segments {
-		if s.file != nil {
-			s.file.Close()
-		}
-	}
-}
+// Close implements Journal.
+func (f *Folder) Close() {}
 
 // Bytes returns the size of the segments with frames from seq on.
 func (f *Folder) Bytes(seq uint64) int64 {
@@ -131,8 +130,8 @@ func (f *Folder) Bytes(seq uint64) int64 {
 // Inspect lists segments and cursors. It reads only the headers of frames.
 func (f *Folder) Inspect() (*journal.Inspection, error) { return f.inspect(journal.Inspect, nil) }
 
-// inspect calls read. It then drops segments that a daemon has deleted and overwritten in the
-// meantime. If the newest segment is one of them, it opens the files again and repeats. If the
+// inspect calls read. It drops segments that a daemon has deleted, and perhaps overwritten, in the
+// meantime. If the newest segment is one of them, it lists the segments again and repeats. If the
 // newest segment is damaged, it reads again, because a daemon may have been writing to it.
 func (f *Folder) inspect(
 	read func(string, ...journal.Option) (*journal.Inspection, error), onRead func(n int64),
@@ -146,50 +145,23 @@ func (f *Folder) inspect(
 		newest, outdated := len(f.segments)-1, 0 // number of segments
 		for i, s := range f.segments {
 			// If the newest segment was overwritten, frames may be missing without an error.
-			if (in.Segments[i].Err != nil || i == newest) && s.deleted(f.dir) {
+			if (in.Segments[i].Err != nil || i == newest) && f.deleted(s) {
 				outdated = i + 1
 			}
 		}
 		switch {
 		case outdated > newest && newest >= 0:
-			if err := f.open(); err != nil {
+			if err := f.load(); err != nil {
 				return nil, err
 			}
 		case newest >= 0 && in.Segments[newest].Err != nil && in.Segments[newest].Err.Error() != damage:
 			damage = in.Segments[newest].Err.Error()
 		default:
-			closeAll(f.segments[:outdated])
 			f.segments, in.Segments, in.Cursors = f.segments[outdated:], in.Segments[outdated:], f.cursors
 			return in, nil
 		}
 	}
 	return nil, errors.New("cannot read the journal: the daemon writes or deletes segments faster than they are read; try again")
-}
-
-// openSegments opens the listed segments. It reports whether the last one exists. If not, the list
-// is outdated, because a daemon deletes a segment only once there is a newer one.
-func (f *Folder) openSegments(names []string) (exists bool) {
-	f.Close()
-	f.segments, exists = nil, true
-	for _, name := range names {
-		digits, ok := strings.CutSuffix(name, segmentSuffix)
-		if !ok {
-			continue
-		}
-		s := segment{name: name}
-		s.first, _ = strconv.ParseUint(digits, 10, 64) // package journal reports an invalid name
-		s.file, s.err = os.Open(filepath.Join(f.dir, name))
-		if exists = !errors.Is(s.err, fs.ErrNotExist); !exists {
-			continue // deleted after the listing
-		}
-		if s.err == nil {
-			if info, err := s.file.Stat(); err == nil {
-				s.bytes = info.Size()
-			}
-		}
-		f.segments = append(f.segments, s)
-	}
-	return exists
 }
 
 func list(dir string) ([]string, error) {
@@ -233,13 +205,12 @@ func recognise(dir string, names []string) error {
 // because package journal only calls List and Open to read.
 type view struct {
 	journal.FS
-	names    []string
-	segments []segment // already open
-	meter    func(n int64)
+	names []string
+	meter func(n int64) // may be nil
 }
 
 func newView(segments []segment, onRead func(n int64)) *view {
-	v := &view{segments: segments, meter: onRead}
+	v := &view{meter: onRead}
 	for _, s := range segments {
 		v.names = append(v.names, s.name)
 	}
@@ -249,17 +220,8 @@ func newView(segments []segment, onRead func(n int64)) *view {
 func (v *view) List(string) ([]string, error) { return v.names, nil }
 
 func (v *view) Open(path string, _ int) (journal.File, error) {
-	for _, s := range v.segments {
-		if s.name == filepath.Base(path) {
-			return &file{raw: s.file, meter: v.meter}, s.err
-		}
-	}
-	return openFile(path)
-}
-
-func openFile(path string) (journal.File, error) {
 	f, err := os.Open(path)
-	return &file{raw: f, closes: true}, err
+	return &file{raw: f, meter: v.meter}, err
 }
 
 // file is a read-only file that reports progress. The embedded File is nil. When a daemon seals a
@@ -267,11 +229,10 @@ func openFile(path string) (journal.File, error) {
 // has returned.
 type file struct {
 	journal.File
-	raw    *os.File
-	closes bool // otherwise Close does nothing
-	meter  func(n int64)
-	read   int64 // end of the part that is already reported to meter
-	size   int64 // returned by Size
+	raw   *os.File
+	meter func(n int64)
+	read  int64 // end of the part that is already reported to meter
+	size  int64 // returned by Size
 }
 
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
@@ -298,9 +259,4 @@ func (f *file) Size() (int64, error) {
 	return f.size, nil
 }
 
-func (f *file) Close() error {
-	if f.closes {
-		return f.raw.Close()
-	}
-	return nil
-}
+func (f *file) Close() error { return f.raw.Close() }

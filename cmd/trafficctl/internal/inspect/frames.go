@@ -85,7 +85,7 @@ func (f *Folder) readSegment(r *frameReader, s segment, from, end uint64, files 
 				return false
 			}
 		}
-		if failed != nil && s.deleted(f.dir) { // and overwritten
+		if failed != nil && f.deleted(s) { // and perhaps overwritten
 			r.next, r.reason = end, nil
 			return true
 		}
@@ -182,7 +182,7 @@ func (f *Folder) Verify() (*Verdict, error) {
 	}
 	// Add frames that a consumer has consumed but that are missing in the journal. The daemon does
 	// not start in this case.
-	_, next := bounds(in)
+	next := nextFrame(in)
 	for _, c := range v.Cursors {
 		if c.Err == nil && c.Seq > next {
 			err := fmt.Errorf("the cursor of %s is at frame %d, so they existed but are now missing", c.Name, c.Seq)
@@ -241,9 +241,9 @@ func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	oldest, next := bounds(in)
+	next := nextFrame(in)
 	for _, cursor := range f.cursors {
-		consumers = append(consumers, newConsumer(cursor, oldest, next))
+		consumers = append(consumers, newConsumer(cursor, f.oldest, next))
 	}
 	var b batch.Batch
 	for frame, err := range f.Frames(f.Behind()) {
@@ -281,17 +281,17 @@ func newConsumer(cursor journal.CursorInfo, oldest, next uint64) Consumer {
 	return c
 }
 
-// bounds returns the number of the oldest frame, and of the one after the newest frame. next is
-// NoEnd if the newest segment is damaged.
-func bounds(in *journal.Inspection) (oldest, next uint64) {
+// nextFrame returns the number of the frame after the newest one, or NoEnd if the newest segment is
+// damaged.
+func nextFrame(in *journal.Inspection) uint64 {
 	if len(in.Segments) == 0 {
-		return 1, 1
+		return 1
 	}
 	newest := in.Segments[len(in.Segments)-1]
 	if newest.Err != nil {
-		return in.Segments[0].First, NoEnd
+		return NoEnd
 	}
-	return in.Segments[0].First, newest.Last + 1
+	return newest.Last + 1
 }
 
 // add counts a frame's rows that the consumer has not consumed.

@@ -13,7 +13,7 @@ import (
 func TestReadTruncatedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "1.seg")
 	require.NoError(t, os.WriteFile(path, append([]byte("frames"), make([]byte, 10)...), 0o600))
-	f, err := openFile(path)
+	f, err := new(view).Open(path, os.O_RDONLY)
 	require.NoError(t, err)
 	defer f.Close()
 	size, err := f.Size()
