@@ -2,7 +2,6 @@ package openlr_test
 
 import (
 	"encoding/base64"
-	"math"
 	"strings"
 	"testing"
 
@@ -90,8 +89,9 @@ func TestDecodeCoordinates(t *testing.T) {
 		copy(code[10:], []byte{0, 0, 0, 0})
 		line, err := decodeBinary(code)
 		require.NoError(t, err)
-		want := [2]float64{wantLon, wantLat}
-		require.Equal(t, [][2]float64{want, want}, line.Geometry())
+		for _, p := range line.Points {
+			require.Equal(t, [2]float64{wantLon, wantLat}, [2]float64{p.Lon, p.Lat})
+		}
 	}
 	const step = 360.0 / (1 << 24)
 	f(0, 0, 0, 0)
@@ -170,18 +170,6 @@ func TestTruncated(t *testing.T) {
 			require.Error(t, err, "%d characters of %s", n, code)
 		}
 	}
-}
-
-func TestFormOfWay(t *testing.T) {
-	f := func(form openlr.FormOfWay, want string) {
-		t.Helper()
-		require.Equal(t, want, form.String())
-	}
-	f(openlr.Undefined, "undefined")
-	f(openlr.Roundabout, "roundabout")
-	f(openlr.OtherForm, "other")
-	f(openlr.OtherForm+1, "invalid")
-	f(math.MaxUint8, "invalid")
 }
 
 // TestDecodeAllocates checks that Decode allocates only the points.

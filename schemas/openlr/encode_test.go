@@ -140,9 +140,9 @@ func FuzzDecodeBinary(f *testing.F) {
 			require.Zero(t, line)
 			return
 		}
-		for _, place := range line.Geometry() {
-			require.LessOrEqual(t, math.Abs(place[0]), 180.0)
-			require.LessOrEqual(t, math.Abs(place[1]), 90.0)
+		for _, p := range line.Points {
+			require.LessOrEqual(t, math.Abs(p.Lon), 180.0)
+			require.LessOrEqual(t, math.Abs(p.Lat), 90.0)
 		}
 		again, err := openlr.Encode(line)
 		require.NoError(t, err)

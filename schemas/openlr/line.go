@@ -56,29 +56,6 @@ const (
 	OtherForm
 )
 
-var formNames = [...]string{
-	"undefined", "motorway", "multiple carriageway", "single carriageway",
-	"roundabout", "traffic square", "slip road", "other",
-}
-
-// String returns the name in lower case, or "invalid" for a number above OtherForm.
-func (f FormOfWay) String() string {
-	if int(f) >= len(formNames) {
-		return "invalid"
-	}
-	return formNames[f]
-}
-
-// Geometry returns the points as [longitude, latitude], the coordinates of a GeoJSON LineString. It
-// connects them by straight lines and ignores the offsets.
-func (l Line) Geometry() [][2]float64 {
-	geometry := make([][2]float64, len(l.Points))
-	for i, p := range l.Points {
-		geometry[i] = [2]float64{p.Lon, p.Lat}
-	}
-	return geometry
-}
-
 // Straight returns a line between two points, given as [longitude, latitude] in degrees, along a
 // road of the given length in whole metres and one class.
 func Straight(start, end [2]float64, metres int, class FunctionalRoadClass) Line {

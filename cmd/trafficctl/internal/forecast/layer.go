@@ -257,8 +257,8 @@ func featureOf(f *pb.StreetForecast) *geojson.Feature {
 		return &geojson.Feature{Properties: properties}
 	}
 	var flat []float64
-	for _, p := range line.Geometry() {
-		flat = append(flat, round(p[0]), round(p[1]))
+	for _, p := range line.Points {
+		flat = append(flat, round(p.Lon), round(p.Lat))
 	}
 	return &geojson.Feature{Geometry: geom.NewLineStringFlat(geom.XY, flat), Properties: properties}
 }
