@@ -190,15 +190,11 @@ func line(i *pipeline.TapItem) string {
 
 // getOperators requests path from the operators' listener. The caller closes the body.
 func getOperators(ctx context.Context, base, path string, query url.Values) (io.ReadCloser, error) {
-	u, err := url.Parse(strings.TrimSuffix(base, "/") + path)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("invalid --url: %w", err)
 	}
-	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("invalid --url: %w", err)
-	}
+	req.URL.RawQuery = query.Encode()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the operators' listener; check that --url agrees with the daemon's setting ops.listen: %w", err)
@@ -206,7 +202,7 @@ func getOperators(ctx context.Context, base, path string, query url.Values) (io.
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s responded with %s: %s", u, resp.Status, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("%s responded with %s: %s", req.URL, resp.Status, strings.TrimSpace(string(text)))
 	}
 	return resp.Body, nil
 }

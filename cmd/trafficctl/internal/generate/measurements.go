@@ -160,7 +160,7 @@ func addMember(json string) faulty {
 // setMember returns a fault that replaces the value of a member, or omits it if json is "".
 func setMember(name, json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
-		quote := func(s string) string { return string(measurement.AppendString(nil, s)) }
+		quote := strconv.Quote // no member needs escapes
 		values := []string{quote(f.Detector), quote(f.Type), quote(string(f.From)), quote(string(f.To)), string(f.Value), string(f.Quality)}
 		dst = append(dst, '{')
 		for i, member := range append(required, measurement.Quality) {

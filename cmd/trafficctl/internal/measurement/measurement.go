@@ -57,13 +57,6 @@ func AppendTime(dst []byte, t time.Time) []byte {
 	return t.UTC().AppendFormat(dst, time.RFC3339Nano)
 }
 
-// AppendString appends s as a JSON string. s must be valid UTF-8.
-func AppendString(dst []byte, s string) []byte {
-	w := jx.Writer{Buf: dst}
-	w.Str(s)
-	return w.Buf
-}
-
 // Item is a measurement to be added to a batch.
 type Item struct {
 	// JSON is one valid JSON value. It is valid until the next item.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzAppendString checks that any valid UTF-8 text survives a round trip.
-func FuzzAppendString(f *testing.F) {
+// FuzzAppendJSON checks that any valid UTF-8 text survives a round trip.
+func FuzzAppendJSON(f *testing.F) {
 	for _, s := range []string{"", "D1", `a"b\c`, "\x00\x1f\x7f", "ü€😀", "a\nb", " "} {
 		f.Add(s)
 	}
@@ -18,9 +18,11 @@ func FuzzAppendString(f *testing.F) {
 		if !utf8.ValidString(s) {
 			return // the caller must pass valid UTF-8
 		}
-		var back string
-		require.NoError(t, json.Unmarshal(AppendString(nil, s), &back))
-		require.Equal(t, s, back)
+		var back struct{ DetectorCode, MeasureTypeCode string }
+		fields := Fields{Detector: s, Type: s, Value: []byte("1")}
+		require.NoError(t, json.Unmarshal(fields.AppendJSON(nil), &back))
+		require.Equal(t, s, back.DetectorCode)
+		require.Equal(t, s, back.MeasureTypeCode)
 	})
 }
 
