@@ -15,19 +15,19 @@ const blockSize = 64 << 10
 
 type block [blockSize]byte
 
-// blocks is a body or a response in pooled blocks that count towards a client's quota. It is first
-// written, then read to its end, and then closed, by one goroutine at a time. It implements
-// upload.Buffer for bodies.
+// blocks is a body or a response in pooled blocks, which are charged to a client's quota. It is
+// first written, then read to its end, and then closed, by one goroutine at a time. For bodies it
+// implements upload.Buffer.
 type blocks struct {
 	memory        *admission.Quotas
 	client        string
-	checkMagic    bool // there is no Content-Encoding: gzip
+	checkMagic    bool // the header does not declare gzip
 	list          []*block
 	written, read int
-	end           error // what Read returns at the end
+	end           error // returned by Read after the last byte
 }
 
-// newBlocks returns empty blocks, which take no memory before the first byte.
+// newBlocks returns empty blocks. Memory is charged from the first byte on.
 func newBlocks(memory *admission.Quotas, client string) *blocks {
 	b := blocksPool.Get().(*blocks)
 	b.memory, b.client, b.end = memory, client, io.EOF
@@ -37,10 +37,10 @@ func newBlocks(memory *admission.Quotas, client string) *blocks {
 // Space implements upload.Buffer.
 func (b *blocks) Space() ([]byte, error) {
 	if b.written == len(b.list)*blockSize {
-		if apiErr := b.memory.Take(b.client, blockSize); apiErr != nil {
+		if apiErr := b.memory.Acquire(b.client, blockSize); apiErr != nil {
 			return nil, apiErr
 		}
-		b.add()
+		b.grow()
 	}
 	return b.list[len(b.list)-1][b.written%blockSize:], nil
 }
@@ -49,7 +49,7 @@ func (b *blocks) Space() ([]byte, error) {
 func (b *blocks) Wrote(n int) error {
 	b.written += n
 	if b.checkMagic && (b.written > 0 && b.list[0][0] != 0x1f || b.written > 1 && b.list[0][1] != 0x8b) {
-		return errNoGzip
+		return errNotGzip
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (b *blocks) End(err error) error {
 	var apiErr *contract.APIError
 	switch {
 	case err == io.EOF && b.checkMagic && b.written < 2:
-		return errNoGzip
+		return errNotGzip
 	case err == io.EOF:
 		return nil
 	case errors.As(err, &apiErr) && (apiErr.Code == contract.BodyTooLarge || apiErr.Code == contract.RequestTimeout):
@@ -70,14 +70,14 @@ func (b *blocks) End(err error) error {
 	return err
 }
 
-var errNoGzip = gzipRequired("the body must be compressed with gzip")
+var errNotGzip = gzipRequired("the body must be compressed with gzip")
 
 // Write appends to a response. It never fails, because a response may exceed the quota.
 func (b *blocks) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		if b.written == len(b.list)*blockSize {
-			b.memory.Exceed(b.client, blockSize)
-			b.add()
+			b.memory.Charge(b.client, blockSize)
+			b.grow()
 		}
 		n := copy(b.list[len(b.list)-1][b.written%blockSize:], rest)
 		b.written += n
@@ -86,12 +86,12 @@ func (b *blocks) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (b *blocks) add() { b.list = append(b.list, blockPool.Get().(*block)) }
+func (b *blocks) grow() { b.list = append(b.list, blockPool.Get().(*block)) }
 
-// Read implements io.Reader. Its last error is end.
+// Read implements io.Reader.
 //
-// It does not start to read a body while unread responses exceed the memory limit, because the body
-// would cause one more.
+// While unread responses exceed the memory limit, reading a body fails at its start, because the
+// body would cause another response.
 func (b *blocks) Read(p []byte) (int, error) {
 	if b.read == 0 && b.memory.Exceeded() {
 		return 0, contract.Unavailable(b.memory.Full, retryAfter)
@@ -104,8 +104,7 @@ func (b *blocks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo, so that a response is written to the connection without another
-// copy.
+// WriteTo implements io.WriterTo, so that a response is written to the connection without a copy.
 func (b *blocks) WriteTo(w io.Writer) (total int64, err error) {
 	for b.read < b.written && err == nil {
 		var n int
@@ -121,7 +120,7 @@ func (b *blocks) unread() []byte {
 	return b.list[b.read/blockSize][from:min(blockSize, from+b.written-b.read)]
 }
 
-// Close implements io.Closer. It frees all memory, b itself included.
+// Close implements io.Closer. It recycles the blocks and b, which must not be used afterwards.
 func (b *blocks) Close() error {
 	b.memory.Release(b.client, int64(len(b.list))*blockSize)
 	for i, x := range b.list {

@@ -10,7 +10,7 @@ import (
 // Config configures the ingest endpoint.
 //
 // A client may use as much of admission_requests and admission_bytes as it leaves free for others,
-// which is half if it is the only one. A slow client does not keep others from being served.
+// which is half if it is the only one.
 type Config struct {
 	MaxCompressedBytes int64         `setting:"max_compressed_bytes"` // size of one body, as sent
 	ReceiveTimeout     time.Duration `setting:"receive_timeout"`      // time to receive a whole body
@@ -25,8 +25,8 @@ type Config struct {
 }
 
 // DefaultConfig returns the default settings. They allow bodies of up to 16 MiB (contract 1.1),
-// sixty times a full batch of 14,000 items. Such a batch of 250 KiB takes a minute at the minimum
-// rate, which is that of a modem.
+// sixty times a batch of 14,000 items. Such a batch of 250 KiB takes a minute at the minimum rate,
+// which is that of a modem.
 func DefaultConfig() Config {
 	return Config{
 		MaxCompressedBytes: 16 << 20,

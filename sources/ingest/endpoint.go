@@ -19,7 +19,7 @@ import (
 // Path is the endpoint's path below the base path (contract 1).
 const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
 
-// retryAfter is the Retry-After of a 503 for lack of memory.
+// retryAfter is the Retry-After of a 503 that reports a lack of memory.
 const retryAfter = time.Second
 
 // Pipeline is the interface of the stages after the endpoint.
@@ -36,16 +36,16 @@ type Pipeline interface {
 	Submit(s *batch.Submission) error
 
 	// Hold reserves an idempotency key until Release. It returns a 409 if a request with the key is
-	// in progress, or a 503 if the idempotency store, or the client's share of it, is full.
+	// in progress, or a 503 if the idempotency store, or the client's quota of it, is used up.
 	Hold(c *contract.Client, idempotencyKey string) *contract.APIError
 	Release(c *contract.Client, idempotencyKey string)
 }
 
-// Endpoint handles the requests of Path. It is safe for concurrent use.
+// Endpoint handles requests to Path. It is safe for concurrent use.
 type Endpoint struct {
 	pipeline Pipeline
 	log      zerolog.Logger
-	memory   *admission.Quotas // of bodies and answers
+	memory   *admission.Quotas // for bodies and responses
 	receiver upload.Receiver
 	clients  atomic.Pointer[map[string]*clientMetrics] // by name; nil: none
 	warned   sync.Map                                  // names of clients that have sent duplicates
@@ -60,15 +60,15 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 			MaxBytes: cfg.MaxCompressedBytes, Timeout: cfg.ReceiveTimeout,
 			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
 			TooLarge: tooLarge(cfg.MaxCompressedBytes), Truncated: contract.InvalidGzip,
-			Slots: admission.New(cfg.AdmissionRequests, places),
+			Slots: admission.New(cfg.AdmissionRequests, slots),
 			Bytes: bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
 		},
 	}
 }
 
-// Admit performs the checks before the body, in the order of the table in contract 1.1. The request
-// holds its idempotency key until release is called. It gets its place only with the first byte of
-// the body, so a client that sends only headers takes nothing from others.
+// Admit performs the checks that need only the header, in the order of the table in contract 1.1.
+// The request holds its idempotency key until release is called. It takes a slot when the first
+// byte of its body arrives, so a client that sends only headers occupies none.
 func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if apiErr = e.pipeline.Ready(c.ProductInstance); apiErr == nil {
 		apiErr = e.receiver.Slots.Check(c.Owner, 1)
@@ -111,7 +111,7 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	if itemsDuplicate.Add(float64(r.Duplicates)); r.Duplicates > 0 {
 		if _, warned := e.warned.LoadOrStore(c.Name, struct{}{}); !warned {
 			e.log.Warn().Str("client", c.Name).Str("batch_id", r.ID.String()).Int("duplicates", r.Duplicates).Int("accepted", r.Accepted).
-				Msg("items of a batch share detector, measure type and interval and replace each other in the archive; " +
+				Msg("items of a batch have the same detector, measure type and interval and replace each other in the archive; " +
 					"encode lane or vehicle class in measureTypeCode or detectorCode (logged once per client)")
 		}
 	}
@@ -123,7 +123,7 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 			attribute.Int("trafficd.rejected", r.Rejected()), attribute.Bool("trafficd.replay", r.Replay))
 	}
 	items = r.Items
-	answer(ctx, r, e.memory, c.Owner)
+	respond(ctx, r, e.memory, c.Owner)
 	return items, nil
 }
 

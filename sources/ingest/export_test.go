@@ -2,7 +2,7 @@ package ingest
 
 import "github.com/prometheus/client_golang/prometheus/testutil"
 
-// Held returns what e's requests hold: places and bytes.
+// Held returns what e's requests hold: slots and bytes.
 func Held(e *Endpoint) (requests, bytes int64) {
 	return e.receiver.Slots.Total(), e.memory.Total()
 }

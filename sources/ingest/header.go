@@ -33,8 +33,8 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	return checkIdempotencyKey(h)
 }
 
-// checkEncoding accepts gzip, once, or no Content-Encoding, in which case the first bytes of the
-// body decide.
+// checkEncoding accepts gzip once, or no Content-Encoding. declared is false in the second case, in
+// which the first bytes of the body decide.
 func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
 	times := 0
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {

@@ -181,7 +181,7 @@ func start(t testing.TB, p pipeline, change func(*ingest.Config), logs ...io.Wri
 		require.NoError(t, s.Stop(ctx))
 		keys.Close()
 		requests, memory := ingest.Held(e)
-		require.Zero(t, requests, "places in the admission")
+		require.Zero(t, requests, "slots")
 		require.Zero(t, memory, "bytes of blocks")
 		require.Zero(t, p.holds(), "idempotency keys")
 	})

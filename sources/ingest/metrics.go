@@ -12,39 +12,39 @@ import (
 )
 
 var (
-	batchesTotal = metrics.NewCounters("trafficd_ingest_batches_total", "Batches answered, by code; OK is a 207.", "code")
+	batchesTotal = metrics.NewCounters("trafficd_ingest_batches_total", "Batches by code of the response; OK is a 207.", "code")
 	batches      = counters(batchesTotal, func(c contract.Code) bool {
 		switch c {
 		case contract.NotFound, contract.MethodNotAllowed, contract.Unauthenticated, contract.RateLimited:
-			return false // of requests that do not reach the endpoint
+			return false // such requests do not reach the endpoint
 		}
 		return c.Status() != 0
 	})
-	unanswered = metrics.NewCounter("trafficd_ingest_batches_unanswered_total",
+	noResponse = metrics.NewCounter("trafficd_ingest_batches_unanswered_total",
 		"Batches whose connection was closed without a response because their outcome is unknown.")
 	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total",
-		"Items accepted, as answered to clients: replayed answers count again.")
+		"Items accepted, as reported to clients: replayed responses count again.")
 	itemsRejected = counters(metrics.NewCounters("trafficd_ingest_items_rejected_total",
-		"Items rejected, by code, as answered to clients: replayed answers count again.", "code"), contract.Code.OfItems)
+		"Items rejected, by code, as reported to clients: replayed responses count again.", "code"), contract.Code.OfItems)
 	itemsDuplicate = metrics.NewCounter("trafficd_ingest_items_duplicate_total",
-		"Items accepted that replace an earlier item of their batch in the archive, as answered to clients: replayed answers count again.")
+		"Items accepted that replace an earlier item of their batch in the archive, as reported to clients: replayed responses count again.")
 
-	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total", "Bodies of batches received as sent, in bytes.")
+	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total", "Bytes of batch bodies received, as sent.")
 	receiveSeconds = metrics.NewSeconds("trafficd_ingest_receive_seconds", "Time to receive the body of a batch, in seconds.")
-	aborted        = metrics.NewCounter("trafficd_ingest_aborted_total", "Batches whose client went away before the end of the body.")
+	aborted        = metrics.NewCounter("trafficd_ingest_aborted_total", "Batches whose client disconnected before the end of the body.")
 )
 
 // Metrics of each client that may send batches.
 var (
-	clientBatches  = metrics.NewCounters("trafficd_ingest_client_batches_total", "Batches of a client answered with 207.", "client")
+	clientBatches  = metrics.NewCounters("trafficd_ingest_client_batches_total", "Batches of a client with a 207 response.", "client")
 	clientAccepted = metrics.NewCounters("trafficd_ingest_client_items_accepted_total",
-		"Items of a client accepted, as answered: replayed answers count again.", "client")
+		"Items of a client accepted, as reported to it: replayed responses count again.", "client")
 	clientRejected = metrics.NewCounters("trafficd_ingest_client_items_rejected_total",
-		"Items of a client rejected, as answered: replayed answers count again.", "client")
+		"Items of a client rejected, as reported to it: replayed responses count again.", "client")
 	clientLast = metrics.NewGauges("trafficd_ingest_client_last_batch_timestamp_seconds",
-		"Unix time of a client's last batch answered with 207, in seconds; 0 before the first since the start of the process.", "client")
+		"Unix time of a client's last batch with a 207 response, in seconds; 0 before the first since the process started.", "client")
 	clientPeriod = metrics.NewGauges("trafficd_ingest_client_period_seconds",
-		"Usual time between the batches of a client answered with 207, in seconds; absent before the tenth.", "client")
+		"Usual time between a client's batches with a 207 response, in seconds; absent before the tenth.", "client")
 )
 
 type clientMetrics struct {
@@ -59,7 +59,7 @@ type period struct {
 	mu           sync.Mutex
 	last         time.Time
 	gaps         int
-	sum, squares float64 // of the gaps in seconds, weighted
+	sum, squares float64 // weighted, of the gaps in seconds
 }
 
 // Each batch lowers the weight of the earlier gaps by one part in periodMemory. An estimate needs
@@ -113,6 +113,7 @@ func (e *Endpoint) UseClients(clients []*contract.Client) {
 	}
 }
 
+// count counts a 207 and its items.
 func (e *Endpoint) count(client string, r *batch.Result) {
 	batches[contract.OK].Inc()
 	itemsAccepted.Add(float64(r.Accepted))
@@ -132,19 +133,19 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 	}
 }
 
-// The resources that all clients share.
+// Resources that all clients share.
 var (
-	places = admission.Resource{
-		Noun: "requests under way", Advice: "wait for the answers to some of them, then try again",
-		Full:  "too many requests are under way: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_ingest_admission_requests", "Batches under way."),
-		Limit: metrics.NewGauge("trafficd_ingest_admission_requests_limit", "Batches that can be under way."),
+	slots = admission.Resource{
+		Noun: "requests in progress", Advice: "wait for responses, then try again",
+		Full:  "too many requests are in progress: try again in a moment",
+		Used:  metrics.NewGauge("trafficd_ingest_admission_requests", "Batches in progress."),
+		Limit: metrics.NewGauge("trafficd_ingest_admission_requests_limit", "Batches that can be in progress."),
 	}
 	memory = admission.Resource{
-		Noun: "bytes of requests and answers", Advice: "read the pending answers, then try again",
+		Noun: "bytes of requests and responses", Advice: "read the pending responses, then try again",
 		Full:  "the memory for requests is full: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_ingest_admission_bytes", "Memory of batches and their answers, in bytes."),
-		Limit: metrics.NewGauge("trafficd_ingest_admission_bytes_limit", "Memory that batches and their answers can use, in bytes."),
+		Used:  metrics.NewGauge("trafficd_ingest_admission_bytes", "Memory of batches and their responses, in bytes."),
+		Limit: metrics.NewGauge("trafficd_ingest_admission_bytes_limit", "Memory that batches and their responses can use, in bytes."),
 	}
 )
 
@@ -163,7 +164,7 @@ func countError(err error) {
 	case errors.As(err, &apiErr):
 		batchesTotal.WithLabelValues(apiErr.Code.String()).Inc()
 	case errors.Is(err, batch.ErrNoResponse):
-		unanswered.Inc()
+		noResponse.Inc()
 	default:
 		batches[contract.InternalError].Inc()
 	}

@@ -27,9 +27,9 @@ func TestErrorsAreCounted(t *testing.T) {
 	require.NotNil(t, batches[contract.MissingField])
 	require.Nil(t, batches[contract.UnknownDetector])
 	require.Nil(t, itemsRejected[contract.OK])
-	before := testutil.ToFloat64(unanswered)
+	before := testutil.ToFloat64(noResponse)
 	countError(batch.ErrNoResponse)
-	require.Equal(t, before+1, testutil.ToFloat64(unanswered))
+	require.Equal(t, before+1, testutil.ToFloat64(noResponse))
 }
 
 func TestMetricsOfClients(t *testing.T) {

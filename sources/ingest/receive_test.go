@@ -190,8 +190,8 @@ func TestSlowClientsHoldNoStage(t *testing.T) {
 	require.Equal(t, 21, p.count())
 }
 
-// One key that holds all the places it can get leaves places to another one.
-func TestSlowKeyLeavesPlaces(t *testing.T) {
+// One key that holds all the slots it can get leaves slots for another one.
+func TestSlowKeyLeavesSlots(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, func(c *ingest.Config) { c.AdmissionRequests = 4 })
 	body := zip(measurements("known"))
@@ -216,8 +216,8 @@ func TestSlowKeyLeavesPlaces(t *testing.T) {
 }
 
 // 600 requests of one key, without a body or with one that never ends, do not keep another key from
-// being served: a header alone takes no place, and a key may have half of all places.
-func TestHostileKeyLeavesPlaces(t *testing.T) {
+// being served: a header alone takes no slot, and a key may have half of all slots.
+func TestHostileKeyLeavesSlots(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
 	body := zip(measurements("known"))

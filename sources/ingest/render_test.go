@@ -189,7 +189,7 @@ func TestBodyWaitsForAnswers(t *testing.T) {
 	a := admission.New(DefaultConfig().AdmissionBytes, memory)
 	body := newBlocks(a, "client")
 	fmt.Fprint(body, "body")
-	a.Exceed("client", DefaultConfig().AdmissionBytes)
+	a.Charge("client", DefaultConfig().AdmissionBytes)
 	_, err := io.ReadAll(body)
 	var apiErr *contract.APIError
 	require.ErrorAs(t, err, &apiErr)

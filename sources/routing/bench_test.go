@@ -50,7 +50,7 @@ func benchmarkSOAP(b *testing.B, wkt string, points int) {
 	for b.Loop() {
 		body := &body{memory: s.memory, client: client.Owner, limit: s.cfg.MaxBodyBytes}
 		body.bytes = append(make([]byte, 0, len(text)), text...)
-		s.memory.Exceed(client.Owner, int64(cap(body.bytes)))
+		s.memory.Charge(client.Owner, int64(cap(body.bytes)))
 		x := &exchange{service: s, client: client, trace: "t", start: time.Now()}
 		if _, err := x.process(&h, body); err != nil {
 			b.Fatal(err)

@@ -23,7 +23,7 @@ type body struct {
 func (b *body) Space() ([]byte, error) {
 	if len(b.bytes) == cap(b.bytes) {
 		size := int(min(max(firstBytes, 2*int64(cap(b.bytes))), b.limit))
-		if apiErr := b.memory.Take(b.client, int64(size)); apiErr != nil {
+		if apiErr := b.memory.Acquire(b.client, int64(size)); apiErr != nil {
 			return nil, apiErr
 		}
 		larger := append(make([]byte, 0, size), b.bytes...)
@@ -61,7 +61,7 @@ type answer struct {
 func newAnswer(memory *admission.Quotas, client string, text []byte) *answer {
 	a := &answer{memory: memory, client: client, size: int64(cap(text))}
 	a.Reset(text)
-	memory.Exceed(client, a.size)
+	memory.Charge(client, a.size)
 	return a
 }
 

@@ -99,7 +99,7 @@ func (c Config) Validate() error {
 			"four times max_body_bytes, because a client may have half of the memory, and a growing body is copied"),
 		settings.Positive("concurrency", c.Concurrency, "otherwise no request is ever processed"),
 		settings.Within("max_watches", int64(c.MaxWatches), 1, c.AdmissionRequests-2,
-			"a watch holds its place in admission_requests, and a client with all watches it may have needs one place more"),
+			"a watch holds one of admission_requests, and a client with all watches it may have needs one more"),
 		settings.Positive("jobs.workers", j.Workers, "otherwise no job ever runs"),
 		settings.Positive("jobs.max", j.Max, "otherwise no job can be started"),
 		settings.Positive("jobs.max_per_client", j.MaxPerClient, "otherwise no job can be started"),

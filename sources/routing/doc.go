@@ -10,8 +10,8 @@
 // Otherwise the response is SOAP: a result, or a fault with an exception. Details of internal
 // errors are only in the log, under the transactionId of the fault.
 //
-// Quotas (sources/internal/admission). A client may use as much of the places, of the memory for
-// bodies and responses, and of the watches as it leaves free for others. The memory of a response
+// Quotas (sources/internal/admission). A client may use as many slots and watches, and as much
+// memory for bodies and responses, as it leaves free for others. The memory of a response
 // is reserved before the response is created.
 //
 // Jobs. startConvertGeometries reads the geometries of the request as coordinates; a worker

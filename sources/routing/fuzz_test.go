@@ -52,7 +52,7 @@ func answerTo(t *testing.T, s *Service, text []byte) (xroute.Response, *failure)
 	t.Helper()
 	x := &exchange{service: s, client: &contract.Client{Name: "client"}, trace: "t", start: time.Now()}
 	var h fasthttp.RequestHeader
-	s.memory.Exceed(x.client.Owner, int64(cap(text)))
+	s.memory.Charge(x.client.Owner, int64(cap(text)))
 	defer func() { s.memory.Release(x.client.Owner, int64(x.size)) }()
 	out, err := x.process(&h, &body{memory: s.memory, client: x.client.Owner, bytes: text})
 	limits := xroute.DefaultLimits()

@@ -137,7 +137,7 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 		return progress{}, err
 	}
 	t.byID[j.state.id] = j
-	t.take(j.bytes)
+	t.charge(j.bytes)
 	jobsStarted.Inc()
 	t.queue = append(t.queue, j)
 	t.change.Signal()
@@ -191,14 +191,14 @@ func (t *jobs) finish(j *job) {
 	t.end(j, end)
 }
 
-// remove deletes a job and its work. Its id remains known until it expires or its place is needed.
+// remove deletes a job and its work. Its id remains known until it expires or its slot is needed.
 func (t *jobs) remove(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
 		if j.underWay() {
 			t.end(j, deleted)
 		}
 		j.state.status = deleted
-		t.take(-j.bytes)
+		t.charge(-j.bytes)
 		j.work, j.bytes = nil, 0
 	})
 }
@@ -341,12 +341,12 @@ func (t *jobs) forget(j *job) {
 		j.expiry.Stop()
 	}
 	delete(t.byID, j.state.id)
-	t.take(-j.bytes)
+	t.charge(-j.bytes)
 	j.bytes = 0
 }
 
-// take counts the memory of jobs.
-func (t *jobs) take(bytes int64) {
+// charge adds to the memory of all jobs. A negative number releases it.
+func (t *jobs) charge(bytes int64) {
 	t.bytes += bytes
 	jobBytes.Set(float64(t.bytes))
 	jobsKept.Set(float64(len(t.byID)))
@@ -380,7 +380,7 @@ func (t *jobs) room(owner string, bytes int64) error {
 	case ownBytes+bytes > cfg.MaxBytesPerClient:
 		return full("the jobs of this client hold %d of at most %d bytes: %s", ownBytes, cfg.MaxBytesPerClient, advice)
 	case len(t.byID) >= cfg.Max && oldest == nil:
-		return full("all %d places for jobs are taken: try again later", cfg.Max)
+		return full("all %d job slots are in use: try again later", cfg.Max)
 	case t.bytes+bytes > cfg.MaxBytes:
 		return full("all jobs together hold %d of at most %d bytes: try again later", t.bytes, cfg.MaxBytes)
 	}

@@ -56,22 +56,22 @@ func countError(err error) {
 	apiErrors.WithLabelValues(code.String()).Inc()
 }
 
-// The resources that all clients share.
+// Resources that all clients share.
 var (
-	places = admission.Resource{
-		Noun: "requests under way", Advice: "wait for the answers to some of them, then try again",
-		Full:  "too many requests are under way: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_routing_admission_requests", "SOAP requests under way."),
-		Limit: metrics.NewGauge("trafficd_routing_admission_requests_limit", "SOAP requests that can be under way."),
+	slots = admission.Resource{
+		Noun: "requests in progress", Advice: "wait for responses, then try again",
+		Full:  "too many requests are in progress: try again in a moment",
+		Used:  metrics.NewGauge("trafficd_routing_admission_requests", "SOAP requests in progress."),
+		Limit: metrics.NewGauge("trafficd_routing_admission_requests_limit", "SOAP requests that can be in progress."),
 	}
 	memory = admission.Resource{
-		Noun: "bytes of requests and answers", Advice: "read the pending answers, then try again",
+		Noun: "bytes of requests and responses", Advice: "read the pending responses, then try again",
 		Full:  "the memory for requests is full: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_routing_admission_bytes", "Memory of SOAP requests and their answers, in bytes."),
-		Limit: metrics.NewGauge("trafficd_routing_admission_bytes_limit", "Memory that SOAP requests and their answers can use, in bytes."),
+		Used:  metrics.NewGauge("trafficd_routing_admission_bytes", "Memory of SOAP requests and their responses, in bytes."),
+		Limit: metrics.NewGauge("trafficd_routing_admission_bytes_limit", "Memory that SOAP requests and their responses can use, in bytes."),
 	}
 	watches = admission.Resource{
-		Noun: "watches of jobs", Advice: "wait for the answers to some of them, then try again",
+		Noun: "watches of jobs", Advice: "wait for responses, then try again",
 		Full:  "too many requests watch jobs: try again in a moment",
 		Used:  metrics.NewGauge("trafficd_routing_watches", "Requests that watch a job."),
 		Limit: metrics.NewGauge("trafficd_routing_watches_limit", "Requests that can watch a job."),

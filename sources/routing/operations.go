@@ -163,7 +163,7 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if apiErr := s.watches.Take(x.client.Owner, 1); apiErr != nil {
+	if apiErr := s.watches.Acquire(x.client.Owner, 1); apiErr != nil {
 		return nil, apiErr
 	}
 	defer s.watches.Release(x.client.Owner, 1)

@@ -207,7 +207,7 @@ func TestNoRoomForAJob(t *testing.T) {
 		fault, _ := s.fails(class, "", startMessage(strings.Split(strings.Repeat(",8 48", geometries)[1:], ",")...))
 		require.Contains(t, fault.Text, want)
 	}
-	f("all 1 places for jobs are taken: try again later", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 1 })
+	f("all 1 job slots are in use: try again later", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 1 })
 	f("1 jobs of this client", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.MaxPerClient = 1 })
 	f("as several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
 }

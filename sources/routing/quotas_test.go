@@ -28,11 +28,11 @@ func TestWatchingLeavesAPlace(t *testing.T) {
 			if c.Validate() != nil {
 				continue
 			}
-			p, w := admission.New(c.AdmissionRequests, places), admission.New(int64(c.MaxWatches), watches)
-			for w.Take("a", 1) == nil {
-				require.Nil(t, p.Take("a", 1), "%d of %d", watching, requests)
+			p, w := admission.New(c.AdmissionRequests, slots), admission.New(int64(c.MaxWatches), watches)
+			for w.Acquire("a", 1) == nil {
+				require.Nil(t, p.Acquire("a", 1), "%d of %d", watching, requests)
 			}
-			require.Nil(t, p.Take("a", 1), "%d of %d", watching, requests)
+			require.Nil(t, p.Acquire("a", 1), "%d of %d", watching, requests)
 		}
 	}
 }
@@ -47,9 +47,9 @@ func requireQuotaExceeded(t testing.TB, resp *http.Response, text []byte, what s
 
 var asB = []string{"Authorization", "apiKey b"}
 
-// TestSlowClientLeavesPlaces: a client that does not complete its bodies gets at most half of the
-// places.
-func TestSlowClientLeavesPlaces(t *testing.T) {
+// TestSlowClientLeavesSlots: a client that does not complete its bodies gets at most half of the
+// slots.
+func TestSlowClientLeavesSlots(t *testing.T) {
 	s := start(t, func(c *Config) { c.AdmissionRequests, c.MaxWatches = 4, 1 })
 	var slow []*peer
 	for range 2 {
@@ -57,7 +57,7 @@ func TestSlowClientLeavesPlaces(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return s.service.receiver.Slots.Total() == 2 }, patience, time.Millisecond)
 	resp, text := s.post(simple)
-	requireQuotaExceeded(t, resp, text, "2 requests under way")
+	requireQuotaExceeded(t, resp, text, "2 requests in progress")
 	ask[*xroute.ConvertGeometryResponse](s, simple, asB...)
 	for _, p := range slow {
 		resp, _ := p.send(simple[1:]).response()
@@ -80,7 +80,7 @@ func TestSlowClientLeavesMemory(t *testing.T) {
 		f(1, 8192+(i+1)*4096)
 	}
 	resp, text := s.post(simple)
-	requireQuotaExceeded(t, resp, text, "36864 bytes of requests and answers; 4096 more")
+	requireQuotaExceeded(t, resp, text, "36864 bytes of requests and responses; 4096 more")
 	ask[*xroute.ConvertGeometryResponse](s, large, asB...)
 }
 
@@ -109,7 +109,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, simple)
 	resp, text := s.post(large)
 	requireQuotaExceeded(t, resp, text, "")
-	require.Contains(t, string(text), "read the pending answers")
+	require.Contains(t, string(text), "read the pending responses")
 
 	served := 0
 	for _, p := range peers {
@@ -168,7 +168,7 @@ func TestKeysOfAClientShareItsQuota(t *testing.T) {
 	var h fasthttp.RequestHeader
 	h.SetMethod(fasthttp.MethodPost)
 	h.SetContentType("text/xml")
-	for s.memory.Take(one.Owner, firstBytes) == nil { // as much as it leaves to others
+	for s.memory.Acquire(one.Owner, firstBytes) == nil { // as much as it leaves to others
 		defer s.memory.Release(one.Owner, firstBytes)
 	}
 	_, apiErr := s.Admit(another, &h)

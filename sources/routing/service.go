@@ -53,7 +53,7 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 			MaxBytes: cfg.MaxBodyBytes, Timeout: cfg.ReceiveTimeout,
 			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
 			TooLarge: tooLarge(cfg.MaxBodyBytes), Truncated: contract.InvalidParameter,
-			Slots: admission.New(cfg.AdmissionRequests, places),
+			Slots: admission.New(cfg.AdmissionRequests, slots),
 			Bytes: bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
 		},
 		memory: admission.New(cfg.AdmissionBytes, memory), watches: admission.New(int64(cfg.MaxWatches), watches),
@@ -185,7 +185,7 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 // reserve takes quota for the memory of a response before it is made, because the response to a
 // small body can be large, and the client may not read it. The error is a *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
-	if apiErr := x.service.memory.Take(x.client.Owner, int64(bytes)); apiErr != nil {
+	if apiErr := x.service.memory.Acquire(x.client.Owner, int64(bytes)); apiErr != nil {
 		return apiErr
 	}
 	x.size += bytes

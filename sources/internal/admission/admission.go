@@ -1,5 +1,5 @@
-// Package admission bounds what the requests under way take together, and what each client may
-// take of it.
+// Package admission bounds the slots and the memory that requests hold, in total and for each
+// client.
 package admission
 
 import (
@@ -11,35 +11,36 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Resource describes what all clients share. Its texts become part of a 503.
+// Resource describes something that all clients share, such as request slots or bytes of memory.
+// Its texts become part of a 503.
 type Resource struct {
-	Noun   string // as in: this client has 3 …
-	Advice string // for a client whose quota is used up
-	Full   string // if nothing is left
+	Noun   string // as in: this client has 3 requests in progress
+	Advice string // for a client that has reached its quota
+	Full   string // the text if nothing is left for any client
 
 	Used, Limit metrics.Gauge
 }
 
-// Quotas bound a resource: in total, and for each client to as much as it leaves for others. That
-// is half of the total for a single client and a third if another one takes as much, so whatever
-// some clients hold, something is left for the next. Many goroutines may use it at once.
+// Quotas bound a resource in total and for each client. A client may hold as much as remains free:
+// half of the limit if it is the only client, a third if another one holds as much. So there is
+// always something left for the next client. Quotas are safe for concurrent use.
 type Quotas struct {
 	Resource
 	limit int64
 
 	mu       sync.Mutex
 	total    int64
-	byClient map[string]int64 // clients that hold something
+	byClient map[string]int64 // without clients that hold nothing
 }
 
-// New returns quotas of a limited resource.
+// New returns quotas for a resource with the given limit.
 func New(limit int64, r Resource) *Quotas {
 	r.Limit.Set(float64(limit))
 	return &Quotas{Resource: r, limit: limit, byClient: map[string]int64{}}
 }
 
-// Take gives a client n more, or returns a 503.
-func (q *Quotas) Take(client string, n int64) *contract.APIError {
+// Acquire gives a client n more, or returns a 503. Release gives them back.
+func (q *Quotas) Acquire(client string, n int64) *contract.APIError {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	apiErr := q.check(client, n)
@@ -49,15 +50,15 @@ func (q *Quotas) Take(client string, n int64) *contract.APIError {
 	return apiErr
 }
 
-// Check returns what Take would, and takes nothing.
+// Check returns what Acquire would return, without acquiring anything.
 func (q *Quotas) Check(client string, n int64) *contract.APIError {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.check(client, n)
 }
 
-// check lets a client that holds nothing take n as long as anything is left, even if that is less:
-// a large answer must be possible under any limit.
+// check allows a client that holds nothing any n as long as anything is left, so that a large
+// response is possible under any limit.
 func (q *Quotas) check(client string, n int64) *contract.APIError {
 	own, free := q.byClient[client], q.limit-q.total
 	switch {
@@ -66,20 +67,19 @@ func (q *Quotas) check(client string, n int64) *contract.APIError {
 	case own == 0:
 		return contract.Unavailable(q.Full, time.Second)
 	}
-	return contract.Unavailable(fmt.Sprintf("this client has %d %s; %d more would exceed its quota, which is as much as it leaves to "+
-		"others: %s",
-		own, q.Noun, n, q.Advice), time.Second)
+	return contract.Unavailable(fmt.Sprintf("this client has %d %s; %d more would exceed its quota, which is as much as it leaves "+
+		"to others: %s", own, q.Noun, n, q.Advice), time.Second)
 }
 
-// Exceed counts what is there already, even if that is over the limit.
-func (q *Quotas) Exceed(client string, n int64) {
+// Charge gives a client n more, even if that exceeds its quota or the limit.
+func (q *Quotas) Charge(client string, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(client, n)
 }
 
-// Release returns n of what the client holds.
-func (q *Quotas) Release(client string, n int64) { q.Exceed(client, -n) }
+// Release gives back n that the client holds.
+func (q *Quotas) Release(client string, n int64) { q.Charge(client, -n) }
 
 func (q *Quotas) add(client string, n int64) {
 	q.total += n

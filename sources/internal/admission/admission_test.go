@@ -18,7 +18,7 @@ var (
 
 func quotas(n int64) *admission.Quotas {
 	used.Set(0)
-	return admission.New(n, admission.Resource{Noun: "places", Advice: "wait", Full: "all places are taken", Used: used, Limit: limit})
+	return admission.New(n, admission.Resource{Noun: "slots", Advice: "wait", Full: "all slots are in use", Used: used, Limit: limit})
 }
 
 // TestQuotasLeaveSomething: however many clients take all they can get, the next one gets
@@ -30,7 +30,7 @@ func TestQuotasLeaveSomething(t *testing.T) {
 	f := func(client string, n, want int64, text string) {
 		t.Helper()
 		for {
-			apiErr := q.Take(client, n)
+			apiErr := q.Acquire(client, n)
 			if apiErr == nil {
 				held[client] += n
 				continue
@@ -41,15 +41,15 @@ func TestQuotasLeaveSomething(t *testing.T) {
 			return
 		}
 	}
-	f("a", 1, 30, "this client has 30 places; 1 more would exceed its quota, which is as much as it leaves to others: wait")
+	f("a", 1, 30, "this client has 30 slots; 1 more would exceed its quota, which is as much as it leaves to others: wait")
 	f("b", 1, 15, "this client has 15 ")
 	f("c", 1, 7, "this client has 7 ")
 	f("d", 5, 5, "this client has 5 ")
 	f("e", 5, 5, "; 5 more ") // of 3 that are left
-	f("f", 1, 0, "all places are taken")
+	f("f", 1, 0, "all slots are in use")
 	require.True(t, q.Exceeded())
-	q.Exceed("e", 100)
-	f("f", 1, 0, "all places are taken")
+	q.Charge("e", 100)
+	f("f", 1, 0, "all slots are in use")
 	q.Release("e", 105)
 	require.False(t, q.Exceeded())
 	f("f", 1, 1, "this client has 1 ")
@@ -71,7 +71,7 @@ func TestQuotasOfManyGoroutines(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 1000 {
-				if q.Take("a", 1) != nil {
+				if q.Acquire("a", 1) != nil {
 					continue
 				}
 				select {
@@ -91,7 +91,7 @@ func TestQuotasOfManyGoroutines(t *testing.T) {
 func TestNothingIsAllocated(t *testing.T) {
 	q := quotas(10)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if q.Take("client", 1) != nil || q.Check("client", 1) != nil {
+		if q.Acquire("client", 1) != nil || q.Check("client", 1) != nil {
 			t.Error("full")
 		}
 		q.Release("client", 1)

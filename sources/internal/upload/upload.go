@@ -1,5 +1,4 @@
-// Package upload receives the bodies of requests from clients that may be slow, hostile or
-// disconnected.
+// Package upload receives request bodies from clients that may be slow or hostile, or disconnect.
 package upload
 
 import (
@@ -20,17 +19,17 @@ import (
 type Receiver struct {
 	MaxBytes          int64         // of one body, as sent
 	Timeout           time.Duration // for a whole body
-	MinBytesPerSecond int64         // on average since its start; 0: none
+	MinBytesPerSecond int64         // average since the start of the body; 0: no minimum
 	RateGrace         time.Duration // time before the average rate applies
 
 	TooLarge  *contract.APIError // for a larger body
 	Truncated contract.Code      // if the client disconnected before the end of the body
 
-	Slots *admission.Quotas // one for each request whose body has begun
+	Slots *admission.Quotas // one slot for each request whose body has begun
 
-	Bytes   metrics.Counter // received
-	Seconds metrics.Observer
-	Aborted metrics.Counter // clients that disconnected during a body
+	Bytes   metrics.Counter  // counts received bytes
+	Seconds metrics.Observer // observes the time to receive a body
+	Aborted metrics.Counter  // counts clients that disconnect during a body
 }
 
 // Buffer receives a body.
@@ -46,9 +45,8 @@ type Buffer interface {
 	End(err error) error
 }
 
-// Receive reads the body of a request on the goroutine of its connection. The client gets a place
-// with the first byte of the body; until then nothing is reserved for it. If Receive returns nil,
-// the caller releases the place when the request is done.
+// Receive reads the body of a request on the goroutine of its connection. It acquires a slot when
+// the first byte of the body arrives. If Receive returns nil, the caller must release the slot.
 func (r *Receiver) Receive(ctx *fasthttp.RequestCtx, client string, buf Buffer) (err error) {
 	b := body{
 		Receiver: r, start: time.Now(), conn: ctx.Conn(),
@@ -65,7 +63,7 @@ func (r *Receiver) Receive(ctx *fasthttp.RequestCtx, client string, buf Buffer) 
 	if n == 0 && end != io.EOF {
 		return buf.End(end)
 	}
-	if apiErr := r.Slots.Take(client, 1); apiErr != nil {
+	if apiErr := r.Slots.Acquire(client, 1); apiErr != nil {
 		return apiErr
 	}
 	defer func() {
@@ -108,8 +106,8 @@ type body struct {
 	first    [1]byte
 }
 
-// read reads until the deadline that depends on the client's rate. io.EOF means that the body is
-// complete. At the size limit it only checks whether the body has ended.
+// read reads until the deadline, which depends on the rate so far. io.EOF means that the body is
+// complete. At the size limit read only checks whether the body has ended.
 func (b *body) read(p []byte) (n int, err error) {
 	if b.stream == nil {
 		return 0, io.EOF
@@ -138,9 +136,9 @@ func (b *body) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// end returns the reason why the stream ended. fasthttp returns io.EOF even if a client
-// disconnected before the declared length, and hides a timeout within the header of a chunk, so the
-// clock decides.
+// end returns the error for the end of the stream, io.EOF if the body is complete. fasthttp returns
+// io.EOF even if a client disconnected before the declared length, and hides a timeout within the
+// header of a chunk, so the clock decides.
 func (b *body) end(err error) error {
 	var op *net.OpError
 	late := !time.Now().Before(b.due)

@@ -54,7 +54,7 @@ var (
 )
 
 // receive reads the body of a request. next is what the client does when the server is about to
-// read. A place is held after a whole body, and none after an error.
+// read. A slot is held after a whole body, and none after an error.
 func receive(t *testing.T, r upload.Receiver, request string, next func(*net.TCPConn)) received {
 	t.Helper()
 	r.TooLarge, r.Truncated = tooLarge, contract.InvalidGzip
@@ -178,11 +178,11 @@ func TestPace(t *testing.T) {
 	require.Equal(t, received{early + "y", io.EOF}, r)
 }
 
-// A client gets its place with the first byte of the body, not with the header.
+// A client gets its slot with the first byte of the body, not with the header.
 func TestPlaceIsTakenWithTheFirstByte(t *testing.T) {
-	places := admission.New(1, admission.Resource{Full: "full", Used: used, Limit: limit})
+	slots := admission.New(1, admission.Resource{Full: "full", Used: used, Limit: limit})
 	r := upload.Receiver{
-		MaxBytes: 20, Timeout: time.Minute, TooLarge: tooLarge, Slots: places,
+		MaxBytes: 20, Timeout: time.Minute, TooLarge: tooLarge, Slots: slots,
 		Bytes: bytes, Seconds: seconds, Aborted: aborted,
 	}
 	client, conn := connection(t)
@@ -191,11 +191,11 @@ func TestPlaceIsTakenWithTheFirstByte(t *testing.T) {
 	server := fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(ctx *fasthttp.RequestCtx) {
 		ctx.SetConnectionClose()
 		time.AfterFunc(20*time.Millisecond, func() {
-			require.Nil(t, places.Take("other", 1), "the header alone takes no place")
+			require.Nil(t, slots.Acquire("other", 1), "the header alone takes no slot")
 			_, _ = client.Write([]byte("1\r\nx\r\n"))
 		})
 		require.ErrorContains(t, r.Receive(ctx, "client", &buffer{}), "full")
-		require.EqualValues(t, 1, places.Total())
+		require.EqualValues(t, 1, slots.Total())
 	}}
 	_ = server.ServeConn(conn)
 }

@@ -15,8 +15,8 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// answer writes the 207 (contract 5.2 and 1.3). It moves the rejections out of r.
-func answer(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas, client string) {
+// respond writes the 207 response (contract 5.2 and 1.3). It moves the rejections out of r.
+func respond(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas, client string) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(fasthttp.StatusMultiStatus)
 	h.SetContentType("application/json")
@@ -40,7 +40,7 @@ func answer(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas,
 	out := newBlocks(memory, client)
 	w := gzipWriters.Get().(*gzip.Writer)
 	w.Reset(out)
-	_, _ = text.WriteTo(w) // out never fails
+	_, _ = text.WriteTo(w) // writing to out cannot fail
 	_ = w.Close()
 	gzipWriters.Put(w)
 	_ = text.Close()
@@ -75,6 +75,7 @@ func wantsGzip(h *fasthttp.RequestHeader) bool {
 	return false
 }
 
+// appendRejection appends the JSON of a rejection. echo is the rejected value.
 func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	b = append(b, `{"index":`...)
 	b = strconv.AppendUint(b, uint64(x.Index), 10)
@@ -92,16 +93,16 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	return append(b, `"}}`...)
 }
 
-// pieceSize is the size at which a piece ends; its last rejection may exceed it.
+// pieceSize is the size at which a piece ends; it may exceed this size by one rejection.
 const pieceSize = 8 << 10
 
 // rendering is an IngestResult that is rendered while it is written. A body of a few hundred
-// bytes can cause a response of many megabytes, and the client may not read it, so only the list of
-// rejections is kept in memory and charged to the client's quota until then.
+// bytes can cause a response of many megabytes that the client may not read, so only the list of
+// rejections is kept in memory and charged to the client's quota.
 type rendering struct {
 	memory  *admission.Quotas
 	client  string
-	charged int64 // bytes of the client's quota
+	charged int64 // bytes charged to the client's quota
 	result  batch.Result
 
 	begun, ended bool
@@ -109,18 +110,17 @@ type rendering struct {
 	piece, left  []byte // the last piece; the part of it that Read has not returned yet
 }
 
-// newRendering returns a rendering of r. It takes over r's content in exchange for a recycled
-// result, so that both have buffers.
+// newRendering returns a rendering of r. It swaps r's content with that of a recycled result, so
+// that both keep buffers.
 func newRendering(r *batch.Result, memory *admission.Quotas, client string) *rendering {
 	x := renderings.Get().(*rendering)
 	x.result, *r = *r, x.result
 	x.memory, x.client, x.charged = memory, client, int64(x.result.Size())
-	memory.Exceed(client, x.charged)
+	memory.Charge(client, x.charged)
 	return x
 }
 
-// size returns the length of the whole text, which it renders once for this. It must be called
-// before Read and WriteTo.
+// size renders the whole text once to return its length. It must be called before Read and WriteTo.
 func (x *rendering) size() (n int) {
 	for p := x.more(); len(p) > 0; p = x.more() {
 		n += len(p)
