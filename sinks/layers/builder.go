@@ -191,29 +191,36 @@ func (b *builder) shown(ref instant) (shown []*street, covered instant) {
 	return shown, covered
 }
 
-// prepare makes the parts of the buckets at the reference time, in the forms that clients ask for.
-// It drops parts that no view at keep or later shows.
-func (b *builder) prepare(buckets []*bucket, ref, keep instant, now time.Time) {
-	type request struct {
-		zone  *zone
-		view  view
-		forms formSet
-	}
-	var requests []request
+// request is a document to build, in the forms that clients have requested lately.
+type request struct {
+	zone  *zone
+	scope int // index in builder.scopes
+	forms formSet
+}
+
+// requests returns the documents to build. Each build calls it once, because clients request others
+// meanwhile.
+func (b *builder) requests(now time.Time) (list []request) {
 	for _, z := range b.zones {
-		for _, scope := range b.scopes {
+		for i, scope := range b.scopes {
 			if demand := z.demand(scope.whole); demand.any.within(b.keepForms, now) {
-				requests = append(requests, request{z, scope.view(ref), demand.within(b.keepForms, now)})
+				list = append(list, request{z, i, demand.within(b.keepForms, now)})
 			}
 		}
 	}
+	return list
+}
+
+// prepare makes the requested parts of the buckets at the reference time. It drops parts that no
+// view at keep or later shows.
+func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep instant) {
 	parallel(len(buckets), func(i int) {
 		c := b.compressors.Get().(*compressor)
 		defer b.compressors.put(c)
 		k := buckets[i]
 		k.parts = slices.DeleteFunc(k.parts, func(p part) bool { return p.until <= keep || b.zones[p.zone.name] != p.zone })
 		for _, r := range requests {
-			p := k.part(r.zone, r.view, c).piece
+			p := k.part(r.zone, b.scopes[r.scope].view(ref), c).piece
 			if p == nil {
 				continue
 			}
@@ -240,7 +247,7 @@ func (b *builder) prepareNext(now time.Time) {
 	next := instantOf(now.Truncate(time.Minute).Add(time.Minute))
 	shown, _ := b.shown(next)
 	b.ahead = cut(shown, bucketStreets, b.buckets...)
-	b.prepare(b.ahead, next, b.last.ref, now)
+	b.prepare(b.ahead, b.requests(now), next, b.last.ref)
 }
 
 // build builds the documents of all time zones at the reference time, except those that clients
@@ -249,7 +256,8 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 	shown, covered := b.shown(ref)
 	b.buckets = cut(shown, bucketStreets, append(b.buckets, b.ahead...)...)
 	b.ahead = nil
-	b.prepare(b.buckets, ref, ref, now)
+	requests := b.requests(now)
+	b.prepare(b.buckets, requests, ref, ref)
 	next := &snapshot{
 		zones: make(map[string][]*document, len(b.zones)), ref: ref, ordered: b.ordered, numbered: b.numbered, buckets: b.buckets,
 		removed: b.removed, oldest: b.oldest, streets: len(shown), covered: covered, leftOut: b.leftOut, built: now, number: b.number(),
@@ -259,24 +267,24 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 		next.until = covered.time().AppendFormat(nil, time.RFC3339)
 	}
 	for name, z := range b.zones {
-		for i, scope := range b.scopes {
-			d := &document{zone: z, scope: scope}
-			if z.demand(scope.whole).any.within(b.keepForms, now) {
-				var old *document
-				if b.last != nil && b.last.zones[name] != nil && b.last.zones[name][i].built {
-					old = b.last.zones[name][i]
-				}
-				d = b.document(old, z, scope, ref, now)
-			}
-			next.zones[name] = append(next.zones[name], d)
+		for _, scope := range b.scopes {
+			next.zones[name] = append(next.zones[name], &document{zone: z, scope: scope})
 		}
+	}
+	for _, r := range requests {
+		var old *document
+		if b.last != nil && b.last.zones[r.zone.name] != nil && b.last.zones[r.zone.name][r.scope].built {
+			old = b.last.zones[r.zone.name][r.scope]
+		}
+		next.zones[r.zone.name][r.scope] = b.document(old, r, ref, now)
 	}
 	b.last = next
 	return next
 }
 
-// document returns the document of a scope; old if it has the same pieces.
-func (b *builder) document(old *document, z *zone, scope scope, ref instant, now time.Time) *document {
+// document returns the requested document; old if it has the same pieces.
+func (b *builder) document(old *document, r request, ref instant, now time.Time) *document {
+	z, scope := r.zone, b.scopes[r.scope]
 	v := scope.view(ref)
 	d := &document{pieces: make([]*piece, len(b.buckets)), zone: z, scope: scope, built: true}
 	for i, k := range b.buckets {
@@ -298,7 +306,7 @@ func (b *builder) document(old *document, z *zone, scope scope, ref instant, now
 	if old != nil && slices.Equal(old.pieces, d.pieces) {
 		d = old
 	}
-	for f, encodings := range z.demand(scope.whole).within(b.keepForms, now) {
+	for f, encodings := range r.forms {
 		for e, wanted := range encodings {
 			if wanted {
 				d.body(format(f), encoding(e))
