@@ -10,20 +10,21 @@ import (
 type blockWriter struct {
 	bytes   []byte
 	pending uint64 // bits that are not in bytes yet, the first one lowest
-	count   int    // of them, less than 32
+	count   int    // number of pending bits, less than 32
 }
 
-// values are the lengths or distances that share a symbol, which extra bits distinguish.
+// values is the range of lengths or distances that share a symbol. It begins with base, and extra
+// bits after the symbol select a value.
 type values struct{ base, extra int }
 
 const (
 	endOfBlock = 256
-	maxBits    = 15 // of a code
+	maxBits    = 15 // the longest code
 )
 
 // The symbols of matches (RFC 1951, 3.2.5).
 var (
-	lengthSymbols [maxMatch + 1]int // by the length
+	lengthSymbols [maxMatch + 1]int // by length
 	lengths       [endOfBlock + 30]values
 	distances     [30]values
 )
@@ -36,7 +37,7 @@ func init() {
 			lengthSymbols[base] = s
 		}
 	}
-	last := len(lengths) - 1 // it has the maximum alone
+	last := len(lengths) - 1 // the last symbol stands for the maximum only
 	lengths[last], lengthSymbols[maxMatch] = values{maxMatch, 0}, last
 	base = 1
 	for s := range distances {
@@ -49,13 +50,13 @@ func distanceSymbol(distance int) int {
 	if distance <= 2 {
 		return distance - 1
 	}
-	n := bits.Len(uint(distance-1)) - 2 // bits after the highest two
+	n := bits.Len(uint(distance-1)) - 2 // number of bits after the highest two
 	return 2*n + (distance-1)>>n
 }
 
 // codesOf returns the Huffman codes for tokens.
 func codesOf(tokens []token) (codes [len(lengths)]code, distanceCodes [len(distances)]code) {
-	var literal [len(lengths)]int // how often each symbol is used
+	var literal [len(lengths)]int // frequencies of the symbols
 	var distance [len(distances)]int
 	literal[endOfBlock] = 1
 	for _, t := range tokens {
@@ -71,7 +72,8 @@ func codesOf(tokens []token) (codes [len(lengths)]code, distanceCodes [len(dista
 	return codes, distanceCodes
 }
 
-// write returns a block of the tokens, followed by an empty one that ends at a byte boundary.
+// write returns a block of the tokens, followed by an empty one that ends at a byte boundary. They
+// are valid until the next call.
 func (w *blockWriter) write(tokens []token) []byte {
 	w.bytes = w.bytes[:0]
 	codes, distanceCodes := codesOf(tokens)
@@ -90,7 +92,7 @@ func (w *blockWriter) write(tokens []token) []byte {
 		w.bits(distance-distances[s].base, distances[s].extra)
 	}
 	w.code(codes[endOfBlock])
-	w.bits(0, 3) // a stored block
+	w.bits(0, 3) // an uncompressed block, whose length follows at a byte boundary
 	for ; w.count > 0; w.count -= min(8, w.count) {
 		w.bytes = append(w.bytes, byte(w.pending))
 		w.pending >>= 8
@@ -99,7 +101,7 @@ func (w *blockWriter) write(tokens []token) []byte {
 	return w.bytes
 }
 
-// bits appends the low bits of a value.
+// bits appends a value of count bits.
 func (w *blockWriter) bits(value, count int) {
 	w.pending |= uint64(value) << w.count
 	if w.count += count; w.count >= 32 {
@@ -111,11 +113,11 @@ func (w *blockWriter) bits(value, count int) {
 
 func (w *blockWriter) code(c code) { w.bits(int(c.bits), int(c.count)) }
 
-// Symbols of the header after those for numbers of bits: repetitions.
+// Symbols of the header for repeated code lengths. Lower symbols are code lengths.
 const (
-	repeatLast  = 16 // 3 to 6 times
-	repeatZero  = 17 // 3 to 10 times
-	repeatZeros = 18 // 11 to 138 times
+	repeatLast  = 16 // the last one, 3 to 6 times
+	repeatZero  = 17 // 0, 3 to 10 times
+	repeatZeros = 18 // 0, 11 to 138 times
 )
 
 // headerOrder is the order in which the header lists the lengths of its own codes.
@@ -176,21 +178,21 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 	}
 }
 
-// code is the code of a symbol: its bits, the first one lowest, and their number, 0 for an unused
-// symbol.
+// code is the Huffman code of a symbol: count bits, the first one lowest. An unused symbol has
+// none.
 type code struct {
 	bits  uint16
 	count uint8
 }
 
-// maxSymbols is the number of all symbols. Scratch memory of this size is on the stack.
+// maxSymbols is the number of all symbols. It is constant, so that scratch memory of this size is
+// on the stack.
 const maxSymbols = len(lengths) + len(distances)
 
-// prefixCodes sets the Huffman codes of at most limit bits for symbols with these frequencies, in
-// canonical form (RFC 1951, 3.2.2). At least two symbols have a code; those of the others must be
-// zero.
+// prefixCodes sets canonical Huffman codes (RFC 1951, 3.2.2) of at most limit bits for symbols with
+// the frequencies used. codes must be zero. At least two symbols get a code.
 func prefixCodes(codes []code, used []int, limit int) {
-	leaves := make([]int, 0, maxSymbols) // use<<16 | symbol
+	leaves := make([]int, 0, maxSymbols) // frequency<<16 | symbol
 	for s, n := range used {
 		if n > 0 {
 			leaves = append(leaves, n<<16|s)
@@ -202,12 +204,12 @@ func prefixCodes(codes []code, used []int, limit int) {
 		}
 	}
 	slices.Sort(leaves)
-	for countBits(codes, leaves) > limit {
+	for setLengths(codes, leaves) > limit {
 		for i, leaf := range leaves {
-			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // frequencies that differ less have shorter codes
+			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // the closer the frequencies, the shorter the longest code
 		}
 	}
-	var next [maxBits + 1]int // codes by their number of bits: how many, then the next one
+	var next [maxBits + 1]int // by length: the number of codes, then the next code
 	for _, c := range codes {
 		next[c.count]++
 	}
@@ -222,17 +224,17 @@ func prefixCodes(codes []code, used []int, limit int) {
 	}
 }
 
-// countBits sets the lengths of the codes by Huffman's algorithm, and returns the greatest.
-func countBits(codes []code, leaves []int) (most int) {
-	nodes := make([]int, 0, 2*maxSymbols) // use; inner nodes come after the leaves, in order of use
+// setLengths sets the lengths of the codes with Huffman's algorithm, and returns the longest one.
+func setLengths(codes []code, leaves []int) (longest int) {
+	nodes := make([]int, 0, 2*maxSymbols) // frequencies; inner nodes follow the leaves; both are in ascending order
 	for _, leaf := range leaves {
 		nodes = append(nodes, leaf>>16)
 	}
-	var parents, depths [2 * maxSymbols]int // of nodes: index, number of ancestors
+	var parents, depths [2 * maxSymbols]int // index of each node's parent, number of its ancestors
 	leaf, inner := 0, len(leaves)
 	for len(nodes) < 2*len(leaves)-1 {
 		sum := 0
-		for range 2 { // the two least used ones that have no parent
+		for range 2 { // the two least frequent nodes without a parent
 			least := &inner
 			if leaf < len(leaves) && (inner == len(nodes) || nodes[leaf] <= nodes[inner]) {
 				least = &leaf
@@ -246,8 +248,8 @@ func countBits(codes []code, leaves []int) (most int) {
 	for i := len(nodes) - 2; i >= 0; i-- {
 		if depths[i] = depths[parents[i]] + 1; i < len(leaves) {
 			codes[leaves[i]&0xffff].count = uint8(depths[i])
-			most = max(most, depths[i])
+			longest = max(longest, depths[i])
 		}
 	}
-	return most
+	return longest
 }

@@ -28,7 +28,7 @@ func scatteredStreets(n int) (list []*street) {
 	return list
 }
 
-// TestCut checks the sizes of buckets, and that removing a street changes few of them.
+// TestCut checks the sizes of buckets, and that few of them change when a street is removed.
 func TestCut(t *testing.T) {
 	streets := scatteredStreets(10_000)
 	buckets := cut(streets, bucketStreets)
@@ -55,7 +55,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestTilesConsistOfBuckets: a tile needs a part of at most one bucket.
+// TestTilesConsistOfBuckets: at most one bucket is partly inside a tile.
 func TestTilesConsistOfBuckets(t *testing.T) {
 	streets := scatteredStreets(4000)
 	buckets := cut(streets, bucketStreets)
@@ -112,8 +112,8 @@ func TestPlaces(t *testing.T) {
 	require.Equal(t, area{0, 0, math.MaxUint32, math.MaxUint32}, area{0, 0, 0, 0}.with(placeOf(180, -90)))
 }
 
-// TestHilbert: all places of a tile are neighbours on the curve, and neighbours on the curve are on
-// the map.
+// TestHilbert: the places of a tile are consecutive on the curve, and consecutive tiles on the
+// curve are neighbours on the map.
 func TestHilbert(t *testing.T) {
 	for zoom := 1; zoom <= 5; zoom++ {
 		at := make([]place, 1<<(2*zoom))

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// changes are updates of a feed: the latest forecast of each street named, nil where it was
-// removed.
+// changes are a feed's updates: the latest forecast of each changed street, nil if it was removed.
 type changes struct {
-	replace bool // streets not named are removed
+	replace bool // all other streets are removed
 	streets map[key]*street
 }
 
@@ -33,16 +32,17 @@ func (c *changes) merge(later changes) {
 
 func (c *changes) empty() bool { return !c.replace && len(c.streets) == 0 }
 
-// keepEnded is how long streets are kept after their last period: the clock may be set back.
+// keepEnded is how long streets are kept after their last period, because the clock may be set
+// back.
 const keepEnded = instant(time.Hour / time.Microsecond)
 
-// apply returns the streets after the changes, by number, without those that ended long before the
-// reference time, and the streets that it removed or that have another code now. A street whose
-// forecast is unchanged keeps its identity, so that nothing is rebuilt for it; the others get the
-// number of the build. farthest is the time that the last horizon shows.
+// apply returns the streets after the changes, ordered by key, without those that ended long before
+// the reference time. removed has the streets that were removed or replaced by one with another
+// code. If a forecast has not changed, the old *street is kept, so that nothing is rebuilt for it.
+// New ones get the number of the build. farthest is the time that the last horizon shows.
 func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) (next, removed []*street) {
-	named := slices.SortedFunc(maps.Keys(c.streets), key.compare)
-	next = make([]*street, 0, len(streets)+len(named))
+	changed := slices.SortedFunc(maps.Keys(c.streets), key.compare)
+	next = make([]*street, 0, len(streets)+len(changed))
 	add := func(s *street) (added bool) {
 		if s == nil || s.ended(ref-keepEnded) {
 			return false
@@ -55,13 +55,13 @@ func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) 
 		return true
 	}
 	for _, old := range streets {
-		for len(named) > 0 && named[0].compare(old.id) < 0 {
-			add(c.streets[named[0]])
-			named = named[1:]
+		for len(changed) > 0 && changed[0].compare(old.id) < 0 {
+			add(c.streets[changed[0]])
+			changed = changed[1:]
 		}
 		latest := old
 		switch {
-		case len(named) > 0 && named[0] == old.id:
+		case len(changed) > 0 && changed[0] == old.id:
 			switch latest = c.streets[old.id]; {
 			case latest == nil:
 			case old.equal(latest):
@@ -71,7 +71,7 @@ func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) 
 			case old.reach > farthest:
 				latest.held = old.held
 			}
-			named = named[1:]
+			changed = changed[1:]
 		case c.replace:
 			latest = nil
 		}
@@ -79,7 +79,7 @@ func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) 
 			removed = append(removed, old)
 		}
 	}
-	for _, k := range named {
+	for _, k := range changed {
 		add(c.streets[k])
 	}
 	return next, removed

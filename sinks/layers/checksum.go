@@ -2,19 +2,20 @@ package layers
 
 import "hash/crc32"
 
-// checksum is the CRC-32 and the length of some text. The checksum of two concatenated texts
-// follows from theirs without rereading the texts.
+// checksum is the CRC-32 and the length of a text. The checksum of two concatenated texts can be
+// computed from their checksums.
 type checksum struct {
 	crc  uint32
 	size int
 }
 
+// add returns the checksum of c's text followed by more text.
 func (c checksum) add(text []byte) checksum {
 	return checksum{crc32.Update(c.crc, crc32.IEEETable, text), c.size + len(text)}
 }
 
-// then returns the checksum of c's text followed by next's. A CRC is the remainder of a polynomial
-// with one coefficient for each bit; text that follows multiplies it by x for each of its bits.
+// then returns the checksum of c's text followed by next's text. A CRC is the remainder of a
+// polynomial with one coefficient for each bit; each bit that follows multiplies it by x.
 func (c checksum) then(next checksum) checksum {
 	shift := unity
 	for i, size := 0, next.size; size > 0; i, size = i+1, size>>1 {
@@ -39,7 +40,7 @@ var squares = func() (all [63]uint32) {
 	return all
 }()
 
-// multiply multiplies two polynomials modulo that of the CRC.
+// multiply returns the product of two polynomials modulo that of the CRC.
 func multiply(a, b uint32) (product uint32) {
 	for ; a != 0; a <<= 1 {
 		if a&unity != 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// preconditionFailed reports whether If-Match or, only in its absence, If-Unmodified-Since asks for
-// another body than this one (RFC 9110, 13.1).
+// preconditionFailed reports whether If-Match or, if it is absent, If-Unmodified-Since does not
+// match the body with this tag and time (RFC 9110, 13.1).
 func preconditionFailed(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
 	if lists := h.PeekAll(fasthttp.HeaderIfMatch); len(lists) > 0 {
 		return !matches(lists, etag, strong)
@@ -19,8 +19,8 @@ func preconditionFailed(h *fasthttp.RequestHeader, etag []byte, modified time.Ti
 	return ok && modified.After(since)
 }
 
-// unmodified reports whether the client has this body already, by If-None-Match or, only in its
-// absence, by If-Modified-Since.
+// unmodified reports whether the client already has the body with this tag and time, according to
+// If-None-Match or, if it is absent, If-Modified-Since.
 func unmodified(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
 	if lists := h.PeekAll(fasthttp.HeaderIfNoneMatch); len(lists) > 0 {
 		return matches(lists, etag, weak)
@@ -29,21 +29,21 @@ func unmodified(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool
 	return ok && !modified.After(since)
 }
 
-// dateIn returns the date of a header in any of the three forms of RFC 9110, 5.6.7. Invalid and
-// repeated headers are ignored.
+// dateIn returns the date in a header, in any of the three formats of RFC 9110, 5.6.7. ok is false
+// if the header is missing, invalid or repeated.
 func dateIn(h *fasthttp.RequestHeader, name string) (date time.Time, ok bool) {
 	lines := h.PeekAll(name)
 	if len(lines) != 1 {
 		return date, false
 	}
-	date, err := fasthttp.ParseHTTPDate(lines[0]) // the usual form, without an allocation
+	date, err := fasthttp.ParseHTTPDate(lines[0]) // the preferred format, without an allocation
 	if err != nil {
 		date, err = http.ParseTime(string(lines[0]))
 	}
 	return date, err == nil
 }
 
-// How entity tags are compared (RFC 9110, 8.8.3.2).
+// Values of the parameter weakly of matches (RFC 9110, 8.8.3.2).
 const (
 	strong = false // a weak tag matches nothing
 	weak   = true  // W/ is ignored
@@ -91,9 +91,9 @@ type byteRange struct {
 
 var wholeBody = byteRange{whole: true}
 
-// rangeOf returns the range that a GET asks for, of a body of size bytes (RFC 9110, 14.2). Anything
-// but a single byte range is ignored, and so is a range whose If-Range is not the strong tag of
-// this body. A date in If-Range never matches: two replicas may build different layers in one
+// rangeOf returns the part of a body of size bytes that a GET requests (RFC 9110, 14.2). It is the
+// whole body unless Range is a single byte range and If-Range, if present, is the strong tag of the
+// body. A date in If-Range never matches: two replicas may build different layers in the same
 // second.
 func rangeOf(h *fasthttp.RequestHeader, etag []byte, size int) byteRange {
 	spec, ok := bytes.CutPrefix(h.Peek(fasthttp.HeaderRange), bytesRange)
@@ -119,12 +119,13 @@ func rangeOf(h *fasthttp.RequestHeader, etag []byte, size int) byteRange {
 	return byteRange{from: from, to: min(to, size-1) + 1, unsatisfiable: from >= size}
 }
 
-// Results of position that are not numbers.
+// Results of position that are not positions.
 const (
 	missing   = -1
 	malformed = -2
 )
 
+// position returns the number in one half of a byte range, or missing or malformed.
 func position(text []byte) int {
 	if len(text) == 0 {
 		return missing

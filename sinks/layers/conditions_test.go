@@ -130,7 +130,7 @@ func FuzzRange(f *testing.F) {
 		size &= 0xffff
 		r := rangeOf(requestWith("Range", spec), nil, size)
 		if !r.whole && !r.unsatisfiable && (r.from < 0 || r.from >= r.to || r.to > size) {
-			t.Fatalf("%q of %d bytes gives %+v", spec, size, r)
+			t.Fatalf("%q of %d bytes: range %+v", spec, size, r)
 		}
 	})
 }

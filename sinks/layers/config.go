@@ -18,22 +18,22 @@ const maxHorizons = 12
 
 // Config is the section layers of the configuration.
 type Config struct {
-	// streets in the layer; further ones, those with the highest numbers, are left out
+	// maximum number of streets; those with the highest numbers are left out
 	MaxStreets    int           `setting:"max_streets"`
 	Horizons      []int         `setting:"horizons"`       // values that ?horizon= accepts, in minutes
 	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale
-	Stale         string        `setting:"stale"`          // what a request for a stale layer gets: serve or refuse (503)
+	Stale         string        `setting:"stale"`          // what to do with requests for a stale layer: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
 	// time for which the whole layer, the horizons, or a format and encoding of them is built in
 	// advance after a request for it
 	KeepForms  time.Duration `setting:"keep_forms"`
 	MaxWaiting int           `setting:"max_waiting"` // requests of a client that wait for a change; further ones do not wait
-	QueryKey   bool          `setting:"query_key"`   // accept ?apiKey= too; URLs end up in logs
+	QueryKey   bool          `setting:"query_key"`   // also accept the key as ?apiKey=; URLs end up in logs
 }
 
-// DefaultConfig returns the settings of contract 2. A street with twelve periods takes about 0.7
-// kB, and 0.2 kB in each time zone for each encoding that clients ask for; uncompressed protobuf
-// 1.7 kB, JSON twice as much.
+// DefaultConfig returns the defaults in contract 2. A street with twelve periods takes about 0.7 kB
+// of memory. In each time zone, each form that clients request takes another 0.2 kB if compressed,
+// 1.7 kB as uncompressed protobuf, and twice as much as JSON.
 func DefaultConfig() Config {
 	return Config{
 		MaxStreets:    100_000,
@@ -56,14 +56,14 @@ func (c Config) Validate() error {
 		settings.Check(c.Stale == staleServe || c.Stale == staleRefuse, "stale is %q, must be serve or refuse", c.Stale),
 		settings.Check(c.BuildInterval >= time.Second && c.BuildInterval <= time.Minute,
 			"build_interval is %v, must be between 1s (the resolution of Last-Modified) and 1m (the layer changes every minute)", c.BuildInterval),
-		settings.AtLeast("keep_forms", c.KeepForms, time.Minute, "clients ask again that often"),
+		settings.AtLeast("keep_forms", c.KeepForms, time.Minute, "clients repeat requests that often"),
 		settings.Check(c.MaxWaiting >= 0, "max_waiting is %d, must not be negative", c.MaxWaiting),
 	}
 	seen := map[int]bool{}
 	for _, h := range c.Horizons {
 		errs = append(errs,
 			settings.Check(h >= 0 && h <= 7*24*60, "horizons has %d, must be between 0 and 10080 minutes (a week)", h),
-			settings.Check(!seen[h], "horizons has a duplicate %d", h))
+			settings.Check(!seen[h], "horizons has duplicate %d", h))
 		seen[h] = true
 	}
 	return errors.Join(errs...)

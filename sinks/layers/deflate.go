@@ -8,36 +8,36 @@ import (
 )
 
 // deflater compresses texts whose records resemble each other into deflate blocks (RFC 1951). A
-// general compressor looks for earlier occurrences of the text at every byte. This one knows where
-// records differ and looks only there, so that it takes a fraction of the time; the result is as
-// small. It is used by one goroutine.
+// general-purpose compressor looks for earlier occurrences of the text at every byte. This one
+// knows where records differ and looks only there, which takes a fraction of the time and
+// compresses as well. It is not safe for concurrent use.
 type deflater struct {
 	blockWriter
 	plain  []byte
-	end    int                   // of the text that the tokens stand for
-	places [1 << placeBits]int32 // positions in plain, plus 1, by the high bits of the hash of the text there
-	shift  int                   // of a hash
+	end    int                   // of the text that has tokens
+	places [1 << placeBits]int32 // positions in plain plus 1, by the high bits of a hash of the text at the position
+	shift  int                   // of hashes, to the right
 	tokens []token
 }
 
-// variable is a part [from, to) of a text that differs between records, such as a number. What
-// precedes it, up to the end of the previous variable, is mostly the same in other records.
+// variable is a part [from, to) of a text that differs between records, such as a number. The text
+// between two variables is mostly the same in other records.
 type variable struct{ from, to int }
 
-// token is a literal byte, or a match: as many bytes as its length, equal to those at its distance
-// before.
+// token is a literal byte, or a match: length<<16 | distance. A match repeats as many bytes as its
+// length from the text at its distance before.
 type token uint32
 
 const (
-	placeBits = 15 // at most, enough for a piece; newer places replace older ones
+	placeBits = 15 // of an index in places; enough for a piece, because newer positions replace older ones
 	minMatch  = 3
 	maxMatch  = 258
 	window    = 32 << 10 // the maximum distance
 )
 
-// deflate returns blocks of plain, valid until the next call. They end at a byte boundary, none is
-// marked as the last one, and they decode to plain after any others, because no distance reaches
-// before plain. The variables are in order and do not overlap.
+// deflate returns blocks of plain, valid until the next call. They end at a byte boundary, and none
+// is marked as the last one. They decode to plain after any other blocks, because no distance
+// reaches back beyond plain. The variables must be in order and must not overlap.
 func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 	d.plain, d.end, d.tokens = plain, 0, d.tokens[:0]
 	places := min(placeBits, bits.Len(uint(len(plain))))
@@ -53,9 +53,9 @@ func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 	return d.write(d.tokens)
 }
 
-// constant adds tokens for the text between two variables. It prefers an occurrence before the same
-// value of the variable that follows, or one with the same low bytes, which come first: those of
-// decimal fractions repeat.
+// constant adds tokens for the text between two variables. It prefers an earlier occurrence before
+// the same value of the variable that follows, or before a value with the same low bytes, which
+// come first: the low bytes of decimal fractions repeat.
 func (d *deflater) constant(start, end int) {
 	text, value := xxhash.Sum64(d.plain[start:end]), d.word(end)
 	for _, count := range [...]int{8, 6, 5, 0} {
@@ -64,7 +64,7 @@ func (d *deflater) constant(start, end int) {
 			d.match(place+at-start, at, end+count)
 		}
 	}
-	d.vary(variable{max(start, d.end), end}) // the rest is new
+	d.vary(variable{max(start, d.end), end}) // the rest has not occurred before
 }
 
 // vary adds tokens for a variable. It looks for earlier occurrences at every byte.
@@ -85,15 +85,14 @@ func (d *deflater) vary(v variable) {
 
 const mixer = 0x9e3779b97f4a7c15
 
-// visit returns the last position with a hash and replaces it; the result is invalid if there is
-// none.
+// visit returns the last position with a hash, -1 if there is none, and replaces it.
 func (d *deflater) visit(hash uint64, position int) (last int) {
 	place := &d.places[hash>>d.shift]
 	last, *place = int(*place)-1, int32(position+1)
 	return last
 }
 
-// word returns 8 bytes of the text, or fewer at its end.
+// word returns 8 bytes of the text, zeros after its end.
 func (d *deflater) word(at int) (word uint64) {
 	if at+8 <= len(d.plain) {
 		return binary.LittleEndian.Uint64(d.plain[at:])
@@ -104,8 +103,8 @@ func (d *deflater) word(at int) (word uint64) {
 	return word
 }
 
-// match adds tokens for the text at a position, which has none yet, if it equals that at an earlier
-// one at least up to end.
+// match adds tokens for the text from position at on, which has none yet, if it equals the text at
+// an earlier position at least up to end.
 func (d *deflater) match(earlier, at, end int) {
 	if earlier < 0 || earlier >= at || at-earlier > window {
 		return
@@ -116,7 +115,7 @@ func (d *deflater) match(earlier, at, end int) {
 	}
 	d.literals(at)
 	for n := len(d.tokens); n > 0 && d.tokens[n-1] < 256 && earlier > 0 && d.plain[earlier-1] == d.plain[at-1]; n-- {
-		d.tokens = d.tokens[:n-1] // the literal before is part of the match
+		d.tokens = d.tokens[:n-1] // the match includes the literal before it
 		earlier, at = earlier-1, at-1
 	}
 	d.end = to
@@ -130,7 +129,7 @@ func (d *deflater) match(earlier, at, end int) {
 	}
 }
 
-// equal returns how many bytes are the same at two positions.
+// equal returns the number of equal bytes from positions a and b on; b is the later one.
 func (d *deflater) equal(a, b int) (n int) {
 	for ; b+n+8 <= len(d.plain); n += 8 {
 		if differ := d.word(a+n) ^ d.word(b+n); differ != 0 {
@@ -143,7 +142,7 @@ func (d *deflater) equal(a, b int) (n int) {
 	return n
 }
 
-// literals adds the text up to a position, as far as it has no tokens yet.
+// literals adds literals for the text before position to that has no tokens yet.
 func (d *deflater) literals(to int) {
 	for ; d.end < to; d.end++ {
 		d.tokens = append(d.tokens, token(d.plain[d.end]))

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDeflate decodes texts that need every length and distance, and codes longer than deflate has,
-// with the standard library.
+// TestDeflate compresses texts that need every length and distance, and longer codes than deflate
+// allows, and decompresses them with the standard library.
 func TestDeflate(t *testing.T) {
 	d := new(deflater)
 	f := func(text []byte, variables []variable) {
@@ -45,7 +45,7 @@ func TestDeflate(t *testing.T) {
 	for distance := window - 2; distance < window+3; distance++ {
 		f(append(bytes.Clone(noise[:distance]), noise[:10]...), []variable{{0, 10}, {distance, distance + 10}})
 	}
-	var skewed []byte // Huffman's codes of Fibonacci numbers have as many bits as there are numbers
+	var skewed []byte // with Fibonacci numbers as frequencies the longest Huffman code has almost as many bits as there are symbols
 	for a, b, s := 1, 1, byte(0); s < 24; a, b, s = b, a+b, s+1 {
 		skewed = append(skewed, bytes.Repeat([]byte{s}, a)...)
 	}
@@ -53,8 +53,8 @@ func TestDeflate(t *testing.T) {
 	require.Less(t, len(d.deflate(bytes.Repeat(noise[:100], 100), []variable{{0, 90}, {100, 190}})), 300)
 }
 
-// TestDeflatedSize: pieces are about as small as with a general compressor, even those of few
-// streets, most of whose text is new.
+// TestDeflatedSize: pieces are about as small as with a general-purpose compressor, even those of
+// few streets, most of whose text has no earlier occurrence.
 func TestDeflatedSize(t *testing.T) {
 	for _, n := range []int{10, 40, 150} {
 		var streets []*street

@@ -27,13 +27,13 @@ type zone struct {
 	name        string
 	json        []byte       // name, quoted
 	proto       []byte       // the field timezone
-	until       time.Time    // when it is dropped; zero: it is in use
-	asked       [2]demand    // of the horizons, of the whole layer
+	until       time.Time    // when it is dropped; zero while a client uses it
+	asked       [2]demand    // for the horizons, for the whole layer
 	compressors *compressors // shared by all zones
 }
 
-// newZone returns a time zone in which clients are expected to ask for horizons as protobuf in
-// gzip, as the map does, so that the first of them need not wait.
+// newZone returns a time zone. Its horizons are built in advance as protobuf in gzip, which the map
+// requests, so that the first client does not wait.
 func newZone(name string, now time.Time, compressors *compressors) *zone {
 	z := &zone{name: name, json: quote(name), proto: appendString(nil, 7, name), compressors: compressors}
 	z.demand(false).any.note(now)
@@ -41,7 +41,7 @@ func newZone(name string, now time.Time, compressors *compressors) *zone {
 	return z
 }
 
-// demand returns which forms of a scope's documents clients ask for.
+// demand returns which forms clients request of the whole layer or of the horizons.
 func (z *zone) demand(whole bool) *demand {
 	if whole {
 		return &z.asked[1]
@@ -49,16 +49,16 @@ func (z *zone) demand(whole bool) *demand {
 	return &z.asked[0]
 }
 
-// writer appends streets to a document. It is scratch memory.
+// writer serializes pieces. Its fields are scratch memory and results of the last piece.
 type writer struct {
 	picked      []int   // indexes of periods
-	from, until instant // of view.at: the text is the same
+	from, until instant // the text is the same for every view.at in [from, until)
 	header      []byte
-	bare        street     // without its code
+	bare        street     // copy of a street, without its code
 	variables   []variable // of the text
 }
 
-// append appends what the piece shows to dst, which must be empty.
+// append appends the streets that the piece shows to dst, which must be empty.
 func (w *writer) append(f format, dst []byte, p *piece) []byte {
 	w.variables = w.variables[:0]
 	for s, periods := range w.shown(p) {
@@ -75,7 +75,7 @@ func (w *writer) append(f format, dst []byte, p *piece) []byte {
 }
 
 // shown yields the streets that the piece shows, each with the indexes of its periods; both are
-// valid until the next one. It sets w.from and w.until.
+// valid until the next iteration. It sets w.from and w.until.
 func (w *writer) shown(p *piece) iter.Seq2[*street, []int] {
 	return func(yield func(*street, []int) bool) {
 		w.from, w.until = -never, never
@@ -95,14 +95,14 @@ func (w *writer) shown(p *piece) iter.Seq2[*street, []int] {
 	}
 }
 
-// vary records that the text from a position on is a variable.
+// vary records dst[from:] as a variable.
 func (w *writer) vary(dst []byte, from int) {
 	w.variables = append(w.variables, variable{from, len(dst)})
 }
 
 // appendProto appends an entry of StreetForecastResponse.streetForecast, with the field numbers of
-// forecast.proto. proto3 omits zero values except that of speed_valid, whose absence would mean
-// true.
+// forecast.proto. It omits zero values, as proto3 does, except that of speed_valid, whose absence
+// means true.
 func (w *writer) appendProto(dst []byte, z *zone, s *street, periods []int) []byte {
 	h := appendInt(w.header[:0], 1, s.id.street)
 	h = appendInt(h, 2, s.id.fromnode)
@@ -133,7 +133,7 @@ func (w *writer) appendProto(dst []byte, z *zone, s *street, periods []int) []by
 	return dst
 }
 
-// size returns the size of what appendProto appends for a period.
+// size returns the size of the message that appendProto appends for a period.
 func (p *period) size(z *zone) int {
 	times := p.span.Value()
 	size := 1 + protowire.SizeBytes(len(times.start)) + 1 + protowire.SizeBytes(len(times.end)) + 2 + len(z.proto)
@@ -174,15 +174,15 @@ func appendString(b []byte, field protowire.Number, v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
-// What encloses the streets of a JSON document.
+// The text around the streets of a JSON document.
 const (
 	jsonOpen  = `{"streetForecast":[`
 	jsonClose = `]}`
 )
 
 // appendJSON appends an entry of streetForecast in protobuf's JSON mapping with proto names and
-// unpopulated fields. protojson inserts random blanks on purpose, so that replicas could not agree
-// on ETags.
+// unpopulated fields. It does not use protojson, which inserts random blanks, so that replicas
+// would serve different bytes.
 func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []int) []byte {
 	from := len(dst)
 	dst = strconv.AppendInt(append(dst, `{"street":`...), int64(s.id.street), 10)
@@ -196,7 +196,7 @@ func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []int) []byt
 		}
 		p := &s.periods[i]
 		times := p.span.Value()
-		dst = append(append(dst, `{"start":"`...), times.start...) // times need no escapes
+		dst = append(append(dst, `{"start":"`...), times.start...) // times need no escaping
 		dst = append(append(dst, `","end":"`...), times.end...)
 		dst = strconv.AppendBool(append(dst, `","flow_valid":`...), p.flowValid)
 		dst = strconv.AppendBool(append(dst, `,"speed_valid":`...), p.speedValid)
@@ -227,7 +227,7 @@ func appendNumber(dst []byte, v float64) []byte {
 	return strconv.AppendFloat(dst, v, form, -1, 64)
 }
 
-// quote returns a JSON string.
+// quote returns s as a JSON string.
 func quote(s string) []byte {
 	text, _ := json.Marshal(s) // cannot fail for a string
 	return text

@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// keepVersions is how long clients can follow the layer from a version that was replaced. It is
+// keepVersions is how long clients can request the changes since a version that was replaced. It is
 // less than keepEnded, so that the builder still has all streets that were shown.
 const keepVersions = 55 * time.Minute
 
-// version is the last build that had some content of a document.
+// version describes the last build in which a document had some content.
 type version struct {
 	zone   string
 	scope  scope
-	number uint64
-	ref    instant
-	last   time.Time
+	number uint64    // of the build
+	ref    instant   // the reference time
+	last   time.Time // of the build
 }
 
-// history holds the versions of all documents by the hashes of their contents.
+// history holds versions of all documents, by the hash of their content.
 type history struct {
 	mu       sync.Mutex
 	versions map[uint64]version
 }
 
+// record adds the documents of the snapshot, and deletes versions that are too old.
 func (h *history) record(s *snapshot, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +47,8 @@ func (h *history) record(s *snapshot, now time.Time) {
 	}
 }
 
-// find returns a version of a document. It ignores those of other time zones and scopes.
+// find returns the version of the document that had the content with this hash. known is false if
+// the content is unknown or belongs to another time zone or scope.
 func (h *history) find(d *document, sum uint64) (v version, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,26 +56,26 @@ func (h *history) find(d *document, sum uint64) (v version, known bool) {
 	return v, known && v.zone == d.zone.name && v.scope == d.scope
 }
 
-// Limits of what is kept for clients that follow a document. Larger changes are answered with the
-// whole layer, so that the changes kept take no more memory than the layer.
+// Limits of the changes that are kept for clients that follow a document. If there are more
+// changes, clients get the whole layer. So the changes take no more memory than the layer.
 const (
 	followedVersions = 8
 	followedShare    = 8 // at most this fraction of the streets, 1/8
 )
 
-// followed has the changes since the versions that clients have asked for.
+// followed holds the changes since the versions that clients have.
 type followed struct {
 	mu     sync.Mutex
-	pieces map[version]*piece
+	pieces map[version]*piece // nil if clients get the whole layer
 }
 
-// since returns a piece of the streets that have changed since the version. ok is false if they are
-// too many or if the code of one has changed, because a street with another code may have left the
-// part of the layer that the client follows.
+// since returns a piece with the streets that have changed since the version. ok is false if there
+// are too many, or if the code of a street has changed, because it may no longer be in the part of
+// the layer that the client follows.
 //
 // For 1,000 streets of 12 periods with random speeds the message takes 754 kB: 50 kB in gzip, 51 kB
-// at its highest level, and 52 kB in zstd. Identities take 7 kB. OpenLR codes would add 18 kB,
-// which do not compress.
+// at its highest level, and 52 kB in zstd. Street and node numbers take 7 kB. OpenLR codes would
+// add 18 kB, because they do not compress.
 func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
 	v.last = time.Time{}
 	d.followed.mu.Lock()
@@ -92,9 +94,9 @@ func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
 }
 
 // changed returns the streets that may differ between the version and the snapshot: those with
-// another forecast, those whose periods to show have changed with the time, and those that were
-// removed, without their periods. It omits the codes of streets that a client with the version
-// already has. ok is false if the code of a street has changed.
+// another forecast, those that show other periods because of the time, and those that were removed,
+// without periods. It omits the codes of streets that a client with the version already has. ok is
+// false if the code of a street has changed.
 func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 	before, after := d.scope.view(v.ref), d.scope.view(s.ref)
 	var was, is []int
@@ -132,13 +134,13 @@ func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 	return p, true
 }
 
-// search returns the index of the first street that is not before the key, and whether it is the
-// key's.
+// search returns the index of the street with the key. If there is none, it returns the index of
+// the next street and false.
 func (s *snapshot) search(k key) (index int, found bool) {
 	return slices.BinarySearchFunc(s.numbered, k, func(s *street, k key) int { return s.id.compare(k) })
 }
 
-// entries returns the streets with a number.
+// entries returns all streets with a street number; they differ in fromnode.
 func (s *snapshot) entries(number int32) []*street {
 	from, _ := s.search(key{number, math.MinInt32})
 	to := from
@@ -154,7 +156,8 @@ type waiters struct {
 	count map[string]int
 }
 
-// enter reports whether one more request of the client may wait, which then calls leave.
+// enter reports whether another request of the owner may wait. If so, it must call leave
+// afterwards.
 func (w *waiters) enter(owner string, limit int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,16 +20,16 @@ import (
 type Layer struct {
 	cfg    Config
 	log    zerolog.Logger
-	scopes map[string]int // by ?horizon=: index into builder.scopes; 0 is the whole layer
+	scopes map[string]int // by the value of ?horizon=: index in builder.scopes; 0 is the whole layer
 
 	current  atomic.Pointer[snapshot] // nil before the first layer
-	dataTime atomic.Int64             // the time of the data, as an instant
+	dataTime atomic.Int64             // time of the newest data, as an instant
 
-	mu      sync.Mutex
-	open    changes // put, not published
-	ready   changes // published, not built
-	due     bool    // Publish has been called
-	refused error   // why the last refused forecast cannot be used
+	mu       sync.Mutex
+	open     changes // not published yet
+	ready    changes // published, not built yet
+	due      bool    // Publish has been called
+	rejected error   // why the last rejected forecast is invalid
 
 	building sync.Mutex // acquired before mu
 	builder  *builder
@@ -55,19 +55,20 @@ func New(cfg Config, log zerolog.Logger) *Layer {
 	return l
 }
 
-// Put sets the forecast of a street and takes ownership of f.
+// Put sets the forecast of a street and takes ownership of f. If f is invalid, it is logged and
+// counted, and the street keeps its earlier forecast.
 func (l *Layer) Put(f *pb.StreetForecast) {
 	s, err := newStreet(f)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.refuse(err)
+		l.reject(err)
 		return
 	}
 	l.open.set(s.id, s)
 }
 
-// Remove removes a street, as a tombstone requests.
+// Remove removes a street.
 func (l *Layer) Remove(street, fromnode int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,17 +82,17 @@ func (l *Layer) Clear() {
 	l.open = changes{replace: true}
 }
 
-// refuse records a forecast that cannot be used; the street keeps its earlier one. l.mu is held.
-func (l *Layer) refuse(err error) {
-	streetsRefused.Inc()
-	if l.refused == nil {
-		l.log.Error().Err(err).Msg("forecast refused; a metric counts further ones, and readiness shows the latest")
+// reject records why a forecast is invalid. The caller holds l.mu.
+func (l *Layer) reject(err error) {
+	streetsRejected.Inc()
+	if l.rejected == nil {
+		l.log.Error().Err(err).Msg("rejected a forecast; later ones are only counted, and readiness shows the last one")
 	}
-	l.refused = err
+	l.rejected = err
 }
 
-// Publish makes all updates so far visible with the next build. dataTime is the time of the newest
-// data; it may be before that of an earlier Publish.
+// Publish includes all updates so far in the next build. dataTime is the time of the newest data;
+// it may be earlier than in a previous call.
 func (l *Layer) Publish(dataTime time.Time) {
 	l.mu.Lock()
 	l.ready.merge(l.open)
@@ -101,19 +102,19 @@ func (l *Layer) Publish(dataTime time.Time) {
 	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
-	default: // a build is due already
+	default: // a build is already due
 	}
 }
 
-// Confirm records the time of newer data that changed nothing.
+// Confirm records the time of data that changed nothing. It ignores earlier times.
 func (l *Layer) Confirm(dataTime time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dataTime.Store(max(l.dataTime.Load(), int64(instantOf(dataTime))))
 }
 
-// Prepare builds the layer in the time zones of these clients and returns when it is being served.
-// The keyring calls it before it activates new keys (contract 2).
+// Prepare builds the layer in the time zones of these clients, and returns when it is being served.
+// It must be called before the clients' keys are activated (contract 2).
 func (l *Layer) Prepare(clients []*contract.Client) {
 	var zones []string
 	for _, c := range clients {
@@ -130,13 +131,13 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 	}
 }
 
-// Start starts building in the background until Stop.
+// Start starts to build in the background.
 func (l *Layer) Start() { go l.run() }
 
-// Drain ends the requests that wait for a change: they get a response at once.
+// Drain makes the requests that wait for a change return at once.
 func (l *Layer) Drain() { close(l.draining) }
 
-// Stop waits for a build in progress and stops building. The layer remains available.
+// Stop stops building and waits for a build in progress. The last layer remains available.
 func (l *Layer) Stop() {
 	close(l.stop)
 	<-l.done
@@ -145,8 +146,8 @@ func (l *Layer) Stop() {
 // lead is how long before the start of a minute its layer is prepared.
 const lead = 20 * time.Second
 
-// run builds after each Publish and at the start of each minute, which it prepares; builds start at
-// least BuildInterval apart.
+// run builds the layer after each Publish and at the start of each minute, for which it prepares in
+// advance. Builds start at least BuildInterval apart.
 func (l *Layer) run() {
 	defer close(l.done)
 	left := untilNextMinute(time.Now())
@@ -180,13 +181,14 @@ func (l *Layer) run() {
 	}
 }
 
-// untilNextMinute returns the time left of the minute that t is in, by the wall clock; 0 if it is
-// over.
+// untilNextMinute returns the time from now until the end of the minute that contains t, by the
+// wall clock; 0 if it has ended.
 func untilNextMinute(t time.Time) time.Duration {
 	return max(0, time.Until(t.Round(0).Truncate(time.Minute).Add(time.Minute)))
 }
 
-// build brings the layer up to date. It does nothing before the first Publish.
+// build builds the layer for now with all published updates. It does nothing before the first
+// Publish.
 func (l *Layer) build(now time.Time) {
 	l.building.Lock()
 	defer l.building.Unlock()
@@ -201,11 +203,11 @@ func (l *Layer) build(now time.Time) {
 	builds.Inc()
 	metrics.Since(buildSeconds, now)
 	if len(published.streets) > l.builder.maxStreets/10 {
-		debug.FreeOSMemory() // the feed's messages and the previous streets and forms are garbage
+		debug.FreeOSMemory() // the feed's messages and the previous streets and forms are now garbage
 	}
 }
 
-// complete returns a snapshot that has a document, after the first request for it.
+// complete returns a snapshot in which the document of a zone and scope is built.
 func (l *Layer) complete(zone string, scope int, now time.Time) *snapshot {
 	l.building.Lock()
 	defer l.building.Unlock()
@@ -217,6 +219,7 @@ func (l *Layer) complete(zone string, scope int, now time.Time) *snapshot {
 	return s
 }
 
+// show serves the snapshot from now on.
 func (l *Layer) show(s *snapshot, now time.Time) {
 	old := l.current.Swap(s)
 	l.history.record(s, now)

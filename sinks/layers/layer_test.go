@@ -17,8 +17,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// running is a started layer for UTC inside a bubble of synctest, where it is
-// midnight of 2000-01-01 at first.
+// running returns a started layer for UTC. It must be called in a synctest bubble, where the time
+// is midnight of 2000-01-01 at first.
 func running(t *testing.T, cfg Config) *Layer {
 	l := prepared(cfg)
 	l.Start()
@@ -46,7 +46,7 @@ func periodsOf(t *testing.T, l *Layer, query string) map[int32][]string {
 }
 
 func TestNoLayerYet(t *testing.T) {
-	prometheus.Unregister(age) // of other tests
+	prometheus.Unregister(age) // registered by other tests
 	l := prepared(DefaultConfig())
 	l.Put(forecast(1, 1, noon, 2, 50))
 	l.build(noon) // nothing was published
@@ -110,7 +110,7 @@ func TestPutRemoveReplace(t *testing.T) {
 
 	l.Put(&pb.StreetForecast{Street: 6, Forecast: []*pb.ForecastPeriod{{Start: "noon", End: "later"}}})
 	l.Put(&pb.StreetForecast{Street: 3, Fromnode: 1, Forecast: []*pb.ForecastPeriod{{Start: "noon", End: "later"}}})
-	require.Equal(t, map[int32][]string{3: {"12:00", "12:15"}, 5: {"12:00"}}, show(), "what cannot be read changes nothing")
+	require.Equal(t, map[int32][]string{3: {"12:00", "12:15"}, 5: {"12:00"}}, show(), "invalid forecasts change nothing")
 	require.Contains(t, l.Status(noon).Error, "street 3 from node 1")
 }
 
@@ -201,7 +201,7 @@ func TestMaxStreets(t *testing.T) {
 	l.Remove(1, 1)
 	l.Publish(noon)
 	l.build(noon)
-	require.Equal(t, 2, l.Status(noon).LeftOut, "they are lost all the same")
+	require.Equal(t, 2, l.Status(noon).LeftOut, "streets left out earlier are not added")
 	replace(l, []*pb.StreetForecast{forecast(9, 1, noon, 1, 50)})
 	l.Publish(noon)
 	l.build(noon)
@@ -249,12 +249,12 @@ func TestBuildsAreCoalesced(t *testing.T) {
 		require.EqualValues(t, 2, l.Status(time.Now()).Builds)
 		require.Len(t, periodsOf(t, l, ""), 90)
 		ctx, _ := get(l, client("UTC"), "")
-		require.Equal(t, "Sat, 01 Jan 2000 00:00:01 GMT", header(ctx, "Last-Modified"), "two layers never have the same")
+		require.Equal(t, "Sat, 01 Jan 2000 00:00:01 GMT", header(ctx, "Last-Modified"), "no two layers have the same Last-Modified")
 	})
 }
 
-// A build just before the end of a minute must not replace the one at its end.
-func TestMinuteTurnsDuringTheRest(t *testing.T) {
+// A build just before the end of a minute must not prevent the build at its end.
+func TestMinuteEndsDuringBuildInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
 		start := time.Now()
@@ -273,7 +273,7 @@ func TestZones(t *testing.T) {
 		l.Publish(time.Now())
 		synctest.Wait()
 		etags := map[string]bool{}
-		for _, zone := range []string{"Europe/Copenhagen", "America/Phoenix", "UTC"} { // whether it has summer time does not matter
+		for _, zone := range []string{"Europe/Copenhagen", "America/Phoenix", "UTC"} { // with and without daylight saving time
 			c := client(zone)
 			l.Prepare([]*contract.Client{client("UTC"), c, {Rights: contract.RightIngest, Zone: client("Asia/Tokyo").Zone}})
 			ctx, err := get(l, c, "") // at once
@@ -290,10 +290,10 @@ func TestZones(t *testing.T) {
 		require.Error(t, err, "a key without the right needs no layer")
 		l.build(time.Now())
 		_, err = get(l, client("America/Phoenix"), "")
-		require.NoError(t, err, "the keys before are still in use")
+		require.NoError(t, err, "the old keys are still in use")
 		after(3 * time.Minute)
 		_, err = get(l, client("America/Phoenix"), "")
-		require.Error(t, err, "nobody has it any more")
+		require.Error(t, err, "no key has this time zone any more")
 		require.Len(t, l.current.Load().zones, 1)
 	})
 }
@@ -370,7 +370,7 @@ func TestLayerWithoutCoverage(t *testing.T) {
 	}
 	f(-30*time.Minute, "no street has a current or future forecast")
 	f(30*time.Minute, "before the first horizon")
-	f(32*time.Minute, "") // the minute may end meanwhile
+	f(32*time.Minute, "") // the minute may end during the test
 }
 
 // Two replicas receive the same forecasts in different orders and at different times.
@@ -385,7 +385,7 @@ func TestReplicasAgree(t *testing.T) {
 	slices.Reverse(shuffled)
 	for i, f := range shuffled {
 		slices.Reverse(f.Forecast)
-		if i%3 == 0 { // something else first
+		if i%3 == 0 { // other forecasts first
 			b.Put(forecast(f.Street, f.Fromnode, noon, 1, -1))
 			b.Put(forecast(f.Street, f.Fromnode+1, noon, 1, -1))
 		}

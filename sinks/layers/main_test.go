@@ -25,7 +25,7 @@ import (
 // drops compressors, and new ones would take most of the time.
 func TestMain(m *testing.M) {
 	encoder, decoder := newZstd()
-	encoder.EncodeAll([]byte("initializes it outside of any bubble of synctest"), nil)
+	encoder.EncodeAll([]byte("initializes the encoder outside of any synctest bubble"), nil)
 	newZstd = func() (*zstd.Encoder, *zstd.Decoder) { return encoder, decoder }
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")) // never ends
 }
@@ -113,7 +113,7 @@ func get(l *Layer, c *contract.Client, query string, headers ...string) (*fastht
 	return ctx, err
 }
 
-// header returns a header of the answer; Peek would not find ETag, which is not a canonical name.
+// header returns a header of the response; Peek would not find ETag, which is not a canonical name.
 func header(ctx *fasthttp.RequestCtx, name string) string {
 	for k, v := range ctx.Response.Header.All() {
 		if strings.EqualFold(string(k), name) {
@@ -123,7 +123,7 @@ func header(ctx *fasthttp.RequestCtx, name string) string {
 	return ""
 }
 
-// layerOf unpacks an answer and reads it as protobuf.
+// layerOf decompresses a response and decodes it as protobuf.
 func layerOf(t testing.TB, ctx *fasthttp.RequestCtx) *pb.StreetForecastResponse {
 	t.Helper()
 	var r pb.StreetForecastResponse
@@ -131,7 +131,8 @@ func layerOf(t testing.TB, ctx *fasthttp.RequestCtx) *pb.StreetForecastResponse 
 	return &r
 }
 
-// unpack does what a browser does: one gzip member, one zstd frame, and nothing after.
+// unpack decompresses a body as a browser does: one gzip member or one zstd frame, which must be
+// the whole body.
 func unpack(t testing.TB, encoding string, body []byte) []byte {
 	t.Helper()
 	switch encoding {

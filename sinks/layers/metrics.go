@@ -9,24 +9,24 @@ import (
 )
 
 var (
-	streets        = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
-	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out", "Streets over max_streets since the feed last replaced everything.")
-	bodyBytes      = metrics.NewGauge("trafficd_layers_body_bytes", "Size of all finished bodies of the layer, in bytes.")
-	streetsRefused = metrics.NewCounter("trafficd_layers_streets_refused_total",
-		"Forecasts that cannot be used; the street keeps its earlier one.")
+	streets         = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
+	streetsLeftOut  = metrics.NewGauge("trafficd_layers_streets_left_out", "Forecasts omitted because of max_streets since the feed last replaced everything.")
+	bodyBytes       = metrics.NewGauge("trafficd_layers_body_bytes", "Size of all finished bodies of the layer, in bytes.")
+	streetsRejected = metrics.NewCounter("trafficd_layers_streets_refused_total",
+		"Invalid forecasts from the feed; the street keeps its earlier one.")
 	builds       = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
 	buildSeconds = metrics.NewSeconds("trafficd_layers_build_seconds", "Time of one build of the layer, in seconds.")
 	partsBuilt   = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents that were built.")
 	partsReused  = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents that were reused.")
 	formsMade    = metrics.NewCounter("trafficd_layers_forms_made_total",
-		"Pieces of documents serialized for one format and encoding, mostly compressed.")
+		"Parts of documents serialized in a format and encoding.")
 	piecesStored = metrics.NewCounter("trafficd_layers_pieces_stored_total",
-		"Forms of pieces that are uncompressed because they failed their check.")
-	answers = answerCounters()
+		"Serialized parts stored uncompressed because the compressed bytes could not be verified.")
+	responses = responseCounters()
 )
 
 func init() {
-	metrics.Show(metrics.GaugeFunc("trafficd_layers_stale", "1 if the layer is too old, has no street or ends before the first horizon, "+
+	metrics.Show(metrics.GaugeFunc("trafficd_layers_stale", "1 if the layer is too old, has no streets or ends before the first horizon, "+
 		"else 0.", nil,
 		func() float64 { return metrics.Bool(observe().Stale) }))
 	metrics.Show(metrics.GaugeFunc("trafficd_layers_covered_until_timestamp_seconds",
@@ -67,8 +67,8 @@ const (
 
 var outcomeStatus = [outcomes]int{sentWhole: 200, sentRange: 206, notModified: 304, conditionFailed: 412, badRange: 416}
 
-func answerCounters() (all [outcomes][encodings]metrics.Counter) {
-	vec := metrics.NewCounters("trafficd_layers_answers_total", "Answers with the layer, by HTTP status and encoding.", "status", "encoding")
+func responseCounters() (all [outcomes][encodings]metrics.Counter) {
+	vec := metrics.NewCounters("trafficd_layers_answers_total", "Responses to requests for the layer, by HTTP status and encoding.", "status", "encoding")
 	for o := range all {
 		for e := range all[o] {
 			all[o][e] = vec.WithLabelValues(strconv.Itoa(outcomeStatus[o]), string(encodingNames[e]))

@@ -74,7 +74,7 @@ func TestNoReaderSeesAMixedLayer(t *testing.T) {
 		}
 		return true
 	}
-	for generation := 1; (generation <= generations || !allHaveSeen()) && !t.Failed(); generation++ { // a busy machine may let a reader wait
+	for generation := 1; (generation <= generations || !allHaveSeen()) && !t.Failed(); generation++ { // on a busy machine a reader may be slow
 		publish(generation)
 		l.Put(forecast(1, 1, noon, 1, -1)) // not published
 		l.Remove(1000, 1)
@@ -104,17 +104,17 @@ func readGeneration(t *testing.T, connect func() (net.Conn, error), query, encod
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\nConnection: close\r\n\r\n", Path+query, encoding)
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return 0, err
 	}
-	defer answer.Body.Close()
-	packed, err := io.ReadAll(answer.Body)
+	defer resp.Body.Close()
+	packed, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return 0, err
 	}
 	var layer pb.StreetForecastResponse
-	if err := proto.Unmarshal(unpack(t, answer.Header.Get("Content-Encoding"), packed), &layer); err != nil {
+	if err := proto.Unmarshal(unpack(t, resp.Header.Get("Content-Encoding"), packed), &layer); err != nil {
 		return 0, err
 	}
 	if len(layer.StreetForecast) != streets {
@@ -161,12 +161,12 @@ func TestHead(t *testing.T) {
 		reader := bufio.NewReader(conn)
 		ask := func(method string) (*http.Response, []byte) {
 			fmt.Fprintf(conn, "%s %s?horizon=15 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\n\r\n", method, Path, encoding)
-			answer, err := http.ReadResponse(reader, &http.Request{Method: method})
+			resp, err := http.ReadResponse(reader, &http.Request{Method: method})
 			require.NoError(t, err)
-			defer answer.Body.Close()
-			body, err := io.ReadAll(answer.Body)
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
-			return answer, body
+			return resp, body
 		}
 		for range 2 { // on the same connection
 			head, nothing := ask("HEAD")

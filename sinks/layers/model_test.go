@@ -12,9 +12,9 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestUpdatesGiveWhatAFullBuildGives makes random updates, and compares the layer after each with a
-// full build.
-func TestUpdatesGiveWhatAFullBuildGives(t *testing.T) {
+// TestUpdatesMatchFullBuilds makes random updates, and compares the layer after each with a full
+// build.
+func TestUpdatesMatchFullBuilds(t *testing.T) {
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		l := prepared(DefaultConfig())
@@ -66,7 +66,7 @@ func change(l *Layer, known map[key]*pb.StreetForecast, random *rand.Rand, now t
 	}
 }
 
-// Unchanged parts are not written again.
+// Unchanged parts are not built again.
 func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 	all := city(3000, noon)
 	l := prepared(DefaultConfig())
@@ -100,8 +100,8 @@ func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 	}
 }
 
-// A horizon shows what the next longer one showed before the period ended, whatever minutes these
-// were shown at.
+// When a period ends, each horizon shows what the next longer one showed before, at whatever
+// minutes the layer was built.
 func TestOnlyTheLastHorizonIsNew(t *testing.T) {
 	l := prepared(DefaultConfig())
 	replace(l, city(500, noon))
@@ -119,8 +119,8 @@ func TestOnlyTheLastHorizonIsNew(t *testing.T) {
 	require.Zero(t, built(16*time.Minute))
 }
 
-// A snapshot has one generation of all documents, even while and after the next one is built.
-func TestASnapshotIsOfOneGeneration(t *testing.T) {
+// The documents of a snapshot do not change when the next one is built.
+func TestSnapshotsAreImmutable(t *testing.T) {
 	l := prepared(DefaultConfig())
 	build := func(speed float64) *snapshot {
 		for street := range int32(300) {
@@ -145,7 +145,7 @@ func TestASnapshotIsOfOneGeneration(t *testing.T) {
 	}
 }
 
-// A small change leaves most of a layer where it is in memory.
+// After a small change most segments of a body are the same memory as before.
 func TestPiecesAreShared(t *testing.T) {
 	l := served(t, 8000)
 	_, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")

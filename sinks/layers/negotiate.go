@@ -6,26 +6,26 @@ import (
 	"trafficd/schemas/negotiate"
 )
 
-// asked lists the headers of a request that its answer depends on. One pass over all headers costs
-// less than a look-up of one of them, and most requests have few.
-type asked struct{ format, encoding, condition, part, prefer bool }
+// requestHeaders records which of the headers that affect the response a request has. One pass over
+// all headers is cheaper than looking up one of them, and most requests have few.
+type requestHeaders struct{ accept, acceptEncoding, condition, byteRange, prefer bool }
 
-func askedBy(h *fasthttp.RequestHeader) (a asked) {
+func headersOf(h *fasthttp.RequestHeader) (has requestHeaders) {
 	for name := range h.All() {
 		switch string(name) {
 		case fasthttp.HeaderAccept:
-			a.format = true
+			has.accept = true
 		case fasthttp.HeaderAcceptEncoding:
-			a.encoding = true
+			has.acceptEncoding = true
 		case fasthttp.HeaderIfMatch, fasthttp.HeaderIfNoneMatch, fasthttp.HeaderIfModifiedSince, fasthttp.HeaderIfUnmodifiedSince:
-			a.condition = true
+			has.condition = true
 		case fasthttp.HeaderRange:
-			a.part = true
+			has.byteRange = true
 		case "Prefer":
-			a.prefer = true
+			has.prefer = true
 		}
 	}
-	return a
+	return has
 }
 
 // chooseFormat evaluates Accept. It returns JSON if the client prefers it to protobuf, otherwise
@@ -38,8 +38,9 @@ func chooseFormat(h *fasthttp.RequestHeader) format {
 	return protobuf
 }
 
-// chooseEncoding evaluates Accept-Encoding. Among equals it prefers gzip to zstd, which is smaller
-// but costs more to build, and both to identity, which it also returns if nothing is acceptable.
+// chooseEncoding evaluates Accept-Encoding. At equal quality it prefers gzip to zstd, which is
+// smaller but costs more to build, and both to identity. It returns identity if nothing is
+// acceptable.
 func chooseEncoding(h *fasthttp.RequestHeader) encoding {
 	lines := h.PeekAll(fasthttp.HeaderAcceptEncoding)
 	best, bestQ := identity, max(negotiate.Named(lines, encodingNames[identity]), 0)

@@ -40,7 +40,7 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 		case "since":
 			_, ok = sumOfETag(string(value))
 			if ok = ok && q.since == ""; !ok {
-				return q, invalid("since", `since must be one ETag or Forecast-Version of an earlier answer, such as "5f1c0d9be2a4467a"`)
+				return q, invalid("since", `since must be one ETag or Forecast-Version of an earlier response, such as "5f1c0d9be2a4467a"`)
 			}
 			q.since = string(value)
 			continue
@@ -141,9 +141,9 @@ func (q *query) has(s *street) bool {
 }
 
 // current reports whether since is the version of the document, so that nothing has changed.
-func (a *answer) current(q *query) bool {
+func (r *response) current(q *query) bool {
 	sum, ok := sumOfETag(q.since)
-	return ok && sum == a.sum
+	return ok && sum == r.sum
 }
 
 // Values of Forecast-Content.
@@ -153,51 +153,51 @@ var (
 )
 
 // choose sets what is sent: the document, the streets that the query selects, or those of them that
-// have changed. The ETag of an answer to since is that of the document, because the next request
+// have changed. The ETag of a response to since is that of the document, because the next request
 // names it. It is a weak one, because one replica may send more streets than another, or all of
 // them.
-func (a *answer) choose(l *Layer, q *query, now time.Time) {
-	a.etag = a.etags[a.format][a.encoding]
+func (r *response) choose(l *Layer, q *query, now time.Time) {
+	r.etag = r.etags[r.format][r.encoding]
 	if q.since != "" {
-		a.etag = slices.Concat(weakPrefix, a.etag)
-		if a.content = contentWhole; a.follow(l, q) {
-			a.content, a.part = contentChanges, true
+		r.etag = slices.Concat(weakPrefix, r.etag)
+		if r.content = contentWhole; r.follow(l, q) {
+			r.content, r.part = contentChanges, true
 			return
 		}
 	}
 	if q.within != "street" { // those are compressed for the request
-		a.zone.demand(a.scope.whole).last[a.format][a.encoding].note(now)
+		r.zone.demand(r.scope.whole).last[r.format][r.encoding].note(now)
 	}
 	if q.within == "" {
 		return
 	}
-	a.part = true
-	if a.pieces = a.selected(q); a.content == nil {
-		a.etag = etagOf(sumOf(a.pieces, a.zone, a.scope), a.format, a.encoding)
+	r.part = true
+	if r.pieces = r.selected(q); r.content == nil {
+		r.etag = etagOf(sumOf(r.pieces, r.zone, r.scope), r.format, r.encoding)
 	}
 }
 
 // follow sets the pieces to what has changed since q.since; it reports false if that is not known.
-func (a *answer) follow(l *Layer, q *query) bool {
-	if a.current(q) {
+func (r *response) follow(l *Layer, q *query) bool {
+	if r.current(q) {
 		return true
 	}
 	sum, _ := sumOfETag(q.since) // checked by parse
-	v, known := l.history.find(a.document, sum)
-	if !known || v.number < a.snapshot.oldest {
+	v, known := l.history.find(r.document, sum)
+	if !known || v.number < r.snapshot.oldest {
 		return false
 	}
-	changes, ok := a.document.since(a.snapshot, v)
+	changes, ok := r.document.since(r.snapshot, v)
 	if ok && q.within != "" {
-		changes = a.filter(q, changes)
+		changes = r.filter(q, changes)
 	}
-	a.pieces = []*piece{changes}
+	r.pieces = []*piece{changes}
 	return ok
 }
 
 // filter returns a piece of the selected streets of another one; nil if it would be empty.
-func (a *answer) filter(q *query, all *piece) *piece {
-	p := &piece{view: a.scope.view(a.snapshot.ref), zone: a.zone, every: all.every}
+func (r *response) filter(q *query, all *piece) *piece {
+	p := &piece{view: r.scope.view(r.snapshot.ref), zone: r.zone, every: all.every}
 	for i, s := range all.streets {
 		if !q.has(s) {
 			continue
@@ -206,28 +206,28 @@ func (a *answer) filter(q *query, all *piece) *piece {
 			p.bare++
 		}
 	}
-	c := a.zone.compressors.borrow()
-	defer a.zone.compressors.giveBack(c)
+	c := r.zone.compressors.borrow()
+	defer r.zone.compressors.giveBack(c)
 	return c.digest(p)
 }
 
 // selected returns the pieces of the selected streets. Those of buckets that lie completely within
 // the area are the document's, which are already compressed.
-func (a *answer) selected(q *query) (pieces []*piece) {
+func (r *response) selected(q *query) (pieces []*piece) {
 	if q.within == "street" {
 		var streets []*street
 		for _, number := range slices.Compact(slices.Sorted(slices.Values(q.numbers))) {
-			streets = append(streets, a.snapshot.entries(number)...)
+			streets = append(streets, r.snapshot.entries(number)...)
 		}
-		return []*piece{a.filter(q, &piece{streets: streets})}
+		return []*piece{r.filter(q, &piece{streets: streets})}
 	}
-	for i, b := range a.snapshot.buckets {
-		switch p := a.document.pieces[i]; {
+	for i, b := range r.snapshot.buckets {
+		switch p := r.document.pieces[i]; {
 		case p == nil || !q.area.meets(b.bounds):
 		case b.located && q.area.contains(b.bounds):
 			pieces = append(pieces, p)
 		default:
-			pieces = append(pieces, a.filter(q, p))
+			pieces = append(pieces, r.filter(q, p))
 		}
 	}
 	return pieces

@@ -25,7 +25,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// shownIn returns the streets of an answer by key.
+// shownIn returns the streets in a response by key, and three of its headers.
 func shownIn(t *testing.T, l *Layer, query string, headers ...string) (streets map[key]*pb.StreetForecast, etag, version, content string) {
 	t.Helper()
 	ctx, err := get(l, client("UTC"), query, headers...)
@@ -34,7 +34,7 @@ func shownIn(t *testing.T, l *Layer, query string, headers ...string) (streets m
 	streets = map[key]*pb.StreetForecast{}
 	for _, s := range layerOf(t, ctx).StreetForecast {
 		k := key{s.Street, s.Fromnode}
-		require.Nil(t, streets[k], "%s has a street twice", query)
+		require.Nil(t, streets[k], "duplicate street in %s", query)
 		streets[k] = s
 	}
 	return streets, header(ctx, "ETag"), header(ctx, "Forecast-Version"), header(ctx, "Forecast-Content")
@@ -73,9 +73,9 @@ func randomPart(random *rand.Rand) (query string, has func(*pb.StreetForecast) b
 	return "street=" + text, func(s *pb.StreetForecast) bool { return slices.Contains(numbers, s.Street) }
 }
 
-// TestPartsAgainstTheLayer makes random updates and compares parts of the layer with the streets of
-// the layer that they should have, in all forms, and clients that follow the layer or a part of it
-// by since with what a new client gets.
+// TestPartsAgainstTheLayer makes random updates. After each it compares parts of the layer, in all
+// forms, with the whole layer, and the streets of clients that follow the layer or a part of it
+// with those of a new client.
 func TestPartsAgainstTheLayer(t *testing.T) {
 	type follower struct {
 		query   string
@@ -151,15 +151,15 @@ func TestPartsAgainstTheLayer(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, 304, ctx.Response.StatusCode())
 					if before, known := etags[etag]; known {
-						require.Equal(t, before.form, encoding+horizon, "an ETag is of one form")
-						requireStreets(t, before.streets, want, "an ETag is of one content")
+						require.Equal(t, before.form, encoding+horizon, "an ETag identifies one form")
+						requireStreets(t, before.streets, want, "an ETag identifies one content")
 					}
 					etags[etag] = tagged{encoding + horizon, want}
 				}
 			}
 			for i, f := range followers {
 				if step > 0 && random.IntN(3) == 0 && i > 0 {
-					continue // is several versions behind next time
+					continue // so that it is several versions behind the next time
 				}
 				query := "?" + f.query
 				if f.version != "" {
@@ -215,10 +215,10 @@ func TestPartsAreNotCompressed(t *testing.T) {
 	for _, p := range l.current.Load().zones["UTC"][0].pieces {
 		places[&p.form(protobuf, gzipped).bytes[0]] = true
 	}
-	a := answer{snapshot: l.current.Load(), document: l.current.Load().zones["UTC"][0], encoding: gzipped}
+	r := response{snapshot: l.current.Load(), document: l.current.Load().zones["UTC"][0], encoding: gzipped}
 	at := placeOf(12.6, 55.65)
 	shared := 0
-	for _, p := range a.selected(&query{within: "tile", area: tileArea(11, at.x>>21, at.y>>21)}) {
+	for _, p := range r.selected(&query{within: "tile", area: tileArea(11, at.x>>21, at.y>>21)}) {
 		if p != nil && places[&p.form(protobuf, gzipped).bytes[0]] {
 			shared++
 		}
@@ -226,7 +226,7 @@ func TestPartsAreNotCompressed(t *testing.T) {
 	require.Greater(t, shared, 5)
 }
 
-// TestFormsAreMadeOnce: of the requests that need a form at the same time, one makes it.
+// TestFormsAreMadeOnce: if several requests need a form at the same time, it is made once.
 func TestFormsAreMadeOnce(t *testing.T) {
 	l := served(t, 100)
 	p := l.current.Load().zones["UTC"][0].pieces[0]
@@ -247,8 +247,8 @@ func TestFormsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestBuildsDoNotWaitForRequests: requests wait for a compressor while as many as there are
-// processors use one; the builder does not, and all that it has made is served meanwhile.
+// TestBuildsDoNotWaitForRequests: requests wait if there is a compressor in use for each processor.
+// The builder does not wait, and what it has made can be served.
 func TestBuildsDoNotWaitForRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := served(t, 500)
@@ -258,15 +258,15 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
 			used = append(used, z.compressors.borrow())
 		}
-		answered := make(chan int, 3)
-		for range cap(answered) {
+		responses := make(chan int, 3)
+		for range cap(responses) {
 			go func() {
 				streets, _, _, _ := shownIn(t, l, "?bbox=12.5,55.6,12.6,55.7", "Accept-Encoding", "zstd")
-				answered <- len(streets)
+				responses <- len(streets)
 			}()
 		}
 		synctest.Wait()
-		require.Empty(t, answered)
+		require.Empty(t, responses)
 		l.Put(forecast(1001, 1, noon, 6, 1))
 		l.Publish(noon)
 		l.build(noon)
@@ -275,15 +275,15 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 		for _, c := range used {
 			z.compressors.giveBack(c)
 		}
-		for range cap(answered) {
-			require.Positive(t, <-answered)
+		for range cap(responses) {
+			require.Positive(t, <-responses)
 		}
 		require.Empty(t, z.compressors.borrowed)
 	})
 }
 
-// TestSinceWithoutCodes: changes have the code of a street unless all clients with the version have
-// it.
+// TestSinceWithoutCodes: the changes contain the code of a street unless all clients with the
+// version have it.
 func TestSinceWithoutCodes(t *testing.T) {
 	const street = 1001
 	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
@@ -303,7 +303,7 @@ func TestSinceWithoutCodes(t *testing.T) {
 	f := func(title, query, wantCode string, steps ...func(l *Layer)) {
 		t.Helper()
 		l := builtAt(0, noon)
-		for i := range int32(100) { // others, which the time does not change
+		for i := range int32(100) { // other streets, which do not change with the time
 			other := forecast(2000+i, 1, noon, 1, 1)
 			other.Forecast[0].End = noon.Add(8 * time.Hour).Format(time.RFC3339)
 			l.Put(other)
@@ -327,17 +327,17 @@ func TestSinceWithoutCodes(t *testing.T) {
 	for _, query := range []string{"", "?horizon=0", "?horizon=60"} {
 		f("other speeds", query, "", put(1, 0, 8))
 		f("other speeds twice", query, "", put(1, 0, 8), put(20, 15, 8))
-		f("removed between", query, code, remove, put(1, 0, 8))
+		f("removed in between", query, code, remove, put(1, 0, 8))
 	}
 	f("the end of a period", "?horizon=0", "", turn(15))
-	f("an end before the last horizon, which has not shown it", "?horizon=60", code, put(1, 0, 4), put(2, 0, 8))
+	f("an end before the last horizon, which did not show the street", "?horizon=60", code, put(1, 0, 4), put(2, 0, 8))
 	f("the first period begins", "?horizon=0", code, put(1, 20, 8), get, turn(21))
 	f("a time without a period", "?horizon=0", code, put(1, 30, 8), put(2, 0, 8))
 	f("the clock was set back to before the periods", "?horizon=0", code, put(30, 30, 8), turn(0), get, put(31, 30, 9))
 }
 
-// TestSinceUnknown: a client with a version that is unknown or too old, or much of which has
-// changed, gets the whole layer.
+// TestSinceUnknown: a client gets the whole layer if its version is unknown or too old, or if too
+// much has changed since.
 func TestSinceUnknown(t *testing.T) {
 	l := served(t, 1000)
 	all, _, version, _ := shownIn(t, l, "")
@@ -387,8 +387,8 @@ func TestSinceUnknown(t *testing.T) {
 	require.Equal(t, "whole", content)
 }
 
-// TestSinceIsWeak: the ETag of an answer to since is weak, and has no ranges, because the bytes are
-// not the same on every replica.
+// TestSinceIsWeak: a response to since has a weak ETag and supports no ranges, because the bytes
+// are not the same on every replica.
 func TestSinceIsWeak(t *testing.T) {
 	l := served(t, 1000)
 	_, old, _, _ := shownIn(t, l, "")
@@ -447,7 +447,7 @@ func TestManyRemovals(t *testing.T) {
 	require.Equal(t, second, last)
 	require.LessOrEqual(t, len(l.builder.removed), cfg.MaxStreets)
 	require.Equal(t, "whole", content(first))
-	require.Equal(t, "changes", content(second), "it is the current one again")
+	require.Equal(t, "changes", content(second), "its content is current again")
 }
 
 func TestBadQueries(t *testing.T) {
@@ -478,8 +478,8 @@ func TestBadQueries(t *testing.T) {
 	f("?street=1&tile=6/0/0", "tile")
 }
 
-// TestWait: a request with Prefer: wait gets the next version as soon as it is built, the same one
-// after the timeout, or an answer at once if it does not have the current version, too many
+// TestWait: a request with Prefer: wait gets the next version as soon as it is built, or the same
+// one after the timeout. It gets a response at once if its version is not the current one, too many
 // requests wait, or the daemon stops.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -525,7 +525,7 @@ func TestWait(t *testing.T) {
 		require.Equal(t, result{}, <-ask(first, "return=minimal"))
 		waiting, another := ask(first, "wait=30"), ask(first, "WAIT=\"30\"")
 		after(5 * time.Second)
-		require.Equal(t, result{}, <-ask(first, "wait=30"), "two of the client wait already, with other keys")
+		require.Equal(t, result{}, <-ask(first, "wait=30"), "two requests of the owner already wait, with other keys")
 		owner = "another"
 		other := ask(first, "wait=30")
 		synctest.Wait()
@@ -533,7 +533,7 @@ func TestWait(t *testing.T) {
 		require.Equal(t, result{5 * time.Second, 1, "wait=30"}, <-waiting)
 		require.Equal(t, result{5 * time.Second, 1, "wait=30"}, <-another)
 		require.Equal(t, result{0, 1, "wait=30"}, <-other)
-		require.Equal(t, result{0, 1, ""}, <-ask(first, "wait=30"), "it is behind")
+		require.Equal(t, result{0, 1, ""}, <-ask(first, "wait=30"), "its version is not the current one")
 		waiting = ask(version(), "wait=30")
 		after(time.Second)
 		l.Drain()
@@ -541,7 +541,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWaitKeepsNoLayer: while requests wait, the layers that were replaced by equal ones are freed.
+// TestWaitKeepsNoLayer: waiting requests do not keep layers in memory that were replaced by equal
+// ones.
 func TestWaitKeepsNoLayer(t *testing.T) {
 	l := served(t, 100)
 	_, _, version, _ := shownIn(t, l, "")
@@ -609,15 +610,15 @@ func TestColdForms(t *testing.T) {
 		after(2 * time.Hour)
 		require.Empty(t, made())
 		d := l.current.Load().zones["UTC"][1]
-		require.Nil(t, d.bodies[protobuf][gzipped].Load(), "nor that of horizons, which is made before the first request")
+		require.Nil(t, d.bodies[protobuf][gzipped].Load(), "nor the form of horizons that is made before the first request")
 		ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
 		require.NoError(t, err)
 		require.Len(t, layerOf(t, ctx).StreetForecast, 1)
 	})
 }
 
-// TestColdFormsOfParts: the forms of which tiles and rectangles consist are kept like those of the
-// layer.
+// TestColdFormsOfParts: requests for tiles and bounding boxes keep the forms of the layer that they
+// use.
 func TestColdFormsOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
@@ -637,9 +638,9 @@ func TestColdFormsOfParts(t *testing.T) {
 	})
 }
 
-// TestTurns counts the forms that are made when a minute begins, which is most of the work. Usually
-// there are none. At the end of a period the parts of one horizon are those that the next one had
-// before, so that only the last one is new, and the whole layer if clients ask for it. All of it is
+// TestTurns counts the forms that are made for a new minute, which is most of the work. Usually
+// there are none. At the end of a period each horizon takes over the parts of the next longer one,
+// so that only the last horizon is new, and the whole layer if clients request it. All forms are
 // made before the minute begins.
 func TestTurns(t *testing.T) {
 	formsBefore, partsBefore := 0.0, 0.0

@@ -20,9 +20,10 @@ func inflate(t *testing.T, blocks []byte) string {
 	return string(plain)
 }
 
-// TestBlocksStandAlone checks that a piece's blocks decode on their own, even if the compressor has
-// produced others before; otherwise a piece could not be kept when its neighbour is replaced.
-func TestBlocksStandAlone(t *testing.T) {
+// TestBlocksAreIndependent checks that a piece's blocks can be decoded on their own, even if the
+// compressor has produced others before. Otherwise a piece could not be kept when its neighbour is
+// replaced.
+func TestBlocksAreIndependent(t *testing.T) {
 	c := new(compressor)
 	c.zstd, c.unzstd = newZstd()
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)

@@ -28,94 +28,94 @@ func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func()
 	return nil, nil
 }
 
-// Handle serves GET and HEAD from the finished bytes. It copies no body, and allocates only for
-// errors and for parts of the layer.
+// Handle serves GET and HEAD with prebuilt bodies. It does not copy them, and allocates only for
+// errors and for parts of the layer. items is always 0.
 func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	q, apiErr := l.parse(ctx)
 	if apiErr != nil {
 		return 0, apiErr
 	}
 	now := time.Now()
-	a, apiErr := l.find(c, &ctx.Request.Header, &q, now)
-	if apiErr == nil && a.asked.prefer && a.current(&q) {
-		a = answer{} // a request that waits must not keep an old layer in memory
+	r, apiErr := l.find(c, &ctx.Request.Header, &q, now)
+	if apiErr == nil && r.headers.prefer && r.current(&q) {
+		r = response{} // a request that waits must not keep an old layer in memory
 		l.wait(c, ctx, &q)
 		now = time.Now()
-		a, apiErr = l.find(c, &ctx.Request.Header, &q, now)
+		r, apiErr = l.find(c, &ctx.Request.Header, &q, now)
 	}
 	if apiErr != nil {
 		return 0, apiErr
 	}
-	a.choose(l, &q, now)
-	l.setHeaders(&ctx.Response.Header, &a, now)
-	answers[a.send(ctx)][a.encoding].Inc()
+	r.choose(l, &q, now)
+	l.setHeaders(&ctx.Response.Header, &r, now)
+	responses[r.send(ctx)][r.encoding].Inc()
 	return 0, nil
 }
 
-// answer is a document or a part of it in the negotiated format and encoding.
-type answer struct {
+// response is a document or a part of it in the negotiated format and encoding.
+type response struct {
 	*document
 	snapshot *snapshot
 	format   format
 	encoding encoding
-	asked    asked
-	part     bool
-	pieces   []*piece // of the part
+	headers  requestHeaders
+	part     bool     // the body consists of pieces, not of the document
+	pieces   []*piece // if part is true
 	etag     []byte
-	content  []byte // what the answer to since has; nil without since
+	content  []byte // value of Forecast-Content; nil without since
 }
 
-// find returns the document that the request asks for.
-func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, now time.Time) (a answer, apiErr *contract.APIError) {
-	a.snapshot = l.current.Load()
-	if a.snapshot == nil {
-		return a, noLayer
+// find returns the requested document in the format and encoding to send.
+func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, now time.Time) (r response, apiErr *contract.APIError) {
+	r.snapshot = l.current.Load()
+	if r.snapshot == nil {
+		return r, noLayer
 	}
-	if l.cfg.Stale == staleRefuse && l.stale(a.snapshot, now) {
-		return a, staleLayer
+	if l.cfg.Stale == staleRefuse && l.stale(r.snapshot, now) {
+		return r, staleLayer
 	}
-	documents := a.snapshot.zones[c.Zone.String()]
+	documents := r.snapshot.zones[c.Zone.String()]
 	if documents == nil { // Prepare was not called before the key was activated
-		return a, noLayer
+		return r, noLayer
 	}
-	a.document, a.asked = documents[q.scope], askedBy(h)
-	a.zone.demand(a.scope.whole).any.note(now)
-	if !a.built {
-		a.snapshot = l.complete(a.zone.name, q.scope, now)
-		if documents = a.snapshot.zones[a.zone.name]; documents == nil { // the last key of the time zone was withdrawn
-			return a, noLayer
+	r.document, r.headers = documents[q.scope], headersOf(h)
+	r.zone.demand(r.scope.whole).any.note(now)
+	if !r.built {
+		r.snapshot = l.complete(r.zone.name, q.scope, now)
+		if documents = r.snapshot.zones[r.zone.name]; documents == nil { // the last key of the time zone was withdrawn
+			return r, noLayer
 		}
-		a.document = documents[q.scope]
+		r.document = documents[q.scope]
 	}
-	if a.asked.format {
-		a.format = chooseFormat(h)
+	if r.headers.accept {
+		r.format = chooseFormat(h)
 	}
-	if a.asked.encoding {
-		a.encoding = chooseEncoding(h)
+	if r.headers.acceptEncoding {
+		r.encoding = chooseEncoding(h)
 	}
-	return a, nil
+	return r, nil
 }
 
-// body returns the answer's body.
-func (a *answer) body() *body {
-	if a.part {
-		return join(a.pieces, a.format, a.encoding)
+// body returns the body to send.
+func (r *response) body() *body {
+	if r.part {
+		return join(r.pieces, r.format, r.encoding)
 	}
-	return a.document.body(a.format, a.encoding)
+	return r.document.body(r.format, r.encoding)
 }
 
-// setHeaders sets the headers that 304 and 412 have too.
-func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, a *answer, now time.Time) {
-	h.SetCanonical(headerETag, a.etag)
-	h.SetCanonical(headerLastModified, a.lastModified)
+// setHeaders sets the headers that all responses have, including 304 and 412.
+func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, r *response, now time.Time) {
+	h.SetCanonical(headerETag, r.etag)
+	h.SetCanonical(headerLastModified, r.lastModified)
 	h.SetCanonical(headerCacheControl, private)
 	h.SetCanonical(headerVary, vary)
-	h.SetCanonical(headerVersion, a.version)
-	if a.content != nil {
-		h.SetCanonical(headerContent, a.content)
+	h.SetCanonical(headerVersion, r.version)
+	if r.content != nil {
+		h.SetCanonical(headerContent, r.content)
 	}
-	if a.snapshot.until != nil {
-		h.SetCanonical(headerCoveredUntil, a.snapshot.until)
+	if r.snapshot.until != nil {
+		h.SetCanonical(headerCoveredUntil, r.snapshot.until)
 	}
 	var digits [20]byte
 	h.SetCanonical(headerForecastAge, strconv.AppendInt(digits[:0], int64(l.age(now)/time.Second), 10))
@@ -140,47 +140,47 @@ var (
 )
 
 // send evaluates the request's conditions and its range, and sets the body.
-func (a *answer) send(ctx *fasthttp.RequestCtx) outcome {
+func (r *response) send(ctx *fasthttp.RequestCtx) outcome {
 	req, h := &ctx.Request.Header, &ctx.Response.Header
 	switch { // in the order of RFC 9110, 13.2.2
-	case !a.asked.condition:
-	case preconditionFailed(req, a.etag, a.modified):
+	case !r.headers.condition:
+	case preconditionFailed(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusPreconditionFailed)
 		return conditionFailed
-	case unmodified(req, a.etag, a.modified):
+	case unmodified(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return notModified
 	}
-	b := a.body()
-	h.SetContentTypeBytes(mediaTypes[a.format])
+	b := r.body()
+	h.SetContentTypeBytes(mediaTypes[r.format])
 	if b.size == 0 {
 		h.SetContentLength(0) // fasthttp omits it in the response to HEAD
 	}
-	if a.encoding != identity {
-		h.SetCanonical(headerContentCoding, encodingNames[a.encoding])
+	if r.encoding != identity {
+		h.SetCanonical(headerContentCoding, encodingNames[r.encoding])
 	}
-	if a.encoding != identity || a.content != nil { // the ETag of answers to since does not identify their bytes
+	if r.encoding != identity || r.content != nil { // the ETag of a response to since does not identify its bytes
 		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
-	r := wholeBody
-	if a.asked.part {
-		r = rangeOf(req, a.etag, b.size)
+	part := wholeBody
+	if r.headers.byteRange {
+		part = rangeOf(req, r.etag, b.size)
 	}
 	switch {
-	case r.whole:
+	case part.whole:
 		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
-	case r.unsatisfiable:
+	case part.unsatisfiable:
 		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
 	default:
 		ctx.SetStatusCode(fasthttp.StatusPartialContent)
-		b.send(&ctx.Response, r.from, r.to)
+		b.send(&ctx.Response, part.from, part.to)
 	}
 	var text [80]byte
-	h.SetCanonical(headerContentRange, r.appendContentRange(text[:0], b.size))
-	if r.unsatisfiable {
+	h.SetCanonical(headerContentRange, part.appendContentRange(text[:0], b.size))
+	if part.unsatisfiable {
 		return badRange
 	}
 	return sentRange

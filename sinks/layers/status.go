@@ -11,16 +11,16 @@ import (
 type Status struct {
 	Published  bool      `json:"published"`              // a layer exists
 	Streets    int       `json:"streets"`                // in the layer
-	LeftOut    int       `json:"left_out,omitempty"`     // forecasts over max_streets since the feed last replaced everything
+	LeftOut    int       `json:"left_out,omitempty"`     // forecasts omitted because of max_streets since the feed last replaced everything
 	AgeSeconds float64   `json:"age_seconds"`            // of the data
 	Covered    time.Time `json:"covered_until,omitzero"` // the end of the last period; absent without streets
 	Stale      bool      `json:"stale"`                  // clients should not rely on the layer
 	Reason     string    `json:"reason,omitempty"`       // why it is stale
-	Refuses    bool      `json:"refuses,omitempty"`      // it is stale and requests get 503
+	Refuses    bool      `json:"refuses,omitempty"`      // it is stale, and the response to requests is 503
 	Builds     uint64    `json:"builds"`
 	Built      time.Time `json:"built,omitzero"`
 	Reference  time.Time `json:"reference,omitzero"` // the layer's reference time
-	Error      string    `json:"error,omitempty"`    // why the last refused forecast cannot be used
+	Error      string    `json:"error,omitempty"`    // why the last rejected forecast is invalid
 }
 
 // Status returns the state of the layer at now, for readiness and metrics.
@@ -50,19 +50,18 @@ func (l *Layer) Status(now time.Time) Status {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.refused != nil {
-		s.Error = l.refused.Error()
+	if l.rejected != nil {
+		s.Error = l.rejected.Error()
 	}
 	return s
 }
 
-// stale reports whether a client should not rely on the layer (contract 2).
+// stale reports whether clients should not rely on the snapshot (contract 2).
 func (l *Layer) stale(s *snapshot, now time.Time) bool {
 	return l.age(now) > l.cfg.StaleAfter || l.endsEarly(s)
 }
 
-// endsEarly reports whether no forecast reaches beyond the first horizon; a layer without streets
-// ends early.
+// endsEarly reports whether all forecasts end at or before the first horizon, or there are none.
 func (l *Layer) endsEarly(s *snapshot) bool {
 	horizon := time.Duration(0)
 	if len(l.cfg.Horizons) > 0 {
