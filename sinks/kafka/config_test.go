@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/dial"
@@ -37,4 +38,27 @@ func TestNewReadsFiles(t *testing.T) {
 	cfg.TLS = dial.TLS{Enabled: true, CA: "/nonexistent/ca.pem"}
 	_, err := New(cfg, zerolog.Nop())
 	require.ErrorContains(t, err, "kafka.tls.ca: cannot read the certificate authorities: open /nonexistent/ca.pem")
+}
+
+func TestCheckTopic(t *testing.T) {
+	f := func(replicas, inSync int, setting, want string) {
+		t.Helper()
+		topic := dial.Topic{
+			Name: "measurements", Brokers: 3, Config: map[string]string{"min.insync.replicas": setting},
+			Partitions: []kafka.Partition{{Replicas: make([]kafka.Broker, replicas), Isr: make([]kafka.Broker, inSync)}},
+		}
+		err := DefaultConfig().checkTopic(topic)
+		if want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorContains(t, err, "topic: topic \"measurements\" has "+want)
+	}
+	f(3, 3, "2", "")
+	f(3, 3, "", "") // without the permission DescribeConfigs
+	f(3, 3, "1", "replication factor 3 and min.insync.replicas 1: ")
+	f(2, 2, "1", "replication factor 2 and min.insync.replicas 1: ")
+	f(1, 1, "", "replication factor 1 ")
+	f(1, 1, "2", "replication factor 1, below its min.insync.replicas 2: ")
+	f(3, 1, "2", "1 in-sync replicas of partition 0, fewer than min.insync.replicas 2: ")
 }
