@@ -51,13 +51,13 @@ func New(cfg Config) *Decoder {
 	return d
 }
 
-// Decode reads a text to its end and fills it, reusing its memory.
+// Decode reads a text to its end and decodes it into items, whose memory it reuses.
 //
 // The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD, DUPLICATE_FIELD,
-// TOO_MANY_ITEMS) or the error of the source, whichever comes first in the text. it.Count is then
-// the number of items that began before the error; the other contents of it are undefined.
-func (d *Decoder) Decode(from Source, it *batch.Items) error {
-	it.Reset()
+// TOO_MANY_ITEMS) or that of the source, whichever comes first in the text. items.Count is then the
+// number of items that began before the error; the other fields are undefined.
+func (d *Decoder) Decode(from Source, items *batch.Items) error {
+	items.Reset()
 	d.lexer.reset(from)
 	d.types.reset()
 	d.ahead()
@@ -86,7 +86,7 @@ func (d *Decoder) Decode(from Source, it *batch.Items) error {
 			return invalid(contract.DuplicateField, "duplicate member \"measurements\"")
 		}
 		found = true
-		if err := d.measurements(it); err != nil {
+		if err := d.measurements(items); err != nil {
 			return err
 		}
 	}
@@ -136,8 +136,8 @@ func (d *Decoder) measurements(it *batch.Items) error {
 	return d.err
 }
 
-// firstItem reports whether an item follows '['. It leaves the white space before the item unread,
-// which belongs to the layout.
+// firstItem reports whether an item follows '['. It does not consume the white space before the
+// item, which is part of the layout.
 func (d *Decoder) firstItem() bool {
 	d.ahead()
 	start := d.base + int64(d.pos)
@@ -145,7 +145,7 @@ func (d *Decoder) firstItem() bool {
 		d.pos++
 		return false
 	}
-	if start >= d.base { // else there is more white space than a layout may have
+	if start >= d.base { // otherwise there is more white space than a layout may contain
 		d.pos = int(start - d.base)
 	}
 	return d.err == nil

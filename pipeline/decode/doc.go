@@ -1,13 +1,13 @@
-// Package decode turns the decompressed body of a request into columns: a pure function without
-// I/O, clock or HTTP.
+// Package decode converts the decompressed body of a request to columns. It is a pure function of
+// the text, without I/O, clock or HTTP.
 //
-// The lexer (lexer.go) decides what is valid: strict RFC 8259, valid UTF-8, no lone surrogates,
-// bounded nesting, tokens of any size in a fixed buffer. It can decode every item.
+// The lexer (lexer.go) can decode every item. It accepts strict RFC 8259 with valid UTF-8, no lone
+// surrogates and limited nesting. Tokens may have any size; the buffer is fixed.
 //
 // Real batches are written by programs: all items have the same members in the same order with the
 // same white space, and measure types and timestamps repeat. So the text between the values of one
-// item, its layout, predicts the next item (layout.go): if the text matches byte for byte, only the
-// values are examined. Otherwise the lexer decodes the item, and its layout becomes the next
-// prediction. Both ways yield the same columns; TestFastEqualsSlow and FuzzDecode compare them with
-// each other and with encoding/json.
+// item, its layout, predicts the next item (layout.go). If the text of the next item matches the
+// layout byte for byte, only the values are examined. Otherwise the lexer decodes the item, and its
+// layout becomes the next prediction. The columns are the same either way: TestFastEqualsSlow and
+// FuzzDecode compare both with each other and with encoding/json.
 package decode

@@ -18,15 +18,14 @@ const (
 	maxLayouts = 4       // layouts that may alternate in a batch
 )
 
-// layout is the text of an item around its values: head, the values with what follows each. An item
-// that matches it byte for byte, with valid values in between, is valid JSON, because the item that
-// it was learned from was.
+// layout is the text of an item around its values. An item that matches it byte for byte and has
+// valid values is valid JSON, because the item that the layout was learned from is.
 type layout struct {
-	head   glue
-	pieces [maxPieces]piece
-	n      int
-	tail   glue // after the last value, whose glue includes the start of the next item
-	least  int  // bytes of an item without its values
+	head   glue             // before the first value
+	pieces [maxPieces]piece // the values; the last piece's after continues up to the first value of the next item
+	n      int              // number of pieces
+	tail   glue             // from the last value to the end of the item
+	least  int              // bytes of an item without its values
 }
 
 type piece struct {
@@ -53,7 +52,7 @@ func (g *glue) set(text ...[]byte) {
 	g.rest = all[min(len(all), 32):]
 }
 
-// at reports whether the text is at p in buf, which has Padding.
+// at reports whether the text g is at p in buf, which is followed by Padding bytes.
 func (g *glue) at(buf []byte, p, end int) bool {
 	return g.starts((*[32]byte)(buf[p:])) && g.ends(buf, p, end)
 }
@@ -68,17 +67,17 @@ func (g *glue) ends(buf []byte, p, end int) bool {
 	return p+g.n <= end && (len(g.rest) == 0 || string(buf[p+32:p+g.n]) == string(g.rest))
 }
 
-// layouts holds the most recent layouts; current is the one that matched last.
+// layouts holds the most recent layouts.
 type layouts struct {
-	maxBytes int // of an item that is learned
+	maxBytes int // maximum size of an item whose layout is learned
 	list     [maxLayouts]layout
-	n        int
-	current  int
-	oldest   int
+	n        int // number of layouts in list
+	current  int // index of the one that matched last
+	oldest   int // index of the one to replace next
 }
 
-// predicted decodes up to most items by one of the known layouts, and returns their number. It
-// changes nothing if none matches.
+// predicted decodes up to most items with one of the known layouts, and returns their number. If
+// none matches, it changes nothing and returns 0.
 func (d *Decoder) predicted(it *batch.Items, most int) int {
 	for try := range d.layouts.n {
 		k := d.layouts.current + try
@@ -107,7 +106,7 @@ func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 	it.Codes = slices.Grow(it.Codes, end-q+8)
 	codes := it.Codes[:cap(it.Codes)]
 	it.Quality[row] = math.NaN()
-	last, size := 0, end+1 // of the interval of the row before, which most rows repeat, with the text that precedes it
+	last, size := 0, end+1 // position and size of the previous row's interval with the text before it, which most rows repeat
 	for k := 0; ; {
 		pc := &l.pieces[k]
 		switch pc.field {
@@ -163,8 +162,8 @@ func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 	return n
 }
 
-// interval reads the text that follows piece k of l at p, up to the end of the second timestamp. It
-// returns its end or, if the lexer must decode it, that of the buffer.
+// interval reads the text after piece k of l, which starts at p, and the next two timestamps. It
+// returns the end of the second one or, if the lexer must decode the item, the end of the buffer.
 func (d *Decoder) interval(l *layout, k int, it *batch.Items, row, p int) int {
 	for last := k + 2; k < last; {
 		after := &l.pieces[k].after
@@ -179,7 +178,8 @@ func (d *Decoder) interval(l *layout, k int, it *batch.Items, row, p int) int {
 	return p
 }
 
-// timestamp reads the timestamp f at p. It returns its end, or -1 if the lexer must decode it.
+// timestamp reads the timestamp of field f at p. It returns its end, or -1 if the lexer must decode
+// it.
 func (d *Decoder) timestamp(f contract.Field, it *batch.Items, row, p int) (next int) {
 	if f == contract.FieldTimestampFrom {
 		it.From[row], next = d.from.read(d.buf, p, d.end)
@@ -198,8 +198,9 @@ func (pc *piece) skip(buf []byte, p, end int) int {
 	return next
 }
 
-// copyCode copies the plain ASCII text at p in buf to the position at in dst. It returns both ends,
-// or -1 if the lexer must decode it. It writes up to eight bytes more.
+// copyCode copies the plain ASCII text at p in buf to dst[at:]. It returns the ends of the text in
+// dst and in buf; the latter is -1 if the lexer must decode the text. It may write up to eight
+// bytes more.
 func copyCode(dst []byte, at int, buf []byte, p, end int) (stop, next int) {
 	for last := min(end, p+batch.MaxCodeLen); p < last; p += 8 {
 		w := binary.LittleEndian.Uint64(buf[p:])
@@ -225,7 +226,7 @@ func endOfString(buf []byte, p, end int) int {
 	return p
 }
 
-// learner records the positions of the values of an item while it is decoded.
+// learner records the positions of an item's values while the lexer decodes it.
 type learner struct {
 	start    int
 	complete bool // the item can be predicted
@@ -239,8 +240,8 @@ type learner struct {
 
 func (l *learner) begin(pos int) { l.start, l.n, l.complete = pos, 0, true }
 
-// add records a value. from and to of a string include its quotes; plain is false if it has
-// escapes.
+// add records the value between from and to, which include the quotes of a string. plain is false
+// if the string has escapes.
 func (l *learner) add(f contract.Field, from, to int, quote, plain bool) {
 	if l.complete = l.complete && plain && l.n < maxPieces; !l.complete {
 		return
@@ -253,8 +254,8 @@ func (l *learner) add(f contract.Field, from, to int, quote, plain bool) {
 	l.n++
 }
 
-// add makes the layout of the item that ends at pos the first one to try. The item is valid and
-// completely in buf.
+// add adds the layout of the item that ends at pos, and makes it the first one to try. The item
+// must be valid and completely in buf.
 func (ls *layouts) add(l *learner, buf []byte, pos int) {
 	if pos-l.start > ls.maxBytes {
 		return
@@ -290,19 +291,19 @@ func isTime(f contract.Field) bool {
 	return f == contract.FieldTimestampFrom || f == contract.FieldTimestampTo
 }
 
-// typeMemo finds the measure types of a batch. They are few and in a stable order, so the next type
-// is usually the one that followed the current one before.
+// typeMemo maps the measure types of a batch to ordinals. A batch has few types, in a stable order,
+// so the next type is usually the one that followed the current one last time.
 type typeMemo struct {
 	seed  maphash.Seed
-	known map[uint64]uint32 // hash → ordinal; of equal hashes the later ones are stored under the next number
-	list  []knownType
-	last  uint32
+	known map[uint64]uint32 // hash → ordinal; if two hashes are equal, the later type has the next free number
+	list  []knownType       // by ordinal
+	last  uint32            // ordinal of the previous row's type
 }
 
 type knownType struct {
-	next        uint32 // its last successor
-	length      int
-	first, mask uint64 // the first bytes of its text and the double quote after it
+	next        uint32 // ordinal of the type that followed it last time
+	length      int    // of the text
+	first, mask uint64 // the first bytes of the text with the double quote after it
 }
 
 func (m *typeMemo) reset() {
@@ -310,8 +311,8 @@ func (m *typeMemo) reset() {
 	m.list, m.last = m.list[:0], 0
 }
 
-// predict reads the type at p in buf. It returns its ordinal and its end, or -1 if the lexer must
-// decode it.
+// predict reads the measure type at p in buf. It returns its ordinal and its end; the latter is -1
+// if the lexer must decode it.
 func (m *typeMemo) predict(buf []byte, p, end int, it *batch.Items) (kind uint32, next int) {
 	if len(m.list) > 0 {
 		kind = m.list[m.last].next
@@ -352,19 +353,19 @@ func (m *typeMemo) find(text []byte, it *batch.Items) uint32 {
 	}
 }
 
-// timeMemo keeps the last timestamp: most rows of a batch repeat it, or at least its day and form.
-// The zero value matches nothing: its n is 0, and glue follows, which does not begin with the zero
-// byte that is there.
+// timeMemo keeps the last timestamp, because most rows of a batch repeat it, or at least its day
+// and format. The zero value matches only zero bytes, and has the length 0: the glue after the
+// value then does not match, because it does not begin with a zero byte.
 //
 //	2006-01-02T15:04:05.000Z
 //	date       clock   zone, with a fraction
 //	    date'
 type timeMemo struct {
-	date, date2, clock uint64 // eight bytes each, of which date and date2 overlap
+	date, date2, clock uint64 // eight bytes each; date and date2 overlap
 	zone, mask         uint64 // up to eight bytes
 	n                  int    // length of the text
-	ns                 int64
-	midnight           int64 // ns of 00:00:00 with that fraction
+	ns                 int64  // the timestamp
+	midnight           int64  // the timestamp with the clock 00:00:00
 }
 
 const (

@@ -15,18 +15,19 @@ const (
 
 // Source is the text of a body.
 type Source interface {
-	// Next returns the last keep bytes of the text so far, at most 32 KiB, and after them at least
-	// one more byte, unless there is an error, which is io.EOF at the end of the text. Next is not
-	// called again after an error. The result is valid until the next call and is not changed.
-	// Padding bytes follow it that have no meaning and may be overwritten.
+	// Next returns the last keep bytes of the previous result followed by more text, at least one
+	// byte unless there is an error. At the end of the text the error is io.EOF. keep is at most 32
+	// KiB. Next is not called again after an error. The result is valid until the next call, and
+	// the decoder does not change it. It has at least Padding bytes of capacity after its end,
+	// which the decoder may overwrite.
 	Next(keep int) ([]byte, error)
 }
 
 // Padding is the capacity that a Source has after its text.
 const Padding = 64
 
-// lexer reads JSON tokens from a text that it sees in parts. It keeps the first error in err; all
-// methods then return false or 0.
+// lexer reads JSON tokens from a Source. It keeps the first error in err; all methods then return
+// false or 0.
 type lexer struct {
 	from     Source
 	buf      []byte // the last part, with Padding
@@ -43,8 +44,8 @@ type lexer struct {
 	long  bool   // the last string was longer than textMax
 	plain bool   // the last string was completely in the buffer, without escapes
 
-	full, dropped   bool  // the last number has digits past maxDigits; some are not zero
-	shift, exponent int64 // number of its integer digits past maxDigits; its exponent
+	full, dropped   bool  // the last number has digits past maxDigits; some of those are not zero
+	shift, exponent int64 // number of the last number's integer digits past maxDigits; its exponent
 }
 
 func (l *lexer) init(maxDepth int) {
@@ -58,7 +59,7 @@ func (l *lexer) reset(from Source) {
 	l.eof, l.err, l.depth = nil, nil, 0
 }
 
-// fill gets more of the text after the unread bytes. It returns false at the end.
+// fill reads more text after the unread bytes. It returns false at the end of the text.
 func (l *lexer) fill() bool {
 	if l.eof != nil {
 		return false
@@ -92,7 +93,7 @@ func (l *lexer) syntaxAt(offset int64, reason string) {
 	}
 }
 
-// ended records that the stream ended inside a value, or the error of the stream.
+// ended records the error of the source or, without one, that the text ended too early.
 func (l *lexer) ended() {
 	if l.eof != errEnd && l.err == nil {
 		l.err = l.eof
@@ -102,7 +103,7 @@ func (l *lexer) ended() {
 	l.syntax("unexpected end of the body")
 }
 
-// peek returns the byte at pos, and 0 at the end of the stream: a zero byte starts no token either.
+// peek returns the byte at pos, or 0 at the end of the text. No token starts with a zero byte.
 func (l *lexer) peek() byte {
 	if l.pos < l.end || l.fill() {
 		return l.buf[l.pos]
@@ -137,7 +138,7 @@ func (l *lexer) skipRun(c byte) {
 	}
 }
 
-// unexpected records a syntax error, or the end of the stream if it is reached.
+// unexpected records a syntax error or, at the end of the text, that it ended too early.
 func (l *lexer) unexpected(what string) {
 	if l.pos >= l.end {
 		l.ended()

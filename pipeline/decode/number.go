@@ -16,8 +16,9 @@ const exactDigits = 15
 
 var powers = [16]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
-// readNumber reads the JSON number at p in b. It returns its end, or -1 if there is none or the
-// lexer must decode it. A byte that ends the number must follow it in b, and seven bytes p.
+// readNumber reads the JSON number at p in b. It returns its end, or -1 if there is no number or
+// the lexer must decode it. The number must be followed by a byte that cannot be part of a number,
+// and b must have at least seven bytes after its first digit.
 func readNumber(b []byte, p int) (v float64, next int) {
 	first := p
 	if b[p] == '-' {
@@ -124,8 +125,9 @@ func parseFloat(text []byte) float64 {
 	return v
 }
 
-// num consumes the number at pos, of any length, and keeps it in text without leading zeros of the
-// fraction. Of the digits past maxDigits it only keeps their number and whether one is not zero.
+// num consumes the number at pos, of any length, and keeps it in text, without the leading zeros of
+// the fraction. Of digits past maxDigits it keeps only how many are integer digits and whether one
+// is not zero.
 func (l *lexer) num() bool {
 	l.text, l.long = l.text[:0], false
 	l.full, l.dropped, l.shift, l.exponent = false, false, 0, 0

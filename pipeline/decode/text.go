@@ -12,8 +12,9 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special sets the high bit of the first byte of w that is a double quote, a backslash, a control
-// character or not ASCII. The bits after it may be wrong.
+// special returns a word with the high bit of the first byte of w that is a double quote, a
+// backslash, a control character or not ASCII, or 0 if there is none. Higher bits of the word are
+// undefined.
 func special(w uint64) uint64 {
 	quote, back := w^(ones*'"'), w^(ones*'\\')
 	return ((quote - ones) | (back - ones) | (w - ones*0x20) | w) & highs

@@ -50,7 +50,7 @@ func seconds(s []byte, lastMinute bool) (sec int, frac int64, zone []byte, ok bo
 	return sec, frac, s[4+n:], n > 0
 }
 
-// fraction parses 1–9 digits as nanoseconds. It returns n = 0 if there are none or more.
+// fraction parses 1–9 digits as nanoseconds. n is their number, or 0 if there are none or more.
 func fraction(s []byte) (ns int64, n int) {
 	for n < len(s) && s[n]-'0' <= 9 {
 		if n == 9 {
@@ -72,7 +72,7 @@ func date(s []byte) (days int64, ok bool) {
 	m, ok3 := two(s[5:])
 	d, ok4 := two(s[8:])
 	y := 100*hi + lo
-	t := time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC) // of 30 February: 2 March
+	t := time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC) // 30 February becomes 2 March
 	valid := ok1 && ok2 && ok3 && ok4 && s[4] == '-' && s[7] == '-' && y >= 1970 && y <= 2261
 	return t.Unix() / 86400, valid && t.Month() == time.Month(m) && t.Day() == d
 }

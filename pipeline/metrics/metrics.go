@@ -1,8 +1,8 @@
-// Package metrics creates the daemon's metrics and registers them with Prometheus' default
-// registry, which also has those of the Go runtime and of the process.
+// Package metrics creates the daemon's metrics and registers them with the default registry of
+// Prometheus, which also contains those of the Go runtime and of the process.
 //
-// A label has a closed set of values, or one value for each API key. Counters of hot paths are
-// resolved once, into variables or arrays, because looking up a label costs more than counting.
+// A label has a fixed set of values, or one value for each API key. Hot paths keep their counters
+// in variables or arrays, because looking up a label costs more than counting.
 package metrics
 
 import (
@@ -26,8 +26,8 @@ type (
 	Collector = prometheus.Collector
 )
 
-// buckets are the upper bounds, in seconds, of all histograms. They range from an answer served
-// from memory to a large body from a slow client.
+// buckets are the upper bounds of all histograms in seconds. They range from a response served from
+// memory to a large body from a slow client.
 var buckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
 }
@@ -60,8 +60,8 @@ func NewSecondsBy(name, help string, labels ...string) *prometheus.HistogramVec 
 	return promauto.NewHistogramVec(seconds(name, help), labels)
 }
 
-// seconds has classic buckets for the text format, and native ones for scrapers that ask for
-// protobuf.
+// seconds returns the options of a histogram with classic buckets for the text format and native
+// ones for scrapers that accept protobuf.
 func seconds(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,
@@ -69,7 +69,7 @@ func seconds(name, help string) prometheus.HistogramOpts {
 	}
 }
 
-// Since adds the seconds since start.
+// Since observes the seconds since start.
 func Since(h Observer, start time.Time) { h.Observe(time.Since(start).Seconds()) }
 
 // GaugeFunc returns a gauge that calls value at each scrape. It is not registered.
@@ -79,8 +79,8 @@ func GaugeFunc(name, help string, labels prometheus.Labels, value func() float64
 
 var showing sync.Mutex
 
-// Show registers collectors. Each replaces a registered collector of the same metrics, which an
-// earlier instance in the same process has left.
+// Show registers collectors. Each replaces a collector of the same metrics that an earlier instance
+// in the same process may have registered.
 func Show(all ...Collector) {
 	showing.Lock()
 	defer showing.Unlock()

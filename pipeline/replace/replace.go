@@ -1,4 +1,4 @@
-// Package replace replaces a file in one step.
+// Package replace replaces files atomically.
 package replace
 
 import (
@@ -11,9 +11,10 @@ import (
 	"syscall"
 )
 
-// File calls write with a new file and renames it to path when it is complete and synced, so that
-// readers see the old content or the new, and an error keeps the old. It keeps the mode and the
-// owner of an existing file; mode is for a new one. A symbolic link stays one.
+// File calls write with a new file, syncs the file and renames it to path. Readers see the old
+// content or the new one; after an error, the old content remains. File keeps the mode and the
+// owner of an existing file; a new one gets mode. If path is a symbolic link, its target is
+// replaced.
 func File(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

@@ -13,8 +13,8 @@ import (
 )
 
 // check applies the rules of contract 1.2 to a row, in their order. It returns the code of the
-// first broken rule, or contract.OK, with the field at fault and the input to quote. Rule 1, the
-// batch limit, applies to items without a row.
+// first rule that the row breaks, the invalid field, and the input to quote, or contract.OK. Rule
+// 1, the batch limit, concerns only items without a row.
 func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code contract.Code, field contract.Field, echo []byte) {
 	if f := fault; f != nil {
 		switch {
@@ -75,13 +75,13 @@ func validTypeCode(code []byte) bool {
 // unknown is the ordinal of a detector that is not in the registry, or of a rejected row.
 const unknown = math.MaxUint32
 
-// follower looks up codes in a registry snapshot. Batches list the detectors in a stable order, so
-// it first tries the detector that followed the current one last time: this takes one comparison of
-// adjacent bytes, instead of a hash and a cache miss in the table (BenchmarkLookup).
+// follower looks up codes in a registry snapshot. Batches list detectors in a stable order, so it
+// first tries the detector that followed the current one last time. If that is right, it saves a
+// hash and a cache miss in the table (BenchmarkLookup).
 type follower struct {
 	known *batch.Detectors
-	next  []uint32 // ordinal → its last successor
-	last  uint32
+	next  []uint32 // ordinal → ordinal that followed it last time
+	last  uint32   // ordinal of the previous row's detector
 }
 
 func (f *follower) use(known *batch.Detectors) {
@@ -118,7 +118,7 @@ func (f *follower) find(c *batch.Columns, dst []uint32) []uint32 {
 	return dst
 }
 
-// equal is bytes.Equal, without a call for codes of usual length.
+// equal is bytes.Equal without a call for codes of the usual length.
 func equal(a, b []byte) bool {
 	n, le := len(a), binary.LittleEndian
 	if n != len(b) || n < 8 || n > 16 {
@@ -127,17 +127,18 @@ func equal(a, b []byte) bool {
 	return le.Uint64(a) == le.Uint64(b) && le.Uint64(a[n-8:]) == le.Uint64(b[n-8:])
 }
 
-// identities finds items of a batch that share detector, measure type and interval, and so replace
-// each other in the archive. Most batches are sorted, with few exceptions: a row after all others
-// in that order needs no look-up. The exceptions, or all rows of other batches, are in a hash table
-// with open addressing, at most half full. All memory is reused from batch to batch.
+// identities finds items of a batch with the same detector, measure type and interval, which
+// replace each other in the archive. Most batches are sorted, with few exceptions: a row that comes
+// after all previous ones in the order cannot be a duplicate. The exceptions, or all rows of other
+// batches, are looked up in a hash table with open addressing, at most half full. The memory is
+// reused for the next batch.
 type identities struct {
 	byDetector bool     // sorted is in the order detector, interval, type; otherwise interval, detector, type
 	sorted     []uint32 // rows that follow all earlier ones in that order
 	others     []uint32
 
-	seed  [4]uint64 // random: a client cannot choose items that collide
-	slots []uint32  // row + 1 in the low bits, bits of the hash in the others; 0 is empty
+	seed  [4]uint64 // random, so that a client cannot choose items that collide
+	slots []uint32  // row + 1 in the low bits, part of the hash in the others; 0 if empty
 	rows  uint32    // mask of the low bits
 
 	from, to int64  // interval of the last row added, which most rows of a batch share
@@ -152,8 +153,8 @@ func newIdentities() identities {
 // of the rows' codes.
 func (d *identities) count(it *batch.Items, detectors []uint32) (duplicates int) {
 	d.rows = 1<<bits.Len(uint(len(detectors))) - 1
-	const most = 16 // one row of so many
-	if limit := len(detectors) / most; d.split(it, detectors, false, limit) || d.split(it, detectors, true, limit) {
+	const share = 16 // a batch is sorted if at most one in 16 rows is an exception
+	if limit := len(detectors) / share; d.split(it, detectors, false, limit) || d.split(it, detectors, true, limit) {
 		d.clear(len(d.others))
 		for _, row := range d.others {
 			if d.isSorted(it, detectors, row) || d.add(it, detectors, row) {
@@ -209,7 +210,7 @@ func (d *identities) split(it *batch.Items, detectors []uint32, byDetector bool,
 	return true
 }
 
-// isSorted reports whether a row in sorted has the same identity.
+// isSorted reports whether sorted contains a row with the same identity.
 func (d *identities) isSorted(it *batch.Items, detectors []uint32, row uint32) bool {
 	_, found := slices.BinarySearchFunc(d.sorted, row, func(a, b uint32) int {
 		interval := cmp.Or(cmp.Compare(it.From[a], it.From[b]), cmp.Compare(it.To[a], it.To[b]))

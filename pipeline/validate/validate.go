@@ -1,5 +1,5 @@
-// Package validate applies the per-item rules of contract 1.2, a pure function of decoded items,
-// one registry snapshot and one point in time. The rules are the cases of check in rules.go.
+// Package validate applies the rules of contract 1.2 to decoded items. It is a pure function of the
+// items, one registry snapshot and one point in time. The rules are the cases of check in rules.go.
 package validate
 
 import (
@@ -27,7 +27,8 @@ type MeasureType struct {
 	Max  *float64 `setting:"max"`  // highest allowed value; null: no bound
 }
 
-// DefaultConfig accepts any measure type and any value, up to an hour ahead of the clock.
+// DefaultConfig returns rules that accept any measure type, any value, and timestamps up to an hour
+// ahead of the clock.
 func DefaultConfig() Config {
 	return Config{FutureTolerance: time.Hour}
 }
@@ -61,7 +62,7 @@ type valueRange struct{ min, max float64 }
 
 var finite = valueRange{-math.MaxFloat64, math.MaxFloat64}
 
-// has reports whether v is in the range. NaN and infinities never are.
+// has reports whether v is in the range. It returns false for NaN and infinities.
 func (r valueRange) has(v float64) bool { return v >= r.min && v <= r.max }
 
 func newRange(lo, hi *float64) (valueRange, error) {
@@ -111,10 +112,10 @@ func New(cfg Config) *Validator {
 	return v
 }
 
-// Validate appends a rejection for each invalid item to out, in ascending order of index. now is in
-// nanoseconds since 1970 UTC. All items are checked against the same snapshot, known. Validate
-// returns how many valid items have the detector, measure type and interval of an earlier one,
-// which they replace in the archive (contract 1.3).
+// Validate appends a rejection for each invalid item to out, in ascending order of index. known is
+// the registry snapshot; now is in nanoseconds since 1970 UTC. duplicates is the number of valid
+// items that have the detector, measure type and interval of an earlier one, which they replace in
+// the archive (contract 1.3).
 func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64, out *batch.Rejections) (duplicates int) {
 	v.latest = now + v.tolerance
 	v.follower.use(known)

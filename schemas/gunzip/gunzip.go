@@ -1,7 +1,7 @@
-// Package gunzip decompresses bodies of requests: gzip (RFC 1952) with any number of members,
-// header fields of any length, and nothing after the last member. The readers of the standard
-// library and of klauspost reject fields of 512 bytes, and mistake a header that is truncated
-// within a field for the end of the stream.
+// Package gunzip decompresses request bodies: gzip (RFC 1952) with any number of members, header
+// fields of any length, and nothing after the last member. The readers of the standard library and
+// of klauspost/compress reject header fields of 512 bytes, and take a header that is truncated in a
+// field for the end of the stream.
 package gunzip
 
 import (
@@ -33,20 +33,20 @@ const (
 	hasComment = 1 << 4
 )
 
-// Reader decompresses. The zero value must be Reset.
+// Reader decompresses gzip. Before the first use, Reset must be called.
 type Reader struct {
 	in      *bufio.Reader
 	inflate inflate.Reader
-	text    []byte // the last result of Next, or of inflate.Next after it
-	unread  []byte // what Read has not returned of it
-	members int    // whose header was read
-	open    bool   // within a member
+	text    []byte // the last result of inflate.Next
+	unread  []byte // the part of text that Read has not returned yet
+	members int    // number of headers that were read
+	open    bool   // the next byte is in the content of a member
 	crc     uint32 // of the header, then of the content
-	size    uint32
+	size    uint32 // of the content, modulo 2^32
 	err     error
 }
 
-// Reset makes z read from r.
+// Reset makes z read from r. It keeps the buffers.
 func (z *Reader) Reset(r io.Reader) {
 	if z.in == nil {
 		z.in = bufio.NewReaderSize(nil, bufferSize)
@@ -56,11 +56,11 @@ func (z *Reader) Reset(r io.Reader) {
 	z.text, z.unread, z.members, z.open, z.err = nil, nil, 0, false, nil
 }
 
-// Next decompresses more, without copying it. It returns the last keep bytes of all text since
-// Reset, at most inflate.MaxKeep, and after them what is new: at least one byte, unless there is an
-// error. io.EOF means that the checksums of all members were correct. Errors of the underlying
-// reader are returned unchanged. The text is valid until the next call, must not be changed, and is
-// followed by inflate.Slack bytes of capacity.
+// Next decompresses more text. It returns the last keep bytes of the previous result followed by
+// new text, at least one byte unless there is an error. keep must not exceed inflate.MaxKeep or the
+// length of the previous result. io.EOF means that the checksums of all members are correct. Errors
+// of the underlying reader are returned unchanged. The result is valid until the next call, must
+// not be changed, and has at least inflate.Slack bytes of capacity after its end.
 func (z *Reader) Next(keep int) ([]byte, error) {
 	z.text = z.text[len(z.text)-keep:]
 	for z.err == nil && len(z.text) == keep {
@@ -89,7 +89,7 @@ func (z *Reader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// header reads the header of a member. io.EOF means that there is no further one.
+// header reads the header of the next member. It returns io.EOF if there is none.
 func (z *Reader) header() error {
 	switch _, err := z.in.Peek(1); {
 	case err == io.EOF && z.members > 0:
@@ -138,7 +138,7 @@ func (z *Reader) header() error {
 	return nil
 }
 
-// extra skips the field of that name, which is shorter than 64 KiB.
+// extra skips the extra field, which is shorter than 64 KiB.
 func (z *Reader) extra() error {
 	length, err := z.take(2)
 	if err != nil {
@@ -165,7 +165,7 @@ func (z *Reader) skipText() error {
 	}
 }
 
-// trailer checks the content of a member.
+// trailer compares the checksum and the size of a member's content with those in its trailer.
 func (z *Reader) trailer() error {
 	crc, size := z.crc, z.size
 	t, err := z.take(8)
@@ -178,16 +178,16 @@ func (z *Reader) trailer() error {
 	return nil
 }
 
-// take reads n bytes, at most bufferSize, which are valid until the next read. With an error it
-// returns those that are there.
+// take reads n bytes, at most bufferSize. They are valid until the next read. If the input ends or
+// fails before, take returns the bytes up to there and an error.
 func (z *Reader) take(n int) ([]byte, error) {
 	part, err := z.in.Peek(n)
 	z.crc = crc32.Update(z.crc, crc32.IEEETable, part)
-	_, _ = z.in.Discard(len(part)) // they are in the buffer
+	_, _ = z.in.Discard(len(part)) // cannot fail: they are in the buffer
 	return part, early(err)
 }
 
-// early turns the end of the input into an unexpected one.
+// early converts io.EOF to io.ErrUnexpectedEOF.
 func early(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -1,6 +1,6 @@
-// Package inflate decompresses DEFLATE streams (RFC 1951) into a buffer that it shares with its
-// caller: the text that Next returns is also the history from which later matches copy, so no byte
-// is copied twice. The memory is fixed, whatever a stream contains.
+// Package inflate decompresses DEFLATE streams (RFC 1951). The text that Next returns is a view of
+// the buffer from which later matches copy, so the text is not copied for the caller. A Reader
+// takes the same memory for every stream.
 package inflate
 
 import (
@@ -19,32 +19,33 @@ var (
 )
 
 const (
-	// Slack is the number of bytes after the text of Next that may be read. They have no meaning.
+	// Slack is the number of bytes after the text of Next that may be read and overwritten. Their
+	// values are undefined.
 	Slack = 64
 	// MaxKeep is the largest argument of Next.
 	MaxKeep = history
 
-	history  = 32 << 10 // the largest distance of a match
-	chunk    = 32 << 10 // Next returns little more: the text is still in the CPU's caches when it is used
-	size     = history + 4*chunk
+	history  = 32 << 10          // maximum distance of a match
+	chunk    = 32 << 10          // Next stops after so much new text, so that it is in the CPU's caches when the caller uses it
+	size     = history + 4*chunk // if the text in buf is longer, Next moves it to the start
 	maxMatch = 258
 	maxCopy  = 512 + 16 // bytes after the start of a match that decode may read or write
 	maxLoad  = 24       // bytes of input that an iteration of decode may read
 	bufSize  = size + chunk + maxCopy + 2*Slack
 )
 
-// Reader decompresses streams that follow each other in its input. The zero value must be Reset.
+// Reader decompresses consecutive streams of its input. Before the first use, Reset must be called.
 type Reader struct {
 	pos   int // end of the text in buf
-	start int // of the current stream's text in buf
+	start int // start of the current stream's text in buf
 
 	last   bool // the current block is the last one
-	fixed  bool // tables are the fixed ones
+	fixed  bool // tables contains the fixed codes
 	next   part
 	stored int // bytes left of a stored block
 
-	limit   uint // of decode: an iteration begins below this position in buf
-	stop    uint // and up to this one in the input
+	limit   uint // decode starts an iteration only if the text in buf ends before it,
+	stop    uint // and if the next byte of the input is not after it
 	lengths [maxCodes]uint8
 	input   input
 	tables  // of the current block
@@ -61,23 +62,24 @@ const (
 	nothing
 )
 
-// Reset makes r read from in, which must have a buffer of at least 64 bytes. A stream begins with
-// Begin.
+// Reset makes r read from in, which must have a buffer of at least 64 bytes. Begin must be called
+// before Next.
 func (r *Reader) Reset(in *bufio.Reader) {
 	r.pos, r.next = 0, nothing
 	r.input.reset(in)
 }
 
-// Begin begins a stream at the next byte of the input.
+// Begin makes Next decompress the stream that starts at the next byte of the input.
 func (r *Reader) Begin() {
 	r.start, r.next, r.last = r.pos, blockHeader, false
 	r.input.reset(r.input.from)
 }
 
-// Next decompresses more. It returns the last keep bytes of all text since Reset and, after them,
-// what is new: at least one byte, unless there is an error. At the end of the stream that is
-// io.EOF, and the input continues with the byte after the stream. The text is valid until the next
-// call and must not be changed.
+// Next decompresses more text. It returns the last keep bytes of the previous result followed by
+// new text, at least one byte unless there is an error. keep must not exceed MaxKeep or the length
+// of the previous result. At the end of the stream the error is io.EOF, and the next byte of the
+// input is the one after the stream. The result is valid until the next call and must not be
+// changed.
 func (r *Reader) Next(keep int) ([]byte, error) {
 	if r.pos > size {
 		from := r.pos - max(keep, min(history, r.pos-r.start))
@@ -100,7 +102,7 @@ func (r *Reader) Next(keep int) ([]byte, error) {
 			}
 		}
 	}
-	if err != nil && r.input.over() { // the error may be due to zeros after the end of the input
+	if err != nil && r.input.over() { // the error may be caused by the zeros after the end of the input
 		err = r.input.early()
 	}
 	return r.buf[before-keep : r.pos : r.pos+Slack], err
@@ -171,26 +173,26 @@ func (r *Reader) copyStored(limit int) error {
 // decode decompresses codes of a block until the text reaches limit, the block ends, or more input
 // is needed.
 //
-// An iteration has up to three literals, or two and a match. Matches are copied 16 bytes at a time,
-// past their end, and the first 32 bytes without asking for the length: branches that cannot be
-// predicted cost more.
+// An iteration decodes up to three literals, or up to two and a match. It copies a match 16 bytes
+// at a time, possibly past its end, and the first 32 bytes whatever the length is: a mispredicted
+// branch would cost more.
 //
-// The time of an iteration is that of the shifts and look-ups that wait for each other. A variable
-// that the compiler has no register for would lengthen it. Therefore the loop needs no pointer but
-// r: the tables and both buffers are arrays in r, limit and stop are fields. Bits are shifted
-// before values are computed from those taken. Only the lowest six bits of n count, so that entries
-// can be subtracted as they are.
+// The time of an iteration is determined by its chain of dependent shifts and look-ups. Variables
+// that do not fit into registers would lengthen it. Therefore r is the only pointer that the loop
+// needs: the tables and both buffers are arrays in r, and limit and stop are fields. Bits are
+// shifted out before values are computed from the taken ones. Only the lowest six bits of n are
+// used, so that a whole table entry can be subtracted from it.
 func (r *Reader) decode(limit int) error {
 	in := &r.input
 	in.fill()
 	r.limit, r.stop = uint(limit), uint(in.end-maxLoad)
-	if in.err != nil { // one iteration at a time, to see whether its bits are there
+	if in.err != nil { // one iteration at a time, because each must check whether the input had enough bits
 		r.limit, r.stop = uint(r.pos+1), uint(len(in.src)-maxLoad)
 	}
 	at, bits, n, o := uint(in.at), in.bits, in.n, uint(r.pos)
 	var err error
 loop:
-	for at <= r.stop && o < min(r.limit, bufSize-maxCopy-2) { // min spares checks of indexes
+	for at <= r.stop && o < min(r.limit, bufSize-maxCopy-2) { // min avoids bounds checks
 		bits |= binary.LittleEndian.Uint64(r.input.src[at:at+8]) << (n & 63)
 		at += ^n >> 3 & 7
 		n |= 56
@@ -219,8 +221,8 @@ loop:
 				}
 			}
 		}
-		// At most one literal was taken from the 56 bits. The others suffice for a length with a code
-		// in the root (11 bits and 5 extra ones) and a distance (15 and 13).
+		// At most one literal was taken from the 56 bits. The remaining ones suffice for a length
+		// whose code is in the root table (11 bits and 5 extra bits) and a distance (15 and 13).
 		if e&isOther != 0 {
 			if e&isSub != 0 {
 				bits |= binary.LittleEndian.Uint64(r.input.src[at:at+8]) << (n & 63)
@@ -270,7 +272,7 @@ loop:
 		n -= uint(e)
 		distance := uint(e>>16) + uint((taken^bits<<(e&63))>>(e>>8&63))
 		from := o - distance
-		if int(from) < r.start || max(from, o) > bufSize-maxCopy { // max spares checks of indexes: it is never so large
+		if int(from) < r.start || max(from, o) > bufSize-maxCopy { // the latter is always false; it avoids bounds checks
 			err = ErrDistance
 			break
 		}
@@ -295,10 +297,10 @@ loop:
 	return err
 }
 
-// repeat fills out[o:end] with the distance bytes before it, which are so few that the CPU would
-// wait for them to be written. It writes up to seven bytes more.
+// repeat fills out[o:end] by repeating the distance bytes before it. It may write up to seven bytes
+// more. With a small distance, each copy of 16 bytes would have to wait for the previous one.
 func repeat(out []byte, o, end, distance int) {
-	wide := (15/distance + 1) * distance // the text repeats after that many bytes, too; then after twice as many
+	wide := (15/distance + 1) * distance // the smallest multiple of distance that is at least 16
 	stop := min(end, o+wide-distance)
 	if distance >= 8 {
 		for ; o < stop; o += 8 {

@@ -13,16 +13,16 @@ const (
 	inputSize = 8 << 10
 )
 
-// input is a stream of bits. After the last byte it continues with zeros, and over reports that
-// some were used.
+// input is a stream of bits. It continues with zeros after its last byte; over reports whether any
+// of them were taken.
 type input struct {
 	from *bufio.Reader
-	at   int                       // next byte of src
-	end  int                       // of the input's bytes in src
-	bits uint64                    // bits that were loaded, the next one lowest
-	n    uint                      // how many; the bits above them are zero, or equal to src[at]
-	err  error                     // why there is nothing after src
-	src  [inputSize + 2*ahead]byte // a copy of bytes that from has buffered, then zeros
+	at   int                       // index in src of the next byte to load
+	end  int                       // end of the input's bytes in src
+	bits uint64                    // the loaded bits; the next one is the lowest
+	n    uint                      // number of loaded bits; higher ones are zero, or the bits of src[at:]
+	err  error                     // why the input ends at end; nil if it does not
+	src  [inputSize + 2*ahead]byte // a copy of bytes in the buffer of from, then zeros
 }
 
 // reset makes in read from the next byte of from.
@@ -30,13 +30,13 @@ func (in *input) reset(from *bufio.Reader) {
 	in.from, in.at, in.end, in.bits, in.n, in.err = from, 0, 0, 0, 0, nil
 }
 
-// fill makes at least ahead bytes of src available, the last of which may be zeros after the end.
+// fill makes at least ahead bytes of src available. After the end of the input they are zeros.
 func (in *input) fill() {
 	if in.err != nil || in.end-in.at >= ahead {
 		return
 	}
 	in.unload()
-	_, _ = in.from.Discard(in.at) // they are in its buffer
+	_, _ = in.from.Discard(in.at) // cannot fail: they are in the buffer of from
 	_, in.err = in.from.Peek(ahead)
 	next, _ := in.from.Peek(min(in.from.Buffered(), inputSize))
 	in.at, in.end = 0, copy(in.src[:], next)
@@ -62,14 +62,14 @@ func (in *input) take(k uint) uint {
 	return v
 }
 
-// unload returns unused whole bytes to the input.
+// unload unloads the whole bytes among the loaded bits.
 func (in *input) unload() {
 	in.at -= int(in.n >> 3)
 	in.n &= 7
 	in.bits &= 1<<in.n - 1
 }
 
-// align drops the bits up to the next byte.
+// align skips the bits up to the next byte of the input.
 func (in *input) align() error {
 	in.unload()
 	in.bits, in.n = 0, 0
@@ -90,7 +90,7 @@ func (in *input) early() error {
 	return in.err
 }
 
-// finish leaves the input at the byte after the last one of the stream.
+// finish moves from to the byte after the stream.
 func (in *input) finish() error {
 	if err := in.align(); err != nil {
 		return err

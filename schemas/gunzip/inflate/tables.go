@@ -2,38 +2,40 @@ package inflate
 
 import "math/bits"
 
-// A table has an entry for each value of the next root bits of the input, and after these subtables
-// for longer codes. An entry:
+// A table has an entry for each value of the next root bits of the input, followed by subtables for
+// longer codes. The bits of an entry are:
 //
-//	0–5    number of bits to take: those of the code and the extra ones
-//	8–11   number of bits of the code; of a subtable, number of bits of its index
+//	0–5    number of bits to take: those of the code and the extra bits
+//	8–11   number of bits of the code; for a link to a subtable, number of bits of the subtable's index
 //	13–15  flags
 //	16–31  a literal, the base of a length or distance, or the start of a subtable
 //
-// The numbers of bits in a subtable do not include the root bits.
+// In the entries of a subtable, the numbers of bits do not include the root bits.
 const (
-	isSub     = 1 << 13 // a subtable; with isOther
-	isOther   = 1 << 14 // not a literal, length or distance: subtable, end of block (0) or invalid code (1)
-	isLiteral = 1 << 15 //
+	isSub     = 1 << 13 // a link to a subtable; isOther is set too
+	isOther   = 1 << 14 // a link, the end of the block (bits 16–31 are 0) or an invalid code (they are 1)
+	isLiteral = 1 << 15
 	invalid   = isOther | 1<<16
 
 	endOfBlock   = 256
 	maxLitCodes  = 288
 	maxDistCodes = 32
 	maxCodes     = maxLitCodes + maxDistCodes
-	maxLength    = 15 // bits of a code
-	litRoot      = 11
+	maxLength    = 15 // maximum length of a code in bits
+	litRoot      = 11 // root bits of each table
 	distRoot     = 8
 	precodeRoot  = 7
 )
 
-// The sizes suffice for every complete code: see enough.c of zlib.
+// tables are the tables of a block. Their sizes suffice for every complete code: see enough.c of
+// zlib.
 type tables struct {
 	literals  [2342]uint32
 	distances [402]uint32
 }
 
-// The entries of the symbols, without the bits of their codes.
+// The entries of all symbols, without the numbers of bits of their codes, and the tables of the
+// fixed codes.
 var (
 	litSymbols     [maxLitCodes]uint32
 	distSymbols    [maxDistCodes]uint32
@@ -84,8 +86,9 @@ func init() {
 	_ = build(fixed.distances[:], distRoot, lengths[maxLitCodes:], distSymbols[:])
 }
 
-// build makes the table of a canonical code. Codes may be incomplete only if there is none, or a
-// single one of one bit.
+// build fills the table of a canonical code with the given lengths. It returns an error if the code
+// is invalid. A code may be incomplete only if it has no symbol, or one symbol with a code of one
+// bit.
 func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 	var count, next [maxLength + 2]uint16
 	for _, l := range lengths {
@@ -114,8 +117,8 @@ func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 		}
 	}
 
-	// The table grows with the length of the codes: it is doubled for each further bit. Codes are
-	// counted with their bits reversed, as they are in the input.
+	// For each length of codes, the filled part of the table is doubled first. Codes have their
+	// bits reversed, as they are in the input.
 	code, k, first := uint(0), 0, uint(1)
 	if left > 0 {
 		table[0], table[1], first = invalid|1, invalid|1, 2
@@ -134,7 +137,7 @@ func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 	end, prefix, start := uint(1)<<root, ^uint(0), uint(0)
 	for l := root + 1; l <= longest; l++ {
 		for left := int(count[l]); left > 0; left-- {
-			if code&(1<<root-1) != prefix { // the next subtable
+			if code&(1<<root-1) != prefix { // the code starts the next subtable
 				prefix, start = code&(1<<root-1), end
 				width := l - root
 				for used := left; used < 1<<width; used = used<<1 + int(count[root+width]) {
@@ -154,20 +157,21 @@ func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 	return nil
 }
 
-// increment returns the code of n bits that follows code, both with their bits reversed.
+// increment returns the code of n bits that follows code, or 0 if there is none. Both have their
+// bits reversed.
 func increment(code, n uint) uint {
 	zeros := code ^ (1<<n - 1)
 	if zeros == 0 {
-		return 0 // there is none
+		return 0
 	}
 	top := uint(1) << (bits.Len(zeros) - 1)
 	return code&(top-1) | top
 }
 
-// order is the order in which the lengths of the precode are sent.
+// order is the order of the precode's lengths in a stream.
 var order = [19]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
-// readTables reads the codes of a block.
+// readTables reads the codes of a block and builds their tables.
 func (r *Reader) readTables() error {
 	in := &r.input
 	literals, distances := int(in.take(5))+257, int(in.take(5))+1
