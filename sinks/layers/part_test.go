@@ -751,3 +751,36 @@ func TestDocumentsAreBuiltOnRequest(t *testing.T) {
 	same("?horizon=15")
 	same("")
 }
+
+// TestPickSkipsPeriods: a view picks the same periods of a street, for the same interval, whether or
+// not it skips those that have ended.
+func TestPickSkipsPeriods(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	skipped := 0
+	for range 3000 {
+		f := &pb.StreetForecast{Street: 1}
+		at := noon
+		for range r.IntN(8) {
+			at = at.Add(time.Duration(r.IntN(3)) * time.Minute * time.Duration(r.IntN(2)))
+			end := at.Add(time.Duration(r.IntN(4)) * time.Minute)
+			f.Forecast = append(f.Forecast, &pb.ForecastPeriod{Start: at.Format(time.RFC3339), End: end.Format(time.RFC3339)})
+			if at = end; r.IntN(20) == 0 {
+				at = at.Add(-time.Minute) // they overlap
+			}
+		}
+		s, err := newStreet(f)
+		require.NoError(t, err)
+		all := *s
+		all.step = 0
+		for minute := -2; minute < 30; minute++ {
+			for _, whole := range []bool{false, true} {
+				v := view{whole, instantOf(noon.Add(time.Duration(minute) * time.Minute))}
+				want, wantFrom, wantUntil := v.pick(nil, &all)
+				got, from, until := v.pick(nil, s)
+				require.Equal(t, []any{want, wantFrom, wantUntil}, []any{got, from, until}, "%v %+v", f, v)
+				skipped += s.skip(v.at)
+			}
+		}
+	}
+	require.Positive(t, skipped)
+}

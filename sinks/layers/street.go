@@ -26,6 +26,8 @@ type street struct {
 	label    uint64 // hash of id and code
 	periods  []period
 	until    instant // end of the last period; 0 without periods
+	from     instant // start of the first period
+	step     instant // length of the first period; 0 if periods overlap
 	number   uint64  // of the first build with this forecast
 	held     uint64  // of a build; all documents have shown the street since then
 	reach    instant // until then the periods have no gap, from the reference time of its first build
@@ -96,6 +98,13 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 	}
 	slices.SortFunc(s.periods, period.compare)
 	for i := range s.periods {
+		span := s.periods[i].span.Value()
+		switch {
+		case i == 0:
+			s.from, s.step = span.from, max(0, span.to-span.from)
+		case span.from < s.periods[i-1].span.Value().to || span.to < span.from:
+			s.step = 0
+		}
 		s.periods[i].hash = s.periods[i].contentHash()
 	}
 	return s, nil
@@ -190,7 +199,7 @@ type view struct {
 func (v view) pick(into []int, s *street) (picked []int, from, until instant) {
 	from, until = -never, never
 	covering := -1
-	for i := range s.periods {
+	for i := s.skip(v.at); i < len(s.periods); i++ {
 		span := s.periods[i].span.Value()
 		if span.from > v.at { // as are the following ones, because periods are in order
 			until = min(until, span.from)
@@ -214,4 +223,17 @@ func (v view) pick(into []int, s *street) (picked []int, from, until instant) {
 		into = append(into, covering)
 	}
 	return into, from, until
+}
+
+// skip returns the index of a period that ended before t, or 0. Views at t or later do not depend on
+// the periods before it. If all periods are equally long, it is the last one that has ended.
+func (s *street) skip(t instant) int {
+	if s.step == 0 {
+		return 0
+	}
+	i := min(int((t-s.from)/s.step), len(s.periods)) - 1
+	for i > 0 && s.periods[i].span.Value().to > t {
+		i--
+	}
+	return max(0, i)
 }
