@@ -213,6 +213,8 @@ func (l *Layer) complete(zone string, scope int, now time.Time) *snapshot {
 	defer l.building.Unlock()
 	s := l.current.Load()
 	if documents := s.zones[zone]; documents != nil && !documents[scope].built {
+		d := documents[scope]
+		d.zone.demand(d.scope.whole).any.note(now) // the zone may be another one of the same name
 		s = l.builder.build(s.ref, now)
 		l.show(s, now)
 	}
