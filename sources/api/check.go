@@ -16,10 +16,10 @@ import (
 // requestHeaders holds the headers that this package needs. They are collected in one pass, because
 // each Peek of fasthttp canonicalises the name and scans all headers.
 type requestHeaders struct {
-	authorization  []byte // the last one
-	authorizations int
+	authorization  []byte // value of the last such header
+	authorizations int    // number of such headers
 	traceparent    []byte
-	close          bool // Connection names the option close
+	close          bool // the Connection header contains close
 	malformed      bool // a name contains a space, which fasthttp accepts
 }
 
@@ -40,15 +40,15 @@ func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
 	return r
 }
 
-// headerReceived does everything that precedes the body (contract 1.1), and leaves the result for
-// handle. For a request without a body, handle does this.
+// headerReceived checks a request that has a body, before the body (contract 1.1), and keeps the
+// result for handle. handle itself checks requests without a body.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	expect := h.Peek(fasthttp.HeaderExpect)
 	if announcesBody(h) || len(expect) > 0 {
 		x := s.begin(h, time.Now())
 		if len(expect) > 0 {
-			// Only a request without an error gets its 100 Continue, which HTTP/1.0 does not have.
-			// fasthttp compares the value case-sensitively.
+			// A request gets a 100 Continue only if it has no error and is not HTTP/1.0. fasthttp
+			// compares the value case-sensitively.
 			continues := x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
 			h.Del(fasthttp.HeaderExpect)
 			if continues {
@@ -61,8 +61,8 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 		}
 		s.pending.put(h, x)
 	}
-	// fasthttp reads this much of a body with a Content-Length before it calls the handler. The
-	// default is 8 KiB, and a slow client would not get its deadlines.
+	// fasthttp reads this many bytes of a body with a Content-Length before it calls the handler.
+	// With the default of 8 KiB, the deadlines of upload would not apply to a slow client.
 	return fasthttp.RequestConfig{MaxRequestBodySize: 1}
 }
 
@@ -76,7 +76,7 @@ func announcesBody(h *fasthttp.RequestHeader) bool {
 	return h.ContentLength() > 0 || h.ContentLength() == -1 // -1: chunked
 }
 
-// begin returns the exchange of a request after checking its header, which is complete.
+// begin checks the header of a request and returns its exchange.
 func (s *Server) begin(h *fasthttp.RequestHeader, now time.Time) *exchange {
 	r := readHeaders(h)
 	x := newExchange(&r, now)
@@ -102,7 +102,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 	case !bytes.Equal(protocol, []byte("HTTP/1.1")) && !bytes.Equal(protocol, []byte("HTTP/1.0")):
 		apiErr = errVersion
 	case r.malformed:
-		apiErr = contract.NewError(contract.InvalidParameter, "the name of a header contains a blank")
+		apiErr = contract.NewError(contract.InvalidParameter, "the name of a header contains a space")
 	default:
 		apiErr = checkFraming(h)
 	}
@@ -136,7 +136,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 			}
 		}
 	}
-	if s.refusing.Load() {
+	if s.rejecting.Load() {
 		return contract.Unavailable("the service is stopping: send the request again, to another replica or in a moment", time.Second)
 	}
 	x.release, apiErr = x.route.Endpoint.Admit(x.client(), h)

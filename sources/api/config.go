@@ -10,7 +10,7 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Config of the server for clients.
+// Config configures the server for clients.
 type Config struct {
 	Listen string `setting:"listen"` // address for clients, host:port; :8080 is every interface
 	// prefix of all paths, empty or like /traffic, for proxies that do not strip it
@@ -43,8 +43,8 @@ type Config struct {
 
 // DefaultConfig returns the defaults, without keys.
 //
-// A full batch of 14,000 items is about 250 KiB of gzip. So a client that gets an error can send
-// four of them to their end, or one at 1 Mbit/s.
+// A batch of 14,000 items is about 250 KiB of gzip. discard_bytes is enough for four of them, and
+// discard_time for one at 1 Mbit/s.
 func DefaultConfig() Config {
 	return Config{
 		Listen:                 ":8080",
@@ -54,7 +54,7 @@ func DefaultConfig() Config {
 		HeaderTimeout:          10 * time.Second,
 		IdleTimeout:            75 * time.Second, // longer than the 60 s of load balancers: the server should not be the first to close
 		WriteTimeout:           30 * time.Second,
-		WriteMinBytesPerSecond: 64 << 10, // the largest answers, 60 MB, then take at most a quarter of an hour
+		WriteMinBytesPerSecond: 64 << 10, // the largest responses, 60 MB, then take at most a quarter of an hour
 		DiscardTime:            2 * time.Second,
 		DiscardBytes:           1 << 20,
 		DrainGrace:             5 * time.Second,
@@ -66,7 +66,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	_, _, err := net.SplitHostPort(c.Listen)
 	plainPath := strings.HasPrefix(c.BasePath, "/") && !strings.HasSuffix(c.BasePath, "/") && !strings.ContainsAny(c.BasePath, "?#% ")
-	wrong := []error{
+	errs := []error{
 		settings.Check(err == nil, "listen is %q, must be host:port, such as :8080", c.Listen),
 		settings.Check(c.BasePath == "" || plainPath,
 			"base_path is %q, must be empty or like /traffic, without a trailing slash and escapes: paths are compared byte by byte", c.BasePath),
@@ -74,20 +74,20 @@ func (c Config) Validate() error {
 		settings.Positive("max_connections", c.MaxConnections, "otherwise no client is served"),
 		settings.AtLeast("max_silent_connections", c.MaxSilent, 0, "0 is no limit"),
 		settings.Within("max_header_bytes", c.MaxHeaderBytes, 1<<10, 1<<20,
-			"a plain request needs a few hundred bytes, and every connection holds as much"),
+			"a plain request needs a few hundred bytes, and every connection has a buffer of this size"),
 		settings.Positive("header_timeout", c.HeaderTimeout, "a client that sends nothing would hold its connection forever"),
 		settings.Positive("idle_timeout", c.IdleTimeout, "kept connections would stay forever"),
 		settings.Positive("write_timeout", c.WriteTimeout, "a client that reads nothing would hold its response forever"),
 		settings.AtLeast("write_min_bytes_per_second", c.WriteMinBytesPerSecond, 0, "0 is no minimum"),
-		settings.Within("discard_time", c.DiscardTime, 0, time.Minute, "the connection stays open for as long"),
+		settings.Within("discard_time", c.DiscardTime, 0, time.Minute, "the connection stays open for this long"),
 		settings.AtLeast("discard_bytes", c.DiscardBytes, 0, "it is a size"),
 		settings.Within("drain_grace", c.DrainGrace, 0, time.Minute, "every stop waits for it"),
 	}
 	for _, origin := range c.CORSOrigins {
-		wrong = append(wrong, checkOrigin(origin))
+		errs = append(errs, checkOrigin(origin))
 	}
 	if _, err := newRing(c.Keys, nil); err != nil {
-		wrong = append(wrong, fmt.Errorf("keys: %w", err))
+		errs = append(errs, fmt.Errorf("keys: %w", err))
 	}
-	return errors.Join(wrong...)
+	return errors.Join(errs...)
 }

@@ -22,19 +22,19 @@ type conn struct {
 	raw      net.Conn // TCP
 	owner    *listener
 	address  netip.Prefix  // of the client; see addressOf
-	silent   *list.Element // in owner.silent until a request with a valid key; belongs to owner.mu
+	silent   *list.Element // in owner.silent until a request has a valid key; guarded by owner.mu
 	used     atomic.Bool   // a byte of a request has arrived
 	unread   atomic.Bool   // the client may still be sending data that will not be read
-	idle     atomic.Int64  // start of the last response, while waiting for the next request; 0: busy; or evicted
-	client   string        // owner of the key of a request; empty: none was valid; belongs to owner.mu and c's goroutine
+	idle     atomic.Int64  // start of the last response while no request is in progress, otherwise 0; or evicted
+	client   string        // owner of the key that was presented, or empty; written by c's goroutine under owner.mu
 	closing  sync.Once
 
-	// The rest belongs to the connection's own goroutine.
+	// Only the goroutine of the connection uses the following fields.
 
-	expecting   *exchange // exchange of a request that is about to get its 100 Continue
+	expecting   *exchange // exchange of a request that waits for its 100 Continue
 	joined      joined
 	read, write deadline
-	began       time.Time // start of the current response; zero: the write deadline was set explicitly
+	began       time.Time // start of the current response; zero if the write deadline was set explicitly
 	written     int64     // bytes of the response
 }
 
@@ -57,15 +57,15 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// evicted is the value of conn.idle after its client has used up its share of the connections.
+// evicted is the value of conn.idle after the listener has evicted the connection.
 const evicted = -1
 
 // Write implements net.Conn. It ends the exchange of a request whose 100 Continue cannot be
 // written: fasthttp then closes the connection and calls no handler.
 //
 // A response is written in pieces, each of which renews the deadline. So a client that reads
-// steadily receives the whole response, however long that takes, but not one that stalls or falls
-// below the minimum rate.
+// steadily receives the whole response, however long that takes. A client that stalls or falls
+// below the minimum rate is disconnected.
 func (c *conn) Write(p []byte) (n int, err error) {
 	for more := true; more && err == nil; more = n < len(p) {
 		if !c.began.IsZero() {
@@ -96,8 +96,8 @@ func (c *conn) present(x *exchange) *contract.APIError {
 	return c.owner.present(c, x.key.client.Owner)
 }
 
-// beginAnswer starts a response, from which on write deadlines follow the client's progress.
-func (c *conn) beginAnswer(now time.Time) { c.began, c.written = now, 0 }
+// beginResponse starts a response, whose write deadlines follow the progress of the client.
+func (c *conn) beginResponse(now time.Time) { c.began, c.written = now, 0 }
 
 func (c *conn) writeDeadline() time.Time {
 	cfg, progress := &c.owner.cfg, c.began
@@ -191,7 +191,7 @@ func (d *deadline) apply(set func(time.Time) error) error {
 // beginning of the body, and then the rest directly from the body. joined holds the first write
 // back and writes both together.
 type joined struct {
-	wanted bool   // another write follows the next one immediately
+	wanted bool   // the next write is followed by another one
 	held   []byte // data of the first write
 
 	parts [2][]byte // arguments of the joint write
@@ -205,7 +205,7 @@ const (
 	largeBody   = 2 * writeBuffer
 )
 
-// want decides whether to join writes. It is called before fasthttp writes a response.
+// want decides whether to join the writes of a response. It is called before fasthttp writes it.
 func (j *joined) want(ctx *fasthttp.RequestCtx) {
 	status := ctx.Response.StatusCode()
 	if ctx.IsHead() || status == fasthttp.StatusNotModified || status == fasthttp.StatusNoContent {

@@ -29,7 +29,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	var err error
 	switch apiErr := c.present(x); {
 	case apiErr != nil:
-		err, x.close = apiErr, true // if the connection was evicted, the response cannot be sent, but the request must have no effect
+		err, x.close = apiErr, true // even if the connection was evicted and the response cannot be sent, the request must have no effect
 	case x.apiErr != nil:
 		err = x.apiErr
 	case x.preflight:
@@ -37,7 +37,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	default:
 		err = s.serve(x, ctx)
 	}
-	code := s.answer(x, ctx, err)
+	code := s.respond(x, ctx, err)
 	s.origins.mark(ctx)
 	unread := x.unread(ctx)
 	if unread {
@@ -47,7 +47,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		ctx.SetConnectionClose()
 	}
 	took := s.account(x, ctx, code)
-	c.beginAnswer(x.start.Add(took))
+	c.beginResponse(x.start.Add(took))
 	c.joined.want(ctx)
 	x.free()
 }
@@ -74,7 +74,7 @@ func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 func (s *Server) panicked(p any, trace string) *contract.APIError {
 	panics.Inc()
 	s.log.Error().Str("trace_id", trace).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).
-		Msg("a request panicked: answered 500")
+		Msg("a request panicked: responded with 500")
 	return internalError(trace)
 }
 
@@ -82,8 +82,9 @@ func internalError(trace string) *contract.APIError {
 	return contract.NewError(contract.InternalError, "internal error; quote the trace id "+trace)
 }
 
-// answer writes the response to an error. A nil error means that the endpoint has responded.
-func (s *Server) answer(x *exchange, ctx *fasthttp.RequestCtx, err error) contract.Code {
+// respond writes the response to an error and returns its code. If err is nil, the endpoint has
+// already written the response.
+func (s *Server) respond(x *exchange, ctx *fasthttp.RequestCtx, err error) contract.Code {
 	if err == nil {
 		return contract.OK
 	}
@@ -138,7 +139,7 @@ func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Code) (took time.Duration) {
 	m := x.metrics()
 	if x.silent {
-		unansweredRequests.Inc()
+		noResponse.Inc()
 	} else {
 		m.count(code)
 	}
@@ -158,7 +159,7 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 		e = e.Bytes("method", ctx.Method()).Bytes("path", pathOf(ctx.RequestURI()))
 	}
 	e.Stringer("trace_id", &x.trace).Str("remote", ctx.RemoteAddr().String()).
-		Int("status", ctx.Response.StatusCode()).Stringer("code", code).Bool("answered", !x.silent).
+		Int("status", ctx.Response.StatusCode()).Stringer("code", code).Bool("responded", !x.silent).
 		Dur("took", took).Msg("request")
 	return took
 }
@@ -181,7 +182,7 @@ func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
 	status := ctx.Response.StatusCode()
 	switch {
 	case x.silent:
-		x.span.SetStatus(codes.Error, "closed without an answer")
+		x.span.SetStatus(codes.Error, "closed without a response")
 		return
 	case code != contract.OK:
 		x.span.SetAttributes(attribute.String("error.type", code.String()))
@@ -192,18 +193,18 @@ func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
 	}
 }
 
-// expect is called for a request that is about to get its 100 Continue. It renews the write
-// deadline, because that of the last response may have passed.
+// expect is called before a request gets its 100 Continue. It renews the write deadline, because
+// that of the previous response may have passed.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
-	c.beginAnswer(time.Now())
+	c.beginResponse(time.Now())
 	c.expecting = s.pending.take(&ctx.Request.Header)
 	_ = c.present(c.expecting) // handle reports the error
 	return fasthttp.StatusContinue
 }
 
-// malformed responds to input that is not a complete request header, or to a request whose body did
-// not begin.
+// malformed responds to input that is not a complete request header, and to requests whose body
+// does not begin in time.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	x := s.take(ctx)
 	if x == nil {
@@ -211,7 +212,7 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 		x = newExchange(&r, time.Now())
 	}
 	c := ctx.Conn().(*conn)
-	c.beginAnswer(time.Now())
+	c.beginResponse(time.Now())
 	c.unread.Store(true)
 
 	// The text of err is not used, because it repeats the client's data.
@@ -244,11 +245,11 @@ type exchange struct {
 	start     time.Time
 	trace     trace
 	span      oteltrace.Span // nil: no tracing
-	route     *route         // nil: none was found
-	key       *key           // nil: none was presented or needed, or it is unknown
+	route     *route         // nil: no such path
+	key       *key           // nil: none was presented, or it is unknown, or none is needed
 	apiErr    *contract.APIError
-	body      bool // the request has a body, though fasthttp sees none if apiErr is set
-	silent    bool // there is no response
+	body      bool // the request has a body, even if its length was set to 0 because of apiErr
+	silent    bool // no response is sent
 	close     bool // the client wants the connection to be closed after the response
 	preflight bool // a CORS preflight
 	release   func()
@@ -301,11 +302,11 @@ func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 }
 
 // pending holds the exchanges of requests with a body between fasthttp's HeaderReceived and its
-// handler, by the address of their header. There is no better place: HeaderReceived receives only
-// the header, which has no user values and no reference to the RequestCtx or the connection, and
-// the hooks that receive the RequestCtx are called after the body's first byte (Handler,
-// ErrorHandler) or only for Expect: 100-continue (ExpectHandler). fasthttp always calls Handler or
-// ErrorHandler, which take the exchange. After ExpectHandler it may call neither, so the exchange
+// handler, by the address of their header. HeaderReceived receives only the header, which has no
+// user values and refers neither to the RequestCtx nor to the connection. The hooks that receive
+// the RequestCtx are called too late: after the body's first byte (Handler, ErrorHandler) or only
+// for Expect: 100-continue (ExpectHandler). fasthttp always calls Handler or ErrorHandler, which
+// take the exchange. After ExpectHandler it may call neither, so the exchange
 // moves to its conn.
 type pending struct {
 	mu   sync.Mutex

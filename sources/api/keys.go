@@ -46,8 +46,8 @@ var rights = map[string]contract.Right{
 	"routing":  contract.RightRouting,
 }
 
-// obsoleteRight never allowed anything. Entries may still name it, because an error would lock the
-// client out.
+// obsoleteRight never allowed anything. Entries may still name it, because an error would lock out
+// their clients.
 const obsoleteRight = "admin"
 
 type key struct {
@@ -78,7 +78,7 @@ func (r *ring) find(digest [sha256.Size]byte) *key {
 // The error joins all errors and names the entries.
 func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	r := &ring{byPrefix: make(map[[4]byte][]*key, len(entries))}
-	var wrong []error
+	var errs []error
 	names, digests := map[string]int{}, map[string]int{}
 	for i, e := range entries {
 		client, err := e.client()
@@ -90,7 +90,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 		}
 		names[e.Name], digests[strings.ToLower(e.SHA256)] = i, i
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("entry %d (name %q): %w", i+1, contract.Echo([]byte(e.Name)), err))
+			errs = append(errs, fmt.Errorf("entry %d (name %q): %w", i+1, contract.Echo([]byte(e.Name)), err))
 			continue
 		}
 		k := &key{client: client, entry: e, limits: &limits{}}
@@ -107,11 +107,11 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 		}
 	}
 	if len(zones) > maxZones {
-		wrong = append(wrong, fmt.Errorf("%d time zones with the right forecast (%s): at most %d, because a layer is kept for each",
+		errs = append(errs, fmt.Errorf("%d time zones with the right forecast (%s): at most %d, because a layer is kept for each",
 			len(zones), strings.Join(zones, ", "), maxZones))
 	}
-	if len(wrong) > 0 {
-		return nil, errors.Join(wrong...)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	for _, keys := range r.byPrefix { // only now, because an invalid set must not change the limits in use
 		for _, k := range keys {
@@ -181,7 +181,7 @@ func rightNames() string {
 	return strings.Join(slices.Sorted(maps.Keys(rights)), ", ")
 }
 
-// limits are the rate limits of one key. They survive a reload of the keys.
+// limits are the rate limits of one key. They are kept across reloads of the keys.
 type limits struct{ requests, items bucket }
 
 func (l *limits) set(e KeyEntry) {
@@ -189,7 +189,8 @@ func (l *limits) set(e KeyEntry) {
 	l.items.set(e.ItemsPerSecond)
 }
 
-// admit takes one request. If it exceeds a limit, wait is the time until it would not.
+// admit counts a request. If it exceeds a limit, wait is the time until it would be allowed, and
+// what names the limit.
 func (l *limits) admit() (wait time.Duration, what string) {
 	if wait := l.requests.take(1, 1); wait > 0 {
 		return wait, "requests"

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	maxTurnAway  = 32                    // surplus connections being answered 503 at a time; any more are just closed
-	turnAwayTime = time.Second           // deadline for each of these responses
-	acceptPause  = 50 * time.Millisecond // after a failed accept, for example when out of file descriptors
-	allInUse     = "all connections are in use: try again later"
-	waitStep     = 5 * time.Millisecond // how often wait checks for open connections
+	maxRejects  = 32                    // surplus connections that get a 503 at a time; further ones are closed without a response
+	rejectLimit = time.Second           // time to write each of these responses
+	acceptPause = 50 * time.Millisecond // after a failed accept, for example when out of file descriptors
+	allInUse    = "all connections are in use: try again later"
+	waitStep    = 5 * time.Millisecond // how often wait checks for open connections
 )
 
 type listener struct {
@@ -33,16 +33,16 @@ type listener struct {
 
 	mu         sync.Mutex
 	open       map[*conn]struct{}   // accepted connections
-	silent     list.List            // open connections that have not presented a valid key yet, oldest first
+	silent     list.List            // open connections that have not presented a valid key, oldest first
 	perAddress map[netip.Prefix]int // number of elements in silent
 	perClient  map[string]int       // number of open connections that are not in silent, by contract.Client.Owner
 
-	surplus chan struct{} // a token for each connection being turned away
+	surplus chan struct{} // a token for each connection that is being rejected
 }
 
 func newListener(l net.Listener, tls *tls.Config, cfg Config, log zerolog.Logger) *listener {
 	return &listener{
-		Listener: l, tls: tls, cfg: cfg, log: log, surplus: make(chan struct{}, maxTurnAway),
+		Listener: l, tls: tls, cfg: cfg, log: log, surplus: make(chan struct{}, maxRejects),
 		open: map[*conn]struct{}{}, perAddress: map[netip.Prefix]int{}, perClient: map[string]int{},
 	}
 }
@@ -66,7 +66,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		connectionsRejected.Inc()
-		l.turnAway(c)
+		l.reject(c)
 	}
 }
 
@@ -94,9 +94,9 @@ func addressOf(c net.Conn) netip.Prefix {
 	return prefix
 }
 
-// enter registers a connection. At a limit it evicts the oldest connection without a valid key:
-// from the same address, or from any. It reports whether there was room: not if every open
-// connection has presented a valid key.
+// enter registers a connection. At a limit it first evicts the oldest connection without a valid
+// key, from the same address or from any. It returns false if all connections are in use and have
+// presented a valid key.
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,8 +157,8 @@ func (l *listener) unsilence(c *conn) {
 }
 
 // present records that a request had a valid key, so the connection is no longer silent. A client
-// may have as many connections as it leaves for others; for one more the listener evicts the one
-// that has been idle longest. present returns an error if none is idle, or if c itself has already
+// may have as many connections as it leaves for others. For one more, present evicts the client's
+// connection that has been idle longest. It returns an error if none is idle, or if c has already
 // been evicted.
 func (l *listener) present(c *conn, client string) *contract.APIError {
 	if c.client != "" {
@@ -169,7 +169,7 @@ func (l *listener) present(c *conn, client string) *contract.APIError {
 	if c.silent == nil {
 		return contract.Unavailable(allInUse, time.Second)
 	}
-	free := l.cfg.MaxConnections - (len(l.open) - l.silent.Len()) // silent ones give way
+	free := l.cfg.MaxConnections - (len(l.open) - l.silent.Len()) // silent connections can be evicted
 	if own := l.perClient[client]; own > 0 && own >= free-1 {
 		idle := l.longestIdle(client)
 		if idle == nil {
@@ -184,8 +184,8 @@ func (l *listener) present(c *conn, client string) *contract.APIError {
 	return nil
 }
 
-// longestIdle returns the connection of a client that has been idle longest, marked as evicted: a
-// request that arrives on it meanwhile has no effect. It is nil if none is idle.
+// longestIdle marks the connection of a client that has been idle longest as evicted and returns
+// it, or nil if none is idle. A request that arrives on it has no effect.
 func (l *listener) longestIdle(client string) *conn {
 	for {
 		var longest *conn
@@ -209,9 +209,9 @@ func (l *listener) headerTimeout() (limit time.Duration, few bool) {
 	return max(full/10, full*time.Duration(2*free)/time.Duration(l.cfg.MaxConnections)), 2*free < l.cfg.MaxConnections
 }
 
-// turnAway answers 503 on a surplus connection, in a goroutine that runs for at most turnAwayTime
-// plus the time for discarding unread input.
-func (l *listener) turnAway(c *conn) {
+// reject responds with a 503 on a surplus connection, in a goroutine that runs for at most
+// rejectLimit plus the time for discarding unread input.
+func (l *listener) reject(c *conn) {
 	select {
 	case l.surplus <- struct{}{}:
 	default:
@@ -220,7 +220,7 @@ func (l *listener) turnAway(c *conn) {
 	}
 	go func() {
 		defer func() { <-l.surplus }()
-		_ = c.SetDeadline(time.Now().Add(turnAwayTime))
+		_ = c.SetDeadline(time.Now().Add(rejectLimit))
 		var resp fasthttp.Response
 		trace := traceID(nil)
 		writeError(&resp, contract.Unavailable(allInUse, time.Second), trace.String())
@@ -249,8 +249,8 @@ func (l *listener) len() int {
 	return len(l.open)
 }
 
-// closeUnused shuts down the connections that have not received a byte, as if their clients had
-// closed them. fasthttp itself closes those that are idle after a request.
+// closeUnused ends the input of the connections that have not received a byte. fasthttp closes
+// those that are idle after a request.
 func (l *listener) closeUnused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,8 +261,8 @@ func (l *listener) closeUnused() {
 	}
 }
 
-// cutOff closes every remaining connection and returns how many there were. Their goroutines get
-// errors and exit.
+// cutOff closes all remaining connections and returns their number. Their goroutines get errors and
+// exit.
 func (l *listener) cutOff() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,13 +13,13 @@ var (
 	connectionsRejected = metrics.NewCounter("trafficd_api_connections_rejected_total",
 		"Connections closed immediately because too many were open.")
 	connectionsEvicted = metrics.NewCounter("trafficd_api_connections_evicted_total",
-		"Connections that were closed to admit newer ones: those without a valid key, and idle ones of a client that has reached its share.")
+		"Connections that were closed to admit newer ones: those without a valid key, and idle ones of a client that has reached its quota.")
 	acceptErrors   = metrics.NewCounter("trafficd_api_accept_errors_total", "Failed attempts to accept a connection.")
 	discardedBytes = metrics.NewCounter("trafficd_api_discarded_bytes_total",
 		"Bytes of rejected bodies that were read and discarded before the connection was closed.")
-	unansweredRequests = metrics.NewCounter("trafficd_api_requests_unanswered_total",
+	noResponse = metrics.NewCounter("trafficd_api_requests_unanswered_total",
 		"Requests whose connection was closed without a response because their outcome is unknown.")
-	panics           = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and were answered with 500.")
+	panics           = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and got a 500.")
 	keysActive       = metrics.NewGauge("trafficd_api_keys", "API keys in use.")
 	keysReloads      = metrics.NewCounter("trafficd_api_keys_reloads_total", "Successful reloads of the keys file.")
 	keysReloadErrors = metrics.NewCounter("trafficd_api_keys_reload_errors_total", "Failed reloads of the keys file.")
@@ -27,11 +27,11 @@ var (
 		"1 if the keys file is invalid and the last valid set is in use, else 0.")
 
 	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
-		"Requests answered, by route and code; the code is OK if the endpoint answered.", "route", "code")
+		"Requests with a response, by route and code; the code is OK if the endpoint responded.", "route", "code")
 	requestSeconds = metrics.NewSecondsBy("trafficd_api_request_seconds",
 		"Time from the header of a request to its response, without sending it, in seconds.", "route")
 
-	noRoute = metricsOf("none") // requests without a route
+	noRoute = metricsOf("none") // requests to unknown paths
 )
 
 type routeMetrics struct {

@@ -25,6 +25,7 @@ func checkOrigin(text string) error {
 	return nil
 }
 
+// names returns the origin that a response may name, * if all are allowed, or nil.
 func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	if len(o) == 0 {
 		return nil
@@ -45,13 +46,14 @@ func (o origins) preflight(h *fasthttp.RequestHeader) bool {
 	return h.IsOptions() && len(h.Peek(fasthttp.HeaderAccessControlRequestMethod)) > 0 && o.names(h) != nil
 }
 
+// mark adds the CORS headers to a response.
 func (o origins) mark(ctx *fasthttp.RequestCtx) {
 	if len(o) == 0 {
 		return
 	}
 	if !o[anyOrigin] {
-		// Add it to all responses, because a cache may keep one for another page. Use one line,
-		// because nginx 1.22 as a cache reads only one Vary line.
+		// All responses vary, because a cache may use one for another page. nginx 1.22 as a cache
+		// reads only one Vary line.
 		vary := fasthttp.HeaderOrigin
 		if has := ctx.Response.Header.Peek(fasthttp.HeaderVary); len(has) > 0 {
 			vary = string(has) + ", " + vary

@@ -11,13 +11,13 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Endpoint handles the requests of a route. Its methods are called concurrently by the goroutines
+// Endpoint handles requests to a route. Its methods are called concurrently by the goroutines
 // of many connections. The client is nil if the route's Open lists the method.
 type Endpoint interface {
-	// Admit is called when path, method, key, right and rate are valid, before the body. It may
-	// reserve something for the request: release, if not nil, is called exactly once, after Handle,
-	// or without Handle if the client disconnects first. h is only valid during the call and must
-	// not be changed.
+	// Admit is called before the body, after path, method, key, right and rate were checked. It may
+	// reserve something for the request. release, if not nil, is called exactly once: after Handle,
+	// or instead of Handle if the client disconnects first. h is only valid during the call and
+	// must not be changed.
 	Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError)
 
 	// Handle writes the response to ctx, or returns an error, which replaces the response: a
@@ -61,7 +61,7 @@ func newRoutes(base string, list []Route) (routes, error) {
 		case !strings.HasPrefix(r.Path, "/"):
 			return nil, fmt.Errorf("cannot mount the route %q: its path must begin with a slash", r.Path)
 		case m[path] != nil:
-			return nil, fmt.Errorf("cannot mount the route %s twice: one route names all methods of a path", path)
+			return nil, fmt.Errorf("cannot mount the route %s twice: list all methods of a path in one route", path)
 		case len(r.Methods) == 0 || r.Endpoint == nil:
 			return nil, fmt.Errorf("cannot mount the route %s: it needs a method and an endpoint", path)
 		}
@@ -83,10 +83,12 @@ func (m routes) find(target []byte) *route {
 	return m[string(pathOf(target))]
 }
 
+// takes reports whether the route has the method.
 func (r *route) takes(method []byte) bool {
 	return slices.Contains(r.Methods, string(method))
 }
 
+// open reports whether the method needs no key.
 func (r *route) open(method []byte) bool {
 	return slices.Contains(r.Open, string(method))
 }

@@ -21,7 +21,7 @@ import (
 
 // Server is the HTTP server for clients. Create it with New, then call Start and Stop once each.
 type Server struct {
-	Tracer oteltrace.Tracer // creates the requests' spans, nil: none; set before Start
+	Tracer oteltrace.Tracer // creates the spans of requests; nil for none; set before Start
 
 	cfg     Config
 	keys    *Keyring
@@ -33,10 +33,10 @@ type Server struct {
 	http        *fasthttp.Server
 	listener    *listener
 	certificate *keyPair
-	draining    atomic.Bool   // responses close their connections
-	refusing    atomic.Bool   // new requests get 503
-	failed      chan error    // why accepting ended
-	done        chan struct{} // closed when accepting has ended
+	draining    atomic.Bool   // connections are closed after their response
+	rejecting   atomic.Bool   // new requests get a 503
+	failed      chan error    // receives the result of Serve
+	done        chan struct{} // closed when Serve has returned
 }
 
 // New returns a server for the given routes. The caller closes the keyring after Stop.
@@ -61,8 +61,8 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  cfg.HeaderTimeout,
 		IdleTimeout:                  cfg.IdleTimeout,        // WriteTimeout: see handle
-		Concurrency:                  2 * cfg.MaxConnections, // evicted connections take a moment to close
-		MaxIdleWorkerDuration:        time.Second,            // idle worker goroutines outlive Stop by as much
+		Concurrency:                  2 * cfg.MaxConnections, // evicted connections are not closed immediately
+		MaxIdleWorkerDuration:        time.Second,            // for this long, idle worker goroutines outlive Stop
 		NoDefaultServerHeader:        true,
 		SecureErrorLogMessage:        true, // otherwise a malformed header would be logged with its key
 		Logger:                       quiet{&s.log},
@@ -100,19 +100,20 @@ func (s *Server) Reload() {
 // Addr returns the address on which the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Failed returns a channel that receives once, when accepting ends: nil if Stop ended it.
+// Failed returns a channel that receives one value when the server stops accepting connections: nil
+// after Stop, otherwise the error.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// refuseTime is how long new requests get a 503 before listening ends. Load balancers without
-// health checks notice it and send requests elsewhere. Without this, connections in the accept
-// queue would be reset when listening ends, and their clients would not know the outcome.
-const refuseTime = time.Second
+// rejectTime is how long new requests get a 503 before the listener is closed. Load balancers
+// without health checks then send requests elsewhere. Otherwise closing the listener would reset
+// the connections in its queue, and their clients would not know the outcome.
+const rejectTime = time.Second
 
 // Stop first continues to serve new requests for the drain grace, even on new connections, but
 // closes each connection after its response, because load balancers notice a shutdown late. Then it
 // responds to new requests with a 503 for a moment, accepts no more connections, lets the requests
-// in progress finish, and closes everything. Connections that are busy when ctx ends are cut off,
-// and the error contains their number.
+// in progress finish, and closes everything. When ctx ends, it closes the connections that are
+// still busy and returns an error with their number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
 		return nil
@@ -120,8 +121,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	defer s.certificate.close()
 	s.draining.Store(true)
 	s.wait(ctx, s.cfg.DrainGrace)
-	s.refusing.Store(true)
-	s.wait(ctx, min(refuseTime, s.cfg.DrainGrace))
+	s.rejecting.Store(true)
+	s.wait(ctx, min(rejectTime, s.cfg.DrainGrace))
 	_ = s.listener.Close()
 	<-s.done
 	s.listener.closeUnused()
@@ -147,7 +148,7 @@ func (s *Server) wait(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// quiet logs fasthttp's few messages at level debug, because they concern single connections. It
+// quiet logs fasthttp's messages at level debug, because they concern single connections. It
 // omits the text of errors other than network and TLS errors, which can repeat the client's data,
 // including a key.
 type quiet struct{ log *zerolog.Logger }
@@ -179,7 +180,7 @@ type keyPair struct {
 	log       zerolog.Logger
 	now       atomic.Pointer[tls.Certificate]
 	file      *watch.File
-	problem   string // last logged
+	problem   string // the last error logged
 	stop      func()
 }
 

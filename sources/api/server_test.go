@@ -112,7 +112,7 @@ func TestStop(t *testing.T) {
 		require.True(t, resp.Close)
 		c.ended()
 	}
-	s.refusing.Store(true) // as Stop does after it
+	s.rejecting.Store(true) // as Stop does after it
 	late := dial(t, s).send(post + good + "Content-Length: 5\r\n\r\n")
 	resp := late.response()
 	refused(t, resp, 503, contract.ServiceUnavailable)
@@ -150,7 +150,7 @@ func TestStopClosesUnusedConnections(t *testing.T) {
 		ctx, cancel := contextWithin(3 * time.Second)
 		defer cancel()
 		require.NoError(t, s.Stop(ctx))
-		require.True(t, s.draining.Load() && s.refusing.Load())
+		require.True(t, s.draining.Load() && s.rejecting.Load())
 		c.ended()
 	}
 	f(nil)

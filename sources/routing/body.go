@@ -11,7 +11,7 @@ import (
 // allocates nothing.
 const firstBytes = 4 << 10
 
-// body is the received part of a request's body. It implements upload.Buffer.
+// body is the part of a request body received so far. It implements upload.Buffer.
 type body struct {
 	memory *admission.Quotas
 	client string
@@ -19,7 +19,7 @@ type body struct {
 	bytes  []byte
 }
 
-// Space implements upload.Buffer. If the body outgrows its memory, Space copies it.
+// Space implements upload.Buffer. If the buffer is full, Space copies it to a larger one.
 func (b *body) Space() ([]byte, error) {
 	if len(b.bytes) == cap(b.bytes) {
 		size := int(min(max(firstBytes, 2*int64(cap(b.bytes))), b.limit))
@@ -50,22 +50,23 @@ func (b *body) free() {
 	b.bytes = nil
 }
 
-// answer is a finished response. Its memory counts until the server has written and closed it.
-type answer struct {
+// responseBody is a finished response. It is charged to the client's quota until the server has
+// written and closed it.
+type responseBody struct {
 	bytes.Reader
 	memory *admission.Quotas
 	client string
 	size   int64
 }
 
-func newAnswer(memory *admission.Quotas, client string, text []byte) *answer {
-	a := &answer{memory: memory, client: client, size: int64(cap(text))}
+func newResponseBody(memory *admission.Quotas, client string, text []byte) *responseBody {
+	a := &responseBody{memory: memory, client: client, size: int64(cap(text))}
 	a.Reset(text)
 	memory.Charge(client, a.size)
 	return a
 }
 
-func (a *answer) Close() error {
+func (a *responseBody) Close() error {
 	a.memory.Release(a.client, a.size)
 	a.Reset(nil)
 	a.size = 0

@@ -54,7 +54,7 @@ type JobsConfig struct {
 // DefaultConfig returns the default settings, which allow 100,000 points in a request.
 //
 // As plain elements these are 5 MB of XML in a request, and 20 MB in a response with all four
-// encodings. Each of the at most concurrency requests in process takes up to 100 MB for its
+// encodings. Each request in progress (at most concurrency) takes up to 100 MB for its
 // decompressed body and its response. A job keeps 24 bytes per point, plus some per geometry.
 func DefaultConfig() Config {
 	return Config{
@@ -87,7 +87,7 @@ func (c Config) Validate() error {
 		settings.Check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG",
 			"vendor_prefix is %q, must be upper-case letters, digits and underscores such as PTV, and not OG, which has its own formats",
 			c.VendorPrefix),
-		settings.AtLeast("max_body_bytes", c.MaxBodyBytes, 1<<10, "an envelope with one point needs as much"),
+		settings.AtLeast("max_body_bytes", c.MaxBodyBytes, 1<<10, "an envelope with one point needs this much"),
 		settings.Positive("max_points", c.MaxPoints, "otherwise nothing could be converted"),
 		settings.Within("max_depth", c.MaxDepth, 1, 1000, "each level takes stack"),
 		settings.Positive("receive_timeout", c.ReceiveTimeout, "otherwise a client could occupy a slot forever"),
@@ -104,11 +104,11 @@ func (c Config) Validate() error {
 		settings.Positive("jobs.max", j.Max, "otherwise no job can be started"),
 		settings.Positive("jobs.max_per_client", j.MaxPerClient, "otherwise no job can be started"),
 		settings.Positive("jobs.max_geometries", j.MaxGeometries, "otherwise no job can be started"),
-		settings.AtLeast("jobs.max_bytes_per_client", j.MaxBytesPerClient, 1<<10, "a job of a few points needs as much"),
+		settings.AtLeast("jobs.max_bytes_per_client", j.MaxBytesPerClient, 1<<10, "a job of a few points needs this much"),
 		settings.AtLeast("jobs.max_bytes", j.MaxBytes, j.MaxBytesPerClient,
-			"that could never be reached otherwise"),
+			"otherwise that limit could never be reached"),
 		settings.AtLeast("jobs.keep", j.Keep, time.Second, "otherwise no result could be fetched"),
-		settings.Within("jobs.max_poll", j.MaxPoll, time.Millisecond, 10*time.Minute, "a request holds its connection for as long"),
+		settings.Within("jobs.max_poll", j.MaxPoll, time.Millisecond, 10*time.Minute, "a request holds its connection for this long"),
 	)
 }
 

@@ -52,8 +52,8 @@ func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPre
 	return o, nil
 }
 
-// system returns a coordinate system. The paths are the places of format and srID in the request,
-// for errors.
+// system returns a coordinate system. For errors, formatPath and sridPath are the paths of format
+// and srID in the request.
 func system(format, srID, formatPath, sridPath string) (geo.System, error) {
 	if geo.Format(format) == geo.SRID && strings.TrimSpace(srID) == "" {
 		return geo.System{}, &failure{
@@ -110,7 +110,7 @@ type conversion struct {
 	items   []item
 }
 
-// item is a geometry or its error.
+// item is a geometry, or the error that it failed with.
 type item struct {
 	kind     geo.Kind
 	geometry geom.T
@@ -139,11 +139,11 @@ func (c *conversion) size() int64 {
 	return size
 }
 
-// answerSize estimates the size of a response with the first done pieces in bytes.
-func (c *conversion) answerSize(done int) (size int) {
+// responseSize estimates the size of a response with the first done pieces in bytes.
+func (c *conversion) responseSize(done int) (size int) {
 	for _, it := range c.items[:done] {
 		if it.err == nil {
-			size += answerSize(c.options.encodings, geo.Count(it.geometry))
+			size += responseSize(c.options.encodings, geo.Count(it.geometry))
 		} else {
 			size += itemBytes
 		}

@@ -23,7 +23,7 @@ var (
 	business   = newClass(&xroute.BusinessException{}, xroute.FaultClient)
 	unforeseen = newClass(&xroute.UnexpectedException{}, xroute.FaultServer)
 
-	// Two faults of SOAP without an exception, because they do not concern the body.
+	// These two SOAP faults have no exception, because they do not concern the body.
 	version        = &class{name: "VersionMismatch", code: xroute.FaultVersionMismatch}
 	mustUnderstand = &class{name: "MustUnderstand", code: xroute.FaultMustUnderstand}
 )
@@ -38,7 +38,7 @@ type failure struct {
 	class   *class
 	key     xroute.ErrorCode // with xService only
 	message string
-	context []string // where: a path, an item of a list
+	context []string // path of the invalid part of the request, outermost first
 	cause   error    // may be nil
 }
 
@@ -51,6 +51,7 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.cause }
 
+// in returns a copy of f with context as the outer path.
 func (f *failure) in(context string) *failure {
 	g := *f
 	g.context = append([]string{context}, f.context...)
@@ -97,10 +98,11 @@ func (f *failure) exception(trace string) xroute.Exception {
 // maxCauses is the maximum number of causes in a fault. Usually there are two or three.
 const maxCauses = 8
 
-// errUnexpected replaces an error whose details are only in the log.
+// errUnexpected is sent instead of an error whose details are only in the log.
 var errUnexpected = errors.New("internal error; quote the transactionId")
 
-// failureOf returns the failure for an error; known is false if its details belong in the log only.
+// failureOf returns the failure to send for an error. If known is false, the details belong only in
+// the log.
 func failureOf(err error) (f *failure, known bool) {
 	var invalid *xroute.Error // an invalid envelope
 	switch {

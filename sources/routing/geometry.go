@@ -43,8 +43,8 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (first geom.T, _ *f
 	return first, nil
 }
 
-// same is like geo.Same, except for geometries without points, because PLAIN and KML cannot express
-// whether these have a z coordinate.
+// same is like geo.Same, but ignores the z coordinate of geometries without points, because PLAIN
+// and KML cannot express it.
 func same(a, b geom.T) bool {
 	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && geo.Count(a) == geo.Count(b)
 }
@@ -63,9 +63,9 @@ var bytesPerPoint = map[xroute.GeometryEncoding]int{
 	xroute.EncodingPlain: 80, xroute.EncodingWKB: 30, xroute.EncodingWKT: 42, xroute.EncodingKML: 42,
 }
 
-// answerSize estimates the size of a geometry in the given encodings in bytes.
-func answerSize(in []xroute.GeometryEncoding, points int) int {
-	size := 300 // of the elements around it
+// responseSize estimates the size of a geometry in the given encodings in bytes.
+func responseSize(in []xroute.GeometryEncoding, points int) int {
+	size := 300 // enclosing elements
 	for encoding, bytes := range bytesPerPoint {
 		if slices.Contains(in, encoding) {
 			size += points * bytes
@@ -74,6 +74,7 @@ func answerSize(in []xroute.GeometryEncoding, points int) int {
 	return size
 }
 
+// write returns an element with g in the given encodings.
 func write(g geom.T, kind geo.Kind, in []xroute.GeometryEncoding) xroute.EncodedGeometry {
 	var plain xroute.PlainGeometry
 	if slices.Contains(in, xroute.EncodingPlain) {

@@ -41,9 +41,9 @@ const (
 // after an error, in the order of the pieces. Only finished pieces may be fetched.
 type bulk interface {
 	len() int
-	size() int64 // bytes held until it is fetched
+	size() int64 // bytes of memory until it is fetched
 	do(i int) error
-	fail(i int, err error) // keeps the error instead of the piece
+	fail(i int, err error) // replaces the piece with the error
 }
 
 // jobs runs bulks in the background and keeps them in memory until they are fetched (contract 3).
@@ -52,7 +52,7 @@ type jobs struct {
 	cfg     JobsConfig
 	replica string // start of the ids of this replica's jobs
 	log     zerolog.Logger
-	drained context.Context // when done, watches end
+	drained context.Context // watches return when it is done
 	drain   func()
 	workers sync.WaitGroup
 
@@ -101,17 +101,17 @@ func newJobs(cfg JobsConfig, log zerolog.Logger) *jobs {
 	return t
 }
 
-// An id consists of a part for the replica and a random part.
+// replicaLen is the length of the part of a job id that identifies the replica. The rest is random.
 const replicaLen = 6
 
 func (t *jobs) newID() string { return t.replica + rand.Text() }
 
-// elsewhere reports whether another replica created the id.
+// elsewhere reports whether id is of a job of another replica.
 func (t *jobs) elsewhere(id string) bool {
 	return len(id) == len(t.newID()) && id[:replicaLen] != t.replica
 }
 
-// close stops the workers and forgets all jobs.
+// close stops the workers and discards all jobs.
 func (t *jobs) close() {
 	t.drain()
 	t.mu.Lock()
@@ -145,6 +145,7 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 	return j.progress(), nil
 }
 
+// look returns the progress of a job.
 func (t *jobs) look(owner, id string) progress {
 	return t.with(owner, id, func(*job) {})
 }
@@ -178,7 +179,7 @@ func (t *jobs) halt(owner, id string) progress {
 // errStopped is the error of the pieces that remained when a job was stopped.
 var errStopped = &failure{class: business, message: "stopped: the job was stopped before this geometry was converted"}
 
-// finish ends a job after its last piece, or one that was stopped. The remaining pieces fail.
+// finish ends a job after its last piece or when it is stopped. The remaining pieces fail.
 func (t *jobs) finish(j *job) {
 	end := succeeded
 	if j.state.remaining > 0 || j.state.failed > 0 && j.state.successful == 0 {
@@ -203,9 +204,9 @@ func (t *jobs) remove(owner, id string) progress {
 	})
 }
 
-// fetch returns the work of a job that has ended, with p.done() finished pieces, and forgets the
-// job. An error of ready, which reserves the memory of the answer, leaves the job as it is. work is
-// nil if there is nothing to fetch.
+// fetch returns the work of a job that has ended, with p.done() finished pieces, and discards the
+// job. work is nil if the job has not ended or does not exist. fetch first calls ready, which
+// reserves the memory of the response; if ready fails, the job is kept.
 func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p progress, work bulk, err error) {
 	p = t.with(owner, id, func(j *job) {
 		if j.underWay() || j.work == nil {
@@ -290,7 +291,7 @@ func (t *jobs) work(j *job) {
 		}
 		t.mu.Lock()
 		switch {
-		case !j.underWay(): // deleted meanwhile
+		case !j.underWay(): // deleted while the piece was processed
 			return
 		case err == nil:
 			j.state.successful++
@@ -310,14 +311,14 @@ func (t *jobs) do(j *job, work bulk, i int) (err error) {
 		if p := recover(); p != nil {
 			panics.Inc()
 			t.log.Error().Str("job", j.state.id).Int("piece", i).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).
-				Msg("a piece of a job panicked: it failed, the job continues")
+				Msg("a piece of a job panicked: the piece failed, the job continues")
 			err = errUnexpected
 		}
 	}()
 	return work.do(i)
 }
 
-// end ends a running job, which is then kept for a while.
+// end gives a job its final status s and keeps its result for cfg.Keep.
 func (t *jobs) end(j *job, s status) {
 	t.queue = slices.DeleteFunc(t.queue, func(q *job) bool { return q == j })
 	j.state.elapsed = time.Since(j.queued)
@@ -336,6 +337,7 @@ func (t *jobs) end(j *job, s status) {
 	})
 }
 
+// forget discards a job.
 func (t *jobs) forget(j *job) {
 	if j.expiry != nil {
 		j.expiry.Stop()
@@ -352,7 +354,8 @@ func (t *jobs) charge(bytes int64) {
 	jobsKept.Set(float64(len(t.byID)))
 }
 
-// room returns a *failure if a limit does not allow another job. Deleted jobs make room.
+// room returns a *failure if a limit does not allow another job. If necessary it discards the
+// oldest deleted job.
 func (t *jobs) room(owner string, bytes int64) error {
 	own, ownBytes := 0, int64(0)
 	var oldest *job
@@ -376,7 +379,7 @@ func (t *jobs) room(owner string, bytes int64) error {
 		return tooMany(fmt.Sprintf("the job needs %d bytes, and all jobs of a client together may hold %d: send the geometries as several jobs",
 			bytes, cfg.MaxBytesPerClient))
 	case own >= cfg.MaxPerClient:
-		return full("%d jobs of this client are the most it may have: %s", own, advice)
+		return full("this client has %d jobs and may not have more: %s", own, advice)
 	case ownBytes+bytes > cfg.MaxBytesPerClient:
 		return full("the jobs of this client hold %d of at most %d bytes: %s", ownBytes, cfg.MaxBytesPerClient, advice)
 	case len(t.byID) >= cfg.Max && oldest == nil:
@@ -390,6 +393,7 @@ func (t *jobs) room(owner string, bytes int64) error {
 	return nil
 }
 
+// underWay reports whether the job has not ended.
 func (j *job) underWay() bool { return !j.state.status.Ended() }
 
 func (j *job) progress() progress {

@@ -38,6 +38,7 @@ func checkProperties(caller *xroute.CallerContext) error {
 	return nil
 }
 
+// operate performs the operation that the request names.
 func (x *exchange) operate() (xroute.Response, error) {
 	if err := checkProperties(xroute.Caller(x.request)); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func (x *exchange) operate() (xroute.Response, error) {
 	case *xroute.DeleteJob:
 		return &xroute.DeleteJobResponse{Result: jobOf(jobs.remove(owner, r.ID))}, nil
 	}
-	return nil, fmt.Errorf("cannot answer a request of type %T", x.request)
+	return nil, fmt.Errorf("cannot process a request of type %T", x.request)
 }
 
 func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, error) {
@@ -79,15 +80,15 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	if f != nil {
 		return nil, f.in("geometry")
 	}
-	if err := x.reserve(answerSize(o.encodings, geo.Count(g))); err != nil {
+	if err := x.reserve(responseSize(o.encodings, geo.Count(g))); err != nil {
 		return nil, err
 	}
 	points.Add(float64(geo.Count(g)))
 	return &xroute.ConvertGeometryResponse{Result: write(g, xroute.KindOf(r.Geometry), o.encodings)}, nil
 }
 
-// startConvertGeometries reads the geometries, so that the memory of the job is known, and leaves
-// the rest to the job. Invalid geometries fail within the job.
+// startConvertGeometries reads the geometries, so that the memory of the job is known, and starts
+// the job. Invalid geometries fail within the job.
 func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xroute.Response, error) {
 	s := x.service
 	x.items = len(r.Geometries)
@@ -126,7 +127,7 @@ func tooMany(message string) *failure {
 
 func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xroute.Response, error) {
 	p, work, err := x.service.jobs.fetch(x.client.Owner, r.ID, func(work bulk, done int) error {
-		return x.reserve(work.(*conversion).answerSize(done))
+		return x.reserve(work.(*conversion).responseSize(done))
 	})
 	if err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ const (
 
 func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	s := x.service
-	least, most, err := waiting(r.Options, s.cfg.Jobs.MaxPoll)
+	least, most, err := watchTimes(r.Options, s.cfg.Jobs.MaxPoll)
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +171,8 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Owner, r.ID, least, most))}, nil
 }
 
-// waiting returns the time after which a watch reports progress, and its maximum.
-func waiting(o *xroute.WatchOptions, limit time.Duration) (least, most time.Duration, err error) {
+// watchTimes returns the time after which a watch reports progress, and the longest wait for it.
+func watchTimes(o *xroute.WatchOptions, limit time.Duration) (least, most time.Duration, err error) {
 	least, most = defaultUpdating, defaultPolling
 	if o != nil && o.ProgressUpdatePeriod != nil {
 		least = min(max(time.Duration(*o.ProgressUpdatePeriod)*time.Millisecond, minUpdating), maxUpdating)
@@ -189,7 +190,7 @@ func waiting(o *xroute.WatchOptions, limit time.Duration) (least, most time.Dura
 
 // jobOf returns a job for a response. An unknown job has no progress.
 func jobOf(p progress) xroute.Job {
-	p.id = p.id[:min(len(p.id), contract.EchoLimit)] // ours are shorter
+	p.id = p.id[:min(len(p.id), contract.EchoLimit)] // ids of this service are shorter
 	j := xroute.Job{ID: &p.id, Status: p.status, ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}
 	if p.status != unknown {
 		j.Progress = &xroute.BulkProgress{Failed: int32(p.failed), Remaining: int32(p.remaining), Successful: int32(p.successful)}

@@ -184,7 +184,7 @@ func TestWaiting(t *testing.T) {
 	number := func(n int32) *int32 { return &n }
 	f := func(most, least *int32, wantLeast, wantMost time.Duration) {
 		t.Helper()
-		gotLeast, gotMost, err := waiting(&xroute.WatchOptions{MaximumPollingPeriod: most, ProgressUpdatePeriod: least}, time.Minute)
+		gotLeast, gotMost, err := watchTimes(&xroute.WatchOptions{MaximumPollingPeriod: most, ProgressUpdatePeriod: least}, time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, []time.Duration{wantLeast, wantMost}, []time.Duration{gotLeast, gotMost})
 	}
@@ -193,7 +193,7 @@ func TestWaiting(t *testing.T) {
 	f(number(1), number(-7), 250*time.Millisecond, time.Millisecond)
 	f(number(60_000), number(251), 251*time.Millisecond, time.Minute)
 	f(number(60_001), number(50_001), 50*time.Second, time.Minute)
-	least, most, err := waiting(nil, 3*time.Second)
+	least, most, err := watchTimes(nil, 3*time.Second)
 	require.NoError(t, err)
 	require.Equal(t, []time.Duration{time.Second, 3 * time.Second}, []time.Duration{least, most})
 }
@@ -208,7 +208,7 @@ func TestNoRoomForAJob(t *testing.T) {
 		require.Contains(t, fault.Text, want)
 	}
 	f("all 1 job slots are in use: try again later", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 1 })
-	f("1 jobs of this client", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.MaxPerClient = 1 })
+	f("this client has 1 jobs", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.MaxPerClient = 1 })
 	f("as several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
 }
 

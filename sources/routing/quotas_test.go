@@ -133,7 +133,7 @@ func TestFetchThatHasToWait(t *testing.T) {
 	request := about("fetchConvertGeometries", *j.ID, "")
 	p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(request))).send(request[:1])
 	require.Eventually(t, func() bool { return s.service.memory.Total() > 0 }, patience, time.Millisecond)
-	waiting := newAnswer(s.service.memory, "city\x00client a", make([]byte, s.service.cfg.AdmissionBytes/2))
+	waiting := newResponseBody(s.service.memory, "city\x00client a", make([]byte, s.service.cfg.AdmissionBytes/2))
 	resp, text := p.send(request[1:]).response()
 	requireQuotaExceeded(t, resp, text, "")
 	require.NoError(t, waiting.Close())

@@ -35,7 +35,7 @@ type Service struct {
 	log      zerolog.Logger
 	receiver upload.Receiver
 	memory   *admission.Quotas // for request bodies and responses
-	watches  *admission.Quotas // one for each request that watches a job
+	watches  *admission.Quotas // one slot for each request that watches a job
 	cpu      chan struct{}     // one token for each request that is being processed
 	limits   geo.Limits
 	jobs     *jobs
@@ -61,8 +61,8 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	}
 }
 
-// Drain ends all current and future watchJob requests, because the HTTP server's shutdown waits for
-// requests in progress.
+// Drain makes all current and future watchJob requests return at once, because the shutdown of the
+// HTTP server waits for requests in progress.
 func (s *Service) Drain() { s.jobs.drain() }
 
 // Stop cancels the jobs and waits for them. The HTTP server must already have stopped.
@@ -153,7 +153,7 @@ type exchange struct {
 }
 
 // process returns the response. The error is a *contract.APIError, or becomes a fault. A panic
-// affects only this request. It holds a token for everything except watchJob's wait, which also
+// affects only this request. process holds a CPU token except while watchJob waits, which also
 // bounds the memory of decompressed bodies.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	tokens := x.service.cpu
@@ -182,8 +182,9 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 	return out, nil
 }
 
-// reserve takes quota for the memory of a response before it is made, because the response to a
-// small body can be large, and the client may not read it. The error is a *contract.APIError.
+// reserve charges the memory of a response to the client's quota before the response is made,
+// because a small body can cause a large response that the client may not read. The error is a
+// *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
 	if apiErr := x.service.memory.Acquire(x.client.Owner, int64(bytes)); apiErr != nil {
 		return apiErr
@@ -228,6 +229,7 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 
 var unpackers = sync.Pool{New: func() any { return new(gunzip.Reader) }}
 
+// describe responds with the WSDL.
 func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	for key := range ctx.QueryArgs().All() {
 		if strings.EqualFold(string(key), "wsdl") { // toolkits send ?wsdl and ?WSDL

@@ -44,11 +44,11 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 
 const soap12 = "application/soap+xml"
 
-// checkContent applies the rules for the header whose violation results in a fault.
+// checkContent applies the rules for the header that result in a fault if violated.
 func checkContent(h *fasthttp.RequestHeader) *failure {
 	media, charset := contentType(h)
 	if media == soap12 {
-		const reason = "the Content-Type " + soap12 + " is that of SOAP 1.2: this service speaks SOAP 1.1, with text/xml"
+		const reason = "the Content-Type " + soap12 + " is that of SOAP 1.2: this service supports SOAP 1.1, with text/xml"
 		return &failure{class: version, message: reason}
 	}
 	switch strings.ToLower(charset) {
@@ -90,6 +90,7 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
+// send responds with an envelope, compressed if the client accepts that.
 func (s *Service) send(ctx *fasthttp.RequestCtx, client string, envelope []byte, fault bool) {
 	h := &ctx.Response.Header
 	if fault {
@@ -101,13 +102,13 @@ func (s *Service) send(ctx *fasthttp.RequestCtx, client string, envelope []byte,
 		var out bytes.Buffer
 		w := gzipWriters.Get().(*gzip.Writer)
 		w.Reset(&out)
-		_, _ = w.Write(envelope) // into memory: it cannot fail
+		_, _ = w.Write(envelope) // writing to memory cannot fail
 		_ = w.Close()
 		gzipWriters.Put(w)
 		envelope = out.Bytes()
 		h.SetContentEncoding("gzip")
 	}
-	ctx.Response.SetBodyStream(newAnswer(s.memory, client, envelope), len(envelope))
+	ctx.Response.SetBodyStream(newResponseBody(s.memory, client, envelope), len(envelope))
 }
 
 func tooLarge(limit int64) *contract.APIError {
