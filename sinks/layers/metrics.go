@@ -9,8 +9,9 @@ import (
 )
 
 var (
-	streets         = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
-	streetsLeftOut  = metrics.NewGauge("trafficd_layers_streets_left_out", "Forecasts omitted because of max_streets since the feed last replaced everything.")
+	streets        = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
+	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out",
+		"Forecasts omitted because of max_streets since the feed last replaced everything.")
 	bodyBytes       = metrics.NewGauge("trafficd_layers_body_bytes", "Size of all finished bodies of the layer, in bytes.")
 	streetsRejected = metrics.NewCounter("trafficd_layers_streets_refused_total",
 		"Invalid forecasts from the feed; the street keeps its earlier one.")
@@ -68,7 +69,7 @@ const (
 var outcomeStatus = [outcomes]int{sentWhole: 200, sentRange: 206, notModified: 304, conditionFailed: 412, badRange: 416}
 
 func responseCounters() (all [outcomes][encodings]metrics.Counter) {
-	vec := metrics.NewCounters("trafficd_layers_answers_total", "Responses to requests for the layer, by HTTP status and encoding.", "status", "encoding")
+	vec := metrics.NewCounters("trafficd_layers_answers_total", "Responses with the layer, by HTTP status and encoding.", "status", "encoding")
 	for o := range all {
 		for e := range all[o] {
 			all[o][e] = vec.WithLabelValues(strconv.Itoa(outcomeStatus[o]), string(encodingNames[e]))

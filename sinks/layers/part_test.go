@@ -784,3 +784,26 @@ func TestPickSkipsPeriods(t *testing.T) {
 	}
 	require.Positive(t, skipped)
 }
+
+// TestRequestsDuringABuild: a request for a document that is not built may arrive at any time during
+// a build.
+func TestRequestsDuringABuild(t *testing.T) {
+	for i := range 20 {
+		l := New(DefaultConfig(), zerolog.Nop())
+		l.Prepare([]*contract.Client{client("UTC")})
+		replace(l, city(10, noon))
+		l.Publish(noon)
+		l.build(noon)
+		require.False(t, l.current.Load().zones["UTC"][0].built)
+		replace(l, city(300, noon))
+		l.Publish(noon)
+		var build sync.WaitGroup
+		build.Go(func() { l.build(noon) })
+		time.Sleep(time.Duration(i) * 200 * time.Microsecond)
+		_, err := get(l, client("UTC"), "")
+		build.Wait()
+		require.NoError(t, err)
+		streets, _, _, _ := shownIn(t, l, "")
+		require.Len(t, streets, 300)
+	}
+}
