@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Block identifies rows of the archive by the time of their reception and the months of their
-// timestamp_from, as YYYYMM. It may include other rows.
+// Block describes the rows of a delivered block by the range of their received_at and the months of
+// their timestamp_from, as YYYYMM. Other rows of the archive may match, too.
 type Block struct {
 	First  time.Time `ch:"first_received_at"`
 	Last   time.Time `ch:"last_received_at"`
 	Months []uint32  `ch:"months"`
 }
 
-// DerivedTables are the tables that the daemon fills from the archive, without the name of the
-// archive before them (Layout.Derived).
+// DerivedTables are the names of the tables that the daemon fills from the archive, without the
+// prefix that Layout.Derived adds.
 var DerivedTables = []string{"blocks", "by_time", "hours", "last"}
 
-// Pending returns the query for the oldest blocks whose rows the derived tables may lack.
+// Pending returns a query for the oldest blocks whose rows may be missing from the derived tables.
 func (l Layout) Pending(limit int) string {
 	return fmt.Sprintf("SELECT first_received_at, last_received_at, months FROM `%s`.`%s` FINAL WHERE derived = 0"+
 		" ORDER BY first_received_at LIMIT %d", l.Database, l.Derived("blocks"), limit)
@@ -37,9 +37,9 @@ func (l Layout) Record(derived bool, blocks ...Block) string {
 		l.Database, l.Derived("blocks"), strings.Join(values, ", "))
 }
 
-// Derive returns the statements that add the rows of the blocks to the derived tables, in their
-// order. All rows must be in the archive. The statements can be repeated, in whole or in part, and
-// concurrently with others: each table keeps the latest version of a row. They need DeriveSettings.
+// Derive returns the statements that add the rows of blocks to the derived tables. They must be
+// executed in this order, with DeriveSettings, when all rows are in the archive. Each can be
+// repeated, even concurrently with others: the tables keep the latest version of a row.
 func (l Layout) Derive(blocks ...Block) []string {
 	var where []string
 	for _, b := range blocks {
@@ -59,9 +59,9 @@ func (l Layout) Derive(blocks ...Block) []string {
 	return statements
 }
 
-// DeriveSettings are the settings of the statements that Derive returns. Statements use one thread,
-// which leaves the others to inserts and queries. Equal keys of an insert are left to merges and
-// FINAL: optimize_on_insert would make by_time cost three times as much.
+// DeriveSettings are the settings for the statements of Derive. Statements use one thread, so that
+// the others are free for inserts and queries. Merges and FINAL replace equal keys of an insert:
+// optimize_on_insert would make by_time cost three times as much.
 var DeriveSettings = map[string]any{
 	"async_insert": 0, "max_threads": 1, "max_insert_threads": 1, "max_partitions_per_insert_block": 0, "insert_deduplicate": 0,
 	"optimize_on_insert": 0, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "read_overflow_mode": "throw",
@@ -85,8 +85,8 @@ SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Secon
     if(rounded / 1000 = value, 0, value), received_at
 FROM {archive} WHERE {blocks}`,
 
-	// All buckets of every hour that has a new row are read again, so that hours is right whatever
-	// was replaced.
+	// All buckets of each hour with a new row are read again, so that hours is correct even if rows
+	// were replaced.
 	`INSERT INTO {hours} (product_instance, hour, measure_type_code, detector_code, count_1, count_2, count_3, count_4,
     thousandths_1, thousandths_2, thousandths_3, thousandths_4, other_1, other_2, other_3, other_4, minimum, maximum, computed_at)
 SELECT product_instance, hour, measure_type_code, detector_code, n[1], n[2], n[3], n[4],

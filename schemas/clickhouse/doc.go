@@ -1,5 +1,5 @@
-// Package clickhouse contains the tables of the archive as numbered SQL files, and creates or
-// updates them on a server.
+// Package clickhouse creates and updates the tables of the archive on a server. Numbered SQL files
+// define them.
 //
 // # Tables
 //
@@ -16,33 +16,33 @@
 //
 // # Derived tables
 //
-// README.md describes them to users. Inserts into the archive have no materialized views: these
-// would make an insert of 98,000 rows cost 40 (by_time) or 120 ms (last) of CPU more than its 50,
-// and would lack the rows of a block whose insert was interrupted between table and view. Instead
-// the daemon records each delivered block in `blocks`, a row of three values, and every few seconds
-// derives from all pending blocks: the statements of Layout.Derive, then a second row that marks
-// the blocks as derived. Each statement can be repeated: `last` keeps a maximum, `by_time` the
-// latest received_at of a key, and `hours` is computed again from all rows of the affected hours. A
-// crash at any point only repeats them.
+// README.md describes them to users. They are not materialized views of the archive. A view would
+// add 40 (by_time) or 120 ms (last) of CPU to an insert of 98,000 rows, which takes 50 ms without
+// it, and would lack the rows of a block whose insert was interrupted between table and view.
+// Instead, the daemon records each delivered block as a row in `blocks`. Every few seconds it
+// executes the statements of Layout.Derive for all pending blocks, and then marks the blocks as
+// derived. Each statement can be repeated, for example after a crash: `last` keeps a maximum,
+// `by_time` the latest received_at of a key, and `hours` is computed again from all rows of the
+// affected hours.
 //
-// Refreshable materialized views are not used, because they cannot tell which rows are new
-// (received_at is not in the order of insertion if there are several daemons), nor are projections,
+// Refreshable materialized views are not used, because they cannot determine which rows are new:
+// with several daemons, received_at is not in the order of insertion. Projections are not used,
 // because FINAL does not read them.
 //
 // # Order
 //
 // The archive is ordered by detector, then time: the history of a detector is one range, and
-// neighbours compress well (detector_code 0.03 bytes per row, value 2.1). All rows of an interval,
-// however, are in as many places as there are detectors. by_time has them in one place. In it
-// detector_code as LowCardinality takes 6.2 bytes per row because 14,000 detectors exceed the
-// dictionary of 8192; as String with ZSTD(1) it takes 1.0, with ZSTD(3, 22) and blocks of 4 MB,
-// where the list of detectors repeats, 0.13, with blocks of 1 MB 0.49. The other columns have small
-// blocks: with 4 MB for all, a slice of 5 minutes takes 18 ms instead of 12. value takes 2.0 as
+// adjacent rows compress well (detector_code 0.03 bytes per row, value 2.1). But the rows of an
+// interval are in as many places as there are detectors; in by_time they are in one place. There,
+// detector_code takes 6.2 bytes per row as LowCardinality, because 14,000 detectors exceed the
+// dictionary of 8192. As String it takes 1.0 with ZSTD(1), 0.49 with ZSTD(3, 22) and blocks of 1
+// MB, and 0.13 with blocks of 4 MB, in which the list of detectors repeats. The other columns have
+// small blocks: with 4 MB for all, reading 5 minutes takes 18 ms instead of 12. value takes 2.0 as
 // Float64 with ZSTD and 1.3 as thousandths.
 //
-// hours has a row for each hour, and a column for each quarter in it: the view of 15 minutes reads
-// it four times, and each time only the requested range of time. With arrays instead of columns (as
-// before migration 21), the start of a quarter would be known only after all hours were read. A row
+// hours has a row for each hour, with a column for each quarter of the hour. The view of 15 minutes
+// reads it four times, each time only the requested range of time. With arrays instead of columns
+// (as before migration 21), it would have to read all hours to find the start of a quarter. hours
 // takes 0.9 bytes for each row of the archive.
 //
 // Tables named forecaster_… contain what the forecaster has learned from the archive. Without them,
@@ -85,13 +85,13 @@
 // # Migrations
 //
 // Files are applied in the order of their numbers, which may have gaps. Every statement can be
-// repeated (IF NOT EXISTS), because ClickHouse has no transactions over DDL: an interrupted run is
-// simply repeated, and several daemons may run at once. The table schema_migrations lists what was
-// applied.
+// repeated (IF NOT EXISTS), because ClickHouse has no transactions for DDL: an interrupted run is
+// repeated, and several daemons may migrate at the same time. The table schema_migrations lists the
+// applied migrations.
 //
-// In a cluster they are applied to each server over its own connection, not with ON CLUSTER: a dead
-// server then delays nothing, the cluster needs no queue of distributed DDL, and a server that is
-// new or lost its disk is brought up to date by the next run. Such a server creates its tables with
-// the definitions of another one (join). Its list of what was applied, schema_migrations_local, is
-// not replicated.
+// In a cluster they are applied to each server over its own connection, not with ON CLUSTER. So a
+// dead server does not delay the others, the cluster needs no queue of distributed DDL, and the
+// next run updates a server that is new or has lost its disk. Such a server creates its tables with
+// the definitions of another one (join). The table that lists its applied migrations,
+// schema_migrations_local, is not replicated.
 package clickhouse

@@ -3,12 +3,12 @@ package clickhouse
 // Layout names the objects that the migrations create.
 type Layout struct {
 	Database string
-	Table    string // the table that is read
-	Cluster  string // name of the cluster on the servers; empty: one server, no replication
+	Table    string // name of the archive for queries
+	Cluster  string // name of the cluster in the configuration of the servers; empty for a single server
 }
 
-// Local returns the name of the table for inserts, without the database: in a cluster the
-// replicated table, not the Distributed one (contract 4).
+// Local returns the name of the table with the rows, without the database. In a cluster that is the
+// replicated table, not the Distributed one (contract 4.2).
 func (l Layout) Local() string {
 	if l.Cluster != "" {
 		return l.Table + "_local"
@@ -16,14 +16,14 @@ func (l Layout) Local() string {
 	return l.Table
 }
 
-// Derived returns the name of a table that is derived from the archive, for inserts as in Local.
-// Queries read it without the suffix.
+// Derived returns the name of a derived table. Like Local, it returns that of the table with the
+// rows.
 func (l Layout) Derived(name string) string {
 	l.Table += "_" + name
 	return l.Local()
 }
 
-// InsertDetectors returns the statement that a batch of detectors begins with: product instance,
+// InsertDetectors returns the beginning of the statement that inserts detectors: product instance,
 // code, attributes and time.
 func (l Layout) InsertDetectors() string {
 	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_registry` (product_instance, detector_code, attributes, listed_at)"
@@ -42,8 +42,8 @@ func (l Layout) Synced() []string {
 	return tables
 }
 
-// Journal returns the table that lists what was applied to a server. In a cluster it is not
-// replicated: a server with a new disk lacks the tables of the others.
+// Journal returns the name of the table that lists the migrations that were applied to a server. In
+// a cluster it is not replicated, because a server with a new disk lacks all tables.
 func (l Layout) Journal() string {
 	if l.Cluster != "" {
 		return "schema_migrations_local"
@@ -51,8 +51,8 @@ func (l Layout) Journal() string {
 	return "schema_migrations"
 }
 
-// Engine returns an engine of the MergeTree family, in a cluster the replicated one. path
-// identifies the table in Keeper, replica the replica.
+// Engine returns an engine of the MergeTree family with its arguments, in a cluster the replicated
+// one. path identifies the table in Keeper, replica the replica.
 func (l Layout) Engine(family, path, replica, args string) string {
 	if l.Cluster == "" {
 		return family + "(" + args + ")"

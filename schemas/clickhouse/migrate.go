@@ -17,11 +17,11 @@ type Conn interface {
 	Select(ctx context.Context, dest any, query string, args ...any) error
 }
 
-// Migrate creates the database and its tables on one server, or updates them, and returns the names
-// of the applied migrations. In a cluster it is called for each server. It may be called at any
-// time, and by several daemons at once. The connection needs no default database. Replicated tables
-// that the server lacks are created like those of the others, because columns and TTL must be equal
-// on all replicas.
+// Migrate creates or updates the database and its tables on one server, and returns the names of
+// the applied migrations. In a cluster it must be called for each server. Several daemons may call
+// it at the same time. The connection needs no default database. On a new server of a cluster,
+// replicated tables are created with the definitions of others, because columns and TTL must be
+// equal on all replicas.
 func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
@@ -67,7 +67,7 @@ func prepare(ctx context.Context, c Conn, l Layout) error {
 	return nil
 }
 
-// versions lists the migrations that were applied.
+// versions returns the numbers of the migrations that were applied.
 func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) {
 	var rows []struct {
 		Version uint32 `ch:"version"`
@@ -87,7 +87,7 @@ func join(ctx context.Context, c Conn, l Layout, others []Conn) error {
 	for _, other := range others {
 		statements, err := replicated(ctx, other, l)
 		if err != nil {
-			continue // it may be dead, and the next one has the same tables
+			continue // the server may be dead, and the next one has the same tables
 		}
 		for _, statement := range statements {
 			if err := exec(ctx, c, l, statement); err != nil {
@@ -116,7 +116,7 @@ func replicated(ctx context.Context, c Conn, l Layout) (statements []string, err
 
 // The server's error codes that exec handles.
 const (
-	replicaExists   = 253 // REPLICA_ALREADY_EXISTS: Keeper knows a table of this replica that the server does not have
+	replicaExists   = 253 // REPLICA_ALREADY_EXISTS: Keeper has a table of this replica that the server does not have
 	cannotAssignDDL = 517 // CANNOT_ASSIGN_ALTER: the replica has not applied the ALTER of another one yet
 )
 
@@ -132,7 +132,7 @@ func exec(ctx context.Context, c Conn, l Layout, statement string) error {
 			case <-time.After(100 * time.Millisecond):
 			}
 		case exception != nil && exception.Code == replicaExists:
-			return fmt.Errorf("%w; if the server lost its disk, let Keeper forget it, on another server of its shard:"+
+			return fmt.Errorf("%w; if the server lost its disk, remove it from Keeper, on another server of its shard:"+
 				" SYSTEM DROP REPLICA '<replica>' FROM DATABASE %s, and the same with '<shard>-<replica>'", err, l.Database)
 		default:
 			return err

@@ -12,10 +12,10 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// Migration is a numbered file, executed as a template for a layout.
+// Migration is a numbered file, whose template was executed for a layout.
 type Migration struct {
-	Version    uint32
-	Name       string   // of the file, without number and extension
+	Version    uint32   // number of the file
+	Name       string   // name of the file, without number and extension
 	Statements []string // empty if the file is not for this layout
 }
 
@@ -60,8 +60,8 @@ func fill(text string, l Layout) (string, error) {
 	return sql.String(), err
 }
 
-// split splits at semicolons at the end of a line and removes comment lines; the files contain no
-// other comments.
+// split returns the statements of a file, which end with a semicolon at the end of a line. It
+// removes comment lines; the files must not contain other comments.
 func split(sql string) []string {
 	var statements []string
 	var lines []string

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Retain gives the tables of measurements a TTL that drops a month once all of it is older than
-// days, unless they already have it.
+// Retain sets a TTL on the tables with measurements, unless they already have it: a month is
+// dropped when all of it is older than days.
 func Retain(ctx context.Context, c Conn, l Layout, days int) error {
 	for table, column := range map[string]string{
 		l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",

@@ -12,9 +12,10 @@ const (
 	RightRouting
 )
 
-// Client is the owner of a key. It is immutable; reloading the keys creates new clients.
+// Client is the client that a key belongs to. It is immutable; reloading the keys creates new
+// values.
 type Client struct {
-	Name            string // for logs and metrics; never the key
+	Name            string // name of the key, for logs and metrics; never the key itself
 	Owner           string // identifies the client within its product instance; the same for all its keys
 	ProductInstance string
 	Rights          Right

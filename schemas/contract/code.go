@@ -1,7 +1,7 @@
 package contract
 
-// Code is the outcome of a request or of one item. Responses, metric labels and logs all show its
-// name.
+// Code is the outcome of a request or of one item. Its name is the same in responses, metric labels
+// and logs.
 type Code uint8
 
 // The codes of whole requests come first, then those of items. InvalidType, MissingField and
@@ -47,8 +47,8 @@ const (
 // one case in pipeline/validate/rules.go.
 var codes = [CodeCount]struct {
 	name   string // errorCode in responses
-	status int    // HTTP status of a whole request; 0: the code is for items only
-	item   string // description of a rejected item, after the name of its field; empty: for whole requests only
+	status int    // HTTP status of a whole request; 0 if the code is only for items
+	item   string // description of a rejected item, after the name of the field; empty if the code is only for whole requests
 }{
 	OK:                     {name: "OK", status: 207},
 	NotFound:               {name: "NOT_FOUND", status: 404},
@@ -84,7 +84,7 @@ var codes = [CodeCount]struct {
 	InvalidQuality:    {name: "INVALID_QUALITY", item: "is not a finite number within the allowed range"},
 }
 
-// String returns the errorCode of responses.
+// String returns the errorCode that responses contain.
 func (c Code) String() string {
 	if c < CodeCount {
 		return codes[c].name
@@ -92,8 +92,8 @@ func (c Code) String() string {
 	return "UNKNOWN"
 }
 
-// Status returns the HTTP status of a whole request with this outcome, 0 if the code is for items
-// only.
+// Status returns the HTTP status of a whole request with this outcome, or 0 if the code is only for
+// items.
 func (c Code) Status() int {
 	if c < CodeCount {
 		return codes[c].status
@@ -144,7 +144,7 @@ func (f Field) String() string {
 // FieldSet is a set of fields, one bit each.
 type FieldSet uint16
 
-// Bit returns the set that holds only f.
+// Bit returns the set that contains only f.
 func (f Field) Bit() FieldSet { return 1 << f }
 
 // Has reports whether f is in the set.

@@ -78,7 +78,7 @@ func TestFixedLimits(t *testing.T) {
 	for _, row := range rows(t, "6.4") {
 		limits[row[0]] = row[2]
 	}
-	require.Equal(t, fmt.Sprint(contract.EchoLimit, " bytes"), limits["repeated input in descriptions and logs"])
+	require.Equal(t, fmt.Sprint(contract.EchoLimit, " bytes"), limits["quoted input in descriptions and logs"])
 	require.Equal(t, fmt.Sprint(xroute.DefaultLimits().Attributes), limits["attributes of an XML element"])
 }
 

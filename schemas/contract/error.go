@@ -2,14 +2,15 @@ package contract
 
 import "time"
 
-// EchoLimit is the number of bytes of client input that a response or a log repeats (contract 1.1).
+// EchoLimit is the maximum number of bytes of client input that a response or a log line quotes
+// (contract, rules for all HTTP interfaces).
 const EchoLimit = 64
 
 // APIError is the error response to a whole request. Nothing of the request was or will be archived
 // or forwarded (contract 1.1).
 type APIError struct {
 	Code        Code
-	Description string        // for people: what is wrong, where, and what to do about it
+	Description string        // for humans: what is wrong, where, and what to do about it
 	Parameter   string        // the invalid header or JSON path; may be empty
 	RetryAfter  time.Duration // sent as Retry-After if positive
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // AppendItemDescription appends the description of a rejected item, escaped as the inside of a JSON
-// string. It depends only on code, field and echo. echo is the input to repeat, cut to EchoLimit;
-// it may hold any bytes.
+// string. It depends only on code, field and echo. echo is the input to quote, at most EchoLimit
+// bytes of any value.
 func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte {
 	if field == FieldItem {
 		b = append(b, "the item"...)
@@ -28,8 +28,8 @@ func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte
 	return b
 }
 
-// Echo returns client input for a description: at most EchoLimit bytes of whole characters, as
-// valid UTF-8.
+// Echo returns client input for a description: at most EchoLimit bytes of it, truncated at a
+// character boundary, with U+FFFD in place of invalid UTF-8.
 func Echo(b []byte) string {
 	if len(b) > EchoLimit {
 		b = wholeRunes(b[:EchoLimit])
@@ -37,7 +37,7 @@ func Echo(b []byte) string {
 	return strings.ToValidUTF8(string(b), string(utf8.RuneError))
 }
 
-// wholeRunes drops a character that is cut at the end of b. Bytes that belong to no character stay.
+// wholeRunes removes an incomplete character at the end of b. It keeps other invalid bytes.
 func wholeRunes(b []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		last := b[len(b)-n:]
@@ -51,7 +51,8 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
-// appendEscaped replaces invalid UTF-8 with U+FFFD and drops a character that was cut at EchoLimit.
+// appendEscaped appends echo as the inside of a JSON string. It replaces invalid UTF-8 with U+FFFD,
+// and omits a character that was truncated at EchoLimit.
 func appendEscaped(b, echo []byte) []byte {
 	const hexDigits = "0123456789abcdef"
 	if len(echo) == EchoLimit {

@@ -1,12 +1,12 @@
-// Package negotiate reads the request headers Accept, Accept-Encoding and Content-Encoding as
-// RFC 9110 (sections 8.4 and 12.5) defines them. Headers come as lines, because a request may
-// repeat them. Nothing is allocated.
+// Package negotiate parses the request headers Accept, Accept-Encoding and Content-Encoding as RFC
+// 9110 (sections 8.4 and 12.5) defines them. Its functions take all lines of a header, because a
+// request may repeat it. They do not allocate.
 package negotiate
 
 import "bytes"
 
-// Quality is the weight of an alternative in thousandths: 0 is not acceptable, 1000 is the
-// default.
+// Quality is the weight of an alternative in thousandths. 0 means not acceptable; the default is
+// 1000.
 type Quality int
 
 // Unlisted is the quality of an alternative that a header does not name.
@@ -15,18 +15,19 @@ const Unlisted Quality = -1
 // Element is one element of a list header.
 type Element struct {
 	Value      []byte // without parameters and white space
-	Parameters []byte // what follows the first semicolon
+	Parameters []byte // the text after the first semicolon
 }
 
-// Next cuts the first element off a line. Commas within quoted strings do not separate elements.
+// Next returns the first element of a line and the rest of the line. Commas within quoted strings
+// do not separate elements.
 func Next(line []byte) (e Element, rest []byte) {
 	element, rest := cut(line, ',')
 	value, parameters := cut(element, ';')
 	return Element{bytes.TrimSpace(value), parameters}, rest
 }
 
-// Quality returns the element's parameter q: 0 to 1 with up to three decimals, 1000 without the
-// parameter. A malformed one is 0, because the client may not accept the value.
+// Quality returns the element's parameter q, or 1000 if it has none. If the parameter is malformed,
+// it returns 0, because the client may not accept the value.
 func (e Element) Quality() Quality {
 	for rest := e.Parameters; len(rest) > 0; {
 		var parameter []byte
@@ -56,7 +57,7 @@ func thousandths(text []byte) Quality {
 	return q
 }
 
-// cut is bytes.Cut for a separator that does not count within a quoted string.
+// cut is like bytes.Cut, but ignores separators within quoted strings.
 func cut(text []byte, separator byte) (before, after []byte) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -93,8 +94,8 @@ var (
 	xGzip          = []byte("x-gzip")
 )
 
-// Application returns the quality that Accept gives a media type application/…: its own, else that
-// of application/*, else that of */*.
+// Application returns the quality of a media type application/… in the lines of Accept: its own or,
+// if it is not listed, that of application/*, or else that of */*.
 func Application(lines [][]byte, mediaType []byte) Quality {
 	for _, name := range [...][]byte{mediaType, anyApplication, anyType} {
 		if q := Named(lines, name); q != Unlisted {
@@ -104,8 +105,8 @@ func Application(lines [][]byte, mediaType []byte) Quality {
 	return Unlisted
 }
 
-// Coding returns the quality that Accept-Encoding gives a content coding other than identity: its
-// own, else that of *. x-gzip is another name of gzip.
+// Coding returns the quality of a content coding other than identity in the lines of
+// Accept-Encoding: its own or, if it is not listed, that of *. x-gzip is another name of gzip.
 func Coding(lines [][]byte, coding []byte) Quality {
 	q := Named(lines, coding)
 	if q == Unlisted && bytes.EqualFold(coding, gzip) {
@@ -120,7 +121,7 @@ func Coding(lines [][]byte, coding []byte) Quality {
 // AcceptsGzip reports whether Accept-Encoding allows gzip.
 func AcceptsGzip(lines [][]byte) bool { return Coding(lines, gzip) > 0 }
 
-// IsGzip reports whether a content coding is gzip, by either of its names.
+// IsGzip reports whether a content coding is gzip or x-gzip.
 func IsGzip(coding []byte) bool {
 	return bytes.EqualFold(coding, gzip) || bytes.EqualFold(coding, xGzip)
 }
