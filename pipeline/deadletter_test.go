@@ -50,7 +50,7 @@ func TestDeadLetterHoldsTheWholeMeasurement(t *testing.T) {
 	require.Equal(t, want, l)
 }
 
-// A crash may truncate the last line; the next letter starts a new one.
+// A crash may truncate the last line; the next line starts on a new one.
 func TestDeadLettersAfterATornLine(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

@@ -21,7 +21,7 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// fakeStore recognises blocks by their plan, as real stores do by token or sequence, and fails at
+// fakeStore recognizes blocks by their plan, as real stores do by token or sequence, and fails at
 // random.
 type fakeStore struct {
 	*rand.Rand
@@ -157,7 +157,7 @@ func codesOf(n int) (list []string) {
 	return list
 }
 
-// deliverFor runs a delivery for a while and drops its state in memory.
+// deliverFor runs a delivery for a while and discards its state in memory.
 func (h *fixture) deliverFor(t *testing.T, store Sink, dead string, d time.Duration) {
 	delivery, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(dead), zerolog.Nop())
 	require.NoError(t, err)
@@ -346,8 +346,8 @@ func (c *brokenCursor) Save(frame uint64, state []byte) error {
 	return c.Cursor.Save(frame, state)
 }
 
-// A cursor that could not be saved is saved as soon as possible, not with the next row: it may be
-// what keeps the journal full.
+// A cursor that could not be saved is saved as soon as possible, not with the next row: until then
+// the journal may be full.
 func TestUnsavedCursorIsRetried(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -495,7 +495,8 @@ func (h *fixture) add(t *testing.T, frames int) {
 	}
 }
 
-// Frames without rows after the last row are passed immediately: the next row may be far off.
+// Frames without rows after the last row are passed immediately: the next row may be a long time
+// off.
 func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -558,7 +559,7 @@ func TestDeliveryBounds(t *testing.T) {
 	f("retry_min", func(c *DeliveryConfig) { c.RetryMin = 0 })
 }
 
-// idleStore is never given a row.
+// idleStore does not expect rows.
 type idleStore struct {
 	fakeStore
 	away atomic.Bool
@@ -571,8 +572,8 @@ func (s *idleStore) Probe(context.Context) error {
 	return nil
 }
 
-// A store that is down is reported before the first row arrives: one log line, and one when it
-// recovers.
+// A store that is down is reported before the first row arrives: one line is logged then, and one
+// when the store has recovered.
 func TestIdleStoreIsProbed(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

@@ -129,8 +129,8 @@ func TestSubmitStoresValidItems(t *testing.T) {
 	require.EqualValues(t, 7, s.Result.ID[6]>>4, "a UUIDv7")
 }
 
-// TestDuplicatesAreCounted: items that share an identity are all stored, and a replay has the same
-// number, even after a restart.
+// TestDuplicatesAreCounted: items with the same identity are all stored, and a replay has the same
+// number of duplicates, even after a restart.
 func TestDuplicatesAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -223,7 +223,7 @@ func TestReadiness(t *testing.T) {
 	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a temporary one")
 }
 
-// No retry helps a key whose product instance has no registry feed.
+// A key whose product instance has no registry feed gets 403, not 503: a retry cannot succeed.
 func TestNoRegistryFeedIsForbidden(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -400,8 +400,8 @@ func (h *fixture) copyToStore() {
 	require.Equal(h.t, next, done)
 }
 
-// The store must open even with little disk space left, because only deliveries free space. Answers
-// remain in the main journal until they can be copied.
+// The store must open even on a full disk, because only deliveries free space. Responses remain in
+// the main journal until they can be copied.
 func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	dir := t.TempDir()
 	low := func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 }
@@ -426,9 +426,9 @@ func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	h.close()
 }
 
-// Answers that could not be copied are the first ones of the next attempt: the store's journal must
-// be in the order of expiry, because a cursor deletes from it.
-func TestAnswersAreCopiedInOrder(t *testing.T) {
+// Responses that could not be copied come first in the next attempt: the store's journal must be in
+// the order of expiry, because its cursor deletes from the start.
+func TestResponsesAreCopiedInOrder(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 })
 	defer h.close()
 	h.store.stop()
@@ -459,7 +459,7 @@ func TestAnswersAreCopiedInOrder(t *testing.T) {
 	require.IsIncreasing(t, order)
 }
 
-func TestAnswersExpire(t *testing.T) {
+func TestResponsesExpire(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
 	body := measurements(item("A", 1))
@@ -484,9 +484,9 @@ func TestAnswersExpire(t *testing.T) {
 	h.close()
 }
 
-// A key is reused after its window, before the old answer is deleted: the new answer replaces it
-// and stays.
-func TestExpiredAnswerIsReplaced(t *testing.T) {
+// If a key is used again after its window, before the old response is deleted, the new response
+// replaces the old one and remains.
+func TestExpiredResponseIsReplaced(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	h.store.stop()
@@ -511,8 +511,8 @@ func TestExpiredAnswerIsReplaced(t *testing.T) {
 	require.Equal(t, second.Result.ID, again.Result.ID)
 }
 
-// A voided frame yields no answer and does not keep older frames on disk.
-func TestVoidedAnswerDoesNotHoldTheCursor(t *testing.T) {
+// The response of a voided frame is not stored, and does not keep older frames on disk.
+func TestVoidedResponseDoesNotHoldTheCursor(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	_, err := h.submit(measurements(item("A", 1)), "kept")
@@ -547,8 +547,8 @@ func TestKeysInProgressAndFullStore(t *testing.T) {
 	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold(city, "new").Code, "answers are not deleted early")
 }
 
-// TestOneClientCannotFillTheIdempotencyStore: a client gets its own 503 when its share is full, and
-// others still get room, before and after a restart.
+// TestOneClientCannotFillTheIdempotencyStore: a client that has exhausted its quota gets 503, and
+// others still have room, before and after a restart.
 func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -600,9 +600,9 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	h.close()
 }
 
-// TestRememberedAnswersAreCompressed: a list of rejections takes a tenth of its size in memory and
-// on disk, and is repeated exactly.
-func TestRememberedAnswersAreCompressed(t *testing.T) {
+// TestRememberedResponsesAreCompressed: a list of rejections takes a tenth of its size in memory
+// and on disk, and a replay returns it unchanged.
+func TestRememberedResponsesAreCompressed(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
 	items := make([]string, 10_000)
@@ -627,9 +627,9 @@ func TestRememberedAnswersAreCompressed(t *testing.T) {
 	h.close()
 }
 
-// TestItemsOfRefusedBodiesAreCounted: after any error, Items is the number of decoded items, which
+// TestItemsOfRejectedBodiesAreCounted: after any error, Items is the number of decoded items, which
 // are charged to the key.
-func TestItemsOfRefusedBodiesAreCounted(t *testing.T) {
+func TestItemsOfRejectedBodiesAreCounted(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Decode.BatchLimit = 5; c.Decode.HardLimit = 9 })
 	defer h.close()
 	f := func(want int, code contract.Code, body []byte, key string) {

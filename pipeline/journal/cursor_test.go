@@ -42,7 +42,7 @@ func TestNewConsumerStartsAtTheOldestFrame(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-func TestSaveRefuses(t *testing.T) {
+func TestInvalidSaves(t *testing.T) {
 	f := func(seq uint64, state []byte, want string) {
 		t.Helper()
 		j := mustOpen(t, testConfig(), newMemFS(1), "a")
@@ -223,7 +223,7 @@ func TestDeletedSegmentsAreReused(t *testing.T) {
 		require.NoError(t, again.Close())
 	}
 	require.NoError(t, j.Close())
-	require.Len(t, fs.bytes(path), int(j.newest().end), "Close cuts them off")
+	require.Len(t, fs.bytes(path), int(j.newest().end), "Close truncates them")
 }
 
 // A segment is deleted even if the disk has no space for another name, and its space is freed in

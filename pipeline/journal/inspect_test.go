@@ -57,7 +57,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-func TestInspectTellsDamage(t *testing.T) {
+func TestInspectReportsDamage(t *testing.T) {
 	f := func(name string, segment int, damage func(b []byte) []byte, inspectSees bool, wantTorn int64) {
 		t.Helper()
 		fs, _ := inspected(t)

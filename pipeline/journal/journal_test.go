@@ -172,7 +172,7 @@ func TestDiskLow(t *testing.T) {
 // TestDiskLowBeforeItIsFull: however fast frames arrive, MinFreeBytes of the disk stay free and no
 // frame finds the disk full.
 func TestDiskLowBeforeItIsFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // no time passes meanwhile
+	synctest.Test(t, func(t *testing.T) { // no time passes while frames are queued
 		fs := newMemFS(1)
 		fs.capacity = 512 << 10
 		cfg := testConfig()
@@ -288,7 +288,7 @@ func TestUnknownUntilTheDiskHeals(t *testing.T) {
 	})
 }
 
-func TestCloseOfAFailedJournalSaysSo(t *testing.T) {
+func TestCloseReturnsTheFailure(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs)
 	fs.setFault(func(op, _ string) bool { return op == "sync" || op == "syncdir" })
@@ -298,7 +298,7 @@ func TestCloseOfAFailedJournalSaysSo(t *testing.T) {
 	require.ErrorIs(t, j.Close(), errFaulty)
 }
 
-func TestEnqueueRefuses(t *testing.T) {
+func TestEnqueueErrors(t *testing.T) {
 	cfg := testConfig()
 	cfg.QueueEntries = 3
 	fs := newMemFS(1)
