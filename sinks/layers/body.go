@@ -29,7 +29,7 @@ var (
 	closings   = [formats][encodings]form{jsonText: stored(jsonClose)}
 )
 
-// join returns the body that consists of these pieces; nil ones are left out.
+// join returns the body of a document with these pieces. It skips nil ones.
 func join(pieces []*piece, f format, e encoding) *body {
 	content, separator := openings[f][e].plain, separators[f][e]
 	b := &body{segments: make([][]byte, 0, 2*len(pieces)+2)}
@@ -76,7 +76,7 @@ func sumOf(pieces []*piece, z *zone, c scope) uint64 {
 // different bytes with the same ETag.
 const formsVersion = 5
 
-// etagOf returns the ETag of a content in a form: a hash and a suffix.
+// etagOf returns the ETag of the content with this hash in one form: a hash and a suffix.
 func etagOf(sum uint64, f format, e encoding) []byte {
 	return fmt.Appendf(nil, `"%016x%s"`, sum+formsVersion, etagSuffix[f][e])
 }

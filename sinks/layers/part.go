@@ -152,10 +152,9 @@ var (
 	contentWhole   = []byte("whole")
 )
 
-// choose sets what is sent: the document, the streets that the query selects, or those of them that
-// have changed. The ETag of a response to since is that of the document, because the next request
-// names it. It is a weak one, because one replica may send more streets than another, or all of
-// them.
+// choose sets what to send: the document, the streets that the query selects, or those of them that
+// have changed. The ETag of a response to since is that of the document, for the client's next
+// request. It is weak, because one replica may send more streets than another, or all of them.
 func (r *response) choose(l *Layer, q *query, now time.Time) {
 	r.etag = r.etags[r.format][r.encoding]
 	if q.since != "" {
@@ -165,7 +164,7 @@ func (r *response) choose(l *Layer, q *query, now time.Time) {
 			return
 		}
 	}
-	if q.within != "street" { // those are compressed for the request
+	if q.within != "street" { // pieces of single streets are compressed for each request
 		r.zone.demand(r.scope.whole).last[r.format][r.encoding].note(now)
 	}
 	if q.within == "" {
@@ -177,7 +176,7 @@ func (r *response) choose(l *Layer, q *query, now time.Time) {
 	}
 }
 
-// follow sets the pieces to what has changed since q.since; it reports false if that is not known.
+// follow sets the pieces to what has changed since q.since. It returns false if that is unknown.
 func (r *response) follow(l *Layer, q *query) bool {
 	if r.current(q) {
 		return true
@@ -207,12 +206,12 @@ func (r *response) filter(q *query, all *piece) *piece {
 		}
 	}
 	c := r.zone.compressors.borrow()
-	defer r.zone.compressors.giveBack(c)
+	defer r.zone.compressors.release(c)
 	return c.digest(p)
 }
 
-// selected returns the pieces of the selected streets. Those of buckets that lie completely within
-// the area are the document's, which are already compressed.
+// selected returns the pieces of the selected streets. For a bucket that lies completely within the
+// area, it is the document's piece, which is already compressed.
 func (r *response) selected(q *query) (pieces []*piece) {
 	if q.within == "street" {
 		var streets []*street
@@ -236,9 +235,9 @@ func (r *response) selected(q *query) (pieces []*piece) {
 // maxWait bounds how long a request waits for a change.
 const maxWait = time.Minute
 
-// wait waits until the document is not the one that since names, as long as the header Prefer
-// allows. It does not wait if the request does not ask for it, or if too many requests of the
-// client wait.
+// wait waits until the document differs from the version in since, for at most the time in the
+// header Prefer. It returns at once without that header, or if too many requests of the client are
+// waiting.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	seconds := preferredWait(&ctx.Request.Header)
 	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {

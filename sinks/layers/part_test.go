@@ -273,7 +273,7 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 		whole, _, _, _ := shownIn(t, l, "", "Accept-Encoding", "gzip")
 		require.NotNil(t, whole[key{1001, 1}])
 		for _, c := range used {
-			z.compressors.giveBack(c)
+			z.compressors.release(c)
 		}
 		for range cap(responses) {
 			require.Positive(t, <-responses)
@@ -752,8 +752,8 @@ func TestDocumentsAreBuiltOnRequest(t *testing.T) {
 	same("")
 }
 
-// TestPickSkipsPeriods: a view picks the same periods of a street, for the same interval, whether or
-// not it skips those that have ended.
+// TestPickSkipsPeriods: a view picks the same periods of a street, for the same interval, whether
+// or not it skips those that have ended.
 func TestPickSkipsPeriods(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	skipped := 0
@@ -785,8 +785,8 @@ func TestPickSkipsPeriods(t *testing.T) {
 	require.Positive(t, skipped)
 }
 
-// TestRequestsDuringABuild: a request for a document that is not built may arrive at any time during
-// a build.
+// TestRequestsDuringABuild: a request for a document that is not built may arrive at any time
+// during a build.
 func TestRequestsDuringABuild(t *testing.T) {
 	for i := range 20 {
 		l := New(DefaultConfig(), zerolog.Nop())

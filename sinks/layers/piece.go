@@ -148,7 +148,7 @@ func (c *compressors) borrow() *compressor {
 	return c.Get().(*compressor)
 }
 
-func (c *compressors) giveBack(one *compressor) {
+func (c *compressors) release(one *compressor) {
 	c.put(one)
 	<-c.borrowed
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// piece is a run of streets as a view shows it in a time zone. Its forms are made when they are
-// first needed.
+// piece is a run of streets as a view shows it in a time zone. Each form is made when it is first
+// needed.
 type piece struct {
 	streets []*street
 	view    view
 	zone    *zone
 	every   bool   // also show streets without a period
-	bare    int    // number of streets at the end that are shown without their code
-	shrunk  bool   // gzip forms are worth more time: they are kept, but not part of the layer
+	bare    int    // number of streets at the end of streets that are shown without their code
+	shrunk  bool   // spend more time on smaller gzip forms: those of changes, which many clients request
 	sum     uint64 // hash of what is shown; pieces with the same one have the same text in a time zone
 	forms   [formats][encodings]atomic.Pointer[form]
 	making  sync.Mutex // acquired to make forms
 }
 
-// digest sets p.sum and returns p, or nil if it would be empty. It makes no text, which may never
-// be asked for.
+// digest sets p.sum and returns p, or nil if p shows nothing. It does not make the text, because
+// clients may never request it.
 func (c *compressor) digest(p *piece) *piece {
 	c.content = c.content[:0]
 	for s, periods := range c.shown(p) {
@@ -51,11 +51,11 @@ func (p *piece) form(f format, e encoding) *form {
 		return made
 	}
 	c := p.zone.compressors.borrow()
-	defer p.zone.compressors.giveBack(c)
+	defer p.zone.compressors.release(c)
 	return p.make(f, e, c)
 }
 
-// make makes a form, unless it is there already. The builder waits at most for a request that has a
+// make makes a form, unless it exists. The builder waits at most for a request that already has a
 // compressor.
 func (p *piece) make(f format, e encoding, c *compressor) *form {
 	p.making.Lock()
@@ -81,7 +81,8 @@ func (p *piece) of(streets []*street, v view) *piece {
 	return same
 }
 
-// part is a bucket's share of documents. All scopes whose view is between from and until share it.
+// part is what a bucket contributes to documents. All scopes whose view is between from and until
+// share it.
 type part struct {
 	*piece      // nil where no street of the bucket has a period to show
 	zone        *zone
@@ -116,7 +117,7 @@ func (b *bucket) part(z *zone, v view, c *compressor) *part {
 	return &b.parts[len(b.parts)-1]
 }
 
-// demand records which documents clients ask for, and in which forms.
+// demand records which documents clients request, and in which forms.
 type demand struct {
 	any  moment // of the last request
 	last [formats][encodings]moment
@@ -125,7 +126,7 @@ type demand struct {
 // moment is a time in Unix seconds.
 type moment struct{ atomic.Int64 }
 
-// note sets the time, but rarely: other processors read it.
+// note sets the time, at most once a minute, because other processors read it.
 func (m *moment) note(now time.Time) {
 	if now.Unix() > m.Load()+60 {
 		m.Store(now.Unix())
@@ -139,7 +140,7 @@ func (m *moment) within(keep time.Duration, now time.Time) bool {
 // formSet has true for the forms that belong to it.
 type formSet [formats][encodings]bool
 
-// within returns the forms that were asked for within keep.
+// within returns the forms that were requested within keep.
 func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
 	for f := range formats {
 		for e := range encodings {

@@ -225,8 +225,8 @@ func (v view) pick(into []int, s *street) (picked []int, from, until instant) {
 	return into, from, until
 }
 
-// skip returns the index of a period that ended before t, or 0. Views at t or later do not depend on
-// the periods before it. If all periods are equally long, it is the last one that has ended.
+// skip returns the index of a period that ended before t, or 0. Views at t or later do not depend
+// on the periods before it. If all periods are equally long, it is the last one that has ended.
 func (s *street) skip(t instant) int {
 	if s.step == 0 {
 		return 0
