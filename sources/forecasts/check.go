@@ -15,8 +15,8 @@ import (
 )
 
 // Check reports problems with the configured files and, if deep, with the feed, which it reads
-// once. Each of the joined errors starts with the key of a setting. An invalid configuration is not
-// checked deeply.
+// once. Each of the joined errors starts with the key of a setting. If the configuration is
+// invalid, deep is ignored.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	switch c.Feed {

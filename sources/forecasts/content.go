@@ -15,7 +15,7 @@ import (
 
 // Record is a forecast in a file.
 type Record struct {
-	Position string             // in the file, for messages
+	Position string             // in the file, for error messages
 	Forecast *pb.StreetForecast // normalised; nil if Err is set
 	Remarks  Remarks
 	Err      error // why the record is skipped
@@ -23,7 +23,8 @@ type Record struct {
 
 // Read yields the forecasts in the uncompressed content of a file, in order. If the content as a
 // whole is invalid, it ends with an error and an empty record, and records may be missing. The
-// forecasts belong to the caller and do not refer to content. See [Normalise] for maxSpeed.
+// forecasts belong to the caller and do not refer to content. Periods with a speed over maxSpeed
+// are dropped.
 func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, error] {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	return func(yield func(Record, error) bool) {

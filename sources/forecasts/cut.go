@@ -11,7 +11,7 @@ import (
 //
 // All records of a transaction are written before it is committed in any partition. So once a poll
 // has seen a transaction, the high watermarks of the next poll are past all of its records, and
-// once every partition has been read up to them, the transaction is complete. Records of
+// once each partition has been read up to them, the transaction is complete. Records of
 // transactions that are first seen in the meantime are held until then. A transaction is identified
 // by its producer and epoch. trafficctl increments the epoch for each publication, and clients of
 // Kafka 4 for each transaction. If a producer commits several transactions under one epoch in quick
@@ -20,23 +20,24 @@ import (
 // Records without a transaction are applied as they are read, and considered complete when a poll
 // reads nothing new.
 type cut struct {
-	started  bool            // a poll has read every partition to its end
+	started  bool            // a poll has read each partition to its end
 	moving   bool            // the current poll has applied records
-	settling map[int64]int16 // transactions to be read to their end: by producer, the last epoch
-	barrier  map[int]int64   // by partition, the offset by which they end; nil until known
-	later    map[int64]int16 // transactions whose records are held, like settling
+	settling map[int64]int16 // last epoch by producer: transactions that must be read to their end
+	barrier  map[int]int64   // offset by partition up to which they may have records; nil until known
+	later    map[int64]int16 // last epoch by producer: transactions whose records are held
 	held     store
 	newest   time.Time // time of the newest record held
 	since    time.Time // when updates began to wait; zero if none are waiting
 }
 
+// startOver resets c for another topic.
 func (c *cut) startOver() {
 	*c = cut{settling: make(map[int64]int16), later: make(map[int64]int16), held: store{maxBytes: c.held.maxBytes}}
 	c.held.clear()
 }
 
-// holds reports whether a transaction's records are held. None are before the first poll has ended,
-// because nothing is visible yet and memory would not suffice.
+// holds reports whether the records of a transaction must be held. Before the end of the first poll
+// none are held, because nothing is visible yet and they could be too many for the memory.
 func (c *cut) holds(producer int64, epoch int16) bool {
 	seen := c.settling
 	if c.started {
@@ -71,8 +72,8 @@ func (c *cut) endPoll(next, ends map[int]int64, failed bool) (whole, transaction
 	return !moving && !transaction, transaction
 }
 
-// advance returns the held records, which the caller applies, and the time of the newest. Their
-// transactions are the next to be read to their end.
+// advance returns the held records, which the caller must apply, and the time of the newest one.
+// Their transactions are the next ones to read to their end.
 func (c *cut) advance() (held map[identity]latest, newest time.Time) {
 	held, newest = c.held.streets, c.newest
 	c.settling, c.later = c.later, make(map[int64]int16)

@@ -9,8 +9,8 @@
 //
 // # Invalid input
 //
-// A record is one StreetForecast. If it is skipped, the earlier forecast of its street remains. A
-// remark is counted and reported like a skipped record, but the rest of the record is used.
+// A record is one StreetForecast. If it is skipped, the previous forecast of its street remains. A
+// remark reports a defect of a record that is used.
 //
 //	time with a fraction of a second      truncated to the second
 //	time in another zone than UTC         converted
@@ -35,23 +35,23 @@
 //	street or fromnode outside int32      record skipped, also in protobuf, whose decoders truncate
 //	value that is not a StreetForecast    record skipped
 //	key that is not street:fromnode in
-//	  plain decimal digits                record skipped: compaction would not replace it
+//	  plain decimal digits                record skipped: compaction would never remove it
 //	key that does not match its value     record skipped
 //	null value (tombstone)                the street is removed; an empty value is a bad record
 //	unknown fields or members             ignored
 //	file or result without a valid record,
-//	  or truncated                        not used: the last valid content remains, and its periods end in time
+//	  or truncated                        not used: the last valid content remains until its periods end
 //	protobuf or NDJSON truncated between
 //	  two records                         used, because it looks complete: write to a temporary file and rename it
 //	duplicate street in a file or result  the last one is kept; rows of a query are periods and all count
 //	street in two partitions of a topic   the record with the later timestamp is kept; if equal, that of the higher partition
-//	batch over 256 MiB, decompressed      the partition is read no further; readiness reports it
+//	batch over 256 MiB, decompressed      reading of the partition stops; readiness reports it
 //	topic larger than max_bytes           records of new streets are skipped, to bound memory
 //	content that lacks many streets       not used before shrink_confirm is over
 //
 // # Time of the data
 //
-// It is in the past: a time in the future counts as now.
+// A time in the future counts as now.
 //
 //	topic        time of the newest valid record, once a poll has reached the end of every partition;
 //	             time of the first such poll if no record has one
@@ -67,5 +67,5 @@
 //
 // Records of a transaction are used when it is committed, never when it is aborted. An open
 // transaction delays the records after it in its partition, and counts as the end of the partition.
-// Readers see a publication as a whole: type cut says how.
+// Readers see a publication only as a whole; see type cut.
 package forecasts

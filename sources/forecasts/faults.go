@@ -32,12 +32,12 @@ type faults struct {
 	skips      uint64
 	remarks    uint64
 	latest     []Fault
-	outOfRange int // skipped because of ErrOutOfRange
+	outOfRange int // number of records skipped because of ErrOutOfRange
 	nextLog    time.Time
 	unlogged   int
 }
 
-// reset forgets all faults. It is called before content is read again from its start.
+// reset discards all faults, before content is read again from its start.
 func (f *faults) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,6 +88,7 @@ func (f *faults) add(fault Fault, skips, remarks int) {
 	f.nextLog, f.unlogged = fault.At.Add(logEvery), 0
 }
 
+// report returns the counts and the latest faults since the last reset.
 func (f *faults) report() (skips, remarks uint64, latest []Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

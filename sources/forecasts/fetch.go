@@ -14,13 +14,13 @@ import (
 	fetching "github.com/segmentio/kafka-go/protocol/fetch"
 )
 
-// The requests in this file are those of Kafka's protocol, because kafka-go's Fetch reports neither
-// aborted transactions nor throttling by a quota.
+// This file uses the messages of Kafka's protocol, because kafka-go's Fetch reports neither aborted
+// transactions nor throttling by a quota.
 
 const readCommitted = 1
 
-// fetch reads one response, starting at the next offset, and returns the ends of the committed
-// records and of all records. They are negative if the broker throttled the request.
+// fetch reads one response, starting at the next offset. It returns the end offsets of the
+// committed records and of all records, which are negative if the broker throttled the request.
 func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, written int64, err error) {
 	from := t.next[partition]
 	p, delay, err := t.fetchPartition(ctx, partition, from)
@@ -42,8 +42,8 @@ func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, writte
 	if p.LastStableOffset >= 0 {
 		committed = min(committed, p.LastStableOffset)
 	}
-	// Without a record at this offset, it is at the end of a compacted batch. The next response
-	// starts after it.
+	// If the response has no record at this offset, compaction has removed the end of its batch.
+	// Continue after it.
 	if t.next[partition] == from && from < committed {
 		t.next[partition]++
 	}
@@ -56,7 +56,7 @@ func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int6
 	defer cancel()
 	message, err := t.transport.RoundTrip(ctx, t.client.Addr, &fetching.Request{
 		ReplicaID:      -1,
-		MaxBytes:       int32(t.cfg.FetchBytes), // without a minimum the broker does not wait
+		MaxBytes:       int32(t.cfg.FetchBytes), // MinBytes is 0, so that the broker does not wait
 		IsolationLevel: readCommitted,
 		SessionID:      -1,
 		SessionEpoch:   -1,
@@ -87,7 +87,7 @@ func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int6
 	return p, 0, nil
 }
 
-// takeAll takes the records of a response except those of aborted transactions.
+// takeAll processes the records of a response except those of aborted transactions.
 func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error {
 	stream, ok := p.RecordSet.Records.(*protocol.RecordStream)
 	if !ok {
@@ -101,7 +101,7 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 			if err := transactions.end(b); err != nil {
 				return err
 			}
-			t.next[partition] = max(t.next[partition], b.BaseOffset+1) // it has one record
+			t.next[partition] = max(t.next[partition], b.BaseOffset+1) // the batch has one record
 		case *protocol.RecordBatch:
 			t.next[partition] = max(t.next[partition], b.BaseOffset)
 			apply := t.applyNow
@@ -123,7 +123,7 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 	return nil
 }
 
-// takeBatch reads the records and passes them to apply; nil discards them.
+// takeBatch reads the records and passes them to apply. If apply is nil, it discards them.
 func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, apply func(identity, latest) error) error {
 	for records != nil {
 		record, err := records.ReadRecord()
@@ -148,6 +148,7 @@ type aborted struct {
 	under map[int64]bool                 // producers with an aborted transaction at this point
 }
 
+// include reports whether a batch belongs to an aborted transaction.
 func (a *aborted) include(b *protocol.RecordBatch) bool {
 	for len(a.named) > 0 && a.named[0].FirstOffset <= b.BaseOffset {
 		a.under[a.named[0].ProducerID] = true
@@ -156,6 +157,7 @@ func (a *aborted) include(b *protocol.RecordBatch) bool {
 	return b.Attributes.Transactional() && a.under[b.ProducerID]
 }
 
+// end processes a control record, which ends a transaction.
 func (a *aborted) end(b *protocol.ControlBatch) error {
 	const abort = 0
 	r, err := b.ReadControlRecord()

@@ -32,8 +32,8 @@ func (f *fileFeed) changes() <-chan struct{} { return f.file.Changes() }
 
 func (f *fileFeed) close() { f.file.Close() }
 
-// check confirms the data as of the file's modification time, or of now if that is in the future
-// because the clock of another machine is ahead.
+// check implements feed. The time of the data is the modification time of the file, or now if that
+// is in the future because the clock of another machine is ahead.
 func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	content, modified, err := f.file.Read()
 	if now := time.Now(); modified.After(now) {
@@ -49,8 +49,8 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	if err := f.publish(ctx, content, modified); err != nil {
 		err = fmt.Errorf("cannot use %s: %w", f.Path, err)
 		var suspect *shrink.Error
-		if !errors.As(err, &suspect) { // such content is read again
-			f.file.Refuse(err)
+		if !errors.As(err, &suspect) { // suspect content is read again
+			f.file.Reject(err)
 		}
 		return modified, err
 	}
@@ -58,8 +58,8 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	return modified, nil
 }
 
-// expansion is the ratio of memory to file size up to which forecasts are accepted. Real files need
-// a ratio of 3.
+// expansion is the maximum ratio of the memory of forecasts to the size of their file. Real files
+// need a ratio of 3.
 const expansion = 4
 
 func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.Time) error {
@@ -82,9 +82,9 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 	return streets.publish(&f.contents, confirmed)
 }
 
-// streets passes the valid forecasts of a feed's whole content to the layer. It passes each of them
-// on at once, because all of them decoded take several times the memory of the layer. The last
-// forecast of each street replaces earlier ones.
+// streets passes the valid forecasts of a feed's whole content to the layer, each as soon as it is
+// decoded, because all of them would take several times the memory of the layer. The last forecast
+// of each street is used.
 type streets struct {
 	faults *faults
 	layer  Layer

@@ -15,14 +15,14 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Layer receives normalised forecasts, which belong to it from then on. Readers see them after
-// Publish. One goroutine calls it.
+// Layer receives normalised forecasts and owns them. Readers see them after Publish. Only one
+// goroutine calls its methods.
 type Layer interface {
 	// Put replaces the forecast of a street and fromnode.
 	Put(f *pb.StreetForecast)
 	// Remove removes the forecast of a street.
 	Remove(street, fromnode int32)
-	// Clear removes all forecasts, also those put since the last Publish.
+	// Clear removes all forecasts, including those put since the last Publish.
 	Clear()
 	// Publish makes all updates so far visible. The first call publishes the first layer.
 	Publish(dataTime time.Time)
@@ -30,18 +30,19 @@ type Layer interface {
 	Confirm(dataTime time.Time)
 }
 
-// feed is a source of forecasts. One goroutine calls it.
+// feed is a source of forecasts. Only one goroutine calls its methods.
 type feed interface {
 	// check brings the layer up to date and returns the time of the data. The error is nil if it
 	// published a change, watch.ErrUnchanged if there was none, and watch.ErrUnsettled while the
 	// data is being written.
 	check(ctx context.Context) (confirmed time.Time, err error)
-	// changes receives when there may be new data; nil if the feed must be polled.
+	// changes returns a channel that receives when there may be new data, or nil if the feed must
+	// be polled.
 	changes() <-chan struct{}
 	close()
 }
 
-var errNotYet = errors.New("the forecasts have not been read yet")
+var errNotRead = errors.New("the forecasts have not been read yet")
 
 // Forecasts keeps a layer up to date.
 type Forecasts struct {
@@ -61,10 +62,10 @@ type Forecasts struct {
 	running sync.WaitGroup
 }
 
-// New returns the feed that cfg describes. It reads TLS files, but no forecasts before Start.
+// New returns the feed that cfg describes. It reads TLS files; Start reads forecasts.
 func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("invalid configuration of forecasts: %w", err)
+		return nil, fmt.Errorf("invalid forecasts configuration: %w", err)
 	}
 	f := &Forecasts{kind: cfg.Feed, settle: cfg.File.Settle, confirm: cfg.ShrinkConfirm}
 	f.log = log.With().Str("feed", f.kind).Logger()
@@ -86,14 +87,14 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	return f, nil
 }
 
-// Start starts reading the feed in the background, until ctx ends or Close. It is called once.
+// Start reads the feed in the background until ctx ends or Close. It must be called only once.
 func (f *Forecasts) Start(ctx context.Context) {
 	if f.feed == nil {
 		return
 	}
 	ctx, f.stop = context.WithCancel(ctx)
 	f.mu.Lock()
-	f.condition = condition{confirmed: time.Now(), err: errNotYet}
+	f.condition = condition{confirmed: time.Now(), err: errNotRead}
 	f.mu.Unlock()
 	metrics.Show(f.gauges...)
 	f.running.Go(func() {
@@ -149,7 +150,7 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		} else {
 			checksFailed.Inc()
 		}
-		// Polls start with a different partition each, so reasons may alternate. They are logged at
+		// Each poll starts with another partition, so reasons may alternate. They are logged at
 		// most once a minute.
 		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logEvery {
 			c.logged = now
@@ -169,10 +170,10 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 type Status struct {
 	Feed       string  `json:"feed"`             // kafka, file or clickhouse
 	Published  bool    `json:"published"`        // a first layer was published
-	AgeSeconds float64 `json:"age_seconds"`      // of the data; before the first layer, since Start
+	AgeSeconds float64 `json:"age_seconds"`      // of the data; before the first layer, the time since Start
 	Error      string  `json:"error,omitempty"`  // of the last check
 	Skipped    uint64  `json:"skipped"`          // records of the topic since Start, or records of the last content read
-	Remarks    uint64  `json:"remarks"`          // parts dropped or corrected, likewise
+	Remarks    uint64  `json:"remarks"`          // parts of the same records that were dropped or corrected
 	Faults     []Fault `json:"faults,omitempty"` // the latest skipped records and remarks, in order
 }
 
@@ -181,7 +182,7 @@ type condition struct {
 	published bool
 	confirmed time.Time
 	err       error
-	logged    time.Time // when err, or one before it, was logged; zero if the last check succeeded
+	logged    time.Time // when an error was last logged; zero if the last check succeeded
 }
 
 // Status returns the state of the feed, for readiness.

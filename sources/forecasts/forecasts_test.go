@@ -112,7 +112,7 @@ func TestStatusOfACheck(t *testing.T) {
 	away := errors.New("away")
 	s := &script{outcomes: []error{watch.ErrUnsettled, away, nil, watch.ErrUnsettled, away, watch.ErrUnchanged, away}}
 	feed := &Forecasts{feed: s, interval: time.Hour, settle: time.Second, faults: &faults{}, log: zerolog.Nop()}
-	feed.condition = condition{confirmed: time.Now(), err: errNotYet}
+	feed.condition = condition{confirmed: time.Now(), err: errNotRead}
 	f := func(ctx context.Context, wantNext time.Duration, wantError string, published bool) {
 		t.Helper()
 		require.Equal(t, wantNext, feed.check(ctx))
@@ -271,7 +271,7 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 			require.ErrorContains(t, err, w)
 		}
 		_, err = New(cfg, nil, zerolog.Nop())
-		require.ErrorContains(t, err, "invalid configuration of forecasts")
+		require.ErrorContains(t, err, "invalid forecasts configuration")
 	}
 	for _, feed := range []string{"", FeedKafka, FeedFile, FeedClickHouse} {
 		f(feed, func(*Config) {})

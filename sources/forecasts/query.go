@@ -34,8 +34,8 @@ func (q *queryFeed) changes() <-chan struct{} { return nil }
 
 func (q *queryFeed) close() { q.Close() }
 
-// check publishes every result, since the layer detects what has changed. The time of the data is
-// that of the newest row.
+// check implements feed. It publishes every result, because the layer detects changes. The time of
+// the data is that of the newest row.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	asked := time.Now()
 	var all *periods
@@ -50,7 +50,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	streets := all.streets(q.faults, q.contents.layer, q.maxSpeed)
 	newest := all.updated
 	if newest.IsZero() {
-		newest, _ = contract.ParseForecastTime(streets.newest) // normalised
+		newest, _ = contract.ParseForecastTime(streets.newest) // valid, because it was normalised
 	}
 	if newest.After(asked) {
 		newest = asked

@@ -45,8 +45,8 @@ func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
 	return s, nil
 }
 
-// row converts the scanned row. The defaults of missing and null columns are: no openLRcode, speed
-// valid, no flow.
+// row converts the scanned row. If optional columns are missing or null, there is no openLRcode,
+// the speed is valid, and there is no flow.
 func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated time.Time, err error) {
 	p = &pb.ForecastPeriod{SpeedValid: proto.Bool(true)}
 	err = errors.Join(
@@ -66,6 +66,7 @@ func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated
 
 var errNull = errors.New("is null")
 
+// set stores a column's value, converted by as, unless it is missing or null.
 func set[T any](s *rowScan, name string, into *T, as func(reflect.Value) (T, error)) error {
 	v, err := s.value(name)
 	if err == nil && v.IsValid() {

@@ -13,14 +13,14 @@ import (
 // latest is the latest record of a street.
 type latest struct {
 	forecast  *pb.StreetForecast // set only while the record is held
-	removes   bool
+	removes   bool               // a tombstone
 	partition int
 	offset    int64
 	at        time.Time // time of the street's latest record in this partition
 	bytes     int64     // approximate memory
 }
 
-// follows reports whether l replaces before. Within a partition, offsets decide; between
+// follows reports whether l is later than before. Within a partition, offsets decide; between
 // partitions, timestamps do. The result does not depend on which partition is read first.
 func (l latest) follows(before latest) bool {
 	if l.partition == before.partition {
@@ -56,7 +56,7 @@ func (s *store) put(id identity, l latest) (bool, error) {
 		return false, nil
 	}
 	if known && l.partition == before.partition && l.at.Before(before.at) {
-		l.at = before.at // its producer's clock was set back
+		l.at = before.at // the producer's clock was set back
 	}
 	if s.bytes-before.bytes+l.bytes > s.maxBytes {
 		return false, fmt.Errorf("the streets of the topic take more than %d bytes: raise forecasts.max_bytes and restart", s.maxBytes)
@@ -90,8 +90,8 @@ func (s *store) forget(id identity) {
 	delete(s.streets, id)
 }
 
-// forgetTombstones makes room if there are many tombstones, which brokers delete after a day too.
-// They only protect against an older record in another partition.
+// forgetTombstones discards all tombstones if there are many. They only protect against an older
+// record in another partition, and brokers also delete them after a day.
 func (s *store) forgetTombstones() {
 	if s.removed <= len(s.streets)/2 {
 		return
@@ -103,7 +103,7 @@ func (s *store) forgetTombstones() {
 	}
 }
 
-// contents guards what replaces the whole content of the layer.
+// contents guards the layer against implausible content.
 type contents struct {
 	layer Layer
 	guard shrink.Guard
@@ -111,7 +111,7 @@ type contents struct {
 	inUse map[identity]struct{} // the streets of the layer
 }
 
-// newContents returns contents. Messages call the feed source.
+// newContents returns contents. Errors refer to the content as source.
 func newContents(cfg Config, layer Layer, source string) contents {
 	guard := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it at once, restart trafficd"}
 	return contents{layer: layer, guard: guard, seed: maphash.MakeSeed()}

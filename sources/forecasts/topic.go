@@ -30,11 +30,11 @@ type topicFeed struct {
 	caughtUp bool          // the streets are published
 	changed  bool          // the layer has unpublished updates
 	cut      cut
-	more     chan struct{} // capacity 1: signals that held updates remain after a publication
+	more     chan struct{} // capacity 1: receives if held updates were applied after a publication
 
-	newest    time.Time // time of the newest record that is not held; of the first poll if no record has one
+	newest    time.Time // time of the newest record that is not held, or of the first poll if no record has a time
 	confirmed time.Time // newest when the layer was last complete
-	turn      int       // polls so far
+	turn      int       // number of polls
 	logged    time.Time // when an incomplete publication was last logged
 }
 
@@ -58,6 +58,7 @@ func (t *topicFeed) changes() <-chan struct{} { return t.more }
 
 func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 
+// startOver discards all records, so that the topic is read from its start.
 func (t *topicFeed) startOver() {
 	if t.caughtUp { // the new topic is compared with the layer
 		t.contents.inUse = t.streets.present()
@@ -83,15 +84,14 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 		t.newest = began
 	}
 	if err != nil {
-		t.transport.CloseIdleConnections() // forgets leaders that may have moved
+		t.transport.CloseIdleConnections() // partitions may have new leaders
 	}
 	err = t.settle(err, time.Now())
 	return t.confirmed, err
 }
 
-// settle publishes the updates read so far if they are complete or have waited too long. In the
-// latter case, the records of the other partitions are published even if a partition could not be
-// read, but the layer is not confirmed.
+// settle publishes the updates read so far if they are complete or have waited too long, even if
+// other partitions could not be read. In that case it returns err and does not confirm the layer.
 func (t *topicFeed) settle(err error, now time.Time) error {
 	whole, transaction := t.cut.endPoll(t.next, t.ends, err != nil)
 	pending := t.changed || len(t.cut.held.streets) > 0 || !t.caughtUp
@@ -153,7 +153,7 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 	incomplete.Inc()
 	if now.Sub(t.logged) >= logEvery {
 		t.logged = now
-		t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown, although publications may be incomplete: " +
+		t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown although publications may be incomplete: " +
 			"the topic was written to continuously, a transaction remained open, or a partition cannot be read; " +
 			"see forecasts.kafka.quiet_wait and transaction_wait")
 	}
@@ -166,7 +166,7 @@ func (t *topicFeed) catchUp(now time.Time) error {
 	if err := t.contents.admit(t.streets.present(), now); err != nil {
 		return err
 	}
-	t.contents.inUse = nil // it changes with every record
+	t.contents.inUse = nil // no longer needed: streets replaces it
 	t.caughtUp, t.changed = true, true
 	return nil
 }
@@ -207,7 +207,7 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
 	defer cancel()
-	id, err := askTopicID(ctx, t.client, t.cfg.Topic)
+	id, err := fetchTopicID(ctx, t.client, t.cfg.Topic)
 	if err != nil {
 		return id, fmt.Errorf("cannot find topic %q at %v: %w", t.cfg.Topic, t.cfg.Brokers, err)
 	}
@@ -277,6 +277,7 @@ func (t *topicFeed) applyNow(id identity, l latest) error {
 	return nil
 }
 
+// hold keeps a record until its transaction is complete.
 func (t *topicFeed) hold(id identity, l latest) error {
 	if _, err := t.cut.held.put(id, l); err != nil {
 		return err
@@ -285,7 +286,7 @@ func (t *topicFeed) hold(id identity, l latest) error {
 	return nil
 }
 
-// later returns the later of the two times, limiting at to now.
+// later returns the later of newest and at, where at counts as now if it is in the future.
 func later(newest, at time.Time) time.Time {
 	if now := time.Now(); at.After(now) { // the producer's clock is ahead
 		at = now

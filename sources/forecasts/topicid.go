@@ -23,9 +23,9 @@ const metadataWithID = 10
 
 var errMetadata = errors.New("invalid broker metadata")
 
-// askTopicID returns the id of the topic, as any broker reports it. The identifier is zero if the
-// broker is too old to report it.
-func askTopicID(ctx context.Context, client *kafka.Client, topic string) (topicID, error) {
+// fetchTopicID asks a broker for the id of the topic. The id is zero if the broker is too old to
+// report it.
+func fetchTopicID(ctx context.Context, client *kafka.Client, topic string) (topicID, error) {
 	known, err := client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
 	if err == nil {
 		err = known.Error
@@ -35,11 +35,11 @@ func askTopicID(ctx context.Context, client *kafka.Client, topic string) (topicI
 	}) {
 		return topicID{}, err
 	}
-	answer, err := client.Transport.RoundTrip(ctx, client.Addr, &topicIDRequest{topic})
+	response, err := client.Transport.RoundTrip(ctx, client.Addr, &topicIDRequest{topic})
 	if err != nil {
 		return topicID{}, err
 	}
-	r := answer.(*topicIDResponse)
+	r := response.(*topicIDResponse)
 	if r.code != 0 {
 		return topicID{}, kafka.Error(r.code)
 	}
@@ -78,11 +78,11 @@ func (r *topicIDRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error)
 	if n > maxBytes {
 		return nil, fmt.Errorf("metadata response of %d bytes exceeds the limit of %d bytes", n, maxBytes)
 	}
-	answer := make([]byte, n)
-	if _, err := io.ReadFull(rw, answer); err != nil {
+	response := make([]byte, n)
+	if _, err := io.ReadFull(rw, response); err != nil {
 		return nil, err
 	}
-	return decodeTopicID(answer)
+	return decodeTopicID(response)
 }
 
 // encode returns the request with its header. A compact length is the count plus one, with 0
@@ -106,8 +106,8 @@ func (r *topicIDRequest) encode() []byte {
 }
 
 // decodeTopicID decodes the response up to the identifier of the first topic.
-func decodeTopicID(answer []byte) (*topicIDResponse, error) {
-	d := decoder{batch.NewWireReader(answer, errMetadata)}
+func decodeTopicID(response []byte) (*topicIDResponse, error) {
+	d := decoder{batch.NewWireReader(response, errMetadata)}
 	d.Bytes(4) // correlation id
 	d.skipTags()
 	d.Bytes(4) // throttle time
@@ -124,7 +124,7 @@ func decodeTopicID(answer []byte) (*topicIDResponse, error) {
 	d.skipText() // cluster
 	d.Bytes(4)   // controller
 	if topics := d.length(); d.Err() == nil && topics != 1 {
-		return nil, fmt.Errorf("%w: it describes %d topics, want 1", errMetadata, topics)
+		return nil, fmt.Errorf("%w: %d topics instead of 1", errMetadata, topics)
 	}
 	r := new(topicIDResponse)
 	if code := d.Bytes(2); code != nil {

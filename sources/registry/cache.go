@@ -17,10 +17,10 @@ import (
 )
 
 // cache keeps the last good list of a product instance on disk, so that a daemon that restarts
-// while the feed is away can serve, and recognises a list that has shrunk in the meantime. The time
-// of the file's last modification is the time at which the feed last confirmed the list.
+// while the feed is unavailable can accept batches, and detects a list that has shrunk since. The
+// modification time of the file is the time at which the feed last confirmed the list.
 type cache struct {
-	path     string // empty: nothing is kept
+	path     string // empty: no list is kept
 	instance string
 	maxAge   time.Duration
 }
@@ -31,7 +31,8 @@ type cachedList struct {
 	Detectors       []string `json:"detectors"`
 }
 
-// newCache returns the cache of a product instance, whose name may not be a valid file name.
+// newCache returns the cache of a product instance. The file name is a digest, because the product
+// instance may not be a valid file name.
 func newCache(cfg Config, instance string) cache {
 	c := cache{instance: instance, maxAge: cfg.CacheMaxAge}
 	if cfg.CacheDir != "" && cfg.CacheMaxAge > 0 {
@@ -65,7 +66,7 @@ func (c cache) load(now time.Time) ([]string, time.Time, error) {
 		return nil, time.Time{}, fmt.Errorf("cannot read %s: %w", c.path, err)
 	}
 	if list.ProductInstance != c.instance {
-		return nil, time.Time{}, fmt.Errorf("cannot use %s: it is of product instance %q", c.path, list.ProductInstance)
+		return nil, time.Time{}, fmt.Errorf("cannot use %s: it belongs to product instance %q", c.path, list.ProductInstance)
 	}
 	return list.Detectors, info.ModTime(), nil
 }
@@ -95,10 +96,10 @@ func (c cache) confirm(now time.Time) error {
 	return err
 }
 
-// remove forgets the list.
+// remove deletes the list.
 func (c cache) remove() {
 	if c.path != "" {
-		_ = os.Remove(c.path) // if it remains, it becomes too old
+		_ = os.Remove(c.path) // a file that remains becomes too old
 	}
 }
 

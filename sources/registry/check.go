@@ -12,8 +12,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Check reports feeds whose file cannot be read and, if deep, feeds whose list cannot be used, for
-// which it reads each list once. Each of the joined errors starts with the key of a setting.
+// Check reports feeds whose file cannot be read. If deep, it also reads each list once and reports
+// lists that cannot be used. Each of the joined errors starts with the key of a setting.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	var errs []error
@@ -43,7 +43,7 @@ func (f FeedConfig) check(ctx context.Context, cfg Config, deep bool) error {
 	if !deep {
 		return nil
 	}
-	cfg.CacheDir = "" // it has the lists of a daemon that may be running
+	cfg.CacheDir = "" // the cache belongs to a daemon that may be running
 	feed := newFeed(cfg, f, zerolog.Nop())
 	defer feed.source.close()
 	lists, err := feed.read(ctx)

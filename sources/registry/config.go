@@ -16,8 +16,7 @@ import (
 	"trafficd/sources/internal/shrink"
 )
 
-// Config is the section registry of the configuration: the sources of the detector lists, and the
-// changes to accept.
+// Config is the section registry of the configuration.
 type Config struct {
 	Feeds []FeedConfig `setting:"feeds"` // detector lists, of one or of many product instances; batches of others get 403
 	// time between checks for changes that the operating system does not report, as on network file
@@ -30,8 +29,8 @@ type Config struct {
 	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // a restart uses lists that were confirmed within this time; 0: none
 }
 
-// FeedConfig is the feed of one product instance, or of all product instances in a list. Exactly
-// one of File, HTTP and ClickHouse must be set.
+// FeedConfig is the feed of one product instance, or of all product instances of a shared list.
+// Exactly one of File, HTTP and ClickHouse must be set.
 type FeedConfig struct {
 	ProductInstance string `setting:"product_instance"` // the one whose detectors the list has
 	// instead of product_instance, for one list of many: the column, or member of the objects, with

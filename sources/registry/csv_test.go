@@ -33,7 +33,7 @@ func TestParseCSV(t *testing.T) {
 	f("code,x\n,1\nA,2\n", "code", 0, "", "A") // counted as left out when the set is made
 }
 
-func TestParseCSVRefuses(t *testing.T) {
+func TestParseCSVRejects(t *testing.T) {
 	f := func(body, column string, want string) {
 		t.Helper()
 		got, err := collect(func(add addEntry) error { return parseCSV([]byte(body), fields{code: column}, 0, add) })
@@ -44,7 +44,7 @@ func TestParseCSVRefuses(t *testing.T) {
 	f("REPORT_ID,street\n1,x\n", "code", `no column "code"; the columns are ["REPORT_ID" "street"]`)
 	f("REPORT_ID;street\n1;x\n", "code", `the columns are ["REPORT_ID" "street"]`)
 	f("code,code\n1,2\n", "code", "2 times")
-	f("code,street\nA,x\nB", "code", "line 3: number of fields differs")
+	f("code,street\nA,x\nB", "code", "line 3: the number of fields differs")
 	f("code,street\nA,x\nB,y,z\n", "code", "truncated")
 	f("code,street\nA,x\nB,\"y", "code", "quote")
 	f("code\n\xd8A\n", "code", "UTF-8")

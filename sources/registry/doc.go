@@ -4,7 +4,7 @@
 // A feed is the source of the list of one product instance, or of a shared list of many: a watched
 // file, or a polled HTTP service or ClickHouse query. Each feed has one goroutine, which loops:
 //
-//	change or end of interval ─▶ read ─▶ guard ─▶ swap in whole
+//	change or end of interval ─▶ read ─▶ guard ─▶ replace the list as a whole
 //	                              │        └─ empty, or much is missing: keep the last good list
 //	                              └─ failed, or still being written: keep the last good list
 //

@@ -24,7 +24,7 @@ import (
 // feed reads the list of one product instance, or a shared list of many product instances.
 type feed struct {
 	cfg      Config
-	instance string // empty: the list is shared
+	instance string // empty if the list is shared
 	kind     string
 	source   source
 	interval time.Duration // time between checks
@@ -44,7 +44,7 @@ type sharedList struct {
 	excluded map[string]bool // product instances with a separate feed
 }
 
-// everyInstance is the name of a shared list in Status and metrics.
+// everyInstance is the product instance of a shared list in Status and metrics.
 const everyInstance = "*"
 
 func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
@@ -84,7 +84,7 @@ func (f *feed) newList(instance string) *list {
 	return newList(f.cfg, instance, f.kind, log)
 }
 
-// adopt takes over the lists that other feeds use, by product instance.
+// adopt copies the lists that earlier feeds used, by product instance, before f runs.
 func (f *feed) adopt(before map[string]*list) {
 	if f.shared == nil {
 		if l := before[f.instance]; l != nil {
@@ -132,7 +132,7 @@ func (f *feed) restore(now time.Time) {
 			continue
 		}
 		l.mu.Lock()
-		l.err = nil // the list as a whole reports that it has not been read
+		l.err = nil // the status of the shared list reports that it has not been read
 		l.mu.Unlock()
 	}
 	f.lists.Store(&lists)
@@ -171,8 +171,8 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	return lists, err
 }
 
-// manyDetectors is the number of detectors in new lists from which the memory used for reading,
-// about 100 bytes per detector, is returned immediately.
+// After new lists with at least manyDetectors detectors, the memory used for reading, about 100
+// bytes per detector, is returned to the operating system immediately.
 const manyDetectors = 10_000
 
 func (f *feed) check(ctx context.Context) time.Duration {

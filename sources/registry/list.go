@@ -16,7 +16,7 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-var errNotYet = errors.New("the detector list has not been read yet")
+var errNotRead = errors.New("the detector list has not been read yet")
 
 // list is the detector list of a product instance.
 type list struct {
@@ -27,9 +27,9 @@ type list struct {
 	log      zerolog.Logger
 
 	current atomic.Pointer[batch.Detectors]
-	mark    shrink.Mark // of current; used only by the goroutine of the feed
+	mark    shrink.Mark // of current; only the goroutine of the feed uses it
 
-	mu        sync.Mutex // protects the fields below
+	mu        sync.Mutex // guards the fields below
 	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
 	leftOut   int        // entries of the list that are not valid codes
 	confirmed time.Time  // the last successful check
@@ -42,11 +42,11 @@ func newList(cfg Config, instance, kind string, log zerolog.Logger) *list {
 		guard: shrink.Guard{
 			Limits: cfg.Limits, Content: "the list", Entries: "detectors", Hint: "to use it at once, set registry.max_shrink to 1 and send SIGHUP",
 		},
-		confirmed: time.Now(), err: errNotYet,
+		confirmed: time.Now(), err: errNotRead,
 	}
 }
 
-// adopt takes over the content of another list.
+// adopt copies the content of another list, before l is used.
 func (l *list) adopt(before *list) {
 	l.current.Store(before.current.Load())
 	l.mark, l.leftOut, l.loaded, l.confirmed, l.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
@@ -73,7 +73,7 @@ func (l *list) restore(now time.Time) {
 	l.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
 }
 
-// take activates a list. It returns an error if the list is unchanged or has shrunk too much.
+// take puts codes into use. It returns an error if they are unchanged or too many are missing.
 func (l *list) take(codes []string, now time.Time) error {
 	mark := markOf(codes)
 	if l.current.Load() != nil && mark == l.mark {
@@ -92,7 +92,7 @@ func (l *list) take(codes []string, now time.Time) error {
 	return nil
 }
 
-// save saves the list for a restart, depending on the result of take.
+// save updates the cached list according to the result of take.
 func (l *list) save(taken error, codes []string, now time.Time) {
 	var err error
 	switch {
@@ -118,7 +118,7 @@ func (l *list) conclude(err error) {
 		reloadsUnchanged.Inc()
 		l.guard.Calm()
 		if l.record(nil) {
-			l.log.Info().Msg("detector list is readable again and unchanged")
+			l.log.Info().Msg("the detector list can be read again and is unchanged")
 		}
 		return
 	case errors.Is(err, watch.ErrUnsettled):
@@ -156,7 +156,7 @@ func (l *list) status(now time.Time) Status {
 	defer l.mu.Unlock()
 	s := Status{
 		ProductInstance: l.instance, Kind: l.kind, LeftOut: l.leftOut, AgeSeconds: now.Sub(l.confirmed).Seconds(),
-		Pending: l.err == errNotYet || errors.Is(l.err, watch.ErrUnsettled),
+		Pending: l.err == errNotRead || errors.Is(l.err, watch.ErrUnsettled),
 	}
 	if set := l.current.Load(); set != nil {
 		s.Detectors, s.Version, s.LoadedAt = set.Len(), set.Version(), l.loaded.UTC().Format(time.RFC3339)

@@ -28,7 +28,7 @@ type Registry struct {
 type feeds struct {
 	list       []*feed // in the order of the configuration
 	byInstance map[string]*feed
-	shared     *feed // nil: there is none
+	shared     *feed // the feed of a shared list, or nil
 }
 
 // New returns a registry that reads nothing before Start.
@@ -56,8 +56,8 @@ func (r *Registry) feeds(cfg Config) (*feeds, error) {
 	return fs, nil
 }
 
-// OnList sets a function that is called with each list that was read from a feed and is in use,
-// even if only columns other than the code have changed. OnList must be called before Start. The
+// OnList sets a function that is called with each list that was read and is in use, even if only
+// columns other than the code have changed. OnList must be called before Start. The
 // function may be called concurrently.
 func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
 
@@ -79,7 +79,8 @@ func (r *Registry) start(fs *feeds) {
 }
 
 // Reload replaces the feeds and reads them all. A product instance that had a feed before keeps its
-// list until the new one is read. It is not called concurrently with Start, Close or itself.
+// list until the new one is read. Reload must not be called concurrently with Start, Close or
+// itself.
 func (r *Registry) Reload(cfg Config) error {
 	next, err := r.feeds(cfg)
 	if err != nil {

@@ -14,27 +14,28 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// source reads a feed's list. One goroutine uses it.
+// source reads the list of a feed. Only one goroutine calls its methods.
 type source interface {
-	// read calls add for each entry of the list, with an empty product instance unless the list
-	// contains it. It returns watch.ErrUnchanged if the list is known to be the one for which keep
-	// was called, or watch.ErrUnsettled if it is being written.
+	// read calls add for each entry of the list. The product instance is empty unless the list has
+	// a column for it. read returns watch.ErrUnchanged if the list is the one for which keep was
+	// called, or watch.ErrUnsettled if it is being written.
 	read(ctx context.Context, add addEntry) error
 	// keep records that the last list read is in use.
 	keep()
-	// changes receives when there may be a new list; nil: the source must be polled.
+	// changes returns a channel that receives when there may be a new list, or nil if the source
+	// must be polled.
 	changes() <-chan struct{}
 	close()
 }
 
-// addEntry takes a detector code of a product instance, and the other columns that are not empty.
+// addEntry adds a detector code of a product instance, with the other columns that are not empty.
 // It must not keep the slice.
 type addEntry func(instance, code string, others ...batch.Attribute)
 
-// fields holds the names of the columns of a list, or of the members of its objects.
+// fields names columns of a CSV list or members of JSON objects.
 type fields struct {
 	code     string
-	instance string // empty: the list is of one product instance
+	instance string // empty: the list has one product instance
 }
 
 // fileSource is a CSV or JSON file, gzip-compressed or not.
@@ -64,13 +65,13 @@ func (s *fileSource) read(_ context.Context, add addEntry) error {
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot read %s: %w", s.Path, err)
-		s.file.Refuse(err)
+		s.file.Reject(err)
 	}
 	return err
 }
 
 // httpSource polls a registry service for JSON. It sends the ETag of the list in use, so that a
-// service that supports ETags answers 304 most of the time.
+// service that supports ETags usually responds with 304.
 type httpSource struct {
 	HTTPConfig
 	instance   string // member with the product instance
@@ -105,7 +106,7 @@ func (s *httpSource) read(ctx context.Context, add addEntry) error {
 	shown := request.URL.Redacted() // without its password
 	response, err := s.client.Do(request)
 	if err != nil {
-		return err // it names method and URL
+		return err // the error names method and URL
 	}
 	defer response.Body.Close()
 	switch {
@@ -119,7 +120,7 @@ func (s *httpSource) read(ctx context.Context, add addEntry) error {
 		err = parseJSON(body, fields{s.Column, s.instance}, add)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read the answer of %s: %w", shown, err)
+		return fmt.Errorf("cannot read the response of %s: %w", shown, err)
 	}
 	s.last = response.Header.Get("ETag")
 	return nil
@@ -150,13 +151,13 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 			into = append(into, reflect.New(column.ScanType()).Interface())
 		}
 		if !found {
-			return fmt.Errorf("the answer has no column %q after the first", s.instance)
+			return fmt.Errorf("the result has no column %q after the first", s.instance)
 		}
 		size := int64(0)
 		others := make([]batch.Attribute, 0, len(into))
 		for rows.Next() {
 			if err := rows.Scan(into...); err != nil {
-				return fmt.Errorf("the first column must hold strings, as must that of the product instance: %w", err)
+				return fmt.Errorf("the first column must hold strings, and so must the one of the product instance: %w", err)
 			}
 			if size += int64(len(code)); size > s.maxBytes {
 				return watch.ErrTooLong

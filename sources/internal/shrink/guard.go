@@ -1,5 +1,4 @@
-// Package shrink keeps truncated content from replacing good content. The feeds of registry and
-// forecasts use it.
+// Package shrink prevents truncated content from replacing good content.
 package shrink
 
 import (
@@ -16,8 +15,8 @@ type Limits struct {
 	ShrinkConfirm time.Duration `setting:"shrink_confirm"` // how long content that lacks more entries must stay the same before it is used
 }
 
-// DefaultLimits returns limits that tolerate content of half the size, and a wrong source for two
-// minutes.
+// DefaultLimits returns limits that accept content with half of the entries immediately, and
+// smaller content after two minutes.
 func DefaultLimits() Limits { return Limits{MaxShrink: 0.5, ShrinkConfirm: 2 * time.Minute} }
 
 // Validate reports every invalid key with the reason for its bound.
@@ -62,7 +61,7 @@ func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 		return nil
 	}
 	return &Error{fmt.Sprintf("%s lacks %d of the %d %s in use, more than max_shrink %g allows: "+
-		"it will be used if it still has the same %s at %s; if this is a mistake, correct the source before; %s",
+		"it will be used if it still has the same %s at %s; if this is a mistake, correct the source before then; %s",
 		g.Content, missing, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }
 

@@ -19,15 +19,15 @@ import (
 )
 
 // Errors of Read. It returns ErrUnchanged or ErrUnsettled if the file has no new content yet, and
-// ErrTooLong if the content is too long.
+// ErrTooLong if the content exceeds the limit.
 var (
 	ErrUnchanged = errors.New("unchanged")
 	ErrUnsettled = errors.New("being written: it is used once it has settled")
 	ErrTooLong   = errors.New("longer than max_bytes in this section of the configuration")
 )
 
-// File is a file that others replace or write in place. It is read as a whole once it has not been
-// modified for a while. It is not safe for concurrent use.
+// File is a file that other programs replace or write in place. It is read as a whole once it has
+// not been modified for a while. It is not safe for concurrent use.
 //
 // It watches directories rather than the file, because a rename over the file, or a replaced
 // symlink anywhere on the path, changes a directory entry.
@@ -39,8 +39,8 @@ type File struct {
 	watcher  *fsnotify.Watcher
 	running  sync.WaitGroup
 
-	last, kept, refused fs.FileInfo // the last version read, the one in use, the invalid one
-	reason              error       // why refused is invalid
+	last, kept, rejected fs.FileInfo // the last version read, the one in use, the invalid one
+	reason               error       // why rejected is invalid
 }
 
 // NewFile returns a File. The file need not exist yet. Watching begins with the first Read and ends
@@ -72,14 +72,14 @@ func (f *File) Close() {
 // another one.
 func (f *File) Keep() { f.kept = f.last }
 
-// Refuse marks the last version read as invalid. Read then returns the reason until there is
+// Reject marks the last version read as invalid. Read then returns the reason until there is
 // another one.
-func (f *File) Refuse(reason error) { f.refused, f.reason = f.last, reason }
+func (f *File) Reject(reason error) { f.rejected, f.reason = f.last, reason }
 
 // Read returns the content of the file, decompressed if it is gzip, and its modification time, even
 // with ErrUnchanged.
 func (f *File) Read() (content []byte, modified time.Time, err error) {
-	f.follow() // first, so that no change is missed in between
+	f.follow() // before Stat, so that no change is missed
 	before, err := os.Stat(f.path)
 	if err != nil {
 		return nil, modified, err
@@ -91,7 +91,7 @@ func (f *File) Read() (content []byte, modified time.Time, err error) {
 	switch {
 	case f.kept != nil && sameVersion(f.kept, before):
 		return nil, modified, ErrUnchanged
-	case f.refused != nil && sameVersion(f.refused, before):
+	case f.rejected != nil && sameVersion(f.rejected, before):
 		return nil, modified, f.reason
 	}
 	// The age is negative if the clock was set back, or if that of another machine is ahead.
@@ -172,8 +172,8 @@ func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n i
 	return n, err
 }
 
-// follow watches exactly the directories that are currently on the path to the file. If the
-// operating system does not allow a watch, only the periodic check remains.
+// follow watches exactly the directories that are currently on the path to the file. Changes that
+// cannot be watched are found by the periodic check.
 func (f *File) follow() {
 	if f.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()

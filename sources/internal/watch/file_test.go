@@ -59,7 +59,7 @@ func TestFileThatIsRefused(t *testing.T) {
 	content, _, err := file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "bad", string(content))
-	file.Refuse(apiErr)
+	file.Reject(apiErr)
 	for range 2 {
 		content, modified, err := file.Read()
 		require.Equal(t, apiErr, err)
@@ -70,7 +70,7 @@ func TestFileThatIsRefused(t *testing.T) {
 	content, _, err = file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "good", string(content))
-	file.Refuse(apiErr)
+	file.Reject(apiErr)
 	stamp = stamp.Add(-time.Second)
 	put("better") // within the resolution of a slow clock
 	content, _, err = file.Read()

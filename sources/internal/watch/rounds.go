@@ -1,5 +1,4 @@
-// Package watch reads files that others replace, and paces the checks for new versions. The feeds
-// of registry and forecasts and the keys file use it.
+// Package watch reads files that other programs replace, and schedules checks for new versions.
 package watch
 
 import (
@@ -17,7 +16,7 @@ const RetryAfter = 5 * time.Second
 func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, check func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	armed := false // a check is due after a change, and further changes do not delay it
+	armed := false // a check is scheduled after a change; further changes do not delay it
 	for {
 		select {
 		case <-ctx.Done():
