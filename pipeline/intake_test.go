@@ -240,10 +240,10 @@ func TestNoRegistryFeedIsForbidden(t *testing.T) {
 func TestFullQueue(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Workers, c.Queue = 1, 1 })
 	defer h.close()
-	asked, answer := make(chan struct{}), make(chan struct{})
+	asked, release := make(chan struct{}), make(chan struct{})
 	slow := &batch.Submission{ProductInstance: "city", Body: readerFunc(func([]byte) (int, error) {
 		close(asked)
-		<-answer
+		<-release
 		return 0, io.EOF
 	})}
 	var clients sync.WaitGroup
@@ -262,7 +262,7 @@ func TestFullQueue(t *testing.T) {
 	require.Positive(t, r.RetryAfter)
 	require.Equal(t, contract.ServiceUnavailable, h.intake.Ready("city").Code)
 	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a temporary one")
-	close(answer)
+	close(release)
 	clients.Wait()
 	require.Len(t, h.frames(), 1)
 }
@@ -380,7 +380,7 @@ func TestRetryGetsTheSameResult(t *testing.T) {
 	}
 	again()
 	h.close()
-	h = open(t, dir) // if the answer is not copied yet, it is in the main journal
+	h = open(t, dir) // if the response is not copied yet, it is in the main journal
 	again()
 	h.copyToStore()
 	h.close()
@@ -544,7 +544,7 @@ func TestKeysInProgressAndFullStore(t *testing.T) {
 	require.NoError(t, err)
 	h.store.cfg.MaxBytes = 1
 	require.Nil(t, h.intake.Hold(city, "known"), "a known key can be retried")
-	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold(city, "new").Code, "answers are not deleted early")
+	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold(city, "new").Code, "responses are not deleted early")
 }
 
 // TestOneClientCannotFillTheIdempotencyStore: a client that has exhausted its quota gets 503, and

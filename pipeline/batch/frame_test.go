@@ -13,7 +13,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// random returns a random batch and its answer.
+// random returns a random batch and its response.
 func random(r *rand.Rand) (*Batch, *Response) {
 	b := &Batch{ProductInstance: "stadt-ü", ReceivedAt: r.Int64()}
 	for i := range b.ID {
@@ -102,13 +102,13 @@ func TestFrameOfARequestThatIsNotSampled(t *testing.T) {
 
 func TestFrameRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	got, answer := new(Batch), new(Response)
+	got, response := new(Batch), new(Response)
 	for range 500 {
 		b, a := random(r)
 		frame := AppendFrame([]byte("before"), b, a)[len("before"):]
-		require.NoError(t, DecodeFrame(frame, got, answer))
+		require.NoError(t, DecodeFrame(frame, got, response))
 		require.Equal(t, fmt.Sprintf("%+v", *b), fmt.Sprintf("%+v", *got))
-		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *answer))
+		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *response))
 		id, err := FrameKey(frame)
 		require.NoError(t, err)
 		require.Equal(t, Response{Key: a.Key, Client: a.Client, BodyHash: a.BodyHash}, id)
@@ -118,10 +118,10 @@ func TestFrameRoundTrip(t *testing.T) {
 		require.EqualValues(t, 77, got.ReceivedAt)
 
 		short := FrameWithoutRows(frame)
-		require.NoError(t, DecodeFrame(short, got, answer))
+		require.NoError(t, DecodeFrame(short, got, response))
 		require.Zero(t, got.Rows())
 		require.Equal(t, b.ID, got.ID)
-		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *answer))
+		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *response))
 	}
 }
 
@@ -172,13 +172,13 @@ func FuzzFrame(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		var b, again Batch
-		var a, answer Response
+		var a, response Response
 		if err := DecodeFrame(frame, &b, &a); err != nil {
 			require.ErrorIs(t, err, ErrFrame)
 			return
 		}
-		require.NoError(t, DecodeFrame(AppendFrame(nil, &b, &a), &again, &answer))
-		require.Equal(t, fmt.Sprintf("%+v %+v", b, a), fmt.Sprintf("%+v %+v", again, answer))
+		require.NoError(t, DecodeFrame(AppendFrame(nil, &b, &a), &again, &response))
+		require.Equal(t, fmt.Sprintf("%+v %+v", b, a), fmt.Sprintf("%+v %+v", again, response))
 	})
 }
 

@@ -32,7 +32,7 @@ func FuzzSegment(f *testing.F) {
 			return
 		}
 		for i, frame := range readAll(t, j) {
-			require.True(t, standsIn(body, header.salt, uint64(i)+1, frame))
+			require.True(t, contains(body, header.salt, uint64(i)+1, frame))
 		}
 		require.NoError(t, j.Close())
 	})
@@ -50,7 +50,7 @@ func commitOf(salt, seq uint64, sizes ...int) []byte {
 	return append(b, make([]byte, alignUp(int64(len(b)), blockBytes)-int64(len(b)))...)
 }
 
-func standsIn(body []byte, salt, seq uint64, frame []byte) bool {
+func contains(body []byte, salt, seq uint64, frame []byte) bool {
 	for at := 0; at+frameHeaderBytes+len(frame) <= len(body); at += frameAlign {
 		b := body[at : at+frameHeaderBytes+len(frame)]
 		sum := crc32.Update(uint32(salt>>32), castagnoli, b[:20])

@@ -14,7 +14,7 @@ import (
 )
 
 // TestErrorCodes compares the tables of section 6.1 with the codes, and the statuses with those
-// that sources/api answers with and those of the OpenAPI document.
+// that sources/api responds with and those of the OpenAPI document.
 func TestErrorCodes(t *testing.T) {
 	names := func(from, to contract.Code) (list []string) {
 		for code := from; code < to; code++ {
