@@ -99,13 +99,13 @@ func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io
 	return nil
 }
 
-// watchParent calls gone when the parent exits or, if standard input is a pipe, when the pipe is
+// watchParent calls stop when the parent exits or, if standard input is a pipe, when the pipe is
 // closed. Its goroutines end with the process.
-func watchParent(gone func()) {
+func watchParent(stop func()) {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
-			gone()
+			stop()
 		}()
 	}
 	parent := os.Getppid()
@@ -113,6 +113,6 @@ func watchParent(gone func()) {
 		for os.Getppid() == parent {
 			time.Sleep(100 * time.Millisecond)
 		}
-		gone()
+		stop()
 	}()
 }

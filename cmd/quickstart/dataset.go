@@ -21,17 +21,17 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// profile describes how to read a data set. Names in square brackets in the comments are columns.
+// profile describes how to read a data set.
 type profile struct {
 	Observations string   `yaml:"observations"`
 	Columns      []string `yaml:"columns"` // the header, which identifies the data set
 	Detectors    struct {
 		File   string    `yaml:"file"`
-		Column string    `yaml:"column"` // [] of the codes
-		From   [2]string `yaml:"from"`   // [longitude, latitude] of the start of a detector's street
-		To     [2]string `yaml:"to"`     // the same for its end
-		Node   string    `yaml:"node"`   // [] of the number of its first node
-		Length string    `yaml:"length"` // [] in metres
+		Column string    `yaml:"column"` // column of the detector codes
+		From   [2]string `yaml:"from"`   // columns of the longitude and latitude of the start of a detector's street
+		To     [2]string `yaml:"to"`     // columns of the longitude and latitude of its end
+		Node   string    `yaml:"node"`   // column of the number of its first node
+		Length string    `yaml:"length"` // column of its length in metres
 	} `yaml:"detectors"`
 	Send   []string `yaml:"send"` // flags of trafficctl send
 	Replay struct {
@@ -95,8 +95,8 @@ func readProfile(path string) (*profile, error) {
 	return p, nil
 }
 
-// eachRow calls do with the rows of a CSV file and their values of some columns, and returns the
-// header. The slices are valid during the call. If do is nil, only the header is read.
+// eachRow calls do with each row of a CSV file and its values in the given columns, and returns the
+// header. The slices are valid only during the call. If do is nil, only the header is read.
 func eachRow(path string, columns []string, do func(row, values []string) error) (header []string, err error) {
 	defer must.Return(&err)
 	f := must.Get(os.Open(path))
@@ -179,7 +179,7 @@ func openDataset(root, folder, requested, live string, now time.Time) (s source,
 		return found
 	})
 	if !errors.Is(err, found) {
-		return s, fmt.Errorf("cannot read the detectors in %s (profile %s): %w", s.registry, d.name, cmp.Or(err, errors.New("it has none")))
+		return s, fmt.Errorf("cannot read the detectors in %s (profile %s): %w", s.registry, d.name, cmp.Or(err, errors.New("no detectors")))
 	}
 	from := now.Add(-d.shift).Truncate(interval)
 	d.load = sync.OnceValues(func() (day, error) { return d.readDay(from) })
@@ -203,7 +203,7 @@ func (d *dataset) readDay(from time.Time) (today day, err error) {
 		return nil
 	})
 	if err == nil && len(today.rows) == 0 {
-		err = errors.New("it has no observations")
+		err = errors.New("no observations")
 	}
 	if err != nil {
 		return today, fmt.Errorf("cannot read the day to replay, from %s: %w", first, err)

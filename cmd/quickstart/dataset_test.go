@@ -84,7 +84,7 @@ func TestDatasetErrors(t *testing.T) {
 	f("d.csv", ",id", ",ident", `no column "id"`)
 	f("o.csv", "kmh", "mph", `no column "kmh"`)
 	f("o.csv", "7,", "\"", "cannot read the day to replay")
-	f("small.yaml", "2014-09-24", "2015-09-24", "it has no observations")
+	f("small.yaml", "2014-09-24", "2015-09-24", "no observations")
 	f("small.yaml", "2014-09-24", "soon", `replay.end "soon" must be a date`)
 	f("small.yaml", "o.csv", "p.csv", "cannot find the data")
 }

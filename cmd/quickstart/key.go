@@ -28,10 +28,10 @@ const (
 // rights lists the rights of the key, which the printed commands need.
 var rights = []string{"ingest", "forecast", "routing"}
 
-// makeKey uses the API key of an earlier start, or adds a key to the keys file if there is none
-// with all rights. It never changes or removes entries.
+// makeKey reuses the API key of an earlier start. If there is none with all rights, it adds one to
+// the keys file. It never changes or removes entries.
 func (q *quickstart) makeKey(ctx context.Context) (err error) {
-	defer must.Return(&err, "cannot make the key")
+	defer must.Return(&err, "cannot create the API key")
 	text, err := os.ReadFile(q.path(keysFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot read the keys: %w", err)

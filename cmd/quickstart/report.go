@@ -74,7 +74,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 	say("waiting until both stores have everything")
 	for waiting := true; waiting; {
 		metrics, err := q.daemon.Metrics(ctx)
-		waiting = err != nil || metrics.Sum("trafficd_pipeline_lag_frames") > 0 // an error: it is restarting
+		waiting = err != nil || metrics.Sum("trafficd_pipeline_lag_frames") > 0 // on an error, the daemon is restarting
 		if !launch.Sleep(ctx, 100*time.Millisecond) {
 			return ctx.Err()
 		}

@@ -12,13 +12,13 @@ import (
 type source struct {
 	about     string
 	file      string
-	make      func(ctx context.Context) error // creates the file; nil: it exists
+	make      func(ctx context.Context) error // creates the file; nil if it exists
 	flags     []string                        // of trafficctl send
 	registry  string                          // CSV file
-	column    string                          // of the registry's detector codes
-	columns   string                          // the forecaster's detectors.columns, as YAML; empty: the defaults
+	column    string                          // the registry's column of detector codes
+	columns   string                          // the forecaster's detectors.columns, as YAML; empty for the defaults
 	example   string                          // a detector code
-	Street    string                          // of that detector
+	Street    string                          // the street of example
 	LiveAbout string
 	live      func(from time.Time) ([]string, error) // the trafficctl command that sends an interval of liveStep
 }
@@ -30,7 +30,7 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 		return err
 	}
 	now := time.Now().UTC()
-	offset, err := q.clocks(now)
+	offset, err := q.utcOffset(now)
 	if err != nil {
 		return err
 	}
@@ -64,10 +64,10 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 // interval is the interval of the traffic that is sent first.
 const interval = 5 * time.Minute
 
-// clocks returns the UTC offset of the town's local time. At the first start, that is the beginning
-// of the morning rush, so that the user sees one. Later starts keep the offset, because the
-// forecaster has learned it.
-func (q *quickstart) clocks(now time.Time) (offset time.Duration, err error) {
+// utcOffset returns the UTC offset of the town's local time. At the first start, that is the
+// beginning of the morning rush, so that the user sees one. Later starts keep the offset, because
+// the forecaster has learned it.
+func (q *quickstart) utcOffset(now time.Time) (offset time.Duration, err error) {
 	const file, rush = "clocks", 7*time.Hour + 15*time.Minute
 	text, err := os.ReadFile(q.path(file))
 	if err == nil {
@@ -80,7 +80,7 @@ func (q *quickstart) clocks(now time.Time) (offset time.Duration, err error) {
 		offset += 24 * time.Hour
 	}
 	if err = os.WriteFile(q.path(file), []byte(offset.String()), 0o644); err != nil {
-		return 0, fmt.Errorf("cannot write the town's clocks: %w", err)
+		return 0, fmt.Errorf("cannot write the town's UTC offset: %w", err)
 	}
 	return offset, nil
 }

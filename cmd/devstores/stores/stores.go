@@ -46,10 +46,10 @@ const (
 	Apache = launch.Apache
 )
 
-// ClickHouse is a ClickHouse of a test.
+// ClickHouse is a ClickHouse server that stops when the test ends.
 type ClickHouse struct{ *launch.ClickHouse }
 
-// Kafka is a cluster of a test.
+// Kafka is a Kafka-protocol cluster that stops when the test ends.
 type Kafka struct{ *launch.Kafka }
 
 // Record is a record of a topic.
@@ -73,7 +73,7 @@ func (c *ClickHouse) Query(t testing.TB, sql string) string {
 	return body
 }
 
-// Cluster is a ClickHouse cluster of a test.
+// Cluster is a ClickHouse cluster that stops when the test ends.
 type Cluster struct{ *launch.ClickHouseCluster }
 
 // StartCluster starts a ClickHouse cluster on free ports in a temporary directory, with a node for
@@ -153,7 +153,7 @@ func (k *Kafka) Create(t testing.TB, topic string, partitions int) {
 	}
 }
 
-// Records is Read; an error, or two minutes, ends the test.
+// Records returns the records of a topic. It fails the test on an error, or after two minutes.
 func (k *Kafka) Records(t testing.TB, topic string) []Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -38,8 +38,8 @@ func Dir() (string, error) {
 }
 
 // Entry returns the directory of an entry. If it does not exist, fill is called with an empty
-// directory; if that fails, nothing is kept. log receives a line if another program is filling the
-// entry.
+// directory; if fill fails, the entry is not created. log receives a line if another program is
+// filling the entry.
 func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string) error) (dir string, err error) {
 	defer must.Return(&err, "cannot create a cache entry; "+Env+" names another directory")
 	root := must.Get(Dir())

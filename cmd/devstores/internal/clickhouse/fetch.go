@@ -28,7 +28,7 @@ const libraryVersion = "26.7.3-stable.1"
 // archive is an npm package that contains the engine.
 type archive struct {
 	name      string
-	integrity string // "sha512-" and the digest in base64, as in npm's lock files; empty: the registry's own
+	integrity string // "sha512-" and the digest in base64, as in npm's lock files; empty to use the registry's
 	member    string // the file to extract
 }
 
@@ -50,11 +50,11 @@ func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	a, ok := libraries[platform]
 	if !ok {
-		return "", fmt.Errorf("no ClickHouse to download for %s: put a clickhouse program on PATH", platform)
+		return "", fmt.Errorf("cannot download ClickHouse for %s; put a clickhouse binary on PATH", platform)
 	}
 	dir, err := cache.Entry(ctx, "libchdb-"+libraryVersion, log, func(dir string) error {
 		if err := a.fetch(ctx, dir, log); err != nil {
-			return fmt.Errorf("cannot fetch %s@%s: %w; or put a clickhouse program of %d.1 or newer on PATH", a.name, libraryVersion, err, oldest)
+			return fmt.Errorf("cannot fetch %s@%s: %w; alternatively put a clickhouse binary, version %d.1 or newer, on PATH", a.name, libraryVersion, err, oldest)
 		}
 		return nil
 	})
@@ -81,7 +81,7 @@ func (a archive) fetch(ctx context.Context, dir string, log io.Writer) (err erro
 	must.Do(copyWithProgress(io.MultiWriter(tarball, digest), resp.Body, log, "downloading "+a.name, resp.ContentLength))
 	want := cmp.Or(a.integrity, found.Integrity)
 	if got := "sha512-" + base64.StdEncoding.EncodeToString(digest.Sum(nil)); got != want {
-		return fmt.Errorf("integrity is %s, expected %s; nothing was kept", got, want)
+		return fmt.Errorf("integrity is %s, expected %s; the download was discarded", got, want)
 	}
 	must.Get(tarball.Seek(0, io.SeekStart))
 	return a.unpack(tarball, filepath.Join(dir, filepath.Base(a.member)), log)

@@ -124,12 +124,12 @@ func TestFetch(t *testing.T) {
 	f(registry{packed: good, integrity: integrity(good)}, "sha512-other", "integrity is "+integrity(good)+", expected sha512-other")
 	f(registry{packed: good, integrity: "sha512-other"}, "", "expected sha512-other")
 	f(registry{packed: good}, "", "expected ;")
-	f(registry{packed: good, version: "1.0.0"}, integrity(good), "does not have this version")
+	f(registry{packed: good, version: "1.0.0"}, integrity(good), "has no version")
 	f(registry{packed: good, token: "Bearer secret"}, integrity(good), "401 Unauthorized")
 	other := tarball(t, "package/other.so", "something else")
 	f(registry{packed: other}, integrity(other), "no package/lib.so in the archive")
 	for n := 0; n < len(good); n += 16 {
-		f(registry{packed: good[:n]}, integrity(good), "nothing was kept")
+		f(registry{packed: good[:n]}, integrity(good), "the download was discarded")
 	}
 }
 
@@ -213,7 +213,7 @@ func TestMismatchLeavesNothingInTheCache(t *testing.T) {
 	isolate(t, map[string]string{"npm_config_registry": serve(t, &registry{packed: tarball(t, a.member, "another"), integrity: "sha512-another"})})
 	var log strings.Builder
 	_, err := fetchLibrary(t.Context(), &log)
-	require.ErrorContains(t, err, "nothing was kept")
+	require.ErrorContains(t, err, "the download was discarded")
 	require.ErrorContains(t, err, a.integrity)
 	require.ErrorContains(t, err, "or put a clickhouse program of 24.1 or newer on PATH")
 	left, err := os.ReadDir(os.Getenv(cache.Env))

@@ -26,8 +26,8 @@ import (
 )
 
 // defaultRegistry is npm's documented default for the setting "registry", for machines without npm.
-// Because mirrors may leave it in the tarball URLs that they return, it is also the prefix that is
-// replaced there, as npm does.
+// Mirrors may return tarball URLs that still begin with it; find replaces that prefix with the
+// mirror's URL, as npm does.
 const defaultRegistry = "https://registry.npmjs.org/"
 
 // npmConfig holds npm's settings: environment variables override the .npmrc files of the project,
@@ -42,7 +42,7 @@ func readNPMConfig(environ []string) (npmConfig, error) {
 			continue
 		}
 		key := name[len("npm_config_"):]
-		if !strings.HasPrefix(key, "//") && key != "" { // keys of a registry are kept as they are
+		if !strings.HasPrefix(key, "//") && key != "" { // registry-scoped keys are case-sensitive and may contain underscores
 			key = strings.ToLower(key[:1] + strings.ReplaceAll(key[1:], "_", "-"))
 		}
 		env[key] = value
@@ -80,7 +80,7 @@ func (c npmConfig) readFile(file string) error {
 	if err != nil {
 		return err
 	}
-	expand := func(s string) string { // like npm, it keeps unset variables
+	expand := func(s string) string { // like npm, it leaves references to unset variables unchanged
 		return npmVariable.ReplaceAllStringFunc(s, func(name string) string {
 			if value, ok := os.LookupEnv(npmVariable.FindStringSubmatch(name)[1]); ok {
 				return value
@@ -156,7 +156,7 @@ func (c npmConfig) client() (*http.Client, error) {
 			t.Proxy = nil
 		default:
 			if proxy, err := url.Parse(address); err != nil || proxy.Host == "" {
-				return nil, fmt.Errorf("npm's setting %s is not a URL", key) // it may contain a password
+				return nil, fmt.Errorf("npm's setting %s is not a URL", key) // the value may contain a password
 			}
 			proxyFor := (&httpproxy.Config{HTTPProxy: address, HTTPSProxy: address, NoProxy: c["noproxy"]}).ProxyFunc()
 			t.Proxy = func(r *http.Request) (*url.URL, error) { return proxyFor(r.URL) }
@@ -190,7 +190,7 @@ func (c npmConfig) find(ctx context.Context, client *http.Client, name, version 
 	}
 	found, ok := document.Versions[version]
 	if !ok {
-		return r, fmt.Errorf("the registry %s does not have this version", registry)
+		return r, fmt.Errorf("registry %s has no version %s of %s", registry, version, name)
 	}
 	if rest, ok := strings.CutPrefix(found.Dist.Tarball, defaultRegistry); ok {
 		found.Dist.Tarball = registry + rest
@@ -204,7 +204,7 @@ func (c npmConfig) get(ctx context.Context, client *http.Client, address string)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "application/vnd.npm.install-v1+json, */*;q=0.8") // the short form of a package's document
+	req.Header.Set("Accept", "application/vnd.npm.install-v1+json, */*;q=0.8") // npm's abbreviated metadata
 	if a := c.authorization(req.URL); a != "" {
 		req.Header.Set("Authorization", a)
 	}

@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// relay forwards connections to the engine when that runs as a library. It would abort if a client
-// reset its connection during the handshake, as a killed client does. Through the relay the engine
-// only sees orderly shutdowns.
+// relay forwards connections to an engine that runs as a library. The engine would abort if a
+// client reset its connection during the handshake, as a killed client does. Through the relay it
+// sees only orderly shutdowns.
 type relay struct {
 	listener net.Listener
 	engine   string // host:port

@@ -13,7 +13,7 @@ import (
 )
 
 // clickhouse-local supports Replicated tables, has the ZooKeeper client and the handler from which
-// other replicas fetch parts, but neither announces an address nor listens with that handler.
+// other replicas fetch parts, but neither announces an address nor serves that handler.
 // enableReplication patches four functions of the loaded library in memory. It first compares their
 // bytes, so that it rejects any other version of the library:
 //
@@ -25,10 +25,10 @@ import (
 const (
 	replicationPlatform = "linux/amd64"
 
-	addressAt     = 0x1417c9c0 // addresses in the file of libraryVersion
+	addressAt     = 0x1417c9c0 // virtual addresses in the library of libraryVersion
 	schemeAt      = 0x1417cac0
 	handlerAt     = 0x18395d32 // je to another handler
-	handlerBranch = 0x18395dbc // of the handler for replicas
+	handlerBranch = 0x18395dbc // the branch that creates the handler for replicas
 	credentialsAt = 0x179c6000 // mov rax, [rbx+0xc0]
 )
 
@@ -36,7 +36,7 @@ var noCredentials [256]byte // two empty std::string
 
 func enableReplication(library, address string) error {
 	if platform := runtime.GOOS + "/" + runtime.GOARCH; platform != replicationPlatform {
-		return fmt.Errorf("cannot run a cluster on %s, only on %s: put a clickhouse program on PATH", platform, replicationPlatform)
+		return fmt.Errorf("cannot run a cluster with the library on %s, only on %s: put a clickhouse binary on PATH", platform, replicationPlatform)
 	}
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -48,7 +48,7 @@ func enableReplication(library, address string) error {
 	}
 	credentials := uintptr(unsafe.Pointer(&noCredentials[0]))
 	if credentials>>31 != 0 {
-		return fmt.Errorf("cannot run a cluster: this program was built as PIE: its data is at %#x, must be below 2 GiB", credentials)
+		return fmt.Errorf("cannot run a cluster: this program's data is at %#x, above 2 GiB; build it with -buildmode=exe", credentials)
 	}
 	port := to.Port()
 	writeAddress := append(stringCode(to.Addr().String()), 0x66, 0xc7, 0x47, 0x18, byte(port), byte(port>>8)) // mov word [rdi+0x18], port
@@ -70,8 +70,8 @@ func enableReplication(library, address string) error {
 	return nil
 }
 
-// stringCode returns instructions that write text, of at most 22 bytes, as a std::string to the
-// address in rdi: the text, and its length in the last of 24 bytes.
+// stringCode returns machine code that stores text (at most 22 bytes) at [rdi] as a short
+// std::string: 24 bytes, the last of which holds the length.
 func stringCode(text string) (code []byte) {
 	var s [24]byte
 	s[23] = byte(copy(s[:22], text))
@@ -87,7 +87,7 @@ func patch(at uintptr, want, code []byte) error {
 	target := at
 	have := unsafe.Slice(*(**byte)(unsafe.Pointer(&target)), max(len(want), len(code))) // memory of the library, not Go's
 	if !bytes.HasPrefix(have, want) {
-		return fmt.Errorf("found % x, expected % x: it is not version %s", have[:len(want)], want, libraryVersion)
+		return fmt.Errorf("found % x, expected % x: the library is not version %s", have[:len(want)], want, libraryVersion)
 	}
 	page := at &^ 4095
 	pages := unsafe.Slice(*(**byte)(unsafe.Pointer(&page)), int(at-page)+len(code)+4096)

@@ -163,7 +163,7 @@ func (h home) writeConfig(opts launch.Options, tcp, http int) (err error) {
 // system tables: it creates them in the same directory when they are first written, fails on an
 // existing one ("Directory … already exists" in its log), and then logs nothing, while SYSTEM FLUSH
 // LOGS waits for the table forever. The library's log therefore covers one run only. A full server
-// has symbolic links in this place, which are kept.
+// has a symbolic link at this path, which is kept.
 func (h home) removePartLog() error {
 	table := h.path("data/data/system/part_log")
 	if info, err := os.Lstat(table); err != nil || !info.IsDir() {

@@ -103,13 +103,13 @@ type node struct {
 const internalPort = 9091
 
 // start writes the configuration, formats the directory the first time, and starts the node. It
-// does not wait until the node is ready, because no node is before most of them are running.
+// does not wait until the node is ready, because nodes become ready only when most of them run.
 func (n node) start(ctx context.Context, failed func(error)) (p *launch.Process, err error) {
 	defer must.Return(&err, fmt.Sprintf("cannot start Kafka broker %d", n.id))
 	must.Do(os.MkdirAll(n.dir, 0o755))
 	must.Do(os.WriteFile(filepath.Join(n.dir, "log4j2.properties"), log4jProperties, 0o644))
 	must.Do(os.WriteFile(filepath.Join(n.dir, "server.properties"), n.properties(), 0o644))
-	if _, err := os.Stat(filepath.Join(n.dir, "data", "meta.properties")); err != nil { // asking the tool would take 0.7 s
+	if _, err := os.Stat(filepath.Join(n.dir, "data", "meta.properties")); err != nil { // running the tool takes 0.7 s
 		var out bytes.Buffer
 		format := n.command("kafka.tools.StorageTool", "format", "--ignore-formatted", "--cluster-id", clusterID, "--config", "server.properties")
 		format.Stdout, format.Stderr = &out, &out

@@ -57,7 +57,7 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, console, console
 	s = &Server{ZooKeeperInfo: launch.ZooKeeperInfo{Address: at.String()}, proc: must.Get(launch.Start(cmd, failed))}
 	s.PIDs = []int{s.proc.PID()}
-	if err := launch.Eventually(ctx, time.Minute, s.ask); err != nil {
+	if err := launch.Eventually(ctx, time.Minute, s.checkServing); err != nil {
 		_ = s.proc.Kill()
 		return nil, fmt.Errorf("cannot start ZooKeeper: %w; see %s", err, console.Name())
 	}
@@ -70,9 +70,8 @@ func Fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
 	return cache.Jars(ctx, "ZooKeeper", "3.9.3", pom, opts.Stderr)
 }
 
-// ask returns an error until the server serves requests, which is later than it accepts
-// connections.
-func (s *Server) ask() error {
+// checkServing returns an error unless the server serves requests. It accepts connections earlier.
+func (s *Server) checkServing() error {
 	conn, err := net.DialTimeout("tcp", s.Address, time.Second)
 	if err != nil {
 		return err
@@ -84,10 +83,10 @@ func (s *Server) ask() error {
 	}
 	status, err := io.ReadAll(conn)
 	if err == nil && !strings.Contains(string(status), "Mode: standalone") {
-		err = fmt.Errorf("it responded with %q", status)
+		err = fmt.Errorf("unexpected response to srvr: %q", status)
 	}
 	return err
 }
 
-// Stop kills the server, which cannot be stopped in another way.
+// Stop kills the server. ZooKeeper has no other way to stop it.
 func (s *Server) Stop() error { return s.proc.Kill() }
