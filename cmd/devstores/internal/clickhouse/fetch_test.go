@@ -215,7 +215,7 @@ func TestMismatchLeavesNothingInTheCache(t *testing.T) {
 	_, err := fetchLibrary(t.Context(), &log)
 	require.ErrorContains(t, err, "the download was discarded")
 	require.ErrorContains(t, err, a.integrity)
-	require.ErrorContains(t, err, "or put a clickhouse program of 24.1 or newer on PATH")
+	require.ErrorContains(t, err, "put a clickhouse binary, version 24.1 or newer, on PATH")
 	left, err := os.ReadDir(os.Getenv(cache.Env))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "the lock file")
