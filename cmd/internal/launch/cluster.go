@@ -81,7 +81,7 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 	return c, errors.Join(errs...)
 }
 
-// Close kills all nodes and ZooKeeper, whose data is not needed any more.
+// Close kills all nodes and ZooKeeper, whose data is no longer needed.
 func (c *ClickHouseCluster) Close() error {
 	var errs []error
 	for _, n := range c.Nodes {

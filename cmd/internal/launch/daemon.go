@@ -133,8 +133,7 @@ func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// Readyz returns the response of /readyz. Status 0 means that there was none; body then has the
-// reason.
+// Readyz returns the response of /readyz. If there is none, status is 0 and body has the reason.
 func (d *Daemon) Readyz(ctx context.Context) (status int, body string) {
 	status, text, err := d.Get(ctx, "/readyz")
 	if err != nil {
@@ -145,7 +144,7 @@ func (d *Daemon) Readyz(ctx context.Context) (status int, body string) {
 
 // Get requests a path from the operators' listener.
 func (d *Daemon) Get(ctx context.Context, path string) (status int, body []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // of a busy machine
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // allows for a busy machine
 	defer cancel()
 	r, err := Request(ctx, http.DefaultClient, http.MethodGet, "http://"+d.Ops+path, nil)
 	return r.Status, r.Body, err

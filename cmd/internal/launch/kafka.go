@@ -29,12 +29,12 @@ func AwaitBrokers(ctx context.Context, brokers []string) error {
 			return err
 		}
 		err = Eventually(ctx, clusterLimit, func() error {
-			answer, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0]) // this broker, not one it names
+			response, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0]) // this broker, not one it names
 			if err != nil {
 				return err
 			}
-			if len(answer.Brokers) < len(brokers) || answer.ControllerID < 0 {
-				return fmt.Errorf("knows %d of %d brokers, controller %d", len(answer.Brokers), len(brokers), answer.ControllerID)
+			if len(response.Brokers) < len(brokers) || response.ControllerID < 0 {
+				return fmt.Errorf("knows %d of %d brokers, controller %d", len(response.Brokers), len(brokers), response.ControllerID)
 			}
 			return nil
 		})
@@ -72,13 +72,13 @@ func CreateTopic(ctx context.Context, brokers []string, topic string, partitions
 		return nil
 	}))
 	if found != partitions {
-		return fmt.Errorf("cannot create the topic %s with %d partitions: it exists with %d", topic, partitions, found)
+		return fmt.Errorf("cannot create the topic %s with %d partitions: it already exists with %d", topic, partitions, found)
 	}
 	return nil
 }
 
 func newClient(brokers []string, options ...kgo.Opt) (*kgo.Client, error) {
-	// Control records occupy offsets; without them the end of a partition may not be seen.
+	// Control records occupy offsets; without them the reader may not see the end of a partition.
 	options = append(options, kgo.SeedBrokers(brokers...), kgo.DisableClientMetrics(), kgo.KeepControlRecords())
 	client, err := kgo.NewClient(options...)
 	if err != nil {
@@ -109,7 +109,7 @@ func ReadTopic(ctx context.Context, brokers []string, topic string, options ...k
 	client := must.Get(newClient(brokers, options...))
 	defer client.Close()
 	spans := must.Get(spansOf(ctx, client, topic))
-	open := map[int32]int64{} // partition → end, until its last offset is seen
+	open := map[int32]int64{} // by partition: the end offset, until the last record before it is read
 	start := map[int32]kgo.Offset{}
 	for p, s := range spans {
 		if s.first < s.end {

@@ -186,8 +186,8 @@ func (p *Process) Stop(grace time.Duration) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", p.cmd.Path, grace)
 }
 
-// Eventually calls try until it succeeds. After limit or when ctx ends, it returns the cause and
-// the last error.
+// Eventually calls try until it succeeds. After limit or when ctx ends, Eventually returns the
+// cause and the last error.
 func Eventually(ctx context.Context, limit time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
 	defer cancel()

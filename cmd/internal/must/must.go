@@ -1,6 +1,6 @@
-// Package must is for programs that cannot continue after any error, such as benchmarks: a function
-// that begins with `defer must.Return(&err)` returns the error of the first call that fails.
-// Deferred calls run as after any other return. The error must be of the same goroutine.
+// Package must shortens functions that return at the first error: a function that begins with
+// `defer must.Return(&err)` returns the error of the first failed call to Do or Get. Deferred calls
+// run as usual. Do and Get must be called in the goroutine of that function.
 package must
 
 import (
@@ -24,8 +24,9 @@ func Get[T any](v T, err error) T {
 	return v
 }
 
-// Return sets err to the error that ended the function, after what the function cannot do, if that
-// is given, and joined with the errors of deferred calls. It must be deferred.
+// Return sets err to the error that ended the function, joined with the errors of deferred calls.
+// If what is given, such as "cannot start ClickHouse", it precedes the error. Return must be
+// deferred.
 func Return(err *error, what ...string) {
 	switch r := recover().(type) {
 	case nil:

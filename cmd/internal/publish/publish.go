@@ -21,8 +21,8 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// The maximum number of records and bytes of a record batch, which is below the limit of brokers. A
-// longer record is sent alone, and may fit when it is compressed.
+// The maximum number of records and bytes of a record batch, below the brokers' limit. A longer
+// record is sent alone, and may fit when it is compressed.
 const (
 	batchRecords = 1000
 	batchBytes   = 900 << 10
@@ -41,8 +41,8 @@ type Publisher struct {
 
 // Options holds the settings of transactions.
 type Options struct {
-	ID      string        // the transactional id; empty: derived from the topic
-	Timeout time.Duration // after which brokers abort a transaction
+	ID      string        // the transactional id; empty to derive it from the topic
+	Timeout time.Duration // brokers abort a transaction after this time
 }
 
 // NewPublisher returns a publisher, which connects on first use. The caller closes it.
@@ -136,7 +136,7 @@ func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, 
 	cfg := forecasts.DefaultConfig()
 	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, maxBytes
 	cfg.MaxSpeed = forecasts.HighestMaxSpeed // include the keys of records that a daemon would skip
-	seen := &inventory{keys: make(map[string]bool), whole: make(chan struct{})}
+	seen := &inventory{keys: make(map[string]bool), complete: make(chan struct{})}
 	feed, err := forecasts.New(cfg, seen, zerolog.Nop())
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, 
 	feed.Start(ctx)
 	defer feed.Close()
 	select {
-	case <-seen.whole:
+	case <-seen.complete:
 		feed.Close() // stop it before reading keys
 		return slices.Sorted(maps.Keys(seen.keys)), nil
 	case <-ctx.Done():
@@ -159,9 +159,9 @@ func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, 
 
 // inventory is a layer that keeps only the keys.
 type inventory struct {
-	keys  map[string]bool
-	first sync.Once
-	whole chan struct{} // closed once keys covers the whole topic
+	keys     map[string]bool
+	first    sync.Once
+	complete chan struct{} // closed once keys covers the whole topic
 }
 
 func (i *inventory) Put(f *pb.StreetForecast) { i.keys[string(forecasts.Key(f))] = true }
@@ -172,6 +172,6 @@ func (i *inventory) Remove(street, fromnode int32) {
 
 func (i *inventory) Clear() { clear(i.keys) }
 
-func (i *inventory) Publish(time.Time) { i.first.Do(func() { close(i.whole) }) }
+func (i *inventory) Publish(time.Time) { i.first.Do(func() { close(i.complete) }) }
 
 func (i *inventory) Confirm(time.Time) {}

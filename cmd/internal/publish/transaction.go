@@ -63,7 +63,7 @@ func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, 
 }
 
 // write writes a record batch and returns when all in-sync replicas have it. sequence is the number
-// of records written to the partition before, by which brokers recognise repetitions.
+// of records already written to the partition, by which brokers recognise duplicates.
 func (t *transaction) write(ctx context.Context, partition, sequence int, records []protocol.Record) error {
 	frame, err := t.encode(sequence, records)
 	if err != nil {

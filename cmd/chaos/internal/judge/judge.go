@@ -56,7 +56,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 		wanted[a.Key()] = a
 	}
 	first := make(map[ledger.Key]Arrival, len(accepted))
-	newest := map[string]Arrival{} // of each detector
+	newest := map[string]Arrival{} // by detector
 	for _, got := range arrivals {
 		want, known := wanted[got.Key()]
 		earlier, again := first[got.Key()]
@@ -81,7 +81,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 			v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Place, got.Defect)
 		}
 		// The items of a detector must be in the order in which they were sent and received.
-		if last, there := newest[got.Detector]; there && (got.Seq < last.Seq || got.Received < last.Received) {
+		if last, ok := newest[got.Detector]; ok && (got.Seq < last.Seq || got.Received < last.Received) {
 			v.note(&v.Reordered, "%s #%d at %s (received %d) is after #%d at %s (received %d)",
 				got.Detector, got.Seq, got.Place, got.Received, last.Seq, last.Place, last.Received)
 			continue
@@ -89,7 +89,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 		newest[got.Detector] = got
 	}
 	for _, a := range accepted {
-		if _, there := first[a.Key()]; !there {
+		if _, ok := first[a.Key()]; !ok {
 			v.note(&v.Missing, "%v, batch %s index %d", a.Item, a.Batch, a.Index)
 		}
 	}

@@ -235,7 +235,7 @@ func (n *Node) Replace(ctx context.Context) error {
 		return err
 	}
 	n.empty = false
-	known := []string{n.replica(), "1-" + n.replica()} // its names in the tables of the shard and in those that all servers share
+	known := []string{n.replica(), "1-" + n.replica()} // its names in the sharded tables, and in those that every server has
 	return launch.Eventually(ctx, 2*time.Minute, func() error {
 		for len(known) > 0 {
 			if err := n.other().do("SYSTEM DROP REPLICA '" + known[0] + "' FROM DATABASE trafficd"); err != nil {

@@ -85,7 +85,7 @@ func (r *Rig) newDaemon(binary string, n int) (d *Daemon, err error) {
 }
 
 // list formats the value of a list setting.
-func list(of []string) string { return strings.Join(of, ",") }
+func list(values []string) string { return strings.Join(values, ",") }
 
 func addresses(wires []*Wire) (all []string) {
 	for _, w := range wires {
@@ -94,8 +94,8 @@ func addresses(wires []*Wire) (all []string) {
 	return all
 }
 
-// configureClients gives each client a key and a product instance. The registry of each has the
-// detectors of all clients.
+// configureClients writes a key and a product instance for each client. Each instance's registry
+// lists the detectors of all clients.
 func (d *Daemon) configureClients(clients int) error {
 	var keys, feeds []string
 	for n := range clients {
@@ -133,13 +133,13 @@ func (r *Rig) AwaitDelivered(ctx context.Context, limit time.Duration) error {
 
 // AwaitAdvance waits until each source has been read beyond its current end, and then calls each
 // for it. Clients must be sending.
-func (r *Rig) AwaitAdvance(ctx context.Context, limit time.Duration, of []Source, each func(Source)) error {
-	return r.await(ctx, limit, 1, func(s Source) bool { return slices.Contains(of, s) }, each)
+func (r *Rig) AwaitAdvance(ctx context.Context, limit time.Duration, sources []Source, each func(Source)) error {
+	return r.await(ctx, limit, 1, func(s Source) bool { return slices.Contains(sources, s) }, each)
 }
 
-// await waits until the sources that of selects have been read the given number of frames beyond
-// their current ends, and calls each for every one that has.
-func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, of func(Source) bool, each func(Source)) error {
+// await waits until all sources for which selected returns true have been read the given number of
+// frames beyond their current ends. It calls each for every source as soon as that has happened.
+func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, selected func(Source) bool, each func(Source)) error {
 	var waiting map[Source]int64 // the offset to reach
 	return launch.Eventually(ctx, limit, func() error {
 		now, err := r.read(ctx)
@@ -149,7 +149,7 @@ func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, of f
 		if waiting == nil {
 			waiting = map[Source]int64{}
 			for s, l := range now {
-				if of(s) {
+				if selected(s) {
 					waiting[s] = l.End.Offset + beyond
 				}
 			}
@@ -167,8 +167,8 @@ func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, of f
 	})
 }
 
-// Owned waits until the groups are stable, and returns what a replica delivers of the partitions
-// with frames.
+// Owned waits until the groups are stable, and returns the sources with frames that a replica
+// delivers.
 func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) {
 	err = launch.Eventually(ctx, time.Minute, func() error {
 		now, err := r.read(ctx, "Stable")
@@ -183,7 +183,7 @@ func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) 
 }
 
 // read returns how far the partitions with frames have been read. It returns an error if a group
-// has no members, or is in another state than a given one. Lag omits the partitions of a group that
+// has no members or is not in the given state, if any. Lag omits the partitions of a group that
 // is rebalancing and has not committed anything in them yet.
 func (r *Rig) read(ctx context.Context, state ...string) (map[Source]kadm.GroupMemberLag, error) {
 	ends, err := r.admin.ListEndOffsets(ctx, Log)
@@ -241,7 +241,7 @@ func (d *Daemon) Running() bool {
 	return false
 }
 
-// Log messages from which the daemon handles signals and accepts clients, respectively.
+// Log messages of a daemon that from then on handles signals, or accepts clients.
 const (
 	handlesSignals = ` starts"`
 	listening      = `"listening for clients"`
@@ -269,7 +269,7 @@ func (d *Daemon) Terminate() error {
 	}
 	d.watched = false
 	begin := time.Now()
-	if err := d.Stop(stopLimit + 3*time.Second); err != nil { // plus 3 s, because the machine may be busy
+	if err := d.Stop(stopLimit + 3*time.Second); err != nil { // 3 s more, because the machine may be busy
 		d.wrong("the daemon did not exit within %v of SIGTERM", time.Since(begin))
 		return nil
 	}

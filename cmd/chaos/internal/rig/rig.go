@@ -203,7 +203,7 @@ func (r *Rig) daemons() []*Daemon {
 	return append(slices.Clip(r.Replicas), r.Forecaster)
 }
 
-// StartReplicas starts those that do not run, and the forecaster.
+// StartReplicas starts the replicas that are not running, and the forecaster.
 func (r *Rig) StartReplicas() (err error) {
 	for _, d := range r.daemons() {
 		err = errors.Join(err, d.Start())

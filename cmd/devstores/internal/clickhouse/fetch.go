@@ -54,7 +54,8 @@ func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
 	}
 	dir, err := cache.Entry(ctx, "libchdb-"+libraryVersion, log, func(dir string) error {
 		if err := a.fetch(ctx, dir, log); err != nil {
-			return fmt.Errorf("cannot fetch %s@%s: %w; alternatively put a clickhouse binary, version %d.1 or newer, on PATH", a.name, libraryVersion, err, oldest)
+			return fmt.Errorf("cannot fetch %s@%s: %w; alternatively put a clickhouse binary, version %d.1 or newer, on PATH",
+				a.name, libraryVersion, err, oldest)
 		}
 		return nil
 	})

@@ -36,7 +36,8 @@ var noCredentials [256]byte // two empty std::string
 
 func enableReplication(library, address string) error {
 	if platform := runtime.GOOS + "/" + runtime.GOARCH; platform != replicationPlatform {
-		return fmt.Errorf("cannot run a cluster with the library on %s, only on %s: put a clickhouse binary on PATH", platform, replicationPlatform)
+		return fmt.Errorf("cannot run a cluster with the library on %s, only on %s: put a clickhouse binary on PATH",
+			platform, replicationPlatform)
 	}
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
