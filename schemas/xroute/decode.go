@@ -79,7 +79,7 @@ func (d *reader) actual(declared *typ, s start) (*typ, error) {
 func (d *reader) items(t *typ, array reflect.Value) error {
 	array.Set(reflect.MakeSlice(array.Type(), 0, 0))
 	return d.children(func(s start) error {
-		if s.name != t.itemName { // skipping it would lose an item of a client that misspells the name
+		if s.name != t.itemName { // skipping it would lose an item whose name is misspelt
 			reason := "want " + t.itemName.local + " of the namespace " + t.itemName.space
 			return &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: reason}
 		}
@@ -96,6 +96,7 @@ func (d *reader) items(t *typ, array reflect.Value) error {
 	})
 }
 
+// members reads the attributes and elements of a complex type.
 func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	if err := d.attributesOf(t, v, s.attributes); err != nil {
 		return err
@@ -120,8 +121,8 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 }
 
 // other skips an element that t does not have. An element with the name of an optional member, but
-// in another namespace, is an error: ignoring it would change the meaning of the request. A
-// required member is reported as missing.
+// in another namespace, is an error: ignoring it would change the meaning of the request. For
+// a required member, complete returns an error.
 func (d *reader) other(t *typ, s start) error {
 	for _, m := range t.elements {
 		if m.name.local == s.name.local && !m.required {
@@ -157,6 +158,7 @@ func (d *reader) attributesOf(t *typ, v reflect.Value, attributes []xml.Attr) er
 	return d.complete(t.attributes, seen)
 }
 
+// elementOf reads the open element, a member, into v and leaves it.
 func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	isNil, err := d.isNil(m.typ, true, s)
 	switch {
@@ -167,7 +169,8 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	case m.required && !m.nillable:
 		return m.missing(d.path())
 	}
-	// Nil of an optional element means absent: toolkits write it on elements that are not nillable.
+	// xsi:nil of an optional element means absent, because toolkits also write it for elements that
+	// are not nillable.
 	if _, ok, err := d.child(); err != nil {
 		return err
 	} else if ok {
@@ -177,6 +180,7 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	return nil
 }
 
+// isNil returns the value of xsi:nil.
 func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	text, found := d.attribute(s, xsiNil)
 	if !found {
@@ -192,6 +196,7 @@ func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	return value, nil
 }
 
+// complete returns an error if a required member was not seen.
 func (d *reader) complete(members []*member, seen uint64) error {
 	for i, m := range members {
 		if !m.required || seen&(1<<i) != 0 {

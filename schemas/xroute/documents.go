@@ -18,13 +18,13 @@ const (
 )
 
 // WSDL returns the description of the service at an address. location is the prefix of the schemas'
-// names: empty if they are beside the WSDL, or for example address + "?xsd=".
+// file names: empty if they are in the same folder, or for example address + "?xsd=".
 func WSDL(address, location string) []byte {
 	text := document(wsdlName, location)
 	return bytes.ReplaceAll(text, []byte(addressPlaceholder), appendText(nil, address))
 }
 
-// Schema returns the schema with a file name; ok is false if there is none. location is the same as
+// Schema returns the schema with a file name, and false if there is none. location is the same as
 // for WSDL.
 func Schema(file, location string) ([]byte, bool) {
 	if !slices.Contains(SchemaNames(), file) {
@@ -56,6 +56,7 @@ func SchemaNames() (names []string) {
 	return names
 }
 
+// document returns a file of xsd/ with the given location of schemas.
 func document(file, location string) []byte {
 	text, err := documents.ReadFile(path.Join("xsd", file))
 	if err != nil {

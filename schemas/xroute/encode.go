@@ -57,7 +57,7 @@ func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 	e.put("</", tag, ">")
 }
 
-// actual follows pointers and interfaces to the value, and returns its type, nil if it is unknown.
+// actual dereferences v and returns its type, nil if it is unknown, and the value.
 func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 	if v.Kind() == reflect.Interface {
 		v = reflect.Indirect(v.Elem())
@@ -66,6 +66,7 @@ func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 	return t, reflect.Indirect(v)
 }
 
+// content appends the content of an element.
 func (e *encoder) content(t *typ, v reflect.Value) {
 	switch {
 	case t.simple != nil:
@@ -117,6 +118,6 @@ func absent(v reflect.Value) bool {
 // allow become U+FFFD.
 func appendText(dst []byte, text string) []byte {
 	b := bytes.NewBuffer(dst)
-	_ = xml.EscapeText(b, []byte(text)) // a buffer does not fail
+	_ = xml.EscapeText(b, []byte(text)) // writing to a buffer cannot fail
 	return b.Bytes()
 }

@@ -67,7 +67,7 @@ func Operations() (names []string) {
 // Operation returns the name of the operation that a request calls.
 func Operation(r Request) string { return nameOf(r).local }
 
-// Caller returns the caller context of a request, nil if it has none.
+// Caller returns the caller context of a request, or nil.
 func Caller(r Request) *CallerContext {
 	return reflect.ValueOf(r).Elem().FieldByName("CallerContext").Interface().(*CallerContext)
 }
@@ -123,7 +123,7 @@ func (d *reader) envelopeError(reason string) *Error {
 	return d.at(&Error{Kind: KindEnvelope, Reason: reason})
 }
 
-// header skips the entries. It fails if one for this receiver must be understood.
+// header skips the header entries. It fails if an entry for this receiver must be understood.
 func (d *reader) header() error {
 	err := d.children(func(s start) error {
 		actor, _ := d.attribute(s, soapActor)
@@ -164,9 +164,8 @@ func (d *reader) body() (m Message, err error) {
 	return m, err
 }
 
-// AppendMessage appends the envelope of a request or a response. It fails with an *Error if a
-// required member of the message is missing or a value is not allowed; it then returns dst
-// unchanged.
+// AppendMessage appends the envelope of a request or a response. If a required member of the
+// message is missing or a value is not allowed, it returns dst unchanged and an *Error.
 func AppendMessage(dst []byte, m Message) ([]byte, error) {
 	if fault, ok := m.(*Fault); ok {
 		return AppendFault(dst, fault)

@@ -12,21 +12,21 @@ type Kind int
 // The kinds of errors.
 const (
 	KindSyntax         Kind = iota + 1 // not the XML that a SOAP message may contain
-	KindVersion                        // an envelope, but not of SOAP 1.1
+	KindVersion                        // an envelope of another version than SOAP 1.1
 	KindEnvelope                       // XML, but not an envelope with one message
-	KindMustUnderstand                 // a header that must be understood, but is not
+	KindMustUnderstand                 // an unsupported header with mustUnderstand
 	KindOperation                      // no message of that name
 	KindMissing                        // a required member is missing
 	KindValue                          // a member has a value that its type does not allow
-	KindLimit                          // more than Limits allow
+	KindLimit                          // a limit of Limits is exceeded
 )
 
-// Error is an invalid envelope, or a message that cannot be written. Errors of the reader that
-// provides the bytes are not of this type.
+// Error is an invalid envelope, or a message that cannot be written. Errors of the underlying
+// io.Reader are not of this type.
 type Error struct {
 	Kind   Kind
 	Path   string // such as Envelope/Body/convertGeometry/options/@coordFormat
-	Type   string // the type that KindMissing and KindValue want, such as CoordFormat
+	Type   string // expected type for KindMissing and KindValue, such as CoordFormat
 	Reason string
 }
 
@@ -37,14 +37,16 @@ func (e *Error) Error() string {
 	return e.Path + ": " + e.Reason
 }
 
-// maxEcho is the number of bytes of a text that an error repeats (contract 6.4).
+// maxEcho is the maximum number of bytes of a client's text in an error (contract 6.4).
 const maxEcho = 64
 
+// echo returns text shortened and quoted.
 func echo(text string) string {
 	short, ellipsis := shorten(text)
 	return strconv.Quote(short) + ellipsis
 }
 
+// shown returns text shortened.
 func shown(text string) string {
 	short, ellipsis := shorten(text)
 	return short + ellipsis
@@ -75,7 +77,7 @@ func (m *member) missing(path string) *Error {
 func (t *typ) invalid(path, text string, err error) *Error {
 	label := t.label
 	if t.simple != nil && t.simple.values == nil {
-		label = t.simple.xsd // base64Binary says more than byte
+		label = t.simple.xsd // base64Binary is clearer than byte
 	}
 	article := "a "
 	if strings.ContainsRune("aeiouAEIOU", rune(label[0])) {

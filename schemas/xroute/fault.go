@@ -8,7 +8,7 @@ import (
 // FaultCode is a fault code of SOAP 1.1.
 type FaultCode string
 
-// The codes.
+// The fault codes.
 const (
 	FaultClient          FaultCode = "Client"
 	FaultServer          FaultCode = "Server"
@@ -67,7 +67,7 @@ func (d *reader) fault() (*Fault, error) {
 		case name{"", "faultstring"}:
 			f.Text, err = d.text()
 		case name{"", "detail"}:
-			err = d.children(func(s start) error { // takes the first exception and skips everything else
+			err = d.children(func(s start) error { // use the first exception and skip everything else
 				t := model.byName[s.name]
 				if t == nil || f.Exception != nil || !t.extends(model.byGo[reflect.TypeFor[Exception]()]) {
 					return d.skip()

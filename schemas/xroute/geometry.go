@@ -8,7 +8,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// GeometryEncoding names a way to write a geometry.
+// GeometryEncoding is an encoding of a geometry.
 type GeometryEncoding string
 
 // The encodings.
@@ -19,7 +19,7 @@ const (
 	EncodingKML   GeometryEncoding = "KML"
 )
 
-// CoordFormat names the coordinates of a geometry. Package geo lists the formats.
+// CoordFormat is a coordinate format. Package geo lists the formats.
 type CoordFormat = geo.Format
 
 // EncodedGeometryBase is the root of the geometries. All of them implement EncodedGeometry.
@@ -75,8 +75,8 @@ type BoundingBox struct {
 // PlainGeometry is a pointer to one of the Plain types, PlainGeometryBase included.
 type PlainGeometry interface{ plainGeometry() }
 
-// PlainGeometryBase is the base of the plain geometries. Contract 5.4 does not call it abstract: on
-// its own it is a geometry without coordinates.
+// PlainGeometryBase is the base of the plain geometries. It is not abstract in contract 5.4:
+// a PlainGeometryBase is a geometry without coordinates.
 type PlainGeometryBase struct{}
 
 func (*PlainGeometryBase) plainGeometry() {}
@@ -119,7 +119,7 @@ type KML struct {
 	KML        *string  `xsd:"@kml"`
 }
 
-// elements has the type of each kind's element.
+// elements maps each kind to the type of its elements.
 var elements = map[geo.Kind]reflect.Type{
 	geo.Point:              reflect.TypeFor[Point](),
 	geo.LineString:         reflect.TypeFor[LineString](),
@@ -131,9 +131,9 @@ var elements = map[geo.Kind]reflect.Type{
 	geo.GeometryCollection: reflect.TypeFor[GeometryCollection](),
 }
 
-const plainField = 1 // of every element
+const plainField = 1 // index of the field Plain in every element
 
-// kinds has the kind of each pointer to an element or a plain geometry.
+// kinds maps the pointer types of elements and plain geometries to their kinds.
 var kinds = func() map[reflect.Type]geo.Kind {
 	m := map[reflect.Type]geo.Kind{}
 	for kind, element := range elements {
@@ -142,10 +142,10 @@ var kinds = func() map[reflect.Type]geo.Kind {
 	return m
 }()
 
-// KindOf returns the kind of an element's geometry, geo.Any for nil.
+// KindOf returns the kind of an element's geometry, or geo.Any for nil.
 func KindOf(e EncodedGeometry) geo.Kind { return kinds[reflect.TypeOf(e)] }
 
-// PlainOf returns the plain encoding of an element, nil if it has none.
+// PlainOf returns the plain encoding of an element, or nil.
 func PlainOf(e EncodedGeometry) PlainGeometry {
 	if KindOf(e) == geo.Any {
 		return nil
@@ -157,8 +157,8 @@ func PlainOf(e EncodedGeometry) PlainGeometry {
 	return plain.Interface().(PlainGeometry)
 }
 
-// NewElement returns the element of a kind, nil for geo.Any. plain is nil or of the type that
-// belongs to the kind.
+// NewElement returns an element of a kind, or nil for geo.Any. plain must be nil or have the plain
+// type of the kind.
 func NewElement(kind geo.Kind, plain PlainGeometry) EncodedGeometry {
 	if kind == geo.Any {
 		return nil

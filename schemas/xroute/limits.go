@@ -11,13 +11,13 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// Limits bound the cost of reading an envelope. A value of zero or less means the default.
+// Limits bound the cost of reading an envelope. Values of zero or less mean the default.
 type Limits struct {
-	Bytes      int64 // of the envelope, as UTF-8
-	Depth      int   // of nested elements
-	Attributes int   // of one element; also the number of namespaces in scope
+	Bytes      int64 // size of the envelope as UTF-8
+	Depth      int   // nested elements
+	Attributes int   // attributes of one element, and namespaces in scope
 
-	VendorPrefix string // of CoordFormat, accepted besides VENDOR; may be empty
+	VendorPrefix string // prefix of CoordFormat values that is accepted in addition to VENDOR; may be empty
 }
 
 // DefaultLimits returns limits that allow a geometry of some 300,000 points.
@@ -45,21 +45,21 @@ type meter struct {
 	limits     Limits
 	bytes      int64
 	attributes int
-	state      byte // one of those below, or the quote that ends the current value
+	state      byte // one of the constants below, or the quote that ends the current value
 	last       byte
 	utf16      bool
 	failed     error // error of the underlying reader other than io.EOF
 }
 
 const (
-	atStart byte = iota // of a token
+	atStart byte = iota // at the start of a token
 	atName              // after <
 	inTag
 	inOther // text, a comment or the like: quotes have no meaning
 )
 
-// newMeter looks at the first bytes, as in appendix F of XML 1.0: it skips a byte order mark of
-// UTF-8, and converts UTF-16, with or without a byte order mark, to UTF-8.
+// newMeter detects the encoding by the first bytes, as in appendix F of XML 1.0. It skips a UTF-8
+// byte order mark, and converts UTF-16, with or without a byte order mark, to UTF-8.
 func newMeter(r io.Reader, limits Limits) *meter {
 	m := &meter{Reader: bufio.NewReader(r), limits: limits}
 	mark, _ := m.Peek(3) // if it is too short, the decoder fails
@@ -99,8 +99,8 @@ func (m *meter) ReadByte() (byte, error) {
 	return c, nil
 }
 
-// next must be called before each token. The decoder reads only to the end of a token, which for a
-// text is the < after it.
+// next must be called before each token. The decoder reads only to the end of a token, or to the <
+// after a text.
 func (m *meter) next() {
 	m.state, m.attributes = atStart, 0
 	if m.last == '<' {
@@ -108,6 +108,7 @@ func (m *meter) next() {
 	}
 }
 
+// follow updates the state for the next byte.
 func (m *meter) follow(c byte) {
 	m.last = c
 	switch m.state {

@@ -14,7 +14,7 @@ type CallerContextProperty struct {
 	Value *string `xsd:"@value"`
 }
 
-// RequestOptions are the encodings and the coordinates of the response.
+// RequestOptions are the encodings and the coordinate format of the response.
 type RequestOptions struct {
 	ResponseGeometry  []GeometryEncoding `xsd:"wrappedResponseGeometry,required,nillable"`
 	CoordFormat       CoordFormat        `xsd:"@coordFormat,required"`
@@ -23,7 +23,7 @@ type RequestOptions struct {
 	SRID              *string            `xsd:"@srId"`
 }
 
-// WatchOptions are the waiting times of watchJob in milliseconds.
+// WatchOptions are the waiting times of watchJob, in milliseconds.
 type WatchOptions struct {
 	MaximumPollingPeriod *int32 `xsd:"@maximumPollingPeriod"`
 	ProgressUpdatePeriod *int32 `xsd:"@progressUpdatePeriod"`
@@ -39,7 +39,7 @@ type Request interface {
 	request()
 }
 
-// Response is a pointer to the type that has the name of a request and "Response".
+// Response is a pointer to a type named after a request, such as *ConvertGeometryResponse.
 type Response interface {
 	Message
 	response()
@@ -99,7 +99,7 @@ type (
 	DeleteJobResponse StartConvertGeometriesResponse
 )
 
-// ConvertedGeometries are the result of a job: the geometries in the order of the request, without
+// ConvertedGeometries is the result of a job: the geometries in the order of the request, without
 // those that failed. There are none before the end of the job, or if its status is UNKNOWN.
 type ConvertedGeometries struct {
 	Job        Job                 `xsd:"job,required"`

@@ -20,7 +20,7 @@ const (
 	nsEnvelope = "http://schemas.xmlsoap.org/soap/envelope/"
 )
 
-// prefixes are those that this package writes; all are declared in the envelope element.
+// prefixes are the namespace prefixes that this package writes. The envelope element declares them.
 var prefixes = map[string]string{
 	nsCommon: "c", nsRouting: "r", nsExceptions: "e", nsPrimitives: "p", nsService: "s",
 	nsSchema: "xsd", nsInstance: "xsi", nsEnvelope: "soapenv",
@@ -41,12 +41,12 @@ type typ struct {
 	label    string       // T in ArrayOf<T>, also the name in errors
 	base     *typ         // the type that it extends
 	abstract bool
-	message  bool // the content of a global element, without a name
+	message  bool // anonymous type of a global element
 
 	// Members of the base come first.
 	attributes, elements []*member
 
-	// For a type that others extend: the interface that all of them implement.
+	// For a type that others extend, the interface that all of them implement; otherwise nil.
 	held reflect.Type
 }
 
@@ -55,7 +55,7 @@ type member struct {
 	name               name   // attributes are in no namespace
 	tag                string // of an element: the name as this package writes it
 	typ                *typ
-	index              []int // of the struct field
+	index              []int // index of the struct field, as in FieldByIndex
 	required, nillable bool
 	owner              *typ // the type that declares it
 }
@@ -171,7 +171,7 @@ func (s *schema) add(t *typ) {
 	}
 }
 
-// declare adds complex types. Those that others extend are held in the interface of their base.
+// declare adds complex types. Fields hold a type that others extend as the interface of its base.
 func (s *schema) declare(space string, list []any) {
 	extended := map[reflect.Type]bool{}
 	for _, zero := range list {
@@ -195,7 +195,7 @@ func (s *schema) declare(space string, list []any) {
 	}
 }
 
-// describe finds base and members of a complex type, which extends the type that it embeds.
+// describe sets the base and the members of a complex type, which extends the type that it embeds.
 func (s *schema) describe(t *typ) {
 	for i := range t.goType.NumField() {
 		field := t.goType.Field(i)
@@ -213,7 +213,7 @@ func (s *schema) describe(t *typ) {
 	}
 }
 
-// inherit returns the members of the type that is embedded as the field with the given index.
+// inherit returns copies of the members of the type that is embedded in the field with this index.
 func inherit(field int, members []*member) (own []*member) {
 	for _, m := range members {
 		copied := *m

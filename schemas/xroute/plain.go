@@ -42,7 +42,7 @@ type plainSource struct {
 }
 
 func (s *plainSource) Kind() (geo.Kind, error) {
-	kind := kinds[reflect.TypeOf(s.plain)] // not of a PlainGeometryBase
+	kind := kinds[reflect.TypeOf(s.plain)] // geo.Any for a PlainGeometryBase
 	if kind == geo.Any {
 		return kind, fmt.Errorf("%w: a PlainGeometryBase has no coordinates: use a type that extends it", errPlain)
 	}
@@ -111,7 +111,7 @@ func (s *plainSource) points(points []PlainPoint) error {
 	return nil
 }
 
-// HasEmptyPoint reports whether a point of g has no coordinates: then g has no plain form.
+// HasEmptyPoint reports whether a point of g has no coordinates, in which case g has no plain form.
 func HasEmptyPoint(g geom.T) bool {
 	for p := range geo.Parts(g) {
 		if p.Kind == geo.Point && p.Len == 0 {
@@ -121,8 +121,8 @@ func HasEmptyPoint(g geom.T) bool {
 	return false
 }
 
-// ToPlain returns the plain elements of a geometry without empty points. Their z are pointers into
-// g.
+// ToPlain returns the plain elements of a geometry without empty points. Their Z point into the
+// coordinates of g.
 func ToPlain(g geom.T) PlainGeometry {
 	if c, ok := g.(*geom.GeometryCollection); ok {
 		members := make([]PlainGeometry, 0, c.NumGeoms())
@@ -171,7 +171,8 @@ func plainPoints(flat []float64, stride int) []PlainPoint {
 	return points
 }
 
-// plainLines returns the lines or rings from start on that end at ends.
+// plainLines returns lines or rings. The first one begins at start, and each one ends at the
+// corresponding index in ends.
 func plainLines[T PlainLineString | PlainLinearRing](flat []float64, start int, ends []int, stride int) []T {
 	lines := make([]T, 0, len(ends))
 	for _, end := range ends {

@@ -17,19 +17,19 @@ type reader struct {
 	limits Limits
 
 	open    []frame   // open elements, the root first
-	scope   []binding // of prefixes, the innermost last
-	started bool      // the root has been read
+	scope   []binding // prefixes in scope, the innermost last
+	started bool      // the start tag of the root has been read
 }
 
 type frame struct {
 	tag      xml.Name // with its prefix, which the end tag must repeat
-	position int      // of an item in its array, from 1; else 0
+	position int      // position of an item in its array, from 1; 0 for other elements
 	bindings int      // number of bindings in scope outside the element
 }
 
 type binding struct{ prefix, space string }
 
-// start is the start tag of an element, resolved. Attributes keep their prefix.
+// start is the start tag of an element. Its name is resolved; attributes keep their prefix.
 type start struct {
 	name       name
 	attributes []xml.Attr
@@ -44,7 +44,7 @@ func newReader(r io.Reader, limits Limits) *reader {
 }
 
 // child opens the next element inside the open element, which must not contain text. It returns
-// false at the end tag, after which leave closes the element.
+// false after the end tag of the open element, which the caller then closes with leave.
 func (d *reader) child() (start, bool, error) {
 	for {
 		token, err := d.token()
@@ -124,7 +124,7 @@ func (d *reader) skip() error {
 	return nil
 }
 
-// finish reads what may follow the root.
+// finish reads to the end of the input. Only white space and comments may follow the root.
 func (d *reader) finish() error {
 	for {
 		token, err := d.token()
@@ -140,8 +140,8 @@ func (d *reader) finish() error {
 	}
 }
 
-// token returns the next token that has a meaning. io.EOF is returned after the root only; within
-// it, it is a syntax error.
+// token returns the next token other than a comment or the XML declaration. It returns io.EOF only
+// after the root; an earlier end of the input is a syntax error.
 func (d *reader) token() (xml.Token, error) {
 	for {
 		at := d.xml.InputOffset()
@@ -189,6 +189,7 @@ func (d *reader) syntax(reason string) *Error {
 	return &Error{Kind: KindSyntax, Path: d.path(), Reason: reason}
 }
 
+// begin opens an element.
 func (d *reader) begin(s xml.StartElement) (start, error) {
 	if len(d.open) >= d.limits.Depth {
 		return start{}, d.at(tooMany(int64(d.limits.Depth), "nested elements"))
@@ -214,6 +215,7 @@ func (d *reader) begin(s xml.StartElement) (start, error) {
 	return start{name{space, s.Name.Local}, s.Attr}, err
 }
 
+// bind declares the prefix of an xmlns attribute.
 func (d *reader) bind(a xml.Attr) error {
 	switch {
 	case a.Name.Space == "" && a.Name.Local == "xmlns":
@@ -229,6 +231,7 @@ func (d *reader) bind(a xml.Attr) error {
 	return nil
 }
 
+// end checks an end tag.
 func (d *reader) end(e xml.EndElement) error {
 	if len(d.open) == 0 || d.open[len(d.open)-1].tag != e.Name {
 		return d.syntax("the end tag of " + echo(e.Name.Local) + " does not match the open element")
@@ -243,7 +246,7 @@ func (d *reader) leave() {
 	d.open = d.open[:last]
 }
 
-// resolve returns the namespace of the prefix of an element.
+// resolve returns the namespace of an element's prefix.
 func (d *reader) resolve(prefix string) (string, error) {
 	for i := len(d.scope) - 1; i >= 0; i-- {
 		if d.scope[i].prefix == prefix {
@@ -259,7 +262,7 @@ func (d *reader) resolve(prefix string) (string, error) {
 	return "", d.syntax("the prefix " + echo(prefix) + " is not declared")
 }
 
-// resolveAttribute returns the name of an attribute, which without a prefix is in no namespace.
+// resolveAttribute returns the name of an attribute. Without a prefix it is in no namespace.
 func (d *reader) resolveAttribute(a xml.Attr) (name, error) {
 	if a.Name.Space == "" || a.Name.Space == "xmlns" {
 		return name{"", a.Name.Local}, nil
@@ -290,6 +293,7 @@ func (d *reader) qname(text string) (name, error) {
 	return name{space, local}, err
 }
 
+// at sets the path of an error.
 func (d *reader) at(err *Error) *Error {
 	err.Path = d.path()
 	return err

@@ -17,10 +17,10 @@ import (
 // simple is a type whose value is text.
 type simple struct {
 	label  string // T in ArrayOf<T>
-	space  string // of an enumeration
-	xsd    string // its name in XML Schema; for an enumeration that of its base
+	space  string // namespace of an enumeration
+	xsd    string // name in XML Schema; for an enumeration, the name of its base
 	goType reflect.Type
-	values []string // of an enumeration
+	values []string // values of an enumeration
 
 	set    func(v reflect.Value, text string) error
 	append func(dst []byte, v reflect.Value) []byte
@@ -79,7 +79,7 @@ func setString(v reflect.Value, text string) error {
 
 func appendString(dst []byte, v reflect.Value) []byte { return appendText(dst, v.String()) }
 
-// setBytes accepts white space anywhere: toolkits break lines at 76 bytes.
+// setBytes accepts white space anywhere, because toolkits break lines at 76 bytes.
 func setBytes(v reflect.Value, text string) error {
 	if strings.ContainsAny(text, " \t\r\n") {
 		text = strings.Join(strings.Fields(text), "")

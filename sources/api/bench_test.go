@@ -16,7 +16,7 @@ import (
 
 const layerRequest = "GET /map HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAuthorization: apiKey good-key\r\n\r\n"
 
-// layerLike answers as the forecast layer does.
+// layerLike responds as the forecast layer does.
 type layerLike struct{ body []byte }
 
 func (l layerLike) Admit(*contract.Client, *fasthttp.RequestHeader) (func(), *contract.APIError) {
@@ -46,8 +46,8 @@ var layerHeaders = [][2][]byte{
 	{[]byte("Accept-Ranges"), []byte("bytes")},
 }
 
-// BenchmarkGet is what a GET of a small layer costs on a kept connection beside the system calls:
-// ours, and the same answer by fasthttp alone.
+// BenchmarkGet compares a GET of a small layer, without system calls, with the same response by
+// fasthttp alone.
 func BenchmarkGet(b *testing.B) {
 	endpoint := layerLike{bytes.Repeat([]byte("x"), 1000)}
 	cfg := testConfig()

@@ -16,9 +16,9 @@ func contextWithin(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// Every row before the body, in every way to announce a body, of which no byte is
-// ever sent: the answer comes without waiting for one.
-func TestRefusedBeforeBody(t *testing.T) {
+// TestRejectedBeforeBody covers each check before the body with each way to announce a body. No
+// byte of it is sent, and the response arrives without waiting for one.
+func TestRejectedBeforeBody(t *testing.T) {
 	p := &probe{before: func(*contract.Client, *fasthttp.RequestHeader) *contract.APIError {
 		return &contract.APIError{Code: contract.GzipRequired, Description: "no", Parameter: "Content-Encoding"}
 	}}

@@ -20,9 +20,9 @@ import (
 
 const smuggled = "GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey good-key\r\n\r\n"
 
-// The contents of an unread body are never parsed as a request, and a client that has sent the
-// whole body reads the response and an orderly close.
-func TestBodyOfRefusedIsNoRequest(t *testing.T) {
+// TestRejectedBodyIsNotParsed: the contents of an unread body are never parsed as a request, and a
+// client that has sent the whole body reads the response and an orderly close.
+func TestRejectedBodyIsNotParsed(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.DiscardTime = patience })
 	f := func(headers, body string) {
@@ -40,8 +40,8 @@ func TestBodyOfRefusedIsNoRequest(t *testing.T) {
 	require.Zero(t, p.served.Load())
 }
 
-// A body that the endpoint did not read to its end also closes the connection,
-// whether the endpoint answered or refused; a body that it did read does not.
+// TestBodyLeftByTheEndpoint: if the endpoint did not read a body to its end, the connection is
+// closed after the response or error. Otherwise it stays open.
 func TestBodyLeftByTheEndpoint(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.HeaderTimeout, c.DiscardTime = time.Hour, patience })
@@ -117,7 +117,7 @@ func TestConnectionClose(t *testing.T) {
 	f("POST /base/in HTTP/1.0\r\n", "Connection: keep-alive\r\n", false)
 }
 
-// A client that keeps sending while it is refused can finish, and then reads
+// TestStillSendingClientSeesStatus: a rejected client that keeps sending can finish, and then reads
 // the status.
 func TestStillSendingClientSeesStatus(t *testing.T) {
 	s := start(t, &probe{}, func(c *Config) { c.DiscardTime = patience })
@@ -198,8 +198,8 @@ func TestReleaseWhenContinueCannotBeWritten(t *testing.T) {
 	require.Equal(t, 1, released)
 }
 
-// A client that disconnects after its header: released, never served. One that does
-// so within its body is left to the endpoint.
+// TestReleaseWhenClientLeaves: if a client disconnects after its header, Admit is released without
+// Handle. If it disconnects within the body, Handle is called.
 func TestReleaseWhenClientLeaves(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
@@ -313,7 +313,7 @@ func TestBodyArrivesWhole(t *testing.T) {
 	f(io.MultiReader(bytes.NewReader(want)), -1)
 }
 
-// Over TLS, too, a refused client that keeps sending sees the status.
+// TestTLS: a rejected client that keeps sending sees the status over TLS, too.
 func TestTLS(t *testing.T) {
 	cert, key, pool := certificate(t)
 	s := start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey, c.DiscardTime = cert, key, patience })

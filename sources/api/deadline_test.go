@@ -20,8 +20,8 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// The socket's deadline is never before the wanted one, at most the slack behind it, and set no
-// more often than that needs.
+// The socket's deadline is never before the wanted one, at most slack after it, and set no more
+// often than necessary.
 func TestDeadlineReachesTheSocketWhereNeeded(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
@@ -154,9 +154,9 @@ func inBubble(t *testing.T, cfg Config, serve func(*contract.Client, *fasthttp.R
 	return took
 }
 
-// TestSteadyReaderKeepsItsAnswer: an answer may take much longer than the write timeout, as long as
-// the client makes progress at the minimum rate; one that is slower or stalls is cut off.
-func TestSteadyReaderKeepsItsAnswer(t *testing.T) {
+// TestSteadyReaderGetsWholeResponse: a response may take much longer than the write timeout if the
+// client reads at the minimum rate. A client that is slower or stalls is disconnected.
+func TestSteadyReaderGetsWholeResponse(t *testing.T) {
 	_ = new(fasthttp.Response).String() // as above
 	cfg := testConfig()
 	const tick = 100 * time.Millisecond

@@ -14,9 +14,9 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// Answers of all sizes arrive whole and in order, whether their requests came one at a time or all
-// at once, and also where a body that was set is not sent.
-func TestAnswersOfAllSizes(t *testing.T) {
+// TestResponsesOfAllSizes: responses of all sizes arrive whole and in order, to single and to
+// pipelined requests, and also if their body is not sent.
+func TestResponsesOfAllSizes(t *testing.T) {
 	sizes := []int{0, 1, 100, writeBuffer - 1, writeBuffer, largeBody - 1, largeBody, largeBody + 1, 10 * largeBody, 3 << 20, 5, largeBody}
 	p := &probe{serve: func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		size, err := ctx.QueryArgs().GetUint("size")

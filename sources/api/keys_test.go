@@ -137,8 +137,8 @@ func TestInvalidKeysFileKeepsTheLastValidSet(t *testing.T) {
 	require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
 }
 
-// A file with a byte order mark, or compressed, is the same one at the start and at each
-// check after it.
+// TestFormsOfTheKeysFile: a file with a byte order mark or compression can be read at the start and
+// by each later check.
 func TestFormsOfTheKeysFile(t *testing.T) {
 	f := func(text string) {
 		t.Helper()

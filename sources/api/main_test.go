@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for an expected event.
 const patience = time.Minute
 
-// probe is an endpoint that does what a test wants and counts what it was asked.
+// probe is an endpoint whose behaviour a test sets, and which counts its calls.
 type probe struct {
 	before   func(*contract.Client, *fasthttp.RequestHeader) *contract.APIError
 	serve    func(*contract.Client, *fasthttp.RequestCtx) (int, error)

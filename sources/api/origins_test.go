@@ -11,7 +11,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// A page's script reads an answer, a refusal too, if its origin is in the settings.
+// TestOrigins: a script may read responses, including errors, if its origin is in the settings.
 func TestOrigins(t *testing.T) {
 	f := func(allowed []string, origin, wantAllowed string, wantVary []string) {
 		t.Helper()
@@ -46,7 +46,7 @@ func TestVaryIsOneLine(t *testing.T) {
 	require.Equal(t, []string{"Authorization, Accept, Origin"}, a.Header.Values("Vary"))
 }
 
-// A preflight gets its answer without a key, and costs the endpoint nothing.
+// TestPreflight: a preflight gets a response without a key and without a call of the endpoint.
 func TestPreflight(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.CORSOrigins = []string{"https://map.example.org"} })

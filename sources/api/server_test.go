@@ -54,9 +54,8 @@ func TestPanicsCostOneRequest(t *testing.T) {
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
 }
 
-// No answer: the connection ends without a byte, but the answers before it are
-// not lost.
-func TestNoAnswer(t *testing.T) {
+// TestNoResponse: the connection is closed without a byte, but earlier responses are not lost.
+func TestNoResponse(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
 	p.serve = func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
@@ -157,7 +156,7 @@ func TestStopClosesUnusedConnections(t *testing.T) {
 	f(func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
 }
 
-// A rejected connection that is still being drained does not count as cut off.
+// A rejected connection whose input is still being discarded does not count as cut off.
 func TestStopWaitsForDiscarding(t *testing.T) {
 	s := start(t, &probe{}, func(c *Config) { c.DiscardTime = 300 * time.Millisecond })
 	c := dial(t, s).send(post + "Host: h\r\nContent-Length: 5\r\n\r\n")
@@ -192,7 +191,7 @@ func TestStopCutsOffAtTheDeadline(t *testing.T) {
 	require.Eventually(t, func() bool { return s.listener.len() == 0 }, patience, time.Millisecond)
 }
 
-func TestSurplusConnectionsAreTold(t *testing.T) {
+func TestSurplusConnectionsGet503(t *testing.T) {
 	s := start(t, &probe{}, func(c *Config) { c.MaxConnections = 2 })
 	first, second := dial(t, s), dial(t, s)
 	require.Equal(t, 200, first.send(post+good+"\r\n").response().StatusCode)

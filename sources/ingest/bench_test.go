@@ -20,7 +20,7 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// swallow reads each body to its end and accepts it.
+// swallow is a Pipeline that reads each body to its end and accepts it.
 type swallow struct{ stages }
 
 func (*swallow) Submit(s *batch.Submission) error {
@@ -51,8 +51,7 @@ func BenchmarkRequest(b *testing.B) {
 	b.ReportMetric(float64(mallocs()-allocations)/float64(b.N), "mallocs/op")
 }
 
-// TestAllocationsOfARequest holds the promise that the whole way of an accepted
-// batch over HTTP takes few allocations.
+// TestAllocationsOfARequest checks that an accepted batch over HTTP needs few allocations.
 func TestAllocationsOfARequest(t *testing.T) {
 	if ingest.RaceEnabled {
 		t.Log("under -race sync.Pool drops what it is given: only the way is tested")
@@ -68,7 +67,7 @@ func TestAllocationsOfARequest(t *testing.T) {
 	}
 }
 
-// client lets another process send n requests over one connection.
+// client starts another process that sends n requests over one connection.
 func client(t testing.TB, addr string, n int) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
@@ -79,7 +78,7 @@ func client(t testing.TB, addr string, n int) {
 
 const clientEnv = "INGEST_TEST_CLIENT"
 
-// beClient is the other process.
+// beClient is the main function of the client process.
 func beClient(addr string) error {
 	n, err := strconv.Atoi(os.Getenv(clientEnv + "_N"))
 	if err != nil {
@@ -118,7 +117,7 @@ func usage(t testing.TB) (u cpu) {
 	return u
 }
 
-// sub gives microseconds.
+// sub returns the difference in microseconds.
 func (u cpu) sub(v cpu) (user, sys float64) {
 	micro := func(a, b unix.Timeval) float64 { return float64(a.Sec-b.Sec)*1e6 + float64(a.Usec-b.Usec) }
 	return micro(u.Utime, v.Utime), micro(u.Stime, v.Stime)

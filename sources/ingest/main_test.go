@@ -42,10 +42,10 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for an expected event.
 const patience = time.Minute
 
-// stages replaces the pipeline: plain, slow and strict. An item is rejected as
+// stages is a simple implementation of Pipeline. An item is rejected as
 // UNKNOWN_DETECTOR unless its detectorCode is "known".
 type stages struct {
 	mu        sync.Mutex
@@ -138,7 +138,7 @@ func decode(body io.Reader, s *batch.Submission) error {
 	return nil
 }
 
-// errorIn returns the API error that ended the body, else one with this code.
+// errorIn returns the API error that ended the body, or one with this code.
 func errorIn(err error, code contract.Code) error {
 	var r *contract.APIError
 	if errors.As(err, &r) {
@@ -152,8 +152,8 @@ type pipeline interface {
 	holds() int
 }
 
-// start serves an ingest endpoint on a real port. At the end everything that was
-// taken for a request must be returned.
+// start serves an ingest endpoint on a real port. At the end of the test it checks that all quotas
+// have been released.
 func start(t testing.TB, p pipeline, change func(*ingest.Config), logs ...io.Writer) string {
 	t.Helper()
 	cfg := ingest.DefaultConfig()
@@ -227,7 +227,7 @@ func (p *peer) response() (*http.Response, string) {
 	return resp, string(body)
 }
 
-// refused wants an error answer.
+// refused requires an error response.
 func (p *peer) refused(status int, code contract.Code) *http.Response {
 	p.t.Helper()
 	resp, text := p.response()
@@ -242,7 +242,7 @@ func (p *peer) refused(status int, code contract.Code) *http.Response {
 	return resp
 }
 
-// ended wants an orderly end with nothing more before it.
+// ended requires that the connection is closed without further data.
 func (p *peer) ended() {
 	p.t.Helper()
 	rest, err := io.ReadAll(p.in)
@@ -273,5 +273,5 @@ func measurements(codes ...string) string {
 
 func length(body string) string { return fmt.Sprintf("Content-Length: %d\r\n", len(body)) }
 
-// chunk is a body's part in the chunked coding; the empty one ends the body.
+// chunk returns a chunk of a chunked body; an empty one ends the body.
 func chunk(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), text) }

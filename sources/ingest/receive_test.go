@@ -16,7 +16,7 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// Whatever way a body comes, the pipeline gets the same bytes.
+// TestBodyArrivesWhole: however a body is sent, the pipeline gets the same bytes.
 func TestBodyArrivesWhole(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
@@ -49,7 +49,7 @@ func TestBodyArrivesWhole(t *testing.T) {
 	f(large, 100_000)
 }
 
-// Without a Content-Encoding the first bytes decide, as soon as they are there.
+// TestNoGzip: without a Content-Encoding, the first bytes decide as soon as they arrive.
 func TestNoGzip(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
@@ -72,8 +72,8 @@ func TestNoGzip(t *testing.T) {
 	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 0\r\n").refused(400, contract.InvalidGzip)
 }
 
-// Over the compressed limit: the first error in the stream wins, and a body of
-// exactly the limit is fine.
+// TestCompressedLimit: over the limit, the first error in the stream takes precedence. A body of
+// exactly the limit is accepted.
 func TestCompressedLimit(t *testing.T) {
 	exact := zip(measurements("known"))
 	for len(exact) < 1100 { // several members are fine; an empty one has 23 bytes or so
@@ -142,9 +142,9 @@ func TestSlowClient(t *testing.T) {
 	dial(t, addr).begin("Content-Length: 1000\r\n").send(zip("no json!  ")).refused(400, contract.InvalidJSON)
 }
 
-// A client that goes away within the body: nothing is submitted, everything is
-// returned (start checks that).
-func TestClientGoesAway(t *testing.T) {
+// TestClientDisconnects: if a client disconnects within the body, nothing is submitted, and
+// everything is released, which start checks.
+func TestClientDisconnects(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
 	body := zip(measurements("known"))
@@ -170,8 +170,7 @@ func TestClientGoesAway(t *testing.T) {
 	require.Zero(t, p.count())
 }
 
-// Slow clients wait on their own connections: nothing of theirs is in the pipeline,
-// and others pass them.
+// TestSlowClientsHoldNoStage: slow clients do not occupy the pipeline and do not delay others.
 func TestSlowClientsHoldNoStage(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
@@ -190,7 +189,7 @@ func TestSlowClientsHoldNoStage(t *testing.T) {
 	require.Equal(t, 21, p.count())
 }
 
-// One key that holds all the slots it can get leaves slots for another one.
+// TestSlowKeyLeavesSlots: one key that holds all the slots it can get leaves slots for another one.
 func TestSlowKeyLeavesSlots(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, func(c *ingest.Config) { c.AdmissionRequests = 4 })
@@ -245,8 +244,8 @@ func TestHostileKeyLeavesSlots(t *testing.T) {
 	f("slow chunks", "Transfer-Encoding: chunked\r\n", "64\r\n"+body[:3])
 }
 
-// Memory is counted as it is taken: a declared length takes none, and the body that finds none left
-// gets its 503 while the others go on.
+// TestAdmissionOfBytes: memory is charged when it is used, not for a declared length. A body for
+// which none is left gets a 503; the others continue.
 func TestAdmissionOfBytes(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, func(c *ingest.Config) { c.MaxCompressedBytes = 256 << 10; c.AdmissionBytes = 10 * 64 << 10 })

@@ -17,8 +17,7 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// Any bytes echoed: valid JSON and valid UTF-8 that says the same, cut between
-// characters.
+// Echoed bytes become valid JSON and valid UTF-8, cut between characters.
 func FuzzEcho(f *testing.F) {
 	for _, s := range []string{"plain", "\xff\x00\"\\\n\x7f\u2028", strings.Repeat("é", 40), strings.Repeat("x", 63) + "é", strings.Repeat("x", 61) + "\xf0\x9f\x98\x80", strings.Repeat("\xed\xa0\x80", 22), strings.Repeat("\xa0", 70)} {
 		f.Add([]byte(s))
@@ -80,7 +79,7 @@ func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 	require.Zero(t, a.Total())
 }
 
-// What a client that does not read its answer holds is the list, not the text.
+// A client that does not read its response is charged for the list of rejections, not for the text.
 func TestRenderingHoldsTheListOnly(t *testing.T) {
 	const items = 140_000
 	r := &batch.Result{Items: items}
@@ -140,7 +139,8 @@ func TestAcceptEncoding(t *testing.T) {
 	f(false, "Accept: application/gzipped")
 }
 
-// A model of blocks: what was written is read, in pieces of any size, and counted.
+// TestBlocks compares blocks with a byte slice: written bytes are read in pieces of any size, and
+// charged.
 func TestBlocks(t *testing.T) {
 	a := admission.New(DefaultConfig().AdmissionBytes, memory)
 	f := func(size, piece int) {
@@ -184,8 +184,8 @@ func TestBlocks(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
-// No body is begun while unread answers exceed the limit.
-func TestBodyWaitsForAnswers(t *testing.T) {
+// TestBodyWaitsForResponses: no body is read while unread responses exceed the limit.
+func TestBodyWaitsForResponses(t *testing.T) {
 	a := admission.New(DefaultConfig().AdmissionBytes, memory)
 	body := newBlocks(a, "client")
 	fmt.Fprint(body, "body")

@@ -17,7 +17,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// ingestResult is the interface specification's 2.3.
+// ingestResult is the response body of contract 5.2.
 type ingestResult struct {
 	Accepted   int         `json:"accepted"`
 	Rejected   int         `json:"rejected"`
@@ -43,7 +43,7 @@ func parse(t *testing.T, text string) (r ingestResult) {
 	return r
 }
 
-func TestAnswer(t *testing.T) {
+func TestResponse(t *testing.T) {
 	addr := start(t, &stages{}, nil)
 	body := zip(measurements("known", "A\"1", "known", "B"))
 	resp, text := dial(t, addr).begin(length(body)).send(body).response()
@@ -100,8 +100,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// Answers of many blocks, plain and compressed, on one kept connection.
-func TestLargeAnswer(t *testing.T) {
+// TestLargeResponse receives responses of many blocks, plain and compressed, on one connection.
+func TestLargeResponse(t *testing.T) {
 	addr := start(t, &stages{}, nil)
 	var codes []string
 	for i := range 14_000 {
@@ -137,7 +137,7 @@ func TestLargeAnswer(t *testing.T) {
 	f("Accept-Encoding: br\r\nAccept-Encoding: gzip\r\n", true)
 }
 
-func TestNoAnswer(t *testing.T) {
+func TestNoResponse(t *testing.T) {
 	p := &stages{submit: func(*batch.Submission) error { return batch.ErrNoResponse }}
 	addr := start(t, p, nil)
 	body := zip(measurements("known"))
@@ -145,9 +145,9 @@ func TestNoAnswer(t *testing.T) {
 	require.Equal(t, 1, p.count())
 }
 
-// Refusals of the pipeline pass as they are, and leave the connection usable: the
-// body was read.
-func TestRefusedByPipeline(t *testing.T) {
+// TestRejectedByPipeline: errors of the pipeline are sent unchanged, and the connection remains
+// usable, because the body was read.
+func TestRejectedByPipeline(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
 	body := zip(measurements("known"))
@@ -178,8 +178,8 @@ func TestRefusedByPipeline(t *testing.T) {
 	c.begin(length(body)).send(body).refused(500, contract.InternalError)
 }
 
-// The items of a refused body are charged to the key, as those of an answered one are.
-func TestItemsOfRefusedBodiesAreCharged(t *testing.T) {
+// TestItemsOfRejectedBodiesAreCharged: the items of a rejected body are charged to the key, too.
+func TestItemsOfRejectedBodiesAreCharged(t *testing.T) {
 	p := &stages{submit: func(s *batch.Submission) error {
 		s.Result.Items = 140_000
 		return contract.NewError(contract.TooManyItems, "too many")
