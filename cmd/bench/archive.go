@@ -86,7 +86,7 @@ func (o options) archiveDay(
 	before := cpuOf(c.PIDs()...)
 	must.Do(o.control(ctx, "generate", "--from", day, "--types", "speed,flow", "--all-types", "--send",
 		"--url", "http://"+d.API, "--key", benchKey, "--quiet", "--json"))
-	must.Do(d.forwarded(ctx))
+	must.Do(d.awaitForwarded(ctx))
 	if derived {
 		awaitEmpty(pending)
 	}

@@ -43,7 +43,7 @@ func (o options) deliver(ctx context.Context) (err error) {
 		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic))
 	defer d.stop()
 	must.Get(d.load(b, 1, 1))
-	must.Do(d.forwarded(ctx)) // the bare clients send what is in the stores
+	must.Do(d.awaitForwarded(ctx)) // the bare clients send what is in the stores
 	bare := must.Get(newBareClients(ctx, stores))
 	defer bare.close()
 

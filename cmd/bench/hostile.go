@@ -89,7 +89,7 @@ func (o options) hostile(ctx context.Context) (err error) {
 		return err
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("integrators were degraded by: %s", strings.Join(failed, ", "))
+		return fmt.Errorf("these attacks degraded the integrators: %s", strings.Join(failed, ", "))
 	}
 	return nil
 }

@@ -56,14 +56,14 @@ func (o options) journals(ctx context.Context, stores launch.Options) (err error
 		for _, c := range all {
 			before := c.cpu()
 			took := must.Get(c.times(b, o.batches, 0))
-			must.Do(c.forwarded(ctx))
+			must.Do(c.awaitForwarded(ctx))
 			cpu := float64(c.cpu() - before)
 			if c == all[0] {
 				local = cpu
 			}
 			each, began := max(1, o.batches/4), time.Now()
 			must.Get(c.load(b, 4, each))
-			must.Do(c.forwarded(ctx))
+			must.Do(c.awaitForwarded(ctx))
 			rate := float64(4*each*b.items) / time.Since(began).Seconds()
 			if round > 0 { // the first is a warm-up
 				c.took, c.overLocal, c.rates = append(c.took, took...), append(c.overLocal, cpu/local), append(c.rates, rate)
@@ -81,8 +81,8 @@ func (o options) journals(ctx context.Context, stores launch.Options) (err error
 	return nil
 }
 
-// forwarded waits until the daemon has delivered everything.
-func (d *daemon) forwarded(ctx context.Context) error {
+// awaitForwarded waits until the daemon has delivered everything.
+func (d *daemon) awaitForwarded(ctx context.Context) error {
 	return launch.Eventually(ctx, 5*time.Minute, func() error {
 		metrics, err := d.Metrics(ctx)
 		if err != nil {

@@ -336,7 +336,7 @@ func (d *daemon) rebuild(ctx context.Context, all []*pb.StreetForecast) (err err
 			}
 		}
 		must.Do(d.publish(all))
-		must.Do(d.served(ctx, builds))
+		must.Do(d.awaitServed(ctx, builds))
 	}
 	return nil
 }

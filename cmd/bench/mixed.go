@@ -47,7 +47,7 @@ func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, p
 	defer d.stop()
 	must.Do(o.publishGeneration(ctx, d.Dir, broker, topic, 1))
 	must.Do(d.start(ctx))
-	must.Do(d.served(ctx, 0))
+	must.Do(d.awaitServed(ctx, 0))
 	publications = 1
 	publishing, stop := context.WithCancel(ctx)
 	ended := make(chan error)

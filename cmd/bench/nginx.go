@@ -70,7 +70,7 @@ func (o options) againstNginx(ctx context.Context, name string, size int) (err e
 }
 
 // compare prints our requests per second and their ratio to nginx's, as medians over the rounds.
-// Each round uses new servers in new folders below dir, because one that starts slow or fast
+// Each round uses new servers in new folders below dir, because a server that starts slow or fast
 // remains so for unknown reasons.
 func (o options) compare(ctx context.Context, name string, ours server, dir string, body []byte) (err error) {
 	defer must.Return(&err)
@@ -182,7 +182,7 @@ func startNginx(ctx context.Context, dir, settings string, body []byte) (s serve
 	err = launch.Eventually(ctx, 2*time.Second, func() error {
 		sent, err := s.get(ctx)
 		if err == nil && !bytes.Equal(sent, body) {
-			err = errors.New("wrong body")
+			err = errors.New("unexpected body")
 		}
 		return err
 	})
@@ -240,7 +240,7 @@ func (d *daemon) startWith(ctx context.Context, all []*pb.StreetForecast) (err e
 	d.Set("forecasts.feed=file", "forecasts.file.path="+d.feed(), "forecasts.file.settle=10ms")
 	must.Do(d.publish(all))
 	must.Do(d.start(ctx))
-	return d.served(ctx, 0)
+	return d.awaitServed(ctx, 0)
 }
 
 func (d *daemon) feed() string { return filepath.Join(d.Dir, "forecasts.pb") }
@@ -253,8 +253,8 @@ func (d *daemon) publish(all []*pb.StreetForecast) (err error) {
 	return os.Rename(d.feed()+".new", d.feed())
 }
 
-// served waits until the daemon has built the layer more than the given number of times.
-func (d *daemon) served(ctx context.Context, builds float64) error {
+// awaitServed waits until the daemon has built the layer more than the given number of times.
+func (d *daemon) awaitServed(ctx context.Context, builds float64) error {
 	return launch.Eventually(ctx, time.Minute, func() error {
 		n, err := d.metric(ctx, "trafficd_layers_builds_total")
 		if err == nil && n <= builds {

@@ -161,11 +161,11 @@ func topicConfig(t *testing.T, client *kgo.Client, topic, name string) string {
 	resource.ResourceType, resource.ResourceName, resource.ConfigNames = kmsg.ConfigResourceTypeTopic, topic, []string{name}
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	req.Resources = append(req.Resources, resource)
-	answer, err := req.RequestWith(t.Context(), client)
+	response, err := req.RequestWith(t.Context(), client)
 	require.NoError(t, err)
-	require.Len(t, answer.Resources, 1)
-	require.Len(t, answer.Resources[0].Configs, 1)
-	return *answer.Resources[0].Configs[0].Value
+	require.Len(t, response.Resources, 1)
+	require.Len(t, response.Resources[0].Configs, 1)
+	return *response.Resources[0].Configs[0].Value
 }
 
 func replicas(t *testing.T, client *kgo.Client, topic string) int {
@@ -174,9 +174,9 @@ func replicas(t *testing.T, client *kgo.Client, topic string) int {
 	wanted.Topic = &topic
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = append(req.Topics, wanted)
-	answer, err := req.RequestWith(t.Context(), client)
+	response, err := req.RequestWith(t.Context(), client)
 	require.NoError(t, err)
-	require.Len(t, answer.Topics, 1)
-	require.NotEmpty(t, answer.Topics[0].Partitions)
-	return len(answer.Topics[0].Partitions[0].Replicas)
+	require.Len(t, response.Topics, 1)
+	require.NotEmpty(t, response.Topics[0].Partitions)
+	return len(response.Topics[0].Partitions[0].Replicas)
 }

@@ -127,9 +127,9 @@ func (d *daemon) send(ctx context.Context, client *http.Client) {
 	req.Header.Set("Authorization", "apiKey "+d.name)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Content-Encoding", "gzip")
-	if answer, err := client.Do(req); err == nil {
-		_, _ = io.Copy(io.Discard, answer.Body)
-		_ = answer.Body.Close()
+	if response, err := client.Do(req); err == nil {
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
 	}
 }
 
@@ -204,7 +204,7 @@ var faster = map[string][2]string{
 var duration = regexp.MustCompile(`(\[|offset )(\d+)([mhd])`)
 
 // minutesToSeconds divides the durations of a rule by 60. Because the machine may be busy, an alert
-// waits 5 s at least, and the one about daemons that do not answer 20 s.
+// waits 5 s at least, and the one about daemons that do not respond 20 s.
 func minutesToSeconds(t *testing.T, rule map[string]any) {
 	t.Helper()
 	seconds := func(number, unit string) int {
@@ -286,15 +286,15 @@ type series struct {
 }
 
 func (p *prom) query(ctx context.Context, query string) (all []series, err error) {
-	var answer struct {
+	var response struct {
 		Error string
 		Data  struct{ Result []series }
 	}
-	err = p.get(ctx, "/api/v1/query?query="+url.QueryEscape(query), &answer)
-	if err == nil && answer.Error != "" {
-		err = fmt.Errorf("%s: %s", query, answer.Error)
+	err = p.get(ctx, "/api/v1/query?query="+url.QueryEscape(query), &response)
+	if err == nil && response.Error != "" {
+		err = fmt.Errorf("%s: %s", query, response.Error)
 	}
-	return answer.Data.Result, err
+	return response.Data.Result, err
 }
 
 func (p *prom) get(ctx context.Context, path string, into any) error {
