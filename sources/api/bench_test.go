@@ -24,11 +24,11 @@ func (l layerLike) Admit(*contract.Client, *fasthttp.RequestHeader) (func(), *co
 }
 
 func (l layerLike) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
-	l.answer(ctx)
+	l.respond(ctx)
 	return 0, nil
 }
 
-func (l layerLike) answer(ctx *fasthttp.RequestCtx) {
+func (l layerLike) respond(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
 	for _, line := range layerHeaders {
 		h.SetCanonical(line[0], line[1])
@@ -60,7 +60,7 @@ func BenchmarkGet(b *testing.B) {
 	bare := &fasthttp.Server{
 		Handler: func(ctx *fasthttp.RequestCtx) {
 			ctx.Response.Header.SetCanonical(traceHeaderName, []byte("0123456789abcdef0123456789abcdef"))
-			endpoint.answer(ctx)
+			endpoint.respond(ctx)
 		},
 		ReadTimeout: cfg.HeaderTimeout, IdleTimeout: cfg.IdleTimeout, WriteTimeout: cfg.WriteTimeout,
 		ReadBufferSize: cfg.MaxHeaderBytes, NoDefaultServerHeader: true,
@@ -70,14 +70,14 @@ func BenchmarkGet(b *testing.B) {
 		b.ReportAllocs()
 		b.ResetTimer()
 		require.NoError(b, ours.http.ServeConn(own.wrap(c)))
-		require.Equal(b, b.N, c.answers)
+		require.Equal(b, b.N, c.responses)
 	})
 	b.Run("bare", func(b *testing.B) {
 		c := newReplay(b)
 		b.ReportAllocs()
 		b.ResetTimer()
 		require.NoError(b, bare.ServeConn(c))
-		require.Equal(b, b.N, c.answers)
+		require.Equal(b, b.N, c.responses)
 	})
 }
 
@@ -85,7 +85,7 @@ func BenchmarkGet(b *testing.B) {
 // deadlines are those of a socket.
 type replay struct {
 	net.Conn
-	left, answers int
+	left, responses int
 }
 
 func newReplay(b *testing.B) *replay {
@@ -109,7 +109,7 @@ func (r *replay) Read(p []byte) (int, error) {
 
 func (r *replay) Write(p []byte) (int, error) {
 	if strings.HasPrefix(string(p[:min(len(p), 15)]), "HTTP/1.1 200 OK") {
-		r.answers++
+		r.responses++
 	}
 	return len(p), nil
 }

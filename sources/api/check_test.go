@@ -31,7 +31,7 @@ func TestRejectedBeforeBody(t *testing.T) {
 		} {
 			c := dial(t, s).send(line + "Host: h\r\n" + headers + announced + "\r\n")
 			resp := c.response()
-			refused(t, resp, status, code)
+			requireError(t, resp, status, code)
 			require.True(t, resp.Close, "Connection: close")
 			if header != "" {
 				require.Equal(t, value, resp.Header.Get(header))
@@ -73,7 +73,7 @@ func TestRates(t *testing.T) {
 		}
 		c = dial(t, s).send(request)
 		resp := c.response()
-		refused(t, resp, 429, contract.RateLimited)
+		requireError(t, resp, 429, contract.RateLimited)
 		require.Regexp(t, "^[1-9][0-9]*$", resp.Header.Get("Retry-After"))
 		c.ended()
 	}
@@ -112,7 +112,7 @@ func TestVersions(t *testing.T) {
 	f := func(version string) {
 		t.Helper()
 		c := dial(t, s).send("POST /base/in " + version + "\r\n" + good + "Content-Length: 5\r\n\r\nabcde")
-		refused(t, c.response(), 505, contract.InvalidParameter)
+		requireError(t, c.response(), 505, contract.InvalidParameter)
 		c.ended()
 	}
 	f("HTTP/2.0")
@@ -120,7 +120,7 @@ func TestVersions(t *testing.T) {
 	f("HTTP/0.9")
 	f("HTTP/3")
 	c := dial(t, s).send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	refused(t, c.response(), 505, contract.InvalidParameter)
+	requireError(t, c.response(), 505, contract.InvalidParameter)
 	c = dial(t, s).send("POST /base/in HTTP/1.0\r\n" + good + "Content-Length: 5\r\n\r\nabcde")
 	require.Equal(t, 200, c.response().StatusCode)
 }
@@ -129,7 +129,7 @@ func TestVersions(t *testing.T) {
 func TestBlankInHeaderName(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	c := dial(t, s).send(post + good + "Content Length: 5\r\nX: y\r\n\r\n")
-	refused(t, c.response(), 400, contract.InvalidParameter)
+	requireError(t, c.response(), 400, contract.InvalidParameter)
 	c.ended()
 }
 
@@ -155,7 +155,7 @@ func TestTrace(t *testing.T) {
 	f := func(traceparent, want string) {
 		t.Helper()
 		resp := dial(t, s).send("GET /x HTTP/1.1\r\nHost: h\r\nTraceparent: " + traceparent + "\r\n\r\n").response()
-		body := refused(t, resp, 404, contract.NotFound)
+		body := requireError(t, resp, 404, contract.NotFound)
 		require.Equal(t, want != "", body.TraceID == want)
 	}
 	id := "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -178,7 +178,7 @@ func TestTrace(t *testing.T) {
 func TestEchoIsCutAndEscaped(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	path := "/\"\\" + strings.Repeat("é", 100)
-	body := refused(t, dial(t, s).send("GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n").response(), 404, contract.NotFound)
+	body := requireError(t, dial(t, s).send("GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n").response(), 404, contract.NotFound)
 	require.Contains(t, body.Description, strings.Repeat("é", 30))
 	require.NotContains(t, body.Description, strings.Repeat("é", 32), "at most 64 bytes")
 	require.NotContains(t, body.Description, "�", "cut between characters")
@@ -241,7 +241,7 @@ func FuzzErrorBody(f *testing.F) {
 		}
 		var resp fasthttp.Response
 		writeError(&resp, &contract.APIError{Code: contract.InvalidParameter, Description: "is " + text, Parameter: parameter}, someTrace)
-		body := refused(t, asHTTP(t, &resp), 400, contract.InvalidParameter)
+		body := requireError(t, asHTTP(t, &resp), 400, contract.InvalidParameter)
 		if want := "is " + text; body.Description != want {
 			t.Fatalf("description %q, want %q", body.Description, want)
 		}

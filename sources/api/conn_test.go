@@ -28,7 +28,7 @@ func TestRejectedBodyIsNotParsed(t *testing.T) {
 	f := func(headers, body string) {
 		t.Helper()
 		c := dial(t, s).send(post + "Host: h\r\n" + headers + "\r\n" + body)
-		refused(t, c.response(), 401, contract.Unauthenticated)
+		requireError(t, c.response(), 401, contract.Unauthenticated)
 		c.ended()
 	}
 	f("Content-Length: 86\r\n", smuggled)
@@ -67,7 +67,7 @@ func TestBodyLeftByTheEndpoint(t *testing.T) {
 		_, err := io.ReadFull(ctx.RequestBodyStream(), make([]byte, 3))
 		return 0, err
 	}
-	refuse := func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
+	reject := func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		_, _ = readAll(c, ctx)
 		return 0, contract.NewError(contract.InvalidJSON, "after the whole body was read")
 	}
@@ -80,8 +80,8 @@ func TestBodyLeftByTheEndpoint(t *testing.T) {
 	f(some, "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n", 200, true)
 	f(some, "Content-Length: 3\r\n", "abc", 200, false)
 	f(some, "Transfer-Encoding: chunked\r\n", "5\r\nabcde\r\n0\r\n\r\n", 200, true)
-	f(refuse, "Content-Length: 3\r\n", "abc", 400, false)
-	f(refuse, "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n", 400, false)
+	f(reject, "Content-Length: 3\r\n", "abc", 400, false)
+	f(reject, "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n", 400, false)
 }
 
 func TestPipelinedRequests(t *testing.T) {
@@ -126,7 +126,7 @@ func TestStillSendingClientSeesStatus(t *testing.T) {
 		c.send(strings.Repeat("x", 100_000))
 		time.Sleep(5 * time.Millisecond)
 	}
-	refused(t, c.response(), 401, contract.Unauthenticated)
+	requireError(t, c.response(), 401, contract.Unauthenticated)
 	c.ended()
 }
 
@@ -169,7 +169,7 @@ func TestExpect(t *testing.T) {
 			c.send("abc")
 			resp := c.response()
 			require.Equal(t, 200, resp.StatusCode)
-			time.Sleep(500 * time.Millisecond) // the first answer's write deadline has passed
+			time.Sleep(500 * time.Millisecond) // the first response's write deadline has passed
 		}
 	}
 	f("Content-Length: 3\r\nExpect: 100-continue\r\n")
@@ -226,7 +226,7 @@ func TestFraming(t *testing.T) {
 		t.Helper()
 		c := dial(t, s).send(line + good + headers + "\r\n0\r\n\r\n" + smuggled)
 		resp := c.response()
-		refused(t, resp, 400, contract.InvalidParameter)
+		requireError(t, resp, 400, contract.InvalidParameter)
 		require.True(t, resp.Close)
 		c.ended()
 	}
@@ -260,7 +260,7 @@ func TestMalformed(t *testing.T) {
 		t.Helper()
 		c := dial(t, s).send(sent)
 		resp := c.response()
-		body := refused(t, resp, status, code)
+		body := requireError(t, resp, status, code)
 		require.NotContains(t, body.Description, "good-key", "the header is not repeated")
 		c.ended()
 	}
@@ -327,6 +327,6 @@ func TestTLS(t *testing.T) {
 	for range 5 {
 		p.send(strings.Repeat("x", 100_000))
 	}
-	refused(t, p.response(), 401, contract.Unauthenticated)
+	requireError(t, p.response(), 401, contract.Unauthenticated)
 	p.ended()
 }

@@ -77,7 +77,7 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 		_, err := io.WriteString(c, text)
 		require.NoError(t, err)
 	}
-	answer := func(in *bufio.Reader, status int) {
+	expect := func(in *bufio.Reader, status int) {
 		resp, err := http.ReadResponse(in, nil)
 		require.NoError(t, err)
 		_, err = io.Copy(io.Discard, resp.Body)
@@ -90,30 +90,30 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 	}
 	whole := post + good + "Content-Length: 0\r\n\r\n"
 
-	f(cfg.HeaderTimeout, func(_ net.Conn, in *bufio.Reader) { answer(in, 408) })
+	f(cfg.HeaderTimeout, func(_ net.Conn, in *bufio.Reader) { expect(in, 408) })
 	f(cfg.HeaderTimeout, func(c net.Conn, in *bufio.Reader) {
 		write(c, post)
 		time.Sleep(cfg.HeaderTimeout - 1)
 		write(c, good)
-		answer(in, 408)
+		expect(in, 408)
 	})
 	f(cfg.HeaderTimeout, func(c net.Conn, in *bufio.Reader) { // the body's first byte
 		write(c, post+good+"Content-Length: 1\r\n\r\n")
-		answer(in, 408)
+		expect(in, 408)
 	})
 	f(cfg.IdleTimeout, func(c net.Conn, in *bufio.Reader) {
 		write(c, whole)
-		answer(in, 200)
+		expect(in, 200)
 		ended(in)
 	})
 	f(2*cfg.IdleTimeout-2+cfg.HeaderTimeout, func(c net.Conn, in *bufio.Reader) { // each limit begins anew
 		for range 2 {
 			write(c, whole)
-			answer(in, 200)
+			expect(in, 200)
 			time.Sleep(cfg.IdleTimeout - 1)
 		}
 		write(c, post[:1])
-		answer(in, 408)
+		expect(in, 408)
 	})
 	f(cfg.WriteTimeout, func(c net.Conn, in *bufio.Reader) {
 		write(c, whole)
@@ -121,11 +121,11 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(cfg.WriteTimeout - 1)
 		synctest.Wait()
-		_, err = c.Write([]byte{'x'}) // blocks while the answer is being written
+		_, err = c.Write([]byte{'x'}) // blocks while the response is being written
 		require.ErrorIs(t, err, io.ErrClosedPipe)
 	})
 	f(cfg.HeaderTimeout+cfg.DiscardTime, func(_ net.Conn, in *bufio.Reader) {
-		answer(in, 408)
+		expect(in, 408)
 		ended(in)
 	})
 }

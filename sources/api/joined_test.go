@@ -44,7 +44,7 @@ func TestResponsesOfAllSizes(t *testing.T) {
 			all.WriteString(r.text)
 		}
 	}
-	answer := func(i int) {
+	expect := func(i int) {
 		t.Helper()
 		resp := c.responseTo(list[i].method)
 		body, err := io.ReadAll(resp.Body)
@@ -57,11 +57,11 @@ func TestResponsesOfAllSizes(t *testing.T) {
 	}
 	for i, r := range list {
 		c.send(r.text)
-		answer(i)
+		expect(i)
 	}
 	go func() { _, _ = io.WriteString(c, all.String()) }()
 	for i := range list {
-		answer(i)
+		expect(i)
 	}
 }
 

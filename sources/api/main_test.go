@@ -168,8 +168,8 @@ func (p *peer) ended() {
 	require.Empty(p.t, string(rest))
 }
 
-// refused requires the error body of contract 1.1.
-func refused(t *testing.T, resp *http.Response, status int, code contract.Code) errorBody {
+// requireError requires the error body of contract 1.1.
+func requireError(t *testing.T, resp *http.Response, status int, code contract.Code) errorBody {
 	t.Helper()
 	text, _ := io.ReadAll(resp.Body)
 	require.Equal(t, status, resp.StatusCode, string(text))

@@ -66,7 +66,7 @@ func TestPreflight(t *testing.T) {
 	none := func(target, header string, status int, code contract.Code) {
 		t.Helper()
 		a := dial(t, s).send("OPTIONS " + target + " HTTP/1.1\r\nHost: h\r\n" + header + "\r\n").response()
-		refused(t, a, status, code)
+		requireError(t, a, status, code)
 		require.Empty(t, a.Header.Get("Access-Control-Allow-Methods"))
 	}
 	none("/base/nothing", ask, fasthttp.StatusNotFound, contract.NotFound)

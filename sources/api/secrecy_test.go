@@ -47,7 +47,7 @@ func TestKeysAreNeverLogged(t *testing.T) {
 		t.Helper()
 		c := dial(t, s).send(strings.ReplaceAll(request, "\n", "\r\n"))
 		defer c.Close()
-		_, _ = io.Copy(io.Discard, io.LimitReader(c.in, 1)) // an answer, or the end
+		_, _ = io.Copy(io.Discard, io.LimitReader(c.in, 1)) // a response, or the end
 	}
 	f("POST /base/in HTTP/1.1\nHost: h\n" + key + "\n\n")
 	for _, c := range []string{"\x00", "\x01", "\x7f", "\r", "\n x", "\n\tx", "\u212a"} {

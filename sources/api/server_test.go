@@ -36,20 +36,20 @@ func TestPanicsCostOneRequest(t *testing.T) {
 	s := start(t, p, func(c *Config) {})
 	s.log = s.log.Level(6) // the stack is not for the test's output
 	p.serve = func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
-		ctx.SetBodyString("half an answer")
+		ctx.SetBodyString("half a response")
 		panic("in Serve")
 	}
 	c := dial(t, s).send(post + good + "Content-Length: 1\r\n\r\nx")
-	refused(t, c.response(), 500, contract.InternalError)
+	requireError(t, c.response(), 500, contract.InternalError)
 	require.Zero(t, p.held.Load())
 
 	p.serve = func(*contract.Client, *fasthttp.RequestCtx) (int, error) { return 0, errors.New("secret detail") }
-	body := refused(t, dial(t, s).send(post+good+"\r\n").response(), 500, contract.InternalError)
+	body := requireError(t, dial(t, s).send(post+good+"\r\n").response(), 500, contract.InternalError)
 	require.NotContains(t, body.Description, "secret")
 
 	p.serve = nil
 	p.before = func(*contract.Client, *fasthttp.RequestHeader) *contract.APIError { panic("in Before") }
-	refused(t, dial(t, s).send(post+good+"Content-Length: 1\r\n\r\nx").response(), 500, contract.InternalError)
+	requireError(t, dial(t, s).send(post+good+"Content-Length: 1\r\n\r\nx").response(), 500, contract.InternalError)
 	p.before = nil
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
 }
@@ -79,7 +79,7 @@ func TestItemsAreChargedAfterwards(t *testing.T) {
 	c := dial(t, s)
 	require.Equal(t, 200, c.send(request).response().StatusCode)
 	resp := c.send(request).response()
-	refused(t, resp, 429, contract.RateLimited)
+	requireError(t, resp, 429, contract.RateLimited)
 	wait, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	require.NoError(t, err)
 	require.InDelta(t, 100, wait, patience.Seconds(), "(1000 - 10 + 1) items at 10 per second, less the time since the first request")
@@ -114,7 +114,7 @@ func TestStop(t *testing.T) {
 	s.rejecting.Store(true) // as Stop does after it
 	late := dial(t, s).send(post + good + "Content-Length: 5\r\n\r\n")
 	resp := late.response()
-	refused(t, resp, 503, contract.ServiceUnavailable)
+	requireError(t, resp, 503, contract.ServiceUnavailable)
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	require.True(t, resp.Close)
 	late.ended()
@@ -160,7 +160,7 @@ func TestStopClosesUnusedConnections(t *testing.T) {
 func TestStopWaitsForDiscarding(t *testing.T) {
 	s := start(t, &probe{}, func(c *Config) { c.DiscardTime = 300 * time.Millisecond })
 	c := dial(t, s).send(post + "Host: h\r\nContent-Length: 5\r\n\r\n")
-	refused(t, c.response(), 401, contract.Unauthenticated)
+	requireError(t, c.response(), 401, contract.Unauthenticated)
 	ctx, cancel := contextWithin(patience)
 	defer cancel()
 	require.NoError(t, s.Stop(ctx))
@@ -198,7 +198,7 @@ func TestSurplusConnectionsGet503(t *testing.T) {
 	require.Equal(t, 200, second.send("GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey view-key\r\n\r\n").response().StatusCode)
 	third := dial(t, s).send(post + good + "Content-Length: 100000\r\n\r\n")
 	resp := third.response()
-	refused(t, resp, 503, contract.ServiceUnavailable)
+	requireError(t, resp, 503, contract.ServiceUnavailable)
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	third.ended()
 	require.NoError(t, first.Close())
@@ -319,7 +319,7 @@ func TestBusyConnectionsOfAClientAreBounded(t *testing.T) {
 	require.Eventually(t, func() bool { return p.served.Load() == 2 }, patience, time.Millisecond)
 	third := dial(t, s).send(post + good + "Content-Length: 1\r\n\r\na")
 	resp := third.response()
-	refused(t, resp, 503, contract.ServiceUnavailable)
+	requireError(t, resp, 503, contract.ServiceUnavailable)
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	third.ended()
 	require.EqualValues(t, 2, p.served.Load())

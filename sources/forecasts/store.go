@@ -117,7 +117,7 @@ func newContents(cfg Config, layer Layer, source string) contents {
 	return contents{layer: layer, guard: guard, seed: maphash.MakeSeed()}
 }
 
-// admit returns an error if the guard refuses to replace the streets in use with next.
+// admit returns an error if the guard does not allow next to replace the streets in use.
 func (c *contents) admit(next map[identity]struct{}, now time.Time) error {
 	var mark shrink.Mark
 	lacks := len(c.inUse)

@@ -23,7 +23,7 @@ func TestRejectedByHeader(t *testing.T) {
 				announced = ""
 			}
 			c := dial(t, addr).begin(headers + announced)
-			resp := c.refused(status, code)
+			resp := c.requireError(status, code)
 			require.Equal(t, code == contract.GzipRequired, resp.Header.Get("Accept-Encoding") == "gzip")
 			require.True(t, resp.Close)
 			c.ended()
@@ -54,7 +54,7 @@ func TestRejectedByHeader(t *testing.T) {
 	p.ready = contract.Unavailable("no registry snapshot yet", 7*time.Second)
 	p.mu.Unlock()
 	f("Content-Type: multipart/x\r\n", 503, contract.ServiceUnavailable)
-	require.Equal(t, "7", dial(t, addr).begin("Content-Length: 1\r\n").refused(503, contract.ServiceUnavailable).Header.Get("Retry-After"))
+	require.Equal(t, "7", dial(t, addr).begin("Content-Length: 1\r\n").requireError(503, contract.ServiceUnavailable).Header.Get("Retry-After"))
 	require.Zero(t, p.count())
 }
 
@@ -92,7 +92,7 @@ func TestIdempotencyKeyInUse(t *testing.T) {
 	first := dial(t, addr).begin(headers).send(body[:5])
 	require.Eventually(t, func() bool { return p.holds() == 1 }, patience, time.Millisecond)
 
-	resp := dial(t, addr).begin(headers).refused(409, contract.IdempotencyKeyInUse)
+	resp := dial(t, addr).begin(headers).requireError(409, contract.IdempotencyKeyInUse)
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 	resp, _ = first.send(body[5:]).response()
 	require.Equal(t, 207, resp.StatusCode)

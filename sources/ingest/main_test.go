@@ -227,8 +227,8 @@ func (p *peer) response() (*http.Response, string) {
 	return resp, string(body)
 }
 
-// refused requires an error response.
-func (p *peer) refused(status int, code contract.Code) *http.Response {
+// requireError requires an error response.
+func (p *peer) requireError(status int, code contract.Code) *http.Response {
 	p.t.Helper()
 	resp, text := p.response()
 	require.Equal(p.t, status, resp.StatusCode, text)

@@ -56,7 +56,7 @@ func TestNoGzip(t *testing.T) {
 	f := func(headers, sent string) {
 		t.Helper()
 		c := dial(t, addr).begin(headers).send(sent)
-		resp := c.refused(415, contract.GzipRequired)
+		resp := c.requireError(415, contract.GzipRequired)
 		require.Equal(t, "gzip", resp.Header.Get("Accept-Encoding"))
 	}
 	f("Content-Length: 1000\r\n", "{")
@@ -68,8 +68,8 @@ func TestNoGzip(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", "0\r\n\r\n")
 	require.Zero(t, p.count())
 
-	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 1\r\n").send("{").refused(400, contract.InvalidGzip)
-	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 0\r\n").refused(400, contract.InvalidGzip)
+	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 1\r\n").send("{").requireError(400, contract.InvalidGzip)
+	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 0\r\n").requireError(400, contract.InvalidGzip)
 }
 
 // TestCompressedLimit: over the limit, the first error in the stream takes precedence. A body of
@@ -90,11 +90,11 @@ func TestCompressedLimit(t *testing.T) {
 	resp, _ = dial(t, addr).begin(length(exact)).send(exact).response()
 	require.Equal(t, 207, resp.StatusCode)
 
-	resp = chunked(exact+zip("")).refused(413, contract.BodyTooLarge)
+	resp = chunked(exact+zip("")).requireError(413, contract.BodyTooLarge)
 	require.True(t, resp.Close, "the rest was not read")
 	require.Len(t, p.submitted[2], len(exact), "no byte beyond the limit")
-	chunked(zip("no json"+strings.Repeat(" ", 10))+strings.Repeat("x", 2000)).refused(400, contract.InvalidJSON)
-	dial(t, addr).begin(length(exact+"x")).refused(413, contract.BodyTooLarge)
+	chunked(zip("no json"+strings.Repeat(" ", 10))+strings.Repeat("x", 2000)).requireError(400, contract.InvalidJSON)
+	dial(t, addr).begin(length(exact+"x")).requireError(413, contract.BodyTooLarge)
 }
 
 func TestSlowClient(t *testing.T) {
@@ -139,7 +139,7 @@ func TestSlowClient(t *testing.T) {
 	<-stop
 
 	// An error that came before the silence wins.
-	dial(t, addr).begin("Content-Length: 1000\r\n").send(zip("no json!  ")).refused(400, contract.InvalidJSON)
+	dial(t, addr).begin("Content-Length: 1000\r\n").send(zip("no json!  ")).requireError(400, contract.InvalidJSON)
 }
 
 // TestClientDisconnects: if a client disconnects within the body, nothing is submitted, and
@@ -154,7 +154,7 @@ func TestClientDisconnects(t *testing.T) {
 		t.Helper()
 		c := dial(t, addr).begin(headers + held()).send(sent)
 		require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
-		c.refused(400, code) // for those who only stopped to send
+		c.requireError(400, code) // for clients that only stopped sending
 		c.ended()
 
 		c = dial(t, addr).begin(headers + held()).send(sent)
@@ -230,7 +230,7 @@ func TestHostileKeyLeavesSlots(t *testing.T) {
 			resp, text := dial(t, addr).beginAs("other", length(body)).send(body).response()
 			require.Equal(t, 207, resp.StatusCode, "%s: %s", what, text)
 		}
-		if sent == "" { // not even its own requests are refused
+		if sent == "" { // not even its own requests are rejected
 			resp, text := dial(t, addr).begin(length(body)).send(body).response()
 			require.Equal(t, 207, resp.StatusCode, "%s: %s", what, text)
 		}
@@ -258,7 +258,7 @@ func TestAdmissionOfBytes(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return ingest.HeldBytes()-before == 4*64<<10 }, patience, time.Millisecond)
 	c := dial(t, addr).begin(length(body)).send(body)
-	resp := c.refused(503, contract.ServiceUnavailable)
+	resp := c.requireError(503, contract.ServiceUnavailable)
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 	require.True(t, resp.Close)
 	c.ended()

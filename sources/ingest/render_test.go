@@ -175,11 +175,11 @@ func TestBlocks(t *testing.T) {
 			f(size, piece)
 		}
 	}
-	refused := newBlocks(a, "client")
-	refused.end = contract.NewError(contract.BodyTooLarge, "")
-	_, err := io.ReadAll(refused)
-	require.ErrorIs(t, err, refused.end)
-	require.NoError(t, refused.Close())
+	rejected := newBlocks(a, "client")
+	rejected.end = contract.NewError(contract.BodyTooLarge, "")
+	_, err := io.ReadAll(rejected)
+	require.ErrorIs(t, err, rejected.end)
+	require.NoError(t, rejected.Close())
 	_, err = io.Copy(brokenPipe{}, func() io.Reader { b := newBlocks(a, "client"); fmt.Fprint(b, "x"); return b }())
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }

@@ -169,13 +169,13 @@ func TestRejectedByPipeline(t *testing.T) {
 		p.mu.Lock()
 		p.submit = func(*batch.Submission) error { return contract.NewError(x.code, "why") }
 		p.mu.Unlock()
-		resp := c.begin(length(body)).send(body).refused(x.status, x.code)
+		resp := c.begin(length(body)).send(body).requireError(x.status, x.code)
 		require.False(t, resp.Close)
 	}
 	p.mu.Lock()
 	p.submit = func(*batch.Submission) error { panic(bytes.ErrTooLarge) }
 	p.mu.Unlock()
-	c.begin(length(body)).send(body).refused(500, contract.InternalError)
+	c.begin(length(body)).send(body).requireError(500, contract.InternalError)
 }
 
 // TestItemsOfRejectedBodiesAreCharged: the items of a rejected body are charged to the key, too.
@@ -186,7 +186,7 @@ func TestItemsOfRejectedBodiesAreCharged(t *testing.T) {
 	}}
 	body := zip(measurements("known"))
 	c := dial(t, start(t, p, nil))
-	c.beginAs("limited", length(body)).send(body).refused(413, contract.TooManyItems)
-	resp := c.beginAs("limited", length(body)).refused(429, contract.RateLimited)
+	c.beginAs("limited", length(body)).send(body).requireError(413, contract.TooManyItems)
+	resp := c.beginAs("limited", length(body)).requireError(429, contract.RateLimited)
 	require.Contains(t, []string{"13", "14"}, resp.Header.Get("Retry-After"), "130,001 items at 10,000 per second")
 }

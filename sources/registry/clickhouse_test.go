@@ -60,7 +60,7 @@ func TestClickHouseFeed(t *testing.T) {
 	f("first column must hold strings", "A", "B", "C")
 	source.Query = "SELECT if(lanes = 1, NULL, code) FROM detectors"
 	f("first column must hold strings", "A", "B", "C")
-	// An endless answer is abandoned as soon as it is too long, however much time is left.
+	// An endless result is abandoned as soon as it is too long, however much time is left.
 	timeout := source.Timeout
 	source.Query, source.Timeout = "SELECT toString(number) FROM system.numbers", time.Hour
 	f("max_bytes", "A", "B", "C")

@@ -37,7 +37,7 @@ type FeedConfig struct {
 	// the product instance
 	InstanceColumn string      `setting:"instance_column"`
 	File           *FileConfig `setting:"file"` // a file; it may be gzip-compressed
-	HTTP           *HTTPConfig `setting:"http"` // a service that answers GET with the list as JSON
+	HTTP           *HTTPConfig `setting:"http"` // a service that responds to GET with the list as JSON
 	// a query whose first column holds the codes; interval 0 means one minute, timeout 0 30 s
 	ClickHouse *dial.ClickHouseQuery `setting:"clickhouse"`
 }
@@ -50,7 +50,7 @@ type FileConfig struct {
 	Separator string `setting:"separator"` // of CSV: one character, or tab; empty: the one that matches the header
 }
 
-// HTTPConfig is a service that answers GET with the list as JSON.
+// HTTPConfig is a service that responds to GET with the list as JSON.
 type HTTPConfig struct {
 	URL           string        `setting:"url"`           // http://… or https://…
 	Column        string        `setting:"column"`        // member of the objects; empty: detectorCode

@@ -149,7 +149,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	f("", reloadsUnsettled)
 }
 
-// script answers each read with the next of its outcomes, repeating the last one.
+// script ends each read with the next of its outcomes, repeating the last one.
 type script struct {
 	outcomes []error
 	at       []time.Time

@@ -11,7 +11,7 @@ import (
 )
 
 // TestHTTPPolling follows the ETag: it is sent only for a list that is in use, so that one that was
-// refused is read again.
+// rejected is read again.
 func TestHTTPPolling(t *testing.T) {
 	var body, etag string
 	var asked []string

@@ -108,7 +108,7 @@ func TestSharedList(t *testing.T) {
 	require.Len(t, codesOf(r.Snapshot("town3")), 2)
 }
 
-// TestSharedListOfOneInstanceThatShrinks: its refusal is its own, and the others follow their
+// TestSharedListOfOneInstanceThatShrinks: only its list is rejected, and the others follow their
 // changes.
 func TestSharedListOfOneInstanceThatShrinks(t *testing.T) {
 	path := inFolder(t, "towns.json")

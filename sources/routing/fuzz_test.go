@@ -34,21 +34,21 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s := New(cfg, "http", zerolog.Nop())
 		defer s.Stop()
-		response, _ := answerTo(t, s, text)
+		response, _ := responseTo(t, s, text)
 		converted, ok := response.(*xroute.ConvertGeometryResponse)
 		if !ok {
 			return
 		}
-		s.cfg.MaxBodyBytes, s.cfg.MaxPoints = 1<<30, 1<<30 // the answer may be larger than the request
+		s.cfg.MaxBodyBytes, s.cfg.MaxPoints = 1<<30, 1<<30 // the response may be larger than the request
 		again := convertTo(converted.Result, geo.GeoDecimal, xroute.EncodingWKB)
-		if _, f := answerTo(t, s, []byte(message(t, again))); f != nil {
+		if _, f := responseTo(t, s, []byte(message(t, again))); f != nil {
 			require.Equal(t, xroute.CodeCoordinateFormat, f.key, "%v", f) // expected, because these are other coordinates
 		}
 	})
 }
 
-// answerTo returns the response as a client reads it, or the failure behind the fault.
-func answerTo(t *testing.T, s *Service, text []byte) (xroute.Response, *failure) {
+// responseTo returns the response as a client reads it, or the failure behind the fault.
+func responseTo(t *testing.T, s *Service, text []byte) (xroute.Response, *failure) {
 	t.Helper()
 	x := &exchange{service: s, client: &contract.Client{Name: "client"}, trace: "t", start: time.Now()}
 	var h fasthttp.RequestHeader

@@ -11,7 +11,7 @@ import (
 
 var (
 	requests = metrics.NewCounters("trafficd_routing_requests_total",
-		"SOAP requests answered with a response (outcome OK) or a fault, by operation and outcome.", "operation", "outcome")
+		"SOAP requests that got a result (outcome OK) or a fault, by operation and outcome.", "operation", "outcome")
 	requestSeconds = metrics.NewSecondsBy("trafficd_routing_request_seconds",
 		"Time to process a SOAP request, with the waiting of watchJob and without receiving and sending, in seconds.", "operation")
 	apiErrors = metrics.NewCounters("trafficd_routing_errors_total",

@@ -73,7 +73,7 @@ func TestJobFromStartToFetch(t *testing.T) {
 	requireUnknown(t, *j.ID, other.Job)
 	require.Nil(t, other.Geometries)
 
-	r := s.fetch(*j.ID, "Authorization", "apiKey a2") // the client may have replaced its key meanwhile
+	r := s.fetch(*j.ID, "Authorization", "apiKey a2") // the client may have replaced its key in the meantime
 	require.Equal(t, done, r.Job)
 	require.Len(t, r.Geometries, 2)
 	require.Equal(t, "POINT (800000 4800000)", *r.Geometries[0].Encoded().WKT)

@@ -84,8 +84,8 @@ func TestSlowClientLeavesMemory(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, large, asB...)
 }
 
-// TestClientThatDoesNotRead: it gets its quota of the memory for answers. Other clients are served
-// meanwhile, also with large answers, and it is served again when it reads.
+// TestClientThatDoesNotRead: the client gets its quota of the memory for responses. Other clients
+// get responses, even large ones, in the meantime. The client is served again when it reads.
 func TestClientThatDoesNotRead(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 4<<20, 32<<20 })
 	points := strings.Repeat("8 48, ", 60_000) + "8 48"
@@ -94,7 +94,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	var peers []*peer
 	for range 6 {
 		p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large)))
-		require.NoError(t, p.Conn.(*net.TCPConn).SetReadBuffer(256<<10)) // an answer must not fit into socket buffers
+		require.NoError(t, p.Conn.(*net.TCPConn).SetReadBuffer(256<<10)) // a response must not fit into socket buffers
 		peers = append(peers, p.send(large))
 	}
 	require.Eventually(t, func() bool {
@@ -125,7 +125,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, large)
 }
 
-// TestFetchThatHasToWait: without memory for the answer, a job can be fetched later.
+// TestFetchThatHasToWait: without memory for the response, a job can be fetched later.
 func TestFetchThatHasToWait(t *testing.T) {
 	s := start(t, nil)
 	j := s.startJob("8 48")

@@ -31,8 +31,8 @@ func zip(text string) string {
 	return b.String()
 }
 
-// refuses requires an error like those of other paths.
-func (s *server) refuses(status int, code contract.Code, body string, headers ...string) {
+// requireError requires an error like those of other paths.
+func (s *server) requireError(status int, code contract.Code, body string, headers ...string) {
 	s.t.Helper()
 	resp, text := s.post(body, headers...)
 	requireRefusal(s.t, resp, text, status, code)
@@ -42,9 +42,9 @@ func requireRefusal(t testing.TB, resp *http.Response, text []byte, status int, 
 	t.Helper()
 	require.Equal(t, status, resp.StatusCode, "%s", text)
 	require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
-	var answer struct{ ErrorCode, Description string }
-	require.NoError(t, json.Unmarshal(text, &answer))
-	require.Equal(t, code.String(), answer.ErrorCode, answer.Description)
+	var response struct{ ErrorCode, Description string }
+	require.NoError(t, json.Unmarshal(text, &response))
+	require.Equal(t, code.String(), response.ErrorCode, response.Description)
 }
 
 func TestAccepted(t *testing.T) {
@@ -79,22 +79,22 @@ func TestAccepted(t *testing.T) {
 
 func TestRejected(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes = 2000 })
-	s.refuses(401, contract.Unauthenticated, simple, "Authorization", "apiKey x")
-	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Type", "application/json")
-	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Type", `multipart/related; type="application/xop+xml"`)
-	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Type", "text/xml2; =")
-	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Encoding", "br")
-	s.refuses(415, contract.UnsupportedContentType, simple, "Content-Encoding", "gzip, gzip")
+	s.requireError(401, contract.Unauthenticated, simple, "Authorization", "apiKey x")
+	s.requireError(415, contract.UnsupportedContentType, simple, "Content-Type", "application/json")
+	s.requireError(415, contract.UnsupportedContentType, simple, "Content-Type", `multipart/related; type="application/xop+xml"`)
+	s.requireError(415, contract.UnsupportedContentType, simple, "Content-Type", "text/xml2; =")
+	s.requireError(415, contract.UnsupportedContentType, simple, "Content-Encoding", "br")
+	s.requireError(415, contract.UnsupportedContentType, simple, "Content-Encoding", "gzip, gzip")
 	_, text := s.post(simple, "Content-Encoding", "gzip, gzip")
 	require.Contains(t, string(text), "names gzip 2 times")
-	s.refuses(413, contract.BodyTooLarge, simple+strings.Repeat(" ", 2000))
-	s.refuses(400, contract.InvalidGzip, simple, "Content-Encoding", "gzip")
-	s.refuses(400, contract.InvalidGzip, "", "Content-Encoding", "gzip")
-	s.refuses(400, contract.InvalidGzip, zip(simple)[:100], "Content-Encoding", "gzip")
-	s.refuses(400, contract.InvalidGzip, zip(simple)+"rest", "Content-Encoding", "gzip")
+	s.requireError(413, contract.BodyTooLarge, simple+strings.Repeat(" ", 2000))
+	s.requireError(400, contract.InvalidGzip, simple, "Content-Encoding", "gzip")
+	s.requireError(400, contract.InvalidGzip, "", "Content-Encoding", "gzip")
+	s.requireError(400, contract.InvalidGzip, zip(simple)[:100], "Content-Encoding", "gzip")
+	s.requireError(400, contract.InvalidGzip, zip(simple)+"rest", "Content-Encoding", "gzip")
 	broken := []byte(zip(simple))
 	broken[len(broken)-5] ^= 1 // in the checksum
-	s.refuses(400, contract.InvalidGzip, string(broken), "Content-Encoding", "gzip")
+	s.requireError(400, contract.InvalidGzip, string(broken), "Content-Encoding", "gzip")
 
 	fault, _ := s.fails(&xroute.IllegalParameterException{}, "", zip(simple+strings.Repeat(" ", 1<<20)), "Content-Encoding", "gzip")
 	require.Contains(t, fault.Text, "2000 bytes")
@@ -164,7 +164,7 @@ func TestIncompleteBodies(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", text)
 }
 
-// TestSlowSenderHoldsNoWorker: other requests are answered meanwhile.
+// TestSlowSenderHoldsNoWorker: other requests get responses in the meantime.
 func TestSlowSenderHoldsNoWorker(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	slow := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:100])
