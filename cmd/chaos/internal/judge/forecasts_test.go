@@ -96,8 +96,8 @@ func TestForecasts(t *testing.T) {
 	f("street 1:1 has the speed 42.3", []Layer{layerOf(t, street(1, minute, 42.3))})
 	f("publication 1: street 1:1 is missing", []Layer{first, layerOf(t, street(2, minute, 50))})
 	f("not every street has 3 periods", []Layer{over})
-	f("the next publication was due 31s before", both, at(92, first))
+	f("the next publication was due 31s earlier", both, at(92, first))
 	down = 10 * time.Second
 	f("", both, at(92, first))
-	f("the next publication was due 31s before", both, at(102, first))
+	f("the next publication was due 31s earlier", both, at(102, first))
 }
