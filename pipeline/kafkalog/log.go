@@ -310,12 +310,19 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error
 		committed[c] = offsets
 	}
 	for p := range l.writers {
-		old, err := dial.Offset(ctx, l.client, l.cfg.Topic, p, limit.UnixMilli())
+		first, err := dial.Offset(ctx, l.client, l.cfg.Topic, p, kafka.FirstOffset)
+		if err != nil {
+			return nil, err
+		}
+		end, err := dial.Offset(ctx, l.client, l.cfg.Topic, p, limit.UnixMilli()) // of the frames from before limit
+		if err == nil && end < 0 {
+			end, err = dial.Offset(ctx, l.client, l.cfg.Topic, p, kafka.LastOffset)
+		}
 		if err != nil {
 			return nil, err
 		}
 		for c, offsets := range committed {
-			if offsets[p] >= 0 && offsets[p] < old {
+			if max(offsets[p], first) < end {
 				return fmt.Errorf("%w: %s has not read partition %d of topic %q for four fifths of the retention %v",
 					journal.ErrFull, c, p, l.cfg.Topic, l.retention), nil
 			}

@@ -249,6 +249,28 @@ func TestFormerOwner(t *testing.T) {
 	require.Equal(t, "1 next", fmt.Sprint(offsets[0], " ", string(state)))
 }
 
+// TestLaggingConsumer: a consumer lags if there are frames from before the limit that it has not read,
+// whether or not it has ever saved its cursor, and whether or not there are newer frames.
+func TestLaggingConsumer(t *testing.T) {
+	l := openLog(t, stores.StartKfake(t).ListenAddrs(), "lagging")
+	begin := time.Now().Add(-time.Minute)
+	lagging := func(limit time.Time) error {
+		full, err := l.findLagging(t.Context(), limit)
+		require.NoError(t, err)
+		return full
+	}
+	later := time.Now().Add(time.Hour)
+	now := time.Now().UnixNano()
+	appendTo(t, l, frame(1, now, 0), frame(2, now, 0))
+	p, _ := own(t, l)
+	require.NoError(t, lagging(begin))
+	require.ErrorIs(t, lagging(later), journal.ErrFull, "nothing was read")
+	require.NoError(t, p.Save(2, nil))
+	require.ErrorIs(t, lagging(later), journal.ErrFull, "the second frame was not read")
+	require.NoError(t, p.Save(3, nil))
+	require.NoError(t, lagging(later), "everything was read")
+}
+
 // TestBrokersAway: without brokers nothing is accepted, and what was queued is voided only if
 // nothing can have arrived.
 func TestBrokersAway(t *testing.T) {
