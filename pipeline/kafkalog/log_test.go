@@ -249,8 +249,8 @@ func TestFormerOwner(t *testing.T) {
 	require.Equal(t, "1 next", fmt.Sprint(offsets[0], " ", string(state)))
 }
 
-// TestLaggingConsumer: a consumer lags if there are frames from before the limit that it has not read,
-// whether or not it has ever saved its cursor, and whether or not there are newer frames.
+// TestLaggingConsumer: a consumer lags if there are frames from before the limit that it has not
+// read, whether or not it has ever saved its cursor, and whether or not there are newer frames.
 func TestLaggingConsumer(t *testing.T) {
 	l := openLog(t, stores.StartKfake(t).ListenAddrs(), "lagging")
 	begin := time.Now().Add(-time.Minute)
