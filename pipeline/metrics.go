@@ -13,7 +13,7 @@ var (
 )
 
 func (in *Intake) show() {
-	metrics.Show(
+	metrics.Register(
 		metrics.GaugeFunc("trafficd_pipeline_queue_capacity", "Batches that can wait for a worker.", nil,
 			func() float64 { return float64(in.cfg.Queue) }),
 		metrics.GaugeFunc("trafficd_pipeline_queue_depth", "Batches that wait for a worker.", nil,
@@ -25,7 +25,7 @@ func (in *Intake) show() {
 func ShowDelivery(sink string, status func() Status) {
 	deadLetters.WithLabelValues(sink)
 	labels := map[string]string{"sink": sink}
-	metrics.Show(
+	metrics.Register(
 		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that is not delivered to the sink, in seconds.", labels,
 			func() float64 { return status().Lag.Seconds() }),
 		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that are not completely delivered to the sink.", labels,

@@ -32,7 +32,7 @@ func runUntil(t *testing.T, cfg config, kinds map[string][]string) {
 		found, err := run(t.Context(), cfg, &out)
 		t.Log(out.String())
 		require.NoError(t, err)
-		require.Zero(t, found.faults())
+		require.Zero(t, found.violations())
 		require.Positive(t, found.accepted)
 		missing = false
 		for target, all := range kinds {

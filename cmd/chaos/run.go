@@ -32,7 +32,7 @@ type config struct {
 	Links    bool   // cuts the links between stores
 	Replicas int    // of the daemon; several share a log in Kafka and lose their volumes
 	Faults   int    // goal of all runs; 0 = none
-	Equal    int    // requests with equal keys
+	Equal    int    // requests that share their Idempotency-Keys
 	Rollouts int    // rolling restarts without other faults
 	Kills    int    // of replicas without other faults, to measure takeovers
 	Bench    bool   // compares the journals' costs
@@ -52,7 +52,7 @@ type result struct {
 	goals    []goal
 }
 
-func (r *result) faults() int {
+func (r *result) violations() int {
 	n := len(r.wrong)
 	for _, v := range r.stores {
 		n += v.Faults()
@@ -72,7 +72,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (found *result, err err
 		return nil, fmt.Errorf("cannot create the run's directory: %w", err)
 	}
 	found, err = attack(ctx, cfg, out)
-	if temporary && err == nil && found.faults() == 0 {
+	if temporary && err == nil && found.violations() == 0 {
 		return found, os.RemoveAll(cfg.Dir)
 	}
 	fmt.Fprintln(out, "logs and data are kept in", cfg.Dir)
@@ -84,16 +84,17 @@ func run(ctx context.Context, cfg config, out io.Writer) (found *result, err err
 func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
 	defer must.Return(&err)
 	book := &ledger.Ledger{}
-	size := load.Config{Clients: cfg.Clients, Detectors: 20, Items: 200, Pause: 30 * time.Millisecond, Seed: cfg.Seed}
+	loadConfig := load.Config{Clients: cfg.Clients, Detectors: 20, Items: 200, Pause: 30 * time.Millisecond, Seed: cfg.Seed}
 	fmt.Fprintln(out, "starting; the first run downloads toxiproxy, ClickHouse (178 MB) and Apache Kafka (43 MB); see stores.log in", cfg.Dir)
 	r, err := rig.Start(ctx, rig.Config{
-		Dir: cfg.Dir, Detectors: load.Detectors(size), Broker: cfg.Broker, Brokers: cfg.Brokers, Replicas: cfg.Replicas, Clients: cfg.Clients,
+		Dir: cfg.Dir, Detectors: load.Detectors(loadConfig), Broker: cfg.Broker, Brokers: cfg.Brokers, Replicas: cfg.Replicas,
+		Clients: cfg.Clients,
 		Nodes: cfg.Nodes, Links: cfg.Links,
 		LowDisk: cfg.Seed%2 == 0, Wrong: book.AddWrong,
 	})
 	defer func() { err = errors.Join(err, r.Close()) }()
 	must.Do(err)
-	size.Endpoints, size.Balancer = r.Endpoints()
+	loadConfig.Endpoints, loadConfig.Balancer = r.Endpoints()
 	if r.Disk == nil && cfg.Replicas == 1 {
 		fmt.Fprintln(out, "mounts are not permitted: this run fills the journal but not the disk")
 	}
@@ -107,7 +108,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	defer cancel()
 	soft, stop := context.WithTimeout(hard, cfg.Duration)
 	defer stop()
-	clients := load.New(size, book)
+	clients := load.New(loadConfig, book)
 	layers := observe(ctx, r, book)
 	defer layers.stop()
 	sent := send(soft, hard, clients, load.Mixed, book)
@@ -129,7 +130,8 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	return found, nil
 }
 
-// send starts the clients, which stop when hard ends at the latest. It closes sent when they have.
+// send starts the clients, which stop no later than when hard is done. It closes sent when they
+// have.
 func send(soft, hard context.Context, clients load.Clients, mode load.Mode, book *ledger.Ledger) (sent chan struct{}) {
 	sent = make(chan struct{})
 	go func() {
@@ -232,8 +234,8 @@ func (s *sums) clean() bool {
 	return s.Faults()+s.wrong == 0 && !slices.ContainsFunc(s.goals, func(g goal) bool { return !g.met })
 }
 
-// lines returns the summary: the goals, the forced exits of the daemon and the stores by kind, and
-// in the last line the totals.
+// lines returns the summary: the goals, the forced exits of the daemon and the stores by kind, and,
+// on the last line, the totals.
 func (s *sums) lines(seed uint64) string {
 	var kinds []string
 	kills := 0

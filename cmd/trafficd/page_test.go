@@ -534,7 +534,7 @@ func operationsOutage(t *testing.T, d *process, c *stores.ClickHouse, chrome bro
 	terminal(t, d, func() { send(item(5, 1)) })
 	d.awaitDelivered()
 	require.NoError(t, c.Stop())
-	summary("ClickHouse has taken no measurements")
+	summary("ClickHouse has accepted no measurements")
 	send(item(3, 1), item(4, 1))
 	summary("; 2 measurements are waiting in the journal, which ")
 	p.until(`[...document.querySelectorAll(".tables tr.bad td")].map(d => d.innerText).join().match(/^clickhouse,2,\d+ s,0,.*refused/)`)

@@ -1,9 +1,9 @@
-// Package kafka holds the list of jars that make an Apache Kafka broker, pinned.
+// Package kafka holds the pinned list of jars that make up an Apache Kafka broker.
 package kafka
 
 import _ "embed"
 
-// POM is the Maven project whose run-time dependencies are a broker.
+// POM is the Maven project whose run-time dependencies make up a broker.
 //
 //go:embed pom.xml
 var POM []byte

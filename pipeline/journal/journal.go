@@ -116,7 +116,7 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 	}
 	j.updateFree()
 	j.shown = j.gauges()
-	metrics.Show(j.shown...)
+	metrics.Register(j.shown...)
 	go j.run()
 	return j, nil
 }
@@ -126,7 +126,7 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 // be closed.
 func (j *Journal) Close() error {
 	j.closeOnce.Do(func() {
-		metrics.Hide(j.shown...)
+		metrics.Unregister(j.shown...)
 		j.mu.Lock()
 		j.closed = true
 		j.wakeReaders()

@@ -9,7 +9,7 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Config is the section journal.log of the configuration. Topic, partitions and group must be the
+// Config is the journal.log section of the configuration. Topic, partitions and group must be the
 // same on all replicas.
 type Config struct {
 	dial.Kafka `setting:",squash"`

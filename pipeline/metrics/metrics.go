@@ -77,21 +77,21 @@ func GaugeFunc(name, help string, labels prometheus.Labels, value func() float64
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value)
 }
 
-var showing sync.Mutex
+var registering sync.Mutex
 
-// Show registers collectors. Each replaces a collector of the same metrics that an earlier instance
-// in the same process may have registered.
-func Show(all ...Collector) {
-	showing.Lock()
-	defer showing.Unlock()
+// Register registers collectors. Each replaces a collector of the same metrics that an earlier
+// instance in the same process may have registered.
+func Register(all ...Collector) {
+	registering.Lock()
+	defer registering.Unlock()
 	for _, c := range all {
 		prometheus.Unregister(c)
 		prometheus.MustRegister(c)
 	}
 }
 
-// Hide unregisters collectors.
-func Hide(all ...Collector) {
+// Unregister unregisters collectors.
+func Unregister(all ...Collector) {
 	for _, c := range all {
 		prometheus.Unregister(c)
 	}

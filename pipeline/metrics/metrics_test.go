@@ -73,10 +73,10 @@ func TestShowReplaces(t *testing.T) {
 		return w.Body.String()
 	}
 	first, second := gauge(1), gauge(2)
-	Show(first)
+	Register(first)
 	require.Contains(t, value(), "\nmetrics_test_shown 1\n")
-	Show(second)
+	Register(second)
 	require.Contains(t, value(), "\nmetrics_test_shown 2\n")
-	Hide(second)
+	Unregister(second)
 	require.NotContains(t, value(), "\nmetrics_test_shown")
 }

@@ -120,7 +120,8 @@ type Builder struct {
 	used, depth int // the parts of the limits that are used
 }
 
-// Read reads a geometry. It copies the coordinates if they would keep unused memory.
+// Read reads a geometry. It copies the coordinates if their slice would otherwise retain
+// unused memory.
 func (b *Builder) Read(from Source) (geom.T, error) {
 	kind, err := from.Kind()
 	if err == nil {

@@ -94,13 +94,13 @@ func (m *meter) ReadByte() (byte, error) {
 	}
 	m.follow(c)
 	if m.attributes > m.limits.Attributes {
-		return 0, tooMany(int64(m.limits.Attributes), "attributes of one element")
+		return 0, tooMany(int64(m.limits.Attributes), "attributes per element")
 	}
 	return c, nil
 }
 
 // next must be called before each token. The decoder reads only to the end of a token, or to the <
-// after a text.
+// that follows text.
 func (m *meter) next() {
 	m.state, m.attributes = atStart, 0
 	if m.last == '<' {

@@ -36,9 +36,9 @@ func TestLimits(t *testing.T) {
 
 	f(Limits{Attributes: 5}, "", pointText)
 	f(Limits{Attributes: 4}, "4 namespaces in scope", pointText)
-	f(Limits{Attributes: 1}, "1 attributes of one element", pointText)
-	f(Limits{}, "64 attributes of one element", "<a"+many(` a%="1"`, 100))
-	f(Limits{}, "64 attributes of one element", "<a"+many(` a%='1'`, 100))
+	f(Limits{Attributes: 1}, "1 attributes per element", pointText)
+	f(Limits{}, "64 attributes per element", "<a"+many(` a%="1"`, 100))
+	f(Limits{}, "64 attributes per element", "<a"+many(` a%='1'`, 100))
 	f(Limits{}, "64 namespaces in scope", swap(t, "<c:point ", many(`<a xmlns:p%="urn:p">`, 61)+"<c:point "))
 	// Text that looks like attributes does not count.
 	quotes := strings.Repeat(`a="1" b='2' `, 200)

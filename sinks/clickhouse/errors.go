@@ -34,7 +34,7 @@ const (
 )
 
 var hints = map[class]string{
-	classNetwork:   "check that the server is running, and the settings addresses and secure",
+	classNetwork:   "check that the server is running and that the settings `addresses` and `secure` are correct",
 	classTimeout:   "the server did not respond within the timeouts",
 	classCancelled: "the attempt was cancelled",
 	classTLS:       "check secure, ca_file, server_name, cert_file and the server's certificate",
@@ -150,9 +150,9 @@ func hinted(err error) error {
 var (
 	rowsInserted  = metrics.NewCounter("trafficd_clickhouse_rows_inserted_total", "Rows whose insert was acknowledged, each counted once.")
 	blocksDone    = metrics.NewCounter("trafficd_clickhouse_blocks_total", "Blocks of rows delivered.")
-	insertSeconds = metrics.NewSeconds("trafficd_clickhouse_insert_seconds", "Time of one acknowledged INSERT, in seconds.")
-	lookSeconds   = metrics.NewSeconds("trafficd_clickhouse_lookup_seconds", "Time of one look-up of an in-doubt block, in seconds.")
-	deriveSeconds = metrics.NewSeconds("trafficd_clickhouse_derive_seconds", "Time of one update of the derived tables, in seconds.")
+	insertSeconds = metrics.NewSeconds("trafficd_clickhouse_insert_seconds", "Duration of an acknowledged INSERT, in seconds.")
+	lookupSeconds = metrics.NewSeconds("trafficd_clickhouse_lookup_seconds", "Duration of a lookup of an in-doubt block, in seconds.")
+	deriveSeconds = metrics.NewSeconds("trafficd_clickhouse_derive_seconds", "Duration of an update of the derived tables, in seconds.")
 	deriveErrors  = metrics.NewCounter("trafficd_clickhouse_derive_errors_total", "Failed updates of the derived tables.")
 	hostsAway     = metrics.NewGauge("trafficd_clickhouse_hosts_away", "Servers of the cluster that cannot take rows.")
 	derivedAt     = metrics.NewGauge("trafficd_clickhouse_derived_at_seconds", "Time of the last update of the derived tables, as Unix time.")
@@ -161,11 +161,11 @@ var (
 
 	errorsTotal = counters("trafficd_clickhouse_errors_total", "Failed deliveries of a block, by class of the error.", "class", hints)
 
-	resolvedTotal = counters("trafficd_clickhouse_resolved_total", "Look-ups of in-doubt blocks, by how much of the block was found.", "found",
+	resolvedTotal = counters("trafficd_clickhouse_resolved_total", "Lookups of in-doubt blocks, by how much of the block was found.", "found",
 		map[string]string{foundAll: "", foundSome: "", foundNone: ""})
 )
 
-// How much of an in-doubt block a look-up found.
+// How much of an in-doubt block a lookup found.
 const (
 	foundAll  = "all"
 	foundSome = "some"

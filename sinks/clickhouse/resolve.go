@@ -103,7 +103,7 @@ const (
 func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
-	defer metrics.Since(lookSeconds, time.Now())
+	defer metrics.Since(lookupSeconds, time.Now())
 	for look := 1; ; look++ {
 		f, err := s.look(ctx, rows)
 		if err != nil {

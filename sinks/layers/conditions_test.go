@@ -40,7 +40,7 @@ func TestUnmodified(t *testing.T) {
 	f(true, "If-Modified-Since", atNoon)
 	f(true, "If-Modified-Since", afterNoon)
 	f(false, "If-Modified-Since", beforeNoon)
-	f(false, "If-None-Match", `"x"`, "If-Modified-Since", afterNoon) // the tag decides alone
+	f(false, "If-None-Match", `"x"`, "If-Modified-Since", afterNoon) // only the tag counts
 }
 
 func TestPreconditionFailed(t *testing.T) {
@@ -60,7 +60,7 @@ func TestPreconditionFailed(t *testing.T) {
 	f(false, "If-Unmodified-Since", atNoon)
 	f(false, "If-Unmodified-Since", afterNoon)
 	f(true, "If-Unmodified-Since", beforeNoon)
-	f(false, "If-Match", `"ab-g"`, "If-Unmodified-Since", beforeNoon) // the tag decides alone
+	f(false, "If-Match", `"ab-g"`, "If-Unmodified-Since", beforeNoon) // only the tag counts
 	f(true, "If-Match", `"x"`, "If-Unmodified-Since", afterNoon)
 }
 

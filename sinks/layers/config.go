@@ -16,7 +16,7 @@ const (
 // maxHorizons bounds memory: a document is kept for each horizon, time zone and format.
 const maxHorizons = 12
 
-// Config is the section layers of the configuration.
+// Config is the layers section of the configuration.
 type Config struct {
 	// maximum number of streets; those with the highest numbers are left out
 	MaxStreets    int           `setting:"max_streets"`

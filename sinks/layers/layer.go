@@ -228,7 +228,7 @@ func (l *Layer) show(s *snapshot, now time.Time) {
 	if old != nil {
 		close(old.replaced)
 	} else {
-		metrics.Show(age)
+		metrics.Register(age)
 		l.log.Info().Int("streets", s.streets).Msg("serving the first forecast layer")
 	}
 	streets.Set(float64(s.streets))

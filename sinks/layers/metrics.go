@@ -27,10 +27,10 @@ var (
 )
 
 func init() {
-	metrics.Show(metrics.GaugeFunc("trafficd_layers_stale", "1 if the layer is too old, has no streets or ends before the first horizon, "+
+	metrics.Register(metrics.GaugeFunc("trafficd_layers_stale", "1 if the layer is too old, has no streets or ends before the first horizon, "+
 		"else 0.", nil,
 		func() float64 { return metrics.Bool(observe().Stale) }))
-	metrics.Show(metrics.GaugeFunc("trafficd_layers_covered_until_timestamp_seconds",
+	metrics.Register(metrics.GaugeFunc("trafficd_layers_covered_until_timestamp_seconds",
 		"End of the last forecast period as Unix time; 0 without streets.", nil,
 		func() float64 {
 			if until := observe().Covered; !until.IsZero() {

@@ -17,8 +17,8 @@ type piece struct {
 	view    view
 	zone    *zone
 	every   bool   // also show streets without a period
-	bare    int    // number of streets at the end of streets that are shown without their code
-	shrunk  bool   // spend more time on smaller gzip forms: those of changes, which many clients request
+	bare    int    // how many of the last elements of streets are shown without their code
+	shrunk  bool   // gzip forms are compressed harder, because many clients request them: a piece of changes
 	sum     uint64 // hash of what is shown; pieces with the same one have the same text in a time zone
 	forms   [formats][encodings]atomic.Pointer[form]
 	making  sync.Mutex // acquired to make forms
@@ -45,7 +45,7 @@ func (c *compressor) write(f format, p *piece) {
 	}
 }
 
-// form returns the piece in a form, which it keeps, for a request.
+// form returns a form of the piece for a request, and makes it first if necessary.
 func (p *piece) form(f format, e encoding) *form {
 	if made := p.forms[f][e].Load(); made != nil {
 		return made
@@ -55,8 +55,8 @@ func (p *piece) form(f format, e encoding) *form {
 	return p.make(f, e, c)
 }
 
-// make makes a form, unless it exists. The builder waits at most for a request that already has a
-// compressor.
+// make makes a form unless it exists. The builder, which calls it with its own compressor, waits at
+// most until a request has made the form with another compressor.
 func (p *piece) make(f format, e encoding, c *compressor) *form {
 	p.making.Lock()
 	defer p.making.Unlock()
@@ -137,7 +137,7 @@ func (m *moment) within(keep time.Duration, now time.Time) bool {
 	return now.Unix()-m.Load() <= int64(keep/time.Second)
 }
 
-// formSet has true for the forms that belong to it.
+// formSet is a set of forms. An element is true if the form is in the set.
 type formSet [formats][encodings]bool
 
 // within returns the forms that were requested within keep.

@@ -215,7 +215,7 @@ func (c *keyPair) load() (changed bool, err error) {
 	before := c.now.Swap(&pair)
 	if changed = before == nil || !slices.EqualFunc(before.Certificate, pair.Certificate, slices.Equal); changed {
 		expires := float64(pair.Leaf.NotAfter.Unix())
-		metrics.Show(metrics.GaugeFunc("trafficd_api_certificate_expiry_timestamp_seconds",
+		metrics.Register(metrics.GaugeFunc("trafficd_api_certificate_expiry_timestamp_seconds",
 			"Unix time at which the TLS certificate in use expires, in seconds.", nil, func() float64 { return expires }))
 	}
 	return changed, nil

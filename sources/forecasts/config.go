@@ -11,7 +11,7 @@ import (
 	"trafficd/sources/internal/shrink"
 )
 
-// Config is the section forecasts of the configuration.
+// Config is the forecasts section of the configuration.
 type Config struct {
 	Feed  string      `setting:"feed"`  // kafka, file or clickhouse, the section to use; empty: no forecasts
 	Kafka KafkaConfig `setting:"kafka"` // a compacted topic: key street:fromnode, value StreetForecast

@@ -96,7 +96,7 @@ func (f *Forecasts) Start(ctx context.Context) {
 	f.mu.Lock()
 	f.condition = condition{confirmed: time.Now(), err: errNotRead}
 	f.mu.Unlock()
-	metrics.Show(f.gauges...)
+	metrics.Register(f.gauges...)
 	f.running.Go(func() {
 		defer f.feed.close()
 		watch.Rounds(ctx, f.feed.changes(), f.settle, f.check)
@@ -110,7 +110,7 @@ func (f *Forecasts) Close() {
 	}
 	f.stop()
 	f.running.Wait()
-	metrics.Hide(f.gauges...)
+	metrics.Unregister(f.gauges...)
 }
 
 // check checks the feed once and returns the time until the next check.

@@ -27,7 +27,7 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// Config is the section ui of the configuration.
+// Config is the ui section of the configuration.
 type Config struct {
 	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs a key with the right forecast
 	LeftHand bool   `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side

@@ -16,7 +16,7 @@ import (
 	"trafficd/sources/internal/shrink"
 )
 
-// Config is the section registry of the configuration.
+// Config is the registry section of the configuration.
 type Config struct {
 	Feeds []FeedConfig `setting:"feeds"` // detector lists, of one or of many product instances; batches of others get 403
 	// time between checks for changes that the operating system does not report, as on network file
@@ -32,13 +32,14 @@ type Config struct {
 // FeedConfig is the feed of one product instance, or of all product instances of a shared list.
 // Exactly one of File, HTTP and ClickHouse must be set.
 type FeedConfig struct {
-	ProductInstance string `setting:"product_instance"` // the one whose detectors the list has
-	// instead of product_instance, for one list of many: the column, or member of the objects, with
-	// the product instance
+	ProductInstance string `setting:"product_instance"` // the product instance whose detectors the list contains
+	// for a list that several product instances share, instead of product_instance: the column, or
+	// member of the objects, that contains the product instance
 	InstanceColumn string      `setting:"instance_column"`
 	File           *FileConfig `setting:"file"` // a file; it may be gzip-compressed
 	HTTP           *HTTPConfig `setting:"http"` // a service that responds to GET with the list as JSON
-	// a query whose first column holds the codes; interval 0 means one minute, timeout 0 30 s
+	// a query whose first column holds the codes; an interval of 0 means one minute, and a timeout
+	// of 0 means 30 s
 	ClickHouse *dial.ClickHouseQuery `setting:"clickhouse"`
 }
 
@@ -179,7 +180,7 @@ func (f FeedConfig) validate(at string) error {
 
 func validatePolling(at string, interval, timeout time.Duration) error {
 	return errors.Join(
-		settings.Check(interval == 0 || interval >= time.Second, "%sinterval is %s, must be 1s or more: shorter burdens the server", at,
+		settings.Check(interval == 0 || interval >= time.Second, "%sinterval is %s, must be 1s or more: shorter intervals burden the server", at,
 			interval),
 		settings.Check(timeout == 0 || timeout >= time.Second && timeout <= 10*time.Minute, "%stimeout is %s, must be 1s to 10m", at, timeout))
 }

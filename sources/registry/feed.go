@@ -104,8 +104,8 @@ func (f *feed) adopt(before map[string]*list) {
 func (f *feed) run(ctx context.Context) {
 	defer f.source.close()
 	f.restore(time.Now())
-	metrics.Show(f.gauges()...)
-	defer func() { metrics.Hide(f.gauges()...) }()
+	metrics.Register(f.gauges()...)
+	defer func() { metrics.Unregister(f.gauges()...) }()
 	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
@@ -247,14 +247,14 @@ func (f *feed) admit(before map[string]*list, lists map[string][]string, now tim
 	}
 	for instance, l := range before {
 		if next[instance] == nil {
-			metrics.Hide(gauges(instance, l.status)...)
+			metrics.Unregister(gauges(instance, l.status)...)
 			l.cache.remove()
 			f.log.Info().Str("product_instance", instance).Msg("the shared detector list no longer names the product instance")
 		}
 	}
 	for instance, l := range next {
 		if before[instance] == nil {
-			metrics.Show(gauges(instance, l.status)...)
+			metrics.Register(gauges(instance, l.status)...)
 		}
 	}
 	return next, nil

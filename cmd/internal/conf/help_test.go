@@ -31,8 +31,9 @@ var update = flag.Bool("update", false, "write help.json and deployments/setting
 
 const reference = "../../../deployments/settings.yaml"
 
-// TestHelp: help.json is what the comments of the settings' fields and the checks of their values
-// say, each setting has help, and settings.yaml is what --print-config prints for the defaults.
+// TestHelp: help.json matches the comments of the settings' fields and the bounds that their
+// Validate methods check, each setting has help, and settings.yaml is what --print-config prints
+// for the defaults.
 func TestHelp(t *testing.T) {
 	texts, err := json.MarshalIndent(readHelp(t), "", "  ")
 	require.NoError(t, err)
@@ -167,7 +168,7 @@ func (d *definitions) fields(path string, n ast.Node) {
 			text = f.Comment.Text()
 		}
 		text = strings.Join(strings.Fields(text), " ")
-		for field, name := range names { // comments for Go readers name fields
+		for field, name := range names { // comments contain the names of fields, help those of settings
 			if camelCase.MatchString(field) {
 				text = regexp.MustCompile(`\b`+field+`\b`).ReplaceAllString(text, name)
 			}
@@ -221,7 +222,7 @@ func (d *definitions) bounds(owner string, n ast.Node) {
 	switch {
 	case function == "Within" && len(call.Args) == 5:
 		field := d.field(arg(1))
-		d.add(field, "Allowed are %s to %s: %s.", d.value(field, arg(2)), d.value(field, arg(3)), text(4))
+		d.add(field, "Must be from %s to %s: %s.", d.value(field, arg(2)), d.value(field, arg(3)), text(4))
 	case function == "AtLeast" && len(call.Args) == 4:
 		field := d.field(arg(1))
 		d.add(field, "At least %s: %s.", d.value(field, arg(2)), text(3))

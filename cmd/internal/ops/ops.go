@@ -103,7 +103,7 @@ func Handler(cfg Config, check func() Readiness, routes map[string]http.Handler)
 	for pattern, h := range routes {
 		mux.Handle(pattern, h)
 	}
-	metrics.Show(
+	metrics.Register(
 		metrics.GaugeFunc("trafficd_ops_ready", "1 if /readyz returns 200, else 0.", nil, func() float64 { return check().ready() }),
 		metrics.GaugeFunc("trafficd_ops_time_seconds", "The daemon's clock as Unix time, in seconds.", nil,
 			func() float64 { return float64(time.Now().UnixMilli()) / 1000 }),

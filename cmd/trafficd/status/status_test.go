@@ -66,7 +66,7 @@ func (d *daemon) set(name string, state ops.State, reason string) {
 	d.ready = ops.NewReadiness(map[string]ops.Component{name: c})
 }
 
-// pass moves the samples that were taken into the past.
+// pass moves all recorded samples into the past, as if that time had passed.
 func (d *daemon) pass(by time.Duration) {
 	d.recorder.mu.Lock()
 	defer d.recorder.mu.Unlock()
@@ -102,13 +102,13 @@ func TestRates(t *testing.T) {
 	require.Equal(t, ops.OK, s.State)
 }
 
-var update = flag.Bool("update", false, "write the example of the page's sources")
+var update = flag.Bool("update", false, "write status.example.json, from which the page takes its types")
 
 // example has every member of a status.
 const example = "../../../sources/page/app/src/status.example.json"
 
-// TestDocument compares the document of the operators' listener, and the example from which the
-// page takes its types, with a status that has every member.
+// TestDocument checks that the operators' OpenAPI document, and the example from which the page
+// takes its types, describe every member of a status.
 func TestDocument(t *testing.T) {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	text, err := json.MarshalIndent(Status{
@@ -187,7 +187,7 @@ func TestSummary(t *testing.T) {
 	d.bytes.Set(340) // 1 byte a second, and 3,360 are free
 	s := d.recorder.Now()
 	require.Equal(t, []string{
-		"ClickHouse has taken no measurements for 4 min; 1.23 M measurements are waiting in the journal, which has room for 56 min at this rate. " +
+		"ClickHouse has accepted no measurements for 4 min; 1.23 M measurements are waiting in the journal, which has room for 56 min at this rate. " +
 			"Its error: connection refused.",
 	}, s.Summary)
 	require.Equal(t, "connection refused", s.Stores[0].Error)

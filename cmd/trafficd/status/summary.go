@@ -37,7 +37,7 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 		if rows, ok := s.values["pipeline_lag_rows"][name]; ok {
 			what, why := "is slow, "+reasons, ""
 			if _, failing := c.Detail["error"]; failing {
-				what, why = "has taken no measurements"+since, " Its error: "+reasons+"."
+				what, why = "has accepted no measurements"+since, " Its error: "+reasons+"."
 			}
 			sentences = append(sentences, fmt.Sprintf("%s %s; %s measurements are waiting in the journal%s.%s",
 				cmp.Or(storeNames[name], name), what, count(rows), room(s, oldest), why))

@@ -76,7 +76,7 @@ func Start(ctx context.Context, cfg Config) (r *Rig, err error) {
 	r.log = must.Get(os.Create(r.path("stores.log")))
 	r.onClose(r.log.Close)
 	for _, step := range []func(context.Context) error{
-		r.buildWires, r.startNetwork, r.startArchive, r.startBroker, r.newForecaster, r.startDaemon,
+		r.buildProxy, r.startNetwork, r.startArchive, r.startBroker, r.newForecaster, r.startDaemon,
 	} {
 		must.Do(step(ctx))
 	}
@@ -111,9 +111,9 @@ func (r *Rig) Endpoints() (replicas []string, balancer string) {
 	return replicas, balancer
 }
 
-// buildWires builds toxiproxy. It is pinned in a separate module file, to keep it out of the
-// product's go.mod.
-func (r *Rig) buildWires(ctx context.Context) (err error) {
+// buildProxy compiles toxiproxy, of which each wire is a process. It is pinned in a separate module
+// file, to keep it out of the product's go.mod.
+func (r *Rig) buildProxy(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	r.proxy = filepath.Join(must.Get(launch.ModuleRoot()), ".cache", "bin", "toxiproxy")
 	return launch.Build(ctx, "-modfile=.ci/toxiproxy.mod", "-o", r.proxy, "github.com/Shopify/toxiproxy/v2/cmd/server")

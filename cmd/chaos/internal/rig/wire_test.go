@@ -18,7 +18,7 @@ func TestStuckWire(t *testing.T) {
 	require.NoError(t, err)
 	defer server.Close()
 	r := Rig{cfg: Config{Dir: t.TempDir()}}
-	require.NoError(t, r.buildWires(t.Context()))
+	require.NoError(t, r.buildProxy(t.Context()))
 	wire, err := r.startWire("test", server.Addr().String())
 	defer func() { require.NoError(t, wire.Cut()) }()
 	require.NoError(t, err)

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowly fills left buffers, ten a second.
-type slowly struct{ left int }
+// slowReader fills n more buffers, ten a second.
+type slowReader struct{ n int }
 
-func (s *slowly) Read(b []byte) (int, error) {
-	if s.left == 0 {
+func (s *slowReader) Read(b []byte) (int, error) {
+	if s.n == 0 {
 		return 0, io.EOF
 	}
-	s.left--
+	s.n--
 	time.Sleep(100 * time.Millisecond)
 	return len(b), nil
 }
@@ -27,7 +27,7 @@ func TestProgressWithoutATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		var dst bytes.Buffer
-		require.NoError(t, copyWithProgress(&dst, &slowly{50}, &log, "fetching x", 178e6))
+		require.NoError(t, copyWithProgress(&dst, &slowReader{50}, &log, "fetching x", 178e6))
 		require.Equal(t, 50<<15, dst.Len(), "io.Copy has a buffer of 32 KiB")
 		require.Equal(t, "fetching x …\nfetching x: 0 of 178 MB\nfetching x: 1 of 178 MB\nfetching x: done in 5.0 s\n", log.String())
 	})

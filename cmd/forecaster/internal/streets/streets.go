@@ -27,7 +27,7 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// Config is the section detectors of the configuration.
+// Config is the detectors section of the configuration.
 type Config struct {
 	Path    string  `setting:"path"` // CSV with a header, or a JSON array of objects if the name ends in .json
 	Columns Columns `setting:"columns"`

@@ -148,7 +148,7 @@ func (f *Folder) span(i int, in *journal.Inspection) (end uint64, visible []segm
 	return f.segments[i+1].first, f.segments[i : i+2]
 }
 
-var errMissingSegment = errors.New("their segment is missing")
+var errMissingSegment = errors.New("the segment is missing")
 
 // Verdict is the result of Verify.
 type Verdict struct {
@@ -180,12 +180,12 @@ func (f *Folder) Verify() (*Verdict, error) {
 			}
 		}
 	}
-	// Add frames that a consumer has consumed but that are missing in the journal. The daemon does
-	// not start in this case.
+	// Add frames that a consumer has consumed but that are missing from the journal. The daemon
+	// does not start in this case.
 	next := nextFrame(in)
 	for _, c := range v.Cursors {
 		if c.Err == nil && c.Seq > next {
-			err := fmt.Errorf("the cursor of %s is at frame %d, so they existed but are now missing", c.Name, c.Seq)
+			err := fmt.Errorf("the cursor of %s is at frame %d, but earlier frames are missing", c.Name, c.Seq)
 			v.Gaps = append(v.Gaps, &Gap{From: next, To: c.Seq - 1, Err: err})
 			next = c.Seq
 		}
@@ -220,7 +220,7 @@ type Consumer struct {
 	BlockRows int       // number of Rows in the block in flight
 	Oldest    time.Time // when the first of Frames was received; zero if there is none
 	Deleted   uint64    // number of frames deleted unread while it was not configured
-	Ahead     uint64    // number of frames before its position that are missing in the journal
+	Ahead     uint64    // number of frames before its position that are missing from the journal
 }
 
 // Behind returns the first frame that a consumer with a readable cursor has not consumed.
