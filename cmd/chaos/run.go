@@ -88,8 +88,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	fmt.Fprintln(out, "starting; the first run downloads toxiproxy, ClickHouse (178 MB) and Apache Kafka (43 MB); see stores.log in", cfg.Dir)
 	r, err := rig.Start(ctx, rig.Config{
 		Dir: cfg.Dir, Detectors: load.Detectors(loadConfig), Broker: cfg.Broker, Brokers: cfg.Brokers, Replicas: cfg.Replicas,
-		Clients: cfg.Clients,
-		Nodes: cfg.Nodes, Links: cfg.Links,
+		Clients: cfg.Clients, Nodes: cfg.Nodes, Links: cfg.Links,
 		LowDisk: cfg.Seed%2 == 0, Wrong: book.AddWrong,
 	})
 	defer func() { err = errors.Join(err, r.Close()) }()
