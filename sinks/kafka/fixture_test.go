@@ -100,7 +100,7 @@ func newSink(t testing.TB, cfg Config) *Sink {
 	return s
 }
 
-// journal stands in for the delivery loop and its durable state.
+// journal replaces the delivery loop and its durable state in tests.
 type journal struct {
 	t        testing.TB
 	state    []byte

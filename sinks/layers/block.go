@@ -37,7 +37,7 @@ func init() {
 			lengthSymbols[base] = s
 		}
 	}
-	last := len(lengths) - 1 // the last symbol stands for the maximum only
+	last := len(lengths) - 1 // the last symbol encodes only the maximum length
 	lengths[last], lengthSymbols[maxMatch] = values{maxMatch, 0}, last
 	base = 1
 	for s := range distances {
