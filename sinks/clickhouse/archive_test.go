@@ -106,6 +106,7 @@ func TestArchive(t *testing.T) {
 	t.Run("once", func(t *testing.T) { testOnce(t, store) })
 	t.Run("spans", func(t *testing.T) { testSpans(t, store) })
 	t.Run("one_block", func(t *testing.T) { testOneBlock(t, store) })
+	t.Run("check", func(t *testing.T) { testCheckChangesNothing(t, store) })
 	t.Run("final", func(t *testing.T) { testFinal(t, store) })
 	t.Run("allocations", func(t *testing.T) { testAllocations(t, store) })
 	t.Run("codes", func(t *testing.T) { testCodes(t, store) })
@@ -146,6 +147,8 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 	a.deliver(plan2, next)
 	require.Equal(t, 5003, a.count("count()"))
 	_, err := a.Deliver(context.Background(), plan, next)
+	require.ErrorContains(t, err, "not those of plan")
+	_, err = a.Deliver(context.Background(), plan, nil)
 	require.ErrorContains(t, err, "not those of plan")
 
 	// The same batch, accepted again after the idempotency window: it has the same id, and rows of
@@ -198,6 +201,20 @@ func testOneBlock(t *testing.T, store *stores.ClickHouse) {
 	store.Query(t, "SYSTEM FLUSH LOGS")
 	table := strings.Split(a.name, ".")[1]
 	require.Equal(t, "2\t200000", store.Query(t, "SELECT count(), sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND table = '"+table+"'"))
+}
+
+// testCheckChangesNothing checks that a deep check does not update the derived tables.
+func testCheckChangesNothing(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	rows, plan := a.plan(small(1))
+	a.deliver(plan, rows)
+	config := a.config
+	config.DeriveInterval = time.Millisecond
+	for range 20 {
+		_, err := config.checkServer(t.Context(), store.TCP)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "1", store.Query(t, "SELECT count() FROM "+a.name+"_blocks FINAL WHERE derived = 0"))
 }
 
 // testFinal checks that a measurement that is sent again replaces the earlier one, and that the

@@ -44,9 +44,9 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 
 // checkServer checks one server. In a cluster, it also returns the server's shard and replica.
 func (c Config) checkServer(ctx context.Context, address string) (replica string, err error) {
-	migrate := c.Migrate
 	single := c
-	single.Addresses, single.Migrate, single.Cluster = []string{address}, false, "" // with Migrate, Probe would create the tables
+	single.Addresses, single.Cluster = []string{address}, ""
+	single.Migrate, single.DeriveInterval = false, 0 // Probe must not create or update tables
 	s, err := New(single, zerolog.Nop())
 	if err != nil {
 		return "", err
@@ -59,7 +59,7 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 		return "", err
 	}
 	var errs []error
-	for _, g := range c.grants(migrate) {
+	for _, g := range c.grants() {
 		var granted bool
 		// Servers before 24.11 do not know the statement; Probe fails there if a grant is missing.
 		if err := conn.QueryRow(ctx, "CHECK GRANT "+g).Scan(&granted); err == nil && !granted {
@@ -81,7 +81,7 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 	var exception *ch.Exception
 	missing := errors.As(err, &exception) && slices.Contains([]int32{60, 81}, exception.Code) // UNKNOWN_TABLE, UNKNOWN_DATABASE
 	switch {
-	case missing && migrate:
+	case missing && c.Migrate:
 		return replica, nil // the daemon creates them
 	case missing:
 		return replica, fmt.Errorf("migrate: table %s does not exist on %s: run trafficd migrate, or set clickhouse.migrate to true",
@@ -179,7 +179,7 @@ func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engi
 }
 
 // grants returns the grants that the sink needs.
-func (c Config) grants(migrate bool) []string {
+func (c Config) grants() []string {
 	local := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.layout().Local())
 	list := []string{"INSERT " + local, "SELECT " + local}
 	for _, name := range schema.DerivedTables {
@@ -189,7 +189,7 @@ func (c Config) grants(migrate bool) []string {
 	if c.DeriveInterval > 0 {
 		list = append(list, fmt.Sprintf("INSERT ON `%s`.`%s_registry`", c.Database, c.Table))
 	}
-	if migrate {
+	if c.Migrate {
 		for _, privilege := range []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "DROP VIEW", "ALTER TABLE", "SELECT"} {
 			list = append(list, fmt.Sprintf("%s ON `%s`.*", privilege, c.Database))
 		}
@@ -201,7 +201,7 @@ func (c Config) grants(migrate bool) []string {
 		distributed := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.Table)
 		list = append(list, "INSERT "+distributed, "SELECT "+distributed,
 			"SYSTEM SYNC REPLICA "+local, fmt.Sprintf("SYSTEM SYNC REPLICA ON `%s`.`%s`", c.Database, c.layout().Derived("by_time")))
-		if migrate {
+		if c.Migrate {
 			list = append(list, fmt.Sprintf("DROP TABLE ON `%s`.*", c.Database)) // to replace Distributed tables
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,17 @@ func TestCluster(t *testing.T) {
 	c := stores.StartCluster(t, "1", "1", "2")
 	a := newClustered(t, c, 0, clustered(c, "main", 0, 1, 2))
 	t.Run("two shards", func(t *testing.T) { testTwoShards(t, c, a) })
+	t.Run("concurrent polls", func(t *testing.T) {
+		var polls sync.WaitGroup
+		for range 4 {
+			polls.Go(func() {
+				a.hosts.refresh(t.Context())
+				_, _ = a.hosts.byShard()
+				_ = a.hosts.copies()
+			})
+		}
+		polls.Wait()
+	})
 	t.Run("check", func(t *testing.T) { testCheckCluster(t, c, a.config) })
 	p := &pair{archive: newClustered(t, c, 0, clustered(c, "shard_1", 0, 1)), c: c}
 	p.next()
@@ -152,6 +164,11 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	rows, plan := one.plan(blockOf(batchOf(4, epoch+4, first[:100]...)))
 	one.eventually(plan, rows)
 	two.eventually(plan, rows) // a retry through another server
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err := one.missing(ended, rows)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, one.hosts.away(), "the servers did not fail")
 	sum := 0.0
 	for _, s := range second {
 		sum += math.Round(s.value * 1000)

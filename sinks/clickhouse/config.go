@@ -32,7 +32,7 @@ type Config struct {
 	// auto: none for a server on this machine (localhost), lz4 for others
 	Compression  string        `setting:"compression"`
 	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, including TLS
-	WriteTimeout time.Duration `setting:"write_timeout"` // limit of one insert, with its acknowledgement, or of one look-up
+	WriteTimeout time.Duration `setting:"write_timeout"` // limit of one insert, with its acknowledgement, or of one lookup
 
 	BlockRows int `setting:"block_rows"` // rows inserted together; more if they are from many months
 

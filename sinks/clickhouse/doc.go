@@ -50,7 +50,7 @@
 //
 // # Replaced rows
 //
-// ReplacingMergeTree drops a row when it merges a later one with the same key. A look-up does not
+// ReplacingMergeTree drops a row when it merges a later one with the same key. A lookup does not
 // find such a row. If a row of the same block has replaced it, that one is in the table, as both
 // were in one part: the row counts as present and is not sent, since it would replace the later one
 // (items of one batch have the same received_at). Later blocks of this daemon cannot have replaced
@@ -80,7 +80,7 @@
 // stop when one fails. The server gives up on replicas that do not confirm within quorumTimeout,
 // and the block is then in doubt.
 //
-// A look-up asks only the live servers. All servers are polled, and one that does not answer in
+// A lookup asks only the live servers. All servers are polled, and one that does not answer in
 // time is left out. A row is delivered if quorum replicas have it; as long as a row is on fewer,
 // the block is retried, and not sent again. Rows that no replica has are sent with the first token,
 // so that Keeper decides if an earlier attempt is still running. If they are still missing
@@ -108,8 +108,8 @@
 // Rows of a rejected block may still be in the table: those of other groups or months, or all rows
 // if a view on the table raised the error. Therefore Deliver returns a rejection with a state, the
 // suspect range, which ends where the block ends. Plans that begin in the range repeat it and are
-// in doubt from the first attempt, as after a restart, so they send only what a look-up does not
-// find. A single row is rejected only after a look-up that did not find it.
+// in doubt from the first attempt, as after a restart, so they send only what a lookup does not
+// find. A single row is rejected only after a lookup that did not find it.
 //
 // A materialized view on the table receives each block once unless the view fails: rows that are in
 // the table are not sent again for a view.

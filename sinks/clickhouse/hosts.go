@@ -40,18 +40,18 @@ type host struct {
 	address string
 	conn    driver.Conn
 	inserts chan *native.Client                           // idle connections for inserts
-	connect func(context.Context) (*native.Client, error) // opens one
+	connect func(context.Context) (*native.Client, error) // opens a connection for inserts
 
 	migrated bool
-	trouble  error // why it cannot take rows; nil if it can
+	err      error // why it cannot take rows; nil if it can
 	// In a cluster, as the server last reported:
 	shard, replica string
-	replicas       int // of its shard, dead ones included
+	replicas       int // replicas of its shard, including dead ones
 }
 
-var errNotAsked = errors.New("not polled yet")
+var errNotPolled = errors.New("not polled yet")
 
-// migrateTimeout bounds the migrations of a server. Completed ones are kept after a timeout.
+// migrateTimeout bounds the migrations of a server. After a timeout, the completed migrations remain.
 const migrateTimeout = time.Minute
 
 // refreshInterval is the interval at which the servers of a cluster are polled.
@@ -59,7 +59,7 @@ const refreshInterval = 5 * time.Second
 
 func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 	server := c.ClickHouse
-	server.Database = "" // it may not exist yet, so the handshake must not name it
+	server.Database = "" // the handshake must not name a database that may not exist yet
 	s := &hosts{config: c, log: log}
 	for _, address := range c.Addresses {
 		conn, err := server.Open(&ch.Options{
@@ -71,14 +71,14 @@ func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 			return nil, fmt.Errorf("clickhouse.%w", err)
 		}
 		s.all = append(s.all, &host{
-			address: address, conn: conn, migrated: !c.Migrate, trouble: errNotAsked, inserts: make(chan *native.Client, parallelInserts),
+			address: address, conn: conn, migrated: !c.Migrate, err: errNotPolled, inserts: make(chan *native.Client, parallelInserts),
 			connect: func(ctx context.Context) (*native.Client, error) {
 				return c.Connect(ctx, address, c.DialTimeout, c.compression(address))
 			},
 		})
 	}
 	if c.Cluster == "" && len(s.all) > 0 { // an invalid configuration has none
-		s.all[0].trouble = nil // use it without polling it
+		s.all[0].err = nil // a single server is not polled
 	}
 	return s, nil
 }
@@ -115,44 +115,44 @@ func (s *hosts) ready(ctx context.Context) error {
 	return err
 }
 
-// refresh polls all servers concurrently. It takes no longer than dial_timeout, unless one needs
-// migrations.
+// refresh polls all servers concurrently. It takes no longer than dial_timeout, unless a server
+// needs migrations.
 func (s *hosts) refresh(ctx context.Context) {
-	var asking sync.WaitGroup
+	var polls sync.WaitGroup
 	for _, h := range s.all {
-		asking.Go(func() {
-			if err := s.ask(ctx, h); ctx.Err() == nil {
+		polls.Go(func() {
+			if err := s.poll(ctx, h); ctx.Err() == nil {
 				s.set(h, err)
 			}
 		})
 	}
-	asking.Wait()
+	polls.Wait()
 }
 
-// set stores why a server cannot take rows; nil if it can.
-func (s *hosts) set(h *host, trouble error) {
+// set stores why a server cannot take rows, or nil if it can.
+func (s *hosts) set(h *host, err error) {
 	s.mu.Lock()
-	before := h.trouble
-	h.trouble = trouble
+	defer s.mu.Unlock()
+	before := h.err
+	h.err = err
 	away := 0
 	for _, h := range s.all {
-		if h.trouble != nil {
+		if h.err != nil {
 			away++
 		}
 	}
-	s.mu.Unlock()
 	hostsAway.Set(float64(away))
 	switch {
-	case trouble != nil && (before == nil || errors.Is(before, errNotAsked)):
-		s.log.Warn().Err(trouble).Str("address", h.address).Msg("archive: the server cannot take rows; using the others")
-	case trouble == nil && before != nil:
+	case err != nil && (before == nil || errors.Is(before, errNotPolled)):
+		s.log.Warn().Err(err).Str("address", h.address).Msg("archive: the server cannot take rows; using the others")
+	case err == nil && before != nil:
 		s.log.Info().Str("address", h.address).Str("shard", h.shard).Str("replica", h.replica).Msg("archive: the server can take rows")
 	}
 }
 
-// ask returns an error if the server cannot take rows. It migrates a server that has no tables or
+// poll returns an error if the server cannot take rows. It migrates a server that has no tables or
 // has not been migrated yet.
-func (s *hosts) ask(ctx context.Context, h *host) error {
+func (s *hosts) poll(ctx context.Context, h *host) error {
 	s.mu.Lock()
 	migrated := h.migrated
 	s.mu.Unlock()
@@ -208,79 +208,87 @@ func (s *hosts) describe(ctx context.Context, h *host) error {
 func (s *hosts) live() []*host {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	live := slices.DeleteFunc(slices.Clone(s.all), func(h *host) bool { return h.trouble != nil })
+	return s.liveLocked()
+}
+
+func (s *hosts) liveLocked() []*host {
+	live := slices.DeleteFunc(slices.Clone(s.all), func(h *host) bool { return h.err != nil })
 	slices.SortStableFunc(live, func(a, b *host) int { return strings.Compare(a.shard+"\n"+a.replica, b.shard+"\n"+b.replica) })
 	return live
 }
 
 // pick returns the next of the servers that can take rows, in turn.
 func (s *hosts) pick() (*host, error) {
-	live := s.live()
-	if len(live) == 0 {
-		return nil, s.away()
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	live := s.liveLocked()
+	if len(live) == 0 {
+		return nil, s.awayLocked()
+	}
 	s.turn++
 	return live[s.turn%len(live)], nil
 }
 
 // byShard returns the live servers of each shard, or an error if a shard has none.
 func (s *hosts) byShard() (map[string][]*host, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	shards := map[string][]*host{}
-	for _, h := range s.live() {
+	for _, h := range s.liveLocked() {
 		shards[h.shard] = append(shards[h.shard], h)
 	}
-	s.mu.Lock()
-	known := s.shards
-	s.mu.Unlock()
-	if len(shards) < max(known, 1) {
-		return nil, fmt.Errorf("only %d of %d shards can take rows: %w", len(shards), max(known, 1), s.away())
+	if known := max(s.shards, 1); len(shards) < known {
+		return nil, fmt.Errorf("only %d of %d shards can take rows: %w", len(shards), known, s.awayLocked())
 	}
 	return shards, nil
 }
 
-// away returns an error that names the servers that cannot take rows; nil if all can.
+// away returns an error that names the servers that cannot take rows, or nil if all can.
 func (s *hosts) away() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.awayLocked()
+}
+
+func (s *hosts) awayLocked() error {
 	var errs []error
 	for _, h := range s.all {
-		if h.trouble != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", h.address, h.trouble))
+		if h.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", h.address, h.err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// copies returns how many replicas must have a row before it counts as delivered: quorum, or the
-// majority of a shard's replicas, or all that are live if these are fewer.
+// copies returns the number of replicas that must have a row before it counts as delivered: quorum,
+// or the majority of a shard's replicas, or all live replicas if these are fewer.
 func (s *hosts) copies() int {
 	if s.config.Cluster == "" || s.config.Quorum > 0 {
 		return max(s.config.Quorum, 1)
 	}
-	live, replicas := map[string]int{}, map[string]int{}
-	for _, h := range s.live() {
-		live[h.shard]++
-	}
 	s.mu.Lock()
-	for _, h := range s.all { // the last polls may be older than the newest replicas
-		replicas[h.shard] = max(replicas[h.shard], h.replicas, live[h.shard])
+	defer s.mu.Unlock()
+	live, replicas := map[string]int{}, map[string]int{}
+	for _, h := range s.all {
+		if h.err == nil {
+			live[h.shard]++
+		}
+		replicas[h.shard] = max(replicas[h.shard], h.replicas)
 	}
-	s.mu.Unlock()
 	need := math.MaxInt
 	for shard, n := range live {
-		need = min(need, replicas[shard]/2+1, n)
+		// A new replica may not be counted yet in what the servers last reported.
+		need = min(need, max(replicas[shard], n)/2+1, n)
 	}
 	return need
 }
 
-// quorumTimeout is the time for which a server waits for other replicas to confirm an insert. After
-// that, the block is in doubt and is looked up.
+// quorumTimeout is how long a server waits for other replicas to confirm an insert. After that, the
+// block is in doubt and is looked up.
 var quorumTimeout = 10 * time.Second // a variable for tests
 
-// quorumSettings returns the settings that make a server acknowledge an INSERT when this many
-// replicas have it.
+// quorumSettings returns the settings that make a server acknowledge an INSERT once the given number
+// of replicas have it.
 func (s *hosts) quorumSettings(copies int) ch.Settings {
 	switch {
 	case s.config.Cluster == "":
@@ -294,8 +302,8 @@ func (s *hosts) quorumSettings(copies int) ch.Settings {
 	}
 }
 
-// migrate creates or updates the tables on one server. Concurrent calls run one after another, so
-// that servers do not compete.
+// migrate creates or updates the tables on one server. Calls are serialized, so that servers do not
+// contend for Keeper.
 func (s *hosts) migrate(ctx context.Context, h *host) error {
 	s.migrating.Lock()
 	defer s.migrating.Unlock()

@@ -252,7 +252,7 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 			}
 		}
 		_ = conn.Close() // err is more informative
-		if data.encoded || err == nil || native.IsException(err) {
+		if data.encoded || err == nil || native.IsException(err) || ctx.Err() != nil {
 			break
 		}
 	}

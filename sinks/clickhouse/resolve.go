@@ -51,7 +51,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 			}
 			token = fmt.Sprintf("%s/again%d", plan, round)
 		}
-		// One copy is enough, because the look-up counts the copies. With a quorum, the server
+		// One copy is enough, because the lookup counts the copies. With a quorum, the server
 		// would wait for a dead replica that alone has the part of another attempt.
 		if err := s.send(ctx, token, missing, months, 1); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (s *Sink) waitForDead(plan string, rows int) error {
 	return nil
 }
 
-// While rows have too few copies, a look-up is repeated every copyInterval, up to copyLooks times.
+// While rows have too few copies, a lookup is repeated every copyInterval, up to copyLooks times.
 const (
 	copyLooks    = 20
 	copyInterval = 100 * time.Millisecond
@@ -137,6 +137,9 @@ func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 	if s.config.Cluster == "" {
 		return found[0], errs[0]
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // the servers have not failed
+	}
 	all := newFindings(rows)
 	for i, h := range live {
 		if errs[i] != nil {
@@ -181,7 +184,7 @@ func (s *Sink) lookAt(ctx context.Context, h *host, rows batch.Block) (*findings
 	return f, found.Err()
 }
 
-// lookSettings make a look-up return every row of the table, or fail, whatever the server's profile
+// lookSettings make a lookup return every row of the table, or fail, whatever the server's profile
 // says: a row that is in the table but not returned would be sent again.
 var lookSettings = ch.Settings{
 	"use_query_cache":         0,

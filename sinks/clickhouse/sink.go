@@ -73,10 +73,11 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	token, suspect := cutPlan(string(plan))
 	if len(rows) == 0 || planOf(rows) != token {
-		err = fmt.Errorf("cannot deliver: the rows are not those of plan %q", plan)
-	} else {
-		err = s.deliver(ctx, token, rows)
+		err := fmt.Errorf("cannot deliver: the rows are not those of plan %q", plan)
+		errorsTotal[classify(err)].Inc()
+		return nil, err
 	}
+	err = s.deliver(ctx, token, rows)
 	if suspect == "" {
 		suspect = suspectBefore(rows.End())
 	}

@@ -74,7 +74,7 @@ func TestPausedBroker(t *testing.T) {
 }
 
 // TestForgottenProducer has Apache Kafka forget a producer while its block is in doubt. The broker
-// then accepts any sequence, and only the look-up finds the rows.
+// then accepts any sequence, and only the lookup finds the rows.
 func TestForgottenProducer(t *testing.T) {
 	f := func(name string, next func(t *testing.T, cfg Config, s *Sink) *Sink) {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// fetchBytes bounds one response of a look-up; brokers exceed it only for a single larger record
+// fetchBytes bounds one response of a lookup; brokers exceed it only for a single larger record
 // batch.
 const fetchBytes = 1 << 20
 

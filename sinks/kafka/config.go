@@ -63,7 +63,7 @@ func (c Config) Validate() error {
 		settings.Check(codec, "compression is %q, must be none, gzip, snappy, lz4 or zstd", c.Compression),
 		settings.Within("batch_bytes", c.BatchBytes, 16<<10, 64<<20,
 			"smaller batches cost more for requests than for records; brokers reject larger ones (max.message.bytes is 1 MiB by default)"),
-		settings.Within("block_rows", c.BlockRows, 1, 1_000_000, "the plan of a block and its look-up are held in memory"),
+		settings.Within("block_rows", c.BlockRows, 1, 1_000_000, "the plan of a block and its lookup are held in memory"),
 		settings.Within("parallel_requests", c.ParallelRequests, 1, 64, "each has a connection and two buffers of batch_bytes"),
 		settings.Within("resolve_after", c.ResolveAfter, time.Second, 24*time.Hour,
 			"a shorter time reads the topic after every slow response; brokers remember a producer for one day"),

@@ -27,15 +27,15 @@ type delivery struct {
 type part struct {
 	id       int
 	rows     []row          // not sent yet, as positions in the current call's block
-	found    map[name]int64 // rows found by look-ups, with their offsets; nil before the first look-up
+	found    map[name]int64 // rows found by lookups, with their offsets; nil before the first lookup
 	producer                // for the next attempt
 	offset   int64          // offset of the last record known to be acknowledged
 	done     bool
 	rejected error // why the last attempt was permanently rejected
 
 	inDoubt      bool      // must be looked up before the next attempt
-	unknownSince time.Time // start of the first attempt without a response since the last look-up
-	nextEpoch    bool      // continues with the next epoch after the look-up
+	unknownSince time.Time // start of the first attempt without a response since the last lookup
+	nextEpoch    bool      // continues with the next epoch after the lookup
 
 	// The last attempt.
 	started time.Time
@@ -254,7 +254,7 @@ func (d *delivery) pending() (list []*part) {
 	return list
 }
 
-// missing returns the rows that look-ups have not found.
+// missing returns the rows that lookups have not found.
 func (p *part) missing(block batch.Block, rows []row) []row {
 	if len(p.found) == 0 {
 		return rows

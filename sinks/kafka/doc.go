@@ -7,7 +7,7 @@
 //	         acknowledged with acks=all
 //
 // A row passes through sink.go, plan.go, delivery.go (rounds of attempts), batch.go and record.go
-// (the bytes), outcome.go (what a broker's response means) and resolve.go (the look-up).
+// (the bytes), outcome.go (what a broker's response means) and resolve.go (the lookup).
 //
 // # Exactly once
 //
@@ -18,7 +18,7 @@
 //  1. A broker that has forgotten a producer accepts any sequence from it, and a restarted daemon
 //     does not know which rows were sent. Therefore the rows of a plan from an earlier process are
 //     looked up in the topic first. So are those of an attempt without a response if it, or their
-//     received_at (which brokers use to expire producers), is older than resolve_after. A look-up
+//     received_at (which brokers use to expire producers), is older than resolve_after. A lookup
 //     reads the partition from the last acknowledged offset to its end and recognises rows by their
 //     headers (batch-id, index). Only rows that it does not find are sent.
 //  2. If the broker rejects the sequence or the epoch (45, 47, 59), the rows are looked up, and the
@@ -26,11 +26,11 @@
 //     bytes are again a function of the plan: after a crash, the next process repeats the same
 //     steps, and a late request of its predecessor is a duplicate or is fenced.
 //  3. Sequences continue only after plain acknowledgements in one process. After a restart, a
-//     look-up or a rejection, the next plan gets a new producer id. So no sequence number is used
+//     lookup or a rejection, the next plan gets a new producer id. So no sequence number is used
 //     for two different record batches, of which a broker would drop the second, even if a volume
 //     is restored or two daemons run on copies of it.
 //  4. The state counts suspect rows, which may be in the topic although their block was not
-//     delivered (see below). Plans that contain them begin with a look-up.
+//     delivered (see below). Plans that contain them begin with a lookup.
 //
 // If the topic is recreated with fewer partitions, or the daemon is pointed at another cluster,
 // a planned block is divided among the existing partitions, under a new producer id. All partitions
@@ -38,7 +38,7 @@
 //
 // Duplicates remain possible in two cases:
 //
-//   - A look-up misses a request that is still in a broker's socket, or in its log but not on all
+//   - A lookup misses a request that is still in a broker's socket, or in its log but not on all
 //     in-sync replicas, and the broker forgets the producer before the next attempt.
 //   - A block is delivered to another cluster than it was planned for, and the daemon is killed
 //     again while that happens: the new producer id of the block is not in its plan.
@@ -49,12 +49,12 @@
 // accepted the others of the block. Deliver continues until each partition of the block is either
 // acknowledged or permanently rejected with no attempt in doubt, and only then returns a
 // *batch.PermanentError, with a state that marks the block's rows as suspect. When the delivery
-// loop then plans parts of the block, the look-up finds the accepted rows. After MESSAGE_TOO_LARGE,
+// loop then plans parts of the block, the lookup finds the accepted rows. After MESSAGE_TOO_LARGE,
 // this process also halves the batch_bytes of later plans, so that not every block is rejected
 // first.
 //
 // # Memory
 //
 // The sink needs parallel_requests × (batch_bytes + its compressed form), 12 bytes per row of a
-// block, and during a look-up one response and the names of one partition's rows.
+// block, and during a lookup one response and the names of one partition's rows.
 package kafka

@@ -76,7 +76,7 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 		return nil, err
 	}
 	defer func() { d.block = nil }() // the caller owns the rows
-	// A retry at once helps after a look-up and with the next epoch. Then the delivery loop retries
+	// A retry at once helps after a lookup and with the next epoch. Then the delivery loop retries
 	// with backoff.
 	for range 3 {
 		if err := s.resolve(ctx, d); err != nil {

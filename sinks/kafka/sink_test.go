@@ -129,7 +129,7 @@ func TestBroker(t *testing.T) {
 		j.add(rows)
 		j.run(s)
 		require.Less(t, s.session.sequences[0], int32(1000))
-		if k.Kind == stores.Apache { // kfake continues with 0 one sequence too early; the look-up corrects that
+		if k.Kind == stores.Apache { // kfake continues with 0 one sequence too early; the lookup corrects that
 			require.Equal(t, id, s.session.id, "the session was not replaced")
 		}
 		requireOnce(t, k.Brokers, topic, append(warm, rows...))
@@ -227,7 +227,7 @@ func TestBroker(t *testing.T) {
 		}
 	})
 
-	run("a look-up among the records of others", 1, func(t *testing.T, topic string, cfg Config) {
+	run("a lookup among the records of others", 1, func(t *testing.T, topic string, cfg Config) {
 		foreign := func(n int, commit kgo.TransactionEndTry) {
 			k := client(t, cfg, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression())) // more than one response
 			require.NoError(t, k.BeginTransaction())
