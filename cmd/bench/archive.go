@@ -35,9 +35,8 @@ var archiveQueries = []struct{ name, sql string }{
 }
 
 // archive measures the archive with two days of measurements of all detectors.
-func (o options) archive(ctx context.Context) (err error) {
-	defer must.Return(&err)
-	dir := must.Get(os.MkdirTemp("", "trafficd-bench-"))
+func (o options) archive(ctx context.Context) {
+	dir := tempDir()
 	defer os.RemoveAll(dir)
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: dir, Only: "clickhouse", Stderr: o.notes}))
 	defer func() { _ = stores.Close() }() // the folder is removed anyway
@@ -47,16 +46,16 @@ func (o options) archive(ctx context.Context) (err error) {
 	for _, row := range must.Get(csv.NewReader(bytes.NewReader(must.Get(os.ReadFile(registry)))).ReadAll())[1:] {
 		detectors = append(detectors, row[0])
 	}
-	d := must.Get(newDaemon(o.daemon, detectors, "clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP))
+	d := newDaemon(o.daemon, detectors, "clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP)
 	defer d.stop()
 	var cpu [2]time.Duration
 	for i, interval := range []string{"0s", "10s"} {
 		d.Set("clickhouse.derive_interval=" + interval)
-		must.Do(d.start(ctx))
-		cpu[i] = must.Get(o.archiveDay(ctx, d, stores.ClickHouse, archiveDays[i], i == 1))
+		d.start(ctx)
+		cpu[i] = o.archiveDay(ctx, d, stores.ClickHouse, archiveDays[i], i == 1)
 		must.Do(d.Stop(35 * time.Second))
 	}
-	return o.archiveFigures(ctx, stores.ClickHouse, cpu)
+	o.archiveFigures(ctx, stores.ClickHouse, cpu)
 }
 
 // control runs trafficctl.
@@ -69,15 +68,9 @@ func (o options) control(ctx context.Context, args ...string) error {
 
 // archiveDay sends a day and returns the CPU time of ClickHouse until everything is archived,
 // derived and merged.
-func (o options) archiveDay(
-	ctx context.Context, d *daemon, c *launch.ClickHouse, day string, derived bool,
-) (spent time.Duration, err error) {
-	defer must.Return(&err)
+func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse, day string, derived bool) time.Duration {
 	awaitEmpty := func(table string) {
-		must.Do(until(ctx, table+" to be empty", func() (bool, error) {
-			n, err := c.Do(ctx, "SELECT count() FROM "+table)
-			return n == "0", err
-		}))
+		until(ctx, table+" to be empty", func() bool { return must.Get(c.Do(ctx, "SELECT count() FROM "+table)) == "0" })
 	}
 	const pending = "trafficd.measurements_blocks FINAL WHERE derived = 0"
 	if derived { // deriving the previous day does not count
@@ -86,31 +79,28 @@ func (o options) archiveDay(
 	before := cpuOf(c.PIDs()...)
 	must.Do(o.control(ctx, "generate", "--from", day, "--types", "speed,flow", "--all-types", "--send",
 		"--url", "http://"+d.API, "--key", benchKey, "--quiet", "--json"))
-	must.Do(d.awaitForwarded(ctx))
+	d.awaitForwarded(ctx)
 	if derived {
 		awaitEmpty(pending)
 	}
 	awaitEmpty("system.merges")
-	return cpuOf(c.PIDs()...) - before, nil
+	return cpuOf(c.PIDs()...) - before
 }
 
 // until waits until reached returns true, for two minutes at most; what completes "timed out
 // waiting for". It calls reached rarely, because each call takes CPU time of the program that is
 // measured.
-func until(ctx context.Context, what string, reached func() (bool, error)) error {
+func until(ctx context.Context, what string, reached func() bool) {
 	for range 1200 {
-		if ok, err := reached(); ok || err != nil {
-			return err
+		if reached() {
+			return
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
+		pause(ctx, 100*time.Millisecond)
 	}
-	return errors.New("timed out after two minutes waiting for " + what)
+	must.Do(errors.New("timed out after two minutes waiting for " + what))
 }
 
-func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [2]time.Duration) (err error) {
-	defer must.Return(&err)
+func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [2]time.Duration) {
 	rows := must.Get(c.Do(ctx, "SELECT count() FROM trafficd.measurements"))
 	fmt.Fprintf(o.notes, "%s rows; CPU of ClickHouse for a day: %v, with derived tables %v\n", rows, cpu[0], cpu[1])
 	o.line("archive_derived_over_delivery", float64(cpu[1])/float64(cpu[0]), "ratio")
@@ -135,7 +125,6 @@ func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [
 		}
 	}
 	o.line("archive_bytes_per_row", total, "B")
-	return nil
 }
 
 // cpuOf returns the CPU time of processes, in hundredths of a second.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ func TestIngestLines(t *testing.T) {
 	o := programs(t)
 	var out bytes.Buffer
 	o.lines = &out
-	require.NoError(t, o.batchCosts(t.Context()))
+	require.NoError(t, run(t.Context(), []part{o.batchCosts}))
 	var names []string
 	for line := range bytes.Lines(out.Bytes()) {
 		m := regexp.MustCompile(`^bench: (\S+) ([0-9.e+]+) (\S+)\n$`).FindSubmatch(line)
@@ -51,7 +52,7 @@ func TestJournalLines(t *testing.T) {
 	o := programs(t)
 	var out bytes.Buffer
 	o.lines = &out
-	require.NoError(t, o.journals(t.Context(), launch.Options{}))
+	require.NoError(t, run(t.Context(), []part{func(ctx context.Context) { o.journals(ctx, launch.Options{}) }}))
 	require.Regexp(t, `^bench: journal_kafka_cpu_over_local \S+ ratio
 bench: journal_local_items_per_s \S+ items/s
 bench: journal_local_p50_ms \S+ ms
@@ -65,14 +66,14 @@ $`, out.String())
 // TestLayerDaemon: a daemon serves generated forecasts and rebuilds the layer when they change.
 func TestLayerDaemon(t *testing.T) {
 	o := programs(t)
-	all, err := o.network(t.Context(), 10, 5, quarter())
-	require.NoError(t, err)
-	require.Len(t, all, 10)
-	require.Len(t, all[0].Forecast, 5)
-	d, err := o.layerDaemon(t.Context(), all)
-	require.NoError(t, err)
-	defer d.stop()
-	require.NoError(t, d.rebuild(t.Context(), all))
+	require.NoError(t, run(t.Context(), []part{func(ctx context.Context) {
+		all := o.network(ctx, 10, 5, quarter())
+		require.Len(t, all, 10)
+		require.Len(t, all[0].Forecast, 5)
+		d := o.layerDaemon(ctx, all)
+		defer d.stop()
+		d.rebuild(ctx, all)
+	}}))
 }
 
 func TestReadBody(t *testing.T) {
@@ -114,5 +115,5 @@ func TestPlain(t *testing.T) {
 	}))
 	defer c.Close()
 	require.NoError(t, c.post(b))
-	require.NoError(t, d.awaitLines(t.Context(), b.items))
+	d.awaitLines(t.Context(), b.items)
 }

@@ -30,36 +30,29 @@ type daemon struct{ launch.Daemon }
 const benchKey = "bench"
 
 // newDaemon writes the files of a daemon whose registry has the given detectors.
-func newDaemon(program string, detectors []string, settings ...string) (*daemon, error) {
-	dir, err := os.MkdirTemp("", "trafficd-bench-")
-	if err != nil {
-		return nil, err
-	}
-	d := &daemon{launch.Daemon{Binary: program, Dir: dir}}
-	if err := d.Configure("bench", benchKey, "ingest, forecast, routing", detectors, "log.level=warn", "journal.max_bytes=64GiB",
-		"journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false", "ops.pprof=true"); err != nil {
-		d.stop()
-		return nil, err
-	}
+func newDaemon(program string, detectors []string, settings ...string) *daemon {
+	d := &daemon{launch.Daemon{Binary: program, Dir: tempDir()}}
+	must.Do(d.Configure("bench", benchKey, "ingest, forecast, routing", detectors, "log.level=warn", "journal.max_bytes=64GiB",
+		"journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false", "ops.pprof=true"))
 	d.Set(settings...)
-	return d, nil
+	return d
 }
+
+func tempDir() string { return must.Get(os.MkdirTemp("", "trafficd-bench-")) }
 
 // start starts a daemon whose registry has the given detectors and waits until it is ready.
-func start(ctx context.Context, program string, detectors []string, settings ...string) (*daemon, error) {
-	d, err := newDaemon(program, detectors, settings...)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.start(ctx); err != nil {
-		d.stop()
-		return nil, err
-	}
-	return d, nil
+func start(ctx context.Context, program string, detectors []string, settings ...string) *daemon {
+	d := newDaemon(program, detectors, settings...)
+	d.start(ctx)
+	return d
 }
 
-func (d *daemon) start(ctx context.Context) error {
-	return errors.Join(d.Start(), d.AwaitReady(ctx, 30*time.Second))
+func (d *daemon) start(ctx context.Context) {
+	must.Do(d.Start())
+	if err := d.AwaitReady(ctx, 30*time.Second); err != nil {
+		d.stop()
+		must.Do(err)
+	}
 }
 
 // stop stops the daemon and removes its directory.
@@ -145,17 +138,16 @@ func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http
 
 // perBatch sends n bodies in sequence and returns the daemon's CPU milliseconds and allocations per
 // body.
-func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, allocs float64, err error) {
-	defer must.Return(&err)
-	first := must.Get(d.mallocs(ctx))
-	begin := must.Get(d.mallocs(ctx))
+func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, allocs float64) {
+	first := d.mallocs(ctx)
+	begin := d.mallocs(ctx)
 	before := d.cpu()
 	for range n {
 		must.Do(c.post(b))
 	}
 	used := d.cpu() - before
 	reading := begin - first // mallocs itself allocates
-	return milliseconds(used) / float64(n), (must.Get(d.mallocs(ctx)) - begin - reading) / float64(n), nil
+	return milliseconds(used) / float64(n), (d.mallocs(ctx) - begin - reading) / float64(n)
 }
 
 // milliseconds returns a duration in milliseconds.
@@ -164,27 +156,25 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // mallocs returns the number of allocations since the daemon's start. It does not use the metric
 // go_memstats_mallocs_total, which omits what is counted per thread, and which takes thousands of
 // allocations to read.
-func (d *daemon) mallocs(ctx context.Context) (float64, error) {
+func (d *daemon) mallocs(ctx context.Context) float64 {
 	_, profile, err := d.Get(ctx, "/debug/pprof/allocs?debug=1")
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the number of allocations: %w", err)
-	}
+	must.Do(err)
 	_, rest, _ := strings.Cut(string(profile), "\n# Mallocs = ")
 	number, _, _ := strings.Cut(rest, "\n")
-	return strconv.ParseFloat(number, 64)
+	return must.Get(strconv.ParseFloat(number, 64))
 }
 
-// load sends n bodies over each connection concurrently.
-func (d *daemon) load(b body, connections, n int) (time.Duration, error) {
+// load sends n bodies over each connection concurrently and returns how long that took.
+func (d *daemon) load(b body, connections, n int) time.Duration {
 	began := time.Now()
-	_, err := d.paced(b, connections, 0, connections*n)
-	return time.Since(began), err
+	d.paced(b, connections, 0, connections*n)
+	return time.Since(began)
 }
 
 // paced sends n bodies at the given interval, alternating between the connections. It returns the
 // latency of each body in milliseconds, from the time at which it was due to its 207. A body waits
 // for earlier ones only if all connections are busy.
-func (d *daemon) paced(b body, connections int, interval time.Duration, n int) ([]float64, error) {
+func (d *daemon) paced(b body, connections int, interval time.Duration, n int) []float64 {
 	var wg sync.WaitGroup
 	errs := make([]error, connections)
 	ms := make([]float64, n)
@@ -205,13 +195,13 @@ func (d *daemon) paced(b body, connections int, interval time.Duration, n int) (
 		})
 	}
 	wg.Wait()
-	return ms, errors.Join(errs...)
+	must.Do(errors.Join(errs...))
+	return ms
 }
 
 // times sends n bodies in sequence, each at least the given interval after the one before, and
 // returns the latency of each in milliseconds.
-func (d *daemon) times(b body, n int, interval time.Duration) (ms []float64, err error) {
-	defer must.Return(&err)
+func (d *daemon) times(b body, n int, interval time.Duration) (ms []float64) {
 	c := must.Get(d.dial())
 	defer c.Close()
 	for range n {
@@ -220,7 +210,7 @@ func (d *daemon) times(b body, n int, interval time.Duration) (ms []float64, err
 		ms = append(ms, milliseconds(time.Since(began)))
 		time.Sleep(time.Until(began.Add(interval)))
 	}
-	return ms, nil
+	return ms
 }
 
 // p99 returns the 99th percentile of a list, or 0 if it is empty. It sorts the list.
@@ -253,23 +243,13 @@ func (d *daemon) cpu() (sum time.Duration) {
 }
 
 // rssMB returns the resident size in units of 10⁶ bytes.
-func (d *daemon) rssMB() (float64, error) {
-	s, err := d.status()
-	return float64(s.VmRSS) / 1e6, err
-}
+func (d *daemon) rssMB() float64 { return float64(d.status().VmRSS) / 1e6 }
 
 // peakMB returns the peak resident size in units of 10⁶ bytes.
-func (d *daemon) peakMB() (float64, error) {
-	s, err := d.status()
-	return float64(s.VmHWM) / 1e6, err
-}
+func (d *daemon) peakMB() float64 { return float64(d.status().VmHWM) / 1e6 }
 
-func (d *daemon) status() (s procfs.ProcStatus, err error) {
-	p, err := procfs.NewProc(d.PID())
-	if err == nil {
-		s, err = p.NewStatus()
-	}
-	return s, err
+func (d *daemon) status() procfs.ProcStatus {
+	return must.Get(must.Get(procfs.NewProc(d.PID())).NewStatus())
 }
 
 // ownCPU returns the CPU time of this process.

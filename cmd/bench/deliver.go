@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,39 +28,37 @@ const (
 
 // deliver compares the daemon's CPU time from the socket to both stores with that of ingestion plus
 // that of bare clients, which send finished rows and records.
-func (o options) deliver(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (o options) deliver(ctx context.Context) {
 	stores := must.Get(launch.StartStores(ctx, launch.Options{
 		Topics: map[string]int{deliverTopic: deliverPartitions, bareTopic: deliverPartitions}, Stderr: o.notes,
 	}))
 	defer func() { _ = stores.Close() }()
 	b := synthetic()
-	journal := must.Get(start(ctx, o.daemon, b.detectors))
+	journal := start(ctx, o.daemon, b.detectors)
 	defer journal.stop()
-	d := must.Get(start(ctx, o.daemon, b.detectors,
+	d := start(ctx, o.daemon, b.detectors,
 		"clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP, "clickhouse.derive_interval=0s",
-		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic))
+		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic)
 	defer d.stop()
-	must.Get(d.load(b, 1, 1))
-	must.Do(d.awaitForwarded(ctx)) // the bare clients send what is in the stores
-	bare := must.Get(newBareClients(ctx, stores))
+	d.load(b, 1, 1)
+	d.awaitForwarded(ctx) // the bare clients send what is in the stores
+	bare := newBareClients(ctx, stores)
 	defer bare.close()
 
 	var ingested, delivered, inserted, produced, ratios []float64 // CPU seconds per million rows
 	var blocks deliveryCounters
 	for round := range o.rounds + 1 {
-		must.Get(journal.load(b, 2, 1))
+		journal.load(b, 2, 1)
 		before := journal.cpu()
-		must.Get(journal.load(b, 2, deliverBatches/2))
+		journal.load(b, 2, deliverBatches/2)
 		ingest := perMillion(journal.cpu()-before, deliverBatches*b.items)
 		var all time.Duration
-		all, blocks, err = d.deliverAll(ctx, b, stores.ClickHouse)
-		must.Do(err)
+		all, blocks = d.deliverAll(ctx, b, stores.ClickHouse)
 		before = ownCPU()
-		must.Do(bare.insert(ctx))
+		bare.insert(ctx)
 		insert := perMillion(ownCPU()-before, bare.rows())
 		before = ownCPU()
-		must.Do(bare.produce(ctx))
+		bare.produce(ctx)
 		produce := perMillion(ownCPU()-before, bare.rows())
 		if deliver := perMillion(all, deliverBatches*b.items); round > 0 { // the first is a warm-up
 			ingested, delivered = append(ingested, ingest), append(delivered, deliver)
@@ -80,7 +77,6 @@ func (o options) deliver(ctx context.Context) (err error) {
 	o.line("delivered_clickhouse_rows_per_block", blocks.rows/blocks.blocks, "rows")
 	o.line("delivered_kafka_bytes_per_row", blocks.bytes/blocks.records, "B")
 	o.line("delivered_kafka_rows_per_request", blocks.records/blocks.requests, "rows")
-	return nil
 }
 
 // perMillion returns CPU seconds per million rows.
@@ -93,42 +89,36 @@ type deliveryCounters struct {
 }
 
 // delivered returns what the daemon has delivered since an earlier call.
-func (d *daemon) delivered(ctx context.Context, since deliveryCounters) (c deliveryCounters, err error) {
-	m, err := d.Metrics(ctx)
+func (d *daemon) delivered(ctx context.Context, since deliveryCounters) deliveryCounters {
+	m := must.Get(d.Metrics(ctx))
 	return deliveryCounters{
 		rows:     m["trafficd_clickhouse_rows_inserted_total"] - since.rows,
 		blocks:   m["trafficd_clickhouse_blocks_total"] - since.blocks,
 		records:  m["trafficd_kafka_records_total"] - since.records,
 		requests: m["trafficd_kafka_requests_total"] - since.requests,
 		bytes:    m["trafficd_kafka_bytes_total"] - since.bytes,
-	}, err
+	}
 }
 
 // received returns the number of bytes that a ClickHouse server has received over the network.
-func received(ctx context.Context, c *launch.ClickHouse) (n float64, err error) {
-	text, err := c.Do(ctx, "SELECT value FROM system.events WHERE event = 'NetworkReceiveBytes'")
-	if err == nil {
-		n, err = strconv.ParseFloat(strings.TrimSpace(text), 64)
-	}
-	return n, err
+func received(ctx context.Context, c *launch.ClickHouse) float64 {
+	text := must.Get(c.Do(ctx, "SELECT value FROM system.events WHERE event = 'NetworkReceiveBytes'"))
+	return must.Get(strconv.ParseFloat(text, 64))
 }
 
 // deliverAll sends a round of batches over two connections and waits until both stores have them.
 // It returns the CPU time and what was delivered.
-func (d *daemon) deliverAll(
-	ctx context.Context, b body, archive *launch.ClickHouse,
-) (spent time.Duration, sum deliveryCounters, err error) {
-	defer must.Return(&err)
-	old, receivedBefore := must.Get(d.delivered(ctx, deliveryCounters{})), must.Get(received(ctx, archive))
+func (d *daemon) deliverAll(ctx context.Context, b body, archive *launch.ClickHouse) (spent time.Duration, sum deliveryCounters) {
+	old, receivedBefore := d.delivered(ctx, deliveryCounters{}), received(ctx, archive)
 	before := d.cpu()
-	must.Get(d.load(b, 2, deliverBatches/2))
-	must.Do(until(ctx, "the delivery of everything", func() (bool, error) {
-		sum, err = d.delivered(ctx, old)
-		return int(min(sum.rows, sum.records)) >= deliverBatches*b.items, err
-	}))
+	d.load(b, 2, deliverBatches/2)
+	until(ctx, "the delivery of everything", func() bool {
+		sum = d.delivered(ctx, old)
+		return int(min(sum.rows, sum.records)) >= deliverBatches*b.items
+	})
 	spent = d.cpu() - before
-	sum.received = must.Get(received(ctx, archive)) - receivedBefore
-	return spent, sum, nil
+	sum.received = received(ctx, archive) - receivedBefore
+	return spent, sum
 }
 
 // bareClients repeatedly sends rows and records that the daemon has delivered before: finished
@@ -144,9 +134,8 @@ type bareClients struct {
 }
 
 // newBareClients reads the rows and the records of one batch from the stores.
-func newBareClients(ctx context.Context, stores *launch.Stores) (c *bareClients, err error) {
-	defer must.Return(&err)
-	c = &bareClients{server: stores.ClickHouse}
+func newBareClients(ctx context.Context, stores *launch.Stores) *bareClients {
+	c := &bareClients{server: stores.ClickHouse}
 	for _, r := range must.Get(launch.ReadTopic(ctx, stores.Kafka.Brokers, deliverTopic))[:batchItems] {
 		c.records = append(c.records, &kgo.Record{Topic: bareTopic, Key: r.Key, Value: r.Value, Headers: r.Headers})
 	}
@@ -165,7 +154,7 @@ func newBareClients(ctx context.Context, stores *launch.Stores) (c *bareClients,
 		column(rows, func(r bareRow) *float64 { return r.Quality }), column(rows, func(r bareRow) uuid.UUID { return r.Batch }),
 		column(rows, func(r bareRow) uint32 { return r.Index }), column(rows, func(r bareRow) time.Time { return r.Received }),
 	}
-	return c, nil
+	return c
 }
 
 type bareRow struct {
@@ -195,9 +184,8 @@ const bareColumns = "product_instance, detector_code, measure_type_code, timesta
 
 func (c *bareClients) rows() int { return deliverBatches / bareBlock * bareBlock * batchItems }
 
-func (c *bareClients) insert(ctx context.Context) (err error) {
-	defer must.Return(&err)
-	before := must.Get(received(ctx, c.server))
+func (c *bareClients) insert(ctx context.Context) {
+	before := received(ctx, c.server)
 	// The server builds the dictionaries, as it does for the daemon.
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"low_cardinality_allow_in_native_format": 0}))
 	for range deliverBatches / bareBlock {
@@ -207,11 +195,10 @@ func (c *bareClients) insert(ctx context.Context) (err error) {
 		}
 		must.Do(b.Send())
 	}
-	c.sent = must.Get(received(ctx, c.server)) - before
-	return nil
+	c.sent = received(ctx, c.server) - before
 }
 
-func (c *bareClients) produce(ctx context.Context) error {
+func (c *bareClients) produce(ctx context.Context) {
 	var failed atomic.Pointer[error]
 	var pending sync.WaitGroup
 	for range c.rows() / batchItems {
@@ -227,7 +214,7 @@ func (c *bareClients) produce(ctx context.Context) error {
 		}
 	}
 	pending.Wait()
-	return *cmp.Or(failed.Load(), new(error))
+	must.Do(*cmp.Or(failed.Load(), new(error)))
 }
 
 // OnProduceBatchWritten implements kgo.HookProduceBatchWritten.

@@ -25,11 +25,10 @@ import (
 // hostile attacks a daemon as one client while two well-behaved integrators send batches, and
 // prints a line per attack. It starts the daemon itself, on the loopback interface. The requests
 // and the duration of each attack are limited.
-func (o options) hostile(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (o options) hostile(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	dir := must.Get(os.MkdirTemp("", "trafficd-hostile-"))
+	dir := tempDir()
 	defer os.RemoveAll(dir)
 	fmt.Fprintln(o.notes, "hostile: starting ClickHouse and the daemon")
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: filepath.Join(dir, "stores"), Only: "clickhouse", Stderr: io.Discard}))
@@ -61,7 +60,7 @@ func (o options) hostile(ctx context.Context) (err error) {
 		add(a.name, 100_000)
 	}
 	must.Do(os.WriteFile(filepath.Join(dir, "keys.yaml"), []byte(keys), 0o600))
-	must.Do(t.start(ctx))
+	t.start(ctx)
 	defer func() { _ = t.Stop(35 * time.Second) }()
 	t.kept.Transport = &http.Transport{}
 	t.fresh.Transport = &http.Transport{DisableKeepAlives: true}
@@ -74,10 +73,12 @@ func (o options) hostile(ctx context.Context) (err error) {
 		t.key = a.name
 		before := t.integrate(ctx, 3*time.Second, nil)
 		during := t.integrate(ctx, 12*time.Second, a.run)
+		if t.Exited() {
+			must.Do(fmt.Errorf("the daemon exited during the attack %s: %s", a.name, t.LogTail()))
+		}
 		success := 100 * float64(during.succeeded) / float64(max(1, during.requests))
-		peak, _ := t.peakMB() // 0 if unknown
 		fmt.Fprintf(o.lines, "hostile: %s success %.1f p99 %.1f %.1f rss %.0f status %s\n",
-			a.name, success, p99(before.took), p99(during.took), peak, during.attacker)
+			a.name, success, p99(before.took), p99(during.took), t.peakMB(), during.attacker)
 		if success < 99 || p99(during.took) > max(3*p99(before.took), 50) {
 			failed = append(failed, a.name)
 		}
@@ -85,13 +86,10 @@ func (o options) hostile(ctx context.Context) (err error) {
 			fmt.Fprintf(o.notes, "hostile: %s: an integrator failed: %s\n", a.name, why)
 		}
 	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
+	must.Do(context.Cause(ctx))
 	if len(failed) > 0 {
-		return fmt.Errorf("these attacks degraded the integrators: %s", strings.Join(failed, ", "))
+		must.Do(fmt.Errorf("these attacks degraded the integrators: %s", strings.Join(failed, ", ")))
 	}
-	return nil
 }
 
 // target is the attacked daemon.

@@ -20,9 +20,8 @@ import (
 
 // ingest compares, in each round, the CPU time of gunzip, of gunzip with a JSON scan, and of the
 // daemon from the socket to the journal.
-func (o options) ingest(ctx context.Context, body body) (err error) {
-	defer must.Return(&err)
-	d := must.Get(start(ctx, o.daemon, body.detectors))
+func (o options) ingest(ctx context.Context, body body) {
+	d := start(ctx, o.daemon, body.detectors)
 	defer d.stop()
 	fmt.Fprintf(o.notes, "%s: %d items, %d bytes of JSON, %d of gzip, %d rounds of %d batches\n",
 		body.name, body.items, body.length, len(body.zipped), o.rounds, o.batches)
@@ -30,9 +29,8 @@ func (o options) ingest(ctx context.Context, body body) (err error) {
 	defer c.Close()
 	var gunzip, scan, ingest, overGunzip, overScan, allocs []float64 // CPU milliseconds, ratios, number
 	for round := range o.rounds + 1 {
-		unzipped, scanned := must.Get(cpuPerCall(o.batches, body.gunzip)), must.Get(cpuPerCall(o.batches, body.scan))
-		ingested, mallocs, err := d.perBatch(ctx, c, body, o.batches)
-		must.Do(err)
+		unzipped, scanned := cpuPerCall(o.batches, body.gunzip), cpuPerCall(o.batches, body.scan)
+		ingested, mallocs := d.perBatch(ctx, c, body, o.batches)
 		if round == 0 {
 			continue // warm-up
 		}
@@ -45,20 +43,16 @@ func (o options) ingest(ctx context.Context, body body) (err error) {
 	o.line(body.name+"ingest_cpu_over_gunzip_scan", median(overScan), "ratio")
 	o.line(body.name+"ingest_cpu_over_gunzip", median(overGunzip), "ratio")
 	o.line(body.name+"ingest_allocs_per_batch", median(allocs), "allocs")
-	return nil
 }
 
 // inflate compares the CPU time of the daemon's gunzip with klauspost's.
-func (o options) inflate(body body) (err error) {
-	defer must.Return(&err)
+func (o options) inflate(body body) {
 	var ratios []float64
 	for range 3 * o.rounds {
-		theirs := must.Get(cpuPerCall(o.batches/5+1, body.gunzip))
-		ours := must.Get(cpuPerCall(o.batches/5+1, body.inflate))
-		ratios = append(ratios, ours/theirs)
+		theirs := cpuPerCall(o.batches/5+1, body.gunzip)
+		ratios = append(ratios, cpuPerCall(o.batches/5+1, body.inflate)/theirs)
 	}
 	o.line(body.name+"inflate_over_klauspost", median(ratios), "ratio")
-	return nil
 }
 
 func (o options) line(name string, value float64, unit string) {
@@ -66,33 +60,30 @@ func (o options) line(name string, value float64, unit string) {
 }
 
 // throughput measures items per second and latency, with client and daemon on the same machine.
-func (o options) throughput(ctx context.Context, body body) (err error) {
-	defer must.Return(&err)
-	d := must.Get(start(ctx, o.daemon, body.detectors))
+func (o options) throughput(ctx context.Context, body body) {
+	d := start(ctx, o.daemon, body.detectors)
 	defer d.stop()
 	var interval time.Duration // between batches, at 70 % of the highest rate
 	for _, connections := range []int{1, 2, 4} {
-		took := must.Get(d.load(body, connections, o.batches))
+		took := d.load(body, connections, o.batches)
 		o.line(fmt.Sprintf("http_items_per_s_%d", connections), float64(connections*o.batches*body.items)/took.Seconds(), "items/s")
 		interval = time.Duration(float64(took) / float64(connections*o.batches) / 0.7)
 	}
 	var p50, overP50, disk []float64
 	for range o.rounds {
-		ms := must.Get(d.paced(body, 16, interval, 20*o.batches))
+		ms := d.paced(body, 16, interval, 20*o.batches)
 		p50, overP50 = append(p50, median(ms)), append(overP50, p99(ms)/median(ms))
-		ms = must.Get(commits(filepath.Join(d.Dir, "disk"), interval, 20*o.batches))
+		ms = commits(filepath.Join(d.Dir, "disk"), interval, 20*o.batches)
 		disk = append(disk, p99(ms)/median(ms))
 	}
 	o.line("http_p50_ms", median(p50), "ms")
 	o.line("http_p99_over_p50", median(overP50), "ratio")
 	o.line("disk_p99_over_p50", median(disk), "ratio")
-	return nil
 }
 
 // commits returns the milliseconds to overwrite and sync as many bytes as a batch has in the
 // journal, n times at the given interval, in a file of the size of a segment.
-func commits(path string, interval time.Duration, n int) (ms []float64, err error) {
-	defer must.Return(&err)
+func commits(path string, interval time.Duration, n int) (ms []float64) {
 	f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_DSYNC, 0o600)) // each write is synced like by fdatasync
 	defer f.Close()
 	commit := make([]byte, 106<<12)
@@ -105,37 +96,33 @@ func commits(path string, interval time.Duration, n int) (ms []float64, err erro
 		must.Get(f.WriteAt(commit, int64(i)*int64(len(commit))%segment))
 		ms = append(ms, milliseconds(time.Since(due)))
 	}
-	return ms, nil
+	return ms
 }
 
 // registry measures a daemon with a registry of a million detectors: the time from its start until
 // it is ready, and its resident size.
-func (o options) registry(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (o options) registry(ctx context.Context) {
 	codes := make([]string, 1_000_000)
 	for i := range codes {
 		codes[i] = fmt.Sprintf("DET-%07d", i)
 	}
-	d := must.Get(newDaemon(o.daemon, codes))
+	d := newDaemon(o.daemon, codes)
 	defer d.stop()
 	began := time.Now()
-	must.Do(d.start(ctx))
+	d.start(ctx)
 	o.line("registry_1m_ready_ms", float64(time.Since(began).Milliseconds()), "ms")
 	time.Sleep(time.Second) // until it has returned the memory used for reading
-	o.line("registry_1m_rss_mb", must.Get(d.rssMB()), "MB")
-	o.line("registry_1m_peak_mb", must.Get(d.peakMB()), "MB")
-	return nil
+	o.line("registry_1m_rss_mb", d.rssMB(), "MB")
+	o.line("registry_1m_peak_mb", d.peakMB(), "MB")
 }
 
 // memory measures the daemon's resident size when idle, and its peak with 64 concurrent batches.
-func (o options) memory(ctx context.Context, body body) (err error) {
-	defer must.Return(&err)
-	d := must.Get(start(ctx, o.daemon, body.detectors))
+func (o options) memory(ctx context.Context, body body) {
+	d := start(ctx, o.daemon, body.detectors)
 	defer d.stop()
-	o.line("rss_idle_mb", must.Get(d.rssMB()), "MB")
-	must.Get(d.load(body, 64, 5))
-	o.line("rss_64_batches_mb", must.Get(d.peakMB()), "MB")
-	return nil
+	o.line("rss_idle_mb", d.rssMB(), "MB")
+	d.load(body, 64, 5)
+	o.line("rss_64_batches_mb", d.peakMB(), "MB")
 }
 
 func median(list []float64) float64 {
@@ -144,14 +131,12 @@ func median(list []float64) float64 {
 }
 
 // cpuPerCall calls do n times and returns the mean CPU time of a call in milliseconds.
-func cpuPerCall(n int, do func() error) (float64, error) {
+func cpuPerCall(n int, do func() error) float64 {
 	before := ownCPU()
 	for range n {
-		if err := do(); err != nil {
-			return 0, err
-		}
+		must.Do(do())
 	}
-	return float64((ownCPU()-before)/time.Microsecond) / 1000 / float64(n), nil
+	return milliseconds(ownCPU()-before) / float64(n)
 }
 
 // bomb is a small body that decompresses to a large one.
@@ -184,9 +169,8 @@ func (b bomb) gzip() []byte {
 }
 
 // decompressionBombs measures the daemon's CPU time per bomb, and its peak resident size.
-func (o options) decompressionBombs(ctx context.Context) (err error) {
-	defer must.Return(&err)
-	d := must.Get(start(ctx, o.daemon, []string{"A"}))
+func (o options) decompressionBombs(ctx context.Context) {
+	d := start(ctx, o.daemon, []string{"A"})
 	defer d.stop()
 	for _, b := range bombs {
 		body := b.gzip()
@@ -195,17 +179,11 @@ func (o options) decompressionBombs(ctx context.Context) (err error) {
 		before := d.cpu()
 		for range times {
 			resp, stop, err := d.open(ctx, head(benchKey, len(body), ""), body)
-			if err != nil {
-				return fmt.Errorf("bomb of %s: %w", b.name, err)
-			}
-			err = check(resp, b.status, "")
+			must.Do(err)
+			must.Do(check(resp, b.status, ""))
 			stop()
-			if err != nil {
-				return fmt.Errorf("bomb of %s: %w", b.name, err)
-			}
 		}
-		o.line("bomb_"+b.name+"_ms", float64((d.cpu()-before).Microseconds())/1000/times, "ms")
+		o.line("bomb_"+b.name+"_ms", milliseconds(d.cpu()-before)/times, "ms")
 	}
-	o.line("bombs_rss_mb", must.Get(d.peakMB()), "MB")
-	return nil
+	o.line("bombs_rss_mb", d.peakMB(), "MB")
 }

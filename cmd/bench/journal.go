@@ -12,9 +12,9 @@ import (
 )
 
 // journalInApache compares journals with three Apache brokers, of which two store each frame.
-func (o options) journalInApache(ctx context.Context) error {
+func (o options) journalInApache(ctx context.Context) {
 	safe := map[string]string{"min.insync.replicas": "2"}
-	return o.journals(ctx, launch.Options{Broker: launch.Apache, Brokers: 3, Properties: safe})
+	o.journals(ctx, launch.Options{Broker: launch.Apache, Brokers: 3, Properties: safe})
 }
 
 // compared is a daemon with its figures.
@@ -29,8 +29,7 @@ type compared struct {
 // journals compares a daemon with a journal in Kafka, and one of another version, with a daemon
 // whose journal is on its disk. It measures them in turn: the CPU time per batch until it is
 // forwarded to Kafka, the latency of its 207, and the items per second.
-func (o options) journals(ctx context.Context, stores launch.Options) (err error) {
-	defer must.Return(&err)
+func (o options) journals(ctx context.Context, stores launch.Options) {
 	stores.Only, stores.Stderr, stores.Topics = "kafka", io.Discard, map[string]int{"measurements": 6}
 	running := must.Get(launch.StartStores(ctx, stores))
 	defer func() { _ = running.Close() }()
@@ -39,7 +38,7 @@ func (o options) journals(ctx context.Context, stores launch.Options) (err error
 	var all []*compared
 	add := func(name, binary string, settings ...string) {
 		settings = append(settings, "kafka.enabled=true", "kafka.brokers="+brokers, "kafka.topic=measurements")
-		all = append(all, &compared{daemon: must.Get(start(ctx, binary, b.detectors, settings...)), name: name})
+		all = append(all, &compared{daemon: start(ctx, binary, b.detectors, settings...), name: name})
 	}
 	defer func() {
 		for _, c := range all {
@@ -55,15 +54,15 @@ func (o options) journals(ctx context.Context, stores launch.Options) (err error
 		var local float64 // CPU time
 		for _, c := range all {
 			before := c.cpu()
-			took := must.Get(c.times(b, o.batches, 0))
-			must.Do(c.awaitForwarded(ctx))
+			took := c.times(b, o.batches, 0)
+			c.awaitForwarded(ctx)
 			cpu := float64(c.cpu() - before)
 			if c == all[0] {
 				local = cpu
 			}
 			each, began := max(1, o.batches/4), time.Now()
-			must.Get(c.load(b, 4, each))
-			must.Do(c.awaitForwarded(ctx))
+			c.load(b, 4, each)
+			c.awaitForwarded(ctx)
 			rate := float64(4*each*b.items) / time.Since(began).Seconds()
 			if round > 0 { // the first is a warm-up
 				c.took, c.overLocal, c.rates = append(c.took, took...), append(c.overLocal, cpu/local), append(c.rates, rate)
@@ -78,12 +77,11 @@ func (o options) journals(ctx context.Context, stores launch.Options) (err error
 		o.line("journal_"+c.name+"_p50_ms", median(c.took), "ms")
 		o.line("journal_"+c.name+"_p99_ms", p99(c.took), "ms")
 	}
-	return nil
 }
 
 // awaitForwarded waits until the daemon has delivered everything.
-func (d *daemon) awaitForwarded(ctx context.Context) error {
-	return launch.Eventually(ctx, 5*time.Minute, func() error {
+func (d *daemon) awaitForwarded(ctx context.Context) {
+	must.Do(launch.Eventually(ctx, 5*time.Minute, func() error {
 		metrics, err := d.Metrics(ctx)
 		if err != nil {
 			return err
@@ -92,5 +90,5 @@ func (d *daemon) awaitForwarded(ctx context.Context) error {
 			return fmt.Errorf("%v frames have not been delivered yet", lag)
 		}
 		return nil
-	})
+	}))
 }

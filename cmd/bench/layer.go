@@ -22,6 +22,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/openlr"
@@ -40,16 +41,15 @@ const (
 
 // network returns generated forecasts for the given number of streets, each with the given number
 // of periods of 15 minutes.
-func (o options) network(ctx context.Context, streets, periods int, from time.Time) (all []*pb.StreetForecast, err error) {
-	defer must.Return(&err, "cannot generate forecasts")
-	dir := must.Get(os.MkdirTemp("", "trafficd-bench-"))
+func (o options) network(ctx context.Context, streets, periods int, from time.Time) []*pb.StreetForecast {
+	dir := tempDir()
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "forecasts.pb")
 	must.Do(o.control(ctx, "forecast", "generate", "--streets", strconv.Itoa(streets),
 		"--periods", strconv.Itoa(periods), "--from", from.UTC().Format(time.RFC3339), "--output", file))
 	var message pb.StreetForecastResponse
 	must.Do(proto.Unmarshal(must.Get(os.ReadFile(file)), &message))
-	return message.StreetForecast, nil
+	return message.StreetForecast
 }
 
 // quarter returns the start of the current period.
@@ -65,39 +65,36 @@ type layer struct {
 
 // newLayer returns a running layer that is expected to serve horizons as protobuf in gzip and, if
 // whole is true, also the whole layer. The forecasts are put but not published.
-func newLayer(ctx context.Context, all []*pb.StreetForecast, whole bool) (l *layer, err error) {
-	defer must.Return(&err)
-	l = &layer{Layer: layers.New(layers.DefaultConfig(), zerolog.Nop()), all: all, random: rand.New(rand.NewPCG(1, 2))}
+func newLayer(ctx context.Context, all []*pb.StreetForecast, whole bool) *layer {
+	l := &layer{Layer: layers.New(layers.DefaultConfig(), zerolog.Nop()), all: all, random: rand.New(rand.NewPCG(1, 2))}
 	l.Prepare([]*contract.Client{mapClient})
 	l.Start()
 	if whole {
-		must.Get(l.build(ctx)) // an empty layer
-		must.Get(l.get("", "gzip"))
+		l.build(ctx) // an empty layer
+		l.get("", "gzip")
 	}
 	for _, f := range all {
 		l.Put(f)
 	}
-	return l, nil
+	return l
 }
 
 var mapClient = &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: time.UTC}
 
 // build publishes pending changes and returns the CPU time of the build in milliseconds.
-func (l *layer) build(ctx context.Context) (float64, error) {
+func (l *layer) build(ctx context.Context) float64 {
 	wanted := l.Status(time.Now()).Builds + 1
 	before := ownCPU()
 	l.Publish(time.Now())
 	for l.Status(time.Now()).Builds < wanted {
-		if err := pause(ctx, time.Millisecond); err != nil {
-			return 0, err
-		}
+		pause(ctx, time.Millisecond)
 	}
-	return milliseconds(ownCPU() - before), nil
+	return milliseconds(ownCPU() - before)
 }
 
 // update changes the speeds of 1 % of the streets, those at first, first+step and so on, and
 // returns the CPU time of the build in milliseconds.
-func (l *layer) update(ctx context.Context, first, step int) (float64, error) {
+func (l *layer) update(ctx context.Context, first, step int) float64 {
 	for i := range layerStreets / 100 {
 		f := l.all[first+i*step]
 		next := &pb.StreetForecast{Street: f.Street, Fromnode: f.Fromnode, OpenLRcode: f.OpenLRcode}
@@ -131,21 +128,20 @@ func sortByDistance(all []*pb.StreetForecast) {
 // layerUpdates compares a full build with updates of 1 % of the streets: neighbouring streets, and
 // every hundredth street. It also compares the full build with general-purpose compressors, and
 // measures the size of the changes that a client receives if it follows the layer.
-func (o options) layerUpdates(ctx context.Context) (err error) {
-	defer must.Return(&err)
-	all := must.Get(o.network(ctx, layerStreets, layerPeriods, quarter()))
+func (o options) layerUpdates(ctx context.Context) {
+	all := o.network(ctx, layerStreets, layerPeriods, quarter())
 	sortByDistance(all)
 	var full, district, scattered []float64
 	for round := range layerRounds {
-		l := must.Get(newLayer(ctx, all, true))
-		full = append(full, must.Get(l.build(ctx)))
+		l := newLayer(ctx, all, true)
+		full = append(full, l.build(ctx))
 		for i := range 3 {
-			district = append(district, must.Get(l.update(ctx, 0, 1)))
-			scattered = append(scattered, must.Get(l.update(ctx, i, 100)))
+			district = append(district, l.update(ctx, 0, 1))
+			scattered = append(scattered, l.update(ctx, i, 100))
 		}
 		if round == layerRounds-1 {
-			must.Do(o.layerFloor(l, median(full)))
-			must.Do(o.layerSince(ctx, l))
+			o.layerFloor(l, median(full))
+			o.layerSince(ctx, l)
 		}
 		l.Stop()
 	}
@@ -154,47 +150,39 @@ func (o options) layerUpdates(ctx context.Context) (err error) {
 	o.line("layer_update_1pct_over_full", median(district)/median(full), "ratio")
 	o.line("layer_update_1pct_scattered_ms", median(scattered), "ms")
 	o.line("layer_update_1pct_scattered_over_full", median(scattered)/median(full), "ratio")
-	return nil
 }
 
 // layerFloor divides the CPU time of a full build, in milliseconds, by the floor for the documents
 // that browsers request. It also compares the sizes of the bodies with those of gzip -6.
-func (o options) layerFloor(l *layer, full float64) (err error) {
-	defer must.Return(&err)
-	floor, zipped, err := l.floor(append(horizons, ""))
-	if err != nil {
-		return err
-	}
+func (o options) layerFloor(l *layer, full float64) {
+	floor, zipped := l.floor(append(horizons, ""))
 	for _, document := range []struct{ query, name string }{{"", "layer_"}, {"?horizon=30", "layer_horizon_"}} {
-		plain := must.Get(l.get(document.query, "identity"))
+		plain := l.get(document.query, "identity")
 		for _, encoding := range []string{"gzip", "zstd"} {
-			packed := float64(len(must.Get(l.get(document.query, encoding))))
+			packed := float64(len(l.get(document.query, encoding)))
 			o.line(document.name+encoding+"_over_gzip6", packed/float64(zipped[document.query]), "ratio")
 			o.line(document.name+encoding+"_over_identity", packed/float64(len(plain)), "ratio")
 		}
 	}
 	o.line("layer_floor_ms", floor, "ms")
 	o.line("layer_full_over_floor", full/floor, "ratio")
-	return nil
 }
 
 // floor returns the CPU time in milliseconds to marshal the documents for these queries and to
 // compress each with gzip -6, and their compressed sizes by query.
-func (l *layer) floor(queries []string) (total float64, sizes map[string]int, err error) {
-	defer must.Return(&err)
+func (l *layer) floor(queries []string) (total float64, sizes map[string]int) {
 	sizes = map[string]int{}
 	for _, query := range queries {
-		plain := must.Get(l.get(query, "identity"))
+		plain := l.get(query, "identity")
 		var message pb.StreetForecastResponse
 		must.Do(proto.Unmarshal(plain, &message))
 		before := ownCPU()
 		must.Get(proto.Marshal(&message))
-		size, took, err := gzip6(plain)
-		must.Do(err)
+		size, took := gzip6(plain)
 		sizes[query] = size
 		total += milliseconds(ownCPU() - before + took)
 	}
-	return total, sizes, nil
+	return total, sizes
 }
 
 // horizons lists the queries for the default horizons.
@@ -202,61 +190,56 @@ var horizons = []string{"?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45
 
 // layerSince prints the size of the changes after an update of scattered streets, for a client that
 // follows the whole layer and for one that follows a horizon, as the map does.
-func (o options) layerSince(ctx context.Context, l *layer) (err error) {
-	defer must.Return(&err)
+func (o options) layerSince(ctx context.Context, l *layer) {
 	scopes := []struct{ query, name string }{{"?", "layer_since_1pct"}, {"?horizon=30&", "layer_since_1pct_horizon"}}
 	var etags []string
 	for _, s := range scopes {
-		must.Get(l.get(s.query, "gzip"))
+		l.get(s.query, "gzip")
 		etags = append(etags, l.etag)
 	}
-	must.Get(l.update(ctx, 0, 100))
+	l.update(ctx, 0, 100)
 	for i, s := range scopes {
 		query := s.query + "since=" + url.QueryEscape(etags[i])
-		o.line(s.name+"_kb", float64(len(must.Get(l.get(query, "gzip"))))/1000, "kB")
-		o.line(s.name+"_zstd_kb", float64(len(must.Get(l.get(query, "zstd"))))/1000, "kB")
+		o.line(s.name+"_kb", float64(len(l.get(query, "gzip")))/1000, "kB")
+		o.line(s.name+"_zstd_kb", float64(len(l.get(query, "zstd")))/1000, "kB")
 	}
-	return nil
 }
 
 // gzip6 returns the compressed size and the CPU time of gzip -6.
-func gzip6(plain []byte) (size int, took time.Duration, err error) {
+func gzip6(plain []byte) (size int, took time.Duration) {
 	cmd := exec.Command("gzip", "-6", "-c")
 	cmd.Stdin = bytes.NewReader(plain)
 	packed, err := cmd.Output()
 	if err != nil {
-		return 0, 0, fmt.Errorf("cannot run gzip -6: %w", err)
+		must.Do(fmt.Errorf("cannot run gzip -6: %w", err))
 	}
-	return len(packed), cmd.ProcessState.UserTime(), nil
+	return len(packed), cmd.ProcessState.UserTime()
 }
 
 // layerTurns measures the turns for clients that request only horizons, and for clients that also
 // request the whole layer.
-func (o options) layerTurns(ctx context.Context) error {
-	if err := o.layerTurn(ctx, "layer_", horizons); err != nil {
-		return err
-	}
-	return o.layerTurn(ctx, "layer_whole_", append(horizons, ""))
+func (o options) layerTurns(ctx context.Context) {
+	o.layerTurn(ctx, "layer_", horizons)
+	o.layerTurn(ctx, "layer_whole_", append(horizons, ""))
 }
 
 // layerTurn measures the CPU time of a minute in which nothing changes and of one in which a period
 // ends, including the work done in advance. Clients request the documents for these queries.
-func (o options) layerTurn(ctx context.Context, prefix string, queries []string) (err error) {
-	defer must.Return(&err)
+func (o options) layerTurn(ctx context.Context, prefix string, queries []string) {
 	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // when a period ends
 	if time.Until(turn) < 140*time.Second {                       // leave time for the full build and its garbage collection
 		turn = turn.Add(time.Minute)
 	}
-	all := must.Get(o.network(ctx, layerStreets, layerPeriods, turn.Add(-15*time.Minute)))
-	l := must.Get(newLayer(ctx, all, slices.Contains(queries, "")))
+	all := o.network(ctx, layerStreets, layerPeriods, turn.Add(-15*time.Minute))
+	l := newLayer(ctx, all, slices.Contains(queries, ""))
 	defer l.Stop()
-	full := must.Get(l.build(ctx))
+	full := l.build(ctx)
 	l.all = nil // a million small objects, which the garbage collector would mark and which a daemon does not have
-	must.Do(pause(ctx, time.Until(turn.Add(-time.Minute-40*time.Second))))
+	pause(ctx, time.Until(turn.Add(-time.Minute-40*time.Second)))
 	debug.FreeOSMemory() // otherwise Go returns the garbage of this program's earlier work during one of the minutes
 	measure := func(name string, until time.Time) (took float64) {
 		before := ownCPU()
-		must.Do(pause(ctx, time.Until(until)))
+		pause(ctx, time.Until(until))
 		took = milliseconds(ownCPU() - before)
 		o.line(prefix+name+"_ms", took, "ms")
 		o.line(prefix+name+"_over_full", took/full, "ratio")
@@ -264,52 +247,42 @@ func (o options) layerTurn(ctx context.Context, prefix string, queries []string)
 	}
 	measure("minute_turn", turn.Add(-40*time.Second))
 	took := measure("quarter_turn", turn.Add(15*time.Second))
-	floor, _, err := l.floor(queries)
-	if err != nil {
-		return err
-	}
+	floor, _ := l.floor(queries)
 	o.line(prefix+"quarter_turn_over_floor", took/floor, "ratio")
-	return nil
 }
 
-// pause waits for d or until ctx is done.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
+// pause waits for d. If ctx is done first, it ends with must.
+func pause(ctx context.Context, d time.Duration) {
+	if !launch.Sleep(ctx, d) {
+		must.Do(context.Cause(ctx))
 	}
 }
 
 // get returns the response body of a request to the layer, and sets l.etag.
-func (l *layer) get(query, encoding string) ([]byte, error) {
+func (l *layer) get(query, encoding string) []byte {
 	ctx := &fasthttp.RequestCtx{}
 	ctx.Request.SetRequestURI(layers.Path + query)
 	ctx.Request.Header.Set(fasthttp.HeaderAcceptEncoding, encoding)
-	if _, err := l.Handle(mapClient, ctx); err != nil {
-		return nil, fmt.Errorf("cannot get the layer: %w", err)
-	}
+	must.Get(l.Handle(mapClient, ctx))
 	for name, value := range ctx.Response.Header.All() {
 		if string(name) == fasthttp.HeaderETag { // Peek looks for Etag
 			l.etag = string(value)
 		}
 	}
-	return bytes.Clone(ctx.Response.Body()), nil
+	return bytes.Clone(ctx.Response.Body())
 }
 
 // layerMemory measures the daemon's resident size when idle, and its peak while the whole layer
 // changes and clients read it.
-func (o options) layerMemory(ctx context.Context) (err error) {
-	defer must.Return(&err)
-	all := must.Get(o.network(ctx, layerStreets, layerPeriods, quarter()))
-	d := must.Get(o.layerDaemon(ctx, all))
+func (o options) layerMemory(ctx context.Context) {
+	all := o.network(ctx, layerStreets, layerPeriods, quarter())
+	d := o.layerDaemon(ctx, all)
 	defer d.stop()
 	for _, query := range append(horizons, "") {
 		must.Do(d.get(ctx, query))
 	}
-	must.Do(pause(ctx, 10*time.Second))
-	steady := must.Get(d.rssMB())
+	pause(ctx, 10*time.Second)
+	steady := d.rssMB()
 	reading, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -317,16 +290,14 @@ func (o options) layerMemory(ctx context.Context) (err error) {
 	for i := range memoryReaders {
 		readers.Go(func() { d.read(reading, []string{"", "?horizon=30"}[i%2]) })
 	}
-	must.Do(d.rebuild(ctx, all))
+	d.rebuild(ctx, all)
 	o.line("layer_bodies_mb", must.Get(d.metric(ctx, "trafficd_layers_body_bytes"))/1e6, "MB")
 	o.line("layer_rss_steady_mb", steady, "MB")
-	o.line("layer_rss_peak_mb", must.Get(d.peakMB()), "MB")
-	return nil
+	o.line("layer_rss_peak_mb", d.peakMB(), "MB")
 }
 
 // rebuild changes the whole layer several times. It resets the peak resident size first.
-func (d *daemon) rebuild(ctx context.Context, all []*pb.StreetForecast) (err error) {
-	defer must.Return(&err, "cannot rebuild the layer")
+func (d *daemon) rebuild(ctx context.Context, all []*pb.StreetForecast) {
 	must.Do(os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", d.PID()), []byte("5"), 0)) // see proc(5)
 	for range memoryRebuilds {
 		builds := must.Get(d.metric(ctx, "trafficd_layers_builds_total"))
@@ -335,10 +306,9 @@ func (d *daemon) rebuild(ctx context.Context, all []*pb.StreetForecast) (err err
 				p.Speed++
 			}
 		}
-		must.Do(d.publish(all))
-		must.Do(d.awaitServed(ctx, builds))
+		d.publish(all)
+		d.awaitServed(ctx, builds)
 	}
-	return nil
 }
 
 // get requests the layer as browsers do, and discards the body.

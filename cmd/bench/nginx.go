@@ -33,61 +33,53 @@ const (
 
 // layerServing compares GET of a layer with nginx sending the same bytes from a file, in
 // alternating rounds with one processor each and the same load generator.
-func (o options) layerServing(ctx context.Context) error {
+func (o options) layerServing(ctx context.Context) {
 	for _, program := range []string{"nginx", "wrk"} {
 		if _, err := exec.LookPath(program); err != nil {
 			fmt.Fprintf(o.notes, "skipping the comparison with nginx: %s is not installed (apt-get install nginx-light wrk)\n", program)
-			return nil
+			return
 		}
 	}
 	for _, size := range []struct {
 		name  string
 		bytes int
 	}{{"1k", 1000}, {"100k", 100_000}, {"10m", 10_000_000}} {
-		if err := o.againstNginx(ctx, size.name, size.bytes); err != nil {
-			return fmt.Errorf("cannot compare a layer of %s with nginx: %w", size.name, err)
-		}
+		o.againstNginx(ctx, size.name, size.bytes)
 	}
-	return nil
 }
 
 // againstNginx compares a layer of the given size with nginx as packaged, and with one that keeps
 // the file open.
-func (o options) againstNginx(ctx context.Context, name string, size int) (err error) {
-	defer must.Return(&err)
+func (o options) againstNginx(ctx context.Context, name string, size int) {
 	const perStreet = 340 // approximate bytes of five periods
-	all := must.Get(o.network(ctx, max(1, size/perStreet), 5, quarter()))
-	d := must.Get(o.layerDaemon(ctx, all, "GOMAXPROCS=1"))
+	d := o.layerDaemon(ctx, o.network(ctx, max(1, size/perStreet), 5, quarter()), "GOMAXPROCS=1")
 	defer d.stop()
 	ours := server{url: "http://" + d.API + layers.Path}
 	body := must.Get(ours.get(ctx))
-	must.Do(o.compare(ctx, "layer_"+name, ours, d.Dir, body))
-	if name != "100k" {
-		return nil
+	o.compare(ctx, "layer_"+name, ours, d.Dir, body)
+	if name == "100k" {
+		ours.conditional = true
+		o.compare(ctx, "layer_304", ours, d.Dir, body)
 	}
-	ours.conditional = true
-	return o.compare(ctx, "layer_304", ours, d.Dir, body)
 }
 
 // compare prints our requests per second and their ratio to nginx's, as medians over the rounds.
 // Each round uses new servers in new folders below dir, because a server that starts slow or fast
 // remains so for unknown reasons.
-func (o options) compare(ctx context.Context, name string, ours server, dir string, body []byte) (err error) {
-	defer must.Return(&err)
+func (o options) compare(ctx context.Context, name string, ours server, dir string, body []byte) {
 	theirs := func(settings string) float64 {
-		s, stop, err := startNginx(ctx, must.Get(os.MkdirTemp(dir, "nginx")), settings, body)
-		must.Do(err)
+		s, stop := startNginx(ctx, must.Get(os.MkdirTemp(dir, "nginx")), settings, body)
 		defer stop()
 		s.conditional = ours.conditional
-		return must.Get(s.load(ctx))
+		return s.load(ctx)
 	}
 	var rates, overPackaged, overTuned, overBare []float64
 	for range servingRounds {
-		own, packaged, tuned := must.Get(ours.load(ctx)), theirs(""), theirs(fileKeptOpen)
+		own, packaged, tuned := ours.load(ctx), theirs(""), theirs(fileKeptOpen)
 		rates, overPackaged, overTuned = append(rates, own), append(overPackaged, own/packaged), append(overTuned, own/tuned)
 		if ours.conditional {
-			d := must.Get(startPeer(ctx, must.Get(os.Executable()), func(d *daemon) ([]string, error) { return []string{"bare", d.API}, nil }))
-			overBare = append(overBare, own/must.Get(server{url: "http://" + d.API}.load(ctx)))
+			d := startPeer(ctx, must.Get(os.Executable()), func(d *daemon) []string { return []string{"bare", d.API} })
+			overBare = append(overBare, own/server{url: "http://" + d.API}.load(ctx))
 			d.stop()
 		}
 	}
@@ -98,7 +90,6 @@ func (o options) compare(ctx context.Context, name string, ours server, dir stri
 	if ours.conditional {
 		o.line(name+"_over_bare", median(overBare), "ratio")
 	}
-	return nil
 }
 
 // server serves a layer.
@@ -116,28 +107,25 @@ func (s *server) get(ctx context.Context) ([]byte, error) {
 }
 
 // load returns the requests per second measured by wrk.
-func (s server) load(ctx context.Context) (float64, error) {
+func (s server) load(ctx context.Context) (rate float64) {
 	args := []string{"-t", "1", "-c", servingClients, "-d", servingTime, "--timeout", "30s", "-H", "Authorization: apiKey " + benchKey}
 	if s.conditional {
-		if _, err := s.get(ctx); err != nil { // a period of the layer may have ended
-			return 0, err
-		}
+		must.Get(s.get(ctx)) // a period of the layer may have ended
 		args = append(args, "-H", "If-None-Match: "+s.etag)
 	}
 	out, err := exec.CommandContext(ctx, "wrk", append(args, s.url)...).CombinedOutput()
 	if err != nil {
-		return 0, fmt.Errorf("wrk: %w: %s", err, out)
+		must.Do(fmt.Errorf("cannot run wrk: %w: %s", err, out))
 	}
-	rate := 0.0
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "Non-2xx") || strings.Contains(line, "Socket errors") {
-			return 0, fmt.Errorf("wrk reported for %s: %s", s.url, strings.TrimSpace(line))
+			must.Do(fmt.Errorf("wrk reported for %s: %s", s.url, strings.TrimSpace(line)))
 		}
 		if text, ok := strings.CutPrefix(line, "Requests/sec:"); ok {
-			rate, err = strconv.ParseFloat(strings.TrimSpace(text), 64)
+			rate = must.Get(strconv.ParseFloat(strings.TrimSpace(text), 64))
 		}
 	}
-	return rate, err
+	return rate
 }
 
 // nginxConf has the settings of Debian's package, but without an access log, which the daemon does
@@ -168,8 +156,7 @@ http {
 const fileKeptOpen = "open_file_cache max=100; open_file_cache_valid 60s;"
 
 // startNginx serves the body from a file in dir.
-func startNginx(ctx context.Context, dir, settings string, body []byte) (s server, stop func(), err error) {
-	defer must.Return(&err)
+func startNginx(ctx context.Context, dir, settings string, body []byte) (s server, stop func()) {
 	address, config := launch.Address(must.Get(launch.PickPort("nginx", 0))), filepath.Join(dir, "nginx.conf")
 	must.Do(os.WriteFile(filepath.Join(dir, "layer"), body, 0o600))
 	must.Do(os.WriteFile(config, fmt.Appendf(nil, nginxConf, dir, address, settings), 0o600))
@@ -179,7 +166,7 @@ func startNginx(ctx context.Context, dir, settings string, body []byte) (s serve
 	p := must.Get(launch.StartGroup(cmd, syscall.SIGTERM))
 	stop = func() { _ = p.Stop(10 * time.Second) }
 	s.url = "http://" + address + "/layer"
-	err = launch.Eventually(ctx, 2*time.Second, func() error {
+	err := launch.Eventually(ctx, 2*time.Second, func() error {
 		sent, err := s.get(ctx)
 		if err == nil && !bytes.Equal(sent, body) {
 			err = errors.New("unexpected body")
@@ -188,9 +175,9 @@ func startNginx(ctx context.Context, dir, settings string, body []byte) (s serve
 	})
 	if err != nil {
 		stop()
-		err = fmt.Errorf("nginx does not serve the layer: %w: %s", err, output.String())
+		must.Do(fmt.Errorf("nginx does not serve the layer: %w: %s", err, output.String()))
 	}
-	return s, stop, err
+	return s, stop
 }
 
 // bare responds to each read from a connection with a 304 of the same size as the daemon's, without
@@ -221,45 +208,37 @@ func bare(address string) error {
 }
 
 // layerDaemon starts a daemon with a layer of the given forecasts.
-func (o options) layerDaemon(ctx context.Context, all []*pb.StreetForecast, env ...string) (*daemon, error) {
-	d, err := newDaemon(o.daemon, []string{"A"})
-	if err != nil {
-		return nil, err
-	}
+func (o options) layerDaemon(ctx context.Context, all []*pb.StreetForecast, env ...string) *daemon {
+	d := newDaemon(o.daemon, []string{"A"})
 	d.Env = env
-	if err := d.startWith(ctx, all); err != nil {
-		d.stop()
-		return nil, err
-	}
-	return d, nil
+	d.startWith(ctx, all)
+	return d
 }
 
 // startWith starts the daemon with a layer of the given forecasts.
-func (d *daemon) startWith(ctx context.Context, all []*pb.StreetForecast) (err error) {
-	defer must.Return(&err)
+func (d *daemon) startWith(ctx context.Context, all []*pb.StreetForecast) {
 	d.Set("forecasts.feed=file", "forecasts.file.path="+d.feed(), "forecasts.file.settle=10ms")
-	must.Do(d.publish(all))
-	must.Do(d.start(ctx))
-	return d.awaitServed(ctx, 0)
+	d.publish(all)
+	d.start(ctx)
+	d.awaitServed(ctx, 0)
 }
 
 func (d *daemon) feed() string { return filepath.Join(d.Dir, "forecasts.pb") }
 
 // publish replaces the forecasts file.
-func (d *daemon) publish(all []*pb.StreetForecast) (err error) {
-	defer must.Return(&err)
+func (d *daemon) publish(all []*pb.StreetForecast) {
 	text := must.Get(proto.Marshal(&pb.StreetForecastResponse{StreetForecast: all}))
 	must.Do(os.WriteFile(d.feed()+".new", text, 0o600))
-	return os.Rename(d.feed()+".new", d.feed())
+	must.Do(os.Rename(d.feed()+".new", d.feed()))
 }
 
 // awaitServed waits until the daemon has built the layer more than the given number of times.
-func (d *daemon) awaitServed(ctx context.Context, builds float64) error {
-	return launch.Eventually(ctx, time.Minute, func() error {
+func (d *daemon) awaitServed(ctx context.Context, builds float64) {
+	must.Do(launch.Eventually(ctx, time.Minute, func() error {
 		n, err := d.metric(ctx, "trafficd_layers_builds_total")
 		if err == nil && n <= builds {
 			err = errors.New("the daemon has not built the layer")
 		}
 		return err
-	})
+	}))
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/prometheus/procfs"
 
+	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
 	"trafficd/sinks/layers"
 	"trafficd/sources/page"
@@ -35,7 +34,7 @@ const (
 )
 
 // pageSize measures the compressed size of the page's files.
-func (o options) pageSize(context.Context) error {
+func (o options) pageSize(context.Context) {
 	size := 0
 	files := page.New(page.DefaultConfig(), page.Settings{}, "index.html")
 	for name := range files {
@@ -43,24 +42,22 @@ func (o options) pageSize(context.Context) error {
 		size += len(f.Body)
 	}
 	o.line("page_gzip_kb", float64(size)/1e3, "kB")
-	return nil
 }
 
 // pageView measures the map in a browser with software rendering.
-func (o options) pageView(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (o options) pageView(ctx context.Context) {
 	fmt.Fprintln(o.notes, "page: Chromium without a window or a graphics processor, WebGL in software (SwiftShader), 1440 × 900 px")
-	must.Do(o.withMap(ctx, 20_000, func(b *tab) {
+	o.withMap(ctx, 20_000, func(b *tab) {
 		o.line("page_fps_20k", b.number(moveSlider, pageFrames.Milliseconds()), "frames/s")
-	}))
-	return o.withMap(ctx, layerStreets, func(b *tab) {
+	})
+	o.withMap(ctx, layerStreets, func(b *tab) {
 		o.line("page_first_view_100k_ms", b.number("window.firstView"), "ms")
 		var steps []float64
 		for i := range pageSteps {
 			steps = append(steps, b.number(stepHorizon, (i+1)%len(layers.DefaultConfig().Horizons)))
 		}
 		o.line("page_step_100k_ms", median(steps), "ms")
-		o.line("page_heap_100k_mb", must.Get(rendererMB(b.browser)), "MB")
+		o.line("page_heap_100k_mb", rendererMB(b.browser), "MB")
 	})
 }
 
@@ -97,16 +94,15 @@ const (
 	})()`
 )
 
-// withMap opens the map with a layer of the given number of streets and waits for all horizons.
-// measure may end with must.
-func (o options) withMap(ctx context.Context, streets int, measure func(*tab)) (err error) {
-	defer must.Return(&err)
-	d := must.Get(o.layerDaemon(ctx, must.Get(o.network(ctx, streets, pagePeriods, quarter()))))
+// withMap opens the map with a layer of the given number of streets, waits for all horizons, and
+// calls measure.
+func (o options) withMap(ctx context.Context, streets int, measure func(*tab)) {
+	d := o.layerDaemon(ctx, o.network(ctx, streets, pagePeriods, quarter()))
 	defer d.stop()
 	for _, query := range horizons { // the daemon builds only representations that a client has requested
 		must.Do(d.get(ctx, query))
 	}
-	b := must.Get(openTab(ctx))
+	b := openTab(ctx)
 	defer b.close()
 	must.Do(chromedp.Do(b.browser, chromedp.Navigate("http://"+d.Ops+"/#map")))
 	b.number("(() => { %s; return 1 })()", watchFirstView)
@@ -116,7 +112,6 @@ func (o options) withMap(ctx context.Context, streets int, measure func(*tab)) (
 		setTimeout(look, 50, done);
 	})`, streets)
 	measure(b)
-	return nil
 }
 
 // tab is a page in a new browser.
@@ -125,11 +120,8 @@ type tab struct {
 	close   func()
 }
 
-func openTab(parent context.Context) (*tab, error) {
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		return nil, fmt.Errorf("bench page needs Chromium: %w", err)
-	}
+func openTab(parent context.Context) *tab {
+	program := must.Get(exec.LookPath("chromium"))
 	ctx, cancel := chromedp.NewContext(parent, chromedp.WithErrorf(func(string, ...any) {}), chromedp.WithAllocatorOptions(
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(1440, 900), chromedp.Flag("use-angle", "swiftshader-webgl"),
 		chromedp.Flag("enable-unsafe-swiftshader", true), chromedp.WSURLReadTimeout(time.Minute)))
@@ -139,13 +131,12 @@ func openTab(parent context.Context) (*tab, error) {
 	}
 	if err := chromedp.Do(ctx); err != nil {
 		closing()
-		return nil, fmt.Errorf("cannot start %s: %w", program, err)
+		must.Do(fmt.Errorf("cannot start %s: %w", program, err))
 	}
-	return &tab{browser: ctx, close: closing}, nil
+	return &tab{browser: ctx, close: closing}
 }
 
-// number returns the value of a script, or of the promise that it returns. It ends with must if the
-// script fails.
+// number returns the value of a script, or of the promise that it returns.
 func (b *tab) number(script string, args ...any) (v float64) {
 	ctx, cancel := context.WithTimeout(b.browser, 2*time.Minute)
 	defer cancel()
@@ -165,8 +156,7 @@ func (b *tab) number(script string, args ...any) (v float64) {
 
 // rendererMB returns the memory of the browser's largest renderer process, including its share of
 // shared memory, in units of 10⁶ bytes.
-func rendererMB(ctx context.Context) (largest float64, err error) {
-	defer must.Return(&err, "cannot read the browser's memory")
+func rendererMB(ctx context.Context) (largest float64) {
 	all := must.Get(cdp.Call(ctx, chromedp.FromContext(ctx).Browser, systeminfo.GetProcessInfo, cdp.Empty{}))
 	for _, info := range all.ProcessInfo {
 		if info.Type == "renderer" {
@@ -175,64 +165,53 @@ func rendererMB(ctx context.Context) (largest float64, err error) {
 		}
 	}
 	if largest == 0 {
-		err = errors.New("the browser has no renderer process")
+		must.Do(errors.New("the browser has no renderer process"))
 	}
-	return largest, err
+	return largest
 }
 
 // pageAccess counts the violations that axe finds in both views.
-func (o options) pageAccess(ctx context.Context) error {
-	axe, err := os.ReadFile(o.axe)
-	if err != nil {
-		return fmt.Errorf("cannot read axe-core (--axe): %w", err)
-	}
-	violations := 0.0
+func (o options) pageAccess(ctx context.Context) {
+	axe, violations := must.Get(os.ReadFile(o.axe)), 0.0
 	for _, view := range []string{"#operations", "#map"} {
-		err := o.withMap(ctx, 2000, func(b *tab) {
+		o.withMap(ctx, 2000, func(b *tab) {
 			b.number(`(() => { location.hash = %q; %s; return 1 })()`, view, axe)
 			violations += b.number(`new Promise(r => setTimeout(r, 1000)).then(() => axe.run()).then(r => r.violations.length)`)
 		})
-		if err != nil {
-			return err
-		}
 	}
 	o.line("page_axe_violations", violations, "violations")
-	return nil
 }
 
 // pageLoad measures the latency of batches, and the daemon's memory, without and with open pages.
-func (o options) pageLoad(ctx context.Context) (err error) {
-	defer must.Return(&err)
-	all := must.Get(o.network(ctx, 20_000, pagePeriods, quarter()))
+func (o options) pageLoad(ctx context.Context) {
 	b := synthetic()
-	d := must.Get(newDaemon(o.daemon, b.detectors))
+	d := newDaemon(o.daemon, b.detectors)
 	defer d.stop()
-	must.Do(d.startWith(ctx, all))
-	latency := func() float64 { return p99(must.Get(d.times(b, pageBatches, pageInterval))) }
+	d.startWith(ctx, o.network(ctx, 20_000, pagePeriods, quarter()))
+	latency := func() float64 { return p99(d.times(b, pageBatches, pageInterval)) }
 	latency() // warm-up
 	var without, with, ratios []float64
 	var before, after float64
 	for range pageRounds {
 		alone := latency()
 		if before == 0 {
-			before = must.Get(d.rssMB())
+			before = d.rssMB()
 		}
 		watched := 0.0
-		must.Do(d.viewed(ctx, func() {
+		d.viewed(ctx, func() {
 			watched = latency()
-			after = max(after, must.Get(d.rssMB()))
-		}))
+			after = max(after, d.rssMB())
+		})
 		without, with, ratios = append(without, alone), append(with, watched), append(ratios, watched/alone)
 	}
 	o.line("page_ingest_p99_ms", median(without), "ms")
 	o.line("page_ingest_p99_50_pages_ms", median(with), "ms")
 	o.line("page_ingest_p99_50_pages_ratio", median(ratios), "ratio")
 	o.line("page_rss_50_pages_mb", after-before, "MB")
-	return nil
 }
 
 // viewed calls measure while clients send the requests of open pages.
-func (d *daemon) viewed(ctx context.Context, measure func()) error {
+func (d *daemon) viewed(ctx context.Context, measure func()) {
 	viewing, stop := context.WithCancel(ctx)
 	var viewers sync.WaitGroup
 	defer viewers.Wait()
@@ -240,37 +219,20 @@ func (d *daemon) viewed(ctx context.Context, measure func()) error {
 	for i := range pageViewers {
 		viewers.Go(func() { d.view(viewing, time.Duration(i)*100*time.Millisecond) })
 	}
-	if err := pause(ctx, 6*time.Second); err != nil { // until all of them have the layer
-		return err
-	}
+	pause(ctx, 6*time.Second) // until all of them have the layer
 	measure()
-	return nil
 }
 
 // view sends the requests of an open page with both views until ctx ends: /status every five
 // seconds, the rejections, and the layer of each horizon, then its changes.
 func (d *daemon) view(ctx context.Context, after time.Duration) {
-	if pause(ctx, after) != nil {
-		return
-	}
-	c := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	launch.Sleep(ctx, after)
+	c := &http.Client{Transport: &http.Transport{}}
 	defer c.CloseIdleConnections()
 	get := func(path string, headers ...string) http.Header {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.Ops+path, nil)
-		if err != nil {
-			return http.Header{}
-		}
-		req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
-		for i := 0; i < len(headers); i += 2 {
-			req.Header.Set(headers[i], headers[i+1])
-		}
-		resp, err := c.Do(req)
-		if err != nil {
-			return http.Header{}
-		}
-		defer resp.Body.Close()
-		_, _ = io.Copy(io.Discard, bufio.NewReader(resp.Body)) // it ends with ctx
-		return resp.Header
+		headers = append(headers, "Accept-Encoding", "gzip, deflate, br, zstd")
+		r, _ := launch.Request(ctx, c, http.MethodGet, "http://"+d.Ops+path, nil, headers...) // it fails only when ctx ends
+		return r.Header
 	}
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -278,7 +240,7 @@ func (d *daemon) view(ctx context.Context, after time.Duration) {
 	open.Go(func() {
 		for ctx.Err() == nil {
 			get("/status")
-			_ = pause(ctx, 5*time.Second)
+			launch.Sleep(ctx, 5*time.Second)
 		}
 	})
 	known := map[string]http.Header{}
@@ -294,6 +256,6 @@ func (d *daemon) view(ctx context.Context, after time.Duration) {
 			}
 			known[horizon] = get(path, headers...)
 		}
-		_ = pause(ctx, time.Second)
+		launch.Sleep(ctx, time.Second)
 	}
 }

@@ -36,20 +36,21 @@ type peer struct {
 
 // peers sends the synthetic batch over two connections to the daemon, a plain handler and Telegraf,
 // in turn.
-func (o options) peers(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (o options) peers(ctx context.Context) {
 	b := synthetic()
-	ours := must.Get(start(ctx, o.daemon, b.detectors))
+	ours := start(ctx, o.daemon, b.detectors)
 	defer ours.stop()
-	plain := must.Get(startPeer(ctx, must.Get(os.Executable()), func(d *daemon) ([]string, error) {
+	plain := startPeer(ctx, must.Get(os.Executable()), func(d *daemon) []string {
 		registry := filepath.Join(d.Dir, "detectors")
-		return []string{"plain", d.API, registry, d.output()}, os.WriteFile(registry, []byte(strings.Join(b.detectors, "\n")), 0o600)
-	}))
+		must.Do(os.WriteFile(registry, []byte(strings.Join(b.detectors, "\n")), 0o600))
+		return []string{"plain", d.API, registry, d.output()}
+	})
 	defer plain.stop()
-	telegraf := must.Get(startPeer(ctx, o.telegraf, func(d *daemon) ([]string, error) {
+	telegraf := startPeer(ctx, o.telegraf, func(d *daemon) []string {
 		conf := filepath.Join(d.Dir, "telegraf.conf")
-		return []string{"--config", conf}, os.WriteFile(conf, fmt.Appendf(nil, telegrafConf, d.API, d.output()), 0o600)
-	}))
+		must.Do(os.WriteFile(conf, fmt.Appendf(nil, telegrafConf, d.API, d.output()), 0o600))
+		return []string{"--config", conf}
+	})
 	defer telegraf.stop()
 	unchecked := b
 	unchecked.wantResponse = ""
@@ -67,41 +68,33 @@ func (o options) peers(ctx context.Context) (err error) {
 	for range o.rounds {
 		for i, p := range list {
 			before := p.cpu()
-			took, err := p.load(p.body, 2, p.batches)
-			if err == nil && p.name != "trafficd" {
+			took := p.load(p.body, 2, p.batches)
+			if p.name != "trafficd" {
 				list[i].stored += 2 * p.batches * p.items
-				err = p.awaitLines(ctx, list[i].stored)
-			}
-			if err != nil {
-				return fmt.Errorf("cannot measure %s: %w", p.name, err)
+				p.awaitLines(ctx, list[i].stored)
 			}
 			perS[i] = append(perS[i], float64(2*p.batches*p.items)/took.Seconds())
-			cpu[i] = append(cpu[i], float64((p.cpu()-before).Microseconds())/1000/float64(2*p.batches))
+			cpu[i] = append(cpu[i], milliseconds(p.cpu()-before)/float64(2*p.batches))
 		}
 		ratios = append(ratios, perS[0][len(ratios)]/perS[2][len(ratios)])
 	}
 	for i, p := range list {
 		o.line("peers_items_per_s_"+p.name, median(perS[i]), "items/s")
 		o.line("peers_cpu_ms_"+p.name, median(cpu[i]), "ms")
-		o.line("peers_rss_mb_"+p.name, must.Get(p.peakMB()), "MB")
+		o.line("peers_rss_mb_"+p.name, p.peakMB(), "MB")
 		fmt.Fprintf(o.notes, "%s omits: %s\n", p.name, p.omits)
 	}
 	o.line("peers_items_per_s_over_telegraf", median(ratios), "ratio")
-	return nil
 }
 
 // startPeer starts a program in a new directory and waits until it accepts connections at d.API.
 // configure returns its arguments.
-func startPeer(ctx context.Context, program string, configure func(*daemon) ([]string, error)) (_ *daemon, err error) {
-	defer must.Return(&err)
+func startPeer(ctx context.Context, program string, configure func(*daemon) []string) *daemon {
 	program = must.Get(filepath.Abs(must.Get(exec.LookPath(program)))) // it runs in another directory
-	d := &daemon{launch.Daemon{Dir: must.Get(os.MkdirTemp("", "trafficd-bench-")), API: must.Get(launch.FreeAddress())}}
-	log := must.Get(os.Create(filepath.Join(d.Dir, "log")))
-	defer log.Close()
-	cmd := exec.Command(program, must.Get(configure(d))...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = d.Dir, log, log
-	d.Process = must.Get(launch.Start(cmd, nil))
-	err = launch.Eventually(ctx, 30*time.Second, func() error {
+	d := &daemon{launch.Daemon{Binary: program, Dir: tempDir(), API: must.Get(launch.FreeAddress())}}
+	d.Args = configure(d)
+	must.Do(d.Start())
+	err := launch.Eventually(ctx, 30*time.Second, func() error {
 		c, err := d.dial()
 		if err == nil {
 			err = c.Close()
@@ -109,24 +102,21 @@ func startPeer(ctx context.Context, program string, configure func(*daemon) ([]s
 		return err
 	})
 	if err != nil {
-		text, _ := os.ReadFile(log.Name())
+		err = fmt.Errorf("%s does not accept connections: %w: %s", program, err, d.LogTail())
 		d.stop()
-		return nil, fmt.Errorf("%s does not accept connections: %w: %s", program, err, text)
+		must.Do(err)
 	}
-	return d, nil
+	return d
 }
 
 func (d *daemon) output() string { return filepath.Join(d.Dir, "output") }
 
 // awaitLines waits until the output has this many lines, one for each item.
-func (d *daemon) awaitLines(ctx context.Context, lines int) error {
-	f, err := os.Open(d.output())
-	if err != nil {
-		return err
-	}
+func (d *daemon) awaitLines(ctx context.Context, lines int) {
+	f := must.Get(os.Open(d.output()))
 	defer f.Close()
 	in, n := bufio.NewReader(f), 0
-	return launch.Eventually(ctx, time.Minute, func() error {
+	must.Do(launch.Eventually(ctx, time.Minute, func() error {
 		for {
 			if _, err := in.ReadSlice('\n'); err != nil {
 				break // io.EOF for now; the rest of an incomplete line is read next time
@@ -137,7 +127,7 @@ func (d *daemon) awaitLines(ctx context.Context, lines int) error {
 			return fmt.Errorf("%d lines were written, want %d", n, lines)
 		}
 		return nil
-	})
+	}))
 }
 
 // plain is an ingestion server with as little code as possible: it decodes with encoding/json into

@@ -37,8 +37,7 @@ func road() *geom.LineString {
 
 // geometries measures how many points per second are converted from degrees into each format and
 // back, and written and read in each encoding. Then it measures the overhead of SOAP.
-func (o options) geometries(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (o options) geometries(ctx context.Context) {
 	line := road()
 	degrees := must.Get(geo.ParseSystem(string(geo.GeoDecimal), ""))
 	for _, format := range geo.Formats() {
@@ -46,12 +45,12 @@ func (o options) geometries(ctx context.Context) (err error) {
 		system := must.Get(geo.ParseSystem(string(format), utm32))
 		forward, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
 		flat := slices.Clone(line.FlatCoords())
-		must.Do(o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
+		o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
 			if err := forward.Points(flat, 2); err != nil {
 				return err
 			}
 			return back.Points(flat, 2)
-		}))
+		})
 	}
 	limits := geo.DefaultLimits()
 	points := make([]xroute.PlainPoint, 0, linePoints)
@@ -89,28 +88,25 @@ func (o options) geometries(ctx context.Context) (err error) {
 			return err
 		}},
 	} {
-		must.Do(o.points("geo_"+encoding.name+"_points_per_s", linePoints, encoding.writeAndRead))
+		o.points("geo_"+encoding.name+"_points_per_s", linePoints, encoding.writeAndRead)
 	}
-	return o.soap(ctx, line)
+	o.soap(ctx, line)
 }
 
 // points measures how many points per second do processes; each call processes n.
-func (o options) points(name string, n int, do func() error) (err error) {
-	defer must.Return(&err)
+func (o options) points(name string, n int, do func() error) {
 	var rates []float64
 	for range o.rounds + 1 {
-		rates = append(rates, float64(n)/must.Get(cpuPerCall(lines, do))*1000)
+		rates = append(rates, float64(n)/cpuPerCall(lines, do)*1000)
 	}
 	o.line(name, median(rates[1:]), "points/s") // the first round is the warm-up
-	return nil
 }
 
 // soap compares the daemon's CPU time for convertGeometry with that of the conversion alone (read
 // WKT, convert, write WKT) in each round, because ratios vary less than times. It requests
 // uncompressed responses, because gzip would cost more than everything else.
-func (o options) soap(ctx context.Context, line *geom.LineString) (err error) {
-	defer must.Return(&err)
-	d := must.Get(start(ctx, o.daemon, []string{"none"}))
+func (o options) soap(ctx context.Context, line *geom.LineString) {
+	d := start(ctx, o.daemon, []string{"none"})
 	defer d.stop()
 	text := string(geo.AppendWKT(nil, line))
 	envelope := must.Get(xroute.AppendMessage(nil, &xroute.ConvertGeometry{
@@ -119,7 +115,7 @@ func (o options) soap(ctx context.Context, line *geom.LineString) (err error) {
 	}))
 	var calls, ratios []float64
 	for round := range o.rounds + 1 {
-		alone := must.Get(cpuPerCall(lines, func() error { return conversion(text) }))
+		alone := cpuPerCall(lines, func() error { return conversion(text) })
 		before := d.cpu()
 		for range lines {
 			_, _, err := request(ctx, http.DefaultClient, http.MethodPost, "http://"+d.API+routing.Path, envelope, http.StatusOK,
@@ -133,7 +129,6 @@ func (o options) soap(ctx context.Context, line *geom.LineString) (err error) {
 	}
 	o.line(fmt.Sprintf("soap_convert_%d_points_cpu_ms", linePoints), median(calls), "ms")
 	o.line("soap_over_conversion", median(ratios), "ratio")
-	return nil
 }
 
 func conversion(text string) (err error) {

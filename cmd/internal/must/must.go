@@ -1,6 +1,7 @@
 // Package must shortens functions that return at the first error: a function that begins with
-// `defer must.Return(&err)` returns the error of the first failed call to Do or Get. Deferred calls
-// run as usual. Do and Get must be called in the goroutine of that function.
+// `defer must.Return(&err)` returns the error of the first failed call to Do or Get, in that
+// function or in one that it calls. Deferred calls run as usual. Do and Get must be called in the
+// goroutine of that function.
 package must
 
 import (
@@ -11,22 +12,21 @@ import (
 // failure is the value of the panic.
 type failure struct{ error }
 
-// Do ends the function if err is not nil.
+// Do ends the function that deferred Return if err is not nil.
 func Do(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// Get returns v, or ends the function if err is not nil.
+// Get returns v, or ends that function if err is not nil.
 func Get[T any](v T, err error) T {
 	Do(err)
 	return v
 }
 
 // Return sets err to the error that ended the function, joined with the errors of deferred calls.
-// If what is given, such as "cannot start ClickHouse", it precedes the error. Return must be
-// deferred.
+// If what is set, such as "cannot start ClickHouse", it precedes the error. Return must be deferred.
 func Return(err *error, what ...string) {
 	switch r := recover().(type) {
 	case nil:
