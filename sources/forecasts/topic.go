@@ -225,11 +225,14 @@ func (t *topicFeed) drain(ctx context.Context, partition int) error {
 	}
 	for end := int64(-1); end < 0 || t.next[partition] < end; {
 		committed, written, err := t.fetch(ctx, partition)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if end < 0 && committed >= 0 {
+		case committed < 0: // throttled
+		case end < 0:
 			end, t.ends[partition] = committed, written
+		case committed <= t.next[partition] && t.next[partition] < end:
+			return fmt.Errorf("the end moved back from offset %d to %d, perhaps after the election of a leader", end, committed)
 		}
 	}
 	return nil

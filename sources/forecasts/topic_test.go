@@ -464,3 +464,24 @@ func TestTopicAgeOfHeldRecords(t *testing.T) {
 	require.Equal(t, []string{"1:1 11", "2:1 20"}, layer.shown())
 	require.Equal(t, third, layer.confirmedAt())
 }
+
+// TestTopicEndMovesBack checks that a poll fails instead of waiting if the end of a partition moves
+// back while it is read, as after the election of a new leader.
+func TestTopicEndMovesBack(t *testing.T) {
+	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
+	end := int64(10)
+	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		response := r.ResponseKind().(*kmsg.FetchResponse)
+		response.Topics = []kmsg.FetchResponseTopic{{Topic: "f", Partitions: []kmsg.FetchResponseTopicPartition{{HighWatermark: end, LastStableOffset: end}}}}
+		end = 1
+		return response, nil, true
+	})
+	feed, err := newTopicFeed(topicConfig("f", c.ListenAddrs()...), newFakeLayer(t), &faults{})
+	require.NoError(t, err)
+	defer feed.close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = feed.check(ctx)
+	require.ErrorContains(t, err, "the end moved back from offset 10 to 1")
+}

@@ -103,8 +103,11 @@ func (c cache) remove() {
 	}
 }
 
-// cachedInstances returns the product instances whose lists are kept.
+// cachedInstances returns the product instances that have a cached list.
 func cachedInstances(cfg Config) (instances []string) {
+	if cfg.CacheDir == "" || cfg.CacheMaxAge == 0 {
+		return nil
+	}
 	paths, _ := filepath.Glob(filepath.Join(cfg.CacheDir, "*.json")) // the pattern is valid
 	for _, path := range paths {
 		var list cachedList

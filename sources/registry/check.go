@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -17,27 +19,26 @@ import (
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	var errs []error
-	for i, fc := range c.Feeds {
-		if err := fc.check(ctx, c, deep); err != nil {
-			errs = append(errs, fmt.Errorf("feeds[%d].%w", i, err))
-		}
+	for i, f := range c.Feeds {
+		errs = append(errs, f.check(ctx, fmt.Sprintf("feeds[%d].", i), c, deep))
 	}
 	return errors.Join(errs...)
 }
 
-func (f FeedConfig) check(ctx context.Context, cfg Config, deep bool) error {
+// check checks one feed. at is the prefix of its keys.
+func (f FeedConfig) check(ctx context.Context, at string, cfg Config, deep bool) error {
 	f = f.withDefaults()
 	kind := "http"
 	switch {
 	case f.File != nil:
 		kind = "file"
 		if err := unix.Access(f.File.Path, unix.R_OK); err != nil {
-			return fmt.Errorf("file: cannot read %s: %w", f.File.Path, err)
+			return fmt.Errorf("%sfile: cannot read %s: %w", at, f.File.Path, err)
 		}
 	case f.ClickHouse != nil:
 		kind = "clickhouse"
 		if err := f.ClickHouse.Check(ctx, deep); err != nil {
-			return fmt.Errorf("clickhouse.%w", err)
+			return fmt.Errorf("%sclickhouse.%w", at, err)
 		}
 	}
 	if !deep {
@@ -47,14 +48,16 @@ func (f FeedConfig) check(ctx context.Context, cfg Config, deep bool) error {
 	feed := newFeed(cfg, f, zerolog.Nop())
 	defer feed.source.close()
 	lists, err := feed.read(ctx)
-	if err != nil {
-		clear(lists) // they are incomplete
+	if errors.Is(err, watch.ErrUnsettled) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("%s%s: %w", at, kind, err)
 	}
-	for instance, codes := range lists {
-		err = errors.Join(err, newList(cfg, instance, feed.kind, zerolog.Nop()).take(codes, time.Now()))
+	var errs []error
+	for _, instance := range slices.Sorted(maps.Keys(lists)) {
+		if err := newList(cfg, instance, kind, zerolog.Nop()).take(lists[instance], time.Now()); err != nil {
+			errs = append(errs, fmt.Errorf("%s%s: product instance %s: %w", at, kind, instance, err))
+		}
 	}
-	if err != nil && !errors.Is(err, watch.ErrUnsettled) {
-		return fmt.Errorf("%s: %w", kind, err)
-	}
-	return nil
+	return errors.Join(errs...)
 }

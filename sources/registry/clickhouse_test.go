@@ -40,11 +40,13 @@ func TestClickHouseFeed(t *testing.T) {
 	require.WithinDuration(t, time.Now(), now, time.Minute)
 	store.Query(t, "INSERT INTO road.detectors VALUES ('C', 1)")
 	f("", "A", "B", "C")
+	query := source.Query
 	source.maxBytes = 2
 	f("max_bytes", "A", "B", "C")
+	source.maxBytes = 100
+	source.Query = "SELECT code, repeat('x', 50) FROM detectors"
+	f("max_bytes", "A", "B", "C")
 	source.maxBytes = 1 << 20
-
-	query := source.Query
 	source.Query = "SELECT lanes FROM detectors"
 	f("first column must hold strings", "A", "B", "C")
 	source.Query = "SELECT code FROM nowhere"

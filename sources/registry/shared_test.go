@@ -165,3 +165,16 @@ func TestSharedListOfServices(t *testing.T) {
 	cfg := quick(FeedConfig{InstanceColumn: "tenant", ClickHouse: &clickhouse})
 	require.ErrorContains(t, cfg.Check(t.Context(), true), `no column "tenant" after the first`)
 }
+
+// TestCheckOfASharedList checks that the error of each product instance starts with the key of the
+// feed and names the product instance.
+func TestCheckOfASharedList(t *testing.T) {
+	path := inFolder(t, "towns.csv")
+	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}})
+	write(t, path, "tenant,detectorCode\nb,\na,\nc,C\n")
+	const reason = "the list has no detector codes: an empty list is never used"
+	require.EqualError(t, cfg.Check(t.Context(), true),
+		"feeds[0].file: product instance a: "+reason+"\nfeeds[0].file: product instance b: "+reason)
+	write(t, path, "tenant,code\n")
+	require.ErrorContains(t, cfg.Check(t.Context(), true), "feeds[0].file: cannot read "+path)
+}

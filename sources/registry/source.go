@@ -159,14 +159,16 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 			if err := rows.Scan(into...); err != nil {
 				return fmt.Errorf("the first column must hold strings, and so must the one of the product instance: %w", err)
 			}
-			if size += int64(len(code)); size > s.maxBytes {
-				return watch.ErrTooLong
-			}
 			others = others[:0]
+			size += int64(len(code) + len(instance))
 			for i, column := range rows.ColumnTypes()[1:] {
 				if text := textAt(into[1+i]); text != "" && column.Name() != s.instance {
 					others = append(others, batch.Attribute{Name: column.Name(), Value: text})
+					size += int64(len(text))
 				}
+			}
+			if size > s.maxBytes {
+				return watch.ErrTooLong
 			}
 			add(instance, code, others...)
 		}
