@@ -161,13 +161,7 @@ func (n *Node) Allow(how string) error {
 	if n.archive.cluster == nil {
 		return n.refuse(how, 1)
 	}
-	return launch.Eventually(context.Background(), time.Minute, func() error {
-		err := n.refuse(how, 1)
-		if err != nil {
-			err = errors.Join(err, n.Revive())
-		}
-		return err
-	})
+	return launch.Eventually(context.Background(), time.Minute, func() error { return n.orRevive(n.refuse(how, 1)) })
 }
 
 func (n *Node) refuse(how string, step int) error {
@@ -181,6 +175,14 @@ func (n *Node) Revive() error {
 		return nil
 	}
 	return errors.Join(n.Kill(), n.Restart())
+}
+
+// orRevive calls Revive if err is not nil.
+func (n *Node) orRevive(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, n.Revive())
 }
 
 // Wipe kills a node and deletes its disk. If the node may have the only copy of a row, because the
@@ -243,7 +245,7 @@ func (n *Node) Replace(ctx context.Context) error {
 			}
 			known = known[1:]
 		}
-		return n.archive.migrate(ctx)
+		return n.orRevive(n.archive.migrate(ctx))
 	})
 }
 

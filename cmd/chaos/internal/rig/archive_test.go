@@ -20,7 +20,12 @@ func TestWipe(t *testing.T) {
 	for i, n := range c.Nodes {
 		a.Nodes = append(a.Nodes, &Node{ClickHouse: n, archive: a, number: i})
 	}
+	crashing := false
 	a.migrate = func(context.Context) (err error) {
+		if crashing {
+			crashing = false
+			require.NoError(t, a.Nodes[0].Kill())
+		}
 		for _, n := range a.Nodes {
 			err = errors.Join(err, n.do("CREATE DATABASE IF NOT EXISTS trafficd ENGINE = Atomic"), n.do("CREATE TABLE IF NOT EXISTS "+a.Table+
 				" (n UInt64) ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/trafficd/measurements_local', '{replica}') ORDER BY n"))
@@ -39,6 +44,7 @@ func TestWipe(t *testing.T) {
 	require.NoError(t, one.do("INSERT INTO "+a.Table+" VALUES (1)"))
 	rows(two, 1)
 	require.NoError(t, one.Wipe(t.Context()))
+	crashing = true
 	require.NoError(t, one.Replace(t.Context()))
 	rows(one, 1)
 
