@@ -106,6 +106,7 @@ func TestArchive(t *testing.T) {
 	t.Run("once", func(t *testing.T) { testOnce(t, store) })
 	t.Run("spans", func(t *testing.T) { testSpans(t, store) })
 	t.Run("one_block", func(t *testing.T) { testOneBlock(t, store) })
+	t.Run("time limit", func(t *testing.T) { testTimeLimit(t, store) })
 	t.Run("check", func(t *testing.T) { testCheckChangesNothing(t, store) })
 	t.Run("final", func(t *testing.T) { testFinal(t, store) })
 	t.Run("allocations", func(t *testing.T) { testAllocations(t, store) })
@@ -201,6 +202,16 @@ func testOneBlock(t *testing.T, store *stores.ClickHouse) {
 	store.Query(t, "SYSTEM FLUSH LOGS")
 	table := strings.Split(a.name, ".")[1]
 	require.Equal(t, "2\t200000", store.Query(t, "SELECT count(), sum(rows) FROM system.part_log WHERE event_type = 'NewPart' AND table = '"+table+"'"))
+}
+
+// testTimeLimit checks that the server stops an INSERT soon after the daemon has given up on it.
+func testTimeLimit(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.WriteTimeout = 7 * time.Second })
+	require.NoError(t, a.ready(t.Context()))
+	store.Query(t, "ALTER TABLE "+a.name+" ADD COLUMN timeout String DEFAULT concat(toString(getSetting('max_execution_time')), ' ', getSetting('timeout_overflow_mode'))")
+	rows, plan := a.plan(small(1))
+	a.deliver(plan, rows)
+	require.Equal(t, "12 throw", store.Query(t, "SELECT DISTINCT timeout FROM "+a.name))
 }
 
 // testCheckChangesNothing checks that a deep check does not update the derived tables.

@@ -29,6 +29,17 @@ func TestCluster(t *testing.T) {
 	c := stores.StartCluster(t, "1", "1", "2")
 	a := newClustered(t, c, 0, clustered(c, "main", 0, 1, 2))
 	t.Run("two shards", func(t *testing.T) { testTwoShards(t, c, a) })
+	t.Run("poll of a busy server", func(t *testing.T) {
+		for range 3 { // an update of the derived tables, a lookup, and the migration of another server
+			ctx, cancel := context.WithCancel(t.Context())
+			rows, err := a.hosts.all[0].conn.Query(ctx, "SELECT number FROM system.numbers")
+			require.NoError(t, err)
+			defer rows.Close()
+			defer cancel() // Close would read the endless result
+		}
+		a.hosts.refresh(t.Context())
+		require.NoError(t, a.hosts.away())
+	})
 	t.Run("concurrent polls", func(t *testing.T) {
 		var polls sync.WaitGroup
 		for range 4 {

@@ -57,13 +57,17 @@ const migrateTimeout = time.Minute
 // refreshInterval is the interval at which the servers of a cluster are polled.
 const refreshInterval = 5 * time.Second
 
+// maxConns is the number of connections to a server, apart from those for inserts: one each for the
+// delivery of a block, the update of the derived tables, a poll, and the migration of another server.
+const maxConns = 4
+
 func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 	server := c.ClickHouse
 	server.Database = "" // the handshake must not name a database that may not exist yet
 	s := &hosts{config: c, log: log}
 	for _, address := range c.Addresses {
 		conn, err := server.Open(&ch.Options{
-			Addr: []string{address}, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: 2,
+			Addr: []string{address}, DialTimeout: c.DialTimeout, ReadTimeout: c.WriteTimeout, MaxOpenConns: maxConns,
 			Compression: &ch.Compression{Method: ch.CompressionLZ4},
 		})
 		if err != nil {

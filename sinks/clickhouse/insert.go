@@ -72,6 +72,9 @@ func (s *Sink) settings(token string) ch.Settings {
 		// The server builds the dictionaries of text columns: the client would look up every row in
 		// a map.
 		"low_cardinality_allow_in_native_format": 0,
+		// The deduplication window must cover attempts that outlive their connection (see doc.go).
+		"max_execution_time":    int(s.config.WriteTimeout.Seconds()) + 5,
+		"timeout_overflow_mode": "throw",
 	}
 	if s.config.Cluster != "" {
 		maps.Copy(set, ch.Settings{
