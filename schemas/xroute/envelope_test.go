@@ -212,6 +212,7 @@ func TestErrorsAreShort(t *testing.T) {
 	f(long)
 	f(`<?xml version="` + long + `"?>`)
 	f(`<?xml version="1.0" encoding="` + long + `"?>`)
+	f(`<?xml version="1.0" encoding="` + strings.Repeat("\x80", 10000) + `"?>`) // no character starts in it
 	f(swap(t, "convertGeometry", long))
 	f(swap(t, "<c:point ", "<"+long+":point "))
 	f(swap(t, "<c:point ", "<"+long+"><c:point "))

@@ -3,7 +3,6 @@ package xroute
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // Kind is the kind of an error in an envelope.
@@ -52,16 +51,13 @@ func shown(text string) string {
 	return short + ellipsis
 }
 
-// shorten cuts text between two characters.
+// shorten truncates text to maxEcho bytes, at a character boundary. The encoding of an XML
+// declaration may be invalid UTF-8.
 func shorten(text string) (short, ellipsis string) {
 	if len(text) <= maxEcho {
 		return text, ""
 	}
-	end := maxEcho
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end], "…"
+	return strings.ToValidUTF8(text[:maxEcho], ""), "…"
 }
 
 // missing returns the error for a required member that is missing.

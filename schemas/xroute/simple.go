@@ -178,7 +178,7 @@ func setTime(v reflect.Value, text string) error {
 		zone = "Z"
 	}
 	at, err := time.Parse(time.RFC3339Nano, day+"T"+hour+rest+zone)
-	if err != nil || days == 1 && at.Truncate(time.Hour) != at {
+	if err != nil || days == 1 && strings.Trim(rest, ":.0") != "" {
 		return errTime
 	}
 	if _, offset := at.Zone(); offset > 14*3600 || offset < -14*3600 {
