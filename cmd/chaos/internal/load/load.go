@@ -166,9 +166,8 @@ var retryable = []int{
 	http.StatusBadGateway, http.StatusGatewayTimeout,
 }
 
-// sendUntilAccepted sends a batch until it receives a 207. It records statuses that are not
-// retryable, but still retries, because the daemon accepted nothing. It randomly cancels some
-// attempts very early.
+// sendUntilAccepted sends a batch until it receives a 207. It randomly cancels some attempts very
+// early.
 func (c *client) sendUntilAccepted(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {
@@ -186,10 +185,6 @@ func (c *client) sendUntilAccepted(ctx context.Context, b *batch) (*result, erro
 			return r, nil
 		}
 		last = err
-		var status *statusError
-		if errors.As(err, &status) && !slices.Contains(retryable, status.status) {
-			c.ledger.AddWrong("batch %s: %v", b.key, err)
-		}
 		c.ledger.Add(func(t *ledger.Tally) {
 			t.Failed++
 			if cancelEarly && errors.Is(err, context.DeadlineExceeded) {
@@ -210,7 +205,8 @@ type statusError struct {
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
 
 // sendToSome posts a batch to one replica, directly or through the load balancer, or to all at the
-// same time, and returns the first of their results.
+// same time, and returns the first of their results. It records results that differ, and statuses
+// that are not retryable.
 func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
 	to := slices.Clone(c.Endpoints)
 	switch dice := c.rng.IntN(4); {
@@ -238,6 +234,9 @@ func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err e
 		switch {
 		case errs[i] != nil:
 			err = errs[i]
+			if status, ok := errors.AsType[*statusError](err); ok && !slices.Contains(retryable, status.status) {
+				c.ledger.AddWrong("batch %s: %v", b.key, err)
+			}
 		case first == nil:
 			first = r
 		case !r.same(first):

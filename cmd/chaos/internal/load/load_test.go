@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -172,4 +173,26 @@ func TestRun(t *testing.T) {
 	f(&fakeDaemon{forgets: true}, "is not a replay")
 	f(&fakeDaemon{lies: true}, "of them invalid: accepted")
 	f(&fakeDaemon{broken: true}, "status 400: no")
+}
+
+// TestWrongStatusBesideA207: a status that is not retryable is wrong even if another replica
+// accepts the batch.
+func TestWrongStatusBesideA207(t *testing.T) {
+	replica := func(status int) (url string) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "{}")
+		}))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	var book ledger.Ledger
+	cfg := Config{Clients: 1, Endpoints: []string{replica(207), replica(500), replica(503)}, Balancer: replica(502)}
+	c := New(cfg, &book)[0]
+	defer c.http.CloseIdleConnections()
+	c.mode = Equal
+	_, err := c.sendUntilAccepted(t.Context(), &batch{key: "k"})
+	require.NoError(t, err)
+	_, wrong, _ := book.Read()
+	require.Equal(t, slices.Repeat([]string{"batch k: status 500: {}"}, repeats), wrong)
 }
