@@ -47,8 +47,7 @@ var unmerged = map[string]string{
 const manyParts = "1000000"
 
 // startArchive starts one server or, with hosts for its nodes and ZooKeeper, a cluster.
-func (r *Rig) startArchive(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (r *Rig) startArchive(ctx context.Context) {
 	r.Archive = &Archive{Table: "trafficd.measurements"}
 	opts := launch.Options{Dir: r.cfg.Dir, Stderr: r.log, MergeTree: unmerged}
 	var servers []*launch.ClickHouse
@@ -66,9 +65,8 @@ func (r *Rig) startArchive(ctx context.Context) (err error) {
 	}
 	for i, s := range servers {
 		r.Archive.Nodes = append(r.Archive.Nodes, &Node{ClickHouse: s, archive: r.Archive, number: i})
-		r.ArchiveWires = append(r.ArchiveWires, must.Get(r.startWire(fmt.Sprint("archive-", i), s.TCP)))
+		r.ArchiveWires = append(r.ArchiveWires, r.startWire(fmt.Sprint("archive-", i), s.TCP))
 	}
-	return nil
 }
 
 // addresses returns the nodes' own addresses, not those of the wires.

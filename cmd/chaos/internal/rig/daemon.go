@@ -39,11 +39,10 @@ type Daemon struct {
 
 // newDaemon writes the daemon's configuration. Retry delays are short and blocks small, so that
 // faults hit more deliveries, and the journal fills up when a store is down for a few seconds.
-func (r *Rig) newDaemon(binary string, n int) (d *Daemon, err error) {
-	defer must.Return(&err, "cannot configure a replica")
+func (r *Rig) newDaemon(binary string, n int) *Daemon {
 	dir := r.path(fmt.Sprint("replica-", n))
 	must.Do(os.MkdirAll(dir, 0o755))
-	d = &Daemon{wrong: r.cfg.Wrong, Faults: must.Get(faultinject.New(filepath.Join(dir, "faults"))), sharesLog: r.cfg.Replicas > 1}
+	d := &Daemon{wrong: r.cfg.Wrong, Faults: must.Get(faultinject.New(filepath.Join(dir, "faults"))), sharesLog: r.cfg.Replicas > 1}
 	d.Daemon = launch.Daemon{Binary: binary, Dir: dir, Env: []string{d.Faults.Env()}}
 	r.onClose(d.Faults.Close)
 	r.onClose(d.Kill)
@@ -80,8 +79,8 @@ func (r *Rig) newDaemon(binary string, n int) (d *Daemon, err error) {
 	if r.cfg.Nodes > 1 {
 		d.Set("clickhouse.cluster=main", "clickhouse.migrate=false")
 	}
-	must.Do(d.configureClients(r.cfg.Clients))
-	return d, nil
+	d.configureClients(r.cfg.Clients)
+	return d
 }
 
 // list formats the value of a list setting.
@@ -96,7 +95,7 @@ func addresses(wires []*Wire) (all []string) {
 
 // configureClients writes a key and a product instance for each client. Each instance's registry
 // lists the detectors of all clients.
-func (d *Daemon) configureClients(clients int) error {
+func (d *Daemon) configureClients(clients int) {
 	var keys, feeds []string
 	for n := range clients {
 		instance := judge.Instance(load.Detector(n, 0))
@@ -106,7 +105,7 @@ func (d *Daemon) configureClients(clients int) error {
 		feeds = append(feeds, fmt.Sprintf("{product_instance: %s, file: {path: %s, column: code}}", instance, list))
 	}
 	d.Set("registry.feeds=[" + strings.Join(feeds, ", ") + "]")
-	return os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte("keys:\n"+strings.Join(keys, "")), 0o600)
+	must.Do(os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte("keys:\n"+strings.Join(keys, "")), 0o600))
 }
 
 // The log that several replicas share.

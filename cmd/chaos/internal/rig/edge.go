@@ -21,11 +21,10 @@ type Edge struct {
 const server = "    server replica-2 replica-2:8080 check port 8081\n"
 
 // startEdge starts an HAProxy in front of the replicas' wires. It checks the replicas themselves.
-func (r *Rig) startEdge() (e *Edge, err error) {
-	defer must.Return(&err, "cannot start HAProxy")
+func (r *Rig) startEdge() {
 	text := must.Get(os.ReadFile(filepath.Join(must.Get(launch.ModuleRoot()), "deployments", "edge", "haproxy.cfg")))
 	file := r.path("haproxy.cfg")
-	e = &Edge{launch.Daemon{Binary: "haproxy", Dir: r.cfg.Dir, Args: []string{"-db", "-f", file}}, must.Get(launch.FreeAddress())}
+	e := &Edge{launch.Daemon{Binary: "haproxy", Dir: r.cfg.Dir, Args: []string{"-db", "-f", file}}, must.Get(launch.FreeAddress())}
 	r.onClose(e.Kill)
 	more, words := "", []string{"bind :80\n", "bind " + e.Address + "\n"}
 	for i, d := range r.Replicas {
@@ -39,5 +38,6 @@ func (r *Rig) startEdge() (e *Edge, err error) {
 	}
 	config := strings.NewReplacer(words...).Replace(strings.Replace(string(text), server, server+more, 1))
 	must.Do(os.WriteFile(file, []byte(config), 0o644))
-	return e, e.Start()
+	must.Do(e.Start())
+	r.Edge = e
 }

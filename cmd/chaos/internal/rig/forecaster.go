@@ -17,10 +17,9 @@ import (
 const Forecasts = "forecasts"
 
 // newForecaster prepares a forecaster for the first client's detectors, two for each street.
-func (r *Rig) newForecaster(ctx context.Context) (err error) {
-	defer must.Return(&err, "cannot prepare the forecaster")
+func (r *Rig) newForecaster(ctx context.Context) {
 	if r.cfg.Replicas > 1 || r.cfg.Nodes > 1 {
-		return nil
+		return
 	}
 	// 60 periods, so that some are still in the future if the daemon's clock is 20 minutes ahead.
 	r.Forecasts = judge.Settings{Periods: 60, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
@@ -34,19 +33,17 @@ func (r *Rig) newForecaster(ctx context.Context) (err error) {
 	must.Do(os.WriteFile(r.path("streets.csv"), []byte(text), 0o600))
 	must.Do(launch.CreateTopic(ctx, r.Broker.Addresses(), Forecasts, partitions, nil))
 	must.Do(launch.Build(ctx, "-o", r.path("forecaster"), "./cmd/forecaster"))
-	r.Forecaster, err = r.forecaster("published", "output.kafka.brokers="+list(addresses(r.ForwardWires)), "output.kafka.topic="+Forecasts,
+	r.Forecaster = r.forecaster("published", "output.kafka.brokers="+list(addresses(r.ForwardWires)), "output.kafka.topic="+Forecasts,
 		"output.kafka.dial_timeout=500ms", "output.kafka.request_timeout=3s")
-	return err
 }
 
 // forecaster returns a forecaster that is not running. Its ClickHouse queries time out after 10 s
 // and are retried.
-func (r *Rig) forecaster(dir string, output ...string) (d *Daemon, err error) {
-	defer must.Return(&err, "cannot configure the forecaster")
+func (r *Rig) forecaster(dir string, output ...string) *Daemon {
 	dir = r.path(dir)
 	must.Do(os.MkdirAll(dir, 0o755))
 	ops := must.Get(launch.FreeAddress())
-	d = &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: r.path("forecaster"), Dir: dir, Ops: ops}}
+	d := &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: r.path("forecaster"), Dir: dir, Ops: ops}}
 	r.onClose(d.Kill)
 	d.Set("ops.listen="+ops, "clickhouse.address="+r.ArchiveWires[0].Address, "clickhouse.timeout=10s",
 		"model.product_instance="+judge.Instance(load.Detector(0, 0)), "model.interval=1m", "detectors.path="+r.path("streets.csv"),
@@ -54,14 +51,13 @@ func (r *Rig) forecaster(dir string, output ...string) (d *Daemon, err error) {
 		fmt.Sprint("forecasts.periods=", r.Forecasts.Periods), fmt.Sprint("forecasts.tolerance=", r.Forecasts.Tolerance),
 		"forecasts.grace=0s", "log.format=json")
 	d.Set(output...)
-	return d, nil
+	return d
 }
 
 // StartReference starts a second forecaster and returns the name of the file that it writes.
 func (r *Rig) StartReference() (d *Daemon, file string, err error) {
+	defer must.Return(&err)
 	file = filepath.Join(r.path("reference"), "forecasts.pb")
-	if d, err = r.forecaster("reference", "output.feed=file", "output.file.path="+file); err == nil {
-		err = d.Start()
-	}
-	return d, file, err
+	d = r.forecaster("reference", "output.feed=file", "output.file.path="+file)
+	return d, file, d.Start()
 }

@@ -69,17 +69,18 @@ type Rig struct {
 }
 
 // Start builds the programs, starts everything and creates the tables and the topic. Close must be
-// called even after an error.
+// called even after an error. The functions for the parts end with must on an error.
 func Start(ctx context.Context, cfg Config) (r *Rig, err error) {
-	defer must.Return(&err)
+	defer must.Return(&err, "cannot start the system")
 	r = &Rig{cfg: cfg}
 	r.log = must.Get(os.Create(r.path("stores.log")))
 	r.onClose(r.log.Close)
-	for _, step := range []func(context.Context) error{
-		r.buildProxy, r.startNetwork, r.startArchive, r.startBroker, r.newForecaster, r.startDaemon,
-	} {
-		must.Do(step(ctx))
-	}
+	r.buildProxy(ctx)
+	r.startNetwork(ctx)
+	r.startArchive(ctx)
+	r.startBroker(ctx)
+	r.newForecaster(ctx)
+	r.startDaemons(ctx)
 	return r, nil
 }
 
@@ -113,28 +114,27 @@ func (r *Rig) Endpoints() (replicas []string, balancer string) {
 
 // buildProxy compiles toxiproxy, of which each wire is a process. It is pinned in a separate module
 // file, to keep it out of the product's go.mod.
-func (r *Rig) buildProxy(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (r *Rig) buildProxy(ctx context.Context) {
 	r.proxy = filepath.Join(must.Get(launch.ModuleRoot()), ".cache", "bin", "toxiproxy")
-	return launch.Build(ctx, "-modfile=.ci/toxiproxy.mod", "-o", r.proxy, "github.com/Shopify/toxiproxy/v2/cmd/server")
+	must.Do(launch.Build(ctx, "-modfile=.ci/toxiproxy.mod", "-o", r.proxy, "github.com/Shopify/toxiproxy/v2/cmd/server"))
 }
 
 // startNetwork creates a host for each broker, for each ClickHouse node of a cluster, and for
 // ZooKeeper, in this order. It downloads the stores first, because the hosts have no Internet
 // access.
-func (r *Rig) startNetwork(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (r *Rig) startNetwork(ctx context.Context) {
 	if !r.cfg.Links {
-		return nil
+		return
 	}
 	fetch := exec.CommandContext(ctx, must.Get(launch.BuildDevstores(ctx)), "fetch")
 	fetch.Stdout, fetch.Stderr = r.log, r.log
 	if err := fetch.Run(); err != nil {
-		return fmt.Errorf("cannot download the stores: %w; see %s", err, r.log.Name())
+		must.Do(fmt.Errorf("cannot download the stores: %w; see %s", err, r.log.Name()))
 	}
-	r.Network, err = newNetwork(r.cfg.Brokers + r.cfg.Nodes + 1)
-	r.onClose(func() error { r.Network.close(); return nil })
-	return err
+	network, err := newNetwork(r.cfg.Brokers + r.cfg.Nodes + 1)
+	r.onClose(func() error { network.close(); return nil })
+	must.Do(err)
+	r.Network = network
 }
 
 // hosts returns n of the network's hosts.
@@ -146,13 +146,12 @@ func (r *Rig) hosts(from, n int) launch.Hosts {
 }
 
 // startBroker starts the wires first, because a broker advertises their addresses.
-func (r *Rig) startBroker(ctx context.Context) (err error) {
-	defer must.Return(&err)
+func (r *Rig) startBroker(ctx context.Context) {
 	ports, hosts := must.Get(launch.PickPorts("Kafka broker", r.cfg.Brokers)), r.hosts(0, r.cfg.Brokers)
 	for i, port := range ports {
-		wire := must.Get(r.startWire(fmt.Sprint("broker-", i), hosts.At(i).Endpoint(port).String()))
-		r.ForwardWires = append(r.ForwardWires, wire)
+		r.ForwardWires = append(r.ForwardWires, r.startWire(fmt.Sprint("broker-", i), hosts.At(i).Endpoint(port).String()))
 	}
+	var err error
 	switch advertised := addresses(r.ForwardWires); r.cfg.Broker {
 	case launch.Apache:
 		r.Broker, err = startApache(ctx, r.cfg.Dir, r.log, ports, advertised, hosts)
@@ -160,39 +159,38 @@ func (r *Rig) startBroker(ctx context.Context) (err error) {
 		r.Broker = &fake{dir: r.path("kfake"), ports: ports, advertised: advertised}
 		err = r.Broker.Restart()
 	default:
-		return fmt.Errorf("unknown broker kind %q: must be %s or %s", r.cfg.Broker, launch.Kfake, launch.Apache)
+		must.Do(fmt.Errorf("unknown broker kind %q: must be %s or %s", r.cfg.Broker, launch.Kfake, launch.Apache))
 	}
 	r.onClose(r.Broker.Close)
-	return err
+	must.Do(err)
 }
 
-// startDaemon builds the daemon as it is shipped, except for the injected faults.
-func (r *Rig) startDaemon(ctx context.Context) (err error) {
-	defer must.Return(&err)
+// startDaemons builds the daemon as it is shipped, except for the injected faults, and starts the
+// replicas and the forecaster.
+func (r *Rig) startDaemons(ctx context.Context) {
 	if r.cfg.Replicas == 1 {
-		if r.Disk, err = newDisk(diskBytes); errors.Is(err, os.ErrPermission) {
-			err = nil
-		}
-		must.Do(err)
-		if r.Disk != nil {
-			r.onClose(r.Disk.close)
+		disk, err := newDisk(diskBytes)
+		if !errors.Is(err, os.ErrPermission) {
+			must.Do(err)
+			r.Disk = disk
+			r.onClose(disk.close)
 		}
 	}
 	binary := r.path("trafficd")
 	must.Do(launch.Build(ctx, must.Get(faultinject.Overlay(ctx, r.path("overlay"))), "-o", binary, "./cmd/trafficd"))
 	for n := range r.cfg.Replicas {
-		d := must.Get(r.newDaemon(binary, n))
+		d := r.newDaemon(binary, n)
 		r.Replicas = append(r.Replicas, d)
-		r.ClientWires = append(r.ClientWires, must.Get(r.startWire(fmt.Sprint("clients-", n), d.API)))
+		r.ClientWires = append(r.ClientWires, r.startWire(fmt.Sprint("clients-", n), d.API))
 	}
 	if r.cfg.Replicas > 1 {
-		r.Edge = must.Get(r.startEdge())
+		r.startEdge()
 		client := must.Get(kgo.NewClient(kgo.SeedBrokers(r.Broker.Addresses()...), kgo.DisableClientMetrics()))
 		r.onClose(func() error { client.Close(); return nil })
 		r.admin = kadm.NewClient(client)
 	}
 	must.Do(r.Archive.prepare(ctx, r.Replicas[0]))
-	return r.StartReplicas()
+	must.Do(r.StartReplicas())
 }
 
 // daemons returns the replicas and the forecaster.

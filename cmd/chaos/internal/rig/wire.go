@@ -25,14 +25,14 @@ type Wire struct {
 }
 
 // startWire starts a proxy that forwards a free port to a server, which need not be running.
-func (r *Rig) startWire(name, server string) (w *Wire, err error) {
-	defer must.Return(&err, "cannot start a toxiproxy")
+func (r *Rig) startWire(name, server string) *Wire {
 	ports, dir := must.Get(launch.PickPorts("toxiproxy", 2)), r.path("wire-"+name)
 	must.Do(os.MkdirAll(dir, 0o755))
-	w = &Wire{Address: launch.Address(ports[0]), server: server, port: ports[1]}
+	w := &Wire{Address: launch.Address(ports[0]), server: server, port: ports[1]}
 	w.proxy = launch.Daemon{Binary: r.proxy, Dir: dir, Args: []string{"-host", "127.0.0.1", "-port", fmt.Sprint(w.port)}}
 	r.onClose(w.Cut)
-	return w, w.Join()
+	must.Do(w.Join())
+	return w
 }
 
 // Directions of a toxic.
