@@ -21,12 +21,23 @@ func TestChaos(t *testing.T) {
 	runUntil(t, cfg, map[string][]string{daemon: {kill9, sigterm}, archive: {kill9}, broker: {stopped}})
 }
 
-// runUntil runs until there was one fault of each kind, each time longer, because the number of
-// faults depends on the machine.
+// TestChaosCluster is a short `make chaos-cluster`: three replicas, whose journal is in Apache
+// Kafka, lose their volumes and are paused for longer than their session, and their clocks differ.
+func TestChaosCluster(t *testing.T) {
+	weights := map[string]float64{daemon: 12, clock: 3}
+	cfg := config{
+		Broker: launch.Apache, Brokers: 1, Nodes: 1, Replicas: 3, Duration: 9 * time.Second, Seed: 1, Weights: weights, Clients: 4,
+		Verbose: true,
+	}
+	runUntil(t, cfg, map[string][]string{daemon: {wiped}})
+}
+
+// runUntil repeats the run, with twice the duration each time, until every kind of fault has
+// occurred, because the number of faults depends on the machine.
 func runUntil(t *testing.T, cfg config, kinds map[string][]string) {
 	t.Helper()
 	for missing := true; missing; cfg.Duration *= 2 {
-		require.Less(t, cfg.Duration, 4*time.Minute, "not every kind of fault")
+		require.Less(t, cfg.Duration, 4*time.Minute, "not every kind of fault has occurred")
 		cfg.Dir = t.TempDir()
 		var out bytes.Buffer
 		found, err := run(t.Context(), cfg, &out)

@@ -29,7 +29,7 @@ type observer struct {
 	rig       *rig.Rig
 	book      *ledger.Ledger
 	responses []judge.Response
-	stop      func() // stops reading and waits until that has happened
+	stop      func() // stops reading and returns when no read is in progress
 
 	mu      sync.Mutex
 	outages [][2]time.Time // faults, each with the time that its target needs to recover
@@ -83,9 +83,9 @@ func (o *observer) read(ctx context.Context) {
 	o.responses = append(o.responses, judge.Response{First: begin, Last: begin, Layer: layer})
 }
 
-// count makes each fault that can delay forecasts record an outage. Faults of the disk cannot,
-// because it has only the journal, and neither can those of the clock, which is the daemon's.
-func (o *observer) count(targets []nemesis.Target) []nemesis.Target {
+// recordOutages makes each fault that can delay forecasts record an outage. Faults of the disk, on
+// which only the journal is, and of the daemon's clock cannot delay them.
+func (o *observer) recordOutages(targets []nemesis.Target) []nemesis.Target {
 	for _, t := range targets {
 		if t.Name == disk || t.Name == clock || t.Name == network+" of clients" {
 			continue
@@ -104,8 +104,8 @@ func (o *observer) count(targets []nemesis.Target) []nemesis.Target {
 	return targets
 }
 
-// during returns how much of the time between from and to was an outage.
-func (o *observer) during(from, to time.Time) (sum time.Duration) {
+// outageBetween returns how much of the time between from and to was an outage.
+func (o *observer) outageBetween(from, to time.Time) (sum time.Duration) {
 	slices.SortFunc(o.outages, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
 	for _, outage := range o.outages {
 		if outage[0].After(from) {
@@ -123,9 +123,9 @@ func (o *observer) during(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// settle waits until everything is delivered, and until the daemon serves what a newly started
-// second forecaster writes to a file. Then it stops the first one and judges the recorded
-// responses.
+// settle waits until everything is delivered, starts a second forecaster that writes to a file, and
+// waits until the daemon serves the same forecasts. Then it stops the first forecaster and judges
+// the recorded responses.
 func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 	defer must.Return(&err)
 	r := o.rig
@@ -144,7 +144,7 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 	reference, file, err := r.StartReference()
 	must.Do(err)
 	defer func() { _ = reference.Kill() }()
-	differs := launch.Eventually(ctx, settleLimit, func() (err error) {
+	mismatch := launch.Eventually(ctx, settleLimit, func() (err error) {
 		defer must.Return(&err)
 		must.Do(errors.Join(r.Revive(), r.StartReplicas()))
 		want := must.Get(judge.ParseLayer(must.Get(os.ReadFile(file))))
@@ -158,14 +158,14 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 		}
 		return nil
 	})
-	if differs != nil {
-		o.book.AddWrong("forecasts: %v", differs)
+	if mismatch != nil {
+		o.book.AddWrong("forecasts: %v", mismatch)
 	}
 	o.stop()
 	must.Do(r.Forecaster.Terminate())
 	records := must.Get(launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Forecasts, kgo.FetchIsolationLevel(kgo.ReadCommitted())))
 	published := must.Get(judge.Publications(records))
-	for _, wrong := range judge.Forecasts(r.Forecasts, published, o.responses, o.during) {
+	for _, wrong := range judge.Forecasts(r.Forecasts, published, o.responses, o.outageBetween) {
 		o.book.AddWrong("forecasts: %s", wrong)
 	}
 	fmt.Fprintf(out, "forecasts: %d publications of %d streets, %d different layers served\n",

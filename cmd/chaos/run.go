@@ -29,15 +29,15 @@ type config struct {
 	Weights  map[string]float64
 	Clients  int
 	Nodes    int    // of ClickHouse; several are replicas of one shard
-	Links    bool   // cuts the links between stores
+	Links    bool   // cut the links between stores
 	Replicas int    // of the daemon; several share a log in Kafka and lose their volumes
-	Faults   int    // goal of all runs; 0 = none
+	Faults   int    // minimum number in all runs; 0 = none
 	Equal    int    // requests that share their Idempotency-Keys
 	Rollouts int    // rolling restarts without other faults
 	Kills    int    // of replicas without other faults, to measure takeovers
-	Bench    bool   // compares the journals' costs
+	Bench    bool   // compare the costs of the journals
 	Dir      string // empty = a new one, kept only after a failure
-	Verbose  bool   // logs each fault
+	Verbose  bool   // log each fault
 }
 
 // settleLimit bounds the time from the last fault to the last delivery.
@@ -111,12 +111,12 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	layers := observe(ctx, r, book)
 	defer layers.stop()
 	sent := send(soft, hard, clients, load.Mixed, book)
-	counts, err := nemesis.Run(soft, cfg.Seed, layers.count(targets(r, cfg)), log)
+	counts, err := nemesis.Run(soft, cfg.Seed, layers.recordOutages(targets(r, cfg)), log)
 	stop()
 	if err != nil {
 		cancel()
 	}
-	keepUp(r, sent) // now all faults are undone, and every batch has received a 207
+	supervise(r, sent) // now all faults are undone, and every batch has received a 207
 	must.Do(errors.Join(err, ctx.Err()))
 	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log}
 	must.Do(t.run(ctx))
@@ -129,8 +129,8 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	return found, nil
 }
 
-// send starts the clients, which stop no later than when hard is done. It closes sent when they
-// have.
+// send starts the clients, which stop after soft is done, and at the latest when hard is done. It
+// closes sent when they have stopped.
 func send(soft, hard context.Context, clients load.Clients, mode load.Mode, book *ledger.Ledger) (sent chan struct{}) {
 	sent = make(chan struct{})
 	go func() {
@@ -142,9 +142,9 @@ func send(soft, hard context.Context, clients load.Clients, mode load.Mode, book
 	return sent
 }
 
-// keepUp acts as the service manager: until all batches are sent, it restarts any process that has
-// exited.
-func keepUp(r *rig.Rig, sent <-chan struct{}) {
+// supervise acts as the service manager: until all batches are sent, it restarts any process that
+// has exited.
+func supervise(r *rig.Rig, sent <-chan struct{}) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -71,7 +71,7 @@ func (t *trials) underLoad(ctx context.Context, mode load.Mode, do func(ctx cont
 	sent := send(soft, ctx, t.clients, mode, t.book)
 	err := do(soft)
 	stop()
-	keepUp(t.rig, sent)
+	supervise(t.rig, sent)
 	after := t.book.Tally()
 	return ledger.Tally{
 		Batches: after.Batches - before.Batches, Failed: after.Failed - before.Failed,

@@ -3,10 +3,8 @@ package main_test
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -82,17 +80,12 @@ func (p *program) children() []int {
 	return all
 }
 
-// requireGone waits until all processes have exited. A zombie has exited: only init has not read
-// its status yet.
-func requireGone(t *testing.T, pids ...int) {
+// requireExit waits until all processes have exited.
+func requireExit(t *testing.T, pids ...int) {
 	t.Helper()
 	require.NotEmpty(t, pids)
 	for _, pid := range pids {
-		require.Eventually(t, func() bool {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			_, after, _ := strings.Cut(string(stat), ") ")
-			return err != nil || strings.HasPrefix(after, "Z ") || strings.HasPrefix(after, "X ")
-		}, time.Minute, time.Millisecond, "process %d is still running", pid)
+		require.Eventually(t, func() bool { return !launch.Alive(pid) }, time.Minute, time.Millisecond, "process %d is still running", pid)
 	}
 }
 
@@ -115,7 +108,7 @@ func TestAnnouncesOneLineAndStopsCleanly(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, string(rest), "one line only")
 		require.NoError(t, p.Wait(), p.stderr)
-		requireGone(t, children...)
+		requireExit(t, children...)
 	}
 	f(func(p *program) error { return p.stdin.Close() })
 	f(func(p *program) error { return p.Process.Signal(unix.SIGTERM) })
@@ -134,7 +127,7 @@ func TestKillLeavesNoChild(t *testing.T) {
 			}
 		}
 		require.NoError(t, p.Process.Kill())
-		requireGone(t, children...)
+		requireExit(t, children...)
 	}
 	f(false, "--only", "clickhouse")
 	f(true, "--only", "clickhouse")
@@ -156,7 +149,7 @@ func TestEndsWithItsParent(t *testing.T) {
 	var p program
 	require.NoError(t, json.Unmarshal([]byte(line), &p.ready))
 	require.NoError(t, shell.Process.Kill())
-	requireGone(t, p.ready.Kafka.PIDs...) // kfake's process is devstores
+	requireExit(t, p.ready.Kafka.PIDs...) // kfake's process is devstores
 	shell.Wait()
 }
 

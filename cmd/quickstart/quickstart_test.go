@@ -176,11 +176,6 @@ func descendantsOf(parent int) []int {
 	return all
 }
 
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ") // a zombie has exited
-}
-
 func build(t *testing.T) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "quickstart")
@@ -246,10 +241,10 @@ func TestQuickstart(t *testing.T) {
 	<-third.done
 	deadline := time.Now().Add(time.Minute)
 	for _, pid := range family {
-		for alive(pid) && time.Now().Before(deadline) {
+		for launch.Alive(pid) && time.Now().Before(deadline) {
 			time.Sleep(50 * time.Millisecond)
 		}
-		require.False(t, alive(pid), "process %d outlived a killed quickstart", pid)
+		require.False(t, launch.Alive(pid), "process %d outlived a killed quickstart", pid)
 	}
 }
 
@@ -291,7 +286,7 @@ func TestPrintedCommands(t *testing.T) {
 	family := descendantsOf(s.cmd.Process.Pid)
 	s.interrupt(t)
 	for _, pid := range family {
-		require.False(t, alive(pid), "process %d outlived quickstart", pid)
+		require.False(t, launch.Alive(pid), "process %d outlived quickstart", pid)
 	}
 }
 

@@ -56,3 +56,8 @@ func TestPackageContents(t *testing.T) {
 		}
 	}
 }
+
+// testdata/install.sh verifies the unit, which needs the installed programs.
+func TestUnitExposure(t *testing.T) {
+	output(t, "systemd-analyze", "security", "--offline=yes", "--threshold=15", "--no-pager", root+"/deployments/systemd/trafficd.service")
+}

@@ -29,6 +29,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"trafficd/cmd/internal/launch"
@@ -67,9 +68,7 @@ func StartClickHouse(t testing.TB) *ClickHouse {
 func (c *ClickHouse) Query(t testing.TB, sql string) string {
 	t.Helper()
 	body, err := c.Do(t.Context(), sql)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return body
 }
 
@@ -82,14 +81,8 @@ type Cluster struct{ *launch.ClickHouseCluster }
 func StartCluster(t testing.TB, shards ...string) *Cluster {
 	t.Helper()
 	c, err := launch.StartClickHouseCluster(t.Context(), launch.Options{Dir: t.TempDir(), Stderr: t.Output()}, shards...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for _, n := range c.Nodes {
 		report(t, "clickhouse-node", n.Kind, n.Version, n.TCP)
 	}
@@ -138,9 +131,7 @@ func StartKfake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.AllowAutoTopicCreation(), kfake.DefaultNumPartitions(6)}, opts...)
 	cluster, err := kfake.NewCluster(opts...)
-	if err != nil {
-		t.Fatalf("cannot start kfake: %v", err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
 	return cluster
 }
@@ -148,9 +139,7 @@ func StartKfake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 // Create calls CreateTopic and fails the test on an error.
 func (k *Kafka) Create(t testing.TB, topic string, partitions int) {
 	t.Helper()
-	if err := k.CreateTopic(t.Context(), topic, partitions); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.CreateTopic(t.Context(), topic, partitions))
 }
 
 // Records returns the records of a topic. It fails the test on an error, or after two minutes.
@@ -159,9 +148,7 @@ func (k *Kafka) Records(t testing.TB, topic string) []Record {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	records, err := k.Read(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return records
 }
 
@@ -182,14 +169,8 @@ func start(t testing.TB, opts launch.Options) *launch.Stores {
 	t.Helper()
 	opts.Dir, opts.Stderr = t.TempDir(), t.Output()
 	s, err := launch.StartStores(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
@@ -203,11 +184,8 @@ func report(t testing.TB, store, kind, version, address string) {
 		return
 	}
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		t.Fatalf("cannot open the file of %s: %v", LogEnv, err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
-	if _, err := fmt.Fprintf(f, "%s %s %s %s\n", t.Name(), store, kind, version); err != nil {
-		t.Fatalf("cannot write the file of %s: %v", LogEnv, err)
-	}
+	_, err = fmt.Fprintf(f, "%s %s %s %s\n", t.Name(), store, kind, version)
+	require.NoError(t, err)
 }

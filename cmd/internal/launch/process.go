@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,24 +28,21 @@ import (
 //     child that reads it sees end of file when the parent stops it or dies;
 //   - PR_SET_PDEATHSIG (Linux): the kernel signals the child when the parent dies.
 //
-// In the other direction every child keeps the parent's standard error open as descriptor 3 (see
-// [LeashFD]). A reader of that stream sees its end only when the whole process tree has exited. It
-// can then reuse the same ports and directories.
+// In the other direction, every child keeps the parent's standard error open as descriptor 3. A
+// reader of that stream sees its end only when the whole process tree has exited. It can then reuse
+// the same ports and directories.
 type Process struct {
 	cmd      *exec.Cmd
 	target   int      // where signals go: a process or, if negative, a group
-	lifeline *os.File // our end of the child's standard input
+	lifeline *os.File // the parent's end of the child's standard input
 	expected atomic.Bool
 	done     chan struct{}
 	err      error // how the child exited; valid after done
 }
 
-// LeashFD is the child's descriptor of its parent's standard error.
-const LeashFD = 3
-
 // Start runs cmd in this process's group. The kernel kills it if this process dies. If the child
-// exits before [Process.Stop] or [Process.Kill] is called, failed (may be nil) is called once with
-// the reason. Start sets cmd.Stdin, ExtraFiles and SysProcAttr.
+// exits before [Process.Stop] or [Process.Kill] is called, failed is called once with the reason,
+// unless it is nil. Start sets cmd.Stdin, ExtraFiles and SysProcAttr.
 func Start(cmd *exec.Cmd, failed func(error)) (*Process, error) {
 	return start(cmd, false, unix.SIGKILL, failed)
 }
@@ -63,7 +61,7 @@ func start(cmd *exec.Cmd, group bool, onDeath unix.Signal, failed func(error)) (
 	}
 	defer lifeline.Close()
 	cmd.Stdin = lifeline
-	cmd.ExtraFiles = []*os.File{os.Stderr} // becomes LeashFD
+	cmd.ExtraFiles = []*os.File{os.Stderr} // becomes descriptor 3
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: group}
 	setDeathSignal(cmd.SysProcAttr, onDeath)
 	p := &Process{cmd: cmd, lifeline: ours, done: make(chan struct{})}
@@ -110,6 +108,16 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 		_ = p.Kill()
 		return context.Cause(ctx)
 	}
+}
+
+// Alive reports whether a process is running, on Linux. A zombie has exited.
+func Alive(pid int) bool {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return false
+	}
+	stat, err := p.Stat()
+	return err == nil && stat.State != "Z" && stat.State != "X"
 }
 
 // PID returns the child's process id.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,12 +18,12 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// helper turns this test program into a parent that starts a child, prints its id, and waits to be
-// killed.
-const helper = "TRAFFICD_TEST_PARENT"
+// parentEnv names the environment variable that makes this test program a parent: it starts a
+// child, prints its process id, and waits to be killed.
+const parentEnv = "TRAFFICD_TEST_PARENT"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(helper) != "" {
+	if os.Getenv(parentEnv) != "" {
 		parent()
 	}
 	goleak.VerifyTestMain(m)
@@ -43,24 +42,18 @@ func parent() {
 // TestChildDiesWithItsParent: sleep never reads its lifeline, so the kernel must kill it.
 func TestChildDiesWithItsParent(t *testing.T) {
 	self := exec.Command("/proc/self/exe")
-	self.Env = append(os.Environ(), helper+"=1")
+	self.Env = append(os.Environ(), parentEnv+"=1")
 	stdout, err := self.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, self.Start())
 	var child int
 	_, err = fmt.Fscan(stdout, &child)
 	require.NoError(t, err)
-	require.NoError(t, unix.Kill(child, 0), "it runs")
+	require.True(t, launch.Alive(child))
 
 	require.NoError(t, self.Process.Kill())
 	require.Error(t, self.Wait())
-	require.Eventually(t, func() bool { return gone(child) }, time.Minute, time.Millisecond)
-}
-
-func gone(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, _ := strings.Cut(string(stat), ") ")
-	return err != nil || strings.HasPrefix(after, "Z ")
+	require.Eventually(t, func() bool { return !launch.Alive(child) }, time.Minute, time.Millisecond)
 }
 
 func TestStop(t *testing.T) {
@@ -81,9 +74,9 @@ func TestStop(t *testing.T) {
 		} else {
 			require.ErrorContains(t, err, want)
 		}
-		require.NoError(t, p.Stop(grace), "a second time")
-		require.NoError(t, p.Kill(), "a third")
-		require.True(t, gone(p.PID()))
+		require.NoError(t, p.Stop(grace), "a second stop")
+		require.NoError(t, p.Kill())
+		require.False(t, launch.Alive(p.PID()))
 	}
 	f("echo; exec sleep 1000", unix.SIGCONT, time.Minute, "")                                 // SIGTERM
 	f("trap '' TERM; echo; exec cat", unix.SIGCONT, time.Minute, "")                          // the lifeline
@@ -120,7 +113,7 @@ func TestGroup(t *testing.T) {
 	_, err = fmt.Fscan(stdout, &grandchild)
 	require.NoError(t, err)
 	require.NoError(t, p.Kill())
-	require.Eventually(t, func() bool { return gone(grandchild) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !launch.Alive(grandchild) }, time.Minute, time.Millisecond)
 }
 
 func TestStartError(t *testing.T) {

@@ -271,7 +271,7 @@ func (s *store) start(ctx context.Context) (a Announcement, err error) {
 	if err != nil {
 		return a, err
 	}
-	stdout, theirs, err := os.Pipe()
+	stdout, childStdout, err := os.Pipe()
 	if err != nil {
 		return a, fmt.Errorf("cannot start a store: %w", err)
 	}
@@ -282,10 +282,10 @@ func (s *store) start(ctx context.Context) (a Announcement, err error) {
 		args = append([]string{"ip", "netns", "exec", in}, args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout = theirs
-	cmd.Stderr = io.MultiWriter(s.opts.Stderr, &printed) // a writer, not a file, so that Done waits for the whole tree: see LeashFD
+	cmd.Stdout = childStdout
+	cmd.Stderr = io.MultiWriter(s.opts.Stderr, &printed) // a writer, not a file, so that Done waits for the whole process tree
 	s.proc, err = StartGroup(cmd, s.opts.OnDeath)
-	theirs.Close()
+	childStdout.Close()
 	if err != nil {
 		return a, err
 	}

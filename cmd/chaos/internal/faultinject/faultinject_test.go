@@ -75,8 +75,8 @@ func TestFaults(t *testing.T) {
 	require.Equal(t, "12345678", string(text))
 }
 
-// start runs the program. next makes it print a line, and returns the clock and the rest of that
-// line.
+// start runs the program. next makes it print a line, and returns the clock and the other words of
+// that line.
 func start(t *testing.T, faults *Faults, program string, args ...string) (next func() (clock int64, rest string)) {
 	t.Helper()
 	cmd := exec.Command(program, args...) // exits at the end of its input

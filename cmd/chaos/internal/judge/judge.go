@@ -96,7 +96,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 	return v
 }
 
-// All judges the forward and each server of the archive, all of which must hold every accepted
+// All judges the forward and each server of the archive. Each of them must have every accepted
 // measurement.
 func All(accepted []ledger.Accepted, forward []Arrival, servers [][]Arrival) []*Verdict {
 	all := []*Verdict{Compare("forward", accepted, forward)}

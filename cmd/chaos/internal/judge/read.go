@@ -15,7 +15,7 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Instance returns the product instance of a detector: that of its client, such as chaos-01 of
+// Instance returns the product instance of a detector and of its client, such as chaos-01 for
 // chaos-01-007.
 func Instance(detector string) string { return detector[:max(0, strings.LastIndexByte(detector, '-'))] }
 

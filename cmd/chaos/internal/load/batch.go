@@ -13,9 +13,9 @@ import (
 
 // moments returns the times around which items start. They spread the items over partitions of the
 // archive: a block that spans several partitions is committed one part at a time and can be
-// interrupted between them. The forecaster learns from the second time and forecasts from the last
-// 12 minutes before the third; items start within the last 6 of them, so that they are still among
-// the 12 when it reads them.
+// interrupted between the parts. The forecaster learns from the items around the second time, and
+// forecasts from those of its last 12 minutes. Items around the third time start at most 6 minutes
+// before it, so that the forecaster reads them while they are recent enough.
 func moments(now time.Time) [3]time.Time {
 	return [3]time.Time{time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -2), now}
 }
@@ -107,7 +107,7 @@ func (g *generator) text(i ledger.Item) string {
 	return t + `}`
 }
 
-// fault is a way to make an item invalid, with the expected rejection.
+// fault is a way to make an item invalid, and the expected rejection.
 type fault struct {
 	code    string
 	field   string // after measurements[i]

@@ -85,7 +85,7 @@ func (all Clients) Run(ctx, hard context.Context, mode Mode) error {
 	return errors.Join(errs...)
 }
 
-// APIKey returns the API key of a client. The product instance of the key is that of its detectors.
+// APIKey returns the API key of a client. Its product instance is that of the client's detectors.
 func APIKey(client int) string { return fmt.Sprintf("tk_chaos-%02d", client) }
 
 // Detectors returns the codes of all detectors that Run uses.
@@ -109,9 +109,9 @@ type client struct {
 	sent   []*batch // the latest batches, some of which are sent again
 }
 
-// kept is the number of batches that a client may send again, enough for the oldest to precede
-// several restarts of the daemon.
-const kept = 60
+// replayable is the number of batches that a client may send again. It is large enough for the
+// oldest of them to precede several restarts of the daemon.
+const replayable = 60
 
 func (c *client) run(ctx, hard context.Context) error {
 	for ctx.Err() == nil {
@@ -127,7 +127,7 @@ func (c *client) run(ctx, hard context.Context) error {
 		c.ledger.Accept(b.accepted())
 		c.ledger.Add(func(t *ledger.Tally) { t.Batches++; t.Rejected += r.Rejected })
 		c.sent = append(c.sent, b)
-		c.sent = c.sent[max(0, len(c.sent)-kept):]
+		c.sent = c.sent[max(0, len(c.sent)-replayable):]
 		if c.rng.IntN(10) == 0 {
 			if err := c.repeat(hard); err != nil {
 				return err

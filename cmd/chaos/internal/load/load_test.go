@@ -21,8 +21,8 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// TestBodies: another decoder reads the items of the ledger, and all items of a client are
-// different.
+// TestBodies: encoding/json decodes the same items that the ledger has, and all items of a client
+// are different.
 func TestBodies(t *testing.T) {
 	m := newGenerator(rand.New(rand.NewPCG(1, 1)), 3, 5)
 	seen, last := map[ledger.Key]bool{}, map[string]int64{}
@@ -62,8 +62,8 @@ func decoded(t *testing.T, text []byte) ledger.Item {
 	return i
 }
 
-// fakeDaemon is a daemon as a client sees it: it stores its results by key, accepts batches whose
-// response is lost, and can be made to misbehave.
+// fakeDaemon stores its results by key, accepts batches even if the response is lost, and can be
+// made to misbehave.
 type fakeDaemon struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -109,7 +109,7 @@ func (d *fakeDaemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, body)
 }
 
-// accept returns a result that depends on what the invalid items look like.
+// accept returns a result that rejects the items of badItems.
 func (d *fakeDaemon) accept(body io.Reader) string {
 	z, _ := gzip.NewReader(body)
 	text, _ := io.ReadAll(z)

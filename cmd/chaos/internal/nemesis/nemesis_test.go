@@ -78,8 +78,8 @@ func TestPermanentFaultEndsTheRun(t *testing.T) {
 	})
 }
 
-// TestNothing: a fault that could not be injected ends, and is not counted.
-func TestNothing(t *testing.T) {
+// TestErrNotInjected: a fault that could not be injected is undone and not counted.
+func TestErrNotInjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -24,8 +24,8 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// Topic is the topic to which measurements are forwarded.
 const (
+	// Topic is the topic to which measurements are forwarded.
 	Topic      = "measurements"
 	partitions = 4
 )
@@ -46,7 +46,7 @@ type Broker interface {
 	Close() error
 }
 
-// FailingBroker is a broker that can return errors: kfake.
+// FailingBroker is a broker that can be made to return errors: kfake.
 type FailingBroker interface {
 	// FailProduce makes the next produce requests return random errors, some after storing the
 	// records.
@@ -62,10 +62,10 @@ type KilledBroker interface {
 	MoveLeaders(ctx context.Context, r *rand.Rand) error
 }
 
-// apache is Apache Kafka with each node in its own process. A killed node loses nothing it
-// acknowledged and recovers the state of its producers.
+// apache is Apache Kafka with each node in its own process. A killed node loses nothing that it
+// acknowledged, and recovers the state of its producers.
 type apache struct {
-	nodes  []*launch.Stores
+	nodes  []*launch.Kafka
 	down   []*launch.Kafka
 	frozen *launch.Kafka
 }
@@ -78,17 +78,20 @@ func startApache(
 	if len(ports) > 1 {
 		properties["min.insync.replicas"] = "2"
 	}
-	a = &apache{nodes: make([]*launch.Stores, len(ports))}
+	a = &apache{nodes: make([]*launch.Kafka, len(ports))}
 	controllers := must.Get(launch.PickPorts("Kafka controller", len(ports)))
-	must.Do(each(a.nodes, func(i int, _ *launch.Stores) (err error) { // no node is ready until most are running
-		a.nodes[i], err = launch.StartStores(ctx, launch.Options{
+	must.Do(each(a.nodes, func(i int, _ *launch.Kafka) error { // no node is ready until most are running
+		stores, err := launch.StartStores(ctx, launch.Options{
 			Host: hosts.At(i), Hosts: hosts,
 			Dir: dir, Only: "kafka", Stderr: out, Broker: launch.Apache, Brokers: len(ports), Node: i + 1,
 			KafkaPorts: ports, Controllers: controllers, Advertised: advertised, Properties: properties,
 		})
+		if err == nil {
+			a.nodes[i] = stores.Kafka
+		}
 		return err
 	}))
-	return a, launch.Eventually(ctx, time.Minute, func() error { return a.nodes[0].Kafka.CreateTopic(ctx, Topic, partitions) })
+	return a, launch.Eventually(ctx, time.Minute, func() error { return a.nodes[0].CreateTopic(ctx, Topic, partitions) })
 }
 
 // each calls do for all elements concurrently.
@@ -104,7 +107,7 @@ func each[T any](all []T, do func(i int, element T) error) error {
 
 func (a *apache) Stop(r *rand.Rand, n int) error {
 	for _, i := range r.Perm(len(a.nodes))[:n] {
-		a.down = append(a.down, a.nodes[i].Kafka)
+		a.down = append(a.down, a.nodes[i])
 	}
 	return each(a.down, func(_ int, k *launch.Kafka) error { return k.Kill() })
 }
@@ -118,7 +121,7 @@ func (a *apache) Restart() error {
 // Freeze pauses one node. After its session timeout the others take over its partitions, and it
 // resumes without knowing that.
 func (a *apache) Freeze(r *rand.Rand) error {
-	a.frozen = a.nodes[r.IntN(len(a.nodes))].Kafka
+	a.frozen = a.nodes[r.IntN(len(a.nodes))]
 	return a.frozen.Pause()
 }
 
@@ -129,8 +132,8 @@ func (a *apache) Wipe(ctx context.Context, r *rand.Rand) error {
 	i := r.IntN(len(a.nodes))
 	err := launch.Eventually(ctx, wipeLimit, func() error { return a.covered(ctx, -1) })
 	if err == nil {
-		a.down = append(a.down, a.nodes[i].Kafka)
-		if err := a.nodes[i].Kafka.Kill(); err != nil {
+		a.down = append(a.down, a.nodes[i])
+		if err := a.nodes[i].Kill(); err != nil {
 			return err
 		}
 		err = launch.Eventually(ctx, wipeLimit, func() error { return a.covered(ctx, i) })
@@ -138,24 +141,24 @@ func (a *apache) Wipe(ctx context.Context, r *rand.Rand) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", nemesis.ErrNotInjected, err)
 	}
-	return os.RemoveAll(filepath.Join(a.nodes[i].Kafka.Dir(), "kafka", "apache", fmt.Sprint("node-", i+1), "data"))
+	return os.RemoveAll(filepath.Join(a.nodes[i].Dir(), "kafka", "apache", fmt.Sprint("node-", i+1), "data"))
 }
 
 // wipeLimit exceeds both a broker's session timeout and the time that a small log takes to
 // replicate.
 const wipeLimit = 15 * time.Second
 
-// covered returns nil if every live broker reports for each partition a leader, and all replicas
-// except those on the dead broker in sync. A negative dead means that none is.
+// covered returns nil if every live broker reports that each partition has a leader and that all of
+// its replicas, except on the dead broker, are in sync. If dead is negative, all brokers are live.
 func (a *apache) covered(ctx context.Context, dead int) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	return each(a.nodes, func(i int, n *launch.Stores) (err error) {
+	return each(a.nodes, func(i int, k *launch.Kafka) (err error) {
 		defer must.Return(&err)
 		if i == dead {
 			return nil
 		}
-		client := must.Get(kgo.NewClient(kgo.SeedBrokers(n.Kafka.Brokers...), kgo.DisableClientMetrics()))
+		client := must.Get(kgo.NewClient(kgo.SeedBrokers(k.Brokers...), kgo.DisableClientMetrics()))
 		defer client.Close()
 		known := must.Get(kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0])) // this broker, not the one that it would choose
 		for _, t := range known.Topics {
@@ -204,8 +207,8 @@ func (a *apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
 func (a *apache) Thaw() error { return a.frozen.Resume() }
 
 func (a *apache) Addresses() (all []string) {
-	for _, n := range a.nodes {
-		all = append(all, n.Kafka.Brokers...)
+	for _, k := range a.nodes {
+		all = append(all, k.Brokers...)
 	}
 	return all
 }
@@ -213,11 +216,11 @@ func (a *apache) Addresses() (all []string) {
 // Close kills the nodes. In a clean shutdown the last node would wait for the others, which have
 // already exited.
 func (a *apache) Close() error {
-	return each(a.nodes, func(_ int, n *launch.Stores) error {
-		if n == nil || n.Kafka == nil {
-			return nil // it was never started
+	return each(a.nodes, func(_ int, k *launch.Kafka) error {
+		if k == nil {
+			return nil // it could not be started
 		}
-		return errors.Join(n.Kafka.Kill(), n.Close())
+		return k.Kill()
 	})
 }
 
@@ -284,9 +287,9 @@ func (f *fake) Thaw() error {
 	return nil
 }
 
-// produceErrors lists errors returned although the records were stored, errors of a broker that has
-// forgotten the producer, and errors of a broker that stored nothing. Sequence numbers alone do not
-// protect against one of the first kind followed by one of the second.
+// produceErrors lists errors that are returned although the records were stored, errors of a broker
+// that has forgotten the producer, and errors of a broker that stored nothing. Sequence numbers
+// alone do not prevent duplicates if an error of the second kind follows one of the first.
 var produceErrors = [][]*kerr.Error{
 	{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
 	{kerr.OutOfOrderSequenceNumber, kerr.InvalidProducerEpoch, kerr.UnknownProducerID},

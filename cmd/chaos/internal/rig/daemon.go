@@ -31,7 +31,7 @@ type Daemon struct {
 	launch.Daemon
 	Busy      sync.Mutex                       // held during a fault
 	Faults    *faultinject.Faults              // of its clock, writes and reads
-	sharesLog bool                             // its journal is a log in Kafka
+	sharesLog bool                             // the journal is a log in Kafka
 	volume    string                           // the journal's folder
 	wrong     func(format string, args ...any) // reports unexpected exits
 	watched   bool                             // an exit of the current process is unexpected
@@ -240,7 +240,7 @@ func (d *Daemon) Running() bool {
 	return false
 }
 
-// Log messages of a daemon that from then on handles signals, or accepts clients.
+// Log messages from which on the daemon handles signals, or accepts clients.
 const (
 	handlesSignals = ` starts"`
 	listening      = `"listening for clients"`
@@ -274,10 +274,10 @@ func (d *Daemon) Terminate() error {
 	}
 	// SIGTERM kills a process that does not handle signals yet.
 	status, ok := d.State().Sys().(syscall.WaitStatus)
-	early := ok && status.Signaled() && status.Signal() == syscall.SIGTERM && !strings.Contains(d.Log(), handlesSignals)
+	tooEarly := ok && status.Signaled() && status.Signal() == syscall.SIGTERM && !strings.Contains(d.Log(), handlesSignals)
 	// A request may wait for the log longer than the grace period. Its client sends it again.
-	away := d.sharesLog && strings.Contains(d.LogTail(), "requests were aborted at the end of the grace period")
-	if !d.State().Success() && !early && !away && !d.diskFailed() {
+	aborted := d.sharesLog && strings.Contains(d.LogTail(), "requests were aborted at the end of the grace period")
+	if !d.State().Success() && !tooEarly && !aborted && !d.diskFailed() {
 		d.wrong("the daemon exited with %v, %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
 	}
 	return nil

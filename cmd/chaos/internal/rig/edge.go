@@ -20,7 +20,8 @@ type Edge struct {
 // server is the shipped configuration's line for the second replica.
 const server = "    server replica-2 replica-2:8080 check port 8081\n"
 
-// startEdge starts an HAProxy in front of the replicas' wires. It checks the replicas themselves.
+// startEdge starts an HAProxy that forwards to the replicas' wires. Its health checks bypass the
+// wires.
 func (r *Rig) startEdge() {
 	text := must.Get(os.ReadFile(filepath.Join(must.Get(launch.ModuleRoot()), "deployments", "edge", "haproxy.cfg")))
 	file := r.path("haproxy.cfg")

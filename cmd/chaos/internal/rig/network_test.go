@@ -35,8 +35,7 @@ func inside[T any](t *testing.T, h launch.Host, do func() (T, error)) (got T, er
 	return got, err
 }
 
-// TestNetwork: a link that is cut in either direction is dead, without an error, until it is
-// joined.
+// TestNetwork: connections over a link that is cut in either direction time out until Join.
 func TestNetwork(t *testing.T) {
 	n, err := newNetwork(2)
 	defer n.close()

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStuckWire disturbs and heals a wire with a stuck connection: the server reads nothing, so
-// toxiproxy blocks in a write. New connections must get through.
+// TestStuckWire disturbs and heals a wire that has a stuck connection: the server reads nothing, so
+// toxiproxy blocks in a write. New connections must work.
 func TestStuckWire(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestStuckWire(t *testing.T) {
 	require.Equal(t, "through", string(got))
 	require.NoError(t, wire.Cut())
 	require.NoError(t, wire.Join())
-	require.NoError(t, wire.Disturb("latency", Responses, map[string]any{"latency": 1}), "the first toxic is gone")
+	require.NoError(t, wire.Disturb("latency", Responses, map[string]any{"latency": 1}), "Cut removes toxics")
 }
 
 // fill writes until a write blocks.
