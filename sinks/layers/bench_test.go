@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
 const benchStreets = 20_000
@@ -89,8 +87,8 @@ func BenchmarkForms(b *testing.B) {
 	}
 }
 
-// BenchmarkBucketSizes compares sizes of buckets: the size of the compressed layer, and the share
-// of it that is compressed again when a random hundredth of the streets changes.
+// BenchmarkBucketSizes reports, for several sizes of buckets, the size of the compressed layer, and
+// the share of it that is compressed again when a random hundredth of the streets changes.
 func BenchmarkBucketSizes(b *testing.B) {
 	var list []*street
 	for _, f := range city(benchStreets, noon) {
@@ -148,5 +146,4 @@ func BenchmarkPut(b *testing.B) {
 	for b.Loop() {
 		l.Put(f)
 	}
-	replace(l, []*pb.StreetForecast{f})
 }

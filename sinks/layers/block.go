@@ -178,8 +178,8 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 	}
 }
 
-// code is the Huffman code of a symbol: count bits, the first one lowest. An unused symbol has
-// none.
+// code is the Huffman code of a symbol: count bits, the first one lowest. An unused symbol has no
+// bits.
 type code struct {
 	bits  uint16
 	count uint8
@@ -206,7 +206,7 @@ func prefixCodes(codes []code, used []int, limit int) {
 	slices.Sort(leaves)
 	for setLengths(codes, leaves) > limit {
 		for i, leaf := range leaves {
-			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // the closer the frequencies, the shorter the longest code
+			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // closer frequencies shorten the longest code
 		}
 	}
 	var next [maxBits + 1]int // by length: the number of codes, then the next code

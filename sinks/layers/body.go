@@ -29,7 +29,7 @@ var (
 	closings   = [formats][encodings]form{jsonText: stored(jsonClose)}
 )
 
-// join returns the body of a document with these pieces. It skips nil ones.
+// join returns the body of a document with these pieces. It skips nil pieces.
 func join(pieces []*piece, f format, e encoding) *body {
 	content, separator := openings[f][e].plain, separators[f][e]
 	b := &body{segments: make([][]byte, 0, 2*len(pieces)+2)}
@@ -49,9 +49,9 @@ func join(pieces []*piece, f format, e encoding) *body {
 			content = content.then(separator.plain)
 		}
 		first = false
-		made := p.form(f, e)
-		add(made.bytes)
-		content = content.then(made.plain)
+		encoded := p.form(f, e)
+		add(encoded.bytes)
+		content = content.then(encoded.plain)
 	}
 	add(slices.Concat(closings[f][e].bytes, trailersOf(content.then(closings[f][e].plain))[e]))
 	if b.size <= joinedSize && len(b.segments) > 1 {
@@ -60,7 +60,7 @@ func join(pieces []*piece, f format, e encoding) *body {
 	return b
 }
 
-// sumOf returns the hash of the content of the pieces of a document.
+// sumOf returns the hash of a document's content, computed from the hashes of its pieces.
 func sumOf(pieces []*piece, z *zone, c scope) uint64 {
 	sums := make([]byte, 0, 8*len(pieces)+64)
 	sums = fmt.Appendf(sums, "%s %t %d ", z.name, c.whole, c.horizon)
@@ -76,14 +76,15 @@ func sumOf(pieces []*piece, z *zone, c scope) uint64 {
 // different bytes with the same ETag.
 const formsVersion = 5
 
-// etagOf returns the ETag of the content with this hash in one form: a hash and a suffix.
+// etagOf returns the ETag of content with this hash, in a format and encoding.
 func etagOf(sum uint64, f format, e encoding) []byte {
 	return fmt.Appendf(nil, `"%016x%s"`, sum+formsVersion, etagSuffix[f][e])
 }
 
 var etagSuffix = [formats][encodings]string{{"", "-g", "-z"}, {"-j", "-jg", "-jz"}}
 
-// sumOfETag is the inverse of etagOf for any form.
+// sumOfETag returns the hash of the content that an ETag identifies, whatever its format and
+// encoding. ok is false if the ETag is malformed.
 func sumOfETag(etag string) (sum uint64, ok bool) {
 	text, ok := strings.CutPrefix(strings.TrimPrefix(etag, "W/"), `"`)
 	if !ok || len(text) < 17 {
@@ -93,7 +94,7 @@ func sumOfETag(etag string) (sum uint64, ok bool) {
 	return sum - formsVersion, err == nil
 }
 
-// send makes bytes [from, to) of the body the response's body, without copying them.
+// send sets the body of the response to bytes [from, to) of b, without copying them.
 func (b *body) send(resp *fasthttp.Response, from, to int) {
 	for i, segment := range b.segments {
 		switch {
@@ -139,7 +140,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return copy(p, s.next(len(p))), nil
 }
 
-// WriteTo implements io.WriterTo. It gathers the segments into large writes.
+// WriteTo implements io.WriterTo. It combines small segments into large writes.
 func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 	gathered := gatherers.Get().(*[gatherSize]byte)
 	defer gatherers.Put(gathered)

@@ -7,10 +7,10 @@ import (
 
 // bucketStreets is the maximum number of streets in a bucket; the mean is about two thirds of it.
 // Smaller buckets make updates cheaper and compressed bodies larger, because each bucket is
-// compressed without the others: BenchmarkBucketSizes. Streets that change are mostly neighbours; a
-// random hundredth of the network touches most buckets. The table is for 100,000 streets of 12
-// periods. Sizes are relative to gzip -6, and the CPU time of an update of a random hundredth is
-// relative to a full build:
+// compressed without the others (see BenchmarkBucketSizes). Streets that change together are mostly
+// neighbours, whereas a random hundredth of the network touches most buckets. The table is for
+// 100,000 streets of 12 periods. Sizes are relative to gzip -6, and the CPU time of an update of a
+// random hundredth is relative to a full build:
 //
 //	maximum   mean   gzip   zstd   gzip, one horizon   update
 //	    192    140   0.95   0.92                1.17     0.70
@@ -46,8 +46,8 @@ func newBucket(streets []*street) *bucket {
 
 // cut divides the streets into buckets and reuses each old bucket that has the same streets. A
 // bucket is a square of the map or half of one, so that a tile consists of whole buckets or is
-// within one. Those with too many streets are halved, so that the boundaries depend on the streets
-// alone, and a street added or removed changes few.
+// within one. It is halved if it has more than limit streets. The boundaries depend only on the
+// streets, so adding or removing a street changes few buckets.
 func cut(streets []*street, limit int, old ...*bucket) (buckets []*bucket) {
 	known := make(map[key]*bucket, len(old))
 	for _, b := range old {
@@ -56,14 +56,14 @@ func cut(streets []*street, limit int, old ...*bucket) (buckets []*bucket) {
 	add := func(run []*street) {
 		b := known[run[0].id]
 		if b == nil || !slices.Equal(b.streets, run) {
-			last := b
-			if b = newBucket(run); last != nil {
-				b.before = last.parts
+			previous := b
+			if b = newBucket(run); previous != nil {
+				b.before = previous.parts
 			}
 		}
 		buckets = append(buckets, b)
 	}
-	var divide func(run []*street, bit int) // those that differ in this bit of the position and in lower ones
+	var divide func(run []*street, bit int) // the positions of the run are equal above bit
 	divide = func(run []*street, bit int) {
 		switch {
 		case len(run) == 0:

@@ -55,7 +55,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestTilesConsistOfBuckets: at most one bucket is partly inside a tile.
+// TestTilesConsistOfBuckets checks that at most one bucket is only partly inside a tile.
 func TestTilesConsistOfBuckets(t *testing.T) {
 	streets := scatteredStreets(4000)
 	buckets := cut(streets, bucketStreets)
@@ -86,7 +86,7 @@ func TestTilesConsistOfBuckets(t *testing.T) {
 	}
 }
 
-// TestCutManyStreetsInOnePlace: streets in one place cannot be divided.
+// TestCutManyStreetsInOnePlace checks that the streets of one place stay in one bucket.
 func TestCutManyStreetsInOnePlace(t *testing.T) {
 	var streets []*street
 	for node := range int32(1000) {
@@ -112,8 +112,8 @@ func TestPlaces(t *testing.T) {
 	require.Equal(t, area{0, 0, math.MaxUint32, math.MaxUint32}, area{0, 0, 0, 0}.with(placeOf(180, -90)))
 }
 
-// TestHilbert: the places of a tile are consecutive on the curve, and consecutive tiles on the
-// curve are neighbours on the map.
+// TestHilbert checks that the places of a tile are consecutive on the curve, and that consecutive
+// tiles on the curve are neighbours on the map.
 func TestHilbert(t *testing.T) {
 	for zoom := 1; zoom <= 5; zoom++ {
 		at := make([]place, 1<<(2*zoom))

@@ -21,9 +21,9 @@ type snapshot struct {
 	until    []byte  // covered as a header value
 	leftOut  int     // as in builder
 	built    time.Time
-	number   uint64 // of builds, this one included
+	number   uint64 // number of builds, including this one
 
-	replaced chan struct{} // closed when there is a newer one
+	replaced chan struct{} // closed when there is a newer snapshot
 }
 
 // removal is a street that a build removed, or replaced by one with another code.
@@ -179,8 +179,8 @@ func (b *builder) remove(streets []*street, now time.Time) {
 	}
 }
 
-// shown returns the streets in order without those that have ended: these leave no trace, not even
-// in the bucket boundaries, because another replica may never have seen them.
+// shown returns the streets in order, without those that have ended. Ended streets must not even
+// affect bucket boundaries, because another replica may never have received them.
 func (b *builder) shown(ref instant) (shown []*street, covered instant) {
 	shown = make([]*street, 0, len(b.ordered))
 	for _, s := range b.ordered {
@@ -198,8 +198,8 @@ type request struct {
 	forms formSet
 }
 
-// requests returns the documents to build. Each build calls it once, because clients request others
-// meanwhile.
+// requests returns the documents to build. Each build calls it only once, because requests during
+// the build change the result.
 func (b *builder) requests(now time.Time) (list []request) {
 	for _, z := range b.zones {
 		for i, scope := range b.scopes {
@@ -211,8 +211,8 @@ func (b *builder) requests(now time.Time) (list []request) {
 	return list
 }
 
-// prepare makes the requested parts of the buckets at the reference time. It drops parts that no
-// view at keep or later shows.
+// prepare makes the requested parts of the buckets at the reference time. It drops the parts that
+// ended by keep.
 func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep instant) {
 	parallel(len(buckets), func(i int) {
 		c := b.compressors.Get().(*compressor)
@@ -282,7 +282,7 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 	return next
 }
 
-// document returns the requested document; old if it has the same pieces.
+// document returns the requested document, or old if it has the same pieces.
 func (b *builder) document(old *document, r request, ref instant, now time.Time) *document {
 	z, scope := r.zone, b.scopes[r.scope]
 	v := scope.view(ref)

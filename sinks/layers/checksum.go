@@ -40,7 +40,7 @@ var squares = func() (all [63]uint32) {
 	return all
 }()
 
-// multiply returns the product of two polynomials modulo that of the CRC.
+// multiply returns the product of two polynomials modulo the polynomial of the CRC.
 func multiply(a, b uint32) (product uint32) {
 	for ; a != 0; a <<= 1 {
 		if a&unity != 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// The second of noon, the one before it and the one after.
+// The second of noon, the second before it and the second after it.
 const atNoon, beforeNoon, afterNoon = "Sat, 31 Jan 2026 12:00:00 GMT", "Sat, 31 Jan 2026 11:59:59 GMT", "Sat, 31 Jan 2026 12:00:01 GMT"
 
 // conditions returns a request with these headers: name, value, name, value.
@@ -121,7 +121,7 @@ func TestRangeOf(t *testing.T) {
 	require.Equal(t, wholeBody, rangeOf(head, nil, size))
 }
 
-// FuzzRange: every range is within the body.
+// FuzzRange checks that every range is within the body.
 func FuzzRange(f *testing.F) {
 	for _, s := range []string{"bytes=0-0", "bytes=-5", "bytes=3-", "bytes=1-2,3-4", "bytes=9-1"} {
 		f.Add(s, 7)

@@ -14,9 +14,9 @@ import (
 type deflater struct {
 	blockWriter
 	plain  []byte
-	end    int                   // of the text that has tokens
-	places [1 << placeBits]int32 // positions in plain plus 1, by the high bits of a hash of the text at the position
-	shift  int                   // of hashes, to the right
+	end    int                   // end of the text that has tokens
+	table  [1 << tableBits]int32 // positions in plain plus 1, by the high bits of a hash of the text at the position
+	shift  int                   // right shift that turns a hash into an index of table
 	tokens []token
 }
 
@@ -29,7 +29,7 @@ type variable struct{ from, to int }
 type token uint32
 
 const (
-	placeBits = 15 // of an index in places; enough for a piece, because newer positions replace older ones
+	tableBits = 15 // of an index in the table; enough for a piece, because newer positions replace older ones
 	minMatch  = 3
 	maxMatch  = 258
 	window    = 32 << 10 // the maximum distance
@@ -40,9 +40,9 @@ const (
 // reaches back beyond plain. The variables must be in order and must not overlap.
 func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 	d.plain, d.end, d.tokens = plain, 0, d.tokens[:0]
-	places := min(placeBits, bits.Len(uint(len(plain))))
-	d.shift = 64 - places
-	clear(d.places[:1<<places])
+	width := min(tableBits, bits.Len(uint(len(plain))))
+	d.shift = 64 - width
+	clear(d.table[:1<<width])
 	start := 0
 	for _, v := range variables {
 		d.constant(start, v.from)
@@ -53,15 +53,15 @@ func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 	return d.write(d.tokens)
 }
 
-// constant adds tokens for the text between two variables. It prefers an earlier occurrence before
-// the same value of the variable that follows, or before a value with the same low bytes, which
-// come first: the low bytes of decimal fractions repeat.
+// constant adds tokens for the text between two variables. It prefers an earlier occurrence that
+// the same value follows, or a value with the same low bytes. Low bytes come first, and the low
+// bytes of decimal fractions repeat.
 func (d *deflater) constant(start, end int) {
 	text, value := xxhash.Sum64(d.plain[start:end]), d.word(end)
 	for _, count := range [...]int{8, 6, 5, 0} {
-		place := d.visit(text^(value<<(64-8*count)+uint64(count))*mixer, start)
+		earlier := d.visit(text^(value<<(64-8*count)+uint64(count))*mixer, start)
 		if at := max(start, d.end); at < end {
-			d.match(place+at-start, at, end+count)
+			d.match(earlier+at-start, at, end+count)
 		}
 	}
 	d.vary(variable{max(start, d.end), end}) // the rest has not occurred before
@@ -72,12 +72,12 @@ func (d *deflater) vary(v variable) {
 	for at := v.from; at+8 <= v.to; at++ {
 		word := d.word(at)
 		if at == v.from {
-			if place := d.visit(word*mixer, at); d.end <= at {
-				d.match(place, at, at+8)
+			if earlier := d.visit(word*mixer, at); d.end <= at {
+				d.match(earlier, at, at+8)
 			}
 		}
-		if place := d.visit(word<<32*mixer, at); d.end <= at {
-			d.match(place, at, at+4)
+		if earlier := d.visit(word<<32*mixer, at); d.end <= at {
+			d.match(earlier, at, at+4)
 		}
 	}
 	d.literals(v.to)
@@ -85,14 +85,14 @@ func (d *deflater) vary(v variable) {
 
 const mixer = 0x9e3779b97f4a7c15
 
-// visit returns the last position with a hash, -1 if there is none, and replaces it.
-func (d *deflater) visit(hash uint64, position int) (last int) {
-	place := &d.places[hash>>d.shift]
-	last, *place = int(*place)-1, int32(position+1)
-	return last
+// visit records the position of a hash, and returns its previous position, or -1 if there is none.
+func (d *deflater) visit(hash uint64, position int) (previous int) {
+	entry := &d.table[hash>>d.shift]
+	previous, *entry = int(*entry)-1, int32(position+1)
+	return previous
 }
 
-// word returns 8 bytes of the text, zeros after its end.
+// word returns 8 bytes of the text, padded with zeros at its end.
 func (d *deflater) word(at int) (word uint64) {
 	if at+8 <= len(d.plain) {
 		return binary.LittleEndian.Uint64(d.plain[at:])
@@ -103,8 +103,8 @@ func (d *deflater) word(at int) (word uint64) {
 	return word
 }
 
-// match adds tokens for the text from position at on, which has none yet, if it equals the text at
-// an earlier position at least up to end.
+// match adds tokens for the text from position at, which has none yet, if it equals the text at an
+// earlier position at least up to end.
 func (d *deflater) match(earlier, at, end int) {
 	if earlier < 0 || earlier >= at || at-earlier > window {
 		return
@@ -129,7 +129,7 @@ func (d *deflater) match(earlier, at, end int) {
 	}
 }
 
-// equal returns the number of equal bytes from positions a and b on; b is the later one.
+// equal returns the number of equal bytes that start at positions a and b; b is the later one.
 func (d *deflater) equal(a, b int) (n int) {
 	for ; b+n+8 <= len(d.plain); n += 8 {
 		if differ := d.word(a+n) ^ d.word(b+n); differ != 0 {

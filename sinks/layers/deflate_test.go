@@ -34,7 +34,7 @@ func TestDeflate(t *testing.T) {
 	for i := range noise {
 		noise[i] = byte(random.Uint32())
 	}
-	f(noise, everywhere(noise))
+	f(noise, variablesOf(noise))
 	for n := range 2*maxMatch + 5 { // matches of n bytes
 		text := bytes.Join([][]byte{noise[:n], noise[:n], {0}}, []byte("-"))
 		f(text, []variable{{n, n + 1}, {2*n + 1, 2*n + 2}})
@@ -53,8 +53,8 @@ func TestDeflate(t *testing.T) {
 	require.Less(t, len(d.deflate(bytes.Repeat(noise[:100], 100), []variable{{0, 90}, {100, 190}})), 300)
 }
 
-// TestDeflatedSize: pieces are about as small as with a general-purpose compressor, even those of
-// few streets, most of whose text has no earlier occurrence.
+// TestDeflatedSize checks that pieces are about as small as with a general-purpose compressor, even
+// if they have so few streets that most of their text has no earlier occurrence.
 func TestDeflatedSize(t *testing.T) {
 	for _, n := range []int{10, 40, 150} {
 		var streets []*street
@@ -75,7 +75,8 @@ func TestDeflatedSize(t *testing.T) {
 	}
 }
 
-// TestChangesAreSmall: changes since a version take fewer bytes than the same text in the layer.
+// TestChangesAreSmall checks that changes since a version take fewer bytes than the same text in
+// the layer.
 func TestChangesAreSmall(t *testing.T) {
 	l := served(t, 500)
 	first := l.current.Load()

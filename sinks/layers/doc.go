@@ -19,19 +19,20 @@
 // Streets are immutable and ordered along a Hilbert curve of the map. A bucket is a square of the
 // map or half of one, with a limited number of streets. Its boundaries depend only on the streets,
 // and a changed street affects one bucket. A part is what a bucket shows in a document during some
-// interval of time. Scopes that look at a time in this interval share the part: a horizon shows now
-// what the next longer one showed a quarter of an hour ago.
+// interval of time. Scopes that show a time in this interval share the part: a horizon now shows
+// what the next longer horizon showed a quarter of an hour ago.
 //
 // A piece is the bytes of a part, in each form (format and encoding) that is needed. Pieces are
 // compressed separately, so that unchanged ones are not compressed again. Protobuf messages can be
-// concatenated. So can deflate blocks that refer to nothing before the piece and end at a byte
-// boundary, and zstd blocks that also inherit no repeated offset. Each form is decoded once to
-// verify this, and stored uncompressed if that fails. A body is one gzip member or one zstd frame,
-// because browsers read no further. The CRC-32 of the member is combined from those of the pieces;
-// an ETag is a hash of the pieces' hashes. Bodies are sent piece by piece without a copy.
+// concatenated. So can deflate blocks that end at a byte boundary and refer to nothing before the
+// piece, and zstd blocks that also inherit no repeated offset. Each form is decoded once to verify
+// this, and stored uncompressed if the check fails. A body is a single gzip member or zstd frame,
+// because browsers decode only the first one. The CRC-32 of the member is computed from the CRC-32s
+// of the pieces. An ETag is a hash of the hashes of the pieces. Bodies are sent piece by piece
+// without a copy.
 //
-// Documents and forms that clients have requested recently are built in advance, the others on
-// request; the bytes are the same.
+// Documents and forms that clients have requested recently are built in advance, and all others on
+// request, with the same bytes.
 //
 // A tile or a bounding box consists of the pieces of the buckets in it. Only the streets of buckets
 // that cross its edge, at most one for a tile, are compressed for the request. Changes since a

@@ -41,7 +41,7 @@ func newZone(name string, now time.Time, compressors *compressors) *zone {
 	return z
 }
 
-// demand returns which forms clients request of the whole layer or of the horizons.
+// demand returns the demand for the whole layer or for the horizons.
 func (z *zone) demand(whole bool) *demand {
 	if whole {
 		return &z.asked[1]
@@ -101,8 +101,8 @@ func (w *writer) vary(dst []byte, from int) {
 }
 
 // appendProto appends an entry of StreetForecastResponse.streetForecast, with the field numbers of
-// forecast.proto. It omits zero values, as proto3 does, except that of speed_valid, whose absence
-// means true.
+// forecast.proto. It omits zero values, as proto3 does, but always writes speed_valid, because an
+// absent one means true.
 func (w *writer) appendProto(dst []byte, z *zone, s *street, periods []int) []byte {
 	h := appendInt(w.header[:0], 1, s.id.street)
 	h = appendInt(h, 2, s.id.fromnode)
@@ -180,9 +180,9 @@ const (
 	jsonClose = `]}`
 )
 
-// appendJSON appends an entry of streetForecast in protobuf's JSON mapping with proto names and
-// unpopulated fields. It does not use protojson, which inserts random blanks, so that replicas
-// would serve different bytes.
+// appendJSON appends an entry of streetForecast in protobuf's JSON mapping, with proto names and
+// unpopulated fields. It does not use protojson, because its random spaces would make replicas
+// serve different bytes.
 func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []int) []byte {
 	from := len(dst)
 	dst = strconv.AppendInt(append(dst, `{"street":`...), int64(s.id.street), 10)

@@ -51,7 +51,7 @@ func TestFormats(t *testing.T) {
 	}})
 }
 
-// memberOrder returns all names and values in order.
+// memberOrder returns all names and values of a JSON text, in order.
 func memberOrder(t *testing.T, text []byte) (tokens []any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -143,7 +143,7 @@ func (l *Layer) Stop() {
 	<-l.done
 }
 
-// lead is how long before the start of a minute its layer is prepared.
+// lead is how long before the start of a minute the layer for it is prepared.
 const lead = 20 * time.Second
 
 // run builds the layer after each Publish and at the start of each minute, for which it prepares in
@@ -168,12 +168,12 @@ func (l *Layer) run() {
 		}
 		now := time.Now()
 		l.build(now)
-		rest := time.NewTimer(l.cfg.BuildInterval - time.Since(now))
+		pause := time.NewTimer(l.cfg.BuildInterval - time.Since(now))
 		select {
 		case <-l.stop:
-			rest.Stop()
+			pause.Stop()
 			return
-		case <-rest.C:
+		case <-pause.C:
 		}
 		left := untilNextMinute(now)
 		minute.Reset(left)
@@ -214,14 +214,14 @@ func (l *Layer) complete(zone string, scope int, now time.Time) *snapshot {
 	s := l.current.Load()
 	if documents := s.zones[zone]; documents != nil && !documents[scope].built {
 		d := documents[scope]
-		d.zone.demand(d.scope.whole).any.note(now) // the zone may be another one of the same name
+		d.zone.demand(d.scope.whole).any.note(now) // find may have noted the request for an earlier zone of this name
 		s = l.builder.build(s.ref, now)
 		l.show(s, now)
 	}
 	return s
 }
 
-// show serves the snapshot from now on.
+// show makes s the snapshot that requests are served from.
 func (l *Layer) show(s *snapshot, now time.Time) {
 	old := l.current.Swap(s)
 	l.history.record(s, now)

@@ -26,12 +26,13 @@ func running(t *testing.T, cfg Config) *Layer {
 	return l
 }
 
-// after lets time pass in the bubble, and waits until all goroutines are blocked.
-func after(d time.Duration) {
+// sleep lets time pass in the bubble, and waits until all goroutines are blocked.
+func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
+// periodsOf returns the start times of the periods in a response, by street.
 func periodsOf(t *testing.T, l *Layer, query string) map[int32][]string {
 	t.Helper()
 	ctx, err := get(l, client("UTC"), query)
@@ -70,7 +71,7 @@ func showsAge() bool {
 	return n == 1 && err == nil
 }
 
-func TestAnEmptyLayerIsALayer(t *testing.T) {
+func TestEmptyLayerIsServed(t *testing.T) {
 	l := prepared(DefaultConfig())
 	replace(l, nil)
 	l.Publish(noon)
@@ -114,8 +115,9 @@ func TestPutRemoveReplace(t *testing.T) {
 	require.Contains(t, l.Status(noon).Error, "street 3 from node 1")
 }
 
-// Forecasts put after Publish wait for the next Publish, even if the build comes later.
-func TestOnlyWhatIsPublishedIsBuilt(t *testing.T) {
+// TestUnpublishedChangesAreNotBuilt checks that a forecast put after Publish is not built before
+// the next Publish.
+func TestUnpublishedChangesAreNotBuilt(t *testing.T) {
 	l := prepared(DefaultConfig())
 	l.Put(forecast(1, 1, noon, 1, 50))
 	l.Publish(noon)
@@ -165,7 +167,7 @@ func TestHorizons(t *testing.T) {
 	}
 }
 
-func TestEndedStreetsAreForgotten(t *testing.T) {
+func TestEndedStreetsAreRemoved(t *testing.T) {
 	l := prepared(DefaultConfig())
 	l.Put(forecast(1, 1, noon, 1, 50))
 	l.Publish(noon)
@@ -176,15 +178,6 @@ func TestEndedStreetsAreForgotten(t *testing.T) {
 		l.build(noon.Add(later))
 		require.Len(t, l.builder.numbered, map[time.Duration]int{time.Hour: 2, 2 * time.Hour: 1}[later])
 	}
-}
-
-// [start, end): a period does not include its end.
-func TestEnded(t *testing.T) {
-	s, err := newStreet(forecast(1, 1, noon, 2, 50))
-	require.NoError(t, err)
-	end := instantOf(noon.Add(30 * time.Minute))
-	require.False(t, s.ended(end-1))
-	require.True(t, s.ended(end))
 }
 
 func TestMaxStreets(t *testing.T) {
@@ -208,29 +201,29 @@ func TestMaxStreets(t *testing.T) {
 	require.Zero(t, l.Status(noon).LeftOut)
 }
 
-func TestMinutesTurn(t *testing.T) {
+func TestLayerChangesWithTheMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
 		start := time.Now() // 00:00:00
-		after(10 * time.Second)
+		sleep(10 * time.Second)
 		replace(l, []*pb.StreetForecast{forecast(1, 1, start, 2, 50), forecast(2, 1, start.Add(15*time.Minute), 1, 50)})
 		l.Publish(time.Now())
 		synctest.Wait()
 		require.Equal(t, map[int32][]string{1: {"00:00", "00:15"}, 2: {"00:15"}}, periodsOf(t, l, ""))
 		first, _ := get(l, client("UTC"), "")
 
-		after(14*time.Minute + 49*time.Second) // 00:14:59
+		sleep(14*time.Minute + 49*time.Second) // 00:14:59
 		second, _ := get(l, client("UTC"), "")
 		require.Equal(t, header(first, "ETag"), header(second, "ETag"))
 		require.Equal(t, header(first, "Last-Modified"), header(second, "Last-Modified"))
 		require.Equal(t, "889", header(second, "Forecast-Age"))
 
-		after(time.Second) // 00:15:00
+		sleep(time.Second) // 00:15:00
 		third, _ := get(l, client("UTC"), "")
 		require.Equal(t, map[int32][]string{1: {"00:15"}, 2: {"00:15"}}, periodsOf(t, l, ""))
 		require.NotEqual(t, header(second, "ETag"), header(third, "ETag"))
 		require.Equal(t, "Sat, 01 Jan 2000 00:15:00 GMT", header(third, "Last-Modified"))
-		after(15 * time.Minute)
+		sleep(15 * time.Minute)
 		require.Empty(t, periodsOf(t, l, ""))
 	})
 }
@@ -242,10 +235,10 @@ func TestBuildsAreCoalesced(t *testing.T) {
 		for i := range 90 {
 			l.Put(forecast(int32(i), 1, start, 2, 50))
 			l.Publish(time.Now())
-			after(10 * time.Millisecond)
+			sleep(10 * time.Millisecond)
 		}
 		require.EqualValues(t, 1, l.Status(time.Now()).Builds, "the first one comes at once")
-		after(time.Second)
+		sleep(time.Second)
 		require.EqualValues(t, 2, l.Status(time.Now()).Builds)
 		require.Len(t, periodsOf(t, l, ""), 90)
 		ctx, _ := get(l, client("UTC"), "")
@@ -253,15 +246,16 @@ func TestBuildsAreCoalesced(t *testing.T) {
 	})
 }
 
-// A build just before the end of a minute must not prevent the build at its end.
+// TestMinuteEndsDuringBuildInterval checks that a build just before the end of a minute does not
+// prevent the build at its end.
 func TestMinuteEndsDuringBuildInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
 		start := time.Now()
-		after(14*time.Minute + 59*time.Second + 900*time.Millisecond)
+		sleep(14*time.Minute + 59*time.Second + 900*time.Millisecond)
 		l.Put(forecast(1, 1, start, 2, 50))
 		l.Publish(time.Now())
-		after(time.Second)
+		sleep(time.Second)
 		require.Equal(t, map[int32][]string{1: {"00:15"}}, periodsOf(t, l, ""))
 	})
 }
@@ -291,7 +285,7 @@ func TestZones(t *testing.T) {
 		l.build(time.Now())
 		_, err = get(l, client("America/Phoenix"), "")
 		require.NoError(t, err, "the old keys are still in use")
-		after(3 * time.Minute)
+		sleep(3 * time.Minute)
 		_, err = get(l, client("America/Phoenix"), "")
 		require.Error(t, err, "no key has this time zone any more")
 		require.Len(t, l.current.Load().zones, 1)
@@ -308,13 +302,13 @@ func TestStale(t *testing.T) {
 			replace(l, city(10, time.Now()))
 			l.Publish(time.Now())
 		}
-		after(30 * time.Minute)
+		sleep(30 * time.Minute)
 		for _, l := range []*Layer{l, strict} {
 			_, err := get(l, client("UTC"), "")
 			require.NoError(t, err)
 			require.False(t, l.Status(time.Now()).Stale)
 		}
-		after(time.Second)
+		sleep(time.Second)
 		ctx, err := get(l, client("UTC"), "")
 		require.NoError(t, err, "stale layers are served")
 		require.Equal(t, "1801", header(ctx, "Forecast-Age"))
@@ -341,8 +335,8 @@ func TestStale(t *testing.T) {
 	})
 }
 
-// TestLayerWithoutCoverage: a layer whose periods have all ended, or end before the first horizon,
-// is stale however young its data is.
+// TestLayerWithoutCoverage checks that a layer is stale, however recent its data is, if all its
+// periods have ended or end before the first horizon.
 func TestLayerWithoutCoverage(t *testing.T) {
 	f := func(end time.Duration, wantReason string) {
 		t.Helper()
@@ -373,7 +367,8 @@ func TestLayerWithoutCoverage(t *testing.T) {
 	f(32*time.Minute, "") // the minute may end during the test
 }
 
-// Two replicas receive the same forecasts in different orders and at different times.
+// TestReplicasAgree compares two replicas that receive the same forecasts in different orders and
+// at different times.
 func TestReplicasAgree(t *testing.T) {
 	all := city(700, noon)
 	a, b := prepared(DefaultConfig()), prepared(DefaultConfig())

@@ -149,8 +149,8 @@ func serveInMemory(t *testing.T, l *Layer) (connect func() (net.Conn, error)) {
 	return listener.Dial
 }
 
-// TestHead: HEAD has the headers of GET and no body, for an empty layer and for one of several
-// pages.
+// TestHead checks that a response to HEAD has the headers of the response to GET and no body, for
+// layers of different sizes.
 func TestHead(t *testing.T) {
 	f := func(streets int, encoding string) {
 		t.Helper()
@@ -159,7 +159,7 @@ func TestHead(t *testing.T) {
 		require.NoError(t, err)
 		defer conn.Close()
 		reader := bufio.NewReader(conn)
-		ask := func(method string) (*http.Response, []byte) {
+		do := func(method string) (*http.Response, []byte) {
 			fmt.Fprintf(conn, "%s %s?horizon=15 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\n\r\n", method, Path, encoding)
 			resp, err := http.ReadResponse(reader, &http.Request{Method: method})
 			require.NoError(t, err)
@@ -169,9 +169,9 @@ func TestHead(t *testing.T) {
 			return resp, body
 		}
 		for range 2 { // on the same connection
-			head, nothing := ask("HEAD")
-			got, body := ask("GET")
-			require.Empty(t, nothing)
+			head, headBody := do("HEAD")
+			got, body := do("GET")
+			require.Empty(t, headBody)
 			require.EqualValues(t, len(body), got.ContentLength)
 			unpack(t, encoding, body)
 			head.Header.Del("Date")

@@ -66,8 +66,7 @@ func change(l *Layer, known map[key]*pb.StreetForecast, random *rand.Rand, now t
 	}
 }
 
-// Unchanged parts are not built again.
-func TestOnlyWhatChangedIsBuilt(t *testing.T) {
+func TestUnchangedPartsAreReused(t *testing.T) {
 	all := city(3000, noon)
 	l := prepared(DefaultConfig())
 	built := func() float64 {
@@ -100,8 +99,8 @@ func TestOnlyWhatChangedIsBuilt(t *testing.T) {
 	}
 }
 
-// When a period ends, each horizon shows what the next longer one showed before, at whatever
-// minutes the layer was built.
+// TestOnlyTheLastHorizonIsNew checks that at the end of a period each horizon reuses the parts of
+// the next longer one, whatever the times of the builds are.
 func TestOnlyTheLastHorizonIsNew(t *testing.T) {
 	l := prepared(DefaultConfig())
 	replace(l, city(500, noon))
@@ -119,7 +118,6 @@ func TestOnlyTheLastHorizonIsNew(t *testing.T) {
 	require.Zero(t, built(16*time.Minute))
 }
 
-// The documents of a snapshot do not change when the next one is built.
 func TestSnapshotsAreImmutable(t *testing.T) {
 	l := prepared(DefaultConfig())
 	build := func(speed float64) *snapshot {
@@ -145,12 +143,13 @@ func TestSnapshotsAreImmutable(t *testing.T) {
 	}
 }
 
-// After a small change most segments of a body are the same memory as before.
+// TestPiecesAreShared checks that after a small change most segments of a body are the same memory
+// as before.
 func TestPiecesAreShared(t *testing.T) {
 	l := served(t, 8000)
 	_, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
 	require.NoError(t, err)
-	places := func() map[*byte]bool {
+	segments := func() map[*byte]bool {
 		all := map[*byte]bool{}
 		for _, d := range l.current.Load().zones["UTC"] {
 			for _, segment := range d.body(protobuf, gzipped).segments {
@@ -159,16 +158,16 @@ func TestPiecesAreShared(t *testing.T) {
 		}
 		return all
 	}
-	before := places()
+	before := segments()
 	l.Put(forecast(5001, 1, noon, 1, 99)) // one street more
 	l.Publish(noon)
 	l.build(noon)
-	stayed, after := 0, places()
-	for place := range after {
-		if before[place] {
-			stayed++
+	shared, after := 0, segments()
+	for segment := range after {
+		if before[segment] {
+			shared++
 		}
 	}
-	require.Greater(t, stayed, len(after)/2)
-	require.Less(t, stayed, len(after))
+	require.Greater(t, shared, len(after)/2)
+	require.Less(t, shared, len(after))
 }

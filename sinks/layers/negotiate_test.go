@@ -26,17 +26,15 @@ func TestChooseFormat(t *testing.T) {
 	f(protobuf, "*/*")
 	f(protobuf, "application/x-protobuf")
 	f(jsonText, "application/json")
-	f(jsonText, "Application/JSON; charset=utf-8")
+
 	f(protobuf, "application/json, application/x-protobuf")
 	f(protobuf, "application/json, text/plain, */*")
 	f(jsonText, "application/json, */*;q=0.9")
 	f(jsonText, "*/*;q=0.1", "application/json;q=0.2")
 	f(protobuf, "application/json;q=0.2, application/*;q=0.3")
 	f(jsonText, "application/x-protobuf;q=0, */*")
-	f(jsonText, "application/json;q=0.001")
-	f(protobuf, "application/json;q=0, text/html") // neither: no 406
+	f(protobuf, "application/json;q=0, text/html") // no 406, although neither is acceptable
 	f(protobuf, "text/html")
-	f(protobuf, "application/json;q=x")
 }
 
 func TestChooseEncoding(t *testing.T) {
@@ -48,9 +46,7 @@ func TestChooseEncoding(t *testing.T) {
 	f(identity, "")
 	f(gzipped, "gzip")
 	f(gzipped, "x-gzip")
-	f(gzipped, "GZIP;q=0.5")
 	f(gzipped, "gzip, deflate, br, zstd")
-	f(gzipped, "gzip", "zstd")
 	f(gzipped, "gzip;q=1.0, zstd;q=0.9")
 	f(zstandard, "gzip;q=0.9, zstd")
 	f(zstandard, "zstd")
@@ -58,12 +54,9 @@ func TestChooseEncoding(t *testing.T) {
 	f(gzipped, "*")
 	f(gzipped, "*, zstd;q=0")
 	f(identity, "*;q=0")
-	f(identity, "identity;q=0") // nothing is acceptable: no 406
+	f(identity, "identity;q=0") // no 406, although nothing is acceptable
 	f(identity, "br")
 	f(identity, "identity, gzip;q=0.5")
 	f(gzipped, "identity;q=0.5, gzip;q=0.5")
 	f(identity, "gzip;q=0")
-	f(identity, "gzip;q=0.0000, zstd;q=7")
-	f(gzipped, "gzip ; Q = 0.123 , br")
-	f(identity, "gzip;x=1;q=0, zstd;q=1.5")
 }

@@ -13,7 +13,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// query is what the query of a request asks for.
+// query holds the parameters in the query of a request.
 type query struct {
 	scope   int
 	since   string // an ETag; empty: none
@@ -152,9 +152,10 @@ var (
 	contentWhole   = []byte("whole")
 )
 
-// choose sets what to send: the document, the streets that the query selects, or those of them that
-// have changed. The ETag of a response to since is that of the document, for the client's next
-// request. It is weak, because one replica may send more streets than another, or all of them.
+// choose sets the content to send: the document, the streets that the query selects, or only the
+// selected streets that have changed. A response to since has the ETag of the document, which the
+// client needs for its next request, in its weak form: one replica may send more streets than
+// another, or all of them.
 func (r *response) choose(l *Layer, q *query, now time.Time) {
 	r.etag = r.etags[r.format][r.encoding]
 	if q.since != "" {
@@ -176,7 +177,7 @@ func (r *response) choose(l *Layer, q *query, now time.Time) {
 	}
 }
 
-// follow sets the pieces to what has changed since q.since. It returns false if that is unknown.
+// follow sets the pieces to the changes since q.since. It returns false if they are unknown.
 func (r *response) follow(l *Layer, q *query) bool {
 	if r.current(q) {
 		return true
@@ -194,7 +195,8 @@ func (r *response) follow(l *Layer, q *query) bool {
 	return ok
 }
 
-// filter returns a piece of the selected streets of another one; nil if it would be empty.
+// filter returns a piece with the streets of all that the query selects, or nil if it would be
+// empty.
 func (r *response) filter(q *query, all *piece) *piece {
 	p := &piece{view: r.scope.view(r.snapshot.ref), zone: r.zone, every: all.every}
 	for i, s := range all.streets {

@@ -40,8 +40,8 @@ func shownIn(t *testing.T, l *Layer, query string, headers ...string) (streets m
 	return streets, header(ctx, "ETag"), header(ctx, "Forecast-Version"), header(ctx, "Forecast-Content")
 }
 
-// randomPart returns a query for a part of the layer, and whether it has a street. Areas are near
-// the places of codeOf.
+// randomPart returns a query for a part of the layer, and a function that reports whether the part
+// has a street. Areas are near the places of codeOf.
 func randomPart(random *rand.Rand) (query string, has func(*pb.StreetForecast) bool) {
 	placed := func(within func(p openlr.Point) bool) func(*pb.StreetForecast) bool {
 		return func(s *pb.StreetForecast) bool {
@@ -141,7 +141,7 @@ func TestPartsAgainstTheLayer(t *testing.T) {
 							want[k] = s
 						}
 					}
-					encoding := anEncoding(random)
+					encoding := randomEncoding(random)
 					got, etag, _, content := shownIn(t, l, "?"+part+horizon, "Accept-Encoding", encoding)
 					requireStreets(t, want, got, part)
 					require.Empty(t, content)
@@ -159,13 +159,13 @@ func TestPartsAgainstTheLayer(t *testing.T) {
 			}
 			for i, f := range followers {
 				if step > 0 && random.IntN(3) == 0 && i > 0 {
-					continue // so that it is several versions behind the next time
+					continue // the follower is several versions behind the next time
 				}
 				query := "?" + f.query
 				if f.version != "" {
 					query += "&since=" + url.QueryEscape(f.version)
 				}
-				got, etag, version, content := shownIn(t, l, query, "Accept-Encoding", anEncoding(random))
+				got, etag, version, content := shownIn(t, l, query, "Accept-Encoding", randomEncoding(random))
 				require.Equal(t, f.version == "", content == "")
 				if content == "changes" {
 					byChanges++
@@ -192,8 +192,8 @@ func TestPartsAgainstTheLayer(t *testing.T) {
 	}
 }
 
-// anEncoding returns zstd less often than the others: it is slow under the race detector.
-func anEncoding(random *rand.Rand) string {
+// randomEncoding returns zstd less often than the others: it is slow under the race detector.
+func randomEncoding(random *rand.Rand) string {
 	if random.IntN(10) == 0 {
 		return "zstd"
 	}
@@ -208,7 +208,7 @@ func requireStreets(t *testing.T, want, got map[key]*pb.StreetForecast, query st
 	}
 }
 
-// TestPartsAreNotCompressed: a tile of whole buckets consists of the document's forms.
+// TestPartsAreNotCompressed checks that a tile of whole buckets consists of the document's forms.
 func TestPartsAreNotCompressed(t *testing.T) {
 	l := served(t, 10_000)
 	places := map[*byte]bool{}
@@ -226,7 +226,8 @@ func TestPartsAreNotCompressed(t *testing.T) {
 	require.Greater(t, shared, 5)
 }
 
-// TestFormsAreMadeOnce: if several requests need a form at the same time, it is made once.
+// TestFormsAreMadeOnce checks that a form is made once if several requests need it at the same
+// time.
 func TestFormsAreMadeOnce(t *testing.T) {
 	l := served(t, 100)
 	p := l.current.Load().zones["UTC"][0].pieces[0]
@@ -247,8 +248,8 @@ func TestFormsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestBuildsDoNotWaitForRequests: requests wait if there is a compressor in use for each processor.
-// The builder does not wait, and what it has made can be served.
+// TestBuildsDoNotWaitForRequests checks that requests wait while a compressor is in use for each
+// processor, but that the builder does not wait, and that its forms are served meanwhile.
 func TestBuildsDoNotWaitForRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := served(t, 500)
@@ -282,8 +283,8 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 	})
 }
 
-// TestSinceWithoutCodes: the changes contain the code of a street unless all clients with the
-// version have it.
+// TestSinceWithoutCodes checks that the changes contain the code of a street unless all clients
+// with the version have it.
 func TestSinceWithoutCodes(t *testing.T) {
 	const street = 1001
 	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
@@ -294,7 +295,7 @@ func TestSinceWithoutCodes(t *testing.T) {
 			l.build(at(now))
 		}
 	}
-	turn := func(now int) func(*Layer) { return func(l *Layer) { l.build(at(now)) } }
+	build := func(now int) func(*Layer) { return func(l *Layer) { l.build(at(now)) } }
 	remove := func(l *Layer) {
 		l.Remove(street, 1)
 		l.Publish(noon)
@@ -311,33 +312,33 @@ func TestSinceWithoutCodes(t *testing.T) {
 		put(0, 0, 8)(l)
 		_, _, version, _ := shownIn(t, l, query)
 		for _, step := range steps {
-			if step != nil {
-				step(l)
+			if step == nil {
+				_, _, version, _ = shownIn(t, l, query)
 				continue
 			}
-			_, _, version, _ = shownIn(t, l, query)
+			step(l)
 		}
 		separator := map[bool]string{true: "?", false: "&"}[query == ""]
 		got, _, _, content := shownIn(t, l, query+separator+"since="+url.QueryEscape(version))
 		require.Equal(t, "changes", content, title)
 		require.Equal(t, wantCode, got[key{street, 1}].GetOpenLRcode(), title)
 	}
-	var get func(*Layer) // the client gets the layer again
+	var refresh func(*Layer) // nil: the client gets the layer again
 	code := codeOf(street)
 	for _, query := range []string{"", "?horizon=0", "?horizon=60"} {
 		f("other speeds", query, "", put(1, 0, 8))
 		f("other speeds twice", query, "", put(1, 0, 8), put(20, 15, 8))
 		f("removed in between", query, code, remove, put(1, 0, 8))
 	}
-	f("the end of a period", "?horizon=0", "", turn(15))
+	f("the end of a period", "?horizon=0", "", build(15))
 	f("an end before the last horizon, which did not show the street", "?horizon=60", code, put(1, 0, 4), put(2, 0, 8))
-	f("the first period begins", "?horizon=0", code, put(1, 20, 8), get, turn(21))
+	f("the first period begins", "?horizon=0", code, put(1, 20, 8), refresh, build(21))
 	f("a time without a period", "?horizon=0", code, put(1, 30, 8), put(2, 0, 8))
-	f("the clock was set back to before the periods", "?horizon=0", code, put(30, 30, 8), turn(0), get, put(31, 30, 9))
+	f("the clock was set back to before the periods", "?horizon=0", code, put(30, 30, 8), build(0), refresh, put(31, 30, 9))
 }
 
-// TestSinceUnknown: a client gets the whole layer if its version is unknown or too old, or if too
-// much has changed since.
+// TestSinceUnknown checks that a client gets the whole layer if its version is unknown or too old,
+// or if too much has changed since.
 func TestSinceUnknown(t *testing.T) {
 	l := served(t, 1000)
 	all, _, version, _ := shownIn(t, l, "")
@@ -387,8 +388,8 @@ func TestSinceUnknown(t *testing.T) {
 	require.Equal(t, "whole", content)
 }
 
-// TestSinceIsWeak: a response to since has a weak ETag and supports no ranges, because the bytes
-// are not the same on every replica.
+// TestSinceIsWeak checks that a response to since has a weak ETag and supports no ranges, because
+// the bytes are not the same on every replica.
 func TestSinceIsWeak(t *testing.T) {
 	l := served(t, 1000)
 	_, old, _, _ := shownIn(t, l, "")
@@ -416,7 +417,7 @@ func TestSinceIsWeak(t *testing.T) {
 	}
 }
 
-// TestManyRemovals: the builder keeps a bounded number of removals.
+// TestManyRemovals checks that the builder keeps a bounded number of removals.
 func TestManyRemovals(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxStreets = 1000
@@ -478,9 +479,9 @@ func TestBadQueries(t *testing.T) {
 	f("?street=1&tile=6/0/0", "tile")
 }
 
-// TestWait: a request with Prefer: wait gets the next version as soon as it is built, or the same
-// one after the timeout. It gets a response at once if its version is not the current one, too many
-// requests wait, or the daemon stops.
+// TestWait checks that a request with Prefer: wait gets the next version as soon as it is built, or
+// the same version after the timeout. It gets a response at once if its version is not the current
+// one, too many requests wait, or the daemon stops.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
@@ -492,7 +493,7 @@ func TestWait(t *testing.T) {
 		}
 		replace(l, []*pb.StreetForecast{forecast(2, 1, time.Now(), 100, 1)})
 		put(1)
-		after(2 * time.Second)
+		sleep(2 * time.Second)
 		version := func() string {
 			_, _, v, _ := shownIn(t, l, "")
 			return v
@@ -524,7 +525,7 @@ func TestWait(t *testing.T) {
 		require.Equal(t, result{}, <-ask(first, "wait=soon"))
 		require.Equal(t, result{}, <-ask(first, "return=minimal"))
 		waiting, another := ask(first, "wait=30"), ask(first, "WAIT=\"30\"")
-		after(5 * time.Second)
+		sleep(5 * time.Second)
 		require.Equal(t, result{}, <-ask(first, "wait=30"), "two requests of the owner already wait, with other keys")
 		owner = "another"
 		other := ask(first, "wait=30")
@@ -535,14 +536,14 @@ func TestWait(t *testing.T) {
 		require.Equal(t, result{0, 1, "wait=30"}, <-other)
 		require.Equal(t, result{0, 1, ""}, <-ask(first, "wait=30"), "its version is not the current one")
 		waiting = ask(version(), "wait=30")
-		after(time.Second)
+		sleep(time.Second)
 		l.Drain()
 		require.Equal(t, result{time.Second, 0, "wait=30"}, <-waiting)
 	})
 }
 
-// TestWaitKeepsNoLayer: waiting requests do not keep layers in memory that were replaced by equal
-// ones.
+// TestWaitKeepsNoLayer checks that a waiting request does not keep a layer in memory that an equal
+// one has replaced.
 func TestWaitKeepsNoLayer(t *testing.T) {
 	l := served(t, 100)
 	_, _, version, _ := shownIn(t, l, "")
@@ -569,14 +570,14 @@ func TestWaitKeepsNoLayer(t *testing.T) {
 	wait.Wait()
 }
 
-// TestColdForms: a form that no client asks for is dropped after a time and made again for the next
-// one.
+// TestColdForms checks that a form is dropped when no client has requested it for keep_forms, and
+// made again for the next request.
 func TestColdForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
 		replace(l, []*pb.StreetForecast{forecast(2, 1, time.Now(), 20, 1)})
 		l.Publish(time.Now())
-		after(time.Second)
+		sleep(time.Second)
 		made := func() (list []string) {
 			d := l.current.Load().zones["UTC"][0]
 			for f := range formats {
@@ -595,41 +596,41 @@ func TestColdForms(t *testing.T) {
 		before, err := get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
 		require.NoError(t, err)
 		require.Equal(t, []string{"-g", "-jz"}, made())
-		after(50 * time.Minute)
+		sleep(50 * time.Minute)
 		_, err = get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
 		require.NoError(t, err)
-		after(50 * time.Minute)
+		sleep(50 * time.Minute)
 		require.Equal(t, []string{"-jz"}, made(), "no request for gzip")
 		l.Put(forecast(2, 1, time.Now(), 20, 2))
 		l.Publish(time.Now())
-		after(time.Second)
+		sleep(time.Second)
 		require.Equal(t, []string{"-jz"}, made(), "built in advance")
 		later, err := get(l, client("UTC"), "", "Accept", "application/json", "Accept-Encoding", "zstd")
 		require.NoError(t, err)
 		require.NotEqual(t, before.Response.Body(), later.Response.Body())
-		after(2 * time.Hour)
+		sleep(2 * time.Hour)
 		require.Empty(t, made())
 		d := l.current.Load().zones["UTC"][1]
-		require.Nil(t, d.bodies[protobuf][gzipped].Load(), "nor the form of horizons that is made before the first request")
+		require.Nil(t, d.bodies[protobuf][gzipped].Load(), "the form of horizons that is made before the first request is dropped too")
 		ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
 		require.NoError(t, err)
 		require.Len(t, layerOf(t, ctx).StreetForecast, 1)
 	})
 }
 
-// TestColdFormsOfParts: requests for tiles and bounding boxes keep the forms of the layer that they
-// use.
+// TestColdFormsOfParts checks that requests for tiles and bounding boxes keep the forms of the
+// layer that they use.
 func TestColdFormsOfParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
 		replace(l, []*pb.StreetForecast{forecast(2, 1, time.Now(), 40, 1)})
 		l.Publish(time.Now())
-		after(time.Second)
+		sleep(time.Second)
 		kept := func(query string) bool {
 			for range 3 {
 				streets, _, _, _ := shownIn(t, l, query, "Accept-Encoding", "zstd")
 				require.Len(t, streets, 1)
-				after(50 * time.Minute)
+				sleep(50 * time.Minute)
 			}
 			return l.current.Load().zones["UTC"][0].pieces[0].forms[protobuf][zstandard].Load() != nil
 		}
@@ -638,11 +639,11 @@ func TestColdFormsOfParts(t *testing.T) {
 	})
 }
 
-// TestTurns counts the forms that are made for a new minute, which is most of the work. Usually
-// there are none. At the end of a period each horizon takes over the parts of the next longer one,
-// so that only the last horizon is new, and the whole layer if clients request it. All forms are
-// made before the minute begins.
-func TestTurns(t *testing.T) {
+// TestFormsForNewMinute counts the forms that are made for a new minute, which is most of the work.
+// Usually there are none. At the end of a period each horizon takes over the parts of the next
+// longer one, so that only the last horizon is new, and the whole layer if clients request it. All
+// forms are made before the minute begins.
+func TestFormsForNewMinute(t *testing.T) {
 	formsBefore, partsBefore := 0.0, 0.0
 	made := func() (forms, parts int) {
 		f, p := testutil.ToFloat64(formsMade), testutil.ToFloat64(partsBuilt)
@@ -660,7 +661,7 @@ func TestTurns(t *testing.T) {
 		require.Equal(t, []int{wantForms, wantParts}, []int{forms, parts}, "prepared")
 		l.build(now)
 		forms, parts = made()
-		require.Equal(t, []int{0, 0}, []int{forms, parts}, "built when the minute turns")
+		require.Equal(t, []int{0, 0}, []int{forms, parts}, "built when the minute begins")
 	}
 	forms, parts := made()
 	require.Equal(t, []int{horizons * buckets, (1 + horizons) * buckets}, []int{forms, parts})
@@ -690,9 +691,9 @@ func builtAt(n int32, now time.Time) *Layer {
 	return l
 }
 
-// TestDocumentsAreBuiltOnRequest: a document that clients have not asked for within keep_forms is
-// not built; the first of any number of requests builds it, and its body, ETag and changes are as
-// if it had always been built.
+// TestDocumentsAreBuiltOnRequest checks that a document is not built if no client has requested it
+// for keep_forms, that the first of several concurrent requests builds it, and that its body, ETag
+// and changes are then the same as if it had always been built.
 func TestDocumentsAreBuiltOnRequest(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.KeepForms = time.Minute
@@ -701,12 +702,12 @@ func TestDocumentsAreBuiltOnRequest(t *testing.T) {
 	now := time.Now()
 	all := city(500, now.Truncate(15*time.Minute))
 	update := func(at time.Time) {
-		for _, one := range []*Layer{l, always} {
-			for _, f := range all {
-				one.Put(proto.Clone(f).(*pb.StreetForecast))
+		for _, layer := range []*Layer{l, always} {
+			for _, f := range clones(all) {
+				layer.Put(f)
 			}
-			one.Publish(at)
-			one.build(at)
+			layer.Publish(at)
+			layer.build(at)
 		}
 	}
 	built := func(scope int) bool { return l.current.Load().zones["UTC"][scope].built }
@@ -752,8 +753,8 @@ func TestDocumentsAreBuiltOnRequest(t *testing.T) {
 	same("")
 }
 
-// TestPickSkipsPeriods: a view picks the same periods of a street, for the same interval, whether
-// or not it skips those that have ended.
+// TestPickSkipsPeriods checks that a view picks the same periods of a street, for the same
+// interval, whether or not it skips those that have ended.
 func TestPickSkipsPeriods(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	skipped := 0
@@ -785,8 +786,7 @@ func TestPickSkipsPeriods(t *testing.T) {
 	require.Positive(t, skipped)
 }
 
-// TestRequestsDuringABuild: a request for a document that is not built may arrive at any time
-// during a build.
+// TestRequestsDuringABuild requests a document that is not built at different times during a build.
 func TestRequestsDuringABuild(t *testing.T) {
 	for i := range 20 {
 		l := New(DefaultConfig(), zerolog.Nop())

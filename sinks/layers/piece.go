@@ -56,7 +56,7 @@ type form struct {
 	plain checksum
 }
 
-// stored returns a text that is not compressed in all encodings.
+// stored returns a text in every encoding, without compressing it.
 func stored(text string) (forms [encodings]form) {
 	plain := []byte(text)
 	content := checksum{}.add(plain)
@@ -97,8 +97,8 @@ func appendZstdHeader(dst []byte, kind, size int) []byte {
 }
 
 const (
-	// zstdLevel: bodies are a tenth smaller than with gzip and cost many times as much. With the
-	// next lower level they would be larger than with gzip.
+	// zstdLevel makes bodies a tenth smaller than gzip does, at many times the cost. The next lower
+	// level would make them larger than gzip does.
 	zstdLevel = zstd.SpeedBestCompression
 	// zstdWindow bounds how far blocks refer back; browsers accept up to 8 MiB.
 	zstdWindow = 1 << 20
@@ -116,7 +116,7 @@ type compressor struct {
 	text     []byte // scratch memory, as are the others
 	content  []byte
 	frame    []byte
-	zstd     *zstd.Encoder // with unzstd made when it is needed: it takes 40 MB
+	zstd     *zstd.Encoder // created with unzstd when first needed; takes 40 MB
 	unzstd   *zstd.Decoder
 	inflate  io.ReadCloser
 	packed   bytes.Reader
@@ -124,9 +124,9 @@ type compressor struct {
 	decoded  []byte
 }
 
-// compressors are a pool of compressors, which take megabytes each. Requests use it through borrow,
-// so that many at a time take no more memory; the builder does not, so that it need not wait for
-// them.
+// compressors is a pool of compressors, which take megabytes each. Requests use borrow, which
+// limits how many they use at the same time. The builder uses Get, so that it does not wait for
+// requests.
 type compressors struct {
 	sync.Pool
 	borrowed chan struct{} // one for each compressor in use for a request
@@ -136,25 +136,25 @@ func newCompressors() *compressors {
 	return &compressors{sync.Pool{New: func() any { return new(compressor) }}, make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
 
-// put takes a compressor back. It must not keep an old layer in memory.
-func (c *compressors) put(one *compressor) {
-	one.piece = nil
-	c.Put(one)
+// put returns a compressor to the pool. A pooled compressor keeps no old layer in memory.
+func (p *compressors) put(c *compressor) {
+	c.piece = nil
+	p.Put(c)
 }
 
-// borrow waits for a compressor for a request, which must return it before it borrows another one.
-func (c *compressors) borrow() *compressor {
-	c.borrowed <- struct{}{}
-	return c.Get().(*compressor)
+// borrow waits for a compressor for a request, which must release it before it borrows another one.
+func (p *compressors) borrow() *compressor {
+	p.borrowed <- struct{}{}
+	return p.Get().(*compressor)
 }
 
-func (c *compressors) release(one *compressor) {
-	c.put(one)
-	<-c.borrowed
+func (p *compressors) release(c *compressor) {
+	p.put(c)
+	<-p.borrowed
 }
 
-// newZstd returns the encoder of zstd blocks and the decoder that proves them. It is a variable for
-// tests.
+// newZstd returns the encoder of zstd blocks and the decoder that verifies them. It is a variable
+// for tests.
 var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
 		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
@@ -165,7 +165,7 @@ var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
 	return encoder, decoder
 }
 
-// form returns a text in an encoding; shrunk is that of piece.
+// form returns a text in an encoding; shrunk is as in piece.
 func (c *compressor) form(text []byte, variables []variable, e encoding, shrunk bool) *form {
 	made := &form{plain: checksum{}.add(text)}
 	switch e {
@@ -179,8 +179,8 @@ func (c *compressor) form(text []byte, variables []variable, e encoding, shrunk 
 	return made
 }
 
-// deflated returns deflate blocks of the text, uncompressed ones if compressed ones do not decode
-// to it.
+// deflated returns deflate blocks of the text. They are uncompressed if the compressed ones do not
+// decode to it.
 func (c *compressor) deflated(text []byte, variables []variable, shrunk bool) []byte {
 	deflate := c.deflater.deflate
 	if shrunk && len(text) <= shrinkMax {
@@ -224,8 +224,8 @@ func (c *compressor) zstandard(plain []byte) (blocks []byte) {
 	return slices.Clip(blocks)
 }
 
-// zstdBlocks returns the blocks of a zstd frame of plain, none of them marked as the last one;
-// nothing if the frame has an unknown form.
+// zstdBlocks returns the blocks of a zstd frame of plain, none of them marked as the last one. It
+// returns nil if it cannot parse the frame.
 func (c *compressor) zstdBlocks(plain []byte) []byte {
 	c.frame = c.zstd.EncodeAll(plain, c.frame[:0])
 	var h zstd.Header

@@ -71,8 +71,8 @@ func TestPiecesJoin(t *testing.T) {
 	require.Equal(t, before, testutil.ToFloat64(piecesStored))
 }
 
-// everywhere returns variables of all sizes, some of them next to each other.
-func everywhere(text []byte) (variables []variable) {
+// variablesOf returns variables of all sizes, some of them next to each other.
+func variablesOf(text []byte) (variables []variable) {
 	for at, n := 0, 0; at+n <= len(text); n = (n + 1) % 20 {
 		variables = append(variables, variable{at, at + n})
 		at += n + n%3
@@ -88,7 +88,7 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 		p := &piece{}
 		for f := range formats {
 			for e := range encodings {
-				p.forms[f][e].Store(c.form(text, everywhere(text), e, false))
+				p.forms[f][e].Store(c.form(text, variablesOf(text), e, false))
 			}
 		}
 		pieces = append(pieces, p, nil)

@@ -15,7 +15,7 @@ func placeOf(lon, lat float64) place {
 	return place{scale((lon + 180) / 360), scale(0.5 - math.Log((1+sin)/(1-sin))/(4*math.Pi))}
 }
 
-// scale maps [0, 1) to uint32. What lies outside, such as the poles, is on the edge.
+// scale maps [0, 1) to uint32. Values outside, such as those of the poles, are clamped.
 func scale(v float64) uint32 { return uint32(max(0, min(v*(1<<32), math.MaxUint32))) }
 
 // placeOfCode returns the first location reference point of an OpenLR code.
@@ -53,7 +53,7 @@ func (a area) with(p place) area {
 	return area{min(a.west, p.x), min(a.north, p.y), max(a.east, p.x), max(a.south, p.y)}
 }
 
-// noArea is the empty area, from which with starts.
+// noArea is the empty area.
 var noArea = area{west: math.MaxUint32, north: math.MaxUint32}
 
 // hilbert returns the position of p on a Hilbert curve that fills the map. The top 2n bits are the

@@ -17,9 +17,9 @@ type piece struct {
 	view    view
 	zone    *zone
 	every   bool   // also show streets without a period
-	bare    int    // how many of the last elements of streets are shown without their code
+	bare    int    // this many streets at the end are shown without their code
 	shrunk  bool   // gzip forms are compressed harder, because many clients request them: a piece of changes
-	sum     uint64 // hash of what is shown; pieces with the same one have the same text in a time zone
+	sum     uint64 // hash of what is shown; pieces of a time zone with equal hashes have the same text
 	forms   [formats][encodings]atomic.Pointer[form]
 	making  sync.Mutex // acquired to make forms
 }
@@ -70,8 +70,8 @@ func (p *piece) make(f format, e encoding, c *compressor) *form {
 	return made
 }
 
-// of returns the piece for other streets that have the same text.
-func (p *piece) of(streets []*street, v view) *piece {
+// withStreets returns a piece that shares the forms of p, for other streets with the same text.
+func (p *piece) withStreets(streets []*street, v view) *piece {
 	same := &piece{streets: streets, view: v, zone: p.zone, sum: p.sum}
 	for f := range formats {
 		for e := range encodings {
@@ -81,7 +81,7 @@ func (p *piece) of(streets []*street, v view) *piece {
 	return same
 }
 
-// part is what a bucket contributes to documents. All scopes whose view is between from and until
+// part is what a bucket contributes to documents. All scopes that show a time in [from, until)
 // share it.
 type part struct {
 	*piece      // nil where no street of the bucket has a period to show
@@ -94,8 +94,8 @@ func (p *part) shows(z *zone, v view) bool {
 	return p.zone == z && p.whole == v.whole && p.from <= v.at && v.at < p.until
 }
 
-// part returns the bucket's part for a view, and makes it if necessary. A part that shows the same
-// as another one shares its forms.
+// part returns the bucket's part for a view, and makes it if necessary. Parts that show the same
+// share their forms.
 func (b *bucket) part(z *zone, v view, c *compressor) *part {
 	if i := slices.IndexFunc(b.parts, func(p part) bool { return p.shows(z, v) }); i >= 0 {
 		partsReused.Inc()
@@ -107,7 +107,7 @@ func (b *bucket) part(z *zone, v view, c *compressor) *part {
 		made.piece = p
 		for _, known := range [][]part{b.parts, b.before} {
 			if i := slices.IndexFunc(known, func(k part) bool { return k.zone == z && k.piece != nil && k.sum == p.sum }); i >= 0 {
-				made.piece = known[i].piece.of(b.streets, v)
+				made.piece = known[i].piece.withStreets(b.streets, v)
 				break
 			}
 		}
@@ -126,7 +126,8 @@ type demand struct {
 // moment is a time in Unix seconds.
 type moment struct{ atomic.Int64 }
 
-// note sets the time, at most once a minute, because other processors read it.
+// note sets the time, at most once a minute, because each write slows down the processors that read
+// it.
 func (m *moment) note(now time.Time) {
 	if now.Unix() > m.Load()+60 {
 		m.Store(now.Unix())
@@ -167,7 +168,8 @@ type document struct {
 	followed     followed
 }
 
-// body returns a body of the document. It compresses nothing that is already compressed.
+// body returns the document's body in a format and encoding. It compresses only the pieces that are
+// not compressed yet.
 func (d *document) body(f format, e encoding) *body {
 	if b := d.bodies[f][e].Load(); b != nil {
 		return b
@@ -187,7 +189,7 @@ func (d *document) body(f format, e encoding) *body {
 	return b
 }
 
-// parallel calls do for each of n items, on all processors.
+// parallel calls do for each index below n, on all processors.
 func parallel(n int, do func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup

@@ -6,8 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
-
-	"trafficd/schemas/contract"
 )
 
 // served returns a layer of n streets, confirmed at noon of a day in the past.
@@ -136,7 +134,8 @@ func TestServeAllocatesNothing(t *testing.T) {
 	f(412, "If-Unmodified-Since", beforeNoon)
 }
 
-// TestOrderOfConditions: If-Match before If-None-Match before Range (RFC 9110, 13.2.2).
+// TestOrderOfConditions checks that If-Match is evaluated before If-None-Match, and Range last (RFC
+// 9110, 13.2.2).
 func TestOrderOfConditions(t *testing.T) {
 	l := served(t, 100)
 	full, err := get(l, client("UTC"), "")
@@ -165,17 +164,11 @@ func TestOrderOfConditions(t *testing.T) {
 	f(416, "If-Match", etag, "Range", "bytes=99999999-")
 }
 
-// TestServeCopiesNoBody: the body sent is the one that was built, not a copy.
+// TestServeCopiesNoBody checks that the body of a response is the memory of the built body.
 func TestServeCopiesNoBody(t *testing.T) {
 	l := served(t, 100)
 	ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")
 	require.NoError(t, err)
 	built := l.current.Load().zones["UTC"][0].body(protobuf, gzipped).segments[0]
 	require.Same(t, &built[0], &ctx.Response.Body()[0])
-}
-
-func TestAdmitReservesNothing(t *testing.T) {
-	release, apiErr := prepared(DefaultConfig()).Admit(&contract.Client{}, nil)
-	require.Nil(t, apiErr)
-	require.Nil(t, release)
 }

@@ -10,13 +10,13 @@ import (
 
 const (
 	shrinkMax    = 1 << 20 // bytes of text that shrink takes; it uses twenty times as much memory
-	shrinkPasses = 2       // a third one saves 0.02 %
+	shrinkPasses = 2       // a third pass would save 0.02 %
 	shrinkBits   = 18      // of hashes, at most; with fewer, large texts lose occurrences
-	unusedPrice  = 11      // bits of a symbol that the pass before did not use
+	unusedPrice  = 11      // bits of a symbol that the previous pass did not use
 )
 
-// shrink returns blocks of plain as deflate does, 3 to 6 % smaller, and takes thirty times as long.
-// Each pass chooses the tokens that take the fewest bits with the codes of the pass before.
+// shrink is like deflate. Its blocks are 3 to 6 % smaller, but it takes thirty times as long. Each
+// pass chooses the tokens that take the fewest bits with the codes of the previous pass.
 func (d *deflater) shrink(plain []byte, variables []variable) []byte {
 	d.deflate(plain, variables)
 	found := d.occurrences(variables)
@@ -35,11 +35,11 @@ type occurrence struct{ at, before, length, distance int }
 // bytes around it.
 func (d *deflater) occurrences(variables []variable) (found []occurrence) {
 	width := min(shrinkBits, bits.Len(uint(len(d.plain))))
-	places := make([]int32, 1<<width) // as in deflater
+	table := make([]int32, 1<<width) // as in deflater
 	look := func(hash uint64, at, end int) {
-		place := &places[hash*mixer>>(64-width)]
-		earlier := int(*place) - 1
-		*place = int32(at + 1)
+		entry := &table[hash*mixer>>(64-width)]
+		earlier := int(*entry) - 1
+		*entry = int32(at + 1)
 		o := occurrence{at: at, distance: at - earlier}
 		if n := len(found); earlier < 0 || o.distance == 0 || o.distance > window ||
 			n > 0 && found[n-1].at == at && found[n-1].distance == o.distance {
@@ -81,8 +81,8 @@ type prefix struct {
 	last  token // ends at the position
 }
 
-// choose replaces the tokens by the cheapest ones with the codes of those before. ends is scratch
-// memory for each position of the text.
+// choose replaces the tokens with those that are cheapest with the codes of the current ones. ends
+// is scratch memory for each position of the text.
 func (d *deflater) choose(found []occurrence, ends []prefix) {
 	codes, distanceCodes := codesOf(d.tokens)
 	price := func(c code, v values) int32 {

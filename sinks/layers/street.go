@@ -29,8 +29,8 @@ type street struct {
 	from     instant // start of the first period
 	step     instant // length of the first period; 0 if periods overlap
 	number   uint64  // of the first build with this forecast
-	held     uint64  // number of the build since which all documents have shown the street
-	reach    instant // the periods have no gap from the reference time of the first build with this forecast until then
+	held     uint64  // number of the build from which on all documents have shown the street
+	reach    instant // the periods have no gap between the reference time of the first build with this forecast and reach
 }
 
 // key identifies a street (contract 2).
