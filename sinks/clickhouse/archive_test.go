@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var tables atomic.Int32
 
-// archive is a sink with its own table.
+// archive is a sink with a table of its own.
 type archive struct {
 	*Sink
 	t     testing.TB
@@ -60,6 +60,7 @@ func (a *archive) restarted() *archive {
 	return &archive{Sink: s, t: a.t, store: a.store, name: a.name}
 }
 
+// plan plans the first block of rows, and returns it.
 func (a *archive) plan(rows batch.Block) (batch.Block, []byte) {
 	a.t.Helper()
 	n, plan, err := a.Plan(context.Background(), nil, rows)
@@ -73,9 +74,10 @@ func (a *archive) deliver(plan []byte, rows batch.Block) {
 	require.NoError(a.t, err)
 }
 
-func (a *archive) count(what string) int {
+// count returns the value of an expression, a number, over all rows of the table.
+func (a *archive) count(expression string) int {
 	a.t.Helper()
-	n, err := strconv.Atoi(a.store.Query(a.t, "SELECT "+what+" FROM "+a.name))
+	n, err := strconv.Atoi(a.store.Query(a.t, "SELECT "+expression+" FROM "+a.name))
 	require.NoError(a.t, err)
 	return n
 }
@@ -105,7 +107,7 @@ func TestArchive(t *testing.T) {
 	t.Run("values", func(t *testing.T) { testValues(t, store) })
 	t.Run("once", func(t *testing.T) { testOnce(t, store) })
 	t.Run("spans", func(t *testing.T) { testSpans(t, store) })
-	t.Run("one_block", func(t *testing.T) { testOneBlock(t, store) })
+	t.Run("one block", func(t *testing.T) { testOneBlock(t, store) })
 	t.Run("time limit", func(t *testing.T) { testTimeLimit(t, store) })
 	t.Run("check", func(t *testing.T) { testCheckChangesNothing(t, store) })
 	t.Run("final", func(t *testing.T) { testFinal(t, store) })
@@ -113,9 +115,9 @@ func TestArchive(t *testing.T) {
 	t.Run("codes", func(t *testing.T) { testCodes(t, store) })
 	t.Run("tls", func(t *testing.T) { testTLS(t, store) })
 	t.Run("doubt", func(t *testing.T) { testDoubt(t, store) })
-	t.Run("look", func(t *testing.T) { testLook(t, store) })
+	t.Run("lookup", func(t *testing.T) { testLookup(t, store) })
 	t.Run("hostile profile", func(t *testing.T) { testHostileProfile(t, store) })
-	t.Run("trouble", func(t *testing.T) { testTrouble(t, store) })
+	t.Run("server errors", func(t *testing.T) { testServerErrors(t, store) })
 }
 
 func testValues(t *testing.T, store *stores.ClickHouse) {
@@ -152,8 +154,8 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 	_, err = a.Deliver(context.Background(), plan, nil)
 	require.ErrorContains(t, err, "not those of plan")
 
-	// The same batch, accepted again after the idempotency window: it has the same id, and rows of
-	// it are in the table, but it is not the same block.
+	// The same batch, accepted again after the idempotency window: it has the same id, and its rows
+	// are in the table, but it is another block.
 	repeated := *next[0].Batch
 	repeated.ReceivedAt += 3600e9
 	again, plan3 := a.plan(blockOf(&repeated))
@@ -179,7 +181,7 @@ func testSpans(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// after drops the first n rows.
+// after returns the block without its first n rows.
 func after(b batch.Block, n int) batch.Block {
 	for len(b) > 0 && n >= b[0].To-b[0].From {
 		n -= b[0].To - b[0].From
@@ -229,7 +231,7 @@ func testCheckChangesNothing(t *testing.T, store *stores.ClickHouse) {
 }
 
 // testFinal checks that a measurement that is sent again replaces the earlier one, and that the
-// last of several in one batch wins.
+// last of several in one batch replaces the others.
 func testFinal(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	first, plan := a.plan(blockOf(batchOf(1, epoch, row{"D", "x", epoch, epoch, 1, none}, row{"E", "x", epoch, epoch, 10, none}, row{"E", "x", epoch, epoch, 11, none})))
@@ -241,7 +243,7 @@ func testFinal(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))
 	store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
 	require.Equal(t, 2, a.count("count()"))
-	// A row that the merge replaced must not replace its replacement.
+	// A row that a merge has replaced must not replace its replacement.
 	a.restarted().deliver(plan2, second)
 	a.restarted().deliver(plan, first)
 	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))

@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// typical returns a block as the delivery loop submits it: seven full batches.
+// typical returns a block of seven full batches, as the delivery loop offers it.
 func typical() batch.Block {
 	r := rand.New(rand.NewPCG(11, 1))
 	var batches []*batch.Batch
@@ -24,7 +24,7 @@ func typical() batch.Block {
 	return blockOf(batches...)
 }
 
-// renew gives the batches new unique ids.
+// renew sets new unique ids of the batches.
 func renew(rows batch.Block, n int) {
 	for _, s := range rows {
 		binary.BigEndian.PutUint32(s.ID[10:], uint32(n))
@@ -88,8 +88,8 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportMetric(float64(b.N*rows.Rows())/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkHistory compares the archiving of a day of all detectors with that of ten years of
-// hourly values, detector by detector. One operation archives 400,000 rows.
+// BenchmarkHistory archives a day of hourly values of all detectors, and ten years of hourly values
+// detector by detector. One operation archives 400,000 rows.
 func BenchmarkHistory(b *testing.B) {
 	store := stores.StartClickHouse(b)
 	const hours, rows = 10 * 8766, 400_000

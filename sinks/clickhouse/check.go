@@ -22,7 +22,7 @@ import (
 func (c Config) Check(ctx context.Context, deep bool) error {
 	s, err := New(c, zerolog.Nop())
 	if err != nil {
-		return errors.Unwrap(err) // without the section in front
+		return errors.Unwrap(err) // without the name of the section
 	}
 	_ = s.Close() // the sink was not used
 	if !deep || c.Validate() != nil {
@@ -110,7 +110,7 @@ func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	return nil
 }
 
-// checkTables reports table engines and settings that break the promises.
+// checkTables reports engines and settings of tables with which the sink cannot keep its promises.
 func (c Config) checkTables(ctx context.Context, conn driver.Conn, address string) error {
 	var engines map[string]string
 	query := fmt.Sprintf("SELECT mapFromArrays(groupArray(name), groupArray(engine_full)) FROM system.tables"+
@@ -141,11 +141,11 @@ func (c Config) checkTables(ctx context.Context, conn driver.Conn, address strin
 }
 
 func (c Config) wrongSetting(table, address, name string, want int, why string) error {
-	return fmt.Errorf("table: %s on %s has too small a %s: %s: ALTER TABLE `%s`.`%s` MODIFY SETTING %s = %d",
-		table, address, name, why, c.Database, table, name, want)
+	return fmt.Errorf("table: %s of %s on %s is too small: %s: ALTER TABLE `%s`.`%s` MODIFY SETTING %s = %d",
+		name, table, address, why, c.Database, table, name, want)
 }
 
-// numberOf returns the value of a setting in the full text of a table's engine.
+// numberOf returns the value of a setting in the engine_full of a table.
 func numberOf(engine, setting string) (value int, found bool) {
 	_, text, found := strings.Cut(engine, " "+setting+" = ")
 	if !found {

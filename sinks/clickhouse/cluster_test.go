@@ -21,8 +21,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// TestCluster runs on three servers: cluster main has two shards, the first with two replicas;
-// cluster shard_1 is these two.
+// TestCluster runs on three servers. Cluster main has two shards, the first of which has two
+// replicas; cluster shard_1 consists of these two.
 func TestCluster(t *testing.T) {
 	defer func(dead, quorum time.Duration) { deadAfter, quorumTimeout = dead, quorum }(deadAfter, quorumTimeout)
 	deadAfter, quorumTimeout = time.Second, time.Second
@@ -123,7 +123,7 @@ func newClustered(t *testing.T, c *stores.Cluster, read int, change ...func(*Con
 	return a
 }
 
-// eventually delivers as the delivery loop does: it retries after an error.
+// eventually delivers a block, retrying after errors as the delivery loop does.
 func (a *archive) eventually(plan []byte, rows batch.Block) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
@@ -150,7 +150,7 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 		return err == nil
 	}, time.Minute, 100*time.Millisecond)
 	for _, n := range c.Nodes {
-		require.Eventually(t, func() bool { // the probe may end before every server has its tables, and nothing would be stopped
+		require.Eventually(t, func() bool { // the probe may end before every server has its tables
 			return server{n.TCP}.Query(t, "SELECT count() FROM system.tables WHERE concat(database, '.', name) = '"+one.name+"_local'") == "1"
 		}, time.Minute, 100*time.Millisecond)
 		server{n.TCP}.Query(t, "SYSTEM STOP MERGES "+one.name+"_local")
@@ -165,7 +165,7 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 		second[i].value++
 	}
 	r.Shuffle(len(second), func(i, j int) { second[i], second[j] = second[j], second[i] })
-	for i := range 4 { // 200 by 200, each daemon with the other's corrections in between
+	for i := range 4 { // in steps of 200, the daemons in turn
 		from, to := 200*i, 200*i+200
 		rows, plan := one.plan(blockOf(batchOf(i, epoch+int64(i), first[from:to]...)))
 		one.eventually(plan, rows)
@@ -174,7 +174,7 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	}
 	rows, plan := one.plan(blockOf(batchOf(4, epoch+4, first[:100]...)))
 	one.eventually(plan, rows)
-	two.eventually(plan, rows) // a retry through another server
+	two.eventually(plan, rows) // retry through another server
 	ended, end := context.WithCancel(t.Context())
 	end()
 	_, err := one.missing(ended, rows)
@@ -217,14 +217,14 @@ func testCheckCluster(t *testing.T, c *stores.Cluster, given Config) {
 	f("are both replica r1 of shard 1", func(c *Config) { c.Addresses[1] = c.Addresses[0] })
 	node, table := server{c.Nodes[0].TCP}, "trafficd."+given.Table
 	node.Query(t, "ALTER TABLE "+table+"_local MODIFY SETTING old_parts_lifetime = 1")
-	f("has too small a old_parts_lifetime", func(*Config) {})
+	f("old_parts_lifetime of "+given.Table+"_local on "+c.Nodes[0].TCP+" is too small", func(*Config) {})
 	node.Query(t, "ALTER TABLE "+table+"_local MODIFY SETTING old_parts_lifetime = 480, replicated_deduplication_window = 0")
 	f("replicated_deduplication_window = 10000", func(*Config) {})
 	node.Query(t, "CREATE OR REPLACE TABLE "+table+" AS "+table+"_local ENGINE = Distributed('main', 'trafficd', '"+given.Table+"_local', rand())")
 	f("must be Distributed by cityHash64(product_instance, detector_code)", func(*Config) {})
 }
 
-// pair is an archive on two replicas of one shard, with the blocks that it must have.
+// pair is an archive on two replicas of one shard, with the blocks that it must contain.
 type pair struct {
 	*archive
 	c      *stores.Cluster
@@ -238,7 +238,7 @@ func (p *pair) at(t *testing.T) *pair {
 
 func (p *pair) node(n int) server { return server{p.c.Nodes[n].TCP} }
 
-// block plans another block, which the archive must have in the end.
+// block plans another block, which the archive must contain in the end.
 func (p *pair) block() (plan []byte, rows batch.Block) {
 	n := len(p.blocks)
 	rows, plan = p.plan(blockOf(batchOf(n, epoch+int64(n), random(rand.New(rand.NewPCG(1, uint64(n))), 500, 1)...)))
@@ -280,7 +280,7 @@ func (p *pair) migrate(t *testing.T) error {
 	return Migrate(t.Context(), patient(p.config), zerolog.Nop())
 }
 
-// patient returns the configuration with time for busy servers.
+// patient returns the configuration with timeouts for busy servers.
 func patient(c Config) Config {
 	c.DialTimeout, c.WriteTimeout = time.Minute, time.Minute
 	return c
@@ -308,7 +308,7 @@ func (p *pair) testPaused(t *testing.T) {
 	p.requireOnce(t)
 }
 
-// unreplicated delivers a block to only one replica, which leaves it in doubt, and kills that
+// unreplicated delivers a block to only one replica, so that it is in doubt, and kills that
 // replica.
 func (p *pair) unreplicated(t *testing.T) (plan []byte, rows batch.Block, dead int) {
 	t.Helper()

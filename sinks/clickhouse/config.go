@@ -62,7 +62,7 @@ func DefaultConfig() Config {
 
 const (
 	maxBlockRows = 200_000
-	maxMonths    = 50 // of one INSERT: the server writes a part for each
+	maxMonths    = 50 // in one INSERT: the server writes a part for each
 )
 
 var compressions = map[string]native.Compression{
@@ -87,7 +87,7 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 // Validate reports every invalid key with the reason for its bound.
 func (c Config) Validate() error {
-	const name = "%s is %q, must be 1 to 64 letters, digits and underscores, no digit first: SQL statements contain it unquoted"
+	const name = "%s is %q, must be 1 to 64 letters, digits and underscores and not start with a digit: SQL statements contain it unquoted"
 	_, known := compressions[c.Compression]
 	errs := []error{
 		settings.Check(identifier.MatchString(c.Database), name, "database", c.Database),

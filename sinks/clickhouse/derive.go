@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	blocksAtOnce  = 64 // largest number of blocks in one update of the derived tables
+	blocksAtOnce  = 64 // maximum number of blocks in one update of the derived tables
 	deriveTimeout = 30 * time.Minute
 )
 
@@ -54,7 +54,8 @@ func (s *Sink) Derive(ctx context.Context) error {
 	}
 	for _, live := range shards {
 		for n := blocksAtOnce; n == blocksAtOnce; {
-			if n, err = s.deriveSome(ctx, live[0]); err != nil { // all daemons choose the same replica, which has what others derived
+			// All daemons choose the same replica, because it has the rows that the others have derived.
+			if n, err = s.deriveSome(ctx, live[0]); err != nil {
 				return fmt.Errorf("cannot update the tables derived from %s: %w", s.table, hinted(err))
 			}
 		}
@@ -62,6 +63,8 @@ func (s *Sink) Derive(ctx context.Context) error {
 	return nil
 }
 
+// deriveSome updates the derived tables on one server with up to blocksAtOnce pending blocks, and
+// returns their number.
 func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deriveTimeout)
 	defer cancel()
@@ -130,7 +133,7 @@ func (s *Sink) updateDerived(ctx context.Context) {
 	}
 }
 
-// periodic calls a function periodically in a goroutine.
+// periodic calls a function at regular intervals in a goroutine.
 type periodic struct {
 	once   sync.Once
 	cancel context.CancelFunc // nil until start
@@ -144,13 +147,13 @@ func (p *periodic) start(interval time.Duration, f func(context.Context)) {
 		p.cancel, p.done = cancel, make(chan struct{})
 		go func() {
 			defer close(p.done)
-			ticks := time.NewTicker(interval)
-			defer ticks.Stop()
+			ticker := time.NewTicker(interval)
+			defer ticker.Stop()
 			for {
 				select {
 				case <-ctx.Done():
 					return
-				case <-ticks.C:
+				case <-ticker.C:
 					f(ctx)
 				}
 			}

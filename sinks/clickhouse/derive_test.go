@@ -50,9 +50,9 @@ func (a *archive) derive() {
 	require.NoError(a.t, a.Derive(context.Background()))
 }
 
-// halves returns rows of a few detectors in a few hours, so that many have the same key. The values
-// have few binary digits, so that sums do not depend on the order.
-func halves(r *rand.Rand, n int) []row {
+// overlapping returns rows of a few detectors in a few hours, many of them with the same key. The
+// values have few binary digits, so that sums do not depend on the order.
+func overlapping(r *rand.Rand, n int) []row {
 	rows := make([]row, n)
 	for i := range rows {
 		from := epoch + int64(r.IntN(24*30))*2*minute
@@ -67,16 +67,16 @@ func halves(r *rand.Rand, n int) []row {
 	return rows
 }
 
-// TestDerived: the derived tables and the views agree with the archive after replacements, late
-// rows, duplicates, retried blocks, failures and restarts.
+// TestDerived checks that the derived tables and the views agree with the archive after replacements,
+// late rows, duplicates, retried blocks, failures and restarts.
 func TestDerived(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	t.Run("oracle", func(t *testing.T) { testDerivedOracle(t, store) })
 	t.Run("values", func(t *testing.T) { testDerivedValues(t, store) })
 	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, store) })
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store) })
-	t.Run("goroutine", func(t *testing.T) { testDerives(t, store) })
-	t.Run("document", func(t *testing.T) { testDocumentedQueries(t, store) })
+	t.Run("goroutine", func(t *testing.T) { testGoroutine(t, store) })
+	t.Run("documented queries", func(t *testing.T) { testDocumentedQueries(t, store) })
 	t.Run("detectors", func(t *testing.T) { testDetectors(t, store) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, store) })
 }
@@ -89,7 +89,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	for n := range 8 {
 		var batches []*batch.Batch
 		for range 1 + r.IntN(3) {
-			list := halves(r, 300)
+			list := overlapping(r, 300)
 			list = append(list, list[:r.IntN(100)]...) // duplicates in the batch
 			for i := 300; i < len(list); i++ {
 				list[i].value += 0.25
@@ -119,7 +119,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	a.derive()
 	a.requireDerived()
 
-	// Everything again, also by two daemons at the same time.
+	// Derive everything again, by two daemons at the same time.
 	store.Query(t, "INSERT INTO "+a.name+"_blocks (first_received_at, last_received_at, months) SELECT first_received_at, last_received_at, months FROM "+a.name+"_blocks")
 	other := make(chan error)
 	go func() { other <- a.restarted().Derive(context.Background()) }()
@@ -127,7 +127,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, <-other)
 	a.requireDerived()
 
-	for _, view := range []string{"5m", "15m", "1h"} { // the late rows are few
+	for _, view := range []string{"5m", "15m", "1h"} { // only few rows are late
 		read := store.Query(t, "SELECT sum(rows) FROM (EXPLAIN ESTIMATE SELECT * FROM "+a.name+"_"+view+" WHERE bucket >= '2150-01-01' AND bucket < '2151-01-01')")
 		all := store.Query(t, "SELECT count() FROM "+a.name+map[bool]string{true: "_by_time", false: "_hours"}[view == "5m"])
 		require.Equal(t, "1", store.Query(t, "SELECT "+read+" BETWEEN 1 AND "+all+" / 2"), "%s reads %s of %s rows for a range of time", view, read, all)
@@ -173,7 +173,7 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	r := rand.New(rand.NewPCG(9, 2))
 	for n, table := range []string{"_last", "_by_time", "_hours", "_blocks"} {
-		block, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), halves(r, 200)...)))
+		block, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), overlapping(r, 200)...)))
 		a.deliver(plan, block)
 		store.Query(t, "RENAME TABLE "+a.name+table+" TO "+a.name+"_away")
 		require.ErrorContains(t, a.Derive(t.Context()), "cannot update the tables derived from")
@@ -183,7 +183,7 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	}
 
 	// A block is delivered only when it is recorded. The retry finds its rows in the table.
-	block, plan := a.plan(blockOf(batchOf(9, epoch+9, halves(r, 200)...)))
+	block, plan := a.plan(blockOf(batchOf(9, epoch+9, overlapping(r, 200)...)))
 	store.Query(t, "RENAME TABLE "+a.name+"_blocks TO "+a.name+"_away")
 	_, err := a.Deliver(t.Context(), plan, block)
 	require.ErrorContains(t, err, "cannot record a block")
@@ -195,11 +195,11 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	a.requireDerived()
 }
 
-// testDerives checks that a sink updates the tables after Probe.
-func testDerives(t *testing.T, store *stores.ClickHouse) {
+// testGoroutine checks that a sink updates the tables after Probe.
+func testGoroutine(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.DeriveInterval = time.Second })
 	require.NoError(t, a.Probe(t.Context()))
-	block, plan := a.plan(blockOf(batchOf(1, epoch, halves(rand.New(rand.NewPCG(9, 3)), 200)...)))
+	block, plan := a.plan(blockOf(batchOf(1, epoch, overlapping(rand.New(rand.NewPCG(9, 3)), 200)...)))
 	a.deliver(plan, block)
 	require.Eventually(t, func() bool {
 		return store.Query(t, "SELECT count() FROM "+a.name+"_blocks FINAL WHERE derived = 0") == "0"
@@ -208,7 +208,7 @@ func testDerives(t *testing.T, store *stores.ClickHouse) {
 	require.NotZero(t, testutil.ToFloat64(derivedAt))
 }
 
-// testDetectors checks that the archive gets the registry's lists, with the columns of the feed.
+// testDetectors checks that the registry's lists are archived with the columns of the feed.
 func testDetectors(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	a.Detectors = &Detectors{}
@@ -242,7 +242,8 @@ func testDetectors(t *testing.T, store *stores.ClickHouse) {
 	f("city\tA\tNy Ringvej\t\\N\t\\N\t{'street':'Ny Ringvej'}", "city\tB\t\t\\N\t\\N\t{}", "city\tC\t\t\\N\t\\N\t{}")
 }
 
-// testRetention checks that the tables get the TTL of the setting and keep it without the setting.
+// testRetention checks that the tables have the TTL of the setting, and keep it if the setting is
+// removed.
 func testRetention(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.RetentionDays = 400 })
 	require.NoError(t, a.Probe(t.Context()))
@@ -265,8 +266,7 @@ func testRetention(t *testing.T, store *stores.ClickHouse) {
 	f("30")
 }
 
-// testDocumentedQueries runs the queries of schemas/clickhouse/README.md, each of which returns
-// rows.
+// testDocumentedQueries checks that each query in schemas/clickhouse/README.md returns rows.
 func testDocumentedQueries(t *testing.T, store *stores.ClickHouse) {
 	text, err := os.ReadFile("../../schemas/clickhouse/README.md")
 	require.NoError(t, err)

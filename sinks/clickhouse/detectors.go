@@ -15,7 +15,7 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// detectorsAtOnce is the largest number of detectors in one INSERT.
+// detectorsAtOnce is the maximum number of detectors in one INSERT.
 const detectorsAtOnce = 50_000
 
 // Detectors holds the detector lists that are waiting to be archived. It is safe for concurrent
@@ -57,7 +57,8 @@ func digestOf(l batch.DetectorList) uint64 {
 	return h.Sum64()
 }
 
-// each calls save for each waiting list until one fails. That list and the remaining ones stay.
+// each calls save for each waiting list until one fails. That list and the remaining ones keep
+// waiting.
 func (d *Detectors) each(save func(batch.DetectorList) error) error {
 	d.mu.Lock()
 	lists := slices.Collect(maps.Values(d.waiting))

@@ -1,20 +1,20 @@
 // Package clickhouse archives accepted measurements: it writes blocks of rows to ClickHouse over
-// the native protocol, each row once (promises 1 and 2).
+// the native protocol, each row exactly once (promises 1 and 2).
 //
 // # Blocks, groups, tokens
 //
 // Plan takes a block from the front of the offered rows: block_rows rows, or more if they are from
 // so many months that parts would be small. The plan identifies the block by its number of rows and
-// by batch id, row and received_at of its first and its last row. No two blocks have the same plan:
-// a batch id may occur again, but received_at increases on a replica.
+// by the batch id, row and received_at of its first and last rows. No two blocks have the same
+// plan: a batch id may occur again, but received_at increases on a replica.
 //
-// The server writes one part for each month of an INSERT. So that a block may contain any number of
-// months, Deliver divides it into groups of at most maxMonths months, one INSERT each. The division
-// is a function of the block's rows alone and keeps the order within a month. The deduplication
-// token of a group is the plan and the group's number, so a retry repeats the tokens of the first
-// attempt, whether it sends all rows of the group or some, and even after a restart. The server
-// remembers the token for each month separately. It acknowledges an INSERT after fsync (see the
-// settings of the table in schemas/clickhouse).
+// The server writes one part for each month of an INSERT. Because a block may contain any number of
+// months, Deliver divides it into groups of at most maxMonths months and sends one INSERT for each
+// group. The division depends only on the block's rows and keeps the order within a month. The
+// deduplication token of a group is the plan and the group's number, so a retry repeats the tokens
+// of the first attempt, whether it sends all rows of the group or some, and even after a restart.
+// The server remembers the token for each month separately. It acknowledges an INSERT after fsync
+// (see the settings of the table in schemas/clickhouse).
 //
 // Groups have no month in common, and the month is part of a row's identity, so no row of one group
 // can replace one of another. Groups are sent concurrently, in any order, and the argument below
@@ -30,9 +30,9 @@
 //   - The server writes the token before it activates the part. If it is killed in between, the
 //     token exists and the rows do not. A retry would be ignored, and the rows lost.
 //   - An INSERT over several months is activated month by month, and a block consists of several
-//     INSERTs. A failure may interrupt either in the middle.
+//     INSERTs. A failure may interrupt either of them.
 //
-// Therefore every block in doubt is resolved, however old it is:
+// Therefore every in-doubt block is resolved, however old it is:
 //
 //  1. Look up which rows are in the table, by (batch_id, batch_index), among the rows of the
 //     block's months that were received in the block's time range.
@@ -51,17 +51,17 @@
 // # Replaced rows
 //
 // ReplacingMergeTree drops a row when it merges a later one with the same key. A lookup does not
-// find such a row. If a row of the same block has replaced it, that one is in the table, as both
-// were in one part: the row counts as present and is not sent, since it would replace the later one
-// (items of one batch have the same received_at). Later blocks of this daemon cannot have replaced
-// it. If a row that another replica received later has replaced it, the row is sent again and loses
-// again under FINAL and in merges, since received_at decides.
+// find such a row. If it was replaced by a row of the same block, the replacement is in the table,
+// because both were in one part: the row counts as present and is not sent again, since it would
+// replace the later one (items of one batch have the same received_at). A later block of this
+// daemon cannot have replaced it. If it was replaced by a row that another replica received later,
+// it is sent again, and FINAL and merges drop it again, because received_at decides.
 //
 // # The deduplication window
 //
 // Because every retry looks up first, the window must only cover the time for which an attempt can
-// continue on the server after the daemon has given up on it: about write_timeout + 5 s, the limit
-// that the daemon sets for the statement. The server counts the window in parts:
+// continue on the server after the daemon has given up on it: write_timeout + 5 s, the
+// max_execution_time of the INSERT. The server counts the window in parts:
 //
 //	window ≥ daemons × parts per second of each × (write_timeout + 5 s)
 //
@@ -80,10 +80,10 @@
 // stop when one fails. The server gives up on replicas that do not confirm within quorumTimeout,
 // and the block is then in doubt.
 //
-// A lookup asks only the live servers. All servers are polled, and one that does not answer in
-// time is left out. A row is delivered if quorum replicas have it; as long as a row is on fewer,
-// the block is retried, and not sent again. Rows that no replica has are sent with the first token,
-// so that Keeper decides if an earlier attempt is still running. If they are still missing
+// A lookup asks only the live servers. All servers are polled, and one that does not answer in time
+// is left out. A row is delivered once quorum replicas have it. While it is on fewer, the block is
+// retried, but the row is not sent again. Rows that no replica has are sent with the first token,
+// so that Keeper drops them if an earlier attempt succeeds first. If they are still missing
 // afterwards, the earlier part is on a dead replica or on a lost disk. After deadAfter, or at once
 // if all servers are live, the rows are sent under another token. If the dead replica returns with
 // its disk, the table has the rows twice until a merge. They are equal, so FINAL and the derived
@@ -105,11 +105,11 @@
 // (a CHECK constraint, the expression of a column that an operator added) are permanent, and only
 // if no group failed for another reason.
 //
-// Rows of a rejected block may still be in the table: those of other groups or months, or all rows
-// if a view on the table raised the error. Therefore Deliver returns a rejection with a state, the
-// suspect range, which ends where the block ends. Plans that begin in the range repeat it and are
-// in doubt from the first attempt, as after a restart, so they send only what a lookup does not
-// find. A single row is rejected only after a lookup that did not find it.
+// Rows of a rejected block may still be in the table: the rows of other groups or months, or all
+// rows if a view on the table raised the error. Therefore Deliver returns a rejection with a state,
+// the suspect range, which ends where the block ends. Plans that begin in the range repeat it and
+// are in doubt from the first attempt, as after a restart, so they send only the rows that a lookup
+// does not find. A single row is rejected only after a lookup that did not find it.
 //
 // A materialized view on the table receives each block once unless the view fails: rows that are in
 // the table are not sent again for a view.

@@ -20,12 +20,12 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 		batchOf(1, epoch, random(rand.New(rand.NewPCG(4, 1)), 700, 5)...),
 		batchOf(2, epoch+5, random(rand.New(rand.NewPCG(4, 2)), 300, 5)...))
 
-	f := func(name string, disturb func(t *testing.T, a *archive)) {
+	f := func(name string, change func(t *testing.T, a *archive)) {
 		t.Run(name, func(t *testing.T) {
 			a := newArchive(t, store)
 			_, plan := a.plan(rows)
 			a.deliver(plan, rows)
-			disturb(t, a)
+			change(t, a)
 			a.restarted().deliver(plan, rows)
 			a.requireRows(rows)
 		})
@@ -39,7 +39,7 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 			require.Less(t, a.count("count()"), 1000)
 		}
 	}
-	f("undisturbed", func(*testing.T, *archive) {})
+	f("unchanged", func(*testing.T, *archive) {})
 	f("token forgotten, rows present", forget)
 	f("token kept, rows missing", lose("1"))
 	f("token kept, one month missing", lose("toYYYYMM(timestamp_from) = 202602"))
@@ -52,13 +52,13 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 		store.Query(t, "ALTER TABLE "+a.name+" DROP PARTITION 202601")
 	})
 
-	// The rows that each delivery repairs are deleted again until all tokens are used up. Then the
+	// The rows that each delivery restores are deleted again until all tokens are used up. Then the
 	// sink gives up on the block, because the table itself seems to remove the rows.
 	t.Run("tokens kept, rows always missing", func(t *testing.T) {
 		a := newArchive(t, store)
 		rows, plan := a.plan(small(1))
 		a.deliver(plan, rows)
-		for range rounds - 1 {
+		for range maxRounds - 1 {
 			store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE 1 SETTINGS mutations_sync = 2")
 			a.restarted().deliver(plan, rows)
 			a.requireRows(rows)
@@ -71,8 +71,8 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	})
 }
 
-// testHostileProfile looks up rows with settings that hide some of them; the settings profile of
-// the daemon's user could contain such settings.
+// testHostileProfile checks that lookups find all rows even if the settings profile of the daemon's
+// user hides some of them.
 func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthly(40)...))) // in 40 parts
@@ -96,9 +96,9 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	f(ch.Settings{"max_result_rows": 1, "result_overflow_mode": "break", "max_block_size": 1})
 }
 
-// testLook checks that looking up a block reads only the parts and granules of its month and time
+// testLookup checks that a lookup reads only the parts and granules of the block's months and time
 // range.
-func testLook(t *testing.T, store *stores.ClickHouse) {
+func testLookup(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	var wanted batch.Block
 	for n := range 10 { // one detector, consecutive rows
@@ -115,7 +115,7 @@ func testLook(t *testing.T, store *stores.ClickHouse) {
 	old, plan := a.plan(blockOf(batchOf(11, epoch, monthly(40)...)))
 	a.deliver(plan, old)
 	store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
-	explained := store.Query(t, "EXPLAIN indexes = 1 "+lookStatement(a.table, wanted)+" FORMAT TSVRaw")
+	explained := store.Query(t, "EXPLAIN indexes = 1 "+lookupStatement(a.table, wanted)+" FORMAT TSVRaw")
 	require.Regexp(t, `(?s)Parts: 1/40.*received_at_range.*Granules: [123]/12`, explained)
 	missing, err := a.missing(t.Context(), wanted)
 	require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// class is the kind of a failure. It labels the metric and selects the hint. Only classRejected is
-// permanent.
+// class is the class of an error. It labels the metric of errors and selects the hint. Only
+// classRejected is permanent.
 type class string
 
 const (
@@ -49,14 +49,14 @@ var hints = map[class]string{
 	classOther:    "see the server's log",
 }
 
-// codes are the server's error codes by class. Unlisted ones are classOther. In all classes, rows
-// that were sent may be in the table in spite of the error: they are looked up before the next
-// attempt.
+// codes are the server's error codes by class. Unlisted codes belong to classOther. Whatever the
+// class, rows that were sent may be in the table despite the error, so they are looked up before
+// the next attempt.
 var codes = map[class]map[int32]string{
 	// A row's value can violate rules that an operator added to the table: constraints and
 	// expressions of additional columns. Errors of the statement as a whole are not listed, because
-	// the sink sends the types of its own schema. Nor is INCORRECT_DATA (117), which a server also
-	// reports for a broken stream.
+	// the sink sends the types of its own schema. INCORRECT_DATA (117) is not listed either,
+	// because a server also reports it for a broken stream.
 	classRejected: {
 		6: "CANNOT_PARSE_TEXT", 27: "CANNOT_PARSE_INPUT_ASSERTION_FAILED", 38: "CANNOT_PARSE_DATE",
 		41: "CANNOT_PARSE_DATETIME", 69: "ARGUMENT_OUT_OF_BOUND", 72: "CANNOT_PARSE_NUMBER", 128: "TOO_LARGE_ARRAY_SIZE",
@@ -110,8 +110,8 @@ var codes = map[class]map[int32]string{
 // errSchema is wrapped if the table's columns differ from the schema.
 var errSchema = errors.New("unexpected column")
 
-// classify decides whether a failure may be permanent: classRejected means that the server
-// received the data and a row's value was at fault. All other classes are retried.
+// classify returns the class of an error. classRejected means that the server received the data and
+// rejected the value of a row. Errors of all other classes are retried.
 func classify(err error) class {
 	var exception *ch.Exception
 	var network net.Error
@@ -143,6 +143,7 @@ func classify(err error) class {
 	return classOther
 }
 
+// hinted adds the hint of its class to an error.
 func hinted(err error) error {
 	return fmt.Errorf("%w; %s", err, hints[classify(err)])
 }
@@ -165,13 +166,14 @@ var (
 		map[string]string{foundAll: "", foundSome: "", foundNone: ""})
 )
 
-// How much of an in-doubt block a lookup found.
+// Values of the label found: how much of an in-doubt block a lookup found.
 const (
 	foundAll  = "all"
 	foundSome = "some"
 	foundNone = "none"
 )
 
+// counters returns a counter for each value of a label.
 func counters[L ~string, V any](name, help, label string, values map[L]V) map[L]metrics.Counter {
 	vec := metrics.NewCounters(name, help, label)
 	set := make(map[L]metrics.Counter, len(values))

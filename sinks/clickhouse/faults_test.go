@@ -15,25 +15,25 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// TestFaults makes the server unavailable in every way that clients can observe.
+// TestFaults makes the server unavailable in each way that a client can observe.
 func TestFaults(t *testing.T) {
 	store := stores.StartClickHouse(t)
-	t.Run("unavailable at start", func(t *testing.T) { testAway(t, store) })
+	t.Run("unavailable", func(t *testing.T) { testUnavailable(t, store) })
 	t.Run("password", func(t *testing.T) { testPassword(t, store) })
 	t.Run("stuck", func(t *testing.T) { testStuck(t, store) })
 	t.Run("cut", func(t *testing.T) { testCut(t, store) })
 	t.Run("kill", func(t *testing.T) { testKill(t, store) })
 }
 
-func testAway(t *testing.T, store *stores.ClickHouse) {
+func testUnavailable(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, store.Stop())
 	a := newArchive(t, store)
 	rows, plan := a.plan(small(1))
 	require.ErrorContains(t, a.fails(classNetwork, plan, rows), "check that the server is running")
 	require.NoError(t, store.Restart())
-	looked := lookups()
+	before := lookups()
 	a.deliver(plan, rows)
-	require.Equal(t, looked, lookups())
+	require.Equal(t, before, lookups())
 
 	require.NoError(t, store.Kill())
 	next, plan2 := a.plan(small(2))
@@ -47,11 +47,11 @@ func testAway(t *testing.T, store *stores.ClickHouse) {
 
 // testPassword checks that a wrong password is retried and that the error names the remedy.
 func testPassword(t *testing.T, store *stores.ClickHouse) {
-	a := newArchive(t, store, func(c *Config) { c.Username, c.Password = "trafficd", "mistaken" })
+	a := newArchive(t, store, func(c *Config) { c.Username, c.Password = "trafficd", "wrong" })
 	rows, plan := a.plan(small(1))
 	err := a.fails(classAuth, plan, rows)
 	require.ErrorContains(t, err, "check username, password")
-	require.NotContains(t, err.Error(), "mistaken")
+	require.NotContains(t, err.Error(), "wrong")
 	require.NoError(t, store.Kill())
 	require.NoError(t, store.Restart())
 
@@ -61,8 +61,7 @@ func testPassword(t *testing.T, store *stores.ClickHouse) {
 	right.requireRows(rows)
 }
 
-// testStuck pauses the server while the block, or part of it, is in its socket, and resumes it
-// later.
+// testStuck pauses the server while all or part of a block is in its socket, and resumes it later.
 func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.WriteTimeout, c.DialTimeout = time.Second, time.Second })
 	patient := a.config
@@ -81,8 +80,9 @@ func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(append(first, rows...))
 }
 
-// retry retries like the delivery loop and restarts the server like a supervisor: as a library, the
-// engine exits after some connection errors that a server survives, such as a rejected login.
+// retry delivers a block, retrying like the delivery loop, and restarts the server like a
+// supervisor: as a library, the engine exits after some connection errors that a server survives,
+// such as a rejected login.
 func (a *archive) retry(plan []byte, rows batch.Block) {
 	a.t.Helper()
 	ctx := within(a.t, time.Minute)
@@ -96,6 +96,7 @@ func (a *archive) retry(plan []byte, rows batch.Block) {
 	}
 }
 
+// revive restarts the server if it does not respond.
 func revive(t testing.TB, store *stores.ClickHouse) {
 	t.Helper()
 	if _, err := store.Do(within(t, 2*time.Second), "SELECT 1"); err != nil {
@@ -132,8 +133,8 @@ func testCut(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testKill kills the server with SIGKILL during inserts over many months. It counts the rows as
-// they were inserted: none may be lost or duplicated.
+// testKill kills the server with SIGKILL during inserts over many months. It compares the rows
+// without FINAL: none may be lost or duplicated.
 func testKill(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	r := rand.New(rand.NewPCG(8, 1))
@@ -215,6 +216,7 @@ func (p *proxy) accept() {
 	}
 }
 
+// pass copies up to limit bytes, and then closes both connections.
 func pass(to, from net.Conn, limit int64) {
 	_, _ = io.CopyN(to, from, limit)
 	_ = to.Close()

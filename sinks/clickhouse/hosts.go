@@ -19,8 +19,8 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// hosts are the servers of the archive: one, or those of a cluster. A server that does not respond
-// is not used until it responds again.
+// hosts are the servers of the archive: one server, or all servers of a cluster. A server that does
+// not respond is not used until it responds again.
 type hosts struct {
 	config Config
 	log    zerolog.Logger
@@ -39,8 +39,8 @@ type hosts struct {
 type host struct {
 	address string
 	conn    driver.Conn
-	inserts chan *native.Client                           // idle connections for inserts
-	connect func(context.Context) (*native.Client, error) // opens a connection for inserts
+	inserts chan *native.Client                           // idle connections for INSERTs
+	connect func(context.Context) (*native.Client, error) // opens a connection for INSERTs
 
 	migrated bool
 	err      error // why it cannot take rows; nil if it can
@@ -99,7 +99,8 @@ func (s *hosts) close() error {
 	return errors.Join(errs...)
 }
 
-// ready returns an error if rows cannot be written now. The first call connects and migrates.
+// ready returns an error if rows cannot be written now. The first call connects and, if so
+// configured, migrates.
 func (s *hosts) ready(ctx context.Context) error {
 	if s.config.Cluster == "" {
 		if h := s.all[0]; !h.migrated {
@@ -180,7 +181,8 @@ func (s *hosts) poll(ctx context.Context, h *host) error {
 
 var errNoTable = errors.New("the tables do not exist")
 
-// describe stores what the server reports about itself.
+// describe stores what the server reports about itself and its cluster. It returns an error if the
+// server cannot take rows.
 func (s *hosts) describe(ctx context.Context, h *host) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.DialTimeout)
 	defer cancel()

@@ -25,7 +25,7 @@ var columnNames = []string{
 
 // insert sends rows as one INSERT of one block. It returns nil when they are on the server's disk,
 // also if the server had already received them under this token. sent reports whether the rows may
-// be in the table in spite of an error.
+// be in the table despite an error.
 func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token string, copies int) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -47,8 +47,8 @@ func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token stri
 	return sent, err
 }
 
-// settings returns the settings that make an INSERT one block with one token, whatever the server's
-// profile says.
+// settings returns the settings that make an INSERT one block with one token, regardless of the
+// user's settings profile.
 func (s *Sink) settings(token string) ch.Settings {
 	set := ch.Settings{
 		// The server deduplicates every month of the block separately, so that a retry completes a
@@ -62,7 +62,7 @@ func (s *Sink) settings(token string) ch.Settings {
 		// Store rows as sent, so that they can be counted and looked up by (batch_id, batch_index)
 		// until a merge replaces some.
 		"optimize_on_insert": 0,
-		// Neither merge nor split blocks on the way to the table: 0 passes them on unchanged, and
+		// Do not merge or split blocks on the way to the table: 0 passes them on unchanged, and
 		// max_insert_block_size is above maxBlockRows.
 		"min_insert_block_size_rows":      0,
 		"min_insert_block_size_bytes":     0,
@@ -115,8 +115,8 @@ func checkType(i int, got proto.ColumnType) error {
 type insertion struct {
 	rows    batch.Block
 	checked int         // number of columns whose type was compared; Rows is 0 until all are
-	encoded bool        // rows may have been sent
-	abort   func(error) // ends the attempt if the table is not as expected
+	encoded bool        // whether rows may have been sent
+	abort   func(error) // ends the attempt if a column has another type in the table
 }
 
 // column encodes one column of an insertion straight from the batches into the buffer of the
@@ -217,9 +217,9 @@ func appendFloats(dst []byte, values []float64) []byte {
 	return dst
 }
 
-// insert sends rows as one block over an idle connection, or a new one if the server has closed the
-// idle ones, which shows before rows are sent. sent reports whether the rows may be in the table in
-// spite of an error.
+// insert sends rows as one block over an idle connection. If the server has closed the idle
+// connections, which is noticed before rows are sent, it opens a new one. sent reports whether the
+// rows may be in the table despite an error.
 func (h *host) insert(ctx context.Context, statement string, settings ch.Settings, rows batch.Block) (sent bool, err error) {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)

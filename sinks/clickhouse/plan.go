@@ -30,7 +30,8 @@ func suspectBefore(p batch.Position) string {
 	return fmt.Sprintf("%s%d.%d", suspectMark, p.Frame, p.Row)
 }
 
-// parseSuspect returns the position in a suspect range, the zero position if text is none.
+// parseSuspect returns the position in a suspect range, or the zero position if text is not a
+// suspect range.
 func parseSuspect(text string) (p batch.Position) {
 	if _, err := fmt.Sscanf(text, suspectMark+"%d.%d", &p.Frame, &p.Row); err != nil {
 		return batch.Position{}
@@ -38,6 +39,7 @@ func parseSuspect(text string) (p batch.Position) {
 	return p
 }
 
+// cutPlan splits a plan into its token and its suspect range, which is empty if there is none.
 func cutPlan(plan string) (token, suspect string) {
 	if at := strings.Index(plan, suspectMark); at >= 0 {
 		return plan[:at], plan[at:]
@@ -69,8 +71,8 @@ func newMonths(rows batch.Block) *months {
 	return m
 }
 
-// indexOf returns the index in the list of the month that contains at, in nanoseconds. It appends a
-// new month.
+// indexOf returns the index in the list of the month that contains at, in nanoseconds. It appends
+// the month if it is new.
 func (m *months) indexOf(at int64) int {
 	if at >= m.start && at < m.end {
 		return m.last
@@ -87,9 +89,9 @@ func (m *months) indexOf(at int64) int {
 	return m.last
 }
 
-// groups divides rows, all or some rows of the block, into groups of at most maxMonths months, one
-// INSERT each, and keeps their order. The group of a month depends on the block alone, so that an
-// INSERT repeated with some of its rows has the token of the first one.
+// groups divides some or all rows of the block into groups of at most maxMonths months, one for
+// each INSERT, and keeps their order. The group of a month depends only on the block, so that an
+// INSERT repeated with some of its rows has the same token.
 func (m *months) groups(rows batch.Block) []batch.Block {
 	n := max((len(m.list)+maxMonths-1)/maxMonths, min((len(m.list)+9)/10, parallelInserts))
 	groups := make([]batch.Block, n)
@@ -101,7 +103,7 @@ func (m *months) groups(rows batch.Block) []batch.Block {
 	return groups
 }
 
-// appendRow appends a row of s. It extends the last span if the row follows it.
+// appendRow appends a row of s, by extending the last span if the row follows it.
 func appendRow(rows *batch.Block, s batch.Span, row int) {
 	if end := len(*rows) - 1; end >= 0 && (*rows)[end].Batch == s.Batch && (*rows)[end].To == row {
 		(*rows)[end].To++

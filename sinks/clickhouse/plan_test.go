@@ -57,7 +57,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// getOrSet returns the value of the key, which it sets if it is new.
+// getOrSet returns the value of the key. It sets the value first if the key is new.
 func getOrSet(m map[string]int, key string, value int) int {
 	if old, known := m[key]; known {
 		return old
@@ -101,7 +101,7 @@ func TestPlanOf(t *testing.T) {
 			seen[planOf(after(all, from).Head(n))] = true
 		}
 	}
-	require.Len(t, seen, 14*15/2, "each run of rows has its own plan")
+	require.Len(t, seen, 14*15/2, "each range of rows has a different plan")
 
 	moved := blockOf(a, b)
 	moved[0].Frame, moved[1].Frame = 900, 901 // as in a new journal
@@ -143,13 +143,13 @@ func TestFindings(t *testing.T) {
 				marked += f.mark(rowID{s.ID, s.Index[row]})
 			}
 		}
-		marked += f.mark(rowID{batch.ID{1}, 0})             // of another replica
-		marked += f.mark(rowID{rows[0].ID, math.MaxUint32}) // of no row
-		require.Equal(t, rows.Rows()-len(want), marked)     // each counted once
+		marked += f.mark(rowID{batch.ID{1}, 0})             // of a batch of another replica
+		marked += f.mark(rowID{rows[0].ID, math.MaxUint32}) // of an unknown row
+		require.Equal(t, rows.Rows()-len(want), marked)     // each row is counted once
 		got := []rowID{}
-		missing, tooFew := f.rest(1)
+		missing, tooFew := f.missing(1)
 		require.Zero(t, tooFew)
-		_, tooFew = f.rest(2)
+		_, tooFew = f.missing(2)
 		require.Equal(t, marked, tooFew)
 		for _, s := range missing {
 			for row := s.From; row < s.To; row++ {
@@ -160,11 +160,11 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestReplaced checks that a row replaced by a later one of its block is not sent again, unless the
-// later one is missing too.
+// TestReplaced checks that a row that was replaced by a later row of its block is not sent again,
+// unless the later row is missing, too.
 func TestReplaced(t *testing.T) {
-	twin := row{"D", "x", epoch, epoch, 1, none}
-	b := batchOf(1, epoch, twin, row{"E", "x", epoch, epoch, 1, none}, twin, row{"D", "y", epoch, epoch, 1, none})
+	duplicate := row{"D", "x", epoch, epoch, 1, none}
+	b := batchOf(1, epoch, duplicate, row{"E", "x", epoch, epoch, 1, none}, duplicate, row{"D", "y", epoch, epoch, 1, none})
 	found := func(f *findings) (list []bool) {
 		for _, index := range b.Index {
 			list = append(list, f.copies[rowID{b.ID, index}] == 1)

@@ -14,20 +14,20 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// rounds is the maximum number of times that missing rows are sent, each time under another token.
-// The second round is needed if the server remembers a token but does not have the rows (see
-// doc.go), and one more for each further crash at the same point.
-const rounds = 4
+// maxRounds is the maximum number of times that missing rows are sent, each time under another
+// token. The second round is needed if the server remembers a token but does not have the rows (see
+// doc.go). Each further crash at the same point needs one more.
+const maxRounds = 4
 
-// deadAfter is the wait before rows that a server has received, but that no live replica has, are
-// sent under another token (see doc.go).
+// deadAfter is the delay before rows that a server has received but no live replica has are sent
+// under another token (see doc.go).
 var deadAfter = 10 * time.Second // a variable for tests
 
 // resolve completes a block that may have been applied, in whole or in part: it looks up which rows
 // are in the table and sends the others, until none is missing.
 func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
 	if s.config.Cluster != "" {
-		s.hosts.refresh(ctx) // a server may have failed
+		s.hosts.refresh(ctx) // a server may have failed since the last poll
 	}
 	months := newMonths(rows)
 	missing, err := s.missing(ctx, rows)
@@ -43,7 +43,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	}
 	resolvedTotal[found].Inc()
 	s.log.Info().Str("plan", plan).Int("rows", rows.Rows()).Int("missing", missing.Rows()).Msg("archive: looked up an in-doubt block")
-	for round := 0; round < rounds && len(missing) > 0; round++ {
+	for round := 0; round < maxRounds && len(missing) > 0; round++ {
 		token := plan
 		if round > 0 {
 			if err := s.waitForDead(plan, missing.Rows()); err != nil {
@@ -91,9 +91,10 @@ func (s *Sink) waitForDead(plan string, rows int) error {
 	return nil
 }
 
-// While rows have too few copies, a lookup is repeated every copyInterval, up to copyLooks times.
+// While rows have too few copies, a lookup is repeated every copyInterval, up to maxLookups times
+// in total.
 const (
-	copyLooks    = 20
+	maxLookups   = 20
 	copyInterval = 100 * time.Millisecond
 )
 
@@ -104,16 +105,16 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	defer metrics.Since(lookupSeconds, time.Now())
-	for look := 1; ; look++ {
-		f, err := s.look(ctx, rows)
+	for lookups := 1; ; lookups++ {
+		f, err := s.lookUp(ctx, rows)
 		if err != nil {
 			return nil, fmt.Errorf("cannot look up %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
 		}
-		missing, tooFew := f.rest(s.hosts.copies())
+		missing, tooFew := f.missing(s.hosts.copies())
 		if tooFew == 0 {
 			return missing, nil
 		}
-		if look == copyLooks {
+		if lookups == maxLookups {
 			return nil, fmt.Errorf("%d rows of %s are on fewer than %d replicas: %s", tooFew, s.table, s.hosts.copies(), hints[classQuorum])
 		}
 		select {
@@ -124,16 +125,16 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 	}
 }
 
-// look asks every live server which rows it has, and counts the copies.
-func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
+// lookUp asks every live server which rows it has, and counts the copies.
+func (s *Sink) lookUp(ctx context.Context, rows batch.Block) (*findings, error) {
 	live := s.hosts.live()
 	found := make([]*findings, len(live))
 	errs := make([]error, len(live))
-	var looking sync.WaitGroup
+	var lookups sync.WaitGroup
 	for i, h := range live {
-		looking.Go(func() { found[i], errs[i] = s.lookAt(ctx, h, rows) })
+		lookups.Go(func() { found[i], errs[i] = s.lookUpOn(ctx, h, rows) })
 	}
-	looking.Wait()
+	lookups.Wait()
 	if s.config.Cluster == "" {
 		return found[0], errs[0]
 	}
@@ -154,16 +155,16 @@ func (s *Sink) look(ctx context.Context, rows batch.Block) (*findings, error) {
 	return all, err
 }
 
-// lookAt asks one server for all rows of the block's months that were received in its time range.
-// received_at never decreases on a replica, so these are the block and what other replicas received
-// at the same time. The server finds them by index.
-func (s *Sink) lookAt(ctx context.Context, h *host, rows batch.Block) (*findings, error) {
+// lookUpOn asks one server for all rows of the block's months that were received in its time range.
+// received_at never decreases on a replica, so these are the rows of the block and rows that other
+// replicas received at the same time. The server finds them by index.
+func (s *Sink) lookUpOn(ctx context.Context, h *host, rows batch.Block) (*findings, error) {
 	if s.config.Cluster != "" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.config.WriteTimeout/4) // leave time for the other servers
 		defer cancel()
 	}
-	found, err := h.conn.Query(ch.Context(ctx, ch.WithSettings(lookSettings)), lookStatement(s.table, rows))
+	found, err := h.conn.Query(ch.Context(ctx, ch.WithSettings(lookupSettings)), lookupStatement(s.table, rows))
 	if err != nil {
 		return nil, err
 	}
@@ -184,9 +185,9 @@ func (s *Sink) lookAt(ctx context.Context, h *host, rows batch.Block) (*findings
 	return f, found.Err()
 }
 
-// lookSettings make a lookup return every row of the table, or fail, whatever the server's profile
-// says: a row that is in the table but not returned would be sent again.
-var lookSettings = ch.Settings{
+// lookupSettings make a lookup return every matching row or fail, regardless of the user's settings
+// profile: a row that is in the table but not returned would be sent again.
+var lookupSettings = ch.Settings{
 	"use_query_cache":         0,
 	"limit":                   0,
 	"offset":                  0,
@@ -197,7 +198,7 @@ var lookSettings = ch.Settings{
 	"timeout_overflow_mode":   "throw",
 }
 
-func lookStatement(table string, rows batch.Block) string {
+func lookupStatement(table string, rows batch.Block) string {
 	first, last := receivedRange(rows)
 	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(newMonths(rows).list), " ", ", "), "[]")
 	return fmt.Sprintf("SELECT batch_id, batch_index FROM %s WHERE toYYYYMM(timestamp_from) IN (%s)"+
@@ -231,10 +232,10 @@ func newFindings(rows batch.Block) *findings {
 	return f
 }
 
-// mark records that one replica has the row. It returns 1 if the row is of the block and was not
-// marked before, otherwise 0.
+// mark records that one replica has the row. It returns 1 if the row belongs to the block and was
+// not marked before, otherwise 0.
 func (f *findings) mark(id rowID) int {
-	if copies, ours := f.copies[id]; !ours || copies > 0 {
+	if copies, known := f.copies[id]; !known || copies > 0 {
 		return 0
 	}
 	f.copies[id] = 1
@@ -253,8 +254,8 @@ func keyOf(s batch.Span, row int) key {
 }
 
 // markReplaced marks rows that a merge has replaced by a row of the same block. A part is written
-// whole: if one of two rows with the same key is in the table, both were. If the earlier one were
-// sent again, it could replace the later one, as both may have the same received_at.
+// whole: if one of two rows with the same key is in the table, both were. If the earlier row were
+// sent again, it could replace the later one, because both may have the same received_at.
 func (f *findings) markReplaced() {
 	present := make(map[key]bool)
 	f.each(func(id rowID, s batch.Span, row int) {
@@ -269,9 +270,9 @@ func (f *findings) markReplaced() {
 	})
 }
 
-// rest returns the rows that are on no replica, and the number of rows that are on some replicas
+// missing returns the rows that are on no replica, and the number of rows that are on some replicas
 // but on fewer than need.
-func (f *findings) rest(need int) (missing batch.Block, tooFew int) {
+func (f *findings) missing(need int) (missing batch.Block, tooFew int) {
 	f.each(func(id rowID, s batch.Span, row int) {
 		switch copies := f.copies[id]; {
 		case copies == 0:

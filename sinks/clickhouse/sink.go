@@ -18,7 +18,7 @@ import (
 
 // Sink writes blocks to the archive. It is used by one goroutine.
 type Sink struct {
-	Detectors *Detectors // lists to archive; may be nil; set before the first Probe
+	Detectors *Detectors // detector lists to archive, or nil; must be set before the first Probe
 
 	config    Config
 	log       zerolog.Logger
@@ -31,13 +31,13 @@ type Sink struct {
 
 	// unsent is the plan whose rows have never been sent; every other plan is in doubt.
 	unsent string
-	// missingSince is the time at which rows of a plan that a server had received were first found
-	// on no live replica.
+	// missingSince is the time, by plan, at which a lookup first found acknowledged rows on no live
+	// replica.
 	missingSince map[string]time.Time
 }
 
-// New returns a sink for a valid configuration. It does not connect; the first Deliver does. The
-// caller closes the sink.
+// New returns a sink for a valid configuration. It does not connect; the first Deliver or Probe
+// does. The caller must close the sink.
 func New(c Config, log zerolog.Logger) (*Sink, error) {
 	hosts, err := newHosts(c, log)
 	if err != nil {
@@ -49,8 +49,9 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 	return s, nil
 }
 
-// fullMonths is the number of months up to which Plan does not enlarge a block of block_rows. The
-// server writes a part for each month, and a part takes about as long as some thousand rows.
+// fullMonths is the number of months up to which a block has block_rows rows; Plan enlarges blocks
+// of more months. The server writes a part for each month, and a part takes about as long as some
+// thousand rows.
 const fullMonths = 25
 
 // Plan implements pipeline.Sink. The plan is the deduplication token of the block. state is empty
@@ -69,7 +70,7 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 
 // Deliver implements pipeline.Sink: it returns nil when the archive has each of the planned rows
 // once, on disk. It returns a *batch.PermanentError and a suspect range as state if a row's value
-// was at fault; if it is the only row, it is not in the table.
+// caused the error. If the block has a single row, the row is not in the table then.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	token, suspect := cutPlan(string(plan))
 	if len(rows) == 0 || planOf(rows) != token {
@@ -100,8 +101,8 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 	return nil, nil
 }
 
-// Probe creates or updates the tables if so configured, and returns an error if rows cannot be
-// inserted.
+// Probe creates or updates the tables if the setting migrate is true, and returns an error if rows
+// cannot be inserted.
 func (s *Sink) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -131,8 +132,8 @@ func (s *Sink) Probe(ctx context.Context) error {
 	return nil
 }
 
-// Migrate creates or updates the tables on every server, as the sink does if `migrate` is true. It
-// continues after a server that fails, and returns all errors.
+// Migrate creates or updates the tables on every server, as the sink does if the setting migrate is
+// true. If a server fails, it continues with the others. It returns all errors.
 func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	hosts, err := newHosts(c, log)
 	if err != nil {
@@ -185,8 +186,8 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 // INSERT one after another and spends most of the time in fsync, which concurrent INSERTs share.
 const parallelInserts = 4
 
-// send inserts rows, all or some rows of a block with these months, group by group, in any order
-// (see doc.go). The server acknowledges a group when this many copies exist.
+// send inserts some or all rows of a block with the given months, in groups, concurrently (see
+// doc.go). The server acknowledges a group once the given number of copies exist.
 func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *months, copies int) error {
 	h, err := s.hosts.pick()
 	if err != nil {

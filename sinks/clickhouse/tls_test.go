@@ -19,7 +19,7 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// testTLS puts a TLS terminator that requires a client certificate in front of the server.
+// testTLS delivers through a TLS terminator that requires a client certificate.
 func testTLS(t *testing.T, store *stores.ClickHouse) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	server, err := tls.LoadX509KeyPair(ours.issue("server", "archive.example"))
@@ -30,7 +30,7 @@ func testTLS(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, err)
 	address := serveProxy(t, l, store.TCP).address()
 	cert, key := ours.issue("client", "client")
-	strange, strangeKey := theirs.issue("client", "client")
+	foreignCert, foreignKey := theirs.issue("client", "client")
 	good := func(c *Config) {
 		c.Addresses, c.Secure, c.ServerName = []string{address}, true, "archive.example"
 		c.CAFile, c.CertFile, c.KeyFile = ours.file, cert, key
@@ -49,7 +49,7 @@ func testTLS(t *testing.T, store *stores.ClickHouse) {
 	}
 	f(classTLS, func(c *Config) { c.CAFile = theirs.file })
 	f(classTLS, func(c *Config) { c.ServerName = "other.example" })
-	f(classTLS, func(c *Config) { c.CertFile, c.KeyFile = strange, strangeKey })
+	f(classTLS, func(c *Config) { c.CertFile, c.KeyFile = foreignCert, foreignKey })
 	f(classTLS, func(c *Config) { c.CertFile, c.KeyFile = "", "" })
 	a = newArchive(t, store, good, func(c *Config) { c.CAFile, c.InsecureSkipVerify = "", true })
 	rows, plan = a.plan(small(1))

@@ -15,17 +15,18 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// testTrouble provokes real errors from the server.
-func testTrouble(t *testing.T, store *stores.ClickHouse) {
+// testServerErrors provokes real errors of the server.
+func testServerErrors(t *testing.T, store *stores.ClickHouse) {
 	t.Run("table", func(t *testing.T) { testTable(t, store) })
 	t.Run("constraint", func(t *testing.T) { testConstraint(t, store) })
 	t.Run("view", func(t *testing.T) { testView(t, store) })
-	t.Run("too_many_parts", func(t *testing.T) { testTooManyParts(t, store) })
-	t.Run("at_once", func(t *testing.T) { testAtOnce(t, store) })
+	t.Run("too many parts", func(t *testing.T) { testTooManyParts(t, store) })
+	t.Run("concurrent retries", func(t *testing.T) { testConcurrentRetries(t, store) })
 	t.Run("migrate", func(t *testing.T) { testMigrate(t, store) })
 }
 
-// fails makes a delivery that must fail with a retriable error of the given class.
+// fails checks that a delivery fails with a retriable error of the given class, and returns the
+// error.
 func (a *archive) fails(want class, plan []byte, rows batch.Block) error {
 	a.t.Helper()
 	before := testutil.ToFloat64(errorsTotal[want])
@@ -37,6 +38,7 @@ func (a *archive) fails(want class, plan []byte, rows batch.Block) error {
 	return err
 }
 
+// small returns block number n, of 100 rows.
 func small(n int) batch.Block {
 	return blockOf(batchOf(n, epoch+int64(n), random(rand.New(rand.NewPCG(5, uint64(n))), 100, 1)...))
 }
@@ -54,17 +56,18 @@ func testTable(t *testing.T, store *stores.ClickHouse) {
 	a.fails(classSchema, plan2, next)
 	store.Query(t, "RENAME TABLE "+a.name+"_away TO "+a.name)
 	store.Query(t, "ALTER TABLE "+a.name+" MODIFY COLUMN value Float64 CODEC(ZSTD(1))")
-	looked := lookups()
+	before := lookups()
 	a.deliver(plan2, next)
-	require.Equal(t, looked, lookups(), "nothing was sent before, so no lookup is needed")
+	require.Equal(t, before, lookups(), "nothing was sent before, so no lookup is needed")
 	require.Equal(t, 200, a.count("count()"))
 }
 
+// lookups returns the number of lookups of in-doubt blocks.
 func lookups() float64 {
 	return testutil.ToFloat64(resolvedTotal[foundAll]) + testutil.ToFloat64(resolvedTotal[foundSome]) + testutil.ToFloat64(resolvedTotal[foundNone])
 }
 
-// testConstraint checks that rows that violate a constraint are permanently rejected, and only if
+// testConstraint checks that rows that violate a constraint are permanently rejected, but only if
 // they are not in the table.
 func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
@@ -148,8 +151,9 @@ func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testAtOnce retries while the server may still be processing the earlier attempt.
-func testAtOnce(t *testing.T, store *stores.ClickHouse) {
+// testConcurrentRetries checks that attempts that the server processes at the same time insert each
+// row once.
+func testConcurrentRetries(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.ready(context.Background()))
 	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(6, 1)), 2000, 20)...)))
@@ -162,7 +166,8 @@ func testAtOnce(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(rows)
 }
 
-// testMigrate does what the migrate command does, with the sink's user and addresses.
+// testMigrate migrates twice, as the command migrate does, and checks that a sink does not migrate
+// unless configured.
 func testMigrate(t *testing.T, store *stores.ClickHouse) {
 	c := DefaultConfig()
 	c.Addresses, c.Database = []string{store.TCP}, "fresh"
