@@ -22,27 +22,27 @@ func TestBrokerAway(t *testing.T) {
 	require.NoError(t, k.Stop())
 	cfg := testConfig("measurements", k.Brokers...)
 	cfg.BlockRows = 300
-	s, j := newSink(t, cfg), &journal{t: t}
+	s, loop := newSink(t, cfg), &deliveryLoop{t: t}
 	rng := random()
 	rows := block(rowsOf(rng, 1000, 50))
-	j.add(rows)
+	loop.add(rows)
 	for range 3 {
 		_, _, err := s.Plan(t.Context(), nil, rows)
 		require.ErrorContains(t, err, k.Brokers[0])
 	}
 	require.NoError(t, k.Restart())
-	j.run(s)
+	loop.run(s)
 
 	for range 2 {
 		more := block(rowsOf(rng, 1000, 50))
 		rows = append(rows, more...)
-		j.add(more)
-		require.NoError(t, j.step(s))
+		loop.add(more)
+		require.NoError(t, loop.step(s))
 		require.NoError(t, k.Stop())
-		require.Error(t, j.step(s))
-		require.ErrorContains(t, j.step(s), "connection refused", "the error names the cause, not an unknown topic")
+		require.Error(t, loop.step(s))
+		require.ErrorContains(t, loop.step(s), "connection refused", "the error names the cause, not an unknown topic")
 		require.NoError(t, k.Restart())
-		j.run(s)
+		loop.run(s)
 	}
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
@@ -53,23 +53,23 @@ func TestPausedBroker(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("measurements", 2))
 	cfg := testConfig("measurements", k.Brokers...)
 	cfg.RequestTimeout = 500 * time.Millisecond
-	s, j := newSink(t, cfg), &journal{t: t}
+	s, loop := newSink(t, cfg), &deliveryLoop{t: t}
 	first, second := block(rowsOf(random(), 500, 50)), block(rowsOf(random(), 500, 50))
-	j.add(first)
-	j.run(s)
-	j.add(second)
+	loop.add(first)
+	loop.run(s)
+	loop.add(second)
 	require.Eventually(t, func() bool { // the time for a request is short
 		var err error
-		j.n, j.plan, err = s.Plan(t.Context(), j.state, j.rows)
+		loop.n, loop.plan, err = s.Plan(t.Context(), loop.state, loop.rows)
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 	require.NoError(t, k.Pause())
-	require.Error(t, j.step(s))
+	require.Error(t, loop.step(s))
 	for _, e := range s.encoders {
 		require.Nil(t, e.frame, "the connection may still read it")
 	}
 	require.NoError(t, k.Resume())
-	j.run(s)
+	loop.run(s)
 	requireOnce(t, k.Brokers, "measurements", append(first, second...))
 }
 
@@ -84,18 +84,18 @@ func TestForgottenProducer(t *testing.T) {
 				stores.Set("producer.id.expiration.ms", strconv.FormatInt(expires.Milliseconds(), 10)), stores.Set("producer.id.expiration.check.interval.ms", "200"))
 			cfg := testConfig("measurements", k.Brokers...)
 			cfg.ResolveAfter = expires
-			cut := &scissors{}
-			s, j := cut.sink(t, cfg), &journal{t: t}
+			cutter := new(connectionCutter)
+			s, loop := cutter.sink(t, cfg), &deliveryLoop{t: t}
 			first, second := block(rowsOf(random(), 500, 50)), block(rowsOf(random(), 500, 50))
-			j.add(first)
-			j.run(s)
+			loop.add(first)
+			loop.run(s)
 
-			j.add(second) // written without a response, then forgotten
-			cut.cuts.Store(2)
-			require.Error(t, j.step(s))
+			loop.add(second) // written without a response, then forgotten
+			cutter.cuts.Store(2)
+			require.Error(t, loop.step(s))
 			requireOnce(t, k.Brokers, "measurements", append(first, second...))
 			waitForgotten(t, cfg)
-			j.run(next(t, cfg, s))
+			loop.run(next(t, cfg, s))
 			requireOnce(t, k.Brokers, "measurements", append(first, second...))
 		})
 	}
@@ -103,8 +103,8 @@ func TestForgottenProducer(t *testing.T) {
 	f("restart", func(t *testing.T, cfg Config, _ *Sink) *Sink { return newSink(t, cfg) })
 }
 
-// producerExpiration is a minute, as an operator could configure it, when all tests run on Apache
-// Kafka, otherwise a second.
+// producerExpiration returns a minute, as an operator could configure it, if all tests run on
+// Apache Kafka, and otherwise a second.
 func producerExpiration() time.Duration {
 	if os.Getenv(stores.KafkaEnv) == stores.Apache {
 		return time.Minute
@@ -112,22 +112,22 @@ func producerExpiration() time.Duration {
 	return time.Second
 }
 
-// TestOldRecords delivers rows that have waited so long that the broker expires their producer at
-// once, because it goes by the last record's timestamp, received_at.
+// TestOldRecords delivers rows that have waited so long that the broker expires their producer
+// immediately, because the timestamp of the last record, received_at, is too old.
 func TestOldRecords(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 2),
 		stores.Set("producer.id.expiration.ms", "60000"), stores.Set("producer.id.expiration.check.interval.ms", "200"))
 	cfg := testConfig("measurements", k.Brokers...)
-	cut := &scissors{}
-	s, j := cut.sink(t, cfg), &journal{t: t}
+	cutter := new(connectionCutter)
+	s, loop := cutter.sink(t, cfg), &deliveryLoop{t: t}
 	waited := rowsOf(random(), 500, 50)
 	waited.ReceivedAt -= (2 * time.Minute).Nanoseconds()
 	rows := block(waited)
-	j.add(rows)
-	cut.cuts.Store(2)
-	require.Error(t, j.step(s))
+	loop.add(rows)
+	cutter.cuts.Store(2)
+	require.Error(t, loop.step(s))
 	waitForgotten(t, cfg)
-	j.run(s)
+	loop.run(s)
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
 
@@ -135,10 +135,10 @@ func TestOldRecords(t *testing.T) {
 func waitForgotten(t *testing.T, cfg Config) {
 	t.Helper()
 	k := client(t, cfg)
-	ask := kmsg.NewDescribeProducersRequest()
-	ask.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: cfg.Topic, Partitions: []int32{0, 1}}}
+	request := kmsg.NewDescribeProducersRequest()
+	request.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: cfg.Topic, Partitions: []int32{0, 1}}}
 	require.Eventually(t, func() bool {
-		response, err := ask.RequestWith(t.Context(), k)
+		response, err := request.RequestWith(t.Context(), k)
 		if err != nil || len(response.Topics) != 1 {
 			return false
 		}
@@ -156,18 +156,18 @@ func TestBrokerKilled(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 4))
 	cfg := testConfig("measurements", k.Brokers...)
 	cfg.BlockRows = 100
-	s, j, rng := newSink(t, cfg), &journal{t: t}, random()
-	j.add(block(rowsOf(rng, 100, 50)))
-	rows := j.rows
-	j.run(s)
+	s, loop, rng := newSink(t, cfg), &deliveryLoop{t: t}, random()
+	loop.add(block(rowsOf(rng, 100, 50)))
+	rows := loop.rows
+	loop.run(s)
 	for range 2 {
-		killed, before := make(chan error, 1), j.retries
+		killed, before := make(chan error, 1), loop.retries
 		go func() { killed <- errors.Join(k.Kill(), k.Restart()) }()
-		for j.retries == before { // the kill may come only after the first 140 blocks
+		for loop.retries == before { // the kill may come only after the first 140 blocks
 			more := block(rowsOf(rng, 14_000, 50))
 			rows = append(rows, more...)
-			j.add(more)
-			j.run(s)
+			loop.add(more)
+			loop.run(s)
 		}
 		require.NoError(t, <-killed)
 	}

@@ -24,7 +24,7 @@ const (
 	lengthStart  = batchStart + 8                         // length of all that follows the length
 	lengthEnd    = lengthStart + 4                        // leader epoch 4, magic 1
 	crcStart     = lengthEnd + 4 + 1                      // CRC-32C of all that follows the CRC
-	crcEnd       = crcStart + 4                           // attributes 2, last offset delta 4, timestamps 8+8,
+	crcEnd       = crcStart + 4                           // attributes 2, last offset delta 4, timestamps 8 and 8,
 	recordsStart = crcEnd + 2 + 4 + 8 + 8 + 8 + 2 + 4 + 4 // producer 8, epoch 2, sequence 4, count 4
 
 	batchOverhead = recordsStart - batchStart

@@ -52,13 +52,13 @@ func BenchmarkDeliver(b *testing.B) {
 				s, err := New(cfg, zerolog.Nop())
 				require.NoError(b, err)
 				defer s.Close()
-				j := &journal{t: b}
-				j.add(rows.Head(1))
-				j.run(s)
+				loop := &deliveryLoop{t: b}
+				loop.add(rows.Head(1))
+				loop.run(s)
 				b.ReportAllocs()
 				for b.Loop() {
-					j.add(rows)
-					j.run(s)
+					loop.add(rows)
+					loop.run(s)
 				}
 				b.ReportMetric(float64(rows.Rows())*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 			})
@@ -76,17 +76,17 @@ func BenchmarkManyPartitions(b *testing.B) {
 	require.NoError(b, err)
 	defer s.Close()
 	rows := block(rowsOf(random(), 14_000, 3000))
-	j := &journal{t: b}
-	for range 20 { // until the brokers' code is compiled
-		j.add(rows)
-		j.run(s)
+	loop := &deliveryLoop{t: b}
+	for range 20 { // warm up the brokers' JVM
+		loop.add(rows)
+		loop.run(s)
 	}
 	var times []float64
 	for b.Loop() {
-		began := time.Now()
-		j.add(rows)
-		j.run(s)
-		times = append(times, float64(time.Since(began).Microseconds())/1000)
+		start := time.Now()
+		loop.add(rows)
+		loop.run(s)
+		times = append(times, float64(time.Since(start).Microseconds())/1000)
 	}
 	slices.Sort(times)
 	b.ReportMetric(times[len(times)/2], "p50-ms")

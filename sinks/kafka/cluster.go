@@ -21,7 +21,7 @@ const fetchBytes = 1 << 20
 // cluster sends requests to the brokers. It connects when it is first used.
 type cluster struct {
 	cfg       Config
-	topic     string // subject of all requests
+	topic     string // topic of all requests
 	client    *kafka.Client
 	transport *kafka.Transport
 }
@@ -100,7 +100,7 @@ func (c *cluster) bounds(ctx context.Context, partition int) (start, end int64, 
 	return start, end, err
 }
 
-// explain replaces kafka-go's error for a topic without metadata with the reason.
+// explain replaces kafka-go's error for a topic without metadata by its cause.
 func (c *cluster) explain(ctx context.Context, err error) error {
 	if errors.Is(err, protocol.ErrNoTopic) {
 		if _, _, reason := dial.Partitions(ctx, c.client, c.topic); reason != nil {
@@ -111,8 +111,8 @@ func (c *cluster) explain(ctx context.Context, err error) error {
 }
 
 // produce sends a record batch, preceded by its length, and waits until all in-sync replicas have
-// it. base is the offset of its first record, for a duplicate that of the first attempt; it is
-// negative if the broker does not report it. Without a response, the connection may still read
+// it. base is the offset of its first record, for a duplicate the offset from the first attempt; it
+// is negative if the broker does not report it. Without a response, the connection may still read
 // frame, so the caller must not reuse its memory.
 func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (base int64, err error) {
 	start := time.Now()

@@ -26,10 +26,10 @@ type delivery struct {
 // part is one partition's share of a block: one record batch.
 type part struct {
 	id       int
-	rows     []row          // not sent yet, as positions in the current call's block
-	found    map[name]int64 // rows found by lookups, with their offsets; nil before the first lookup
-	producer                // for the next attempt
-	offset   int64          // offset of the last record known to be acknowledged
+	rows     []row           // rows to send, as positions in the block of the current call
+	found    map[rowID]int64 // rows found by lookups, with their offsets; nil before the first lookup
+	producer                 // for the next attempt
+	offset   int64           // offset of the last record known to be acknowledged
 	done     bool
 	rejected error // why the last attempt was permanently rejected
 
@@ -40,11 +40,11 @@ type part struct {
 	// The last attempt.
 	started time.Time
 	size    int   // bytes before compression
-	base    int64 // offset of the first record
+	base    int64 // offset of the first record, negative if unknown
 	err     error
 }
 
-// errAgain is wrapped by conclude if an immediate retry is useful.
+// errAgain is wrapped by errors of conclude after which an immediate retry is useful.
 var errAgain = errors.New("the broker does not know the sequence or rejected an in-doubt record batch")
 
 // resume returns the delivery of a plan, the current one if it has the same plan, and divides the
@@ -60,11 +60,11 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 	if n := rows.Rows(); n == 0 || n != d.plan.rows {
 		return nil, fmt.Errorf("cannot deliver %d rows with a plan for %d rows", n, d.plan.rows)
 	}
-	if first, last := endsOf(rows); first != d.first || last != d.last {
+	if first, last := firstAndLast(rows); first != d.first || last != d.last {
 		return nil, fmt.Errorf("cannot deliver rows of batch %s with a plan for rows of batch %s", first.id, d.first.id)
 	}
 	d.block = rows
-	var found map[name]int64
+	var found map[rowID]int64
 	if d.search > 0 {
 		var err error
 		if found, err = s.searchAll(ctx, d); err != nil {
@@ -74,9 +74,9 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 	for i, share := range divide(rows, len(d.offsets)) {
 		p := d.parts[i]
 		for _, at := range share {
-			n := nameOf(rows, at)
-			if _, ok := found[n]; ok {
-				p.found[n] = unknownOffset
+			id := rowIDOf(rows, at)
+			if _, ok := found[id]; ok {
+				p.found[id] = unknownOffset
 			}
 		}
 		p.rows = p.missing(rows, share)
@@ -123,7 +123,7 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	n := min(partitions, len(d.parts))
 	d.cluster, d.parts, d.offsets, d.endsSession, d.search = cluster, d.parts[:n], d.offsets[:n], true, partitions
 	for _, p := range d.parts {
-		p.producer, p.inDoubt, p.found = producer{id: id, epoch: epoch}, false, map[name]int64{}
+		p.producer, p.inDoubt, p.found = producer{id: id, epoch: epoch}, false, map[rowID]int64{}
 	}
 	return d, nil
 }
@@ -144,7 +144,7 @@ func (s *Sink) attempt(ctx context.Context, d *delivery) {
 					p.base, p.err = s.cluster.produce(ctx, p.id, frame)
 				}
 				if !hasResponse(p.err) {
-					e.frame = nil // a connection may still read it
+					e.frame = nil // the connection may still read it
 				}
 			}
 		})
@@ -261,7 +261,7 @@ func (p *part) missing(block batch.Block, rows []row) []row {
 	}
 	rest := make([]row, 0, len(rows))
 	for _, at := range rows {
-		if _, ok := p.found[nameOf(block, at)]; !ok {
+		if _, ok := p.found[rowIDOf(block, at)]; !ok {
 			rest = append(rest, at)
 		}
 	}

@@ -6,29 +6,30 @@
 //	Deliver  one record batch per partition, sent until every partition has
 //	         acknowledged with acks=all
 //
-// A row passes through sink.go, plan.go, delivery.go (rounds of attempts), batch.go and record.go
-// (the bytes), outcome.go (what a broker's response means) and resolve.go (the lookup).
+// The files in the order in which a row passes them: sink.go, plan.go, delivery.go (attempts),
+// batch.go and record.go (encoding), outcome.go (the meaning of responses) and resolve.go
+// (lookups).
 //
 // # Exactly once
 //
 // The bytes of a record batch are a function of the plan and its rows, and include producer id,
-// epoch and sequence: a broker that knows the producer recognises a duplicate. Four rules cover the
-// rest.
+// epoch and sequence: a broker that knows the producer recognizes a duplicate. Four rules cover the
+// other cases.
 //
 //  1. A broker that has forgotten a producer accepts any sequence from it, and a restarted daemon
 //     does not know which rows were sent. Therefore the rows of a plan from an earlier process are
-//     looked up in the topic first. So are those of an attempt without a response if it, or their
-//     received_at (which brokers use to expire producers), is older than resolve_after. A lookup
-//     reads the partition from the last acknowledged offset to its end and recognises rows by their
-//     headers (batch-id, index). Only rows that it does not find are sent.
+//     looked up in the topic first. The same holds for the rows of an attempt without a response if
+//     the attempt, or the rows' received_at (which brokers use to expire producers), is older than
+//     resolve_after. A lookup reads the partition from the last acknowledged offset to its end and
+//     recognizes rows by their headers (batch-id, index). Only rows that it does not find are sent.
 //  2. If the broker rejects the sequence or the epoch (45, 47, 59), the rows are looked up, and the
 //     missing ones are sent under the next epoch of the same producer id, with sequence 0. These
 //     bytes are again a function of the plan: after a crash, the next process repeats the same
 //     steps, and a late request of its predecessor is a duplicate or is fenced.
 //  3. Sequences continue only after plain acknowledgements in one process. After a restart, a
 //     lookup or a rejection, the next plan gets a new producer id. So no sequence number is used
-//     for two different record batches, of which a broker would drop the second, even if a volume
-//     is restored or two daemons run on copies of it.
+//     for two different record batches, even if a volume is restored or two daemons run on copies
+//     of it. A broker would drop the second one.
 //  4. The state counts suspect rows, which may be in the topic although their block was not
 //     delivered (see below). Plans that contain them begin with a lookup.
 //
@@ -56,5 +57,5 @@
 // # Memory
 //
 // The sink needs parallel_requests × (batch_bytes + its compressed form), 12 bytes per row of a
-// block, and during a lookup one response and the names of one partition's rows.
+// block, and during a lookup one response and the ids of one partition's rows.
 package kafka

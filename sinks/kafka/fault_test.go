@@ -15,48 +15,48 @@ import (
 
 const topic = "measurements"
 
-// scene is a kfake with faults, a sink for it, and the state of the delivery loop.
-type scene struct {
+// fixture is a kfake with faults, a sink for it, and the state of the delivery loop.
+type fixture struct {
 	*kfake.Cluster
-	*journal
+	*deliveryLoop
 	cfg  Config
 	sink *Sink
-	rows batch.Block // all rows that were added
+	rows batch.Block // all rows that were offered
 }
 
-func newScene(t *testing.T, partitions int32, opts ...kfake.Opt) *scene {
+func newFixture(t *testing.T, partitions int32, opts ...kfake.Opt) *fixture {
 	t.Helper()
 	c := stores.StartKfake(t, append([]kfake.Opt{kfake.SeedTopics(partitions, topic)}, opts...)...)
-	s := &scene{Cluster: c, journal: &journal{t: t}, cfg: testConfig(topic, c.ListenAddrs()...)}
+	s := &fixture{Cluster: c, deliveryLoop: &deliveryLoop{t: t}, cfg: testConfig(topic, c.ListenAddrs()...)}
 	s.cfg.Compression = "none" // faults match text in the records
 	s.restart()
 	return s
 }
 
-func (s *scene) restart() { s.sink = newSink(s.t, s.cfg) }
+func (s *fixture) restart() { s.sink = newSink(s.t, s.cfg) }
 
-func (s *scene) offer(b *batch.Batch) {
+func (s *fixture) offer(b *batch.Batch) {
 	s.rows = append(s.rows, block(b)...)
 	s.add(block(b))
 }
 
-func (s *scene) fault(err *kerr.Error, count int, when func(records []byte) bool, partitions ...int32) *kfake.FaultHandle {
+func (s *fixture) fault(err *kerr.Error, count int, when func(records []byte) bool, partitions ...int32) *kfake.FaultHandle {
 	return s.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: partitions, Err: err, Count: count, When: func(r kmsg.Request) bool {
 		return when == nil || when(r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records)
 	}})
 }
 
-func (s *scene) requireOnce(excluded ...name) {
+func (s *fixture) requireOnce(excluded ...rowID) {
 	s.t.Helper()
 	requireOnce(s.t, s.ListenAddrs(), topic, s.rows, excluded...)
 }
 
-// TestErrorResponses has the broker respond to a block with each kind of error. With some of them,
-// it has written the block.
+// TestErrorResponses makes the broker respond to a block with each kind of error. With some of the
+// errors, it has written the block.
 func TestErrorResponses(t *testing.T) {
 	f := func(count int, errs ...*kerr.Error) {
 		t.Helper()
-		s := newScene(t, 3)
+		s := newFixture(t, 3)
 		counted := testutil.ToFloat64(recordsTotal)
 		s.offer(rowsOf(random(), 300, 40))
 		s.run(s.sink)
@@ -88,7 +88,7 @@ func TestErrorResponses(t *testing.T) {
 
 // TestDoneIsNotSentAgain checks that while one partition fails, nothing is sent to the other.
 func TestDoneIsNotSentAgain(t *testing.T) {
-	s := newScene(t, 2)
+	s := newFixture(t, 2)
 	s.fault(kerr.NotEnoughReplicas, 5, nil, 0)
 	sent := s.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{1}, Observe: true, Count: -1})
 	s.offer(rowsOf(random(), 100, 40))
@@ -100,7 +100,7 @@ func TestDoneIsNotSentAgain(t *testing.T) {
 
 // TestLeaderMoves moves both partitions to other brokers between blocks.
 func TestLeaderMoves(t *testing.T) {
-	s := newScene(t, 2, kfake.NumBrokers(3))
+	s := newFixture(t, 2, kfake.NumBrokers(3))
 	for node := range int32(3) {
 		s.offer(rowsOf(random(), 300, 40))
 		s.run(s.sink)
@@ -114,7 +114,7 @@ func TestLeaderMoves(t *testing.T) {
 
 // TestRecreatedTopic recreates the topic between two blocks, and while one is in doubt.
 func TestRecreatedTopic(t *testing.T) {
-	s := newScene(t, 2)
+	s := newFixture(t, 2)
 	recreate := func() {
 		require.NoError(t, s.DeleteTopic(topic))
 		require.NoError(t, s.CreateTopic(topic, 2, nil))
@@ -128,17 +128,17 @@ func TestRecreatedTopic(t *testing.T) {
 	s.requireOnce()
 
 	s.offer(rowsOf(random(), 100, 40))
-	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
 	recreate()
-	s.rows = s.journal.rows
+	s.rows = s.deliveryLoop.rows
 	s.restart()
 	s.run(s.sink)
 	s.requireOnce()
 
 	s.offer(rowsOf(random(), 50, 40))
-	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
 	recreate()
-	s.rows = s.journal.rows
+	s.rows = s.deliveryLoop.rows
 	s.fault(kerr.RequestTimedOut, 2, nil) // written, at offsets below those of the plan
 	require.Error(t, s.step(s.sink))
 	s.fault(kerr.UnknownProducerID, -1, nil) // for the next attempt
@@ -150,13 +150,13 @@ func TestRecreatedTopic(t *testing.T) {
 // TestFewerPartitions recreates the topic with fewer partitions between two blocks, and while one
 // is planned or in doubt.
 func TestFewerPartitions(t *testing.T) {
-	s := newScene(t, 4)
+	s := newFixture(t, 4)
 	partitions := int32(4)
 	recreate := func() {
 		partitions--
 		require.NoError(t, s.DeleteTopic(topic))
 		require.NoError(t, s.CreateTopic(topic, partitions, nil))
-		s.rows = s.journal.rows
+		s.rows = s.deliveryLoop.rows
 	}
 	s.offer(rowsOf(random(), 300, 40))
 	s.run(s.sink)
@@ -166,13 +166,13 @@ func TestFewerPartitions(t *testing.T) {
 	s.requireOnce()
 
 	s.offer(rowsOf(random(), 100, 40))
-	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
 	recreate()
 	s.run(s.sink)
 	s.requireOnce()
 
 	s.offer(rowsOf(random(), 100, 40))
-	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
 	recreate()
 	s.fault(kerr.RequestTimedOut, 1, nil) // written
 	require.Error(t, s.step(s.sink))
@@ -188,13 +188,13 @@ func TestFewerPartitions(t *testing.T) {
 // TestAnotherCluster delivers a block that was planned for one cluster to another, where its
 // producer id may belong to another producer.
 func TestAnotherCluster(t *testing.T) {
-	s := newScene(t, 2)
+	s := newFixture(t, 2)
 	other := stores.StartKfake(t, kfake.SeedTopics(2, topic), kfake.ClusterID("other"))
 	s.offer(rowsOf(random(), 300, 40))
 	s.run(s.sink)
 	first := s.rows
 	s.offer(rowsOf(random(), 200, 40))
-	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
 	before, err := decodePlan(s.plan)
 	require.NoError(t, err)
 
@@ -222,19 +222,19 @@ func TestAnotherCluster(t *testing.T) {
 	require.Equal(t, "other", after.cluster)
 }
 
-// TestAnotherClusterTwice kills the daemon again while it delivers to the other cluster.
+// TestAnotherClusterTwice interrupts the delivery to the other cluster with another restart.
 func TestAnotherClusterTwice(t *testing.T) {
-	s := newScene(t, 1)
+	s := newFixture(t, 1)
 	other := stores.StartKfake(t, kfake.SeedTopics(1, topic), kfake.ClusterID("other"))
 	s.offer(rowsOf(random(), 100, 40))
 	s.run(s.sink)
 	s.offer(rowsOf(random(), 50, 40))
-	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
 	s.cfg.Brokers = other.ListenAddrs()
 	s.restart()
 	other.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut}) // written
 	require.Error(t, s.step(s.sink))
-	more := &journal{t: t}
+	more := &deliveryLoop{t: t}
 	more.add(block(rowsOf(random(), 200, 40)))
 	all := append(s.rows[1:], more.rows...)
 	more.run(newSink(t, s.cfg))
@@ -254,9 +254,9 @@ func producerOf(records []byte) int64 {
 // TestAnotherTopic checks that a block planned for one topic is delivered to it, and later blocks
 // to the newly configured one.
 func TestAnotherTopic(t *testing.T) {
-	s := newScene(t, 2, kfake.SeedTopics(3, "second"))
+	s := newFixture(t, 2, kfake.SeedTopics(3, "second"))
 	s.offer(rowsOf(random(), 200, 40))
-	s.n, s.plan = planned(t, s.sink, s.journal.rows)
+	s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
 	s.cfg.Topic = "second"
 	s.restart()
 	require.NoError(t, s.step(s.sink))
@@ -268,7 +268,7 @@ func TestAnotherTopic(t *testing.T) {
 
 // TestUnusablePlans checks that plans of other rows and invalid plans and states are rejected.
 func TestUnusablePlans(t *testing.T) {
-	s := newScene(t, 1)
+	s := newFixture(t, 1)
 	rows := block(rowsOf(random(), 20, 5))
 	_, plan := planned(t, s.sink, rows)
 	f := func(plan []byte, rows batch.Block, want string) {

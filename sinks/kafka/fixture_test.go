@@ -39,6 +39,7 @@ func rowsOf(rng *rand.Rand, n, detectors int) *batch.Batch {
 	return b
 }
 
+// addRow appends a random row of a detector.
 func addRow(b *batch.Batch, rng *rand.Rand, code string) {
 	if b.Types() == 0 {
 		for _, name := range []string{"SPEED", "COUNT.cars", "q"} {
@@ -60,6 +61,7 @@ func addRow(b *batch.Batch, rng *rand.Rand, code string) {
 	b.Index = append(b.Index, uint32(b.Rows()-1))
 }
 
+// random returns a generator that always yields the same numbers.
 func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
 // block returns a block of whole batches.
@@ -87,7 +89,7 @@ func rest(b batch.Block, n int) batch.Block {
 func testConfig(topic string, brokers ...string) Config {
 	c := DefaultConfig()
 	c.Brokers, c.Topic = brokers, topic
-	// For busy machines. The maximum age of metadata is also the timeout of a metadata request.
+	// Long, for busy machines. The maximum age of metadata is also the timeout of a metadata request.
 	c.DialTimeout, c.RequestTimeout, c.MetadataMaxAge = time.Minute, time.Minute, time.Minute
 	return c
 }
@@ -100,79 +102,80 @@ func newSink(t testing.TB, cfg Config) *Sink {
 	return s
 }
 
-// journal replaces the delivery loop and its durable state in tests.
-type journal struct {
-	t        testing.TB
-	state    []byte
-	plan     []byte
-	n        int
-	rows     batch.Block // not yet delivered
-	dead     []name      // rows that were rejected on their own
-	limit    int         // largest number of rows offered; 0: all
-	retries  int
-	careless bool // loses the state that comes with a rejection
+// deliveryLoop replaces the delivery loop and its durable state in tests.
+type deliveryLoop struct {
+	t          testing.TB
+	state      []byte
+	plan       []byte
+	n          int
+	rows       batch.Block // not yet delivered
+	dead       []rowID     // rows that were rejected on their own
+	limit      int         // maximum number of rows offered; 0: all
+	retries    int
+	losesState bool // ignores the state that Deliver returns with a rejection
 }
 
-func (j *journal) add(b batch.Block) { j.rows = append(j.rows, b...) }
+func (l *deliveryLoop) add(b batch.Block) { l.rows = append(l.rows, b...) }
 
 // run delivers everything through the sink, as the delivery loop does.
-func (j *journal) run(s *Sink) {
-	j.t.Helper()
+func (l *deliveryLoop) run(s *Sink) {
+	l.t.Helper()
 	deadline := time.Now().Add(3 * time.Minute)
-	for j.rows.Rows() > 0 {
-		if err := j.step(s); err != nil {
-			j.t.Log("retry:", err)
-			j.retries++
-			require.True(j.t, time.Now().Before(deadline), "not delivered in time: %v", err)
+	for l.rows.Rows() > 0 {
+		if err := l.step(s); err != nil {
+			l.t.Log("retry:", err)
+			l.retries++
+			require.True(l.t, time.Now().Before(deadline), "not delivered in time: %v", err)
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 }
 
 // step calls Plan, unless there is a plan, and Deliver.
-func (j *journal) step(s *Sink) error {
-	if j.plan == nil {
-		offered := j.rows
-		if j.limit > 0 {
-			offered = offered.Head(j.limit)
+func (l *deliveryLoop) step(s *Sink) error {
+	if l.plan == nil {
+		offered := l.rows
+		if l.limit > 0 {
+			offered = offered.Head(l.limit)
 		}
-		n, plan, err := s.Plan(j.t.Context(), j.state, offered)
+		n, plan, err := s.Plan(l.t.Context(), l.state, offered)
 		if err != nil {
 			return err
 		}
-		j.n, j.plan = n, plan
+		l.n, l.plan = n, plan
 	}
-	state, err := s.Deliver(j.t.Context(), j.plan, j.rows.Head(j.n))
+	state, err := s.Deliver(l.t.Context(), l.plan, l.rows.Head(l.n))
 	var permanent *batch.PermanentError
 	switch {
 	case err == nil:
-		j.rows = rest(j.rows, j.n)
-		j.limit = 0
+		l.rows = rest(l.rows, l.n)
+		l.limit = 0
 	case !errors.As(err, &permanent):
 		return err
-	case j.n == 1:
-		j.dead = append(j.dead, nameOf(j.rows, row{row: uint32(j.rows[0].From)}))
-		j.rows = rest(j.rows, 1)
-		j.limit = 0
+	case l.n == 1:
+		l.dead = append(l.dead, rowIDOf(l.rows, row{row: uint32(l.rows[0].From)}))
+		l.rows = rest(l.rows, 1)
+		l.limit = 0
 	default:
-		j.limit = j.n / 2
+		l.limit = l.n / 2
 	}
-	if j.plan = nil; err == nil || !j.careless {
-		j.state = state
+	if l.plan = nil; err == nil || !l.losesState {
+		l.state = state
 	}
 	return nil
 }
 
-// requireOnce checks that the topic has exactly the block's rows without the excluded ones: each
-// once, equal in every column, and those of one detector in order.
-func requireOnce(t testing.TB, brokers []string, topic string, rows batch.Block, excluded ...name) {
+// requireOnce checks that the topic has exactly the rows of the block except the excluded ones,
+// each once and equal in every column, and that the rows of each detector are in order.
+func requireOnce(t testing.TB, brokers []string, topic string, rows batch.Block, excluded ...rowID) {
 	t.Helper()
 	records, err := stores.ReadTopic(t.Context(), brokers, topic)
 	require.NoError(t, err)
 	requireRecords(t, records, rows, excluded...)
 }
 
-func requireRecords(t testing.TB, records []stores.Record, rows batch.Block, excluded ...name) {
+// requireRecords is requireOnce for records that have been read.
+func requireRecords(t testing.TB, records []stores.Record, rows batch.Block, excluded ...rowID) {
 	t.Helper()
 	byDetector := map[string][]stores.Record{}
 	for _, r := range records {
@@ -181,7 +184,7 @@ func requireRecords(t testing.TB, records []stores.Record, rows batch.Block, exc
 	seen := 0
 	for i, s := range rows {
 		for r := s.From; r < s.To; r++ {
-			if slices.Contains(excluded, nameOf(rows, row{span: uint32(i), row: uint32(r)})) {
+			if slices.Contains(excluded, rowIDOf(rows, row{span: uint32(i), row: uint32(r)})) {
 				continue
 			}
 			code := string(s.Code(r))
@@ -220,12 +223,14 @@ func requireMeasurement(t testing.TB, m *trafficdv1.Measurement, b *batch.Batch,
 	}
 }
 
-// scissors cut connections after the broker has processed a large request, and before the client
-// reads the response.
-type scissors struct{ cuts atomic.Int32 }
+// connectionCutter cuts connections after the broker has processed a large request and before the
+// client reads the response.
+type connectionCutter struct {
+	cuts atomic.Int32 // number of connections still to be cut
+}
 
 // sink returns a sink whose connections are cut.
-func (s *scissors) sink(t testing.TB, cfg Config) *Sink {
+func (cutter *connectionCutter) sink(t testing.TB, cfg Config) *Sink {
 	t.Helper()
 	sink := newSink(t, cfg)
 	transport := sink.cluster.transport
@@ -235,15 +240,15 @@ func (s *scissors) sink(t testing.TB, cfg Config) *Sink {
 		if err != nil {
 			return nil, err
 		}
-		return &cuttable{Conn: c, scissors: s}, nil
+		return &cuttable{Conn: c, cutter: cutter}, nil
 	}
 	return sink
 }
 
 type cuttable struct {
 	net.Conn
-	scissors *scissors
-	large    atomic.Bool
+	cutter *connectionCutter
+	large  atomic.Bool // a large request was written
 }
 
 func (c *cuttable) Write(p []byte) (int, error) {
@@ -253,7 +258,7 @@ func (c *cuttable) Write(p []byte) (int, error) {
 
 func (c *cuttable) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if err == nil && c.large.Load() && c.scissors.cuts.Add(-1) >= 0 {
+	if err == nil && c.large.Load() && c.cutter.cuts.Add(-1) >= 0 {
 		_ = c.Conn.Close()
 		return 0, net.ErrClosed
 	}

@@ -15,7 +15,7 @@ const (
 	acknowledged outcome = iota // the record batch is in the log, now or from an earlier attempt
 	retry                       // it may be in the log: send the same bytes again
 	moved                       // like retry, but to another broker
-	lost                        // the broker rejects this producer's epoch or sequence: look up, then continue with the next epoch
+	lost                        // the broker rejected the epoch or sequence: look up, then continue with the next epoch
 	rejected                    // it is not in the log, and retries cannot help
 
 	outcomes
@@ -26,9 +26,9 @@ func (o outcome) String() string {
 	return [outcomes]string{"acknowledged", "retry", "moved", "lost", "refused"}[o]
 }
 
-// outcomeOf decides how to proceed after an attempt. An error is permanent only if the broker
-// derives it from the record batch alone; unlisted errors are retried. INVALID_TIMESTAMP depends on
-// a setting of the topic that the operator can change, so it makes no row a dead letter.
+// outcomeOf returns the outcome of an attempt with the given error. An error is permanent only if
+// it depends on nothing but the record batch. Unlisted errors are retried. INVALID_TIMESTAMP
+// depends on a setting of the topic that the operator can change, so it makes no row a dead letter.
 func outcomeOf(err error) outcome {
 	var code kafka.Error
 	switch {
@@ -53,7 +53,7 @@ func outcomeOf(err error) outcome {
 	return retry
 }
 
-// hasResponse reports whether the broker has responded, if only with an error.
+// hasResponse reports whether the broker has responded, possibly with an error.
 func hasResponse(err error) bool {
 	var code kafka.Error
 	return err == nil || errors.As(err, &code)
@@ -64,7 +64,7 @@ func tooLarge(err error) bool {
 	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
 }
 
-// hint returns the remedy for an error that retries do not fix.
+// hint returns the remedy for an error that the operator must fix, or an empty string.
 func hint(err error) string {
 	var code kafka.Error
 	if !errors.As(err, &code) {

@@ -21,7 +21,7 @@ const unknownOffset = -1
 type state struct {
 	cluster string
 	topic   string
-	suspect int     // number of next rows that may already be in the topic
+	suspect int     // how many of the next rows may already be in the topic
 	offsets []int64 // offset of the last acknowledged record, by partition
 }
 
@@ -29,7 +29,7 @@ type state struct {
 // encoded as
 //
 //	state; producer id (varint), epoch (uvarint), codec (1 byte), rows (uvarint)
-//	names of the first and the last row: batch id (16 bytes), index (uvarint)
+//	first and last row: batch id (16 bytes), index (uvarint)
 //	next sequence of each partition (uvarint)
 //
 // The sequences are not part of the state, because only the process that used them continues them
@@ -39,7 +39,7 @@ type plan struct {
 	session
 	codec       compress.Compression
 	rows        int
-	first, last name
+	first, last rowID
 }
 
 // session is a producer id and its next sequence number in each partition.
@@ -70,8 +70,8 @@ func (p plan) encode() []byte {
 	dst = binary.AppendUvarint(dst, uint64(p.epoch))
 	dst = append(dst, byte(p.codec))
 	dst = binary.AppendUvarint(dst, uint64(p.rows))
-	dst = appendName(dst, p.first)
-	dst = appendName(dst, p.last)
+	dst = appendRowID(dst, p.first)
+	dst = appendRowID(dst, p.last)
 	for _, sequence := range p.sequences {
 		dst = binary.AppendUvarint(dst, uint64(sequence))
 	}
@@ -90,7 +90,7 @@ func decodePlan(b []byte) (plan, error) {
 	p.id, p.epoch = r.Varint(), int16(r.Uvarint())
 	p.codec = compress.Compression(r.Byte())
 	p.rows = int(r.Uvarint())
-	p.first, p.last = readName(&r), readName(&r)
+	p.first, p.last = readRowID(&r), readRowID(&r)
 	for range p.offsets {
 		p.sequences = append(p.sequences, int32(r.Uvarint()))
 	}
@@ -106,12 +106,12 @@ func readState(r *batch.WireReader) state {
 	return s
 }
 
-func appendName(dst []byte, n name) []byte {
-	return binary.AppendUvarint(append(dst, n.id[:]...), uint64(n.index))
+func appendRowID(dst []byte, r rowID) []byte {
+	return binary.AppendUvarint(append(dst, r.id[:]...), uint64(r.index))
 }
 
-func readName(r *batch.WireReader) (n name) {
-	copy(n.id[:], r.Bytes(len(n.id)))
-	n.index = uint32(r.Uvarint())
-	return n
+func readRowID(r *batch.WireReader) (id rowID) {
+	copy(id.id[:], r.Bytes(len(id.id)))
+	id.index = uint32(r.Uvarint())
+	return id
 }

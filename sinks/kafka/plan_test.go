@@ -16,7 +16,7 @@ func samplePlan() plan {
 		state:   state{cluster: "c-1", topic: "measurements", suspect: 300, offsets: []int64{-1, 0, 1 << 40}},
 		session: session{id: 1 << 33, epoch: 5, sequences: []int32{0, 1, 1<<31 - 1}},
 		codec:   compress.Zstd, rows: 14_000,
-		first: name{id: batch.ID{1, 2}, index: 0}, last: name{id: batch.ID{15: 9}, index: 1<<32 - 1},
+		first: rowID{id: batch.ID{1, 2}, index: 0}, last: rowID{id: batch.ID{15: 9}, index: 1<<32 - 1},
 	}
 }
 
@@ -71,7 +71,7 @@ func TestFit(t *testing.T) {
 		require.GreaterOrEqual(t, n, 1)
 		require.LessOrEqual(t, n, maxRows)
 		require.LessOrEqual(t, largest(t, rows.Head(n), partitions), max(maxBytes, largest(t, rows.Head(1), partitions)))
-		if n < min(maxRows, rows.Rows()) { // one more could have been too much
+		if n < min(maxRows, rows.Rows()) { // one more row might not have fitted
 			require.Greater(t, largest(t, rows.Head(n+1), partitions)+40*(n+1), maxBytes)
 		}
 	}
@@ -113,7 +113,7 @@ func TestDivideKeepsOrder(t *testing.T) {
 		}
 	}
 	require.Equal(t, rows.Rows(), n)
-	first, last := endsOf(append(batch.Block{rows[1]}, append(rows, rows[1])...))
-	require.Equal(t, name{rows[0].ID, rows[0].Index[10]}, first)
-	require.Equal(t, name{rows[2].ID, rows[2].Index[249]}, last)
+	first, last := firstAndLast(append(batch.Block{rows[1]}, append(rows, rows[1])...))
+	require.Equal(t, rowID{rows[0].ID, rows[0].Index[10]}, first)
+	require.Equal(t, rowID{rows[2].ID, rows[2].Index[249]}, last)
 }

@@ -83,8 +83,8 @@ func recordSize(b *batch.Batch, r int) int {
 	return size
 }
 
-// appendMeasurement appends message Measurement of schemas/proto, byte for byte as the generated
-// code encodes it.
+// appendMeasurement appends a Measurement of schemas/proto, encoded exactly as by the generated
+// code.
 func appendMeasurement(dst []byte, b *batch.Batch, r int) []byte {
 	dst = appendField(dst, tagInstance, b.ProductInstance)
 	dst = appendField(dst, tagDetector, b.Code(r))
@@ -124,7 +124,7 @@ func appendTimestamp(dst []byte, tag byte, nanoseconds int64) []byte {
 	return dst
 }
 
-// split returns whole seconds and 0 ≤ nanos < 1e9, also for times before 1970.
+// split returns whole seconds and 0 ≤ nanos < 1e9, even for times before 1970.
 func split(nanoseconds int64) (seconds, nanos int64) {
 	seconds, nanos = nanoseconds/1e9, nanoseconds%1e9
 	if nanos < 0 {

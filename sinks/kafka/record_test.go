@@ -35,6 +35,7 @@ func TestMeasurementIsProtobuf(t *testing.T) {
 	}
 }
 
+// generated returns row r as the generated type.
 func generated(b *batch.Batch, r int) *trafficdv1.Measurement {
 	stamp := func(ns int64) *timestamppb.Timestamp {
 		seconds, nanos := split(ns)
@@ -97,7 +98,7 @@ func TestEncodeAllocatesNothingPerRecord(t *testing.T) {
 	}
 	f(compress.None, 1, 0)
 	f(compress.None, 5000, 0)
-	f(compress.Lz4, 5000, 100) // the compressor's, per record batch; more if a pool has dropped it
+	f(compress.Lz4, 5000, 100) // of the compressor, per record batch; more if a pool has dropped it
 	f(compress.Zstd, 5000, 100)
 }
 
@@ -183,7 +184,7 @@ func decompress(t testing.TB, codec compress.Compression, b []byte) []byte {
 	return raw
 }
 
-// crc is a slow reference of CRC-32C, bit by bit.
+// crc is a slow reference implementation of CRC-32C.
 func crc(b []byte) uint32 {
 	c := ^uint32(0)
 	for _, x := range b {
@@ -209,12 +210,12 @@ func TestAdvance(t *testing.T) {
 func TestID(t *testing.T) {
 	id := rowsOf(random(), 1, 1).ID
 	require.Equal(t, id.String(), string(appendID(nil, id)))
-	parse := func(text string) (name, bool) {
-		return nameIn([]kafka.Header{{Key: headerIndex, Value: []byte("7")}, {Key: headerBatch, Value: []byte(text)}})
+	parse := func(text string) (rowID, bool) {
+		return rowIDIn([]kafka.Header{{Key: headerIndex, Value: []byte("7")}, {Key: headerBatch, Value: []byte(text)}})
 	}
 	got, ok := parse(id.String())
 	require.True(t, ok)
-	require.Equal(t, name{id, 7}, got)
+	require.Equal(t, rowID{id, 7}, got)
 	f := func(text string) {
 		t.Helper()
 		_, ok := parse(text)

@@ -36,8 +36,8 @@ func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 	return nil
 }
 
-// lookUp reads the records after the last acknowledged one in the partition, and removes the rows
-// that it finds from the part. The remaining ones are not in the topic.
+// lookUp reads the partition after its last acknowledged record, and removes the rows that it finds
+// from the part. The remaining rows are not in the topic.
 func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	start, end, err := s.cluster.bounds(ctx, p.id)
 	if err != nil {
@@ -48,11 +48,11 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 		from = start
 	}
 	if p.found == nil {
-		p.found = map[name]int64{}
+		p.found = map[rowID]int64{}
 	}
-	want := make(map[name]bool, len(p.rows))
+	want := make(map[rowID]bool, len(p.rows))
 	for _, at := range p.rows {
-		want[nameOf(d.block, at)] = true
+		want[rowIDOf(d.block, at)] = true
 	}
 	if err := s.readBack(ctx, p, want, from, end); err != nil {
 		return err
@@ -80,10 +80,10 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 }
 
 // searchAll reads the whole topic and returns the rows of the block that it contains.
-func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]int64, error) {
-	want, found := map[name]bool{}, map[name]int64{}
+func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[rowID]int64, error) {
+	want, found := map[rowID]bool{}, map[rowID]int64{}
 	for _, at := range divide(d.block, 1)[0] {
-		want[nameOf(d.block, at)] = true
+		want[rowIDOf(d.block, at)] = true
 	}
 	for id := range d.search {
 		start, end, err := s.cluster.bounds(ctx, id)
@@ -106,18 +106,18 @@ func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[name]int64, erro
 	return found, nil
 }
 
-// readBack moves every row that it reads from want to p.found, with its offset. It keeps one
-// response in memory at a time.
-func (s *Sink) readBack(ctx context.Context, p *part, want map[name]bool, from, end int64) error {
+// readBack reads a range of offsets and moves every row that it finds from want to p.found, with
+// its offset. It holds one response in memory at a time.
+func (s *Sink) readBack(ctx context.Context, p *part, want map[rowID]bool, from, end int64) error {
 	for from < end && len(want) > 0 {
 		records, err := s.cluster.fetch(ctx, p.id, from)
 		if err != nil {
 			return err
 		}
-		next, err := scan(records, from, func(n name, offset int64) {
-			if want[n] {
-				delete(want, n)
-				p.found[n] = offset
+		next, err := scan(records, from, func(id rowID, offset int64) {
+			if want[id] {
+				delete(want, id)
+				p.found[id] = offset
 			}
 		})
 		if err == nil && next == from {
@@ -131,14 +131,14 @@ func (s *Sink) readBack(ctx context.Context, p *part, want map[name]bool, from, 
 	return nil
 }
 
-// scan calls visit for each record of a response that has a name. It returns the offset after the
-// last record, or from if there is none.
-func scan(records kafka.RecordReader, from int64, visit func(name, int64)) (next int64, err error) {
+// scan calls visit for each record of a response that contains a row. It returns the offset after
+// the last record, or from if there is none.
+func scan(records kafka.RecordReader, from int64, visit func(rowID, int64)) (next int64, err error) {
 	stream, ok := records.(*protocol.RecordStream)
 	if !ok || len(stream.Records) == 0 {
 		return from, nil
 	}
-	next = from + 1 // at least: kafka-go skips control records and compacted ones
+	next = from + 1 // kafka-go skips control records and compacted ones
 	for {
 		r, err := stream.ReadRecord()
 		if errors.Is(err, io.EOF) {
@@ -148,8 +148,8 @@ func scan(records kafka.RecordReader, from int64, visit func(name, int64)) (next
 			return from, err
 		}
 		next = max(next, r.Offset+1)
-		if n, ok := nameIn(r.Headers); ok {
-			visit(n, r.Offset)
+		if id, ok := rowIDIn(r.Headers); ok {
+			visit(id, r.Offset)
 		}
 		for _, b := range []kafka.Bytes{r.Key, r.Value} { // return the memory to kafka-go
 			if b != nil {
@@ -159,18 +159,18 @@ func scan(records kafka.RecordReader, from int64, visit func(name, int64)) (next
 	}
 }
 
-// nameIn returns a row's name from the headers of its record. ok is false for other records.
-func nameIn(headers []kafka.Header) (n name, ok bool) {
-	id, index := false, false
+// rowIDIn returns the id of a row from the headers of its record. ok is false for other records.
+func rowIDIn(headers []kafka.Header) (id rowID, ok bool) {
+	hasBatch, hasIndex := false, false
 	for _, h := range headers {
 		switch h.Key {
 		case headerBatch:
 			u, err := uuid.ParseBytes(h.Value)
-			n.id, id = batch.ID(u), err == nil && len(h.Value) == idLen
+			id.id, hasBatch = batch.ID(u), err == nil && len(h.Value) == idLen
 		case headerIndex:
 			v, err := strconv.ParseUint(string(h.Value), 10, 32)
-			n.index, index = uint32(v), err == nil
+			id.index, hasIndex = uint32(v), err == nil
 		}
 	}
-	return n, id && index
+	return id, hasBatch && hasIndex
 }

@@ -28,10 +28,10 @@ func TestSecurity(t *testing.T) {
 		cfg := testConfig(topic, c.ListenAddrs()...)
 		cfg.TLS = dial.TLS{Enabled: true, CA: ca}
 		cfg.SASL = dial.SASL{Mechanism: mechanism, Username: "trafficd", Password: "secret"}
-		j := &journal{t: t}
-		j.add(block(rowsOf(random(), 100, 10)))
+		loop := &deliveryLoop{t: t}
+		loop.add(block(rowsOf(random(), 100, 10)))
 		s := newSink(t, cfg)
-		j.run(s)
+		loop.run(s)
 		require.EqualValues(t, 100, s.session.sequences[0]+s.session.sequences[1])
 
 		cfg.SASL.Password = "wrong"
@@ -54,8 +54,8 @@ func certificate(t *testing.T) (server *tls.Config, file string) {
 	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }
 
-// TestNotABroker connects to peers that are not Kafka brokers. Their responses take little memory,
-// however long they are or claim to be.
+// TestNotABroker checks that peers that are not Kafka brokers are recognized, and that their
+// responses take little memory, however long they are or claim to be.
 func TestNotABroker(t *testing.T) {
 	f := func(want, start, rest string) {
 		t.Helper()

@@ -21,7 +21,7 @@ type Sink struct {
 
 	session    *session // nil: the next plan gets a new producer id
 	sessionOf  string   // cluster id and topic that the session belongs to
-	batchBytes int      // less than the setting after a broker has rejected a batch as too large
+	batchBytes int      // less than the setting after a broker has rejected a record batch as too large
 	rejected   []byte   // the state returned with the last rejection; nil once a block is delivered
 	planned    []byte   // the last plan of this process
 	current    *delivery
@@ -41,9 +41,9 @@ func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	return &Sink{cfg: cfg, log: log, cluster: c, batchBytes: cfg.BatchBytes, encoders: make([]encoder, cfg.ParallelRequests)}, nil
 }
 
-// Plan implements pipeline.Sink. state is the result of the last Deliver, also of one that returned
-// a *batch.PermanentError, or nil at first. The plan does not refer to rows. Plan can be retried
-// after every error.
+// Plan implements pipeline.Sink. state is the result of the last Deliver, including one that
+// returned a *batch.PermanentError, or nil at first. The plan does not retain rows. Plan can be
+// retried after any error.
 func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int, planned []byte, err error) {
 	defer func() {
 		if err != nil {
@@ -61,7 +61,7 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 		return 0, nil, err
 	}
 	p.rows = fit(rows, len(p.offsets), s.batchBytes, s.cfg.BlockRows)
-	p.first, p.last = endsOf(rows.Head(p.rows))
+	p.first, p.last = firstAndLast(rows.Head(p.rows))
 	s.planned = p.encode()
 	return p.rows, bytes.Clone(s.planned), nil
 }
@@ -76,8 +76,8 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 		return nil, err
 	}
 	defer func() { d.block = nil }() // the caller owns the rows
-	// A retry at once helps after a lookup and with the next epoch. Then the delivery loop retries
-	// with backoff.
+	// An immediate retry helps after a lookup and with the next epoch. After that, the delivery
+	// loop retries with backoff.
 	for range 3 {
 		if err := s.resolve(ctx, d); err != nil {
 			lookUpErrorsTotal.Inc()
@@ -104,7 +104,8 @@ func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
 	}
 }
 
-// Probe creates the topic if so configured, and returns an error if the topic cannot be read.
+// Probe creates the topic if it is missing and create_topic is set, and returns an error if the
+// topic cannot be read.
 func (s *Sink) Probe(ctx context.Context) error {
 	_, _, err := s.describe(ctx) // kafka-go may cache it
 	if err == nil {
@@ -116,7 +117,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 	return err
 }
 
-// Close closes idle connections. The sink can still be used, which opens new ones.
+// Close closes idle connections. A sink that is used after Close opens new ones.
 func (s *Sink) Close() error {
 	s.cluster.refresh()
 	return nil
@@ -149,8 +150,8 @@ func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
 	return now, nil
 }
 
-// describe selects the configured topic, creates it if so configured, and returns its cluster and
-// number of partitions.
+// describe selects the configured topic, creates it if it is missing and create_topic is set, and
+// returns its cluster id and number of partitions.
 func (s *Sink) describe(ctx context.Context) (id string, partitions int, err error) {
 	s.cluster.selectTopic(s.cfg.Topic)
 	id, partitions, err = s.cluster.describe(ctx)

@@ -18,7 +18,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// TestBroker runs on a broker process, kfake or Apache Kafka.
+// TestBroker tests the sink with a broker process, kfake or Apache Kafka.
 func TestBroker(t *testing.T) {
 	k := stores.StartKafka(t)
 	run := func(name string, partitions int, f func(t *testing.T, topic string, cfg Config)) {
@@ -32,31 +32,31 @@ func TestBroker(t *testing.T) {
 	}
 
 	run("every column, every codec", 6, func(t *testing.T, topic string, cfg Config) {
-		rng, j := random(), &journal{t: t}
+		rng, loop := random(), &deliveryLoop{t: t}
 		all := block()
 		for name := range codecs {
 			cfg.Compression = name
 			rows := block(rowsOf(rng, 700, 60), rowsOf(rng, 1, 1), rowsOf(rng, 300, 60))
-			j.add(rows)
-			j.run(newSink(t, cfg))
+			loop.add(rows)
+			loop.run(newSink(t, cfg))
 			all = append(all, rows...)
 		}
 		requireOnce(t, k.Brokers, topic, all)
 	})
 
 	run("one partition, a whole batch", 1, func(t *testing.T, topic string, cfg Config) {
-		j, rows := &journal{t: t}, block(rowsOf(random(), 14_000, 3000))
-		j.add(rows)
-		j.run(newSink(t, cfg))
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 14_000, 3000))
+		loop.add(rows)
+		loop.run(newSink(t, cfg))
 		requireOnce(t, k.Brokers, topic, rows)
 	})
 
 	run("many blocks in one session", 3, func(t *testing.T, topic string, cfg Config) {
 		cfg.BlockRows = 37
-		j, rows := &journal{t: t}, block(rowsOf(random(), 1000, 20))
-		j.add(rows)
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 1000, 20))
+		loop.add(rows)
 		s := newSink(t, cfg)
-		j.run(s)
+		loop.run(s)
 		require.NotNil(t, s.session)
 		sent := int32(0)
 		for _, n := range s.session.sequences {
@@ -66,7 +66,7 @@ func TestBroker(t *testing.T) {
 		requireOnce(t, k.Brokers, topic, rows)
 	})
 
-	run("the same plan again and again", 4, func(t *testing.T, topic string, cfg Config) {
+	run("the same plan several times", 4, func(t *testing.T, topic string, cfg Config) {
 		s, rows := newSink(t, cfg), block(rowsOf(random(), 500, 40))
 		n, plan := planned(t, s, rows)
 		require.Equal(t, 500, n)
@@ -85,61 +85,61 @@ func TestBroker(t *testing.T) {
 	})
 
 	run("a lost acknowledgement", 4, func(t *testing.T, topic string, cfg Config) {
-		cut := &scissors{}
-		j, rows := &journal{t: t}, block(rowsOf(random(), 2000, 40))
-		j.add(rows)
-		s := cut.sink(t, cfg)
-		cut.cuts.Store(6)
-		j.run(s)
-		require.Positive(t, j.retries)
+		cutter := new(connectionCutter)
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 2000, 40))
+		loop.add(rows)
+		s := cutter.sink(t, cfg)
+		cutter.cuts.Store(6)
+		loop.run(s)
+		require.Positive(t, loop.retries)
 		requireOnce(t, k.Brokers, topic, rows)
 	})
 
 	run("a restart after every attempt", 4, func(t *testing.T, topic string, cfg Config) {
-		cut := &scissors{}
-		cut.cuts.Store(12)
+		cutter := new(connectionCutter)
+		cutter.cuts.Store(12)
 		cfg.BlockRows = 500
-		j, rows := &journal{t: t}, block(rowsOf(random(), 2000, 40))
-		j.add(rows)
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 2000, 40))
+		loop.add(rows)
 		require.Eventually(t, func() bool {
-			_ = j.step(cut.sink(t, cfg))
-			return len(j.rows) == 0
+			_ = loop.step(cutter.sink(t, cfg))
+			return len(loop.rows) == 0
 		}, time.Minute, time.Millisecond)
-		require.Negative(t, cut.cuts.Load(), "all cuts were made")
+		require.Negative(t, cutter.cuts.Load(), "all cuts were made")
 		requireOnce(t, k.Brokers, topic, rows)
 	})
 
 	run("killed between plan and delivery", 4, func(t *testing.T, topic string, cfg Config) {
-		j, rows := &journal{t: t}, block(rowsOf(random(), 600, 40))
-		j.add(rows)
-		j.n, j.plan = planned(t, newSink(t, cfg), rows)
-		j.run(newSink(t, cfg))
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 600, 40))
+		loop.add(rows)
+		loop.n, loop.plan = planned(t, newSink(t, cfg), rows)
+		loop.run(newSink(t, cfg))
 		requireOnce(t, k.Brokers, topic, rows)
 	})
 
 	run("sequences start again after 2^31-1", 2, func(t *testing.T, topic string, cfg Config) {
 		cfg.BlockRows = 100
-		j, rows := &journal{t: t}, block(rowsOf(random(), 1000, 40))
-		warm := block(rowsOf(random(), 100, 40)) // a new partition requires sequence 0 first
-		j.add(warm)
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 1000, 40))
+		warm := block(rowsOf(random(), 100, 40)) // the first sequence in a new partition must be 0
+		loop.add(warm)
 		s := newSink(t, cfg)
-		j.run(s)
+		loop.run(s)
 		id := s.session.id + 4711 // an id unknown to the broker, which then accepts any first sequence
 		s.session = &session{id: id, sequences: []int32{math.MaxInt32 - 120, math.MaxInt32 - 99}}
-		j.add(rows)
-		j.run(s)
+		loop.add(rows)
+		loop.run(s)
 		require.Less(t, s.session.sequences[0], int32(1000))
-		if k.Kind == stores.Apache { // kfake continues with 0 one sequence too early; the lookup corrects that
+		if k.Kind == stores.Apache { // kfake wraps to 0 one sequence too early; the lookup corrects that
 			require.Equal(t, id, s.session.id, "the session was not replaced")
 		}
 		requireOnce(t, k.Brokers, topic, append(warm, rows...))
 	})
 
 	run("an epoch fenced by another producer", 2, func(t *testing.T, topic string, cfg Config) {
-		j, first := &journal{t: t}, block(rowsOf(random(), 300, 40))
-		j.add(first)
+		loop, first := &deliveryLoop{t: t}, block(rowsOf(random(), 300, 40))
+		loop.add(first)
 		s := newSink(t, cfg)
-		j.run(s)
+		loop.run(s)
 		other := newSink(t, cfg) // another sink with the same producer id and a later epoch
 		fencing := block(rowsOf(random(), 50, 40))
 		_, plan := planned(t, other, fencing)
@@ -151,21 +151,21 @@ func TestBroker(t *testing.T) {
 		require.NoError(t, err)
 
 		second := block(rowsOf(random(), 300, 40))
-		j.add(second)
-		j.run(s)
+		loop.add(second)
+		loop.run(s)
 		require.Nil(t, s.session, "the next plan needs a new producer")
 		requireSet(t, k.Records(t, topic), append(append(first, fencing...), second...))
 	})
 
 	run("sequences that the broker does not expect", 2, func(t *testing.T, topic string, cfg Config) {
-		j, first := &journal{t: t}, block(rowsOf(random(), 300, 40))
-		j.add(first)
+		loop, first := &deliveryLoop{t: t}, block(rowsOf(random(), 300, 40))
+		loop.add(first)
 		s := newSink(t, cfg)
-		j.run(s)
+		loop.run(s)
 		s.session.sequences[0] += 7
 		second := block(rowsOf(random(), 300, 40))
-		j.add(second)
-		j.run(s)
+		loop.add(second)
+		loop.run(s)
 		requireOnce(t, k.Brokers, topic, append(first, second...))
 	})
 
@@ -175,59 +175,59 @@ func TestBroker(t *testing.T) {
 		require.ErrorContains(t, err, "create the topic")
 		require.ErrorContains(t, err, topic)
 		k.Create(t, topic, 3) // as the operator would
-		j := &journal{t: t}
-		j.add(rows)
-		j.run(s)
+		loop := &deliveryLoop{t: t}
+		loop.add(rows)
+		loop.run(s)
 		requireOnce(t, k.Brokers, topic, rows)
 	})
 
 	run("a topic that the sink creates", 0, func(t *testing.T, topic string, cfg Config) {
 		cfg.CreateTopic = CreateTopic{Partitions: 5, ReplicationFactor: 1}
-		j, rows := &journal{t: t}, block(rowsOf(random(), 400, 40))
-		j.add(rows)
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 400, 40))
+		loop.add(rows)
 		s := newSink(t, cfg)
-		j.run(s)
+		loop.run(s)
 		require.Len(t, s.session.sequences, 5)
 		requireOnce(t, k.Brokers, topic, rows)
 	})
 
 	run("partitions grow between plans", 2, func(t *testing.T, topic string, cfg Config) {
 		cfg.BlockRows, cfg.MetadataMaxAge = 200, time.Second
-		j, rows := &journal{t: t}, block(rowsOf(random(), 600, 60))
-		j.add(rows)
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 600, 60))
+		loop.add(rows)
 		s := newSink(t, cfg)
-		require.Eventually(t, func() bool { return j.step(s) == nil }, time.Minute, 10*time.Millisecond)
-		j.n, j.plan = planned(t, s, j.rows)
+		require.Eventually(t, func() bool { return loop.step(s) == nil }, time.Minute, 10*time.Millisecond)
+		loop.n, loop.plan = planned(t, s, loop.rows)
 		k := client(t, cfg)
 		grow := kmsg.NewCreatePartitionsRequest()
 		grow.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: topic, Count: 5}}
 		grow.TimeoutMillis = 5000
-		answer, err := grow.RequestWith(t.Context(), k)
+		response, err := grow.RequestWith(t.Context(), k)
 		require.NoError(t, err)
-		require.Zero(t, answer.Topics[0].ErrorCode)
+		require.Zero(t, response.Topics[0].ErrorCode)
 		require.Eventually(t, func() bool {
 			_, n, err := s.cluster.describe(t.Context())
 			return err == nil && n == 5
 		}, time.Minute, 20*time.Millisecond)
-		j.run(s)
+		loop.run(s)
 		records, err := stores.ReadTopic(t.Context(), cfg.Brokers, topic)
 		require.NoError(t, err)
 		requireSet(t, records, rows)
-		per := map[int32]int{}
+		perPartition := map[int32]int{}
 		for i, of := range []int{2, 2, 5} { // the existing plan is sent unchanged
 			for r := 200 * i; r < 200*i+200; r++ {
-				per[int32(dial.PartitionOf(rows[0].Code(r), of))]++
+				perPartition[int32(dial.PartitionOf(rows[0].Code(r), of))]++
 			}
 		}
 		for _, r := range records {
-			per[r.Partition]--
+			perPartition[r.Partition]--
 		}
-		for p, n := range per {
+		for p, n := range perPartition {
 			require.Zero(t, n, "partition %d", p)
 		}
 	})
 
-	run("a lookup among the records of others", 1, func(t *testing.T, topic string, cfg Config) {
+	run("a lookup among records of other producers", 1, func(t *testing.T, topic string, cfg Config) {
 		foreign := func(n int, commit kgo.TransactionEndTry) {
 			k := client(t, cfg, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression())) // more than one response
 			require.NoError(t, k.BeginTransaction())
@@ -239,13 +239,13 @@ func TestBroker(t *testing.T) {
 			}
 			require.NoError(t, k.EndTransaction(t.Context(), commit))
 		}
-		j, rows := &journal{t: t}, block(rowsOf(random(), 300, 60))
-		j.add(rows)
-		j.n, j.plan = planned(t, newSink(t, cfg), rows)
-		plan := j.plan
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 300, 60))
+		loop.add(rows)
+		loop.n, loop.plan = planned(t, newSink(t, cfg), rows)
+		plan := loop.plan
 		foreign(500, kgo.TryCommit)
 		foreign(3, kgo.TryAbort)
-		j.run(newSink(t, cfg)) // looks up, finds nothing, sends
+		loop.run(newSink(t, cfg)) // looks up, finds nothing, sends
 		foreign(2, kgo.TryCommit)
 		_, err := newSink(t, cfg).Deliver(t.Context(), plan, rows) // looks up, finds all
 		require.NoError(t, err)
@@ -260,10 +260,10 @@ func TestBroker(t *testing.T) {
 		requireRecords(t, ours, rows)
 	})
 
-	run("kcat reads the same", 3, func(t *testing.T, topic string, cfg Config) {
-		j, rows := &journal{t: t}, block(rowsOf(random(), 300, 40))
-		j.add(rows)
-		j.run(newSink(t, cfg))
+	run("kcat", 3, func(t *testing.T, topic string, cfg Config) {
+		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 300, 40))
+		loop.add(rows)
+		loop.run(newSink(t, cfg))
 		out, err := exec.Command("kcat", "-C", "-q", "-b", strings.Join(k.Brokers, ","), "-t", topic, "-o", "beginning", "-e",
 			"-X", "check.crcs=true", "-f", `%k|%T|%h|%S\n`).Output()
 		require.NoError(t, err)
@@ -301,7 +301,8 @@ func planned(t testing.TB, s *Sink, rows batch.Block) (n int, plan []byte) {
 	return n, plan
 }
 
-// requireSet is requireRecords for records in any order; it compares only their names.
+// requireSet is requireRecords for records in any order. It compares only their batch ids and
+// indexes.
 func requireSet(t testing.TB, records []stores.Record, rows batch.Block) {
 	t.Helper()
 	left := map[string]int{}

@@ -42,19 +42,19 @@ func divide(block batch.Block, partitions int) [][]row {
 	return shares
 }
 
-// name identifies a row in the topic by the headers of its record, batch id and index.
-type name struct {
+// rowID identifies a row by its batch id and index, which are headers of its record.
+type rowID struct {
 	id    batch.ID
 	index uint32
 }
 
-func nameOf(block batch.Block, at row) name {
+func rowIDOf(block batch.Block, at row) rowID {
 	b := block[at.span].Batch
-	return name{id: b.ID, index: b.Index[at.row]}
+	return rowID{id: b.ID, index: b.Index[at.row]}
 }
 
-// endsOf returns the names of the first and the last row of a block, which must have rows.
-func endsOf(block batch.Block) (first, last name) {
+// firstAndLast returns the ids of the first and last rows of a block, which must have rows.
+func firstAndLast(block batch.Block) (first, last rowID) {
 	lo, hi := 0, len(block)-1
 	for block[lo].From == block[lo].To {
 		lo++
@@ -62,6 +62,6 @@ func endsOf(block batch.Block) (first, last name) {
 	for block[hi].From == block[hi].To {
 		hi--
 	}
-	return nameOf(block, row{span: uint32(lo), row: uint32(block[lo].From)}),
-		nameOf(block, row{span: uint32(hi), row: uint32(block[hi].To - 1)})
+	return rowIDOf(block, row{span: uint32(lo), row: uint32(block[lo].From)}),
+		rowIDOf(block, row{span: uint32(hi), row: uint32(block[hi].To - 1)})
 }
