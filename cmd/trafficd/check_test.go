@@ -120,7 +120,7 @@ func TestDeepCheckOfClickHouse(t *testing.T) {
 
 	feed := "registry.feeds=[{product_instance: a, clickhouse: {address: '" + store.TCP + "', username: %s, password: '', query: %s}}]"
 	f([]string{fmt.Sprintf(feed, "default", "SELECT toString(number) FROM numbers(3)")})
-	f([]string{fmt.Sprintf(feed, "default", "SELECT number FROM numbers(3)")}, "registry.feeds[0].clickhouse: cannot query ClickHouse at "+store.TCP+": the first column must hold strings")
+	f([]string{fmt.Sprintf(feed, "default", "SELECT number FROM numbers(3)")}, "registry.feeds[0].clickhouse: cannot query ClickHouse at "+store.TCP+": the first column and the column of the product instance must hold strings")
 	f([]string{fmt.Sprintf(feed, "default", "SELECT '' WHERE 0")}, "registry.feeds[0].clickhouse: product instance a: the list has no detector codes")
 	f([]string{"forecasts.feed=clickhouse", "forecasts.clickhouse.address=" + store.TCP, "forecasts.clickhouse.username=default", "forecasts.clickhouse.query=SELECT 1 AS street"},
 		"forecasts.clickhouse: cannot query ClickHouse at "+store.TCP)

@@ -16,9 +16,9 @@ import (
 	"trafficd/pipeline/replace"
 )
 
-// cache keeps the last good list of a product instance on disk, so that a daemon that restarts
-// while the feed is unavailable can accept batches, and detects a list that has shrunk since. The
-// modification time of the file is the time at which the feed last confirmed the list.
+// cache keeps the last good list of a product instance on disk. A daemon that restarts while the
+// feed is unavailable can then accept batches, and detects a list that has shrunk in the meantime.
+// The modification time of the file is the time at which the feed last confirmed the list.
 type cache struct {
 	path     string // empty: no list is kept
 	instance string
@@ -99,7 +99,7 @@ func (c cache) confirm(now time.Time) error {
 // remove deletes the list.
 func (c cache) remove() {
 	if c.path != "" {
-		_ = os.Remove(c.path) // a file that remains becomes too old
+		_ = os.Remove(c.path) // a file that cannot be removed expires
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCachedList restarts a daemon several times. While the feed is away it uses the list of the
-// process before.
+// TestCachedList restarts a daemon several times and checks that while the feed is unavailable, it
+// uses the list of the previous process.
 func TestCachedList(t *testing.T) {
 	list := inFolder(t, "detectors.csv")
 	cfg := quick(FeedConfig{ProductInstance: "city/1", File: &FileConfig{Path: list}})
@@ -25,7 +25,7 @@ func TestCachedList(t *testing.T) {
 		r.Close()
 		return r
 	}
-	require.Nil(t, restart().Snapshot("city/1"), "neither a list nor a cached one")
+	require.Nil(t, restart().Snapshot("city/1"), "there is neither a list nor a cached list")
 
 	write(t, list, numbered("D", 100))
 	first := restart()
@@ -33,9 +33,9 @@ func TestCachedList(t *testing.T) {
 	require.NotEmpty(t, first.Status()[0].LoadedAt)
 
 	require.NoError(t, os.Remove(list))
-	without := restart()
-	require.Equal(t, 100, without.Snapshot("city/1").Len())
-	status := without.Status()[0]
+	unavailable := restart()
+	require.Equal(t, 100, unavailable.Snapshot("city/1").Len())
+	status := unavailable.Status()[0]
 	require.Contains(t, status.Error, "no such file")
 	require.Equal(t, first.Status()[0].Version, status.Version)
 

@@ -11,7 +11,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// TestClickHouseFeed runs on a real ClickHouse, through a crash and a restart.
+// TestClickHouseFeed reads a real ClickHouse, which is killed and restarted.
 func TestClickHouseFeed(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	store.Query(t, "CREATE DATABASE road")
@@ -48,21 +48,21 @@ func TestClickHouseFeed(t *testing.T) {
 	f("max_bytes", "A", "B", "C")
 	source.maxBytes = 1 << 20
 	source.Query = "SELECT lanes FROM detectors"
-	f("first column must hold strings", "A", "B", "C")
+	f("must hold strings", "A", "B", "C")
 	source.Query = "SELECT code FROM nowhere"
 	f("nowhere", "A", "B", "C")
 	source.Query = "SELECT code FROM detectors WHERE lanes > 5"
 	f("never used", "A", "B", "C")
-	// An error after the first rows have been sent: they are not the list.
+	// An error after the first rows: they are not used.
 	source.Query = "SELECT toString(number), throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
 	f("throwIf", "A", "B", "C")
 	source.Query = "OPTIMIZE TABLE detectors"
 	f("cannot query ClickHouse", "A", "B", "C")
 	source.Query = "SELECT NULL, 1"
-	f("first column must hold strings", "A", "B", "C")
+	f("must hold strings", "A", "B", "C")
 	source.Query = "SELECT if(lanes = 1, NULL, code) FROM detectors"
-	f("first column must hold strings", "A", "B", "C")
-	// An endless result is abandoned as soon as it is too long, however much time is left.
+	f("must hold strings", "A", "B", "C")
+	// An endless result is abandoned as soon as it exceeds max_bytes, long before the timeout.
 	timeout := source.Timeout
 	source.Query, source.Timeout = "SELECT toString(number) FROM system.numbers", time.Hour
 	f("max_bytes", "A", "B", "C")

@@ -33,7 +33,7 @@ func TestParseCSV(t *testing.T) {
 	f("code,x\n,1\nA,2\n", "code", 0, "", "A") // counted as left out when the set is made
 }
 
-func TestParseCSVRejects(t *testing.T) {
+func TestParseCSVErrors(t *testing.T) {
 	f := func(body, column string, want string) {
 		t.Helper()
 		got, err := collect(func(add addEntry) error { return parseCSV([]byte(body), fields{code: column}, 0, add) })
@@ -51,8 +51,8 @@ func TestParseCSVRejects(t *testing.T) {
 	f("\"code", "code", "not a CSV header")
 }
 
-// A list truncated within its last row is detected unless the code is the last column; the rows
-// before are never affected.
+// TestParseCSVTruncated checks that a truncation within a row is detected unless the code is the last
+// column, and that the rows before it are complete.
 func TestParseCSVTruncated(t *testing.T) {
 	whole := "code,street\nA1,x\nB2,\"y, z\"\nC3,w\n"
 	rows := []string{"A1", "B2", "C3"}

@@ -1,14 +1,15 @@
 // Package registry keeps, for each product instance, the set of detector codes that a measurement
 // may name (contract 1.4).
 //
-// A feed is the source of the list of one product instance, or of a shared list of many: a watched
-// file, or a polled HTTP service or ClickHouse query. Each feed has one goroutine, which loops:
+// A feed is the source of the list of one product instance, or of a list that many product
+// instances share: a watched file, or a polled HTTP service or ClickHouse query. Each feed has one
+// goroutine, which loops:
 //
 //	change or end of interval ─▶ read ─▶ guard ─▶ replace the list as a whole
-//	                              │        └─ empty, or much is missing: keep the last good list
+//	                              │        └─ empty, or too many missing: keep the last good list
 //	                              └─ failed, or still being written: keep the last good list
 //
-// Readers use the list as an immutable set behind an atomic pointer. An invalid list never replaces
+// Readers see the list as an immutable set behind an atomic pointer. An invalid list never replaces
 // a valid one; it sets trafficd_registry_failing and is reported in Status until it is fixed. For a
 // shared list, the guard protects each product instance's list, and the set of product instances.
 package registry

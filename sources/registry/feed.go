@@ -74,8 +74,8 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 	return f
 }
 
-// newList returns a list without detectors. There may be thousands in a shared list, so only their
-// errors are logged.
+// newList returns a list without detectors. A shared list may have thousands of product instances,
+// so only warnings and errors are logged for each of them.
 func (f *feed) newList(instance string) *list {
 	log := f.log
 	if f.instance == "" {
@@ -84,7 +84,7 @@ func (f *feed) newList(instance string) *list {
 	return newList(f.cfg, instance, f.kind, log)
 }
 
-// adopt copies the lists that earlier feeds used, by product instance, before f runs.
+// adopt copies the lists of earlier feeds, by product instance. It must be called before run.
 func (f *feed) adopt(before map[string]*list) {
 	if f.shared == nil {
 		if l := before[f.instance]; l != nil {
@@ -109,7 +109,8 @@ func (f *feed) run(ctx context.Context) {
 	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
-// restore loads the lists that an earlier process saved, for use until the feed has been read.
+// restore loads the lists that an earlier process saved. They are used until the feed has been
+// read.
 func (f *feed) restore(now time.Time) {
 	lists := *f.lists.Load()
 	if f.shared != nil && len(lists) == 0 {
@@ -171,10 +172,11 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	return lists, err
 }
 
-// After new lists with at least manyDetectors detectors, the memory used for reading, about 100
-// bytes per detector, is returned to the operating system immediately.
+// manyDetectors is the number of detectors in new lists from which the memory used for reading
+// them, about 100 bytes per detector, is returned to the operating system immediately.
 const manyDetectors = 10_000
 
+// check reads the feed once and returns the time until the next check.
 func (f *feed) check(ctx context.Context) time.Duration {
 	lists, err := f.read(ctx)
 	if ctx.Err() != nil {
@@ -205,7 +207,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	f.lists.Store(&inUse)
 	f.archive = nil
 	if loaded >= manyDetectors {
-		debug.FreeOSMemory() // reading took several times the memory of the lists in use
+		debug.FreeOSMemory() // reading takes several times the memory of the lists
 	}
 	if f.shared != nil {
 		f.shared.conclude(err)

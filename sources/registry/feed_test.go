@@ -18,7 +18,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestLastGoodListStays corrupts a file in every way and repairs it.
+// TestLastGoodListStays checks that an invalid file does not replace the list in use, and that a
+// valid one does.
 func TestLastGoodListStays(t *testing.T) {
 	path := inFolder(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
@@ -47,7 +48,7 @@ func TestLastGoodListStays(t *testing.T) {
 	f("", "empty")
 	f("detectorCode,x\n ,1\n ,2\n", "no detector codes")
 	f("detectorCode,x\nA,1\n", "max_shrink")
-	f("detectorCode,x\nC,1\nB,2\nA,3\n", "") // the same in another order: fine again, not swapped
+	f("detectorCode,x\nC,1\nB,2\nA,3\n", "") // the same codes in another order: unchanged
 	require.NoError(t, os.Remove(path))
 	feed.check(t.Context())
 	require.Contains(t, feed.only().status(time.Now()).Error, "no such file")
@@ -64,8 +65,8 @@ func TestLastGoodListStays(t *testing.T) {
 	require.Equal(t, 1, feed.only().status(time.Now()).LeftOut)
 }
 
-// TestSuspicionEnds when the list in use is read again: the next list that lacks much must
-// be confirmed anew.
+// TestSuspicionEnds checks that a suspect list must be confirmed from the start again if the list in
+// use was read in between.
 func TestSuspicionEnds(t *testing.T) {
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inFolder(t, "list.csv")}})
 	feed.only().guard.ShrinkConfirm = time.Hour
@@ -85,8 +86,7 @@ func TestSuspicionEnds(t *testing.T) {
 	f(4*time.Hour, nil, "D")
 }
 
-// TestColumns: the list of each product instance has its further columns, and is handed on when
-// only they change.
+// TestColumns checks that onList receives the other columns of a list, even if only they change.
 func TestColumns(t *testing.T) {
 	path := inFolder(t, "list")
 	at := func(pairs ...string) (list []batch.Attribute) {
@@ -109,7 +109,7 @@ func TestColumns(t *testing.T) {
 		require.ElementsMatch(t, want, got)
 	}
 	start(FeedConfig{File: &FileConfig{Path: path, Format: FormatCSV}})
-	f("detectorCode,street\n") // it is not used
+	f("detectorCode,street\n") // empty, so not used
 	f("street;detectorCode; lat \nRingvej;A;56.1\n;B; \n", batch.DetectorList{
 		ProductInstance: "test", Codes: []string{"A", "B"}, Attributes: [][]batch.Attribute{at("street", "Ringvej", "lat", "56.1"), nil},
 	})
@@ -149,37 +149,38 @@ func TestOutcomesAreCounted(t *testing.T) {
 	f("", reloadsUnsettled)
 }
 
-// script ends each read with the next of its outcomes, repeating the last one.
-type script struct {
+// fakeSource is a source whose reads return the given outcomes in order, and then the last one
+// repeatedly.
+type fakeSource struct {
 	outcomes []error
-	at       []time.Time
-	poke     chan struct{}
+	at       []time.Time // times of the reads
+	changed  chan struct{}
 	closed   bool
 }
 
-func (s *script) read(_ context.Context, add addEntry) error {
+func (s *fakeSource) read(_ context.Context, add addEntry) error {
 	n := min(len(s.at), len(s.outcomes)-1)
 	s.at = append(s.at, time.Now())
 	add("", "A")
 	return s.outcomes[n]
 }
-func (s *script) keep()                    {}
-func (s *script) changes() <-chan struct{} { return s.poke }
-func (s *script) close()                   { s.closed = true }
+func (s *fakeSource) keep()                    {}
+func (s *fakeSource) changes() <-chan struct{} { return s.changed }
+func (s *fakeSource) close()                   { s.closed = true }
 
-// scripted returns a feed that reads from the script.
-func scripted(s *script, interval time.Duration, limits shrink.Limits) *feed {
+// newFakeFeed returns a feed that reads from a fakeSource.
+func newFakeFeed(s *fakeSource, interval time.Duration, limits shrink.Limits) *feed {
 	f := newFeed(Config{Settle: time.Second, Limits: limits}, FeedConfig{ProductInstance: "city", HTTP: &HTTPConfig{}}, zerolog.Nop())
 	f.source, f.interval = s, interval
 	return f
 }
 
-// TestPace checks the times of the checks on a fake clock.
-func TestPace(t *testing.T) {
+// TestCheckTimes checks on a fake clock when the feed is checked.
+func TestCheckTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away := errors.New("away")
-		s := &script{outcomes: []error{away, watch.ErrUnsettled, nil, nil, away, nil}, poke: make(chan struct{}, 1)}
-		f := scripted(s, time.Minute, shrink.Limits{})
+		unavailable := errors.New("unavailable")
+		s := &fakeSource{outcomes: []error{unavailable, watch.ErrUnsettled, nil, nil, unavailable, nil}, changed: make(chan struct{}, 1)}
+		f := newFakeFeed(s, time.Minute, shrink.Limits{})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		start := time.Now()
@@ -189,7 +190,7 @@ func TestPace(t *testing.T) {
 		}()
 		time.Sleep(70 * time.Second) // checks at 0, 5, 6, 66
 		for range 5 {                // several changes are one check, a second after the first
-			s.poke <- struct{}{}
+			s.changed <- struct{}{}
 			time.Sleep(300 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
@@ -200,18 +201,18 @@ func TestPace(t *testing.T) {
 		for _, at := range s.at {
 			seconds = append(seconds, at.Sub(start).Seconds())
 		}
-		// The change at 71.2 s comes after the check at 71: it gets its own check.
+		// The change at 71.2 s comes after the check at 71 s, so it causes another check.
 		require.Equal(t, []float64{0, 5, 6, 66, 71, 72.2}, seconds)
 		require.True(t, s.closed)
 		require.True(t, f.only().current.Load().Has([]byte("A")))
 	})
 }
 
-// TestStatusOfACheck checks the status that readiness sees after each kind of check.
-func TestStatusOfACheck(t *testing.T) {
-	away := errors.New("away")
-	s := &script{outcomes: []error{watch.ErrUnsettled, away, nil, watch.ErrUnsettled, away, watch.ErrUnchanged, away}}
-	feed := scripted(s, time.Hour, shrink.Limits{})
+// TestStatusAfterCheck checks the status that readiness uses, after each outcome of a check.
+func TestStatusAfterCheck(t *testing.T) {
+	unavailable := errors.New("unavailable")
+	s := &fakeSource{outcomes: []error{watch.ErrUnsettled, unavailable, nil, watch.ErrUnsettled, unavailable, watch.ErrUnchanged, unavailable}}
+	feed := newFakeFeed(s, time.Hour, shrink.Limits{})
 	feed.only().confirmed = time.Now().Add(-time.Hour)
 	f := func(ctx context.Context, wantNext time.Duration, wantError string, confirmed bool) {
 		t.Helper()
@@ -222,22 +223,23 @@ func TestStatusOfACheck(t *testing.T) {
 		require.Equal(t, confirmed, status.AgeSeconds < 3000)
 	}
 	f(t.Context(), time.Second, "being written", false) // no list is in use, so the feed is not ready
-	f(t.Context(), watch.RetryAfter, "away", false)
+	f(t.Context(), watch.RetryAfter, "unavailable", false)
 	f(t.Context(), time.Hour, "", true)
 	f(t.Context(), time.Second, "", true) // the list in use is valid
-	f(t.Context(), watch.RetryAfter, "away", true)
+	f(t.Context(), watch.RetryAfter, "unavailable", true)
 	feed.only().confirmed = time.Now().Add(-time.Hour)
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	f(ended, time.Hour, "", true) // interrupted, which says nothing about the feed
+	f(ended, time.Hour, "", true) // interrupted by the end of the daemon, so not a failure
 }
 
-// TestASuspectListIsReadAgain when it may be used, but no more often than the feed's interval.
-func TestASuspectListIsReadAgain(t *testing.T) {
+// TestSuspectListIsReadAgain checks that a suspect list is read again when it may be used, or after
+// the feed's interval if that is shorter.
+func TestSuspectListIsReadAgain(t *testing.T) {
 	f := func(interval, confirm, want time.Duration) {
 		t.Helper()
-		feed := scripted(&script{outcomes: []error{&shrink.Error{Reason: "much is gone"}}}, interval, shrink.Limits{ShrinkConfirm: confirm})
+		feed := newFakeFeed(&fakeSource{outcomes: []error{&shrink.Error{Reason: "much is gone"}}}, interval, shrink.Limits{ShrinkConfirm: confirm})
 		require.Equal(t, want, feed.check(t.Context()))
 	}
 	f(time.Hour, 2*time.Minute, 2*time.Minute)

@@ -10,7 +10,8 @@ import (
 	"trafficd/sources/internal/shrink"
 )
 
-// TestAdmit checks the number of missing codes; package shrink tests the decision.
+// TestAdmit checks the number of missing codes that the guard is given. Package shrink tests its
+// decision.
 func TestAdmit(t *testing.T) {
 	g := &shrink.Guard{Limits: shrink.DefaultLimits(), Content: "the list", Entries: "detectors"}
 	f := func(current, next []string, want string) {

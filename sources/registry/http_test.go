@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHTTPPolling follows the ETag: it is sent only for a list that is in use, so that one that was
+// TestHTTPPolling checks that the ETag is sent only for the list in use, so that a list that was
 // rejected is read again.
 func TestHTTPPolling(t *testing.T) {
 	var body, etag string
-	var asked []string
+	var sent []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.Header.Get("If-None-Match"))
+		sent = append(sent, r.Header.Get("If-None-Match"))
 		if r.Header.Get("Authorization") != "Bearer secret" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -34,7 +34,7 @@ func TestHTTPPolling(t *testing.T) {
 		t.Helper()
 		body, etag = newBody, newETag
 		feed.check(t.Context())
-		require.Equal(t, wantSent, asked[len(asked)-1])
+		require.Equal(t, wantSent, sent[len(sent)-1])
 		require.Equal(t, want, codesOf(feed.only().current.Load()))
 		require.Contains(t, feed.only().status(time.Now()).Error, wantError)
 		if wantError == "" {
@@ -90,7 +90,7 @@ func TestHTTPSecretsStayOutOfErrors(t *testing.T) {
 	f("refused")
 }
 
-// TestHTTPIsPolled runs the whole registry against a service that changes.
+// TestHTTPIsPolled runs the registry with a service whose list changes.
 func TestHTTPIsPolled(t *testing.T) {
 	polls := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

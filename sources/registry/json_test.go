@@ -23,7 +23,7 @@ func TestParseJSON(t *testing.T) {
 	f(`{"detectors": []}`)
 }
 
-func TestParseJSONRefuses(t *testing.T) {
+func TestParseJSONErrors(t *testing.T) {
 	f := func(body, want string) {
 		t.Helper()
 		_, err := collect(func(add addEntry) error { return parseJSON([]byte(body), fields{code: "code"}, add) })

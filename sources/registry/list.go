@@ -27,12 +27,12 @@ type list struct {
 	log      zerolog.Logger
 
 	current atomic.Pointer[batch.Detectors]
-	mark    shrink.Mark // of current; only the goroutine of the feed uses it
+	mark    shrink.Mark // of current; used only by the feed's goroutine
 
 	mu        sync.Mutex // guards the fields below
 	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
 	leftOut   int        // entries of the list that are not valid codes
-	confirmed time.Time  // the last successful check
+	confirmed time.Time  // time of the last successful check
 	err       error      // of the last check
 }
 
@@ -73,7 +73,8 @@ func (l *list) restore(now time.Time) {
 	l.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
 }
 
-// take puts codes into use. It returns an error if they are unchanged or too many are missing.
+// take puts codes into use. It returns watch.ErrUnchanged if they are the codes in use, and a
+// *shrink.Error if too many are missing.
 func (l *list) take(codes []string, now time.Time) error {
 	mark := markOf(codes)
 	if l.current.Load() != nil && mark == l.mark {
@@ -146,9 +147,9 @@ type Status struct {
 	Version         string  `json:"version"`         // of the list in use; the same for the same codes in any order, on every replica
 	LoadedAt        string  `json:"loaded_at"`       // when it was read, RFC 3339; empty before the first list
 	LeftOut         int     `json:"left_out"`        // entries of the list that are empty or too long for a code
-	AgeSeconds      float64 `json:"age_seconds"`     // since the feed last confirmed the list in use, or since Start
+	AgeSeconds      float64 `json:"age_seconds"`     // time since the feed last confirmed the list in use, or since Start
 	Error           string  `json:"error,omitempty"` // error of the last check; empty if it succeeded
-	Pending         bool    `json:"-"`               // the first list has not been read yet, or the file was written too recently
+	Pending         bool    `json:"-"`               // no list has been read yet, or the file is being written
 }
 
 func (l *list) status(now time.Time) Status {
@@ -200,6 +201,7 @@ func admit(g *shrink.Guard, current, next *batch.Detectors, mark shrink.Mark, no
 	return g.Admit(missing, current.Len(), mark, now)
 }
 
+// markOf returns the mark that identifies a set of codes.
 func markOf(codes []string) (m shrink.Mark) {
 	for _, c := range codes {
 		m.Add(xxhash.Sum64String(c))

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick is the configuration of tests that change files.
+// quick returns a configuration for tests that change files.
 func quick(feeds ...FeedConfig) Config {
 	cfg := DefaultConfig()
 	cfg.Settle = 10 * time.Millisecond
@@ -26,6 +26,7 @@ func quick(feeds ...FeedConfig) Config {
 	return cfg
 }
 
+// newTestFeed returns a feed that only the test checks.
 func newTestFeed(t *testing.T, fc FeedConfig) *feed {
 	t.Helper()
 	fc.ProductInstance = "test"
@@ -51,8 +52,8 @@ func collect(read func(addEntry) error) (codes []string, err error) {
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
-	ages := time.Now().Add(-time.Hour)
-	require.NoError(t, os.Chtimes(path, ages, ages))
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path, old, old))
 }
 
 // numbered returns a CSV list of the codes prefix0, prefix1, …
@@ -65,6 +66,7 @@ func numbered(prefix string, n int) string {
 	return b.String()
 }
 
+// zipped returns content compressed with gzip.
 func zipped(t *testing.T, content string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -75,6 +77,7 @@ func zipped(t *testing.T, content string) string {
 	return b.String()
 }
 
+// codesOf returns the codes of a set, or nil if there is no set.
 func codesOf(set *batch.Detectors) []string {
 	if set == nil {
 		return nil
@@ -86,6 +89,7 @@ func codesOf(set *batch.Detectors) []string {
 	return codes
 }
 
+// inFolder returns the path of a file in a new temporary folder.
 func inFolder(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), name)

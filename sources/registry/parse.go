@@ -15,9 +15,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// parseCSV calls add with the values of the named columns, without surrounding white space. Every
-// row must have as many fields as the header, because a shorter last row indicates a truncated
-// file. If comma is 0, the separator is detected from the header.
+// parseCSV calls add for each row, with the values of its columns without surrounding white space.
+// Every row must have as many fields as the header, because a shorter last row indicates a
+// truncated file. If comma is 0, the separator is detected from the header.
 func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 	columns := []string{names.code}
 	if names.instance != "" {
@@ -64,8 +64,8 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 	}
 }
 
-// findColumns returns the separator with which the header has each of the columns once, and the
-// indices of the columns.
+// findColumns returns the separator with which the header has each of the columns exactly once, and
+// the indices of the columns.
 func findColumns(body []byte, columns []string, comma rune) (separator rune, at []int, err error) {
 	candidates := []rune{',', ';', '\t', '|'}
 	if comma != 0 {
@@ -185,6 +185,7 @@ func textOf(value json.RawMessage) (text string) {
 	return text
 }
 
+// jsonError adds the position of a syntax error.
 func jsonError(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {

@@ -56,9 +56,8 @@ func (r *Registry) feeds(cfg Config) (*feeds, error) {
 	return fs, nil
 }
 
-// OnList sets a function that is called with each list that was read and is in use, even if only
-// columns other than the code have changed. OnList must be called before Start. The
-// function may be called concurrently.
+// OnList sets a function that is called with each new list in use, even if only columns other than
+// the code have changed. It must be called before Start. The function may be called concurrently.
 func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
 
 // Start starts reading the feeds and returns immediately. Until a feed's first list has been read,

@@ -34,8 +34,8 @@ func eventually(t *testing.T, r *Registry, want ...string) {
 		time.Minute, 5*time.Millisecond, "want %q", want)
 }
 
-// TestFileIsWatched changes the content behind a path in each way that editors, deployments and
-// exports do. The periodic check is too slow to find the change.
+// TestFileIsWatched changes a file in each way that editors, deployments and exports do. The
+// periodic check is too slow to notice the change.
 func TestFileIsWatched(t *testing.T) {
 	f := func(name string, first string, change func(t *testing.T, dir string)) {
 		t.Helper()
@@ -63,23 +63,23 @@ func TestFileIsWatched(t *testing.T) {
 	f("written in place", "", func(t *testing.T, dir string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "current", "list.csv"), []byte("detectorCode\nA\nC\n"), 0o644))
 	})
-	f("removed and made anew", "", func(t *testing.T, dir string) {
+	f("removed and created again", "", func(t *testing.T, dir string) {
 		path := filepath.Join(dir, "current", "list.csv")
 		require.NoError(t, os.Remove(path))
 		require.NoError(t, os.WriteFile(path, []byte("detectorCode\nA\nC\n"), 0o644))
 	})
-	f("folder behind a link swapped", "v1", func(t *testing.T, dir string) {
+	f("symlink to the folder replaced", "v1", func(t *testing.T, dir string) {
 		require.NoError(t, os.Symlink("v2", filepath.Join(dir, "next")))
 		require.NoError(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
 	})
-	f("file behind a link written", "v1", func(t *testing.T, dir string) {
+	f("file in a symlinked folder replaced", "v1", func(t *testing.T, dir string) {
 		require.NoError(t, os.Rename(filepath.Join(dir, "v2", "list.csv"), filepath.Join(dir, "v1", "list.csv")))
 	})
-	f("mounted as Kubernetes does", "v1", func(t *testing.T, dir string) {
+	f("mounted as by Kubernetes", "v1", func(t *testing.T, dir string) {
 		require.NoError(t, os.Symlink("../v2/list.csv", filepath.Join(dir, "v1", "new")))
 		require.NoError(t, os.Rename(filepath.Join(dir, "v1", "new"), filepath.Join(dir, "v1", "list.csv")))
 	})
-	f("swapped twice", "v1", func(t *testing.T, dir string) {
+	f("symlink replaced repeatedly", "v1", func(t *testing.T, dir string) {
 		for _, version := range []string{"v2", "v1", "v2"} {
 			require.NoError(t, os.Symlink(version, filepath.Join(dir, "next")))
 			require.NoError(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
@@ -87,8 +87,8 @@ func TestFileIsWatched(t *testing.T) {
 	})
 }
 
-// TestFileThatComesLater: the daemon may start before its list exists.
-func TestFileThatComesLater(t *testing.T) {
+// TestFileCreatedLater checks that the daemon may start before its list exists.
+func TestFileCreatedLater(t *testing.T) {
 	path := inFolder(t, "list.json.gz")
 	r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
 	require.Eventually(t, func() bool { return r.Status()[0].Error != errNotRead.Error() }, time.Minute, time.Millisecond)
@@ -101,8 +101,8 @@ func TestFileThatComesLater(t *testing.T) {
 	eventually(t, r, "A")
 }
 
-// TestSnapshotIsWhole swaps between two disjoint lists while readers run: none of them may see a
-// mixture (promise 7).
+// TestSnapshotIsWhole alternates between two disjoint lists while readers run, and checks that none
+// of them sees a mixture (promise 7).
 func TestSnapshotIsWhole(t *testing.T) {
 	const n = 500
 	path := inFolder(t, "list.csv")
@@ -199,7 +199,7 @@ func TestCloseWithoutStart(t *testing.T) {
 	require.Empty(t, r.Status())
 }
 
-func TestConfigNamesTheKeyAtFault(t *testing.T) {
+func TestValidate(t *testing.T) {
 	require.NoError(t, DefaultConfig().Validate())
 	file := func(c FileConfig) FeedConfig { return FeedConfig{ProductInstance: "city", File: &c} }
 	f := func(change func(c *Config), want ...string) {
@@ -243,8 +243,8 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 	}, `feeds[0].clickhouse.address is "localhost"`, "feeds[0].clickhouse.query must be set")
 }
 
-// Reload starts feeds of new product instances, ends those that were removed, and keeps the lists
-// in use.
+// TestReload checks that Reload starts feeds of new product instances, stops removed feeds, and
+// keeps the lists in use.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	list := func(instance, codes string) FeedConfig {
@@ -265,7 +265,7 @@ func TestReload(t *testing.T) {
 	require.NoError(t, os.Remove(cfg.Feeds[0].File.Path))
 	cfg.Feeds = []FeedConfig{cfg.Feeds[0], list("lake", "L1")}
 	require.NoError(t, r.Reload(cfg))
-	require.Same(t, city, r.Snapshot("city"), "its list stays although its file was removed")
+	require.Same(t, city, r.Snapshot("city"), "the list stays in use although its file was removed")
 	require.Eventually(t, has("lake"), time.Minute, time.Millisecond)
 	require.False(t, r.HasFeed("hill"))
 

@@ -32,11 +32,11 @@ func towns(n int) string {
 
 // TestSharedList follows one list of many product instances through changes, restarts and a reload.
 func TestSharedList(t *testing.T) {
-	path, own := inFolder(t, "towns.csv"), inFolder(t, "city.csv")
-	write(t, own, "detectorCode\nC\n")
+	path, cityPath := inFolder(t, "towns.csv"), inFolder(t, "city.csv")
+	write(t, cityPath, "detectorCode\nC\n")
 	cfg := quick(
 		FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}},
-		FeedConfig{ProductInstance: "city", File: &FileConfig{Path: own}},
+		FeedConfig{ProductInstance: "city", File: &FileConfig{Path: cityPath}},
 	)
 	cfg.CacheDir = inFolder(t, "cache")
 	require.NoError(t, cfg.Validate())
@@ -63,7 +63,7 @@ func TestSharedList(t *testing.T) {
 		return instances
 	}
 	r := restart()
-	require.Equal(t, []string{everyInstance}, failing(r), "one message for all")
+	require.Equal(t, []string{everyInstance}, failing(r), "one error for all product instances")
 	require.True(t, r.HasFeed("town7"), "it may be in the list")
 	require.Nil(t, r.Snapshot("town7"))
 
@@ -108,9 +108,9 @@ func TestSharedList(t *testing.T) {
 	require.Len(t, codesOf(r.Snapshot("town3")), 2)
 }
 
-// TestSharedListOfOneInstanceThatShrinks: only its list is rejected, and the others follow their
-// changes.
-func TestSharedListOfOneInstanceThatShrinks(t *testing.T) {
+// TestSharedListPartlyShrinks checks that if the codes of one product instance shrink, only they are
+// rejected, and the changes of the others are applied.
+func TestSharedListPartlyShrinks(t *testing.T) {
 	path := inFolder(t, "towns.json")
 	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path, Column: "code"}})
 	f := newFeed(cfg, cfg.Feeds[0].withDefaults(), zerolog.Nop())

@@ -17,8 +17,8 @@ import (
 // source reads the list of a feed. Only one goroutine calls its methods.
 type source interface {
 	// read calls add for each entry of the list. The product instance is empty unless the list has
-	// a column for it. read returns watch.ErrUnchanged if the list is the one for which keep was
-	// called, or watch.ErrUnsettled if it is being written.
+	// a column for it. read returns watch.ErrUnchanged if the list has not changed since keep was
+	// called, and watch.ErrUnsettled if it is being written.
 	read(ctx context.Context, add addEntry) error
 	// keep records that the last list read is in use.
 	keep()
@@ -29,7 +29,7 @@ type source interface {
 }
 
 // addEntry adds a detector code of a product instance, with the other columns that are not empty.
-// It must not keep the slice.
+// It must not retain the slice.
 type addEntry func(instance, code string, others ...batch.Attribute)
 
 // fields names columns of a CSV list or members of JSON objects.
@@ -103,24 +103,24 @@ func (s *httpSource) read(ctx context.Context, add addEntry) error {
 	if s.kept != "" {
 		request.Header.Set("If-None-Match", s.kept)
 	}
-	shown := request.URL.Redacted() // without its password
+	address := request.URL.Redacted() // without its password
 	response, err := s.client.Do(request)
 	if err != nil {
-		return err // the error names method and URL
+		return err // it contains the method and the URL
 	}
 	defer response.Body.Close()
 	switch {
 	case response.StatusCode == http.StatusNotModified && s.kept != "":
 		return watch.ErrUnchanged
 	case response.StatusCode != http.StatusOK:
-		return fmt.Errorf("GET %s: %s", shown, response.Status)
+		return fmt.Errorf("GET %s: %s", address, response.Status)
 	}
 	body, err := watch.ReadAll(response.Body, s.maxBytes)
 	if err == nil {
 		err = parseJSON(body, fields{s.Column, s.instance}, add)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read the response of %s: %w", shown, err)
+		return fmt.Errorf("cannot read the response of %s: %w", address, err)
 	}
 	s.last = response.Header.Get("ETag")
 	return nil
@@ -141,8 +141,9 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 	return s.Poll(ctx, func(rows driver.Rows) error {
 		var code, instance string
 		into := []any{&code}
+		columns := rows.ColumnTypes()[1:]
 		found := s.instance == ""
-		for _, column := range rows.ColumnTypes()[1:] {
+		for _, column := range columns {
 			if column.Name() == s.instance && !found {
 				found = true
 				into = append(into, &instance)
@@ -157,11 +158,11 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 		others := make([]batch.Attribute, 0, len(into))
 		for rows.Next() {
 			if err := rows.Scan(into...); err != nil {
-				return fmt.Errorf("the first column must hold strings, and so must the one of the product instance: %w", err)
+				return fmt.Errorf("the first column and the column of the product instance must hold strings: %w", err)
 			}
 			others = others[:0]
 			size += int64(len(code) + len(instance))
-			for i, column := range rows.ColumnTypes()[1:] {
+			for i, column := range columns {
 				if text := textAt(into[1+i]); text != "" && column.Name() != s.instance {
 					others = append(others, batch.Attribute{Name: column.Name(), Value: text})
 					size += int64(len(text))
