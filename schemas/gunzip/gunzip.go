@@ -1,7 +1,7 @@
 // Package gunzip decompresses request bodies: gzip (RFC 1952) with any number of members, header
 // fields of any length, and nothing after the last member. The readers of the standard library and
-// of klauspost/compress reject header fields of 512 bytes, and take a header that is truncated in a
-// field for the end of the stream.
+// of klauspost/compress reject header fields of 512 bytes, and treat a header that ends within a
+// field as the end of the stream.
 package gunzip
 
 import (
@@ -19,7 +19,7 @@ import (
 var (
 	ErrHeader   = errors.New("the body does not begin with the gzip magic 1f 8b")
 	ErrTrailing = errors.New("bytes after the end of the gzip stream: send one stream and nothing after it")
-	ErrChecksum = errors.New("the checksum or the length does not match: the body was changed on its way")
+	ErrChecksum = errors.New("the checksum or the length does not match: the body was corrupted in transit")
 )
 
 const (
@@ -40,7 +40,7 @@ type Reader struct {
 	text    []byte // the last result of inflate.Next
 	unread  []byte // the part of text that Read has not returned yet
 	members int    // number of headers that were read
-	open    bool   // the next byte is in the content of a member
+	open    bool   // the next byte belongs to the content of a member
 	crc     uint32 // of the header, then of the content
 	size    uint32 // of the content, modulo 2^32
 	err     error
@@ -95,7 +95,7 @@ func (z *Reader) header() error {
 	case err == io.EOF && z.members > 0:
 		return io.EOF
 	case err != nil:
-		return early(err)
+		return noEOF(err)
 	}
 	z.crc = 0
 	h, err := z.take(headerSize)
@@ -160,7 +160,7 @@ func (z *Reader) skipText() error {
 		part, err := z.in.ReadSlice(0)
 		z.crc = crc32.Update(z.crc, crc32.IEEETable, part)
 		if err != bufio.ErrBufferFull {
-			return early(err)
+			return noEOF(err)
 		}
 	}
 }
@@ -179,16 +179,16 @@ func (z *Reader) trailer() error {
 }
 
 // take reads n bytes, at most bufferSize. They are valid until the next read. If the input ends or
-// fails before, take returns the bytes up to there and an error.
+// fails earlier, take returns an error and the bytes read so far.
 func (z *Reader) take(n int) ([]byte, error) {
 	part, err := z.in.Peek(n)
 	z.crc = crc32.Update(z.crc, crc32.IEEETable, part)
 	_, _ = z.in.Discard(len(part)) // cannot fail: they are in the buffer
-	return part, early(err)
+	return part, noEOF(err)
 }
 
-// early converts io.EOF to io.ErrUnexpectedEOF.
-func early(err error) error {
+// noEOF converts io.EOF to io.ErrUnexpectedEOF.
+func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}

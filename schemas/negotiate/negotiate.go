@@ -73,7 +73,7 @@ func cut(text []byte, separator byte) (before, after []byte) {
 	return text, nil
 }
 
-// Named returns the quality of the first element with this value, ignoring case.
+// Named returns the quality of the first element with this value, ignoring case, or Unlisted.
 func Named(lines [][]byte, value []byte) Quality {
 	for _, rest := range lines {
 		for len(rest) > 0 {
@@ -87,15 +87,15 @@ func Named(lines [][]byte, value []byte) Quality {
 }
 
 var (
-	anything       = []byte("*")
+	wildcard       = []byte("*")
 	anyType        = []byte("*/*")
 	anyApplication = []byte("application/*")
 	gzip           = []byte("gzip")
 	xGzip          = []byte("x-gzip")
 )
 
-// Application returns the quality of a media type application/… in the lines of Accept: its own or,
-// if it is not listed, that of application/*, or else that of */*.
+// Application returns the quality of a media type application/… in the lines of Accept. If the type
+// is not listed, it returns the quality of application/* or else of */*.
 func Application(lines [][]byte, mediaType []byte) Quality {
 	for _, name := range [...][]byte{mediaType, anyApplication, anyType} {
 		if q := Named(lines, name); q != Unlisted {
@@ -106,14 +106,15 @@ func Application(lines [][]byte, mediaType []byte) Quality {
 }
 
 // Coding returns the quality of a content coding other than identity in the lines of
-// Accept-Encoding: its own or, if it is not listed, that of *. x-gzip is another name of gzip.
+// Accept-Encoding. If the coding is not listed, it returns the quality of *. x-gzip is an alias of
+// gzip.
 func Coding(lines [][]byte, coding []byte) Quality {
 	q := Named(lines, coding)
 	if q == Unlisted && bytes.EqualFold(coding, gzip) {
 		q = Named(lines, xGzip)
 	}
 	if q == Unlisted {
-		q = Named(lines, anything)
+		q = Named(lines, wildcard)
 	}
 	return q
 }

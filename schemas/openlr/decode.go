@@ -12,13 +12,13 @@ import (
 var encoding = base64.StdEncoding.Strict()
 
 // Decode decodes a code in base64, which must be canonical: the standard alphabet, padded, without
-// line ends. The error quotes the beginning of the code and names the byte of the binary form,
+// line breaks. The error quotes the beginning of the code and names the byte of the binary form,
 // counted from 0.
 func Decode(code string) (Line, error) {
 	var space [128]byte // for 17 points; AppendDecode allocates for longer codes
 	raw, err := encoding.AppendDecode(space[:0], []byte(code))
 	if at := strings.IndexAny(code, "\r\n"); at >= 0 { // package base64 skips them
-		err = fmt.Errorf("line end at character %d", at)
+		err = fmt.Errorf("line break at character %d", at)
 	}
 	var line Line
 	if err == nil {
@@ -64,9 +64,9 @@ func checkStatus(code []byte) error {
 	case status&versionMask != version:
 		return fmt.Errorf("byte 0: version is %d, want %d", status&versionMask, version)
 	case status&locationMask != 0:
-		return fmt.Errorf("byte 0: status 0x%02x is that of an area or point, want a line", status)
+		return fmt.Errorf("byte 0: status 0x%02x means an area or point, want a line", status)
 	case status&attributesFlag == 0:
-		return fmt.Errorf("byte 0: status 0x%02x has no attributes, a line has them", status)
+		return fmt.Errorf("byte 0: status 0x%02x means no attributes, want a line, which has them", status)
 	case status&reservedMask != 0:
 		return fmt.Errorf("byte 0: status 0x%02x has the reserved bit set", status)
 	}

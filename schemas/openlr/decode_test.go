@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// Codes with known contents. Many decoders test with the second one. The points of the third are
-// within the smallest distance.
+// Codes with known contents. Many decoders use the second code in their tests. The points of the
+// third are less than one distance interval apart.
 const (
 	twoPoints   = "CwNhbCU+jzPLAwD0/34zGw=="
 	threePoints = "CwRbWyNG9RpsCQCb/jsbtAT/6/+jK1lE"
@@ -111,10 +111,10 @@ func TestDecodeInvalid(t *testing.T) {
 	}
 	f(nil, "empty code")
 	f(with(two, 0, 0x0a), "byte 0: version is 2, want 3")
-	f(with(two, 0, 0x4b), "byte 0: status 0x4b is that of an area or point")
-	f(with(two, 0, 0x2b), "byte 0: status 0x2b is that of an area or point")
-	f(with(two, 0, 0x1b), "byte 0: status 0x1b is that of an area or point")
-	f(with(two, 0, 0x03), "byte 0: status 0x03 has no attributes")
+	f(with(two, 0, 0x4b), "byte 0: status 0x4b means an area or point")
+	f(with(two, 0, 0x2b), "byte 0: status 0x2b means an area or point")
+	f(with(two, 0, 0x1b), "byte 0: status 0x1b means an area or point")
+	f(with(two, 0, 0x03), "byte 0: status 0x03 means no attributes")
 	f(with(two, 0, 0x8b), "byte 0: status 0x8b has the reserved bit set")
 	f(two[:15], "byte 15: unexpected end, a line has at least 16 bytes")
 	f(append(two[:16:16], 1, 2, 3), "byte 19: unexpected end, the 3 bytes after 2 points")
@@ -148,15 +148,15 @@ func TestDecodeInvalidText(t *testing.T) {
 	f("CwNhbCU+jzPLAwD0/34zGx==", "illegal base64 data") // bits after the last byte
 	f("CwNhbCU+jzPLAwD0/34zGw===", "illegal base64 data")
 	f(" "+twoPoints, "illegal base64 data at input byte 0")
-	f(twoPoints+"\n", "line end at character 24")
-	f(twoPoints[:8]+"\r\n"+twoPoints[8:], "line end at character 8")
+	f(twoPoints+"\n", "line break at character 24")
+	f(twoPoints[:8]+"\r\n"+twoPoints[8:], "line break at character 8")
 	f(twoPoints+twoPoints, "illegal base64 data at input byte 24")
 	f("CgNhbCU+jzPLAwD0/34zGw==", `"CgNhbCU+jzPLAwD0/34zGw==": byte 0: version is 2`)
 	f(strings.Repeat("A", 100_000), `code "`+strings.Repeat("A", 64)+`": byte 0: version is 0`)
 }
 
-// TestTruncated checks that no prefix of these codes is valid. (A prefix of another code may be, if
-// the path byte of an inner point is a valid `end`.)
+// TestTruncated checks that no prefix of these codes is valid. (A prefix of another code may be
+// valid if the path byte of an inner point is a valid `end`.)
 func TestTruncated(t *testing.T) {
 	for _, code := range []string{twoPoints, threePoints, nearPoints} {
 		whole := raw(t, code)

@@ -2,7 +2,7 @@
 // format: the openLRcode of a street. (Contract 5.3 calls it a string; this format is an
 // assumption.)
 //
-// The layout is that of public descriptions and open-source decoders of the format. It was checked
+// The layout follows public descriptions and open-source decoders of the format. It was checked
 // against 20,000 real codes (TestRealCodes), not against the OpenLR white paper. A line consists of
 // these bytes; numbers are big-endian:
 //

@@ -17,7 +17,7 @@ func street() openlr.Line {
 			{Lon: 10.2041, Lat: 56.1642, Bearing: 359.9, Distance: 0, FRC: 3, FOW: openlr.SlipRoad, LowestFRC: 7},
 			{Lon: 10.2039, Lat: 56.1640, Bearing: 0, FRC: 7, FOW: openlr.OtherForm},
 		},
-		PositiveOffset: 0.6, // on another way than the negative one, so that both can be long
+		PositiveOffset: 0.6, // part of another way than the negative offset, so that both can be long
 		NegativeOffset: 0.9999,
 	}
 }

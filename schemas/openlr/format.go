@@ -54,14 +54,15 @@ func degrees(v int32) float64 {
 	return (float64(v) - half(float64(v))) * absoluteStep
 }
 
-// interval is the inverse of degrees. It returns the last interval within the limit also for
-// degrees that are up to 1.5 steps beyond it.
+// interval is the inverse of degrees. For degrees up to 1.5 steps beyond the limit it returns the
+// last interval within the limit.
 func interval(degrees, limit float64) int32 {
 	v := math.Round(degrees/absoluteStep + half(degrees))
 	limit /= absoluteStep
 	return int32(max(-limit, min(v, limit, 1<<23-1)))
 }
 
+// half returns 0.5 with the sign of x, or 0 if x is 0.
 func half(x float64) float64 {
 	if x == 0 {
 		return 0
@@ -82,7 +83,7 @@ func checkPosition(lon, lat float64) error {
 }
 
 // checkOffsets returns an error if the offsets, in intervals, leave nothing of a line of two
-// points, on which both are parts of the same way.
+// points. On a longer line, the offsets are parts of different ways.
 func checkOffsets(points int, positive, negative byte) error {
 	if points == 2 && int(positive)+int(negative) >= 256 {
 		return fmt.Errorf("offsets of %d/256 and %d/256 leave nothing of the line", positive, negative)

@@ -12,7 +12,8 @@ type Line struct {
 	PositiveOffset, NegativeOffset float64
 }
 
-// Point is a location reference point, with the road that leaves it, or arrives at the last point.
+// Point is a location reference point, with the road that leaves it or, at the last point, the road
+// that arrives.
 type Point struct {
 	Lon float64 // WGS84 degrees, -180 to 180
 	Lat float64 // WGS84 degrees, -90 to 90

@@ -44,7 +44,7 @@ func TestRealCodes(t *testing.T) {
 		require.NoError(t, err)
 		again, err := openlr.Encode(line)
 		require.NoError(t, err)
-		require.Equal(t, code, again, "every bit must be encoded again")
+		require.Equal(t, code, again)
 		for i, p := range line.Points {
 			points++
 			require.InDelta(t, 8.2, p.Lon, 2.5, code)

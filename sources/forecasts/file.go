@@ -40,7 +40,7 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 		modified = now
 	}
 	if errors.Is(err, watch.ErrUnchanged) {
-		f.contents.guard.Calm()
+		f.contents.guard.Reset()
 		f.contents.layer.Confirm(modified)
 	}
 	if err != nil {

@@ -117,7 +117,7 @@ func (l *list) conclude(err error) {
 		return
 	case errors.Is(err, watch.ErrUnchanged):
 		reloadsUnchanged.Inc()
-		l.guard.Calm()
+		l.guard.Reset()
 		if l.record(nil) {
 			l.log.Info().Msg("the detector list can be read again and is unchanged")
 		}

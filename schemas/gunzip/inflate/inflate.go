@@ -44,8 +44,8 @@ type Reader struct {
 	next   part
 	stored int // bytes left of a stored block
 
-	limit   uint // decode starts an iteration only if the text in buf ends before it,
-	stop    uint // and if the next byte of the input is not after it
+	limit   uint // decode starts no iteration if the text in buf ends at limit or later
+	stop    uint // decode starts no iteration if the next byte of the input is after stop
 	lengths [maxCodes]uint8
 	input   input
 	tables  // of the current block

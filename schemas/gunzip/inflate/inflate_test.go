@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// read decompresses a stream with a random keep for each call, and checks what is kept. rest is the
-// input after the stream.
+// read decompresses a stream with a random keep for each call, and checks the text that is kept.
+// rest is the input after the stream.
 func read(r *Reader, from io.Reader) (text, rest []byte, err error) {
 	in := bufio.NewReaderSize(from, 64+rand.IntN(1000))
 	r.Reset(in)
@@ -28,7 +28,7 @@ func read(r *Reader, from io.Reader) (text, rest []byte, err error) {
 		var next []byte
 		next, err = r.Next(keep)
 		if !bytes.Equal(text[len(text)-keep:], next[:keep]) {
-			return nil, nil, errors.New("what was kept has changed")
+			return nil, nil, errors.New("the text that was kept has changed")
 		}
 		if cap(next)-len(next) < Slack {
 			return nil, nil, errors.New("no slack")
@@ -89,8 +89,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestTruncated: a stream that ends too early returns that error, after all text except that of the
-// last few codes.
+// TestTruncated checks that a stream that ends too early returns an error, after all text except
+// for the last few codes.
 func TestTruncated(t *testing.T) {
 	var r Reader
 	want := texts()[0][:20_000]
@@ -160,7 +160,7 @@ func (s *stream) tables(literals, distances []uint) *stream {
 	return s
 }
 
-// lengths returns n lengths of codes, of which all but those given are 0.
+// lengths returns n lengths of codes, which are 0 except for the given ones.
 func lengths(n int, set map[int]uint) []uint {
 	list := make([]uint, n)
 	for i, l := range set {
@@ -225,9 +225,9 @@ func TestInvalid(t *testing.T) {
 	f(ErrCode, "", precode(append(make([]uint, 16), 0, 2, 1)...))
 }
 
-// TestHostileBlocks: blocks that make the largest tables of the fewest bytes, and no text, cost at
-// most ten times as much per byte of input as a common stream. The cost is counted: bytes of text
-// and entries of tables.
+// TestHostileBlocks checks that blocks without text that make the largest tables from the fewest
+// bytes cost at most ten times as much per byte of input as a common stream. The cost is the number
+// of bytes of text plus the number of entries of tables.
 func TestHostileBlocks(t *testing.T) {
 	cost := func(packed []byte) float64 {
 		r := new(Reader)
@@ -247,8 +247,9 @@ func TestHostileBlocks(t *testing.T) {
 	}
 	common := cost(compress(t, []byte(items.String()), 6))
 
-	// Literals of 1, 2 … bits, the longest one twice, up to the end of the block; distances
-	// likewise. In the precode the zeros before them (18) have one bit, and the lengths five.
+	// Literals of 1, 2 … bits, with two of the longest, the second of which is the end of the block;
+	// distances likewise. In the precode, the zeros before them (18) have one bit, and the lengths
+	// five.
 	hostile := 0.0
 	for longest := uint(litRoot); longest <= maxLength; longest++ {
 		s := new(stream).bits(1, 1).bits(2, 2).bits(0, 5).bits(longest, 5).bits(19-4, 4)
@@ -281,7 +282,7 @@ func TestHostileBlocks(t *testing.T) {
 	require.Less(t, hostile, 10*common)
 }
 
-// FuzzReader compares with the standard library and klauspost.
+// FuzzReader compares the Reader with the standard library and klauspost.
 func FuzzReader(f *testing.F) {
 	for _, text := range texts() {
 		f.Add(compress(f, text[:min(len(text), 2000)], 6))

@@ -68,22 +68,27 @@ func init() {
 	for i := range precodeSymbols {
 		precodeSymbols[i] = uint32(i) << 16
 	}
-	var lengths [maxCodes]uint8
-	for i := range maxLitCodes {
+	lengths := fixedLengths()
+	_ = build(fixed.literals[:], litRoot, lengths[:maxLitCodes], litSymbols[:])
+	_ = build(fixed.distances[:], distRoot, lengths[maxLitCodes:], distSymbols[:])
+}
+
+// fixedLengths returns the lengths of the fixed codes (RFC 1951, 3.2.6): literals and lengths, then
+// distances.
+func fixedLengths() (lengths [maxCodes]uint8) {
+	for i := range lengths {
 		switch {
-		case i < 144, i >= 280:
+		case i < 144, i >= 280 && i < maxLitCodes:
 			lengths[i] = 8
 		case i < 256:
 			lengths[i] = 9
-		default:
+		case i < maxLitCodes:
 			lengths[i] = 7
+		default:
+			lengths[i] = 5
 		}
 	}
-	for i := range maxDistCodes {
-		lengths[maxLitCodes+i] = 5
-	}
-	_ = build(fixed.literals[:], litRoot, lengths[:maxLitCodes], litSymbols[:])
-	_ = build(fixed.distances[:], distRoot, lengths[maxLitCodes:], distSymbols[:])
+	return lengths
 }
 
 // build fills the table of a canonical code with the given lengths. It returns an error if the code

@@ -36,20 +36,20 @@ func (e *Error) Error() string { return e.Reason }
 // Guard decides whether content may replace the content in use. It is not safe for concurrent use.
 type Guard struct {
 	Limits
-	Content string // for messages: "the list"
-	Entries string // what it consists of: "detectors"
+	Content string // name of the content in messages, such as "the list"
+	Entries string // name of its entries in messages, such as "detectors"
 	Hint    string // how to use smaller content immediately
 
 	suspect Mark
 	since   time.Time
 }
 
-// Admit returns nil if content with the given mark may replace the content in use, which has inUse
-// entries, and otherwise an *Error. missing is the number of those entries that the new content
-// does not have.
+// Admit returns nil if content with the given mark may replace the content in use, and otherwise an
+// *Error. inUse is the number of entries in use, and missing is how many of them the new content
+// lacks.
 func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 	if float64(missing) <= g.MaxShrink*float64(inUse) {
-		g.Calm()
+		g.Reset()
 		return nil
 	}
 	if mark != g.suspect || g.since.IsZero() {
@@ -57,7 +57,7 @@ func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 	}
 	use := g.since.Add(g.ShrinkConfirm)
 	if !now.Before(use) {
-		g.Calm()
+		g.Reset()
 		return nil
 	}
 	return &Error{fmt.Sprintf("%s lacks %d of the %d %s in use, more than max_shrink %g allows: "+
@@ -65,8 +65,9 @@ func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 		g.Content, missing, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }
 
-// Calm ends the wait for confirmation, because valid content was read.
-func (g *Guard) Calm() { g.suspect, g.since = Mark{}, time.Time{} }
+// Reset ends the wait for confirmation. It must be called when valid content was read that is not
+// passed to Admit.
+func (g *Guard) Reset() { g.suspect, g.since = Mark{}, time.Time{} }
 
 // Mark identifies a set of entries regardless of their order, because a query without ORDER BY may
 // return them in any order.

@@ -21,8 +21,8 @@ func TestGuard(t *testing.T) {
 	// The content in use has the entries 0 to 99.
 	f := func(after time.Duration, from, to int, want string) {
 		t.Helper()
-		lacks := 100 - max(0, min(to, 100)-from)
-		err := g.Admit(lacks, 100, markOf(from, to), start.Add(after))
+		missing := 100 - max(0, min(to, 100)-from)
+		err := g.Admit(missing, 100, markOf(from, to), start.Add(after))
 		if want == "" {
 			require.NoError(t, err)
 			return
@@ -37,12 +37,12 @@ func TestGuard(t *testing.T) {
 	f(0, 51, 100, "the list lacks 51 of the 100 detectors")
 	f(59*time.Second, 51, 100, "lacks 51") // the time counts from the first reading
 	f(60*time.Second, 51, 100, "")
-	f(70*time.Second, 51, 100, "lacks 51") // used once, suspicious again
+	f(70*time.Second, 51, 100, "lacks 51") // used once: the same content must be confirmed again
 	f(80*time.Second, 60, 100, "lacks 60") // different content starts over
 	f(135*time.Second, 60, 100, "lacks 60")
-	f(136*time.Second, 0, 100, "") // good content in between ends the suspicion
+	f(136*time.Second, 0, 100, "") // complete content in between ends the wait
 	f(141*time.Second, 60, 100, "lacks 60")
-	f(200*time.Second, 1000, 1100, "lacks 100") // as much as before, but other entries
+	f(200*time.Second, 1000, 1100, "lacks 100") // the same number of entries, but other ones
 	f(210*time.Second, 100, 100, "lacks 100")   // empty
 }
 

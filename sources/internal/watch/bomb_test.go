@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTooLongTakesNoMemory: a 2 GB file, a gzip bomb, and a large gzip file whose content is only a
-// little too long are refused without being read into memory.
+// TestTooLongTakesNoMemory checks that a 2 GB file, a gzip bomb, and a large gzip file with content
+// slightly over the limit fail with ErrTooLong and are not read into memory.
 func TestTooLongTakesNoMemory(t *testing.T) {
 	const maxBytes = 16 << 20
 	path := filepath.Join(t.TempDir(), "f")
-	refused := func() {
+	requireTooLong := func() {
 		t.Helper()
 		old := time.Now().Add(-time.Hour)
 		require.NoError(t, os.Chtimes(path, old, old))
@@ -34,7 +34,7 @@ func TestTooLongTakesNoMemory(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	require.NoError(t, os.Truncate(path, 2<<30)) // sparse
-	refused()
+	requireTooLong()
 
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
@@ -44,7 +44,7 @@ func TestTooLongTakesNoMemory(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	require.NoError(t, os.WriteFile(path, bomb.Bytes(), 0o600))
-	refused()
+	requireTooLong()
 
 	file, err := os.Create(path)
 	require.NoError(t, err)
@@ -53,12 +53,12 @@ func TestTooLongTakesNoMemory(t *testing.T) {
 	noise := make([]byte, 1<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // never fails
 	for i := range maxBytes>>20 + 1 {
-		if i == maxBytes>>20-8 { // the rest compresses well, so that the file itself is not too long
+		if i == maxBytes>>20-8 { // the remaining text compresses well, so that the file itself is not too long
 			clear(noise)
 		}
 		_, err := w.Write(noise)
 		require.NoError(t, err)
 	}
 	require.NoError(t, errors.Join(w.Close(), file.Close()))
-	refused()
+	requireTooLong()
 }

@@ -22,7 +22,7 @@ import (
 // ErrTooLong if the content exceeds the limit.
 var (
 	ErrUnchanged = errors.New("unchanged")
-	ErrUnsettled = errors.New("being written: it is used once it has settled")
+	ErrUnsettled = errors.New("still being written: it is read once it has settled")
 	ErrTooLong   = errors.New("longer than max_bytes in this section of the configuration")
 )
 
@@ -39,7 +39,7 @@ type File struct {
 	watcher  *fsnotify.Watcher
 	running  sync.WaitGroup
 
-	last, kept, rejected fs.FileInfo // the last version read, the one in use, the invalid one
+	last, kept, rejected fs.FileInfo // the last version read, the version in use, the invalid version
 	reason               error       // why rejected is invalid
 }
 
@@ -68,12 +68,12 @@ func (f *File) Close() {
 	}
 }
 
-// Keep marks the last version read as the one in use. Read then returns ErrUnchanged until there is
-// another one.
+// Keep marks the last version read as in use. Read then returns ErrUnchanged until there is another
+// version.
 func (f *File) Keep() { f.kept = f.last }
 
 // Reject marks the last version read as invalid. Read then returns the reason until there is
-// another one.
+// another version.
 func (f *File) Reject(reason error) { f.rejected, f.reason = f.last, reason }
 
 // Read returns the content of the file, decompressed if it is gzip, and its modification time, even
@@ -94,7 +94,7 @@ func (f *File) Read() (content []byte, modified time.Time, err error) {
 	case f.rejected != nil && sameVersion(f.rejected, before):
 		return nil, modified, f.reason
 	}
-	// The age is negative if the clock was set back, or if that of another machine is ahead.
+	// The age is negative if the clock was set back, or if the clock of another machine is ahead.
 	if age := time.Since(modified); age >= 0 && age < f.settle {
 		return nil, modified, ErrUnsettled
 	}
@@ -121,9 +121,9 @@ func sameVersion(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// ReadAll returns all of r, decompressed if it is gzip, and without a UTF-8 byte order mark.
-// Neither form may be longer than maxBytes. If r is an io.Seeker, such as a file, only the content
-// takes memory.
+// ReadAll returns all of r, decompressed if it is gzip, and without a UTF-8 byte order mark. Both
+// the input and the content may have at most maxBytes bytes, but the length of an io.ReadSeeker,
+// such as a file, is not checked. Of an io.ReadSeeker, only the content is held in memory.
 func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	s, ok := r.(io.ReadSeeker)
 	if !ok {
@@ -136,8 +136,8 @@ func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 		}
 		s = bytes.NewReader(all)
 	}
-	// The first pass only measures, so that a decompression bomb takes no memory, and other content
-	// takes exactly its size.
+	// The first pass only measures the content, so that a decompression bomb takes no memory, and
+	// the memory for other content has exactly the right size.
 	size, err := decompress(s, func(plain io.Reader) (int64, error) { return io.Copy(io.Discard, io.LimitReader(plain, maxBytes+1)) })
 	if err == nil && size > maxBytes {
 		err = ErrTooLong
@@ -153,7 +153,7 @@ func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), err
 }
 
-// decompress passes s from its start to read, decompressed if it is gzip.
+// decompress calls read with s from its start, decompressed if it is gzip.
 func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n int64, err error) {
 	if _, err := s.Seek(0, io.SeekStart); err != nil {
 		return 0, err
@@ -183,13 +183,13 @@ func (f *File) follow() {
 		f.watcher = watcher
 		f.running.Go(func() { f.forward(watcher) })
 	}
-	now := foldersTo(f.path)
-	for _, folder := range now {
-		_ = f.watcher.Add(folder) // the periodic check covers a missing directory
+	dirs := dirsTo(f.path)
+	for _, dir := range dirs {
+		_ = f.watcher.Add(dir) // the periodic check covers a missing directory
 	}
-	for _, folder := range f.watcher.WatchList() {
-		if !slices.Contains(now, folder) {
-			_ = f.watcher.Remove(folder) // it may have been deleted
+	for _, dir := range f.watcher.WatchList() {
+		if !slices.Contains(dirs, dir) {
+			_ = f.watcher.Remove(dir) // it may have been deleted
 		}
 	}
 }
@@ -210,13 +210,13 @@ func (f *File) forward(watcher *fsnotify.Watcher) {
 	}
 }
 
-// foldersTo returns the directory of every symlink on the path, and that of the file itself.
-func foldersTo(path string) []string {
+// dirsTo returns the directories that contain the file and every symlink on the path.
+func dirsTo(path string) []string {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil
 	}
-	var folders []string
+	var dirs []string
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {
 		next := filepath.Join(at, rest[0])
@@ -224,18 +224,18 @@ func foldersTo(path string) []string {
 		target, err := os.Readlink(next)
 		if err != nil || links == 40 { // not a link, or more links than the operating system follows
 			if len(rest) == 0 {
-				folders = append(folders, at)
+				dirs = append(dirs, at)
 			}
 			at = next
 			continue
 		}
 		links++
-		folders = append(folders, at)
+		dirs = append(dirs, at)
 		if filepath.IsAbs(target) {
 			at = "/"
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
-	slices.Sort(folders)
-	return slices.Compact(folders)
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFileIsReadWhenItHasSettled: a file that changed recently is not read, but a time stamp in the
-// future is not a reason to wait.
+// TestFileIsReadWhenItHasSettled checks that a file that changed recently is not read, unless its
+// time stamp is in the future.
 func TestFileIsReadWhenItHasSettled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.csv")
 	file := NewFile(path, time.Minute, 1<<20)
@@ -42,8 +42,8 @@ func TestFileIsReadWhenItHasSettled(t *testing.T) {
 	f(3*time.Minute, nil)
 }
 
-// A refused version is not read again.
-func TestFileThatIsRefused(t *testing.T) {
+// TestRejectedFile checks that a rejected version is not read again.
+func TestRejectedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.csv")
 	file := NewFile(path, 0, 10)
 	defer file.Close()
@@ -54,15 +54,15 @@ func TestFileThatIsRefused(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 		require.NoError(t, os.Chtimes(path, stamp, stamp))
 	}
-	apiErr := errors.New("no list")
+	reason := errors.New("invalid list")
 	put("bad")
 	content, _, err := file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "bad", string(content))
-	file.Reject(apiErr)
+	file.Reject(reason)
 	for range 2 {
 		content, modified, err := file.Read()
-		require.Equal(t, apiErr, err)
+		require.Equal(t, reason, err)
 		require.Nil(t, content)
 		require.WithinDuration(t, stamp, modified, time.Millisecond)
 	}
@@ -70,15 +70,15 @@ func TestFileThatIsRefused(t *testing.T) {
 	content, _, err = file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "good", string(content))
-	file.Reject(apiErr)
+	file.Reject(reason)
 	stamp = stamp.Add(-time.Second)
-	put("better") // within the resolution of a slow clock
+	put("better") // the same time stamp: within the resolution of a coarse clock
 	content, _, err = file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "better", string(content))
 }
 
-func TestFileThatCannotBeRead(t *testing.T) {
+func TestUnreadableFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.csv")
 	file := NewFile(path, 0, 10)
 	defer file.Close()

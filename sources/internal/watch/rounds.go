@@ -11,8 +11,8 @@ import (
 // interval.
 const RetryAfter = 5 * time.Second
 
-// Rounds calls check immediately, then whenever the duration returned by the last check has passed,
-// and settle after a change, until ctx ends. changes may be nil.
+// Rounds calls check until ctx ends: immediately, then whenever the duration that the last check
+// returned has passed, and settle after a change. changes may be nil.
 func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, check func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

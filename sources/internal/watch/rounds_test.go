@@ -33,10 +33,10 @@ func TestRounds(t *testing.T) {
 	const s = time.Second
 	f(nil, []time.Duration{200 * s}, 0)
 	f(nil, []time.Duration{30 * s, 5 * s, 200 * s}, 0, 30*s, 35*s)
-	// Several changes are one check, a second after the first of them.
+	// Several changes cause one check, a second after the first change.
 	f(map[time.Duration]bool{7 * s: true, 7*s + 400: true, 7*s + 900: true}, []time.Duration{20 * s, 200 * s}, 0, 8*s)
-	// A change moves the next check to a second after it, be that sooner or later than
-	// it was due; the pause begins anew then.
+	// A change moves the next check to a second after the change, even if the check was due earlier.
+	// The next pause starts at that check.
 	f(map[time.Duration]bool{50 * s: true}, []time.Duration{60 * s}, 0, 51*s)
 	f(map[time.Duration]bool{19*s + s/2: true}, []time.Duration{20 * s, 200 * s}, 0, 20*s+s/2)
 }

@@ -5,18 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestFoldersTo(t *testing.T) {
+func TestDirsTo(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	for _, folder := range []string{"data/..v1", "etc", "loop"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, folder), 0o755))
+	for _, name := range []string{"data/..v1", "etc", "loop"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
 	link := func(target, name string) { require.NoError(t, os.Symlink(target, filepath.Join(dir, name))) }
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data/..v1/list.csv"), nil, 0o644))
@@ -31,7 +30,7 @@ func TestFoldersTo(t *testing.T) {
 		for i := range want {
 			want[i] = filepath.Join(dir, want[i])
 		}
-		require.Equal(t, want, foldersTo(filepath.Join(dir, path)))
+		require.Equal(t, want, dirsTo(filepath.Join(dir, path)))
 	}
 	f("data/..v1/list.csv", "data/..v1")
 	f("data/list.csv", "data", "data/..v1")
@@ -40,25 +39,26 @@ func TestFoldersTo(t *testing.T) {
 	f("loop/a", "loop")
 }
 
-// TestFoldersOfThePastAreLeft: each release of a list may have its own folder, and stay.
-func TestFoldersOfThePastAreLeft(t *testing.T) {
+// TestOldDirsAreNotWatched checks that the directory of an earlier release of a list, which may
+// remain, is no longer watched.
+func TestOldDirsAreNotWatched(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	w := NewFile(filepath.Join(dir, "current", "list.csv"), 0, 0)
-	defer w.Close()
+	f := NewFile(filepath.Join(dir, "current", "list.csv"), 0, 0)
+	defer f.Close()
 	for i := range 5 {
 		version := fmt.Sprint("v", i)
 		require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o755))
 		require.NoError(t, os.Symlink(version, filepath.Join(dir, "next")))
 		require.NoError(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
-		w.follow()
-		require.ElementsMatch(t, []string{dir, filepath.Join(dir, version)}, w.watcher.WatchList())
+		f.follow()
+		require.ElementsMatch(t, []string{dir, filepath.Join(dir, version)}, f.watcher.WatchList())
 	}
 }
 
-// TestFolderIsReplaced: a folder that is itself replaced takes its watch along; the checks between
-// see the change.
-func TestFolderIsReplaced(t *testing.T) {
+// TestDirIsReplaced checks that the periodic checks find a change even if the directory itself was
+// replaced: a watch stays with the renamed directory.
+func TestDirIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etc")
 	path := filepath.Join(dir, "keys.yaml")
 	put := func(content string) {
@@ -69,15 +69,10 @@ func TestFolderIsReplaced(t *testing.T) {
 	put("old")
 	file := NewFile(path, 0, 1<<20)
 	contents := make(chan string, 1000)
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		defer file.Close()
-		Rounds(ctx, file.Changes(), time.Millisecond, func(context.Context) time.Duration {
-			text, _, _ := file.Read()
-			contents <- string(text)
-			return 20 * time.Millisecond
-		})
+	stop := file.Watch(time.Millisecond, func(context.Context) time.Duration {
+		text, _, _ := file.Read()
+		contents <- string(text)
+		return 20 * time.Millisecond
 	})
 	require.Equal(t, "old", <-contents)
 	require.NoError(t, os.Rename(dir, dir+".old"))
@@ -88,5 +83,4 @@ func TestFolderIsReplaced(t *testing.T) {
 		}
 	}
 	stop()
-	running.Wait()
 }
