@@ -25,8 +25,8 @@ func programs(t *testing.T) options {
 	return options{daemon: filepath.Join(dir, "trafficd"), trafficctl: filepath.Join(dir, "trafficctl"), rounds: 1, batches: 2, notes: t.Output()}
 }
 
-// TestIngestLines: all items are accepted, and the figures have the names and the format that
-// others parse.
+// TestIngestLines: all items are accepted, and the figures have the names and the format that other
+// programs parse.
 func TestIngestLines(t *testing.T) {
 	o := programs(t)
 	var out bytes.Buffer
@@ -46,8 +46,8 @@ func TestIngestLines(t *testing.T) {
 	}, names)
 }
 
-// TestJournalLines: both daemons forward everything, and the figures have the names that others
-// parse.
+// TestJournalLines: both daemons forward everything, and the figures have the names that other
+// programs parse.
 func TestJournalLines(t *testing.T) {
 	o := programs(t)
 	var out bytes.Buffer

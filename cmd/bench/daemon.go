@@ -154,8 +154,8 @@ func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, al
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // mallocs returns the number of allocations since the daemon's start. It does not use the metric
-// go_memstats_mallocs_total, which omits what is counted per thread, and which takes thousands of
-// allocations to read.
+// go_memstats_mallocs_total, because that omits the allocations that are counted per thread, and
+// takes thousands of allocations to read.
 func (d *daemon) mallocs(ctx context.Context) float64 {
 	_, profile, err := d.Get(ctx, "/debug/pprof/allocs?debug=1")
 	must.Do(err)
@@ -199,9 +199,9 @@ func (d *daemon) paced(b body, connections int, interval time.Duration, n int) [
 	return ms
 }
 
-// times sends n bodies in sequence, each at least the given interval after the one before, and
+// latencies sends n bodies in sequence, each at least the given interval after the one before, and
 // returns the latency of each in milliseconds.
-func (d *daemon) times(b body, n int, interval time.Duration) (ms []float64) {
+func (d *daemon) latencies(b body, n int, interval time.Duration) (ms []float64) {
 	c := must.Get(d.dial())
 	defer c.Close()
 	for range n {

@@ -26,8 +26,8 @@ const (
 	bareBlock         = 7 // batches per INSERT of the bare client; about as many rows as clickhouse.block_rows
 )
 
-// deliver compares the daemon's CPU time from the socket to both stores with that of ingestion plus
-// that of bare clients, which send finished rows and records.
+// deliver compares the daemon's CPU time from the socket to both stores with the CPU time of
+// ingestion alone plus that of bare clients, which send finished rows and records.
 func (o options) deliver(ctx context.Context) {
 	stores := must.Get(launch.StartStores(ctx, launch.Options{
 		Topics: map[string]int{deliverTopic: deliverPartitions, bareTopic: deliverPartitions}, Stderr: o.notes,
@@ -121,7 +121,7 @@ func (d *daemon) deliverAll(ctx context.Context, b body, archive *launch.ClickHo
 	return spent, sum
 }
 
-// bareClients repeatedly sends rows and records that the daemon has delivered before: finished
+// bareClients are clients that repeatedly send what the daemon has delivered before: finished
 // records with franz-go and finished columns with clickhouse-go, both compressed with lz4.
 type bareClients struct {
 	kafka   *kgo.Client
@@ -170,11 +170,11 @@ type bareRow struct {
 	Received time.Time `ch:"received_at"`
 }
 
-// column returns a value of each row, for a block of several batches.
-func column[T any](rows []bareRow, of func(bareRow) T) []T {
+// column returns a field of each row, for a block of several batches.
+func column[T any](rows []bareRow, field func(bareRow) T) []T {
 	values := make([]T, len(rows))
 	for i, r := range rows {
-		values[i] = of(r)
+		values[i] = field(r)
 	}
 	return slices.Repeat(values, bareBlock)
 }

@@ -112,8 +112,8 @@ type outcome struct {
 	attacker            string
 }
 
-// integrate makes each integrator send a batch of 100 items every 50 ms for d. Meanwhile it runs
-// the attack, unless that is nil.
+// integrate makes each integrator send a batch of 100 items every 50 ms for d, and runs the attack
+// at the same time, unless it is nil.
 func (t *target) integrate(ctx context.Context, d time.Duration, attack func(context.Context)) (o outcome) {
 	t.attacker = map[string]int{}
 	ctx, cancel := context.WithTimeout(ctx, d)

@@ -81,8 +81,8 @@ func (o options) throughput(ctx context.Context, body body) {
 	o.line("disk_p99_over_p50", median(disk), "ratio")
 }
 
-// commits returns the milliseconds to overwrite and sync as many bytes as a batch has in the
-// journal, n times at the given interval, in a file of the size of a segment.
+// commits overwrites and syncs as many bytes as a batch has in the journal, n times at the given
+// interval, in a file of the size of a segment. It returns the milliseconds that each write took.
 func commits(path string, interval time.Duration, n int) (ms []float64) {
 	f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_DSYNC, 0o600)) // each write is synced like by fdatasync
 	defer f.Close()

@@ -11,10 +11,11 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// journalInApache compares journals with three Apache brokers, of which two store each frame.
+// journalInApache compares journals with three Apache brokers, at least two of which store each
+// frame.
 func (o options) journalInApache(ctx context.Context) {
-	safe := map[string]string{"min.insync.replicas": "2"}
-	o.journals(ctx, launch.Options{Broker: launch.Apache, Brokers: 3, Properties: safe})
+	properties := map[string]string{"min.insync.replicas": "2"}
+	o.journals(ctx, launch.Options{Broker: launch.Apache, Brokers: 3, Properties: properties})
 }
 
 // compared is a daemon with its figures.
@@ -54,7 +55,7 @@ func (o options) journals(ctx context.Context, stores launch.Options) {
 		var local float64 // CPU time
 		for _, c := range all {
 			before := c.cpu()
-			took := c.times(b, o.batches, 0)
+			took := c.latencies(b, o.batches, 0)
 			c.awaitForwarded(ctx)
 			cpu := float64(c.cpu() - before)
 			if c == all[0] {

@@ -63,8 +63,8 @@ type layer struct {
 	etag   string // from the last get
 }
 
-// newLayer returns a running layer that is expected to serve horizons as protobuf in gzip and, if
-// whole is true, also the whole layer. The forecasts are put but not published.
+// newLayer returns a running layer that builds the horizons as protobuf in gzip and, if whole is
+// true, also the whole layer. The forecasts are not published yet.
 func newLayer(ctx context.Context, all []*pb.StreetForecast, whole bool) *layer {
 	l := &layer{Layer: layers.New(layers.DefaultConfig(), zerolog.Nop()), all: all, random: rand.New(rand.NewPCG(1, 2))}
 	l.Prepare([]*contract.Client{mapClient})
@@ -152,8 +152,8 @@ func (o options) layerUpdates(ctx context.Context) {
 	o.line("layer_update_1pct_scattered_over_full", median(scattered)/median(full), "ratio")
 }
 
-// layerFloor divides the CPU time of a full build, in milliseconds, by the floor for the documents
-// that browsers request. It also compares the sizes of the bodies with those of gzip -6.
+// layerFloor divides full, the CPU time of a full build in milliseconds, by the floor for the
+// documents that browsers request. It also compares the sizes of the bodies with those of gzip -6.
 func (o options) layerFloor(l *layer, full float64) {
 	floor, zipped := l.floor(append(horizons, ""))
 	for _, document := range []struct{ query, name string }{{"", "layer_"}, {"?horizon=30", "layer_horizon_"}} {
@@ -216,8 +216,8 @@ func gzip6(plain []byte) (size int, took time.Duration) {
 	return len(packed), cmd.ProcessState.UserTime()
 }
 
-// layerTurns measures the turns for clients that request only horizons, and for clients that also
-// request the whole layer.
+// layerTurns measures the ends of minutes and periods for clients that request only horizons, and
+// for clients that also request the whole layer.
 func (o options) layerTurns(ctx context.Context) {
 	o.layerTurn(ctx, "layer_", horizons)
 	o.layerTurn(ctx, "layer_whole_", append(horizons, ""))
@@ -311,7 +311,7 @@ func (d *daemon) rebuild(ctx context.Context, all []*pb.StreetForecast) {
 	}
 }
 
-// get requests the layer as browsers do, and discards the body.
+// get requests the layer as browsers do and discards the body.
 func (d *daemon) get(ctx context.Context, query string) error {
 	_, _, err := request(ctx, http.DefaultClient, http.MethodGet, "http://"+d.API+layers.Path+query, nil, http.StatusOK,
 		"Authorization", "apiKey "+benchKey, "Accept-Encoding", "gzip, deflate, br, zstd")

@@ -24,17 +24,17 @@ import (
 
 // options holds the settings of a benchmark.
 type options struct {
-	daemon     string // path of trafficd
-	trafficctl string // path of trafficctl, which generates forecasts
-	rounds     int    // each figure is the median of the rounds
-	batches    int    // per round
-	before     string // path of another version of trafficd; empty = none
-	axe        string // path of axe-core
-	telegraf   string // path of Telegraf
-	attack     string // the only attack that hostile runs; empty: all
-	lines      io.Writer
-	notes      io.Writer
-	bodies     []body // in addition to the synthetic one
+	daemon     string    // path of trafficd
+	trafficctl string    // path of trafficctl, which generates forecasts
+	rounds     int       // each figure is the median of the rounds
+	batches    int       // per round
+	before     string    // path of another version of trafficd, for bench journal; empty = none
+	axe        string    // path of axe-core
+	telegraf   string    // path of Telegraf
+	attack     string    // the only attack of bench hostile; empty = all
+	lines      io.Writer // receives the figures
+	notes      io.Writer // receives everything else
+	bodies     []body    // in addition to the synthetic one
 }
 
 func main() {
@@ -96,7 +96,7 @@ func command() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.daemon, "daemon", beside("trafficd"), "path of trafficd")
-	f.StringVar(&o.before, "before", "", "path of another version of trafficd, which bench journal compares")
+	f.StringVar(&o.before, "before", "", "path of another version of trafficd to compare in bench journal")
 	f.StringVar(&o.trafficctl, "trafficctl", beside("trafficctl"), "path of trafficctl, which generates forecasts")
 	f.IntVar(&o.rounds, "rounds", 7, "number of rounds; each figure is their median")
 	f.IntVar(&o.batches, "batches", 50, "number of batches per round")

@@ -36,7 +36,8 @@ func (o options) layerMixed(ctx context.Context) {
 	o.line("layer_mixed_reads", float64(mixed), "reads")
 }
 
-// mixedReads returns the number of reads of two publications, and of publications.
+// mixedReads reads the layer while trafficctl publishes to the topic. It returns the number of reads
+// that mixed two publications, and the number of publications.
 func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, publications int) {
 	d := newDaemon(o.daemon, []string{"A"}, "forecasts.feed=kafka", "forecasts.kafka.brokers="+broker,
 		"forecasts.kafka.topic="+topic, "forecasts.kafka.interval=50ms")
@@ -92,7 +93,7 @@ func (o options) publishGeneration(ctx context.Context, dir, broker, topic strin
 	return o.control(ctx, "forecast", "publish", file, "--quiet", "--brokers", broker, "--topic", topic)
 }
 
-// readWhole gets the layer and reports whether it has all streets of one generation.
+// readWhole requests the layer and reports whether it has all streets of one generation.
 func (d *daemon) readWhole(ctx context.Context) bool {
 	_, text, err := request(ctx, http.DefaultClient, http.MethodGet, "http://"+d.API+layers.Path, nil, http.StatusOK,
 		"Authorization", "apiKey "+benchKey)

@@ -63,11 +63,11 @@ func (o options) againstNginx(ctx context.Context, name string, size int) {
 	}
 }
 
-// compare prints our requests per second and their ratio to nginx's, as medians over the rounds.
-// Each round uses new servers in new folders below dir, because a server that starts slow or fast
-// remains so for unknown reasons.
+// compare prints the daemon's requests per second and their ratio to nginx's, as medians over the
+// rounds. Each round starts new servers in new directories below dir, because one that starts slow
+// or fast remains so, for unknown reasons.
 func (o options) compare(ctx context.Context, name string, ours server, dir string, body []byte) {
-	theirs := func(settings string) float64 {
+	nginx := func(settings string) float64 {
 		s, stop := startNginx(ctx, must.Get(os.MkdirTemp(dir, "nginx")), settings, body)
 		defer stop()
 		s.conditional = ours.conditional
@@ -75,7 +75,7 @@ func (o options) compare(ctx context.Context, name string, ours server, dir stri
 	}
 	var rates, overPackaged, overTuned, overBare []float64
 	for range servingRounds {
-		own, packaged, tuned := ours.load(ctx), theirs(""), theirs(fileKeptOpen)
+		own, packaged, tuned := ours.load(ctx), nginx(""), nginx(fileKeptOpen)
 		rates, overPackaged, overTuned = append(rates, own), append(overPackaged, own/packaged), append(overTuned, own/tuned)
 		if ours.conditional {
 			d := startPeer(ctx, must.Get(os.Executable()), func(d *daemon) []string { return []string{"bare", d.API} })

@@ -154,8 +154,8 @@ func (b *tab) number(script string, args ...any) (v float64) {
 	return v
 }
 
-// rendererMB returns the memory of the browser's largest renderer process, including its share of
-// shared memory, in units of 10⁶ bytes.
+// rendererMB returns the memory of the browser's largest renderer process in units of 10⁶ bytes,
+// including its share of shared memory.
 func rendererMB(ctx context.Context) (largest float64) {
 	all := must.Get(cdp.Call(ctx, chromedp.FromContext(ctx).Browser, systeminfo.GetProcessInfo, cdp.Empty{}))
 	for _, info := range all.ProcessInfo {
@@ -188,7 +188,7 @@ func (o options) pageLoad(ctx context.Context) {
 	d := newDaemon(o.daemon, b.detectors)
 	defer d.stop()
 	d.startWith(ctx, o.network(ctx, 20_000, pagePeriods, quarter()))
-	latency := func() float64 { return p99(d.times(b, pageBatches, pageInterval)) }
+	latency := func() float64 { return p99(d.latencies(b, pageBatches, pageInterval)) }
 	latency() // warm-up
 	var without, with, ratios []float64
 	var before, after float64

@@ -79,7 +79,8 @@ The broker is kfake, which starts immediately, or Apache Kafka, which is downloa
 	return root
 }
 
-// fetchCommand downloads everything, for stores in network namespaces without Internet access.
+// fetchCommand returns the command that downloads everything, for stores that then run in network
+// namespaces without Internet access.
 func fetchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "fetch",
@@ -94,7 +95,8 @@ func fetchCommand() *cobra.Command {
 	}
 }
 
-// libraryCommand runs ClickHouse's library. devstores runs it in a child process.
+// libraryCommand returns the command that runs ClickHouse's library, in a child process of
+// devstores.
 func libraryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                clickhouse.LibraryCommand + " <library> <replication-address> [argument…]",

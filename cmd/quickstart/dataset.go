@@ -95,8 +95,9 @@ func readProfile(path string) (*profile, error) {
 	return p, nil
 }
 
-// eachRow calls do with each row of a CSV file and its values in the given columns, and returns the
-// header. The slices are valid only during the call. If do is nil, only the header is read.
+// eachRow calls do with each row of a CSV file and the row's values in the given columns, and
+// returns the header. The slices are valid only during the call. If do is nil, eachRow reads only
+// the header.
 func eachRow(path string, columns []string, do func(row, values []string) error) (header []string, err error) {
 	defer must.Return(&err)
 	f := must.Get(os.Open(path))

@@ -12,7 +12,7 @@ import (
 )
 
 // smallDataset writes a data set of two streets, each with an observation every five minutes for
-// nine days, whose speed is that of the hour.
+// nine days. The speed depends on the hour, and the count on the minute.
 func smallDataset(t *testing.T) (folder, profile string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -37,8 +37,8 @@ replay: {end: 2014-09-24, time: at, detector: id, speed: kmh}
 `)
 }
 
-// A data set is shifted by whole weeks until it ends in more than a day, and the rows of the next
-// day are replayed.
+// TestDataset: a data set is shifted by whole weeks until it ends in more than a day, and the rows
+// of the next day are replayed.
 func TestDataset(t *testing.T) {
 	folder, profile := smallDataset(t)
 	live := filepath.Join(folder, "live.csv")
@@ -63,7 +63,7 @@ func TestDataset(t *testing.T) {
 	f(now.AddDate(0, 0, -1), 62, 60)
 	f(now.AddDate(0, 0, -1).Add(5*time.Second), 62, 60)
 	f(now.Add(-time.Hour), 61, 60)
-	f(now.Add(4*time.Minute), 63, 5) // again and again
+	f(now.Add(4*time.Minute), 63, 5) // the day is repeated
 }
 
 func TestDatasetErrors(t *testing.T) {

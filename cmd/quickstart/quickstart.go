@@ -29,7 +29,7 @@ const (
 	forecastTopic = "forecasts"
 )
 
-// quickstart is a run. If its process dies, everything that it started receives SIGTERM.
+// quickstart is a run. If its process dies, every process that it started receives SIGTERM.
 type quickstart struct {
 	options
 	root     string // of the module
@@ -81,8 +81,8 @@ func run(ctx context.Context, o options) (err error) {
 	return ctx.Err()
 }
 
-// prepare chooses the addresses, and creates and locks the directory, because two runs in it would
-// share a journal.
+// prepare chooses the addresses, and creates and locks the directory: two runs in the same directory
+// would share a journal.
 func (q *quickstart) prepare() (unlock func(), err error) {
 	defer must.Return(&err, "cannot prepare the directory")
 	q.root = must.Get(launch.ModuleRoot())
@@ -137,7 +137,7 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 func freePort(usual int) int {
 	port, err := launch.PickPort("", usual)
 	if err != nil {
-		port, _ = launch.PickPort("", 0) // 0 if it fails, which means any
+		port, _ = launch.PickPort("", 0) // 0, any free port, if it fails
 	}
 	return port
 }

@@ -47,7 +47,7 @@ func TestFindProfile(t *testing.T) {
 	rest := "\ndetectors: {file: d.csv, column: id}\nsend: [--detector=id]\n"
 	write(profileDir+"/north.yaml", "observations: o.csv\ncolumns: [id, at, v]"+rest)
 	write(profileDir+"/south.yaml", "observations: o.csv\ncolumns: [link, at]"+rest)
-	write("data/south/o.csv", "id,at,v\n")   // the name takes precedence over the columns
+	write("data/south/o.csv", "id,at,v\n")   // the directory's name takes precedence over the columns
 	write("data/other/o.csv", "link,at\r\n") // only the columns match
 	write("data/strange/o.csv", "what,ever\n")
 	write("mine.yaml", "observations: o.csv"+rest)
@@ -200,7 +200,7 @@ func (s *started) report(t *testing.T) string {
 	return s.out.String()
 }
 
-// interrupt presses Ctrl-C.
+// interrupt sends the signal of Ctrl-C, and requires a clean exit.
 func (s *started) interrupt(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.cmd.Process.Signal(os.Interrupt))
@@ -208,8 +208,8 @@ func (s *started) interrupt(t *testing.T) {
 	require.Zero(t, code, text)
 }
 
-// TestQuickstart: the first start; a second one in the same directory, during which the daemon is
-// killed; a third one, which is killed and leaves no process behind.
+// TestQuickstart starts quickstart three times in the same directory. It kills the daemon during the
+// second run. The third run is killed and leaves no process behind.
 func TestQuickstart(t *testing.T) {
 	binary, dir := build(t), t.TempDir()
 
@@ -248,8 +248,8 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// TestPrintedCommands: every printed command works unchanged. Then measurements and forecasts go
-// on, also after the daemon was killed; Ctrl-C is not an error and leaves no process behind.
+// TestPrintedCommands: every printed command works unchanged. Measurements and forecasts continue
+// afterwards, even if the daemon is killed. Ctrl-C is not an error and leaves no process behind.
 func TestPrintedCommands(t *testing.T) {
 	s := startQuickstart(t, build(t), t.TempDir())
 	report := s.report(t)
@@ -298,8 +298,8 @@ func TestLiveDataset(t *testing.T) {
 	s.interrupt(t)
 }
 
-// checkLive requires measurements to arrive after the report, and forecasts, which change if
-// changes is set.
+// checkLive requires that measurements arrive after the report, that all streets have forecasts
+// and, if changes is set, that the forecasts change.
 func (s *started) checkLive(t *testing.T, streets int, changes bool) {
 	t.Helper()
 	found := regexp.MustCompile(`web page +http://(\S+)`).FindStringSubmatch(s.report(t))

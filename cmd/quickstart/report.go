@@ -40,8 +40,8 @@ type sent struct {
 	Codes map[string]uint64 `json:"codes"` // of the rejections
 }
 
-// arrived reports whether the stores received exactly what was accepted. count() FINAL is not
-// compared: a measurement that was sent before replaces the earlier one.
+// arrived reports whether the stores received exactly what was accepted. It does not compare count()
+// FINAL, because a measurement that is sent again replaces the earlier one.
 func (s sent) arrived(now counts) bool {
 	return now.Inserted == s.Accepted && now.Records == s.Accepted
 }
@@ -79,7 +79,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 			return ctx.Err()
 		}
 	}
-	differ := launch.Eventually(ctx, 5*time.Second, func() (err error) {
+	mismatch := launch.Eventually(ctx, 5*time.Second, func() (err error) {
 		if after, err = q.count(ctx); err == nil && !s.arrived(after.minus(before)) {
 			err = errors.New("the stores do not have exactly what was accepted")
 		}
@@ -91,7 +91,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 		layer, err = q.layer(ctx)
 		return err
 	}))
-	return errors.Join(q.report(os.Stdout, s, after.minus(before), after, layer), differ)
+	return errors.Join(q.report(os.Stdout, s, after.minus(before), after, layer), mismatch)
 }
 
 // layer describes the forecast layer.

@@ -10,8 +10,8 @@ import (
 
 // source is the traffic to send and the registry of its detectors.
 type source struct {
-	about     string
-	file      string
+	about     string // description
+	file      string // to send
 	make      func(ctx context.Context) error // creates the file; nil if it exists
 	flags     []string                        // of trafficctl send
 	registry  string                          // CSV file
@@ -64,9 +64,9 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 // interval is the interval of the traffic that is sent first.
 const interval = 5 * time.Minute
 
-// utcOffset returns the UTC offset of the town's local time. At the first start, that is the
-// beginning of the morning rush, so that the user sees one. Later starts keep the offset, because
-// the forecaster has learned it.
+// utcOffset returns the UTC offset of the town's local time. It chooses the offset at the first
+// start, so that the morning rush is about to begin and the user sees it. Later starts keep the
+// offset, because the forecaster has learned it.
 func (q *quickstart) utcOffset(now time.Time) (offset time.Duration, err error) {
 	const file, rush = "clocks", 7*time.Hour + 15*time.Minute
 	text, err := os.ReadFile(q.path(file))
@@ -85,7 +85,7 @@ func (q *quickstart) utcOffset(now time.Time) (offset time.Duration, err error) 
 	return offset, nil
 }
 
-// writeSample writes a batch with a valid item and an invalid one, for a printed command.
+// writeSample writes a batch with a valid and an invalid item, which a printed command sends.
 func (q *quickstart) writeSample() error {
 	hour := time.Now().UTC().Truncate(time.Hour)
 	item := func(detector string) string {
@@ -102,8 +102,8 @@ func (q *quickstart) writeSample() error {
 // liveStep is the time between two measurements of each detector, in whole seconds.
 const liveStep = 5 * time.Second
 
-// live sends the measurements of the last seconds until ctx ends. It prints each error once and
-// retries.
+// live sends the measurements of the last seconds until ctx ends. It retries after an error, which
+// it prints unless it was the same the last time.
 func (q *quickstart) live(ctx context.Context) {
 	tick := time.NewTicker(liveStep)
 	defer tick.Stop()

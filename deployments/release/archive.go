@@ -49,7 +49,7 @@ func writeTar(w io.Writer, date time.Time, entries []entry) error {
 	return out.Close()
 }
 
-// create writes a file. A relative path is that of an artefact.
+// create writes a file. A relative path names an artefact.
 func (r *release) create(path string, write func(io.Writer) error) error {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(r.out, path)

@@ -82,8 +82,8 @@ func replicas(t *testing.T, kind string) string {
 	return string(text)
 }
 
-// With three replicas, one may be unavailable, no two are on one node, and the journal is of the
-// kind that the file's name says.
+// TestChartReplicas: of three replicas, one may be unavailable and no two are on the same node. The
+// journal is of the kind in the file's name.
 func TestChartReplicas(t *testing.T) {
 	for _, kind := range []string{"local", "kafka"} {
 		objects := render(t, replicas(t, kind)+"\nforecaster: {enabled: true}")
@@ -246,7 +246,8 @@ func kubernetesValidate(t *testing.T) string {
 	return python
 }
 
-// Checks what the API types cannot: names that refer to each other, and promises of the documents.
+// TestChartIsConsistent checks what the API types cannot: references between objects, and promises
+// of the documents.
 func TestChartIsConsistent(t *testing.T) {
 	for _, values := range []string{"", least, everything, replicas(t, "local"), replicas(t, "kafka")} {
 		objects := render(t, values)
@@ -324,7 +325,7 @@ func TestChartIsConsistent(t *testing.T) {
 	matched := 0
 	for _, o := range objects {
 		if service, ok := o.(*core.Service); ok && labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels)) {
-			require.Equal(t, "trafficd", service.Labels[monitor.Spec.JobLabel], "the job that the alerts expect")
+			require.Equal(t, "trafficd", service.Labels[monitor.Spec.JobLabel], "the alerts expect this job")
 			require.Equal(t, "ops", monitor.Spec.Endpoints[0].Port)
 			matched++
 		}

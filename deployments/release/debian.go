@@ -29,8 +29,8 @@ func (r *release) writePackages() error {
 	return nil
 }
 
-// writeDebianChangelog writes the changelog in Debian's format. It contains only the version;
-// CHANGELOG.md is installed next to it.
+// writeDebianChangelog writes the changelog in Debian's format. It contains only the version,
+// because the package also contains CHANGELOG.md.
 func (r *release) writeDebianChangelog() error {
 	return r.create(filepath.Join(r.build, "changelog.gz"), func(w io.Writer) error {
 		z, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // fails only for an unknown level

@@ -113,9 +113,9 @@ func unpackImage(t *testing.T, image v1.Image, to string) {
 	unpackTar(t, content, to)
 }
 
-// The daemon runs as in a container with a read-only root: only the files of the image, its user
-// without capabilities, and a writable volume for the journal. The health check is that of the
-// image.
+// TestImageRuns starts the daemon as in a container with a read-only root: with only the files of
+// the image, as its user without capabilities, and with a writable volume for the journal. It uses
+// the image's health check.
 func TestImageRuns(t *testing.T) {
 	image := images(t)[runtime.GOARCH]
 	config, err := image.ConfigFile()

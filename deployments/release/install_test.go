@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The package is installed, upgraded, downgraded and removed on a Debian system that is an overlay
-// of this one and is discarded afterwards. testdata/install.sh has the steps and their checks.
+// TestPackageInstalls installs, upgrades, downgrades and removes the package on a Debian system that
+// is an overlay of this one and is discarded afterwards. The steps and their checks are in
+// testdata/install.sh.
 func TestPackageInstalls(t *testing.T) {
 	const newer = "1.0.0"
-	r := *built // the same programs in a package of another version
+	r := *built // a package of another version with the same programs
 	r.version, r.out = newer, t.TempDir()
 	require.NoError(t, r.writePackages())
 	script, err := filepath.Abs("testdata/install.sh")
@@ -33,15 +34,16 @@ func TestPackageInstalls(t *testing.T) {
 	require.Contains(t, string(text), "\ninstall.sh: passed\n")
 }
 
-// lintian, Debian's checker of packages, reports nothing. deployments/debian/lintian-overrides
-// lists what is intended.
+// TestPackageIsClean: lintian, Debian's checker of packages, reports nothing except what
+// deployments/debian/lintian-overrides allows.
 func TestPackageIsClean(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "lintian", "--no-cfg", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0",
 		packageOf(testVersion, "amd64")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// The package has the files that the documents name, and nothing that other users may write.
+// TestPackageContents: the package has the files that the documents name, and other users may not
+// write any of its files.
 func TestPackageContents(t *testing.T) {
 	for _, arch := range architectures {
 		list := output(t, "dpkg-deb", "--contents", packageOf(testVersion, arch))
@@ -57,7 +59,8 @@ func TestPackageContents(t *testing.T) {
 	}
 }
 
-// testdata/install.sh verifies the unit, which needs the installed programs.
+// TestUnitExposure checks the unit's sandbox. testdata/install.sh verifies the unit itself, which
+// needs the installed programs.
 func TestUnitExposure(t *testing.T) {
 	output(t, "systemd-analyze", "security", "--offline=yes", "--threshold=15", "--no-pager", root+"/deployments/systemd/trafficd.service")
 }

@@ -1,15 +1,6 @@
 // Command release builds what is published: programs, Debian packages, container images, the Helm
 // chart, SBOM and checksums. The same commit and Go version produce the same bytes on every
 // machine.
-//
-//	main.go      the command line and the order of the steps
-//	version.go   the version of the artefacts
-//	programs.go  the programs, their archives, and the notices of their modules
-//	archive.go   reproducible tar archives
-//	debian.go    the Debian packages
-//	image.go     the container images
-//	chart.go     the Helm chart
-//	sbom.go      the software bill of materials
 package main
 
 import (

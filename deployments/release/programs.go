@@ -37,7 +37,7 @@ func (r *release) buildPrograms() error {
 		}
 	}
 	for _, name := range programs {
-		// The text is the same for all architectures, and this machine runs one of them.
+		// The text is the same for all architectures, so one that this machine runs is enough.
 		text, err := exec.Command(r.program(runtime.GOARCH, name), "completion", "bash").Output()
 		if err != nil {
 			return fmt.Errorf("cannot write the completion of %s: %w", name, err)

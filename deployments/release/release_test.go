@@ -31,7 +31,7 @@ var built *release
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		slog.SetDefault(slog.New(slog.DiscardHandler)) // Helm reports each symbolic link
+		slog.SetDefault(slog.New(slog.DiscardHandler)) // Helm logs each symbolic link
 		dir, err := os.MkdirTemp("", "trafficd-release-test-")
 		if err != nil {
 			panic(err)
@@ -110,7 +110,7 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// The programs are linked twice, in different folders and with different environments.
+// TestReproducible makes the release again in another folder and environment.
 func TestReproducible(t *testing.T) {
 	for name, value := range map[string]string{
 		"TZ": "Pacific/Auckland", "LANG": "tr_TR.UTF-8", "TMPDIR": t.TempDir(), "GOFLAGS": "-ldflags=-X=x=y", "GOAMD64": "v3", "GOARM64": "v9.0",
@@ -198,8 +198,8 @@ func packageOf(version, arch string) string {
 	return filepath.Join(built.out, "trafficd_"+strings.Replace(version, "-", "~", 1)+"_"+arch+".deb")
 }
 
-// Each module that the Go tool finds in a program is in the SBOM and, with its licence, in the
-// notices.
+// TestSBOM: each module that the Go tool finds in a program is in the SBOM and, with its licence, in
+// the notices.
 func TestSBOM(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(built.out, "trafficd-"+testVersion+".cdx.json"))
 	require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestSBOM(t *testing.T) {
 	listed := map[string]bool{}
 	for _, c := range *bom.Components {
 		require.NotEmpty(t, c.Version, c.Name)
-		require.False(t, listed[c.PackageURL], "twice: %s", c.PackageURL)
+		require.False(t, listed[c.PackageURL], "listed twice: %s", c.PackageURL)
 		listed[c.PackageURL] = true
 	}
 	notices, err := os.ReadFile(filepath.Join(built.build, "NOTICES.txt"))
@@ -234,7 +234,7 @@ func TestSBOM(t *testing.T) {
 	require.NotContains(t, string(text), `"pkg:npm/vitest@`, "only used for development")
 }
 
-// The tree of a release has no changes, and CHANGELOG.md describes it.
+// TestReleaseRejects: a release requires a tree without changes and an entry in CHANGELOG.md.
 func TestReleaseRejects(t *testing.T) {
 	f := func(stamp, what, want string) {
 		t.Helper()

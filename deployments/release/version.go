@@ -46,5 +46,5 @@ func parseStamp(stamp string) (version string, date time.Time, err error) {
 	return version, date, nil
 }
 
-// isSnapshot reports whether a version is not that of a tag.
+// isSnapshot reports whether a version does not belong to a tag.
 func isSnapshot(version string) bool { return strings.Contains(version, "dev.") }

@@ -36,7 +36,7 @@ func TestClickHouseKeepsDataOverKillAndRestart(t *testing.T) {
 	}
 	f("1000", s.Kill)
 	f("2000", s.Stop)
-	f("3000", func() error { return nil }) // Restart stops a running store
+	f("3000", func() error { return nil }) // Restart itself stops a running store
 
 	require.Equal(t, []string{tcp, http}, []string{s.TCP, s.HTTP})
 	require.NotEqual(t, pids, s.PIDs())

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestKafka runs the same suite on both brokers.
+// TestKafka runs the same tests on both kinds of broker.
 func TestKafka(t *testing.T) {
 	for _, kind := range []string{stores.Kfake, stores.Apache} {
 		t.Run(kind, func(t *testing.T) {

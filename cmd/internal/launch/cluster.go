@@ -81,7 +81,8 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 	return c, errors.Join(errs...)
 }
 
-// Close kills all nodes and ZooKeeper, whose data is no longer needed.
+// Close kills all nodes and ZooKeeper. It does not stop them cleanly, because nothing needs their
+// data afterwards.
 func (c *ClickHouseCluster) Close() error {
 	var errs []error
 	for _, n := range c.Nodes {

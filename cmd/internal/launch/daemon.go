@@ -80,14 +80,14 @@ func (d *Daemon) Start() error {
 	return err
 }
 
-// Kill is [Process.Kill] of the current process. A method value of Kill, Pause or Resume, unlike
-// one of the embedded process, remains valid after another start.
+// Kill calls [Process.Kill] of the current process. Unlike a method value of the embedded process,
+// d.Kill, d.Pause and d.Resume remain valid after another start.
 func (d *Daemon) Kill() error { return d.Process.Kill() }
 
-// Pause is [Process.Pause] of the current process.
+// Pause calls [Process.Pause] of the current process.
 func (d *Daemon) Pause() error { return d.Process.Pause() }
 
-// Resume is [Process.Resume] of the current process.
+// Resume calls [Process.Resume] of the current process.
 func (d *Daemon) Resume() error { return d.Process.Resume() }
 
 func (d *Daemon) logFile() string { return filepath.Join(d.Dir, d.Name()+".log") }
@@ -133,7 +133,7 @@ func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// Readyz returns the response of /readyz. If there is none, status is 0 and body has the reason.
+// Readyz returns the response of /readyz. If there is none, status is 0 and body is the error.
 func (d *Daemon) Readyz(ctx context.Context) (status int, body string) {
 	status, text, err := d.Get(ctx, "/readyz")
 	if err != nil {

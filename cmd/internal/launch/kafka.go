@@ -20,7 +20,7 @@ import (
 // takes 2–4 s, or longer if it recovers its logs on a busy machine.
 const clusterLimit = 2 * time.Minute
 
-// AwaitBrokers returns when every broker knows all others and a controller. Only then do they
+// AwaitBrokers returns when every broker knows all others and a controller. Before that, they do not
 // accept requests.
 func AwaitBrokers(ctx context.Context, brokers []string) error {
 	for _, address := range brokers {
@@ -29,7 +29,7 @@ func AwaitBrokers(ctx context.Context, brokers []string) error {
 			return err
 		}
 		err = Eventually(ctx, clusterLimit, func() error {
-			response, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0]) // this broker, not one it names
+			response, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0]) // this broker, not another one of the cluster
 			if err != nil {
 				return err
 			}

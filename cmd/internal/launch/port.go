@@ -18,7 +18,7 @@ const (
 	highestPort = 32000
 )
 
-// givenPorts holds the ports that PickPort has returned, on which callers may not be listening yet.
+// givenPorts holds the ports that PickPort has returned. Their callers may not be listening yet.
 var givenPorts sync.Map
 
 // Address returns port on 127.0.0.1.

@@ -24,7 +24,7 @@ func TestPick(t *testing.T) {
 	require.Equal(t, free, again)
 
 	seen := map[int]bool{}
-	for range 500 { // none listens yet
+	for range 500 { // no server is listening on them
 		port, err := launch.PickPort("a test", 0)
 		require.NoError(t, err)
 		require.False(t, seen[port])

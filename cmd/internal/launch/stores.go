@@ -42,8 +42,8 @@ type Options struct {
 
 	MergeTree map[string]string // ClickHouse's defaults for settings of all MergeTree tables
 
-	Host    Host     // where the store runs; Hosts are the hosts of all nodes of a cluster
-	Hosts   Hosts    // of each broker (Apache), or of each ClickHouse node and of ZooKeeper
+	Host    Host     // where the store runs
+	Hosts   Hosts    // of all nodes of a cluster: each broker (Apache), or each ClickHouse node and ZooKeeper
 	Cluster *Cluster // makes ClickHouse a node of a cluster; nil = a single server
 
 	Broker      string            // Kfake or Apache; empty = Kfake
@@ -138,7 +138,7 @@ func (o *Options) validateNode() error {
 	return nil
 }
 
-// Stores are the running stores; one that was not requested is nil.
+// Stores are the running stores. A store that was not requested is nil.
 type Stores struct {
 	ClickHouse *ClickHouse
 	Kafka      *Kafka
@@ -291,7 +291,7 @@ func (s *store) start(ctx context.Context) (a Announcement, err error) {
 	}
 	defer context.AfterFunc(ctx, func() { _ = s.proc.Kill() })()
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if err != nil { // it exited before it was ready
+	if err != nil { // devstores exited before the store was ready
 		_ = s.proc.Stop(storeStopLimit)
 		return a, fmt.Errorf("cannot start %s in %s: %s", s.opts.Only, s.opts.Dir, bytes.TrimSpace(printed.Bytes()))
 	}

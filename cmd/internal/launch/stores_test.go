@@ -60,13 +60,10 @@ func TestTemporaryDirectoryIsRemoved(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestStartStoresErrors(t *testing.T) {
-	_, err := launch.StartStores(t.Context(), launch.Options{Stderr: t.Output(), Broker: "redpanda"})
-	require.ErrorContains(t, err, `kind "redpanda"`)
-
+func TestStartStoresCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = launch.StartStores(ctx, launch.Options{Stderr: t.Output(), Only: "kafka", Broker: launch.Apache})
+	_, err := launch.StartStores(ctx, launch.Options{Stderr: t.Output(), Only: "kafka", Broker: launch.Apache})
 	require.Error(t, err)
 }
 

@@ -24,8 +24,8 @@ import (
 // Env names the environment variable with the cache's directory.
 const Env = "TRAFFICD_CACHE"
 
-// Dir returns the cache's directory: $TRAFFICD_CACHE, else .cache/devstores under the module's
-// root, else one in the user's cache directory.
+// Dir returns the cache's directory: $TRAFFICD_CACHE, otherwise .cache/devstores under the module's
+// root, or, outside the module, trafficd/devstores in the user's cache directory.
 func Dir() (string, error) {
 	if dir := os.Getenv(Env); dir != "" {
 		return filepath.Abs(dir)
@@ -60,7 +60,7 @@ func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string
 	if exists() {
 		return dir, nil
 	}
-	unfinished := dir + ".unfinished" // a fixed name, so that the next run removes what a killed one left behind
+	unfinished := dir + ".unfinished" // a fixed name, so that the next run removes the files of a killed one
 	defer os.RemoveAll(unfinished)
 	must.Do(os.RemoveAll(unfinished))
 	must.Do(os.Mkdir(unfinished, 0o755))

@@ -56,7 +56,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, `{"versions":{%q:{"dist":{"tarball":"%spkg/-/pkg.tgz","integrity":%q}}}}`, version, prefix, r.integrity)
 }
 
-// isolate hides the machine's npm settings from the test and applies the given ones.
+// isolate hides the machine's npm settings from the test and sets the given environment variables.
 func isolate(t *testing.T, settings map[string]string) {
 	t.Helper()
 	for _, line := range os.Environ() {

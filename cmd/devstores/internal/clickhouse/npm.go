@@ -47,7 +47,7 @@ func readNPMConfig(environ []string) (npmConfig, error) {
 		}
 		env[key] = value
 	}
-	files := []string{"/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"} // where distributions and node itself store it
+	files := []string{"/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"} // of distributions and of node itself
 	if file := env["globalconfig"]; file != "" {
 		files = []string{file}
 	}

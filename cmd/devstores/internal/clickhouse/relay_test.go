@@ -26,13 +26,13 @@ func relayed(t *testing.T) (client, engine *net.TCPConn) {
 	return c.(*net.TCPConn), e.(*net.TCPConn)
 }
 
-func say(t *testing.T, c net.Conn, text string) {
+func send(t *testing.T, c net.Conn, text string) {
 	t.Helper()
 	_, err := io.WriteString(c, text)
 	require.NoError(t, err)
 }
 
-func hear(t *testing.T, c net.Conn, want string) {
+func receive(t *testing.T, c net.Conn, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
 	_, err := io.ReadFull(c, got)
@@ -42,35 +42,36 @@ func hear(t *testing.T, c net.Conn, want string) {
 
 func TestRelayPassesBothWays(t *testing.T) {
 	client, engine := relayed(t)
-	say(t, client, "hello")
-	hear(t, engine, "hello")
-	say(t, engine, "welcome")
-	hear(t, client, "welcome")
+	send(t, client, "hello")
+	receive(t, engine, "hello")
+	send(t, engine, "welcome")
+	receive(t, client, "welcome")
 	require.NoError(t, client.CloseWrite())
 	_, err := engine.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
-	say(t, engine, "still here")
-	hear(t, client, "still here")
+	send(t, engine, "still here")
+	receive(t, client, "still here")
 	require.NoError(t, engine.Close())
 	_, err = client.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// The engine sees end of file when a client is gone, even while it is writing.
-func TestRelayTellsOfNoReset(t *testing.T) {
+// TestRelayHidesResets: when a client resets its connection, the engine reads end of file, and its
+// writes do not fail.
+func TestRelayHidesResets(t *testing.T) {
 	client, engine := relayed(t)
-	say(t, client, "hello")
-	hear(t, engine, "hello")
+	send(t, client, "hello")
+	receive(t, engine, "hello")
 	require.NoError(t, client.SetLinger(0))
 	require.NoError(t, client.Close())
 	_, err := engine.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 	for range 100 {
-		say(t, engine, string(make([]byte, 100_000)))
+		send(t, engine, string(make([]byte, 100_000)))
 	}
 }
 
-// A client that reads nothing does not delay the stop.
+// TestRelayStops: a client that reads nothing does not delay stop.
 func TestRelayStops(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

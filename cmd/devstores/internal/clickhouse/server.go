@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// startLimit bounds the time from exec to the first response: typically 0.1 s, longer with many
-	// parts on a busy machine.
+	// startLimit bounds the time from exec to the first response. It is typically 0.1 s, but longer
+	// with many parts or on a busy machine.
 	startLimit = 2 * time.Minute
-	// stopLimit is twice the time of a clean stop while clients hold connections (about 5 s).
+	// stopLimit is twice the duration of a clean stop while clients are connected, which is about 5 s.
 	stopLimit = 10 * time.Second
 )
 
@@ -159,11 +159,11 @@ func (h home) writeConfig(opts launch.Options, tcp, http int) (err error) {
 	return nil
 }
 
-// removePartLog removes the system.part_log of the previous run. The library does not load its
-// system tables: it creates them in the same directory when they are first written, fails on an
-// existing one ("Directory … already exists" in its log), and then logs nothing, while SYSTEM FLUSH
-// LOGS waits for the table forever. The library's log therefore covers one run only. A full server
-// has a symbolic link at this path, which is kept.
+// removePartLog removes the system.part_log of the previous run, so the library's log covers one run
+// only. The library does not load its system tables: it creates them when they are first written.
+// If the directory of a table exists ("Directory … already exists" in its log), it logs nothing, and
+// SYSTEM FLUSH LOGS waits for the table forever. A full server has a symbolic link at this path,
+// which is kept.
 func (h home) removePartLog() error {
 	table := h.path("data/data/system/part_log")
 	if info, err := os.Lstat(table); err != nil || !info.IsDir() {

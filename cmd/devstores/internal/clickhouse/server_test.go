@@ -61,8 +61,9 @@ func TestConfigContainsPortsAndDirectory(t *testing.T) {
 	}
 }
 
-// A directory is removed with its content; a symbolic link and its target are kept.
-func TestForgetPartLog(t *testing.T) {
+// TestRemovePartLog: a directory is removed with its content; a symbolic link and its target are
+// kept.
+func TestRemovePartLog(t *testing.T) {
 	h, err := makeHome(t.TempDir())
 	require.NoError(t, err)
 	require.NoError(t, h.removePartLog(), "no log before the first start")

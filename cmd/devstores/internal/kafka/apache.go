@@ -50,7 +50,7 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 	}
 	s := &Server{KafkaInfo: launch.KafkaInfo{Kind: launch.Apache, Version: apacheVersion()}}
 	var procs []*launch.Process
-	s.stop = func() error { // all at once, because the last one would otherwise wait for a controller that has exited
+	s.stop = func() error { // stops all at once, because otherwise the last one would wait for a controller that has exited
 		errs := make([]error, len(procs))
 		var all sync.WaitGroup
 		for i, p := range procs {
