@@ -27,11 +27,11 @@ func TestTopicCompacted(t *testing.T) {
 	}
 	batch(1, 300, 1)
 	time.Sleep(time.Second) // the segment is rolled by the next batch
-	batch(101, 300, 2)      // of the first segment only the first hundred stay
-	time.Sleep(time.Second) // likewise
-	batch(250, 300, 3)      // of the second one all but the last
+	batch(101, 300, 2)      // only the first hundred records of the first segment remain
+	time.Sleep(time.Second) // as above
+	batch(250, 300, 3)      // all but the last 51 records of the second segment remain
 	produce(t, c, record("f", 0, "300:1", nil))
-	for range 4 { // the cleaner leaves the segment in use alone
+	for range 4 { // the cleaner does not touch the active segment
 		time.Sleep(700 * time.Millisecond)
 		batch(1000, 1000, 4)
 	}

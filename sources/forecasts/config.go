@@ -61,7 +61,7 @@ const (
 )
 
 // DefaultConfig returns the default settings, without a feed. A topic is polled every second, so
-// that maps do not lag visibly; a query less often, because it costs the server a scan.
+// that maps do not lag visibly, and a query less often, because each poll costs the server a scan.
 func DefaultConfig() Config {
 	return Config{
 		Kafka: KafkaConfig{

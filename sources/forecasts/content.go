@@ -21,10 +21,10 @@ type Record struct {
 	Err      error // why the record is skipped
 }
 
-// Read yields the forecasts in the uncompressed content of a file, in order. If the content as a
-// whole is invalid, it ends with an error and an empty record, and records may be missing. The
-// forecasts belong to the caller and do not refer to content. Periods with a speed over maxSpeed
-// are dropped.
+// Read returns an iterator over the forecasts in the uncompressed content of a file, in order. If
+// the content as a whole is invalid, the iterator ends with an error and an empty record, and
+// records may be missing. The forecasts belong to the caller and do not refer to content. Periods
+// with a speed over maxSpeed are dropped.
 func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, error] {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	return func(yield func(Record, error) bool) {
@@ -58,9 +58,9 @@ func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, err
 	}
 }
 
+// emitter yields a record. It returns errStopped if the caller of Read has stopped iterating.
 type emitter = func(position string, text []byte) error
 
-// errStopped reports that the caller of Read has stopped iterating.
 var errStopped = errors.New("stopped")
 
 // eachMessage yields the messages of a StreetForecastResponse one at a time, so that an invalid
@@ -92,8 +92,9 @@ func eachMessage(content []byte, emit emitter) error {
 	return nil
 }
 
-// eachElement yields the elements of a StreetForecastResponse or of a bare array. It decodes one
-// element at a time, because the whole document would take many times the memory of the content.
+// eachElement yields the elements of a StreetForecastResponse or of an array without one. It
+// decodes one element at a time, because the decoded document would take many times the memory of
+// the content.
 func eachElement(content []byte, emit emitter) error {
 	d := json.NewDecoder(bytes.NewReader(content))
 	err := decodeResponse(d, emit)

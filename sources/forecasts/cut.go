@@ -11,11 +11,11 @@ import (
 //
 // All records of a transaction are written before it is committed in any partition. So once a poll
 // has seen a transaction, the high watermarks of the next poll are past all of its records, and
-// once each partition has been read up to them, the transaction is complete. Records of
-// transactions that are first seen in the meantime are held until then. A transaction is identified
-// by its producer and epoch. trafficctl increments the epoch for each publication, and clients of
-// Kafka 4 for each transaction. If a producer commits several transactions under one epoch in quick
-// succession, they are treated like records without a transaction.
+// once each partition has been read up to its high watermark, the transaction is complete. Records
+// of transactions that are first seen in the meantime are held until then. A transaction is
+// identified by its producer and epoch. trafficctl increments the epoch for each publication, and
+// clients of Kafka 4 for each transaction. If a producer commits several transactions under one
+// epoch in quick succession, they are treated like records without a transaction.
 //
 // Records without a transaction are applied as they are read, and considered complete when a poll
 // reads nothing new.

@@ -19,7 +19,7 @@ type simulation struct {
 	committed []int // by partition: the transactions committed
 }
 
-// step lets the producer do one thing.
+// step performs the next step of the producer.
 func (s *simulation) step() {
 	oldest, newest := s.written[0], s.written[0]
 	for _, n := range s.written {
@@ -48,8 +48,8 @@ func (s *simulation) step() {
 }
 
 // TestPollsShowWholeTransactions reads partitions one after the other while transactions are
-// written and committed. At each poll, whatever is shown is one transaction, and it is not older
-// than what was shown before.
+// written and committed. After each poll, exactly one transaction is shown, and it is not older
+// than the one before.
 func TestPollsShowWholeTransactions(t *testing.T) {
 	const partitions = 4
 	for seed := range uint64(200) {

@@ -10,7 +10,7 @@
 // # Invalid input
 //
 // A record is one StreetForecast. If it is skipped, the previous forecast of its street remains. A
-// remark reports a defect of a record that is used.
+// remark is a defect of a record that is used nevertheless.
 //
 //	time with a fraction of a second      truncated to the second
 //	time in another zone than UTC         converted
@@ -43,11 +43,12 @@
 //	  or truncated                        not used: the last valid content remains until its periods end
 //	protobuf or NDJSON truncated between
 //	  two records                         used, because it looks complete: write to a temporary file and rename it
-//	duplicate street in a file or result  the last one is kept; rows of a query are periods and all count
+//	duplicate street in a file            the last forecast is kept
+//	rows of a query with the same street  all are used: each row is a period
 //	street in two partitions of a topic   the record with the later timestamp is kept; if equal, that of the higher partition
 //	batch over 256 MiB, decompressed      reading of the partition stops; readiness reports it
 //	topic larger than max_bytes           records of new streets are skipped, to bound memory
-//	content that lacks many streets       not used before shrink_confirm is over
+//	content that lacks many streets       not used until shrink_confirm has passed
 //
 // # Time of the data
 //
@@ -61,11 +62,12 @@
 // # Topics
 //
 // A topic that was deleted and recreated is read from its start, and replaces everything. It is
-// recognised by its identifier (brokers since 2.8 have one) or because it ends before the offset
-// reached. The layer stays unchanged until the new topic has been read to its end. Records that an
-// unclean election removes, and whose offsets are reused before the next poll, are not noticed.
+// recognized by its identifier, which brokers report since Kafka 2.8, or because it ends before the
+// offset that was reached. The layer stays unchanged until the new topic has been read to its end.
+// The removal of records by an unclean leader election is not noticed if their offsets are reused
+// before the next poll.
 //
 // Records of a transaction are used when it is committed, never when it is aborted. An open
 // transaction delays the records after it in its partition, and counts as the end of the partition.
-// Readers see a publication only as a whole; see type cut.
+// Readers see each publication as a whole; see type cut.
 package forecasts

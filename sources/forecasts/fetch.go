@@ -42,8 +42,8 @@ func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, writte
 	if p.LastStableOffset >= 0 {
 		committed = min(committed, p.LastStableOffset)
 	}
-	// If the response has no record at this offset, compaction has removed the end of its batch.
-	// Continue after it.
+	// If the response has no record at this offset or after it, compaction has removed the end of
+	// the batch. Continue with the next offset.
 	if t.next[partition] == from && from < committed {
 		t.next[partition]++
 	}
@@ -94,7 +94,7 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 		return t.takeBatch(partition, p.RecordSet.Records, t.applyNow)
 	}
 	slices.SortFunc(p.AbortedTransactions, func(a, b fetching.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
-	transactions := aborted{named: p.AbortedTransactions, under: map[int64]bool{}}
+	transactions := aborted{pending: p.AbortedTransactions, active: map[int64]bool{}}
 	for _, batch := range stream.Records {
 		switch b := batch.(type) {
 		case *protocol.ControlBatch:
@@ -141,20 +141,20 @@ func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, appl
 }
 
 // aborted tracks which records of a response belong to aborted transactions. The broker reports the
-// producer and first offset of each transaction, which ends with the producer's next control
-// record.
+// producer and the first offset of each of them. A transaction ends with the producer's next
+// control record.
 type aborted struct {
-	named []fetching.ResponseTransaction // not yet begun, in order
-	under map[int64]bool                 // producers with an aborted transaction at this point
+	pending []fetching.ResponseTransaction // transactions that start later, in order
+	active  map[int64]bool                 // producers with an aborted transaction at this point
 }
 
 // include reports whether a batch belongs to an aborted transaction.
 func (a *aborted) include(b *protocol.RecordBatch) bool {
-	for len(a.named) > 0 && a.named[0].FirstOffset <= b.BaseOffset {
-		a.under[a.named[0].ProducerID] = true
-		a.named = a.named[1:]
+	for len(a.pending) > 0 && a.pending[0].FirstOffset <= b.BaseOffset {
+		a.active[a.pending[0].ProducerID] = true
+		a.pending = a.pending[1:]
 	}
-	return b.Attributes.Transactional() && a.under[b.ProducerID]
+	return b.Attributes.Transactional() && a.active[b.ProducerID]
 }
 
 // end processes a control record, which ends a transaction.
@@ -162,7 +162,7 @@ func (a *aborted) end(b *protocol.ControlBatch) error {
 	const abort = 0
 	r, err := b.ReadControlRecord()
 	if err == nil && r.Type == abort {
-		delete(a.under, b.ProducerID)
+		delete(a.active, b.ProducerID)
 	}
 	return err
 }

@@ -58,8 +58,8 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	return modified, nil
 }
 
-// expansion is the maximum ratio of the memory of forecasts to the size of their file. Real files
-// need a ratio of 3.
+// expansion is the maximum ratio of the memory of forecasts to max_bytes. Real files expand by a
+// factor of 3.
 const expansion = 4
 
 func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.Time) error {

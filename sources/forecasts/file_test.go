@@ -66,7 +66,7 @@ func TestFileForms(t *testing.T) {
 	lines := jsonOf(t, a) + "\r\n\n" + jsonOf(t, b)
 	f("f.ndjson", lines, "")
 	f("f.jsonl.gz", zipped(t, lines+"\n")+zipped(t, ""), "")
-	f("f.ndjson", jsonOf(t, street(2, 1, 99))+"\n"+lines, "") // the later one counts
+	f("f.ndjson", jsonOf(t, street(2, 1, 99))+"\n"+lines, "") // the last forecast of a street is used
 }
 
 // TestFileWithBadRecords checks that valid records are used and invalid ones are reported by
@@ -94,14 +94,14 @@ func TestFileWithBadRecords(t *testing.T) {
 	f("f.pb", response(t, a)+"\x0a\x01\xff"+response(t, b, &pb.StreetForecast{}), "streetForecast[1]", "streetForecast[3]")
 }
 
-// TestFileRefused checks that truncated content, content without a valid record and a deleted file
+// TestInvalidFile checks that truncated content, content without a valid record and a deleted file
 // leave the layer unchanged.
-func TestFileRefused(t *testing.T) {
+func TestInvalidFile(t *testing.T) {
 	path := inFolder(t, "f.json")
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(1, 1, 10)}}))
 	cfg := fileConfig(path)
 	cfg.MaxBytes = 2000
-	feed, layer := asked(t, cfg)
+	feed, layer := newManualFeed(t, cfg)
 	refused := func(want string) {
 		t.Helper()
 		feed.check(t.Context())
@@ -115,7 +115,7 @@ func TestFileRefused(t *testing.T) {
 		write(t, path, content)
 		refused(want)
 		require.Equal(t, []string{"1:1 10"}, layer.shown())
-		require.Empty(t, layer.put, "nothing of it is kept")
+		require.Empty(t, layer.put, "no record of it is kept")
 	}
 	f("", "invalid or truncated JSON")
 	f(`{"streetForecast":[`+jsonOf(t, street(2, 1, 20))+",", "invalid or truncated JSON")
@@ -145,7 +145,7 @@ func TestFileInUseIsNotReadAgain(t *testing.T) {
 	f := func(content string, wantSkips int) {
 		t.Helper()
 		write(t, path, content)
-		later := time.Now().Add(time.Hour) // by another machine's clock: what can be confirmed is now
+		later := time.Now().Add(time.Hour) // by the clock of another machine; counts as now
 		require.NoError(t, os.Chtimes(path, later, later))
 		_, err := feed.check(t.Context())
 		require.NoError(t, err)
@@ -214,9 +214,9 @@ func TestFileConfirms(t *testing.T) {
 	require.False(t, layer.confirmedAt().After(time.Now()))
 }
 
-// TestFileCutInALine checks that NDJSON that ends within a record is rejected, however many records
-// precede it.
-func TestFileCutInALine(t *testing.T) {
+// TestNDJSONFileTruncated checks that NDJSON that ends within a record is rejected, however many
+// records precede it.
+func TestNDJSONFileTruncated(t *testing.T) {
 	whole := jsonOf(t, street(1, 1, 10)) + "\n" + jsonOf(t, street(2, 1, 20))
 	first := strings.IndexByte(whole, '\n')
 	for n := range len(whole) {
@@ -247,8 +247,8 @@ func TestJSONFileTruncated(t *testing.T) {
 	f(`{"by":{"streetForecast":[]},"streetForecast":` + list + `,"n":0}`)
 }
 
-// TestJSONFileBroken checks that errors describe the fault and its position.
-func TestJSONFileBroken(t *testing.T) {
+// TestJSONFileErrors checks that errors describe the fault and its position.
+func TestJSONFileErrors(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
 		var last error
@@ -271,8 +271,8 @@ func TestJSONFileBroken(t *testing.T) {
 	f("\x00", "invalid or truncated JSON, after byte 0")
 }
 
-// TestFileThatSpreads checks a small file that expands to more streets than fit into memory.
-func TestFileThatSpreads(t *testing.T) {
+// TestFileExpands checks that a small file that would need too much memory is rejected.
+func TestFileExpands(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	var lines strings.Builder
 	for i := range 200 {

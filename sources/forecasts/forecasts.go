@@ -15,8 +15,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Layer receives normalised forecasts and owns them. Readers see them after Publish. Only one
-// goroutine calls its methods.
+// Layer receives normalised forecasts and owns them. Readers see them after Publish. Its methods
+// are called by a single goroutine.
 type Layer interface {
 	// Put replaces the forecast of a street and fromnode.
 	Put(f *pb.StreetForecast)
@@ -87,7 +87,8 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	return f, nil
 }
 
-// Start reads the feed in the background until ctx ends or Close. It must be called only once.
+// Start reads the feed in the background until ctx ends or Close is called. It must be called only
+// once.
 func (f *Forecasts) Start(ctx context.Context) {
 	if f.feed == nil {
 		return

@@ -55,43 +55,44 @@ func TestFileIsWatched(t *testing.T) {
 	f("written in place", "", func(dir string) error {
 		return os.WriteFile(filepath.Join(dir, "current", "f.pb"), []byte(response(t, street(1, 1, 20))), 0o644)
 	})
-	f("folder behind a link swapped", "v1", func(dir string) error {
+	f("symlink to the folder replaced", "v1", func(dir string) error {
 		return errors.Join(os.Symlink("v2", filepath.Join(dir, "next")), os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
 	})
 }
 
-// script returns its outcomes one after the other, the last one repeatedly.
-type script struct {
+// fakeFeed is a feed whose checks return the given outcomes in order, and then the last one
+// repeatedly.
+type fakeFeed struct {
 	outcomes []error
-	at       []time.Time
-	poke     chan struct{}
+	at       []time.Time // times of the checks
+	changed  chan struct{}
 	closed   bool
 }
 
-func (s *script) check(context.Context) (time.Time, error) {
+func (s *fakeFeed) check(context.Context) (time.Time, error) {
 	n := min(len(s.at), len(s.outcomes)-1)
 	s.at = append(s.at, time.Now())
 	return time.Now(), s.outcomes[n]
 }
-func (s *script) changes() <-chan struct{} { return s.poke }
-func (s *script) close()                   { s.closed = true }
+func (s *fakeFeed) changes() <-chan struct{} { return s.changed }
+func (s *fakeFeed) close()                   { s.closed = true }
 
-// TestPace checks the times of the checks on a fake clock.
-func TestPace(t *testing.T) {
+// TestCheckTimes checks on a fake clock when the feed is checked.
+func TestCheckTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away := errors.New("away")
-		s := &script{outcomes: []error{away, watch.ErrUnsettled, nil, watch.ErrUnchanged, away, nil}, poke: make(chan struct{}, 1)}
+		unavailable := errors.New("unavailable")
+		s := &fakeFeed{outcomes: []error{unavailable, watch.ErrUnsettled, nil, watch.ErrUnchanged, unavailable, nil}, changed: make(chan struct{}, 1)}
 		f := &Forecasts{feed: s, interval: time.Minute, settle: time.Second, faults: &faults{}, log: zerolog.Nop()}
 		start := time.Now()
 		f.Start(t.Context())
 		time.Sleep(4 * time.Second)
-		require.Contains(t, f.Status().Error, "away")
+		require.Contains(t, f.Status().Error, "unavailable")
 		require.False(t, f.Status().Published)
 		time.Sleep(66 * time.Second) // checks at 0, 5, 6, 66
 		require.Empty(t, f.Status().Error)
 		require.InDelta(t, 4, f.Status().AgeSeconds, 0.001)
-		for range 5 { // several changes are one check, a second after the first
-			s.poke <- struct{}{}
+		for range 5 { // several changes cause one check, a second after the first
+			s.changed <- struct{}{}
 			time.Sleep(300 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
@@ -101,16 +102,17 @@ func TestPace(t *testing.T) {
 		for _, at := range s.at {
 			seconds = append(seconds, at.Sub(start).Seconds())
 		}
-		// The failure at 71 s would be retried at 76; the change at 71.2 s comes first.
+		// The failed check at 71 s would be repeated at 76 s, but the change at 71.2 s causes an
+		// earlier check.
 		require.Equal(t, []float64{0, 5, 6, 66, 71, 72.2}, seconds)
 		require.True(t, s.closed)
 	})
 }
 
-// TestStatusOfACheck checks the status after each kind of check.
-func TestStatusOfACheck(t *testing.T) {
-	away := errors.New("away")
-	s := &script{outcomes: []error{watch.ErrUnsettled, away, nil, watch.ErrUnsettled, away, watch.ErrUnchanged, away}}
+// TestStatusAfterCheck checks the status after each outcome of a check.
+func TestStatusAfterCheck(t *testing.T) {
+	unavailable := errors.New("unavailable")
+	s := &fakeFeed{outcomes: []error{watch.ErrUnsettled, unavailable, nil, watch.ErrUnsettled, unavailable, watch.ErrUnchanged, unavailable}}
 	feed := &Forecasts{feed: s, interval: time.Hour, settle: time.Second, faults: &faults{}, log: zerolog.Nop()}
 	feed.condition = condition{confirmed: time.Now(), err: errNotRead}
 	f := func(ctx context.Context, wantNext time.Duration, wantError string, published bool) {
@@ -122,17 +124,18 @@ func TestStatusOfACheck(t *testing.T) {
 		require.Equal(t, published, status.Published)
 	}
 	f(t.Context(), time.Second, "being written", false) // no layer yet: not ready
-	f(t.Context(), watch.RetryAfter, "away", false)
+	f(t.Context(), watch.RetryAfter, "unavailable", false)
 	f(t.Context(), time.Hour, "", true)
 	f(t.Context(), time.Second, "", true) // the layer remains usable
-	f(t.Context(), watch.RetryAfter, "away", true)
+	f(t.Context(), watch.RetryAfter, "unavailable", true)
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	f(ended, time.Hour, "", true) // the daemon is stopping
 }
 
-// TestFaultsAreBounded checks that the latest faults are kept, and that one a minute is logged.
+// TestFaultsAreBounded checks that only the latest faults are kept, and that at most one per minute
+// is logged.
 func TestFaultsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -254,7 +257,7 @@ func TestTopicPartitionAdded(t *testing.T) {
 	layer.waitFor("1:1 10", "2:1 20")
 }
 
-func TestConfigNamesTheKeyAtFault(t *testing.T) {
+func TestValidate(t *testing.T) {
 	require.NoError(t, DefaultConfig().Validate())
 	f := func(feed string, change func(c *Config), want ...string) {
 		t.Helper()
@@ -297,7 +300,7 @@ func TestConfigNamesTheKeyAtFault(t *testing.T) {
 func TestFailuresInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
-		f := &Forecasts{feed: &script{}, faults: &faults{}, log: zerolog.New(&logged)}
+		f := &Forecasts{feed: &fakeFeed{}, faults: &faults{}, log: zerolog.New(&logged)}
 		one, two := errors.New("partition 0"), errors.New("partition 1")
 		failed := func(err error, after time.Duration, lines int) {
 			t.Helper()

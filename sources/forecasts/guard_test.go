@@ -20,26 +20,27 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// guarded returns a feed with the default limits that is checked by the test only.
-func guarded(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
+// newGuardedFeed returns a feed with the default limits that only the test checks.
+func newGuardedFeed(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	t.Helper()
 	cfg.Limits = shrink.DefaultLimits()
-	return asked(t, cfg)
+	return newManualFeed(t, cfg)
 }
 
-// refuses checks a feed whose content is suspicious.
-func refuses(t *testing.T, feed *Forecasts, want string) {
+// requireSuspect checks the feed and requires that its content is not used because it is
+// suspicious.
+func requireSuspect(t *testing.T, feed *Forecasts, want string) {
 	t.Helper()
-	refused := testutil.ToFloat64(checksRefused)
+	before := testutil.ToFloat64(checksRefused)
 	feed.check(t.Context())
 	require.Contains(t, feed.Status().Error, want)
 	require.Contains(t, feed.Status().Error, "restart trafficd")
-	require.Equal(t, refused+1, testutil.ToFloat64(checksRefused))
+	require.Equal(t, before+1, testutil.ToFloat64(checksRefused))
 }
 
-// TestFileThatLacksMuch checks that a truncated file does not replace the layer before
-// shrink_confirm is over.
-func TestFileThatLacksMuch(t *testing.T) {
+// TestShrunkFile checks that a file that lacks many streets does not replace the layer until
+// shrink_confirm has passed.
+func TestShrunkFile(t *testing.T) {
 	path := inFolder(t, "f.ndjson")
 	lines := func(streets int) string {
 		var all strings.Builder
@@ -49,14 +50,14 @@ func TestFileThatLacksMuch(t *testing.T) {
 		return all.String()
 	}
 	write(t, path, lines(300))
-	feed, layer := guarded(t, fileConfig(path))
+	feed, layer := newGuardedFeed(t, fileConfig(path))
 	feed.check(t.Context())
 	require.Len(t, layer.shown(), 300)
 	dataTime := layer.confirmedAt()
 
 	write(t, path, lines(10))
-	refuses(t, feed, "the file lacks 290 of the 300 streets in use")
-	refuses(t, feed, "the file lacks 290") // it is read again
+	requireSuspect(t, feed, "the file lacks 290 of the 300 streets in use")
+	requireSuspect(t, feed, "the file lacks 290") // it is read again
 	require.Len(t, layer.shown(), 300)
 	require.Equal(t, dataTime, layer.confirmedAt())
 
@@ -66,7 +67,7 @@ func TestFileThatLacksMuch(t *testing.T) {
 	require.Len(t, layer.shown(), 200)
 
 	write(t, path, lines(10))
-	refuses(t, feed, "the file lacks 190 of the 200")
+	requireSuspect(t, feed, "the file lacks 190 of the 200")
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o644))
 	old := time.Now().Add(-time.Minute)
 	require.NoError(t, os.Chtimes(path, old, old))
@@ -79,15 +80,15 @@ func TestFileThatLacksMuch(t *testing.T) {
 	require.Len(t, layer.shown(), 10)
 }
 
-// TestQueryThatLacksMuch is the same for a query.
-func TestQueryThatLacksMuch(t *testing.T) {
+// TestShrunkQuery is TestShrunkFile for a query.
+func TestShrunkQuery(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	cfg := DefaultConfig()
 	cfg.Feed = FeedClickHouse
 	cfg.ClickHouse.Address = store.TCP
 	cfg.ClickHouse.ClickHouse = dial.ClickHouse{Username: "trafficd", Password: "trafficd"}
 	cfg.ClickHouse.Query = "SELECT"
-	feed, layer := guarded(t, cfg)
+	feed, layer := newGuardedFeed(t, cfg)
 	source := feed.feed.(*queryFeed)
 	query := func(streets int) {
 		source.Query = fmt.Sprintf("SELECT 1 + number AS street, 1 AS fromnode, 10 AS speed, now() AS start, now() + 60 AS `end` FROM numbers(%d)", streets)
@@ -96,18 +97,18 @@ func TestQueryThatLacksMuch(t *testing.T) {
 	feed.check(t.Context())
 	require.Len(t, layer.shown(), 20_000)
 	query(100)
-	refuses(t, feed, "the query's result lacks 19900 of the 20000 streets in use")
+	requireSuspect(t, feed, "the query's result lacks 19900 of the 20000 streets in use")
 	require.Len(t, layer.shown(), 20_000)
 	source.contents.guard.ShrinkConfirm = time.Nanosecond
 	feed.check(t.Context())
 	require.Len(t, layer.shown(), 100)
 }
 
-// TestRecreatedTopicThatLacksMuch: a recreated topic, empty at first, does not empty the layer
+// TestShrunkTopic checks that a recreated topic, which is empty at first, does not empty the layer
 // before it has been filled again.
-func TestRecreatedTopicThatLacksMuch(t *testing.T) {
+func TestShrunkTopic(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
-	feed, layer := guarded(t, topicConfig("f", c.ListenAddrs()...))
+	feed, layer := newGuardedFeed(t, topicConfig("f", c.ListenAddrs()...))
 	topic := feed.feed.(*topicFeed)
 	check := func() error {
 		t.Helper()
@@ -151,15 +152,15 @@ func TestRecreatedTopicThatLacksMuch(t *testing.T) {
 	require.Empty(t, layer.shown())
 }
 
-// TestSuspiciousContentIsCheckedAgain when it may be used, but no more often than the feed's
-// interval.
-func TestSuspiciousContentIsCheckedAgain(t *testing.T) {
+// TestSuspectContentIsCheckedAgain checks that suspect content is checked again when it may be
+// used, or after the feed's interval if that is shorter.
+func TestSuspectContentIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
 		f := func(interval, confirm, want time.Duration) {
 			t.Helper()
 			logged.Reset()
-			feed := &Forecasts{feed: &script{}, interval: interval, confirm: confirm, faults: &faults{}, log: zerolog.New(&logged)}
+			feed := &Forecasts{feed: &fakeFeed{}, interval: interval, confirm: confirm, faults: &faults{}, log: zerolog.New(&logged)}
 			suspect := fmt.Errorf("cannot use f.json: %w", &shrink.Error{Reason: "much is gone: correct it"})
 			for range 2 {
 				require.Equal(t, want, feed.conclude(time.Now(), suspect))

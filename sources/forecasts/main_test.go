@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,8 +24,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is longer than anything takes on a busy machine. Only a failing test waits for so long.
-const patience = time.Minute
+// timeout is longer than any operation takes on a busy machine. Only a failing test waits for so
+// long.
+const timeout = time.Minute
 
 // fakeLayer records its content and checks that the feed uses Layer as documented.
 type fakeLayer struct {
@@ -109,10 +111,11 @@ func (s *fakeLayer) shown() []string {
 	return list
 }
 
+// waitFor waits until exactly these forecasts are shown.
 func (s *fakeLayer) waitFor(want ...string) {
 	s.t.Helper()
 	if !assertEventually(func() bool { return s.shown() != nil && slices.Equal(want, s.shown()) }) {
-		s.t.Fatalf("want %q, have %q", want, s.shown())
+		s.t.Fatalf("got %q, want %q", s.shown(), want)
 	}
 }
 
@@ -122,8 +125,9 @@ func waitUntilHealthy(t *testing.T, f *Forecasts) {
 	require.True(t, assertEventually(func() bool { s := f.Status(); return s.Published && s.Error == "" }), "unhealthy: %v", f.Status())
 }
 
+// assertEventually reports whether ok becomes true before the timeout.
 func assertEventually(ok func() bool) bool {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return true
 		}
@@ -142,6 +146,7 @@ func street(street, fromnode int32, speeds ...float64) *pb.StreetForecast {
 	return f
 }
 
+// run starts a feed that updates a fakeLayer.
 func run(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	t.Helper()
 	layer := newFakeLayer(t)
@@ -152,10 +157,11 @@ func run(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	return f, layer
 }
 
+// waitForError waits until the status has an error that contains want.
 func waitForError(t *testing.T, f *Forecasts, want string) {
 	t.Helper()
-	if !assertEventually(func() bool { return bytes.Contains([]byte(f.Status().Error), []byte(want)) }) {
-		t.Fatalf("want %q, have %q", want, f.Status().Error)
+	if !assertEventually(func() bool { return strings.Contains(f.Status().Error, want) }) {
+		t.Fatalf("got error %q, want %q", f.Status().Error, want)
 	}
 }
 
@@ -169,6 +175,7 @@ func write(t *testing.T, path, content string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
+// zipped returns content compressed with gzip.
 func zipped(t *testing.T, content string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -179,6 +186,7 @@ func zipped(t *testing.T, content string) string {
 	return b.String()
 }
 
+// inFolder returns the path of a file in a new temporary folder.
 func inFolder(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), name)

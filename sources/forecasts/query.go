@@ -35,9 +35,9 @@ func (q *queryFeed) changes() <-chan struct{} { return nil }
 func (q *queryFeed) close() { q.Close() }
 
 // check implements feed. It publishes every result, because the layer detects changes. The time of
-// the data is that of the newest row.
+// the data is the time of the newest row.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
-	asked := time.Now()
+	start := time.Now()
 	var all *periods
 	err := q.Poll(ctx, func(rows driver.Rows) (err error) {
 		q.faults.reset()
@@ -45,15 +45,15 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 		return err
 	})
 	if err != nil {
-		return asked, err
+		return start, err
 	}
 	streets := all.streets(q.faults, q.contents.layer, q.maxSpeed)
 	newest := all.updated
 	if newest.IsZero() {
 		newest, _ = contract.ParseForecastTime(streets.newest) // valid, because it was normalised
 	}
-	if newest.After(asked) {
-		newest = asked
+	if newest.After(start) {
+		newest = start
 	}
 	return newest, streets.publish(&q.contents, newest)
 }

@@ -12,8 +12,8 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// asked returns a feed that is checked by the test only.
-func asked(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
+// newManualFeed returns a feed that only the test checks.
+func newManualFeed(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	t.Helper()
 	layer := newFakeLayer(t)
 	f, err := New(cfg, layer, zerolog.New(zerolog.NewTestWriter(t)))
@@ -40,9 +40,9 @@ func TestQuery(t *testing.T) {
 	const query = "SELECT *, 'ignored' AS note FROM forecasts ORDER BY street, start DESC"
 	cfg.ClickHouse = dial.ClickHouseQuery{
 		Address: store.TCP, ClickHouse: dial.ClickHouse{Database: "road", Username: "trafficd", Password: "trafficd"},
-		Query: query, Interval: time.Second, Timeout: patience,
+		Query: query, Interval: time.Second, Timeout: timeout,
 	}
-	feed, layer := asked(t, cfg)
+	feed, layer := newManualFeed(t, cfg)
 	source := feed.feed.(*queryFeed)
 	f := func(wantError string, skipped int, want ...string) {
 		t.Helper()
@@ -78,8 +78,8 @@ func TestQuery(t *testing.T) {
 	source.Query = query
 	f("", 4, good...)
 
-	// The time of the data is that of the newest row: the column updated, else the newest start,
-	// but not in the future.
+	// The time of the data is the newest value of the column updated, otherwise the newest start of
+	// a period, but not a time in the future.
 	aged := func(columns string, want time.Time) {
 		t.Helper()
 		source.Query = "SELECT street, fromnode, speed, " + columns + " FROM forecasts WHERE street = 7"
@@ -102,12 +102,11 @@ func TestQuery(t *testing.T) {
 	f("nowhere", 0, good...)
 	source.Query = "SELECT * FROM forecasts WHERE street > 1e12"
 	f("no valid forecast", 0, good...)
-	// An error after the first rows have been sent: they are not the layer.
+	// An error after the first rows: they are not used.
 	source.Query = "SELECT 1 + number AS street, 1 AS fromnode, now() AS start, now() + 60 AS `end`, 1 AS speed, throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
 	f("throwIf", 0, good...)
-	// What has no end is left as soon as it is too long, however much time there is.
+	// An endless result is abandoned as soon as it exceeds max_bytes, long before the timeout.
 	source.Query = "SELECT 1 + number AS street, 1 AS fromnode, now() AS start, now() + 60 AS `end`, 1 AS speed FROM system.numbers"
-	timeout := source.Timeout
 	source.Timeout = time.Hour
 	f("max_bytes", 0, good...)
 	source.Query, source.Timeout = query, timeout

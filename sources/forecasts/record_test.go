@@ -46,8 +46,8 @@ func TestNormaliseTime(t *testing.T) {
 	}
 }
 
-// each returns a street with the given periods.
-func each(periods ...*pb.ForecastPeriod) *pb.StreetForecast {
+// streetOf returns a street with the given periods.
+func streetOf(periods ...*pb.ForecastPeriod) *pb.StreetForecast {
 	return &pb.StreetForecast{Street: 1, Fromnode: 2, Forecast: periods}
 }
 
@@ -76,46 +76,46 @@ func TestNormalise(t *testing.T) {
 	}
 	good := func() *pb.ForecastPeriod { return period("18:00:00Z", "18:15:00Z", 50) }
 	const text = "18:00:00Z-18:15:00Z 50"
-	f(each(), 0, "")
-	f(each(good()), 0, "", text)
-	f(each(good(), period("18:15:00Z", "18:15:00.9Z", 1)), 1, "period 1: end 2026-11-20T18:15:00Z is not after start", text)
-	f(each(good(), period("18:15:00Z", "18:10:00Z", 1)), 1, "is not after start", text)
-	f(each(good(), period("18:15", "18:30Z", 1)), 1, `start: "2026-11-20T18:15" is not a date-time`, text)
-	f(each(good(), period("18:15Z", "25:30Z", 1)), 1, "end:", text)
-	f(each(good(), nil), 1, "null", text)
-	f(each(good(), period("18:00:00.5Z", "18:15:00.5Z", 70)), 1, "duplicate period", "18:00:00Z-18:15:00Z 70")
-	f(each(good(), good(), good()), 2, "duplicate period", text)
-	f(each(period("18:15Z", "18:30Z", 3), period("18:00Z", "18:30Z", 2), period("18:00Z", "18:15Z", 1)), 0, "",
+	f(streetOf(), 0, "")
+	f(streetOf(good()), 0, "", text)
+	f(streetOf(good(), period("18:15:00Z", "18:15:00.9Z", 1)), 1, "period 1: end 2026-11-20T18:15:00Z is not after start", text)
+	f(streetOf(good(), period("18:15:00Z", "18:10:00Z", 1)), 1, "is not after start", text)
+	f(streetOf(good(), period("18:15", "18:30Z", 1)), 1, `start: "2026-11-20T18:15" is not a date-time`, text)
+	f(streetOf(good(), period("18:15Z", "25:30Z", 1)), 1, "end:", text)
+	f(streetOf(good(), nil), 1, "null", text)
+	f(streetOf(good(), period("18:00:00.5Z", "18:15:00.5Z", 70)), 1, "duplicate period", "18:00:00Z-18:15:00Z 70")
+	f(streetOf(good(), good(), good()), 2, "duplicate period", text)
+	f(streetOf(period("18:15Z", "18:30Z", 3), period("18:00Z", "18:30Z", 2), period("18:00Z", "18:15Z", 1)), 0, "",
 		"18:00:00Z-18:15:00Z 1", "18:00:00Z-18:30:00Z 2", "18:15:00Z-18:30:00Z 3")
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -0.1, MaxSpeed + 1, 1e300} {
-		f(each(good(), period("18:15Z", "18:30Z", v)), 1, "period 1: speed", text)
+		f(streetOf(good(), period("18:15Z", "18:30Z", v)), 1, "period 1: speed", text)
 		invalid := period("18:15Z", "18:30Z", v)
 		invalid.SpeedValid = proto.Bool(false)
-		f(each(good(), invalid), 1, "speed", text, "18:15:00Z-18:30:00Z 0")
+		f(streetOf(good(), invalid), 1, "speed", text, "18:15:00Z-18:30:00Z 0")
 		flow := good()
 		flow.Flow, flow.FlowValid = v*MaxFlow, true
-		f(each(flow), 1, "flow", text)
+		f(streetOf(flow), 1, "flow", text)
 		require.Zero(t, flow.Flow)
 		require.False(t, flow.FlowValid)
 	}
 	for _, v := range []float64{0, MaxSpeed, math.SmallestNonzeroFloat64} {
-		f(each(period("18:00Z", "18:15Z", v)), 0, "", fmt.Sprintf("18:00:00Z-18:15:00Z %g", v))
+		f(streetOf(period("18:00Z", "18:15Z", v)), 0, "", fmt.Sprintf("18:00:00Z-18:15:00Z %g", v))
 	}
-	f(each(period("18:00Z", "18:15Z", math.Copysign(0, -1))), 0, "", "18:00:00Z-18:15:00Z 0")
+	f(streetOf(period("18:00Z", "18:15Z", math.Copysign(0, -1))), 0, "", "18:00:00Z-18:15:00Z 0")
 
-	zone := each(good())
+	zone := streetOf(good())
 	zone.Forecast[0].Timezone = "Europe/Copenhagen"
 	f(zone, 0, "", text)
 	require.Empty(t, zone.Forecast[0].Timezone)
 	for _, code := range []string{"not base64!", "CwV/OiHN2TvlAAA1ABM7FQ", "CwV/OiHN2TvlAAA1ABM7\nFQ=="} {
-		odd := each(good())
+		odd := streetOf(good())
 		odd.OpenLRcode = code
 		f(odd, 1, "not base64", text)
 		require.Equal(t, code, odd.OpenLRcode)
 	}
 }
 
-func TestNormaliseRefuses(t *testing.T) {
+func TestNormaliseErrors(t *testing.T) {
 	f := func(in *pb.StreetForecast, want string) {
 		t.Helper()
 		_, err := Normalise(in, MaxSpeed)
@@ -126,7 +126,7 @@ func TestNormaliseRefuses(t *testing.T) {
 	f(&pb.StreetForecast{Street: 1, OpenLRcode: "\xff"}, "not UTF-8")
 	f(&pb.StreetForecast{Street: 1, OpenLRcode: strings.Repeat("A", 4100)}, "4096")
 	f(&pb.StreetForecast{Street: 1, Forecast: make([]*pb.ForecastPeriod, 10_001)}, "10001 periods")
-	f(each(period("18:15Z", "18:00Z", 1), period("18:15Z", "18:30Z", -1)), "none of its 2 periods is usable: period 0")
+	f(streetOf(period("18:15Z", "18:00Z", 1), period("18:15Z", "18:30Z", -1)), "none of its 2 periods is usable: period 0")
 }
 
 func TestKey(t *testing.T) {
@@ -197,7 +197,7 @@ func TestParseRecordTruncated(t *testing.T) {
 }
 
 // FuzzRecord checks that a valid record is in normal form and matches its key, and that it can be
-// written and read again unchanged and without a remark, except one about its code.
+// written and read again unchanged, with no remark except about its openLRcode.
 func FuzzRecord(f *testing.F) {
 	add := func(s *pb.StreetForecast) {
 		b, err := proto.Marshal(s)
@@ -206,8 +206,8 @@ func FuzzRecord(f *testing.F) {
 	}
 	add(street(1, 2, 10, 20))
 	add(street(-1, math.MaxInt32))
-	add(each(period("18:00:00.5Z", "19:15+00:30", math.NaN()), period("18:00Z", "18:00:01Z", 3)))
-	odd := each(period("18:00Z", "18:15Z", 1), period("18:00Z", "18:15Z", 2))
+	add(streetOf(period("18:00:00.5Z", "19:15+00:30", math.NaN()), period("18:00Z", "18:00:01Z", 3)))
+	odd := streetOf(period("18:00Z", "18:15Z", 1), period("18:00Z", "18:15Z", 2))
 	odd.OpenLRcode, odd.Forecast[0].Flow = "?", math.Inf(1)
 	add(odd)
 	f.Add([]byte("1:2"), []byte(nil))

@@ -21,7 +21,7 @@ type rowScan struct {
 	column map[string]any // the same by name
 }
 
-// The columns that are used; others are ignored.
+// The columns that are used. Other columns are ignored.
 var (
 	neededColumns   = []string{"street", "fromnode", "start", "end", "speed"}
 	optionalColumns = []string{"openLRcode", "flow_valid", "speed_valid", "flow", "updated"}
@@ -32,7 +32,7 @@ func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
 	for _, c := range columns {
 		into := reflect.New(c.ScanType()).Interface()
 		s.into = append(s.into, into)
-		if _, twice := s.column[c.Name()]; twice && slices.Contains(slices.Concat(neededColumns, optionalColumns), c.Name()) {
+		if _, duplicate := s.column[c.Name()]; duplicate && slices.Contains(slices.Concat(neededColumns, optionalColumns), c.Name()) {
 			return nil, fmt.Errorf("the result has duplicate columns %s", c.Name())
 		}
 		s.column[c.Name()] = into
@@ -53,8 +53,8 @@ func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated
 		set(s, "street", &id.street, asInt32),
 		set(s, "fromnode", &id.fromnode, asInt32),
 		set(s, "openLRcode", &code, asString),
-		set(s, "start", &p.Start, asMoment),
-		set(s, "end", &p.End, asMoment),
+		set(s, "start", &p.Start, asTimeText),
+		set(s, "end", &p.End, asTimeText),
 		set(s, "flow_valid", &p.FlowValid, asBool),
 		set(s, "speed_valid", p.SpeedValid, asBool),
 		set(s, "speed", &p.Speed, asFloat),
@@ -148,8 +148,8 @@ func asTime(v reflect.Value) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("is %.64q, must be a DateTime", fmt.Sprint(v))
 }
 
-// asMoment accepts DateTime and DateTime64 in any zone, and text, which Normalise checks.
-func asMoment(v reflect.Value) (string, error) {
+// asTimeText accepts DateTime and DateTime64 in any zone, and text, which Normalise checks.
+func asTimeText(v reflect.Value) (string, error) {
 	if t, ok := v.Interface().(time.Time); ok {
 		return formatTime(t)
 	}

@@ -81,6 +81,7 @@ func (s *store) present() map[identity]struct{} {
 	return ids
 }
 
+// forget removes the record of a street, if there is one.
 func (s *store) forget(id identity) {
 	l := s.streets[id]
 	s.bytes -= l.bytes
@@ -111,7 +112,7 @@ type contents struct {
 	inUse map[identity]struct{} // the streets of the layer
 }
 
-// newContents returns contents. Errors refer to the content as source.
+// newContents returns contents that errors refer to as source.
 func newContents(cfg Config, layer Layer, source string) contents {
 	guard := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it at once, restart trafficd"}
 	return contents{layer: layer, guard: guard, seed: maphash.MakeSeed()}
@@ -120,14 +121,14 @@ func newContents(cfg Config, layer Layer, source string) contents {
 // admit returns an error if the guard does not allow next to replace the streets in use.
 func (c *contents) admit(next map[identity]struct{}, now time.Time) error {
 	var mark shrink.Mark
-	lacks := len(c.inUse)
+	missing := len(c.inUse)
 	for id := range next {
 		mark.Add(maphash.Comparable(c.seed, id))
 		if _, ok := c.inUse[id]; ok {
-			lacks--
+			missing--
 		}
 	}
-	if err := c.guard.Admit(lacks, len(c.inUse), mark, now); err != nil {
+	if err := c.guard.Admit(missing, len(c.inUse), mark, now); err != nil {
 		return err
 	}
 	c.inUse = next

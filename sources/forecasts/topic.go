@@ -72,7 +72,7 @@ func (t *topicFeed) startOver() {
 }
 
 func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
-	began := time.Now()
+	start := time.Now()
 	err := t.poll(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -81,7 +81,7 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 		t.startOver()
 		err = fmt.Errorf("%w: the topic was recreated or lost unread records; reading it from its start", err)
 	case err == nil && t.newest.IsZero():
-		t.newest = began
+		t.newest = start
 	}
 	if err != nil {
 		t.transport.CloseIdleConnections() // partitions may have new leaders
@@ -177,7 +177,7 @@ var (
 )
 
 // poll reads every partition to its end, and then checks that the topic was not recreated, which
-// the offsets do not show.
+// offsets alone do not show.
 func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if len(t.next) == 0 {
 		if t.topic, err = t.identify(ctx); err != nil {
@@ -188,8 +188,8 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Each poll starts with the next partition, so that an unavailable broker does not hide the
-	// others.
+	// Each poll starts with another partition, so that an unavailable broker does not hide the
+	// partitions of the others.
 	t.turn++
 	for i := range partitions {
 		partition := partitions[(i+t.turn)%len(partitions)]

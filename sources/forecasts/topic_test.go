@@ -30,7 +30,7 @@ func topicConfig(topic string, brokers ...string) Config {
 	cfg.Kafka.Brokers, cfg.Kafka.Topic, cfg.Kafka.Interval = brokers, topic, 20*time.Millisecond
 	cfg.Kafka.Quiet = 10 * time.Millisecond
 	// The maximum age of metadata is also the time for a metadata request.
-	cfg.Kafka.DialTimeout, cfg.Kafka.RequestTimeout, cfg.Kafka.MetadataMaxAge = patience, patience, patience
+	cfg.Kafka.DialTimeout, cfg.Kafka.RequestTimeout, cfg.Kafka.MetadataMaxAge = timeout, timeout, timeout
 	return cfg
 }
 
@@ -56,7 +56,7 @@ func value(t *testing.T, f *pb.StreetForecast) []byte {
 
 func produce(t *testing.T, c *kgo.Client, records ...*kgo.Record) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	require.NoError(t, c.ProduceSync(ctx, records...).FirstErr())
 }
@@ -81,7 +81,7 @@ func TestTopic(t *testing.T) {
 	)
 	f, layer := run(t, topicConfig("f", k.Brokers...))
 	layer.waitFor("1:1 11", "2:1 20,21", "3:-7 30")
-	require.Equal(t, 1, layer.published, "the first layer is a whole one")
+	require.Equal(t, 1, layer.published, "the first layer is complete")
 	waitUntilHealthy(t, f)
 	s := f.Status()
 	require.EqualValues(t, 5, s.Skipped)
@@ -99,7 +99,7 @@ func TestTopic(t *testing.T) {
 	require.True(t, assertEventually(func() bool { return f.Status().Skipped == 6 }))
 }
 
-// TestTopicAge checks that the time of the data is that of the newest valid record, not that of a
+// TestTopicAge checks that the time of the data is the time of the newest valid record, not of a
 // poll, and never in the future.
 func TestTopicAge(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 2))
@@ -134,10 +134,10 @@ func TestTopicAge(t *testing.T) {
 	require.False(t, dataTime.After(time.Now()))
 }
 
-// settled polls until the records read are whole.
+// settled polls until the records read are complete publications.
 func settled(t *testing.T, feed *topicFeed) (dataTime time.Time, err error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		dataTime, err = feed.check(t.Context())
 		// A check may use metadata of the moment in which a recreated topic did not exist.
 		if !errors.Is(err, watch.ErrUnsettled) && !errors.Is(err, kafka.UnknownTopicOrPartition) {
@@ -154,15 +154,15 @@ func (s *fakeLayer) confirmedAt() time.Time {
 	return s.confirmed
 }
 
-// TestTopicWithoutRecords checks that an empty topic is a layer without streets.
+// TestTopicWithoutRecords checks that an empty topic is published as a layer without streets.
 func TestTopicWithoutRecords(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 2))
 	_, layer := run(t, topicConfig("f", k.Brokers...))
 	layer.waitFor()
 }
 
-// TestTopicOfManyResponses reads partitions that do not fit into one response. Nothing is visible
-// before all of it has been read.
+// TestTopicOfManyResponses reads partitions that do not fit into one response, and checks that
+// nothing is visible before all of them have been read.
 func TestTopicOfManyResponses(t *testing.T) {
 	const streets = 3000
 	k := stores.StartKafka(t, stores.Topic("f", 4))
@@ -186,8 +186,7 @@ func TestTopicOfManyResponses(t *testing.T) {
 	}
 }
 
-// TestTopicCompressed reads batches in every codec, and records that are longer than a response
-// should be.
+// TestTopicCompressed reads record batches of every codec, and records that exceed fetch_bytes.
 func TestTopicCompressed(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 1))
 	var want []string
@@ -251,7 +250,7 @@ func TestTopicRecreated(t *testing.T) {
 	layer.waitFor("9:1 90")
 }
 
-// TestTopicGrowsPartitions checks that of a street in two partitions the later record counts,
+// TestTopicGrowsPartitions checks that if a street is in two partitions, its later record is used,
 // whatever the order of the partitions.
 func TestTopicGrowsPartitions(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 4))
@@ -281,8 +280,8 @@ func TestTopicGrowsPartitions(t *testing.T) {
 	}
 }
 
-// TestTopicTransactions checks that committed records are used in their order, and aborted and open
-// ones are not.
+// TestTopicTransactions checks that the records of committed transactions are used in order, and
+// the records of aborted and open transactions are not used.
 func TestTopicTransactions(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 1))
 	one, two := producer(t, k.Brokers, kgo.TransactionalID("1")), producer(t, k.Brokers, kgo.TransactionalID("2"))
@@ -319,7 +318,7 @@ func TestTopicTransactions(t *testing.T) {
 	put(plain, 6, 60)
 	polls := testutil.ToFloat64(checksUnchanged)
 	require.True(t, assertEventually(func() bool { return testutil.ToFloat64(checksUnchanged) >= polls+2 }))
-	require.Equal(t, want, layer.shown(), "an open transaction holds back what follows it")
+	require.Equal(t, want, layer.shown(), "an open transaction delays the records after it")
 	end(one, kgo.TryAbort)
 	want = append(want, "6:1 60")
 	layer.waitFor(want...)
@@ -338,15 +337,15 @@ func TestTopicThrottled(t *testing.T) {
 	for i := range int32(20) {
 		produce(t, k, record("f", 0, fmt.Sprintf("%d:1", i+1), value(t, street(i+1, 1, 10))))
 	}
-	asked := 0
+	fetches := 0
 	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		if asked++; asked%2 == 0 {
+		if fetches++; fetches%2 == 0 {
 			return nil, nil, false
 		}
-		answer := r.ResponseKind().(*kmsg.FetchResponse)
-		answer.ThrottleMillis = 1
-		return answer, nil, true
+		response := r.ResponseKind().(*kmsg.FetchResponse)
+		response.ThrottleMillis = 1
+		return response, nil, true
 	})
 	f, layer := run(t, topicConfig("f", c.ListenAddrs()...))
 	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
@@ -361,11 +360,11 @@ func TestTopicPartitionAway(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(3, "f"))
 	f, layer := run(t, topicConfig("f", c.ListenAddrs()...))
 	layer.waitFor()
-	away := atomic.Int32{}
+	unavailable := atomic.Int32{}
 	c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		asked := r.(*kmsg.FetchRequest).Topics
-		if len(asked) == 0 || asked[0].Partitions[0].Partition != away.Load() {
+		topics := r.(*kmsg.FetchRequest).Topics
+		if len(topics) == 0 || topics[0].Partitions[0].Partition != unavailable.Load() {
 			return nil, nil, false
 		}
 		return nil, errors.New("the broker of this partition is unavailable"), true
@@ -373,19 +372,19 @@ func TestTopicPartitionAway(t *testing.T) {
 	k := producer(t, c.ListenAddrs())
 	speed := 10.0
 	for partition := range int32(3) {
-		away.Store(partition)
+		unavailable.Store(partition)
 		waitForError(t, f, fmt.Sprintf("partition %d of topic", partition))
 		speed++
 		a, b := (partition+1)%3, (partition+2)%3
 		produce(t, k, record("f", a, "1:1", value(t, street(1, 1, speed))), record("f", b, "2:1", value(t, street(2, 1, speed))))
 		layer.waitFor(fmt.Sprint("1:1 ", speed), fmt.Sprint("2:1 ", speed))
 	}
-	away.Store(-1)
+	unavailable.Store(-1)
 	require.True(t, assertEventually(func() bool { return f.Status().Error == "" }))
 }
 
-// TestTopicOrder checks that within a partition the order of the records counts, and between
-// partitions their time.
+// TestTopicOrder checks that the latest record of a street is determined by offset within a
+// partition, and by timestamp between partitions.
 func TestTopicOrder(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(2, "f"))
 	k := producer(t, c.ListenAddrs())
@@ -408,17 +407,17 @@ func TestTopicOrder(t *testing.T) {
 }
 
 // TestTopicPublishesInPart checks that while one partition cannot be read, the records of the
-// others are shown after quiet_wait, but confirm nothing, and that nothing is shown before the
-// first whole layer.
+// others are shown after quiet_wait without confirming the layer, and that nothing is shown before
+// the first complete layer.
 func TestTopicPublishesInPart(t *testing.T) {
 	layer := newFakeLayer(t)
 	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
 	require.NoError(t, err)
 	defer feed.close()
-	away := errors.New("away")
+	unavailable := errors.New("unavailable")
 	now := time.Now()
 	require.NoError(t, feed.applyNow(identity{1, 1}, latest{forecast: street(1, 1, 10)}))
-	require.Equal(t, away, feed.settle(away, now.Add(time.Hour)))
+	require.Equal(t, unavailable, feed.settle(unavailable, now.Add(time.Hour)))
 	require.Nil(t, layer.shown())
 
 	confirmed := now.Add(-time.Minute)
@@ -427,21 +426,21 @@ func TestTopicPublishesInPart(t *testing.T) {
 	require.Equal(t, []string{"1:1 10"}, layer.shown())
 	feed.newest = now
 	require.NoError(t, feed.applyNow(identity{2, 1}, latest{forecast: street(2, 1, 20)}))
-	require.Equal(t, away, feed.settle(away, now))
+	require.Equal(t, unavailable, feed.settle(unavailable, now))
 	require.Equal(t, []string{"1:1 10"}, layer.shown())
-	require.Equal(t, away, feed.settle(away, now.Add(feed.cfg.QuietWait)))
+	require.Equal(t, unavailable, feed.settle(unavailable, now.Add(feed.cfg.QuietWait)))
 	require.Equal(t, []string{"1:1 10", "2:1 20"}, layer.shown())
 	require.Equal(t, confirmed, layer.confirmedAt())
 
 	published := layer.published
-	require.Equal(t, away, feed.settle(away, now))
+	require.Equal(t, unavailable, feed.settle(unavailable, now))
 	require.Equal(t, watch.ErrUnchanged, feed.settle(nil, now))
 	require.Equal(t, published, layer.published)
 	require.Equal(t, now, layer.confirmedAt())
 }
 
-// TestTopicAgeOfHeldRecords checks that records which are held do not make what is shown look
-// newer.
+// TestTopicAgeOfHeldRecords checks that records that are held do not change the time of the layer
+// that is shown.
 func TestTopicAgeOfHeldRecords(t *testing.T) {
 	layer := newFakeLayer(t)
 	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})

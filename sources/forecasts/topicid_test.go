@@ -16,8 +16,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestTopicRecreatedUnseen recreates a topic between two polls, with as many records as before or
-// more, so that offsets do not show it.
+// TestTopicRecreatedUnseen recreates a topic between two polls, with at least as many records as
+// before, so that offsets do not show it.
 func TestTopicRecreatedUnseen(t *testing.T) {
 	f := func(records int32) {
 		t.Helper()
@@ -63,16 +63,16 @@ func recreate(t *testing.T, c *kfake.Cluster, topic string) {
 	require.NoError(t, err)
 }
 
-// TestTopicOfOldBrokers checks that brokers without topic identifiers are not asked for them.
+// TestTopicOfOldBrokers checks that a feed reads from brokers that do not report topic identifiers.
 func TestTopicOfOldBrokers(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	c.ControlKey(int16(kmsg.ApiVersions), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		answer := r.ResponseKind().(*kmsg.ApiVersionsResponse)
+		response := r.ResponseKind().(*kmsg.ApiVersionsResponse)
 		for _, known := range []struct{ key, last int16 }{{1, 11}, {2, 5}, {3, 9}, {18, 2}} {
-			answer.ApiKeys = append(answer.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: known.key, MaxVersion: known.last})
+			response.ApiKeys = append(response.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: known.key, MaxVersion: known.last})
 		}
-		return answer, nil, true
+		return response, nil, true
 	})
 	c.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -90,24 +90,24 @@ func TestTopicOfOldBrokers(t *testing.T) {
 
 // TestTopicIDMessages compares both messages with those of another client.
 func TestTopicIDMessages(t *testing.T) {
-	asked := kmsg.NewMetadataRequest()
-	asked.Version = metadataWithID
+	request := kmsg.NewMetadataRequest()
+	request.Version = metadataWithID
 	topic := kmsg.NewMetadataRequestTopic()
 	name := "forecasts"
 	topic.Topic = &name
-	asked.Topics = append(asked.Topics, topic)
-	require.Equal(t, hex.EncodeToString(asked.AppendTo(nil)), hex.EncodeToString((&topicIDRequest{name}).encode()[4+11:]), "after size and header")
+	request.Topics = append(request.Topics, topic)
+	require.Equal(t, hex.EncodeToString(request.AppendTo(nil)), hex.EncodeToString((&topicIDRequest{name}).encode()[4+11:]), "after size and header")
 
-	answer := kmsg.NewMetadataResponse()
-	answer.Version = metadataWithID
+	response := kmsg.NewMetadataResponse()
+	response.Version = metadataWithID
 	cluster, rack := "c1", "r1"
-	answer.ClusterID = &cluster
-	answer.Brokers = []kmsg.MetadataResponseBroker{{NodeID: 1, Host: "k1", Port: 9092, Rack: &rack}, {NodeID: 2, Host: "k2", Port: 9092}}
+	response.ClusterID = &cluster
+	response.Brokers = []kmsg.MetadataResponseBroker{{NodeID: 1, Host: "k1", Port: 9092, Rack: &rack}, {NodeID: 2, Host: "k2", Port: 9092}}
 	about := kmsg.NewMetadataResponseTopic()
 	about.Topic, about.TopicID = &name, [16]byte{1, 2, 15: 16}
 	about.Partitions = make([]kmsg.MetadataResponseTopicPartition, 3)
-	answer.Topics = append(answer.Topics, about)
-	message := func() []byte { return answer.AppendTo([]byte{0, 0, 0, 0, 0}) }
+	response.Topics = append(response.Topics, about)
+	message := func() []byte { return response.AppendTo([]byte{0, 0, 0, 0, 0}) }
 	r, err := decodeTopicID(message())
 	require.NoError(t, err)
 	require.Equal(t, &topicIDResponse{0, topicID{1, 2, 15: 16}}, r)
@@ -118,11 +118,11 @@ func TestTopicIDMessages(t *testing.T) {
 			require.Equal(t, topicID(about.TopicID), r.id, "the rest is not read")
 		}
 	}
-	answer.Topics[0].ErrorCode = int16(kafka.UnknownTopicOrPartition)
+	response.Topics[0].ErrorCode = int16(kafka.UnknownTopicOrPartition)
 	r, err = decodeTopicID(message())
 	require.NoError(t, err)
 	require.Equal(t, kafka.UnknownTopicOrPartition, kafka.Error(r.code))
-	answer.Topics = nil
+	response.Topics = nil
 	_, err = decodeTopicID(message())
 	require.ErrorContains(t, err, "0 topics")
 }
@@ -131,8 +131,8 @@ func TestTopicIDMessages(t *testing.T) {
 func FuzzTopicID(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2})
 	f.Add([]byte("\x00\x00\x00\x00\xff\xff\xff\xff\x07"))
-	f.Fuzz(func(t *testing.T, answer []byte) {
-		r, err := decodeTopicID(answer)
+	f.Fuzz(func(t *testing.T, response []byte) {
+		r, err := decodeTopicID(response)
 		require.Equal(t, err == nil, r != nil)
 	})
 }
@@ -185,9 +185,9 @@ func latestOf(partition, at int, speed float64) latest {
 
 func kafkaTime(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 
-// TestTopicTakesNoMoreThanMaxBytes checks that streets over max_bytes are skipped and reported, and
-// that removed streets make room.
-func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
+// TestTopicMaxBytes checks that new streets beyond max_bytes are skipped and reported, and that
+// removed streets make room.
+func TestTopicMaxBytes(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		layer := newFakeLayer(t)
 		cfg := topicConfig("f", "127.0.0.1:1")
@@ -207,7 +207,7 @@ func TestTopicTakesNoMoreThanMaxBytes(t *testing.T) {
 			require.NoError(t, put(id+1, street(id+1, 1, 10)))
 		}
 		require.ErrorContains(t, put(4, street(4, 1, 10)), "forecasts.max_bytes")
-		require.NoError(t, put(2, street(2, 1, 20)), "one that is known")
+		require.NoError(t, put(2, street(2, 1, 20)), "a known street")
 		require.ErrorContains(t, put(5, nil), "forecasts.max_bytes", "a tombstone of an unknown street")
 		require.NoError(t, put(1, nil))
 		require.NoError(t, put(3, nil))
