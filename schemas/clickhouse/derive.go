@@ -60,8 +60,8 @@ func (l Layout) Derive(blocks ...Block) []string {
 }
 
 // DeriveSettings are the settings for the statements of Derive. Statements use one thread, so that
-// the others are free for inserts and queries. Merges and FINAL replace equal keys of an insert:
-// optimize_on_insert would make by_time cost three times as much.
+// the others are free for inserts and queries. optimize_on_insert is not needed, because merges and
+// FINAL replace rows with equal keys, and would make by_time three times as expensive.
 var DeriveSettings = map[string]any{
 	"async_insert": 0, "max_threads": 1, "max_insert_threads": 1, "max_partitions_per_insert_block": 0, "insert_deduplicate": 0,
 	"optimize_on_insert": 0, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "read_overflow_mode": "throw",
@@ -74,9 +74,9 @@ SELECT product_instance, measure_type_code, detector_code,
 FROM {archive} WHERE {blocks}
 GROUP BY product_instance, measure_type_code, detector_code`,
 
-	// thousandths / 1000 is the value if that has at most three decimals: both are the double
-	// closest to it. Rows with the same key and received_at are in one part and keep their order,
-	// if one thread reads and writes.
+	// thousandths / 1000 equals a value with at most three decimals, because both are the double
+	// closest to the decimal number. Rows with the same key and received_at are in one part, and
+	// keep their order if a single thread reads and writes.
 	`INSERT INTO {by_time} (product_instance, bucket, measure_type_code, detector_code, timestamp_from, timestamp_to,
     thousandths, other_value, received_at)
 SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Second(timestamp_from), 300) * 300, 'UTC'),

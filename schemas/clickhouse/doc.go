@@ -3,27 +3,27 @@
 //
 // # Tables
 //
-// One server: `measurements`, a ReplacingMergeTree(received_at) with the columns, key and
+// On a single server: `measurements`, a ReplacingMergeTree(received_at) with the columns, key and
 // partitions of contract 4.2. The daemon inserts into it, and queries read it. With FINAL, a
 // measurement that was sent again replaces the earlier one.
 //
-// A cluster (Layout.Cluster is set): the same columns as `measurements_local`, a
-// ReplicatedReplacingMergeTree on every host, and `measurements`, a Distributed table over it, for
-// inserts and queries. FINAL replaces within a shard only, so the sharding key (Layout.ShardingKey)
-// puts all versions of a measurement on one shard. The same holds for derived tables, which each
-// shard derives from its own rows. The configuration of the servers defines the macros {shard} and
-// {replica}. Adding a shard changes the shard of most detectors: see README.md.
+// In a cluster (Layout.Cluster is set): `measurements_local`, a ReplicatedReplacingMergeTree with
+// the same columns on every host, and `measurements`, a Distributed table over it, for inserts and
+// queries. FINAL replaces within a shard only, so the sharding key (Layout.ShardingKey) puts all
+// versions of a measurement on one shard. The same applies to derived tables, which each shard
+// derives from the rows that it stores. The configuration of the servers defines the macros {shard}
+// and {replica}. Adding a shard changes the shard of most detectors: see README.md.
 //
 // # Derived tables
 //
-// README.md describes them to users. They are not materialized views of the archive. A view would
-// add 40 (by_time) or 120 ms (last) of CPU to an insert of 98,000 rows, which takes 50 ms without
-// it, and would lack the rows of a block whose insert was interrupted between table and view.
-// Instead, the daemon records each delivered block as a row in `blocks`. Every few seconds it
-// executes the statements of Layout.Derive for all pending blocks, and then marks the blocks as
-// derived. Each statement can be repeated, for example after a crash: `last` keeps a maximum,
-// `by_time` the latest received_at of a key, and `hours` is computed again from all rows of the
-// affected hours.
+// README.md describes them to users. They are not materialized views of the archive. A materialized
+// view would add 40 ms (by_time) or 120 ms (last) of CPU to an insert of 98,000 rows, which takes
+// 50 ms without it, and would lack the rows of a block whose insert was interrupted between the
+// table and the view. Instead, the daemon records each delivered block as a row in `blocks`. Every
+// few seconds it executes the statements of Layout.Derive for all pending blocks, and then marks
+// the blocks as derived. Each statement can be repeated, for example after a crash: `last` keeps a
+// maximum, `by_time` the latest received_at of a key, and `hours` is computed again from all rows
+// of the affected hours.
 //
 // Refreshable materialized views are not used, because they cannot determine which rows are new:
 // with several daemons, received_at is not in the order of insertion. Projections are not used,
@@ -33,24 +33,24 @@
 //
 // The archive is ordered by detector, then time: the history of a detector is one range, and
 // adjacent rows compress well (detector_code 0.03 bytes per row, value 2.1). But the rows of an
-// interval are in as many places as there are detectors; in by_time they are in one place. There,
-// detector_code takes 6.2 bytes per row as LowCardinality, because 14,000 detectors exceed the
-// dictionary of 8192. As String it takes 1.0 with ZSTD(1), 0.49 with ZSTD(3, 22) and blocks of 1
-// MB, and 0.13 with blocks of 4 MB, in which the list of detectors repeats. The other columns have
-// small blocks: with 4 MB for all, reading 5 minutes takes 18 ms instead of 12. value takes 2.0 as
-// Float64 with ZSTD and 1.3 as thousandths.
+// interval are in as many places as there are detectors. In by_time they are in one place. In
+// by_time, detector_code takes 6.2 bytes per row as LowCardinality, because 14,000 detectors exceed
+// the dictionary of 8192 entries. As String it takes 1.0 bytes with ZSTD(1), 0.49 with ZSTD(3, 22)
+// and blocks of 1 MB, and 0.13 with blocks of 4 MB, in which the list of detectors repeats. The
+// other columns have small blocks: with blocks of 4 MB for all columns, reading 5 minutes takes 18
+// ms instead of 12 ms. value takes 2.0 bytes as Float64 with ZSTD and 1.3 as thousandths.
 //
-// hours has a row for each hour, with a column for each quarter of the hour. The view of 15 minutes
-// reads it four times, each time only the requested range of time. With arrays instead of columns
-// (as before migration 21), it would have to read all hours to find the start of a quarter. hours
-// takes 0.9 bytes for each row of the archive.
+// hours has a row for each hour, with a column for each quarter of the hour. The view
+// `measurements_15m` reads it four times, each time only the requested time range. With arrays
+// instead of columns, as before migration 21, the view would have to read all hours to find the
+// start of a quarter. hours takes 0.9 bytes for each row of the archive.
 //
 // Tables named forecaster_… contain what the forecaster has learned from the archive. Without them,
 // the forecaster learns again. In a cluster, every host has all of their rows.
 //
 // # Codecs
 //
-// They were chosen on 5.5 million rows of real five-minute road traffic (two measure types per
+// They were chosen with 5.5 million rows of real five-minute road traffic (two measure types per
 // detector, random batch ids, jittered received_at). Bytes per row after a merge, 17.9 in total:
 //
 //	detector_code   LowCardinality 0.01   String 0.27
@@ -90,8 +90,8 @@
 // applied migrations.
 //
 // In a cluster they are applied to each server over its own connection, not with ON CLUSTER. So a
-// dead server does not delay the others, the cluster needs no queue of distributed DDL, and the
+// dead server does not delay the others, the cluster does not need a distributed DDL queue, and the
 // next run updates a server that is new or has lost its disk. Such a server creates its tables with
-// the definitions of another one (join). The table that lists its applied migrations,
+// the definitions of another server (join). The table that lists its applied migrations,
 // schema_migrations_local, is not replicated.
 package clickhouse

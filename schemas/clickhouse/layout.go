@@ -7,8 +7,8 @@ type Layout struct {
 	Cluster  string // name of the cluster in the configuration of the servers; empty for a single server
 }
 
-// Local returns the name of the table with the rows, without the database. In a cluster that is the
-// replicated table, not the Distributed one (contract 4.2).
+// Local returns the name of the table with the rows, without the database. In a cluster, that is
+// the replicated table, not the Distributed table (contract 4.2).
 func (l Layout) Local() string {
 	if l.Cluster != "" {
 		return l.Table + "_local"
@@ -16,14 +16,13 @@ func (l Layout) Local() string {
 	return l.Table
 }
 
-// Derived returns the name of a derived table. Like Local, it returns that of the table with the
-// rows.
+// Derived returns the name of a derived table. As with Local, that is the table with the rows.
 func (l Layout) Derived(name string) string {
 	l.Table += "_" + name
 	return l.Local()
 }
 
-// InsertDetectors returns the beginning of the statement that inserts detectors: product instance,
+// InsertDetectors returns the INSERT statement, without values, for detectors: product instance,
 // code, attributes and time.
 func (l Layout) InsertDetectors() string {
 	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_registry` (product_instance, detector_code, attributes, listed_at)"
@@ -52,7 +51,7 @@ func (l Layout) Journal() string {
 }
 
 // Engine returns an engine of the MergeTree family with its arguments, in a cluster the replicated
-// one. path identifies the table in Keeper, replica the replica.
+// variant. path identifies the table in Keeper, and replica identifies the replica.
 func (l Layout) Engine(family, path, replica, args string) string {
 	if l.Cluster == "" {
 		return family + "(" + args + ")"

@@ -20,8 +20,8 @@ type Conn interface {
 // Migrate creates or updates the database and its tables on one server, and returns the names of
 // the applied migrations. In a cluster it must be called for each server. Several daemons may call
 // it at the same time. The connection needs no default database. On a new server of a cluster,
-// replicated tables are created with the definitions of others, because columns and TTL must be
-// equal on all replicas.
+// replicated tables are created with the definitions of the other servers, because columns and TTL
+// must be equal on all replicas.
 func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
@@ -51,8 +51,8 @@ func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []s
 	return applied, nil
 }
 
-// prepare creates the database and the table of migrations. The engine Atomic makes DDL atomic;
-// some servers have another default.
+// prepare creates the database and the table of migrations. The engine Atomic makes DDL atomic; on
+// some servers it is not the default.
 func prepare(ctx context.Context, c Conn, l Layout) error {
 	database := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS `%s` ENGINE = Atomic", l.Database)
 	if err := c.Exec(ctx, database); err != nil {

@@ -26,12 +26,12 @@ func TestMigrate(t *testing.T) {
 	conn, err := ch.Open(&ch.Options{Addr: []string{store.TCP}})
 	require.NoError(t, err)
 	defer conn.Close()
-	t.Run("from nothing", func(t *testing.T) { testFromNothing(t, store, conn) })
-	t.Run("cut off", func(t *testing.T) { testCutOff(t, store, conn) })
-	t.Run("at once", func(t *testing.T) { testAtOnce(t, store, conn) })
+	t.Run("new server", func(t *testing.T) { testNewServer(t, store, conn) })
+	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store, conn) })
+	t.Run("concurrent", func(t *testing.T) { testConcurrent(t, store, conn) })
 }
 
-func testFromNothing(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
+func testNewServer(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	applied, err := schema.Migrate(t.Context(), conn, single)
 	require.NoError(t, err)
 	require.Equal(t, []string{"measurements", "distributed", "codecs", "blocks"}, applied[:4])
@@ -62,7 +62,7 @@ func testFromNothing(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	}
 }
 
-// failing fails at the n-th statement.
+// failing is a connection that fails after the given number of statements.
 type failing struct {
 	driver.Conn
 	left int
@@ -70,17 +70,17 @@ type failing struct {
 
 func (f *failing) Exec(ctx context.Context, sql string, args ...any) error {
 	if f.left--; f.left < 0 {
-		return errors.New("cut off")
+		return errors.New("interrupted")
 	}
 	return f.Conn.Exec(ctx, sql, args...)
 }
 
-// testCutOff: an interrupted run is completed by the next one.
-func testCutOff(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
+// testInterrupted checks that an interrupted run is completed by the next one.
+func testInterrupted(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	for n := range 5 {
-		l := schema.Layout{Database: fmt.Sprintf("cut%d", n), Table: "measurements"}
+		l := schema.Layout{Database: fmt.Sprintf("interrupted%d", n), Table: "measurements"}
 		_, err := schema.Migrate(t.Context(), &failing{conn, n}, l)
-		require.ErrorContains(t, err, "cut off")
+		require.ErrorContains(t, err, "interrupted")
 		_, err = schema.Migrate(t.Context(), conn, l)
 		require.NoError(t, err)
 		require.Equal(t, versions(t), store.Query(t, "SELECT version FROM "+l.Database+".schema_migrations FINAL ORDER BY 1"))
@@ -88,8 +88,8 @@ func testCutOff(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	}
 }
 
-func testAtOnce(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
-	l := schema.Layout{Database: "at_once", Table: "measurements"}
+func testConcurrent(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
+	l := schema.Layout{Database: "concurrent", Table: "measurements"}
 	errs := make([]error, 8)
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -97,10 +97,10 @@ func testAtOnce(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
-	require.Equal(t, versions(t), store.Query(t, "SELECT DISTINCT version FROM at_once.schema_migrations ORDER BY 1"))
+	require.Equal(t, versions(t), store.Query(t, "SELECT DISTINCT version FROM concurrent.schema_migrations ORDER BY 1"))
 }
 
-// versions returns the numbers of all migrations, one on a line.
+// versions returns the numbers of all migrations, one per line.
 func versions(t *testing.T) string {
 	t.Helper()
 	all, err := schema.Migrations(single)
@@ -120,8 +120,8 @@ func TestLayout(t *testing.T) {
 	require.Equal(t, "ReplicatedMergeTree('/clickhouse/tables/p', 'r')", cluster.Engine("MergeTree", "p", "r", ""))
 }
 
-// TestMigrations: the numbers increase, every statement can be repeated, and statements for a
-// single server do not mention a cluster.
+// TestMigrations checks that the numbers increase, that every statement can be repeated, and that
+// only the statements for a cluster use replicated and Distributed tables.
 func TestMigrations(t *testing.T) {
 	for _, l := range []schema.Layout{single, cluster} {
 		list, err := schema.Migrations(l)

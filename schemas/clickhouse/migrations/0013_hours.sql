@@ -1,4 +1,4 @@
--- For each detector, measure type and hour: number and sum of the values in each quarter of the hour, and the extremes.
+-- For each detector, measure type and hour: number and sum of the values in each quarter of the hour, minimum and maximum.
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "hours"}}`
 (
     product_instance  LowCardinality(String),

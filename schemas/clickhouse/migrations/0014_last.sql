@@ -1,4 +1,4 @@
--- For each detector and measure type: the row with the latest interval; of several, the one received last.
+-- For each detector and measure type: the row with the latest interval; if there are several, the row that was received last.
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Derived "last"}}`
 (
     product_instance  LowCardinality(String),

@@ -1,4 +1,4 @@
--- What analysts read; the other views are in migration 21.
+-- Views for analysts; the other views are in migration 21.
 CREATE VIEW IF NOT EXISTS `{{.Database}}`.`{{.Table}}_current` AS
 SELECT * FROM `{{.Database}}`.`{{.Table}}` FINAL;
 

@@ -1,5 +1,5 @@
--- The detectors of the registry, for analysts: the last list of each product instance, and detectors of earlier ones. In a cluster,
--- every host has all of them.
+-- The detectors of the registry, for analysts: those of the last list of each product instance, and of earlier lists. In a cluster,
+-- every host has all rows.
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.`{{.Table}}_registry`
 (
     product_instance LowCardinality(String),

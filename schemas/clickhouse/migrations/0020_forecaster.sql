@@ -1,5 +1,5 @@
--- What the forecaster has learned. The rows of a day were computed from measurements before that day, except
--- those of forecaster_values, forecaster_days and forecaster_moments, which include it. In a cluster, every host has all rows.
+-- The state of the forecaster. The rows of a day were computed from measurements before that day; in forecaster_values,
+-- forecaster_days and forecaster_moments, they include the day. In a cluster, every host has all rows.
 CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_values
 (
     product_instance  LowCardinality(String),
