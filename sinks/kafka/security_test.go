@@ -20,6 +20,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
+// TestSecurity writes over TLS with each SASL mechanism.
 func TestSecurity(t *testing.T) {
 	server, ca := certificate(t)
 	c := stores.StartKfake(t, kfake.SeedTopics(2, topic), kfake.TLS(server), kfake.EnableSASL(),

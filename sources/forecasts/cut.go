@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// cut decides when the records read so far are complete publications. Partitions are read one after
-// the other, and the commit of a transaction reaches them one after the other, so a poll may see a
-// transaction in some partitions only.
+// cut is a consistent cut through the partitions: it decides when the records read so far are
+// complete publications. Partitions are read one after the other, and the commit of a transaction
+// reaches them one after the other, so a poll may see a transaction in some partitions only.
 //
 // All records of a transaction are written before it is committed in any partition. So once a poll
 // has seen a transaction, the high watermarks of the next poll are past all of its records, and
@@ -24,7 +24,7 @@ type cut struct {
 	moving   bool            // the current poll has applied records
 	settling map[int64]int16 // last epoch by producer: transactions that must be read to their end
 	barrier  map[int]int64   // offset by partition up to which they may have records; nil until known
-	later    map[int64]int16 // last epoch by producer: transactions whose records are held
+	deferred map[int64]int16 // last epoch by producer: transactions whose records are held
 	held     store
 	newest   time.Time // time of the newest record held
 	since    time.Time // when updates began to wait; zero if none are waiting
@@ -32,7 +32,7 @@ type cut struct {
 
 // startOver resets c for another topic.
 func (c *cut) startOver() {
-	*c = cut{settling: make(map[int64]int16), later: make(map[int64]int16), held: store{maxBytes: c.held.maxBytes}}
+	*c = cut{settling: make(map[int64]int16), deferred: make(map[int64]int16), held: store{maxBytes: c.held.maxBytes}}
 	c.held.clear()
 }
 
@@ -44,16 +44,16 @@ func (c *cut) holds(producer int64, epoch int16) bool {
 		if last, ok := c.settling[producer]; ok && epoch <= last {
 			return false
 		}
-		seen = c.later
+		seen = c.deferred
 	}
 	seen[producer] = max(seen[producer], epoch)
 	return c.started
 }
 
 // endPoll records the end of a poll, given the next offset and the high watermark of each
-// partition. It reports whether all applied updates are complete and, if not, whether that is due
-// to a transaction.
-func (c *cut) endPoll(next, ends map[int]int64, failed bool) (whole, transaction bool) {
+// partition. complete reports whether all applied updates are complete publications. If not,
+// transaction reports whether a transaction is incomplete.
+func (c *cut) endPoll(next, ends map[int]int64, failed bool) (complete, transaction bool) {
 	moving := c.moving
 	c.moving = false
 	if failed {
@@ -76,7 +76,7 @@ func (c *cut) endPoll(next, ends map[int]int64, failed bool) (whole, transaction
 // Their transactions are the next ones to read to their end.
 func (c *cut) advance() (held map[identity]latest, newest time.Time) {
 	held, newest = c.held.streets, c.newest
-	c.settling, c.later = c.later, make(map[int64]int16)
+	c.settling, c.deferred = c.deferred, make(map[int64]int16)
 	c.barrier, c.since, c.newest = nil, time.Time{}, time.Time{}
 	c.held.clear()
 	return held, newest

@@ -93,19 +93,19 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 // settle publishes the updates read so far if they are complete or have waited too long, even if
 // other partitions could not be read. In that case it returns err and does not confirm the layer.
 func (t *topicFeed) settle(err error, now time.Time) error {
-	whole, transaction := t.cut.endPoll(t.next, t.ends, err != nil)
+	complete, transaction := t.cut.endPoll(t.next, t.ends, err != nil)
 	pending := t.changed || len(t.cut.held.streets) > 0 || !t.caughtUp
 	switch {
 	case err != nil && (!pending || !t.caughtUp):
 		return err
 	case !pending:
-		if whole {
+		if complete {
 			t.cut.advance()
 		}
 		t.confirmed = t.newest
 		t.contents.layer.Confirm(t.confirmed)
 		return watch.ErrUnchanged
-	case !whole && t.mustWait(transaction, now):
+	case !complete && t.mustWait(transaction, now):
 		return cmp.Or(err, errTopicWritten)
 	}
 	if !t.caughtUp {

@@ -268,7 +268,7 @@ func (f *feed) status(now time.Time) []Status {
 	lists := *f.lists.Load()
 	all := make([]Status, 0, len(lists)+1)
 	if f.shared != nil {
-		all = append(all, f.whole(now))
+		all = append(all, f.sharedStatus(now))
 	}
 	for _, instance := range slices.Sorted(maps.Keys(lists)) {
 		all = append(all, lists[instance].status(now))
@@ -276,8 +276,8 @@ func (f *feed) status(now time.Time) []Status {
 	return all
 }
 
-// whole returns the state of a shared list as a whole.
-func (f *feed) whole(now time.Time) Status {
+// sharedStatus returns the state of a shared list as a whole.
+func (f *feed) sharedStatus(now time.Time) Status {
 	s := f.shared.status(now)
 	for _, l := range *f.lists.Load() {
 		if set := l.current.Load(); set != nil {
@@ -290,7 +290,7 @@ func (f *feed) whole(now time.Time) Status {
 // gauges returns the metrics of all lists.
 func (f *feed) gauges() (all []metrics.Collector) {
 	if f.shared != nil {
-		all = gauges(everyInstance, f.whole)
+		all = gauges(everyInstance, f.sharedStatus)
 	}
 	for instance, l := range *f.lists.Load() {
 		all = append(all, gauges(instance, l.status)...)

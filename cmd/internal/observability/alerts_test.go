@@ -45,6 +45,7 @@ func readAlerts(t *testing.T) (all []alert) {
 	return all
 }
 
+// parse reads a YAML file of the Prometheus folder.
 func parse(t *testing.T, name string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(prometheus, name))
@@ -85,6 +86,7 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
+// promtool runs promtool in the folder of the rules.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")

@@ -16,8 +16,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// dashboard is a dashboard of Grafana, with the members that ours use: others are errors, so that a
-// misspelt one is found.
+// dashboard is a Grafana dashboard with the members that the dashboards use. Other members are
+// errors, so that misspelled ones are noticed.
 type dashboard struct {
 	UID, Title, Description, Timezone, Refresh string
 	Tags                                       []string
@@ -93,7 +93,7 @@ type dashboardPanel struct {
 	}
 }
 
-// units are those of Grafana that the panels use.
+// units are the Grafana units that the panels may use.
 var units = []string{"short", "percentunit", "s", "d", "bytes", "Bps", "ops", "reqps"}
 
 // readDashboards returns all dashboards, by file name.
@@ -116,7 +116,8 @@ func readDashboards(t *testing.T) map[string]dashboard {
 	return all
 }
 
-// TestDashboards: Grafana can show every panel, and names agree. TestFaults runs their queries.
+// TestDashboards checks that Grafana can show every panel and that names agree. TestFaults runs the
+// queries.
 func TestDashboards(t *testing.T) {
 	prometheus := datasource{"prometheus", "${datasource}"}
 	for name, d := range readDashboards(t) {
@@ -171,8 +172,8 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// requireData fails unless each query of each panel, and of each variable, has a result for the
-// daemon. use is called between attempts: it uses everything that the daemon serves.
+// requireData requires that each query of each panel and variable has a result for the daemon.
+// Before each attempt it calls use, which uses everything that the daemon serves.
 func requireData(t *testing.T, p *prom, d *daemon, use func()) {
 	t.Helper()
 	type query struct{ where, expr string }

@@ -27,16 +27,17 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// fault is something that goes wrong with a daemon, and the alerts that lead to it.
+// fault is a failure of a daemon, and the alerts that it raises.
 type fault struct {
-	alerts   string // all that fire, separated by spaces; the runbook's section of the first is followed
+	alerts   string // all alerts that fire, separated by spaces; the test follows the runbook's section of the first
 	name     string // of the daemon
 	settings []string
 	prepare  func(d *daemon) // before the start; may be nil
-	plant    func(d *daemon) // breaks something after Prometheus has seen the daemon working; may be nil
-	env      []string        // variables of the runbook's commands, beside those of every section
+	inject   func(d *daemon) // causes the failure after Prometheus has seen the daemon working; may be nil
+	env      []string        // additional environment variables for the runbook's commands
 }
 
+// faults returns one healthy daemon, and at least one fault for each alert.
 func faults(t *testing.T) []fault {
 	archive, forward := stores.StartClickHouse(t), stores.StartKafka(t, stores.Topic("forecasts", 1))
 	lostArchive, lostForward, hungForward := stores.StartClickHouse(t), stores.StartKafka(t), stores.StartKafka(t)
@@ -46,7 +47,7 @@ func faults(t *testing.T) []fault {
 	kafka := func(k *stores.Kafka, settings ...string) []string {
 		return append(settings, "kafka.enabled=true", "kafka.brokers="+k.Brokers[0], "kafka.create_topic.partitions=2")
 	}
-	const derived = "clickhouse.derive_interval=1s" // far less than what TrafficdArchiveViewsStale allows, for a busy machine
+	const derived = "clickhouse.derive_interval=1s" // far less than TrafficdArchiveViewsStale allows, for a busy machine
 	clickhouse := func(c *stores.ClickHouse, database string) []string {
 		return []string{"clickhouse.enabled=true", "clickhouse.addresses=" + c.TCP, "clickhouse.database=" + database, "clickhouse.delivery.linger=100ms", derived}
 	}
@@ -73,34 +74,34 @@ func faults(t *testing.T) []fault {
 				d.ctl("forecast", "generate", "--streets", "100", "--output", d.path("forecasts.pb"))
 			},
 		},
-		{alerts: "TrafficdDown", name: "down", plant: func(d *daemon) {
+		{alerts: "TrafficdDown", name: "down", inject: func(d *daemon) {
 			require.NoError(t, d.Kill())
 			d.replace("trafficd.yaml", d.read("trafficd.yaml")+"journals: {}\n")
 			require.NoError(t, d.Start())
 		}},
-		{alerts: "TrafficdNotReady", name: "unready", plant: func(d *daemon) { d.replace("keys.yaml", "keys: []\n") }},
+		{alerts: "TrafficdNotReady", name: "unready", inject: func(d *daemon) { d.replace("keys.yaml", "keys: []\n") }},
 		{alerts: "TrafficdRestarts", name: "restarting"},
-		{alerts: "TrafficdClockSkew", name: "skewed", prepare: func(d *daemon) { d.ops = ahead(t, d.Ops, 2*time.Minute) }},
+		{alerts: "TrafficdClockSkew", name: "skewed", prepare: func(d *daemon) { d.ops = skewClock(t, d.Ops, 2*time.Minute) }},
 		{alerts: "TrafficdCertificateExpires", name: "expiring", prepare: tls(10*24*time.Hour + time.Hour)},
-		{alerts: "TrafficdKeysInvalid", name: "keys", plant: func(d *daemon) {
+		{alerts: "TrafficdKeysInvalid", name: "keys", inject: func(d *daemon) {
 			d.replace("keys.yaml", d.keys("- {name: new, rights: [ingets]}\n"))
 		}},
 		{
 			alerts: "TrafficdStoreUnreachable", name: "no-archive", settings: clickhouse(lostArchive, "traffic"),
-			plant: func(*daemon) { require.NoError(t, lostArchive.Kill()) },
+			inject: func(*daemon) { require.NoError(t, lostArchive.Kill()) },
 		},
 		{alerts: "TrafficdArchiveServersAway", name: "replica", settings: []string{
 			"clickhouse.enabled=true", "clickhouse.cluster=main", "clickhouse.addresses=" + cluster.Nodes[0].TCP + "," + unused, derived,
 		}},
-		{alerts: "TrafficdStoreUnreachable", name: "no-forward", settings: kafka(lostForward), plant: noForward},
+		{alerts: "TrafficdStoreUnreachable", name: "no-forward", settings: kafka(lostForward), inject: noForward},
 		{
 			alerts: "TrafficdDeliveryLag", name: "hung", settings: kafka(hungForward, "kafka.request_timeout=5m"),
-			plant: func(*daemon) { require.NoError(t, hungForward.Pause()) },
+			inject: func(*daemon) { require.NoError(t, hungForward.Pause()) },
 		},
 		{
 			alerts: "TrafficdJournalFull TrafficdStoreUnreachable", name: "journal",
 			settings: kafka(lostForward, "kafka.topic=other", "journal.max_frame_bytes=1MiB", "journal.segment_bytes=1MiB", "journal.max_bytes=64MiB"),
-			plant:    func(d *daemon) { d.items.Store(10_000); noForward(d) },
+			inject:   func(d *daemon) { d.items.Store(10_000); noForward(d) },
 		},
 		{alerts: "TrafficdDiskLow", name: "disk", prepare: func(d *daemon) {
 			free, err := exec.Command("df", "--output=avail", "--block-size=1", d.Dir).Output()
@@ -111,13 +112,13 @@ func faults(t *testing.T) []fault {
 		}},
 		{
 			alerts: "TrafficdJournalErrors", name: "moved", settings: []string{"journal.segment_bytes=16KiB", "journal.max_frame_bytes=8KiB", "journal.max_bytes=16MiB"},
-			plant: func(d *daemon) { require.NoError(t, os.Rename(d.path("journal"), d.path("moved"))) },
+			inject: func(d *daemon) { require.NoError(t, os.Rename(d.path("journal"), d.path("moved"))) },
 		},
 		{
 			alerts: "TrafficdDeadLetters", name: "refusing", settings: clickhouse(archive, "refusing"),
-			plant: func(d *daemon) {
+			inject: func(d *daemon) {
 				archive.Query(t, "ALTER TABLE refusing.measurements ADD CONSTRAINT plausible CHECK value < 1000")
-				d.items.Store(1) // fewer to find the faulty one among
+				d.items.Store(1) // so that the sink finds the rejected row soon
 				d.value.Store(5000)
 				require.NoError(t, launch.Eventually(t.Context(), limit, func() error {
 					m, err := d.Metrics(t.Context())
@@ -132,13 +133,13 @@ func faults(t *testing.T) []fault {
 		},
 		{
 			alerts: "TrafficdArchiveViewsStale", name: "underived", settings: clickhouse(archive, "underived"),
-			plant: func(*daemon) {
+			inject: func(*daemon) {
 				archive.Query(t, "RENAME TABLE underived.measurements_hours TO underived.away")
 			},
 		},
-		{alerts: "TrafficdClientSilent", name: "silent", plant: func(d *daemon) { d.silent.Store(true) }},
-		{alerts: "TrafficdRejectionsJump", name: "jump", plant: func(d *daemon) { d.unknown.Store(true) }},
-		{alerts: "TrafficdRegistryStale", name: "registry", plant: func(d *daemon) { require.NoError(t, os.Remove(d.path("detectors.csv"))) }},
+		{alerts: "TrafficdClientSilent", name: "silent", inject: func(d *daemon) { d.silent.Store(true) }},
+		{alerts: "TrafficdRejectionsJump", name: "jump", inject: func(d *daemon) { d.unknown.Store(true) }},
+		{alerts: "TrafficdRegistryStale", name: "registry", inject: func(d *daemon) { require.NoError(t, os.Remove(d.path("detectors.csv"))) }},
 		{
 			alerts: "TrafficdForecastsStale", name: "forecasts", settings: []string{"forecasts.feed=kafka", "forecasts.kafka.brokers=" + forward.Brokers[0]},
 			prepare: func(d *daemon) { publish(d, time.Now().Add(-3*time.Hour)) },
@@ -147,12 +148,15 @@ func faults(t *testing.T) []fault {
 	}
 }
 
-// TestFaults breaks something in each of many daemons. Exactly the alerts of the fault must fire,
-// and the commands in the alert's section of the runbook must print what the section says. Last,
-// each panel of the dashboards has data.
+// TestFaults injects a fault into each of many daemons. It checks that exactly the alerts of the
+// fault fire, that the commands in the alert's section of the runbook print what the section says,
+// and that each panel of the dashboards has data.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	programs, all := programs(t), faults(t)
+	for _, a := range readAlerts(t) {
+		require.True(t, slices.ContainsFunc(all, func(f fault) bool { return slices.Contains(strings.Fields(f.alerts), a.Alert) }), "no fault raises %s", a.Alert)
+	}
 	var daemons []*daemon
 	for i := range all {
 		f := &all[i]
@@ -167,12 +171,12 @@ func TestFaults(t *testing.T) {
 		d.load()
 	}
 	p := startPrometheus(t, daemons)
-	// The share of rejected measurements is compared with that of a quarter of an hour before, here
-	// seconds.
+	// TrafficdRejectionsJump compares the share of rejected measurements with the share 15 minutes
+	// before, which are 15 seconds here.
 	p.await(fmt.Sprintf(`count(count_over_time(trafficd_ops_ready[5m]) > 16) == %d`, len(daemons)))
 	for i, d := range daemons {
-		if plant := all[i].plant; plant != nil {
-			plant(d)
+		if inject := all[i].inject; inject != nil {
+			inject(d)
 		}
 		if all[i].name == "restarting" {
 			for n := range 3 { // Prometheus must see each start
@@ -182,11 +186,11 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}
-	// fired returns the alerts about a daemon that have fired at any time: they may resolve while
-	// others are followed.
+	// fired returns the alerts about a daemon that have fired at any time. They may resolve while
+	// the sections of other alerts are followed.
 	fired := func(name string) (names []string, err error) {
-		ever, err := p.query(t.Context(), `max by (alertname, instance, client, product_instance) (max_over_time(ALERTS{alertstate="firing"}[10m]))`)
-		for _, s := range ever {
+		alerts, err := p.query(t.Context(), `max by (alertname, instance, client, product_instance) (max_over_time(ALERTS{alertstate="firing"}[10m]))`)
+		for _, s := range alerts {
 			if slices.Contains([]string{s.Metric["instance"], s.Metric["client"], s.Metric["product_instance"]}, name) {
 				names = append(names, s.Metric["alertname"])
 			}
@@ -204,7 +208,7 @@ func TestFaults(t *testing.T) {
 			require.NoError(t, launch.Eventually(t.Context(), limit, func() error {
 				names, err := fired(d.name)
 				if err == nil && !slices.Equal(names, slices.Sorted(slices.Values(want))) {
-					err = fmt.Errorf("%v have fired, want %v", names, want)
+					err = fmt.Errorf("got alerts %v, want %v", names, want)
 				}
 				return err
 			}))
@@ -226,18 +230,19 @@ func TestFaults(t *testing.T) {
 	for i, d := range daemons {
 		names, err := fired(d.name)
 		require.NoError(t, err)
-		require.ElementsMatch(t, strings.Fields(all[i].alerts), names, "nothing else has fired meanwhile for %s", d.name)
+		require.ElementsMatch(t, strings.Fields(all[i].alerts), names, "other alerts about %s have fired in the meantime", d.name)
 	}
 }
 
-// ahead returns the address of an operators' listener whose clock is ahead of that at address.
-func ahead(t *testing.T, address string, by time.Duration) string {
+// skewClock returns the address of a proxy of an operators' listener that reports a clock that is
+// ahead.
+func skewClock(t *testing.T, address string, by time.Duration) string {
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: address})
 		r.Out.Header.Del("Accept-Encoding")
 		r.Out.Header.Del("Accept") // the text format
 	}}
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // clients go away when the test ends
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // clients disconnect when the test ends
 	clock := regexp.MustCompile(`(?m)^trafficd_ops_time_seconds (.*)$`)
 	proxy.ModifyResponse = func(r *http.Response) error {
 		body, err := io.ReadAll(r.Body)
@@ -278,7 +283,7 @@ func sectionOf(t *testing.T, anchor string) string {
 	return ""
 }
 
-// block is a block of commands in the runbook, followed by what they print in one of the faults.
+// block matches a block of commands in the runbook, followed by their output for one of the faults.
 var block = regexp.MustCompile("(?s)```sh\n(.*?)```\n(?:```text\n(.*?)```\n)?")
 
 // follow runs the commands of a section of the runbook and compares what they print.
@@ -309,12 +314,12 @@ func requirePrinted(t *testing.T, want, out, command string) {
 			parts[i] = regexp.QuoteMeta(parts[i])
 		}
 		at := regexp.MustCompile(strings.Join(parts, ".*")).FindStringIndex(rest)
-		require.NotNil(t, at, "the runbook says that\n%s\nprints\n%s\nbut it prints\n%s\nwithout the line %q", command, want, out, strings.TrimSpace(line))
+		require.NotNil(t, at, "got output\n%s\nof\n%s\nwant\n%s\nfrom the runbook; missing line %q", out, command, want, strings.TrimSpace(line))
 		rest = rest[at[1]:]
 	}
 }
 
-// TestRunbook: each alert has a section with all parts, and a fault that tests it.
+// TestRunbook checks that each alert has a section with all parts.
 func TestRunbook(t *testing.T) {
 	for _, a := range readAlerts(t) {
 		section := sectionOf(t, strings.ToLower(a.Alert))

@@ -46,23 +46,23 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// daemon is a trafficd with a client that sends batches. Its name is that of its product instance
-// and of its client, and the label instance in Prometheus.
+// daemon is a trafficd with a client that sends batches. Its name is also the name of its product
+// instance and of its client, and the label instance in Prometheus.
 type daemon struct {
 	launch.Daemon
 	t        *testing.T
 	name     string
 	programs string
 	config   string       // file
-	ops      string       // host:port from which Prometheus and the operator read
-	silent   atomic.Bool  // send nothing
-	items    atomic.Int64 // of a batch
-	value    atomic.Int64 // of the first item
-	unknown  atomic.Bool  // name a detector that is not in the registry
+	ops      string       // host:port of the operators' listener, or of a proxy
+	silent   atomic.Bool  // send no batches
+	items    atomic.Int64 // number of items in a batch
+	value    atomic.Int64 // value of the first item
+	unknown  atomic.Bool  // send measurements of a detector that is not in the registry
 }
 
-// newDaemon configures a daemon without stores, unless settings say otherwise. Its settings are in
-// a file, as in production.
+// newDaemon configures a daemon, without stores unless the settings enable them. Its settings are
+// in a file, as in production.
 func newDaemon(t *testing.T, programs, name string, settings ...string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, name: name, programs: programs, Daemon: launch.Daemon{Binary: filepath.Join(programs, "trafficd"), Dir: t.TempDir()}}
@@ -161,8 +161,7 @@ func (d *daemon) ctl(args ...string) {
 	require.NoError(d.t, err, "%s", out)
 }
 
-// certificate writes tls.crt and tls.key, which expire after d, and returns the settings that use
-// them.
+// certificate writes tls.crt and tls.key, valid for the given time.
 func (d *daemon) certificate(validity time.Duration) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(d.t, err)
@@ -179,23 +178,23 @@ func (d *daemon) certificate(validity time.Duration) {
 	d.replace("tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
 }
 
-// keys returns a keys file with the daemon's own key and more lines.
+// keys returns a keys file with the key of the daemon's client and additional lines.
 func (d *daemon) keys(more string) string {
 	return fmt.Sprintf("keys:\n- {name: %[1]s, sha256: %[2]x, product_instance: %[1]s, rights: [ingest]}\n%[3]s", d.name, sha256.Sum256([]byte(d.name)), more)
 }
 
-// prom is a real Prometheus that loads alerts.yml, in which a minute is a second.
+// prom is a real Prometheus that loads alerts.yml with minutes replaced by seconds.
 type prom struct {
 	t       *testing.T
 	address string
 }
 
-// faster are the numbers of seconds in expressions of alerts that are not durations, and what they
-// are in the test.
+// faster maps alerts to numbers of seconds in their expressions that are not durations, and to
+// their replacements.
 var faster = map[string][2]string{
 	"TrafficdDeliveryLag":  {"> 120", "> 8"},
 	"TrafficdJournalFull":  {"< 4 * 3600", "< 4 * 60"},
-	"TrafficdDiskLow":      {"< 4 * 3600", "< 0"}, // of the machine's disk, which others use too
+	"TrafficdDiskLow":      {"< 4 * 3600", "< 0"}, // disabled, because others use the machine's disk, too
 	"TrafficdClientSilent": {", 300)", ", 5)"},
 
 	"TrafficdArchiveViewsStale": {"> 600", "> 40"},
@@ -203,8 +202,8 @@ var faster = map[string][2]string{
 
 var duration = regexp.MustCompile(`(\[|offset )(\d+)([mhd])`)
 
-// minutesToSeconds divides the durations of a rule by 60. Because the machine may be busy, an alert
-// waits 5 s at least, and the one about daemons that do not respond 20 s.
+// minutesToSeconds divides the durations of a rule by 60. Because the machine may be busy, alerts
+// wait at least 5 s, and TrafficdDown waits 20 s.
 func minutesToSeconds(t *testing.T, rule map[string]any) {
 	t.Helper()
 	seconds := func(number, unit string) int {
@@ -223,14 +222,15 @@ func minutesToSeconds(t *testing.T, rule map[string]any) {
 		return fmt.Sprintf("%s%ds", m[1], seconds(m[2], m[3]))
 	})
 	if wait, ok := rule["for"].(string); ok {
-		least := 5
+		minimum := 5
 		if name == "TrafficdDown" {
-			least = 20
+			minimum = 20
 		}
-		rule["for"] = fmt.Sprintf("%ds", max(least, seconds(wait[:len(wait)-1], wait[len(wait)-1:])))
+		rule["for"] = fmt.Sprintf("%ds", max(minimum, seconds(wait[:len(wait)-1], wait[len(wait)-1:])))
 	}
 }
 
+// startPrometheus starts a Prometheus that scrapes the daemons every second.
 func startPrometheus(t *testing.T, daemons []*daemon) *prom {
 	t.Helper()
 	var rules struct {
@@ -316,7 +316,7 @@ func (p *prom) await(query string) {
 	require.NoError(p.t, launch.Eventually(p.t.Context(), limit, func() error {
 		all, err := p.query(p.t.Context(), query)
 		if err == nil && len(all) == 0 {
-			err = fmt.Errorf("no result of %s", query)
+			err = fmt.Errorf("no result for %s", query)
 		}
 		return err
 	}))
