@@ -149,9 +149,11 @@ func change(old []byte, apply func(keys *yaml.Node) error) ([]byte, error) {
 	if root.Kind != yaml.MappingNode {
 		return nil, errors.New("the file must be a mapping with the key `keys`; check its name")
 	}
-	at := slices.IndexFunc(root.Content, func(n *yaml.Node) bool { return n.Value == "keys" })
-	if at < 0 || at%2 > 0 {
-		at = len(root.Content)
+	at := 0 // of the key `keys`; its value follows it
+	for at < len(root.Content) && root.Content[at].Value != "keys" {
+		at += 2
+	}
+	if at == len(root.Content) {
 		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "keys"}, &yaml.Node{Kind: yaml.SequenceNode})
 	}
 	keys := root.Content[at+1]

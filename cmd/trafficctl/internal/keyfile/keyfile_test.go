@@ -64,6 +64,7 @@ func TestWith(t *testing.T) {
 	f("keys:\n  - name: old # the first\n    rights: [ingest]\n", "old")
 	f("# top\nkeys:\n# above\n- {name: a, sha256: x}\n\n# between\n- name: b\n# bottom\n", "a", "b")
 	f("keys: [{name: a}]\nafter: 2\n", "a")
+	f("comment: keys\nkeys: [{name: a}]\n", "a")
 }
 
 // Everything else in the file is kept.
