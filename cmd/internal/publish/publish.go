@@ -66,9 +66,10 @@ func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
 // returns when the transaction is committed, and calls done with the number of records written so
 // far.
 func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, removed []string, done func(int)) (err error) {
+	outcome := "nothing is published"
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("cannot write to topic %q at %v, nothing is published: %w", p.cfg.Topic, p.cfg.Brokers, err)
+			err = fmt.Errorf("cannot write to topic %q at %v, %s: %w", p.cfg.Topic, p.cfg.Brokers, outcome, err)
 		}
 	}()
 	_, partitions, err := dial.Partitions(ctx, p.client, p.cfg.Topic)
@@ -112,6 +113,7 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 			done(n)
 		}
 	}
+	outcome = "it is unknown whether the forecasts are published"
 	return t.commit(ctx)
 }
 

@@ -11,6 +11,9 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
@@ -231,6 +234,22 @@ func TestPublishInterrupted(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, keys, 3000)
 	})
+}
+
+// TestCommitInDoubt: without a response to the commit, it is unknown whether forecasts are
+// published.
+func TestCommitInDoubt(t *testing.T) {
+	k := stores.StartKfake(t, kfake.SeedTopics(1, "forecasts"))
+	cfg := forecasts.DefaultConfig().Kafka
+	cfg.Brokers, cfg.RequestTimeout = k.ListenAddrs(), time.Second
+	p, err := NewPublisher(cfg, Options{Timeout: time.Minute})
+	require.NoError(t, err)
+	defer p.Close()
+	require.NoError(t, p.Publish(t.Context(), generationOf(1, 1), nil, none))
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.RequestTimedOut, Count: -1})
+	err = p.Publish(t.Context(), generationOf(1, 2), nil, none)
+	require.ErrorContains(t, err, "cannot commit the transaction")
+	require.NotContains(t, err.Error(), "nothing is published")
 }
 
 // TestBatches: record batches have at most 1,000 records and 900 KiB, but at least one record.
