@@ -59,8 +59,11 @@ func readMETRLA(path string) (*detectorTable, error) {
 	r := csv.NewReader(buffered)
 	r.ReuseRecord = true
 	header, err := r.Read()
-	if err != nil || len(header) < 2 {
-		return nil, fmt.Errorf("cannot read %s: the header must have a column of times and one per sensor: %w", path, err)
+	if err == nil && len(header) < 2 {
+		err = errors.New("the header must have a column of times and one per sensor")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
 	t := &detectorTable{sensors: slices.Clone(header[1:])}
 	for {

@@ -337,7 +337,7 @@ func (f Forecasts) round(speed float64) float64 {
 	return max(math.Round(speed/f.Tolerance), 1) * f.Tolerance
 }
 
-// build returns the forecasts of the streets, and the number of streets by the worst basis of the
+// build returns the forecasts of the streets, without periods that have no forecast, and the number of streets by the worst basis of the
 // forecasts of their detectors.
 func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
 	times, targets := periods(c, s)
@@ -372,9 +372,10 @@ func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetF
 			for d := range at {
 				at[d] = speeds[d][n]
 			}
-			p := &pb.ForecastPeriod{Start: period.Start, End: period.End, SpeedValid: period.SpeedValid}
-			p.Speed = c.round(street.Speed(at))
-			f.Forecast = append(f.Forecast, p)
+			if speed := street.Speed(at); !math.IsNaN(speed) {
+				p := &pb.ForecastPeriod{Start: period.Start, End: period.End, SpeedValid: period.SpeedValid, Speed: c.round(speed)}
+				f.Forecast = append(f.Forecast, p)
+			}
 		}
 		all = append(all, f)
 	}

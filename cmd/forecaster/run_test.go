@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -244,6 +245,16 @@ func (w *town) testMETRLA(t *testing.T) {
 	}{}))
 	_, err = json.Marshal(results)
 	require.NoError(t, err)
+	_, err = backtest(t.Context(), &c, table, "scratch", table.end(), table.end().Add(time.Hour), func(time.Time) {})
+	require.ErrorContains(t, err, "no readings to compare")
+}
+
+func TestMETRLAWithoutSensors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metr-la.csv")
+	require.NoError(t, os.WriteFile(path, []byte("time\n"), 0o600))
+	_, err := readMETRLA(path)
+	require.ErrorContains(t, err, "the header must have a column of times and one per sensor")
+	require.NotContains(t, err.Error(), "%!")
 }
 
 func TestFileOutput(t *testing.T) {
@@ -351,6 +362,19 @@ func TestWorstBasis(t *testing.T) {
 		_, basis := build(Default().Forecasts, s, list)
 		require.Equal(t, map[model.Basis]int{model.Pooled: 1}, basis)
 		require.Equal(t, model.Pooled, (&snapshot{s, list}).detail(Default().Forecasts, &list[0]).Basis)
+	}
+}
+
+// A period for which no detector has a forecast is omitted.
+func TestPeriodWithoutForecast(t *testing.T) {
+	list, l := network(1)
+	origin := l.Day.Add(47 * time.Hour)      // the profiles end after an hour
+	silent := []model.Recent{{Seen: origin}} // measurements, but no usable value
+	all, basis := build(Default().Forecasts, model.NewStep(l, origin, []string{"000000"}, silent), list)
+	require.Equal(t, map[model.Basis]int{model.Own: 1}, basis)
+	require.Len(t, all[0].Forecast, 4)
+	for _, p := range all[0].Forecast {
+		require.False(t, math.IsNaN(p.Speed), p.Start)
 	}
 }
 

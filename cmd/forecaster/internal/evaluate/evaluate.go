@@ -76,7 +76,7 @@ func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]R
 	if err != nil {
 		return nil, err
 	}
-	return e.results(), nil
+	return e.results()
 }
 
 // Day evaluates all origins of a local day with the learned tables.
@@ -164,13 +164,17 @@ func (s *sums) add(actual float64, f model.Forecast, d model.Detail, last float6
 	}
 }
 
-func (e *Evaluation) results() (list []Result) {
+func (e *Evaluation) results() (list []Result, err error) {
 	for i, s := range e.sums {
+		if s.n == 0 {
+			return nil, fmt.Errorf("no readings to compare at the horizon %s from %s to %s", e.Horizons[i],
+				e.From.Format(time.RFC3339), e.To.Format(time.RFC3339))
+		}
 		r := Result{Horizon: e.Horizons[i], Minutes: int(e.Horizons[i] / time.Minute), Readings: int(s.n), Coverage: 100 * s.covered / s.n}
 		for m := range Methods {
 			r.MAE[m], r.RMSE[m], r.MAPE[m] = s.absolute[m]/s.n, math.Sqrt(s.square[m]/s.n), 100*s.relative[m]/max(s.positive, 1)
 		}
 		list = append(list, r)
 	}
-	return list
+	return list, nil
 }

@@ -171,7 +171,10 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 		}
 		s := &content.Streets[i]
 		length, _ := strconv.ParseFloat(row[c.Length], 64)
-		s.Detectors, s.Lengths = append(s.Detectors, code), append(s.Lengths, max(0, length))
+		if !(length > 0) || math.IsInf(length, 1) {
+			length = 0 // missing
+		}
+		s.Detectors, s.Lengths = append(s.Detectors, code), append(s.Lengths, length)
 		if s.OpenLR == "" {
 			s.OpenLR = location(row, c, length)
 		}
@@ -221,7 +224,7 @@ func location(row map[string]string, c Columns, length float64) string {
 	}
 	const metres = 111_320
 	x, y := (ends[3]-ends[1])*math.Cos(ends[0]*math.Pi/180)*metres, (ends[2]-ends[0])*metres
-	if length <= 0 {
+	if length == 0 {
 		length = math.Hypot(x, y)
 	}
 	line := openlr.Straight([2]float64{ends[1], ends[0]}, [2]float64{ends[3], ends[2]}, int(min(length, 14_000)), 3)

@@ -53,6 +53,16 @@ func TestLocationFromEndPoints(t *testing.T) {
 	require.InDelta(t, 7000, line.Points[0].Distance, openlr.DistanceTolerance)
 }
 
+// A length that is not a positive number counts as missing.
+func TestInvalidLength(t *testing.T) {
+	content := read(t, "a.csv", "detectorCode,street,length,from_lat,from_lon,to_lat,to_lon\n"+
+		"A,1,NaN,56.1,10.1,56.1,10.2\nB,1,200,,,,\nC,1,Inf,,,,\nD,1,-5,,,,\nE,1,long,,,,\n")
+	require.Equal(t, []float64{200, 200, 200, 200, 200}, content.Streets[0].Lengths)
+	line, err := openlr.Decode(content.Streets[0].OpenLR)
+	require.NoError(t, err)
+	require.InDelta(t, 6209, line.Points[0].Distance, openlr.DistanceTolerance, "the distance of the end points")
+}
+
 // TestSpeed: a street's speed is its length divided by its travel time.
 func TestSpeed(t *testing.T) {
 	s := Street{Lengths: []float64{100, 300}}
