@@ -117,7 +117,7 @@ skipped and reported; the exit code is then 2.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default from the file name")
+	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
 	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")
 	f.StringVar(&output, "output", stdio, "write to this file")
 	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default from the name of --output, or protobuf")
@@ -145,9 +145,6 @@ exit code is 0 if the layer has not changed.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if !slices.Contains(forecast.Formats, format) {
 				return fmt.Errorf("--format %q must be one of %v", format, forecast.Formats)
-			}
-			if r.Horizon < -1 {
-				return fmt.Errorf("--horizon %d must be minutes from now, or -1 for all periods", r.Horizon)
 			}
 			if r.Config, err = c.config(cmd.Flags()); err != nil {
 				return err
@@ -195,6 +192,9 @@ const maxNotes = 20
 
 // readForecasts reads a file and prints its faults on standard error.
 func readForecasts(ctx context.Context, std streams, path, format string, maxSpeed float64) (forecast.Content, error) {
+	if format == "" && path == stdio {
+		format = forecasts.FormatNDJSON
+	}
 	notes := 0
 	content, err := forecast.ReadFile(ctx, path, format, maxSpeed, std.in, func(text string) {
 		if notes++; notes <= maxNotes {
@@ -278,9 +278,6 @@ The password for --sasl is read from the environment variable ` + envPassword + 
   trafficctl forecast publish town.ndjson.gz --brokers k1:9093,k2:9093 --tls --sasl scram-sha-512 --sasl-user maps --tombstone-missing`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if input == "" && args[0] == stdio {
-				input = forecasts.FormatNDJSON
-			}
 			if cfg.SASL.Mechanism != "" {
 				cfg.SASL.Password = os.Getenv(envPassword)
 			}

@@ -151,7 +151,7 @@ func TestForecastGenerateRejects(t *testing.T) {
 // Valid records are written, invalid ones reported, and the exit code is 2 if there are any.
 func TestForecastBuildReportsFaults(t *testing.T) {
 	good := `{"street":1,"fromnode":1,"forecast":[{"start":"2026-11-20T18:00Z","end":"2026-11-20T19:15:00+01:00","speed_valid":true,"speed":50}]}`
-	r := runForecast(t, good+"\n{}\n{\"street\":2147483648,\"fromnode\":1}\n"+strings.Repeat("no\n", 29), "build", "-", "--input-format", "ndjson", "--format", "json")
+	r := runForecast(t, good+"\n{}\n{\"street\":2147483648,\"fromnode\":1}\n"+strings.Repeat("no\n", 29), "build", "-", "--format", "json")
 	require.Equal(t, exitRejected, r.code)
 	require.Contains(t, r.err, "line 2 skipped: missing street identity: street and fromnode are both 0")
 	require.Contains(t, r.err, "line 3 skipped: street and fromnode must be 32-bit integers: street 2147483648, fromnode 1")
@@ -162,15 +162,15 @@ func TestForecastBuildReportsFaults(t *testing.T) {
 	require.Len(t, layer.StreetForecast, 1)
 	require.Equal(t, "2026-11-20T18:15:00Z", layer.StreetForecast[0].Forecast[0].End)
 
-	r = runForecast(t, "{}\n", "build", "-", "--input-format", "ndjson")
+	r = runForecast(t, "{}\n", "build", "-")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "it contains no valid forecast")
-	r = runForecast(t, good+"\n"+good, "build", "-", "--input-format", "ndjson")
+	r = runForecast(t, good+"\n"+good, "build", "-")
 	require.Zero(t, r.code)
 	require.Len(t, decoded(t, r.out).StreetForecast, 1)
 
 	fast := strings.ReplaceAll(good, `"speed":50`, `"speed":600`)
-	r = runForecast(t, fast, "build", "-", "--input-format", "ndjson", "--max-speed", "700")
+	r = runForecast(t, fast, "build", "-", "--max-speed", "700")
 	require.Zero(t, r.code, r.err)
 }
 
@@ -182,7 +182,7 @@ func TestForecastSpeedValid(t *testing.T) {
 		t.Helper()
 		in := fmt.Sprintf(`{"street":1,"fromnode":1,"forecast":[{"start":%q,"end":%q,"speed":50%s}]}`,
 			start.Format(time.RFC3339), start.Add(6*time.Hour).Format(time.RFC3339), member)
-		built := runForecast(t, in, "build", "-", "--input-format", "ndjson")
+		built := runForecast(t, in, "build", "-")
 		require.Zero(t, built.code, built.err)
 		p := decoded(t, built.out).StreetForecast[0].Forecast[0]
 		require.NotNil(t, p.SpeedValid)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,19 +118,11 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) error {
 }
 
 func (d *dump) each(ctx context.Context, f inspect.Journal, lines *json.Encoder, notes io.Writer) error {
-	for frame, err := range f.Frames(d.from) {
-		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
-		}
-		seq := frame.Seq
-		gap, isGap := errors.AsType[*inspect.Gap](err)
-		if isGap {
-			seq = gap.From
-		}
-		if d.to != 0 && seq > d.to {
-			break
-		}
+	for frame, err := range f.Frames(d.from, cmp.Or(d.to, inspect.NoEnd)) {
+		_, isGap := errors.AsType[*inspect.Gap](err)
 		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
 		case err == nil:
 			if err := d.frame(frame, lines); err != nil {
 				return err

@@ -20,7 +20,7 @@ func read(t testing.TB, dir string, from uint64) (frames []uint64, gaps []string
 	f, err := inspect.Open(dir)
 	require.NoError(t, err)
 	defer f.Close()
-	for frame, err := range f.Frames(from) {
+	for frame, err := range f.Frames(from, inspect.NoEnd) {
 		var gap *inspect.Gap
 		if errors.As(err, &gap) {
 			gaps = append(gaps, gap.Range())
@@ -108,7 +108,7 @@ func TestFramesWithRandomDamage(t *testing.T) {
 		next := uint64(1)
 		f, err := inspect.Open(dir)
 		require.NoError(t, err)
-		for frame, err := range f.Frames(0) {
+		for frame, err := range f.Frames(0, inspect.NoEnd) {
 			says := fmt.Sprintf("seed %d, round %d", seed, round)
 			var gap *inspect.Gap
 			if !errors.As(err, &gap) {
@@ -147,7 +147,7 @@ func TestGapTimes(t *testing.T) {
 	f, err := inspect.Open(dir)
 	require.NoError(t, err)
 	defer f.Close()
-	for _, err := range f.Frames(0) {
+	for _, err := range f.Frames(0, inspect.NoEnd) {
 		var gap *inspect.Gap
 		if errors.As(err, &gap) {
 			require.True(t, gap.After.Equal(receivedAt(2)))

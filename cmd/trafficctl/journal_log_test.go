@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +92,43 @@ func TestJournalOfLog(t *testing.T) {
 	}
 	f("specify either the journal's directory, or --config or --brokers")
 	f("specify either the journal's directory, or --config or --brokers", "DIR", "--config", config)
+}
+
+// Frames are numbered in each partition, so --from and --to apply to each.
+func TestJournalDumpOfPartitions(t *testing.T) {
+	brokers := stores.StartKfake(t).ListenAddrs()
+	cfg := kafkalog.DefaultConfig()
+	cfg.Brokers, cfg.Partitions = brokers, 2
+	l, err := kafkalog.Open(cfg, []string{"kafka"}, time.Hour, zerolog.Nop())
+	require.NoError(t, err)
+	defer l.Close(context.Background())
+	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, 10*time.Millisecond)
+	var entries [8]journal.Entry
+	for i, b := range journalBatches(len(entries), 1) {
+		b.Instance = fmt.Sprint("instance", i) // selects the partition
+		entries[i].Data = frameOf(i+1, b)
+		require.NoError(t, l.Enqueue(&entries[i]))
+	}
+	for i := range entries {
+		require.NoError(t, entries[i].Wait())
+	}
+	dumped := func(args ...string) (seqs []int) {
+		t.Helper()
+		args = append([]string{"journal", "dump", "--frames", "--brokers", brokers[0], "--set", "journal.log.partitions=2"}, args...)
+		r := runWith(t, "", args...)
+		require.Zero(t, r.code, r.err)
+		for line := range strings.Lines(r.out) {
+			var frame struct{ Seq int }
+			require.NoError(t, json.Unmarshal([]byte(line), &frame))
+			seqs = append(seqs, frame.Seq)
+		}
+		return seqs
+	}
+	all := dumped()
+	require.Len(t, all, 8)
+	second := slices.DeleteFunc(all, func(seq int) bool { return seq != 2 })
+	require.Len(t, second, 2, "both partitions have frames")
+	require.Equal(t, second, dumped("--from", "2", "--to", "2"))
 }
 
 // With the settings of a daemon whose journal is local, the commands read its directory.

@@ -488,7 +488,7 @@ func TestJournalOverwrittenWhileOpen(t *testing.T) {
 		return err
 	})
 	f(func(f inspect.Journal) error {
-		for _, err := range f.Frames(0) {
+		for _, err := range f.Frames(0, inspect.NoEnd) {
 			if err != nil {
 				return err
 			}
@@ -527,7 +527,7 @@ func TestJournalWrittenWhileRead(t *testing.T) {
 	})
 	f(func(f inspect.Journal) error {
 		frames := 0
-		for _, err := range f.Frames(0) {
+		for _, err := range f.Frames(0, inspect.NoEnd) {
 			if err != nil {
 				return err
 			}

@@ -38,17 +38,14 @@ history. With --json, print the response of /status once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for {
-				body, err := getOperators(cmd.Context(), base, "/status", nil)
-				if err != nil {
-					return err
-				}
-				text, err := io.ReadAll(body)
-				body.Close()
-				if err != nil {
-					return fmt.Errorf("cannot read the response of /status: %w", err)
-				}
-				if asJSON {
+				text, err := getStatus(cmd.Context(), base)
+				switch {
+				case asJSON && err == nil:
 					_, err = std.out.Write(text)
+					return err
+				case !asJSON && cmd.Context().Err() != nil:
+					return nil
+				case err != nil:
 					return err
 				}
 				var s status.Status
@@ -142,7 +139,10 @@ Idempotency-Key is not shown again.`,
 				query.Set("accepted", "")
 			}
 			body, err := getOperators(cmd.Context(), base, "/rejections", query)
-			if err != nil {
+			switch {
+			case cmd.Context().Err() != nil:
+				return nil
+			case err != nil:
 				return err
 			}
 			defer body.Close()
@@ -186,6 +186,19 @@ func line(i *pipeline.TapItem) string {
 	var message string
 	_ = json.Unmarshal(i.Message, &message) // the daemon always sends a string
 	return text + "  " + message
+}
+
+func getStatus(ctx context.Context, base string) ([]byte, error) {
+	body, err := getOperators(ctx, base, "/status", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the response of /status: %w", err)
+	}
+	return text, nil
 }
 
 // getOperators requests path from the operators' listener. The caller closes the body.

@@ -71,6 +71,12 @@ func TestForecastWatch(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+func TestForecastWatchInvalidHorizon(t *testing.T) {
+	r := runForecast(t, "", "watch", "--horizon", "-5", "--key", "k")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "--horizon -5 must be")
+}
+
 // TestForecastWatchOldDaemon: a daemon without versions cannot be followed.
 func TestForecastWatchOldDaemon(t *testing.T) {
 	old := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

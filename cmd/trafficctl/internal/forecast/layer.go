@@ -35,7 +35,7 @@ import (
 // Request describes a request for the layer.
 type Request struct {
 	client.Config
-	Horizon  int    // minutes from now; negative: all periods
+	Horizon  int    // minutes from now; -1: all periods
 	ETag     string // of the layer that the caller has; may be empty
 	Encoding string // zstd, gzip or identity; empty: the daemon's choice
 
@@ -71,6 +71,9 @@ func Get(ctx context.Context, r Request) (*Response, error) {
 	case "zstd", "gzip", "identity":
 	default:
 		return nil, fmt.Errorf("--encoding %q must be zstd, gzip or identity", r.Encoding)
+	}
+	if r.Horizon < -1 {
+		return nil, fmt.Errorf("--horizon %d must be minutes from now, or -1 for all periods", r.Horizon)
 	}
 	c, err := client.New(r.Config, client.Forecast)
 	if err != nil {

@@ -41,12 +41,25 @@ func (g *Gap) Range() string {
 	return fmt.Sprintf("frames %d to %d", g.From, g.To)
 }
 
-// Frames returns the frames from seq on and verifies their checksums. After a *Gap it continues
-// with the next intact frame; any other error ends the sequence. A frame is valid until the next
-// one. A torn tail, or a commit that a daemon is still writing, ends the sequence without an error.
-// Frames of a segment that a daemon deletes in the meantime may be missing.
-func (f *Folder) Frames(seq uint64) iter.Seq2[journal.Frame, error] { return f.frames(seq, f.onRead) }
+// Frames implements Journal. It verifies the frames' checksums. Any error other than a *Gap ends
+// the sequence. A frame is valid until the next one. A torn tail, or a commit that a daemon is
+// still writing, ends the sequence without an error. Frames of a segment that a daemon deletes in
+// the meantime may be missing.
+func (f *Folder) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
+	return func(yield func(journal.Frame, error) bool) {
+		for frame, err := range f.frames(from, f.onRead) {
+			seq := frame.Seq
+			if gap, ok := errors.AsType[*Gap](err); ok {
+				seq = gap.From
+			}
+			if seq > to || !yield(frame, err) {
+				return
+			}
+		}
+	}
+}
 
+// frames returns the frames from seq on, as Frames does.
 func (f *Folder) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		in, err := f.Inspect()
@@ -246,7 +259,7 @@ func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 		consumers = append(consumers, newConsumer(cursor, f.oldest, next))
 	}
 	var b batch.Batch
-	for frame, err := range f.Frames(f.Behind()) {
+	for frame, err := range f.Frames(f.Behind(), NoEnd) {
 		var gap *Gap
 		if errors.As(err, &gap) {
 			gaps = append(gaps, gap)

@@ -19,8 +19,9 @@ type Journal interface {
 	// Consumers returns the consumers, and the unconsumed frames that cannot be read and are not
 	// counted.
 	Consumers() (consumers []Consumer, gaps []*Gap, err error)
-	// Frames returns the frames from seq on. After a *Gap it continues with the next intact frame.
-	Frames(seq uint64) iter.Seq2[journal.Frame, error]
+	// Frames returns the frames with numbers in [from, to]. After a *Gap it continues with the next
+	// intact frame.
+	Frames(from, to uint64) iter.Seq2[journal.Frame, error]
 	// Bytes returns the size of the frames from seq on, or 0 if it is unknown.
 	Bytes(seq uint64) int64
 	// Behind returns the first frame that a consumer has not consumed.
@@ -122,11 +123,14 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	return consumers, nil, nil
 }
 
-// Frames implements Journal. It returns the frames partition by partition, each from seq on.
-func (l *Log) Frames(seq uint64) iter.Seq2[journal.Frame, error] {
+// Frames implements Journal. It returns the frames partition by partition.
+func (l *Log) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		for i := range l.view.Partitions {
-			for frame, err := range l.view.Frames(i, seq) {
+			for frame, err := range l.view.Frames(i, from) {
+				if err == nil && frame.Seq > to {
+					break
+				}
 				if !yield(frame, err) || err != nil {
 					return
 				}

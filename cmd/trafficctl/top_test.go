@@ -1,0 +1,28 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ctrl-C ends top and tap without an error, even while they are waiting for a response.
+func TestInterruptDuringRequest(t *testing.T) {
+	for _, command := range []string{"top", "tap"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			interrupt()
+			<-r.Context().Done()
+		}))
+		var out, errs bytes.Buffer
+		code := run(ctx, []string{command, "--url", server.URL}, streams{strings.NewReader(""), &out, &errs})
+		require.Equal(t, exitDone, code, "%s: %s", command, errs.String())
+		server.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
