@@ -62,7 +62,7 @@ func BenchmarkAppend(b *testing.B) {
 // BenchmarkConvert converts to each format and back.
 func BenchmarkConvert(b *testing.B) {
 	plain := system(b, geo.GeoDecimal, "")
-	there := func(name string, to geo.System) {
+	convert := func(name string, to geo.System) {
 		b.Run(name, func(b *testing.B) {
 			flat := longLine(benchPoints).FlatCoords()
 			forward, back := geo.NewConversion(plain, to), geo.NewConversion(to, plain)
@@ -73,7 +73,7 @@ func BenchmarkConvert(b *testing.B) {
 		})
 	}
 	for _, format := range geo.Formats() {
-		there(string(format), system(b, format, "EPSG:25832"))
+		convert(string(format), system(b, format, "EPSG:25832"))
 	}
 }
 

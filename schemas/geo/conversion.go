@@ -101,8 +101,8 @@ var (
 // VENDOR_SMARTUNITS is 20 cm beyond, because its offset is rounded.
 const grace = 1e-5
 
-// wrap returns the equal longitude between -180 and 180. It does not change a longitude within the
-// grace, so that 180 does not become -180.
+// wrap returns the equivalent longitude between -180 and 180. It does not change a longitude within
+// the grace, so that 180 does not become -180.
 func wrap(lon float64) float64 {
 	if math.Abs(lon) <= 180+grace {
 		return lon

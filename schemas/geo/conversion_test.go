@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// place is the reference point of contract 3.2, with VENDOR_SUPERCONFORM and VENDOR_GEODECIMAL,
-// which follow from the others.
+// place is the reference point of contract 3.2. Its VENDOR_SUPERCONFORM and VENDOR_GEODECIMAL
+// coordinates are derived from the others.
 var place = map[geo.Format][2]float64{
 	geo.GeoDecimal:       {8.2505556, 48.7627778},
 	geo.VendorGeoDecimal: {825055.56, 4876277.78},
@@ -22,8 +22,9 @@ var place = map[geo.Format][2]float64{
 	geo.SuperConform:     {1672357.2299 + 3_400_000, 1620743.2152 + 1_700_000},
 }
 
-// printed is the precision of the digits above: a tenth of a millimetre, or a fraction of a second.
-var printed = map[geo.Format]float64{
+// precision is the precision of the digits above: a tenth of a millimetre, or a fraction of a
+// second.
+var precision = map[geo.Format]float64{
 	geo.GeoDecimal:       1.1e-9,
 	geo.VendorGeoDecimal: 1.1e-4,
 	geo.Mercator:         1.1e-4,
@@ -33,16 +34,16 @@ var printed = map[geo.Format]float64{
 	geo.SuperConform:     1.1e-4,
 }
 
-func TestCheckPoint(t *testing.T) {
+func TestReferencePoint(t *testing.T) {
 	for from, p := range place {
 		for to, want := range place {
 			got := converted(t, system(t, from, ""), system(t, to, ""), p[:])
-			width := printed[to]
+			delta := precision[to]
 			if from == geo.SmartUnits {
-				width *= 5 // its unit is 5 m
+				delta *= 5 // its unit is 5 m
 			}
-			require.InDelta(t, want[0], got[0], width, "x of %s → %s", from, to)
-			require.InDelta(t, want[1], got[1], width, "y of %s → %s", from, to)
+			require.InDelta(t, want[0], got[0], delta, "x of %s → %s", from, to)
+			require.InDelta(t, want[1], got[1], delta, "y of %s → %s", from, to)
 		}
 	}
 }
@@ -60,7 +61,7 @@ func TestRoundTrip(t *testing.T) {
 		for _, to := range systems {
 			there := converted(t, from, to, start)
 			back := converted(t, to, plain, there)
-			require.LessOrEqual(t, furthest(points, back), 1e-11, "%s → %s", from, to)
+			require.LessOrEqual(t, maxDifference(points, back), 1e-11, "%s → %s", from, to)
 		}
 	}
 }

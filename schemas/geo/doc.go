@@ -20,9 +20,9 @@
 // least four.
 //
 // KML 2.2 and earlier is read in any namespace or none: a whole document, a placemark or a
-// geometry. If some points have an altitude, that of the others is 0. KML's MultiGeometry
-// represents four kinds: the requested kind decides, otherwise the members. Members of one kind
-// make a MultiPoint, MultiLineString or MultiPolygon, all others a GeometryCollection.
+// geometry. If only some points have an altitude, the others get altitude 0. A MultiGeometry of KML
+// can represent four kinds. If none is requested, members of one kind make a MultiPoint,
+// MultiLineString or MultiPolygon, and other members make a GeometryCollection.
 //
 // A linear ring is written as a LINESTRING in WKT and WKB, because not all tools read LINEARRING.
 // If a LinearRing is wanted, a closed line is accepted.
@@ -32,8 +32,8 @@
 //
 // # Writing
 //
-// All writers iterate over the Parts of a geometry. Each geometry has exactly one text. Its numbers
-// are the shortest ones that parse to the same value.
+// All writers iterate over the Parts of a geometry. Each geometry has exactly one text, with the
+// shortest numbers that parse to the same values.
 //
 // # Coordinates
 //

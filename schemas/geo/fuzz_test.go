@@ -32,7 +32,7 @@ func FuzzWKT(f *testing.F) {
 		if theirs, err := wkt.Unmarshal(text); err == nil {
 			require.True(t, geo.Same(theirs, g), "the library reads %q differently", text)
 		}
-		throughAll(t, g)
+		requireRoundTrips(t, g)
 	})
 }
 
@@ -41,7 +41,7 @@ func FuzzWKB(f *testing.F) {
 		f.Add(geo.AppendWKB(nil, parsed(f, text), binary.LittleEndian))
 		f.Add(geo.AppendWKB(nil, parsed(f, text), binary.BigEndian))
 	}
-	f.Add(wkbOf(f, "01 010000a0 e6100000"+one+two+tree))
+	f.Add(wkbOf(f, "01 010000a0 e6100000"+one+two+three))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g, err := small.ParseWKB(data, geo.Any)
 		if err != nil {
@@ -49,7 +49,7 @@ func FuzzWKB(f *testing.F) {
 			return
 		}
 		require.LessOrEqual(t, len(geo.AppendWKB(nil, g, binary.LittleEndian)), len(data))
-		throughAll(t, g)
+		requireRoundTrips(t, g)
 	})
 }
 
@@ -64,11 +64,12 @@ func FuzzKML(f *testing.F) {
 			require.Nil(t, g)
 			return
 		}
-		throughAll(t, g)
+		requireRoundTrips(t, g)
 	})
 }
 
-func throughAll(t *testing.T, g geom.T) {
+// requireRoundTrips writes g in each encoding and reads it back.
+func requireRoundTrips(t *testing.T, g geom.T) {
 	require.NoError(t, check(small, g))
 	text := string(geo.AppendWKT(nil, g))
 
@@ -82,12 +83,12 @@ func throughAll(t *testing.T, g geom.T) {
 		require.Equal(t, text, string(geo.AppendWKT(nil, fromBinary)))
 		require.True(t, geo.Same(fromText, fromBinary))
 	}
-	throughKML(t, g)
+	requireKMLRoundTrip(t, g)
 }
 
-// throughKML compares only what KML keeps: it has no empty geometries with z, and a collection of
-// lines and rings becomes one of lines.
-func throughKML(t *testing.T, g geom.T) {
+// requireKMLRoundTrip compares only what KML preserves: it has no empty geometries with z, and a
+// collection of lines and rings becomes a collection of lines.
+func requireKMLRoundTrip(t *testing.T, g geom.T) {
 	deeper := geo.Limits{Points: small.Points, Depth: small.Depth + 1} // a MULTIPOINT is a MultiGeometry too
 	once, err := deeper.ParseKML(geo.KindOf(g), string(geo.AppendKML(nil, g)))
 	require.NoError(t, err)

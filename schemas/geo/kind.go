@@ -126,8 +126,8 @@ func as(g geom.T, want Kind) (geom.T, error) {
 	return geom.SetSRID(New(want, g.Layout(), g.FlatCoords(), nil, nil), g.SRID())
 }
 
-// sameDigits is the relative difference of doubles that agree in fifteen digits, the number that
-// many programs print.
+// sameDigits is the relative difference of doubles that agree in fifteen digits, which is how many
+// digits most programs print.
 const sameDigits = 1e-14
 
 // Same reports whether two geometries have the same parts in the same order, and coordinates that

@@ -21,8 +21,8 @@ const (
 	kmlStride   = 3
 )
 
-// ParseKML reads the geometries of all placemarks of all texts as one geometry: one geometry as
-// itself, several as if they were in a MultiGeometry. Each text is a document, a placemark or a
+// ParseKML reads the geometries of all placemarks of all texts as one geometry. Several geometries
+// are combined as if they were in a MultiGeometry. Each text is a document, a placemark or a
 // geometry. Limits.Depth applies to nested MultiGeometries. The error names the byte, counted from
 // 0 after a byte order mark, and wraps ErrNoPlacemark, ErrKind or ErrTooLarge if one of these
 // applies.
@@ -66,8 +66,8 @@ type kmlNode struct {
 	parts []kmlNode
 }
 
-// resolve sets the kind of a MultiGeometry to the wanted one, or else to the one that its members
-// have in common.
+// resolve sets the kind of a MultiGeometry to the wanted kind or, if that is Any, to the kind that
+// follows from its members.
 func (n *kmlNode) resolve(want Kind) error {
 	if n.kind != GeometryCollection {
 		return nil
@@ -143,7 +143,7 @@ type kmlReader struct {
 func (r *kmlReader) document(text string) error {
 	r.in = &tagMeter{Reader: strings.NewReader(strings.TrimPrefix(text, "\ufeff"))}
 	r.xml = xml.NewDecoder(r.in)
-	// The text is in UTF-8, whatever its XML declaration says.
+	// The text is UTF-8, regardless of its XML declaration.
 	r.xml.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	r.depth = 0
 	for started := false; ; {
@@ -192,8 +192,8 @@ func (r *kmlReader) next() (xml.Token, error) {
 	return token, err
 }
 
-// content reads the open element to its end. It calls child for each child element, which child
-// must read to its end, and text for each text. text may be nil.
+// content reads the open element to its end. It calls child for each child element and text for
+// each text. child must read its element to the end. text may be nil.
 func (r *kmlReader) content(child func(xml.StartElement) error, text func(xml.CharData)) error {
 	for {
 		token, err := r.next()
@@ -262,7 +262,7 @@ func (r *kmlReader) geometry(e xml.StartElement) (n kmlNode, err error) {
 	return n, err
 }
 
-// members appends the geometries of a kind in the open element to list, and skips the rest.
+// members appends the geometries of a kind in the open element to list, and skips everything else.
 func (r *kmlReader) members(list *[]kmlNode, want Kind) error {
 	return r.content(func(child xml.StartElement) error {
 		kind := kmlKinds[child.Name.Local]
@@ -332,7 +332,7 @@ func (r *kmlReader) tuples(text []byte) (flat []float64, err error) {
 }
 
 // tuple reads the numbers of a point and the white space after it. As in the standard, white space
-// beside a comma is an error: "9, 10,50" may be one point, or two, the first of which has no y.
+// next to a comma is an error: "9, 10,50" could mean one point, or two points, the first without y.
 func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error) {
 	for n := 1; ; n++ {
 		length := numberLen(text)

@@ -29,17 +29,17 @@ func TestTooLarge(t *testing.T) {
 	}
 	f("LINESTRING (1 2, 3 4, 5 6)")
 	f("LINESTRING (1 2, 3 4, 5 6, 7 8)", "byte 26: geometry is too large: more than 4 points and parts", "byte 9: geometry is too large: more than 4 points and parts")
-	f(empties("MULTIPOINT", 3))
-	f(empties("MULTIPOINT", 4), "more than 4")
-	f(empties("MULTIPOLYGON", 4), "more than 4")
-	f(empties("POLYGON", 4), "more than 4")
+	f(withEmptyParts("MULTIPOINT", 3))
+	f(withEmptyParts("MULTIPOINT", 4), "more than 4")
+	f(withEmptyParts("MULTIPOLYGON", 4), "more than 4")
+	f(withEmptyParts("POLYGON", 4), "more than 4")
 	f("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY, GEOMETRYCOLLECTION EMPTY)")
 	f("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY))", "deeper than 2")
 }
 
-// empties returns a geometry with n empty parts.
-func empties(word string, n int) string {
-	return word + " (EMPTY" + strings.Repeat(", EMPTY", n-1) + ")"
+// withEmptyParts returns a geometry with n empty parts.
+func withEmptyParts(kind string, n int) string {
+	return kind + " (EMPTY" + strings.Repeat(", EMPTY", n-1) + ")"
 }
 
 // TestTooDeep reads very deeply nested collections.

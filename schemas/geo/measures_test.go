@@ -49,12 +49,12 @@ func TestMeasuresAreDropped(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, string(geo.AppendWKT(nil, g)))
 	}
-	g("01 d1070000"+one+two+none, "POINT (1 2)")
-	g("01 b90b0000"+one+two+tree+none, "POINT Z (1 2 3)")
-	g("01 01000040"+one+two+tree, "POINT (1 2)")
-	g("01 010000c0"+one+two+tree+one, "POINT Z (1 2 3)")
-	g("01 d1070000"+none+none+one, "POINT EMPTY")
-	g("01 d2070000 02000000"+one+two+tree+two+one+tree, "LINESTRING (1 2, 2 1)")
+	g("01 d1070000"+one+two+nan, "POINT (1 2)")
+	g("01 b90b0000"+one+two+three+nan, "POINT Z (1 2 3)")
+	g("01 01000040"+one+two+three, "POINT (1 2)")
+	g("01 010000c0"+one+two+three+one, "POINT Z (1 2 3)")
+	g("01 d1070000"+nan+nan+one, "POINT EMPTY")
+	g("01 d2070000 02000000"+one+two+three+two+one+three, "LINESTRING (1 2, 2 1)")
 	_, err := dropping.ParseWKB(wkbOf(t, "01 d4070000 01000000 01 01000000"+one+two), geo.Any)
 	require.Error(t, err, "members without M")
 }

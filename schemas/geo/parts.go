@@ -18,7 +18,7 @@ type Part struct {
 	Len    int  // number of its points or parts
 	Layout geom.Layout
 	Flat   []float64 // coordinates of a Point, LineString or LinearRing
-	End    bool      // a part that can have parts is yielded again after them, with End set
+	End    bool      // set when a part that can have parts is yielded a second time, after its parts
 }
 
 // Parts yields g and all its parts in the order in which encodings contain them.
@@ -117,7 +117,7 @@ type Builder struct {
 	ends  []int     // of the current geometry, see New
 	endss [][]int
 
-	used, depth int // the parts of the limits that are used
+	used, depth int // how much of Limits.Points and Limits.Depth is used
 }
 
 // Read reads a geometry. It copies the coordinates if their slice would otherwise retain

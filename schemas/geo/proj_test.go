@@ -77,8 +77,8 @@ func converted(t testing.TB, from, to geo.System, points []float64) []float64 {
 	return points
 }
 
-// furthest returns the largest difference between two arrays.
-func furthest(a, b []float64) (d float64) {
+// maxDifference returns the largest difference between two arrays.
+func maxDifference(a, b []float64) (d float64) {
 	for i := range a {
 		d = max(d, math.Abs(a[i]-b[i]))
 	}
@@ -90,12 +90,12 @@ const (
 	inDegrees         = 1e-9 // a tenth of a millimetre
 )
 
-// agrees compares the forward and inverse conversion with PROJ's result.
-func agrees(t *testing.T, s geo.System, points, theirs []float64) {
+// requireAgreement compares the forward and inverse conversion with PROJ's result.
+func requireAgreement(t *testing.T, s geo.System, points, theirs []float64) {
 	t.Helper()
 	plain := system(t, geo.GeoDecimal, "")
-	require.LessOrEqual(t, furthest(converted(t, plain, s, points), theirs), tenthOfMillimetre, "to %s", s)
-	require.LessOrEqual(t, furthest(converted(t, s, plain, theirs), points), inDegrees, "from %s", s)
+	require.LessOrEqual(t, maxDifference(converted(t, plain, s, points), theirs), tenthOfMillimetre, "to %s", s)
+	require.LessOrEqual(t, maxDifference(converted(t, s, plain, theirs), points), inDegrees, "from %s", s)
 }
 
 // TestProjUTM tests each zone and one and a half zones on both sides of it.
@@ -106,7 +106,7 @@ func TestProjUTM(t *testing.T) {
 			points := area(1000, max(centre-9, -180), min(centre+9, 180), south, north)
 			srID := fmt.Sprintf("EPSG:%d", code)
 			theirs := cs2cs(t, latFirst(points), fmt.Sprintf("EPSG:%d", base), srID)
-			agrees(t, system(t, geo.SRID, srID), points, theirs)
+			requireAgreement(t, system(t, geo.SRID, srID), points, theirs)
 		}
 	}
 	f(4258, 25828, 28, 25838, -10, 84)
@@ -117,19 +117,19 @@ func TestProjUTM(t *testing.T) {
 // TestProjUTMFarOut tests points outside the intended width of a zone.
 func TestProjUTMFarOut(t *testing.T) {
 	points := area(5000, 9-40, 9+40, -85, 89)
-	agrees(t, system(t, geo.SRID, "EPSG:32632"), points, cs2cs(t, latFirst(points), "EPSG:4326", "EPSG:32632"))
+	requireAgreement(t, system(t, geo.SRID, "EPSG:32632"), points, cs2cs(t, latFirst(points), "EPSG:4326", "EPSG:32632"))
 }
 
 func TestProjWebMercator(t *testing.T) {
 	points := area(5000, -180, 180, -85.06, 85.06)
-	agrees(t, system(t, geo.SRID, "EPSG:3857"), points, cs2cs(t, latFirst(points), "EPSG:4326", "EPSG:3857"))
+	requireAgreement(t, system(t, geo.SRID, "EPSG:3857"), points, cs2cs(t, latFirst(points), "EPSG:4326", "EPSG:3857"))
 }
 
 func TestProjSpheres(t *testing.T) {
 	f := func(format geo.Format, points []float64, sphere, definition string) {
 		t.Helper()
 		args := append([]string{"+proj=longlat", sphere, "+to"}, strings.Fields(definition+" "+sphere)...)
-		agrees(t, system(t, format, ""), points, cs2cs(t, points, args...))
+		requireAgreement(t, system(t, format, ""), points, cs2cs(t, points, args...))
 	}
 	world := area(5000, -179.9, 179.9, -85, 85)
 	f(geo.Mercator, world, "+R=6371000", "+proj=merc")

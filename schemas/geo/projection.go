@@ -34,10 +34,11 @@ func (minutesSeconds) inverse(x, y float64) (lon, lat float64, err error) {
 
 // wholeSeconds is the distance within which a number of seconds is rounded to a whole number. The
 // product with 3600 is slightly off: 8.1° are 29159.999999999996 seconds, which would be written as
-// 8° 5' 59.999…" instead of 8° 6'. On the ground it is 0.03 micrometres; doubles resolve a third of
-// that.
+// 8° 5' 59.999…" instead of 8° 6'. The distance is 0.03 micrometres on the ground, three times the
+// resolution of a double.
 const wholeSeconds = 1e-9
 
+// toDigits returns an angle in degrees as the digits of minutesSeconds.
 func toDigits(angle float64) float64 {
 	seconds := roundNear(math.Abs(angle)*3600, wholeSeconds)
 	whole := uint64(seconds)
@@ -47,9 +48,10 @@ func toDigits(angle float64) float64 {
 
 var errMinutes = errors.New("minutes and seconds must be at most 60")
 
+// fromDigits is the inverse of toDigits.
 func fromDigits(v float64) (float64, error) {
-	const tooFar = 1e9 // outside the domain; larger values might overflow uint64
-	if math.Abs(v) > tooFar {
+	const limit = 1e9 // larger values might overflow uint64; they are outside the domain, even as degrees
+	if math.Abs(v) > limit {
 		return v, nil
 	}
 	seconds := roundNear(math.Abs(v)/10, wholeSeconds)
@@ -104,7 +106,7 @@ func (m mercator) inverse(x, y float64) (lon, lat float64, err error) {
 type lambert struct {
 	lon0          float64 // longitude of the origin in degrees
 	east, north   float64 // metres at the origin
-	n             float64 // cone constant: the unrolled cone's share of the full circle
+	n             float64 // cone constant: the fraction of a full circle that the unrolled cone covers
 	scale, radius float64 // metres: factor of distance, and distance of the origin
 }
 

@@ -63,10 +63,10 @@ func wkbOf(t testing.TB, digits string) []byte {
 }
 
 const (
-	one  = "000000000000f03f"
-	two  = "0000000000000040"
-	tree = "0000000000000840"
-	none = "000000000000f87f" // not a number
+	one   = "000000000000f03f"
+	two   = "0000000000000040"
+	three = "0000000000000840"
+	nan   = "000000000000f87f"
 )
 
 func TestWKBForms(t *testing.T) {
@@ -79,13 +79,13 @@ func TestWKBForms(t *testing.T) {
 	}
 	f("01 01000000"+one+two, "POINT (1 2)", 0)
 	f("00 00000001 3ff0000000000000 4000000000000000", "POINT (1 2)", 0)
-	f("01 e9030000"+one+two+tree, "POINT Z (1 2 3)", 0)
-	f("01 01000080"+one+two+tree, "POINT Z (1 2 3)", 0)
-	f("01 e9030080"+one+two+tree, "POINT Z (1 2 3)", 0)
+	f("01 e9030000"+one+two+three, "POINT Z (1 2 3)", 0)
+	f("01 01000080"+one+two+three, "POINT Z (1 2 3)", 0)
+	f("01 e9030080"+one+two+three, "POINT Z (1 2 3)", 0)
 	f("01 01000020 e6100000"+one+two, "POINT (1 2)", 4326)
-	f("01 010000a0 e6100000"+one+two+tree, "POINT Z (1 2 3)", 4326)
-	f("01 01000000"+none+none, "POINT EMPTY", 0)
-	f("01 e9030000"+none+none+none, "POINT Z EMPTY", 0)
+	f("01 010000a0 e6100000"+one+two+three, "POINT Z (1 2 3)", 4326)
+	f("01 01000000"+nan+nan, "POINT EMPTY", 0)
+	f("01 e9030000"+nan+nan+nan, "POINT Z EMPTY", 0)
 	f("01 04000000 02000000  00 00000001 3ff0000000000000 4000000000000000  01 01000000"+two+one, "MULTIPOINT ((1 2), (2 1))", 0)
 	f("01 07000020 e6100000 01000000  01 01000020 e7100000"+one+two, "GEOMETRYCOLLECTION (POINT (1 2))", 4326)
 }
@@ -112,8 +112,8 @@ func TestWKBInvalid(t *testing.T) {
 	f("01 01000000"+one, "byte 5: unexpected end: 8 bytes left, need 16")
 	f("01 01000020 e610", "byte 5: unexpected end: 2 bytes left, need 4")
 	f(point+"00", "byte 21: 1 bytes after the geometry")
-	f("01 01000000"+one+none, "byte 13: coordinate NaN is not a finite number")
-	f("01 01000000"+none+one, "byte 5: coordinate NaN")
+	f("01 01000000"+one+nan, "byte 13: coordinate NaN is not a finite number")
+	f("01 01000000"+nan+one, "byte 5: coordinate NaN")
 	f("01 01000000"+one+"000000000000f07f", "byte 13: coordinate +Inf")
 	f("01 02000000", "byte 5: unexpected end: 0 bytes left, need 4")
 	f("01 02000000 01000000"+one+two, "byte 25: a line of 1 point")
@@ -125,7 +125,7 @@ func TestWKBInvalid(t *testing.T) {
 	f("01 03000000 01000000 ffffff7f", "byte 9: 2147483647 points")
 	f("01 03000000 01000000 02000000"+one+two+one+two, "byte 45: a ring of 2 points")
 	f("01 04000000 01000000 01 02000000 00000000", "byte 9: member is a LineString, want a Point")
-	f("01 07000000 01000000 01 e9030000"+one+two+tree, "byte 9: some points have a z and others have none")
+	f("01 07000000 01000000 01 e9030000"+one+two+three, "byte 9: some points have a z and others have none")
 	f("01 07000000 01000000 01 04000000 ffffffff", "byte 14: 4294967295 members")
 }
 

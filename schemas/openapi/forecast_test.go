@@ -54,8 +54,8 @@ func kind(field protoreflect.FieldDescriptor) string {
 	return field.Kind().String()
 }
 
-// TestForecastSchemasMatchMessages checks that each JSON schema has the fields of
-// its protobuf message, all of them required, with types that can hold their values.
+// TestForecastSchemasMatchMessages checks that each JSON schema has the fields of its protobuf
+// message, all of them required, with types that can hold their values.
 func TestForecastSchemasMatchMessages(t *testing.T) {
 	types := map[string][2]any{ // protobuf type → type and format of the schema
 		"int32": {"integer", "int32"}, "string": {"string", nil}, "bool": {"boolean", nil}, "double": {"number", "double"},

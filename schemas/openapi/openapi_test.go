@@ -63,7 +63,8 @@ func each(node any, f func(object)) {
 	}
 }
 
-func TestReferencesResolveAndNothingIsUnused(t *testing.T) {
+// TestReferences checks that all references resolve, and that all components are used.
+func TestReferences(t *testing.T) {
 	doc := document(t)
 	used := make(map[string]bool)
 	each(doc, func(o object) {
@@ -119,8 +120,8 @@ func TestMembersMatchContract(t *testing.T) {
 	require.ElementsMatch(t, want, slices.Collect(maps.Keys(members)))
 }
 
-// TestEveryCodeHasExamples checks that the examples of all responses agree with the
-// table in the description of ErrorCode.
+// TestEveryCodeHasExamples checks that the examples of all responses agree with the table in the
+// description of ErrorCode.
 func TestEveryCodeHasExamples(t *testing.T) {
 	doc := document(t)
 	shown := make(map[string]map[string]bool) // code → statuses

@@ -20,8 +20,9 @@ func TestRoutingExample(t *testing.T) {
 	require.NotNil(t, request.(*xroute.ConvertGeometry).Geometry.Encoded().WKT)
 }
 
-// TestRoutingNamesAreThoseOfTheProgram checks the names of operations, schemas and error codes.
-func TestRoutingNamesAreThoseOfTheProgram(t *testing.T) {
+// TestRoutingNamesMatchPackage compares the names of operations, schemas and error codes with
+// package xroute.
+func TestRoutingNamesMatchPackage(t *testing.T) {
 	doc := document(t)
 	var names []string
 	for _, name := range at(t, doc, "paths", "/xroute/ws/{schema}", "get").(object)["parameters"].([]any)[0].(object)["schema"].(object)["enum"].([]any) {
@@ -31,13 +32,10 @@ func TestRoutingNamesAreThoseOfTheProgram(t *testing.T) {
 
 	post := at(t, doc, "paths", routingPath, "post", "description").(string)
 	wsdl := string(xroute.WSDL("http://h", ""))
-	for _, operation := range []string{
-		"convertGeometry", "startConvertGeometries", "watchJob", "fetchConvertGeometries", "stopJob", "deleteJob",
-	} {
+	for _, operation := range xroute.Operations() {
 		require.Contains(t, post, "| "+operation+" |")
-		require.Contains(t, wsdl, `<wsdl:operation name="`+operation+`">`)
+		require.Equal(t, 2, strings.Count(wsdl, `<wsdl:operation name="`+operation+`">`), "in the port type and in the binding")
 	}
-	require.Equal(t, 2*6, strings.Count(wsdl, "<wsdl:operation "), "in the port type and in the binding")
 
 	faults := at(t, doc, "paths", routingPath, "post", "responses", "500", "description").(string)
 	for _, code := range []xroute.ErrorCode{

@@ -105,7 +105,7 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	err := d.children(func(s start) error {
 		i := indexOf(t.elements, s.name)
 		if i < 0 {
-			return d.other(t, s)
+			return d.skipUnknown(t, s)
 		}
 		m := t.elements[i]
 		if seen&(1<<i) != 0 {
@@ -117,13 +117,13 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	if err != nil {
 		return err
 	}
-	return d.complete(t.elements, seen)
+	return d.checkRequired(t.elements, seen)
 }
 
-// other skips an element that t does not have. An element with the name of an optional member, but
-// in another namespace, is an error: ignoring it would change the meaning of the request. For
-// a required member, complete returns an error.
-func (d *reader) other(t *typ, s start) error {
+// skipUnknown skips an element that t does not have. An element with the name of an optional
+// member, but in another namespace, is an error: ignoring it would change the meaning of the
+// request. For a required member, checkRequired returns an error.
+func (d *reader) skipUnknown(t *typ, s start) error {
 	for _, m := range t.elements {
 		if m.name.local == s.name.local && !m.required {
 			reason := "must be in the namespace " + m.name.space + ", not " + echo(s.name.space)
@@ -155,10 +155,10 @@ func (d *reader) attributesOf(t *typ, v reflect.Value, attributes []xml.Attr) er
 			return m.typ.invalid(d.path()+"/@"+a.Name.Local, a.Value, err)
 		}
 	}
-	return d.complete(t.attributes, seen)
+	return d.checkRequired(t.attributes, seen)
 }
 
-// elementOf reads the open element, a member, into v and leaves it.
+// elementOf reads the open element of a member into v and leaves it.
 func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	isNil, err := d.isNil(m.typ, true, s)
 	switch {
@@ -196,8 +196,8 @@ func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	return value, nil
 }
 
-// complete returns an error if a required member was not seen.
-func (d *reader) complete(members []*member, seen uint64) error {
+// checkRequired returns an error if a required member was not seen.
+func (d *reader) checkRequired(members []*member, seen uint64) error {
 	for i, m := range members {
 		if !m.required || seen&(1<<i) != 0 {
 			continue

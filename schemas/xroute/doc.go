@@ -10,10 +10,10 @@
 // The same test fails if documents and types differ. Another test compares the model with the
 // tables of contract 5.4.
 //
-// Names in XML are those of the contract; Go names omit the prefix "wrapped" of arrays. ArrayOf<T>
+// XML names are the names of the contract; Go names omit the prefix "wrapped" of arrays. ArrayOf<T>
 // is []T. A type that others extend is an interface, which contains pointers: EncodedGeometry,
 // PlainGeometry, JobProgress, Exception. An optional member is a pointer or a slice, and nil if it
-// is absent or has xsi:nil; a required, nillable one is written with xsi:nil if it is nil.
+// is absent or has xsi:nil. A required, nillable member is written with xsi:nil if it is nil.
 //
 // FromPlain and ToPlain convert between plain elements and the geometries of package geo
 // (plain.go). KindOf, PlainOf and NewElement handle the elements around them (geometry.go).
@@ -21,8 +21,9 @@
 // Readers accept what toolkits send: any prefixes, elements of a type in any order, unknown
 // elements and attributes, comments and CDATA, UTF-8 and UTF-16. They reject what would change the
 // meaning of a request if it were ignored: items of another name in an array, and optional members
-// in another namespace. They also reject what a SOAP message must not contain: document types, and
-// with them all entities but the five of XML, and processing instructions. Limits bound everything.
+// in another namespace. They also reject what a SOAP message must not contain: processing
+// instructions, document types, and therefore all entities except the five that XML predefines.
+// Limits bounds the cost of reading.
 package xroute
 
 //go:generate go test . -run TestDocuments -update

@@ -34,10 +34,10 @@ func TestDocuments(t *testing.T) {
 	f(wsdlName, wsdlDocument())
 	found, err := os.ReadDir("xsd")
 	require.NoError(t, err)
-	require.Len(t, found, len(SchemaNames())+1, "no document may be left over")
+	require.Len(t, found, len(SchemaNames())+1, "xsd/ contains a document that is not generated")
 }
 
-// A page is a document that is being written.
+// page is the text of a document while it is being written.
 type page struct {
 	bytes.Buffer
 	depth int
@@ -49,7 +49,7 @@ func (p *page) line(format string, args ...any) {
 	p.WriteByte('\n')
 }
 
-// in writes an element around what content writes, or an empty tag if it writes nothing.
+// in writes an element with the output of content, or an empty tag if content writes nothing.
 func (p *page) in(tag string, content func()) {
 	p.line("<%s>", tag)
 	before := p.Len()
@@ -212,7 +212,7 @@ type operation struct {
 	faults  []Exception
 }
 
-// Every operation can have a missing or invalid parameter, or an internal error (contract 3).
+// Every operation can fail with a missing or invalid parameter, or an internal error (contract 3).
 var (
 	always  = []Exception{&IllegalParameterException{}, &ParameterNotSetException{}, &UnexpectedException{}}
 	convert = append([]Exception{&XServiceException{}}, always...)
@@ -258,10 +258,6 @@ func wsdlDocument() string {
 	return p.String()
 }
 
-func operationName(o operation) string {
-	return model.byGo[reflect.TypeOf(o.request).Elem()].name.local
-}
-
 func exceptionName(x Exception) string { return reflect.TypeOf(x).Elem().Name() }
 
 func (p *page) wsdlMessages() {
@@ -271,7 +267,7 @@ func (p *page) wsdlMessages() {
 		})
 	}
 	for _, o := range operations {
-		name := operationName(o)
+		name := Operation(o.request)
 		message(name, "parameters", "r:"+name)
 		message(name+"Response", "parameters", "r:"+name+"Response")
 	}
@@ -283,7 +279,7 @@ func (p *page) wsdlMessages() {
 func (p *page) portType() {
 	p.in(`wsdl:portType name="XRouteWS"`, func() {
 		for _, o := range operations {
-			name := operationName(o)
+			name := Operation(o.request)
 			p.in(fmt.Sprintf("wsdl:operation name=%q", name), func() {
 				p.line("<wsdl:documentation>%s</wsdl:documentation>", o.about)
 				p.line(`<wsdl:input message="tns:%s"/>`, name)
@@ -300,7 +296,7 @@ func (p *page) binding() {
 	p.in(`wsdl:binding name="XRouteWSBinding" type="tns:XRouteWS"`, func() {
 		p.line(`<soap:binding style="document" transport="http://schemas.xmlsoap.org/soap/http"/>`)
 		for _, o := range operations {
-			p.in(fmt.Sprintf("wsdl:operation name=%q", operationName(o)), func() {
+			p.in(fmt.Sprintf("wsdl:operation name=%q", Operation(o.request)), func() {
 				p.line(`<soap:operation soapAction=""/>`)
 				for _, side := range []string{"input", "output"} {
 					p.in("wsdl:"+side, func() { p.line(`<soap:body use="literal"/>`) })

@@ -82,7 +82,7 @@ func JobID(r Request) (id string, ok bool) {
 
 func unknownOperation(n name) *Error {
 	return &Error{
-		Kind: KindOperation, Path: "Envelope/Body/" + shown(n.local),
+		Kind: KindOperation, Path: "Envelope/Body/" + truncated(n.local),
 		Reason: fmt.Sprintf("no such operation in the namespace %s: see the WSDL", echo(n.space)),
 	}
 }

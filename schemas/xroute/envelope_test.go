@@ -44,7 +44,7 @@ func swap(t *testing.T, pairs ...string) string {
 	return text
 }
 
-// TestSameRequest reads the request in all forms that toolkits use.
+// TestSameRequest reads the request in all forms that toolkits send.
 func TestSameRequest(t *testing.T) {
 	f := func(text string) {
 		t.Helper()
@@ -199,7 +199,7 @@ func TestWrongRequest(t *testing.T) {
 	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]", `"SVG" is not a GeometryEncoding`, swap(t, ">WKT<", ">SVG<"))
 }
 
-// TestErrorsAreShort: an error repeats only the beginning of long names and texts.
+// TestErrorsAreShort checks that an error quotes only the beginning of long names and texts.
 func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("ü", 10000)
 	f := func(text string) {
@@ -263,7 +263,7 @@ func TestNilAndAbsent(t *testing.T) {
 	f(with(`<callerContext log1=""><s:wrappedProperties/></callerContext>`), &CallerContext{Properties: []CallerContextProperty{}, Log1: new("")})
 }
 
-// TestTruncated: an envelope that is truncated after any byte is an error.
+// TestTruncated checks that an envelope truncated after any byte is an error.
 func TestTruncated(t *testing.T) {
 	f := func(text string) {
 		t.Helper()
@@ -281,7 +281,7 @@ func TestTruncated(t *testing.T) {
 	f(strings.TrimSuffix(string(text), "\n"))
 }
 
-// TestReaderFails: an error of the connection is returned unchanged.
+// TestReaderFails checks that an error of the connection is returned unchanged.
 func TestReaderFails(t *testing.T) {
 	broken := errors.New("connection reset")
 	for _, n := range []int{0, 2, 100, len(pointText)} {
@@ -361,7 +361,7 @@ func TestFaultText(t *testing.T) {
 		`<e:wrappedContext><p:String>a</p:String><p:String>b</p:String></e:wrappedContext></e:stackElement></e:XServiceException></detail></soapenv:Fault>`+tail, string(got))
 }
 
-// TestCannotWrite: an invalid message is an error, and dst is unchanged.
+// TestCannotWrite checks that writing an invalid message is an error and leaves dst unchanged.
 func TestCannotWrite(t *testing.T) {
 	f := func(want string, m Message) {
 		t.Helper()

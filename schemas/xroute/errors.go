@@ -39,21 +39,21 @@ func (e *Error) Error() string {
 // maxEcho is the maximum number of bytes of a client's text in an error (contract 6.4).
 const maxEcho = 64
 
-// echo returns text shortened and quoted.
+// echo returns text truncated and quoted.
 func echo(text string) string {
-	short, ellipsis := shorten(text)
+	short, ellipsis := truncate(text)
 	return strconv.Quote(short) + ellipsis
 }
 
-// shown returns text shortened.
-func shown(text string) string {
-	short, ellipsis := shorten(text)
+// truncated returns text truncated.
+func truncated(text string) string {
+	short, ellipsis := truncate(text)
 	return short + ellipsis
 }
 
-// shorten truncates text to maxEcho bytes, at a character boundary. The encoding of an XML
-// declaration may be invalid UTF-8.
-func shorten(text string) (short, ellipsis string) {
+// truncate limits text to maxEcho bytes, at a character boundary. text need not be valid UTF-8: the
+// decoder does not check the encoding that an XML declaration names.
+func truncate(text string) (short, ellipsis string) {
 	if len(text) <= maxEcho {
 		return text, ""
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzEnvelope: an invalid envelope is an Error with a kind. A valid one can be written, and
-// writing is then stable.
+// FuzzEnvelope checks that reading an invalid envelope returns an Error with a kind, and that a
+// valid envelope can be written and is the same after reading and writing it again.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(pointText))
 	for _, in := range everyInstance() {

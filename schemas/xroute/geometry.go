@@ -22,7 +22,7 @@ const (
 // CoordFormat is a coordinate format. Package geo lists the formats.
 type CoordFormat = geo.Format
 
-// EncodedGeometryBase is the root of the geometries. All of them implement EncodedGeometry.
+// EncodedGeometryBase is the root of the geometries, all of which implement EncodedGeometry.
 type EncodedGeometryBase interface{ encodedGeometryBase() }
 
 // EncodedGeometry is one of *Point, *LineString, *LinearRing, *Polygon, *MultiPoint,

@@ -15,7 +15,7 @@ import (
 type Limits struct {
 	Bytes      int64 // size of the envelope as UTF-8
 	Depth      int   // nested elements
-	Attributes int   // attributes of one element, and namespaces in scope
+	Attributes int   // attributes of one element; also the namespaces in scope
 
 	VendorPrefix string // prefix of CoordFormat values that is accepted in addition to VENDOR; may be empty
 }
@@ -108,7 +108,7 @@ func (m *meter) next() {
 	}
 }
 
-// follow updates the state for the next byte.
+// follow updates the state with the next byte.
 func (m *meter) follow(c byte) {
 	m.last = c
 	switch m.state {

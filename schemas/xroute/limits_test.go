@@ -67,13 +67,13 @@ func TestMemory(t *testing.T) {
 	const limit = 1 << 18
 	f := func(text string) {
 		t.Helper()
-		require.Greater(t, len(text), limit*9/10, "not worth a test")
+		require.Greater(t, len(text), limit*9/10, "the envelope is too small for this test")
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := ReadRequest(strings.NewReader(text), Limits{Bytes: limit})
 		runtime.ReadMemStats(&after)
 		require.Error(t, err)
-		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32*limit), "allocated in all, most of it given back")
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32*limit), "total of all allocations, most of which are garbage")
 	}
 	inside := func(text string) string {
 		return pointText[:strings.Index(pointText, "<c:point")] + strings.Repeat(text, limit/len(text)+1)

@@ -30,7 +30,7 @@ type name struct{ space, local string }
 
 func (n name) prefixed() string { return prefixes[n.space] + ":" + n.local }
 
-// typ is a type of the schema: simple, an array, or a complex type.
+// typ is a type of the schema: a simple type, an array or a complex type.
 type typ struct {
 	name     name
 	goType   reflect.Type // the struct of a complex type, the slice of an array
@@ -38,7 +38,7 @@ type typ struct {
 	item     *typ         // of an array
 	itemName name         // of the elements of an array
 	itemTag  string       // itemName as this package writes it
-	label    string       // T in ArrayOf<T>, also the name in errors
+	label    string       // name in errors, and T in the name of its array, ArrayOf<T>
 	base     *typ         // the type that it extends
 	abstract bool
 	message  bool // anonymous type of a global element
@@ -150,8 +150,8 @@ func newSchema() *schema {
 	return s
 }
 
-// add adds a type and its two arrays. If several types share an interface, the first one is its
-// type.
+// add adds a type and its two arrays. If several types share an interface, the interface stands for
+// the first one.
 func (s *schema) add(t *typ) {
 	for range 3 {
 		s.types = append(s.types, t)
@@ -171,7 +171,8 @@ func (s *schema) add(t *typ) {
 	}
 }
 
-// declare adds complex types. Fields hold a type that others extend as the interface of its base.
+// declare adds complex types. A field whose type others extend has the interface of the type's
+// base.
 func (s *schema) declare(space string, list []any) {
 	extended := map[reflect.Type]bool{}
 	for _, zero := range list {
@@ -225,8 +226,8 @@ func inherit(field int, members []*member) (own []*member) {
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// addMember reads a tag: name[,required][,nillable], @name for an attribute, <kind> for the name of
-// t.
+// addMember adds the member that a tag describes: name[,required][,nillable]. @ precedes the name
+// of an attribute, and <kind> stands for the name of t.
 func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 	parts := strings.Split(tag, ",")
 	m := &member{typ: s.typeOf(field.Type), index: field.Index, owner: t}

@@ -11,9 +11,9 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// TestPlainThereAndBack: a geometry can be converted to plain elements and back, and its element
-// has the same kind.
-func TestPlainThereAndBack(t *testing.T) {
+// TestPlainRoundTrip checks that a geometry can be converted to plain elements and back, and that
+// its element has the same kind.
+func TestPlainRoundTrip(t *testing.T) {
 	f := func(text string, kind geo.Kind) {
 		t.Helper()
 		g, err := geo.DefaultLimits().ParseWKT(text, kind)

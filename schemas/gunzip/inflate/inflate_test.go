@@ -247,9 +247,9 @@ func TestHostileBlocks(t *testing.T) {
 	}
 	common := cost(compress(t, []byte(items.String()), 6))
 
-	// Literals of 1, 2 … bits, with two of the longest, the second of which is the end of the block;
+	// Literals of 1, 2 … bits, with two of the longest, the last of which is the end of the block;
 	// distances likewise. In the precode, the zeros before them (18) have one bit, and the lengths
-	// five.
+	// have five.
 	hostile := 0.0
 	for longest := uint(litRoot); longest <= maxLength; longest++ {
 		s := new(stream).bits(1, 1).bits(2, 2).bits(0, 5).bits(longest, 5).bits(19-4, 4)

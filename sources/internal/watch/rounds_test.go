@@ -35,8 +35,8 @@ func TestRounds(t *testing.T) {
 	f(nil, []time.Duration{30 * s, 5 * s, 200 * s}, 0, 30*s, 35*s)
 	// Several changes cause one check, a second after the first change.
 	f(map[time.Duration]bool{7 * s: true, 7*s + 400: true, 7*s + 900: true}, []time.Duration{20 * s, 200 * s}, 0, 8*s)
-	// A change moves the next check to a second after the change, even if the check was due earlier.
-	// The next pause starts at that check.
+	// A change moves the next check to a second after the change, even if the check was due before
+	// that. The next pause starts at that check.
 	f(map[time.Duration]bool{50 * s: true}, []time.Duration{60 * s}, 0, 51*s)
 	f(map[time.Duration]bool{19*s + s/2: true}, []time.Duration{20 * s, 200 * s}, 0, 20*s+s/2)
 }
