@@ -12,7 +12,7 @@ import (
 
 const benchPoints = 10_000
 
-// longLine returns a line whose numbers have as many digits as those of a road map.
+// longLine returns a line whose coordinates have as many digits as in a road map.
 func longLine(points int) geom.T {
 	flat := area(points-5, 5.9, 15, 47.3, 55)
 	for i, v := range flat {

@@ -9,7 +9,7 @@
 //
 // The readers of that library allocate as much as a count in the input asks for (64 GB for nine
 // bytes), follow collections to any depth and allocate for each number. The readers of this package
-// are bounded by Limits; tests compare them with those of the library.
+// are bounded by Limits; tests compare them with the readers of the library.
 //
 // # Reading
 //

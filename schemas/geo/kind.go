@@ -10,7 +10,8 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// Kind is the kind of a geometry. From Point to GeometryCollection the numbers are those of WKB.
+// Kind is the kind of a geometry. From Point to GeometryCollection the numbers are the same as in
+// WKB.
 type Kind uint8
 
 // The kinds. Any means that no particular kind is wanted.

@@ -68,7 +68,7 @@ func TestSameRequest(t *testing.T) {
 	// Elements in another order, as node-soap sends them.
 	options := pointText[strings.Index(pointText, "<options"):strings.Index(pointText, "<callerContext")]
 	f(swap(t, options, "", "<geometry ", options+"<geometry "))
-	// Unknown elements and attributes, and those of XML itself.
+	// Unknown elements and attributes, and an attribute of XML itself.
 	f(swap(t, `<c:point `, `<c:colour red="1">text<c:point/></c:colour><c:point colour="red" c:x="3" xml:lang="en" `))
 	f(swap(t, `<S:Body>`, `<S:Header><o:security xmlns:o="urn:other" S:mustUnderstand="0"><o:token/></o:security></S:Header><S:Body>`))
 	f(swap(t, `<S:Body>`, `<S:Header><o xmlns="urn:other" S:mustUnderstand="1" S:actor="urn:someone.else"/></S:Header><S:Body>`))

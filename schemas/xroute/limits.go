@@ -55,7 +55,7 @@ const (
 	atStart byte = iota // at the start of a token
 	atName              // after <
 	inTag
-	inOther // text, a comment or the like: quotes have no meaning
+	inOther // in text, a comment or a declaration, where quotes have no meaning
 )
 
 // newMeter detects the encoding by the first bytes, as in appendix F of XML 1.0. It skips a UTF-8

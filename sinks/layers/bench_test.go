@@ -12,8 +12,8 @@ import (
 
 const benchStreets = 20_000
 
-// BenchmarkBuild compares a full build with updates of one in a hundred streets: those of a
-// district, and streets all over the city.
+// BenchmarkBuild compares a full build with updates of one in a hundred streets, either in one
+// district or all over the city.
 func BenchmarkBuild(b *testing.B) {
 	all := city(benchStreets, noon)
 	b.Run("full", func(b *testing.B) {

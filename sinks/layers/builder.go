@@ -135,8 +135,8 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 	return b.build(ref, now)
 }
 
-// order returns the streets as in the layer, given those of the build before. It sorts only the
-// changed ones.
+// order returns the streets in the order of the layer. before are the streets of the previous
+// build, by number. It sorts only the changed streets.
 func (b *builder) order(before []*street) []*street {
 	var changed []*street
 	for _, s := range b.numbered {

@@ -64,7 +64,7 @@ func TestPreconditionFailed(t *testing.T) {
 	f(true, "If-Match", `"x"`, "If-Unmodified-Since", afterNoon)
 }
 
-// The three forms of a date in RFC 9110, 5.6.7, of which the last two are obsolete.
+// TestDateIn reads the three forms of a date in RFC 9110, 5.6.7. The last two are obsolete.
 func TestDateIn(t *testing.T) {
 	f := func(want bool, lines ...string) {
 		t.Helper()

@@ -16,8 +16,8 @@ import (
 // query holds the parameters in the query of a request.
 type query struct {
 	scope   int
-	since   string // an ETag; empty: none
-	within  string // the parameter that selects streets: tile, bbox or street; empty: all
+	since   string // an ETag; empty if there is none
+	within  string // the parameter that selects streets: tile, bbox or street; empty if there is none
 	area    area
 	numbers []int32
 }

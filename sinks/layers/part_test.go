@@ -73,9 +73,9 @@ func randomPart(random *rand.Rand) (query string, has func(*pb.StreetForecast) b
 	return "street=" + text, func(s *pb.StreetForecast) bool { return slices.Contains(numbers, s.Street) }
 }
 
-// TestPartsAgainstTheLayer makes random updates. After each it compares parts of the layer, in all
-// forms, with the whole layer, and the streets of clients that follow the layer or a part of it
-// with those of a new client.
+// TestPartsAgainstTheLayer makes random updates. After each update it compares parts of the layer,
+// in all forms, with the whole layer. It also compares the streets of clients that follow the layer
+// or a part of it with the streets that a new client gets.
 func TestPartsAgainstTheLayer(t *testing.T) {
 	type follower struct {
 		query   string

@@ -113,7 +113,7 @@ type compressor struct {
 	deflater deflater
 	piece    *piece // whose text is in text
 	format   format // of the text
-	text     []byte // scratch memory, as are the others
+	text     []byte // scratch memory, like all fields below
 	content  []byte
 	frame    []byte
 	zstd     *zstd.Encoder // created with unzstd when first needed; takes 40 MB

@@ -15,7 +15,7 @@ func placeOf(lon, lat float64) place {
 	return place{scale((lon + 180) / 360), scale(0.5 - math.Log((1+sin)/(1-sin))/(4*math.Pi))}
 }
 
-// scale maps [0, 1) to uint32. Values outside, such as those of the poles, are clamped.
+// scale maps [0, 1) to uint32. It clamps values outside, which the poles have.
 func scale(v float64) uint32 { return uint32(max(0, min(v*(1<<32), math.MaxUint32))) }
 
 // placeOfCode returns the first location reference point of an OpenLR code.

@@ -38,7 +38,7 @@ func (c *compressor) digest(p *piece) *piece {
 	return p
 }
 
-// write sets the text to that of the piece.
+// write sets c.text to the text of the piece.
 func (c *compressor) write(f format, p *piece) {
 	if c.format != f || c.piece != p {
 		c.text, c.format, c.piece = c.append(f, c.text[:0], p), f, p

@@ -52,7 +52,7 @@ type Reader struct {
 	buf     [bufSize]byte
 }
 
-// part is what follows in the input.
+// part is the kind of data that follows in the input.
 type part uint8
 
 const (

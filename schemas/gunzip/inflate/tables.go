@@ -5,7 +5,7 @@ import "math/bits"
 // A table has an entry for each value of the next root bits of the input, followed by subtables for
 // longer codes. The bits of an entry are:
 //
-//	0–5    number of bits to take: those of the code and the extra bits
+//	0–5    number of bits to take: the bits of the code and the extra bits
 //	8–11   number of bits of the code; for a link to a subtable, number of bits of the subtable's index
 //	13–15  flags
 //	16–31  a literal, the base of a length or distance, or the start of a subtable
