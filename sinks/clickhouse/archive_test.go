@@ -150,9 +150,9 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 	a.deliver(plan2, next)
 	require.Equal(t, 5003, a.count("count()"))
 	_, err := a.Deliver(context.Background(), plan, next)
-	require.ErrorContains(t, err, "not those of plan")
+	require.ErrorContains(t, err, "do not match plan")
 	_, err = a.Deliver(context.Background(), plan, nil)
-	require.ErrorContains(t, err, "not those of plan")
+	require.ErrorContains(t, err, "do not match plan")
 
 	// The same batch, accepted again after the idempotency window: it has the same id, and its rows
 	// are in the table, but it is another block.

@@ -123,22 +123,6 @@ func newClustered(t *testing.T, c *stores.Cluster, read int, change ...func(*Con
 	return a
 }
 
-// eventually delivers a block, retrying after errors as the delivery loop does.
-func (a *archive) eventually(plan []byte, rows batch.Block) {
-	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
-	defer cancel()
-	for {
-		_, err := a.Deliver(ctx, plan, rows)
-		if err == nil {
-			return
-		}
-		require.NoError(a.t, ctx.Err(), "%v", err)
-		a.t.Log(err)
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
 // testTwoShards sends measurements and corrections of them through two daemons, to two shards.
 func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	one.t = t
@@ -168,13 +152,13 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	for i := range 4 { // in steps of 200, the daemons in turn
 		from, to := 200*i, 200*i+200
 		rows, plan := one.plan(blockOf(batchOf(i, epoch+int64(i), first[from:to]...)))
-		one.eventually(plan, rows)
+		one.retry(plan, rows)
 		rows, plan = two.plan(blockOf(batchOf(10+i, epoch+minute+int64(i), second[from:to]...)))
-		two.eventually(plan, rows)
+		two.retry(plan, rows)
 	}
 	rows, plan := one.plan(blockOf(batchOf(4, epoch+4, first[:100]...)))
-	one.eventually(plan, rows)
-	two.eventually(plan, rows) // retry through another server
+	one.retry(plan, rows)
+	two.retry(plan, rows) // retry through another server
 	ended, end := context.WithCancel(t.Context())
 	end()
 	_, err := one.missing(ended, rows)
@@ -250,7 +234,7 @@ func (p *pair) block() (plan []byte, rows batch.Block) {
 func (p *pair) next() {
 	p.t.Helper()
 	plan, rows := p.block()
-	p.eventually(plan, rows)
+	p.retry(plan, rows)
 }
 
 // requireOnce waits until both replicas have each row, once with FINAL and after merges, and
@@ -299,9 +283,9 @@ func (p *pair) waitUntilLive(t *testing.T) {
 // block for a bounded time.
 func (p *pair) testPaused(t *testing.T) {
 	plan, rows := p.block()
-	p.eventually(plan, rows)
+	p.retry(plan, rows)
 	require.NoError(t, p.c.Nodes[1].Pause())
-	p.eventually(plan, rows) // in doubt now
+	p.retry(plan, rows) // in doubt now
 	p.next()
 	require.NoError(t, p.c.Nodes[1].Resume())
 	p.waitUntilLive(t)
@@ -334,8 +318,8 @@ func (p *pair) unreplicated(t *testing.T) (plan []byte, rows batch.Block, dead i
 // block, and is correct when the replica returns.
 func (p *pair) testDead(t *testing.T) {
 	plan, rows, dead := p.unreplicated(t)
-	p.eventually(plan, rows)
-	p.restarted().eventually(p.block()) // by a daemon that starts while the replica is dead
+	p.retry(plan, rows)
+	p.restarted().retry(p.block()) // by a daemon that starts while the replica is dead
 	p.deriveAll(t)
 	err := p.migrate(t)
 	require.ErrorContains(t, err, p.c.Nodes[dead].TCP+": ")
@@ -351,7 +335,7 @@ func (p *pair) testDead(t *testing.T) {
 func (p *pair) testLostDisk(t *testing.T) {
 	plan, rows, dead := p.unreplicated(t)
 	require.NoError(t, os.RemoveAll(p.c.Nodes[dead].Dir()))
-	p.eventually(plan, rows)
+	p.retry(plan, rows)
 
 	// The new server is empty, but Keeper still lists its tables.
 	require.NoError(t, p.c.Nodes[dead].Restart())

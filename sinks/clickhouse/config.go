@@ -17,7 +17,7 @@ import (
 // Config is section clickhouse of the configuration: where the archive is, and how to write to it.
 type Config struct {
 	// host:port of the native protocol: one server, or all servers of the cluster. Inserts are
-	// spread over the available ones.
+	// spread over the available servers.
 	Addresses       []string `setting:"addresses"`
 	dial.ClickHouse `setting:",squash"`
 	Table           string `setting:"table"` // name of the table
@@ -107,7 +107,7 @@ func (c Config) Validate() error {
 			"inserting a block takes up to a second, and some seconds on a server that delays inserts"),
 		settings.Within("block_rows", c.BlockRows, 1, maxBlockRows,
 			"larger blocks are inserted more slowly and take more memory, here and on the server"),
-		settings.Within("retention_days", c.RetentionDays, 0, 36_500, "0 leaves the tables' TTL as it is"),
+		settings.Within("retention_days", c.RetentionDays, 0, 36_500, "0 does not change the tables' TTL"),
 		settings.Check(c.DeriveInterval == 0 || c.DeriveInterval >= time.Second && c.DeriveInterval <= time.Hour,
 			"derive_interval is %s, must be 0 or 1s to 1h: shorter makes many small parts, longer delays the derived tables", c.DeriveInterval),
 	}

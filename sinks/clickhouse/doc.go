@@ -76,9 +76,9 @@
 // them to Keeper atomically with the part.
 //
 // An insert is acknowledged when quorum replicas of each shard have its rows, by default the
-// majority. While fewer are alive, all live ones suffice; otherwise a shard of two replicas would
-// stop when one fails. The server gives up on replicas that do not confirm within quorumTimeout,
-// and the block is then in doubt.
+// majority. While fewer are alive, all live replicas suffice; otherwise a shard of two replicas
+// would stop when one fails. The server gives up on replicas that do not confirm within
+// quorumTimeout, and the block is then in doubt.
 //
 // A lookup asks only the live servers. All servers are polled, and one that does not answer in time
 // is left out. A row is delivered once quorum replicas have it. While it is on fewer, the block is

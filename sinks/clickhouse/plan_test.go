@@ -38,7 +38,10 @@ func TestGroups(t *testing.T) {
 			for _, s := range group {
 				for row := s.From; row < s.To; row++ {
 					month := time.Unix(0, s.Batch.From[row]).UTC().Format("200601")
-					require.Equal(t, i, getOrSet(groupOf, month, i))
+					if _, known := groupOf[month]; !known {
+						groupOf[month] = i
+					}
+					require.Equal(t, i, groupOf[month])
 					within[month] = true
 					require.True(t, s.ID != last.batch || s.Index[row] > last.index)
 					last = rowID{s.ID, s.Index[row]}
@@ -55,15 +58,6 @@ func TestGroups(t *testing.T) {
 			}
 		}
 	}
-}
-
-// getOrSet returns the value of the key. It sets the value first if the key is new.
-func getOrSet(m map[string]int, key string, value int) int {
-	if old, known := m[key]; known {
-		return old
-	}
-	m[key] = value
-	return value
 }
 
 // TestMonths compares the months with the calendar, at their edges and for all possible years.

@@ -74,7 +74,7 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	token, suspect := cutPlan(string(plan))
 	if len(rows) == 0 || planOf(rows) != token {
-		err := fmt.Errorf("cannot deliver: the rows are not those of plan %q", plan)
+		err := fmt.Errorf("cannot deliver: the rows do not match plan %q", plan)
 		errorsTotal[classify(err)].Inc()
 		return nil, err
 	}

@@ -21,19 +21,19 @@ import (
 
 // testTLS delivers through a TLS terminator that requires a client certificate.
 func testTLS(t *testing.T, store *stores.ClickHouse) {
-	ours, theirs := newAuthority(t), newAuthority(t)
-	server, err := tls.LoadX509KeyPair(ours.issue("server", "archive.example"))
+	trusted, foreign := newAuthority(t), newAuthority(t)
+	server, err := tls.LoadX509KeyPair(trusted.issue("server", "archive.example"))
 	require.NoError(t, err)
 	clients := x509.NewCertPool()
-	clients.AddCert(ours.cert)
+	clients.AddCert(trusted.cert)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{server}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert})
 	require.NoError(t, err)
 	address := serveProxy(t, l, store.TCP).address()
-	cert, key := ours.issue("client", "client")
-	foreignCert, foreignKey := theirs.issue("client", "client")
+	cert, key := trusted.issue("client", "client")
+	foreignCert, foreignKey := foreign.issue("client", "client")
 	good := func(c *Config) {
 		c.Addresses, c.Secure, c.ServerName = []string{address}, true, "archive.example"
-		c.CAFile, c.CertFile, c.KeyFile = ours.file, cert, key
+		c.CAFile, c.CertFile, c.KeyFile = trusted.file, cert, key
 	}
 
 	a := newArchive(t, store, good)
@@ -47,7 +47,7 @@ func testTLS(t *testing.T, store *stores.ClickHouse) {
 		rows, plan := a.plan(small(1))
 		a.fails(want, plan, rows)
 	}
-	f(classTLS, func(c *Config) { c.CAFile = theirs.file })
+	f(classTLS, func(c *Config) { c.CAFile = foreign.file })
 	f(classTLS, func(c *Config) { c.ServerName = "other.example" })
 	f(classTLS, func(c *Config) { c.CertFile, c.KeyFile = foreignCert, foreignKey })
 	f(classTLS, func(c *Config) { c.CertFile, c.KeyFile = "", "" })

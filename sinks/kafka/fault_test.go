@@ -139,7 +139,7 @@ func TestRecreatedTopic(t *testing.T) {
 	s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
 	recreate()
 	s.rows = s.deliveryLoop.rows
-	s.fault(kerr.RequestTimedOut, 2, nil) // written, at offsets below those of the plan
+	s.fault(kerr.RequestTimedOut, 2, nil) // written, at lower offsets than in the plan
 	require.Error(t, s.step(s.sink))
 	s.fault(kerr.UnknownProducerID, -1, nil) // for the next attempt
 	s.restart()

@@ -251,13 +251,13 @@ func TestBroker(t *testing.T) {
 		require.NoError(t, err)
 		records, err := stores.ReadTopic(t.Context(), cfg.Brokers, topic)
 		require.NoError(t, err)
-		ours := records[:0]
+		sent := records[:0]
 		for _, r := range records {
 			if len(r.Key) > 0 {
-				ours = append(ours, r)
+				sent = append(sent, r)
 			}
 		}
-		requireRecords(t, ours, rows)
+		requireRecords(t, sent, rows)
 	})
 
 	run("kcat", 3, func(t *testing.T, topic string, cfg Config) {

@@ -25,7 +25,7 @@
 //	  max_speed                           remark: period dropped; with speed_valid false the speed becomes 0 instead
 //	flow NaN, infinite, negative or over
 //	  MaxFlow                             remark: flow becomes 0 and flow_valid false
-//	timezone                              cleared: responses have that of the client
+//	timezone                              cleared: responses have the time zone of the client
 //	openLRcode not base64                 remark: kept (the contract does not define its encoding)
 //	openLRcode not UTF-8 or over 4096 B   record skipped
 //	periods, but none usable              record skipped
@@ -45,7 +45,7 @@
 //	  two records                         used, because it looks complete: write to a temporary file and rename it
 //	duplicate street in a file            the last forecast is kept
 //	rows of a query with the same street  all are used: each row is a period
-//	street in two partitions of a topic   the record with the later timestamp is kept; if equal, that of the higher partition
+//	street in two partitions of a topic   the record with the later timestamp is kept; if equal, the one in the higher partition
 //	batch over 256 MiB, decompressed      reading of the partition stops; readiness reports it
 //	topic larger than max_bytes           records of new streets are skipped, to bound memory
 //	content that lacks many streets       not used until shrink_confirm has passed

@@ -114,7 +114,7 @@ type contents struct {
 
 // newContents returns contents that errors refer to as source.
 func newContents(cfg Config, layer Layer, source string) contents {
-	guard := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it at once, restart trafficd"}
+	guard := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it immediately, restart trafficd"}
 	return contents{layer: layer, guard: guard, seed: maphash.MakeSeed()}
 }
 

@@ -88,7 +88,7 @@ func TestTopicOfOldBrokers(t *testing.T) {
 	layer.waitFor("1:1 10")
 }
 
-// TestTopicIDMessages compares both messages with those of another client.
+// TestTopicIDMessages compares both messages with their encoding by another client.
 func TestTopicIDMessages(t *testing.T) {
 	request := kmsg.NewMetadataRequest()
 	request.Version = metadataWithID

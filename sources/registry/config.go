@@ -48,7 +48,7 @@ type FileConfig struct {
 	Path      string `setting:"path"`      // name of the file
 	Format    string `setting:"format"`    // csv or json; empty: by the file name (…json, …json.gz), otherwise csv
 	Column    string `setting:"column"`    // CSV column, or member of the JSON objects, with the code; empty: detectorCode
-	Separator string `setting:"separator"` // of CSV: one character, or tab; empty: the one that matches the header
+	Separator string `setting:"separator"` // of CSV: one character, or tab; empty: detected from the header
 }
 
 // HTTPConfig is a service that responds to GET with the list as JSON.

@@ -226,9 +226,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	return f.interval
 }
 
-// admit returns the lists after a shared list was read: the previous ones, with a list for each new
-// product instance, but without those that it no longer names. If it lacks too many, admit returns
-// an error and the previous lists.
+// admit returns the lists to use after a shared list was read: one for each product instance that
+// it names, with the codes in use so far. If it lacks too many product instances, admit returns an
+// error and the previous lists.
 func (f *feed) admit(before map[string]*list, lists map[string][]string, now time.Time) (map[string]*list, error) {
 	next, missing := make(map[string]*list, len(lists)), 0
 	var mark shrink.Mark

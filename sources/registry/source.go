@@ -77,7 +77,7 @@ type httpSource struct {
 	instance   string // member with the product instance
 	maxBytes   int64
 	client     *http.Client
-	last, kept string // ETags of the list read last and of the one in use
+	last, kept string // ETags of the last list read and of the list in use
 }
 
 func newHTTPSource(cfg HTTPConfig, instance string, maxBytes int64) *httpSource {
