@@ -46,7 +46,7 @@ func readMETRLA(path string) (*detectorTable, error) {
 	defer file.Close()
 	buffered := bufio.NewReader(file)
 	if start, _ := buffered.Peek(len(hdf5)); string(start) == hdf5 {
-		// No Go library reads what pandas writes, and whoever has the file usually has pandas.
+		// No Go library reads the HDF5 that pandas writes, and users of the file usually have pandas.
 		text, err := exec.Command("python3", "-c", "import pandas, sys; pandas.read_hdf(sys.argv[1]).to_csv(sys.stdout)", path).Output()
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: it is HDF5, not CSV, and python3 cannot convert it with pandas: %w; "+

@@ -17,8 +17,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// testData: holes, late and repeated measurements, clocks that are ahead, and a detector that dies
-// and returns.
+// testData tests holes, late and repeated measurements, detectors whose clocks are ahead, and
+// detectors that die and return.
 func (w *town) testData(t *testing.T) {
 	f := w.start(t)
 	origin := noon.Add(-2 * time.Hour)

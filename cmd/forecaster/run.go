@@ -67,7 +67,7 @@ type forecaster struct {
 	latest  atomic.Pointer[snapshot]
 }
 
-// status is what readiness reports.
+// status is the state that readiness reports.
 type status struct {
 	origin  time.Time // of the published forecasts
 	err     error
@@ -120,8 +120,8 @@ func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, re
 	})
 }
 
-// check reports what would keep the forecaster from working: it checks the files and, if deep, the
-// stores.
+// check returns the problems that would keep the forecaster from working: those of the files and,
+// if deep, those of the stores.
 func check(ctx context.Context, c *Config, deep bool) error {
 	_, err := streets.Read(c.Detectors)
 	errs := []error{err}

@@ -112,7 +112,7 @@ func (w *town) layer(t *testing.T) map[string]string {
 	return all
 }
 
-// TestTown runs what needs the stores.
+// TestTown runs the tests that need the stores.
 func TestTown(t *testing.T) {
 	w := newTown(t)
 	t.Run("explain", w.testExplain)
@@ -190,7 +190,7 @@ func (w *town) testRounds(t *testing.T) {
 	require.Equal(t, 7, a.state.Load().streets[model.None])
 }
 
-// testLeak: an evaluation with tables that were learned from the evaluated day fails.
+// testLeak checks that an evaluation with tables that were learned from the evaluated day fails.
 func (w *town) testLeak(t *testing.T) {
 	f := w.start(t)
 	day := f.source.Midnight(noon)

@@ -97,8 +97,8 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 	return cmd
 }
 
-// reason counts the dead letters that a store rejected for the same reason. first and last are the
-// times of the first and the last one.
+// reason counts the dead letters with the same store and reason. first and last are the times of
+// the first and the last one.
 type reason struct {
 	sink, text  string
 	n           int64
@@ -168,12 +168,12 @@ func listDeadLetters(std streams, path string, asJSON bool) error {
 
 // short returns a text as one line of bounded length.
 func short(text string) string {
-	const most = 160
+	const maxLength = 160
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) <= most {
+	if len(text) <= maxLength {
 		return text
 	}
-	end := most
+	end := maxLength
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}
@@ -183,18 +183,18 @@ func short(text string) string {
 // maxLetterBytes is the maximum length of a line, which includes the store's reason.
 const maxLetterBytes = 1 << 20
 
-// letter is one rejected measurement and its line in the file.
+// letter is a dead letter and its line in the file.
 type letter struct {
 	pipeline.DeadLetter
 	line int64
 }
 
-// measurement identifies the measurement, which several stores may have rejected.
-func (l letter) measurement() string { return fmt.Sprintf("%s/%d", l.BatchID, l.Index) }
+// measurementID identifies the measurement, which several stores may have rejected.
+func (l letter) measurementID() string { return fmt.Sprintf("%s/%d", l.BatchID, l.Index) }
 
-// readLetters returns the distinct letters of a file in order; a crash may have duplicated a line.
-// It calls note with a message for each line that a crash has truncated; the daemon writes that
-// dead letter again after the restart. An error ends the sequence.
+// readLetters returns the dead letters of a file in order, without the duplicates that a crash may
+// have caused. It calls note with a message for each line that a crash has truncated; the daemon
+// writes that dead letter again after the restart. An error ends the sequence.
 func readLetters(path string, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
@@ -235,7 +235,7 @@ func readLetters(path string, note func(text string)) iter.Seq2[letter, error] {
 				yield(letter{}, fmt.Errorf("cannot read %s: line %d is not a dead letter: %w", path, n, err))
 				return
 			}
-			key := l.Sink + " " + l.measurement()
+			key := l.Sink + " " + l.measurementID()
 			if !seen[key] && !yield(l, nil) {
 				return
 			}
@@ -244,8 +244,8 @@ func readLetters(path string, note func(text string)) iter.Seq2[letter, error] {
 	}
 }
 
-// looksTruncated reports whether an invalid line may be what a crash left of a dead letter: its
-// start, or a part with the zeros that file systems leave after a power failure.
+// looksTruncated reports whether an invalid line may be a dead letter that a crash has truncated: it
+// has the start of one, or the zeros that file systems leave after a power failure.
 func looksTruncated(line []byte) bool {
 	const start = `{"sink":"`
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
@@ -270,8 +270,8 @@ func (s selection) letters(path string) iter.Seq2[letter, error] {
 	}
 }
 
-// instance returns the product instance of the selected letters. Several are an error, because a
-// key belongs to one.
+// instance returns the product instance of the selected letters. It returns an error if they belong
+// to several, because a key belongs to one product instance.
 func (s selection) instance(path string) (string, error) {
 	found := map[string]bool{}
 	for l, err := range s.letters(path) {
@@ -306,10 +306,10 @@ func (s selection) items(path string) iter.Seq2[measurement.Item, error] {
 		for l, err := range s.letters(path) {
 			var item measurement.Item
 			if err == nil {
-				if seen[l.measurement()] {
+				if seen[l.measurementID()] {
 					continue
 				}
-				seen[l.measurement()] = true
+				seen[l.measurementID()] = true
 				if int64(len(seen)) <= s.skip {
 					continue
 				}

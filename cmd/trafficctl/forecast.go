@@ -171,15 +171,15 @@ exit code is 0 if the layer has not changed.`,
 	return cmd
 }
 
-func describe(a *forecast.Response) string {
+func describe(resp *forecast.Response) string {
 	text := "not modified"
-	if !a.NotModified {
-		text = fmt.Sprintf("%s streets, %s bytes", grouped(int64(len(a.Layer.StreetForecast))), grouped(int64(a.Size)))
-		if a.Encoding != "" {
-			text += fmt.Sprintf(" (%s as %s)", grouped(a.Received), a.Encoding)
+	if !resp.NotModified {
+		text = fmt.Sprintf("%s streets, %s bytes", grouped(int64(len(resp.Layer.StreetForecast))), grouped(int64(resp.Size)))
+		if resp.Encoding != "" {
+			text += fmt.Sprintf(" (%s as %s)", grouped(resp.Received), resp.Encoding)
 		}
 	}
-	for _, part := range [][2]string{{"ETag", a.ETag}, {"last modified", a.Modified}, {"age in seconds", a.Age}} {
+	for _, part := range [][2]string{{"ETag", resp.ETag}, {"last modified", resp.Modified}, {"age in seconds", resp.Age}} {
 		if part[1] != "" {
 			text += ", " + part[0] + " " + part[1]
 		}
@@ -307,12 +307,12 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 				removed = slices.DeleteFunc(inTopic, func(key string) bool { return inFile[key] })
 			}
 			total := len(content.Forecasts) + len(removed)
-			shown := newProgress(std.err, quiet, int64(total),
+			display := newProgress(std.err, quiet, int64(total),
 				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
 			err = publisher.Publish(cmd.Context(), content.Forecasts, removed, func(n int) {
-				shown.show(int64(n), "", func() string { return fmt.Sprintf("%d of %d streets", n, total) })
+				display.show(int64(n), "", func() string { return fmt.Sprintf("%d of %d streets", n, total) })
 			})
-			shown.end()
+			display.end()
 			if err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ import (
 )
 
 // runForecast runs trafficctl forecast with the arguments.
-func runForecast(t testing.TB, stdin string, args ...string) ran {
+func runForecast(t testing.TB, stdin string, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd := newForecast(streams{strings.NewReader(stdin), &out, &errs})
@@ -47,7 +47,7 @@ func runForecast(t testing.TB, stdin string, args ...string) ran {
 		code = exitFailed
 		errs.WriteString(err.Error())
 	}
-	return ran{code, out.String(), errs.String()}
+	return result{code, out.String(), errs.String()}
 }
 
 func decoded(t testing.TB, message string) *pb.StreetForecastResponse {
@@ -59,14 +59,6 @@ func decoded(t testing.TB, message string) *pb.StreetForecastResponse {
 
 // temporary returns the path of a file in a directory that is removed after the test.
 func temporary(t testing.TB, name string) string { return filepath.Join(t.TempDir(), name) }
-
-func TestForecastHelp(t *testing.T) {
-	for _, name := range []string{"generate", "build", "publish", "get"} {
-		r := runForecast(t, "", name, "--help")
-		require.Zero(t, r.code)
-		require.Contains(t, r.out, "Examples:")
-	}
-}
 
 // Generated forecasts are valid in every format, and the same flags produce the same bytes.
 func TestForecastGenerate(t *testing.T) {
@@ -109,7 +101,7 @@ func TestForecastGenerate(t *testing.T) {
 	today := func() string { return `"start":"` + time.Now().UTC().Format(time.DateOnly) }
 	before := today()
 	now := runForecast(t, "", "generate", "--streets", "1", "--periods", "1", "--step", "24h").out
-	require.True(t, strings.Contains(now, before) || strings.Contains(now, today()), "of today, also where that begins just now: %s", now)
+	require.True(t, strings.Contains(now, before) || strings.Contains(now, today()), "the first period must start today: %s", now)
 }
 
 func TestForecastGenerateForCodes(t *testing.T) {
@@ -247,7 +239,7 @@ func respond(w http.ResponseWriter, ctx *fasthttp.RequestCtx, err error) {
 	w.Write(ctx.Response.Body())
 }
 
-func (s served) get(t *testing.T, args ...string) ran {
+func (s served) get(t *testing.T, args ...string) result {
 	t.Helper()
 	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", testKey}, args...)...)
 }
@@ -279,7 +271,7 @@ func TestForecastEndToEnd(t *testing.T) {
 		require.Len(t, layer.StreetForecast, 50)
 		require.Equal(t, "Europe/Copenhagen", layer.StreetForecast[0].Forecast[0].Timezone)
 	}
-	checkForms(t, s)
+	checkFormats(t, s)
 	checkConditional(t, s)
 
 	// Half of the streets are missing: the topic gets tombstones and the layer removes the streets.
@@ -313,7 +305,7 @@ func waitForStreets(t *testing.T, layer *layers.Layer, n int) {
 	require.Eventually(t, func() bool { return layer.Status(time.Now()).Streets == n }, time.Minute, 10*time.Millisecond)
 }
 
-func checkForms(t *testing.T, s served) {
+func checkFormats(t *testing.T, s served) {
 	t.Helper()
 	r := s.get(t, "--format", "json")
 	var layer pb.StreetForecastResponse

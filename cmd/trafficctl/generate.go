@@ -19,15 +19,15 @@ over several days, with rush hours, moving jams, noise and outages. The same fla
 the same bytes. trafficctl forecast generate generates forecasts of the same town.
 
 Measurements are ordered by time. They are written to standard output or to --output
-FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. An
-interval of all detectors is then one batch, or several if there are more than 14,000
-detectors; --concurrency defaults to 1 to preserve their order.
+FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. Each
+interval is then one batch, or several if it has more than 14,000 measurements;
+--concurrency defaults to 1 to preserve their order.
 
 --registry-out writes the detectors and their streets as CSV. The daemon's registry reads
 the column detectorCode.
 
---error-rate makes this share of the items invalid. The errors include every one for
-which the daemon rejects single items, most of which CSV cannot represent. To get
+--error-rate makes this share of the items invalid, with all error codes that the daemon
+returns for single items. CSV cannot represent most of these errors. To get
 BATCH_LIMIT_EXCEEDED, use --detectors 15000 --send --batch 15000.`
 
 const generateExamples = `  trafficctl generate --detectors 14000 --days 1 --registry-out detectors.csv --output day.ndjson.gz

@@ -101,7 +101,7 @@ func (c *geometryFlags) run(ctx context.Context, flags *pflag.FlagSet, std strea
 	}
 	defer closeClient()
 
-	in, shown := std.in, newProgress(std.err, true, -1)
+	in, display := std.in, newProgress(std.err, true, -1)
 	if name != stdio {
 		f, err := os.Open(name)
 		if err != nil {
@@ -114,7 +114,7 @@ func (c *geometryFlags) run(ctx context.Context, flags *pflag.FlagSet, std strea
 				return fmt.Errorf("--output %s is also the input; write to another file", c.output)
 			}
 			var add func(n int64)
-			shown, add = newByteProgress(std.err, "converted", info.Size(), c.quiet)
+			display, add = newByteProgress(std.err, "converted", info.Size(), c.quiet)
 			in = io.TeeReader(f, counter(add))
 		}
 	}
@@ -122,11 +122,11 @@ func (c *geometryFlags) run(ctx context.Context, flags *pflag.FlagSet, std strea
 	var failed error
 	err = writeOutput(c.output, std.out, func(out io.Writer) error {
 		tally, failed = geometry.Run(ctx, in, out, cfg, converter, func(place string, err error) {
-			shown.note(fmt.Sprintf("%s: %v", place, err))
+			display.note(fmt.Sprintf("%s: %v", place, err))
 		})
 		return failed
 	})
-	shown.end()
+	display.end()
 	switch {
 	case err != nil && failed == nil:
 		return fmt.Errorf("cannot write geometries: %w", err)

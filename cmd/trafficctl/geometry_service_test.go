@@ -42,7 +42,7 @@ func TestGeometryServiceSRID(t *testing.T) {
 		args = append([]string{"geometry", "--from", "hex"}, args...)
 		offline := runWith(t, in, args...)
 		online := runWith(t, in, append(args, "--url", url, "--key", testKey)...)
-		for _, r := range []ran{offline, online} {
+		for _, r := range []result{offline, online} {
 			require.Equal(t, code, r.code, r.err)
 			require.Contains(t, r.err, why)
 		}

@@ -135,13 +135,6 @@ func TestGeometryReplacesOutput(t *testing.T) {
 	f(exitDone, "", "")
 }
 
-func TestGeometryHelp(t *testing.T) {
-	r := runWith(t, "", "geometry", "--help")
-	require.Zero(t, r.code)
-	require.Contains(t, r.out, "VENDOR_SUPERCONFORM")
-	require.Contains(t, r.out, "Examples:")
-}
-
 // A file of many batches keeps its order.
 func TestGeometryLong(t *testing.T) {
 	path := file(t, "many.wkt", strings.Repeat(place, 10_000))

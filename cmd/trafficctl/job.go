@@ -76,17 +76,17 @@ Exit codes: 0 everything converted, 1 unknown or deleted job, 2 some geometries 
 converted.`,
 		Example: "  trafficctl job watch D5SRAWTM… --key-file routing.key",
 	}, func(ctx context.Context, client *soap.Client, c *connection, id string) error {
-		shown := newProgress(std.err, c.quiet, -1, progressbar.OptionShowCount())
-		shown.shown = time.Time{} // the first state is shown at once
+		display := newProgress(std.err, c.quiet, -1, progressbar.OptionShowCount())
+		display.lastLine = time.Time{} // show the first state immediately
 		job, err := client.Await(ctx, id, func(job xroute.Job) {
 			s := stateOf(job)
 			done := int64(s.Successful) + int64(s.Failed)
-			if shown.bar != nil {
-				shown.bar.ChangeMax64(done + int64(s.Remaining))
+			if display.bar != nil {
+				display.bar.ChangeMax64(done + int64(s.Remaining))
 			}
-			shown.show(done, string(s.Status), s.String)
+			display.show(done, string(s.Status), s.String)
 		})
-		shown.end()
+		display.end()
 		if err != nil {
 			return err
 		}
@@ -143,11 +143,11 @@ func printFetched(std streams, results xroute.ConvertedGeometries) error {
 		return err
 	}
 	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the size of the response was limited
-	var unread error
+	var failed error
 	for i, e := range results.Geometries {
 		g, err := soap.Decode(e, limits)
 		if err != nil { // print the others, which are not returned again
-			unread = errRejected
+			failed = errRejected
 			fmt.Fprintf(std.err, "trafficctl: cannot read geometry %d of the response: %v\n", i+1, err)
 			continue
 		}
@@ -158,7 +158,7 @@ func printFetched(std streams, results xroute.ConvertedGeometries) error {
 	for _, f := range results.Failures {
 		fmt.Fprintf(std.err, "trafficctl: geometry %d of the request: %s\n", f.Index+1, soap.Reason(f.Exception))
 	}
-	return errors.Join(unread, checkResult(results.Job))
+	return errors.Join(failed, checkResult(results.Job))
 }
 
 // checkKnown returns an error for a job that the service does not know.

@@ -38,7 +38,7 @@ func startJob(t *testing.T, url string, texts ...string) string {
 	return *job.ID
 }
 
-func runJob(t *testing.T, url, verb, id string, args ...string) ran {
+func runJob(t *testing.T, url, verb, id string, args ...string) result {
 	t.Helper()
 	return runWith(t, "", append([]string{"job", verb, id, "--url", url, "--key", testKey}, args...)...)
 }
@@ -169,9 +169,9 @@ func TestJobCommands(t *testing.T) {
 		require.Contains(t, r.err, want)
 		require.Empty(t, r.out)
 	}
-	const there = `unknown command "list" for job; its commands are delete, fetch, stop, watch`
-	f(there, "list")
-	f(there, "list", "--url", "http://127.0.0.1:1", "--key", testKey)
+	const unknownCommand = `unknown command "list" for job; its commands are delete, fetch, stop, watch`
+	f(unknownCommand, "list")
+	f(unknownCommand, "list", "--url", "http://127.0.0.1:1", "--key", testKey)
 	for _, verb := range []string{"watch", "fetch", "stop", "delete"} {
 		f("expected one argument: the job id", verb)
 		f("expected one argument: the job id", verb, "")
@@ -218,13 +218,4 @@ func TestJobFetchPrintsReadableGeometries(t *testing.T) {
 	require.ErrorIs(t, err, errRejected)
 	require.Equal(t, wkt+"\n"+wkt+"\n", out.String())
 	require.Equal(t, "trafficctl: cannot read geometry 2 of the response: the response contains no encoding of the geometry\n", errs.String())
-}
-
-func TestJobHelp(t *testing.T) {
-	for _, verb := range []string{"watch", "fetch", "stop", "delete"} {
-		r := runWith(t, "", "job", verb, "--help")
-		require.Zero(t, r.code)
-		require.Contains(t, r.out, "Examples:")
-		require.Contains(t, strings.ToLower(r.out), "job")
-	}
 }

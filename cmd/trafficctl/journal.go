@@ -24,8 +24,8 @@ import (
 )
 
 const journalHelp = `Inspect a daemon's journal, which keeps accepted measurements until both stores have them.
-The journal is in the directory in the setting journal.dir, or in Kafka if journal.kind is
-kafka. Select it with DIR, with the daemon's settings (--config), or with --brokers. All
+The journal is in the directory that the setting journal.dir names, or in Kafka if
+journal.kind is kafka. Select it with DIR, with the daemon's settings (--config), or with --brokers. All
 commands except adopt only read the journal, so they can be used while daemons are running.
 
 The subdirectory "idempotency" is also a journal: it stores the responses to requests with
@@ -36,13 +36,13 @@ has a cursor for each consumer. A batch may be in several frames; only the first
 delivered.`
 
 func newJournal(std streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "journal", Short: "Inspect a daemon's journal, or deliver that of a lost one", Long: journalHelp}
+	cmd := &cobra.Command{Use: "journal", Short: "Inspect a daemon's journal, or deliver the journal of a lost daemon", Long: journalHelp}
 	cmd.AddCommand(newJournalList(std), newJournalVerify(std), newJournalDump(std), newJournalCursors(std), newJournalAdopt(std))
 	return cmd
 }
 
-// journalCommand completes a command that reads a journal: the one in the directory that is the
-// command's argument, or that of a configuration. name is the argument or flag that selects it.
+// journalCommand completes a command that reads a journal, which its argument (a directory) or its
+// flags (a configuration) select. It passes that argument or flag to run as name.
 func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name string, f inspect.Journal) error) *cobra.Command {
 	o := conf.Options{Environ: os.Environ()}
 	var brokers string
@@ -58,7 +58,7 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 		case configured == (len(args) > 0):
 			return errors.New("specify either the journal's directory, or --config or --brokers")
 		case configured:
-			name = strings.TrimSpace("--config " + o.File)
+			name = "--config " + o.File
 			if brokers != "" {
 				name = "--brokers " + brokers
 				o.Set = append(o.Set, "journal.kind="+config.KafkaJournal, "journal.log.brokers="+brokers)
@@ -161,10 +161,10 @@ next block. The command reads every frame that a consumer has not consumed.`,
 		Example: `  trafficctl journal cursors trafficd-data/journal
   trafficctl journal cursors --brokers kafka-1:9092,kafka-2:9092`,
 	}, func(_ context.Context, dir string, f inspect.Journal) error {
-		shown, add := newByteProgress(std.err, "counted", f.Bytes(f.Behind()), quiet)
+		display, add := newByteProgress(std.err, "counted", f.Bytes(f.Behind()), quiet)
 		f.OnRead(add)
 		consumers, gaps, err := f.Consumers()
-		shown.end()
+		display.end()
 		if err != nil {
 			return err
 		}
@@ -242,10 +242,10 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
   trafficctl journal verify trafficd-data/journal/idempotency`,
 	}, func(_ context.Context, dir string, f inspect.Journal) error {
-		shown, add := newByteProgress(std.err, "verified", f.Bytes(0), quiet)
+		display, add := newByteProgress(std.err, "verified", f.Bytes(0), quiet)
 		f.OnRead(add)
 		v, err := f.Verify()
-		shown.end()
+		display.end()
 		if err != nil {
 			return err
 		}
@@ -298,7 +298,7 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 		if _, local := f.(*inspect.Folder); local {
 			printAdvice(std.out, dir, f.Behind(), v)
 		}
-		return fmt.Errorf("the journal in %s is damaged", dir)
+		return errors.New("the journal is damaged")
 	})
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "do not print progress")
 	return cmd

@@ -28,9 +28,9 @@ func newJournalAdopt(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt DIR",
 		Short: "Deliver the journal of a lost daemon",
-		Long: `Deliver the measurements in the journal of a daemon that will not return, such as the volume
-of a lost machine, to the stores of a configuration, as that daemon would after a restart:
-each exactly once, including those of a block that was in flight.
+		Long: `Deliver the journal of a daemon that will not return, for example from the volume of a lost
+machine, to the stores of a configuration. The stores receive each measurement exactly
+once, including those of a block that was in flight, as after a restart of that daemon.
 
 The command may be interrupted, killed and run again at any time, even while daemons are
 running. It locks DIR, so neither another adopt nor the daemon itself can use DIR at the
@@ -76,10 +76,10 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 			total += int64(x.Rows)
 		}
 	}
-	shown := newProgress(std.err, quiet, total)
-	defer shown.end()
+	display := newProgress(std.err, quiet, total)
+	defer display.end()
 	c.Log.SetLevel()
-	log := zerolog.New(zerolog.ConsoleWriter{Out: notes{shown}, NoColor: true, PartsExclude: []string{zerolog.TimestampFieldName}})
+	log := zerolog.New(zerolog.ConsoleWriter{Out: notes{display}, NoColor: true, PartsExclude: []string{zerolog.TimestampFieldName}})
 	j, err := journal.Open(c.Journal.Config, names, journal.WithLogger(log))
 	if err != nil {
 		return err
@@ -109,11 +109,11 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 		deliveries[s.Name] = d
 		running.Go(func() { errs[i] = d.Run(hard, soft) })
 	}
-	followDeliveries(ctx, shown, deliveries, waiting)
+	followDeliveries(ctx, display, deliveries, waiting)
 	finish() // after the current blocks
 	defer time.AfterFunc(c.ShutdownTimeout, cut).Stop()
 	running.Wait()
-	shown.end()
+	display.end()
 	_, next := j.Bounds()
 	for i, s := range sinks {
 		frame, state := j.Cursor(s.Name).Load()
@@ -131,9 +131,9 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 	return nil
 }
 
-// followDeliveries shows the progress until everything is delivered or ctx is done. waiting has the
-// number of rows that each sink lacked at the start.
-func followDeliveries(ctx context.Context, shown *progress, deliveries map[string]*pipeline.Delivery, waiting map[string]int64) {
+// followDeliveries shows the progress until everything is delivered or ctx is done. waiting maps
+// each sink to the number of rows that it had not received at the start.
+func followDeliveries(ctx context.Context, display *progress, deliveries map[string]*pipeline.Delivery, waiting map[string]int64) {
 	for left := true; left && ctx.Err() == nil; {
 		left = false
 		var done int64
@@ -149,8 +149,8 @@ func followDeliveries(ctx context.Context, shown *progress, deliveries map[strin
 			texts = append(texts, text)
 		}
 		text := strings.Join(texts, ", ")
-		shown.show(done, text, func() string { return text })
-		_ = client.Sleep(ctx, barEvery)
+		display.show(done, text, func() string { return text })
+		_ = client.Sleep(ctx, barInterval)
 	}
 }
 

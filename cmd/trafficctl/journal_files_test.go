@@ -16,7 +16,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// journalStart is when batch 0 would be received.
+// journalStart is the time at which batch 0 would be received.
 var journalStart = time.Date(2026, 7, 1, 6, 0, 0, 0, time.UTC)
 
 // journalBatch describes one frame.
@@ -40,15 +40,15 @@ func journalBatches(n, rows int) []journalBatch {
 	return all
 }
 
-// batchID is the Batch-Id of the n-th batch, from 1.
+// batchID returns the Batch-Id of the n-th batch, from 1.
 func batchID(n int) batch.ID {
 	return batch.ID{0x01, 0x98, 0xf3, 0xa2, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, byte(n >> 8), byte(n)}
 }
 
-// receivedAt is when the n-th batch was received.
+// receivedAt returns the time at which the n-th batch was received.
 func receivedAt(n int) time.Time { return journalStart.Add(time.Duration(n) * time.Second) }
 
-// journalConfig is for a journal whose segments hold two frames of 300 rows.
+// journalConfig returns the configuration of a journal whose segments hold two frames of 300 rows.
 func journalConfig(dir string) journal.Config {
 	c := journal.DefaultConfig()
 	c.Dir, c.SegmentBytes, c.MaxBytes, c.MaxFrameBytes, c.MinFreeBytes = dir, 20<<10, 32<<20, 1<<20, 0

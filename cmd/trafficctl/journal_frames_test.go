@@ -109,14 +109,14 @@ func TestFramesWithRandomDamage(t *testing.T) {
 		f, err := inspect.Open(dir)
 		require.NoError(t, err)
 		for frame, err := range f.Frames(0, inspect.NoEnd) {
-			says := fmt.Sprintf("seed %d, round %d", seed, round)
+			message := fmt.Sprintf("seed %d, round %d", seed, round)
 			var gap *inspect.Gap
 			if !errors.As(err, &gap) {
-				require.NoError(t, err, says)
+				require.NoError(t, err, message)
 				gap = &inspect.Gap{From: frame.Seq, To: frame.Seq}
 			}
-			require.Equal(t, next, gap.From, says)
-			require.GreaterOrEqual(t, gap.To, gap.From, says)
+			require.Equal(t, next, gap.From, message)
+			require.GreaterOrEqual(t, gap.To, gap.From, message)
 			next = gap.To + 1
 		}
 		f.Close()
@@ -157,5 +157,5 @@ func TestGapTimes(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("nothing was found")
+	t.Fatal("got no gap, want one")
 }

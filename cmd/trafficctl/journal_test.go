@@ -127,7 +127,7 @@ func TestJournalVerifyReportsDamage(t *testing.T) {
 		"trafficctl journal dump DIR --skip-damaged --from 1 > rescued.ndjson",
 		"mv DIR/*.seg DIR/*.cursor DIR/damaged/",
 		"ask the integrators to resend",
-		"the journal in DIR is damaged")
+		"the journal is damaged")
 	f(change(1, flip(header)), "lost: frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
 	f(change(0, flip(20)), "at offset 0: its header has a wrong checksum", "lost: frames 1 to 2, received before")
 	f(func(_ string, s []string) { require.NoError(t, os.Remove(s[1])) },
@@ -322,21 +322,21 @@ func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 // stuckSink is a sink that accepts some blocks and then hangs, so that the next one stays in
 // flight.
 type stuckSink struct {
-	takes   int
+	accepts int
 	waiting chan struct{}
 }
 
-func (a *stuckSink) Plan(_ context.Context, _ []byte, rows batch.Block) (int, []byte, error) {
+func (s *stuckSink) Plan(_ context.Context, _ []byte, rows batch.Block) (int, []byte, error) {
 	return min(2, rows.Rows()), []byte("two rows"), nil
 }
 
-func (a *stuckSink) Probe(context.Context) error { return nil }
+func (s *stuckSink) Probe(context.Context) error { return nil }
 
-func (a *stuckSink) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]byte, error) {
-	if a.takes--; a.takes >= 0 {
+func (s *stuckSink) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]byte, error) {
+	if s.accepts--; s.accepts >= 0 {
 		return []byte("state"), nil
 	}
-	close(a.waiting)
+	close(s.waiting)
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -347,7 +347,7 @@ func (*stuckSink) Close() error { return nil }
 func deliver(t *testing.T, j *journal.Journal, name string, blocks int) {
 	t.Helper()
 	cfg := pipeline.DeliveryConfig{MaxRows: 2, MinRows: 1, RetryMin: time.Millisecond, RetryMax: time.Millisecond}
-	sink := &stuckSink{takes: blocks, waiting: make(chan struct{})}
+	sink := &stuckSink{accepts: blocks, waiting: make(chan struct{})}
 	dead := pipeline.NewDeadLetters(filepath.Join(t.TempDir(), "dead"))
 	d, err := pipeline.NewDelivery(name, cfg, pipeline.Local(j, name), sink, dead, zerolog.Nop())
 	require.NoError(t, err)
@@ -555,7 +555,7 @@ func contents(t *testing.T, dir string) map[string]string {
 func TestByteProgressLines(t *testing.T) {
 	var w strings.Builder
 	p, add := newByteProgress(&w, "verified", 10e6, false)
-	p.shown = time.Now().Add(-time.Minute)
+	p.lastLine = time.Now().Add(-time.Minute)
 	add(5e6)
 	add(1) // too soon for another line
 	p.end()

@@ -79,7 +79,8 @@ Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	// A group is runnable (see below), but only with a subcommand.
+	// Groups are runnable only to report unknown commands (see below), so their usage does not show
+	// them as runnable.
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", 1))
 	root.SetIn(std.in)
 	root.SetOut(std.out)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -19,17 +20,17 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
-// ran is the result of a run of the program.
-type ran struct {
+// result is the outcome of a run of the program.
+type result struct {
 	code     int
 	out, err string
 }
 
-func runWith(t testing.TB, stdin string, args ...string) ran {
+func runWith(t testing.TB, stdin string, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code := run(context.Background(), args, streams{strings.NewReader(stdin), &out, &errs})
-	return ran{code, out.String(), errs.String()}
+	return result{code, out.String(), errs.String()}
 }
 
 // to appends the flags for a daemon.
@@ -53,14 +54,20 @@ func texts(d *testDaemon) (items []string) {
 
 // Every command has a help text with an example.
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"send"}, {"resubmit"}, {"generate"}, {"key", "new"}, {"key", "list"}, {"key", "revoke"}, {"version"}, {"journal", "ls"}, {"journal", "verify"}, {"journal", "dump"}, {"journal", "cursors"}, {"journal", "adopt"}, {"deadletter", "ls"}, {"deadletter", "resend"}} {
-		r := runWith(t, "", append(args, "--help")...)
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		r := runWith(t, "", append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
 		require.Zero(t, r.code)
-		require.Contains(t, r.out, "trafficctl "+strings.Join(args, " "))
-		if len(args) > 0 {
-			require.Contains(t, r.out, "Examples:")
+		require.Contains(t, r.out, cmd.CommandPath())
+		if !cmd.HasSubCommands() {
+			require.Contains(t, r.out, "Examples:", cmd.CommandPath())
+		}
+		for _, child := range cmd.Commands() {
+			visit(child)
 		}
 	}
+	visit(newRoot(streams{}))
+	require.Contains(t, runWith(t, "", "geometry", "--help").out, "VENDOR_SUPERCONFORM")
 	require.Contains(t, runWith(t, "", "completion", "bash").out, "bash completion")
 }
 
@@ -91,7 +98,7 @@ func TestGrouped(t *testing.T) {
 }
 
 // summaryOf parses the line that --json printed.
-func summaryOf(t testing.TB, r ran) (sum map[string]any) {
+func summaryOf(t testing.TB, r result) (sum map[string]any) {
 	t.Helper()
 	require.Equal(t, 1, strings.Count(r.out, "\n"), r.out)
 	require.NoError(t, json.Unmarshal([]byte(r.out), &sum))

@@ -56,29 +56,29 @@ func writeOutput(path string, stdout io.Writer, write func(io.Writer) error) err
 }
 
 const (
-	barEvery  = 200 * time.Millisecond
-	lineEvery = 5 * time.Second // without a terminal
+	barInterval  = 200 * time.Millisecond
+	lineInterval = 5 * time.Second // without a terminal
 )
 
-// progress shows a progress bar on a terminal, and otherwise prints a line every lineEvery. It is
+// progress shows a progress bar on a terminal, and otherwise prints a line every lineInterval. It is
 // safe for concurrent use.
 type progress struct {
-	mu    sync.Mutex
-	w     io.Writer
-	quiet bool
-	bar   *progressbar.ProgressBar // nil: print lines
-	shown time.Time                // when the last line was printed
-	done  int64
+	mu       sync.Mutex
+	w        io.Writer
+	quiet    bool
+	bar      *progressbar.ProgressBar // nil: print lines
+	lastLine time.Time                // when the last line was printed
+	done     int64
 }
 
 // newProgress returns a progress display for total units. total is negative if it is unknown.
 func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Option) *progress {
-	p := &progress{w: w, quiet: quiet, shown: time.Now()}
+	p := &progress{w: w, quiet: quiet, lastLine: time.Now()}
 	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
 		p.bar = progressbar.NewOptions64(max(total, -1), append(options,
 			progressbar.OptionSetWriter(w),
 			progressbar.OptionSetWidth(24),
-			progressbar.OptionThrottle(barEvery),
+			progressbar.OptionThrottle(barInterval),
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetPredictTime(total > 0),
 		)...)
@@ -107,7 +107,7 @@ func megabytes(done, total int64) string {
 }
 
 // show sets the bar's position and description. Without a bar, it prints the line if the last one
-// is older than lineEvery.
+// is older than lineInterval.
 func (p *progress) show(done int64, description string, line func() string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,8 +115,8 @@ func (p *progress) show(done int64, description string, line func() string) {
 	case p.bar != nil:
 		p.bar.Describe(description)
 		p.bar.Set64(done)
-	case !p.quiet && time.Since(p.shown) >= lineEvery:
-		p.shown = time.Now()
+	case !p.quiet && time.Since(p.lastLine) >= lineInterval:
+		p.lastLine = time.Now()
 		fmt.Fprintln(p.w, "trafficctl:", line())
 	}
 }
@@ -144,7 +144,7 @@ func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func
 	var running sync.WaitGroup
 	quit, start := make(chan struct{}), time.Now()
 	running.Go(func() {
-		tick := time.NewTicker(barEvery)
+		tick := time.NewTicker(barInterval)
 		defer tick.Stop()
 		for {
 			select {
@@ -153,11 +153,11 @@ func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func
 				p.end()
 				return
 			}
-			text, read, rest := sendingText(tally(), time.Since(start)), file.BytesRead(), ""
+			text, read, input := sendingText(tally(), time.Since(start)), file.BytesRead(), ""
 			if read > 0 {
-				rest = ", " + megabytes(read, file.Size) + " of input read"
+				input = ", " + megabytes(read, file.Size) + " of input read"
 			}
-			p.show(read, text, func() string { return text + rest })
+			p.show(read, text, func() string { return text + input })
 		}
 	})
 	return func() {

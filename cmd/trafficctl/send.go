@@ -184,18 +184,18 @@ func (s *sendFlags) run(ctx context.Context, flags *pflag.FlagSet, std streams, 
 	if err != nil {
 		return fmt.Errorf("cannot create the file of rejected items: %w", err)
 	}
-	shown := newProgress(std.err, s.quiet, in.file.Size, progressbar.OptionShowBytes(true))
-	sender, err := send.New(cfg, rejected, shown.note)
+	display := newProgress(std.err, s.quiet, in.file.Size, progressbar.OptionShowBytes(true))
+	sender, err := send.New(cfg, rejected, display.note)
 	if err != nil {
 		return errors.Join(err, rejected.Close())
 	}
 	start := time.Now()
-	stop := shown.follow(in.file, sender.Tally)
+	stop := display.follow(in.file, sender.Tally)
 	err = sender.Send(ctx, in.items)
 	stop()
 	err = errors.Join(err, rejected.Close())
 	sum := summary{Tally: sender.Tally(), Empty: in.file.Empty, Seconds: time.Since(start).Seconds(), resumable: in.resumable}
-	sum.PerSec = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
+	sum.PerSecond = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
 	if err != nil {
 		sum.Failure = err.Error()
 	}
@@ -247,10 +247,10 @@ func parseOnly(ctx context.Context, std streams, in input) error {
 // summary is the result of a run that sends. The member names of its JSON are stable.
 type summary struct {
 	send.Tally
-	Empty   int64   `json:"empty"` // values omitted because their cells are empty
-	Seconds float64 `json:"seconds"`
-	PerSec  float64 `json:"items_per_second"`
-	Failure string  `json:"error,omitempty"`
+	Empty     int64   `json:"empty"` // values omitted because their cells are empty
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"items_per_second"`
+	Failure   string  `json:"error,omitempty"`
 
 	resumable bool
 }
@@ -275,7 +275,7 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 			fmt.Fprintf(table, "%s\t%s\t\n", line.name, grouped(line.n))
 		}
 	}
-	fmt.Fprintf(table, "seconds\t%.1f\t\nitems/s\t%s\t\n", s.Seconds, grouped(int64(s.PerSec)))
+	fmt.Fprintf(table, "seconds\t%.1f\t\nitems/s\t%s\t\n", s.Seconds, grouped(int64(s.PerSecond)))
 	table.Flush()
 
 	// Print the error codes, most frequent first, with the first occurrence of each.

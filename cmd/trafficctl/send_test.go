@@ -200,7 +200,7 @@ func TestSendInterrupted(t *testing.T) {
 	code := run(ctx, args, streams{strings.NewReader(""), &out, &errs})
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs.String(), "interrupted (the signal)")
-	sum := summaryOf(t, ran{out: out.String()})
+	sum := summaryOf(t, result{out: out.String()})
 	require.Equal(t, 1.0, sum["accepted"])
 	require.Equal(t, 1.0, sum["resume_row"], "the second measurement of row 1 is not acknowledged")
 }
@@ -212,7 +212,7 @@ func TestProgressLines(t *testing.T) {
 	tally := send.Tally{Accepted: 1990, Rejected: 10}
 	line := func() string { return sendingText(tally, time.Second) + ", " + megabytes(5e6, 10e6) + " of input read" }
 	p.show(5e6, "", line) // too early
-	p.shown = time.Time{}
+	p.lastLine = time.Time{}
 	p.show(5e6, "", line)
 	p.note("wait")
 	require.Equal(t, "trafficctl: 2,000 items, 2,000/s, 10 rejected, 5.0 of 10.0 MB (50 %) of input read\ntrafficctl: wait\n", w.String())

@@ -188,6 +188,7 @@ func line(i *pipeline.TapItem) string {
 	return text + "  " + message
 }
 
+// getStatus returns the response of /status.
 func getStatus(ctx context.Context, base string) ([]byte, error) {
 	body, err := getOperators(ctx, base, "/status", nil)
 	if err != nil {

@@ -49,8 +49,8 @@ watch retries every few seconds.`,
 	return cmd
 }
 
-// retryWatch is the time between attempts to reach the daemon.
-const retryWatch = 5 * time.Second
+// watchRetryInterval is the time between attempts to reach the daemon.
+const watchRetryInterval = 5 * time.Second
 
 // watch prints changes until the context ends.
 func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) error {
@@ -70,7 +70,7 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 			fmt.Fprintln(std.err, "trafficctl:", err)
 		}
 		if err != nil || resp.Version == r.Since && time.Since(start) < time.Second { // too many clients are waiting
-			_ = client.Sleep(ctx, retryWatch)
+			_ = client.Sleep(ctx, watchRetryInterval)
 			continue
 		}
 		if len(resp.Layer.StreetForecast) > 0 || r.Since == "" {
@@ -86,7 +86,7 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 	}
 }
 
-// codes are the openLRcode of each street and fromnode.
+// codes maps each street and fromnode to its openLRcode.
 type codes map[[2]int32]string
 
 // complete sets the codes that resp omits because they are unchanged, and remembers all codes.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Section returns the errors joined in err. It adds the section's name to the key that each starts
-// with, and appends the origin of the setting.
+// Section returns the errors joined in err, each of which starts with a key. It adds the section's
+// name to the key, and appends the origin of the setting.
 func (o Origins) Section(name string, err error) error {
 	var errs []error
 	for _, err := range Leaves(err) {

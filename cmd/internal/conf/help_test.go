@@ -199,8 +199,8 @@ func sentence(text string) string {
 // condition is the text of an error such as "level is %q, must be debug or info".
 var condition = regexp.MustCompile(`^(?:%s)?([a-z_]+)(?: is %[a-z]|)[,:]? (?:it )?(must [^%]*)$`)
 
-// bounds adds what a call in a method of owner checks: settings.Within and the like, or any
-// function with a condition.
+// bounds adds the condition that a call in a method of owner checks: a bound of settings.Within and
+// similar functions, or the text of an error.
 func (d *definitions) bounds(owner string, n ast.Node) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) < 2 {
@@ -296,5 +296,5 @@ func (d *definitions) value(field string, e ast.Expr) string {
 	return text
 }
 
-// zeros are the smaller units in 1h0m0s.
+// zeros matches the zero units at the end of 1h0m0s.
 var zeros = regexp.MustCompile(`([1-9]\d*[hm])(?:0m)?0s$`)

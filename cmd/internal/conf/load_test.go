@@ -18,7 +18,7 @@ type sample struct {
 	Feeds   []sampleFeed  `setting:"feeds"`
 }
 
-// sampleStore can be disabled, as the sinks can.
+// sampleStore can be disabled, like the sinks.
 type sampleStore struct {
 	Enabled      bool `setting:"enabled"`
 	SampleCommon `setting:",squash"`
@@ -161,7 +161,7 @@ func TestErrors(t *testing.T) {
 	f(yaml("store: {"), "cannot parse the configuration")
 	f(Options{File: "/nonexistent/trafficd.yaml"}, "cannot read the configuration", "/nonexistent/trafficd.yaml")
 
-	// All at once.
+	// All errors are reported together.
 	o := set("store.rows=x", "nothing.here=1", "timeout=1")
 	o.File = file(t, "store: {share: much}")
 	f(o, "store.share", "store.rows", "nothing.here", "timeout")

@@ -117,7 +117,7 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 	return t.commit(ctx)
 }
 
-// firstBatch returns the records of the first batch.
+// firstBatch returns the first records, as many as fit into one record batch.
 func firstBatch(records []protocol.Record) []protocol.Record {
 	size := 0
 	for i, r := range records[:min(len(records), batchRecords)] {

@@ -117,7 +117,7 @@ func generationOf(streets int, speed float64) []*pb.StreetForecast {
 	return all
 }
 
-func none(int) {}
+func ignoreCount(int) {}
 
 // brokers starts each kind of broker in turn.
 func brokers(t *testing.T, test func(t *testing.T, k *stores.Kafka)) {
@@ -135,7 +135,7 @@ func TestNoMixedReads(t *testing.T) {
 	brokers(t, func(t *testing.T, k *stores.Kafka) {
 		for _, topic := range []string{"one", "six"} {
 			p := publisher(t, k, topic, Options{})
-			require.NoError(t, p.Publish(t.Context(), generationOf(streets, 0), nil, none))
+			require.NoError(t, p.Publish(t.Context(), generationOf(streets, 0), nil, ignoreCount))
 			v := follow(t, p.cfg)
 			v.await(t, streets, 0)
 			ctx, stop := context.WithCancel(t.Context())
@@ -144,7 +144,7 @@ func TestNoMixedReads(t *testing.T) {
 			publishing.Go(func() {
 				for ctx.Err() == nil {
 					published++
-					if err := p.Publish(ctx, generationOf(streets, float64(published%500)), nil, none); err != nil && ctx.Err() == nil {
+					if err := p.Publish(ctx, generationOf(streets, float64(published%500)), nil, ignoreCount); err != nil && ctx.Err() == nil {
 						t.Error(err)
 						return
 					}
@@ -184,7 +184,7 @@ func TestKilledPublisher(t *testing.T) {
 	const streets = 60
 	brokers(t, func(t *testing.T, k *stores.Kafka) {
 		first := publisher(t, k, "six", Options{})
-		require.NoError(t, first.Publish(t.Context(), generationOf(streets, 1), nil, none))
+		require.NoError(t, first.Publish(t.Context(), generationOf(streets, 1), nil, ignoreCount))
 		v := follow(t, first.cfg)
 		v.await(t, streets, 1)
 
@@ -207,7 +207,7 @@ func TestKilledPublisher(t *testing.T) {
 		keys, err := publisher(t, k, "six", Options{}).Keys(t.Context(), 20*time.Second)
 		require.NoError(t, err)
 		require.Len(t, keys, streets)
-		require.NoError(t, first.Publish(t.Context(), generationOf(streets, 3), nil, none))
+		require.NoError(t, first.Publish(t.Context(), generationOf(streets, 3), nil, ignoreCount))
 		v.await(t, streets, 3)
 		later.await(t, streets, 3)
 		follow(t, first.cfg).await(t, streets, 3)
@@ -221,14 +221,14 @@ func TestKilledPublisher(t *testing.T) {
 func TestPublishInterrupted(t *testing.T) {
 	brokers(t, func(t *testing.T, k *stores.Kafka) {
 		p := publisher(t, k, "one", Options{ID: "p"})
-		require.NoError(t, p.Publish(t.Context(), generationOf(3000, 1), nil, none))
+		require.NoError(t, p.Publish(t.Context(), generationOf(3000, 1), nil, ignoreCount))
 		v := follow(t, p.cfg)
 		v.await(t, 3000, 1)
 		ctx, interrupt := context.WithCancel(t.Context())
 		err := p.Publish(ctx, generationOf(3000, 2), nil, func(int) { interrupt() })
 		require.ErrorContains(t, err, "nothing is published")
 		other := publisher(t, k, "one", Options{ID: "other"})
-		require.NoError(t, other.Publish(t.Context(), generationOf(3000, 3), []string{"3001:1"}, none))
+		require.NoError(t, other.Publish(t.Context(), generationOf(3000, 3), []string{"3001:1"}, ignoreCount))
 		v.await(t, 3000, 3)
 		keys, err := p.Keys(t.Context(), time.Minute)
 		require.NoError(t, err)
@@ -245,9 +245,9 @@ func TestCommitInDoubt(t *testing.T) {
 	p, err := NewPublisher(cfg, Options{Timeout: time.Minute})
 	require.NoError(t, err)
 	defer p.Close()
-	require.NoError(t, p.Publish(t.Context(), generationOf(1, 1), nil, none))
+	require.NoError(t, p.Publish(t.Context(), generationOf(1, 1), nil, ignoreCount))
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.RequestTimedOut, Count: -1})
-	err = p.Publish(t.Context(), generationOf(1, 2), nil, none)
+	err = p.Publish(t.Context(), generationOf(1, 2), nil, ignoreCount)
 	require.ErrorContains(t, err, "cannot commit the transaction")
 	require.NotContains(t, err.Error(), "nothing is published")
 }

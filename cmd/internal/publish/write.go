@@ -20,17 +20,17 @@ import (
 // forecasts produce the same bytes.
 func Write(w io.Writer, format string, all iter.Seq[*pb.StreetForecast]) (n int, err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
-	form, ok := forms[format]
+	e, ok := encodings[format]
 	if !ok {
 		return 0, fmt.Errorf("--format %q must be protobuf, json or ndjson", format)
 	}
-	out.WriteString(form.head)
+	out.WriteString(e.head)
 	var text []byte
 	for f := range all {
 		if n > 0 {
-			out.WriteString(form.between)
+			out.WriteString(e.between)
 		}
-		if text, err = form.add(text[:0], f); err != nil {
+		if text, err = e.appendForecast(text[:0], f); err != nil {
 			return n, fmt.Errorf("cannot encode street %s: %w", forecasts.Key(f), err)
 		}
 		if _, err = out.Write(text); err != nil {
@@ -38,30 +38,30 @@ func Write(w io.Writer, format string, all iter.Seq[*pb.StreetForecast]) (n int,
 		}
 		n++
 	}
-	out.WriteString(form.tail)
+	out.WriteString(e.tail)
 	return n, out.Flush()
 }
 
-// form is the framing of a list of forecasts.
-type form struct {
+// encoding is the encoding of a list of forecasts.
+type encoding struct {
 	head, between, tail string
-	add                 func([]byte, *pb.StreetForecast) ([]byte, error)
+	appendForecast      func([]byte, *pb.StreetForecast) ([]byte, error)
 }
 
-var forms = map[string]form{
-	forecasts.FormatProtobuf: {add: func(b []byte, f *pb.StreetForecast) ([]byte, error) { // field 1 of StreetForecastResponse
+var encodings = map[string]encoding{
+	forecasts.FormatProtobuf: {appendForecast: func(b []byte, f *pb.StreetForecast) ([]byte, error) { // field 1 of StreetForecastResponse
 		b = protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.BytesType), uint64(proto.Size(f)))
 		return proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, f)
 	}},
-	forecasts.FormatJSON: {"{\"streetForecast\":[\n", ",\n", "\n]}\n", addJSON},
-	forecasts.FormatNDJSON: {add: func(b []byte, f *pb.StreetForecast) ([]byte, error) {
-		b, err := addJSON(b, f)
+	forecasts.FormatJSON: {"{\"streetForecast\":[\n", ",\n", "\n]}\n", appendJSON},
+	forecasts.FormatNDJSON: {appendForecast: func(b []byte, f *pb.StreetForecast) ([]byte, error) {
+		b, err := appendJSON(b, f)
 		return append(b, '\n'), err
 	}},
 }
 
-// addJSON appends compact JSON, because protojson inserts random spaces.
-func addJSON(b []byte, f *pb.StreetForecast) ([]byte, error) {
+// appendJSON appends compact JSON, because protojson inserts random spaces.
+func appendJSON(b []byte, f *pb.StreetForecast) ([]byte, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(f)
 	if err != nil {
 		return b, err

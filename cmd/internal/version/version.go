@@ -31,7 +31,7 @@ func labels(stamp string, info *debug.BuildInfo) map[string]string {
 	return map[string]string{"version": version, "revision": revision, "goversion": info.GoVersion}
 }
 
-// text returns Text's result. The revision is unknown for `go run` and for a build outside of a
+// text implements Text. The revision is unknown for `go run` and for a build outside of a
 // checkout.
 func text(stamp string, info *debug.BuildInfo) string {
 	return strings.TrimSpace(cmp.Or(stamp, ofCheckout(info), ofModule(info), "of unknown revision") + " " + info.GoVersion)
@@ -39,19 +39,19 @@ func text(stamp string, info *debug.BuildInfo) string {
 
 // ofCheckout returns the revision that `go build` records in a checkout.
 func ofCheckout(info *debug.BuildInfo) string {
-	noted := map[string]string{}
+	settings := map[string]string{}
 	for _, s := range info.Settings {
-		noted[s.Key] = s.Value
+		settings[s.Key] = s.Value
 	}
-	revision := noted["vcs.revision"]
+	revision := settings["vcs.revision"]
 	if revision == "" {
 		return ""
 	}
 	text := revision[:min(12, len(revision))]
-	if noted["vcs.modified"] == "true" {
+	if settings["vcs.modified"] == "true" {
 		text += "+changes"
 	}
-	if at := noted["vcs.time"]; at != "" {
+	if at := settings["vcs.time"]; at != "" {
 		text += " of " + at
 	}
 	return text

@@ -82,8 +82,8 @@ func (s *Source) learn(t *testing.T, day time.Time) *model.Learned {
 	return l
 }
 
-// TestOracle: the same model in SQL alone agrees with the step in Go, at random detectors and
-// moments, on days on which clocks change, and on the day after.
+// TestOracle: the model in SQL alone agrees with the model in Go, for random detectors and times, on
+// days on which clocks change, and on the day after.
 func TestOracle(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	f := func(s *Source, day string, hours float64) {
@@ -212,7 +212,7 @@ func requireEqual(t *testing.T, want, got *model.Learned) {
 	}
 }
 
-// flow: the numbers of vehicles, from 0 to 11, are learned in addition to the speeds.
+// flow checks that vehicle counts, from 0 to 11, are learned in addition to the speeds.
 func (s *Source) flow(t *testing.T, last time.Time) {
 	t.Helper()
 	speeds, err := s.Load(t.Context(), last)
@@ -228,8 +228,8 @@ func (s *Source) flow(t *testing.T, last time.Time) {
 	require.Equal(t, speeds, again)
 }
 
-// holidays: speeds are 20 higher on Tuesday. That counts for weekdays, or for Sundays if Tuesday
-// was a holiday; the profile of Wednesday is that of weekdays, or of Sundays.
+// holidays checks that holidays count as Sundays. Speeds are 20 higher on Tuesday, which raises the
+// profile of weekdays or, if Tuesday was a holiday, the profile of Sundays.
 func (s *Source) holidays(t *testing.T, wednesday time.Time) {
 	t.Helper()
 	require.Equal(t, time.Wednesday, wednesday.Weekday())
@@ -298,7 +298,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// rules: readings without vehicles and impossible ones are not used.
+// rules checks that readings without vehicles and impossible readings are not used.
 func (s *Source) rules(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE city.measurements"))

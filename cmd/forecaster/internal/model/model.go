@@ -41,7 +41,7 @@ const (
 // Windows lists the windows as half-open ranges of ages, in intervals.
 var Windows = [4][2]int{{0, 1}, {1, 3}, {3, 6}, {6, 12}}
 
-// NetWindows lists those for the residuals of all detectors.
+// NetWindows lists the windows for the residuals of all detectors.
 var NetWindows = [2][2]int{{0, 3}, {3, 12}}
 
 // Features lists the names of the features, in the order of the weights.
@@ -107,7 +107,7 @@ type Basis string
 // The bases of forecasts, from best to worst.
 const (
 	Own     Basis = "own"     // profile and weights of the detector
-	Pooled  Basis = "pool"    // those of all detectors
+	Pooled  Basis = "pool"    // profile and weights of all detectors
 	Persist Basis = "last"    // the last value
 	None    Basis = "nothing" // no forecast
 )
@@ -192,7 +192,8 @@ func (s *Step) Recent(code string, maxAge time.Duration) *Recent {
 	return &s.recent[at]
 }
 
-// Detector returns what was learned about a detector or, if that is nothing, about all of them.
+// Detector returns what was learned about a detector or, if nothing was, about all detectors
+// together.
 func (l *Learned) Detector(code string) (*Detector, Basis) {
 	if d := l.Detectors[code]; d != nil {
 		return d, Own
@@ -285,39 +286,38 @@ func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast
 			x[7+i] = x[i] * depth
 		}
 		x[13] = level
-		a, b, share := d.between(t.Horizon)
+		w := d.weightsAt(t.Horizon)
 		value := d.Profile[t.Slot]
 		for i := range K {
-			value += x[i] * (a.Beta[i] + share*(b.Beta[i]-a.Beta[i]))
+			value += x[i] * w.Beta[i]
 		}
-		out[n] = Forecast{value, value + a.Low + share*(b.Low-a.Low), value + a.High + share*(b.High-a.High), basis}
+		out[n] = Forecast{value, value + w.Low, value + w.High, basis}
 		if detail != nil {
-			w := Weights{Low: a.Low + share*(b.Low-a.Low), High: a.High + share*(b.High-a.High)}
-			for i := range K {
-				w.Beta[i] = a.Beta[i] + share*(b.Beta[i]-a.Beta[i])
-			}
 			detail[n] = Detail{d.Profile[t.Slot], x, w}
 		}
 	}
 }
 
-// between returns the learned horizons around a horizon, and the share of the second in the
-// interpolation. On the first days there are no weights yet, so the forecast is the profile,
-// without bounds.
-func (d *Detector) between(horizon float64) (a, b *Weights, share float64) {
+// weightsAt returns the weights at a horizon, in intervals, interpolated between the learned
+// horizons. On the first days there are no weights yet, so the forecast is the profile, without
+// bounds.
+func (d *Detector) weightsAt(horizon float64) (w Weights) {
 	if len(d.Weights) == 0 {
-		none := &Weights{Low: math.NaN(), High: math.NaN()}
-		return none, none, 0
+		return Weights{Low: math.NaN(), High: math.NaN()}
 	}
-	for i := range d.Weights {
-		b = &d.Weights[i]
-		if horizon <= float64(b.Horizon) {
-			if a == nil {
-				return b, b, 0
-			}
-			return a, b, (horizon - float64(a.Horizon)) / float64(b.Horizon-a.Horizon)
-		}
-		a = b
+	at := slices.IndexFunc(d.Weights, func(w Weights) bool { return horizon <= float64(w.Horizon) })
+	switch at {
+	case -1:
+		return d.Weights[len(d.Weights)-1]
+	case 0:
+		return d.Weights[0]
 	}
-	return b, b, 0
+	a, b := &d.Weights[at-1], &d.Weights[at]
+	share := (horizon - float64(a.Horizon)) / float64(b.Horizon-a.Horizon)
+	between := func(a, b float64) float64 { return a + share*(b-a) }
+	for i := range K {
+		w.Beta[i] = between(a.Beta[i], b.Beta[i])
+	}
+	w.Low, w.High = between(a.Low, b.Low), between(a.High, b.High)
+	return w
 }

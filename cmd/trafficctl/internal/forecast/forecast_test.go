@@ -19,14 +19,13 @@ import (
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
-	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func made(t testing.TB, streets int) []*pb.StreetForecast {
+func generated(t testing.TB, streets int) []*pb.StreetForecast {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Streets, cfg.From = streets, time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
@@ -43,24 +42,9 @@ func made(t testing.TB, streets int) []*pb.StreetForecast {
 	return all
 }
 
-// Each pair of streets is the two directions of one road.
-func TestDirectionsMirror(t *testing.T) {
-	all := made(t, 400)
-	for i := 0; i < len(all); i += 2 {
-		there, err := openlr.Decode(all[i].OpenLRcode)
-		require.NoError(t, err)
-		back, err := openlr.Decode(all[i+1].OpenLRcode)
-		require.NoError(t, err)
-		require.Equal(t, all[i].Street, all[i+1].Street)
-		require.NotEqual(t, all[i].Fromnode, all[i+1].Fromnode)
-		require.InDelta(t, there.Points[0].Lon, back.Points[1].Lon, 1e-4)
-		require.InDelta(t, there.Points[0].Lat, back.Points[1].Lat, 1e-4)
-	}
-}
-
 // Each format is read back unchanged.
 func TestWriteThenRead(t *testing.T) {
-	all := made(t, 20)
+	all := generated(t, 20)
 	for _, format := range []string{forecasts.FormatProtobuf, forecasts.FormatJSON, forecasts.FormatNDJSON} {
 		var b bytes.Buffer
 		n, err := publish.Write(&b, format, slices.Values(all))
@@ -83,7 +67,7 @@ func TestWriteThenRead(t *testing.T) {
 
 // A street whose code cannot be decoded is written with a null geometry.
 func TestGeoJSONWithoutGeometry(t *testing.T) {
-	f := made(t, 1)[0]
+	f := generated(t, 1)[0]
 	f.OpenLRcode, f.Forecast = "odd", f.Forecast[:1]
 	var b bytes.Buffer
 	require.NoError(t, Show(&b, "geojson", &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{f, f}}))
@@ -109,7 +93,7 @@ func TestGeoJSONWithoutGeometry(t *testing.T) {
 
 // Control characters in a code neither break the table nor reach the terminal.
 func TestShowOddText(t *testing.T) {
-	f := made(t, 1)[0]
+	f := generated(t, 1)[0]
 	f.Forecast = f.Forecast[:1]
 	f.OpenLRcode, f.Forecast[0].Speed = "a,\"b\"\n\x1b[2J\x00", 1e-300
 	layer := &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{f}}
@@ -126,7 +110,7 @@ func TestShowOddText(t *testing.T) {
 
 // Only a complete layer is accepted.
 func TestGetInvalidResponses(t *testing.T) {
-	message, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: made(t, 3)})
+	message, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: generated(t, 3)})
 	require.NoError(t, err)
 	z, err := zstd.NewWriter(nil)
 	require.NoError(t, err)

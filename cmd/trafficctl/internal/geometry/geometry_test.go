@@ -46,11 +46,11 @@ func system(t testing.TB, format geo.Format) geo.System {
 	return s
 }
 
-func run(t testing.TB, cfg geometry.Config, by geometry.Converter, in io.Reader) (o outcome) {
+func run(t testing.TB, cfg geometry.Config, converter geometry.Converter, in io.Reader) (o outcome) {
 	t.Helper()
 	require.NoError(t, cfg.Validate())
 	var out bytes.Buffer
-	o.tally, o.err = geometry.Run(t.Context(), in, &out, cfg, by, func(place string, err error) {
+	o.tally, o.err = geometry.Run(t.Context(), in, &out, cfg, converter, func(place string, err error) {
 		o.omitted = append(o.omitted, fmt.Sprintf("%s: %v", place, err))
 	})
 	o.out = out.String()
@@ -226,10 +226,10 @@ func (c *counting) Convert(_ context.Context, batch []geom.T) ([]geometry.Result
 
 // Geometries are converted in batches, and each result is assigned to its geometry.
 func TestBatches(t *testing.T) {
-	var by counting
-	o := run(t, config(geometry.WKT, geometry.WKT), &by, strings.NewReader(strings.Repeat("POINT (1 2)\n", 1200)))
+	var converter counting
+	o := run(t, config(geometry.WKT, geometry.WKT), &converter, strings.NewReader(strings.Repeat("POINT (1 2)\n", 1200)))
 	require.NoError(t, o.err)
-	require.Equal(t, []int{500, 500, 200}, by.batches)
+	require.Equal(t, []int{500, 500, 200}, converter.batches)
 	require.Equal(t, geometry.Tally{Converted: 600, Omitted: 600}, o.tally)
 	require.Equal(t, "line 2: every other one", o.omitted[0])
 	require.Equal(t, "line 1200: every other one", o.omitted[599])
@@ -249,8 +249,8 @@ func TestConverterFails(t *testing.T) {
 }
 
 func TestConverts(t *testing.T) {
-	by := geometry.Offline{Conversion: geo.NewConversion(system(t, geo.VendorGeoDecimal), system(t, geo.GeoDecimal))}
-	o := run(t, config(geometry.WKT, geometry.WKT), by, strings.NewReader("LINESTRING Z (100000 200000 3, 400000 500000 6)"))
+	converter := geometry.Offline{Conversion: geo.NewConversion(system(t, geo.VendorGeoDecimal), system(t, geo.GeoDecimal))}
+	o := run(t, config(geometry.WKT, geometry.WKT), converter, strings.NewReader("LINESTRING Z (100000 200000 3, 400000 500000 6)"))
 	require.Equal(t, "LINESTRING Z (1 2 3, 4 5 6)\n", o.out)
 }
 
@@ -280,11 +280,11 @@ func FuzzRun(f *testing.F) {
 func BenchmarkRun(b *testing.B) {
 	lines := strings.Repeat(texts[3]+"\n", 10_000)
 	cfg := config(geometry.WKT, geometry.Hex)
-	by := geometry.Offline{Conversion: geo.NewConversion(system(b, geo.GeoDecimal), system(b, geo.SRID))}
+	converter := geometry.Offline{Conversion: geo.NewConversion(system(b, geo.GeoDecimal), system(b, geo.SRID))}
 	b.SetBytes(int64(len(lines)))
 	b.ReportAllocs()
 	for b.Loop() {
-		tally, err := geometry.Run(b.Context(), strings.NewReader(lines), io.Discard, cfg, by, nil)
+		tally, err := geometry.Run(b.Context(), strings.NewReader(lines), io.Discard, cfg, converter, nil)
 		require.NoError(b, err)
 		require.EqualValues(b, 10_000, tally.Converted)
 	}

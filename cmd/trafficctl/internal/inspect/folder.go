@@ -4,8 +4,8 @@
 // It opens files read-only and takes no lock. A daemon may continue to write and delete files.
 //
 // Package journal defines the format of segments and cursors, package batch that of frames, and
-// package pipeline that of delivery cursors; this package adds reading past damage and counting
-// what each consumer has not consumed.
+// package pipeline that of delivery cursors; this package reads past damage and counts the rows that
+// each consumer has not consumed.
 package inspect
 
 import (
@@ -183,7 +183,7 @@ func list(dir string) ([]string, error) {
 	return names, nil
 }
 
-// recognise returns an error unless one of names is that of a segment or cursor.
+// recognise returns an error if names contains neither a segment nor a cursor.
 func recognise(dir string, names []string) error {
 	if slices.ContainsFunc(names, journalName.MatchString) {
 		return nil

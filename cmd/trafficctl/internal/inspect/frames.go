@@ -80,8 +80,8 @@ func (f *Folder) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Fram
 	}
 }
 
-// readSegment reads the frames [from, end) of a segment. It returns false if yield has stopped, or
-// at the end of the journal.
+// readSegment reads the frames [from, end) of a segment. It returns false if yield has returned
+// false, or at the end of the journal.
 func (f *Folder) readSegment(r *frameReader, s segment, from, end uint64, files *view) bool {
 	if r.next == 0 {
 		r.next = from
@@ -131,7 +131,7 @@ type frameReader struct {
 	reason error     // why next cannot be read
 }
 
-// frame yields a frame, and before it the gap that it ends.
+// frame yields a frame, preceded by the gap before it, if any.
 func (r *frameReader) frame(frame journal.Frame) bool {
 	received := time.Unix(0, batch.FrameReceivedAt(frame.Data))
 	if frame.Seq > r.next && !r.gap(frame.Seq-1, received) {

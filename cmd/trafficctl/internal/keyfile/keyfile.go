@@ -57,7 +57,7 @@ func Read(path string) ([]api.KeyEntry, error) {
 // Readers see the old file or the new one, and concurrent edits are serialised. The file keeps its
 // mode and owner, so that the daemon can still read it.
 func Append(path string, e api.KeyEntry) error {
-	if err := edit(path, func(old []byte) ([]byte, error) { return With(old, e) }); err != nil {
+	if err := edit(path, func(old []byte) ([]byte, error) { return addEntry(old, e) }); err != nil {
 		return fmt.Errorf("cannot add the key to %s: %w", path, err)
 	}
 	return nil
@@ -112,8 +112,8 @@ func edit(path string, change func(old []byte) ([]byte, error)) error {
 	return errors.Join(err, dir.Sync()) // makes the rename durable
 }
 
-// With returns the text of a keys file with an additional entry.
-func With(old []byte, e api.KeyEntry) ([]byte, error) {
+// addEntry returns the text of a keys file with an additional entry.
+func addEntry(old []byte, e api.KeyEntry) ([]byte, error) {
 	return change(old, func(keys *yaml.Node) error {
 		if indexOf(keys, e.Name) >= 0 {
 			return fmt.Errorf("a key named %q already exists; choose another --name, for example %q", e.Name, e.Name+"-2")

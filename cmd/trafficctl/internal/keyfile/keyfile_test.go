@@ -36,10 +36,10 @@ func TestDigest(t *testing.T) {
 	require.Equal(t, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", Digest("abc"))
 }
 
-func TestWith(t *testing.T) {
+func TestAddEntry(t *testing.T) {
 	f := func(old string, names ...string) {
 		t.Helper()
-		text, err := With([]byte(old), entry("new"))
+		text, err := addEntry([]byte(old), entry("new"))
 		require.NoError(t, err, old)
 		var got []string
 		for _, e := range read(t, text) {
@@ -68,9 +68,9 @@ func TestWith(t *testing.T) {
 }
 
 // Everything else in the file is kept.
-func TestWithKeepsTheRest(t *testing.T) {
+func TestAddEntryKeepsOtherContent(t *testing.T) {
 	old := "version: 2\nkeys:\n  - name: old\n    sha256: \"0012\"\n    extra: [1, 2]\nlimits:\n  a: 1\n"
-	text, err := With([]byte(old), entry("new"))
+	text, err := addEntry([]byte(old), entry("new"))
 	require.NoError(t, err)
 	var before, after map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(old), &before))
@@ -81,10 +81,10 @@ func TestWithKeepsTheRest(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-func TestWithInvalidFile(t *testing.T) {
+func TestAddEntryToInvalidFile(t *testing.T) {
 	f := func(old, want string) {
 		t.Helper()
-		_, err := With([]byte(old), entry("new"))
+		_, err := addEntry([]byte(old), entry("new"))
 		require.ErrorContains(t, err, want)
 	}
 	f("keys:\n  - name: new\n", "already")
@@ -103,28 +103,8 @@ func TestEntryText(t *testing.T) {
 	}
 }
 
-// Concurrent edits lose no key, and a reader never sees a partial file.
+// Concurrent edits lose no key, even through a symbolic link in another directory.
 func TestAppendConcurrently(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keys.yaml")
-	var all sync.WaitGroup
-	for i := range 20 {
-		all.Go(func() {
-			if err := Append(path, entry(fmt.Sprintf("k%d", i))); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Len(t, read(t, text), 20)
-	left, err := os.ReadDir(filepath.Dir(path))
-	require.NoError(t, err)
-	require.Len(t, left, 1, "no temporary file is left")
-}
-
-// Edits through a symbolic link in another directory use the same lock.
-func TestAppendConcurrentlyBySymlink(t *testing.T) {
 	path, link := filepath.Join(t.TempDir(), "keys.yaml"), filepath.Join(t.TempDir(), "link.yaml")
 	require.NoError(t, Append(path, entry("first")))
 	require.NoError(t, os.Symlink(path, link))
@@ -140,6 +120,9 @@ func TestAppendConcurrentlyBySymlink(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Len(t, read(t, text), 41)
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "no temporary file is left")
 }
 
 func TestAppendKeepsModeAndLink(t *testing.T) {

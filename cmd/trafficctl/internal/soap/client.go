@@ -45,11 +45,9 @@ func (c *Client) Start(
 	return resp.Result, err
 }
 
-// Await requests progress every watchStep, the shortest interval that the service supports. Each of
-// its calls waits for at most watchFor.
 const (
-	watchStep = 250 * time.Millisecond
-	watchFor  = 10 * time.Second
+	watchStep = 250 * time.Millisecond // the shortest update interval that the service supports
+	watchFor  = 10 * time.Second       // how long a call of watchJob may wait
 )
 
 // Await watches a job until it ends and returns its final state. It calls show with each earlier
@@ -186,9 +184,10 @@ func (f *Fault) Error() string {
 // request.
 func Reason(x xroute.Exception) string { return describe(x, "geometries[") }
 
-// describe describes an exception. Unless omitted is "", it omits places with this prefix.
+// describe returns a description of an exception. It leaves out places with the prefix omitted,
+// unless that is "".
 func describe(x xroute.Exception, omitted string) string {
-	name, why, at := reflect.TypeOf(x).Elem().Name(), "no reason given", ""
+	name, reason, location := reflect.TypeOf(x).Elem().Name(), "no reason given", ""
 	if e := x.Base().StackElement; e != nil {
 		if e.ErrorKey != nil && *e.ErrorKey != "" {
 			name = *e.ErrorKey
@@ -198,7 +197,7 @@ func describe(x xroute.Exception, omitted string) string {
 			places = slices.DeleteFunc(places, func(place string) bool { return strings.HasPrefix(place, omitted) })
 		}
 		if len(places) > 0 {
-			at = " (at " + strings.Join(places, ", ") + ")"
+			location = " (at " + strings.Join(places, ", ") + ")"
 		}
 		var causes []string // each is the cause of the previous one, which may contain its text
 		for ; e != nil; e = e.Cause {
@@ -210,9 +209,9 @@ func describe(x xroute.Exception, omitted string) string {
 				causes = append(causes, text)
 			}
 		}
-		why = strings.Join(causes, ": ")
+		reason = strings.Join(causes, ": ")
 	}
-	text := name + ": " + why + at
+	text := name + ": " + reason + location
 	if remedy := remedies[name]; remedy != "" {
 		text += "; " + remedy
 	}
@@ -229,7 +228,7 @@ var remedies = map[string]string{
 	"UnexpectedException":                "try again; if it recurs, report the trace id",
 }
 
-// tooLarge reports whether the service rejected a request that may be too large.
+// tooLarge reports whether the service may have rejected a request because it is too large.
 func tooLarge(err error) bool {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		_, illegal := f.Exception.(*xroute.IllegalParameterException)
