@@ -120,8 +120,8 @@ func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, re
 	})
 }
 
-// check returns the problems that would keep the forecaster from working: those of the files and,
-// if deep, those of the stores.
+// check returns the problems that would keep the forecaster from working: problems with
+// the files and, if deep, with the stores.
 func check(ctx context.Context, c *Config, deep bool) error {
 	_, err := streets.Read(c.Detectors)
 	errs := []error{err}
@@ -317,8 +317,8 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 	return nil
 }
 
-// periods returns the forecast periods, the first of which contains the origin, and a target in the
-// middle of each.
+// periods returns the forecast periods, and a target in the middle of each. The first period
+// contains the origin.
 func periods(c Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []model.Target) {
 	first := s.Origin.Truncate(c.Step)
 	for i := range c.Periods {
@@ -337,8 +337,8 @@ func (f Forecasts) round(speed float64) float64 {
 	return max(math.Round(speed/f.Tolerance), 1) * f.Tolerance
 }
 
-// build returns the forecasts of the streets, without periods that have no forecast, and the number of streets by the worst basis of the
-// forecasts of their detectors.
+// build returns the forecasts of the streets, without periods that have no forecast, and the number
+// of streets by the worst basis of the forecasts of their detectors.
 func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
 	times, targets := periods(c, s)
 	out := make([]model.Forecast, len(targets))

@@ -202,7 +202,7 @@ func (w *town) testLeak(t *testing.T) {
 	require.NoError(t, f.source.Learn(t.Context(), day.AddDate(0, 0, 1), func(time.Time) error { return nil }))
 	leak, err := f.source.Load(t.Context(), day.AddDate(0, 0, 1))
 	require.NoError(t, err)
-	leak.Day = day // the tables of tomorrow, as if they were those of today
+	leak.Day = day // pretend that the tables for tomorrow are for today
 	require.ErrorIs(t, e.Day(t.Context(), leak, day), evaluate.ErrLeak)
 }
 
@@ -303,7 +303,7 @@ func hour(list []streets.Street) (codes []string, recent []model.Recent) {
 	return codes, recent
 }
 
-// TestStreetDetail: the operators' listener returns the last hour, the profile, and the forecast
+// The operators' listener returns the last hour, the profile, and the forecast
 // with its bounds.
 func TestStreetDetail(t *testing.T) {
 	list, l := network(2)
@@ -352,7 +352,7 @@ func TestStreetDetail(t *testing.T) {
 	require.Nil(t, d.Points[model.Hour].Low)
 }
 
-// TestWorstBasis: a street of an unknown detector and a known one counts as pooled, in any order.
+// A street with a known and an unknown detector counts as pooled, in any order.
 func TestWorstBasis(t *testing.T) {
 	known, l := network(1)
 	for _, detectors := range [][]string{{"000000", "new"}, {"new", "000000"}} {

@@ -166,8 +166,8 @@ func TestForecastBuildReportsFaults(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
-// build and get agree with the daemon that a period without speed_valid has a valid speed, and both
-// show a period whose speed is not valid.
+// Like the daemon, build and get treat a period without speed_valid as valid. They also show
+// periods with invalid speeds.
 func TestForecastSpeedValid(t *testing.T) {
 	start := time.Now().UTC().Truncate(time.Hour)
 	f := func(member string, want bool) {

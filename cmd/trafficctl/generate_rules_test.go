@@ -100,8 +100,8 @@ func TestFaults(t *testing.T) {
 	}, codes, "all codes of contract 1.2 except that of the batch size, and no valid item")
 }
 
-// codesOf posts the items to a daemon whose registry has the network, and returns the code for each
-// rejected index.
+// codesOf posts the items to a daemon with the detectors of the network, and returns the code of
+// each rejected index.
 func codesOf(t *testing.T, cfg generate.Config, items []json.RawMessage) map[int]string {
 	t.Helper()
 	d := newDaemon(t)

@@ -10,7 +10,7 @@ import (
 	"trafficd/sources/routing"
 )
 
-// The output with --url is identical to that of the offline conversion.
+// The output is the same with and without --url.
 func TestGeometryService(t *testing.T) {
 	url := startRouting(t, nil)
 	f := func(in string, args ...string) {

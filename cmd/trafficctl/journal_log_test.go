@@ -131,7 +131,7 @@ func TestJournalDumpOfPartitions(t *testing.T) {
 	require.Equal(t, second, dumped("--from", "2", "--to", "2"))
 }
 
-// With the settings of a daemon whose journal is local, the commands read its directory.
+// The settings of a daemon with a local journal select its directory.
 func TestJournalOfConfiguration(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "trafficd.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("journal: {dir: "+fiveFrames(t)+"}"), 0o600))

@@ -23,7 +23,7 @@ import (
 // frameRows is the number of rows of a test frame: two such frames fill a segment.
 const frameRows = 300
 
-// fiveFrames returns a journal of five frames in three segments, none of which is delivered.
+// fiveFrames returns a journal of five undelivered frames in three segments.
 func fiveFrames(t *testing.T) string {
 	return newTestJournal(t, journalBatches(5, frameRows), "clickhouse", "kafka")
 }

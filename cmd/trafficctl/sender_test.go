@@ -270,7 +270,7 @@ func TestInconsistentResponses(t *testing.T) {
 	f(`{}`)
 }
 
-// The sender gives up at once if Retry-After exceeds --retry-for.
+// The sender gives up immediately if Retry-After exceeds --retry-for.
 func TestRetryForEnds(t *testing.T) {
 	d := newDaemon(t)
 	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {

@@ -18,7 +18,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestForecastWatch: watch prints the layer, and then each change, including removed streets.
+// watch prints the layer, and then each change, including removed streets.
 func TestForecastWatch(t *testing.T) {
 	s := serveLayer(t)
 	street := func(number int32, speed float64) *pb.StreetForecast {
@@ -77,7 +77,7 @@ func TestForecastWatchInvalidHorizon(t *testing.T) {
 	require.Contains(t, r.err, "--horizon -5 must be")
 }
 
-// TestForecastWatchOldDaemon: a daemon without versions cannot be followed.
+// A daemon that does not send Forecast-Version cannot be followed.
 func TestForecastWatchOldDaemon(t *testing.T) {
 	old := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer old.Close()

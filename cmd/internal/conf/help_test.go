@@ -31,9 +31,9 @@ var update = flag.Bool("update", false, "write help.json and deployments/setting
 
 const reference = "../../../deployments/settings.yaml"
 
-// TestHelp: help.json matches the comments of the settings' fields and the bounds that their
-// Validate methods check, each setting has help, and settings.yaml is what --print-config prints
-// for the defaults.
+// TestHelp checks that help.json matches the comments of the settings' fields and the bounds that
+// their Validate methods check, each setting has help, and settings.yaml is what --print-config
+// prints for the defaults.
 func TestHelp(t *testing.T) {
 	texts, err := json.MarshalIndent(readHelp(t), "", "  ")
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func (d *definitions) fields(path string, n ast.Node) {
 			text = f.Comment.Text()
 		}
 		text = strings.Join(strings.Fields(text), " ")
-		for field, name := range names { // comments contain the names of fields, help those of settings
+		for field, name := range names { // comments contain the names of fields, help the names of settings
 			if camelCase.MatchString(field) {
 				text = regexp.MustCompile(`\b`+field+`\b`).ReplaceAllString(text, name)
 			}

@@ -107,7 +107,7 @@ func scalar(text string) *yaml.Node {
 // secretNote is the comment in place of a secret.
 const secretNote = "secret, not shown"
 
-// secrets lists the suffixes of keys whose values are not shown. Digests of API keys are not
+// secrets lists the suffixes of keys with values that are not shown. Digests of API keys are not
 // secret, but someone may have entered a key instead.
 var secrets = []string{"password", "authorization", "secret", "token", "api.keys"}
 

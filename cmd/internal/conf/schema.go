@@ -36,8 +36,7 @@ type field struct {
 	typ   reflect.Type
 }
 
-// fieldsOf lists the tagged fields of a struct, including those of embedded structs with the tag
-// ",squash".
+// fieldsOf lists the tagged fields of a struct and of its embedded structs with the tag ",squash".
 func fieldsOf(typ reflect.Type) []field {
 	var list []field
 	for i := range typ.NumField() {

@@ -28,7 +28,8 @@ const (
 	batchBytes   = 900 << 10
 )
 
-// maxBytes is the maximum size of the latest records of a topic, of which only the keys are kept.
+// maxBytes is the maximum size of the latest records of a topic that Keys reads. It keeps only
+// their keys.
 const maxBytes = 4 << 30
 
 // Publisher writes forecasts to the topic. It is not safe for concurrent use.

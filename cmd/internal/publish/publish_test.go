@@ -106,7 +106,7 @@ func publisher(t *testing.T, k *stores.Kafka, topic string, o Options) *Publishe
 	return p
 }
 
-// generationOf returns a publication whose streets have this speed.
+// generationOf returns forecasts that all have the given speed.
 func generationOf(streets int, speed float64) []*pb.StreetForecast {
 	all := make([]*pb.StreetForecast, streets)
 	for i := range all {
@@ -216,8 +216,8 @@ func TestKilledPublisher(t *testing.T) {
 	})
 }
 
-// TestPublishInterrupted: an interrupted publication is aborted, so that the next one of another
-// publisher is not delayed by it.
+// An interrupted publication is aborted, so it does not delay the next publication of another
+// publisher.
 func TestPublishInterrupted(t *testing.T) {
 	brokers(t, func(t *testing.T, k *stores.Kafka) {
 		p := publisher(t, k, "one", Options{ID: "p"})
@@ -236,8 +236,7 @@ func TestPublishInterrupted(t *testing.T) {
 	})
 }
 
-// TestCommitInDoubt: without a response to the commit, it is unknown whether forecasts are
-// published.
+// Without a response to the commit, it is unknown whether the forecasts are published.
 func TestCommitInDoubt(t *testing.T) {
 	k := stores.StartKfake(t, kfake.SeedTopics(1, "forecasts"))
 	cfg := forecasts.DefaultConfig().Kafka
@@ -252,7 +251,7 @@ func TestCommitInDoubt(t *testing.T) {
 	require.NotContains(t, err.Error(), "nothing is published")
 }
 
-// TestBatches: record batches have at most 1,000 records and 900 KiB, but at least one record.
+// Record batches have at most 1,000 records and 900 KiB, but at least one record.
 func TestBatches(t *testing.T) {
 	f := func(want []int, values ...int) {
 		t.Helper()

@@ -82,8 +82,8 @@ func (s *Source) learn(t *testing.T, day time.Time) *model.Learned {
 	return l
 }
 
-// TestOracle: the model in SQL alone agrees with the model in Go, for random detectors and times, on
-// days on which clocks change, and on the day after.
+// The model in SQL alone agrees with the model in Go, for random detectors and times, on days on
+// which clocks change, and on the day after.
 func TestOracle(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	f := func(s *Source, day string, hours float64) {
@@ -148,8 +148,8 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 	require.Greater(t, own, 900)
 }
 
-// TestLearning uses one archive: what is learned is the same after an interruption at any
-// statement, and with several versions of a measurement, of which the latest counts.
+// TestLearning checks that the learned tables are the same after an interruption, and with several
+// versions of a measurement, only the latest of which is used.
 func TestLearning(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
@@ -257,8 +257,8 @@ func (s *Source) holidays(t *testing.T, wednesday time.Time) {
 	require.Greater(t, mean(tuesday, wednesday), sunday+2)
 }
 
-// TestCluster: two shards, whose archive is read through Distributed tables. Both nodes have the
-// tables that one of them learned, and they are those of a single server.
+// The archive of two shards is read through Distributed tables. Both nodes have the tables that one
+// of them learned, and the tables are equal to the ones that a single server learns.
 func TestCluster(t *testing.T) {
 	c := stores.StartCluster(t, "1", "2")
 	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)

@@ -74,8 +74,8 @@ func (q *query) Columns() (c []string) {
 func (q *query) Limited() []int { return []int{1, 2, 3} }
 func (q *query) Deep() []int    { return []int{1, 2, 3, 4} }
 
-// Products lists the pairs of arrays whose products are the moments: each feature with itself, with
-// the features after it, and with y.
+// Products lists the pairs of arrays that are multiplied to compute the moments: each feature with
+// itself, with the features after it, and with y.
 func (q *query) Products() (list []string) {
 	for i := 1; i <= model.K; i++ {
 		for j := i; j <= model.K; j++ {

@@ -115,7 +115,7 @@ const (
 // Bases lists the bases of forecasts, from best to worst.
 var Bases = []Basis{Own, Pooled, Persist, None}
 
-// Add returns the worse of b and other, or the other one if one of them is None.
+// Add returns the worse of b and other. If one of them is None, it returns the other.
 func (b Basis) Add(other Basis) Basis {
 	if b == None || other != None && slices.Index(Bases, other) > slices.Index(Bases, b) {
 		return other

@@ -1,4 +1,4 @@
-// Package streets combines forecasts of detectors into those of streets.
+// Package streets combines the forecasts of detectors into forecasts of streets.
 //
 // The list of detectors is the CSV or JSON file of the registry feed, with additional columns.
 // Detectors without a street are ignored.

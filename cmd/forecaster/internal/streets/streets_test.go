@@ -63,7 +63,7 @@ func TestInvalidLength(t *testing.T) {
 	require.InDelta(t, 6209, line.Points[0].Distance, openlr.DistanceTolerance, "the distance of the end points")
 }
 
-// TestSpeed: a street's speed is its length divided by its travel time.
+// A street's speed is its length divided by its travel time.
 func TestSpeed(t *testing.T) {
 	s := Street{Lengths: []float64{100, 300}}
 	require.InDelta(t, 400/(100/20.0+300/60.0), s.Speed([]float64{20, 60}), 1e-12)

@@ -20,8 +20,8 @@ const (
 // Overlap selects the meaning of a local time that occurs twice when daylight saving time ends.
 type Overlap string
 
-// The values of Overlap. By default, such times are rejected: first and second map two hours to
-// one, so that measurements of the later hour would replace those of the earlier one.
+// The values of Overlap. By default, such times are rejected: first and second map two hours to the
+// same hour, so measurements of the later hour would replace measurements of the earlier hour.
 const (
 	OverlapReject Overlap = "reject"
 	OverlapFirst  Overlap = "first"  // daylight saving time

@@ -188,7 +188,7 @@ func TestBrokenDocument(t *testing.T) {
 	f(`{"measurements":null}`, "cannot read")
 }
 
-// Each item is found in its wrapping member, and its order is that of its detector.
+// Items are read from the member that Config.Member names.
 func TestMember(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Format, cfg.Member = NDJSON, "item"

@@ -39,8 +39,8 @@ type Config struct {
 	ErrorRate float64 // share of invalid measurements
 }
 
-// DefaultConfig returns the settings for a day of the largest network whose intervals fit into one
-// batch.
+// DefaultConfig returns the settings for a day of 14,000 detectors, so that each interval fits into
+// one batch.
 func DefaultConfig() Config {
 	return Config{
 		Detectors: 14_000,

@@ -81,7 +81,7 @@ func TestBridges(t *testing.T) {
 
 var rushHour = time.Date(2026, 11, 3, 7, 45, 0, 0, time.UTC) // a Tuesday
 
-// TestJamsMove: the slow part of a road moves against the traffic.
+// The slow part of a road moves against the traffic.
 func TestJamsMove(t *testing.T) {
 	type lane struct {
 		road    int
@@ -114,8 +114,7 @@ func TestJamsMove(t *testing.T) {
 	require.NotEmpty(t, middles(time.Date(2026, 11, 3, 2, 0, 0, 0, time.UTC)), "some roads have a jam at night")
 }
 
-// Speeds are plausible for the class of the street, and the rush hours are those of the town's
-// clocks.
+// Speeds are plausible for the class of the street, and rush hours follow the town's local time.
 func TestTraffic(t *testing.T) {
 	day := town(1000)
 	clocks := NewTown(TownConfig{Streets: 1000, Seed: 1, UTCOffset: 5.5})

@@ -34,7 +34,7 @@ type Journal interface {
 
 // Log is a journal in Kafka at the time of OpenLog. Each partition is a segment, with frames
 // numbered from 1, and has a cursor for each consumer. The log may contain several copies of a
-// batch, of which only the first is delivered.
+// batch; only the first one is delivered.
 type Log struct {
 	view *kafkalog.View
 	read func(n int64)

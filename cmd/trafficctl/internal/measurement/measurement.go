@@ -61,7 +61,7 @@ func AppendTime(dst []byte, t time.Time) []byte {
 type Item struct {
 	// JSON is one valid JSON value. It is valid until the next item.
 	JSON []byte
-	// Order is the same for all items of a detector (see OrderOf), whose order is preserved.
+	// Order is the same for all items of a detector (see OrderOf). Such items stay in order.
 	Order uint64
 	Place Place
 	// StartsBatch closes all open batches before this item. A generator sets it at the start of an

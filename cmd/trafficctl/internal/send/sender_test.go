@@ -128,7 +128,7 @@ func TestFirstConnection(t *testing.T) {
 	f(1, DefaultConfig().RetryFor)
 }
 
-// An untrusted certificate ends the run at once.
+// An untrusted certificate ends the run immediately.
 func TestUntrustedCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()

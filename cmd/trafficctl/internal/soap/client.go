@@ -84,8 +84,8 @@ func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometri
 }
 
 // Limits of a response. Because a job's results are returned only once, every valid response must
-// be within the limits: they allow about 4 million points, and the maximum depth of collections
-// that can be configured, each of which takes two elements in the encoding PLAIN.
+// be within the limits: they allow about 4 million points, and collections of the maximum
+// configurable depth. A collection takes two levels of elements in the encoding PLAIN.
 const (
 	maxResponse = 256 << 20
 	maxDepth    = 2*1000 + 32
