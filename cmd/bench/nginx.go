@@ -160,11 +160,11 @@ func startNginx(ctx context.Context, dir, settings string, body []byte) (s serve
 	address, config := launch.Address(must.Get(launch.PickPort("nginx", 0))), filepath.Join(dir, "nginx.conf")
 	must.Do(os.WriteFile(filepath.Join(dir, "layer"), body, 0o600))
 	must.Do(os.WriteFile(config, fmt.Appendf(nil, nginxConf, dir, address, settings), 0o600))
-	var output bytes.Buffer
-	cmd := exec.Command("nginx", "-c", config, "-e", filepath.Join(dir, "error.log"))
-	cmd.Stdout, cmd.Stderr = &output, &output
-	p := must.Get(launch.StartGroup(cmd, syscall.SIGTERM))
-	stop = func() { _ = p.Stop(10 * time.Second) }
+	d := launch.Daemon{
+		Binary: "nginx", Dir: dir, Args: []string{"-c", config, "-e", filepath.Join(dir, "error.log")}, OnDeath: syscall.SIGTERM,
+	}
+	must.Do(d.Start())
+	stop = func() { _ = d.Stop(10 * time.Second) }
 	s.url = "http://" + address + "/layer"
 	err := launch.Eventually(ctx, 2*time.Second, func() error {
 		sent, err := s.get(ctx)
@@ -175,7 +175,7 @@ func startNginx(ctx context.Context, dir, settings string, body []byte) (s serve
 	})
 	if err != nil {
 		stop()
-		must.Do(fmt.Errorf("nginx does not serve the layer: %w: %s", err, output.String()))
+		must.Do(fmt.Errorf("nginx does not serve the layer: %w: %s", err, d.LogTail()))
 	}
 	return s, stop
 }

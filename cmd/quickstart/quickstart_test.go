@@ -1,8 +1,9 @@
 package main
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -88,71 +88,54 @@ func TestShippedProfiles(t *testing.T) {
 
 // started is a running quickstart.
 type started struct {
-	cmd  *exec.Cmd
-	out  *printed
-	done chan struct{}
-}
-
-// printed is a buffer that can be read while a program writes to it.
-type printed struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (p *printed) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
-
-func (p *printed) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
+	cmd     *exec.Cmd
+	log     string          // file with everything that it printed
+	running context.Context // canceled when it exits
 }
 
 func startQuickstart(t *testing.T, binary, dir string, args ...string) *started {
 	t.Helper()
-	s := &started{cmd: exec.Command(binary, append([]string{"--dir", dir, "--detectors", "200"}, args...)...), out: new(printed), done: make(chan struct{})}
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
-	require.NoError(t, s.cmd.Start())
-	go func() { _ = s.cmd.Wait(); close(s.done) }()
-	t.Cleanup(func() { _ = s.cmd.Process.Kill(); <-s.done })
-	return s
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	defer log.Close()
+	running, exited := context.WithCancelCause(context.Background())
+	cmd := exec.Command(binary, append([]string{"--dir", dir, "--detectors", "200"}, args...)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(t, cmd.Start())
+	go func() { _ = cmd.Wait(); exited(errors.New("quickstart has exited")) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-running.Done() })
+	return &started{cmd, log.Name(), running}
+}
+
+// printed returns everything that quickstart has printed.
+func (s *started) printed() string {
+	text, _ := os.ReadFile(s.log) // the file exists
+	return string(text)
 }
 
 func (s *started) end(t *testing.T) (code int, out string) {
 	t.Helper()
 	select {
-	case <-s.done:
+	case <-s.running.Done():
 	case <-time.After(3 * time.Minute):
 		t.Fatal("quickstart does not exit")
 	}
-	return s.cmd.ProcessState.ExitCode(), s.out.String()
+	return s.cmd.ProcessState.ExitCode(), s.printed()
 }
 
 // child waits for a child process whose command line contains all words.
-func (s *started) child(t *testing.T, words ...string) int {
+func (s *started) child(t *testing.T, words ...string) (pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		for _, pid := range childrenOf(s.cmd.Process.Pid) {
+	require.NoError(t, launch.Eventually(s.running, 2*time.Minute, func() error {
+		for _, pid = range childrenOf(s.cmd.Process.Pid) {
 			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			all := true
-			for _, w := range words {
-				all = all && strings.Contains(string(line), w)
-			}
-			if all {
-				return pid
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(string(line), w) }) {
+				return nil
 			}
 		}
-		select {
-		case <-s.done:
-			t.Fatalf("quickstart exited before it started %v:\n%s", words, s.out)
-		default:
-		}
-	}
-	t.Fatalf("quickstart did not start %v", words)
-	return 0
+		return fmt.Errorf("quickstart has not started %v:\n%s", words, s.printed())
+	}))
+	return pid
 }
 
 func childrenOf(parent int) []int {
@@ -187,17 +170,13 @@ func build(t *testing.T) (binary string) {
 // report waits for the report and returns everything that was printed.
 func (s *started) report(t *testing.T) string {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(s.out.String(), "Ctrl-C stops everything"); time.Sleep(50 * time.Millisecond) {
-		select {
-		case <-s.done:
-			deadline = time.Time{}
-		default:
+	require.NoError(t, launch.Eventually(s.running, 2*time.Minute, func() error {
+		if !strings.Contains(s.printed(), "Ctrl-C stops everything") {
+			return fmt.Errorf("no report:\n%s", s.printed())
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no report:\n%s", s.out)
-		}
-	}
-	return s.out.String()
+		return nil
+	}))
+	return s.printed()
 }
 
 // interrupt sends the signal of Ctrl-C, and requires a clean exit.
@@ -238,7 +217,7 @@ func TestQuickstart(t *testing.T) {
 	family := descendantsOf(third.cmd.Process.Pid)
 	require.GreaterOrEqual(t, len(family), 3)
 	require.NoError(t, third.cmd.Process.Kill())
-	<-third.done
+	<-third.running.Done()
 	deadline := time.Now().Add(time.Minute)
 	for _, pid := range family {
 		for launch.Alive(pid) && time.Now().Before(deadline) {
@@ -281,7 +260,7 @@ func TestPrintedCommands(t *testing.T) {
 	require.Contains(t, string(body), `"measured":`)
 	require.Contains(t, string(body), `"forecast":`)
 	require.NoError(t, syscall.Kill(s.child(t, "bin/trafficd"), syscall.SIGKILL))
-	require.Eventually(t, func() bool { return strings.Contains(s.out.String(), "was restarted") }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(s.printed(), "was restarted") }, time.Minute, 50*time.Millisecond)
 	s.checkLive(t, 200, true)
 	family := descendantsOf(s.cmd.Process.Pid)
 	s.interrupt(t)
@@ -328,7 +307,7 @@ func (s *started) checkLive(t *testing.T, streets int, changes bool) {
 		now := speeds()
 		return accepted() > items && len(now) == streets && (!changes || !slices.Equal(before, now))
 	}, 2*time.Minute, 100*time.Millisecond)
-	require.NotContains(t, s.out.String(), "will retry")
+	require.NotContains(t, s.printed(), "will retry")
 }
 
 func TestSummary(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 // source is the traffic to send and the registry of its detectors.
 type source struct {
-	about     string // description
-	file      string // to send
+	about     string                          // description
+	file      string                          // to send
 	make      func(ctx context.Context) error // creates the file; nil if it exists
 	flags     []string                        // of trafficctl send
 	registry  string                          // CSV file

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -104,12 +105,13 @@ func (r *release) checkChangelog() error {
 	if err != nil {
 		return fmt.Errorf("cannot release: %w", err)
 	}
-	heading := "\n## " + r.version
+	heading := "## " + r.version
 	if isSnapshot(r.version) {
-		heading = "\n## Unreleased"
+		heading = "## Unreleased"
 	}
-	if !strings.Contains(string(text), heading) {
-		return fmt.Errorf("cannot release %s: CHANGELOG.md has no heading %q", r.version, strings.TrimSpace(heading))
+	isHeading := func(line string) bool { return line == heading || strings.HasPrefix(line, heading+" ") }
+	if !slices.ContainsFunc(strings.Split(string(text), "\n"), isHeading) {
+		return fmt.Errorf("cannot release %s: CHANGELOG.md has no heading %q", r.version, heading)
 	}
 	return os.WriteFile(filepath.Join(r.out, "CHANGELOG.md"), text, 0o644)
 }

@@ -244,3 +244,21 @@ func TestReleaseRejects(t *testing.T) {
 	f("v999.0.0 of 2026-11-22", "release", `CHANGELOG.md has no heading "## 999.0.0"`)
 	f("v999.0.0 of 2026-11-22", "", "want image, package or release")
 }
+
+// TestCheckChangelog: the heading must name the version exactly.
+func TestCheckChangelog(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		r := &release{root: t.TempDir(), out: t.TempDir(), version: "1.2.3"}
+		require.NoError(t, os.WriteFile(filepath.Join(r.root, "CHANGELOG.md"), []byte("# Changelog\n\n"+text+"\n"), 0o600))
+		if want == "" {
+			require.NoError(t, r.checkChangelog())
+			return
+		}
+		require.ErrorContains(t, r.checkChangelog(), want)
+	}
+	f("## 1.2.3", "")
+	f("## 1.2.3 (2026-11-22)", "")
+	f("## 1.2.30", `no heading "## 1.2.3"`)
+	f("### 1.2.3", `no heading "## 1.2.3"`)
+}

@@ -73,7 +73,7 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 			var st *store
 			var a Announcement
 			if st, a, errs[i] = startStore(ctx, nodes[i], "clickhouse"); errs[i] == nil {
-				c.Nodes[i] = &ClickHouse{st, a.ClickHouse.TCP, "", a.ClickHouse.Kind, a.ClickHouse.Version}
+				c.Nodes[i] = &ClickHouse{st, *a.ClickHouse}
 			}
 		})
 	}

@@ -152,22 +152,23 @@ type (
 		HTTP    string `json:"http"` // host:port
 		Kind    string `json:"kind"` // "clickhouse-server" or "libchdb"
 		Version string `json:"version"`
-		PIDs    []int  `json:"pids"`
+
+		Processes []int `json:"pids"`
 	}
 	// KafkaInfo is what devstores announces about Kafka.
 	KafkaInfo struct {
 		Brokers []string `json:"brokers"` // host:port, in the order of node ids
 		Kind    string   `json:"kind"`    // Kfake or Apache
 		Version string   `json:"version"`
-		PIDs    []int    `json:"pids"` // one per broker; kfake's brokers share one process
+
+		Processes []int `json:"pids"` // one per broker; kfake's brokers share one process
+	}
+	// ZooKeeperInfo is what devstores announces about ZooKeeper.
+	ZooKeeperInfo struct {
+		Address   string `json:"address"` // host:port
+		Processes []int  `json:"pids"`
 	}
 )
-
-// ZooKeeperInfo is what devstores announces about ZooKeeper.
-type ZooKeeperInfo struct {
-	Address string `json:"address"` // host:port
-	PIDs    []int  `json:"pids"`
-}
 
 // Announcement is the line of JSON that devstores prints when the stores are ready.
 type Announcement struct {
@@ -181,14 +182,13 @@ type Announcement struct {
 // whatever the table does with them (`SYSTEM FLUSH LOGS` writes what is pending).
 type ClickHouse struct {
 	*store
-	TCP, HTTP, Kind, Version string // as in ClickHouseInfo
+	ClickHouseInfo // of the first start; after a restart only PIDs is current
 }
 
 // Kafka is a running cluster.
 type Kafka struct {
 	*store
-	Brokers       []string
-	Kind, Version string
+	KafkaInfo // of the first start, as in ClickHouse
 }
 
 // StartStores starts the stores and returns when they are ready. ctx only bounds the start;
@@ -209,12 +209,12 @@ func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 	if opts.Only != "kafka" {
 		st, a, err := startStore(ctx, opts, "clickhouse")
 		must.Do(err)
-		s.ClickHouse = &ClickHouse{st, a.ClickHouse.TCP, a.ClickHouse.HTTP, a.ClickHouse.Kind, a.ClickHouse.Version}
+		s.ClickHouse = &ClickHouse{st, *a.ClickHouse}
 	}
 	if opts.Only != "clickhouse" {
 		st, a, err := startStore(ctx, opts, "kafka")
 		must.Do(err)
-		s.Kafka = &Kafka{st, a.Kafka.Brokers, a.Kafka.Kind, a.Kafka.Version}
+		s.Kafka = &Kafka{st, *a.Kafka}
 	}
 	return s, nil
 }
@@ -301,11 +301,11 @@ func (s *store) start(ctx context.Context) (a Announcement, err error) {
 	}
 	switch {
 	case a.ClickHouse != nil:
-		s.pids = a.ClickHouse.PIDs
+		s.pids = a.ClickHouse.Processes
 	case a.Kafka != nil:
-		s.pids = a.Kafka.PIDs
+		s.pids = a.Kafka.Processes
 	case a.ZooKeeper != nil:
-		s.pids = a.ZooKeeper.PIDs
+		s.pids = a.ZooKeeper.Processes
 	}
 	return a, nil
 }

@@ -86,7 +86,7 @@ func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed fu
 	defer console.Close()
 	cmd.Stdout, cmd.Stderr = console, console
 	s.proc = must.Get(launch.Start(cmd, failed))
-	s.PIDs = []int{s.proc.PID()}
+	s.Processes = []int{s.proc.PID()}
 	err = launch.Eventually(ctx, startLimit, func() (err error) {
 		defer must.Return(&err)
 		if s.HTTP == "" {

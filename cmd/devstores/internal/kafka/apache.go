@@ -69,7 +69,7 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 			return nil, errors.Join(err, s.stop())
 		}
 		procs = append(procs, p)
-		s.PIDs, s.Brokers = append(s.PIDs, p.PID()), append(s.Brokers, opts.Hosts.At(i).Endpoint(port).String())
+		s.Processes, s.Brokers = append(s.Processes, p.PID()), append(s.Brokers, opts.Hosts.At(i).Endpoint(port).String())
 	}
 	return s, nil
 }

@@ -88,7 +88,7 @@ func startFake(opts launch.Options) (*Server, error) {
 		log.Close()
 		return nil, fmt.Errorf("cannot start kfake in %s: %w", opts.Dir, err)
 	}
-	s := &Server{KafkaInfo: launch.KafkaInfo{Kind: launch.Kfake, Version: "unknown", PIDs: []int{os.Getpid()}}}
+	s := &Server{KafkaInfo: launch.KafkaInfo{Kind: launch.Kfake, Version: "unknown", Processes: []int{os.Getpid()}}}
 	for _, port := range opts.KafkaPorts {
 		s.Brokers = append(s.Brokers, launch.Address(port))
 	}

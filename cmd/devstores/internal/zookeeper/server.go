@@ -56,7 +56,7 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, console, console
 	s = &Server{ZooKeeperInfo: launch.ZooKeeperInfo{Address: at.String()}, proc: must.Get(launch.Start(cmd, failed))}
-	s.PIDs = []int{s.proc.PID()}
+	s.Processes = []int{s.proc.PID()}
 	if err := launch.Eventually(ctx, time.Minute, s.checkServing); err != nil {
 		_ = s.proc.Kill()
 		return nil, fmt.Errorf("cannot start ZooKeeper: %w; see %s", err, console.Name())
