@@ -116,8 +116,8 @@ func prose() body {
 	return newBody("text_", text.Bytes(), nil)
 }
 
-// readBody returns a body with the measurements of an NDJSON file. Its name is the file's name up to
-// the first dot.
+// readBody returns a body with the measurements of an NDJSON file. Its name is the file's name up
+// to the first dot.
 func readBody(path string) (b body, err error) {
 	defer must.Return(&err)
 	var items []json.RawMessage

@@ -36,8 +36,8 @@ func (o options) layerMixed(ctx context.Context) {
 	o.line("layer_mixed_reads", float64(mixed), "reads")
 }
 
-// mixedReads reads the layer while trafficctl publishes to the topic. It returns the number of reads
-// that mixed two publications, and the number of publications.
+// mixedReads reads the layer while trafficctl publishes to the topic. It returns the number of
+// reads that mixed two publications, and the number of publications.
 func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, publications int) {
 	d := newDaemon(o.daemon, []string{"A"}, "forecasts.feed=kafka", "forecasts.kafka.brokers="+broker,
 		"forecasts.kafka.topic="+topic, "forecasts.kafka.interval=50ms")

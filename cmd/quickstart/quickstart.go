@@ -81,8 +81,8 @@ func run(ctx context.Context, o options) (err error) {
 	return ctx.Err()
 }
 
-// prepare chooses the addresses, and creates and locks the directory: two runs in the same directory
-// would share a journal.
+// prepare chooses the addresses, and creates and locks the directory: two runs in the same
+// directory would share a journal.
 func (q *quickstart) prepare() (unlock func(), err error) {
 	defer must.Return(&err, "cannot prepare the directory")
 	q.root = must.Get(launch.ModuleRoot())

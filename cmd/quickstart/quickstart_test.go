@@ -187,8 +187,8 @@ func (s *started) interrupt(t *testing.T) {
 	require.Zero(t, code, text)
 }
 
-// TestQuickstart starts quickstart three times in the same directory. It kills the daemon during the
-// second run. The third run is killed and leaves no process behind.
+// TestQuickstart starts quickstart three times in the same directory. It kills the daemon during
+// the second run. The third run is killed and leaves no process behind.
 func TestQuickstart(t *testing.T) {
 	binary, dir := build(t), t.TempDir()
 

@@ -40,8 +40,8 @@ type sent struct {
 	Codes map[string]uint64 `json:"codes"` // of the rejections
 }
 
-// arrived reports whether the stores received exactly what was accepted. It does not compare count()
-// FINAL, because a measurement that is sent again replaces the earlier one.
+// arrived reports whether the stores received exactly what was accepted. It does not compare
+// count() FINAL, because a measurement that is sent again replaces the earlier one.
 func (s sent) arrived(now counts) bool {
 	return now.Inserted == s.Accepted && now.Records == s.Accepted
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPackageInstalls installs, upgrades, downgrades and removes the package on a Debian system that
-// is an overlay of this one and is discarded afterwards. The steps and their checks are in
+// TestPackageInstalls installs, upgrades, downgrades and removes the package on a Debian system
+// that is an overlay of this one and is discarded afterwards. The steps and their checks are in
 // testdata/install.sh.
 func TestPackageInstalls(t *testing.T) {
 	const newer = "1.0.0"

@@ -198,8 +198,8 @@ func packageOf(version, arch string) string {
 	return filepath.Join(built.out, "trafficd_"+strings.Replace(version, "-", "~", 1)+"_"+arch+".deb")
 }
 
-// TestSBOM: each module that the Go tool finds in a program is in the SBOM and, with its licence, in
-// the notices.
+// TestSBOM: each module that the Go tool finds in a program is in the SBOM and, with its licence,
+// in the notices.
 func TestSBOM(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(built.out, "trafficd-"+testVersion+".cdx.json"))
 	require.NoError(t, err)

@@ -20,8 +20,8 @@ import (
 // takes 2–4 s, or longer if it recovers its logs on a busy machine.
 const clusterLimit = 2 * time.Minute
 
-// AwaitBrokers returns when every broker knows all others and a controller. Before that, they do not
-// accept requests.
+// AwaitBrokers returns when every broker knows all others and a controller. Before that, they do
+// not accept requests.
 func AwaitBrokers(ctx context.Context, brokers []string) error {
 	for _, address := range brokers {
 		client, err := newClient([]string{address})

@@ -26,7 +26,8 @@ func Get[T any](v T, err error) T {
 }
 
 // Return sets err to the error that ended the function, joined with the errors of deferred calls.
-// If what is set, such as "cannot start ClickHouse", it precedes the error. Return must be deferred.
+// If what is set, such as "cannot start ClickHouse", it precedes the error. Return must be
+// deferred.
 func Return(err *error, what ...string) {
 	switch r := recover().(type) {
 	case nil:
