@@ -32,10 +32,10 @@ type hosts struct {
 	turn   int // number of calls of pick
 	shards int // number of shards of the cluster, according to its servers
 
-	polling periodic // of a cluster
+	polling periodic // polls the servers of a cluster
 }
 
-// host is one server. The fields below conn are guarded by hosts.mu.
+// host is one server. The fields from migrated on are guarded by hosts.mu.
 type host struct {
 	address string
 	conn    driver.Conn
@@ -51,7 +51,7 @@ type host struct {
 
 var errNotPolled = errors.New("not polled yet")
 
-// migrateTimeout bounds the migrations of a server. After a timeout, the completed migrations remain.
+// migrateTimeout bounds the migrations of a server. After a timeout, completed migrations are kept.
 const migrateTimeout = time.Minute
 
 // refreshInterval is the interval at which the servers of a cluster are polled.
@@ -283,7 +283,7 @@ func (s *hosts) copies() int {
 	}
 	need := math.MaxInt
 	for shard, n := range live {
-		// A new replica may not be counted yet in what the servers last reported.
+		// The last reports of the servers may not count a new replica yet.
 		need = min(need, max(replicas[shard], n)/2+1, n)
 	}
 	return need

@@ -51,8 +51,8 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 			}
 			token = fmt.Sprintf("%s/again%d", plan, round)
 		}
-		// One copy is enough, because the lookup counts the copies. With a quorum, the server
-		// would wait for a dead replica that alone has the part of another attempt.
+		// One copy is enough, because the lookup counts the copies. With a quorum, the server would
+		// wait for a dead replica that has the only copy of the part of another attempt.
 		if err := s.send(ctx, token, missing, months, 1); err != nil {
 			return err
 		}
@@ -74,8 +74,8 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	return nil
 }
 
-// waitForDead returns an error until rows may be sent under another token: at once if all servers
-// are live, otherwise after deadAfter.
+// waitForDead returns an error until rows may be sent under another token: immediately if all
+// servers are live, otherwise after deadAfter.
 func (s *Sink) waitForDead(plan string, rows int) error {
 	away := s.hosts.away()
 	if away == nil {

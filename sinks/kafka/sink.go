@@ -165,8 +165,8 @@ func (s *Sink) describe(ctx context.Context) (id string, partitions int, err err
 	return s.cluster.describe(ctx)
 }
 
-// baseSession returns a copy of the session for a plan. It gets a new producer if there is no
-// current session for the topic.
+// baseSession returns a copy of the session for a plan. It requests a new producer id if there is
+// no session for the topic.
 func (s *Sink) baseSession(ctx context.Context, base state) (session, error) {
 	of := base.cluster + "/" + base.topic
 	if s.session == nil || s.sessionOf != of {

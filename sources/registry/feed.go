@@ -172,8 +172,8 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	return lists, err
 }
 
-// manyDetectors is the number of detectors in new lists from which the memory used for reading
-// them, about 100 bytes per detector, is returned to the operating system immediately.
+// If new lists have at least manyDetectors detectors, the memory used for reading them, about 100
+// bytes per detector, is returned to the operating system immediately.
 const manyDetectors = 10_000
 
 // check reads the feed once and returns the time until the next check.
