@@ -54,7 +54,7 @@ func (f *faults) skip(position string, err error) {
 		f.outOfRange++
 		f.mu.Unlock()
 		if first { // in addition to the sampled log of all faults
-			f.log.Error().Str("position", position).Err(err).Msg("forecast record skipped; trafficd_forecasts_out_of_range_total counts further ones")
+			f.log.Error().Str("position", position).Err(err).Msg("forecast record skipped; see also trafficd_forecasts_out_of_range_total")
 		}
 	}
 	f.add(Fault{Position: position, Skipped: true, Error: err.Error()}, 1, 0)

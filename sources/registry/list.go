@@ -40,7 +40,8 @@ func newList(cfg Config, instance, kind string, log zerolog.Logger) *list {
 	return &list{
 		instance: instance, kind: kind, cache: newCache(cfg, instance), log: log.With().Str("product_instance", instance).Logger(),
 		guard: shrink.Guard{
-			Limits: cfg.Limits, Content: "the list", Entries: "detectors", Hint: "to use it immediately, set registry.max_shrink to 1 and send SIGHUP",
+			Limits: cfg.Limits, Content: "the list", Entries: "detectors",
+			Hint: "to use it immediately, set registry.max_shrink to 1 and send SIGHUP",
 		},
 		confirmed: time.Now(), err: errNotRead,
 	}
