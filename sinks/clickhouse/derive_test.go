@@ -67,8 +67,8 @@ func overlapping(r *rand.Rand, n int) []row {
 	return rows
 }
 
-// TestDerived checks that the derived tables and the views agree with the archive after replacements,
-// late rows, duplicates, retried blocks, failures and restarts.
+// TestDerived checks that the derived tables and the views agree with the archive after
+// replacements, late rows, duplicates, retried blocks, failures and restarts.
 func TestDerived(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	t.Run("oracle", func(t *testing.T) { testDerivedOracle(t, store) })

@@ -80,9 +80,9 @@ func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(append(first, rows...))
 }
 
-// retry delivers a block, retrying after errors like the delivery loop. Before each retry it revives
-// the server like a supervisor: as a library, the engine exits after some connection errors that a
-// server survives, such as a rejected login.
+// retry delivers a block, retrying after errors like the delivery loop. Before each retry it
+// revives the server like a supervisor: as a library, the engine exits after some connection errors
+// that a server survives, such as a rejected login.
 func (a *archive) retry(plan []byte, rows batch.Block) {
 	a.t.Helper()
 	ctx := within(a.t, time.Minute)

@@ -58,7 +58,8 @@ const migrateTimeout = time.Minute
 const refreshInterval = 5 * time.Second
 
 // maxConns is the number of connections to a server, apart from those for inserts: one each for the
-// delivery of a block, the update of the derived tables, a poll, and the migration of another server.
+// delivery of a block, the update of the derived tables, a poll, and the migration of another
+// server.
 const maxConns = 4
 
 func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
@@ -293,8 +294,8 @@ func (s *hosts) copies() int {
 // block is in doubt and is looked up.
 var quorumTimeout = 10 * time.Second // a variable for tests
 
-// quorumSettings returns the settings that make a server acknowledge an INSERT once the given number
-// of replicas have it.
+// quorumSettings returns the settings that make a server acknowledge an INSERT once the given
+// number of replicas have it.
 func (s *hosts) quorumSettings(copies int) ch.Settings {
 	switch {
 	case s.config.Cluster == "":

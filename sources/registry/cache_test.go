@@ -68,8 +68,8 @@ func TestCachedList(t *testing.T) {
 	require.Nil(t, restart().Snapshot("city/1"), "switched off")
 }
 
-// TestCacheSwitchedOff checks that without a folder for the cache, files of the working directory are
-// not taken for cached lists.
+// TestCacheSwitchedOff checks that without a folder for the cache, files of the working directory
+// are not taken for cached lists.
 func TestCacheSwitchedOff(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("x.json", []byte(`{"product_instance":"city/1","detectors":["D"]}`), 0o600))

@@ -51,8 +51,8 @@ func TestParseCSVErrors(t *testing.T) {
 	f("\"code", "code", "not a CSV header")
 }
 
-// TestParseCSVTruncated checks that a truncation within a row is detected unless the code is the last
-// column, and that the rows before it are complete.
+// TestParseCSVTruncated checks that a truncation within a row is detected unless the code is the
+// last column, and that the rows before it are complete.
 func TestParseCSVTruncated(t *testing.T) {
 	whole := "code,street\nA1,x\nB2,\"y, z\"\nC3,w\n"
 	rows := []string{"A1", "B2", "C3"}

@@ -65,8 +65,8 @@ func TestLastGoodListStays(t *testing.T) {
 	require.Equal(t, 1, feed.only().status(time.Now()).LeftOut)
 }
 
-// TestSuspicionEnds checks that a suspect list must be confirmed from the start again if the list in
-// use was read in between.
+// TestSuspicionEnds checks that a suspect list must be confirmed from the start again if the list
+// in use was read in between.
 func TestSuspicionEnds(t *testing.T) {
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inFolder(t, "list.csv")}})
 	feed.only().guard.ShrinkConfirm = time.Hour

@@ -108,8 +108,8 @@ func TestSharedList(t *testing.T) {
 	require.Len(t, codesOf(r.Snapshot("town3")), 2)
 }
 
-// TestSharedListPartlyShrinks checks that if the codes of one product instance shrink, only they are
-// rejected, and the changes of the others are applied.
+// TestSharedListPartlyShrinks checks that if the codes of one product instance shrink, only they
+// are rejected, and the changes of the others are applied.
 func TestSharedListPartlyShrinks(t *testing.T) {
 	path := inFolder(t, "towns.json")
 	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path, Column: "code"}})
