@@ -45,8 +45,8 @@ const ms = time.Millisecond
 // targets of the same name.
 func targets(r *rig.Rig, cfg config) []nemesis.Target {
 	several := len(r.Replicas) > 1
-	target := func(name, of string, faults ...nemesis.Fault) nemesis.Target {
-		t := nemesis.Target{Name: name + of, Faults: faults}
+	target := func(name, suffix string, faults ...nemesis.Fault) nemesis.Target {
+		t := nemesis.Target{Name: name + suffix, Faults: faults}
 		if w := cfg.Weights[name]; w > 0 {
 			t.Gap = time.Duration(float64(4*time.Second) / w)
 		}

@@ -79,8 +79,8 @@ func (t *trials) underLoad(ctx context.Context, mode load.Mode, do func(ctx cont
 	}, err
 }
 
-// equalKeys sends each batch to all replicas at once, several times, while they are killed. Results
-// that differ are recorded as wrong, and the judge finds duplicate effects.
+// equalKeys sends each batch to all replicas at once, several times, while replicas are killed. It
+// records results that differ as wrong. The judge finds measurements that were stored twice.
 func (t *trials) equalKeys(ctx context.Context) error {
 	begin, kills := t.book.Tally().Requests, 0
 	tally, err := t.underLoad(ctx, load.Equal, func(ctx context.Context) error {

@@ -31,7 +31,7 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	}
 }
 
-// TryLock acquires the lock file path or returns ErrLocked. The file is never removed, because then
+// TryLock acquires the lock file path or returns ErrLocked. It never removes the file, because then
 // two processes could hold the lock.
 func TryLock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)

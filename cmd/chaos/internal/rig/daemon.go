@@ -214,7 +214,7 @@ func (r *Rig) read(ctx context.Context, state ...string) (map[Source]kadm.GroupM
 	return all, nil
 }
 
-// name identifies the replica in consumer groups.
+// name returns the name of the replica in consumer groups.
 func (d *Daemon) name() string { return filepath.Base(d.Dir) }
 
 // Start starts the daemon unless it is running.

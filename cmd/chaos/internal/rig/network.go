@@ -83,7 +83,8 @@ func removeDeadNetworks() {
 	}
 }
 
-// removeHost removes the link first: the kernel would do it some time after the namespace.
+// removeHost removes a namespace. It removes the link first, because the kernel would remove it
+// only some time after the namespace.
 func removeHost(namespace string) {
 	_, _ = ip("link", "del", vethOf(namespace)), ip("netns", "del", namespace)
 }

@@ -112,7 +112,7 @@ func (r *Rig) Endpoints() (replicas []string, balancer string) {
 	return replicas, balancer
 }
 
-// buildProxy compiles toxiproxy, of which each wire is a process. It is pinned in a separate module
+// buildProxy compiles toxiproxy, which each wire runs. Its version is pinned in a separate module
 // file, to keep it out of the product's go.mod.
 func (r *Rig) buildProxy(ctx context.Context) {
 	r.proxy = filepath.Join(must.Get(launch.ModuleRoot()), ".cache", "bin", "toxiproxy")
