@@ -226,11 +226,10 @@ func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep insta
 			}
 			for f, encodings := range r.forms {
 				for e, wanted := range encodings {
-					switch made := &p.forms[f][e]; {
-					case wanted:
+					if wanted {
 						p.make(format(f), encoding(e), c)
-					case made.Load() != nil:
-						made.Store(nil)
+					} else {
+						p.forms[f][e].Store(nil)
 					}
 				}
 			}

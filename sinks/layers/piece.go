@@ -1,286 +1,203 @@
 package layers
 
 import (
-	"bytes"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
-	"math/bits"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
-	"github.com/klauspost/compress/flate"
-	"github.com/klauspost/compress/zstd"
+	"github.com/cespare/xxhash/v2"
 )
 
-// encoding is a content coding.
-type encoding int
-
-// The encodings.
-const (
-	identity encoding = iota
-	gzipped
-	zstandard
-	encodings
-)
-
-var encodingNames = [encodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
-
-// headers precede the blocks of a body: a gzip member without name and time, from an unknown
-// system; a zstd frame without checksum, with a window of zstdWindow.
-var headers = [encodings][]byte{
-	gzipped:   {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255},
-	zstandard: {0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3}, // 2^(10+10)
+// piece is a run of streets as a view shows it in a time zone. Each form is made when it is first
+// needed.
+type piece struct {
+	streets []*street
+	view    view
+	zone    *zone
+	every   bool   // also show streets without a period
+	bare    int    // this many streets at the end are shown without their code
+	shrunk  bool   // gzip forms are compressed harder, because many clients request them: a piece of changes
+	sum     uint64 // hash of what is shown; pieces of a time zone with equal hashes have the same text
+	forms   [formats][encodings]atomic.Pointer[form]
+	making  sync.Mutex // acquired to make forms
 }
 
-var (
-	deflateEnd = []byte{1, 0, 0, 0xff, 0xff} // the last block: stored, empty
-	zstdEnd    = []byte{1, 0, 0}             // the last block: raw, empty
-)
-
-// trailersOf returns what follows the blocks of a body.
-func trailersOf(content checksum) [encodings][]byte {
-	member := binary.LittleEndian.AppendUint32(bytes.Clone(deflateEnd), content.crc)
-	return [encodings][]byte{
-		gzipped:   binary.LittleEndian.AppendUint32(member, uint32(content.size)), // modulo 2³²
-		zstandard: zstdEnd,
+// digest sets p.sum and returns p, or nil if p shows nothing. It does not make the text, because
+// clients may never request it.
+func (c *compressor) digest(p *piece) *piece {
+	c.content = c.content[:0]
+	for s, periods := range c.shown(p) {
+		c.content = s.appendContent(c.content, periods)
 	}
-}
-
-// form is a text in one encoding: plain, deflate blocks or zstd blocks. The blocks end at a byte
-// boundary, none is marked as the last one, and they decode to the same text after any other form.
-type form struct {
-	bytes []byte
-	plain checksum
-}
-
-// stored returns a text in every encoding, without compressing it.
-func stored(text string) (forms [encodings]form) {
-	plain := []byte(text)
-	content := checksum{}.add(plain)
-	return [encodings]form{{plain, content}, {storeDeflate(plain), content}, {storeZstd(plain), content}}
-}
-
-// storeDeflate returns stored deflate blocks (RFC 1951, 3.2.4).
-func storeDeflate(plain []byte) (blocks []byte) {
-	for chunk := range slices.Chunk(plain, 0xffff) {
-		n := uint16(len(chunk))
-		blocks = binary.LittleEndian.AppendUint16(append(blocks, 0), n) // not the last block
-		blocks = append(binary.LittleEndian.AppendUint16(blocks, ^n), chunk...)
-	}
-	return blocks
-}
-
-// storeZstd returns raw zstd blocks (RFC 8878, 3.1.1.2).
-func storeZstd(plain []byte) (blocks []byte) {
-	for chunk := range slices.Chunk(plain, maxZstdBlock) {
-		blocks = append(appendZstdHeader(blocks, zstdRaw, len(chunk)), chunk...)
-	}
-	return blocks
-}
-
-// Types of zstd blocks.
-const (
-	zstdRaw        = 0
-	zstdRLE        = 1
-	zstdCompressed = 2
-
-	maxZstdBlock = 128 << 10
-)
-
-// appendZstdHeader appends the header of a block that is not the last one.
-func appendZstdHeader(dst []byte, kind, size int) []byte {
-	h := size<<3 | kind<<1
-	return append(dst, byte(h), byte(h>>8), byte(h>>16))
-}
-
-const (
-	// zstdLevel makes bodies a tenth smaller than gzip does, at many times the cost. The next lower
-	// level would make them larger than gzip does.
-	zstdLevel = zstd.SpeedBestCompression
-	// zstdWindow bounds how far blocks refer back; browsers accept up to 8 MiB.
-	zstdWindow = 1 << 20
-	// zstdChunk is how much text is compressed at a time, so that the window holds it and its
-	// proof.
-	zstdChunk = zstdWindow / 4
-)
-
-// compressor makes forms. It is used by one goroutine.
-type compressor struct {
-	writer
-	deflater deflater
-	piece    *piece // whose text is in text
-	format   format // of the text
-	text     []byte // scratch memory, like all fields below
-	content  []byte
-	frame    []byte
-	zstd     *zstd.Encoder // created with unzstd when first needed; takes 40 MB
-	unzstd   *zstd.Decoder
-	inflate  io.ReadCloser
-	packed   bytes.Reader
-	proof    []byte
-	decoded  []byte
-}
-
-// compressors is a pool of compressors, which take megabytes each. Requests use borrow, which
-// limits how many they use at the same time. The builder uses Get, so that it does not wait for
-// requests.
-type compressors struct {
-	sync.Pool
-	borrowed chan struct{} // one for each compressor in use for a request
-}
-
-func newCompressors() *compressors {
-	return &compressors{sync.Pool{New: func() any { return new(compressor) }}, make(chan struct{}, runtime.GOMAXPROCS(0))}
-}
-
-// put returns a compressor to the pool. A pooled compressor keeps no old layer in memory.
-func (p *compressors) put(c *compressor) {
-	c.piece = nil
-	p.Put(c)
-}
-
-// borrow waits for a compressor for a request, which must release it before it borrows another one.
-func (p *compressors) borrow() *compressor {
-	p.borrowed <- struct{}{}
-	return p.Get().(*compressor)
-}
-
-func (p *compressors) release(c *compressor) {
-	p.put(c)
-	<-p.borrowed
-}
-
-// newZstd returns the encoder of zstd blocks and the decoder that verifies them. It is a variable
-// for tests.
-var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
-		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
-	decoder, decoderErr := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	if err = errors.Join(err, decoderErr); err != nil {
-		panic(fmt.Sprintf("cannot set up a compressor: %v", err)) // the settings are constant
-	}
-	return encoder, decoder
-}
-
-// form returns a text in an encoding; shrunk is as in piece.
-func (c *compressor) form(text []byte, variables []variable, e encoding, shrunk bool) *form {
-	made := &form{plain: checksum{}.add(text)}
-	switch e {
-	case gzipped:
-		made.bytes = c.deflated(text, variables, shrunk)
-	case zstandard:
-		made.bytes = c.zstandard(text)
-	default:
-		made.bytes = bytes.Clone(text)
-	}
-	return made
-}
-
-// deflated returns deflate blocks of the text. They are uncompressed if the compressed ones do not
-// decode to it.
-func (c *compressor) deflated(text []byte, variables []variable, shrunk bool) []byte {
-	deflate := c.deflater.deflate
-	if shrunk && len(text) <= shrinkMax {
-		deflate = c.deflater.shrink
-	}
-	blocks := deflate(text, variables)
-	if !c.inflates(blocks, text) {
-		blocks = storeDeflate(text)
-		piecesStored.Inc()
-	}
-	return bytes.Clone(blocks)
-}
-
-// inflates reports whether the blocks decode to plain, without bytes before them.
-func (c *compressor) inflates(blocks, plain []byte) bool {
-	c.proof = append(append(c.proof[:0], blocks...), deflateEnd...)
-	c.packed.Reset(c.proof)
-	if c.inflate == nil {
-		c.inflate = flate.NewReader(&c.packed)
-	}
-	_ = c.inflate.(flate.Resetter).Reset(&c.packed, nil) // cannot fail
-	c.decoded = slices.Grow(c.decoded[:0], len(plain)+1)[:len(plain)+1]
-	n, err := io.ReadFull(c.inflate, c.decoded)
-	return (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && bytes.Equal(c.decoded[:n], plain)
-}
-
-// zstandard returns zstd blocks of the text. Those that cannot be proven to decode to the text
-// anywhere in a body are stored uncompressed.
-func (c *compressor) zstandard(plain []byte) (blocks []byte) {
-	if c.zstd == nil {
-		c.zstd, c.unzstd = newZstd()
-	}
-	for chunk := range slices.Chunk(plain, zstdChunk) {
-		compressed := c.zstdBlocks(chunk)
-		if !c.independent(compressed, chunk) {
-			compressed = storeZstd(chunk)
-			piecesStored.Inc()
-		}
-		blocks = append(blocks, compressed...)
-	}
-	return slices.Clip(blocks)
-}
-
-// zstdBlocks returns the blocks of a zstd frame of plain, none of them marked as the last one. It
-// returns nil if it cannot parse the frame.
-func (c *compressor) zstdBlocks(plain []byte) []byte {
-	c.frame = c.zstd.EncodeAll(plain, c.frame[:0])
-	var h zstd.Header
-	if err := h.Decode(c.frame); err != nil {
+	if len(c.content) == 0 {
 		return nil
 	}
-	blocks := c.frame[h.HeaderSize:]
-	for rest := blocks; len(rest) >= 3; { // RFC 8878, 3.1.1.2
-		header := int(rest[0]) | int(rest[1])<<8 | int(rest[2])<<16
-		if header&1 == 1 {
-			rest[0] &^= 1
-			return blocks
-		}
-		size := header >> 3
-		if header>>1&3 == zstdRLE {
-			size = 1
-		}
-		rest = rest[min(3+size, len(rest)):]
-	}
-	return nil
+	p.sum = xxhash.Sum64(c.content)
+	return p
 }
 
-// independent reports whether the blocks decode to plain after any other blocks. They come from a
-// separate frame, which cannot repeat entropy tables that no earlier block has set. What they could
-// still inherit are the window and the last three match offsets (RFC 8878, 3.1.1.5), which at the
-// start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat one byte and
-// leave three offsets so large that every inherited match copies that byte; and three of that byte
-// in a row, the shortest match, are nowhere in plain.
-func (c *compressor) independent(blocks, plain []byte) bool {
-	filler := byte(0xff)
-	for bytes.Contains(plain, []byte{filler, filler, filler}) {
-		if filler--; filler == 0 {
-			return false
-		}
+// write sets c.text to the text of the piece.
+func (c *compressor) write(f format, p *piece) {
+	if c.format != f || c.piece != p {
+		c.text, c.format, c.piece = c.append(f, c.text[:0], p), f, p
 	}
-	proof, size := appendPoison(append(c.proof[:0], headers[zstandard]...), filler, len(plain))
-	c.proof = append(append(proof, blocks...), zstdEnd...)
-	var err error
-	c.decoded, err = c.unzstd.DecodeAll(c.proof, c.decoded[:0])
-	return err == nil && len(c.decoded) == size+len(plain) && bytes.Equal(c.decoded[size:], plain)
 }
 
-// appendPoison appends zstd blocks of repeated fillers whose last three offsets exceed reach, and
-// returns the size of the text.
-func appendPoison(dst []byte, filler byte, reach int) (blocks []byte, size int) {
-	code := bits.Len(uint(reach + 8)) // of offsets: 2^code > reach + 8
-	size = 1<<code + 8
-	for left := size; left > 0; left -= maxZstdBlock {
-		dst = append(appendZstdHeader(dst, zstdRLE, min(left, maxZstdBlock)), filler)
+// form returns a form of the piece for a request, and makes it first if necessary.
+func (p *piece) form(f format, e encoding) *form {
+	if existing := p.forms[f][e].Load(); existing != nil {
+		return existing
 	}
-	// Three sequences, each of a literal and a match of three bytes. All codes are in RLE mode, so
-	// that the bit stream has nothing but the low bits of the offset values, the first one on top,
-	// after the bit that marks its end. An offset is its value - 3.
-	stream := uint64(1)<<(3*code) | 3<<(2*code) | 4<<code | 5
-	block := []byte{3<<3 | 1, filler, 3, 0x54, 1, byte(code), 0}
-	block = append(block, binary.LittleEndian.AppendUint64(nil, stream)[:(3*code+8)/8]...)
-	return append(appendZstdHeader(dst, zstdCompressed, len(block)), block...), size + 3*(1+3)
+	c := p.zone.compressors.borrow()
+	defer p.zone.compressors.release(c)
+	return p.make(f, e, c)
+}
+
+// make makes a form unless it exists. The builder, which calls it with its own compressor, waits at
+// most until a request has made the form with another compressor.
+func (p *piece) make(f format, e encoding, c *compressor) *form {
+	p.making.Lock()
+	defer p.making.Unlock()
+	if existing := p.forms[f][e].Load(); existing != nil {
+		return existing
+	}
+	c.write(f, p)
+	encoded := c.form(c.text, c.variables, e, p.shrunk)
+	formsMade.Inc()
+	p.forms[f][e].Store(encoded)
+	return encoded
+}
+
+// withStreets returns a piece that shares the forms of p, for other streets with the same text.
+func (p *piece) withStreets(streets []*street, v view) *piece {
+	same := &piece{streets: streets, view: v, zone: p.zone, sum: p.sum}
+	for f := range formats {
+		for e := range encodings {
+			same.forms[f][e].Store(p.forms[f][e].Load())
+		}
+	}
+	return same
+}
+
+// part is what a bucket contributes to documents. All scopes that show a time in [from, until)
+// share it.
+type part struct {
+	*piece      // nil where no street of the bucket has a period to show
+	zone        *zone
+	whole       bool
+	from, until instant // values of view.at
+}
+
+func (p *part) shows(z *zone, v view) bool {
+	return p.zone == z && p.whole == v.whole && p.from <= v.at && v.at < p.until
+}
+
+// part returns the bucket's part for a view, and makes it if necessary. Parts that show the same
+// share their forms.
+func (b *bucket) part(z *zone, v view, c *compressor) *part {
+	if i := slices.IndexFunc(b.parts, func(p part) bool { return p.shows(z, v) }); i >= 0 {
+		partsReused.Inc()
+		return &b.parts[i]
+	}
+	p := c.digest(&piece{streets: b.streets, view: v, zone: z})
+	added := part{piece: p, zone: z, whole: v.whole, from: c.from, until: c.until}
+	if p != nil {
+		for _, known := range [][]part{b.parts, b.before} {
+			if i := slices.IndexFunc(known, func(k part) bool { return k.zone == z && k.piece != nil && k.sum == p.sum }); i >= 0 {
+				added.piece = known[i].piece.withStreets(b.streets, v)
+				break
+			}
+		}
+	}
+	partsBuilt.Inc()
+	b.parts = append(b.parts, added)
+	return &b.parts[len(b.parts)-1]
+}
+
+// demand records which documents clients request, and in which forms.
+type demand struct {
+	any  moment // of the last request
+	last [formats][encodings]moment
+}
+
+// moment is a time in Unix seconds.
+type moment struct{ atomic.Int64 }
+
+// note sets the time, at most once a minute, because each write slows down the processors that read
+// it.
+func (m *moment) note(now time.Time) {
+	if now.Unix() > m.Load()+60 {
+		m.Store(now.Unix())
+	}
+}
+
+func (m *moment) within(keep time.Duration, now time.Time) bool {
+	return now.Unix()-m.Load() <= int64(keep/time.Second)
+}
+
+// formSet is a set of forms. An element is true if the form is in the set.
+type formSet [formats][encodings]bool
+
+// within returns the forms that were requested within keep.
+func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
+	for f := range formats {
+		for e := range encodings {
+			set[f][e] = d.last[f][e].within(keep, now)
+		}
+	}
+	return set
+}
+
+// document is the layer in one time zone and scope. It is immutable, except that bodies are made on
+// request.
+type document struct {
+	zone         *zone
+	scope        scope
+	built        bool      // false: clients have not asked for it lately, and the following fields are not set
+	pieces       []*piece  // of each bucket; some are nil
+	sum          uint64    // hash of the content
+	version      []byte    // sum as a header value
+	modified     time.Time // when this content was built, in whole seconds
+	lastModified []byte    // modified as a header value
+	etags        [formats][encodings][]byte
+	bodies       [formats][encodings]atomic.Pointer[body]
+	filling      sync.Mutex // acquired to make bodies
+	followed     followed
+}
+
+// body returns the document's body in a format and encoding. It compresses only the pieces that are
+// not compressed yet.
+func (d *document) body(f format, e encoding) *body {
+	if b := d.bodies[f][e].Load(); b != nil {
+		return b
+	}
+	d.filling.Lock()
+	defer d.filling.Unlock()
+	if b := d.bodies[f][e].Load(); b != nil {
+		return b
+	}
+	parallel(len(d.pieces), func(i int) {
+		if p := d.pieces[i]; p != nil {
+			p.form(f, e)
+		}
+	})
+	b := join(d.pieces, f, e)
+	d.bodies[f][e].Store(b)
+	return b
+}
+
+// parallel calls do for each index below n, on all processors.
+func parallel(n int, do func(i int)) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	workers.Wait()
 }

@@ -1,0 +1,286 @@
+package layers
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zstd"
+)
+
+// encoding is a content coding.
+type encoding int
+
+// The encodings.
+const (
+	identity encoding = iota
+	gzipped
+	zstandard
+	encodings
+)
+
+var encodingNames = [encodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
+
+// headers precede the blocks of a body: a gzip member without name and time, from an unknown
+// system; a zstd frame without checksum, with a window of zstdWindow.
+var headers = [encodings][]byte{
+	gzipped:   {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255},
+	zstandard: {0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3}, // 2^(10+10)
+}
+
+var (
+	deflateEnd = []byte{1, 0, 0, 0xff, 0xff} // the last block: stored, empty
+	zstdEnd    = []byte{1, 0, 0}             // the last block: raw, empty
+)
+
+// trailersOf returns what follows the blocks of a body.
+func trailersOf(content checksum) [encodings][]byte {
+	member := binary.LittleEndian.AppendUint32(bytes.Clone(deflateEnd), content.crc)
+	return [encodings][]byte{
+		gzipped:   binary.LittleEndian.AppendUint32(member, uint32(content.size)), // modulo 2³²
+		zstandard: zstdEnd,
+	}
+}
+
+// form is a text in one encoding: plain, deflate blocks or zstd blocks. The blocks end at a byte
+// boundary, none is marked as the last one, and they decode to the same text after any other form.
+type form struct {
+	bytes []byte
+	plain checksum
+}
+
+// stored returns a text in every encoding, without compressing it.
+func stored(text string) (forms [encodings]form) {
+	plain := []byte(text)
+	content := checksum{}.add(plain)
+	return [encodings]form{{plain, content}, {storeDeflate(plain), content}, {storeZstd(plain), content}}
+}
+
+// storeDeflate returns stored deflate blocks (RFC 1951, 3.2.4).
+func storeDeflate(plain []byte) (blocks []byte) {
+	for chunk := range slices.Chunk(plain, 0xffff) {
+		n := uint16(len(chunk))
+		blocks = binary.LittleEndian.AppendUint16(append(blocks, 0), n) // not the last block
+		blocks = append(binary.LittleEndian.AppendUint16(blocks, ^n), chunk...)
+	}
+	return blocks
+}
+
+// storeZstd returns raw zstd blocks (RFC 8878, 3.1.1.2).
+func storeZstd(plain []byte) (blocks []byte) {
+	for chunk := range slices.Chunk(plain, maxZstdBlock) {
+		blocks = append(appendZstdHeader(blocks, zstdRaw, len(chunk)), chunk...)
+	}
+	return blocks
+}
+
+// Types of zstd blocks.
+const (
+	zstdRaw        = 0
+	zstdRLE        = 1
+	zstdCompressed = 2
+
+	maxZstdBlock = 128 << 10
+)
+
+// appendZstdHeader appends the header of a block that is not the last one.
+func appendZstdHeader(dst []byte, kind, size int) []byte {
+	h := size<<3 | kind<<1
+	return append(dst, byte(h), byte(h>>8), byte(h>>16))
+}
+
+const (
+	// zstdLevel makes bodies a tenth smaller than gzip does, at many times the cost. The next lower
+	// level would make them larger than gzip does.
+	zstdLevel = zstd.SpeedBestCompression
+	// zstdWindow bounds how far blocks refer back; browsers accept up to 8 MiB.
+	zstdWindow = 1 << 20
+	// zstdChunk is how much text is compressed at a time, so that the window holds it and its
+	// proof.
+	zstdChunk = zstdWindow / 4
+)
+
+// compressor makes forms. It is used by one goroutine.
+type compressor struct {
+	writer
+	deflater deflater
+	piece    *piece // whose text is in text
+	format   format // of the text
+	text     []byte // scratch memory, like all fields below
+	content  []byte
+	frame    []byte
+	zstd     *zstd.Encoder // created with unzstd when first needed; takes 40 MB
+	unzstd   *zstd.Decoder
+	inflate  io.ReadCloser
+	packed   bytes.Reader
+	proof    []byte
+	decoded  []byte
+}
+
+// compressors is a pool of compressors, which take megabytes each. Requests use borrow, which
+// limits how many they use at the same time. The builder uses Get, so that it does not wait for
+// requests.
+type compressors struct {
+	sync.Pool
+	borrowed chan struct{} // one for each compressor in use for a request
+}
+
+func newCompressors() *compressors {
+	return &compressors{sync.Pool{New: func() any { return new(compressor) }}, make(chan struct{}, runtime.GOMAXPROCS(0))}
+}
+
+// put returns a compressor to the pool. A pooled compressor keeps no old layer in memory.
+func (p *compressors) put(c *compressor) {
+	c.piece = nil
+	p.Put(c)
+}
+
+// borrow waits for a compressor for a request, which must release it before it borrows another one.
+func (p *compressors) borrow() *compressor {
+	p.borrowed <- struct{}{}
+	return p.Get().(*compressor)
+}
+
+func (p *compressors) release(c *compressor) {
+	p.put(c)
+	<-p.borrowed
+}
+
+// newZstd returns the encoder of zstd blocks and the decoder that verifies them. It is a variable
+// for tests.
+var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
+		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
+	decoder, decoderErr := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err = errors.Join(err, decoderErr); err != nil {
+		panic(fmt.Sprintf("cannot set up a compressor: %v", err)) // the settings are constant
+	}
+	return encoder, decoder
+}
+
+// form returns a text in an encoding; shrunk is as in piece.
+func (c *compressor) form(text []byte, variables []variable, e encoding, shrunk bool) *form {
+	encoded := &form{plain: checksum{}.add(text)}
+	switch e {
+	case gzipped:
+		encoded.bytes = c.deflated(text, variables, shrunk)
+	case zstandard:
+		encoded.bytes = c.zstandard(text)
+	default:
+		encoded.bytes = bytes.Clone(text)
+	}
+	return encoded
+}
+
+// deflated returns deflate blocks of the text. They are uncompressed if the compressed ones do not
+// decode to it.
+func (c *compressor) deflated(text []byte, variables []variable, shrunk bool) []byte {
+	deflate := c.deflater.deflate
+	if shrunk && len(text) <= shrinkMax {
+		deflate = c.deflater.shrink
+	}
+	blocks := deflate(text, variables)
+	if !c.inflates(blocks, text) {
+		blocks = storeDeflate(text)
+		piecesStored.Inc()
+	}
+	return bytes.Clone(blocks)
+}
+
+// inflates reports whether the blocks decode to plain, without bytes before them.
+func (c *compressor) inflates(blocks, plain []byte) bool {
+	c.proof = append(append(c.proof[:0], blocks...), deflateEnd...)
+	c.packed.Reset(c.proof)
+	if c.inflate == nil {
+		c.inflate = flate.NewReader(&c.packed)
+	}
+	_ = c.inflate.(flate.Resetter).Reset(&c.packed, nil) // cannot fail
+	c.decoded = slices.Grow(c.decoded[:0], len(plain)+1)[:len(plain)+1]
+	n, err := io.ReadFull(c.inflate, c.decoded)
+	return (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && bytes.Equal(c.decoded[:n], plain)
+}
+
+// zstandard returns zstd blocks of the text. Those that cannot be proven to decode to the text
+// anywhere in a body are stored uncompressed.
+func (c *compressor) zstandard(plain []byte) (blocks []byte) {
+	if c.zstd == nil {
+		c.zstd, c.unzstd = newZstd()
+	}
+	for chunk := range slices.Chunk(plain, zstdChunk) {
+		compressed := c.zstdBlocks(chunk)
+		if !c.independent(compressed, chunk) {
+			compressed = storeZstd(chunk)
+			piecesStored.Inc()
+		}
+		blocks = append(blocks, compressed...)
+	}
+	return slices.Clip(blocks)
+}
+
+// zstdBlocks returns the blocks of a zstd frame of plain, none of them marked as the last one. It
+// returns nil if it cannot parse the frame.
+func (c *compressor) zstdBlocks(plain []byte) []byte {
+	c.frame = c.zstd.EncodeAll(plain, c.frame[:0])
+	var h zstd.Header
+	if err := h.Decode(c.frame); err != nil {
+		return nil
+	}
+	blocks := c.frame[h.HeaderSize:]
+	for rest := blocks; len(rest) >= 3; { // RFC 8878, 3.1.1.2
+		header := int(rest[0]) | int(rest[1])<<8 | int(rest[2])<<16
+		if header&1 == 1 {
+			rest[0] &^= 1
+			return blocks
+		}
+		size := header >> 3
+		if header>>1&3 == zstdRLE {
+			size = 1
+		}
+		rest = rest[min(3+size, len(rest)):]
+	}
+	return nil
+}
+
+// independent reports whether the blocks decode to plain after any other blocks. They come from a
+// separate frame, which cannot repeat entropy tables that no earlier block has set. What they could
+// still inherit are the window and the last three match offsets (RFC 8878, 3.1.1.5), which at the
+// start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat one byte and
+// leave three offsets so large that every inherited match copies that byte; and three of that byte
+// in a row, the shortest match, are nowhere in plain.
+func (c *compressor) independent(blocks, plain []byte) bool {
+	filler := byte(0xff)
+	for bytes.Contains(plain, []byte{filler, filler, filler}) {
+		if filler--; filler == 0 {
+			return false
+		}
+	}
+	proof, size := appendPoison(append(c.proof[:0], headers[zstandard]...), filler, len(plain))
+	c.proof = append(append(proof, blocks...), zstdEnd...)
+	var err error
+	c.decoded, err = c.unzstd.DecodeAll(c.proof, c.decoded[:0])
+	return err == nil && len(c.decoded) == size+len(plain) && bytes.Equal(c.decoded[size:], plain)
+}
+
+// appendPoison appends zstd blocks of repeated fillers whose last three offsets exceed reach, and
+// returns the size of the text.
+func appendPoison(dst []byte, filler byte, reach int) (blocks []byte, size int) {
+	code := bits.Len(uint(reach + 8)) // of offsets: 2^code > reach + 8
+	size = 1<<code + 8
+	for left := size; left > 0; left -= maxZstdBlock {
+		dst = append(appendZstdHeader(dst, zstdRLE, min(left, maxZstdBlock)), filler)
+	}
+	// Three sequences, each of a literal and a match of three bytes. All codes are in RLE mode, so
+	// that the bit stream has nothing but the low bits of the offset values, the first one on top,
+	// after the bit that marks its end. An offset is its value - 3.
+	stream := uint64(1)<<(3*code) | 3<<(2*code) | 4<<code | 5
+	block := []byte{3<<3 | 1, filler, 3, 0x54, 1, byte(code), 0}
+	block = append(block, binary.LittleEndian.AppendUint64(nil, stream)[:(3*code+8)/8]...)
+	return append(appendZstdHeader(dst, zstdCompressed, len(block)), block...), size + 3*(1+3)
+}
