@@ -218,7 +218,7 @@ func TestProgressLines(t *testing.T) {
 	require.Equal(t, "trafficctl: 2,000 items, 2,000/s, 10 rejected, 5.0 of 10.0 MB (50 %) of input read\ntrafficctl: wait\n", w.String())
 }
 
-// A dry run parses everything, needs no key and sends nothing.
+// A dry run parses the whole input, needs no key and sends nothing.
 func TestSendDryRun(t *testing.T) {
 	t.Setenv(envKey, "")
 	path := file(t, "wide.csv", wideCSV+"158324,yesterday,1,1\n")

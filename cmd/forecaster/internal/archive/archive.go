@@ -235,7 +235,7 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 		Code string `ch:"detector_code"`
 		model.Detector
 	}
-	if err := s.Conn.Select(finalContext(ctx), &profiles, "SELECT detector_code, profile, mean, yesterday, recent, weight FROM "+q.Tables+
+	if err := s.Conn.Select(finalContext(ctx), &profiles, "SELECT detector_code, profile, mean, yesterday, recent FROM "+q.Tables+
 		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)); err != nil {
 		return nil, fmt.Errorf("cannot read %s.forecaster_profiles: %w", q.Tables, err)
 	}

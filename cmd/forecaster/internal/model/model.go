@@ -69,7 +69,6 @@ type Detector struct {
 	Mean      float64   `ch:"mean"`
 	Yesterday float64   `ch:"yesterday"` // mean residual of the day before
 	Recent    float64   `ch:"recent"`    // weighted mean residual of the days before; the latest have most weight
-	Weight    float64   `ch:"weight"`    // of the values that the profile was learned from
 	Weights   []Weights
 }
 
@@ -90,15 +89,14 @@ type Recent struct {
 	Seen    time.Time // end of the latest measurement, usable or not
 }
 
-// Last returns the latest value and the number of intervals since its end; ok is false if there is
-// none.
-func (r *Recent) Last() (value float64, age int, ok bool) {
+// last returns the latest value. ok is false if there is none.
+func (r *Recent) last() (value float64, ok bool) {
 	for i := Hour - 1; i >= 0; i-- {
 		if r.Weights[i] > 0 {
-			return r.Values[i], Hour - 1 - i, true
+			return r.Values[i], true
 		}
 	}
-	return 0, 0, false
+	return 0, false
 }
 
 // Basis is what a forecast is based on.
@@ -271,11 +269,11 @@ func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast
 		}
 		x[11], x[12], x[14], x[15], x[16] = s.Network[0], s.Network[1], d.Yesterday, d.Recent, 1
 	}
-	last, _, has := r.Last()
+	last, ok := r.last()
 	for n, t := range targets {
 		if !usable || t.Slot < 0 {
 			out[n] = Forecast{Value: last, Low: math.NaN(), High: math.NaN(), Basis: Persist}
-			if !has {
+			if !ok {
 				out[n].Basis = None
 			}
 			continue
