@@ -87,9 +87,9 @@ func TestConverterMatchesOffline(t *testing.T) {
 		f(text)
 	}
 	f(texts...)
-	one, err := service.Convert(t.Context(), parse(t, "POINT (8 95)"))
+	single, err := service.Convert(t.Context(), parse(t, "POINT (8 95)"))
 	require.NoError(t, err)
-	require.ErrorContains(t, one[0].Err, "CONVERT_COORDINATE_FORMAT: ")
+	require.ErrorContains(t, single[0].Err, "CONVERT_COORDINATE_FORMAT: ")
 }
 
 // A batch that is too large for the service is split; a single geometry that is too large is

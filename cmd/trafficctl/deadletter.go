@@ -244,8 +244,8 @@ func readLetters(path string, note func(text string)) iter.Seq2[letter, error] {
 	}
 }
 
-// looksTruncated reports whether an invalid line may be a dead letter that a crash has truncated: it
-// has the start of one, or the zeros that file systems leave after a power failure.
+// looksTruncated reports whether an invalid line may be a dead letter that a crash has truncated:
+// it has the start of one, or the zeros that file systems leave after a power failure.
 func looksTruncated(line []byte) bool {
 	const start = `{"sink":"`
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0

@@ -278,9 +278,9 @@ func TestJournalDumpFrames(t *testing.T) {
 	r := runWith(t, "", "journal", "dump", dir, "--frames")
 	require.Zero(t, r.code, r.err)
 	want := ""
-	for i, rest := range []string{`"rows":3,"rejected":0,"idempotencyKey":false`, `"rows":3,"rejected":2,"idempotencyKey":true`, `"rows":3,"rejected":0,"idempotencyKey":false`} {
+	for i, members := range []string{`"rows":3,"rejected":0,"idempotencyKey":false`, `"rows":3,"rejected":2,"idempotencyKey":true`, `"rows":3,"rejected":0,"idempotencyKey":false`} {
 		want += fmt.Sprintf(`{"seq":%d,"batchId":"%s","receivedAt":"2026-07-01T06:00:0%dZ","productInstance":"north",%s,"bytes":%d}`+"\n",
-			i+1, batchID(i+1), i+1, rest, len(frameOf(i+1, batches[i])))
+			i+1, batchID(i+1), i+1, members, len(frameOf(i+1, batches[i])))
 	}
 	require.Equal(t, want, r.out)
 	r = runWith(t, "", "journal", "dump", dir, "--frames", "--detector", "D2.1")

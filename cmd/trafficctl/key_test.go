@@ -80,8 +80,8 @@ func TestKeyNewInvalidEntry(t *testing.T) {
 	f("items_per_second", "--items-per-second", "1e-9")
 }
 
-// The daemon treats two keys with the same client as one client. Without --client, the client is the
-// key's name.
+// The daemon treats two keys with the same client as one client. Without --client, the client is
+// the key's name.
 func TestKeyNewClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	for _, flags := range [][]string{{"--name", "acme"}, {"--name", "acme-2027", "--client", "acme"}, {"--name", "other"}} {

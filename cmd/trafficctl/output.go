@@ -60,8 +60,8 @@ const (
 	lineInterval = 5 * time.Second // without a terminal
 )
 
-// progress shows a progress bar on a terminal, and otherwise prints a line every lineInterval. It is
-// safe for concurrent use.
+// progress shows a progress bar on a terminal, and otherwise prints a line every lineInterval. It
+// is safe for concurrent use.
 type progress struct {
 	mu       sync.Mutex
 	w        io.Writer

@@ -460,8 +460,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	d.Before = func(int, http.ResponseWriter, *http.Request) bool { <-release; return false }
 	cfg := configFor(d)
 	cfg.Batch, cfg.Concurrency = 10, 2
-	const batchesPerWorker = 4             // of package send
-	const most = 2*batchesPerWorker*10 + 1 // including the item that waits for a batch
+	const batchesPerWorker = 4                // of package send
+	const maxRead = 2*batchesPerWorker*10 + 1 // including the item that waits for a batch
 	var read atomic.Int64
 	counted := func(yield func(measurement.Item, error) bool) {
 		for item, err := range series(80, 100) {
@@ -474,9 +474,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	s := newSender(t, cfg, nil)
 	done := make(chan error)
 	go func() { done <- s.Send(t.Context(), counted) }()
-	eventually(t, func() bool { return read.Load() >= most-2*10 })
+	eventually(t, func() bool { return read.Load() >= maxRead-2*10 })
 	time.Sleep(20 * time.Millisecond) // enough time to read the whole input
-	require.LessOrEqual(t, read.Load(), int64(most))
+	require.LessOrEqual(t, read.Load(), int64(maxRead))
 	close(release)
 	require.NoError(t, <-done)
 	require.EqualValues(t, 8_000, read.Load())

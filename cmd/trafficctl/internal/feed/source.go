@@ -115,9 +115,9 @@ func (c Config) formatOf(r *bufio.Reader) (Format, error) {
 		return CSV, ignoreEOF(err)
 	}
 	start = bytes.TrimLeft(start, " \t\r\n")
-	rest, isObject := bytes.CutPrefix(start, []byte("{"))
+	members, isObject := bytes.CutPrefix(start, []byte("{"))
 	switch {
-	case bytes.HasPrefix(start, []byte("[")), isObject && bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(`"measurements"`)):
+	case bytes.HasPrefix(start, []byte("[")), isObject && bytes.HasPrefix(bytes.TrimLeft(members, " \t\r\n"), []byte(`"measurements"`)):
 		return JSON, nil
 	case isObject:
 		return NDJSON, nil

@@ -60,9 +60,9 @@ func TestWriteThenRead(t *testing.T) {
 	var b bytes.Buffer
 	_, err := publish.Write(&b, forecasts.FormatProtobuf, slices.Values(all))
 	require.NoError(t, err)
-	one, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
+	message, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.StreetForecastResponse{StreetForecast: all})
 	require.NoError(t, err)
-	require.Equal(t, one, b.Bytes(), "the bytes of proto.Marshal")
+	require.Equal(t, message, b.Bytes(), "the bytes of proto.Marshal")
 }
 
 // A street whose code cannot be decoded is written with a null geometry.

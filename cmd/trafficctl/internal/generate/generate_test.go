@@ -103,10 +103,10 @@ func TestIntervalsAreIndependent(t *testing.T) {
 	cfg := configured(func(*Config) {})
 	day := ndjson(t, cfg)
 	cfg.From, cfg.Count = cfg.From.Add(9*time.Hour), 1
-	one := ndjson(t, cfg)
-	require.Contains(t, one, `"timestampFrom":"2026-11-01T09:00:00Z"`)
-	require.Contains(t, day, one)
-	require.Less(t, strings.Count(one, "\n"), 301)
+	single := ndjson(t, cfg)
+	require.Contains(t, single, `"timestampFrom":"2026-11-01T09:00:00Z"`)
+	require.Contains(t, day, single)
+	require.Less(t, strings.Count(single, "\n"), 301)
 }
 
 // CSV contains the same measurements as NDJSON.

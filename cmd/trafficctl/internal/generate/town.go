@@ -77,9 +77,9 @@ func NewTown(cfg TownConfig) *Town {
 	g.plan(crossing{}, 0)
 	t := &Town{cfg: cfg, Streets: make([]Street, 0, cfg.Streets+1)}
 	for len(t.Streets) < cfg.Streets {
-		there, back := g.build()
-		there.index, back.index = uint64(len(t.Streets)), uint64(len(t.Streets)+1)
-		t.Streets = append(t.Streets, there, back)
+		street, reverse := g.build()
+		street.index, reverse.index = uint64(len(t.Streets)), uint64(len(t.Streets)+1)
+		t.Streets = append(t.Streets, street, reverse)
 	}
 	t.Streets = t.Streets[:cfg.Streets]
 	return t
@@ -249,7 +249,7 @@ func degrees(x, y float64) [2]float64 {
 }
 
 // build builds the planned street with the lowest cost, in both directions.
-func (g *growth) build() (there, back Street) {
+func (g *growth) build() (street, reverse Street) {
 	for {
 		p := heap.Pop(&g.plans).(plan)
 		if g.built[[2]crossing{p.from, p.to}] || g.built[[2]crossing{p.to, p.from}] {
@@ -260,17 +260,17 @@ func (g *growth) build() (there, back Street) {
 			g.nodes[p.to] = int32(len(g.nodes) + 1)
 			g.plan(p.to, p.cost)
 		}
-		there = p.street
-		there.Number, there.From, there.To = int32(len(g.built)), g.nodes[p.from], g.nodes[p.to]
-		back = there
-		back.From, back.To, back.Start, back.End = there.To, there.From, there.End, there.Start
-		back.inward, back.forward = -there.inward, !there.forward
-		return there, back
+		street = p.street
+		street.Number, street.From, street.To = int32(len(g.built)), g.nodes[p.from], g.nodes[p.to]
+		reverse = street
+		reverse.From, reverse.To, reverse.Start, reverse.End = street.To, street.From, street.End, street.Start
+		reverse.inward, reverse.forward = -street.inward, !street.forward
+		return street, reverse
 	}
 }
 
 // chance returns a pseudorandom number from 0 to 1 that depends only on the arguments.
 func chance(seed, a, b, c uint64) float64 {
-	const odd = 0x9e3779b97f4a7c15 // spreads small numbers over all bits
-	return float64(rand.NewPCG(seed^a*odd, (b+1)*odd^c*0xbf58476d1ce4e5b9).Uint64()>>11) / (1 << 53)
+	const goldenRatio = 0x9e3779b97f4a7c15 // spreads small numbers over all bits
+	return float64(rand.NewPCG(seed^a*goldenRatio, (b+1)*goldenRatio^c*0xbf58476d1ce4e5b9).Uint64()>>11) / (1 << 53)
 }

@@ -28,8 +28,8 @@ func TestTownIsConnected(t *testing.T) {
 			require.False(t, directions[[2]int32{s.Number, s.From}], "street and fromnode are unique")
 			directions[[2]int32{s.Number, s.From}] = true
 			if i%2 == 1 {
-				there := all[i-1]
-				require.Equal(t, []int32{there.Number, there.To, there.From}, []int32{s.Number, s.From, s.To})
+				forward := all[i-1]
+				require.Equal(t, []int32{forward.Number, forward.To, forward.From}, []int32{s.Number, s.From, s.To})
 			}
 			for node, place := range map[int32][2]float64{s.From: s.Start, s.To: s.End} {
 				if _, ok := places[node]; !ok {

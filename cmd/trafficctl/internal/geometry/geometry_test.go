@@ -74,20 +74,20 @@ func joined(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 // All geometries survive a conversion to each encoding and back.
 func TestRoundTrip(t *testing.T) {
 	for _, to := range []geometry.Encoding{geometry.WKT, geometry.Hex, geometry.Base64, geometry.KML} {
-		there := run(t, config(geometry.WKT, to), offline(t), strings.NewReader(joined(texts)))
-		require.NoError(t, there.err)
-		require.Empty(t, there.omitted)
-		require.EqualValues(t, len(texts), there.tally.Converted)
-		back := run(t, config(to, geometry.WKT), offline(t), iotest.OneByteReader(strings.NewReader(there.out)))
-		require.NoError(t, back.err)
-		require.Equal(t, joined(texts), back.out, to)
+		encoded := run(t, config(geometry.WKT, to), offline(t), strings.NewReader(joined(texts)))
+		require.NoError(t, encoded.err)
+		require.Empty(t, encoded.omitted)
+		require.EqualValues(t, len(texts), encoded.tally.Converted)
+		decoded := run(t, config(to, geometry.WKT), offline(t), iotest.OneByteReader(strings.NewReader(encoded.out)))
+		require.NoError(t, decoded.err)
+		require.Equal(t, joined(texts), decoded.out, to)
 	}
 	for _, text := range texts { // one geometry per file
-		there := run(t, config(geometry.WKT, geometry.WKB), offline(t), strings.NewReader(text))
-		require.NoError(t, there.err)
-		back := run(t, config(geometry.WKB, geometry.WKT), offline(t), strings.NewReader(there.out))
-		require.NoError(t, back.err)
-		require.Equal(t, text+"\n", back.out)
+		encoded := run(t, config(geometry.WKT, geometry.WKB), offline(t), strings.NewReader(text))
+		require.NoError(t, encoded.err)
+		decoded := run(t, config(geometry.WKB, geometry.WKT), offline(t), strings.NewReader(encoded.out))
+		require.NoError(t, decoded.err)
+		require.Equal(t, text+"\n", decoded.out)
 	}
 }
 
@@ -266,13 +266,13 @@ func FuzzRun(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pick uint8, in []byte) {
 		from := encodings[int(pick)%len(encodings)]
 		for _, to := range encodings {
-			there := run(t, config(from, to), offline(t), bytes.NewReader(in))
+			encoded := run(t, config(from, to), offline(t), bytes.NewReader(in))
 			cfg := config(to, geometry.WKT)
 			cfg.MaxBytes *= 100
-			back := run(t, cfg, offline(t), strings.NewReader(there.out))
-			require.NoError(t, back.err)
-			require.Empty(t, back.omitted)
-			require.Equal(t, there.tally.Converted, back.tally.Converted)
+			decoded := run(t, cfg, offline(t), strings.NewReader(encoded.out))
+			require.NoError(t, decoded.err)
+			require.Empty(t, decoded.omitted)
+			require.Equal(t, encoded.tally.Converted, decoded.tally.Converted)
 		}
 	})
 }
