@@ -37,6 +37,9 @@ history. With --json, print the response of /status once.`,
   trafficctl top --json | jq .summary`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if interval < 100*time.Millisecond {
+				return fmt.Errorf("--interval %s must be at least 100ms", interval)
+			}
 			for {
 				text, err := getStatus(cmd.Context(), base)
 				switch {

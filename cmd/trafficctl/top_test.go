@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,4 +26,17 @@ func TestInterruptDuringRequest(t *testing.T) {
 		server.Close()
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// Requests without a pause would overload the daemon.
+func TestTopInterval(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var out, errs bytes.Buffer
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	defer http.DefaultClient.CloseIdleConnections()
+	defer server.Close()
+	code := run(ctx, []string{"top", "--url", server.URL, "--interval", "0"}, streams{strings.NewReader(""), &out, &errs})
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs.String(), "--interval 0s must be at least 100ms")
 }
