@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/rs/zerolog"
 
@@ -49,7 +50,11 @@ func (d *daemon) startDeliveries() error {
 		d.deliveries = append(d.deliveries, x)
 	}
 	if len(d.deliveries) == 0 {
-		d.log.Warn().Msg("no sink enabled: accepted measurements are discarded; set clickhouse.enabled or kafka.enabled")
+		var settings []string
+		for _, s := range config.Sinks {
+			settings = append(settings, s.Name+".enabled")
+		}
+		d.log.Warn().Msg("no sink enabled: accepted measurements are discarded; set " + strings.Join(settings, " or "))
 	}
 	return nil
 }

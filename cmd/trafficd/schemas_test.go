@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	"trafficd/cmd/trafficd/config"
 	"trafficd/schemas/openapi"
 	"trafficd/schemas/proto"
+	"trafficd/schemas/xroute"
 	"trafficd/sources/api"
 )
 
@@ -110,24 +113,40 @@ func TestSchemaResponses(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, response.StatusCode)
 }
 
-// TestSchemasAreDocumented: the OpenAPI document describes the path of each schema as open.
-func TestSchemasAreDocumented(t *testing.T) {
+// TestRoutesAreDocumented: the OpenAPI document describes the methods of each route, and which need
+// no key. Contract 6.5 lists the route.
+func TestRoutesAreDocumented(t *testing.T) {
 	var document struct {
-		Paths map[string]struct {
-			Get struct{ Security []any } `yaml:"get"`
-		} `yaml:"paths"`
+		Paths map[string]map[string]struct{ Security []any }
 	}
 	require.NoError(t, yaml.Unmarshal(openapi.Document, &document))
+	text, err := os.ReadFile("../../schemas/contract/contract.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "\n### 6.5 ")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n### ")
 	keys, err := api.OpenKeyring(api.DefaultConfig(), zerolog.Nop())
 	require.NoError(t, err)
 	defer keys.Close()
 	for _, r := range (&daemon{cfg: &config.Config{}, keys: keys}).routes() {
-		if !strings.HasPrefix(r.Path, schemasPath) {
-			continue
+		if strings.HasPrefix(r.Path, docsPath) {
+			continue // the document itself, as a page
 		}
-		operation, ok := document.Paths[r.Path]
-		require.True(t, ok, "%s is not in the OpenAPI document", r.Path)
-		require.NotNil(t, operation.Get.Security)
-		require.Empty(t, operation.Get.Security, "%s needs no key", r.Path)
+		name := path.Base(r.Path)
+		listed := strings.Contains(table, " "+r.Path+" ") || strings.Contains(table, r.Path+",") || strings.Contains(table, ", "+name)
+		require.True(t, listed, "%s is not in contract 6.5", r.Path)
+		documented := r.Path
+		if slices.Contains(xroute.SchemaNames(), name) {
+			documented = path.Join(path.Dir(r.Path), "{schema}")
+		}
+		for _, method := range r.Methods {
+			if method == http.MethodHead {
+				continue // like GET
+			}
+			operation, ok := document.Paths[documented][strings.ToLower(method)]
+			require.True(t, ok, "%s %s is not in the OpenAPI document", method, r.Path)
+			open := operation.Security != nil && len(operation.Security) == 0
+			require.Equal(t, slices.Contains(r.Open, method), open, "security of %s %s", method, r.Path)
+		}
 	}
 }

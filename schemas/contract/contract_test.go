@@ -49,6 +49,21 @@ func TestErrorCodes(t *testing.T) {
 	}
 }
 
+// TestRuleNumbers compares the numbers in section 6.1 with those of the rules in 1.2, which are
+// consecutive.
+func TestRuleNumbers(t *testing.T) {
+	want := map[string][]string{}
+	for i, row := range rows(t, "1.2") {
+		require.Equal(t, fmt.Sprint(i+1), row[0])
+		want[row[2]] = append(want[row[2]], row[0])
+	}
+	for _, row := range rows(t, "6.1") {
+		if row[1] == "207" {
+			require.Equal(t, strings.Join(want[row[0]], ", "), row[2], row[0])
+		}
+	}
+}
+
 // TestItemRules compares the rules of section 1.2 with the codes and the members that they name.
 func TestItemRules(t *testing.T) {
 	named := map[string]bool{}

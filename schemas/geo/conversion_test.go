@@ -35,6 +35,7 @@ var precision = map[geo.Format]float64{
 }
 
 func TestReferencePoint(t *testing.T) {
+	require.Len(t, place, len(geo.Formats())-1, "all formats except OG_SRID")
 	for from, p := range place {
 		for to, want := range place {
 			got := converted(t, system(t, from, ""), system(t, to, ""), p[:])

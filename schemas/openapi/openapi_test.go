@@ -109,6 +109,11 @@ func TestErrorCodesMatchContract(t *testing.T) {
 	both := []string{contract.InvalidType.String(), contract.DuplicateField.String(), contract.MissingField.String()}
 	require.Equal(t, append(requests, both...), enum(t, "ErrorCode"))
 	require.Equal(t, items, enum(t, "ItemErrorCode"))
+	var constants []any
+	for _, name := range items {
+		constants = append(constants, "ITEM_"+name)
+	}
+	require.Equal(t, constants, at(t, document(t), "components", "schemas", "ItemErrorCode", "x-enum-varnames"))
 }
 
 func TestMembersMatchContract(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 // Sink is a store that measurements are delivered to.
 type Sink struct {
-	Name     string // also the name of its cursor in the journal, so it must never change
+	Name     string // also its section and the name of its cursor in the journal, so it must never change
 	Enabled  func(*Config) bool
 	Delivery func(*Config) pipeline.DeliveryConfig
 	Open     func(*Config, zerolog.Logger) (pipeline.Sink, error) // does not need the store to be reachable
