@@ -214,8 +214,8 @@ func (d *process) provokeErrors() map[string]seenExample {
 		"BadRequest/invalidGzip":             post(batch[:len(batch)-4]),
 		"BadRequest/invalidJson":             post(pack(`{"measurements":[{"detectorCode":"MQ-0815-1",}]}`)),
 		"BadRequest/noMeasurements":          post(pack(`{}`)),
-		"BadRequest/measurementsIsNoArray":   post(pack(`{"measurements":{}}`)),
-		"BadRequest/measurementsTwice":       post(pack(`{"measurements":[],"measurements":[]}`)),
+		"BadRequest/measurementsNotArray":    post(pack(`{"measurements":{}}`)),
+		"BadRequest/duplicateMeasurements":   post(pack(`{"measurements":[],"measurements":[]}`)),
 		"BadRequest/malformedKey":            post(batch, "Idempotency-Key", "a b"),
 		"Unauthenticated/unknownKey":         post(batch, "Authorization", "apiKey unknown"),
 		"RoutingUnauthenticated/unknownKey":  d.exchange(http.MethodPost, routing.Path, nil, "Authorization", "apiKey unknown", "Content-Type", "text/xml"),
@@ -235,7 +235,7 @@ func (d *process) provokeErrors() map[string]seenExample {
 	seen["HeaderTooLarge/longHeader"] = tooLarge
 
 	d.begin(d.held("Idempotency-Key: held\r\n"))
-	seen["IdempotencyKeyInUse/underWay"] = post(batch, "Idempotency-Key", "held")
+	seen["IdempotencyKeyInUse/inProgress"] = post(batch, "Idempotency-Key", "held")
 	require.Equal(d.t, http.StatusMultiStatus, post(batch, "Idempotency-Key", "used").status)
 	seen["IdempotencyKeyReused/anotherBatch"] = post(pack(`{"measurements":[1]}`), "Idempotency-Key", "used")
 
