@@ -37,10 +37,11 @@ func (o options) hostile(ctx context.Context) {
 	must.Do(t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
 		"clickhouse.addresses="+stores.ClickHouse.TCP,
 		"pipeline.idempotency.max_bytes=16MiB")) // small enough to fill within seconds; one client may use half of it
-	attacks := []struct {
+	type attack struct {
 		name string // also the name of the attacker's key
 		run  func(ctx context.Context)
-	}{
+	}
+	attacks := []attack{
 		{"months", t.months},
 		{"heads", t.heads},
 		{"idempotency", t.idempotency},
@@ -48,6 +49,12 @@ func (o options) hostile(ctx context.Context) {
 		{"readers", t.readers},
 		{"items", t.items},
 		{"bombs", t.bombs},
+	}
+	if o.attack != "" {
+		attacks = slices.DeleteFunc(attacks, func(a attack) bool { return a.name != o.attack })
+		if len(attacks) == 0 {
+			must.Do(fmt.Errorf("unknown attack %q: bench --help lists the attacks", o.attack))
+		}
 	}
 	keys := "keys:\n"
 	add := func(name string, itemsPerSecond int) {
@@ -67,9 +74,6 @@ func (o options) hostile(ctx context.Context) {
 
 	var failed []string
 	for _, a := range attacks {
-		if o.attack != "" && o.attack != a.name {
-			continue
-		}
 		t.key = a.name
 		before := t.integrate(ctx, 3*time.Second, nil)
 		during := t.integrate(ctx, 12*time.Second, a.run)

@@ -54,6 +54,22 @@ func runUntil(t *testing.T, cfg config, kinds map[string][]string) {
 	}
 }
 
+// TestInvalidFlags checks flags with which a run would find nothing, or mix data of several runs.
+func TestInvalidFlags(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		c := command()
+		c.SetArgs(args)
+		require.ErrorContains(t, c.Execute(), want)
+	}
+	f("must be at least 1", "--clients", "0")
+	f("must be at least 1", "--runs", "0")
+	f("--nodes must be 1 or 2", "--nodes", "3")
+	f("require --replicas 2", "--equal", "10")
+	f("--dir is for a single run", "--dir", t.TempDir(), "--runs", "2")
+	f("--dir is for a single run", "--dir", t.TempDir(), "--broker", "both")
+}
+
 func TestParseWeights(t *testing.T) {
 	w, err := parseWeights(map[string]string{daemon: "10", network: "0"})
 	require.NoError(t, err)

@@ -79,11 +79,16 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 			if cfg.Weights, err = parseWeights(given); err != nil {
 				return err
 			}
-			if cfg.Replicas == 1 && cfg.Equal+cfg.Rollouts+cfg.Kills > 0 {
-				return errors.New("--equal, --rollouts and --takeovers require --replicas 2 or more")
-			}
-			if cfg.Nodes < 1 || cfg.Nodes > 2 {
+			trials := cfg.Equal+cfg.Rollouts+cfg.Kills > 0
+			switch {
+			case min(runs, cfg.Clients, cfg.Brokers, cfg.Replicas) < 1:
+				return errors.New("--runs, --clients, --brokers and --replicas must be at least 1")
+			case cfg.Nodes < 1 || cfg.Nodes > 2:
 				return errors.New("--nodes must be 1 or 2")
+			case trials && cfg.Replicas == 1:
+				return errors.New("--equal, --rollouts and --takeovers require --replicas 2 or more")
+			case cfg.Dir != "" && (trials || runs > 1 || cfg.Broker == "both"):
+				return errors.New("--dir is for a single run: it cannot be used with --runs, --broker both, --equal, --rollouts or --takeovers")
 			}
 			if cfg.Seed == 0 {
 				cfg.Seed = uint64(time.Now().UnixNano() % 1_000_000)
