@@ -150,6 +150,9 @@ func check(ctx context.Context, c *Config, deep bool) error {
 	return errors.Join(errs...)
 }
 
+// stopTime is how long requests of operators may take after ctx has ended.
+const stopTime = 5 * time.Second
+
 // run publishes forecasts until ctx ends.
 func run(ctx context.Context, c *Config, log zerolog.Logger) error {
 	conn, err := c.connect()
@@ -168,7 +171,11 @@ func run(ctx context.Context, c *Config, log zerolog.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer o.Stop(context.WithoutCancel(ctx))
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		o.Stop(stopping)
+	}()
 	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("forecaster starts")
 	learning := make(chan struct{})
 	go func() { // ends with ctx

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -91,4 +92,15 @@ func TestSchemeMismatch(t *testing.T) {
 	_, err = c.Do(req)
 	require.True(t, Permanent(err), err)
 	require.ErrorContains(t, err, "use http://")
+}
+
+// TestProxyAway checks that nothing is in doubt if the proxy cannot be reached.
+func TestProxyAway(t *testing.T) {
+	away := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	c := http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(away)}}
+	for _, daemon := range []string{"http://daemon.invalid", "https://daemon.invalid"} {
+		_, err := c.Get(daemon)
+		require.Error(t, err)
+		require.True(t, NotConnected(err), "%v", err)
+	}
 }
