@@ -34,8 +34,9 @@ import (
 
 // daemon holds the running parts.
 type daemon struct {
-	cfg *config.Config
-	log zerolog.Logger
+	cfg     *config.Config // at startup; read by all goroutines
+	current config.Config  // cfg with the reloaded settings; used only by reload
+	log     zerolog.Logger
 
 	ops         *ops.Server
 	tracing     *tracing.Tracing // nil: off
@@ -72,7 +73,7 @@ func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, 
 	defer signal.Stop(signals)
 
 	defer limitMemory(cfg.MemoryLimit)()
-	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1)}
+	d := &daemon{cfg: cfg, current: *cfg, log: log, failed: make(chan error, 1)}
 	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("trafficd starts")
 	r := runner{
 		timeout: cfg.ShutdownTimeout, draining: func() { d.draining.Store(true) }, log: log,

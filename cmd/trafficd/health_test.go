@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -32,6 +34,12 @@ func TestHealth(t *testing.T) {
 	f(0, "ok\n", "--ops-listen", d.Ops, "--set", "journal.segment_bytes=5") // invalid, but it runs
 	f(1, "no API keys", "--ready", "--ops-listen", d.Ops)
 	f(1, "503", "--ready", "--ops-listen", d.Ops)
+	proxied := false
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { proxied = true }))
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	f(1, "cannot reach the daemon", "--ops-listen", "daemon.invalid:1") // Go never uses a proxy for loopback addresses
+	proxy.Close()
+	require.False(t, proxied)
 	f(1, "ops.listen is empty", "--set", "ops.listen=")
 	f(1, "ops.listen", "--ops-listen", "8081")
 	code, log := d.signal(syscall.SIGTERM).end()

@@ -22,7 +22,7 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 	d.keys.Reload(next.API.Keys)
 	d.api.Reload()
 	applied, pending := []string{}, []string{}
-	for _, key := range conf.Differences(d.cfg, next) {
+	for _, key := range conf.Differences(&d.current, next) {
 		if key == "log.level" || key == "api.keys" || strings.HasPrefix(key, "registry.") {
 			applied = append(applied, key)
 		} else {
@@ -30,5 +30,5 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 		}
 	}
 	d.log.Info().Strs("changed", applied).Strs("need_restart", pending).Msg("settings reloaded")
-	d.cfg.Log.Level, d.cfg.API.Keys, d.cfg.Registry = next.Log.Level, next.API.Keys, next.Registry
+	d.current.Log.Level, d.current.API.Keys, d.current.Registry = next.Log.Level, next.API.Keys, next.Registry
 }

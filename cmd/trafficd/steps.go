@@ -43,6 +43,7 @@ var (
 func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error) error {
 	var started []step
 	var err error
+	signalled := false
 	for _, s := range steps {
 		if err = s.start(); err != nil {
 			break
@@ -55,7 +56,8 @@ func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error)
 			r.reload()
 			continue
 		case s := <-signals:
-			r.log.Info().Stringer("signal", s).Stringer("timeout", r.timeout).Msg("draining; a second signal exits immediately")
+			signalled = true
+			r.announce(s)
 		case err = <-failed:
 			r.log.Error().Err(err).Msg("stopping because a part failed")
 		}
@@ -64,12 +66,17 @@ func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error)
 	if r.draining != nil {
 		r.draining()
 	}
-	return errors.Join(err, r.stop(started, signals))
+	return errors.Join(err, r.stop(started, signals, signalled))
+}
+
+func (r runner) announce(s os.Signal) {
+	r.log.Info().Stringer("signal", s).Stringer("timeout", r.timeout).Msg("draining; a second signal exits immediately")
 }
 
 // stop stops the steps. It returns at the end of the timeout or on a second signal even if steps
-// are still running; the process must then exit.
-func (r runner) stop(started []step, signals <-chan os.Signal) error {
+// are still running; the process must then exit. signalled is whether the first signal has been
+// received.
+func (r runner) stop(started []step, signals <-chan os.Signal, signalled bool) error {
 	begin := time.Now()
 	grace, cancel := context.WithTimeout(context.Background(), r.timeout*3/4)
 	defer cancel()
@@ -87,13 +94,19 @@ func (r runner) stop(started []step, signals <-chan os.Signal) error {
 	}()
 	hard := time.NewTimer(r.timeout)
 	defer hard.Stop()
-	select {
-	case err := <-done:
-		r.log.Info().Dur("took", time.Since(begin)).Msg("stopped")
-		return err
-	case <-signals:
-		return errSecondSignal
-	case <-hard.C:
-		return errTooSlow
+	for {
+		select {
+		case err := <-done:
+			r.log.Info().Dur("took", time.Since(begin)).Msg("stopped")
+			return err
+		case s := <-signals:
+			if signalled {
+				return errSecondSignal
+			}
+			signalled = true
+			r.announce(s)
+		case <-hard.C:
+			return errTooSlow
+		}
 	}
 }

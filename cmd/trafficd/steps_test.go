@@ -77,6 +77,26 @@ func TestFailedPartStopsTheRest(t *testing.T) {
 	require.Equal(t, []string{"start a", "stop a"}, events)
 }
 
+// TestSignalAfterAFailure checks that the first signal does not interrupt the shutdown after a
+// failure, for example if the service manager also stops the daemon.
+func TestSignalAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, failed := make(chan os.Signal, 2), make(chan error, 1)
+		failed <- errors.New("the listener failed")
+		stopped := false
+		steps := []step{{name: "slow", start: func() error { return nil }, stop: func(context.Context) error {
+			signals <- syscall.SIGTERM
+			time.Sleep(3 * time.Second)
+			stopped = true
+			return nil
+		}}}
+		err := runner{timeout: time.Minute, log: zerolog.Nop()}.run(steps, signals, failed)
+		require.ErrorContains(t, err, "the listener failed")
+		require.NotErrorIs(t, err, errSecondSignal)
+		require.True(t, stopped)
+	})
+}
+
 func TestStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		soft := make(chan time.Duration, 1)
@@ -88,7 +108,7 @@ func TestStopIsBounded(t *testing.T) {
 			<-release
 			return nil
 		}}}
-		err := runner{timeout: 20 * time.Second, log: zerolog.Nop()}.stop(steps, nil)
+		err := runner{timeout: 20 * time.Second, log: zerolog.Nop()}.stop(steps, nil, true)
 		require.ErrorIs(t, err, errTooSlow)
 		require.Equal(t, 20*time.Second, time.Since(begin))
 		require.Equal(t, 15*time.Second, <-soft)
