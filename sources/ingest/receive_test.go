@@ -117,6 +117,8 @@ func TestSlowClient(t *testing.T) {
 		c.ended()
 	}
 	f("Content-Length: 100\r\n", body[:10])
+	f("Transfer-Encoding: chunked\r\n", "") // no byte of the body: the request has no slot
+	f("Transfer-Encoding: chunked\r\n", "64\r\n")
 	f("Transfer-Encoding: chunked\r\n", "64\r\n"+body[:10])
 	f("Transfer-Encoding: chunked\r\n", chunk(body)+"1") // within a chunk's head
 	f("Transfer-Encoding: chunked\r\n", chunk(body))     // between two chunks
