@@ -41,8 +41,8 @@ type Buffer interface {
 	Wrote(n int) error
 	// End is called last, with io.EOF for a complete body, or else with a *contract.APIError:
 	// TooLarge, RequestTimeout for a client that is too slow, Truncated, or InvalidParameter for
-	// malformed chunks. Receive returns the result of End. If no byte of the body has arrived, or
-	// Space or Wrote has failed, Receive returns that error without calling End.
+	// malformed chunks. Receive returns the result of End, or the error itself if no byte of the
+	// body has arrived. End is not called after an error of Space or Wrote.
 	End(err error) error
 }
 
@@ -62,7 +62,8 @@ func (r *Receiver) Receive(ctx *fasthttp.RequestCtx, client string, buf Buffer) 
 		n, end = b.read(b.first[:])
 	}
 	if n == 0 && end != io.EOF {
-		return end // even if End would accept it: there is no slot
+		_ = buf.End(end)
+		return end // even if End accepts it: there is no slot
 	}
 	if apiErr := r.Slots.Acquire(client, 1); apiErr != nil {
 		return apiErr
