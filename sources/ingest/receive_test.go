@@ -16,7 +16,7 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// TestBodyArrivesWhole: however a body is sent, the pipeline gets the same bytes.
+// TestBodyArrivesWhole checks that the pipeline gets the same bytes no matter how a body is sent.
 func TestBodyArrivesWhole(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
@@ -24,7 +24,7 @@ func TestBodyArrivesWhole(t *testing.T) {
 	random := make([]byte, 200_000)
 	_, _ = noise.Read(random)
 	body := zip(measurements("known") + strings.Repeat(" ", 1000))
-	large := body + zip(string(bytes.ReplaceAll(random, []byte{0}, []byte{1}))) // its bytes matter, its JSON does not
+	large := body + zip(string(bytes.ReplaceAll(random, []byte{0}, []byte{1}))) // only its bytes matter, not its JSON
 	f := func(body string, size int) {
 		t.Helper()
 		p.submitted = nil
@@ -49,7 +49,8 @@ func TestBodyArrivesWhole(t *testing.T) {
 	f(large, 100_000)
 }
 
-// TestNoGzip: without a Content-Encoding, the first bytes decide as soon as they arrive.
+// TestNoGzip checks that without a Content-Encoding, a body is rejected as soon as its first bytes
+// arrive.
 func TestNoGzip(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
@@ -72,11 +73,11 @@ func TestNoGzip(t *testing.T) {
 	dial(t, addr).begin("Content-Encoding: gzip\r\nContent-Length: 0\r\n").requireError(400, contract.InvalidGzip)
 }
 
-// TestCompressedLimit: over the limit, the first error in the stream takes precedence. A body of
-// exactly the limit is accepted.
+// TestCompressedLimit checks that an error earlier in the stream takes precedence over the size
+// limit, and that a body of exactly the limit is accepted.
 func TestCompressedLimit(t *testing.T) {
 	exact := zip(measurements("known"))
-	for len(exact) < 1100 { // several members are fine; an empty one has 23 bytes or so
+	for len(exact) < 1100 { // an empty member has about 23 bytes
 		exact += zip("")
 	}
 	p := &stages{}
@@ -124,13 +125,13 @@ func TestSlowClient(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", chunk(body))     // between two chunks
 	f("Transfer-Encoding: chunked\r\n", chunk(body)+"0\r\n")
 
-	// Fast enough by the average, but not within the time.
+	// The average rate is high enough, but the body takes too long.
 	c := dial(t, within(400*time.Millisecond)).begin("Content-Length: 1000000\r\nContent-Encoding: gzip\r\n")
 	stop := make(chan struct{})
 	go func() {
 		defer close(stop)
 		head := "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\xff\xff" // 65,535 bytes of an extra field
-		early := make([]byte, 1000)                                // a second's worth: the clock alone decides, however seldom this goroutine runs
+		early := make([]byte, 1000)                                // enough for a second, so that this goroutine may be slow
 		for _, err := c.Write(append([]byte(head), early...)); err == nil; _, err = c.Write(make([]byte, 40)) {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -140,39 +141,39 @@ func TestSlowClient(t *testing.T) {
 	_ = c.Close()
 	<-stop
 
-	// An error that came before the silence wins.
+	// An error earlier in the stream takes precedence over the timeout.
 	dial(t, addr).begin("Content-Length: 1000\r\n").send(zip("no json!  ")).requireError(400, contract.InvalidJSON)
 }
 
-// TestClientDisconnects: if a client disconnects within the body, nothing is submitted, and
-// everything is released, which start checks.
+// TestClientDisconnects checks that nothing is submitted if a client disconnects within the body.
+// start checks that everything is released.
 func TestClientDisconnects(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
 	body := zip(measurements("known"))
 	key := 0
-	held := func() string { key++; return fmt.Sprintf("Idempotency-Key: k%d\r\n", key) }
+	newKey := func() string { key++; return fmt.Sprintf("Idempotency-Key: k%d\r\n", key) }
 	f := func(headers, sent string, code contract.Code) {
 		t.Helper()
-		c := dial(t, addr).begin(headers + held()).send(sent)
+		c := dial(t, addr).begin(headers + newKey()).send(sent)
 		require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
-		c.requireError(400, code) // for clients that only stopped sending
+		c.requireError(400, code) // for clients that only close their sending side
 		c.ended()
 
-		c = dial(t, addr).begin(headers + held()).send(sent)
+		c = dial(t, addr).begin(headers + newKey()).send(sent)
 		require.NoError(t, c.Conn.(*net.TCPConn).SetLinger(0))
 		require.NoError(t, c.Close())
 	}
 	f("Content-Length: 100\r\n", body[:20], contract.InvalidGzip)
 	f(length(body+"x"), body, contract.InvalidGzip)
-	f("Transfer-Encoding: chunked\r\n", chunk(body), contract.InvalidGzip) // a whole gzip, but no whole body
+	f("Transfer-Encoding: chunked\r\n", chunk(body), contract.InvalidGzip) // the gzip stream is complete, but not the body
 	f("Transfer-Encoding: chunked\r\n", "64\r\n"+body[:20], contract.InvalidGzip)
 	f("Transfer-Encoding: chunked\r\n", chunk(body)+"5", contract.InvalidParameter)
 	f("Transfer-Encoding: chunked\r\n", chunk(body)+"zz\r\n", contract.InvalidParameter)
 	require.Zero(t, p.count())
 }
 
-// TestSlowClientsHoldNoStage: slow clients do not occupy the pipeline and do not delay others.
+// TestSlowClientsHoldNoStage checks that slow clients do not occupy the pipeline or delay others.
 func TestSlowClientsHoldNoStage(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
@@ -191,15 +192,16 @@ func TestSlowClientsHoldNoStage(t *testing.T) {
 	require.Equal(t, 21, p.count())
 }
 
-// TestSlowKeyLeavesSlots: one key that holds all the slots it can get leaves slots for another one.
+// TestSlowKeyLeavesSlots checks that a key that holds as many slots as it can leaves some for
+// another key.
 func TestSlowKeyLeavesSlots(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, func(c *ingest.Config) { c.AdmissionRequests = 4 })
 	body := zip(measurements("known"))
-	one := dial(t, addr).begin(length(body)).send(body[:3])
-	two := dial(t, addr).begin(length(body)).send(body[:3])
+	first := dial(t, addr).begin(length(body)).send(body[:3])
+	second := dial(t, addr).begin(length(body)).send(body[:3])
 	var resp *http.Response
-	require.Eventually(t, func() bool { // the header with a malformed key takes no place
+	require.Eventually(t, func() bool { // a request with an invalid Idempotency-Key takes no slot
 		resp, _ = dial(t, addr).begin("Idempotency-Key: \r\nContent-Length: 1\r\n").response()
 		return resp.StatusCode == 503
 	}, patience, time.Millisecond)
@@ -211,13 +213,14 @@ func TestSlowKeyLeavesSlots(t *testing.T) {
 		require.Equal(t, 207, resp.StatusCode, text)
 	}
 	served(dial(t, addr).beginAs("other", length(body)).send(body))
-	served(one.send(body[3:]))
+	served(first.send(body[3:]))
 	served(dial(t, addr).begin(length(body)).send(body))
-	served(two.send(body[3:]))
+	served(second.send(body[3:]))
 }
 
-// 600 requests of one key, without a body or with one that never ends, do not keep another key from
-// being served: a header alone takes no slot, and a key may have half of all slots.
+// TestHostileKeyLeavesSlots checks that another key is served during 600 requests of one key
+// without a body or with an endless one. A header alone takes no slot, and a key may hold half of
+// all slots.
 func TestHostileKeyLeavesSlots(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
@@ -232,7 +235,7 @@ func TestHostileKeyLeavesSlots(t *testing.T) {
 			resp, text := dial(t, addr).beginAs("other", length(body)).send(body).response()
 			require.Equal(t, 207, resp.StatusCode, "%s: %s", what, text)
 		}
-		if sent == "" { // not even its own requests are rejected
+		if sent == "" { // the key itself can still send
 			resp, text := dial(t, addr).begin(length(body)).send(body).response()
 			require.Equal(t, 207, resp.StatusCode, "%s: %s", what, text)
 		}
@@ -246,15 +249,15 @@ func TestHostileKeyLeavesSlots(t *testing.T) {
 	f("slow chunks", "Transfer-Encoding: chunked\r\n", "64\r\n"+body[:3])
 }
 
-// TestAdmissionOfBytes: memory is charged when it is used, not for a declared length. A body for
-// which none is left gets a 503; the others continue.
+// TestAdmissionOfBytes checks that memory is charged when it is used, not for a declared length,
+// and that a body for which none is left gets a 503 while the others continue.
 func TestAdmissionOfBytes(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, func(c *ingest.Config) { c.MaxCompressedBytes = 256 << 10; c.AdmissionBytes = 10 * 64 << 10 })
 	noise := make([]byte, 200<<10)
 	_, _ = rand.NewChaCha8([32]byte{2}).Read(noise)
 	body := "\x1f\x8b" + string(noise)
-	before := ingest.HeldBytes() // of other tests
+	before := ingest.HeldBytes() // held by other tests
 	for range 4 {                // 4 × 256 KiB are declared
 		dial(t, addr).begin("Content-Length: 262144\r\n").send("\x1f")
 	}

@@ -21,16 +21,16 @@ type Resource struct {
 	Used, Limit metrics.Gauge
 }
 
-// Quotas bound a resource in total and for each client. A client may hold as much as remains free:
-// half of the limit if it is the only client, a third if another one holds as much. So there is
-// always something left for the next client. Quotas are safe for concurrent use.
+// Quotas bounds a resource in total and for each client. A client may hold as much as it leaves
+// free: half of the limit if it is the only client, a third if another one holds as much. So
+// something is always left for the next client. Quotas are safe for concurrent use.
 type Quotas struct {
 	Resource
 	limit int64
 
 	mu       sync.Mutex
 	total    int64
-	byClient map[string]int64 // without clients that hold nothing
+	byClient map[string]int64 // only clients that hold something
 }
 
 // New returns quotas for a resource with the given limit.
@@ -39,7 +39,7 @@ func New(limit int64, r Resource) *Quotas {
 	return &Quotas{Resource: r, limit: limit, byClient: map[string]int64{}}
 }
 
-// Acquire gives a client n more, or returns a 503. Release gives them back.
+// Acquire adds n to what a client holds, or returns a 503. Release subtracts it again.
 func (q *Quotas) Acquire(client string, n int64) *contract.APIError {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,14 +71,14 @@ func (q *Quotas) check(client string, n int64) *contract.APIError {
 		"to others: %s", own, q.Noun, n, q.Advice), time.Second)
 }
 
-// Charge gives a client n more, even if that exceeds its quota or the limit.
+// Charge adds n to what a client holds, even if that exceeds its quota or the limit.
 func (q *Quotas) Charge(client string, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(client, n)
 }
 
-// Release gives back n that the client holds.
+// Release subtracts n from what a client holds.
 func (q *Quotas) Release(client string, n int64) { q.Charge(client, -n) }
 
 func (q *Quotas) add(client string, n int64) {

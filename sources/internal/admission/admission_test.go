@@ -21,8 +21,8 @@ func quotas(n int64) *admission.Quotas {
 	return admission.New(n, admission.Resource{Noun: "slots", Advice: "wait", Full: "all slots are in use", Used: used, Limit: limit})
 }
 
-// TestQuotasLeaveSomething: however many clients take all they can get, the next one gets
-// something, until nothing is left.
+// TestQuotasLeaveSomething checks that the next client gets something even if all others take as
+// much as they can, until nothing is left.
 func TestQuotasLeaveSomething(t *testing.T) {
 	q := quotas(60)
 	require.EqualValues(t, 60, testutil.ToFloat64(limit))
@@ -63,8 +63,8 @@ func TestQuotasLeaveSomething(t *testing.T) {
 	f("g", 31, 31, "this client has 31 ")
 }
 
-// TestQuotasOfManyGoroutines: no more than the quota is taken, and everything is returned.
-func TestQuotasOfManyGoroutines(t *testing.T) {
+// TestConcurrentQuotas checks that no more than the quota is held, and that everything is released.
+func TestConcurrentQuotas(t *testing.T) {
 	q := quotas(6)
 	taken := make(chan struct{}, 3)
 	var all sync.WaitGroup
@@ -88,7 +88,7 @@ func TestQuotasOfManyGoroutines(t *testing.T) {
 	require.Zero(t, q.Total())
 }
 
-func TestNothingIsAllocated(t *testing.T) {
+func TestNoAllocations(t *testing.T) {
 	q := quotas(10)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if q.Acquire("client", 1) != nil || q.Check("client", 1) != nil {

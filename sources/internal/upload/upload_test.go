@@ -18,7 +18,7 @@ import (
 	"trafficd/sources/internal/upload"
 )
 
-// received is what was read of a body, and how it ended.
+// received is the part of a body that was received, and the error for its end.
 type received struct {
 	body string
 	err  error
@@ -53,8 +53,8 @@ var (
 	aborted = metrics.NewCounter("upload_test_aborted", "")
 )
 
-// receive reads the body of a request. next is what the client does when the server is about to
-// read. A slot is held after a whole body, and none after an error.
+// receive reads the body of a request. It calls next, which acts as the client, before it reads. It
+// checks that a slot is held after a complete body, and none after an error.
 func receive(t *testing.T, r upload.Receiver, request string, next func(*net.TCPConn)) received {
 	t.Helper()
 	r.TooLarge, r.Truncated = tooLarge, contract.InvalidGzip
@@ -74,7 +74,7 @@ func receive(t *testing.T, r upload.Receiver, request string, next func(*net.TCP
 		}
 		require.EqualValues(t, len(b.body), testutil.ToFloat64(bytes)-before)
 	}}
-	_ = server.ServeConn(conn) // it may be broken
+	_ = server.ServeConn(conn) // it fails if the client has disconnected
 	return b.received
 }
 
@@ -91,7 +91,7 @@ func connection(t *testing.T) (client *net.TCPConn, server net.Conn) {
 	return c.(*net.TCPConn), server
 }
 
-// What a client does next.
+// Actions of a client.
 func waits(*net.TCPConn) {}
 
 func hangsUp(c *net.TCPConn) { _ = c.CloseWrite() }
@@ -103,46 +103,46 @@ func resets(c *net.TCPConn) {
 
 const chunked = "Transfer-Encoding: chunked\r\n\r\n"
 
-// twenty bytes are the limit of bodies here.
-const twenty = "0123456789abcdefghij"
+// whole is a body of the maximum size.
+const whole = "0123456789abcdefghij"
 
 var tooLarge = contract.NewError(contract.BodyTooLarge, "larger than 20 bytes")
 
-var patient = upload.Receiver{MaxBytes: int64(len(twenty)), Timeout: time.Minute}
+var defaults = upload.Receiver{MaxBytes: int64(len(whole)), Timeout: time.Minute}
 
-func TestWholeBody(t *testing.T) {
+func TestCompleteBody(t *testing.T) {
 	f := func(request, body string) {
 		t.Helper()
-		r := receive(t, patient, request, waits)
+		r := receive(t, defaults, request, waits)
 		require.Equal(t, received{body, io.EOF}, r)
 	}
 	f("\r\n", "")
 	f("Content-Length: 0\r\n\r\n", "")
 	f("Content-Length: 1\r\n\r\n0", "0")
-	f("Content-Length: 20\r\n\r\n"+twenty, twenty)
-	f("Content-Length: 20\r\n\r\n"+twenty+"POST / HTTP/1.1\r\n", twenty) // that is the next request
+	f("Content-Length: 20\r\n\r\n"+whole, whole)
+	f("Content-Length: 20\r\n\r\n"+whole+"POST / HTTP/1.1\r\n", whole) // the start of the next request
 	f(chunked+"0\r\n\r\n", "")
 	f(chunked+"4\r\n0123\r\n0c\r\n456789abcdef\r\n0\r\n\r\n", "0123456789abcdef")
-	f(chunked+"14\r\n"+twenty+"\r\n0\r\n\r\n", twenty)
+	f(chunked+"14\r\n"+whole+"\r\n0\r\n\r\n", whole)
 }
 
-// A body that does not end as it should ends as one of these.
-func TestBodyRefused(t *testing.T) {
+// TestIncompleteBody checks the errors for bodies that are too large, truncated or malformed.
+func TestIncompleteBody(t *testing.T) {
 	f := func(want error, body, request string, next func(*net.TCPConn)) {
 		t.Helper()
-		r := receive(t, patient, request, next)
+		r := receive(t, defaults, request, next)
 		require.Equal(t, received{body, want}, r)
 	}
-	brokenOff := func(after int) error {
+	truncated := func(after int) error {
 		return contract.NewError(contract.InvalidGzip, fmt.Sprintf("unexpected end of body after %d bytes", after))
 	}
-	f(tooLarge, twenty, "Content-Length: 21\r\n\r\n"+twenty+"k", waits)
-	f(tooLarge, twenty, chunked+"14\r\n"+twenty+"\r\n1\r\nk\r\n", waits)
-	f(brokenOff(20), twenty, "Content-Length: 21\r\n\r\n"+twenty, hangsUp)
-	for _, goes := range []func(*net.TCPConn){hangsUp, resets} {
-		f(brokenOff(4), "0123", "Content-Length: 5\r\n\r\n0123", goes)
-		f(brokenOff(4), "0123", chunked+"5\r\n0123", goes)
-		f(brokenOff(4), "0123", chunked+"4\r\n0123\r\n", goes)
+	f(tooLarge, whole, "Content-Length: 21\r\n\r\n"+whole+"k", waits)
+	f(tooLarge, whole, chunked+"14\r\n"+whole+"\r\n1\r\nk\r\n", waits)
+	f(truncated(20), whole, "Content-Length: 21\r\n\r\n"+whole, hangsUp)
+	for _, disconnect := range []func(*net.TCPConn){hangsUp, resets} {
+		f(truncated(4), "0123", "Content-Length: 5\r\n\r\n0123", disconnect)
+		f(truncated(4), "0123", chunked+"5\r\n0123", disconnect)
+		f(truncated(4), "0123", chunked+"4\r\n0123\r\n", disconnect)
 	}
 	malformed := &contract.APIError{Code: contract.InvalidParameter, Description: "malformed or incomplete chunks", Parameter: "Transfer-Encoding"}
 	f(malformed, "", chunked+"zz\r\n", waits)
@@ -151,8 +151,8 @@ func TestBodyRefused(t *testing.T) {
 }
 
 func TestSlowBody(t *testing.T) {
-	inTime := upload.Receiver{MaxBytes: patient.MaxBytes, Timeout: 50 * time.Millisecond}
-	fast := upload.Receiver{MaxBytes: patient.MaxBytes, Timeout: time.Minute, MinBytesPerSecond: 1000, RateGrace: 20 * time.Millisecond}
+	inTime := upload.Receiver{MaxBytes: defaults.MaxBytes, Timeout: 50 * time.Millisecond}
+	fast := upload.Receiver{MaxBytes: defaults.MaxBytes, Timeout: time.Minute, MinBytesPerSecond: 1000, RateGrace: 20 * time.Millisecond}
 	f := func(body, request string) {
 		t.Helper()
 		late := contract.NewError(contract.RequestTimeout, "the body did not arrive within 50ms")
@@ -161,15 +161,15 @@ func TestSlowBody(t *testing.T) {
 		require.Equal(t, received{body, slow}, receive(t, fast, request, waits))
 	}
 	f("0123", "Content-Length: 5\r\n\r\n0123")
-	f(twenty, "Content-Length: 21\r\n\r\n"+twenty) // it also waits for whether that was all
+	f(whole, "Content-Length: 21\r\n\r\n"+whole) // the receiver waits for the last byte
 	f("", chunked+"5")
 	f("0123", chunked+"5\r\n0123")
 	f("0123", chunked+"4\r\n0123\r\n")
 	f("0123", chunked+"4\r\n0123\r\n1")
 }
 
-// The average counts: what came early gives time to what comes late.
-func TestPace(t *testing.T) {
+// TestAverageRate checks that a client that has been fast may pause.
+func TestAverageRate(t *testing.T) {
 	slow := upload.Receiver{MaxBytes: 100, Timeout: time.Minute, MinBytesPerSecond: 1, RateGrace: time.Millisecond}
 	early := strings.Repeat("x", 60)
 	r := receive(t, slow, "Content-Length: 61\r\n\r\n"+early, func(c *net.TCPConn) {
@@ -178,8 +178,9 @@ func TestPace(t *testing.T) {
 	require.Equal(t, received{early + "y", io.EOF}, r)
 }
 
-// A client gets its slot with the first byte of the body, not with the header.
-func TestPlaceIsTakenWithTheFirstByte(t *testing.T) {
+// TestSlotWithFirstByte checks that a request acquires its slot with the first byte of the body,
+// not with the header.
+func TestSlotWithFirstByte(t *testing.T) {
 	slots := admission.New(1, admission.Resource{Full: "full", Used: used, Limit: limit})
 	r := upload.Receiver{
 		MaxBytes: 20, Timeout: time.Minute, TooLarge: tooLarge, Slots: slots,

@@ -135,8 +135,8 @@ func Permanent(err error) bool {
 	return untrusted || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// NotConnected reports whether a transport error occurred before a connection to the daemon, or to a
-// proxy, was established, so that the daemon cannot have received the request.
+// NotConnected reports whether a transport error occurred before a connection to the daemon, or to
+// a proxy, was established, so that the daemon cannot have received the request.
 func NotConnected(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || Permanent(err)
