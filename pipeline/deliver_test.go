@@ -402,9 +402,9 @@ func (s *recorder) Probe(context.Context) error { return nil }
 
 func (s *recorder) Close() error { return nil }
 
-// TestSameBatchAcceptedAgain: after the idempotency window the same key and body are accepted again
-// under the same ID. Both batches are delivered, in two blocks, so that a sink can identify a row
-// of a block by ID and index.
+// TestSameBatchAcceptedAgain checks that after the idempotency window, the same key and body are
+// accepted again under the same ID. Both batches are delivered, in two blocks, so that a sink can
+// identify a row of a block by ID and index.
 func TestSameBatchAcceptedAgain(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

@@ -129,8 +129,8 @@ func TestSubmitStoresValidItems(t *testing.T) {
 	require.EqualValues(t, 7, s.Result.ID[6]>>4, "a UUIDv7")
 }
 
-// TestDuplicatesAreCounted: items with the same identity are all stored, and a replay has the same
-// number of duplicates, even after a restart.
+// TestDuplicatesAreCounted checks that items with the same identity are all stored, and that a
+// replay has the same number of duplicates, even after a restart.
 func TestDuplicatesAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -547,8 +547,8 @@ func TestKeysInProgressAndFullStore(t *testing.T) {
 	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold(city, "new").Code, "responses are not deleted early")
 }
 
-// TestOneClientCannotFillTheIdempotencyStore: a client that has exhausted its quota gets 503, and
-// others still have room, before and after a restart.
+// TestOneClientCannotFillTheIdempotencyStore checks that a client that has exhausted its quota
+// gets 503 while others still have room, before and after a restart.
 func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -600,8 +600,8 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	h.close()
 }
 
-// TestRememberedResponsesAreCompressed: a list of rejections takes a tenth of its size in memory
-// and on disk, and a replay returns it unchanged.
+// TestRememberedResponsesAreCompressed checks that a list of rejections takes a tenth of its size
+// in memory and on disk, and that a replay returns it unchanged.
 func TestRememberedResponsesAreCompressed(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -627,8 +627,8 @@ func TestRememberedResponsesAreCompressed(t *testing.T) {
 	h.close()
 }
 
-// TestItemsOfRejectedBodiesAreCounted: after any error, Items is the number of decoded items, which
-// are charged to the key.
+// TestItemsOfRejectedBodiesAreCounted checks that after any error, Items is the number of decoded
+// items, which are charged to the key.
 func TestItemsOfRejectedBodiesAreCounted(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Decode.BatchLimit = 5; c.Decode.HardLimit = 9 })
 	defer h.close()

@@ -13,8 +13,8 @@ import (
 
 func jobOf(client string) *job { return &job{s: &batch.Submission{Client: client}} }
 
-// TestClientsTakeTurns: however much a client has queued, the next job is that of another client,
-// up to half of the workers for each.
+// TestClientsTakeTurns checks that after a job of one client comes a job of another, no matter how
+// many the first has queued, and that each occupies at most half of the workers.
 func TestClientsTakeTurns(t *testing.T) {
 	q := newQueue(16, 4)
 	push := func(client string, want int) {
@@ -46,8 +46,8 @@ func TestClientsTakeTurns(t *testing.T) {
 	require.Equal(t, 7, q.depth())
 }
 
-// TestAClientLeavesAWorker: a client that occupies its half of the workers does not delay another
-// client's job.
+// TestAClientLeavesAWorker checks that a client that occupies its half of the workers does not
+// delay another client's job.
 func TestAClientLeavesAWorker(t *testing.T) {
 	q := newQueue(16, 2)
 	for range 3 {
@@ -73,7 +73,7 @@ func TestAClientLeavesAWorker(t *testing.T) {
 	require.Empty(t, <-started)
 }
 
-// TestLastIdleWorkerWakesFirst: of several idle workers the one that became idle last gets the job.
+// TestLastIdleWorkerWakesFirst checks that the worker that became idle last gets the next job.
 func TestLastIdleWorkerWakesFirst(t *testing.T) {
 	const workers = 3
 	q := newQueue(16, workers)
@@ -103,8 +103,8 @@ func TestLastIdleWorkerWakesFirst(t *testing.T) {
 	require.ElementsMatch(t, []int{0, 1, 2}, ended)
 }
 
-// TestQueueOfManyClients: each job is popped once, no client exceeds its share of the workers, and
-// all workers exit.
+// TestQueueOfManyClients checks that each job is popped once, no client exceeds its share of the
+// workers, and all workers exit.
 func TestQueueOfManyClients(t *testing.T) {
 	const workers, clients, jobs = 4, 6, 500
 	q := newQueue(10_000, workers)

@@ -40,7 +40,8 @@ func (f *frames) TryNext([]byte) (uint64, []byte, bool, error) {
 	}
 }
 
-// TestRowsAfterAPauseDoNotWait: only blocks that follow another within linger wait for more rows.
+// TestRowsAfterAPauseDoNotWait checks that only blocks that follow another within linger wait for
+// more rows.
 func TestRowsAfterAPauseDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &frames{coming: make(chan []byte, 10)}

@@ -25,8 +25,8 @@ func programs(t *testing.T) options {
 	return options{daemon: filepath.Join(dir, "trafficd"), trafficctl: filepath.Join(dir, "trafficctl"), rounds: 1, batches: 2, notes: t.Output()}
 }
 
-// TestIngestLines: all items are accepted, and the figures have the names and the format that other
-// programs parse.
+// TestIngestLines checks that all items are accepted, and that the figures have the names and the
+// format that other programs parse.
 func TestIngestLines(t *testing.T) {
 	o := programs(t)
 	var out bytes.Buffer
@@ -46,8 +46,8 @@ func TestIngestLines(t *testing.T) {
 	}, names)
 }
 
-// TestJournalLines: both daemons forward everything, and the figures have the names that other
-// programs parse.
+// TestJournalLines checks that both daemons forward everything, and that the figures have the
+// names that other programs parse.
 func TestJournalLines(t *testing.T) {
 	o := programs(t)
 	var out bytes.Buffer
@@ -63,7 +63,8 @@ bench: journal_kafka_p99_ms \S+ ms
 $`, out.String())
 }
 
-// TestLayerDaemon: a daemon serves generated forecasts and rebuilds the layer when they change.
+// TestLayerDaemon checks that a daemon serves generated forecasts and rebuilds the layer when they
+// change.
 func TestLayerDaemon(t *testing.T) {
 	o := programs(t)
 	require.NoError(t, run(t.Context(), []part{func(ctx context.Context) {
@@ -98,7 +99,8 @@ func TestMedian(t *testing.T) {
 	require.Equal(t, 2.0, median([]float64{3, 1, 2}))
 }
 
-// TestPlain: the handler that the daemon is compared with accepts and writes every item.
+// TestPlain checks that the handler with which the daemon is compared accepts and writes every
+// item.
 func TestPlain(t *testing.T) {
 	d := &daemon{launch.Daemon{Dir: t.TempDir()}}
 	var err error

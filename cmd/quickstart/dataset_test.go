@@ -37,8 +37,8 @@ replay: {end: 2014-09-24, time: at, detector: id, speed: kmh}
 `)
 }
 
-// TestDataset: a data set is shifted by whole weeks until it ends in more than a day, and the rows
-// of the next day are replayed.
+// TestDataset checks that a data set is shifted by whole weeks until it ends in more than a day,
+// and the rows of the next day are replayed.
 func TestDataset(t *testing.T) {
 	folder, profile := smallDataset(t)
 	live := filepath.Join(folder, "live.csv")

@@ -11,8 +11,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// TestMakeKeyKeepsEdits: a later start never removes or changes what the user has written to
-// keys.yaml.
+// TestMakeKeyKeepsEdits checks that a later start never removes or changes what the user has
+// written to keys.yaml.
 func TestMakeKeyKeepsEdits(t *testing.T) {
 	q := &quickstart{root: t.TempDir(), options: options{dir: t.TempDir()}}
 	require.NoError(t, launch.Build(t.Context(), "-o", q.bin("trafficctl"), "./cmd/trafficctl"))

@@ -227,8 +227,9 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// TestPrintedCommands: every printed command works unchanged. Measurements and forecasts continue
-// afterwards, even if the daemon is killed. Ctrl-C is not an error and leaves no process behind.
+// TestPrintedCommands checks that every printed command works unchanged, that measurements and
+// forecasts continue afterwards, even if the daemon is killed, and that Ctrl-C is not an error and
+// leaves no process behind.
 func TestPrintedCommands(t *testing.T) {
 	s := startQuickstart(t, build(t), t.TempDir())
 	report := s.report(t)
@@ -269,7 +270,8 @@ func TestPrintedCommands(t *testing.T) {
 	}
 }
 
-// TestLiveDataset: the streets of a data set have forecasts, and a day of it is replayed.
+// TestLiveDataset checks that the streets of a data set have forecasts, and a day of it is
+// replayed.
 func TestLiveDataset(t *testing.T) {
 	folder, profile := smallDataset(t)
 	s := startQuickstart(t, build(t), t.TempDir(), "--data", folder, "--profile", profile)

@@ -15,8 +15,8 @@ import (
 
 const docsFolder = "../../sources/page/docs"
 
-// TestDocs: both listeners show every operation of the OpenAPI document, also below a base path,
-// and request nothing from another host.
+// TestDocs checks that both listeners show every operation of the OpenAPI document, also below a
+// base path, and request nothing from another host.
 func TestDocs(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)
@@ -34,7 +34,8 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// TestDocsRenderer: the renderer is that of the package that package.json names.
+// TestDocsRenderer checks that the renderer comes from the version of the package that
+// package.json names.
 func TestDocsRenderer(t *testing.T) {
 	var manifest struct{ Dependencies map[string]string }
 	text, err := os.ReadFile(filepath.Join(docsFolder, "package.json"))

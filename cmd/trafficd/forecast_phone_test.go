@@ -40,8 +40,8 @@ type onPage struct {
 	Responses int `json:"responses"`
 }
 
-// TestPhone: a browser that is as slow as a phone shows the streets of a tile, and follows changes
-// without ever getting the tile again.
+// TestPhone checks that a browser that is as slow as a phone shows the streets of a tile, and
+// follows changes without ever getting the tile again.
 func TestPhone(t *testing.T) {
 	length, strict := phoneDefault, false
 	if text := os.Getenv(phoneEnv); text != "" {

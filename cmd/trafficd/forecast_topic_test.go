@@ -24,9 +24,9 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestForecastTopicHistories: daemons that have followed a topic for different times, with valid
-// and invalid records, an outage of the broker and a recreated topic, finally serve the same bytes,
-// equal to those of an oracle that reads the topic by the rules of contract 2. A starting daemon
+// TestForecastTopicHistories checks that daemons that have followed a topic for different times,
+// with valid and invalid records, an outage of the broker and a recreated topic, finally serve the
+// same bytes as an oracle that reads the topic by the rules of contract 2. A starting daemon
 // serves nothing before it has read the whole topic.
 func TestForecastTopicHistories(t *testing.T) {
 	const topic = "forecasts"
@@ -81,9 +81,9 @@ func TestForecastTopicHistories(t *testing.T) {
 	require.True(t, proto.Equal(writer.oracle(), asJSON))
 }
 
-// TestDeadForecastProducer: the records of the topic are two hours old and all their periods have
-// ended, so a strict daemon does not serve the layer and reports why, although every poll of the
-// topic succeeds.
+// TestDeadForecastProducer checks that a strict daemon does not serve the layer, and reports why,
+// if the records of the topic are two hours old and all their periods have ended, although every
+// poll of the topic succeeds.
 func TestDeadForecastProducer(t *testing.T) {
 	const topic = "forecasts"
 	k := stores.StartKafka(t, stores.Topic(topic, 1))

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPromtool: the metrics of a running daemon have no problem that promtool finds, and no series
-// that cannot occur.
+// TestPromtool checks that promtool finds no problem in the metrics of a running daemon, and that
+// there are no series that cannot occur.
 func TestPromtool(t *testing.T) {
 	d := newProcess(t)
 	d.changeKeys("test")

@@ -475,8 +475,8 @@ func floodedWorld() []byte {
 	return append(append(append(b, root...), metadata...), tile...)
 }
 
-// TestMapFiles: the files of the map are served below a base path, and the body of a request for
-// one is not read.
+// TestMapFiles checks that the files of the map are served below a base path, and that the body of
+// a request for one is not read.
 func TestMapFiles(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic", "ops.pprof=true").start()
 	d.await(http.StatusOK)

@@ -116,8 +116,8 @@ func TestReadyMeansThatTheRegistryIsLoaded(t *testing.T) {
 	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["registry"].State)
 }
 
-// TestRegistryVersion: /readyz and the 207 name the same list, also after a restart without the
-// feed.
+// TestRegistryVersion checks that /readyz and the 207 name the same list, also after a restart
+// without the feed.
 func TestRegistryVersion(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]")

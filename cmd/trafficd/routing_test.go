@@ -89,8 +89,8 @@ func TestRoutingConverts(t *testing.T) {
 	require.Equal(t, 4.0, d.metric("trafficd_routing_points_total")) // two geometries of one point each
 }
 
-// TestRoutingDescribesItself: the WSDL and its schemas need no key, and the WSDL contains the
-// address at which it was requested.
+// TestRoutingDescribesItself checks that the WSDL and its schemas need no key, and that the WSDL
+// contains the address at which it was requested.
 func TestRoutingDescribesItself(t *testing.T) {
 	d := routingProcess(t)
 	get := func(url string) string {
@@ -116,7 +116,8 @@ func TestRoutingDescribesItself(t *testing.T) {
 	}
 }
 
-// TestRoutingJobsAndTheStop: a job can be fetched once, and a restart discards all jobs.
+// TestRoutingJobsAndTheStop checks that a job can be fetched once, and that a restart discards all
+// jobs.
 func TestRoutingJobsAndTheStop(t *testing.T) {
 	d := routingProcess(t)
 	one := pointToMercator("POINT (8 48)")

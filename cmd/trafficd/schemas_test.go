@@ -54,8 +54,8 @@ func download(t *testing.T, base, folder string) []string {
 	return names
 }
 
-// TestSchemas: the daemon serves the embedded schemas without a key, and a download of them
-// compiles.
+// TestSchemas checks that the daemon serves the embedded schemas without a key, and that a
+// download of them compiles.
 func TestSchemas(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)
@@ -113,8 +113,8 @@ func TestSchemaResponses(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, response.StatusCode)
 }
 
-// TestRoutesAreDocumented: the OpenAPI document describes the methods of each route, and which need
-// no key. Contract 6.5 lists the route.
+// TestRoutesAreDocumented checks that the OpenAPI document describes the methods of each route,
+// and which need no key, and that contract 6.5 lists the route.
 func TestRoutesAreDocumented(t *testing.T) {
 	var document struct {
 		Paths map[string]map[string]struct{ Security []any }

@@ -82,8 +82,8 @@ func replicas(t *testing.T, kind string) string {
 	return string(text)
 }
 
-// TestChartReplicas: of three replicas, one may be unavailable and no two are on the same node. The
-// journal is of the kind in the file's name.
+// TestChartReplicas checks that one of three replicas may be unavailable, that no two are on the
+// same node, and that the journal is of the kind in the file's name.
 func TestChartReplicas(t *testing.T) {
 	for _, kind := range []string{"local", "kafka"} {
 		objects := render(t, replicas(t, kind)+"\nforecaster: {enabled: true}")

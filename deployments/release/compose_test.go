@@ -93,7 +93,7 @@ func requireCompose(t *testing.T, p *types.Project, clients string) {
 	output(t, hostTrafficd(), "--config", path, "--set", "journal.dir="+t.TempDir(), "--check-config")
 }
 
-// TestComposeConfigurations: Prometheus and HAProxy accept their configurations.
+// TestComposeConfigurations checks that Prometheus and HAProxy accept their configurations.
 func TestComposeConfigurations(t *testing.T) {
 	dir := t.TempDir()
 	for _, config := range []string{"prometheus.yml", "prometheus-replicas.yml"} {

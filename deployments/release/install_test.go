@@ -34,16 +34,16 @@ func TestPackageInstalls(t *testing.T) {
 	require.Contains(t, string(text), "\ninstall.sh: passed\n")
 }
 
-// TestPackageIsClean: lintian, Debian's checker of packages, reports nothing except what
-// deployments/debian/lintian-overrides allows.
+// TestPackageIsClean checks that lintian, Debian's checker of packages, reports nothing except
+// what deployments/debian/lintian-overrides allows.
 func TestPackageIsClean(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "lintian", "--no-cfg", "--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0",
 		packageOf(testVersion, "amd64")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// TestPackageContents: the package has the files that the documents name, and other users may not
-// write any of its files.
+// TestPackageContents checks that the package has the files that the documents name, and that
+// other users may not write any of them.
 func TestPackageContents(t *testing.T) {
 	for _, arch := range architectures {
 		list := output(t, "dpkg-deb", "--contents", packageOf(testVersion, arch))

@@ -198,8 +198,8 @@ func packageOf(version, arch string) string {
 	return filepath.Join(built.out, "trafficd_"+strings.Replace(version, "-", "~", 1)+"_"+arch+".deb")
 }
 
-// TestSBOM: each module that the Go tool finds in a program is in the SBOM and, with its licence,
-// in the notices.
+// TestSBOM checks that each module that the Go tool finds in a program is in the SBOM and, with
+// its licence, in the notices.
 func TestSBOM(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(built.out, "trafficd-"+testVersion+".cdx.json"))
 	require.NoError(t, err)
@@ -234,7 +234,7 @@ func TestSBOM(t *testing.T) {
 	require.NotContains(t, string(text), `"pkg:npm/vitest@`, "only used for development")
 }
 
-// TestReleaseRejects: a release requires a tree without changes and an entry in CHANGELOG.md.
+// TestReleaseRejects checks that a release requires a clean tree and an entry in CHANGELOG.md.
 func TestReleaseRejects(t *testing.T) {
 	f := func(stamp, what, want string) {
 		t.Helper()
@@ -245,7 +245,7 @@ func TestReleaseRejects(t *testing.T) {
 	f("v999.0.0 of 2026-11-22", "", "want image, package or release")
 }
 
-// TestCheckChangelog: the heading must name the version exactly.
+// TestCheckChangelog checks that the heading must name the version exactly.
 func TestCheckChangelog(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()

@@ -76,7 +76,8 @@ func traceOf(r *rand.Rand) trace.SpanContext {
 	})
 }
 
-// TestFrameOfARequestThatIsNotSampled: a program that knows only version 5 can read it.
+// TestFrameOfARequestThatIsNotSampled checks that a program that knows only version 5 can read the
+// frame.
 func TestFrameOfARequestThatIsNotSampled(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	b, a := random(r)
@@ -125,7 +126,7 @@ func TestFrameRoundTrip(t *testing.T) {
 	}
 }
 
-// TestFrameDoesNotGrow: the memory of a usual frame is taken once.
+// TestFrameDoesNotGrow checks that the memory for a typical frame is allocated once.
 func TestFrameDoesNotGrow(t *testing.T) {
 	var b Batch
 	for row := range 1000 {

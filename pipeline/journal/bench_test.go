@@ -13,7 +13,8 @@ import (
 // batchBytes is what 14,000 measurements take in the journal.
 const batchBytes = 430_000
 
-// TestAllocations: neither writing nor reading a frame allocates, the writer's goroutine included.
+// TestAllocations checks that neither writing nor reading a frame allocates, including the
+// goroutine of the writer.
 func TestAllocations(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()

@@ -32,8 +32,8 @@ func (f fullFile) Reserve(size int64) error {
 	return f.File.Reserve(size)
 }
 
-// TestNoSegmentOnAFullDisk: a segment that no frame would fit into is not created, and does not
-// make a failed journal ready.
+// TestNoSegmentOnAFullDisk checks that a segment in which no frame would fit is not created, and
+// that it does not make a failed journal ready.
 func TestNoSegmentOnAFullDisk(t *testing.T) {
 	full := false
 	cfg := testConfig()

@@ -169,8 +169,8 @@ func TestDiskLow(t *testing.T) {
 	})
 }
 
-// TestDiskLowBeforeItIsFull: however fast frames arrive, MinFreeBytes of the disk stay free and no
-// frame finds the disk full.
+// TestDiskLowBeforeItIsFull checks that MinFreeBytes of the disk stay free and no frame finds the
+// disk full, no matter how fast frames arrive.
 func TestDiskLowBeforeItIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no time passes while frames are queued
 		fs := newMemFS(1)
@@ -199,8 +199,8 @@ func TestDiskLowBeforeItIsFull(t *testing.T) {
 	})
 }
 
-// TestDiskLowFreesSpares: while the disk is low, the files of deleted segments are freed instead of
-// kept for reuse.
+// TestDiskLowFreesSpares checks that while the disk is low, the files of deleted segments are
+// freed instead of kept for reuse.
 func TestDiskLowFreesSpares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := newMemFS(1)
@@ -448,8 +448,8 @@ func TestFrameLargerThanASegment(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestReserve: space is reserved beyond the end of the newest segment only, and released when it is
-// sealed.
+// TestReserve checks that space is reserved only beyond the end of the newest segment, and
+// released when the segment is sealed.
 func TestReserve(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()

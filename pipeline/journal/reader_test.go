@@ -96,8 +96,8 @@ func TestReaderSeesOnlyWhatIsDurable(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestAcknowledgedFrameIsReadable: a frame is visible before its verdict. The unbuffered channel
-// blocks the writer at the verdict.
+// TestAcknowledgedFrameIsReadable checks that a frame is visible before its verdict. The
+// unbuffered channel blocks the writer at the verdict.
 func TestAcknowledgedFrameIsReadable(t *testing.T) {
 	j := mustOpen(t, testConfig(), newMemFS(1))
 	e := &Entry{Data: []byte("frame"), outcome: make(chan error)}

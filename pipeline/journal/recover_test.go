@@ -204,8 +204,8 @@ func TestEveryTruncation(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedByte: no frame is read that was not written, whichever byte changes (every third
-// one, which affects each field of a header).
+// TestEveryFlippedByte checks that no frame is read that was not written, whichever byte changes.
+// It changes every third byte, which affects each field of a header.
 func TestEveryFlippedByte(t *testing.T) {
 	fs := threeCommits(t)
 	j := mustOpen(t, wideConfig(), fs)
@@ -229,8 +229,8 @@ func TestEveryFlippedByte(t *testing.T) {
 	}
 }
 
-// TestForgedFrame: a payload that is itself a frame, with all that a client can know, is not
-// accepted as a frame if the one around it is torn.
+// TestForgedFrame checks that a payload that is itself a frame, with everything that a client can
+// know, is not accepted as a frame if the enclosing one is torn.
 func TestForgedFrame(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, wideConfig(), fs)

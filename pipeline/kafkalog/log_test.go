@@ -167,8 +167,8 @@ func TestSources(t *testing.T) {
 
 type reopened struct{ pipeline.Journal }
 
-// TestSecondFrameOfABatch: rows that the log has twice are read once, by every owner, wherever its
-// cursor is.
+// TestSecondFrameOfABatch checks that rows that are in the log twice are read once by every owner,
+// wherever its cursor is.
 func TestSecondFrameOfABatch(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	hour := int64(window)
@@ -204,7 +204,8 @@ func TestSecondFrameOfABatch(t *testing.T) {
 	}
 }
 
-// TestReceivedAtFollowsTheLog: received_at increases with the log, the same for every owner.
+// TestReceivedAtFollowsTheLog checks that received_at increases along the log and is the same for
+// every owner.
 func TestReceivedAtFollowsTheLog(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	l := openLog(t, brokers, "clocks")
@@ -223,8 +224,8 @@ func TestReceivedAtFollowsTheLog(t *testing.T) {
 	}
 }
 
-// TestFormerOwner: an owner that was replaced can neither move the cursor nor confirm that it owns
-// it.
+// TestFormerOwner checks that an owner that was replaced can neither move the cursor nor confirm
+// that it owns it.
 func TestFormerOwner(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	l := openLog(t, brokers, "owners")
@@ -249,8 +250,9 @@ func TestFormerOwner(t *testing.T) {
 	require.Equal(t, "1 next", fmt.Sprint(offsets[0], " ", string(state)))
 }
 
-// TestLaggingConsumer: a consumer lags if there are frames from before the limit that it has not
-// read, whether or not it has ever saved its cursor, and whether or not there are newer frames.
+// TestLaggingConsumer checks that a consumer lags if there are frames from before the limit that
+// it has not read, whether or not it has ever saved its cursor, and whether or not there are newer
+// frames.
 func TestLaggingConsumer(t *testing.T) {
 	l := openLog(t, stores.StartKfake(t).ListenAddrs(), "lagging")
 	begin := time.Now().Add(-time.Minute)
@@ -271,8 +273,8 @@ func TestLaggingConsumer(t *testing.T) {
 	require.NoError(t, lagging(later), "everything was read")
 }
 
-// TestBrokersAway: without brokers nothing is accepted, and what was queued is voided only if
-// nothing can have arrived.
+// TestBrokersAway checks that nothing is accepted without brokers, and that queued frames are
+// voided only if they cannot have arrived.
 func TestBrokersAway(t *testing.T) {
 	cluster := stores.StartKfake(t)
 	l := openLog(t, cluster.ListenAddrs(), "away")
@@ -297,8 +299,8 @@ func TestBrokersAway(t *testing.T) {
 	f(false, context.DeadlineExceeded)
 }
 
-// TestTopicOfTheLog: a topic that could lose or reject batches is not used, and the error names the
-// setting.
+// TestTopicOfTheLog checks that a topic that could lose or reject batches is not used, and that
+// the error names the setting.
 func TestTopicOfTheLog(t *testing.T) {
 	c := DefaultConfig()
 	f := func(brokers, partitions, replicas int, key, value, want string) {

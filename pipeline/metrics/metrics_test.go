@@ -33,8 +33,8 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(10, all))
 }
 
-// TestNativeHistograms: a scraper that asks for protobuf gets native buckets, any other classic
-// ones.
+// TestNativeHistograms checks that a scraper that asks for protobuf gets native buckets, and any
+// other scraper classic ones.
 func TestNativeHistograms(t *testing.T) {
 	latency.Observe(0.5)
 	scrape := func(accept string) (mediaType string, body []byte) {
@@ -62,7 +62,7 @@ func TestNativeHistograms(t *testing.T) {
 	}
 }
 
-// TestShowReplaces: a second instance replaces the first.
+// TestShowReplaces checks that a second instance replaces the first.
 func TestShowReplaces(t *testing.T) {
 	gauge := func(v float64) Collector {
 		return GaugeFunc("metrics_test_shown", "For a test.", nil, func() float64 { return v })

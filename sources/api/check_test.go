@@ -106,7 +106,7 @@ func TestCredentials(t *testing.T) {
 	require.False(t, resp.Close, "a request without a body does not close its connection")
 }
 
-// TestVersions: HTTP/1.0 and HTTP/1.1 are supported.
+// TestVersions checks that HTTP/1.0 and HTTP/1.1 are supported.
 func TestVersions(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	f := func(version string) {
@@ -125,7 +125,7 @@ func TestVersions(t *testing.T) {
 	require.Equal(t, 200, c.response().StatusCode)
 }
 
-// TestBlankInHeaderName: such a header could be read as another one by a proxy.
+// TestBlankInHeaderName checks that a header that a proxy could read as another one is rejected.
 func TestBlankInHeaderName(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	c := dial(t, s).send(post + good + "Content Length: 5\r\nX: y\r\n\r\n")

@@ -20,8 +20,8 @@ import (
 
 const smuggled = "GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey good-key\r\n\r\n"
 
-// TestRejectedBodyIsNotParsed: the contents of an unread body are never parsed as a request, and a
-// client that has sent the whole body reads the response and an orderly close.
+// TestRejectedBodyIsNotParsed checks that the contents of an unread body are never parsed as a
+// request, and a client that has sent the whole body reads the response and an orderly close.
 func TestRejectedBodyIsNotParsed(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.DiscardTime = patience })
@@ -40,8 +40,8 @@ func TestRejectedBodyIsNotParsed(t *testing.T) {
 	require.Zero(t, p.served.Load())
 }
 
-// TestBodyLeftByTheEndpoint: if the endpoint did not read a body to its end, the connection is
-// closed after the response or error. Otherwise it stays open.
+// TestBodyLeftByTheEndpoint checks that if the endpoint did not read a body to its end, the
+// connection is closed after the response or error, and that it stays open otherwise.
 func TestBodyLeftByTheEndpoint(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.HeaderTimeout, c.DiscardTime = time.Hour, patience })
@@ -117,8 +117,8 @@ func TestConnectionClose(t *testing.T) {
 	f("POST /base/in HTTP/1.0\r\n", "Connection: keep-alive\r\n", false)
 }
 
-// TestStillSendingClientSeesStatus: a rejected client that keeps sending can finish, and then reads
-// the status.
+// TestStillSendingClientSeesStatus checks that a rejected client that keeps sending can finish,
+// and then reads the status.
 func TestStillSendingClientSeesStatus(t *testing.T) {
 	s := start(t, &probe{}, func(c *Config) { c.DiscardTime = patience })
 	c := dial(t, s).send(post + "Host: h\r\nContent-Length: 600000\r\n\r\n")
@@ -198,8 +198,8 @@ func TestReleaseWhenContinueCannotBeWritten(t *testing.T) {
 	require.Equal(t, 1, released)
 }
 
-// TestReleaseWhenClientLeaves: if a client disconnects after its header, Admit is released without
-// Handle. If it disconnects within the body, Handle is called.
+// TestReleaseWhenClientLeaves checks that if a client disconnects after its header, Admit is
+// released without Handle, and that if it disconnects within the body, Handle is called.
 func TestReleaseWhenClientLeaves(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
@@ -313,7 +313,7 @@ func TestBodyArrivesWhole(t *testing.T) {
 	f(io.MultiReader(bytes.NewReader(want)), -1)
 }
 
-// TestTLS: a rejected client that keeps sending sees the status over TLS, too.
+// TestTLS checks that a rejected client that keeps sending also sees the status over TLS.
 func TestTLS(t *testing.T) {
 	cert, key, pool := certificate(t)
 	s := start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey, c.DiscardTime = cert, key, patience })

@@ -154,8 +154,9 @@ func inBubble(t *testing.T, cfg Config, serve func(*contract.Client, *fasthttp.R
 	return took
 }
 
-// TestSteadyReaderGetsWholeResponse: a response may take much longer than the write timeout if the
-// client reads at the minimum rate. A client that is slower or stalls is disconnected.
+// TestSteadyReaderGetsWholeResponse checks that a response may take much longer than the write
+// timeout if the client reads at the minimum rate, and that a client that is slower or stalls is
+// disconnected.
 func TestSteadyReaderGetsWholeResponse(t *testing.T) {
 	_ = new(fasthttp.Response).String() // as above
 	cfg := testConfig()

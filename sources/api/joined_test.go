@@ -14,8 +14,8 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// TestResponsesOfAllSizes: responses of all sizes arrive whole and in order, to single and to
-// pipelined requests, and also if their body is not sent.
+// TestResponsesOfAllSizes checks that responses of all sizes arrive complete and in order, to
+// single and to pipelined requests, and also if their body is not sent.
 func TestResponsesOfAllSizes(t *testing.T) {
 	sizes := []int{0, 1, 100, writeBuffer - 1, writeBuffer, largeBody - 1, largeBody, largeBody + 1, 10 * largeBody, 3 << 20, 5, largeBody}
 	p := &probe{serve: func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {

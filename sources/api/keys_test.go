@@ -137,8 +137,8 @@ func TestInvalidKeysFileKeepsTheLastValidSet(t *testing.T) {
 	require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
 }
 
-// TestFormsOfTheKeysFile: a file with a byte order mark or compression can be read at the start and
-// by each later check.
+// TestFormsOfTheKeysFile checks that a file with a byte order mark or compression can be read at
+// startup and by each later check.
 func TestFormsOfTheKeysFile(t *testing.T) {
 	f := func(text string) {
 		t.Helper()
@@ -195,8 +195,8 @@ func TestEntriesAreChecked(t *testing.T) {
 	f("items_per_second is 1e-09", func(e *KeyEntry) { e.ItemsPerSecond = 1e-9 })
 }
 
-// TestObsoleteRight: a file that still names the right admin is used, with one warning for each new
-// content. A key with no other right is known and allows nothing.
+// TestObsoleteRight checks that a file that still names the right admin is used, with one warning
+// for each new content, and that a key with no other right is known and allows nothing.
 func TestObsoleteRight(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, path, keysYAML(entry("one", "k1", "ingest", "admin"), entry("two", "k2", "admin"), entry("three", "k3", "ingest")))

@@ -11,7 +11,8 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// TestOrigins: a script may read responses, including errors, if its origin is in the settings.
+// TestOrigins checks that a script may read responses, including errors, if its origin is in the
+// settings.
 func TestOrigins(t *testing.T) {
 	f := func(allowed []string, origin, wantAllowed string, wantVary []string) {
 		t.Helper()
@@ -35,7 +36,8 @@ func TestOrigins(t *testing.T) {
 	f([]string{mine}, "null", "", []string{"Origin"})
 }
 
-// TestVaryIsOneLine: caches that read one Vary line only must find Origin and the endpoint's in it.
+// TestVaryIsOneLine checks that Vary is a single line with Origin and the names that the endpoint
+// sets, because some caches read only one.
 func TestVaryIsOneLine(t *testing.T) {
 	p := &probe{serve: func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		ctx.Response.Header.Set("Vary", "Authorization, Accept")
@@ -46,7 +48,8 @@ func TestVaryIsOneLine(t *testing.T) {
 	require.Equal(t, []string{"Authorization, Accept, Origin"}, a.Header.Values("Vary"))
 }
 
-// TestPreflight: a preflight gets a response without a key and without a call of the endpoint.
+// TestPreflight checks that a preflight gets a response without a key, and without a call of the
+// endpoint.
 func TestPreflight(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.CORSOrigins = []string{"https://map.example.org"} })

@@ -54,7 +54,8 @@ func TestPanicsCostOneRequest(t *testing.T) {
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
 }
 
-// TestNoResponse: the connection is closed without a byte, but earlier responses are not lost.
+// TestNoResponse checks that the connection is closed without a byte, but that earlier responses
+// are not lost.
 func TestNoResponse(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
@@ -86,9 +87,9 @@ func TestItemsAreChargedAfterwards(t *testing.T) {
 	require.LessOrEqual(t, wait, 100)
 }
 
-// TestStop: requests in progress finish. During the drain grace new ones are served, on kept
-// connections and on new ones, which are closed after the response. Later ones get 503, and then no
-// connection is accepted.
+// TestStop checks that requests in progress finish. During the drain grace, new ones are served,
+// on existing and on new connections, which are closed after the response. Later ones get 503, and
+// then no connection is accepted.
 func TestStop(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	p := &probe{serve: func(c *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
@@ -206,8 +207,9 @@ func TestSurplusConnectionsGet503(t *testing.T) {
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
 }
 
-// TestSilentConnectionsAreEvicted: a client that opens all connections without presenting a key
-// does not shut others out: its oldest connections are closed, and those with a key are kept.
+// TestSilentConnectionsAreEvicted checks that a client that opens all connections without
+// presenting a key does not lock out others: its oldest connections are closed, and those with a
+// key are kept.
 func TestSilentConnectionsAreEvicted(t *testing.T) {
 	f := func(limit, perAddress, silent, left int) {
 		t.Helper()
@@ -243,7 +245,8 @@ func TestSilentConnectionsAreEvicted(t *testing.T) {
 	f(8, 3, 3, 3)
 }
 
-// TestEvictedConnectionHasNoEffect: a request whose connection has been evicted is not handled.
+// TestEvictedConnectionHasNoEffect checks that a request whose connection has been evicted is not
+// handled.
 func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	l := newListener(nil, nil, testConfig(), zerolog.Nop())
 	ours, theirs := net.Pipe()
@@ -268,8 +271,9 @@ func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	require.Empty(t, l.perClient)
 }
 
-// TestIdleConnectionsOfAClientAreBounded: a client keeps as many connections as it leaves free. For
-// one more its oldest idle one is closed; requests in progress, and other clients, keep theirs.
+// TestIdleConnectionsOfAClientAreBounded checks that a client keeps as many connections as it
+// leaves free. For one more, its oldest idle one is closed; requests in progress and other clients
+// keep theirs.
 func TestIdleConnectionsOfAClientAreBounded(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.MaxConnections, c.HeaderTimeout = 8, time.Hour })
@@ -309,8 +313,8 @@ func idle(s *Server) (n int) {
 	return n
 }
 
-// TestBusyConnectionsOfAClientAreBounded: if all connections of a client that has its share are
-// busy, one more gets a 503 and has no effect.
+// TestBusyConnectionsOfAClientAreBounded checks that if a client has as many connections as it
+// may, all of them busy, one more gets a 503 and has no effect.
 func TestBusyConnectionsOfAClientAreBounded(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.MaxConnections = 4 })
@@ -347,8 +351,8 @@ type remoteConn struct {
 
 func (c remoteConn) RemoteAddr() net.Addr { return c.addr }
 
-// TestHeaderTimeoutShrinks: the fewer connections are free, the less time there is to present a
-// key.
+// TestHeaderTimeoutShrinks checks that there is less time to present a key when fewer connections
+// are free.
 func TestHeaderTimeoutShrinks(t *testing.T) {
 	cfg := testConfig()
 	cfg.MaxConnections, cfg.HeaderTimeout = 100, 10*time.Second
@@ -445,7 +449,7 @@ func TestConfig(t *testing.T) {
 	f("keys: entry 1", func(c *Config) { c.Keys[0].Name = "" })
 }
 
-// TestCertificateExpiry: with TLS, a metric shows when the certificate expires.
+// TestCertificateExpiry checks that with TLS, a metric shows when the certificate expires.
 func TestCertificateExpiry(t *testing.T) {
 	cert, key, _ := certificate(t)
 	start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })

@@ -13,7 +13,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// TestErrorsAreCounted: each outcome without a 207 has its own code.
+// TestErrorsAreCounted checks that each outcome other than a 207 is counted under its own code.
 func TestErrorsAreCounted(t *testing.T) {
 	for code, counter := range batches {
 		if counter == nil || contract.Code(code) == contract.OK {

@@ -184,7 +184,7 @@ func TestBlocks(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
-// TestBodyWaitsForResponses: no body is read while unread responses exceed the limit.
+// TestBodyWaitsForResponses checks that no body is read while unread responses exceed the limit.
 func TestBodyWaitsForResponses(t *testing.T) {
 	a := admission.New(DefaultConfig().AdmissionBytes, memory)
 	body := newBlocks(a, "client")

@@ -71,8 +71,8 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, "true", resp.Header.Get("Idempotent-Replay"))
 }
 
-// TestDuplicateItems: the number is in a header unless it is 0, and the log warns once for each
-// client.
+// TestDuplicateItems checks that a header has the number of duplicate items unless it is 0, and
+// that the log warns once for each client.
 func TestDuplicateItems(t *testing.T) {
 	var duplicates, warnings atomic.Int32
 	p := &stages{submit: func(s *batch.Submission) error { s.Result.Duplicates = int(duplicates.Load()); return nil }}
@@ -145,8 +145,8 @@ func TestNoResponse(t *testing.T) {
 	require.Equal(t, 1, p.count())
 }
 
-// TestRejectedByPipeline: errors of the pipeline are sent unchanged, and the connection remains
-// usable, because the body was read.
+// TestRejectedByPipeline checks that errors of the pipeline are sent unchanged, and that the
+// connection remains usable, because the body was read.
 func TestRejectedByPipeline(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
@@ -178,7 +178,8 @@ func TestRejectedByPipeline(t *testing.T) {
 	c.begin(length(body)).send(body).requireError(500, contract.InternalError)
 }
 
-// TestItemsOfRejectedBodiesAreCharged: the items of a rejected body are charged to the key, too.
+// TestItemsOfRejectedBodiesAreCharged checks that the items of a rejected body are charged to the
+// key.
 func TestItemsOfRejectedBodiesAreCharged(t *testing.T) {
 	p := &stages{submit: func(s *batch.Submission) error {
 		s.Result.Items = 140_000

@@ -21,7 +21,7 @@ func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecor
 	return w
 }
 
-// TestStreet: only operators see what the forecaster knows about a street.
+// TestStreet checks that only operators see what the forecaster knows about a street.
 func TestStreet(t *testing.T) {
 	forecaster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.URL.String())) }))
 	c := Config{Forecaster: strings.TrimPrefix(forecaster.URL, "http://")}

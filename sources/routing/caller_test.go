@@ -12,7 +12,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// TestCallerLogs: log1 to log3 are in the request log, cut at 64 bytes.
+// TestCallerLogs checks that log1 to log3 are in the request log, truncated to 64 bytes.
 func TestCallerLogs(t *testing.T) {
 	var log bytes.Buffer
 	s := start(t, nil, func(s *Service) { s.log = zerolog.New(&log) })
@@ -33,7 +33,8 @@ func TestCallerLogs(t *testing.T) {
 	}
 }
 
-// TestPropertyKeys: a key in another case is an error, an unknown one is ignored.
+// TestPropertyKeys checks that a key in another case is an error, and that an unknown one is
+// ignored.
 func TestPropertyKeys(t *testing.T) {
 	s := start(t, nil)
 	request := func(key string) string {

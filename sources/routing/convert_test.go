@@ -92,7 +92,8 @@ func TestEveryKindInEveryEncoding(t *testing.T) {
 	}
 }
 
-// TestEmptyGeometries: an empty geometry stays empty in all encodings that have a form for it.
+// TestEmptyGeometries checks that an empty geometry stays empty in all encodings that have a form
+// for it.
 func TestEmptyGeometries(t *testing.T) {
 	s := start(t, nil)
 	f := func(e xroute.EncodedGeometry, wkt string, encodings ...xroute.GeometryEncoding) {
@@ -113,8 +114,8 @@ func TestEmptyGeometries(t *testing.T) {
 	f(&xroute.GeometryCollection{}, "GEOMETRYCOLLECTION EMPTY", all...)
 }
 
-// TestResponsesAreValidRequests: the geometry of a response is accepted in all its encodings
-// together, also if an encoding does not distinguish its kind from others.
+// TestResponsesAreValidRequests checks that the geometry of a response is accepted in all its
+// encodings together, even if an encoding does not distinguish its kind from others.
 func TestResponsesAreValidRequests(t *testing.T) {
 	s := start(t, nil)
 	all := []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
@@ -168,8 +169,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestVendorPrefix: the formats with the configured prefix, and with VENDOR, are valid in both
-// directions.
+// TestVendorPrefix checks that the formats with the configured prefix, and with VENDOR, are valid
+// in both directions.
 func TestVendorPrefix(t *testing.T) {
 	f := func(s *server, from, to string) *xroute.Fault {
 		t.Helper()
@@ -196,7 +197,7 @@ func TestVendorPrefix(t *testing.T) {
 	}
 }
 
-// TestSRIDsThereAndBack: the srId is respected in both directions.
+// TestSRIDsThereAndBack checks that the srId is respected in both directions.
 func TestSRIDsThereAndBack(t *testing.T) {
 	s := start(t, nil)
 	for _, srid := range []string{"EPSG:4258", "EPSG:3857", "EPSG:25832", "32632"} {

@@ -148,7 +148,7 @@ func TestIllegalParameter(t *testing.T) {
 	f("ISO-8859-1", strings.Replace(convert(`Point" wkt="POINT (8 48)"`, "", wkt, ""), `encoding="UTF-8"`, `encoding="ISO-8859-1"`, 1))
 }
 
-// TestEchoIsCut: errors repeat at most the beginning of a value (contract 1.1).
+// TestEchoIsCut checks that errors repeat at most the beginning of a value (contract 1.1).
 func TestEchoIsCut(t *testing.T) {
 	s := start(t, nil)
 	long := strings.Repeat("q", 5000)
@@ -170,7 +170,7 @@ func TestEchoIsCut(t *testing.T) {
 	f(envelope("<r:watchJob><r:id>" + long + "</r:id></r:watchJob>"))
 }
 
-// TestFaultsOfSOAP: faults that are not about the body have no exception.
+// TestFaultsOfSOAP checks that faults that do not concern the body have no exception.
 func TestFaultsOfSOAP(t *testing.T) {
 	s := start(t, nil)
 	f := func(code xroute.FaultCode, want, body string, headers ...string) {
@@ -189,7 +189,7 @@ func TestFaultsOfSOAP(t *testing.T) {
 	f(xroute.FaultMustUnderstand, "header", strings.Replace(body, "<s:Body>", `<s:Header><x:h xmlns:x="urn:x" s:mustUnderstand="1"/></s:Header><s:Body>`, 1))
 }
 
-// TestUnexpected: the fault of an internal error has no details.
+// TestUnexpected checks that the fault of an internal error has no details.
 func TestUnexpected(t *testing.T) {
 	f := func(operate func(*exchange) (xroute.Response, error)) {
 		t.Helper()

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestForwardedAddress: the WSDL uses the headers of a proxy if they are valid and the proxy is
-// trusted.
+// TestForwardedAddress checks that the WSDL uses the headers of a proxy if they are valid and the
+// proxy is trusted.
 func TestForwardedAddress(t *testing.T) {
 	f := func(trusted []string, proto, host, want string) {
 		t.Helper()

@@ -14,8 +14,9 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// FuzzAnswer: every body gets a valid response or fault, but never an UnexpectedException. The
-// geometry of a response is accepted again, and is the same in all its encodings.
+// FuzzAnswer checks that every body gets a valid response or fault, but never an
+// UnexpectedException, and that the geometry of a response is accepted again and is the same in
+// all its encodings.
 func FuzzAnswer(f *testing.F) {
 	all := xmlOptions(`coordFormat="VENDOR_CONFORM"`, "PLAIN", "WKT", "WKB", "KML")
 	f.Add([]byte(simple))

@@ -312,7 +312,8 @@ func fetchBoth(t *testing.T, table *jobs, m *model, owner, id string) {
 	}
 }
 
-// TestFailedPiecesKeepTheReason: the other pieces are done, also after a panic.
+// TestFailedPiecesKeepTheReason checks that a failed piece reports why, and that the other pieces
+// are processed, also after a panic.
 func TestFailedPiecesKeepTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
@@ -333,7 +334,8 @@ func TestFailedPiecesKeepTheReason(t *testing.T) {
 	})
 }
 
-// TestFetchThatCannotBeAnswered: the job can be fetched again.
+// TestFetchThatCannotBeAnswered checks that a job can be fetched again if its response could not
+// be sent.
 func TestFetchThatCannotBeAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
@@ -355,8 +357,8 @@ func TestFetchThatCannotBeAnswered(t *testing.T) {
 	})
 }
 
-// TestSizeIsWhatIsHeld: the counted size of a job is at least its real size, also if most of it is
-// not coordinates.
+// TestSizeIsWhatIsHeld checks that the charged size of a job is at least its real size, even if
+// most of it is not coordinates.
 func TestSizeIsWhatIsHeld(t *testing.T) {
 	f := func(member string, n int) {
 		t.Helper()
@@ -466,7 +468,8 @@ func TestWatchReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// TestWatchDoesNotSpin: a status that the client already knows is repeated only after the interval.
+// TestWatchDoesNotSpin checks that a status that the client already knows is repeated only after
+// the interval.
 func TestWatchDoesNotSpin(t *testing.T) {
 	f := func(want status, least, most, after time.Duration, before func(table *jobs, id string)) {
 		t.Helper()
@@ -491,8 +494,9 @@ func TestWatchDoesNotSpin(t *testing.T) {
 	f(unknown, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { _, _, _ = table.fetch("a", id, always) })
 }
 
-// TestStopIsTransitional: STOPPING lasts until the current piece is done. Then the job has
-// succeeded if it was the last piece; otherwise it has failed, and so have the remaining pieces.
+// TestStopIsTransitional checks that STOPPING lasts until the current piece is done. Then the job
+// has succeeded if that was the last piece; otherwise it has failed, and so have the remaining
+// pieces.
 func TestStopIsTransitional(t *testing.T) {
 	f := func(pieces int, want status, wantFailed map[int]error) {
 		t.Helper()
@@ -520,8 +524,8 @@ func TestStopIsTransitional(t *testing.T) {
 	f(4, failed, map[int]error{2: errStopped, 3: errStopped})
 }
 
-// TestJobsUnderPressure: with many clients and workers, the status of a job never goes back,
-// clients see only their own jobs, and nothing is left at the end.
+// TestJobsUnderPressure checks that with many clients and workers, the status of a job never goes
+// back, clients see only their own jobs, and nothing is left at the end.
 func TestJobsUnderPressure(t *testing.T) {
 	cfg := JobsConfig{Workers: 3, Max: 12, MaxPerClient: 5, MaxBytes: 1 << 20, MaxBytesPerClient: 1 << 20, Keep: 2 * time.Millisecond}
 	table := newJobs(cfg, zerolog.Nop())

@@ -162,8 +162,8 @@ func TestStopAndDelete(t *testing.T) {
 	requireUnknown(t, "none", ask[*xroute.DeleteJobResponse](s, about("deleteJob", "none", "")).Result)
 }
 
-// TestWatchEndsWithTheDrain: a watch ends with the drain, and does not block other requests before
-// it.
+// TestWatchEndsWithTheDrain checks that a watch ends with the drain, and does not block other
+// requests before it.
 func TestWatchEndsWithTheDrain(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	id, _ := s.hold(1)
@@ -198,7 +198,8 @@ func TestWaiting(t *testing.T) {
 	require.Equal(t, []time.Duration{time.Second, 3 * time.Second}, []time.Duration{least, most})
 }
 
-// TestNoRoomForAJob: the fault contains advice. A job that can never fit is an error of the client.
+// TestNoRoomForAJob checks that the fault contains advice, and that a job that can never fit is an
+// error of the client.
 func TestNoRoomForAJob(t *testing.T) {
 	f := func(want string, class xroute.Exception, geometries int, change func(*Config)) {
 		t.Helper()
@@ -212,7 +213,7 @@ func TestNoRoomForAJob(t *testing.T) {
 	f("as several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
 }
 
-// TestRestart: a restart forgets all jobs.
+// TestRestart checks that a restart forgets all jobs.
 func TestRestart(t *testing.T) {
 	before := start(t, nil)
 	j := before.startJob("8 48")
@@ -222,7 +223,7 @@ func TestRestart(t *testing.T) {
 	requireUnknown(t, *j.ID, after.fetch(*j.ID).Job)
 }
 
-// TestJobOfAnotherReplica: a load balancer that distributes the requests of a client must be
+// TestJobOfAnotherReplica checks that a load balancer that distributes the requests of a client is
 // noticed.
 func TestJobOfAnotherReplica(t *testing.T) {
 	one := start(t, func(c *Config) { c.Jobs.Replica = "one" })

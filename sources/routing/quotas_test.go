@@ -18,8 +18,8 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// TestWatchingLeavesAPlace: with any settings, a client with all watches it may have can still stop
-// a job.
+// TestWatchingLeavesAPlace checks that with any settings, a client with as many watches as it may
+// have can still stop a job.
 func TestWatchingLeavesAPlace(t *testing.T) {
 	for requests := range int64(40) {
 		for watching := range 40 {
@@ -47,8 +47,8 @@ func requireQuotaExceeded(t testing.TB, resp *http.Response, text []byte, what s
 
 var asB = []string{"Authorization", "apiKey b"}
 
-// TestSlowClientLeavesSlots: a client that does not complete its bodies gets at most half of the
-// slots.
+// TestSlowClientLeavesSlots checks that a client that does not complete its bodies gets at most
+// half of the slots.
 func TestSlowClientLeavesSlots(t *testing.T) {
 	s := start(t, func(c *Config) { c.AdmissionRequests, c.MaxWatches = 4, 1 })
 	var slow []*peer
@@ -66,7 +66,8 @@ func TestSlowClientLeavesSlots(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, simple)
 }
 
-// TestSlowClientLeavesMemory: its bodies take at most half of the memory.
+// TestSlowClientLeavesMemory checks that the bodies of a client that does not complete them take
+// at most half of the memory.
 func TestSlowClientLeavesMemory(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 10_000, 80_000 })
 	large := simple + strings.Repeat(" ", 9_000)
@@ -84,8 +85,9 @@ func TestSlowClientLeavesMemory(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, large, asB...)
 }
 
-// TestClientThatDoesNotRead: the client gets its quota of the memory for responses. Other clients
-// get responses, even large ones, in the meantime. The client is served again when it reads.
+// TestClientThatDoesNotRead checks that a client gets at most its quota of the memory for
+// responses, that other clients get responses in the meantime, even large ones, and that the
+// client is served again when it reads.
 func TestClientThatDoesNotRead(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 4<<20, 32<<20 })
 	points := strings.Repeat("8 48, ", 60_000) + "8 48"
@@ -125,7 +127,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, large)
 }
 
-// TestFetchThatHasToWait: without memory for the response, a job can be fetched later.
+// TestFetchThatHasToWait checks that without memory for the response, a job can be fetched later.
 func TestFetchThatHasToWait(t *testing.T) {
 	s := start(t, nil)
 	j := s.startJob("8 48")
@@ -140,7 +142,7 @@ func TestFetchThatHasToWait(t *testing.T) {
 	require.Len(t, s.fetch(*j.ID).Geometries, 1)
 }
 
-// TestWatchingClientLeavesWatches: one client gets half of the watches.
+// TestWatchingClientLeavesWatches checks that one client gets half of the watches.
 func TestWatchingClientLeavesWatches(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxWatches = 4 })
 	id, _ := s.hold(1)
@@ -159,7 +161,8 @@ func TestWatchingClientLeavesWatches(t *testing.T) {
 	}
 }
 
-// TestKeysOfAClientShareItsQuota: a second key of the client does not get another quota.
+// TestKeysOfAClientShareItsQuota checks that a second key of the client does not get another
+// quota.
 func TestKeysOfAClientShareItsQuota(t *testing.T) {
 	s := New(DefaultConfig(), "http", zerolog.Nop())
 	t.Cleanup(s.Stop)

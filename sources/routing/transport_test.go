@@ -164,7 +164,8 @@ func TestIncompleteBodies(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", text)
 }
 
-// TestSlowSenderHoldsNoWorker: other requests get responses in the meantime.
+// TestSlowSenderHoldsNoWorker checks that other requests get responses while a client sends
+// slowly.
 func TestSlowSenderHoldsNoWorker(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	slow := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:100])

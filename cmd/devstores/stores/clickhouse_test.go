@@ -46,8 +46,8 @@ func TestClickHouseKeepsDataOverKillAndRestart(t *testing.T) {
 	require.Equal(t, t.Name()+" clickhouse "+s.Kind+" "+s.Version+"\n", string(written))
 }
 
-// TestClickHouseCountsInsertedRows: system.part_log counts all inserted rows, even those that the
-// table replaces, also after every kind of exit, when it may start empty.
+// TestClickHouseCountsInsertedRows checks that system.part_log counts all inserted rows, even
+// those that the table replaces, also after every kind of exit, when it may start empty.
 func TestClickHouseCountsInsertedRows(t *testing.T) {
 	s := stores.StartClickHouse(t)
 	s.Query(t, "CREATE DATABASE trafficd ENGINE = Atomic")
@@ -120,8 +120,8 @@ func TestClickHousePause(t *testing.T) {
 	require.ErrorContains(t, s.Resume(), "restart it first")
 }
 
-// TestClickHouseOutlivesItsClients: clients that disconnect at any point of the handshake or of a
-// query do not affect others.
+// TestClickHouseOutlivesItsClients checks that clients that disconnect at any point of the
+// handshake or of a query do not affect others.
 func TestClickHouseOutlivesItsClients(t *testing.T) {
 	s := stores.StartClickHouse(t)
 	pids := s.PIDs()

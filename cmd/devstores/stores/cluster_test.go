@@ -11,8 +11,8 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// TestCluster: replicas fetch parts from each other and share deduplication, Distributed tables
-// read all shards, and a node returns after kill -9.
+// TestCluster checks that replicas fetch parts from each other and share deduplication,
+// Distributed tables read all shards, and a node returns after kill -9.
 func TestCluster(t *testing.T) {
 	c := stores.StartCluster(t, "1", "1", "2")
 	conns := make([]driver.Conn, len(c.Nodes))

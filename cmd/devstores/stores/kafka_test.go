@@ -102,8 +102,8 @@ func produce(t *testing.T, brokers []string, topic string, n int) {
 	require.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
 }
 
-// TestReadSkipsControlRecords: control records occupy offsets at the end of a transaction and are
-// not returned.
+// TestReadSkipsControlRecords checks that control records occupy offsets at the end of a
+// transaction and are not returned.
 func TestReadSkipsControlRecords(t *testing.T) {
 	cluster := stores.StartKfake(t, kfake.SeedTopics(1, "transactions"))
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.TransactionalID("t"), kgo.DefaultProduceTopic("transactions"))
@@ -137,8 +137,8 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestThreeBrokers: three processes, three replicas of every partition, and a property that Options
-// sets.
+// TestThreeBrokers checks that there are three processes and three replicas of every partition,
+// and that a property of Options is set.
 func TestThreeBrokers(t *testing.T) {
 	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Brokers(3), stores.Set("min.insync.replicas", "2"), stores.Topic("measurements", 6))
 	require.Len(t, k.Brokers, 3)

@@ -16,8 +16,8 @@ func TestMetrics(t *testing.T) {
 	require.True(t, math.IsNaN(m.Sum("none")), "a metric that is missing is not zero")
 }
 
-// TestDaemonLog: Log returns the output of the last start only, and AwaitReady reports a daemon
-// that exited.
+// TestDaemonLog checks that Log returns only the output of the last start, and that AwaitReady
+// reports a daemon that has exited.
 func TestDaemonLog(t *testing.T) {
 	d := &Daemon{Binary: "/bin/sh", Args: []string{"-c", "echo first"}, Dir: t.TempDir()}
 	require.Empty(t, d.Log())

@@ -39,7 +39,8 @@ func parent() {
 	select {}
 }
 
-// TestChildDiesWithItsParent: sleep never reads its lifeline, so the kernel must kill it.
+// TestChildDiesWithItsParent checks that the kernel kills the child: sleep never reads its
+// lifeline.
 func TestChildDiesWithItsParent(t *testing.T) {
 	self := exec.Command("/proc/self/exe")
 	self.Env = append(os.Environ(), parentEnv+"=1")

@@ -40,7 +40,8 @@ func layerOf(t *testing.T, streets ...*pb.StreetForecast) Layer {
 	return l
 }
 
-// TestPublications: a transaction ends where the producer epoch changes, in all partitions.
+// TestPublications checks that a transaction ends where the producer epoch changes, in all
+// partitions.
 func TestPublications(t *testing.T) {
 	record := func(partition int32, epoch int16, key string, f *pb.StreetForecast) launch.Record {
 		r := launch.Record{Record: &kgo.Record{Partition: partition, ProducerID: 7, ProducerEpoch: epoch, Key: []byte(key)}}

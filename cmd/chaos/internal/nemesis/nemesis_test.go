@@ -78,7 +78,7 @@ func TestPermanentFaultEndsTheRun(t *testing.T) {
 	})
 }
 
-// TestErrNotInjected: a fault that could not be injected is undone and not counted.
+// TestErrNotInjected checks that a fault that could not be injected is undone and not counted.
 func TestErrNotInjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -12,8 +12,8 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// TestWipe: Wipe deletes the disk of a node if another node has all of its rows, but not if the
-// node has the only copy of a row.
+// TestWipe checks that Wipe deletes the disk of a node if another node has all of its rows, but
+// not if the node has the only copy of a row.
 func TestWipe(t *testing.T) {
 	c := stores.StartCluster(t, "1", "1")
 	a := &Archive{Table: "trafficd.measurements_local", cluster: c.ClickHouseCluster}

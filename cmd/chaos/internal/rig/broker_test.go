@@ -13,8 +13,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// TestApacheNodes: the cluster works without one of three brokers, Restart restarts it, and a
-// broker that lost its disk gets everything back.
+// TestApacheNodes checks that the cluster works without one of three brokers, that Restart
+// restarts it, and that a broker that lost its disk gets everything back.
 func TestApacheNodes(t *testing.T) {
 	ports, err := launch.PickPorts("test", 3)
 	require.NoError(t, err)

@@ -35,7 +35,8 @@ func inside[T any](t *testing.T, h launch.Host, do func() (T, error)) (got T, er
 	return got, err
 }
 
-// TestNetwork: connections over a link that is cut in either direction time out until Join.
+// TestNetwork checks that connections over a link that is cut in either direction time out until
+// Join.
 func TestNetwork(t *testing.T) {
 	n, err := newNetwork(2)
 	defer n.close()

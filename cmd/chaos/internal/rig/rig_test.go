@@ -87,7 +87,8 @@ func TestUnexpectedExits(t *testing.T) {
 	f(`echo '"listening for clients"'; echo 'input/output error'; exit 1`, 1) // it was listening
 }
 
-// TestLogOfThisProcess: an exit is unexpected even if an earlier process logged a disk error.
+// TestLogOfThisProcess checks that an exit is unexpected even if an earlier process logged a disk
+// error.
 func TestLogOfThisProcess(t *testing.T) {
 	d, wrong := scripted(t, `echo 'no space left'; exit 1`)
 	<-d.Done()

@@ -52,7 +52,8 @@ func TestFailedEntryLeavesNothing(t *testing.T) {
 	require.Empty(t, folders(t, root))
 }
 
-// TestEntryRemovesUnfinishedDirectory: leftovers of a killed run must not end up in the entry.
+// TestEntryRemovesUnfinishedDirectory checks that leftovers of a killed run do not end up in the
+// entry.
 func TestEntryRemovesUnfinishedDirectory(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv(cache.Env, root)

@@ -207,8 +207,8 @@ func TestFetchTrustsNPMsCAFile(t *testing.T) {
 	f("npm_config_strict_ssl", "false", "")
 }
 
-// TestMismatchLeavesNothingInTheCache: the registry returns a package whose digest differs from the
-// pinned one.
+// TestMismatchLeavesNothingInTheCache checks a download from a registry that returns a package
+// whose digest differs from the pinned one.
 func TestMismatchLeavesNothingInTheCache(t *testing.T) {
 	a, ok := libraries[runtime.GOOS+"/"+runtime.GOARCH]
 	require.True(t, ok)

@@ -56,8 +56,8 @@ func TestRelayPassesBothWays(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// TestRelayHidesResets: when a client resets its connection, the engine reads end of file, and its
-// writes do not fail.
+// TestRelayHidesResets checks that when a client resets its connection, the engine reads end of
+// file, and its writes do not fail.
 func TestRelayHidesResets(t *testing.T) {
 	client, engine := relayed(t)
 	send(t, client, "hello")
@@ -71,7 +71,7 @@ func TestRelayHidesResets(t *testing.T) {
 	}
 }
 
-// TestRelayStops: a client that reads nothing does not delay stop.
+// TestRelayStops checks that a client that reads nothing does not delay stop.
 func TestRelayStops(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -36,8 +36,8 @@ func TestFindServerChecksVersion(t *testing.T) {
 	f("", "cannot find a ClickHouse server")
 }
 
-// TestServerCommand: no watchdog, its own directory, and only the configuration that devstores
-// wrote.
+// TestServerCommand checks that the server has no watchdog, its own directory, and only the
+// configuration that devstores wrote.
 func TestServerCommand(t *testing.T) {
 	h, err := makeHome(t.TempDir())
 	require.NoError(t, err)
@@ -61,8 +61,8 @@ func TestConfigContainsPortsAndDirectory(t *testing.T) {
 	}
 }
 
-// TestRemovePartLog: a directory is removed with its content; a symbolic link and its target are
-// kept.
+// TestRemovePartLog checks that a directory is removed with its contents, and that a symbolic link
+// and its target are kept.
 func TestRemovePartLog(t *testing.T) {
 	h, err := makeHome(t.TempDir())
 	require.NoError(t, err)
