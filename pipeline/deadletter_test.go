@@ -50,7 +50,8 @@ func TestDeadLetterHoldsTheWholeMeasurement(t *testing.T) {
 	require.Equal(t, want, l)
 }
 
-// A crash may truncate the last line; the next line starts on a new one.
+// TestDeadLettersAfterATornLine checks that after a crash has truncated the last line, the next
+// one starts on a new line.
 func TestDeadLettersAfterATornLine(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

@@ -290,8 +290,9 @@ func TestFramesWithoutRowsArePassed(t *testing.T) {
 	require.Zero(t, store.plans)
 }
 
-// An unreadable frame, for example of another version, stops the delivery with an error. Rows
-// before it are delivered, and rows after it wait for a daemon that can read it.
+// TestUnreadableFrameIsNotPassed checks that an unreadable frame, for example of another version,
+// stops the delivery with an error. Rows before it are delivered, and rows after it wait for a
+// daemon that can read it.
 func TestUnreadableFrameIsNotPassed(t *testing.T) {
 	f := func(cfg DeliveryConfig) {
 		t.Helper()
@@ -346,8 +347,8 @@ func (c *brokenCursor) Save(frame uint64, state []byte) error {
 	return c.Cursor.Save(frame, state)
 }
 
-// A cursor that could not be saved is saved as soon as possible, not with the next row: until then
-// the journal may be full.
+// TestUnsavedCursorIsRetried checks that a cursor that could not be saved is saved as soon as
+// possible, not with the next row: until then the journal may be full.
 func TestUnsavedCursorIsRetried(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -427,8 +428,9 @@ func TestSameBatchAcceptedAgain(t *testing.T) {
 	require.Len(t, store.states, 3, "one block for each acceptance")
 }
 
-// A delivery that was disabled for so long that frames it never read were deleted continues with
-// the oldest remaining row: row, plan and state of its cursor refer to deleted frames.
+// TestDisabledDeliveryStartsAnew checks that a delivery that was disabled for so long that frames
+// it never read were deleted continues with the oldest remaining row: row, plan and state of its
+// cursor refer to deleted frames.
 func TestDisabledDeliveryStartsAnew(t *testing.T) {
 	f := func(before CursorStatus, wantState string) {
 		t.Helper()
@@ -495,8 +497,8 @@ func (h *fixture) add(t *testing.T, frames int) {
 	}
 }
 
-// Frames without rows after the last row are passed immediately: the next row may be a long time
-// off.
+// TestIdleDeliveryIsAtTheEnd checks that frames without rows after the last row are passed
+// immediately: the next row may be a long time off.
 func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -572,8 +574,8 @@ func (s *idleStore) Probe(context.Context) error {
 	return nil
 }
 
-// A store that is down is reported before the first row arrives: one line is logged then, and one
-// when the store has recovered.
+// TestIdleStoreIsProbed checks that a store that is down is reported before the first row arrives:
+// one line is logged then, and one when the store has recovered.
 func TestIdleStoreIsProbed(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

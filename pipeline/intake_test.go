@@ -223,7 +223,8 @@ func TestReadiness(t *testing.T) {
 	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a temporary one")
 }
 
-// A key whose product instance has no registry feed gets 403, not 503: a retry cannot succeed.
+// TestNoRegistryFeedIsForbidden checks that a key whose product instance has no registry feed gets
+// 403, not 503: a retry cannot succeed.
 func TestNoRegistryFeedIsForbidden(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -236,7 +237,8 @@ func TestNoRegistryFeedIsForbidden(t *testing.T) {
 	require.Equal(t, contract.Forbidden, apiErr.Code)
 }
 
-// When all workers are busy and the queue is full, Submit fails at once instead of waiting.
+// TestFullQueue checks that when all workers are busy and the queue is full, Submit fails at once
+// instead of waiting.
 func TestFullQueue(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Workers, c.Queue = 1, 1 })
 	defer h.close()
@@ -400,8 +402,8 @@ func (h *fixture) copyToStore() {
 	require.Equal(h.t, next, done)
 }
 
-// The store must open even on a full disk, because only deliveries free space. Responses remain in
-// the main journal until they can be copied.
+// TestIdempotencyStoreOpensWhenDiskIsLow checks that the store opens even on a full disk, because
+// only deliveries free space. Responses remain in the main journal until they can be copied.
 func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	dir := t.TempDir()
 	low := func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 }
@@ -426,8 +428,9 @@ func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	h.close()
 }
 
-// Responses that could not be copied come first in the next attempt: the store's journal must be in
-// the order of expiry, because its cursor deletes from the start.
+// TestResponsesAreCopiedInOrder checks that responses that could not be copied come first in the
+// next attempt: the store's journal must be in the order of expiry, because its cursor deletes
+// from the start.
 func TestResponsesAreCopiedInOrder(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 })
 	defer h.close()
@@ -484,8 +487,8 @@ func TestResponsesExpire(t *testing.T) {
 	h.close()
 }
 
-// If a key is used again after its window, before the old response is deleted, the new response
-// replaces the old one and remains.
+// TestExpiredResponseIsReplaced checks that if a key is used again after its window, before the
+// old response is deleted, the new response replaces the old one and remains.
 func TestExpiredResponseIsReplaced(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -511,7 +514,8 @@ func TestExpiredResponseIsReplaced(t *testing.T) {
 	require.Equal(t, second.Result.ID, again.Result.ID)
 }
 
-// The response of a voided frame is not stored, and does not keep older frames on disk.
+// TestVoidedResponseDoesNotHoldTheCursor checks that the response of a voided frame is not stored,
+// and does not keep older frames on disk.
 func TestVoidedResponseDoesNotHoldTheCursor(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

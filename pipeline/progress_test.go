@@ -26,7 +26,7 @@ func TestDescribeCursor(t *testing.T) {
 	require.Equal(t, CursorStatus{Done: batch.Position{Frame: 5}}, never)
 }
 
-// Every truncation and every other version is an error.
+// TestDescribeInvalidCursor checks that every truncation and every other version is an error.
 func TestDescribeInvalidCursor(t *testing.T) {
 	whole := CursorStatus{Done: batch.Position{Frame: 7, Row: 300}, State: []byte("state"), End: batch.Position{Frame: 9, Row: 1}, Plan: []byte("plan")}.encode()
 	for n := 1; n < len(whole); n++ {

@@ -303,8 +303,8 @@ func hour(list []streets.Street) (codes []string, recent []model.Recent) {
 	return codes, recent
 }
 
-// The operators' listener returns the last hour, the profile, and the forecast
-// with its bounds.
+// TestStreetDetail checks that the operators' listener returns the last hour, the profile, and the
+// forecast with its bounds.
 func TestStreetDetail(t *testing.T) {
 	list, l := network(2)
 	codes, recent := hour(list)
@@ -352,7 +352,8 @@ func TestStreetDetail(t *testing.T) {
 	require.Nil(t, d.Points[model.Hour].Low)
 }
 
-// A street with a known and an unknown detector counts as pooled, in any order.
+// TestWorstBasis checks that a street with a known and an unknown detector counts as pooled, in
+// any order.
 func TestWorstBasis(t *testing.T) {
 	known, l := network(1)
 	for _, detectors := range [][]string{{"000000", "new"}, {"new", "000000"}} {
@@ -365,7 +366,7 @@ func TestWorstBasis(t *testing.T) {
 	}
 }
 
-// A period for which no detector has a forecast is omitted.
+// TestPeriodWithoutForecast checks that a period for which no detector has a forecast is omitted.
 func TestPeriodWithoutForecast(t *testing.T) {
 	list, l := network(1)
 	origin := l.Day.Add(47 * time.Hour)      // the profiles end after an hour

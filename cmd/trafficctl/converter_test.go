@@ -50,8 +50,8 @@ func parse(t *testing.T, texts ...string) (list []geom.T) {
 	return list
 }
 
-// The service returns exactly what the offline conversion returns, for every kind of geometry, one
-// by one and as a job.
+// TestConverterMatchesOffline checks that the service returns exactly what the offline conversion
+// returns, for every kind of geometry, one by one and as a job.
 func TestConverterMatchesOffline(t *testing.T) {
 	texts := []string{
 		"POINT Z (8.25 48.75 110.5)",
@@ -92,8 +92,8 @@ func TestConverterMatchesOffline(t *testing.T) {
 	require.ErrorContains(t, single[0].Err, "CONVERT_COORDINATE_FORMAT: ")
 }
 
-// A batch that is too large for the service is split; a single geometry that is too large is
-// reported as not convertible.
+// TestConverterSplits checks that a batch that is too large for the service is split; a single
+// geometry that is too large is reported as not convertible.
 func TestConverterSplits(t *testing.T) {
 	long := "LINESTRING (0 0"
 	for i := range 60 {
@@ -127,7 +127,8 @@ func TestConverterSplits(t *testing.T) {
 	f(func(c *routing.Config) { c.MaxBodyBytes = 2 << 10 })
 }
 
-// An interrupted run deletes its job: the service allows one job per client.
+// TestConverterInterrupted checks that an interrupted run deletes its job: the service allows one
+// job per client.
 func TestConverterInterrupted(t *testing.T) {
 	daemon := startRouting(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
 	degrees := system(t, "OG_GEODECIMAL", "")
@@ -147,7 +148,7 @@ func TestConverterInterrupted(t *testing.T) {
 	require.Len(t, got, 2)
 }
 
-// A request is retried while the daemon is busy.
+// TestConverterBusy checks that a request is retried while the daemon is busy.
 func TestConverterBusy(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
 	front := proxy(t, startRouting(t, nil), func(n int32, _ *http.Request) bool { return n != 1 })
@@ -157,7 +158,8 @@ func TestConverterBusy(t *testing.T) {
 	require.NoError(t, got[0].Err)
 }
 
-// If the job disappears, as after a restart of the daemon, no geometry counts as converted.
+// TestConverterLosesJob checks that if the job disappears, as after a restart of the daemon, no
+// geometry counts as converted.
 func TestConverterLosesJob(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
 	front := proxy(t, startRouting(t, nil), func(n int32, r *http.Request) bool {

@@ -85,7 +85,8 @@ func TestDeadLetterListWithoutLetters(t *testing.T) {
 	require.Equal(t, []string{"", "0 dead letters"}, lines(r.out))
 }
 
-// A crash may truncate or duplicate a line.
+// TestDeadLetterListAfterCrashes tests a list after crashes, which may truncate or duplicate a
+// line.
 func TestDeadLetterListAfterCrashes(t *testing.T) {
 	l := newLetters(t)
 	f := func(wantNotes int, want ...string) {
@@ -162,7 +163,8 @@ func TestDeadLetterResend(t *testing.T) {
 	f([]string{b, c}, "--skip-rows", "1")
 }
 
-// A key belongs to one product instance, so one of several must be selected.
+// TestDeadLetterResendOfSeveralInstances checks that one of several product instances must be
+// selected, because a key belongs to one.
 func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 	l := newLetters(t)
 	l.add("kafka", "r", 1, north("A"))
@@ -184,7 +186,7 @@ func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 	require.Contains(t, r.err, "no dead letters in "+l.path+" of product instance west")
 }
 
-// Rejected items are written to a file for resubmit.
+// TestDeadLetterResendRejected checks that rejected items are written to a file for resubmit.
 func TestDeadLetterResendRejected(t *testing.T) {
 	l := newLetters(t)
 	l.add("kafka", "r", 1, north("A", "B"))

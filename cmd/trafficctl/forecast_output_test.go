@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A failed run leaves the existing file unchanged and creates no other file.
+// TestForecastOutputIsAtomic checks that a failed run leaves the existing file unchanged and
+// creates no other file.
 func TestForecastOutputIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f.pb")
@@ -40,7 +41,7 @@ func TestForecastOutputIsAtomic(t *testing.T) {
 	require.Len(t, decoded(t, runForecast(t, "", "build", path).out).StreetForecast, 3)
 }
 
-// An output file that is a symbolic link remains one.
+// TestForecastOutputSymlink checks that an output file that is a symbolic link remains one.
 func TestForecastOutputSymlink(t *testing.T) {
 	dir := t.TempDir()
 	link, target := filepath.Join(dir, "link.json.gz"), filepath.Join(dir, "target.json.gz")
@@ -66,7 +67,7 @@ func TestForecastOutputFails(t *testing.T) {
 	f("/dev/full", "no space left")
 }
 
-// An interrupt ends a run that would take hours.
+// TestForecastInterrupted checks that an interrupt ends a run that would take hours.
 func TestForecastInterrupted(t *testing.T) {
 	path := temporary(t, "f.pb")
 	f := func(want string, atOnce bool, args ...string) {

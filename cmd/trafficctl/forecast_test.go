@@ -60,7 +60,8 @@ func decoded(t testing.TB, message string) *pb.StreetForecastResponse {
 // temporary returns the path of a file in a directory that is removed after the test.
 func temporary(t testing.TB, name string) string { return filepath.Join(t.TempDir(), name) }
 
-// Generated forecasts are valid in every format, and the same flags produce the same bytes.
+// TestForecastGenerate checks that generated forecasts are valid in every format, and the same
+// flags produce the same bytes.
 func TestForecastGenerate(t *testing.T) {
 	f := func(name string, args ...string) {
 		t.Helper()
@@ -140,7 +141,8 @@ func TestForecastGenerateRejects(t *testing.T) {
 	f("must be protobuf, json or ndjson", "--format", "xml")
 }
 
-// Valid records are written, invalid ones reported, and the exit code is 2 if there are any.
+// TestForecastBuildReportsFaults checks that valid records are written, invalid ones reported, and
+// the exit code is 2 if there are any.
 func TestForecastBuildReportsFaults(t *testing.T) {
 	good := `{"street":1,"fromnode":1,"forecast":[{"start":"2026-11-20T18:00Z","end":"2026-11-20T19:15:00+01:00","speed_valid":true,"speed":50}]}`
 	r := runForecast(t, good+"\n{}\n{\"street\":2147483648,\"fromnode\":1}\n"+strings.Repeat("no\n", 29), "build", "-", "--format", "json")
@@ -166,8 +168,8 @@ func TestForecastBuildReportsFaults(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 }
 
-// Like the daemon, build and get treat a period without speed_valid as valid. They also show
-// periods with invalid speeds.
+// TestForecastSpeedValid checks that like the daemon, build and get treat a period without
+// speed_valid as valid. They also show periods with invalid speeds.
 func TestForecastSpeedValid(t *testing.T) {
 	start := time.Now().UTC().Truncate(time.Hour)
 	f := func(member string, want bool) {
@@ -244,8 +246,8 @@ func (s served) get(t *testing.T, args ...string) result {
 	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", testKey}, args...)...)
 }
 
-// Forecasts are generated, published to a real broker, read by the feed, served as a layer and
-// fetched in every format.
+// TestForecastEndToEnd checks that forecasts are generated, published to a real broker, read by
+// the feed, served as a layer and fetched in every format.
 func TestForecastEndToEnd(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("forecasts", 3))
 	file := temporary(t, "f.ndjson.gz")
@@ -375,7 +377,8 @@ func TestForecastGetRejected(t *testing.T) {
 	f("cannot get the forecasts", "--url", "http://127.0.0.1:1")
 }
 
-// publish rejects flags that could do harm, and names the broker that it cannot reach.
+// TestForecastPublishRejects checks that publish rejects flags that could do harm, and names the
+// broker that it cannot reach.
 func TestForecastPublishRejects(t *testing.T) {
 	good := `{"street":1,"fromnode":1}`
 	f := func(want, stdin string, args ...string) {

@@ -37,8 +37,8 @@ func registryOf(t testing.TB, cfg generate.Config) [][]string {
 	return rows
 }
 
-// The daemon accepts every measurement of a registered detector. Measurements are ordered by time,
-// and each interval starts a batch.
+// TestMeasurementsAreValid checks that the daemon accepts every measurement of a registered
+// detector. Measurements are ordered by time, and each interval starts a batch.
 func TestMeasurementsAreValid(t *testing.T) {
 	cfg := generateConfig(func(c *generate.Config) { c.AllTypes = true })
 	var all []json.RawMessage
@@ -66,7 +66,8 @@ func TestMeasurementsAreValid(t *testing.T) {
 	require.InDelta(t, 1-cfg.GapRate, float64(len(all))/whole, 0.005)
 }
 
-// Every kind of fault occurs, and the daemon rejects it with the code that the table lists.
+// TestFaults checks that every kind of fault occurs, and the daemon rejects it with the code that
+// the table lists.
 func TestFaults(t *testing.T) {
 	cfg := generateConfig(func(c *generate.Config) { c.ErrorRate = 1 })
 	var wrong []json.RawMessage

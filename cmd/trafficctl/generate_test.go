@@ -16,7 +16,8 @@ func small(args ...string) []string {
 	return append([]string{"generate", "--detectors", "50", "--interval", "1h"}, args...)
 }
 
-// All output formats contain the same measurements, and send reads each of them.
+// TestGenerateThenSend checks that all output formats contain the same measurements, and send
+// reads each of them.
 func TestGenerateThenSend(t *testing.T) {
 	plain := runWith(t, "", small()...)
 	require.Zero(t, plain.code, plain.err)
@@ -39,8 +40,8 @@ func TestGenerateThenSend(t *testing.T) {
 	}
 }
 
-// With --send, each interval is one batch, in order of time, and the registry contains every
-// detector.
+// TestGenerateSend checks that with --send, each interval is one batch, in order of time, and the
+// registry contains every detector.
 func TestGenerateSend(t *testing.T) {
 	d := newDaemon(t)
 	registry := filepath.Join(t.TempDir(), "detectors.csv")
@@ -59,7 +60,7 @@ func TestGenerateSend(t *testing.T) {
 	}
 }
 
-// Each fault is rejected, and all other items are accepted.
+// TestGenerateSendFaults checks that each fault is rejected, and all other items are accepted.
 func TestGenerateSendFaults(t *testing.T) {
 	d := newDaemon(t)
 	r := runWith(t, "", to(d, small("--send", "--json", "--error-rate", "0.5", "--gap-rate", "0")...)...)
@@ -69,7 +70,8 @@ func TestGenerateSendFaults(t *testing.T) {
 	require.InDelta(t, 600, sum["rejected"], 120)
 }
 
-// A batch with more items than the daemon examines gets BATCH_LIMIT_EXCEEDED.
+// TestGenerateOverTheLimit checks that a batch with more items than the daemon examines gets
+// BATCH_LIMIT_EXCEEDED.
 func TestGenerateOverTheLimit(t *testing.T) {
 	d := newDaemon(t)
 	r := runWith(t, "", to(d, "generate", "--detectors", "14100", "--interval", "24h", "--gap-rate", "0", "--send", "--json", "--batch", "20000")...)
@@ -77,8 +79,8 @@ func TestGenerateOverTheLimit(t *testing.T) {
 	require.Equal(t, map[string]any{"BATCH_LIMIT_EXCEEDED": 100.0}, summaryOf(t, r)["codes"])
 }
 
-// Measurements and forecasts of a town agree: a detector measures about the speed that is forecast
-// for its street.
+// TestGeneratedForecastsAgree checks that measurements and forecasts of a town agree: a detector
+// measures about the speed that is forecast for its street.
 func TestGeneratedForecastsAgree(t *testing.T) {
 	flags := []string{"--from", "2026-11-03T07:30:00Z", "--utc-offset", "1", "--seed", "3"}
 	var m struct {

@@ -10,7 +10,7 @@ import (
 	"trafficd/sources/routing"
 )
 
-// The output is the same with and without --url.
+// TestGeometryService checks that the output is the same with and without --url.
 func TestGeometryService(t *testing.T) {
 	url := startRouting(t, nil)
 	f := func(in string, args ...string) {
@@ -29,7 +29,8 @@ func TestGeometryService(t *testing.T) {
 	f(place+"POINT (\nPOINT (8 95)\n"+place, "--format-to", "VENDOR_MERCATOR", "--to", "geojson")
 }
 
-// The service checks the SRID of EWKB as the offline conversion does.
+// TestGeometryServiceSRID checks that the service checks the SRID of EWKB as the offline
+// conversion does.
 func TestGeometryServiceSRID(t *testing.T) {
 	url := startRouting(t, nil)
 	const (
@@ -54,7 +55,8 @@ func TestGeometryServiceSRID(t *testing.T) {
 	}
 }
 
-// A file of several batches contains lines that the service rejects.
+// TestGeometryServiceManyBatches tests a file of several batches with lines that the service
+// rejects.
 func TestGeometryServiceManyBatches(t *testing.T) {
 	url := startRouting(t, func(c *routing.Config) { c.MaxPoints = 300 })
 	var in, want strings.Builder

@@ -33,7 +33,7 @@ func TestGeometry(t *testing.T) {
 	f("<Point><coordinates>1,2</coordinates></Point>", "POINT (1 2)\n", "--from", "KML", "--to", "wkt", "-")
 }
 
-// The encoding is determined by the file name.
+// TestGeometryFiles checks that the encoding is determined by the file name.
 func TestGeometryFiles(t *testing.T) {
 	kml := filepath.Join(t.TempDir(), "places.kml")
 	r := runWith(t, "", "geometry", file(t, "places.WKT", place+place), "--output", kml)
@@ -58,7 +58,7 @@ func TestGeometryFiles(t *testing.T) {
 	require.Contains(t, r.err, `--from "geojson" must be one of`)
 }
 
-// A file is not truncated before it is read.
+// TestGeometryOutputIsInput checks that a file is not truncated before it is read.
 func TestGeometryOutputIsInput(t *testing.T) {
 	in := file(t, "places.wkt", place)
 	for _, out := range []string{in, filepath.Join(filepath.Dir(in), ".", "link.wkt")} {
@@ -74,7 +74,7 @@ func TestGeometryOutputIsInput(t *testing.T) {
 	}
 }
 
-// An omitted geometry is reported, and the exit code is 2.
+// TestGeometryOmitted checks that an omitted geometry is reported, and the exit code is 2.
 func TestGeometryOmitted(t *testing.T) {
 	r := runWith(t, "POINT (1)\n"+place+"POINT (200 1)\n", "geometry")
 	require.Equal(t, exitRejected, r.code)
@@ -113,8 +113,8 @@ func TestGeometryFails(t *testing.T) {
 	f("check --from and the file name", file(t, "places.kml", place))
 }
 
-// A run that fails before it writes anything leaves an existing file unchanged; any other run
-// replaces it completely.
+// TestGeometryReplacesOutput checks that a run that fails before it writes anything leaves an
+// existing file unchanged; any other run replaces it completely.
 func TestGeometryReplacesOutput(t *testing.T) {
 	const before = "POINT (1 2)\nPOINT (3 4)\nPOINT (5 6)\n"
 	out := file(t, "out", before)
@@ -135,7 +135,7 @@ func TestGeometryReplacesOutput(t *testing.T) {
 	f(exitDone, "", "")
 }
 
-// A file of many batches keeps its order.
+// TestGeometryLong checks that a file of many batches keeps its order.
 func TestGeometryLong(t *testing.T) {
 	path := file(t, "many.wkt", strings.Repeat(place, 10_000))
 	r := runWith(t, "", "geometry", path)

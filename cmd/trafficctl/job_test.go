@@ -71,7 +71,8 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// A job's results are returned once, so everything that the service accepts must be readable.
+// TestJobFetchDeep checks that everything that the service accepts can be read, because the
+// results of a job are returned only once.
 func TestJobFetchDeep(t *testing.T) {
 	url := startRouting(t, nil)
 	c, err := soap.New(client.Config{URL: url, Key: testKey, Timeout: time.Minute})
@@ -90,7 +91,8 @@ func TestJobFetchDeep(t *testing.T) {
 	require.Equal(t, text+"\n", r.out)
 }
 
-// A client can fetch results that have only the PLAIN encoding, for all types and with heights.
+// TestJobFetchPlain checks that a client can fetch results that have only the PLAIN encoding, for
+// all types and with heights.
 func TestJobFetchPlain(t *testing.T) {
 	url := startRouting(t, nil)
 	c, err := soap.New(client.Config{URL: url, Key: testKey, Timeout: time.Minute})
@@ -140,7 +142,8 @@ func TestJobDelete(t *testing.T) {
 	}
 }
 
-// Errors of the service, and responses that are not the service's, are explained.
+// TestJobRejected checks that errors of the service, and responses that are not the service's, are
+// explained.
 func TestJobRejected(t *testing.T) {
 	url := startRouting(t, func(c *routing.Config) { c.Jobs.MaxPerClient = 1 })
 	id := startJob(t, url, "POINT (8 48)")
@@ -181,7 +184,8 @@ func TestJobCommands(t *testing.T) {
 	f("the first line of --key-file "+empty+" is empty", "watch", "A", "--key-file", empty)
 }
 
-// If the daemon does not respond, the command fails after the timeout or an interrupt.
+// TestJobWithoutResponse checks that if the daemon does not respond, the command fails after the
+// timeout or an interrupt.
 func TestJobWithoutResponse(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	daemon := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -206,7 +210,8 @@ func TestJobWithoutResponse(t *testing.T) {
 	require.Equal(t, "trafficctl: interrupted (interrupt signal received)\n", errs.String())
 }
 
-// One geometry that cannot be read does not prevent printing the others.
+// TestJobFetchPrintsReadableGeometries checks that one geometry that cannot be read does not
+// prevent printing the others.
 func TestJobFetchPrintsReadableGeometries(t *testing.T) {
 	wkt := "POINT (8 48)"
 	point := &xroute.Point{Encodings: xroute.Encodings{WKT: &wkt}}

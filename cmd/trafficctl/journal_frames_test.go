@@ -94,8 +94,8 @@ func TestFramesFrom(t *testing.T) {
 	}
 }
 
-// Regardless of the damage, each frame is either read or reported as lost, once and in order, and
-// the sequence ends.
+// TestFramesWithRandomDamage checks that regardless of the damage, each frame is either read or
+// reported as lost, once and in order, and the sequence ends.
 func TestFramesWithRandomDamage(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -140,7 +140,7 @@ func damage(t testing.TB, r *rand.Rand, path string) {
 	})
 }
 
-// A gap has the times at which its neighbours were received.
+// TestGapTimes checks that a gap has the times at which its neighbours were received.
 func TestGapTimes(t *testing.T) {
 	dir := newTestJournal(t, journalBatches(5, frameRows))
 	changeFile(t, segmentPaths(t, dir)[1], flip(5000))

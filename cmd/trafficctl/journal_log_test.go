@@ -20,7 +20,8 @@ import (
 	"trafficd/pipeline/kafkalog"
 )
 
-// The commands read a journal in Kafka like one in a directory, and change nothing.
+// TestJournalOfLog checks that the commands read a journal in Kafka like one in a directory, and
+// change nothing.
 func TestJournalOfLog(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	cfg := kafkalog.DefaultConfig()
@@ -94,7 +95,8 @@ func TestJournalOfLog(t *testing.T) {
 	f("specify either the journal's directory, or --config or --brokers", "DIR", "--config", config)
 }
 
-// Frames are numbered in each partition, so --from and --to apply to each.
+// TestJournalDumpOfPartitions checks that frames are numbered in each partition, so --from and
+// --to apply to each.
 func TestJournalDumpOfPartitions(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	cfg := kafkalog.DefaultConfig()
@@ -131,7 +133,8 @@ func TestJournalDumpOfPartitions(t *testing.T) {
 	require.Equal(t, second, dumped("--from", "2", "--to", "2"))
 }
 
-// The settings of a daemon with a local journal select its directory.
+// TestJournalOfConfiguration checks that the settings of a daemon with a local journal select its
+// directory.
 func TestJournalOfConfiguration(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "trafficd.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("journal: {dir: "+fiveFrames(t)+"}"), 0o600))

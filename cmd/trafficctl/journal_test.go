@@ -62,7 +62,8 @@ func TestJournalListShowsDamage(t *testing.T) {
 	require.Contains(t, r.err, "trafficctl journal verify "+dir)
 }
 
-// All subcommands report the same error for a directory that is not a journal.
+// TestJournalWrongDirectory checks that all subcommands report the same error for a directory that
+// is not a journal.
 func TestJournalWrongDirectory(t *testing.T) {
 	f := func(dir, want string) {
 		t.Helper()
@@ -102,7 +103,8 @@ func TestJournalVerify(t *testing.T) {
 	require.Contains(t, r.out, "torn tail of 12 bytes")
 }
 
-// verify reports what is damaged, which frames are lost, and what to do.
+// TestJournalVerifyReportsDamage checks that verify reports what is damaged, which frames are
+// lost, and what to do.
 func TestJournalVerifyReportsDamage(t *testing.T) {
 	f := func(damage func(dir string, s []string), want ...string) {
 		t.Helper()
@@ -139,7 +141,8 @@ func TestJournalVerifyReportsDamage(t *testing.T) {
 		"has format version 9", "was written by another version of trafficd")
 }
 
-// The cursors show that frames existed which are now missing.
+// TestJournalVerifyFindsMissingFrames checks that verify finds frames that are missing according
+// to the cursors.
 func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})
@@ -156,7 +159,8 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	require.Contains(t, r.out, "kafka: 1 frame missing that it has already consumed")
 }
 
-// Damage to frames that every consumer has received is reported as harmless.
+// TestJournalVerifyOfDeliveredFrames checks that damage to frames that every consumer has received
+// is reported as harmless.
 func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"kafka"})
@@ -183,7 +187,8 @@ func TestJournalVerifyWithoutCursors(t *testing.T) {
 	require.Contains(t, r.out, "--skip-damaged > rescued.ndjson")
 }
 
-// Following the advice of verify repairs a journal with which the daemon does not start.
+// TestJournalAdvice checks that following the advice of verify repairs a journal with which the
+// daemon does not start.
 func TestJournalAdvice(t *testing.T) {
 	dir := newTestJournal(t, journalBatches(4, frameRows), "kafka")
 	changeFile(t, segmentPaths(t, dir)[1], flip(5000)) // frame 3
@@ -209,7 +214,7 @@ func TestJournalAdvice(t *testing.T) {
 	require.Len(t, d.Items(), 3*frameRows)
 }
 
-// resubmit accepts a dump and sends the same measurements.
+// TestJournalDumpThenResubmit checks that resubmit accepts a dump and sends the same measurements.
 func TestJournalDumpThenResubmit(t *testing.T) {
 	batches := journalBatches(3, 4)
 	batches[1].Instance, batches[1].Codes[0] = "south", `A "b"\ü`
@@ -288,7 +293,7 @@ func TestJournalDumpFrames(t *testing.T) {
 	require.Contains(t, r.out, `"seq":2`)
 }
 
-// A dump stops at damage unless --skip-damaged is set.
+// TestJournalDumpOfDamage checks that a dump stops at damage unless --skip-damaged is set.
 func TestJournalDumpOfDamage(t *testing.T) {
 	dir := fiveFrames(t)
 	changeFile(t, segmentPaths(t, dir)[1], flip(5000))
@@ -304,7 +309,8 @@ func TestJournalDumpOfDamage(t *testing.T) {
 	require.Zero(t, runWith(t, "", "journal", "dump", dir, "--to", "2").code, "it ends before the damage")
 }
 
-// A frame written by another version of the daemon is not reported as damage.
+// TestJournalDumpOfAnotherFrameVersion checks that a frame written by another version of the
+// daemon is not reported as damage.
 func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), nil)
@@ -398,7 +404,8 @@ func TestJournalCursorOfAnotherVersion(t *testing.T) {
 	require.Contains(t, r.out, "kafka: cannot read the cursor at frame 1: ")
 }
 
-// The journal of the idempotency store has frames without rows.
+// TestJournalOfIdempotencyStore tests the journal of the idempotency store, which has frames
+// without rows.
 func TestJournalOfIdempotencyStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "idempotency")
 	j, err := journal.Open(journalConfig(dir), []string{"window"})
@@ -412,8 +419,8 @@ func TestJournalOfIdempotencyStore(t *testing.T) {
 	require.Contains(t, runWith(t, "", "journal", "dump", dir, "--frames").out, `"rows":0,"rejected":3,"idempotencyKey":true`)
 }
 
-// While a daemon writes, delivers and deletes, every inspection finds an undamaged journal and
-// takes no lock.
+// TestJournalOfRunningDaemon checks that while a daemon writes, delivers and deletes, every
+// inspection finds an undamaged journal and takes no lock.
 func TestJournalOfRunningDaemon(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"clickhouse", "kafka"})
@@ -447,7 +454,8 @@ func TestJournalOfRunningDaemon(t *testing.T) {
 	}
 }
 
-// A daemon deletes and overwrites all segments that an inspection has opened. No damage is found.
+// TestJournalOverwrittenWhileOpen checks that no damage is found when a daemon deletes and
+// overwrites all segments that an inspection has opened.
 func TestJournalOverwrittenWhileOpen(t *testing.T) {
 	f := func(read func(inspect.Journal) error) {
 		t.Helper()
@@ -497,8 +505,8 @@ func TestJournalOverwrittenWhileOpen(t *testing.T) {
 	})
 }
 
-// A daemon writes a frame, and then another one, after an inspection has looked for the first. The
-// journal is not reported as damaged.
+// TestJournalWrittenWhileRead checks that the journal is not reported as damaged when a daemon
+// writes a frame, and then another one, after an inspection has looked for the first.
 func TestJournalWrittenWhileRead(t *testing.T) {
 	f := func(read func(inspect.Journal) error) {
 		t.Helper()

@@ -17,7 +17,8 @@ import (
 
 var keyFlags = []string{"key", "new", "--product-instance", "north", "--rights", "ingest,forecast", "--timezone", "Europe/Copenhagen", "--items-per-second", "100000"}
 
-// The entry contains the digest of the key on the first line, not the key itself.
+// TestKeyNew checks that the entry contains the digest of the key on the first line, not the key
+// itself.
 func TestKeyNew(t *testing.T) {
 	r := runWith(t, "", append(keyFlags, "--name", "acme")...)
 	require.Zero(t, r.code, r.err)
@@ -31,7 +32,8 @@ func TestKeyNew(t *testing.T) {
 	require.NotContains(t, entry, "requests_per_second", "zero limits are omitted")
 }
 
-// With --file, only the key is printed, so that standard output can be redirected to a key file.
+// TestKeyNewFile checks that with --file, only the key is printed, so that standard output can be
+// redirected to a key file.
 func TestKeyNewFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	first := runWith(t, "", append(keyFlags, "--file", path, "--name", "a")...)
@@ -57,7 +59,8 @@ func TestKeyNewRemovedRight(t *testing.T) {
 	require.NotContains(t, runWith(t, "", "key", "new", "--help").out, "admin")
 }
 
-// An entry that the daemon would not accept is an error, with the daemon's reason.
+// TestKeyNewInvalidEntry checks that an entry that the daemon would not accept is an error, with
+// the daemon's reason.
 func TestKeyNewInvalidEntry(t *testing.T) {
 	f := func(want string, flags ...string) {
 		t.Helper()
@@ -80,8 +83,8 @@ func TestKeyNewInvalidEntry(t *testing.T) {
 	f("items_per_second", "--items-per-second", "1e-9")
 }
 
-// The daemon treats two keys with the same client as one client. Without --client, the client is
-// the key's name.
+// TestKeyNewClient checks that the daemon treats two keys with the same client as one client.
+// Without --client, the client is the key's name.
 func TestKeyNewClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	for _, flags := range [][]string{{"--name", "acme"}, {"--name", "acme-2027", "--client", "acme"}, {"--name", "other"}} {
@@ -103,7 +106,7 @@ func TestKeyNewClient(t *testing.T) {
 	require.Regexp(t, `\nother +other +north `, list)
 }
 
-// A key is listed until it is revoked; an expired one is marked.
+// TestKeyListAndRevoke checks that a key is listed until it is revoked; an expired one is marked.
 func TestKeyListAndRevoke(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	list := func() string {

@@ -52,7 +52,7 @@ func texts(d *testDaemon) (items []string) {
 	return items
 }
 
-// Every command has a help text with an example.
+// TestHelp checks that every command has a help text with an example.
 func TestHelp(t *testing.T) {
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
@@ -105,7 +105,8 @@ func summaryOf(t testing.TB, r result) (sum map[string]any) {
 	return sum
 }
 
-// An unknown command is an error in each group, even if flags follow it.
+// TestUnknownCommands checks that an unknown command is an error in each group, even if flags
+// follow it.
 func TestUnknownCommands(t *testing.T) {
 	for _, group := range newRoot(streams{}).Commands() {
 		if !group.HasSubCommands() {

@@ -51,7 +51,7 @@ func TestSendMelt(t *testing.T) {
 	require.Contains(t, sum, "items_per_second")
 }
 
-// Each flag of the mapping, from the command line to the wire.
+// TestSendFlags tests each flag of the mapping, from the command line to the wire.
 func TestSendFlags(t *testing.T) {
 	f := func(stdin, want string, flags ...string) {
 		t.Helper()
@@ -105,7 +105,8 @@ func TestSendBadFlags(t *testing.T) {
 	f("cannot create", "--rejected", "no/such/folder/f", "--key", "k")
 }
 
-// The key is taken from the flag, the file or the environment, in that order.
+// TestSendKey checks that the key is taken from the flag, the file or the environment, in that
+// order.
 func TestSendKey(t *testing.T) {
 	d := newDaemon(t)
 	t.Setenv(envKey, testKey)
@@ -120,8 +121,8 @@ func TestSendKey(t *testing.T) {
 	require.Len(t, d.Items(), 2)
 }
 
-// Rejected items are written to a file, corrected and resubmitted; those that are rejected again
-// are written to another file.
+// TestRejectedRoundTrip checks that rejected items are written to a file, corrected and
+// resubmitted; those that are rejected again are written to another file.
 func TestRejectedRoundTrip(t *testing.T) {
 	d := newDaemon(t)
 	d.Known = map[string]bool{"A": true}
@@ -154,7 +155,7 @@ func TestRejectedRoundTrip(t *testing.T) {
 	require.Equal(t, 2, bytes.Count(text, []byte("\n")))
 }
 
-// A file of rejected items is never overwritten.
+// TestRejectedFileIsKept checks that a file of rejected items is never overwritten.
 func TestRejectedFileIsKept(t *testing.T) {
 	d := newDaemon(t)
 	kept := file(t, "rejected.ndjson", `{"item":5}`)
@@ -170,8 +171,8 @@ func TestRejectedFileIsKept(t *testing.T) {
 	require.Zero(t, runWith(t, "", to(d, "send", "--rejected", empty)...).code)
 }
 
-// A bad row stops the run after the rows before it, and the summary says how to resume. If bad rows
-// are skipped, the exit code is 2.
+// TestSendBadRow checks that a bad row stops the run after the rows before it, and the summary
+// says how to resume. If bad rows are skipped, the exit code is 2.
 func TestSendBadRow(t *testing.T) {
 	d := newDaemon(t)
 	text := wideCSV + "158324,yesterday,1,1\n" + "158324,2014-08-01T08:05:00,1,1\n"
@@ -186,7 +187,7 @@ func TestSendBadRow(t *testing.T) {
 	require.Len(t, d.Items(), 5)
 }
 
-// The summary is printed after an interrupt.
+// TestSendInterrupted checks that the summary is printed after an interrupt.
 func TestSendInterrupted(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancelCause(context.Background())
@@ -205,7 +206,7 @@ func TestSendInterrupted(t *testing.T) {
 	require.Equal(t, 1.0, sum["resume_row"], "the second measurement of row 1 is not acknowledged")
 }
 
-// Without a terminal, progress is lines.
+// TestProgressLines checks that progress is printed as lines without a terminal.
 func TestProgressLines(t *testing.T) {
 	var w bytes.Buffer
 	p := newProgress(&w, false, 10e6)
@@ -218,7 +219,7 @@ func TestProgressLines(t *testing.T) {
 	require.Equal(t, "trafficctl: 2,000 items, 2,000/s, 10 rejected, 5.0 of 10.0 MB (50 %) of input read\ntrafficctl: wait\n", w.String())
 }
 
-// A dry run parses the whole input, needs no key and sends nothing.
+// TestSendDryRun checks that a dry run parses the whole input, needs no key and sends nothing.
 func TestSendDryRun(t *testing.T) {
 	t.Setenv(envKey, "")
 	path := file(t, "wide.csv", wideCSV+"158324,yesterday,1,1\n")
@@ -231,7 +232,7 @@ func TestSendDryRun(t *testing.T) {
 	require.Contains(t, r.err, "dry run: 3 items, 1 empty values, 1 unreadable rows; nothing was sent")
 }
 
-// A table with a column per detector and no time column.
+// TestSendDetectorsFromHeader tests a table with a column per detector and no time column.
 func TestSendDetectorsFromHeader(t *testing.T) {
 	d := newDaemon(t)
 	path := file(t, "speeds.csv", "A,B\n50,60\n,70\n")

@@ -95,8 +95,8 @@ func eventually(t testing.TB, ok func() bool) {
 	require.Eventually(t, ok, time.Minute, time.Millisecond)
 }
 
-// Input that is sorted by detector arrives once, with each detector's items in order, and in full
-// batches although a lane has few detectors at a time.
+// TestOrderAndFullBatches checks that input that is sorted by detector arrives once, with each
+// detector's items in order, and in full batches although a lane has few detectors at a time.
 func TestOrderAndFullBatches(t *testing.T) {
 	const detectors, each, limit = 40, 250, 500
 	for _, workers := range []int{1, 4} {
@@ -153,7 +153,7 @@ func TestNothingToSend(t *testing.T) {
 	require.Empty(t, d.Keys())
 }
 
-// After temporary failures a batch is accepted once, under one key.
+// TestRetries checks that after temporary failures a batch is accepted once, under one key.
 func TestRetries(t *testing.T) {
 	f := func(name string, prepare func(*testDaemon), replayed int64) {
 		t.Run(name, func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestRetries(t *testing.T) {
 	}, 0)
 }
 
-// An error that a retry cannot fix ends the run after one request. It contains the daemon's
-// description and a remedy.
+// TestPermanentErrorsStop checks that an error that a retry cannot fix ends the run after one
+// request. It contains the daemon's description and a remedy.
 func TestPermanentErrorsStop(t *testing.T) {
 	f := func(status int, hint string) {
 		t.Helper()
@@ -237,7 +237,8 @@ func TestPermanentErrorsStop(t *testing.T) {
 	f(200, "")
 }
 
-// A redirect would turn the POST into a GET and send the key to another host.
+// TestRedirectsAreNotFollowed checks that redirects are not followed: one would turn the POST into
+// a GET and send the key to another host.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	d, other := newDaemon(t), newDaemon(t)
 	d.Before = func(_ int, w http.ResponseWriter, r *http.Request) bool {
@@ -250,7 +251,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	require.Len(t, d.Keys(), 1)
 }
 
-// A response whose counts do not match the batch is an error.
+// TestInconsistentResponses checks that a response whose counts do not match the batch is an
+// error.
 func TestInconsistentResponses(t *testing.T) {
 	f := func(response string) {
 		t.Helper()
@@ -270,7 +272,7 @@ func TestInconsistentResponses(t *testing.T) {
 	f(`{}`)
 }
 
-// The sender gives up immediately if Retry-After exceeds --retry-for.
+// TestRetryForEnds checks that the sender gives up immediately if Retry-After exceeds --retry-for.
 func TestRetryForEnds(t *testing.T) {
 	d := newDaemon(t)
 	d.Before = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
@@ -284,7 +286,7 @@ func TestRetryForEnds(t *testing.T) {
 	require.Len(t, d.Keys(), 1)
 }
 
-// Items that were sent without a response are counted as unknown.
+// TestNoResponse checks that items that were sent without a response are counted as unknown.
 func TestNoResponse(t *testing.T) {
 	d := newDaemon(t)
 	d.CutAfter = func(int) bool { return true }
@@ -296,8 +298,8 @@ func TestNoResponse(t *testing.T) {
 	require.EqualValues(t, 1, s.Tally().Resume)
 }
 
-// After an interrupt, batches in flight are still completed and counted, no batch starts, and the
-// summary has the row to resume at.
+// TestInterrupted checks that after an interrupt, batches in flight are still completed and
+// counted, no batch starts, and the summary has the row to resume at.
 func TestInterrupted(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -317,7 +319,8 @@ func TestInterrupted(t *testing.T) {
 	require.Zero(t, tally.Unknown)
 }
 
-// If an attempt without a response is followed by an error, its items are still unknown.
+// TestUnknownAfterLostResponse checks that if an attempt without a response is followed by an
+// error, its items are still unknown.
 func TestUnknownAfterLostResponse(t *testing.T) {
 	d := newDaemon(t)
 	d.CutAfter = func(n int) bool { return n == 1 }
@@ -335,7 +338,8 @@ func TestUnknownAfterLostResponse(t *testing.T) {
 	require.EqualValues(t, 3, s.Tally().Unknown)
 }
 
-// Items of a batch that was never sent are not acknowledged.
+// TestInterruptedWhileFillingBatch checks that items of a batch that was never sent are not
+// acknowledged.
 func TestInterruptedWhileFillingBatch(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -395,7 +399,7 @@ func TestBadRowsSkipped(t *testing.T) {
 	require.Len(t, notes, reportedRows)
 }
 
-// If the input fails, the items before the failure are sent.
+// TestInputFails checks that if the input fails, the items before the failure are sent.
 func TestInputFails(t *testing.T) {
 	d := newDaemon(t)
 	s := newSender(t, configFor(d), nil)
@@ -405,7 +409,8 @@ func TestInputFails(t *testing.T) {
 	require.EqualValues(t, 3, s.Tally().Resume)
 }
 
-// Rejected items are written unchanged, one per line, with their position in the input.
+// TestRejectedItems checks that rejected items are written unchanged, one per line, with their
+// position in the input.
 func TestRejectedItems(t *testing.T) {
 	d := newDaemon(t)
 	d.Known = map[string]bool{"A": true}
@@ -453,7 +458,8 @@ func TestRejectedItemsCannotBeWritten(t *testing.T) {
 	require.ErrorContains(t, err, "disk full")
 }
 
-// A slow daemon stops the reading of the input: memory is bounded by the fixed set of batches.
+// TestMemoryIsBounded checks that a slow daemon stops the reading of the input: memory is bounded
+// by the fixed set of batches.
 func TestMemoryIsBounded(t *testing.T) {
 	d := newDaemon(t)
 	release := make(chan struct{})

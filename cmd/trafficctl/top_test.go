@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ctrl-C ends top and tap without an error, even while they are waiting for a response.
+// TestInterruptDuringRequest checks that Ctrl-C ends top and tap without an error, even while they
+// are waiting for a response.
 func TestInterruptDuringRequest(t *testing.T) {
 	for _, command := range []string{"top", "tap"} {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -28,7 +29,8 @@ func TestInterruptDuringRequest(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Requests without a pause would overload the daemon.
+// TestTopInterval checks that --interval has a minimum: requests without a pause would overload
+// the daemon.
 func TestTopInterval(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

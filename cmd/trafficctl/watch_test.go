@@ -18,7 +18,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// watch prints the layer, and then each change, including removed streets.
+// TestForecastWatch checks that watch prints the layer, and then each change, including removed
+// streets.
 func TestForecastWatch(t *testing.T) {
 	s := serveLayer(t)
 	street := func(number int32, speed float64) *pb.StreetForecast {
@@ -77,7 +78,8 @@ func TestForecastWatchInvalidHorizon(t *testing.T) {
 	require.Contains(t, r.err, "--horizon -5 must be")
 }
 
-// A daemon that does not send Forecast-Version cannot be followed.
+// TestForecastWatchOldDaemon checks that a daemon that does not send Forecast-Version cannot be
+// followed.
 func TestForecastWatchOldDaemon(t *testing.T) {
 	old := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer old.Close()

@@ -15,9 +15,9 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// A daemon dies with blocks in flight and others undelivered. trafficctl journal adopt delivers its
-// journal while another daemon is running, and is killed and stopped in between. Each measurement
-// is in both stores once. Then the daemon may return.
+// TestAdoptJournal tests a daemon that dies with blocks in flight and others undelivered.
+// trafficctl journal adopt delivers its journal while another daemon is running, and is killed and
+// stopped in between. Each measurement is in both stores once. Then the daemon may return.
 func TestAdoptJournal(t *testing.T) {
 	ctl := filepath.Join(t.TempDir(), "trafficctl")
 	require.NoError(t, launch.Build(t.Context(), "-o", ctl, "./cmd/trafficctl"))

@@ -25,9 +25,10 @@ var smallJournal = []string{
 	"clickhouse.delivery.retry_max=300ms", "kafka.delivery.retry_max=300ms",
 }
 
-// Promise 5: while both stores are down, the daemon accepts batches until its journal is full, then
-// rejects all, in bounded memory. Once the stores are available again, it delivers the backlog,
-// oldest first, and accepts new batches. Everything it promised is in both stores once.
+// TestBothStoresDownUntilTheJournalIsFull tests promise 5: while both stores are down, the daemon
+// accepts batches until its journal is full, then rejects all, in bounded memory. Once the stores
+// are available again, it delivers the backlog, oldest first, and accepts new batches. Everything
+// it promised is in both stores once.
 func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	d, c, k := onRealStores(t)
 	require.NoError(t, c.Stop())
@@ -75,8 +76,8 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	requireInOrder(t, k)
 }
 
-// An outage of one store does not delay the other; the journal keeps what the first has not
-// received.
+// TestOneStoreDown checks that an outage of one store does not delay the other; the journal keeps
+// what the first has not received.
 func TestOneStoreDown(t *testing.T) {
 	type store interface {
 		Stop() error
@@ -274,8 +275,9 @@ func requireInOrder(t *testing.T, k *stores.Kafka) {
 	}
 }
 
-// A batch without accepted items occupies the journal only until its Idempotency-Key has been
-// copied. It needs no store, and any number of them leaves the journal with free space.
+// TestBatchesWithoutAcceptedItemsLeaveTheJournal checks that a batch without accepted items
+// occupies the journal only until its Idempotency-Key has been copied. It needs no store, and any
+// number of them leaves the journal with free space.
 func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
 	unused := freeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused)

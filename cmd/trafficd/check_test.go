@@ -47,7 +47,8 @@ func requireProblems(t *testing.T, out string, want ...string) {
 	require.Len(t, lines[1:], len(want), out)
 }
 
-// One run reports mistakes of all kinds: keys, types, bounds, files, certificates, folders, stores.
+// TestCheckConfigReportsEverythingAtOnce checks that one run reports mistakes of all kinds: keys,
+// types, bounds, files, certificates, folders, stores.
 func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	out, _ := checkConfig(t, "--check-config=deep",
 		"kafka.toppic=x", "nonsense", "journal.segment_bytes=much", "log.level=loud", "memory_limit=1", "ops.listen=8081",

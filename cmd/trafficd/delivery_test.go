@@ -137,8 +137,8 @@ func TestBadBodyIsRejected(t *testing.T) {
 	require.Equal(t, "INVALID_JSON", a.ErrorCode)
 }
 
-// A store that hangs while it receives a block does not delay the stop: the block is delivered
-// once, after the next start.
+// TestStopWhileTheStoresHang checks that a store that hangs while it receives a block does not
+// delay the stop: the block is delivered once, after the next start.
 func TestStopWhileTheStoresHang(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.set("shutdown_timeout=4s")
@@ -166,9 +166,9 @@ func TestStopWhileTheStoresHang(t *testing.T) {
 	require.Equal(t, 4, k.Count(t, "measurements"))
 }
 
-// Promises 1, 2 and 8 when the daemon is stopped under load, by SIGKILL and SIGTERM in turn: every
-// batch that was acknowledged with 207 is in both stores once. A client without a response retries
-// with the same Idempotency-Key.
+// TestKilledAndStoppedUnderLoad tests promises 1, 2 and 8 when the daemon is stopped under load,
+// by SIGKILL and SIGTERM in turn: every batch that was acknowledged with 207 is in both stores
+// once. A client without a response retries with the same Idempotency-Key.
 func TestKilledAndStoppedUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)

@@ -17,9 +17,9 @@ import (
 	"trafficd/cmd/internal/ops"
 )
 
-// While the disk is full, batches get 503 and readiness reports why, even across kills and
-// restarts, and deliveries continue. Once there is space, batches are accepted again. Batches that
-// got a 207 are in both stores once; those that got a 503 are in neither.
+// TestDiskFull checks that while the disk is full, batches get 503 and readiness reports why, even
+// across kills and restarts, and deliveries continue. Once there is space, batches are accepted
+// again. Batches that got a 207 are in both stores once; those that got a 503 are in neither.
 func TestDiskFull(t *testing.T) {
 	if !mayMount(t) {
 		inNamespace(t)
@@ -73,7 +73,8 @@ func TestDiskFull(t *testing.T) {
 	f("low", 8<<20, "the journal's disk is low on space")
 }
 
-// A disk smaller than min_free_bytes counts as low on space from the start.
+// TestDiskLow checks that a disk smaller than min_free_bytes counts as low on space from the
+// start.
 func TestDiskLow(t *testing.T) {
 	d := newProcess(t)
 	settings := d.Args

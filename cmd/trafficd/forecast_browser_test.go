@@ -28,9 +28,9 @@ import (
 // the gzip body.
 const mapStreets = 20_000
 
-// A real browser decompresses the layer, gzip and zstd, to the bytes of the identity body, after a
-// full build and after some streets have changed. It caches the layer: an unchanged one is not sent
-// again.
+// TestForecastInBrowser checks that a real browser decompresses the layer, gzip and zstd, to the
+// bytes of the identity body, after a full build and after some streets have changed. It caches
+// the layer: an unchanged one is not sent again.
 func TestForecastInBrowser(t *testing.T) {
 	d := newProcess(t)
 	feed := filepath.Join(d.Dir, "forecasts.pb")
@@ -60,8 +60,9 @@ func TestForecastInBrowser(t *testing.T) {
 	}
 }
 
-// A page of another origin gets the layer directly from the daemon if the settings name its origin.
-// The browser sends a preflight request before the one with the key.
+// TestForecastFromAnotherOrigin checks that a page of another origin gets the layer directly from
+// the daemon if the settings name its origin. The browser sends a preflight request before the one
+// with the key.
 func TestForecastFromAnotherOrigin(t *testing.T) {
 	chrome := startBrowser(t)
 	page := chrome.open(t, &process{}, "", "gzip") // its proxy serves only the page

@@ -30,9 +30,9 @@ const (
 	mapZone = "America/Argentina/Buenos_Aires"
 )
 
-// Clients that share no code with the daemon read what was published, field by field, from every
-// kind of feed: they get the protobuf definition from the daemon and the layer with curl, and
-// decode it with protoc and with protoc's code in Python.
+// TestForecastClients checks that clients that share no code with the daemon read what was
+// published, field by field, from every kind of feed: they get the protobuf definition from the
+// daemon and the layer with curl, and decode it with protoc and with protoc's code in Python.
 func TestForecastClients(t *testing.T) {
 	published := publishedForecasts()
 	file := filepath.Join(t.TempDir(), "forecasts.json")

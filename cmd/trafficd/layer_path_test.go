@@ -70,8 +70,9 @@ func streetsAt(n int, speed float64) []*pb.StreetForecast {
 	return list
 }
 
-// While the layer is rebuilt hundreds of times, readers of all its forms get complete responses of
-// one generation (its speeds all equal its number), and never an older generation than before.
+// TestReadersDuringRebuilds checks that while the layer is rebuilt hundreds of times, readers of
+// all its forms get complete responses of one generation (its speeds all equal its number), and
+// never an older generation than before.
 func TestReadersDuringRebuilds(t *testing.T) {
 	f := func(streets, rebuilds int) {
 		t.Helper()
@@ -201,8 +202,8 @@ func unpacked(resp *http.Response) ([]byte, error) {
 	return packed, nil
 }
 
-// A GET of the layer allocates nothing, from socket to socket, including the key check, rate
-// limits, negotiation and headers.
+// TestLayerPathAllocatesNothing checks that a GET of the layer allocates nothing, from socket to
+// socket, including the key check, rate limits, negotiation and headers.
 func TestLayerPathAllocatesNothing(t *testing.T) {
 	layer, addr := layerServer(t, layers.DefaultConfig())
 	for _, f := range streetsAt(5000, 50) { // several pages

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Promise 5: settings bound the memory, regardless of what clients send. 64 clients send a body
-// each at the same time, several times.
+// TestMemory tests promise 5: settings bound the memory, regardless of what clients send. 64
+// clients send a body each at the same time, several times.
 func TestMemory(t *testing.T) {
 	const clients, limit = 64, 14_000
 	from, to := day.Format(time.RFC3339), day.Add(5*time.Minute).Format(time.RFC3339)

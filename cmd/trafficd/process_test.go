@@ -103,7 +103,8 @@ func TestRefusesToStart(t *testing.T) {
 	f(newProcess(t, "dead_letters=/nowhere/dead.ndjson"), "cannot write the dead-letter file", "/nowhere", "dead_letters")
 }
 
-// Errors at the start are logged in the configured format, invalid settings one per line.
+// TestStartErrorsAreLogged checks that errors at the start are logged in the configured format,
+// invalid settings one per line.
 func TestStartErrorsAreLogged(t *testing.T) {
 	f := func(format string, settings ...string) (lines []string) {
 		t.Helper()

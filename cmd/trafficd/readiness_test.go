@@ -26,7 +26,8 @@ func (d *process) keys(entries ...string) {
 	require.NoError(d.t, os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte(text), 0o600))
 }
 
-// One product instance without detectors does not make the others unready.
+// TestReadinessPerProductInstance checks that one product instance without detectors does not make
+// the others unready.
 func TestReadinessPerProductInstance(t *testing.T) {
 	dir := t.TempDir()
 	list := filepath.Join(dir, "city.csv")
@@ -46,7 +47,8 @@ func TestReadinessPerProductInstance(t *testing.T) {
 	require.Contains(t, instances["lake"].(map[string]any)["reasons"].([]any)[0], "no detectors yet")
 }
 
-// A daemon whose keys only read forecasts needs no registry, and is ready when its forecasts are.
+// TestForecastOnlyReadiness checks that a daemon whose keys only read forecasts needs no registry,
+// and is ready when its forecasts are.
 func TestForecastOnlyReadiness(t *testing.T) {
 	feed := filepath.Join(t.TempDir(), "forecasts.ndjson")
 	d := newProcess(t, "registry.feeds=[]", "forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
@@ -60,7 +62,8 @@ func TestForecastOnlyReadiness(t *testing.T) {
 	require.NotContains(t, r.Components, "registry")
 }
 
-// Unreachable stores are reported before the first batch.
+// TestUnreachableStoresAreReportedBeforeTheFirstBatch checks that unreachable stores are reported
+// before the first batch.
 func TestUnreachableStoresAreReportedBeforeTheFirstBatch(t *testing.T) {
 	unused := freeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused).start()
@@ -76,8 +79,9 @@ func TestUnreachableStoresAreReportedBeforeTheFirstBatch(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }
 
-// The daemon is not ready before each registry has been read once, although it could serve the
-// routing key: a load balancer would send it batches that get 503.
+// TestNotReadyBeforeTheRegistriesAreRead checks that the daemon is not ready before each registry
+// has been read once, although it could serve the routing key: a load balancer would send it
+// batches that get 503.
 func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 	asked, release := make(chan struct{}, 1), make(chan struct{})
 	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -105,8 +109,8 @@ func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 	d.await(http.StatusOK)
 }
 
-// A daemon that is ready can validate batches, even if the list was just written and is only read
-// after registry.settle.
+// TestReadyMeansThatTheRegistryIsLoaded checks that a daemon that is ready can validate batches,
+// even if the list was just written and is only read after registry.settle.
 func TestReadyMeansThatTheRegistryIsLoaded(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]", "registry.settle=1s")

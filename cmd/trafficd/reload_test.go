@@ -36,7 +36,8 @@ func writeCertificate(t *testing.T, cert, key string, serial int64) {
 	replaceFile(t, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 }
 
-// SIGHUP reloads the settings that can be reloaded, names the others, and never stops the daemon.
+// TestHangupReloads checks that SIGHUP reloads the settings that can be reloaded, names the
+// others, and never stops the daemon.
 func TestHangupReloads(t *testing.T) {
 	d := newProcess(t)
 	file := filepath.Join(d.Dir, "trafficd.yaml")
@@ -79,7 +80,7 @@ func TestHangupReloads(t *testing.T) {
 	require.Zero(t, code, log)
 }
 
-// A renewed certificate is used without a restart.
+// TestCertificateIsReloaded checks that a renewed certificate is used without a restart.
 func TestCertificateIsReloaded(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")

@@ -19,9 +19,9 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// A client that loses its connection at any point of the exchange retries with the same
-// Idempotency-Key, even after a restart of the daemon. It gets its 207, further retries get the
-// same Batch-Id, and the items are in both stores once (contract 1.5).
+// TestLostResponse tests a client that loses its connection at any point of the exchange and
+// retries with the same Idempotency-Key, even after a restart of the daemon. It gets its 207,
+// further retries get the same Batch-Id, and the items are in both stores once (contract 1.5).
 func TestLostResponse(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)

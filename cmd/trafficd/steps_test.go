@@ -39,7 +39,7 @@ func TestStepsStopInReverseOrder(t *testing.T) {
 	})
 }
 
-// Every "took" in the log is a number of milliseconds.
+// TestTookIsANumber checks that every "took" in the log is a number of milliseconds.
 func TestTookIsANumber(t *testing.T) {
 	var log bytes.Buffer
 	var events []string

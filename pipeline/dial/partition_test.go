@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The hashes are those of UtilsTest.testMurmur2 in Apache Kafka.
+// TestMurmur2 checks that the hashes are those of UtilsTest.testMurmur2 in Apache Kafka.
 func TestMurmur2(t *testing.T) {
 	f := func(key string, want int32) {
 		t.Helper()

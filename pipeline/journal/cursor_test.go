@@ -193,8 +193,8 @@ func TestDeletionThatFailsIsRepeated(t *testing.T) {
 	f("syncdir")
 }
 
-// New segments overwrite the files of deleted ones. After a crash, the frames of the former segment
-// are ignored.
+// TestDeletedSegmentsAreReused checks that new segments overwrite the files of deleted ones. After
+// a crash, the frames of the former segment are ignored.
 func TestDeletedSegmentsAreReused(t *testing.T) {
 	fs := newMemFS(1)
 	created := 0
@@ -226,8 +226,8 @@ func TestDeletedSegmentsAreReused(t *testing.T) {
 	require.Len(t, fs.bytes(path), int(j.newest().end), "Close truncates them")
 }
 
-// A segment is deleted even if the disk has no space for another name, and its space is freed in
-// steps.
+// TestSpaceIsFreedInSteps checks that a segment is deleted even if the disk has no space for
+// another name, and its space is freed in steps.
 func TestSpaceIsFreedInSteps(t *testing.T) {
 	fs := newMemFS(1)
 	const path = "/journal/large.tmp"

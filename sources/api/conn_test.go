@@ -183,8 +183,8 @@ func TestExpect(t *testing.T) {
 	require.Equal(t, 200, dial(t, s).send(post+good+"Content-Length: 0\r\nExpect: 100-continue\r\n\r\n").response().StatusCode, "nothing to continue with")
 }
 
-// What Admit reserved is released even if fasthttp calls no handler, because
-// the 100 Continue could not be written.
+// TestReleaseWhenContinueCannotBeWritten checks that what Admit reserved is released even if
+// fasthttp calls no handler, because the 100 Continue could not be written.
 func TestReleaseWhenContinueCannotBeWritten(t *testing.T) {
 	ours, theirs := net.Pipe()
 	require.NoError(t, theirs.Close())
@@ -218,7 +218,7 @@ func TestReleaseWhenClientLeaves(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", true) // the stream is there before its first byte
 }
 
-// Requests that two readers could delimit differently.
+// TestFraming tests requests that two readers could delimit differently.
 func TestFraming(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, nil)
@@ -286,7 +286,8 @@ func TestMultipartIsNotParsedAhead(t *testing.T) {
 	require.Equal(t, body, string(got))
 }
 
-// A large body arrives unchanged, however its length is announced.
+// TestBodyArrivesWhole checks that a large body arrives unchanged, however its length is
+// announced.
 func TestBodyArrivesWhole(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789abcdef"), 30_000)
 	p := &probe{serve: func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {

@@ -20,8 +20,8 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// The socket's deadline is never before the wanted one, at most slack after it, and set no more
-// often than necessary.
+// TestDeadlineReachesTheSocketWhereNeeded checks that the socket's deadline is never before the
+// wanted one, at most slack after it, and set no more often than necessary.
 func TestDeadlineReachesTheSocketWhereNeeded(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
@@ -59,7 +59,8 @@ func TestDeadlineReachesTheSocketWhereNeeded(t *testing.T) {
 	require.ErrorIs(t, d.apply(func(time.Time) error { return broken }), broken)
 }
 
-// A slow client has the configured time, and no more than the slack beyond it.
+// TestTimeLimitsToTheEdge checks that a slow client has the configured time, and no more than the
+// slack beyond it.
 func TestTimeLimitsToTheEdge(t *testing.T) {
 	_ = new(fasthttp.Response).String() // starts fasthttp's clock, which never ends, outside of all bubbles
 	serve := func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
@@ -204,7 +205,8 @@ func TestSteadyReaderGetsWholeResponse(t *testing.T) {
 	f(5_000_000, 40_000, 0, true)
 }
 
-// A deadline in the past ends the next read and the next write; a deadline set after that applies.
+// TestDeadlineInThePast checks that a deadline in the past ends the next read and the next write;
+// a deadline set after that applies.
 func TestDeadlineInThePast(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()

@@ -85,7 +85,8 @@ func (s *sink) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// What was held back counts as written, so a failure never reports more than was passed in.
+// TestJoinedWrites checks that what was held back counts as written, so a failure never reports
+// more than was passed in.
 func TestJoinedWrites(t *testing.T) {
 	for limit := range 9 {
 		s, j := &sink{limit: limit}, joined{wanted: true}

@@ -82,8 +82,8 @@ func TestKeysFileIsReloaded(t *testing.T) {
 	require.NoError(t, k.Err())
 }
 
-// As Kubernetes mounts a secret: keys.yaml → ..data/keys.yaml, ..data → a folder; a
-// change swaps ..data.
+// TestKeysFileBehindSwappedLinks tests a keys file that is mounted like a Kubernetes secret:
+// keys.yaml → ..data/keys.yaml, ..data → a folder; a change swaps ..data.
 func TestKeysFileBehindSwappedLinks(t *testing.T) {
 	dir := t.TempDir()
 	version := func(name, text string) {
@@ -229,7 +229,7 @@ func TestZonesOfForecastsAreLimited(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// BeforeUse functions see new clients before their keys work.
+// TestBeforeUse checks that BeforeUse functions see new clients before their keys work.
 func TestBeforeUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, path, keysYAML(entry("one", "k1", "forecast")))
@@ -248,7 +248,8 @@ func TestBeforeUse(t *testing.T) {
 	becomes(t, k, "one two")
 }
 
-// A reload keeps the levels of the rate limits and applies the new rates.
+// TestRatesSurviveReload checks that a reload keeps the levels of the rate limits and applies the
+// new rates.
 func TestRatesSurviveReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited := entry("one", "k1", "ingest")
@@ -315,7 +316,7 @@ func TestLookUpDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// A key is unknown once it has expired.
+// TestKeyExpires checks that a key is unknown once it has expired.
 func TestKeyExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := entry("one", "k1", "ingest")

@@ -25,7 +25,8 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// Whatever a client sends, its key never appears in the log, at any level.
+// TestKeysAreNeverLogged checks that whatever a client sends, its key never appears in the log, at
+// any level.
 func TestKeysAreNeverLogged(t *testing.T) {
 	const secret, basic = "tfd_Zm9vYmFy", "OnRmZF9abTl2WW1GeQ==" // basic is that of ":" + secret
 	cfg := testConfig()

@@ -138,8 +138,8 @@ func TestStop(t *testing.T) {
 	require.NoError(t, <-s.Failed())
 }
 
-// A connection that was opened in advance and never used does not delay a shutdown; fasthttp
-// itself would wait 5 s for it.
+// TestStopClosesUnusedConnections checks that a connection that was opened in advance and never
+// used does not delay a shutdown; fasthttp itself would wait 5 s for it.
 func TestStopClosesUnusedConnections(t *testing.T) {
 	cert, key, _ := certificate(t)
 	f := func(change func(*Config)) {
@@ -157,7 +157,8 @@ func TestStopClosesUnusedConnections(t *testing.T) {
 	f(func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
 }
 
-// A rejected connection whose input is still being discarded does not count as cut off.
+// TestStopWaitsForDiscarding checks that a rejected connection whose input is still being
+// discarded does not count as cut off.
 func TestStopWaitsForDiscarding(t *testing.T) {
 	s := start(t, &probe{}, func(c *Config) { c.DiscardTime = 300 * time.Millisecond })
 	c := dial(t, s).send(post + "Host: h\r\nContent-Length: 5\r\n\r\n")
@@ -395,7 +396,7 @@ func TestStartErrors(t *testing.T) {
 	require.ErrorContains(t, other.Start(), "none.pem")
 }
 
-// A failed accept must not stop the server.
+// TestAcceptGoesOn checks that a failed accept does not stop the server.
 func TestAcceptGoesOn(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

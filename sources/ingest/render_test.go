@@ -17,7 +17,7 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// Echoed bytes become valid JSON and valid UTF-8, cut between characters.
+// FuzzEcho checks that echoed bytes become valid JSON and valid UTF-8, cut between characters.
 func FuzzEcho(f *testing.F) {
 	for _, s := range []string{"plain", "\xff\x00\"\\\n\x7f\u2028", strings.Repeat("é", 40), strings.Repeat("x", 63) + "é", strings.Repeat("x", 61) + "\xf0\x9f\x98\x80", strings.Repeat("\xed\xa0\x80", 22), strings.Repeat("\xa0", 70)} {
 		f.Add([]byte(s))
@@ -79,7 +79,8 @@ func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 	require.Zero(t, a.Total())
 }
 
-// A client that does not read its response is charged for the list of rejections, not for the text.
+// TestRenderingHoldsTheListOnly checks that a client that does not read its response is charged
+// for the list of rejections, not for the text.
 func TestRenderingHoldsTheListOnly(t *testing.T) {
 	const items = 140_000
 	r := &batch.Result{Items: items}

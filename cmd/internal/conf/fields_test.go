@@ -10,7 +10,8 @@ import (
 	"trafficd/cmd/trafficd/config"
 )
 
-// A field without a tag cannot be set, printed or suggested.
+// TestEveryFieldHasAKey checks that every field has a tag: without one it cannot be set, printed
+// or suggested.
 func TestEveryFieldHasAKey(t *testing.T) {
 	var walk func(typ reflect.Type, at string)
 	walk = func(typ reflect.Type, at string) {

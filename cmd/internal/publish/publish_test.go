@@ -216,8 +216,8 @@ func TestKilledPublisher(t *testing.T) {
 	})
 }
 
-// An interrupted publication is aborted, so it does not delay the next publication of another
-// publisher.
+// TestPublishInterrupted checks that an interrupted publication is aborted, so it does not delay
+// the next publication of another publisher.
 func TestPublishInterrupted(t *testing.T) {
 	brokers(t, func(t *testing.T, k *stores.Kafka) {
 		p := publisher(t, k, "one", Options{ID: "p"})
@@ -236,7 +236,8 @@ func TestPublishInterrupted(t *testing.T) {
 	})
 }
 
-// Without a response to the commit, it is unknown whether the forecasts are published.
+// TestCommitInDoubt checks that without a response to the commit, it is unknown whether the
+// forecasts are published.
 func TestCommitInDoubt(t *testing.T) {
 	k := stores.StartKfake(t, kfake.SeedTopics(1, "forecasts"))
 	cfg := forecasts.DefaultConfig().Kafka
@@ -251,7 +252,8 @@ func TestCommitInDoubt(t *testing.T) {
 	require.NotContains(t, err.Error(), "nothing is published")
 }
 
-// Record batches have at most 1,000 records and 900 KiB, but at least one record.
+// TestBatches checks that record batches have at most 1,000 records and 900 KiB, but at least one
+// record.
 func TestBatches(t *testing.T) {
 	f := func(want []int, values ...int) {
 		t.Helper()

@@ -87,7 +87,7 @@ func TestRootInstalls(t *testing.T) {
 	require.Empty(t, output, "the second time nothing is missing")
 }
 
-// Without a terminal sudo must not wait for a password.
+// TestOthersInstallWithSudo checks that sudo does not wait for a password without a terminal.
 func TestOthersInstallWithSudo(t *testing.T) {
 	_, calls, err := newMachine(t, "1000").run()
 	require.NoError(t, err)

@@ -135,8 +135,8 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f([]string{"pipeline.validate.measure_types=[{code: ä}]"}, nil, "pipeline.validate.measure_types[0].code", "(from --set)")
 }
 
-// One call reports mistakes of all kinds: in the file, unknown keys, wrong types, values out of
-// bounds, several in one section.
+// TestAllErrorsAreReported checks that one call reports mistakes of all kinds: in the file,
+// unknown keys, wrong types, values out of bounds, several in one section.
 func TestAllErrorsAreReported(t *testing.T) {
 	_, _, err := Load(conf.Options{
 		File: file(t, "nonsense: 1\njournal: {segment_bytes: much, segment_bytes: 1}\nkafka: {topic: a b, batch_bytes: 1, tls: {cert: x}}\n"),
@@ -162,7 +162,8 @@ func TestAllErrorsAreReported(t *testing.T) {
 	}
 }
 
-// A key that was set instead of a list of digests is not repeated.
+// TestErrorsDoNotRepeatKeys checks that a key that was set instead of a list of digests is not
+// repeated.
 func TestErrorsDoNotRepeatKeys(t *testing.T) {
 	_, _, err := Load(conf.Options{Set: []string{"api.keys=tfd_Zm9vYmFy"}, Environ: []string{"TRAFFICD_API__KEYS=[tfd_Zm9vYmFy]"}})
 	require.ErrorContains(t, err, "api.keys")

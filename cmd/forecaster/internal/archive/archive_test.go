@@ -82,8 +82,8 @@ func (s *Source) learn(t *testing.T, day time.Time) *model.Learned {
 	return l
 }
 
-// The model in SQL alone agrees with the model in Go, for random detectors and times, on days on
-// which clocks change, and on the day after.
+// TestOracle checks that the model in SQL alone agrees with the model in Go, for random detectors
+// and times, on days on which clocks change, and on the day after.
 func TestOracle(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	f := func(s *Source, day string, hours float64) {
@@ -257,8 +257,9 @@ func (s *Source) holidays(t *testing.T, wednesday time.Time) {
 	require.Greater(t, mean(tuesday, wednesday), sunday+2)
 }
 
-// The archive of two shards is read through Distributed tables. Both nodes have the tables that one
-// of them learned, and the tables are equal to the ones that a single server learns.
+// TestCluster checks that the archive of two shards is read through Distributed tables. Both nodes
+// have the tables that one of them learned, and the tables are equal to the ones that a single
+// server learns.
 func TestCluster(t *testing.T) {
 	c := stores.StartCluster(t, "1", "2")
 	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)

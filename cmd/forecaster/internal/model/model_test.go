@@ -69,7 +69,7 @@ func TestFallbacks(t *testing.T) {
 	f(l, day.AddDate(0, 0, 2).Add(-time.Minute*30), "a", slow, time.Hour, 42, Persist)
 }
 
-// Slots are in local time, also on days on which clocks change.
+// TestSlot checks that slots are in local time, also on days on which clocks change.
 func TestSlot(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Copenhagen")
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestSlot(t *testing.T) {
 	f("2026-03-30", "2026-03-28T23:30:00Z", 2)
 }
 
-// The residuals of all detectors are features of each detector.
+// TestNetwork checks that the residuals of all detectors are features of each detector.
 func TestNetwork(t *testing.T) {
 	l := learned(time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC))
 	codes, recent := []string{"a", "b"}, []Recent{values(map[int]float64{11: 45}), values(map[int]float64{9: 45, 1: 38})}

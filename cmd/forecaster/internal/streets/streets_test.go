@@ -53,7 +53,7 @@ func TestLocationFromEndPoints(t *testing.T) {
 	require.InDelta(t, 7000, line.Points[0].Distance, openlr.DistanceTolerance)
 }
 
-// A length that is not a positive number counts as missing.
+// TestInvalidLength checks that a length that is not a positive number counts as missing.
 func TestInvalidLength(t *testing.T) {
 	content := read(t, "a.csv", "detectorCode,street,length,from_lat,from_lon,to_lat,to_lon\n"+
 		"A,1,NaN,56.1,10.1,56.1,10.2\nB,1,200,,,,\nC,1,Inf,,,,\nD,1,-5,,,,\nE,1,long,,,,\n")
@@ -63,7 +63,7 @@ func TestInvalidLength(t *testing.T) {
 	require.InDelta(t, 6209, line.Points[0].Distance, openlr.DistanceTolerance, "the distance of the end points")
 }
 
-// A street's speed is its length divided by its travel time.
+// TestSpeed checks that a street's speed is its length divided by its travel time.
 func TestSpeed(t *testing.T) {
 	s := Street{Lengths: []float64{100, 300}}
 	require.InDelta(t, 400/(100/20.0+300/60.0), s.Speed([]float64{20, 60}), 1e-12)

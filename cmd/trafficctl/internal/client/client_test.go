@@ -44,7 +44,8 @@ func TestEndpoint(t *testing.T) {
 	f("http://h"+Ingest.Path, "http://h"+Ingest.Path)
 }
 
-// A private certificate authority is trusted with --ca and reported as permanent without it.
+// TestCA checks that a private certificate authority is trusted with --ca and reported as
+// permanent without it.
 func TestCA(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
@@ -78,7 +79,7 @@ func TestCA(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 
-// The https scheme for a server without TLS is a permanent error.
+// TestSchemeMismatch checks that the https scheme for a server without TLS is a permanent error.
 func TestSchemeMismatch(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

@@ -55,8 +55,8 @@ func TestClock(t *testing.T) {
 	f("2006-01-02 15:04 -0700", copenhagen, OverlapReject, "2026-07-01 08:00 +0000", "2026-07-01T08:00:00Z")
 }
 
-// Every quarter of an hour of two years, written in local time, is parsed to the same instant by
-// one clock, unless the local time is ambiguous.
+// TestClockRoundTrip checks that every quarter of an hour of two years, written in local time, is
+// parsed to the same instant by one clock, unless the local time is ambiguous.
 func TestClockRoundTrip(t *testing.T) {
 	for _, name := range []string{"Europe/Copenhagen", "America/St_Johns", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu"} {
 		loc := zone(t, name)

@@ -14,8 +14,8 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// For any input, each item is one valid JSON value: the daemon rejects a whole batch with an
-// invalid one.
+// FuzzItemsAreJSON checks that for any input, each item is one valid JSON value: the daemon
+// rejects a whole batch with an invalid one.
 func FuzzItemsAreJSON(f *testing.F) {
 	for _, s := range []string{
 		csvText, item1 + "\n" + item2, "[" + item1 + "]", `{"measurements":[1,"a",null,{}]}`,
@@ -53,7 +53,7 @@ func TestLoneSurrogate(t *testing.T) {
 	f(`\ud8`, false) // not an escape sequence: the JSON library rejects it
 }
 
-// Items of one detector have the same Order however its code is written.
+// TestOrder checks that items of one detector have the same Order however its code is written.
 func TestOrder(t *testing.T) {
 	orders := func(cfg Config, text string) (orders []uint64) {
 		source, err := Open(cfg, strings.NewReader(text))

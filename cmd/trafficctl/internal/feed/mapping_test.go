@@ -12,7 +12,8 @@ func item(detector, kind, from, to, rest string) string {
 	return `{"detectorCode":"` + detector + `","measureTypeCode":"` + kind + `","timestampFrom":"` + from + `","timestampTo":"` + to + `","value":` + rest + `}`
 }
 
-// Each setting of the mapping works for a CSV row and for the same row as a JSON object.
+// TestMapping checks that each setting of the mapping works for a CSV row and for the same row as
+// a JSON object.
 func TestMapping(t *testing.T) {
 	f := func(change func(*Mapping), csv, json string, want ...string) {
 		t.Helper()
@@ -54,7 +55,7 @@ func TestMapping(t *testing.T) {
 		item("D", "speed", t0, t1, "1"))
 }
 
-// Rows that a shift moves into the future are skipped.
+// TestShift checks that rows that a shift moves into the future are skipped.
 func TestShift(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Format = CSV
@@ -94,8 +95,8 @@ func TestMissingColumn(t *testing.T) {
 	f(strings.ReplaceAll(header, ",", ";"), "detectorCode", func(*Mapping) {})
 }
 
-// A bad row is reported with its line, yields no measurement, and does not affect the rows around
-// it.
+// TestBadRows checks that a bad row is reported with its line, yields no measurement, and does not
+// affect the rows around it.
 func TestBadRows(t *testing.T) {
 	const good = "D,2026-11-01T07:50:00Z,1,2\n"
 	f := func(row, want string) {
@@ -150,7 +151,8 @@ func TestBadJSONRows(t *testing.T) {
 	}
 }
 
-// Items that are valid JSON but not valid measurements are left for the daemon to reject.
+// TestJSONPassesThrough checks that items that are valid JSON but not valid measurements are left
+// for the daemon to reject.
 func TestJSONPassesThrough(t *testing.T) {
 	for _, text := range []string{
 		`5`, `"text"`, `null`, `[]`, `{}`, `{"detectorCode":5}`, `{"value":1,"value":2}`,
@@ -188,7 +190,7 @@ func TestBrokenDocument(t *testing.T) {
 	f(`{"measurements":null}`, "cannot read")
 }
 
-// Items are read from the member that Config.Member names.
+// TestMember checks that items are read from the member that Config.Member names.
 func TestMember(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Format, cfg.Member = NDJSON, "item"
@@ -224,7 +226,8 @@ func TestAppendNumber(t *testing.T) {
 	f("1.000,5", ',', "")
 }
 
-// A missing member is empty, even if the previous object had it.
+// TestMissingMemberStaysEmpty checks that a missing member is empty, even if the previous object
+// had it.
 func TestMissingMemberStaysEmpty(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Format = NDJSON
@@ -243,8 +246,8 @@ func TestMissingMemberStaysEmpty(t *testing.T) {
 	require.Contains(t, r.bad[0], "the detector code is empty")
 }
 
-// A wide table has a column per detector. The times are in the first column, in a named one, or
-// computed.
+// TestWide checks that a wide table has a column per detector. The times are in the first column,
+// in a named one, or computed.
 func TestWide(t *testing.T) {
 	wide := func(change func(*Mapping)) Config {
 		cfg := DefaultConfig()

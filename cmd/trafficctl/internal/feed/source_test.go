@@ -43,8 +43,8 @@ func pack(t testing.TB, kind Compression, text string) string {
 	return b.String()
 }
 
-// All formats and compressions yield the same measurements, detected by the name of a file, by the
-// content of a pipe, or set by flags.
+// TestFormatsAndCompressions checks that all formats and compressions yield the same measurements,
+// detected by the name of a file, by the content of a pipe, or set by flags.
 func TestFormatsAndCompressions(t *testing.T) {
 	texts := map[Format][]string{
 		CSV:    {csvText, "\ufeff" + csvText, strings.ReplaceAll(csvText, "\n", "\r\n")},
@@ -75,14 +75,14 @@ func TestFormatsAndCompressions(t *testing.T) {
 	}
 }
 
-// A member before "measurements" is found by name, not by sniffing.
+// TestJSONByName checks that a member before "measurements" is found by name, not by sniffing.
 func TestJSONByName(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Path = writeFile(t, "input.json", `{"note":{"a":[1]},"measurements":[`+item1+`],"end":null}`)
 	require.Equal(t, []string{item1}, readAll(t, cfg, "").items)
 }
 
-// A compressed file that is truncated anywhere is an error.
+// TestTruncation checks that a compressed file that is truncated anywhere is an error.
 func TestTruncation(t *testing.T) {
 	text := "detectorCode\n" + strings.Repeat(csvText, 3)
 	for _, kind := range []Compression{Gzip, Zstd, XZ} {
@@ -95,7 +95,8 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// A source may be closed early; goleak checks the goroutines of the decompression.
+// TestCloseEarly checks that a source may be closed early; goleak checks the goroutines of the
+// decompression.
 func TestCloseEarly(t *testing.T) {
 	packed := pack(t, XZ, csvText+strings.Repeat("D1,speed,2026-11-01T07:50:00Z,2026-11-01T07:55:00Z,50,0.9\n", 100_000))
 	source, err := Open(DefaultConfig(), strings.NewReader(packed))
@@ -123,7 +124,7 @@ func TestSniffFormat(t *testing.T) {
 	f(`{}`, NDJSON)
 }
 
-// A row without an end is an error and takes bounded memory.
+// TestRowTooLong checks that a row without an end is an error and takes bounded memory.
 func TestRowTooLong(t *testing.T) {
 	f := func(format Format, start string) {
 		t.Helper()
@@ -184,7 +185,7 @@ func TestConfigValidate(t *testing.T) {
 	m("--time-layout", func(m *Mapping) { m.Clock.Layout = "2006-01-02 15:04 MST" })
 }
 
-// The number of rows is not bounded, only their length.
+// TestLongFiles checks that the number of rows is not bounded, only their length.
 func TestLongFiles(t *testing.T) {
 	const rows = 20_000
 	f := func(format Format, head, row, between, tail string) {

@@ -42,7 +42,7 @@ func generated(t testing.TB, streets int) []*pb.StreetForecast {
 	return all
 }
 
-// Each format is read back unchanged.
+// TestWriteThenRead checks that each format is read back unchanged.
 func TestWriteThenRead(t *testing.T) {
 	all := generated(t, 20)
 	for _, format := range []string{forecasts.FormatProtobuf, forecasts.FormatJSON, forecasts.FormatNDJSON} {
@@ -65,7 +65,8 @@ func TestWriteThenRead(t *testing.T) {
 	require.Equal(t, message, b.Bytes(), "the bytes of proto.Marshal")
 }
 
-// A street whose code cannot be decoded is written with a null geometry.
+// TestGeoJSONWithoutGeometry checks that a street whose code cannot be decoded is written with a
+// null geometry.
 func TestGeoJSONWithoutGeometry(t *testing.T) {
 	f := generated(t, 1)[0]
 	f.OpenLRcode, f.Forecast = "odd", f.Forecast[:1]
@@ -91,7 +92,8 @@ func TestGeoJSONWithoutGeometry(t *testing.T) {
 	require.True(t, json.Valid(b.Bytes()))
 }
 
-// Control characters in a code neither break the table nor reach the terminal.
+// TestShowOddText checks that control characters in a code neither break the table nor reach the
+// terminal.
 func TestShowOddText(t *testing.T) {
 	f := generated(t, 1)[0]
 	f.Forecast = f.Forecast[:1]
@@ -108,7 +110,7 @@ func TestShowOddText(t *testing.T) {
 	require.Equal(t, f.OpenLRcode, read[1][2])
 }
 
-// Only a complete layer is accepted.
+// TestGetInvalidResponses checks that only a complete layer is accepted.
 func TestGetInvalidResponses(t *testing.T) {
 	message, err := proto.Marshal(&pb.StreetForecastResponse{StreetForecast: generated(t, 3)})
 	require.NoError(t, err)

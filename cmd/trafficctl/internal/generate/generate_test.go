@@ -50,7 +50,8 @@ func TestSameSeedSameBytes(t *testing.T) {
 	require.NotEqual(t, registry(t, cfg), registry(t, other))
 }
 
-// The error rate changes only the items that it makes invalid.
+// TestErrorRateKeepsValidItems checks that the error rate changes only the items that it makes
+// invalid.
 func TestErrorRateKeepsValidItems(t *testing.T) {
 	good := strings.Split(ndjson(t, configured(func(*Config) {})), "\n")
 	mixed := strings.Split(ndjson(t, configured(func(c *Config) { c.ErrorRate = 0.1 })), "\n")
@@ -74,7 +75,8 @@ func TestRegistry(t *testing.T) {
 	require.Len(t, codes, 14_000, "codes are unique")
 }
 
-// On working days, rush hours have more and slower traffic than the night.
+// TestRushHours checks that on working days, rush hours have more and slower traffic than the
+// night.
 func TestRushHours(t *testing.T) {
 	cfg := configured(func(c *Config) {
 		c.From = time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC) // a Tuesday
@@ -98,7 +100,8 @@ func TestRushHours(t *testing.T) {
 	}
 }
 
-// An interval that is generated alone has the same measurements as in the whole day.
+// TestIntervalsAreIndependent checks that an interval that is generated alone has the same
+// measurements as in the whole day.
 func TestIntervalsAreIndependent(t *testing.T) {
 	cfg := configured(func(*Config) {})
 	day := ndjson(t, cfg)
@@ -109,7 +112,7 @@ func TestIntervalsAreIndependent(t *testing.T) {
 	require.Less(t, strings.Count(single, "\n"), 301)
 }
 
-// CSV contains the same measurements as NDJSON.
+// TestCSV checks that CSV contains the same measurements as NDJSON.
 func TestCSV(t *testing.T) {
 	cfg := configured(func(*Config) {})
 	var b bytes.Buffer

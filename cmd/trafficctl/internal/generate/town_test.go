@@ -12,8 +12,8 @@ import (
 
 func town(streets int) *Town { return NewTown(TownConfig{Streets: streets, Seed: 1}) }
 
-// Every street has two directions and is connected with all others, and its location reference
-// decodes to its ends.
+// TestTownIsConnected checks that every street has two directions and is connected with all
+// others, and its location reference decodes to its ends.
 func TestTownIsConnected(t *testing.T) {
 	f := func(streets int) {
 		t.Helper()
@@ -55,13 +55,14 @@ func TestTownIsConnected(t *testing.T) {
 	f(14_000)
 }
 
-// A larger town contains a smaller one, and another seed makes another town.
+// TestTownGrows checks that a larger town contains a smaller one, and another seed makes another
+// town.
 func TestTownGrows(t *testing.T) {
 	require.Equal(t, town(1000).Streets, town(1400).Streets[:1000])
 	require.NotEqual(t, town(1000).Streets, NewTown(TownConfig{Streets: 1000, Seed: 2}).Streets)
 }
 
-// There are streets on both sides of the river and few bridges.
+// TestBridges checks that there are streets on both sides of the river and few bridges.
 func TestBridges(t *testing.T) {
 	sides, bridges := map[bool]int{}, 0
 	side := func(place [2]float64) bool {
@@ -81,7 +82,7 @@ func TestBridges(t *testing.T) {
 
 var rushHour = time.Date(2026, 11, 3, 7, 45, 0, 0, time.UTC) // a Tuesday
 
-// The slow part of a road moves against the traffic.
+// TestJamsMove checks that the slow part of a road moves against the traffic.
 func TestJamsMove(t *testing.T) {
 	type lane struct {
 		road    int
@@ -114,7 +115,8 @@ func TestJamsMove(t *testing.T) {
 	require.NotEmpty(t, middles(time.Date(2026, 11, 3, 2, 0, 0, 0, time.UTC)), "some roads have a jam at night")
 }
 
-// Speeds are plausible for the class of the street, and rush hours follow the town's local time.
+// TestTraffic checks that speeds are plausible for the class of the street, and rush hours follow
+// the town's local time.
 func TestTraffic(t *testing.T) {
 	day := town(1000)
 	clocks := NewTown(TownConfig{Streets: 1000, Seed: 1, UTCOffset: 5.5})

@@ -71,7 +71,7 @@ var texts = []string{
 
 func joined(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 
-// All geometries survive a conversion to each encoding and back.
+// TestRoundTrip checks that all geometries survive a conversion to each encoding and back.
 func TestRoundTrip(t *testing.T) {
 	for _, to := range []geometry.Encoding{geometry.WKT, geometry.Hex, geometry.Base64, geometry.KML} {
 		encoded := run(t, config(geometry.WKT, to), offline(t), strings.NewReader(joined(texts)))
@@ -125,7 +125,8 @@ func TestWritten(t *testing.T) {
 `)
 }
 
-// A geometry that cannot be converted is reported with its position; all others are written.
+// TestOmitted checks that a geometry that cannot be converted is reported with its position; all
+// others are written.
 func TestOmitted(t *testing.T) {
 	f := func(from, to geometry.Encoding, in, out string, omitted ...string) {
 		t.Helper()
@@ -155,7 +156,7 @@ func TestOmitted(t *testing.T) {
 		"line 3: cannot read KML: byte 46: coordinates of point 0: no y", "line 3: cannot read KML: no placemark with a geometry")
 }
 
-// Errors that end a run: everything before them is written.
+// TestEndsEarly checks that an error ends a run, and that everything before it is written.
 func TestEndsEarly(t *testing.T) {
 	f := func(from, to geometry.Encoding, in io.Reader, out, want string) {
 		t.Helper()
@@ -224,7 +225,8 @@ func (c *counting) Convert(_ context.Context, batch []geom.T) ([]geometry.Result
 	return results, nil
 }
 
-// Geometries are converted in batches, and each result is assigned to its geometry.
+// TestBatches checks that geometries are converted in batches, and each result is assigned to its
+// geometry.
 func TestBatches(t *testing.T) {
 	var converter counting
 	o := run(t, config(geometry.WKT, geometry.WKT), &converter, strings.NewReader(strings.Repeat("POINT (1 2)\n", 1200)))
@@ -254,7 +256,8 @@ func TestConverts(t *testing.T) {
 	require.Equal(t, "LINESTRING Z (1 2 3, 4 5 6)\n", o.out)
 }
 
-// For any input, the output can be read and has as many geometries as were counted.
+// FuzzRun checks that for any input, the output can be read and has as many geometries as were
+// counted.
 func FuzzRun(f *testing.F) {
 	for _, text := range texts {
 		f.Add(uint8(0), []byte(text+"\nPOINT (1"))

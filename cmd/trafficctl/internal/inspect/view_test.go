@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file that is truncated after its size was read returns zeros up to that size.
+// TestReadTruncatedFile checks that a file that is truncated after its size was read returns zeros
+// up to that size.
 func TestReadTruncatedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "1.seg")
 	require.NoError(t, os.WriteFile(path, append([]byte("frames"), make([]byte, 10)...), 0o600))

@@ -31,7 +31,7 @@ func TestNewKey(t *testing.T) {
 	require.Regexp(t, `^tfd_[A-Za-z0-9_-]{43}$`, a)
 }
 
-// The digest is the plain SHA-256 that sha256sum prints.
+// TestDigest checks that the digest is the plain SHA-256 that sha256sum prints.
 func TestDigest(t *testing.T) {
 	require.Equal(t, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", Digest("abc"))
 }
@@ -67,7 +67,7 @@ func TestAddEntry(t *testing.T) {
 	f("comment: keys\nkeys: [{name: a}]\n", "a")
 }
 
-// Everything else in the file is kept.
+// TestAddEntryKeepsOtherContent checks that everything else in the file is kept.
 func TestAddEntryKeepsOtherContent(t *testing.T) {
 	old := "version: 2\nkeys:\n  - name: old\n    sha256: \"0012\"\n    extra: [1, 2]\nlimits:\n  a: 1\n"
 	text, err := addEntry([]byte(old), entry("new"))
@@ -94,7 +94,7 @@ func TestAddEntryToInvalidFile(t *testing.T) {
 	f("keys: []\n---\nkeys: []\n", "several")
 }
 
-// A digest that looks like a number is still read as text.
+// TestEntryText checks that a digest that looks like a number is still read as text.
 func TestEntryText(t *testing.T) {
 	e := entry("n")
 	for _, digest := range []string{strings.Repeat("1", 64), "1e" + strings.Repeat("0", 62), "0x" + strings.Repeat("1", 62)} {
@@ -103,7 +103,8 @@ func TestEntryText(t *testing.T) {
 	}
 }
 
-// Concurrent edits lose no key, even through a symbolic link in another directory.
+// TestAppendConcurrently checks that concurrent edits lose no key, even through a symbolic link in
+// another directory.
 func TestAppendConcurrently(t *testing.T) {
 	path, link := filepath.Join(t.TempDir(), "keys.yaml"), filepath.Join(t.TempDir(), "link.yaml")
 	require.NoError(t, Append(path, entry("first")))
@@ -146,7 +147,7 @@ func TestAppendKeepsModeAndLink(t *testing.T) {
 	require.Len(t, read(t, text), 2)
 }
 
-// An invalid file is not changed.
+// TestAppendToInvalidFile checks that an invalid file is not changed.
 func TestAppendToInvalidFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("keys: ["), 0o600))

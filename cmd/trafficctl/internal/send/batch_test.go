@@ -48,7 +48,7 @@ func TestBatchIsFullByBytes(t *testing.T) {
 	require.Equal(t, maxBody>>20, b.len())
 }
 
-// Filling and compressing a reused batch does not allocate.
+// TestBatchDoesNotAllocate checks that filling and compressing a reused batch does not allocate.
 func TestBatchDoesNotAllocate(t *testing.T) {
 	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	item := itemOf("D1", 7)

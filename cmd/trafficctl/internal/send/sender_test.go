@@ -80,7 +80,7 @@ func TestConfigValidate(t *testing.T) {
 	f("--retry-for", func(c *Config) { c.RetryFor = 2 * time.Hour })
 }
 
-// Only a response of the daemon settles a batch; one of a proxy does not.
+// TestInDoubt checks that only a response of the daemon settles a batch; one of a proxy does not.
 func TestInDoubt(t *testing.T) {
 	f := func(err error, want bool) {
 		t.Helper()
@@ -101,8 +101,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A daemon that has never responded is retried for connectFor. One that has responded may be
-// restarting and is retried for RetryFor.
+// TestFirstConnection checks that a daemon that has never responded is retried for connectFor. One
+// that has responded may be restarting and is retried for RetryFor.
 func TestFirstConnection(t *testing.T) {
 	f := func(responded int, want time.Duration) {
 		t.Helper()
@@ -128,7 +128,7 @@ func TestFirstConnection(t *testing.T) {
 	f(1, DefaultConfig().RetryFor)
 }
 
-// An untrusted certificate ends the run immediately.
+// TestUntrustedCertificate checks that an untrusted certificate ends the run immediately.
 func TestUntrustedCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
