@@ -148,8 +148,8 @@ func TestIllegalParameter(t *testing.T) {
 	f("ISO-8859-1", strings.Replace(convert(`Point" wkt="POINT (8 48)"`, "", wkt, ""), `encoding="UTF-8"`, `encoding="ISO-8859-1"`, 1))
 }
 
-// TestEchoIsCut checks that errors repeat at most the beginning of a value (contract 1.1).
-func TestEchoIsCut(t *testing.T) {
+// TestEchoIsTruncated checks that errors repeat at most the beginning of a value (contract 1.1).
+func TestEchoIsTruncated(t *testing.T) {
 	s := start(t, nil)
 	long := strings.Repeat("q", 5000)
 	f := func(body string) {
@@ -168,6 +168,23 @@ func TestEchoIsCut(t *testing.T) {
 	f(convert(long+`"`, "", xmlOptions(inDegrees, "WKT"), ""))
 	f(envelope("<r:" + long + "/>"))
 	f(envelope("<r:watchJob><r:id>" + long + "</r:id></r:watchJob>"))
+}
+
+// TestEchoEndsAtACharacter checks that responses repeat at most 64 bytes of a value, and no part of
+// a character.
+func TestEchoEndsAtACharacter(t *testing.T) {
+	s := start(t, nil)
+	long, want := "x"+strings.Repeat("ä", 40), "x"+strings.Repeat("ä", 31)
+	requireUnknown(t, want, s.watch(long, watchOptions(0, 250)))
+	f := func(header, value string) {
+		t.Helper()
+		_, text := s.post(simple, header, value)
+		require.Contains(t, string(text), want)
+		require.NotContains(t, string(text), want+"ä")
+	}
+	f("Content-Type", long)
+	f("Content-Type", `text/xml; charset="`+long+`"`)
+	f("Content-Encoding", long)
 }
 
 // TestFaultsOfSOAP checks that faults that do not concern the body have no exception.

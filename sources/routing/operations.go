@@ -30,7 +30,7 @@ func checkProperties(caller *xroute.CallerContext) error {
 			if p.Key != nil && *p.Key != key && strings.EqualFold(*p.Key, key) {
 				return &failure{
 					class: illegal, context: []string{"callerContext", place("wrappedProperties", i)},
-					message: fmt.Sprintf("the key of a property is %.64q: write %s", *p.Key, key),
+					message: fmt.Sprintf("the key of a property is %q: write %s", *p.Key, key),
 				}
 			}
 		}
@@ -190,7 +190,7 @@ func watchTimes(o *xroute.WatchOptions, limit time.Duration) (least, most time.D
 
 // jobOf returns a job for a response. An unknown job has no progress.
 func jobOf(p progress) xroute.Job {
-	p.id = p.id[:min(len(p.id), contract.EchoLimit)] // ids of this service are shorter
+	p.id = contract.Echo([]byte(p.id)) // ids of this service are shorter
 	j := xroute.Job{ID: &p.id, Status: p.status, ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}
 	if p.status != unknown {
 		j.Progress = &xroute.BulkProgress{Failed: int32(p.failed), Remaining: int32(p.remaining), Successful: int32(p.successful)}

@@ -21,13 +21,15 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	default:
 		return &contract.APIError{
 			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
-			Description: fmt.Sprintf("unsupported Content-Type %.64q: send a SOAP 1.1 envelope as text/xml; charset=utf-8", media),
+			Description: fmt.Sprintf("unsupported Content-Type %q: send a SOAP 1.1 envelope as text/xml; charset=utf-8",
+				contract.Echo([]byte(media))),
 		}
 	}
 	codings, problem := contentCodings(h), ""
 	for _, coding := range codings {
 		if problem == "" && !negotiate.IsGzip([]byte(coding)) {
-			problem = fmt.Sprintf("unsupported Content-Encoding %.64q: compress the envelope with gzip, once, or not at all", coding)
+			problem = fmt.Sprintf("unsupported Content-Encoding %q: compress the envelope with gzip, once, or not at all",
+				contract.Echo([]byte(coding)))
 		}
 	}
 	if len(codings) > 1 && problem == "" {
@@ -48,14 +50,14 @@ const soap12 = "application/soap+xml"
 func checkContent(h *fasthttp.RequestHeader) *failure {
 	media, charset := contentType(h)
 	if media == soap12 {
-		const reason = "the Content-Type " + soap12 + " is that of SOAP 1.2: this service supports SOAP 1.1, with text/xml"
+		const reason = "the Content-Type " + soap12 + " is for SOAP 1.2: this service supports SOAP 1.1, with text/xml"
 		return &failure{class: version, message: reason}
 	}
 	switch strings.ToLower(charset) {
 	case "", "utf-8", "utf8", "us-ascii", "utf-16", "utf-16le", "utf-16be":
 		return nil
 	}
-	message := fmt.Sprintf("the charset %.64q is not supported: send UTF-8", charset)
+	message := fmt.Sprintf("the charset %q is not supported: send UTF-8", contract.Echo([]byte(charset)))
 	return &failure{class: illegal, context: []string{fasthttp.HeaderContentType}, message: message}
 }
 
