@@ -197,8 +197,8 @@ func TestVendorPrefix(t *testing.T) {
 	}
 }
 
-// TestSRIDsThereAndBack checks that the srId is respected in both directions.
-func TestSRIDsThereAndBack(t *testing.T) {
+// TestSRIDsRoundTrip checks that the srId is respected in both directions.
+func TestSRIDsRoundTrip(t *testing.T) {
 	s := start(t, nil)
 	for _, srid := range []string{"EPSG:4258", "EPSG:3857", "EPSG:25832", "32632"} {
 		there := ask[*xroute.ConvertGeometryResponse](s, convert(`Point" wkt="POINT (8.2505556 48.7627778)"`, "",

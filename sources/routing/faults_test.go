@@ -45,8 +45,8 @@ func (s *server) fails(class xroute.Exception, key xroute.ErrorCode, body string
 	return fault, stack
 }
 
-// story returns all messages of a chain of causes.
-func story(e *xroute.StackElement) string {
+// messages returns all messages of a chain of causes.
+func messages(e *xroute.StackElement) string {
 	text := ""
 	for ; e != nil; e = e.Cause {
 		text += *e.Message + "\n"
@@ -62,7 +62,7 @@ func TestErrorCodes(t *testing.T) {
 		t.Helper()
 		_, stack := s.fails(&xroute.XServiceException{}, key, convert(what, content, options, caller))
 		require.Contains(t, strings.Join(stack.Context, " "), context)
-		require.Contains(t, story(stack), cause)
+		require.Contains(t, messages(stack), cause)
 	}
 	f(xroute.CodeInvalidWKT, `Point" wkt="POINT (8 4x)"`, "", wkt, "", "geometry WKT", "byte 10")
 	f(xroute.CodeInvalidWKT, `Point" wkt=""`, "", wkt, "", "geometry WKT", "byte 0")

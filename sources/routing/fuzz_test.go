@@ -14,10 +14,10 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// FuzzAnswer checks that every body gets a valid response or fault, but never an
+// FuzzHandle checks that every body gets a valid response or fault, but never an
 // UnexpectedException, and that the geometry of a response is accepted again and is the same in
 // all its encodings.
-func FuzzAnswer(f *testing.F) {
+func FuzzHandle(f *testing.F) {
 	all := xmlOptions(`coordFormat="VENDOR_CONFORM"`, "PLAIN", "WKT", "WKB", "KML")
 	f.Add([]byte(simple))
 	f.Add([]byte(convert(`Point"`, `<c:point x="8" y="48" z="1"/>`, all, caller("CoordFormat", "OG_SRID", "SrId", "4326"))))

@@ -106,8 +106,8 @@ const replicaLen = 6
 
 func (t *jobs) newID() string { return t.replica + rand.Text() }
 
-// elsewhere reports whether id is of a job of another replica.
-func (t *jobs) elsewhere(id string) bool {
+// ofAnotherReplica reports whether another replica issued id.
+func (t *jobs) ofAnotherReplica(id string) bool {
 	return len(id) == len(t.newID()) && id[:replicaLen] != t.replica
 }
 
@@ -132,7 +132,7 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 	j.state = progress{id: t.newID(), status: queuing, remaining: work.len()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.room(owner, j.bytes); err != nil {
+	if err := t.checkLimits(owner, j.bytes); err != nil {
 		jobsRejected.Inc()
 		return progress{}, err
 	}
@@ -192,7 +192,8 @@ func (t *jobs) finish(j *job) {
 	t.end(j, end)
 }
 
-// remove deletes a job and its work. Its id remains known until it expires or its slot is needed.
+// remove deletes a job and its work. The id of the job remains known until it expires or the slot
+// is needed.
 func (t *jobs) remove(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
 		if j.underWay() {
@@ -223,11 +224,11 @@ func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p
 	return p, work, nil
 }
 
-// watch waits for the end of a job, or, after at least least, for progress, but no longer than most
-// (contract 3.4). It also waits for least if the owner already knows a final status, so that a
-// client that watches in a loop does not spin.
-func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
-	var ended <-chan struct{} // nil: no change will come
+// watch waits for the end of a job or, after the interval, for progress, but no longer than the
+// timeout (contract 3.4). If the owner already knows the final status, watch waits for the interval
+// too, so that a client that watches in a loop does not spin.
+func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress {
+	var ended <-chan struct{} // nil if the job has ended or is unknown
 	known := true             // the owner has seen the status
 	before := t.with(owner, id, func(j *job) {
 		if j.underWay() {
@@ -240,9 +241,9 @@ func (t *jobs) watch(owner, id string, least, most time.Duration) progress {
 		return before
 	}
 	if ended == nil {
-		most = min(least, most)
+		timeout = min(interval, timeout)
 	}
-	limit, tick := time.NewTimer(most), time.NewTicker(least)
+	limit, tick := time.NewTimer(timeout), time.NewTicker(interval)
 	defer limit.Stop()
 	defer tick.Stop()
 	for {
@@ -318,7 +319,7 @@ func (t *jobs) do(j *job, work bulk, i int) (err error) {
 	return work.do(i)
 }
 
-// end gives a job its final status s and keeps its result for cfg.Keep.
+// end sets the final status of a job and keeps its result for cfg.Keep.
 func (t *jobs) end(j *job, s status) {
 	t.queue = slices.DeleteFunc(t.queue, func(q *job) bool { return q == j })
 	j.state.elapsed = time.Since(j.queued)
@@ -354,9 +355,9 @@ func (t *jobs) charge(bytes int64) {
 	jobsKept.Set(float64(len(t.byID)))
 }
 
-// room returns a *failure if a limit does not allow another job. If necessary it discards the
+// checkLimits returns a *failure if a limit does not allow another job. If necessary it discards the
 // oldest deleted job.
-func (t *jobs) room(owner string, bytes int64) error {
+func (t *jobs) checkLimits(owner string, bytes int64) error {
 	own, ownBytes := 0, int64(0)
 	var oldest *job
 	for _, j := range t.byID {

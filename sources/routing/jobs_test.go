@@ -334,9 +334,9 @@ func TestFailedPiecesKeepTheReason(t *testing.T) {
 	})
 }
 
-// TestFetchThatCannotBeAnswered checks that a job can be fetched again if its response could not
+// TestFailedFetchKeepsTheJob checks that a job can be fetched again if its response could not
 // be sent.
-func TestFetchThatCannotBeAnswered(t *testing.T) {
+func TestFailedFetchKeepsTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 		defer table.close()
@@ -357,9 +357,9 @@ func TestFetchThatCannotBeAnswered(t *testing.T) {
 	})
 }
 
-// TestSizeIsWhatIsHeld checks that the charged size of a job is at least its real size, even if
+// TestConversionSize checks that the charged size of a job is at least its real size, even if
 // most of it is not coordinates.
-func TestSizeIsWhatIsHeld(t *testing.T) {
+func TestConversionSize(t *testing.T) {
 	f := func(member string, n int) {
 		t.Helper()
 		text := "GEOMETRYCOLLECTION (" + member + strings.Repeat(", "+member, n-1) + ")"
@@ -385,7 +385,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-func TestRoomSaysWhatIsFull(t *testing.T) {
+func TestJobLimits(t *testing.T) {
 	f := func(cfg JobsConfig, want string) {
 		t.Helper()
 		cfg.Workers, cfg.Keep = 1, time.Hour
@@ -408,8 +408,8 @@ func TestRoomSaysWhatIsFull(t *testing.T) {
 
 // TestWatch checks the waiting rules of contract 3.4 with a synthetic clock.
 func TestWatch(t *testing.T) {
-	// f watches a job of two pieces for 10 s, with progress at most every second, and requires an
-	// answer with this status after this time. happens is called once the watch waits.
+	// f watches a job of two pieces for 10 s, with progress at most every second, and requires a
+	// response with the status want after the given time. f calls happens while the watch waits.
 	f := func(what string, after time.Duration, want status, happens func(table *jobs, id string, work *gated)) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
@@ -421,11 +421,11 @@ func TestWatch(t *testing.T) {
 			require.NoError(t, err)
 			synctest.Wait()
 			begin := time.Now()
-			answer := make(chan progress)
-			go func() { answer <- table.watch("a", p.id, time.Second, 10*time.Second) }()
+			response := make(chan progress)
+			go func() { response <- table.watch("a", p.id, time.Second, 10*time.Second) }()
 			synctest.Wait()
 			happens(table, p.id, work)
-			got := <-answer
+			got := <-response
 			require.Equal(t, after, time.Since(begin), what)
 			require.Equal(t, want, got.status, what)
 		})
@@ -471,7 +471,7 @@ func TestWatchReturnsAtOnce(t *testing.T) {
 // TestWatchDoesNotSpin checks that a status that the client already knows is repeated only after
 // the interval.
 func TestWatchDoesNotSpin(t *testing.T) {
-	f := func(want status, least, most, after time.Duration, before func(table *jobs, id string)) {
+	f := func(want status, interval, timeout, after time.Duration, before func(table *jobs, id string)) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
@@ -482,7 +482,7 @@ func TestWatchDoesNotSpin(t *testing.T) {
 			before(table, p.id)
 			for range 3 {
 				begin := time.Now()
-				require.Equal(t, want, table.watch("a", p.id, least, most).status)
+				require.Equal(t, want, table.watch("a", p.id, interval, timeout).status)
 				require.Equal(t, after, time.Since(begin))
 			}
 		})

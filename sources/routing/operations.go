@@ -44,7 +44,7 @@ func (x *exchange) operate() (xroute.Response, error) {
 		return nil, err
 	}
 	jobs, owner := x.service.jobs, x.client.Owner
-	if id, ok := xroute.JobID(x.request); ok && jobs.elsewhere(id) {
+	if id, ok := xroute.JobID(x.request); ok && jobs.ofAnotherReplica(id) {
 		return nil, &failure{
 			class: illegal, context: []string{"id"},
 			message: "another replica started this job: configure the load balancer to send all requests of a client to the same replica",
@@ -152,15 +152,15 @@ func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xro
 
 // The bounds of watchJob (contract 3).
 const (
-	defaultPolling  = 10 * time.Second
-	defaultUpdating = time.Second
-	minUpdating     = 250 * time.Millisecond
-	maxUpdating     = 50 * time.Second
+	defaultTimeout  = 10 * time.Second
+	defaultInterval = time.Second
+	minInterval     = 250 * time.Millisecond
+	maxInterval     = 50 * time.Second
 )
 
 func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	s := x.service
-	least, most, err := watchTimes(r.Options, s.cfg.Jobs.MaxPoll)
+	interval, timeout, err := watchTimes(r.Options, s.cfg.Jobs.MaxPoll)
 	if err != nil {
 		return nil, err
 	}
@@ -168,24 +168,24 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 		return nil, apiErr
 	}
 	defer s.watches.Release(x.client.Owner, 1)
-	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Owner, r.ID, least, most))}, nil
+	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Owner, r.ID, interval, timeout))}, nil
 }
 
-// watchTimes returns the time after which a watch reports progress, and the longest wait for it.
-func watchTimes(o *xroute.WatchOptions, limit time.Duration) (least, most time.Duration, err error) {
-	least, most = defaultUpdating, defaultPolling
+// watchTimes returns the interval at which a watch reports progress, and its longest wait.
+func watchTimes(o *xroute.WatchOptions, limit time.Duration) (interval, timeout time.Duration, err error) {
+	interval, timeout = defaultInterval, defaultTimeout
 	if o != nil && o.ProgressUpdatePeriod != nil {
-		least = min(max(time.Duration(*o.ProgressUpdatePeriod)*time.Millisecond, minUpdating), maxUpdating)
+		interval = min(max(time.Duration(*o.ProgressUpdatePeriod)*time.Millisecond, minInterval), maxInterval)
 	}
 	if o != nil && o.MaximumPollingPeriod != nil {
-		most = time.Duration(*o.MaximumPollingPeriod) * time.Millisecond
+		timeout = time.Duration(*o.MaximumPollingPeriod) * time.Millisecond
 	}
-	if most < 0 {
+	if timeout < 0 {
 		const path = "options/@maximumPollingPeriod"
 		message := fmt.Sprintf("%s is %d: it must be 0 or more milliseconds", path, *o.MaximumPollingPeriod)
 		return 0, 0, &failure{class: illegal, context: []string{path}, message: message}
 	}
-	return least, min(most, limit), nil
+	return interval, min(timeout, limit), nil
 }
 
 // jobOf returns a job for a response. An unknown job has no progress.

@@ -29,8 +29,8 @@ func about(operation, id, rest string) string {
 	return envelope(`<r:` + operation + `><r:id>` + id + `</r:id>` + rest + `</r:` + operation + `>`)
 }
 
-func watchOptions(most, least int) string {
-	return fmt.Sprintf(`<r:options maximumPollingPeriod="%d" progressUpdatePeriod="%d"/>`, most, least)
+func watchOptions(timeout, interval int) string {
+	return fmt.Sprintf(`<r:options maximumPollingPeriod="%d" progressUpdatePeriod="%d"/>`, timeout, interval)
 }
 
 func (s *server) watch(id, options string) xroute.Job {
@@ -113,7 +113,7 @@ func TestJobsThatEndAtOnce(t *testing.T) {
 	f(xroute.StatusFailed, 2, "x", "1 91")
 }
 
-// hold starts a job of client a whose pieces end when the test says so.
+// hold starts a job of client a. Its pieces end when the test sends their errors to work.gate.
 func (s *server) hold(pieces int) (id string, work *gated) {
 	s.t.Helper()
 	work = newGated(pieces, 1)
@@ -180,22 +180,22 @@ func TestWatchEndsWithTheDrain(t *testing.T) {
 	require.Equal(t, xroute.StatusRunning, s.watch(id, "").Status)
 }
 
-func TestWaiting(t *testing.T) {
+func TestWatchTimes(t *testing.T) {
 	number := func(n int32) *int32 { return &n }
-	f := func(most, least *int32, wantLeast, wantMost time.Duration) {
+	f := func(timeout, interval *int32, wantInterval, wantTimeout time.Duration) {
 		t.Helper()
-		gotLeast, gotMost, err := watchTimes(&xroute.WatchOptions{MaximumPollingPeriod: most, ProgressUpdatePeriod: least}, time.Minute)
+		gotInterval, gotTimeout, err := watchTimes(&xroute.WatchOptions{MaximumPollingPeriod: timeout, ProgressUpdatePeriod: interval}, time.Minute)
 		require.NoError(t, err)
-		require.Equal(t, []time.Duration{wantLeast, wantMost}, []time.Duration{gotLeast, gotMost})
+		require.Equal(t, []time.Duration{wantInterval, wantTimeout}, []time.Duration{gotInterval, gotTimeout})
 	}
 	f(nil, nil, time.Second, 10*time.Second)
 	f(number(0), number(0), 250*time.Millisecond, 0)
 	f(number(1), number(-7), 250*time.Millisecond, time.Millisecond)
 	f(number(60_000), number(251), 251*time.Millisecond, time.Minute)
 	f(number(60_001), number(50_001), 50*time.Second, time.Minute)
-	least, most, err := watchTimes(nil, 3*time.Second)
+	interval, timeout, err := watchTimes(nil, 3*time.Second)
 	require.NoError(t, err)
-	require.Equal(t, []time.Duration{time.Second, 3 * time.Second}, []time.Duration{least, most})
+	require.Equal(t, []time.Duration{time.Second, 3 * time.Second}, []time.Duration{interval, timeout})
 }
 
 // TestNoRoomForAJob checks that the fault contains advice, and that a job that can never fit is an
@@ -213,8 +213,8 @@ func TestNoRoomForAJob(t *testing.T) {
 	f("as several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
 }
 
-// TestRestart checks that a restart forgets all jobs.
-func TestRestart(t *testing.T) {
+// TestRestartForgetsJobs checks that a restart forgets all jobs.
+func TestRestartForgetsJobs(t *testing.T) {
 	before := start(t, nil)
 	j := before.startJob("8 48")
 	require.Equal(t, xroute.StatusSucceeded, before.watch(*j.ID, "").Status)

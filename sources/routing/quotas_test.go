@@ -18,9 +18,9 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// TestWatchingLeavesAPlace checks that with any settings, a client with as many watches as it may
+// TestWatchesLeaveASlot checks that with any settings, a client with as many watches as it may
 // have can still stop a job.
-func TestWatchingLeavesAPlace(t *testing.T) {
+func TestWatchesLeaveASlot(t *testing.T) {
 	for requests := range int64(40) {
 		for watching := range 40 {
 			c := DefaultConfig()
@@ -40,7 +40,7 @@ func TestWatchingLeavesAPlace(t *testing.T) {
 // requireQuotaExceeded requires the 503 of a client whose quota is used up.
 func requireQuotaExceeded(t testing.TB, resp *http.Response, text []byte, what string) {
 	t.Helper()
-	requireRefusal(t, resp, text, 503, contract.ServiceUnavailable)
+	requireAPIError(t, resp, text, 503, contract.ServiceUnavailable)
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 	require.Contains(t, string(text), "this client has "+what)
 }
@@ -85,10 +85,10 @@ func TestSlowClientLeavesMemory(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, large, asB...)
 }
 
-// TestClientThatDoesNotRead checks that a client gets at most its quota of the memory for
+// TestClientThatDoesNotReadResponses checks that a client gets at most its quota of the memory for
 // responses, that other clients get responses in the meantime, even large ones, and that the
 // client is served again when it reads.
-func TestClientThatDoesNotRead(t *testing.T) {
+func TestClientThatDoesNotReadResponses(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxBodyBytes, c.AdmissionBytes = 4<<20, 32<<20 })
 	points := strings.Repeat("8 48, ", 60_000) + "8 48"
 	large := convert(`LineString" wkt="LINESTRING (`+points+`)"`, "", xmlOptions(`coordFormat="VENDOR_MERCATOR"`, "PLAIN", "WKB", "WKT", "KML"), "")
@@ -127,8 +127,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	ask[*xroute.ConvertGeometryResponse](s, large)
 }
 
-// TestFetchThatHasToWait checks that without memory for the response, a job can be fetched later.
-func TestFetchThatHasToWait(t *testing.T) {
+// TestFetchWithoutMemory checks that without memory for the response, a job can be fetched later.
+func TestFetchWithoutMemory(t *testing.T) {
 	s := start(t, nil)
 	j := s.startJob("8 48")
 	require.Equal(t, xroute.StatusSucceeded, s.watchToTheEnd(*j.ID).Status)
@@ -142,8 +142,8 @@ func TestFetchThatHasToWait(t *testing.T) {
 	require.Len(t, s.fetch(*j.ID).Geometries, 1)
 }
 
-// TestWatchingClientLeavesWatches checks that one client gets half of the watches.
-func TestWatchingClientLeavesWatches(t *testing.T) {
+// TestClientGetsHalfOfTheWatches checks that one client gets half of the watches.
+func TestClientGetsHalfOfTheWatches(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxWatches = 4 })
 	id, _ := s.hold(1)
 	watched := make(chan xroute.Job)

@@ -35,10 +35,10 @@ func zip(text string) string {
 func (s *server) requireError(status int, code contract.Code, body string, headers ...string) {
 	s.t.Helper()
 	resp, text := s.post(body, headers...)
-	requireRefusal(s.t, resp, text, status, code)
+	requireAPIError(s.t, resp, text, status, code)
 }
 
-func requireRefusal(t testing.TB, resp *http.Response, text []byte, status int, code contract.Code) {
+func requireAPIError(t testing.TB, resp *http.Response, text []byte, status int, code contract.Code) {
 	t.Helper()
 	require.Equal(t, status, resp.StatusCode, "%s", text)
 	require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
@@ -147,7 +147,7 @@ func TestIncompleteBodies(t *testing.T) {
 	f := func(p *peer, status int, code contract.Code) {
 		t.Helper()
 		resp, text := p.response()
-		requireRefusal(t, resp, text, status, code)
+		requireAPIError(t, resp, text, status, code)
 	}
 	const chunked = "Transfer-Encoding: chunked\r\n"
 	f(slow.dial("Content-Length: 1000\r\n").send("<"), 408, contract.RequestTimeout)
@@ -174,7 +174,7 @@ func TestSlowSenderHoldsNoWorker(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 }
 
-func TestAnswersAreCompressed(t *testing.T) {
+func TestResponsesAreCompressed(t *testing.T) {
 	s := start(t, nil)
 	points := strings.Repeat("8 48, ", 200) + "8 48"
 	large := convert(`LineString" wkt="LINESTRING (`+points+`)"`, "", xmlOptions(inDegrees, "WKT"), "")
@@ -227,7 +227,7 @@ func TestDescription(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.Empty(t, text)
 	resp, text = f(s, http.MethodGet, "")
-	requireRefusal(t, resp, []byte(text), http.StatusNotFound, contract.NotFound)
+	requireAPIError(t, resp, []byte(text), http.StatusNotFound, contract.NotFound)
 	require.Contains(t, text, "?WSDL")
 
 	s = start(t, nil, func(s *Service) { s.scheme = "https" })
