@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEveryCodeHasANameAndIsForRequestsOrItems(t *testing.T) {
+func TestCodes(t *testing.T) {
 	names := map[string]bool{}
 	for c := OK; c < CodeCount; c++ {
 		require.NotEmpty(t, c.String())
@@ -54,7 +54,7 @@ func TestItemDescriptions(t *testing.T) {
 	f(InvalidInterval, FieldTimestampTo, "", `timestampTo is before timestampFrom`)
 }
 
-func TestEveryItemCodeHasItsOwnDescription(t *testing.T) {
+func TestItemDescriptionsAreUnique(t *testing.T) {
 	seen := map[string]Code{}
 	for code := BatchLimitExceeded; code < CodeCount; code++ {
 		for field := FieldItem; field < FieldCount; field++ {
@@ -76,7 +76,7 @@ func TestWholeRunes(t *testing.T) {
 	f("a\xc3", "a")
 	f("a\xf0\x9f\x98", "a")
 	f("a😀", "a😀")
-	f("a\xff", "a\xff") // never starts a character
+	f("a\xff", "a\xff") // 0xff is never part of a character
 	f("\xa0\xa0\xa0\xa0", "\xa0\xa0\xa0\xa0")
 	f("\xc3\xc3", "\xc3")
 }

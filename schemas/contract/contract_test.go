@@ -13,8 +13,8 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// TestErrorCodes compares the tables of section 6.1 with the codes, and the statuses with those
-// that sources/api responds with and those of the OpenAPI document.
+// TestErrorCodes compares the tables of section 6.1 with the codes, and their statuses with the
+// codes and the OpenAPI document.
 func TestErrorCodes(t *testing.T) {
 	names := func(from, to contract.Code) (list []string) {
 		for code := from; code < to; code++ {
@@ -86,8 +86,8 @@ func TestItemRules(t *testing.T) {
 	require.Len(t, members, int(contract.FieldCount-contract.FieldDetectorCode))
 }
 
-// TestFixedLimits compares the limits without a setting with the constants that can be seen from
-// here. The test of the configuration compares the defaults of the settings.
+// TestFixedLimits compares limits that are not settings with the exported constants. Package conf
+// compares the defaults of the settings.
 func TestFixedLimits(t *testing.T) {
 	limits := map[string]string{}
 	for _, row := range rows(t, "6.4") {

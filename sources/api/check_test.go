@@ -175,7 +175,7 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, id, ok.Header.Get("Trace-Id"))
 }
 
-func TestEchoIsCutAndEscaped(t *testing.T) {
+func TestEchoIsTruncatedAndEscaped(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	path := "/\"\\" + strings.Repeat("é", 100)
 	body := requireError(t, dial(t, s).send("GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n").response(), 404, contract.NotFound)

@@ -24,9 +24,8 @@ type Config struct {
 	AdmissionBytes int64 `setting:"admission_bytes"`
 }
 
-// DefaultConfig returns the default settings. They allow bodies of up to 16 MiB (contract 1.1),
-// sixty times a batch of 14,000 items. Such a batch of 250 KiB takes a minute at the minimum rate,
-// which is that of a modem.
+// DefaultConfig returns the default settings. They allow bodies of up to 16 MiB (contract 1.1). A
+// batch of 14,000 items has about 250 KiB, which take a minute at the minimum rate.
 func DefaultConfig() Config {
 	return Config{
 		MaxCompressedBytes: 16 << 20,

@@ -10,5 +10,5 @@ func Held(e *Endpoint) (requests, bytes int64) {
 // HeldBytes returns the memory that all requests of the process hold.
 func HeldBytes() int64 { return int64(testutil.ToFloat64(memory.Used)) }
 
-// RaceEnabled reports whether sync.Pool drops some of what is put into it.
+// RaceEnabled reports whether the race detector is enabled. It makes sync.Pool drop random items.
 const RaceEnabled = raceEnabled

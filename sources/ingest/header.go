@@ -24,8 +24,8 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 			Description: "multipart bodies are not supported: send the gzip-compressed JSON as the body itself",
 		}
 	}
-	if _, r := checkEncoding(h); r != nil {
-		return r
+	if _, apiErr := checkEncoding(h); apiErr != nil {
+		return apiErr
 	}
 	if n := int64(h.ContentLength()); n > maxBody {
 		return tooLarge(maxBody)
@@ -33,8 +33,8 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	return checkIdempotencyKey(h)
 }
 
-// checkEncoding accepts gzip once, or no Content-Encoding. declared is false in the second case, in
-// which the first bytes of the body decide.
+// checkEncoding accepts gzip once, or no Content-Encoding. declared reports whether the header names
+// gzip. If not, the first bytes of the body decide.
 func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
 	times := 0
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {

@@ -40,7 +40,7 @@ func TestMetricsOfClients(t *testing.T) {
 	r.Add(1, contract.UnknownDetector, contract.FieldDetectorCode, []byte("x"))
 	count := func() {
 		e.count("a", r)
-		e.count("b", r) // not a client that may send batches
+		e.count("b", r) // has no right to send batches
 	}
 	count()
 	require.Zero(t, testing.AllocsPerRun(10, count))
@@ -58,12 +58,12 @@ func TestMetricsOfClients(t *testing.T) {
 	for _, vec := range []metrics.Collector{clientBatches, clientAccepted, clientRejected, clientLast, clientPeriod} {
 		require.Zero(t, testutil.CollectAndCount(vec), "the key was removed")
 	}
-	count() // a request that was under way
+	count() // a request that was in progress
 }
 
 func TestPeriodOfAClient(t *testing.T) {
-	// f sends bursts of batches, each as many seconds after the one before as gaps says, and
-	// expects the last estimate.
+	// f records a batch, and another one after each of the gaps, which are in seconds. It requires
+	// the last estimate to be between low and high.
 	f := func(low, high float64, gaps ...float64) {
 		t.Helper()
 		var p period

@@ -121,7 +121,7 @@ func TestSlowClient(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", "") // no byte of the body: the request has no slot
 	f("Transfer-Encoding: chunked\r\n", "64\r\n")
 	f("Transfer-Encoding: chunked\r\n", "64\r\n"+body[:10])
-	f("Transfer-Encoding: chunked\r\n", chunk(body)+"1") // within a chunk's head
+	f("Transfer-Encoding: chunked\r\n", chunk(body)+"1") // within the header of a chunk
 	f("Transfer-Encoding: chunked\r\n", chunk(body))     // between two chunks
 	f("Transfer-Encoding: chunked\r\n", chunk(body)+"0\r\n")
 
@@ -243,8 +243,8 @@ func TestHostileKeyLeavesSlots(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 	}
-	f("heads", "Content-Length: 1000\r\n", "")
-	f("chunked heads", "Transfer-Encoding: chunked\r\n", "")
+	f("headers only", "Content-Length: 1000\r\n", "")
+	f("headers of chunked bodies only", "Transfer-Encoding: chunked\r\n", "")
 	f("slow bodies", length(body), body[:3])
 	f("slow chunks", "Transfer-Encoding: chunked\r\n", "64\r\n"+body[:3])
 }

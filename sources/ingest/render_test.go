@@ -17,7 +17,7 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// FuzzEcho checks that echoed bytes become valid JSON and valid UTF-8, cut between characters.
+// FuzzEcho checks that echoed bytes become valid JSON and valid UTF-8, truncated between characters.
 func FuzzEcho(f *testing.F) {
 	for _, s := range []string{"plain", "\xff\x00\"\\\n\x7f\u2028", strings.Repeat("é", 40), strings.Repeat("x", 63) + "é", strings.Repeat("x", 61) + "\xf0\x9f\x98\x80", strings.Repeat("\xed\xa0\x80", 22), strings.Repeat("\xa0", 70)} {
 		f.Add([]byte(s))
@@ -31,7 +31,7 @@ func FuzzEcho(f *testing.F) {
 			Error struct{ Description, ErrorCode, Parameter string }
 		}
 		if !utf8.Valid(raw) || json.Unmarshal(raw, &got) != nil {
-			t.Fatalf("no JSON: %q", raw)
+			t.Fatalf("got %q, want valid UTF-8 and JSON", raw)
 		}
 		if len(input) == 0 {
 			return
@@ -42,11 +42,11 @@ func FuzzEcho(f *testing.F) {
 		}
 		text := strings.TrimSuffix(strings.TrimPrefix(got.Error.Description, `detectorCode "`), `" does not exist in the product instance`)
 		if len(whole) == contract.EchoLimit && !utf8.Valid(whole) {
-			return // what is left of broken text at the cut is not laid down
+			return // the result for invalid UTF-8 at the limit is unspecified
 		}
-		want := string([]rune(string(whole))) // each byte that is no UTF-8 is one U+FFFD
+		want := string([]rune(string(whole))) // each invalid byte becomes one U+FFFD
 		if text != want || got.Error.Parameter != "measurements[7].detectorCode" || got.Index != 7 {
-			t.Fatalf("%q gives %q", input, raw)
+			t.Fatalf("input %q: got %q, want a description that quotes %q", input, raw, want)
 		}
 	})
 }
@@ -71,10 +71,10 @@ func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 	}
 	few, many := result(1), result(10_000)
 	if got := allocs(few); got > 1 && !raceEnabled {
-		t.Errorf("%v allocations for one rejection", got)
+		t.Errorf("got %v allocations for one rejection, want at most 1", got)
 	}
 	if got := allocs(many); got > 1 && !raceEnabled {
-		t.Errorf("%v allocations for 10,000 rejections", got)
+		t.Errorf("got %v allocations for 10,000 rejections, want at most 1", got)
 	}
 	require.Zero(t, a.Total())
 }

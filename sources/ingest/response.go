@@ -93,7 +93,7 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	return append(b, `"}}`...)
 }
 
-// pieceSize is the size at which a piece ends; it may exceed this size by one rejection.
+// pieceSize is the size from which no further rejection is added to a piece.
 const pieceSize = 8 << 10
 
 // rendering is an IngestResult that is rendered while it is written. A body of a few hundred
@@ -111,7 +111,7 @@ type rendering struct {
 }
 
 // newRendering returns a rendering of r. It swaps r's content with that of a recycled result, so
-// that both keep buffers.
+// that both keep their buffers.
 func newRendering(r *batch.Result, memory *admission.Quotas, client string) *rendering {
 	x := renderings.Get().(*rendering)
 	x.result, *r = *r, x.result

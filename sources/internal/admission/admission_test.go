@@ -78,7 +78,7 @@ func TestConcurrentQuotas(t *testing.T) {
 				case taken <- struct{}{}:
 					<-taken
 				default:
-					t.Error("more than the quota")
+					t.Error("more than the quota was acquired")
 				}
 				q.Release("a", 1)
 			}
@@ -92,7 +92,7 @@ func TestNoAllocations(t *testing.T) {
 	q := quotas(10)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if q.Acquire("client", 1) != nil || q.Check("client", 1) != nil {
-			t.Error("full")
+			t.Error("got an error, want a free slot")
 		}
 		q.Release("client", 1)
 	}))
