@@ -237,16 +237,16 @@ func FuzzErrorBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input []byte, parameter string) {
 		text := contract.Echo(input)
 		if n := len(strings.ReplaceAll(text, "�", "?")); n > contract.EchoLimit {
-			t.Fatalf("%d bytes of input repeated", n)
+			t.Fatalf("got %d bytes of input, want at most %d", n, contract.EchoLimit)
 		}
 		var resp fasthttp.Response
 		writeError(&resp, &contract.APIError{Code: contract.InvalidParameter, Description: "is " + text, Parameter: parameter}, someTrace)
 		body := requireError(t, asHTTP(t, &resp), 400, contract.InvalidParameter)
 		if want := "is " + text; body.Description != want {
-			t.Fatalf("description %q, want %q", body.Description, want)
+			t.Fatalf("got description %q, want %q", body.Description, want)
 		}
 		if (parameter != "") != (len(body.Causes) == 1) {
-			t.Fatalf("parameter %q, causes %v", parameter, body.Causes)
+			t.Fatalf("parameter %q: got causes %v, want one for a parameter and none without", parameter, body.Causes)
 		}
 	})
 }

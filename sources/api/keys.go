@@ -36,8 +36,10 @@ const (
 	// maxZones is the maximum number of time zones of keys with the right forecast, because a
 	// forecast layer is kept for each (contract 2).
 	maxZones = 8
-	// minRate is the lowest rate limit; it bounds the time until a bucket has its next token.
+	// minRate is the lowest rate limit.
 	minRate = 0.001
+	// maxWait bounds the time until a bucket has its next token, which could overflow.
+	maxWait = math.MaxInt64 / 2
 )
 
 var rights = map[string]contract.Right{
@@ -238,7 +240,7 @@ func (b *bucket) take(need, cost float64) (wait time.Duration) {
 	}
 	b.refill()
 	if b.level < need {
-		return max(1, time.Duration((need-b.level)/b.rate*float64(time.Second)))
+		return max(1, time.Duration(min((need-b.level)/b.rate*float64(time.Second), maxWait)))
 	}
 	b.level -= cost
 	return 0

@@ -300,9 +300,17 @@ func TestBucket(t *testing.T) {
 		b.set(0)
 		f(1, 1, 0)
 		b.set(0.1)
-		f(1, 1, 0) // a bucket holds one token at least
+		f(1, 1, 0) // a bucket holds at least one token
 		f(1, 1, 10*time.Second)
 	})
+}
+
+// TestLongWait checks that the time until the next token does not overflow.
+func TestLongWait(t *testing.T) {
+	var b bucket
+	b.set(minRate)
+	b.charge(20_000_000) // 634 years, more than a time.Duration
+	require.Greater(t, b.take(1, 0), 100*365*24*time.Hour)
 }
 
 func TestLookUpDoesNotAllocate(t *testing.T) {
@@ -311,7 +319,7 @@ func TestLookUpDoesNotAllocate(t *testing.T) {
 	known, unknown := []byte("k1"), []byte("k2")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if r.find(sha256.Sum256(known)) == nil || r.find(sha256.Sum256(unknown)) != nil {
-			t.Error("wrong key")
+			t.Error("got the wrong key, want k1 only")
 		}
 	}))
 }

@@ -464,7 +464,7 @@ func TestCertificateExpiry(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the metric is missing")
+	t.Error("got no metric trafficd_api_certificate_expiry_timestamp_seconds, want one")
 }
 
 // certificate returns a self-signed certificate for 127.0.0.1.
