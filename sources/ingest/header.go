@@ -33,8 +33,8 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	return checkIdempotencyKey(h)
 }
 
-// checkEncoding accepts gzip once, or no Content-Encoding. declared reports whether the header names
-// gzip. If not, the first bytes of the body decide.
+// checkEncoding accepts gzip once, or no Content-Encoding. declared reports whether the header
+// names gzip. If not, the first bytes of the body decide.
 func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
 	times := 0
 	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {

@@ -17,7 +17,8 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// FuzzEcho checks that echoed bytes become valid JSON and valid UTF-8, truncated between characters.
+// FuzzEcho checks that echoed bytes become valid JSON and valid UTF-8, truncated between
+// characters.
 func FuzzEcho(f *testing.F) {
 	for _, s := range []string{"plain", "\xff\x00\"\\\n\x7f\u2028", strings.Repeat("é", 40), strings.Repeat("x", 63) + "é", strings.Repeat("x", 61) + "\xf0\x9f\x98\x80", strings.Repeat("\xed\xa0\x80", 22), strings.Repeat("\xa0", 70)} {
 		f.Add([]byte(s))

@@ -355,8 +355,8 @@ func (t *jobs) charge(bytes int64) {
 	jobsKept.Set(float64(len(t.byID)))
 }
 
-// checkLimits returns a *failure if a limit does not allow another job. If necessary it discards the
-// oldest deleted job.
+// checkLimits returns a *failure if a limit does not allow another job. If necessary it discards
+// the oldest deleted job.
 func (t *jobs) checkLimits(owner string, bytes int64) error {
 	own, ownBytes := 0, int64(0)
 	var oldest *job
