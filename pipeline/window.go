@@ -116,7 +116,10 @@ func (w *window) add(seq uint64, frame []byte) error {
 		w.reader = w.source.Reader(seq) // so that the next read returns the same error
 		return fmt.Errorf("cannot read frame %d of the journal: %w", seq, err)
 	}
-	from := int(w.skip)
+	from := 0
+	if seq == w.next { // otherwise that frame was deleted
+		from = int(w.skip)
+	}
 	w.next, w.skip = seq+1, 0
 	if from >= b.Rows() { // no accepted rows, or all were delivered before
 		w.free = append(w.free, b)

@@ -40,20 +40,38 @@ func (f *frames) TryNext([]byte) (uint64, []byte, bool, error) {
 	}
 }
 
+// encoded returns a frame with the given number of rows.
+func encoded(rows int) []byte {
+	b := new(batch.Batch)
+	b.Extend(rows)
+	for i := range rows {
+		b.Index = append(b.Index, uint32(i))
+	}
+	b.TypeEnd = []uint32{0}
+	return batch.AppendFrame(nil, b, nil)
+}
+
+// TestDeliveredRowsOfADeletedFrame checks that no rows are skipped if the frame whose first rows
+// were delivered has been deleted.
+func TestDeliveredRowsOfADeletedFrame(t *testing.T) {
+	f := func(from batch.Position, rows int) {
+		t.Helper()
+		w := window{source: &frames{coming: make(chan []byte, 1), seq: 6}}
+		w.rewind(from)
+		w.source.(*frames).coming <- encoded(5)
+		require.NoError(t, w.wait(t.Context()))
+		require.Equal(t, rows, w.count)
+	}
+	f(batch.Position{Frame: 7, Row: 3}, 2)
+	f(batch.Position{Frame: 4, Row: 3}, 5)
+}
+
 // TestRowsAfterAPauseDoNotWait checks that only blocks that follow another within linger wait for
 // more rows.
 func TestRowsAfterAPauseDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &frames{coming: make(chan []byte, 10)}
-		send := func(rows int) {
-			b := new(batch.Batch)
-			b.Extend(rows)
-			for i := range rows {
-				b.Index = append(b.Index, uint32(i))
-			}
-			b.TypeEnd = []uint32{0}
-			source.coming <- batch.AppendFrame(nil, b, nil)
-		}
+		send := func(rows int) { source.coming <- encoded(rows) }
 		w := window{source: source, every: time.Hour, idle: func(context.Context) {}}
 		w.rewind(batch.Position{})
 		cfg := DeliveryConfig{MaxRows: 100, MinRows: 10, Linger: time.Second}

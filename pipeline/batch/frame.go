@@ -264,7 +264,8 @@ func readColumns(r *WireReader, b *Batch) {
 		if row == 0 || s&codeLengths == 0 {
 			length = r.Uvarint()
 		}
-		if end += length; end > uint64(r.Left()) {
+		left := uint64(r.Left())
+		if end += length; length > left || end > left {
 			r.Fail("detector codes too long")
 			return
 		}
@@ -282,10 +283,11 @@ func readColumns(r *WireReader, b *Batch) {
 		b.Type = append(b.Type, uint32(kind))
 	}
 	for row := range rows {
+		skipped := uint64(0)
 		if row == 0 || s&indexes == 0 {
-			next += r.Uvarint()
+			skipped = r.Uvarint()
 		}
-		if next > math.MaxUint32 {
+		if next += skipped; max(next, skipped) > math.MaxUint32 {
 			r.Fail("index too large")
 			return
 		}

@@ -2,9 +2,11 @@ package batch
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -152,6 +154,25 @@ func TestEveryTruncationOfAFrameFails(t *testing.T) {
 		require.ErrorIs(t, DecodeFrame(append(frame, 0), &got, nil), ErrFrame)
 	}
 	require.ErrorContains(t, DecodeFrame([]byte{9}, &got, nil), "version 9")
+}
+
+// TestOverflowInFrame checks that a length or an index that overflows is an error.
+func TestOverflowInFrame(t *testing.T) {
+	b := &Batch{}
+	b.Codes, b.CodeEnd = []byte("abcdeABCDEF"), []uint32{5, 11}
+	b.TypeText, b.TypeEnd, b.Type = []byte("t"), []uint32{1}, []uint32{0, 0}
+	b.From, b.To, b.Value, b.Quality = make([]int64, 2), make([]int64, 2), make([]float64, 2), make([]float64, 2)
+	b.Index = []uint32{3, 8}
+	frame := AppendFrame(nil, b, nil)
+	require.NoError(t, DecodeFrame(frame, new(Batch), nil))
+	f := func(before, after []byte) {
+		t.Helper()
+		require.Equal(t, 1, bytes.Count(frame, before))
+		require.ErrorIs(t, DecodeFrame(bytes.Replace(frame, before, after, 1), new(Batch), nil), ErrFrame)
+	}
+	most := binary.AppendUvarint(nil, math.MaxUint64)
+	f([]byte("\x05\x06abc"), slices.Concat([]byte{5}, most, []byte("abc")))
+	f([]byte("DEF\x00\x03\x04"), slices.Concat([]byte("DEF\x00\x03"), most))
 }
 
 func TestDecodeFrameReusesItsMemory(t *testing.T) {
