@@ -133,10 +133,14 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	if d.at.Plan != nil {
 		rows, err := d.window.upTo(ctx, d.at.End)
-		if err == nil {
-			d.behind.Store(rows[0].ReceivedAt)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(rows) == 0: // a new delivery continues with the oldest remaining row
+			return nil, fmt.Errorf("%w: the frames of the planned block were deleted", journal.ErrClosed)
 		}
-		return rows, err
+		d.behind.Store(rows[0].ReceivedAt)
+		return rows, nil
 	}
 	if d.unsaved { // the next row may be a long time off, and the journal deletes nothing after the saved cursor
 		if err := d.save(d.at); err != nil {

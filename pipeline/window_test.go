@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
 )
 
 // frames is a Reader of frames that come over a channel.
@@ -64,6 +65,23 @@ func TestDeliveredRowsOfADeletedFrame(t *testing.T) {
 	}
 	f(batch.Position{Frame: 7, Row: 3}, 2)
 	f(batch.Position{Frame: 4, Row: 3}, 5)
+}
+
+// TestPlannedBlockOfDeletedFrames checks that a delivery ends if the frames of its planned block
+// have been deleted.
+func TestPlannedBlockOfDeletedFrames(t *testing.T) {
+	d := &Delivery{at: CursorStatus{Done: batch.Position{Frame: 2}, Plan: []byte("plan"), End: batch.Position{Frame: 4, Row: 1}}}
+	f := func(seq uint64, want error) {
+		t.Helper()
+		source := &frames{coming: make(chan []byte, 1), seq: seq - 1}
+		d.window = window{source: source}
+		d.window.rewind(d.at.Done)
+		source.coming <- encoded(5)
+		_, err := d.next(t.Context())
+		require.ErrorIs(t, err, want)
+	}
+	f(4, nil)
+	f(7, journal.ErrClosed)
 }
 
 // TestRowsAfterAPauseDoNotWait checks that only blocks that follow another within linger wait for
