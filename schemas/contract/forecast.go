@@ -16,7 +16,7 @@ func FormatForecastTime(t time.Time) string { return t.UTC().Format(forecastTime
 func ParseForecastTime(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, text) // faster than with forecastTime
 	if err != nil || len(text) != len(forecastTime) {
-		return t, fmt.Errorf("invalid time %.64q: must have the form 2026-01-31T12:30:00Z", text)
+		return t, fmt.Errorf("invalid time %q: must have the form 2026-01-31T12:30:00Z", Echo(text))
 	}
 	return t, nil
 }

@@ -30,9 +30,10 @@ func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte
 
 // Echo returns client input for a description: at most EchoLimit bytes of it, truncated at a
 // character boundary, with U+FFFD in place of invalid UTF-8.
-func Echo(b []byte) string {
-	if len(b) > EchoLimit {
-		b = wholeRunes(b[:EchoLimit])
+func Echo[T string | []byte](text T) string {
+	b := []byte(text[:min(len(text), EchoLimit)])
+	if len(text) > EchoLimit {
+		b = wholeRunes(b)
 	}
 	return strings.ToValidUTF8(string(b), string(utf8.RuneError))
 }

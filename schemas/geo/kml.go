@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"trafficd/schemas/contract"
+
 	"github.com/twpayne/go-geom"
 )
 
@@ -159,7 +161,7 @@ func (r *kmlReader) document(text string) error {
 		switch token := token.(type) {
 		case xml.StartElement:
 			if started {
-				return fmt.Errorf("second root element %.40q", token.Name.Local)
+				return fmt.Errorf("second root element %q", contract.Echo(token.Name.Local))
 			}
 			started = true
 			if err := r.search(token, true); err != nil {
@@ -305,7 +307,7 @@ func (r *kmlReader) points(element string) (flat []float64, err error) {
 		seen = true
 		r.text = r.text[:0]
 		err := r.content(func(child xml.StartElement) error {
-			return fmt.Errorf("element %.40q within coordinates", child.Name.Local)
+			return fmt.Errorf("element %q within coordinates", contract.Echo(child.Name.Local))
 		}, func(text xml.CharData) { r.text = append(r.text, text...) })
 		if err == nil {
 			flat, err = r.tuples(r.text)
@@ -338,18 +340,18 @@ func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error
 		length := numberLen(text)
 		v, err := strconv.ParseFloat(string(text[:length]), 64)
 		if err != nil || !finite(v) {
-			return flat, nil, fmt.Errorf("%.20q does not start with a number within the range of a double", text)
+			return flat, nil, fmt.Errorf("%q does not start with a number within the range of a double", contract.Echo(text))
 		}
 		flat = append(flat, v)
 		text = text[length:]
 		space := spaceLen(text)
 		switch comma := len(text) > space && text[space] == ','; {
 		case comma && (space > 0 || spaceLen(text[1:]) > 0):
-			return flat, nil, fmt.Errorf("white space beside a comma: %.20q", text)
+			return flat, nil, fmt.Errorf("white space beside a comma: %q", contract.Echo(text))
 		case comma && n < kmlStride:
 			text = text[1:]
 		case comma:
-			return flat, nil, fmt.Errorf("more than x,y,z: %.20q", text)
+			return flat, nil, fmt.Errorf("more than x,y,z: %q", contract.Echo(text))
 		case n == 1:
 			return flat, nil, fmt.Errorf("no y after the x %v", v)
 		case n == 2:

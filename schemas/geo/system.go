@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"trafficd/schemas/contract"
 )
 
 // Format is a CoordFormat of contract 5.4.
@@ -86,7 +88,7 @@ func ParseSystem(format, srID string) (System, error) {
 				return System{format: f.format, projection: f.projection}, nil
 			}
 		}
-		return System{}, fmt.Errorf("%w: format %.64q; must be one of %v", ErrUnknownSystem, format, Formats())
+		return System{}, fmt.Errorf("%w: format %q; must be one of %v", ErrUnknownSystem, contract.Echo(format), Formats())
 	}
 	text := strings.TrimSpace(srID)
 	if text == "" {
@@ -99,7 +101,7 @@ func ParseSystem(format, srID string) (System, error) {
 	code, err := strconv.ParseUint(text, 10, 31)
 	p := epsgProjection(int(code))
 	if err != nil || p == nil {
-		return System{}, fmt.Errorf("%w: srId %.64q; must be one of %s", ErrUnknownSystem, srID, knownEPSG)
+		return System{}, fmt.Errorf("%w: srId %q; must be one of %s", ErrUnknownSystem, contract.Echo(srID), knownEPSG)
 	}
 	return System{format: SRID, epsg: int(code), projection: p}, nil
 }

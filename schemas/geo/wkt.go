@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 
+	"trafficd/schemas/contract"
+
 	"github.com/twpayne/go-geom"
 )
 
@@ -186,7 +188,7 @@ func (r *wktReader) coordinates() error {
 		}
 		v, err := strconv.ParseFloat(r.text[r.at:r.at+n], 64)
 		if err != nil {
-			return fmt.Errorf("%.40q is not a number within the range of a double", r.text[r.at:r.at+n])
+			return fmt.Errorf("%q is not a number within the range of a double", contract.Echo(r.text[r.at:r.at+n]))
 		}
 		if i < r.Layout.Stride() {
 			r.Flat = append(r.Flat, v)
@@ -232,7 +234,7 @@ func (r *wktReader) unexpected() string {
 	if r.at == len(r.text) {
 		return "unexpected end of the text"
 	}
-	return fmt.Sprintf("unexpected %.20q", r.text[r.at:])
+	return fmt.Sprintf("unexpected %q", contract.Echo(r.text[r.at:]))
 }
 
 // AppendWKT appends g as well-known text such as "POINT Z (8.25 48.76 110)" or "LINESTRING EMPTY".

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
+
+	"trafficd/schemas/contract"
 )
 
 var encoding = base64.StdEncoding.Strict()
@@ -25,7 +27,7 @@ func Decode(code string) (Line, error) {
 		line, err = decode(raw)
 	}
 	if err != nil {
-		return Line{}, fmt.Errorf("cannot decode OpenLR code %.64q: %w", code, err)
+		return Line{}, fmt.Errorf("cannot decode OpenLR code %q: %w", contract.Echo(code), err)
 	}
 	return line, nil
 }

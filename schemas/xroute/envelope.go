@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+
+	"trafficd/schemas/contract"
 )
 
 var (
@@ -82,7 +84,7 @@ func JobID(r Request) (id string, ok bool) {
 
 func unknownOperation(n name) *Error {
 	return &Error{
-		Kind: KindOperation, Path: "Envelope/Body/" + truncated(n.local),
+		Kind: KindOperation, Path: "Envelope/Body/" + contract.Echo(n.local),
 		Reason: fmt.Sprintf("no such operation in the namespace %s: see the WSDL", echo(n.space)),
 	}
 }

@@ -3,6 +3,8 @@ package xroute
 import (
 	"strconv"
 	"strings"
+
+	"trafficd/schemas/contract"
 )
 
 // Kind is the kind of an error in an envelope.
@@ -36,29 +38,8 @@ func (e *Error) Error() string {
 	return e.Path + ": " + e.Reason
 }
 
-// maxEcho is the maximum number of bytes of a client's text in an error (contract 6.4).
-const maxEcho = 64
-
-// echo returns text truncated and quoted.
-func echo(text string) string {
-	short, ellipsis := truncate(text)
-	return strconv.Quote(short) + ellipsis
-}
-
-// truncated returns text truncated.
-func truncated(text string) string {
-	short, ellipsis := truncate(text)
-	return short + ellipsis
-}
-
-// truncate limits text to maxEcho bytes, at a character boundary. text need not be valid UTF-8: the
-// decoder does not check the encoding that an XML declaration names.
-func truncate(text string) (short, ellipsis string) {
-	if len(text) <= maxEcho {
-		return text, ""
-	}
-	return strings.ToValidUTF8(text[:maxEcho], ""), "…"
-}
+// echo returns the text that an error quotes, in quotes (contract 6.4).
+func echo(text string) string { return strconv.Quote(contract.Echo(text)) }
 
 // missing returns the error for a required member that is missing.
 func (m *member) missing(path string) *Error {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"trafficd/schemas/contract"
 )
 
 // reader reads XML element by element. It resolves prefixes, tracks the path for errors, and
@@ -180,9 +182,9 @@ func (d *reader) failed(err error) error {
 		return d.syntax("unexpected end of the envelope")
 	}
 	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return d.syntax(fmt.Sprintf("line %d is not XML: %s", syntax.Line, truncated(syntax.Msg)))
+		return d.syntax(fmt.Sprintf("line %d is not XML: %s", syntax.Line, contract.Echo(syntax.Msg)))
 	}
-	return d.syntax(truncated(strings.TrimPrefix(err.Error(), "xml: ")))
+	return d.syntax(contract.Echo(strings.TrimPrefix(err.Error(), "xml: ")))
 }
 
 func (d *reader) syntax(reason string) *Error {
@@ -307,7 +309,7 @@ func (d *reader) path() string {
 		if i > 0 {
 			b.WriteByte('/')
 		}
-		b.WriteString(truncated(f.tag.Local))
+		b.WriteString(contract.Echo(f.tag.Local))
 		if f.position > 0 {
 			b.WriteString("[" + strconv.Itoa(f.position) + "]")
 		}

@@ -83,8 +83,8 @@ func TestEcho(t *testing.T) {
 	f("a\n\"b", `"a\n\"b"`)
 	long := "0123456789012345678901234567890123456789012345678901234567890123"
 	f(long, `"`+long+`"`)
-	f(long+"4", `"`+long+`"…`)
-	f(long[:63]+"€", `"`+long[:63]+`"…`)
+	f(long+"4", `"`+long+`"`)
+	f(long[:63]+"€", `"`+long[:63]+`"`)
 }
 
 func TestAppendText(t *testing.T) {

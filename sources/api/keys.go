@@ -92,7 +92,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 		}
 		names[e.Name], digests[strings.ToLower(e.SHA256)] = i, i
 		if err != nil {
-			errs = append(errs, fmt.Errorf("entry %d (name %q): %w", i+1, contract.Echo([]byte(e.Name)), err))
+			errs = append(errs, fmt.Errorf("entry %d (name %q): %w", i+1, contract.Echo(e.Name), err))
 			continue
 		}
 		k := &key{client: client, entry: e, limits: &limits{}}
@@ -158,16 +158,16 @@ func (e KeyEntry) client() (*contract.Client, error) {
 		}
 		right, ok := rights[name]
 		if !ok {
-			return nil, fmt.Errorf("unknown right %q: only %s", contract.Echo([]byte(name)), rightNames())
+			return nil, fmt.Errorf("unknown right %q: only %s", contract.Echo(name), rightNames())
 		}
 		c.Rights |= right
 	}
 	if _, err := time.Parse(time.RFC3339, e.Expires); e.Expires != "" && err != nil {
-		return nil, fmt.Errorf("expires must be an RFC 3339 time such as 2027-01-01T00:00:00Z, not %q", contract.Echo([]byte(e.Expires)))
+		return nil, fmt.Errorf("expires must be an RFC 3339 time such as 2027-01-01T00:00:00Z, not %q", contract.Echo(e.Expires))
 	}
 	var err error
 	if c.Zone, err = time.LoadLocation(e.Timezone); err != nil || e.Timezone == "Local" { // the machine's time zone is not the client's
-		return nil, fmt.Errorf("unknown time zone %q: use an IANA name such as Europe/Berlin", contract.Echo([]byte(e.Timezone)))
+		return nil, fmt.Errorf("unknown time zone %q: use an IANA name such as Europe/Berlin", contract.Echo(e.Timezone))
 	}
 	return c, errors.Join(checkRate("requests_per_second", e.RequestsPerSecond), checkRate("items_per_second", e.ItemsPerSecond))
 }

@@ -176,15 +176,22 @@ func TestEchoEndsAtACharacter(t *testing.T) {
 	s := start(t, nil)
 	long, want := "x"+strings.Repeat("ä", 40), "x"+strings.Repeat("ä", 31)
 	requireUnknown(t, want, s.watch(long, watchOptions(0, 250)))
-	f := func(header, value string) {
+	f := func(body string, headers ...string) {
 		t.Helper()
-		_, text := s.post(simple, header, value)
+		_, text := s.post(body, headers...)
 		require.Contains(t, string(text), want)
 		require.NotContains(t, string(text), want+"ä")
 	}
-	f("Content-Type", long)
-	f("Content-Type", `text/xml; charset="`+long+`"`)
-	f("Content-Encoding", long)
+	f(simple, "Content-Type", long)
+	f(simple, "Content-Type", `text/xml; charset="`+long+`"`)
+	f(simple, "Content-Encoding", long)
+	options := xmlOptions(inDegrees, "WKT")
+	f(convert(`Point" wkt="`+long+`"`, "", options, ""))
+	f(convert(`Point"`, `<c:kml kml="&lt;Point>&lt;coordinates>&lt;`+long+`/>&lt;/coordinates>&lt;/Point>"/>`, options, ""))
+	f(convert(`Point"`, `<c:kml kml="&lt;Point>&lt;coordinates>`+long+`&lt;/coordinates>&lt;/Point>"/>`, options, ""))
+	f(convert(`Point"`, `<c:point x="`+long+`" y="1"/>`, options, ""))
+	f(convert(`Point" wkt="POINT (8 48)"`, "", xmlOptions(`coordFormat="OG_SRID" srId="`+long+`"`, "WKT"), ""))
+	f(convert(`Point" wkt="POINT (8 48)"`, "", options, caller("CoordFormat", long)))
 }
 
 // TestFaultsOfSOAP checks that faults that do not concern the body have no exception.

@@ -131,7 +131,7 @@ func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items in
 		if caller := xroute.Caller(x.request); caller != nil {
 			for i, text := range []*string{caller.Log1, caller.Log2, caller.Log3} {
 				if text != nil {
-					e = e.Str(fmt.Sprintf("log%d", i+1), contract.Echo([]byte(*text)))
+					e = e.Str(fmt.Sprintf("log%d", i+1), contract.Echo(*text))
 				}
 			}
 		}

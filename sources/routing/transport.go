@@ -22,14 +22,14 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 		return &contract.APIError{
 			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
 			Description: fmt.Sprintf("unsupported Content-Type %q: send a SOAP 1.1 envelope as text/xml; charset=utf-8",
-				contract.Echo([]byte(media))),
+				contract.Echo(media)),
 		}
 	}
 	codings, problem := contentCodings(h), ""
 	for _, coding := range codings {
 		if problem == "" && !negotiate.IsGzip([]byte(coding)) {
 			problem = fmt.Sprintf("unsupported Content-Encoding %q: compress the envelope with gzip, once, or not at all",
-				contract.Echo([]byte(coding)))
+				contract.Echo(coding))
 		}
 	}
 	if len(codings) > 1 && problem == "" {
@@ -57,7 +57,7 @@ func checkContent(h *fasthttp.RequestHeader) *failure {
 	case "", "utf-8", "utf8", "us-ascii", "utf-16", "utf-16le", "utf-16be":
 		return nil
 	}
-	message := fmt.Sprintf("the charset %q is not supported: send UTF-8", contract.Echo([]byte(charset)))
+	message := fmt.Sprintf("the charset %q is not supported: send UTF-8", contract.Echo(charset))
 	return &failure{class: illegal, context: []string{fasthttp.HeaderContentType}, message: message}
 }
 
