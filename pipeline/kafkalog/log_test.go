@@ -1,6 +1,7 @@
 package kafkalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"trafficd/cmd/devstores/stores"
 	"trafficd/pipeline"
@@ -271,6 +274,29 @@ func TestLaggingConsumer(t *testing.T) {
 	require.ErrorIs(t, lagging(later), journal.ErrFull, "the second frame was not read")
 	require.NoError(t, p.Save(3, nil))
 	require.NoError(t, lagging(later), "everything was read")
+}
+
+// TestDeletedFrames checks that a reader continues after frames that were deleted before it read
+// them, and that the log names them.
+func TestDeletedFrames(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "deleted")
+	appendTo(t, l, frame(1, 1, 0), frame(2, 2, 0), frame(3, 3, 0), frame(4, 4, 0))
+	p, _ := own(t, l)
+	var logged bytes.Buffer
+	p.log = &Log{cfg: l.cfg, window: l.window, client: l.client, transport: l.transport, log: zerolog.New(&logged)}
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
+	require.NoError(t, err)
+	defer client.Close()
+	offsets := kadm.Offsets{}
+	offsets.AddOffset("deleted", 0, 3, -1)
+	deleted, err := kadm.NewClient(client).DeleteRecords(t.Context(), offsets)
+	require.NoError(t, errors.Join(err, deleted.Error()))
+
+	seqs, _ := read(t, p, 1, 1)
+	require.Equal(t, []uint64{4}, seqs)
+	require.Contains(t, logged.String(), `"level":"error","partition":0,"consumer":"sink","from":0,"to":2`)
 }
 
 // TestBrokersAway checks that nothing is accepted without brokers, and that queued frames are

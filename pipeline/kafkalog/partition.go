@@ -69,8 +69,7 @@ func (p *Partition) open() error {
 		return fmt.Errorf("cannot read the cursor of group %q in partition %d: %w", p.log.group(p.consumer), p.ID, err)
 	}
 	if offset >= 0 && offset < first {
-		p.log.log.Error().Int("partition", p.ID).Str("consumer", p.consumer).Int64("from", offset).Int64("to", first-1).
-			Msg("frames of the log were deleted before they were delivered: raise retention.ms of the topic")
+		p.reportDeleted(offset, first)
 	}
 	p.base.frame = frameAt(max(offset, first))
 	p.saved, p.clocks = p.base.frame, nil
@@ -233,6 +232,15 @@ func (p *Partition) moveToOldest(ctx context.Context, f *fetcher) error {
 		return fmt.Errorf("partition %d of topic %q ends before offset %d: accepted measurements are missing",
 			p.ID, p.log.cfg.Topic, offsetOf(f.next))
 	}
+	if f.next >= p.base.frame { // otherwise it was delivered, and is read again for its Batch-Id
+		p.reportDeleted(offsetOf(f.next), first)
+	}
 	f.next = frameAt(first)
 	return nil
+}
+
+// reportDeleted logs that the frames at from ≤ offset < to were deleted before they were read.
+func (p *Partition) reportDeleted(from, to int64) {
+	p.log.log.Error().Int("partition", p.ID).Str("consumer", p.consumer).Int64("from", from).Int64("to", to-1).
+		Msg("frames of the log were deleted before they were delivered: raise retention.ms of the topic")
 }
