@@ -31,6 +31,7 @@ const (
 	hasExtra   = 1 << 2
 	hasName    = 1 << 3
 	hasComment = 1 << 4
+	reserved   = 0xe0
 )
 
 // Reader decompresses gzip. Before the first use, Reset must be called.
@@ -111,6 +112,9 @@ func (z *Reader) header() error {
 		return fmt.Errorf("unknown compression method %d: want deflate, %d", h[2], deflate)
 	}
 	flags := h[3]
+	if flags&reserved != 0 { // the header may have fields that are not known here
+		return fmt.Errorf("reserved flags %#x are set in the gzip header", flags&reserved)
+	}
 	if flags&hasExtra != 0 {
 		if err := z.extra(); err != nil {
 			return err

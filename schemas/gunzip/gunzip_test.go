@@ -94,6 +94,11 @@ func TestInvalid(t *testing.T) {
 	_, err := read(bytes.NewReader(method))
 	require.ErrorContains(t, err, "unknown compression method 7")
 
+	reserved := bytes.Clone(abc)
+	reserved[3] = 1 << 5
+	_, err = read(bytes.NewReader(reserved))
+	require.ErrorContains(t, err, "reserved flags 0x20 are set")
+
 	// The header's own checksum.
 	sum := append([]byte{0x1f, 0x8b, 8, hasCRC, 0, 0, 0, 0, 0, 0xff}, 0, 0)
 	f(ErrChecksum, sum, abc[headerSize:])
