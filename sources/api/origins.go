@@ -78,8 +78,8 @@ func (x *exchange) permit(ctx *fasthttp.RequestCtx) {
 
 // The headers that a page may read, and those that it may send after a preflight.
 const (
-	exposed = "Accept-Ranges, Content-Encoding, Content-Range, ETag, Forecast-Age, Forecast-Content, " +
-		"Forecast-Covered-Until, Forecast-Version, Preference-Applied, Retry-After, Trace-Id"
+	exposed = "Accept-Ranges, Batch-Id, Content-Encoding, Content-Range, Duplicate-Items, ETag, Forecast-Age, Forecast-Content, " +
+		"Forecast-Covered-Until, Forecast-Version, Idempotent-Replay, Preference-Applied, Registry-Version, Retry-After, Trace-Id"
 	sendable = "Authorization, Content-Encoding, Content-Type, Idempotency-Key, If-Match, If-Modified-Since, If-None-Match, " +
 		"If-Range, If-Unmodified-Since, Prefer, Range, SOAPAction, Traceparent"
 )

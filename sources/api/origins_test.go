@@ -2,6 +2,9 @@ package api
 
 import (
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +37,25 @@ func TestOrigins(t *testing.T) {
 	f([]string{mine}, other, "", []string{"Origin"})
 	f([]string{mine}, mine+".evil.org", "", []string{"Origin"})
 	f([]string{mine}, "null", "", []string{"Origin"})
+}
+
+// TestExposedHeaders checks that a script may read the response headers of contract 6.3, except
+// those that every script may read and those that only HTTP clients and caches use.
+func TestExposedHeaders(t *testing.T) {
+	text, err := os.ReadFile("../../schemas/contract/contract.md")
+	require.NoError(t, err)
+	_, table, _ := strings.Cut(string(text), "### 6.3 Response headers")
+	table, _, _ = strings.Cut(table, "\n###")
+	others := strings.Fields("Accept-Encoding Allow Cache-Control Connection Content-Type Last-Modified Vary WWW-Authenticate")
+	var want []string
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][A-Za-z, -]+) \|`).FindAllStringSubmatch(table, -1)[1:] {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			if !slices.Contains(others, name) && !strings.HasPrefix(name, "Access-Control-") {
+				want = append(want, name)
+			}
+		}
+	}
+	require.ElementsMatch(t, want, strings.Split(exposed, ", "))
 }
 
 // TestVaryIsOneLine checks that Vary is a single line with Origin and the names that the endpoint
