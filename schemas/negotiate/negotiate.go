@@ -3,7 +3,10 @@
 // request may repeat it. They do not allocate.
 package negotiate
 
-import "bytes"
+import (
+	"bytes"
+	"iter"
+)
 
 // Quality is the weight of an alternative in thousandths. 0 means not acceptable; the default is
 // 1000.
@@ -121,6 +124,19 @@ func Coding(lines [][]byte, coding []byte) Quality {
 
 // AcceptsGzip reports whether Accept-Encoding allows gzip.
 func AcceptsGzip(lines [][]byte) bool { return Coding(lines, gzip) > 0 }
+
+// Codings yields the content codings in the lines of Content-Encoding.
+func Codings(lines [][]byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, line := range lines {
+			for coding := range bytes.SplitSeq(line, []byte{','}) {
+				if coding = bytes.TrimSpace(coding); len(coding) > 0 && !yield(coding) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // IsGzip reports whether a content coding is gzip or x-gzip.
 func IsGzip(coding []byte) bool {

@@ -2,9 +2,9 @@ package ingest
 
 import (
 	"errors"
-	"time"
 
 	"trafficd/pipeline/settings"
+	"trafficd/sources/internal/upload"
 )
 
 // Config configures the ingest endpoint.
@@ -12,11 +12,8 @@ import (
 // A client may use as much of admission_requests and admission_bytes as it leaves free for others,
 // which is half if it is the only one.
 type Config struct {
-	MaxCompressedBytes int64         `setting:"max_compressed_bytes"` // size of one body, as sent
-	ReceiveTimeout     time.Duration `setting:"receive_timeout"`      // time to receive a whole body
-	// minimum average rate of a body since its first byte; 0: none
-	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
-	RateGrace         time.Duration `setting:"rate_grace"` // time before min_bytes_per_second applies
+	MaxCompressedBytes int64 `setting:"max_compressed_bytes"` // size of one body, as sent
+	upload.Limits      `setting:",squash"`
 	// requests whose body is being received or processed; further ones get a 503
 	AdmissionRequests int64 `setting:"admission_requests"`
 	// Memory for the bodies and responses of these requests; further ones get a 503. Raise it with
@@ -29,9 +26,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		MaxCompressedBytes: 16 << 20,
-		ReceiveTimeout:     time.Minute,
-		MinBytesPerSecond:  4 << 10,
-		RateGrace:          5 * time.Second,
+		Limits:             upload.DefaultLimits(),
 		AdmissionRequests:  512,
 		AdmissionBytes:     256 << 20,
 	}
@@ -41,9 +36,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	return errors.Join(
 		settings.AtLeast("max_compressed_bytes", c.MaxCompressedBytes, 1<<10, "a batch of a few items needs this much"),
-		settings.Positive("receive_timeout", c.ReceiveTimeout, "a client could occupy a slot forever"),
-		settings.AtLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "0 is no minimum"),
-		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "receiving ends after receive_timeout anyway"),
+		c.Limits.Validate(),
 		settings.AtLeast("admission_requests", c.AdmissionRequests, 2, "a client may have half of them"),
 		settings.AtLeast("admission_bytes", c.AdmissionBytes, 2*(c.MaxCompressedBytes+blockSize),
 			"a body of max_compressed_bytes could never be received, because a client may have half of the memory"),

@@ -57,8 +57,7 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 		pipeline: pipeline, log: log,
 		memory: admission.New(cfg.AdmissionBytes, memory),
 		receiver: upload.Receiver{
-			MaxBytes: cfg.MaxCompressedBytes, Timeout: cfg.ReceiveTimeout,
-			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
+			Limits: cfg.Limits, MaxBytes: cfg.MaxCompressedBytes,
 			TooLarge: tooLarge(cfg.MaxCompressedBytes), Truncated: contract.InvalidGzip,
 			Slots: admission.New(cfg.AdmissionRequests, slots),
 			Bytes: bodyBytes, Seconds: receiveSeconds, Aborted: aborted,

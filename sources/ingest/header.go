@@ -37,16 +37,10 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 // names gzip. If not, the first bytes of the body decide.
 func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
 	times := 0
-	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
-		for coding := range bytes.SplitSeq(value, []byte{','}) {
-			coding = bytes.TrimSpace(coding)
-			switch {
-			case len(coding) == 0:
-			case negotiate.IsGzip(coding):
-				times++
-			default:
-				return false, gzipRequired(fmt.Sprintf("unsupported Content-Encoding \"%s\": compress the body with gzip", contract.Echo(coding)))
-			}
+	for coding := range negotiate.Codings(h.PeekAll(fasthttp.HeaderContentEncoding)) {
+		times++
+		if !negotiate.IsGzip(coding) {
+			return false, gzipRequired(fmt.Sprintf("unsupported Content-Encoding %q: compress the body with gzip", contract.Echo(coding)))
 		}
 	}
 	if times > 1 {

@@ -135,18 +135,14 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 
 // Resources that all clients share.
 var (
-	slots = admission.Resource{
-		Noun: "requests in progress", Advice: "wait for responses, then try again",
-		Full:  "too many requests are in progress: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_ingest_admission_requests", "Batches in progress."),
-		Limit: metrics.NewGauge("trafficd_ingest_admission_requests_limit", "Batches that can be in progress."),
-	}
-	memory = admission.Resource{
-		Noun: "bytes of requests and responses", Advice: "read the pending responses, then try again",
-		Full:  "the memory for requests is full: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_ingest_admission_bytes", "Memory of batches and their responses, in bytes."),
-		Limit: metrics.NewGauge("trafficd_ingest_admission_bytes_limit", "Memory that batches and their responses can use, in bytes."),
-	}
+	slots = admission.Requests(
+		metrics.NewGauge("trafficd_ingest_admission_requests", "Batches in progress."),
+		metrics.NewGauge("trafficd_ingest_admission_requests_limit", "Batches that can be in progress."),
+	)
+	memory = admission.Memory(
+		metrics.NewGauge("trafficd_ingest_admission_bytes", "Memory of batches and their responses, in bytes."),
+		metrics.NewGauge("trafficd_ingest_admission_bytes_limit", "Memory that batches and their responses can use, in bytes."),
+	)
 )
 
 func counters(vec *metrics.Counters, occurs func(contract.Code) bool) (all [contract.CodeCount]metrics.Counter) {

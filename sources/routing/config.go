@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trafficd/pipeline/settings"
+	"trafficd/sources/internal/upload"
 )
 
 // Config configures the routing web service.
@@ -22,20 +23,17 @@ type Config struct {
 	TrustedProxies []string `setting:"trusted_proxies"` // addresses or CIDR ranges whose X-Forwarded-Proto and -Host the WSDL uses
 	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always
 	// accepted too
-	VendorPrefix   string        `setting:"vendor_prefix"`
-	MaxBodyBytes   int64         `setting:"max_body_bytes"`  // size of one request, as sent and decompressed
-	MaxPoints      int           `setting:"max_points"`      // points of all geometries in one request
-	MaxDepth       int           `setting:"max_depth"`       // nesting of collections
-	DropMeasures   bool          `setting:"drop_measures"`   // true: drop the M of WKT and WKB; false: reject it
-	ReceiveTimeout time.Duration `setting:"receive_timeout"` // time to receive a whole body
-	// minimum average rate of a body since its first byte; 0: none
-	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
-	RateGrace         time.Duration `setting:"rate_grace"`         // time before min_bytes_per_second applies
-	AdmissionRequests int64         `setting:"admission_requests"` // requests whose body is being received or processed; more get a 503
-	AdmissionBytes    int64         `setting:"admission_bytes"`    // memory of the bodies and responses of these requests; more get a 503
-	Concurrency       int           `setting:"concurrency"`        // requests processed concurrently; more than the CPUs makes each slower
-	MaxWatches        int           `setting:"max_watches"`        // requests that watch a job, among those of admission_requests
-	Jobs              JobsConfig    `setting:"jobs"`               // limits of jobs
+	VendorPrefix      string `setting:"vendor_prefix"`
+	MaxBodyBytes      int64  `setting:"max_body_bytes"` // size of one request, as sent and decompressed
+	MaxPoints         int    `setting:"max_points"`     // points of all geometries in one request
+	MaxDepth          int    `setting:"max_depth"`      // nesting of collections
+	DropMeasures      bool   `setting:"drop_measures"`  // true: drop the M of WKT and WKB; false: reject it
+	upload.Limits     `setting:",squash"`
+	AdmissionRequests int64      `setting:"admission_requests"` // requests whose body is being received or processed; more get a 503
+	AdmissionBytes    int64      `setting:"admission_bytes"`    // memory of the bodies and responses of these requests; more get a 503
+	Concurrency       int        `setting:"concurrency"`        // requests processed concurrently; more than the CPUs makes each slower
+	MaxWatches        int        `setting:"max_watches"`        // requests that watch a job, among those of admission_requests
+	Jobs              JobsConfig `setting:"jobs"`               // limits of jobs
 }
 
 // JobsConfig bounds the jobs.
@@ -62,9 +60,7 @@ func DefaultConfig() Config {
 		MaxBodyBytes:      8 << 20,
 		MaxPoints:         100_000,
 		MaxDepth:          32,
-		ReceiveTimeout:    time.Minute,
-		MinBytesPerSecond: 4 << 10,
-		RateGrace:         5 * time.Second,
+		Limits:            upload.DefaultLimits(),
 		AdmissionRequests: 512,
 		AdmissionBytes:    64 << 20,
 		Concurrency:       2,
@@ -90,9 +86,7 @@ func (c Config) Validate() error {
 		settings.AtLeast("max_body_bytes", c.MaxBodyBytes, 1<<10, "an envelope with one point needs this much"),
 		settings.Positive("max_points", c.MaxPoints, "otherwise nothing could be converted"),
 		settings.Within("max_depth", c.MaxDepth, 1, 1000, "each level takes stack"),
-		settings.Positive("receive_timeout", c.ReceiveTimeout, "otherwise a client could occupy a slot forever"),
-		settings.AtLeast("min_bytes_per_second", c.MinBytesPerSecond, 0, "0 is no minimum"),
-		settings.Within("rate_grace", c.RateGrace, 0, c.ReceiveTimeout, "receiving ends after receive_timeout anyway"),
+		c.Limits.Validate(),
 		settings.AtLeast("admission_requests", c.AdmissionRequests, 4,
 			"a client may have half of them, and one that watches a job needs another one"),
 		settings.AtLeast("admission_bytes", c.AdmissionBytes, 4*c.MaxBodyBytes,

@@ -58,18 +58,14 @@ func countError(err error) {
 
 // Resources that all clients share.
 var (
-	slots = admission.Resource{
-		Noun: "requests in progress", Advice: "wait for responses, then try again",
-		Full:  "too many requests are in progress: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_routing_admission_requests", "SOAP requests in progress."),
-		Limit: metrics.NewGauge("trafficd_routing_admission_requests_limit", "SOAP requests that can be in progress."),
-	}
-	memory = admission.Resource{
-		Noun: "bytes of requests and responses", Advice: "read the pending responses, then try again",
-		Full:  "the memory for requests is full: try again in a moment",
-		Used:  metrics.NewGauge("trafficd_routing_admission_bytes", "Memory of SOAP requests and their responses, in bytes."),
-		Limit: metrics.NewGauge("trafficd_routing_admission_bytes_limit", "Memory that SOAP requests and their responses can use, in bytes."),
-	}
+	slots = admission.Requests(
+		metrics.NewGauge("trafficd_routing_admission_requests", "SOAP requests in progress."),
+		metrics.NewGauge("trafficd_routing_admission_requests_limit", "SOAP requests that can be in progress."),
+	)
+	memory = admission.Memory(
+		metrics.NewGauge("trafficd_routing_admission_bytes", "Memory of SOAP requests and their responses, in bytes."),
+		metrics.NewGauge("trafficd_routing_admission_bytes_limit", "Memory that SOAP requests and their responses can use, in bytes."),
+	)
 	watches = admission.Resource{
 		Noun: "watches of jobs", Advice: "wait for responses, then try again",
 		Full:  "too many requests watch jobs: try again in a moment",

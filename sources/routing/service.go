@@ -50,8 +50,7 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 		cfg: cfg, scheme: scheme, proxies: trusted, log: log,
 		limits: geo.Limits{Points: cfg.MaxPoints, Depth: cfg.MaxDepth, DropMeasures: cfg.DropMeasures},
 		receiver: upload.Receiver{
-			MaxBytes: cfg.MaxBodyBytes, Timeout: cfg.ReceiveTimeout,
-			MinBytesPerSecond: cfg.MinBytesPerSecond, RateGrace: cfg.RateGrace,
+			Limits: cfg.Limits, MaxBytes: cfg.MaxBodyBytes,
 			TooLarge: tooLarge(cfg.MaxBodyBytes), Truncated: contract.InvalidParameter,
 			Slots: admission.New(cfg.AdmissionRequests, slots),
 			Bytes: bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
@@ -208,8 +207,8 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 	limits.Bytes, limits.VendorPrefix = s.cfg.MaxBodyBytes, s.cfg.VendorPrefix
 	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth // a collection and its list of members are two elements
 	var from io.Reader = bytes.NewReader(body.bytes)
-	switch {
-	case len(contentCodings(h)) > 0:
+	switch times, _ := codings(h); {
+	case times > 0:
 		unpacker := unpackers.Get().(*gunzip.Reader)
 		defer unpackers.Put(unpacker)
 		unpacker.Reset(from)

@@ -25,18 +25,12 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 				contract.Echo(media)),
 		}
 	}
-	codings, problem := contentCodings(h), ""
-	for _, coding := range codings {
-		if problem == "" && !negotiate.IsGzip([]byte(coding)) {
-			problem = fmt.Sprintf("unsupported Content-Encoding %q: compress the envelope with gzip, once, or not at all",
-				contract.Echo(coding))
+	if times, other := codings(h); len(other) > 0 || times > 1 {
+		description := fmt.Sprintf("the Content-Encoding names gzip %d times: compress the envelope once", times)
+		if len(other) > 0 {
+			description = fmt.Sprintf("unsupported Content-Encoding %q: compress the envelope with gzip, once, or not at all", contract.Echo(other))
 		}
-	}
-	if len(codings) > 1 && problem == "" {
-		problem = fmt.Sprintf("the Content-Encoding names gzip %d times: compress the envelope once", len(codings))
-	}
-	if problem != "" {
-		return &contract.APIError{Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding, Description: problem}
+		return &contract.APIError{Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding, Description: description}
 	}
 	if int64(h.ContentLength()) > maxBody {
 		return tooLarge(maxBody)
@@ -71,17 +65,18 @@ func contentType(h *fasthttp.RequestHeader) (media, charset string) {
 	return media, parameters["charset"]
 }
 
-// contentCodings returns the content codings except identity.
-func contentCodings(h *fasthttp.RequestHeader) (codings []string) {
-	for _, value := range h.PeekAll(fasthttp.HeaderContentEncoding) {
-		for coding := range bytes.SplitSeq(value, []byte{','}) {
-			coding := strings.TrimSpace(string(coding))
-			if coding != "" && !strings.EqualFold(coding, "identity") {
-				codings = append(codings, coding)
-			}
+// codings returns how often the Content-Encoding names gzip, and the first coding that is neither
+// gzip nor identity.
+func codings(h *fasthttp.RequestHeader) (times int, other []byte) {
+	for coding := range negotiate.Codings(h.PeekAll(fasthttp.HeaderContentEncoding)) {
+		switch {
+		case negotiate.IsGzip(coding):
+			times++
+		case other == nil && !bytes.EqualFold(coding, []byte("identity")):
+			other = coding
 		}
 	}
-	return codings
+	return times, other
 }
 
 // minCompressed is the size from which a response is compressed. Smaller ones fit into one packet.

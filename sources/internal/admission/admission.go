@@ -21,6 +21,22 @@ type Resource struct {
 	Used, Limit metrics.Gauge
 }
 
+// Requests returns the resource of slots for requests.
+func Requests(used, limit metrics.Gauge) Resource {
+	return Resource{
+		Noun: "requests in progress", Advice: "wait for responses, then try again",
+		Full: "too many requests are in progress: try again in a moment", Used: used, Limit: limit,
+	}
+}
+
+// Memory returns the resource of bytes for the bodies of requests and responses.
+func Memory(used, limit metrics.Gauge) Resource {
+	return Resource{
+		Noun: "bytes of requests and responses", Advice: "read the pending responses, then try again",
+		Full: "the memory for requests is full: try again in a moment", Used: used, Limit: limit,
+	}
+}
+
 // Quotas bounds a resource in total and for each client. A client may hold as much as it leaves
 // free: half of the limit if it is the only client, a third if another one holds as much. So
 // something is always left for the next client. Quotas are safe for concurrent use.

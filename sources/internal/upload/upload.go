@@ -11,16 +11,37 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/settings"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/admission"
 )
 
+// Limits holds the settings for slow clients.
+type Limits struct {
+	ReceiveTimeout time.Duration `setting:"receive_timeout"` // time to receive a whole body
+	// minimum average rate of a body since its first byte; 0: none
+	MinBytesPerSecond int64         `setting:"min_bytes_per_second"`
+	RateGrace         time.Duration `setting:"rate_grace"` // time before min_bytes_per_second applies
+}
+
+// DefaultLimits returns a minute for a body, at 4 KiB per second after the first five seconds.
+func DefaultLimits() Limits {
+	return Limits{ReceiveTimeout: time.Minute, MinBytesPerSecond: 4 << 10, RateGrace: 5 * time.Second}
+}
+
+// Validate reports every invalid key with the reason for its bound.
+func (l Limits) Validate() error {
+	return errors.Join(
+		settings.Positive("receive_timeout", l.ReceiveTimeout, "otherwise a client could occupy a slot forever"),
+		settings.AtLeast("min_bytes_per_second", l.MinBytesPerSecond, 0, "0 is no minimum"),
+		settings.Within("rate_grace", l.RateGrace, 0, l.ReceiveTimeout, "receiving ends after receive_timeout anyway"),
+	)
+}
+
 // Receiver receives the bodies of one endpoint.
 type Receiver struct {
-	MaxBytes          int64         // of one body, as sent
-	Timeout           time.Duration // for a whole body
-	MinBytesPerSecond int64         // average since the start of the body; 0: no minimum
-	RateGrace         time.Duration // time before the average rate applies
+	Limits
+	MaxBytes int64 // of one body, as sent
 
 	TooLarge  *contract.APIError // for a larger body
 	Truncated contract.Code      // if the client disconnected before the end of the body
@@ -120,7 +141,7 @@ func (b *body) read(p []byte) (n int, err error) {
 	}
 	// The deadline is the end of the timeout, or the time at which the average falls below the
 	// minimum rate.
-	limit := b.Timeout
+	limit := b.ReceiveTimeout
 	if b.MinBytesPerSecond > 0 {
 		earned := time.Duration(float64(b.received) / float64(b.MinBytesPerSecond) * float64(time.Second))
 		limit = min(limit, b.RateGrace+earned)
@@ -147,8 +168,8 @@ func (b *body) end(err error) error {
 	switch {
 	case err == io.EOF && b.whole():
 		return io.EOF
-	case late && time.Since(b.start) >= b.Timeout:
-		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body did not arrive within %v", b.Timeout))
+	case late && time.Since(b.start) >= b.ReceiveTimeout:
+		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body did not arrive within %v", b.ReceiveTimeout))
 	case late:
 		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body arrived slower than %d bytes per second", b.MinBytesPerSecond))
 	case b.declared < 0 && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &op):

@@ -108,7 +108,7 @@ const whole = "0123456789abcdefghij"
 
 var tooLarge = contract.NewError(contract.BodyTooLarge, "larger than 20 bytes")
 
-var defaults = upload.Receiver{MaxBytes: int64(len(whole)), Timeout: time.Minute}
+var defaults = upload.Receiver{MaxBytes: int64(len(whole)), Limits: upload.Limits{ReceiveTimeout: time.Minute}}
 
 func TestCompleteBody(t *testing.T) {
 	f := func(request, body string) {
@@ -151,8 +151,8 @@ func TestIncompleteBody(t *testing.T) {
 }
 
 func TestSlowBody(t *testing.T) {
-	inTime := upload.Receiver{MaxBytes: defaults.MaxBytes, Timeout: 50 * time.Millisecond}
-	fast := upload.Receiver{MaxBytes: defaults.MaxBytes, Timeout: time.Minute, MinBytesPerSecond: 1000, RateGrace: 20 * time.Millisecond}
+	inTime := upload.Receiver{MaxBytes: defaults.MaxBytes, Limits: upload.Limits{ReceiveTimeout: 50 * time.Millisecond}}
+	fast := upload.Receiver{MaxBytes: defaults.MaxBytes, Limits: upload.Limits{ReceiveTimeout: time.Minute, MinBytesPerSecond: 1000, RateGrace: 20 * time.Millisecond}}
 	f := func(body, request string) {
 		t.Helper()
 		late := contract.NewError(contract.RequestTimeout, "the body did not arrive within 50ms")
@@ -170,7 +170,7 @@ func TestSlowBody(t *testing.T) {
 
 // TestAverageRate checks that a client that has been fast may pause.
 func TestAverageRate(t *testing.T) {
-	slow := upload.Receiver{MaxBytes: 100, Timeout: time.Minute, MinBytesPerSecond: 1, RateGrace: time.Millisecond}
+	slow := upload.Receiver{MaxBytes: 100, Limits: upload.Limits{ReceiveTimeout: time.Minute, MinBytesPerSecond: 1, RateGrace: time.Millisecond}}
 	early := strings.Repeat("x", 60)
 	r := receive(t, slow, "Content-Length: 61\r\n\r\n"+early, func(c *net.TCPConn) {
 		time.AfterFunc(20*slow.RateGrace, func() { _, _ = c.Write([]byte("y")) })
@@ -183,7 +183,7 @@ func TestAverageRate(t *testing.T) {
 func TestSlotWithFirstByte(t *testing.T) {
 	slots := admission.New(1, admission.Resource{Full: "full", Used: used, Limit: limit})
 	r := upload.Receiver{
-		MaxBytes: 20, Timeout: time.Minute, TooLarge: tooLarge, Slots: slots,
+		MaxBytes: 20, Limits: upload.Limits{ReceiveTimeout: time.Minute}, TooLarge: tooLarge, Slots: slots,
 		Bytes: bytes, Seconds: seconds, Aborted: aborted,
 	}
 	client, conn := connection(t)
