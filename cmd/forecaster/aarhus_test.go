@@ -21,8 +21,8 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// BenchmarkForecastEval prints the figures of `make forecast-eval`: it learns and evaluates the
-// observations in the folder that the environment variable FORECAST_DATA names.
+// BenchmarkForecastEval prints the figures of `make forecast-eval`: it trains the model on the
+// observations in the folder that the environment variable FORECAST_DATA names, and evaluates it.
 func BenchmarkForecastEval(b *testing.B) {
 	folder := os.Getenv("FORECAST_DATA")
 	if folder == "" {
@@ -46,7 +46,7 @@ func BenchmarkForecastEval(b *testing.B) {
 		ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
 	require.NoError(b, upload(b.Context(), store.HTTP, filepath.Join(folder, "observations.csv.xz")))
 
-	// The time is split into 70, 10 and 20 %; the last part is evaluated.
+	// The period is split into 70, 10 and 20 %, of which the last part is evaluated.
 	from, to := time.Date(2014, 8, 1, 0, 0, 0, 0, time.UTC), time.Date(2014, 10, 1, 0, 0, 0, 0, time.UTC)
 	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
 
@@ -77,8 +77,8 @@ func BenchmarkForecastEval(b *testing.B) {
 	fmt.Printf("bench: forecast_served_10k_s %.3g s\n", untilServed(b, store, conn).Seconds())
 }
 
-// untilServed returns the time from the insert of the last interval of 10,000 streets into an
-// archive of three hours until the daemon serves their forecasts.
+// untilServed inserts the last interval of 10,000 streets into an archive of three hours, and
+// returns the time until the daemon serves their forecasts.
 func untilServed(b *testing.B, store *stores.ClickHouse, conn driver.Conn) time.Duration {
 	b.Helper()
 	const detectors = 10_000
@@ -146,7 +146,7 @@ func upload(ctx context.Context, address, path string) error {
 	return nil
 }
 
-// stepTime returns the time of the shortest of several steps.
+// stepTime returns the duration of the shortest of several steps.
 func stepTime() time.Duration {
 	step, best := newStepBench(), time.Hour
 	for range 50 {
@@ -157,8 +157,8 @@ func stepTime() time.Duration {
 	return best
 }
 
-// memoryPerStreet returns the bytes that a street of one detector takes: learned tables, recent
-// values and the record.
+// memoryPerStreet returns the memory in bytes that a street with one detector takes: learned
+// tables, recent values and the record.
 func memoryPerStreet() float64 {
 	const n = 10_000
 	heap := func() float64 {

@@ -30,7 +30,7 @@ type Config struct {
 	Output     Output         `setting:"output"`
 }
 
-// ClickHouse is the section clickhouse: the connection to the archive.
+// ClickHouse is the clickhouse section: the connection to the archive.
 type ClickHouse struct {
 	Address         string `setting:"address"` // host:port of the native protocol
 	dial.ClickHouse `setting:",squash"`
@@ -40,7 +40,7 @@ type ClickHouse struct {
 	Timeout         time.Duration `setting:"timeout"` // for a statement
 }
 
-// Model is the section model: what is learned.
+// Model is the model section: what the forecaster learns.
 type Model struct {
 	ProductInstance string          `setting:"product_instance"`
 	Measure         string          `setting:"measure"` // measure type to forecast; a speed, if forecasts are published
@@ -55,7 +55,7 @@ type Model struct {
 	LearnAfter      time.Duration   `setting:"learn_after"`    // delay between the end of a day and learning it
 }
 
-// Forecasts is the section forecasts: what is published, and when.
+// Forecasts is the forecasts section: what is published, and when.
 type Forecasts struct {
 	Every     time.Duration `setting:"every"`     // how often they are published; 0: every model.interval
 	Grace     time.Duration `setting:"grace"`     // for late measurements of an interval
@@ -65,7 +65,7 @@ type Forecasts struct {
 	MaxAge    time.Duration `setting:"max_age"`   // of a detector's latest measurement; older: no forecast
 }
 
-// Output is the section output: where forecasts are published.
+// Output is the output section: where forecasts are published.
 type Output struct {
 	Feed            string                `setting:"feed"` // kafka or file
 	Kafka           forecasts.KafkaConfig `setting:"kafka"`

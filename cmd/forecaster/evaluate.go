@@ -74,11 +74,11 @@ dropped at the end.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "first time to forecast, such as 2026-09-01 (local) or 2026-09-01T06:00:00Z")
-	cmd.Flags().StringVar(&to, "to", "", "end of the times to forecast, in the same format")
+	cmd.Flags().StringVar(&to, "to", "", "end of the time to forecast, in the same format")
 	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
 	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input instead of the archive; its last 20 % are forecast")
 	cmd.Flags().StringVar(&input, "input", "", "CSV file with a column of local times and a column of speeds for each sensor,\n"+
-		"where 0 and empty mean missing; or the same as HDF5, which requires python3 with pandas")
+		"where 0 and empty mean missing; or an HDF5 file with the same content, which requires python3 with pandas")
 	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation",
 		"database for the learned tables; dropped before and after")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -102,8 +102,8 @@ func parseTime(c *Config, text string) (time.Time, error) {
 
 var evaluatedHorizons = []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour}
 
-// backtest evaluates the archive, or the values of table if it is not nil. It keeps the learned
-// tables in the database scratch, which it drops at the end.
+// backtest evaluates the model on the archive or, if table is not nil, on its values. It keeps the
+// learned tables in the database scratch, which it drops at the end.
 func backtest(ctx context.Context, c *Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) (
 	[]evaluate.Result, error,
 ) {

@@ -50,7 +50,7 @@ func readMETRLA(path string) (*detectorTable, error) {
 		text, err := exec.Command("python3", "-c", "import pandas, sys; pandas.read_hdf(sys.argv[1]).to_csv(sys.stdout)", path).Output()
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: it is HDF5, not CSV, and python3 cannot convert it with pandas: %w; "+
-				"install it (pip install pandas tables), or convert the file elsewhere:\n"+
+				"install pandas (pip install pandas tables), or convert the file elsewhere:\n"+
 				"  import pandas\n  pandas.read_hdf(%q).to_csv(%[4]q)\nthen pass --input %[4]s",
 				path, err, path, strings.TrimSuffix(path, ".h5")+".csv")
 		}

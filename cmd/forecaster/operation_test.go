@@ -17,8 +17,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// testData tests holes, late and repeated measurements, detectors whose clocks are ahead, and
-// detectors that die and return.
+// testData checks forecasts with missing, late and repeated measurements, with detectors whose
+// clocks are ahead, and with detectors that fail and return.
 func (w *town) testData(t *testing.T) {
 	f := w.start(t)
 	origin := noon.Add(-2 * time.Hour)
@@ -43,7 +43,7 @@ func (w *town) testData(t *testing.T) {
 			"AND timestamp_from >= fromUnixTimestamp(%d) AND timestamp_from < fromUnixTimestamp(%d) SETTINGS mutations_sync = 2",
 			detectors, from.Unix(), origin.Unix()))
 	}
-	remove(origin.Add(-20*time.Minute), "SELECT toString(number) FROM numbers(20)") // a hole
+	remove(origin.Add(-20*time.Minute), "SELECT toString(number) FROM numbers(20)") // a gap
 	require.False(t, proto.Equal(want[0], forecast(10)[0]))
 	w.measure(t, origin.Add(-20*time.Minute), origin, 20, 0) // late
 	equal()
@@ -51,7 +51,7 @@ func (w *town) testData(t *testing.T) {
 	equal()
 	w.measure(t, origin.Add(30*time.Minute), origin.Add(35*time.Minute), 20, 50) // clocks that are ahead
 	equal()
-	remove(origin.Add(-65*time.Minute), "'6', '7'") // both detectors of a street die
+	remove(origin.Add(-65*time.Minute), "'6', '7'") // both detectors of a street fail
 	for _, f := range forecast(9) {
 		require.NotEqual(t, int32(103), f.Street)
 	}
@@ -88,8 +88,8 @@ func (w *town) testExplain(t *testing.T) {
 	require.ErrorContains(t, err, "must be a time such as")
 }
 
-// testRun runs the program, and checks its check of the stores, readiness, metrics, publications
-// and stop.
+// testRun runs the program, and checks how it verifies the stores, its readiness, metrics and
+// publications, and that it stops.
 func (w *town) testRun(t *testing.T) {
 	w.register(t, 20)
 	c := w.cfg

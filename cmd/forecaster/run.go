@@ -40,7 +40,7 @@ var (
 		"Failures, by step: learn, detectors, forecast or publish.", "step")
 	daysLearned = metrics.NewCounter("trafficd_forecaster_days_learned_total", "Days that were learned.")
 	stepSeconds = metrics.NewSeconds("trafficd_forecaster_step_seconds",
-		"Time to compute the forecasts of an interval, without the query, in seconds.")
+		"Time to compute the forecasts of an interval, excluding the query, in seconds.")
 	roundSeconds = metrics.NewSeconds("trafficd_forecaster_round_seconds",
 		"Time from the query to the end of the publication, in seconds.")
 	originGauge = metrics.NewGauge("trafficd_forecaster_origin_timestamp_seconds",
@@ -59,7 +59,7 @@ type forecaster struct {
 	out    output
 
 	learned *model.Learned
-	fresh   atomic.Bool // a day was learned and is not loaded yet
+	fresh   atomic.Bool // a day has been learned but not loaded yet
 	content streets.Content
 	changed time.Time         // modification time of the detectors file
 	sent    map[string]string // key → published record; nil: unknown
@@ -120,8 +120,8 @@ func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, re
 	})
 }
 
-// check returns the problems that would keep the forecaster from working: problems with
-// the files and, if deep, with the stores.
+// check returns the problems that would keep the forecaster from working: those with the files and,
+// if deep, those with the stores.
 func check(ctx context.Context, c *Config, deep bool) error {
 	_, err := streets.Read(c.Detectors)
 	errs := []error{err}
@@ -150,10 +150,10 @@ func check(ctx context.Context, c *Config, deep bool) error {
 	return errors.Join(errs...)
 }
 
-// stopTime is how long requests of operators may take after ctx has ended.
+// stopTime is how long operators' requests may take after the context of run is done.
 const stopTime = 5 * time.Second
 
-// run publishes forecasts until ctx ends.
+// run publishes forecasts until ctx is done.
 func run(ctx context.Context, c *Config, log zerolog.Logger) error {
 	conn, err := c.connect()
 	if err != nil {
@@ -178,7 +178,7 @@ func run(ctx context.Context, c *Config, log zerolog.Logger) error {
 	}()
 	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("forecaster starts")
 	learning := make(chan struct{})
-	go func() { // ends with ctx
+	go func() { // until ctx is done
 		defer close(learning)
 		f.learn(ctx)
 	}()
@@ -250,7 +250,7 @@ func sleep(ctx context.Context, until time.Time) {
 	}
 }
 
-// round publishes the changes in the forecasts of an origin.
+// round publishes the forecasts for an origin that differ from the published ones.
 func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	start := time.Now()
 	all, basis, err := f.forecast(ctx, origin)
@@ -273,8 +273,8 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	return nil
 }
 
-// forecast computes the forecasts of an origin. They depend only on the archive, the learned tables
-// and the detectors file.
+// forecast computes the forecasts for an origin. They depend only on the archive, the learned
+// tables and the detectors file.
 func (f *forecaster) forecast(ctx context.Context, origin time.Time) ([]*pb.StreetForecast, map[model.Basis]int, error) {
 	if err := f.refresh(ctx, origin); err != nil {
 		return nil, nil, err
@@ -344,8 +344,8 @@ func (f Forecasts) round(speed float64) float64 {
 	return max(math.Round(speed/f.Tolerance), 1) * f.Tolerance
 }
 
-// build returns the forecasts of the streets, without periods that have no forecast, and the number
-// of streets by the worst basis of the forecasts of their detectors.
+// build returns the forecasts of the streets, without the periods that have no forecast. basis
+// counts the streets by the worst basis among their detectors' forecasts.
 func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
 	times, targets := periods(c, s)
 	out := make([]model.Forecast, len(targets))

@@ -34,12 +34,12 @@ const topicName = "forecasts"
 
 var noon = time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC)
 
-// town is an archive of 3 days of 20 detectors, and a topic.
+// town is an archive with 3 days of measurements of 20 detectors, and a topic.
 type town struct {
 	clickhouse *stores.ClickHouse
 	kafka      *stores.Kafka
 	cfg        Config
-	early      *forecaster // started before another one learned anything
+	early      *forecaster // started before any other forecaster had learned anything
 }
 
 func newTown(t *testing.T) *town {
@@ -123,8 +123,8 @@ func TestTown(t *testing.T) {
 	t.Run("run", w.testRun)
 }
 
-// testRounds publishes across restarts, with two instances, changes of the registry, and while
-// either store is down: late, but never wrong.
+// testRounds checks publications across restarts, with two instances, after changes of the
+// registry, and while either store is down: they may be late, but are never wrong.
 func (w *town) testRounds(t *testing.T) {
 	a := w.start(t)
 	require.NoError(t, a.round(t.Context(), noon))
@@ -190,7 +190,7 @@ func (w *town) testRounds(t *testing.T) {
 	require.Equal(t, 7, a.state.Load().streets[model.None])
 }
 
-// testLeak checks that an evaluation with tables that were learned from the evaluated day fails.
+// testLeak checks that an evaluation fails if its tables were learned from the evaluated day.
 func (w *town) testLeak(t *testing.T) {
 	f := w.start(t)
 	day := f.source.Midnight(noon)
@@ -206,7 +206,7 @@ func (w *town) testLeak(t *testing.T) {
 	require.ErrorIs(t, e.Day(t.Context(), leak, day), evaluate.ErrLeak)
 }
 
-// testMETRLA evaluates a small file of the METR-LA format, in which the profile is the truth.
+// testMETRLA evaluates a small file in the METR-LA format, whose values equal the profile.
 func (w *town) testMETRLA(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(",773869,767541\n")
@@ -232,7 +232,7 @@ func (w *town) testMETRLA(t *testing.T) {
 	c.Model.ProductInstance, c.Model.Count = formatMETRLA, ""
 	results, err := backtest(t.Context(), &c, table, "scratch", table.split(), table.end(), func(time.Time) {})
 	require.NoError(t, err)
-	require.Equal(t, 2*(288+264)-3, results[0].Readings, "all but the missing, and those of the first 10 minutes")
+	require.Equal(t, 2*(288+264)-3, results[0].Readings, "all except missing ones and those of the first 10 minutes")
 	require.Less(t, results[0].MAE[0], 1.0)
 	require.Less(t, results[2].MAE[0], results[2].MAE[1], "the model is better than persistence")
 
@@ -273,7 +273,7 @@ func TestFileOutput(t *testing.T) {
 	require.Equal(t, 3, strings.Count(string(text), "\n"))
 }
 
-// network returns streets of one detector each.
+// network returns streets with one detector each, and learned tables.
 func network(n int) ([]streets.Street, *model.Learned) {
 	l := &model.Learned{Day: noon.Truncate(24 * time.Hour), Interval: 5 * time.Minute, Detectors: map[string]*model.Detector{}}
 	weights := make([]model.Weights, 4)
@@ -352,8 +352,8 @@ func TestStreetDetail(t *testing.T) {
 	require.Nil(t, d.Points[model.Hour].Low)
 }
 
-// TestWorstBasis checks that a street with a known and an unknown detector counts as pooled, in
-// any order.
+// TestWorstBasis checks that a street with a known and an unknown detector counts as pooled,
+// whichever comes first.
 func TestWorstBasis(t *testing.T) {
 	known, l := network(1)
 	for _, detectors := range [][]string{{"000000", "new"}, {"new", "000000"}} {
@@ -392,8 +392,8 @@ func TestHundredThousandStreets(t *testing.T) {
 	}
 }
 
-// BenchmarkStep is the CPU time of an interval after the query: the forecasts of 10,000 detectors
-// at 12 horizons.
+// BenchmarkStep measures the CPU time of an interval after the query: the forecasts of 10,000
+// detectors at 12 horizons.
 func BenchmarkStep(b *testing.B) {
 	step := newStepBench()
 	for b.Loop() {
@@ -417,7 +417,7 @@ func newStepBench() func() {
 	}
 }
 
-// BenchmarkBuild is the same with the records of the streets.
+// BenchmarkBuild measures the same, including the records of the streets.
 func BenchmarkBuild(b *testing.B) {
 	list, l := network(10_000)
 	codes, recent := hour(list)
@@ -456,6 +456,6 @@ func TestConfig(t *testing.T) {
 
 func TestHolidays(t *testing.T) {
 	got := Model{HolidayRegion: "dk", Holidays: []string{"2026-06-10"}}.holidays()
-	require.Subset(t, got, []string{"2026-12-25", "2026-04-03", "2026-06-10"}) // Christmas, Good Friday, and a date that was set
+	require.Subset(t, got, []string{"2026-12-25", "2026-04-03", "2026-06-10"}) // Christmas, Good Friday, and a configured date
 	require.NotContains(t, got, "2026-06-11")
 }

@@ -1,5 +1,5 @@
-// Package archive learns the tables of the forecaster from the archive in ClickHouse, and reads
-// them and recent values.
+// Package archive derives the forecaster's tables from the archive in ClickHouse, and reads them
+// and recent values.
 //
 // # Learning
 //
@@ -41,8 +41,8 @@ import (
 const (
 	history  = 120 // days of a profile; older ones have a weight of less than 0.95^120
 	ridge    = 400 // weight of the pool in the weights of a detector, in readings of many vehicles
-	reliable = 5   // minimum number of vehicles of readings that bounds are learned from
-	keepDays = 7   // how long daily learned tables are kept
+	reliable = 5   // minimum number of vehicles in a reading from which bounds are learned
+	keepDays = 7   // days for which the tables learned for a day are kept
 
 	clockSkew = 24 * time.Hour // tolerated for detectors whose clocks are ahead
 
@@ -211,8 +211,8 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 	return nil
 }
 
-// Load reads the latest tables learned for the day of at or an earlier day. If there are none, Pool
-// is nil.
+// Load reads the latest tables: those learned for the day of at or, if there are none, for an
+// earlier day. If nothing was learned, Pool is nil.
 func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error) {
 	day := s.Midnight(at)
 	q := s.query(day, day, day, 0)
@@ -278,7 +278,7 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 	return l, nil
 }
 
-// Values are the readings of a detector in equal intervals.
+// Values holds the readings of a detector in intervals of equal length.
 type Values struct {
 	Code     string    `ch:"detector_code"`
 	Values   []float64 `ch:"vs"`

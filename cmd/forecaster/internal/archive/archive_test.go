@@ -19,9 +19,9 @@ const (
 	days      = 4
 )
 
-// start returns a source with some days of measurements that end with a day. A twelfth of the
-// values is missing, a twelfth has no vehicles, some are impossible; detector 8 is dead for half of
-// the time, 9 is new.
+// start returns a source with some days of measurements, up to and including the day last. One in
+// thirteen values is missing, one in twelve has no vehicles, and some are impossible. Detector 8 is
+// dead for half of the time, and detector 9 is new.
 func start(t *testing.T, store *stores.ClickHouse, database string, zone string, last time.Time) *Source {
 	t.Helper()
 	s := open(t, store.TCP, schema.Layout{Database: database})
@@ -82,8 +82,8 @@ func (s *Source) learn(t *testing.T, day time.Time) *model.Learned {
 	return l
 }
 
-// TestOracle checks that the model in SQL alone agrees with the model in Go, for random detectors
-// and times, on days on which clocks change, and on the day after.
+// TestOracle checks that the model in pure SQL agrees with the model in Go for random detectors and
+// times, on days on which clocks change, and on the day after.
 func TestOracle(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	f := func(s *Source, day string, hours float64) {
@@ -148,8 +148,8 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 	require.Greater(t, own, 900)
 }
 
-// TestLearning checks that the learned tables are the same after an interruption, and with several
-// versions of a measurement, only the latest of which is used.
+// TestLearning checks that learning yields the same tables after an interruption, and if a
+// measurement has several versions, of which only the latest is used.
 func TestLearning(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
@@ -164,7 +164,7 @@ func TestLearning(t *testing.T) {
 		t.Helper()
 		requireEqual(t, want, s.learn(t, last))
 	}
-	// The last day again, as after a crash before the row in forecaster_learned.
+	// Learn the last day again, as after a crash before the row in forecaster_learned was written.
 	require.NoError(t, s.Conn.Exec(t.Context(),
 		"ALTER TABLE city.forecaster_learned DELETE WHERE day >= '2026-06-10' SETTINGS mutations_sync = 2"))
 	equal()
@@ -181,7 +181,7 @@ func TestLearning(t *testing.T) {
 	s.flow(t, last)
 	s.holidays(t, last)
 
-	// What an interval reads does not grow with the months before.
+	// The number of rows that an interval reads does not grow with the history.
 	read := func() (n uint64) {
 		t.Helper()
 		ctx := clickhouse.Context(t.Context(), clickhouse.WithProgress(func(p *clickhouse.Progress) { n += p.Rows }))
@@ -193,7 +193,7 @@ func TestLearning(t *testing.T) {
 	require.NotZero(t, before)
 	may := last.AddDate(0, -1, 0)
 	s.insert(t, may.AddDate(0, 0, -days), may, end, 0)
-	require.LessOrEqual(t, read(), before, "merges remove rows")
+	require.LessOrEqual(t, read(), before, "merges may have removed rows")
 
 	s.rules(t)
 }
@@ -229,7 +229,7 @@ func (s *Source) flow(t *testing.T, last time.Time) {
 }
 
 // holidays checks that holidays count as Sundays. Speeds are 20 higher on Tuesday, which raises the
-// profile of weekdays or, if Tuesday was a holiday, the profile of Sundays.
+// profile of weekdays or, if Tuesday is a holiday, the profile of Sundays.
 func (s *Source) holidays(t *testing.T, wednesday time.Time) {
 	t.Helper()
 	require.Equal(t, time.Wednesday, wednesday.Weekday())
@@ -257,9 +257,9 @@ func (s *Source) holidays(t *testing.T, wednesday time.Time) {
 	require.Greater(t, mean(tuesday, wednesday), sunday+2)
 }
 
-// TestCluster checks that the archive of two shards is read through Distributed tables. Both nodes
-// have the tables that one of them learned, and the tables are equal to the ones that a single
-// server learns.
+// TestCluster checks that an archive with two shards is read through Distributed tables, that both
+// nodes have the tables that one of them learned, and that these tables equal those of a single
+// server.
 func TestCluster(t *testing.T) {
 	c := stores.StartCluster(t, "1", "2")
 	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)

@@ -28,8 +28,8 @@ func quote(s string) string {
 // array returns numbers as an SQL array.
 func array(numbers []int) string { return strings.ReplaceAll(fmt.Sprint(numbers), " ", ",") }
 
-// query holds the parameters of the statements. A place is the index of an interval from From on.
-// Times are in Unix seconds.
+// query holds the parameters of the statements. A place is the index of an interval, counted from
+// From. Times are in Unix seconds.
 type query struct {
 	*Source
 	Archive, Tables string // quoted names
@@ -107,7 +107,7 @@ func expanded(slots []int) string {
 	return "arrayConcat(" + strings.Join(parts, ", ") + ")"
 }
 
-// span is a window of residuals: the difference of two places in an array of running sums.
+// span is a window of residuals: the difference between two places in an array of running sums.
 type span struct {
 	Column, Sums, Weights string
 	From, To              int

@@ -34,8 +34,8 @@ const (
 	Knee      = 6.0  // windows limited to ± Knee are additional features
 	DepthUnit = 10.0 // of the depth: a detector's profile minus its mean
 	MaxDepth  = 1.5
-	Shrink    = 2.0 // weight of the 0 that a window is shrunk towards
-	NetShrink = 5.0 // the same in the windows of the network
+	Shrink    = 2.0 // weight of the 0 towards which a window is shrunk
+	NetShrink = 5.0 // the same for the windows of the network
 )
 
 // Windows lists the windows as half-open ranges of ages, in intervals.
@@ -68,14 +68,14 @@ type Detector struct {
 	Profile   []float64 `ch:"profile"` // SlotsPerDay for the day before, the day and the day after
 	Mean      float64   `ch:"mean"`
 	Yesterday float64   `ch:"yesterday"` // mean residual of the day before
-	Recent    float64   `ch:"recent"`    // weighted mean residual of the days before; the latest have most weight
+	Recent    float64   `ch:"recent"`    // weighted mean residual of earlier days; the latest have the most weight
 	Weights   []Weights
 }
 
 // Learned holds the learned tables for one day.
 type Learned struct {
-	Day       time.Time // midnight of the local day that the tables are for
-	Until     time.Time // end of the measurements that they were learned from
+	Day       time.Time // local midnight of the day for which the tables were learned
+	Until     time.Time // end of the measurements from which they were learned
 	Interval  time.Duration
 	Detectors map[string]*Detector
 	Pool      *Detector // for all detectors together; nil if nothing was learned

@@ -51,7 +51,7 @@ func TestFallbacks(t *testing.T) {
 	f(l, noon, "a", slow, time.Hour, 50-4*0.2, Own)
 	f(l, noon, "a", slow, 2*time.Hour, 50-4*0.2, Own)
 	f(l, noon, "a", slow, 35*time.Minute, 50-4*(0.5-0.3*4/9), Own) // between 15 and 60 minutes
-	f(l, noon, "a", Recent{}, 15*time.Minute, 50, Own)             // a hole: the residual is 0
+	f(l, noon, "a", Recent{}, 15*time.Minute, 50, Own)             // a gap: the residual is 0
 	f(l, noon, "a", values(map[int]float64{2: 10}), 15*time.Minute, 50, Own)
 	f(l, noon, "a", values(map[int]float64{11: -1000}), 15*time.Minute, 50-Clip/4, Own) // an outlier is limited
 	f(l, noon, "new", values(map[int]float64{11: 48}), 15*time.Minute, 42, Pooled)
@@ -64,12 +64,12 @@ func TestFallbacks(t *testing.T) {
 	nothing := &Learned{Day: day, Interval: 5 * time.Minute}
 	f(nothing, noon, "a", values(map[int]float64{3: 44, 7: 33}), time.Hour, 33, Persist)
 	f(nothing, noon, "a", Recent{}, time.Hour, 0, None)
-	f(l, noon.AddDate(0, 0, 1), "a", slow, 15*time.Minute, 48, Own)     // the next day is not learned yet
+	f(l, noon.AddDate(0, 0, 1), "a", slow, 15*time.Minute, 48, Own)     // the next day has not been learned yet
 	f(l, noon.AddDate(0, 0, 2), "a", slow, 15*time.Minute, 42, Persist) // the tables end
 	f(l, day.AddDate(0, 0, 2).Add(-time.Minute*30), "a", slow, time.Hour, 42, Persist)
 }
 
-// TestSlot checks that slots are in local time, also on days on which clocks change.
+// TestSlot checks that slots are in local time, even on days on which clocks change.
 func TestSlot(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Copenhagen")
 	require.NoError(t, err)
