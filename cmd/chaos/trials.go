@@ -83,7 +83,7 @@ func (t *trials) underLoad(ctx context.Context, mode load.Mode, do func(ctx cont
 // records results that differ as wrong. The judge finds measurements that were stored twice.
 func (t *trials) equalKeys(ctx context.Context) error {
 	begin, kills := t.book.Tally().Requests, 0
-	tally, err := t.underLoad(ctx, load.Equal, func(ctx context.Context) error {
+	tally, err := t.underLoad(ctx, load.Duplicated, func(ctx context.Context) error {
 		killing, stop := context.WithCancel(ctx)
 		defer stop()
 		go func() {

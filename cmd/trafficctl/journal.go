@@ -161,7 +161,7 @@ next block. The command reads every frame that a consumer has not consumed.`,
 		Example: `  trafficctl journal cursors trafficd-data/journal
   trafficctl journal cursors --brokers kafka-1:9092,kafka-2:9092`,
 	}, func(_ context.Context, dir string, f inspect.Journal) error {
-		display, add := newByteProgress(std.err, "counted", f.Bytes(f.Behind()), quiet)
+		display, add := newByteProgress(std.err, "counted", f.Bytes(f.FirstUnconsumed()), quiet)
 		f.OnRead(add)
 		consumers, gaps, err := f.Consumers()
 		display.end()
@@ -296,7 +296,7 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 				"trafficd of that version")
 		}
 		if _, local := f.(*inspect.Folder); local {
-			printAdvice(std.out, dir, f.Behind(), v)
+			printAdvice(std.out, dir, f.FirstUnconsumed(), v)
 		}
 		return errors.New("the journal is damaged")
 	})

@@ -12,7 +12,7 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// BenchmarkEncode encodes record batches of 900 KiB; MB/s refer to records before compression.
+// BenchmarkEncode encodes record batches of 900 KiB; MB/s refers to records before compression.
 func BenchmarkEncode(b *testing.B) {
 	rows := block(rowsOf(random(), 14_000, 3000))
 	n := fit(rows, 1, DefaultConfig().BatchBytes, 1_000_000)
@@ -67,7 +67,7 @@ func BenchmarkDeliver(b *testing.B) {
 }
 
 // BenchmarkManyPartitions delivers one batch of 14,000 rows at a time to 96 partitions on three
-// Apache brokers with three copies each.
+// Apache brokers, with three replicas of each partition.
 func BenchmarkManyPartitions(b *testing.B) {
 	k := stores.StartKafka(b, stores.Broker(stores.Apache), stores.Brokers(3))
 	cfg := testConfig("many", k.Brokers...)

@@ -73,7 +73,7 @@ func BenchmarkForms(b *testing.B) {
 			})
 		}
 		run("write", func(p *piece) { c.text = c.append(f, c.text[:0], p) })
-		for e := gzipped; e < encodings; e++ {
+		for e := gzipped; e < numEncodings; e++ {
 			run(fmt.Sprintf("%s,%d%%", encodingNames[e], 100*d.body(f, e).size/plain), func(p *piece) {
 				c.text = c.append(f, c.text[:0], p)
 				c.form(c.text, c.variables, e, false)

@@ -24,9 +24,9 @@ const joinedSize = 256 << 10
 
 // The text before, between and after the pieces of a document. Protobuf needs none.
 var (
-	openings   = [formats][encodings]form{jsonText: stored(jsonOpen)}
-	separators = [formats][encodings]form{jsonText: stored(",")}
-	closings   = [formats][encodings]form{jsonText: stored(jsonClose)}
+	openings   = [numFormats][numEncodings]form{jsonText: stored(jsonOpen)}
+	separators = [numFormats][numEncodings]form{jsonText: stored(",")}
+	closings   = [numFormats][numEncodings]form{jsonText: stored(jsonClose)}
 )
 
 // join returns the body of a document with these pieces. It skips nil pieces.
@@ -81,7 +81,7 @@ func etagOf(sum uint64, f format, e encoding) []byte {
 	return fmt.Appendf(nil, `"%016x%s"`, sum+formsVersion, etagSuffix[f][e])
 }
 
-var etagSuffix = [formats][encodings]string{{"", "-g", "-z"}, {"-j", "-jg", "-jz"}}
+var etagSuffix = [numFormats][numEncodings]string{{"", "-g", "-z"}, {"-j", "-jg", "-jz"}}
 
 // sumOfETag returns the hash of the content that an ETag identifies, whatever its format and
 // encoding. ok is false if the ETag is malformed.

@@ -37,8 +37,8 @@ type removal struct {
 func (s *snapshot) size() (total int) {
 	for _, documents := range s.zones {
 		for _, d := range documents {
-			for f := range formats {
-				for e := range encodings {
+			for f := range numFormats {
+				for e := range numEncodings {
 					if b := d.bodies[f][e].Load(); b != nil {
 						total += b.size
 					}
@@ -291,8 +291,8 @@ func (b *builder) document(old *document, r request, ref instant, now time.Time)
 	}
 	d.sum = sumOf(d.pieces, z, scope)
 	d.version = etagOf(d.sum, protobuf, identity)
-	for f := range formats {
-		for e := range encodings {
+	for f := range numFormats {
+		for e := range numEncodings {
 			d.etags[f][e] = etagOf(d.sum, f, e)
 		}
 	}

@@ -92,7 +92,7 @@ func TestChangesAreSmall(t *testing.T) {
 	require.True(t, ok)
 	require.Len(t, p.streets, 100)
 	same := &piece{streets: p.streets, view: p.view, zone: p.zone, every: p.every, bare: p.bare}
-	for f := range formats {
+	for f := range numFormats {
 		small, large := p.form(f, gzipped), same.form(f, gzipped)
 		require.Equal(t, large.plain, small.plain)
 		require.Less(t, len(small.bytes), len(large.bytes)*98/100)

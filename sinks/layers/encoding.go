@@ -23,14 +23,14 @@ const (
 	identity encoding = iota
 	gzipped
 	zstandard
-	encodings
+	numEncodings
 )
 
-var encodingNames = [encodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
+var encodingNames = [numEncodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
 
-// headers precede the blocks of a body: a gzip member without name and time, from an unknown
-// system; a zstd frame without checksum, with a window of zstdWindow.
-var headers = [encodings][]byte{
+// headers precede the blocks of a body: a gzip header with no name or time, and an unknown operating
+// system; a zstd frame header with no checksum, and a window of zstdWindow.
+var headers = [numEncodings][]byte{
 	gzipped:   {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255},
 	zstandard: {0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3}, // 2^(10+10)
 }
@@ -41,26 +41,27 @@ var (
 )
 
 // trailersOf returns what follows the blocks of a body.
-func trailersOf(content checksum) [encodings][]byte {
+func trailersOf(content checksum) [numEncodings][]byte {
 	member := binary.LittleEndian.AppendUint32(bytes.Clone(deflateEnd), content.crc)
-	return [encodings][]byte{
+	return [numEncodings][]byte{
 		gzipped:   binary.LittleEndian.AppendUint32(member, uint32(content.size)), // modulo 2³²
 		zstandard: zstdEnd,
 	}
 }
 
 // form is a text in one encoding: plain, deflate blocks or zstd blocks. The blocks end at a byte
-// boundary, none is marked as the last one, and they decode to the same text after any other form.
+// boundary, none is marked as the last one, and they decode to the same text whichever form precedes
+// them.
 type form struct {
 	bytes []byte
 	plain checksum
 }
 
 // stored returns a text in every encoding, without compressing it.
-func stored(text string) (forms [encodings]form) {
+func stored(text string) (forms [numEncodings]form) {
 	plain := []byte(text)
 	content := checksum{}.add(plain)
-	return [encodings]form{{plain, content}, {storeDeflate(plain), content}, {storeZstd(plain), content}}
+	return [numEncodings]form{{plain, content}, {storeDeflate(plain), content}, {storeZstd(plain), content}}
 }
 
 // storeDeflate returns stored deflate blocks (RFC 1951, 3.2.4).
@@ -102,12 +103,12 @@ const (
 	zstdLevel = zstd.SpeedBestCompression
 	// zstdWindow bounds how far blocks refer back; browsers accept up to 8 MiB.
 	zstdWindow = 1 << 20
-	// zstdChunk is how much text is compressed at a time, so that the window holds it and its
-	// proof.
+	// zstdChunk is how much text is compressed at a time, so that the window also holds the blocks
+	// that independent adds before it.
 	zstdChunk = zstdWindow / 4
 )
 
-// compressor makes forms. It is used by one goroutine.
+// compressor makes forms. It must not be used concurrently.
 type compressor struct {
 	writer
 	deflater deflater
@@ -194,7 +195,7 @@ func (c *compressor) deflated(text []byte, variables []variable, shrunk bool) []
 	return bytes.Clone(blocks)
 }
 
-// inflates reports whether the blocks decode to plain, without bytes before them.
+// inflates reports whether the blocks decode to plain if nothing precedes them.
 func (c *compressor) inflates(blocks, plain []byte) bool {
 	c.proof = append(append(c.proof[:0], blocks...), deflateEnd...)
 	c.packed.Reset(c.proof)
@@ -252,8 +253,8 @@ func (c *compressor) zstdBlocks(plain []byte) []byte {
 // separate frame, which cannot repeat entropy tables that no earlier block has set. What they could
 // still inherit are the window and the last three match offsets (RFC 8878, 3.1.1.5), which at the
 // start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat one byte and
-// leave three offsets so large that every inherited match copies that byte; and three of that byte
-// in a row, the shortest match, are nowhere in plain.
+// leave three offsets so large that every inherited match copies that byte; and plain does not contain
+// three such bytes in a row, which is the length of the shortest match.
 func (c *compressor) independent(blocks, plain []byte) bool {
 	filler := byte(0xff)
 	for bytes.Contains(plain, []byte{filler, filler, filler}) {
@@ -277,8 +278,8 @@ func appendPoison(dst []byte, filler byte, reach int) (blocks []byte, size int) 
 		dst = append(appendZstdHeader(dst, zstdRLE, min(left, maxZstdBlock)), filler)
 	}
 	// Three sequences, each of a literal and a match of three bytes. All codes are in RLE mode, so
-	// that the bit stream has nothing but the low bits of the offset values, the first one on top,
-	// after the bit that marks its end. An offset is its value - 3.
+	// that the bit stream consists of the low bits of the offset values, the first one in the highest
+	// bits below the stream's end marker. An offset is its value - 3.
 	stream := uint64(1)<<(3*code) | 3<<(2*code) | 4<<code | 5
 	block := []byte{3<<3 | 1, filler, 3, 0x54, 1, byte(code), 0}
 	block = append(block, binary.LittleEndian.AppendUint64(nil, stream)[:(3*code+8)/8]...)

@@ -86,19 +86,19 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 	var pieces []*piece
 	for _, text := range texts {
 		p := &piece{}
-		for f := range formats {
-			for e := range encodings {
+		for f := range numFormats {
+			for e := range numEncodings {
 				p.forms[f][e].Store(c.form(text, variablesOf(text), e, false))
 			}
 		}
 		pieces = append(pieces, p, nil)
 	}
-	for f := range formats {
+	for f := range numFormats {
 		want := bytes.Join(texts, nil)
 		if f == jsonText {
 			want = []byte(jsonOpen + string(bytes.Join(texts, []byte{','})) + jsonClose)
 		}
-		for e := range encodings {
+		for e := range numEncodings {
 			body := join(pieces, f, e)
 			whole := bytes.Join(body.segments, nil)
 			require.Len(t, whole, body.size)
@@ -124,7 +124,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	defer c.zstd.Close()
 	before := testutil.ToFloat64(piecesStored)
 	requireJoined(t, c, [][]byte{text, text, bytes.Repeat(text, 200)})
-	require.Equal(t, before+4*float64(formats), testutil.ToFloat64(piecesStored), "the last text has two chunks")
+	require.Equal(t, before+4*float64(numFormats), testutil.ToFloat64(piecesStored), "the last text has two chunks")
 
 	c = new(compressor)
 	c.zstd, c.unzstd = newZstd()

@@ -17,10 +17,10 @@ type format int
 const (
 	protobuf format = iota
 	jsonText
-	formats
+	numFormats
 )
 
-var mediaTypes = [formats][]byte{[]byte("application/x-protobuf"), []byte("application/json")}
+var mediaTypes = [numFormats][]byte{[]byte("application/x-protobuf"), []byte("application/json")}
 
 // zone is a time zone in which the layer is built.
 type zone struct {

@@ -63,12 +63,12 @@ const (
 	notModified
 	conditionFailed
 	badRange
-	outcomes
+	numOutcomes
 )
 
-var outcomeStatus = [outcomes]int{sentWhole: 200, sentRange: 206, notModified: 304, conditionFailed: 412, badRange: 416}
+var outcomeStatus = [numOutcomes]int{sentWhole: 200, sentRange: 206, notModified: 304, conditionFailed: 412, badRange: 416}
 
-func responseCounters() (all [outcomes][encodings]metrics.Counter) {
+func responseCounters() (all [numOutcomes][numEncodings]metrics.Counter) {
 	vec := metrics.NewCounters("trafficd_layers_answers_total", "Responses with the layer, by HTTP status and encoding.", "status", "encoding")
 	for o := range all {
 		for e := range all[o] {

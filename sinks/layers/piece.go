@@ -20,7 +20,7 @@ type piece struct {
 	bare    int    // this many streets at the end are shown without their code
 	shrunk  bool   // gzip forms are compressed harder, because many clients request them: a piece of changes
 	sum     uint64 // hash of what is shown; pieces of a time zone with equal hashes have the same text
-	forms   [formats][encodings]atomic.Pointer[form]
+	forms   [numFormats][numEncodings]atomic.Pointer[form]
 	making  sync.Mutex // acquired to make forms
 }
 
@@ -73,8 +73,8 @@ func (p *piece) make(f format, e encoding, c *compressor) *form {
 // withStreets returns a piece that shares the forms of p, for other streets with the same text.
 func (p *piece) withStreets(streets []*street, v view) *piece {
 	same := &piece{streets: streets, view: v, zone: p.zone, sum: p.sum}
-	for f := range formats {
-		for e := range encodings {
+	for f := range numFormats {
+		for e := range numEncodings {
 			same.forms[f][e].Store(p.forms[f][e].Load())
 		}
 	}
@@ -119,7 +119,7 @@ func (b *bucket) part(z *zone, v view, c *compressor) *part {
 // demand records which documents clients request, and in which forms.
 type demand struct {
 	any  moment // of the last request
-	last [formats][encodings]moment
+	last [numFormats][numEncodings]moment
 }
 
 // moment is a time in Unix seconds.
@@ -138,12 +138,12 @@ func (m *moment) within(keep time.Duration, now time.Time) bool {
 }
 
 // formSet is a set of forms. An element is true if the form is in the set.
-type formSet [formats][encodings]bool
+type formSet [numFormats][numEncodings]bool
 
 // within returns the forms that were requested within keep.
 func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
-	for f := range formats {
-		for e := range encodings {
+	for f := range numFormats {
+		for e := range numEncodings {
 			set[f][e] = d.last[f][e].within(keep, now)
 		}
 	}
@@ -161,8 +161,8 @@ type document struct {
 	version      []byte    // sum as a header value
 	modified     time.Time // when this content was built, in whole seconds
 	lastModified []byte    // modified as a header value
-	etags        [formats][encodings][]byte
-	bodies       [formats][encodings]atomic.Pointer[body]
+	etags        [numFormats][numEncodings][]byte
+	bodies       [numFormats][numEncodings]atomic.Pointer[body]
 	filling      sync.Mutex // acquired to make bodies
 	followed     followed
 }

@@ -580,8 +580,8 @@ func TestColdForms(t *testing.T) {
 		sleep(time.Second)
 		made := func() (list []string) {
 			d := l.current.Load().zones["UTC"][0]
-			for f := range formats {
-				for e := range encodings {
+			for f := range numFormats {
+				for e := range numEncodings {
 					if d.bodies[f][e].Load() != nil {
 						require.NotNil(t, d.pieces[0].forms[f][e].Load())
 						list = append(list, etagSuffix[f][e])

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	batchesTotal = metrics.NewCounters("trafficd_ingest_batches_total", "Batches by code of the response; OK is a 207.", "code")
+	batchesTotal = metrics.NewCounters("trafficd_ingest_batches_total", "Batches, by response code; OK means a 207.", "code")
 	batches      = counters(batchesTotal, func(c contract.Code) bool {
 		switch c {
 		case contract.NotFound, contract.MethodNotAllowed, contract.Unauthenticated, contract.RateLimited:
@@ -23,28 +23,28 @@ var (
 	noResponse = metrics.NewCounter("trafficd_ingest_batches_unanswered_total",
 		"Batches whose connection was closed without a response because their outcome is unknown.")
 	itemsAccepted = metrics.NewCounter("trafficd_ingest_items_accepted_total",
-		"Items accepted, as reported to clients: replayed responses count again.")
+		"Accepted items, as reported to clients: replayed responses count again.")
 	itemsRejected = counters(metrics.NewCounters("trafficd_ingest_items_rejected_total",
-		"Items rejected, by code, as reported to clients: replayed responses count again.", "code"), contract.Code.OfItems)
+		"Rejected items, by code, as reported to clients: replayed responses count again.", "code"), contract.Code.OfItems)
 	itemsDuplicate = metrics.NewCounter("trafficd_ingest_items_duplicate_total",
-		"Items accepted that replace an earlier item of their batch in the archive, as reported to clients: replayed responses count again.")
+		"Accepted items that replace an earlier item of their batch in the archive, as reported to clients: replayed responses count again.")
 
-	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total", "Bytes of batch bodies received, as sent.")
+	bodyBytes      = metrics.NewCounter("trafficd_ingest_body_bytes_total", "Bytes of batch bodies received, before decompression.")
 	receiveSeconds = metrics.NewSeconds("trafficd_ingest_receive_seconds", "Time to receive the body of a batch, in seconds.")
 	aborted        = metrics.NewCounter("trafficd_ingest_aborted_total", "Batches whose client disconnected before the end of the body.")
 )
 
 // Metrics of each client that may send batches.
 var (
-	clientBatches  = metrics.NewCounters("trafficd_ingest_client_batches_total", "Batches of a client with a 207 response.", "client")
+	clientBatches  = metrics.NewCounters("trafficd_ingest_client_batches_total", "Batches of a client that got a 207 response.", "client")
 	clientAccepted = metrics.NewCounters("trafficd_ingest_client_items_accepted_total",
-		"Items of a client accepted, as reported to it: replayed responses count again.", "client")
+		"Accepted items of a client, as reported to it: replayed responses count again.", "client")
 	clientRejected = metrics.NewCounters("trafficd_ingest_client_items_rejected_total",
-		"Items of a client rejected, as reported to it: replayed responses count again.", "client")
+		"Rejected items of a client, as reported to it: replayed responses count again.", "client")
 	clientLast = metrics.NewGauges("trafficd_ingest_client_last_batch_timestamp_seconds",
-		"Unix time of a client's last batch with a 207 response, in seconds; 0 before the first since the process started.", "client")
+		"Unix time of a client's last batch that got a 207 response, in seconds; 0 if there has been none since the process started.", "client")
 	clientPeriod = metrics.NewGauges("trafficd_ingest_client_period_seconds",
-		"Usual time between a client's batches with a 207 response, in seconds; absent before the tenth.", "client")
+		"Usual time between a client's batches that got a 207 response, in seconds; absent before the tenth.", "client")
 )
 
 type clientMetrics struct {
@@ -69,9 +69,9 @@ const (
 	periodGaps   = 9
 )
 
-// next records the time of a batch and returns the estimate. known is false if there are too few
+// observe records the time of a batch and returns the estimate. known is false if there are too few
 // gaps for one.
-func (p *period) next(now time.Time) (seconds float64, known bool) {
+func (p *period) observe(now time.Time) (seconds float64, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.last.IsZero() {
@@ -126,7 +126,7 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 			m.accepted.Add(float64(r.Accepted))
 			m.rejected.Add(float64(r.Rejected()))
 			m.last.SetToCurrentTime()
-			if seconds, known := m.period.next(time.Now()); known {
+			if seconds, known := m.period.observe(time.Now()); known {
 				clientPeriod.WithLabelValues(client).Set(seconds)
 			}
 		}
@@ -137,11 +137,11 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 var (
 	slots = admission.Requests(
 		metrics.NewGauge("trafficd_ingest_admission_requests", "Batches in progress."),
-		metrics.NewGauge("trafficd_ingest_admission_requests_limit", "Batches that can be in progress."),
+		metrics.NewGauge("trafficd_ingest_admission_requests_limit", "Maximum number of batches in progress."),
 	)
 	memory = admission.Memory(
-		metrics.NewGauge("trafficd_ingest_admission_bytes", "Memory of batches and their responses, in bytes."),
-		metrics.NewGauge("trafficd_ingest_admission_bytes_limit", "Memory that batches and their responses can use, in bytes."),
+		metrics.NewGauge("trafficd_ingest_admission_bytes", "Memory used by batches and their responses, in bytes."),
+		metrics.NewGauge("trafficd_ingest_admission_bytes_limit", "Maximum memory used by batches and their responses, in bytes."),
 	)
 )
 

@@ -68,11 +68,11 @@ func TestPeriodOfAClient(t *testing.T) {
 		t.Helper()
 		var p period
 		now := time.Now()
-		seconds, known := p.next(now)
+		seconds, known := p.observe(now)
 		for _, gap := range gaps {
 			require.Equal(t, known, p.gaps >= periodGaps)
 			now = now.Add(time.Duration(gap * float64(time.Second)))
-			seconds, known = p.next(now)
+			seconds, known = p.observe(now)
 		}
 		require.True(t, known)
 		require.GreaterOrEqual(t, seconds, low)

@@ -170,9 +170,9 @@ func TestEchoIsTruncated(t *testing.T) {
 	f(envelope("<r:watchJob><r:id>" + long + "</r:id></r:watchJob>"))
 }
 
-// TestEchoEndsAtACharacter checks that responses repeat at most 64 bytes of a value, and no part of
-// a character.
-func TestEchoEndsAtACharacter(t *testing.T) {
+// TestEchoEndsAtCharacterBoundary checks that responses repeat at most 64 bytes of a value, and never
+// part of a character.
+func TestEchoEndsAtCharacterBoundary(t *testing.T) {
 	s := start(t, nil)
 	long, want := "x"+strings.Repeat("ä", 40), "x"+strings.Repeat("ä", 31)
 	requireUnknown(t, want, s.watch(long, watchOptions(0, 250)))
@@ -194,8 +194,8 @@ func TestEchoEndsAtACharacter(t *testing.T) {
 	f(convert(`Point" wkt="POINT (8 48)"`, "", options, caller("CoordFormat", long)))
 }
 
-// TestFaultsOfSOAP checks that faults that do not concern the body have no exception.
-func TestFaultsOfSOAP(t *testing.T) {
+// TestSOAPFaults checks that faults that do not concern the body have no exception.
+func TestSOAPFaults(t *testing.T) {
 	s := start(t, nil)
 	f := func(code xroute.FaultCode, want, body string, headers ...string) {
 		t.Helper()
@@ -213,7 +213,7 @@ func TestFaultsOfSOAP(t *testing.T) {
 	f(xroute.FaultMustUnderstand, "header", strings.Replace(body, "<s:Body>", `<s:Header><x:h xmlns:x="urn:x" s:mustUnderstand="1"/></s:Header><s:Body>`, 1))
 }
 
-// TestUnexpected checks that the fault of an internal error has no details.
+// TestUnexpected checks that the fault for an internal error has no details.
 func TestUnexpected(t *testing.T) {
 	f := func(operate func(*exchange) (xroute.Response, error)) {
 		t.Helper()

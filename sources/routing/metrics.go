@@ -60,16 +60,16 @@ func countError(err error) {
 var (
 	slots = admission.Requests(
 		metrics.NewGauge("trafficd_routing_admission_requests", "SOAP requests in progress."),
-		metrics.NewGauge("trafficd_routing_admission_requests_limit", "SOAP requests that can be in progress."),
+		metrics.NewGauge("trafficd_routing_admission_requests_limit", "Maximum number of SOAP requests in progress."),
 	)
 	memory = admission.Memory(
-		metrics.NewGauge("trafficd_routing_admission_bytes", "Memory of SOAP requests and their responses, in bytes."),
-		metrics.NewGauge("trafficd_routing_admission_bytes_limit", "Memory that SOAP requests and their responses can use, in bytes."),
+		metrics.NewGauge("trafficd_routing_admission_bytes", "Memory used by SOAP requests and their responses, in bytes."),
+		metrics.NewGauge("trafficd_routing_admission_bytes_limit", "Maximum memory used by SOAP requests and their responses, in bytes."),
 	)
 	watches = admission.Resource{
 		Noun: "watches of jobs", Advice: "wait for responses, then try again",
 		Full:  "too many requests watch jobs: try again in a moment",
 		Used:  metrics.NewGauge("trafficd_routing_watches", "Requests that watch a job."),
-		Limit: metrics.NewGauge("trafficd_routing_watches_limit", "Requests that can watch a job."),
+		Limit: metrics.NewGauge("trafficd_routing_watches_limit", "Maximum number of requests that watch a job."),
 	}
 )

@@ -190,7 +190,7 @@ func TestWrongStatusBesideA207(t *testing.T) {
 	cfg := Config{Clients: 1, Endpoints: []string{replica(207), replica(500), replica(503)}, Balancer: replica(502)}
 	c := New(cfg, &book)[0]
 	defer c.http.CloseIdleConnections()
-	c.mode = Equal
+	c.mode = Duplicated
 	_, err := c.sendUntilAccepted(t.Context(), &batch{key: "k"})
 	require.NoError(t, err)
 	_, wrong, _ := book.Read()

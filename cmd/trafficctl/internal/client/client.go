@@ -56,7 +56,7 @@ func (c Config) Validate() error {
 	case c.Key == "":
 		return errors.New("missing API key: set --key, --key-file or the environment variable TRAFFICD_KEY")
 	case strings.ContainsFunc(c.Key, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("invalid API key: it contains spaces or non-ASCII characters; check what was copied")
+		return errors.New("invalid API key: it contains spaces or non-ASCII characters; check that it was copied correctly")
 	case c.Timeout < time.Second:
 		return fmt.Errorf("--timeout %s must be at least 1s", c.Timeout)
 	}
@@ -158,7 +158,7 @@ func (c *Client) ReadError(resp *http.Response) *Error {
 	e := &Error{service: c.service}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // use what was read of a partial body
 	if json.Unmarshal(text, e) != nil || e.Description == "" {
-		e.Description = http.StatusText(resp.StatusCode) + ", not a response of trafficd"
+		e.Description = http.StatusText(resp.StatusCode) + ", not a response from trafficd"
 	}
 	e.Status, e.RetryAfter = resp.StatusCode, RetryAfter(resp.Header.Get("Retry-After"), time.Now())
 	return e

@@ -56,7 +56,7 @@ type Response struct {
 	Size     int    // bytes of the decompressed message
 
 	NotModified bool
-	Changes     bool // Layer has only the changes since Request.Since, and no unchanged openLRcode
+	Changes     bool // Layer contains only the changes since Request.Since, and omits openLRcodes that have not changed
 }
 
 // maxLayer is the maximum size of the message. Protobuf's own limit is 2 GiB.
@@ -73,7 +73,7 @@ func Get(ctx context.Context, r Request) (*Response, error) {
 		return nil, fmt.Errorf("--encoding %q must be zstd, gzip or identity", r.Encoding)
 	}
 	if r.Horizon < -1 {
-		return nil, fmt.Errorf("--horizon %d must be minutes from now, or -1 for all periods", r.Horizon)
+		return nil, fmt.Errorf("--horizon %d must be a number of minutes from now, or -1 for all periods", r.Horizon)
 	}
 	c, err := client.New(r.Config, client.Forecast)
 	if err != nil {
@@ -145,7 +145,7 @@ func (r *Response) read(body io.Reader) error {
 	r.Received, r.Size = meter.N.Load(), len(message)
 	r.Layer = new(pb.StreetForecastResponse)
 	if err := proto.Unmarshal(message, r.Layer); err != nil {
-		return fmt.Errorf("cannot decode the response as StreetForecastResponse: %w; check that --url names a trafficd", err)
+		return fmt.Errorf("cannot decode the response as StreetForecastResponse: %w; check that --url is that of a trafficd daemon", err)
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func showGeoJSON(w io.Writer, layer *pb.StreetForecastResponse) error {
 
 // featureOf returns a street as GeoJSON (RFC 7946), without a geometry if its code cannot be
 // decoded. Its properties are the street's members. If there is only one period, as with a horizon,
-// that period's members are added, because map programs style features by top-level properties.
+// that period's members are added, because mapping applications style features by top-level properties.
 func featureOf(f *pb.StreetForecast) *geojson.Feature {
 	periods := make([]any, len(f.Forecast))
 	for i, p := range f.Forecast {
@@ -266,5 +266,5 @@ func featureOf(f *pb.StreetForecast) *geojson.Feature {
 	return &geojson.Feature{Geometry: geom.NewLineStringFlat(geom.XY, flat), Properties: properties}
 }
 
-// round rounds to 6 digits (0.1 m). The codes have a resolution of 1 m.
+// round rounds to 6 decimal places (0.1 m). The codes have a resolution of 1 m.
 func round(degrees float64) float64 { return math.Round(degrees*1e6) / 1e6 }

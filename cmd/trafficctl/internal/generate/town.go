@@ -134,7 +134,7 @@ func (c crossing) position(seed uint64) (x, y float64) {
 		round := min(1, r/7)
 		u, v = u+round*(r*math.Cos(angle)-u), v+round*(r*math.Sin(angle)-v)
 	}
-	const turn = 0.3 // radians, because few towns are aligned to the north
+	const turn = 0.3 // radians, because few towns are aligned with the compass
 	x, y = block*(u*math.Cos(turn)-v*math.Sin(turn)), block*(u*math.Sin(turn)+v*math.Cos(turn))
 	x, y = x+70*math.Sin(y/640+1)+25*math.Sin(x/310), y+70*math.Sin(x/710+2)+25*math.Sin(y/270)
 	const jitter = block / 5

@@ -12,8 +12,8 @@ import (
 
 func town(streets int) *Town { return NewTown(TownConfig{Streets: streets, Seed: 1}) }
 
-// TestTownIsConnected checks that every street has two directions and is connected with all
-// others, and its location reference decodes to its ends.
+// TestTownIsConnected checks that every street has two directions and is connected to all others,
+// and that its location reference decodes to its ends.
 func TestTownIsConnected(t *testing.T) {
 	f := func(streets int) {
 		t.Helper()
@@ -55,8 +55,8 @@ func TestTownIsConnected(t *testing.T) {
 	f(14_000)
 }
 
-// TestTownGrows checks that a larger town contains a smaller one, and another seed makes another
-// town.
+// TestTownGrows checks that a larger town contains a smaller one, and that another seed yields
+// another town.
 func TestTownGrows(t *testing.T) {
 	require.Equal(t, town(1000).Streets, town(1400).Streets[:1000])
 	require.NotEqual(t, town(1000).Streets, NewTown(TownConfig{Streets: 1000, Seed: 2}).Streets)

@@ -55,7 +55,7 @@ func (s *Street) drift(seed uint64, at time.Time) float64 {
 	return 2*(before+(after-before)*part) - 1
 }
 
-// jam returns how much a jam slows down a street, from 0 to 1. Jams move along radials and rings,
+// jam returns how much a jam slows a street down, from 0 to 1. Jams move along radials and rings,
 // against the direction of travel. In rush hours they are longer and affect more roads; some roads
 // always have one.
 func (s *Street) jam(seed uint64, at time.Time, load float64) float64 {

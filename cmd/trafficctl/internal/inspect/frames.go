@@ -236,8 +236,9 @@ type Consumer struct {
 	Ahead     uint64    // number of frames before its position that are missing from the journal
 }
 
-// Behind returns the first frame that a consumer with a readable cursor has not consumed.
-func (f *Folder) Behind() uint64 {
+// FirstUnconsumed returns the first frame that one of the consumers with a readable cursor has not
+// consumed.
+func (f *Folder) FirstUnconsumed() uint64 {
 	first := uint64(NoEnd)
 	for _, c := range f.cursors {
 		if c.Err == nil {
@@ -247,7 +248,7 @@ func (f *Folder) Behind() uint64 {
 	return first
 }
 
-// Consumers returns the consumers, and the unconsumed frames that cannot be read and are not
+// Consumers returns the consumers. gaps are the unconsumed frames that cannot be read; they are not
 // counted.
 func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	in, err := f.Inspect()
@@ -259,7 +260,7 @@ func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 		consumers = append(consumers, newConsumer(cursor, f.oldest, next))
 	}
 	var b batch.Batch
-	for frame, err := range f.Frames(f.Behind(), NoEnd) {
+	for frame, err := range f.Frames(f.FirstUnconsumed(), NoEnd) {
 		var gap *Gap
 		if errors.As(err, &gap) {
 			gaps = append(gaps, gap)

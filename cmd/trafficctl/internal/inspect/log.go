@@ -16,23 +16,23 @@ type Journal interface {
 	Inspect() (*journal.Inspection, error)
 	// Verify reads and checks everything.
 	Verify() (*Verdict, error)
-	// Consumers returns the consumers, and the unconsumed frames that cannot be read and are not
-	// counted.
+	// Consumers returns the consumers. gaps are the unconsumed frames that cannot be read; they are
+	// not counted.
 	Consumers() (consumers []Consumer, gaps []*Gap, err error)
 	// Frames returns the frames with numbers in [from, to]. After a *Gap it continues with the next
 	// intact frame.
 	Frames(from, to uint64) iter.Seq2[journal.Frame, error]
 	// Bytes returns the size of the frames from seq on, or 0 if it is unknown.
 	Bytes(seq uint64) int64
-	// Behind returns the first frame that a consumer has not consumed.
-	Behind() uint64
+	// FirstUnconsumed returns the first frame that one of the consumers has not consumed.
+	FirstUnconsumed() uint64
 	// OnRead sets a function that is called with the number of bytes read, to show progress. Bytes
 	// that are read twice count twice.
 	OnRead(count func(n int64))
 	Close()
 }
 
-// Log is a journal in Kafka at the time of OpenLog. Each partition is a segment, with frames
+// Log is a snapshot of a journal in Kafka, taken by OpenLog. Each partition is a segment, with frames
 // numbered from 1, and has a cursor for each consumer. The log may contain several copies of a
 // batch; only the first one is delivered.
 type Log struct {
@@ -60,8 +60,8 @@ func (l *Log) OnRead(count func(n int64)) { l.read = count }
 // Bytes implements Journal.
 func (l *Log) Bytes(uint64) int64 { return 0 }
 
-// Behind implements Journal.
-func (l *Log) Behind() uint64 { return NoEnd }
+// FirstUnconsumed implements Journal.
+func (l *Log) FirstUnconsumed() uint64 { return NoEnd }
 
 // Inspect implements Journal.
 func (l *Log) Inspect() (*journal.Inspection, error) {

@@ -339,7 +339,7 @@ type ItemError struct {
 // smaller.
 const maxResponse = 128 << 20
 
-var errInvalidResponse = errors.New("inconsistent response; check that --url names a trafficd")
+var errInvalidResponse = errors.New("inconsistent response; check that --url is that of a trafficd daemon")
 
 // post sends a packed batch once. The error is a *client.Error for a status other than 207; after
 // any other error it is unknown whether the batch was accepted, and the same request is safe to

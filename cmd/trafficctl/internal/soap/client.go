@@ -112,7 +112,7 @@ func call[R any](ctx context.Context, c *Client, wait time.Duration, request xro
 	}
 	result, ok := resp.(any).(*R)
 	if !ok {
-		return none, fmt.Errorf("unexpected response of the routing service: %T instead of %T", resp, result)
+		return none, fmt.Errorf("unexpected response from the routing service: %T instead of %T", resp, result)
 	}
 	return *result, nil
 }
@@ -160,7 +160,7 @@ func (c *Client) read(resp *http.Response) (xroute.Response, error) {
 		return nil, (*Fault)(fault)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the response of the routing service: %w", err)
+		return nil, fmt.Errorf("cannot read the response from the routing service: %w", err)
 	}
 	return result, nil
 }
@@ -184,8 +184,8 @@ func (f *Fault) Error() string {
 // request.
 func Reason(x xroute.Exception) string { return describe(x, "geometries[") }
 
-// describe returns a description of an exception. It leaves out places with the prefix omitted,
-// unless that is "".
+// describe returns a description of an exception, without the places that start with omitted if that
+// is not empty.
 func describe(x xroute.Exception, omitted string) string {
 	name, reason, location := reflect.TypeOf(x).Elem().Name(), "no reason given", ""
 	if e := x.Base().StackElement; e != nil {

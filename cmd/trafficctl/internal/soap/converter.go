@@ -86,7 +86,7 @@ func (c Converter) runJob(ctx context.Context, batch []geom.T) (_ []geometry.Res
 	results := make([]geometry.Result, len(batch)) // in the order of the request
 	for _, f := range fetched.Failures {
 		if f.Index < 0 || int(f.Index) >= len(results) || results[f.Index].Err != nil {
-			return nil, fmt.Errorf("invalid response of the routing service: failure of geometry %d of %d", f.Index, len(results))
+			return nil, fmt.Errorf("invalid response from the routing service: failure of geometry %d of %d", f.Index, len(results))
 		}
 		results[f.Index].Err = errors.New(Reason(f.Exception))
 	}
