@@ -174,7 +174,7 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 		}
 	}
 	if len(t.Partitions) > 0 {
-		t.Config = topicConfig(ctx, client, k.Topic)
+		t.Config = TopicConfig(ctx, client, k.Topic)
 	}
 	return t, errors.Join(errs...)
 }
@@ -198,8 +198,8 @@ func (k Kafka) diagnose(address string, err error) error {
 		address, err)
 }
 
-// topicConfig returns the configuration of a topic, or nil if the brokers do not disclose it.
-func topicConfig(ctx context.Context, client *kafka.Client, topic string) map[string]string {
+// TopicConfig returns the configuration of a topic, or nil if the brokers do not disclose it.
+func TopicConfig(ctx context.Context, client *kafka.Client, topic string) map[string]string {
 	r, err := client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
 		Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}},
 	})

@@ -134,11 +134,11 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 func (l *Log) seenBefore(p *Partition) *seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.seen[fmt.Sprint(p.consumer, p.ID)]
+	return l.seen[delivery{p.consumer, p.ID}]
 }
 
 func (l *Log) keepSeen(p *Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seen[fmt.Sprint(p.consumer, p.ID)] = p.seen
+	l.seen[delivery{p.consumer, p.ID}] = p.seen
 }

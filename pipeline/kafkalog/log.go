@@ -29,19 +29,24 @@ type Log struct {
 	client    *kafka.Client
 	transport *kafka.Transport
 
-	mu        sync.Mutex
-	writers   []*writer // by partition
-	bytes     int64     // of the frames that are not settled
-	unusable  error     // why the topic cannot be used; nil once it has passed its check
-	full      error     // a consumer is too far behind
-	retention time.Duration
-	closed    bool
-	seen      map[string]*seen // by consumer and partition; kept while another replica owns the partition
+	mu       sync.Mutex
+	writers  []*writer // by partition
+	bytes    int64     // of the frames that are not settled
+	unusable error     // why the topic cannot be used; nil once it has passed its check
+	full     error     // a consumer is too far behind
+	closed   bool
+	seen     map[delivery]*seen // kept while another replica owns the partition
 
 	checked           chan struct{}   // closed when the topic has passed its check for the first time
 	hard              context.Context // done when waiting frames are no longer sent
 	stop              context.CancelFunc
 	writing, watching sync.WaitGroup
+}
+
+// delivery identifies a delivery from the log.
+type delivery struct {
+	consumer  string
+	partition int
 }
 
 // Open returns a log and starts its writers, which Close stops. It does not wait for the brokers:
@@ -74,7 +79,7 @@ func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Lo
 	return &Log{
 		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
 		client:   &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport},
-		unusable: errors.New("the topic is not checked yet"), seen: map[string]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
+		unusable: errors.New("the topic is not checked yet"), seen: map[delivery]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
 	}, nil
 }
 
@@ -175,8 +180,11 @@ func (l *Log) watch(ctx context.Context) {
 		l.mu.Unlock()
 		if !usable {
 			l.setUnusable(l.prepare(ctx))
-		} else if l.probe(ctx, n%l.cfg.Partitions); n%10 == 0 {
-			l.checkLag(ctx)
+		} else {
+			l.probe(ctx, n%l.cfg.Partitions)
+			if n%10 == 0 {
+				l.checkLag(ctx)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -218,10 +226,6 @@ func (l *Log) prepare(ctx context.Context) error {
 	if err := l.cfg.checkTopic(t); err != nil { // the earlier err does not matter: the other brokers suffice
 		return err
 	}
-	l.retention = -1
-	if ms, err := strconv.ParseInt(t.Config["retention.ms"], 10, 64); err == nil && ms >= 0 {
-		l.retention = time.Duration(ms) * time.Millisecond
-	}
 	l.transport.CloseIdleConnections() // discards metadata in which the topic does not exist
 	return nil
 }
@@ -252,16 +256,17 @@ func (l *Log) create(ctx context.Context, brokers int) error {
 	return nil
 }
 
-// probe asks for the last offset of partition one, and of those that could not be written, to find
-// out whether their leaders can be reached.
-func (l *Log) probe(ctx context.Context, one int) {
-	if _, partitions, err := dial.Partitions(ctx, l.client, l.cfg.Topic); err != nil {
-		l.transport.CloseIdleConnections()
+// probe requests the last offset of the given partition, and of those that could not be written, to
+// find out whether their leaders can be reached.
+func (l *Log) probe(ctx context.Context, partition int) {
+	_, partitions, err := dial.Partitions(ctx, l.client, l.cfg.Topic)
+	switch {
+	case err != nil:
 		for _, w := range l.writers {
-			w.report(err)
+			l.probed(ctx, w, err)
 		}
 		return
-	} else if len(partitions) != l.cfg.Partitions {
+	case len(partitions) != l.cfg.Partitions:
 		l.setUnusable(fmt.Errorf("the topic now has %d partitions", len(partitions)))
 		return
 	}
@@ -269,28 +274,39 @@ func (l *Log) probe(ctx context.Context, one int) {
 		l.mu.Lock()
 		failing := w.failing != nil
 		l.mu.Unlock()
-		if !failing && w.partition != one {
-			continue
-		}
-		_, err := dial.Offset(ctx, l.client, l.cfg.Topic, w.partition, kafka.LastOffset)
-		if err != nil {
-			l.transport.CloseIdleConnections()
-		}
-		if ctx.Err() == nil {
-			w.report(err)
+		if failing || w.partition == partition {
+			_, err := dial.Offset(ctx, l.client, l.cfg.Topic, w.partition, kafka.LastOffset)
+			l.probed(ctx, w, err)
 		}
 	}
 }
 
-// checkLag makes Enqueue fail while a consumer has not read frames that are older than four fifths
-// of the retention and will soon be deleted.
-func (l *Log) checkLag(ctx context.Context) {
-	if l.retention < 0 {
-		return
-	}
-	full, err := l.findLagging(ctx, time.Now().Add(-l.retention*4/5))
+// probed records the outcome of a probe. A success is ignored while frames are being written: a
+// leader that can be reached may still reject them.
+func (l *Log) probed(ctx context.Context, w *writer, err error) {
 	if err != nil {
-		return // the brokers cannot be reached, and Enqueue reports that
+		l.transport.CloseIdleConnections()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx.Err() == nil && (err != nil || !w.writing) {
+		w.report(err)
+	}
+}
+
+// checkLag makes Enqueue fail while a consumer has not read frames that are older than four fifths
+// of the topic's retention and will soon be deleted.
+func (l *Log) checkLag(ctx context.Context) {
+	ms, err := strconv.ParseInt(dial.TopicConfig(ctx, l.client, l.cfg.Topic)["retention.ms"], 10, 64)
+	if err != nil {
+		return // no response, or no permission to read it
+	}
+	var full error
+	if ms >= 0 {
+		limit := time.UnixMilli(max(0, time.Now().UnixMilli()-(ms-ms/5)))
+		if full, err = l.findLagging(ctx, limit); err != nil {
+			return // the brokers cannot be reached, and Enqueue reports that
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,8 +339,8 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error
 		}
 		for c, offsets := range committed {
 			if max(offsets[p], first) < end {
-				return fmt.Errorf("%w: %s has not read partition %d of topic %q for four fifths of the retention %v",
-					journal.ErrFull, c, p, l.cfg.Topic, l.retention), nil
+				return fmt.Errorf("%w: %s has not read the frames of partition %d of topic %q from before %s; four fifths of retention.ms have passed",
+					journal.ErrFull, c, p, l.cfg.Topic, limit.UTC().Format(time.RFC3339)), nil
 			}
 		}
 	}
@@ -332,19 +348,21 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error
 }
 
 // committed returns the committed offset of each partition, -1 if there is none. metadata is that
-// of the given partition; it is empty if partition is -1.
+// of the given partition; it is empty if the partition has no offset, or if partition is -1.
 func (l *Log) committed(ctx context.Context, consumer string, partition int) (offsets []int64, metadata string, err error) {
 	var all []int
 	for p := range l.writers {
-		all = append(all, p)
+		all, offsets = append(all, p), append(offsets, -1)
 	}
 	r, err := l.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: l.group(consumer), Topics: map[string][]int{l.cfg.Topic: all}})
 	if err == nil {
 		err = r.Error
 	}
-	offsets = make([]int64, len(all))
-	found := 0
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		return offsets, "", nil
+	}
 	if err == nil {
+		found := 0
 		for _, p := range r.Topics[l.cfg.Topic] {
 			if err = errors.Join(err, p.Error); p.Partition < len(offsets) {
 				offsets[p.Partition] = p.CommittedOffset

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -12,7 +13,10 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"trafficd/cmd/devstores/stores"
 	"trafficd/pipeline"
@@ -276,6 +280,31 @@ func TestLaggingConsumer(t *testing.T) {
 	require.NoError(t, lagging(later), "everything was read")
 }
 
+// TestRetentionIsReadAgain checks that a change of the topic's retention has an effect without a
+// restart, even before the consumer has joined its group for the first time.
+func TestRetentionIsReadAgain(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "retention")
+	appendTo(t, l, frame(1, time.Now().Add(-50*time.Minute).UnixNano(), 0))
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
+	require.NoError(t, err)
+	defer client.Close()
+	f := func(retentionMS string, want error) {
+		t.Helper()
+		change := []kadm.AlterConfig{{Name: "retention.ms", Value: &retentionMS}}
+		_, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), change, "retention")
+		require.NoError(t, err)
+		l.checkLag(t.Context())
+		require.ErrorIs(t, l.Ready(), want)
+	}
+	f("3600000", journal.ErrFull)
+	f("7200000", nil)
+	f("3600000", journal.ErrFull)
+	f("3153600000000", nil) // a hundred years
+	f("3600000", journal.ErrFull)
+	f("-1", nil)
+}
+
 // TestDeletedFrames checks that a reader continues after frames that were deleted before it read
 // them, and that the log names them.
 func TestDeletedFrames(t *testing.T) {
@@ -319,10 +348,28 @@ func TestBrokersAway(t *testing.T) {
 		require.Equal(t, want, notStored(err), "%v", err)
 	}
 	f(true, kafka.NotEnoughReplicas)
-	f(true, kafka.NotLeaderForPartition)
+	f(true, &net.OpError{Op: "dial"})
+	f(false, &net.OpError{Op: "read"})
+	f(false, kafka.NotLeaderForPartition)
 	f(false, kafka.NotEnoughReplicasAfterAppend)
 	f(false, kafka.RequestTimedOut)
 	f(false, context.DeadlineExceeded)
+}
+
+// TestReadyWhileProduceFails checks that the log is not ready while the leader responds to other
+// requests but rejects the frames that wait.
+func TestReadyWhileProduceFails(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "failing")
+	appendTo(t, l, frame(1, 1, 0))
+	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+	e := &journal.Entry{Data: frame(2, 2, 0)}
+	require.NoError(t, l.Enqueue(e))
+	require.Eventually(t, func() bool { return l.Ready() != nil }, time.Minute, time.Millisecond)
+	require.Never(t, func() bool { return l.Ready() == nil }, 3*watchEvery, time.Millisecond)
+	fault.Remove()
+	require.NoError(t, e.Wait())
+	require.NoError(t, l.Ready())
 }
 
 // TestTopicOfTheLog checks that a topic that could lose or reject batches is not used, and that

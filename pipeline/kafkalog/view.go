@@ -2,7 +2,6 @@ package kafkalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -64,15 +63,12 @@ func (v *View) read() error {
 		}
 		p := ViewedPartition{First: frameAt(first), Next: frameAt(last)}
 		for _, consumer := range l.consumers {
-			c := journal.CursorInfo{Name: consumer, Seq: p.First}
 			offsets, metadata, err := l.committed(v.ctx, consumer, i)
-			switch {
-			case err == nil:
-				c.Seq = frameAt(max(offsets[i], first))
-				_, c.State, c.Err = decodeCursor(metadata)
-			case !errors.Is(err, kafka.GroupIdNotFound): // without a group, the consumer has delivered nothing yet
+			if err != nil {
 				return err
 			}
+			c := journal.CursorInfo{Name: consumer, Seq: frameAt(max(offsets[i], first))}
+			_, c.State, c.Err = decodeCursor(metadata)
 			p.Cursors = append(p.Cursors, c)
 		}
 		v.Partitions = append(v.Partitions, p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -21,9 +22,12 @@ type writer struct {
 	l         *Log
 	partition int
 	wake      chan struct{} // capacity 1
-	waiting   []queued      // guarded by Log.mu
 	copied    []byte        // the frames of the current request
-	failing   error         // why the last attempt failed, nil if it succeeded; guarded by Log.mu
+
+	// Guarded by Log.mu.
+	waiting []queued
+	writing bool  // frames that take returned are not settled
+	failing error // why the last attempt or probe failed, nil if it succeeded
 }
 
 type queued struct {
@@ -63,7 +67,8 @@ func (w *writer) take() (frames []queued, closed bool) {
 		n++
 	}
 	frames = append(frames, w.waiting[:n]...)
-	w.waiting = append(w.waiting[:0], w.waiting[n:]...)
+	w.waiting = slices.Delete(w.waiting, 0, n)
+	w.writing = n > 0
 	return frames, w.l.closed
 }
 
@@ -72,6 +77,7 @@ func (w *writer) settle(frames []queued, err error) {
 	for _, f := range frames {
 		w.l.bytes -= int64(len(f.Data))
 	}
+	w.writing = false
 	w.l.mu.Unlock()
 	for _, f := range frames {
 		f.Settle(err)
@@ -85,7 +91,9 @@ func (w *writer) write(frames []queued) error {
 	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
 	for wait := 20 * time.Millisecond; time.Now().Before(deadline) && w.l.hard.Err() == nil; wait = min(2*wait, time.Second) {
 		err := w.produce(frames, deadline)
+		w.l.mu.Lock()
 		w.report(err)
+		w.l.mu.Unlock()
 		if err == nil {
 			return nil
 		}
@@ -136,10 +144,9 @@ func (w *writer) produce(frames []queued, deadline time.Time) error {
 	return err
 }
 
-// report records the outcome of an attempt, and logs when attempts begin to fail or have recovered.
+// report records the outcome of an attempt or a probe, and logs when they begin to fail or have
+// recovered. The caller holds Log.mu.
 func (w *writer) report(err error) {
-	w.l.mu.Lock()
-	defer w.l.mu.Unlock()
 	if (err == nil) != (w.failing == nil) {
 		if err != nil {
 			w.l.log.Warn().Err(err).Int("partition", w.partition).Msg("cannot write to the log in Kafka")
@@ -158,10 +165,11 @@ func notStored(err error) bool {
 	switch {
 	case errors.As(err, &code):
 		// A broker that returns one of these has not appended the records. With others, such as
-		// NotEnoughReplicasAfterAppend and RequestTimedOut, it may have.
+		// NotEnoughReplicasAfterAppend and RequestTimedOut, it may have. It also returns
+		// NotLeaderForPartition or, if the partition was moved away, UnknownTopicOrPartition when it
+		// has appended the records and is replaced as leader while it waits for the followers.
 		switch code {
-		case kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.LeaderNotAvailable, kafka.NotLeaderForPartition,
-			kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable, kafka.MessageSizeTooLarge, kafka.RecordListTooLarge,
+		case kafka.LeaderNotAvailable, kafka.BrokerNotAvailable, kafka.MessageSizeTooLarge, kafka.RecordListTooLarge,
 			kafka.NotEnoughReplicas, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.InvalidRecord,
 			kafka.InvalidTimestamp, kafka.UnsupportedCompressionType, kafka.SASLAuthenticationFailed:
 			return true
