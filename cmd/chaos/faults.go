@@ -56,7 +56,7 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 		target(broker, "", brokerFaults(r.Broker, cfg.Brokers)...),
 		target(network, " of clients", wireFaults(r.ClientWires...)...),
 		target(network, " of clickhouse", wireFaults(r.ArchiveWires...)...),
-		target(network, " of kafka", wireFaults(r.ForwardWires...)...),
+		target(network, " of kafka", wireFaults(r.BrokerWires...)...),
 	}
 	for i, n := range r.Archive.Nodes {
 		node := target(archive, "", nodeFaults(n, cfg.Nodes > 1)...)

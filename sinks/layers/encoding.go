@@ -28,8 +28,8 @@ const (
 
 var encodingNames = [numEncodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
 
-// headers precede the blocks of a body: a gzip header with no name or time, and an unknown operating
-// system; a zstd frame header with no checksum, and a window of zstdWindow.
+// headers precede the blocks of a body: a gzip header with no name or time, and an unknown
+// operating system; a zstd frame header with no checksum, and a window of zstdWindow.
 var headers = [numEncodings][]byte{
 	gzipped:   {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255},
 	zstandard: {0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3}, // 2^(10+10)
@@ -50,8 +50,8 @@ func trailersOf(content checksum) [numEncodings][]byte {
 }
 
 // form is a text in one encoding: plain, deflate blocks or zstd blocks. The blocks end at a byte
-// boundary, none is marked as the last one, and they decode to the same text whichever form precedes
-// them.
+// boundary, none is marked as the last one, and they decode to the same text whichever form
+// precedes them.
 type form struct {
 	bytes []byte
 	plain checksum
@@ -253,8 +253,8 @@ func (c *compressor) zstdBlocks(plain []byte) []byte {
 // separate frame, which cannot repeat entropy tables that no earlier block has set. What they could
 // still inherit are the window and the last three match offsets (RFC 8878, 3.1.1.5), which at the
 // start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat one byte and
-// leave three offsets so large that every inherited match copies that byte; and plain does not contain
-// three such bytes in a row, which is the length of the shortest match.
+// leave three offsets so large that every inherited match copies that byte; and plain does not
+// contain three such bytes in a row, which is the length of the shortest match.
 func (c *compressor) independent(blocks, plain []byte) bool {
 	filler := byte(0xff)
 	for bytes.Contains(plain, []byte{filler, filler, filler}) {

@@ -170,8 +170,8 @@ func TestEchoIsTruncated(t *testing.T) {
 	f(envelope("<r:watchJob><r:id>" + long + "</r:id></r:watchJob>"))
 }
 
-// TestEchoEndsAtCharacterBoundary checks that responses repeat at most 64 bytes of a value, and never
-// part of a character.
+// TestEchoEndsAtCharacterBoundary checks that responses repeat at most 64 bytes of a value, and
+// never part of a character.
 func TestEchoEndsAtCharacterBoundary(t *testing.T) {
 	s := start(t, nil)
 	long, want := "x"+strings.Repeat("ä", 40), "x"+strings.Repeat("ä", 31)

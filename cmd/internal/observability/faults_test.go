@@ -39,8 +39,8 @@ type fault struct {
 
 // faults returns one healthy daemon, and at least one fault for each alert.
 func faults(t *testing.T) []fault {
-	archive, forward := stores.StartClickHouse(t), stores.StartKafka(t, stores.Topic("forecasts", 1))
-	lostArchive, lostForward, hungForward := stores.StartClickHouse(t), stores.StartKafka(t), stores.StartKafka(t)
+	archive, broker := stores.StartClickHouse(t), stores.StartKafka(t, stores.Topic("forecasts", 1))
+	lostArchive, lostBroker, hungBroker := stores.StartClickHouse(t), stores.StartKafka(t), stores.StartKafka(t)
 	cluster := stores.StartCluster(t, "1")
 	unused, err := launch.FreeAddress()
 	require.NoError(t, err)
@@ -60,14 +60,14 @@ func faults(t *testing.T) []fault {
 	}
 	publish := func(d *daemon, from time.Time) {
 		d.ctl("forecast", "generate", "--streets", "100", "--periods", "4", "--from", from.UTC().Format(time.RFC3339), "--output", d.path("forecasts.pb"))
-		d.ctl("forecast", "publish", d.path("forecasts.pb"), "--quiet", "--tombstone-missing", "--brokers", forward.Brokers[0])
+		d.ctl("forecast", "publish", d.path("forecasts.pb"), "--quiet", "--tombstone-missing", "--brokers", broker.Brokers[0])
 	}
 	var kill sync.Once // once for the daemons that share the broker
-	noForward := func(*daemon) { kill.Do(func() { require.NoError(t, lostForward.Kill()) }) }
+	killBroker := func(*daemon) { kill.Do(func() { require.NoError(t, lostBroker.Kill()) }) }
 
 	return []fault{
 		{
-			name: "healthy", settings: append(clickhouse(archive, "healthy"), kafka(forward, "forecasts.feed=file", "forecasts.file.path=forecasts.pb")...),
+			name: "healthy", settings: append(clickhouse(archive, "healthy"), kafka(broker, "forecasts.feed=file", "forecasts.file.path=forecasts.pb")...),
 			prepare: func(d *daemon) {
 				tls(100 * 24 * time.Hour)(d)
 				d.replace("keys.yaml", strings.Replace(d.keys(""), "[ingest]", "[ingest, forecast, routing]", 1))
@@ -93,15 +93,15 @@ func faults(t *testing.T) []fault {
 		{alerts: "TrafficdArchiveServersAway", name: "replica", settings: []string{
 			"clickhouse.enabled=true", "clickhouse.cluster=main", "clickhouse.addresses=" + cluster.Nodes[0].TCP + "," + unused, derived,
 		}},
-		{alerts: "TrafficdStoreUnreachable", name: "no-forward", settings: kafka(lostForward), inject: noForward},
+		{alerts: "TrafficdStoreUnreachable", name: "no-broker", settings: kafka(lostBroker), inject: killBroker},
 		{
-			alerts: "TrafficdDeliveryLag", name: "hung", settings: kafka(hungForward, "kafka.request_timeout=5m"),
-			inject: func(*daemon) { require.NoError(t, hungForward.Pause()) },
+			alerts: "TrafficdDeliveryLag", name: "hung", settings: kafka(hungBroker, "kafka.request_timeout=5m"),
+			inject: func(*daemon) { require.NoError(t, hungBroker.Pause()) },
 		},
 		{
 			alerts: "TrafficdJournalFull TrafficdStoreUnreachable", name: "journal",
-			settings: kafka(lostForward, "kafka.topic=other", "journal.max_frame_bytes=1MiB", "journal.segment_bytes=1MiB", "journal.max_bytes=64MiB"),
-			inject:   func(d *daemon) { d.items.Store(10_000); noForward(d) },
+			settings: kafka(lostBroker, "kafka.topic=other", "journal.max_frame_bytes=1MiB", "journal.segment_bytes=1MiB", "journal.max_bytes=64MiB"),
+			inject:   func(d *daemon) { d.items.Store(10_000); killBroker(d) },
 		},
 		{alerts: "TrafficdDiskLow", name: "disk", prepare: func(d *daemon) {
 			free, err := exec.Command("df", "--output=avail", "--block-size=1", d.Dir).Output()
@@ -141,9 +141,9 @@ func faults(t *testing.T) []fault {
 		{alerts: "TrafficdRejectionsJump", name: "jump", inject: func(d *daemon) { d.unknown.Store(true) }},
 		{alerts: "TrafficdRegistryStale", name: "registry", inject: func(d *daemon) { require.NoError(t, os.Remove(d.path("detectors.csv"))) }},
 		{
-			alerts: "TrafficdForecastsStale", name: "forecasts", settings: []string{"forecasts.feed=kafka", "forecasts.kafka.brokers=" + forward.Brokers[0]},
+			alerts: "TrafficdForecastsStale", name: "forecasts", settings: []string{"forecasts.feed=kafka", "forecasts.kafka.brokers=" + broker.Brokers[0]},
 			prepare: func(d *daemon) { publish(d, time.Now().Add(-3*time.Hour)) },
-			env:     []string{"BROKERS=" + forward.Brokers[0]},
+			env:     []string{"BROKERS=" + broker.Brokers[0]},
 		},
 	}
 }

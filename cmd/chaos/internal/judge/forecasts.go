@@ -156,7 +156,7 @@ type Response struct {
 
 // Forecasts returns what is wrong with the layers that were published and served, both in
 // chronological order. No street may disappear, because measurements keep arriving. Each response
-// must match exactly one publication, and never an earlier one than the response before. A
+// must match exactly one publication, and never an earlier one than the previous response. A
 // publication may be served until the next one is due, plus the outages since then.
 func Forecasts(r Settings, published []Layer, responses []Response, outages func(from, to time.Time) time.Duration) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }

@@ -12,7 +12,7 @@ import (
 // Arrival is a row or a record in a store.
 type Arrival struct {
 	ledger.Accepted
-	Received int64  // received_at: Unix nanoseconds in the archive, milliseconds in the forward
+	Received int64  // received_at: Unix nanoseconds in the archive, milliseconds in the topic
 	Place    string // in the store, for messages
 	Defect   string // any other defect, such as a wrong key
 }
@@ -23,7 +23,7 @@ type Verdict struct {
 	Arrived    int
 	Missing    int // accepted but not in the store
 	Duplicated int // more than once in the store
-	Reordered  int // after a later item of its detector
+	Reordered  int // stored after a later item of the same detector
 	Altered    int // a field, the batch id or the index differs; or it was never accepted
 
 	Examples []string // the first of each kind
@@ -96,33 +96,33 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 	return v
 }
 
-// All judges the forward and each server of the archive. Each of them must have every accepted
+// All judges the topic and each server of the archive. Each of them must have every accepted
 // measurement.
-func All(accepted []ledger.Accepted, forward []Arrival, servers [][]Arrival) []*Verdict {
-	all := []*Verdict{Compare("forward", accepted, forward)}
+func All(accepted []ledger.Accepted, topic []Arrival, servers [][]Arrival) []*Verdict {
+	all := []*Verdict{Compare("topic", accepted, topic)}
 	for i, rows := range servers {
-		agree(all[0], rows, forward)
+		agree(all[0], rows, topic)
 		all = append(all, archive(fmt.Sprint("archive ", i+1), accepted, rows))
 	}
 	return all
 }
 
-// agree adds to the forward's verdict the records whose time is not the archive's received_at,
-// truncated to milliseconds.
-func agree(v *Verdict, rows, forward []Arrival) {
+// agree adds to v, the topic's verdict, the records whose time differs from the archive's
+// received_at, truncated to milliseconds.
+func agree(v *Verdict, rows, topic []Arrival) {
 	received := make(map[ledger.Key]int64, len(rows))
 	for _, a := range rows {
 		received[a.Key()] = a.Received
 	}
-	for _, r := range forward {
+	for _, r := range topic {
 		if at, both := received[r.Key()]; both && at/1e6 != r.Received {
 			v.note(&v.Altered, "%v at %s has the time %d ms, but the archive has received_at %d ns", r.Item, r.Place, r.Received, at)
 		}
 	}
 }
 
-// archive judges the rows of a server of the archive. It sorts them by received_at, which a whole
-// batch shares, and sequence.
+// archive judges the rows of one of the archive's servers. It sorts them by received_at, which a
+// whole batch shares, and sequence.
 func archive(store string, accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	seqs := make(map[ledger.Key]int64, len(accepted))
 	for _, a := range accepted {

@@ -59,7 +59,7 @@ func TestCompare(t *testing.T) {
 	f(1, 0, 0, 0, func(a []Arrival) []Arrival { return a[:11] })
 	f(0, 1, 0, 0, func(a []Arrival) []Arrival { return append(a, a[11]) })
 	f(0, 2, 0, 0, func(a []Arrival) []Arrival { return append(a, a[3], a[3]) })
-	f(0, 1, 0, 0, func(a []Arrival) []Arrival { // accepted twice, as two batches
+	f(0, 1, 0, 0, func(a []Arrival) []Arrival { // accepted twice, in two batches
 		again := a[11]
 		again.Batch = "another"
 		return append(a, again)
@@ -91,31 +91,31 @@ func TestExamplesAreBounded(t *testing.T) {
 }
 
 func TestAgree(t *testing.T) {
-	rows, forward := arrivals(accepted()), arrivals(accepted())
-	for i := range forward {
+	rows, topic := arrivals(accepted()), arrivals(accepted())
+	for i := range topic {
 		rows[i].Received += 1_700_000_000_123_456_789
-		forward[i].Received = rows[i].Received / 1e6
+		topic[i].Received = rows[i].Received / 1e6
 	}
 	v := &Verdict{}
-	agree(v, rows, forward)
+	agree(v, rows, topic)
 	require.Zero(t, v.Faults())
-	forward[4].Received++
-	agree(v, rows, forward)
+	topic[4].Received++
+	agree(v, rows, topic)
 	require.Equal(t, 1, v.Altered)
 }
 
-// TestPlanted plants errors that a cluster could make in one of three stores. The judge finds them
-// in that store only. Each batch has four items, two of each detector.
+// TestPlanted plants errors that a cluster could make in one of three stores, and checks that the
+// judge finds them in that store only. Each batch has four items, two of each detector.
 func TestPlanted(t *testing.T) {
-	const forward, first, second = 0, 1, 2
+	const topic, first, second = 0, 1, 2
 	f := func(store, missing, duplicated, reordered, altered int, plant func([]Arrival) []Arrival) {
 		t.Helper()
 		stores := [][]Arrival{arrivals(accepted()), arrivals(accepted()), arrivals(accepted())}
-		for i := range stores[forward] {
-			stores[forward][i].Received /= 1e6
+		for i := range stores[topic] {
+			stores[topic][i].Received /= 1e6
 		}
 		stores[store] = plant(stores[store])
-		for i, v := range All(accepted(), stores[forward], stores[first:]) {
+		for i, v := range All(accepted(), stores[topic], stores[first:]) {
 			if i != store {
 				require.Zero(t, v.Missing+v.Duplicated+v.Reordered, v.Examples)
 				continue
@@ -125,10 +125,10 @@ func TestPlanted(t *testing.T) {
 	}
 	for store := range 3 {
 		f(store, 0, 4, 0, 0, func(a []Arrival) []Arrival { return append(a, a[4:8]...) })      // an offset range, delivered twice
-		f(store, 4, 0, 0, 0, func(a []Arrival) []Arrival { return append(a[:4:4], a[8:]...) }) // a frame that was swallowed
+		f(store, 4, 0, 0, 0, func(a []Arrival) []Arrival { return append(a[:4:4], a[8:]...) }) // a frame that was never delivered
 	}
 	swap := func(a []Arrival) []Arrival { return slices.Concat(a[:4], a[8:], a[4:8]) } // two batches of a client
-	f(forward, 0, 0, 4, 0, swap)
+	f(topic, 0, 0, 4, 0, swap)
 	for _, store := range []int{first, second} {
 		f(store, 0, 0, 0, 0, swap) // rows have no order other than received_at
 		f(store, 0, 0, 4, 0, func(a []Arrival) []Arrival {
@@ -145,12 +145,12 @@ func TestPlanted(t *testing.T) {
 		}
 		return a
 	}
-	f(forward, 0, 4, 0, 0, again)
+	f(topic, 0, 4, 0, 0, again)
 	f(second, 0, 4, 0, 0, again)
 }
 
-// TestReadArchive checks that the rows of a real ClickHouse are read exactly, including duplicates
-// and those of another product instance.
+// TestReadArchive checks that the rows of a real ClickHouse server are read exactly, including
+// duplicates and rows of another product instance.
 func TestReadArchive(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	store.Query(t, "CREATE DATABASE t ENGINE = Atomic")
@@ -213,7 +213,7 @@ func TestParseRecords(t *testing.T) {
 			records = append(records, record(a))
 		}
 		edit(&records[2])
-		v := Compare("forward", accepted(), ParseRecords(records))
+		v := Compare("topic", accepted(), ParseRecords(records))
 		require.Equal(t, altered, v.Altered, v.Examples)
 	}
 	f(0, func(*launch.Record) {})

@@ -67,7 +67,7 @@ type Tally struct {
 	Failed    int // attempts without a 207
 	Replays   int // batches sent again after their 207
 	GaveUp    int // attempts that the client cancelled
-	Requests  int // an attempt may consist of several concurrent ones
+	Requests  int // requests; an attempt may consist of several concurrent ones
 	Responses int // requests with a 207
 }
 

@@ -21,8 +21,8 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// TestBodies checks that encoding/json decodes the same items that the ledger has, and that all
-// items of a client are different.
+// TestBodies checks that encoding/json decodes exactly the generated items, and that all items of a
+// client are different.
 func TestBodies(t *testing.T) {
 	m := newGenerator(rand.New(rand.NewPCG(1, 1)), 3, 5)
 	seen, last := map[ledger.Key]bool{}, map[string]int64{}
@@ -175,9 +175,9 @@ func TestRun(t *testing.T) {
 	f(&fakeDaemon{broken: true}, "status 400: no")
 }
 
-// TestWrongStatusBesideA207 checks that a status that is not retryable is wrong even if another
+// TestWrongStatusBesides207 checks that a status that is not retryable is reported even if another
 // replica accepts the batch.
-func TestWrongStatusBesideA207(t *testing.T) {
+func TestWrongStatusBesides207(t *testing.T) {
 	replica := func(status int) (url string) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)

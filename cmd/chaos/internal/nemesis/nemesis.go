@@ -76,7 +76,7 @@ func (c Counts) Add(o Counts) {
 	}
 }
 
-// Run hits all targets until ctx ends. When it returns, all faults have been undone, unless it
+// Run hits all targets until ctx is done. When it returns, all faults have been undone, unless it
 // returns an error.
 func Run(ctx context.Context, seed uint64, targets []Target, log func(format string, args ...any)) (Counts, error) {
 	ctx, stop := context.WithCancelCause(ctx)

@@ -15,7 +15,8 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// plan returns what happens in ten minutes; hits of "slow" take the given time.
+// plan returns the hits of ten minutes by target. Each hit of the target "slow" takes the given
+// time.
 func plan(t *testing.T, seed uint64, slow time.Duration) (events map[string][]string, counts Counts) {
 	t.Helper()
 	events = map[string][]string{}
@@ -51,7 +52,7 @@ func TestPlanDependsOnSeedOnly(t *testing.T) {
 	again, _ := plan(t, 1, time.Second)
 	require.Equal(t, first, again)
 	slower, _ := plan(t, 1, 9*time.Second)
-	require.Equal(t, first["quick"], slower["quick"], "slow faults of one target do not change another")
+	require.Equal(t, first["quick"], slower["quick"], "slow faults of one target do not change the plan of another")
 	n := len(slower["slow"])
 	require.Less(t, n, len(first["slow"]))
 	require.Equal(t, first["slow"][:n], slower["slow"], "the same plan, but shorter")

@@ -24,7 +24,7 @@ import (
 type Archive struct {
 	Nodes     []*Node
 	ZooKeeper *launch.ZooKeeper // nil = no cluster
-	Table     string            // of a node's own rows
+	Table     string            // the table with a node's own rows
 
 	cluster *launch.ClickHouseCluster
 	migrate func(ctx context.Context) error // creates the tables that are missing on any node
@@ -87,7 +87,7 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 		}
 		return nil
 	}
-	// A busy server may not respond in time.
+	// A busy server may not respond in time, so retry.
 	if err := launch.Eventually(ctx, 2*time.Minute, func() error { return a.migrate(ctx) }); err != nil || a.cluster != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
 // TooManyParts is the only refusal that can be limited to one node of a cluster.
 const TooManyParts = "too many parts"
 
-// refusals holds, for each way of making a server reject inserts, the statement that starts it and
-// the one that ends it; %s is the table. "Out of memory" fails before the rows are written, "out of
+// refusals maps each way of making a server reject inserts to the statements that start and end it;
+// %s is the table. "Out of memory" fails before the rows are written, "out of
 // memory in a view" afterwards.
 var refusals = map[string][2]string{
 	"read-only": {"ALTER TABLE %s MODIFY SETTING table_readonly = 1", "ALTER TABLE %s MODIFY SETTING table_readonly = 0"},

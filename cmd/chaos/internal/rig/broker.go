@@ -58,7 +58,7 @@ type KilledBroker interface {
 	// Wipe kills a random broker and deletes its disk. If that could lose records that no other
 	// broker has, it returns nemesis.ErrNotInjected instead. Restart starts the broker again.
 	Wipe(ctx context.Context, r *rand.Rand) error
-	// MoveLeaders gives each partition another preferred leader and elects it.
+	// MoveLeaders assigns each partition another preferred leader and elects it.
 	MoveLeaders(ctx context.Context, r *rand.Rand) error
 }
 

@@ -46,7 +46,7 @@ func (r *Rig) newDaemon(binary string, n int) *Daemon {
 	d.Daemon = launch.Daemon{Binary: binary, Dir: dir, Env: []string{d.Faults.Env()}}
 	r.onClose(d.Faults.Close)
 	r.onClose(d.Kill)
-	brokers, servers := addresses(r.ForwardWires), addresses(r.ArchiveWires)
+	brokers, servers := addresses(r.BrokerWires), addresses(r.ArchiveWires)
 	journal, free := filepath.Join(dir, "journal"), 0
 	if r.Disk != nil {
 		journal = filepath.Join(r.Disk.Dir, "journal")

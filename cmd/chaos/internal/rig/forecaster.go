@@ -33,7 +33,7 @@ func (r *Rig) newForecaster(ctx context.Context) {
 	must.Do(os.WriteFile(r.path("streets.csv"), []byte(text), 0o600))
 	must.Do(launch.CreateTopic(ctx, r.Broker.Addresses(), Forecasts, partitions, nil))
 	must.Do(launch.Build(ctx, "-o", r.path("forecaster"), "./cmd/forecaster"))
-	r.Forecaster = r.forecaster("published", "output.kafka.brokers="+list(addresses(r.ForwardWires)), "output.kafka.topic="+Forecasts,
+	r.Forecaster = r.forecaster("published", "output.kafka.brokers="+list(addresses(r.BrokerWires)), "output.kafka.topic="+Forecasts,
 		"output.kafka.dial_timeout=500ms", "output.kafka.request_timeout=3s")
 }
 

@@ -22,7 +22,7 @@ type Network struct {
 	bridge string
 }
 
-// noCard is a hardware address that no host has.
+// noCard is a MAC address that no host has.
 const noCard = "02:00:00:00:00:01"
 
 // newNetwork creates the namespaces, which needs root and iproute2.
@@ -48,7 +48,7 @@ func newNetwork(hosts int) (n *Network, err error) {
 }
 
 const (
-	card          = "e0" // the name of a host's network card
+	card          = "e0" // the name of a host's network interface
 	networkPrefix = "chaos"
 )
 

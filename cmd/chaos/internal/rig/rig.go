@@ -35,11 +35,11 @@ type Config struct {
 	Detectors []string
 	Broker    string // launch.Kfake or launch.Apache
 	Brokers   int
-	Nodes     int                              // of ClickHouse; 2 or more are a cluster of one shard
+	Nodes     int                              // of ClickHouse; 2 or more form a cluster with one shard
 	Replicas  int                              // of the daemon; several have their journal in Kafka, and share nothing else
 	Clients   int                              // each has a key and a product instance
 	Links     bool                             // gives each broker and each ClickHouse node of a cluster a network namespace, which needs root
-	LowDisk   bool                             // the journal refuses frames before its disk is full; otherwise writes fail
+	LowDisk   bool                             // the journal rejects frames before its disk is full; otherwise writes fail
 	Wrong     func(format string, args ...any) // called for each unexpected exit
 }
 
@@ -54,7 +54,7 @@ type Rig struct {
 
 	ClientWires  []*Wire // one per replica
 	ArchiveWires []*Wire // one per node
-	ForwardWires []*Wire // one per broker
+	BrokerWires []*Wire // one per broker
 
 	Forecaster *Daemon        // nil with several replicas or nodes
 	Forecasts  judge.Settings // of its forecasts
@@ -149,10 +149,10 @@ func (r *Rig) hosts(from, n int) launch.Hosts {
 func (r *Rig) startBroker(ctx context.Context) {
 	ports, hosts := must.Get(launch.PickPorts("Kafka broker", r.cfg.Brokers)), r.hosts(0, r.cfg.Brokers)
 	for i, port := range ports {
-		r.ForwardWires = append(r.ForwardWires, r.startWire(fmt.Sprint("broker-", i), hosts.At(i).Endpoint(port).String()))
+		r.BrokerWires = append(r.BrokerWires, r.startWire(fmt.Sprint("broker-", i), hosts.At(i).Endpoint(port).String()))
 	}
 	var err error
-	switch advertised := addresses(r.ForwardWires); r.cfg.Broker {
+	switch advertised := addresses(r.BrokerWires); r.cfg.Broker {
 	case launch.Apache:
 		r.Broker, err = startApache(ctx, r.cfg.Dir, r.log, ports, advertised, hosts)
 	case launch.Kfake:

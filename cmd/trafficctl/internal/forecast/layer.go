@@ -238,7 +238,8 @@ func showGeoJSON(w io.Writer, layer *pb.StreetForecastResponse) error {
 
 // featureOf returns a street as GeoJSON (RFC 7946), without a geometry if its code cannot be
 // decoded. Its properties are the street's members. If there is only one period, as with a horizon,
-// that period's members are added, because mapping applications style features by top-level properties.
+// that period's members are added, because mapping applications style features by top-level
+// properties.
 func featureOf(f *pb.StreetForecast) *geojson.Feature {
 	periods := make([]any, len(f.Forecast))
 	for i, p := range f.Forecast {

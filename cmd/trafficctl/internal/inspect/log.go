@@ -32,9 +32,9 @@ type Journal interface {
 	Close()
 }
 
-// Log is a snapshot of a journal in Kafka, taken by OpenLog. Each partition is a segment, with frames
-// numbered from 1, and has a cursor for each consumer. The log may contain several copies of a
-// batch; only the first one is delivered.
+// Log is a snapshot of a journal in Kafka, taken by OpenLog. Each partition is a segment, with
+// frames numbered from 1, and has a cursor for each consumer. The log may contain several copies of
+// a batch; only the first one is delivered.
 type Log struct {
 	view *kafkalog.View
 	read func(n int64)

@@ -184,8 +184,8 @@ func (f *Fault) Error() string {
 // request.
 func Reason(x xroute.Exception) string { return describe(x, "geometries[") }
 
-// describe returns a description of an exception, without the places that start with omitted if that
-// is not empty.
+// describe returns a description of an exception, without the places that start with omitted if
+// that is not empty.
 func describe(x xroute.Exception, omitted string) string {
 	name, reason, location := reflect.TypeOf(x).Elem().Name(), "no reason given", ""
 	if e := x.Base().StackElement; e != nil {
