@@ -278,7 +278,7 @@ func TestStateOfARejectedBlockIsKept(t *testing.T) {
 	require.Equal(t, []string{"", "A is stored", "all"}, store.states)
 }
 
-func TestFramesWithoutRowsArePassed(t *testing.T) {
+func TestFramesWithoutRowsAreSkipped(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	for n := range 2 * maxUnsavedFrames {
@@ -428,10 +428,10 @@ func TestSameBatchAcceptedAgain(t *testing.T) {
 	require.Len(t, store.states, 3, "one block for each acceptance")
 }
 
-// TestDisabledDeliveryStartsAnew checks that a delivery that was disabled for so long that frames
+// TestReenabledDeliveryStartsOver checks that a delivery that was disabled for so long that frames
 // it never read were deleted continues with the oldest remaining row: row, plan and state of its
 // cursor refer to deleted frames.
-func TestDisabledDeliveryStartsAnew(t *testing.T) {
+func TestReenabledDeliveryStartsOver(t *testing.T) {
 	f := func(before CursorStatus, wantState string) {
 		t.Helper()
 		h := &fixture{t: t, dir: t.TempDir()}

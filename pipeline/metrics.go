@@ -14,9 +14,9 @@ var (
 
 func (in *Intake) show() {
 	metrics.Register(
-		metrics.GaugeFunc("trafficd_pipeline_queue_capacity", "Batches that can wait for a worker.", nil,
+		metrics.GaugeFunc("trafficd_pipeline_queue_capacity", "Maximum number of batches waiting for a worker.", nil,
 			func() float64 { return float64(in.cfg.Queue) }),
-		metrics.GaugeFunc("trafficd_pipeline_queue_depth", "Batches that wait for a worker.", nil,
+		metrics.GaugeFunc("trafficd_pipeline_queue_depth", "Batches waiting for a worker.", nil,
 			func() float64 { return float64(in.jobs.depth()) }),
 	)
 }
@@ -26,13 +26,13 @@ func ShowDelivery(sink string, status func() Status) {
 	deadLetters.WithLabelValues(sink)
 	labels := map[string]string{"sink": sink}
 	metrics.Register(
-		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that is not delivered to the sink, in seconds.", labels,
+		metrics.GaugeFunc("trafficd_pipeline_lag_seconds", "Age of the oldest row that has not been delivered to the sink, in seconds.", labels,
 			func() float64 { return status().Lag.Seconds() }),
-		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that are not completely delivered to the sink.", labels,
+		metrics.GaugeFunc("trafficd_pipeline_lag_frames", "Frames of the journal that have not been completely delivered to the sink.", labels,
 			func() float64 { return float64(status().Frames) }),
 		metrics.GaugeFunc("trafficd_pipeline_failing", "1 if the last attempt to write to the sink failed, otherwise 0.", labels,
 			func() float64 { return metrics.Bool(status().Trouble != nil) }),
-		metrics.GaugeFunc("trafficd_pipeline_lag_rows", "Rows of the journal that are not delivered to the sink.", labels,
+		metrics.GaugeFunc("trafficd_pipeline_lag_rows", "Rows of the journal that have not been delivered to the sink.", labels,
 			func() float64 { return float64(status().Waiting) }),
 		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", labels,
 			func() float64 { return float64(status().Rows) }),

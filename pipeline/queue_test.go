@@ -46,9 +46,9 @@ func TestClientsTakeTurns(t *testing.T) {
 	require.Equal(t, 7, q.depth())
 }
 
-// TestAClientLeavesAWorker checks that a client that occupies its half of the workers does not
+// TestClientLeavesWorkerFree checks that a client that occupies its half of the workers does not
 // delay another client's job.
-func TestAClientLeavesAWorker(t *testing.T) {
+func TestClientLeavesWorkerFree(t *testing.T) {
 	q := newQueue(16, 2)
 	for range 3 {
 		require.True(t, q.push(jobOf("greedy")))

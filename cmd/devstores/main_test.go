@@ -153,7 +153,7 @@ func TestEndsWithItsParent(t *testing.T) {
 	shell.Wait()
 }
 
-func TestEndsWithErrorWhenAStoreDies(t *testing.T) {
+func TestErrorWhenAStoreDies(t *testing.T) {
 	p := startReady(t, "--only", "clickhouse")
 	require.NoError(t, unix.Kill(p.ready.ClickHouse.PIDs[0], unix.SIGKILL))
 	require.Error(t, p.Wait())

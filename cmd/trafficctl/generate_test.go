@@ -123,7 +123,7 @@ func TestGenerateBadFlags(t *testing.T) {
 	f("cannot write", "--output", "no/such/folder/m.csv")
 }
 
-func TestGenerateWarnsOfTheFuture(t *testing.T) {
+func TestGenerateWarnsAboutTheFuture(t *testing.T) {
 	d := newDaemon(t)
 	r := runWith(t, "", to(d, small("--send", "--from", "2200-01-01")...)...)
 	require.Contains(t, r.err, "future")

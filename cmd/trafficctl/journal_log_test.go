@@ -20,9 +20,9 @@ import (
 	"trafficd/pipeline/kafkalog"
 )
 
-// TestJournalOfLog checks that the commands read a journal in Kafka like one in a directory, and
+// TestJournalInKafka checks that the commands read a journal in Kafka like one in a directory, and
 // change nothing.
-func TestJournalOfLog(t *testing.T) {
+func TestJournalInKafka(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	cfg := kafkalog.DefaultConfig()
 	cfg.Brokers, cfg.Partitions = brokers, 1
@@ -133,9 +133,9 @@ func TestJournalDumpOfPartitions(t *testing.T) {
 	require.Equal(t, second, dumped("--from", "2", "--to", "2"))
 }
 
-// TestJournalOfConfiguration checks that the settings of a daemon with a local journal select its
+// TestJournalFromConfiguration checks that the settings of a daemon with a local journal select its
 // directory.
-func TestJournalOfConfiguration(t *testing.T) {
+func TestJournalFromConfiguration(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "trafficd.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("journal: {dir: "+fiveFrames(t)+"}"), 0o600))
 	r := runWith(t, "", "journal", "ls", "--config", config)

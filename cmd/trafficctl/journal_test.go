@@ -159,9 +159,9 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	require.Contains(t, r.out, "kafka: 1 frame missing that it has already consumed")
 }
 
-// TestJournalVerifyOfDeliveredFrames checks that damage to frames that every consumer has received
+// TestJournalVerifyDeliveredFrames checks that damage to frames that every consumer has received
 // is reported as harmless.
-func TestJournalVerifyOfDeliveredFrames(t *testing.T) {
+func TestJournalVerifyDeliveredFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"kafka"})
 	require.NoError(t, err)
@@ -293,8 +293,8 @@ func TestJournalDumpFrames(t *testing.T) {
 	require.Contains(t, r.out, `"seq":2`)
 }
 
-// TestJournalDumpOfDamage checks that a dump stops at damage unless --skip-damaged is set.
-func TestJournalDumpOfDamage(t *testing.T) {
+// TestJournalDumpReportsDamage checks that a dump stops at damage unless --skip-damaged is set.
+func TestJournalDumpReportsDamage(t *testing.T) {
 	dir := fiveFrames(t)
 	changeFile(t, segmentPaths(t, dir)[1], flip(5000))
 	r := runWith(t, "", "journal", "dump", dir, "--frames")

@@ -77,7 +77,7 @@ func TestCheckConfigAcceptsOnlyDeep(t *testing.T) {
 	require.Contains(t, out, `--check-config is "deeper", must be deep or without a value`)
 }
 
-func TestDeepCheckOfClickHouse(t *testing.T) {
+func TestDeepCheckClickHouse(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	f := func(settings []string, want ...string) {
 		t.Helper()
@@ -178,7 +178,7 @@ func deepKafka(t *testing.T, settings []string, want ...string) {
 	}
 }
 
-func TestDeepCheckOfKafka(t *testing.T) {
+func TestDeepCheckKafka(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("measurements", 2))
 	brokers := "kafka.brokers=" + strings.Join(k.Brokers, ",")
 	create := func(topic, setting, value string) {
@@ -206,7 +206,7 @@ func TestDeepCheckOfKafka(t *testing.T) {
 	require.Zero(t, k.Count(t, "measurements"))
 }
 
-func TestDeepCheckOfKafkaSecurity(t *testing.T) {
+func TestDeepCheckKafkaSecurity(t *testing.T) {
 	config, ca, other := authorities(t)
 	allow := func(operation kmsg.ACLOperation, resource kmsg.ACLResourceType, name string) kfake.ACL {
 		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}

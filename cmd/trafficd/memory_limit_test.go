@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMemoryLimitFollowsWhatIsInUse(t *testing.T) {
+func TestMemoryLimitFollowsUse(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
@@ -23,7 +23,7 @@ func TestMemoryLimitFollowsWhatIsInUse(t *testing.T) {
 	runtime.KeepAlive(use)
 }
 
-func TestMemoryLimitCanBeOff(t *testing.T) {
+func TestMemoryLimitCanBeDisabled(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	limitMemory(0)()
 	t.Setenv("GOMEMLIMIT", "1GiB")

@@ -54,7 +54,7 @@ func TestWithoutKeysAndRegistry(t *testing.T) {
 	require.Zero(t, code, log)
 }
 
-func TestUnreachableStoresDoNotMakeItUnready(t *testing.T) {
+func TestReadyWhileStoresAreUnreachable(t *testing.T) {
 	unused := freeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused).start()
 	d.await(http.StatusOK)

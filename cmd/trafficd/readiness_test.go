@@ -79,10 +79,10 @@ func TestUnreachableStoresAreReportedBeforeTheFirstBatch(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }
 
-// TestNotReadyBeforeTheRegistriesAreRead checks that the daemon is not ready before each registry
+// TestNotReadyBeforeRegistriesAreRead checks that the daemon is not ready before each registry
 // has been read once, although it could serve the routing key: a load balancer would send it
 // batches that get 503.
-func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
+func TestNotReadyBeforeRegistriesAreRead(t *testing.T) {
 	asked, release := make(chan struct{}, 1), make(chan struct{})
 	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
@@ -109,9 +109,9 @@ func TestNotReadyBeforeTheRegistriesAreRead(t *testing.T) {
 	d.await(http.StatusOK)
 }
 
-// TestReadyMeansThatTheRegistryIsLoaded checks that a daemon that is ready can validate batches,
+// TestReadyOnceRegistryIsLoaded checks that a daemon that is ready can validate batches,
 // even if the list was just written and is only read after registry.settle.
-func TestReadyMeansThatTheRegistryIsLoaded(t *testing.T) {
+func TestReadyOnceRegistryIsLoaded(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "city.csv")
 	d := newProcess(t, "registry.feeds=[{product_instance: "+instance+", file: {path: "+list+"}}]", "registry.settle=1s")
 	d.keys(keyEntry("both", "ingest, routing", "UTC"))

@@ -50,7 +50,7 @@ func TestTookIsANumber(t *testing.T) {
 	require.NotContains(t, log.String(), `"took":"`)
 }
 
-func TestStepsAfterAFailedStart(t *testing.T) {
+func TestStepsAfterFailedStart(t *testing.T) {
 	var events []string
 	steps := trace(&events, "journal", "api", "never")
 	steps[1].start = func() error { return errors.New("port in use") }
@@ -116,7 +116,7 @@ func TestStopIsBounded(t *testing.T) {
 	})
 }
 
-func TestStopEndsAtASecondSignal(t *testing.T) {
+func TestSecondSignalEndsStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		steps := []step{{name: "slow", start: func() error { return nil }, stop: func(context.Context) error { <-release; return nil }}}

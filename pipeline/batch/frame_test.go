@@ -78,9 +78,9 @@ func traceOf(r *rand.Rand) trace.SpanContext {
 	})
 }
 
-// TestFrameOfARequestThatIsNotSampled checks that a program that knows only version 5 can read the
+// TestFrameOfUnsampledRequest checks that a program that knows only version 5 can read the
 // frame.
-func TestFrameOfARequestThatIsNotSampled(t *testing.T) {
+func TestFrameOfUnsampledRequest(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	b, a := random(r)
 	sampled := traceOf(r)
@@ -142,7 +142,7 @@ func TestFrameDoesNotGrow(t *testing.T) {
 	require.Less(t, cap(frame), len(frame)*11/10)
 }
 
-func TestEveryTruncationOfAFrameFails(t *testing.T) {
+func TestTruncatedFrames(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var got Batch
 	for range 20 {

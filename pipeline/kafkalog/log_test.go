@@ -372,9 +372,9 @@ func TestReadyWhileProduceFails(t *testing.T) {
 	require.NoError(t, l.Ready())
 }
 
-// TestTopicOfTheLog checks that a topic that could lose or reject batches is not used, and that
+// TestLogTopic checks that a topic that could lose or reject batches is not used, and that
 // the error names the setting.
-func TestTopicOfTheLog(t *testing.T) {
+func TestLogTopic(t *testing.T) {
 	c := DefaultConfig()
 	f := func(brokers, partitions, replicas int, key, value, want string) {
 		t.Helper()

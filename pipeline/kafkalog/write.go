@@ -185,7 +185,7 @@ var (
 	framesTotal = metrics.NewCounter("trafficd_kafkalog_frames_total",
 		"Frames written to the log in Kafka and acknowledged by all in-sync replicas.")
 	produceSeconds = metrics.NewSeconds("trafficd_kafkalog_produce_seconds",
-		"Time of an acknowledged produce request to the log, in seconds.")
+		"Duration of an acknowledged produce request to the log, in seconds.")
 	errorsTotal  = metrics.NewCounter("trafficd_kafkalog_errors_total", "Failed produce requests to the log.")
 	repeatsTotal = metrics.NewCounter("trafficd_kafkalog_repeated_frames_total",
 		"Frames of the log that were dropped because an earlier frame has the same rows of the same batch.")

@@ -110,7 +110,7 @@ func TestBounds(t *testing.T) {
 	f(item("A", "s p", at, at, "1"), "UNKNOWN_MEASURE_TYPE")
 }
 
-func TestItemsPastTheBatchLimitAreRejected(t *testing.T) {
+func TestItemsBeyondBatchLimitAreRejected(t *testing.T) {
 	items := make([]string, 1003)
 	for i := range items {
 		items[i] = "{}"

@@ -31,7 +31,7 @@ func TestEncodeIsWithinTolerance(t *testing.T) {
 	requireClose(t, line, got)
 }
 
-func TestEncodeAtTheEdges(t *testing.T) {
+func TestEncodeBoundaries(t *testing.T) {
 	f := func(lon, lat float64) {
 		t.Helper()
 		line := openlr.Line{Points: []openlr.Point{{Lon: lon, Lat: lat}, {Lon: lon, Lat: lat}}}

@@ -16,7 +16,7 @@ var (
 	streetsRejected = metrics.NewCounter("trafficd_layers_streets_refused_total",
 		"Invalid forecasts from the feed; the street keeps its earlier one.")
 	builds       = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
-	buildSeconds = metrics.NewSeconds("trafficd_layers_build_seconds", "Time of one build of the layer, in seconds.")
+	buildSeconds = metrics.NewSeconds("trafficd_layers_build_seconds", "Duration of a build of the layer, in seconds.")
 	partsBuilt   = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents that were built.")
 	partsReused  = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents that were reused.")
 	formsMade    = metrics.NewCounter("trafficd_layers_forms_made_total",

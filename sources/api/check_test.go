@@ -185,7 +185,7 @@ func TestEchoIsTruncatedAndEscaped(t *testing.T) {
 	require.Empty(t, body.Causes)
 }
 
-func TestEveryCodeOfARequestHasAStatus(t *testing.T) {
+func TestEveryRequestCodeHasAStatus(t *testing.T) {
 	for code := contract.NotFound; code <= contract.InternalError; code++ {
 		require.GreaterOrEqual(t, code.Status(), 400, code)
 	}

@@ -40,9 +40,9 @@ func TestRejectedBodyIsNotParsed(t *testing.T) {
 	require.Zero(t, p.served.Load())
 }
 
-// TestBodyLeftByTheEndpoint checks that if the endpoint did not read a body to its end, the
+// TestBodyNotReadByEndpoint checks that if the endpoint did not read a body to its end, the
 // connection is closed after the response or error, and that it stays open otherwise.
-func TestBodyLeftByTheEndpoint(t *testing.T) {
+func TestBodyNotReadByEndpoint(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.HeaderTimeout, c.DiscardTime = time.Hour, patience })
 	f := func(serve func(*contract.Client, *fasthttp.RequestCtx) (int, error), announced, body string, status int, closed bool) {

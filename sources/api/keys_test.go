@@ -137,9 +137,9 @@ func TestInvalidKeysFileKeepsTheLastValidSet(t *testing.T) {
 	require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
 }
 
-// TestFormsOfTheKeysFile checks that a file with a byte order mark or compression can be read at
+// TestKeysFileFormats checks that a file with a byte order mark or compression can be read at
 // startup and by each later check.
-func TestFormsOfTheKeysFile(t *testing.T) {
+func TestKeysFileFormats(t *testing.T) {
 	f := func(text string) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "keys.yaml")
@@ -163,7 +163,7 @@ func TestFormsOfTheKeysFile(t *testing.T) {
 	f(packed.String())
 }
 
-func TestBrokenKeysFileAtTheStart(t *testing.T) {
+func TestBrokenKeysFileAtStart(t *testing.T) {
 	_, err := OpenKeyring(Config{KeysFile: filepath.Join(t.TempDir(), "none")}, zerolog.Nop())
 	require.ErrorContains(t, err, "cannot read the keys file")
 	path := filepath.Join(t.TempDir(), "keys.yaml")
@@ -211,7 +211,7 @@ func TestObsoleteRight(t *testing.T) {
 	require.Contains(t, log.String(), "admin")
 }
 
-func TestZonesOfForecastsAreLimited(t *testing.T) {
+func TestForecastZonesAreLimited(t *testing.T) {
 	zones := []string{"Europe/Berlin", "Europe/Paris", "Europe/Rome", "Europe/Madrid", "Europe/Vienna", "Europe/Oslo", "Europe/Copenhagen", "Europe/Prague", "Europe/Warsaw"}
 	entries := func(right string) (all []KeyEntry) {
 		for i, zone := range zones {

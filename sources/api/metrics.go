@@ -29,7 +29,7 @@ var (
 	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
 		"Requests with a response, by route and code; the code is OK if the endpoint responded.", "route", "code")
 	requestSeconds = metrics.NewSecondsBy("trafficd_api_request_seconds",
-		"Time from the header of a request to its response, without sending it, in seconds.", "route")
+		"Time from receiving the header of a request until its response can be sent, in seconds.", "route")
 
 	noRoute = metricsOf("none") // requests to unknown paths
 )

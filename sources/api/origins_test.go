@@ -100,7 +100,7 @@ func TestPreflight(t *testing.T) {
 	none("/base/map", strings.Replace(ask, "Origin", "No-Origin", 1), fasthttp.StatusMethodNotAllowed, contract.MethodNotAllowed)
 }
 
-func TestOriginsInTheSettings(t *testing.T) {
+func TestOriginSettings(t *testing.T) {
 	f := func(origin string, fine bool) {
 		t.Helper()
 		cfg := testConfig()

@@ -272,10 +272,10 @@ func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	require.Empty(t, l.perClient)
 }
 
-// TestIdleConnectionsOfAClientAreBounded checks that a client keeps as many connections as it
+// TestIdleConnectionsPerClientAreBounded checks that a client keeps as many connections as it
 // leaves free. For one more, its oldest idle one is closed; requests in progress and other clients
 // keep theirs.
-func TestIdleConnectionsOfAClientAreBounded(t *testing.T) {
+func TestIdleConnectionsPerClientAreBounded(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.MaxConnections, c.HeaderTimeout = 8, time.Hour })
 	const getMap = "GET /base/map HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey "
@@ -314,9 +314,9 @@ func idle(s *Server) (n int) {
 	return n
 }
 
-// TestBusyConnectionsOfAClientAreBounded checks that if a client has as many connections as it
+// TestBusyConnectionsPerClientAreBounded checks that if a client has as many connections as it
 // may, all of them busy, one more gets a 503 and has no effect.
-func TestBusyConnectionsOfAClientAreBounded(t *testing.T) {
+func TestBusyConnectionsPerClientAreBounded(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.MaxConnections = 4 })
 	first := dial(t, s).send(post + good + "Content-Length: 2\r\n\r\na")
@@ -396,8 +396,8 @@ func TestStartErrors(t *testing.T) {
 	require.ErrorContains(t, other.Start(), "none.pem")
 }
 
-// TestAcceptGoesOn checks that a failed accept does not stop the server.
-func TestAcceptGoesOn(t *testing.T) {
+// TestAcceptContinues checks that a failed accept does not stop the server.
+func TestAcceptContinues(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	failing := &failingListener{Listener: l, failures: 2}

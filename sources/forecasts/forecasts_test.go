@@ -282,8 +282,8 @@ func TestValidate(t *testing.T) {
 		`clickhouse.address is "x"`, "clickhouse.query must be set", "clickhouse.interval", "clickhouse.timeout")
 }
 
-// TestFailuresInTheLog checks that a broker that is unavailable for hours does not fill the log.
-func TestFailuresInTheLog(t *testing.T) {
+// TestFailuresAreLogged checks that a broker that is unavailable for hours does not fill the log.
+func TestFailuresAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
 		f := &Forecasts{feed: &fakeFeed{}, faults: &faults{}, log: zerolog.New(&logged)}

@@ -22,7 +22,7 @@ var (
 		"Skipped records whose street or fromnode is not a 32-bit integer.")
 	incomplete = metrics.NewCounter("trafficd_forecasts_incomplete_total",
 		"Possibly incomplete updates of the topic that were shown after forecasts.kafka.quiet_wait or transaction_wait.")
-	remarksTotal = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects of forecast records that were used nevertheless.")
+	remarksTotal = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects in forecast records that were used nevertheless.")
 )
 
 // gauges returns the gauges of a feed, which exist only while it runs.

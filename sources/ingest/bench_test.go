@@ -51,8 +51,8 @@ func BenchmarkRequest(b *testing.B) {
 	b.ReportMetric(float64(mallocs()-allocations)/float64(b.N), "mallocs/op")
 }
 
-// TestAllocationsOfARequest checks that an accepted batch over HTTP needs few allocations.
-func TestAllocationsOfARequest(t *testing.T) {
+// TestRequestAllocations checks that an accepted batch over HTTP needs few allocations.
+func TestRequestAllocations(t *testing.T) {
 	if ingest.RaceEnabled {
 		t.Log("under -race sync.Pool drops what it is given: only the way is tested")
 	}

@@ -32,7 +32,7 @@ func TestErrorsAreCounted(t *testing.T) {
 	require.Equal(t, before+1, testutil.ToFloat64(noResponse))
 }
 
-func TestMetricsOfClients(t *testing.T) {
+func TestClientMetrics(t *testing.T) {
 	e := &Endpoint{}
 	a, b := &contract.Client{Name: "a", Rights: contract.RightIngest}, &contract.Client{Name: "b", Rights: contract.RightForecast}
 	e.UseClients([]*contract.Client{a, b})
@@ -61,7 +61,7 @@ func TestMetricsOfClients(t *testing.T) {
 	count() // a request that was in progress
 }
 
-func TestPeriodOfAClient(t *testing.T) {
+func TestClientPeriod(t *testing.T) {
 	// f records a batch, and another one after each of the gaps, which are in seconds. It requires
 	// the last estimate to be between low and high.
 	f := func(low, high float64, gaps ...float64) {

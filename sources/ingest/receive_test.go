@@ -173,8 +173,8 @@ func TestClientDisconnects(t *testing.T) {
 	require.Zero(t, p.count())
 }
 
-// TestSlowClientsHoldNoStage checks that slow clients do not occupy the pipeline or delay others.
-func TestSlowClientsHoldNoStage(t *testing.T) {
+// TestSlowClientsOccupyNoStage checks that slow clients do not occupy the pipeline or delay others.
+func TestSlowClientsOccupyNoStage(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
 	body := zip(measurements("known"))
@@ -249,9 +249,9 @@ func TestHostileKeyLeavesSlots(t *testing.T) {
 	f("slow chunks", "Transfer-Encoding: chunked\r\n", "64\r\n"+body[:3])
 }
 
-// TestAdmissionOfBytes checks that memory is charged when it is used, not for a declared length,
+// TestByteAdmission checks that memory is charged when it is used, not for a declared length,
 // and that a body for which none is left gets a 503 while the others continue.
-func TestAdmissionOfBytes(t *testing.T) {
+func TestByteAdmission(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, func(c *ingest.Config) { c.MaxCompressedBytes = 256 << 10; c.AdmissionBytes = 10 * 64 << 10 })
 	noise := make([]byte, 200<<10)

@@ -166,9 +166,9 @@ func TestSharedListOfServices(t *testing.T) {
 	require.ErrorContains(t, cfg.Check(t.Context(), true), `no column "tenant" after the first`)
 }
 
-// TestCheckOfASharedList checks that the error of each product instance starts with the key of the
+// TestCheckSharedList checks that the error of each product instance starts with the key of the
 // feed and names the product instance.
-func TestCheckOfASharedList(t *testing.T) {
+func TestCheckSharedList(t *testing.T) {
 	path := inFolder(t, "towns.csv")
 	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}})
 	write(t, path, "tenant,detectorCode\nb,\na,\nc,C\n")

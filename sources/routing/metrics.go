@@ -13,25 +13,25 @@ var (
 	requests = metrics.NewCounters("trafficd_routing_requests_total",
 		"SOAP requests that got a result (outcome OK) or a fault, by operation and outcome.", "operation", "outcome")
 	requestSeconds = metrics.NewSecondsBy("trafficd_routing_request_seconds",
-		"Time to process a SOAP request, with the waiting of watchJob and without receiving and sending, in seconds.", "operation")
+		"Time to process a SOAP request, including the wait of watchJob and excluding receiving and sending, in seconds.", "operation")
 	apiErrors = metrics.NewCounters("trafficd_routing_errors_total",
 		"Requests to the routing service with neither a response nor a fault, by code.", "code")
 	points = metrics.NewCounter("trafficd_routing_points_total",
 		"Points converted; each geometry, ring, line and member of a collection counts as one more.")
 	panics = metrics.NewCounter("trafficd_routing_panics_total", "Requests and jobs of the routing service that panicked.")
 
-	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bodies received by the routing service as sent, in bytes.")
+	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bytes of bodies received by the routing service, before decompression.")
 	receiveSeconds = metrics.NewSeconds("trafficd_routing_receive_seconds", "Time to receive the body of a SOAP request, in seconds.")
-	aborted        = metrics.NewCounter("trafficd_routing_aborted_total", "SOAP requests whose client disconnected within the body.")
+	aborted        = metrics.NewCounter("trafficd_routing_aborted_total", "SOAP requests whose client disconnected before the end of the body.")
 
 	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total", "Conversion jobs started.")
 	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total", "Conversion jobs rejected because a limit was reached.")
-	jobsEnded     = metrics.NewCounters("trafficd_routing_jobs_ended_total", "Conversion jobs ended, by final status.", "status")
+	jobsEnded     = metrics.NewCounters("trafficd_routing_jobs_ended_total", "Conversion jobs that have ended, by final status.", "status")
 	jobsExpired   = metrics.NewCounter("trafficd_routing_jobs_expired_total", "Ended conversion jobs forgotten before they were fetched.")
 	jobsKept      = metrics.NewGauge("trafficd_routing_jobs", "Conversion jobs of any status in memory.")
 	jobsLimit     = metrics.NewGauge("trafficd_routing_jobs_limit", "Maximum number of conversion jobs in memory.")
-	jobBytes      = metrics.NewGauge("trafficd_routing_job_bytes", "Memory of all conversion jobs, in bytes.")
-	jobBytesLimit = metrics.NewGauge("trafficd_routing_job_bytes_limit", "Memory that all conversion jobs can use, in bytes.")
+	jobBytes      = metrics.NewGauge("trafficd_routing_job_bytes", "Memory used by all conversion jobs, in bytes.")
+	jobBytesLimit = metrics.NewGauge("trafficd_routing_job_bytes_limit", "Maximum memory used by all conversion jobs, in bytes.")
 )
 
 // outcomeOK is the outcome of requests with a response.

@@ -96,7 +96,7 @@ func TestJobFromStartToFetch(t *testing.T) {
 	requireUnknown(t, *j.ID, s.watch(*j.ID, watchOptions(0, 250)))
 }
 
-func TestJobsThatEndAtOnce(t *testing.T) {
+func TestJobsThatEndImmediately(t *testing.T) {
 	s := start(t, nil)
 	f := func(want xroute.JobStatus, fails int, coordinates ...string) {
 		t.Helper()
@@ -162,9 +162,9 @@ func TestStopAndDelete(t *testing.T) {
 	requireUnknown(t, "none", ask[*xroute.DeleteJobResponse](s, about("deleteJob", "none", "")).Result)
 }
 
-// TestWatchEndsWithTheDrain checks that a watch ends with the drain, and does not block other
+// TestWatchEndsWithDrain checks that a watch ends with the drain, and does not block other
 // requests before it.
-func TestWatchEndsWithTheDrain(t *testing.T) {
+func TestWatchEndsWithDrain(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	id, _ := s.hold(1)
 	watched := make(chan xroute.Job)

@@ -161,9 +161,9 @@ func TestClientGetsHalfOfTheWatches(t *testing.T) {
 	}
 }
 
-// TestKeysOfAClientShareItsQuota checks that a second key of the client does not get another
+// TestClientKeysShareQuota checks that a second key of the client does not get another
 // quota.
-func TestKeysOfAClientShareItsQuota(t *testing.T) {
+func TestClientKeysShareQuota(t *testing.T) {
 	s := New(DefaultConfig(), "http", zerolog.Nop())
 	t.Cleanup(s.Stop)
 	one := &contract.Client{Name: "key", Owner: "client"}

@@ -164,9 +164,9 @@ func TestIncompleteBodies(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", text)
 }
 
-// TestSlowSenderHoldsNoWorker checks that other requests get responses while a client sends
+// TestSlowSenderOccupiesNoWorker checks that other requests get responses while a client sends
 // slowly.
-func TestSlowSenderHoldsNoWorker(t *testing.T) {
+func TestSlowSenderOccupiesNoWorker(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	slow := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:100])
 	ask[*xroute.ConvertGeometryResponse](s, simple)

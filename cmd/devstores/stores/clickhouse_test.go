@@ -19,7 +19,7 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-func TestClickHouseKeepsDataOverKillAndRestart(t *testing.T) {
+func TestClickHouseKeepsDataAcrossKillAndRestart(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "stores.log")
 	t.Setenv(stores.LogEnv, log)
 	s := stores.StartClickHouse(t)

@@ -69,9 +69,9 @@ kafka:
 	require.Equal(t, c.Kafka, again.Kafka)
 }
 
-// TestLimitsOfTheContract compares the defaults in table 6.4 of the contract with those of the
+// TestContractLimits compares the defaults in table 6.4 of the contract with those of the
 // settings, as they are printed.
-func TestLimitsOfTheContract(t *testing.T) {
+func TestContractLimits(t *testing.T) {
 	var printed bytes.Buffer
 	c := Default()
 	require.NoError(t, conf.Print(&printed, &c, nil))

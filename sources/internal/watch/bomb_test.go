@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTooLongTakesNoMemory checks that a 2 GB file, a gzip bomb, and a large gzip file with content
-// slightly over the limit fail with ErrTooLong and are not read into memory.
-func TestTooLongTakesNoMemory(t *testing.T) {
+// TestOversizedFilesTakeNoMemory checks that a 2 GB file, a gzip bomb, and a large gzip file with
+// content slightly over the limit fail with ErrTooLong and are not read into memory.
+func TestOversizedFilesTakeNoMemory(t *testing.T) {
 	const maxBytes = 16 << 20
 	path := filepath.Join(t.TempDir(), "f")
 	requireTooLong := func() {
