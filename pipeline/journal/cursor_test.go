@@ -34,6 +34,7 @@ func TestNewConsumerStartsAtTheOldestFrame(t *testing.T) {
 	j = mustOpen(t, testConfig(), fs, "a") // b is not configured: it keeps no frames
 	later, _ := j.Bounds()
 	require.Greater(t, later, oldest)
+	require.Equal(t, segmentBytes(t, fs), j.bytes, "Open deletes segments")
 	require.NoError(t, j.Close())
 
 	j = mustOpen(t, testConfig(), fs, "a", "b") // b is configured again; the frames it missed are deleted
@@ -224,6 +225,35 @@ func TestDeletedSegmentsAreReused(t *testing.T) {
 	}
 	require.NoError(t, j.Close())
 	require.Len(t, fs.bytes(path), int(j.newest().end), "Close truncates them")
+}
+
+// TestSpareThatCannotBeOpened checks that the file of a deleted segment that cannot be opened again
+// is neither left on the disk nor voids frames.
+func TestSpareThatCannotBeOpened(t *testing.T) {
+	fs := newMemFS(1)
+	j := mustOpen(t, testConfig(), fs, "a")
+	for range 20 {
+		add(t, j, sized(4000))
+	}
+	require.NoError(t, j.Cursor("a").Save(20, nil))
+	require.Len(t, j.spares, maxSpares)
+	failed := 0
+	fs.setFault(func(op, path string) bool {
+		hit := op == "open" && strings.HasSuffix(path, tempSuffix)
+		if hit {
+			failed++
+		}
+		return hit
+	})
+	for range 20 {
+		add(t, j, sized(4000))
+	}
+	require.Equal(t, maxSpares, failed)
+	fs.setFault(nil)
+	names, err := fs.List("/journal")
+	require.NoError(t, err)
+	require.False(t, slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, tempSuffix) }), names)
+	require.NoError(t, j.Close())
 }
 
 // TestSpaceIsFreedInSteps checks that a segment is deleted even if the disk has no space for

@@ -32,7 +32,7 @@ type memFS struct {
 	disk   map[string]*memFile // directory entries that were synced
 	budget int                 // remaining changes until the power fails; negative: unlimited
 	off    bool
-	fault  func(op, path string) bool // whether a call fails; ops: write, sync, truncate, syncdir, create, rename, remove
+	fault  func(op, path string) bool // whether a call fails; ops: write, sync, truncate, syncdir, create, open, rename, remove
 	locked map[string]bool
 	free   int64
 	// capacity is the maximum total size of all files; 0: unlimited.
@@ -285,6 +285,9 @@ func (fs *memFS) Open(path string, flag int) (File, error) {
 	}
 	if file == nil {
 		return nil, os.ErrNotExist
+	}
+	if flag&os.O_CREATE == 0 && fs.fault != nil && fs.fault("open", filepath.Base(path)) { // not a change
+		return nil, errFaulty
 	}
 	return &memHandle{fs: fs, file: file, path: path}, nil
 }

@@ -23,12 +23,11 @@ func (j *Journal) recover(consumers []string) error {
 	for i, s := range segments { // 4
 		if i+1 < len(segments) {
 			s.last = segments[i+1].first - 1
-			continue
-		}
-		if err := j.mend(s); err != nil {
+		} else if err := j.mend(s); err != nil {
 			return err
 		}
 		j.durable = s.last
+		j.bytes += s.end
 	}
 	if err := j.openCursors(consumers); err != nil { // 5
 		return err
@@ -39,10 +38,7 @@ func (j *Journal) recover(consumers []string) error {
 			return err
 		}
 	}
-	for _, s := range j.segments { // 8
-		j.bytes += s.end
-	}
-	if len(j.segments) == 0 {
+	if len(j.segments) == 0 { // 8
 		s, err := createSegment(j.fs, j.cfg.Dir, "", segmentHeader{first: 1}, j.cfg.SegmentBytes)
 		if err != nil {
 			return err

@@ -110,13 +110,17 @@ func createSegment(fs FS, dir, spare string, h segmentHeader, reserve int64) (*s
 }
 
 // createFile creates or replaces a file completely or not at all. fill writes its contents. If
-// spare is not empty, that file is reused.
+// spare is not empty, that file is reused or, if it cannot be opened, removed.
 func createFile(fs FS, dir, spare, path string, fill func(File) error) (_ File, err error) {
 	temp, flag := spare, os.O_RDWR
 	if spare == "" {
 		temp, flag = path+tempSuffix, flag|os.O_CREATE|os.O_TRUNC
 	}
 	file, err := fs.Open(temp, flag)
+	if err != nil && spare != "" {
+		_ = fs.Remove(spare)
+		return createFile(fs, dir, "", path, fill)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot create %s: %w", temp, err)
 	}

@@ -11,13 +11,15 @@ import (
 	"syscall"
 )
 
-// File calls write with a new file, syncs the file and renames it to path. Readers see the old
-// content or the new one; after an error, the old content remains. File keeps the mode and the
-// owner of an existing file; a new one gets mode. If path is a symbolic link, its target is
-// replaced.
+// File calls write with a new file, syncs it, renames it to path and syncs the folder. Readers see
+// the old content or the new one. After an error, the old content remains, unless only the last
+// step failed. File keeps the mode and the owner of an existing file; a new one gets mode. If path
+// is a symbolic link, its target is replaced; the target must exist.
 func File(path string, mode os.FileMode, write func(io.Writer) error) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
+	if _, err := os.Lstat(path); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return err
+		}
 	}
 	old, err := os.Stat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -46,5 +48,12 @@ func File(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
