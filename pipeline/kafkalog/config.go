@@ -60,7 +60,7 @@ func (c Config) Validate(section string) error {
 	)
 }
 
-// recordOverhead is an upper bound of the bytes that a record batch adds to a frame.
+// recordOverhead is an upper bound on the bytes that a record batch adds to a frame.
 const recordOverhead = 4 << 10
 
 // checkTopic returns an error if the topic is not suitable for the log. Each of the joined errors

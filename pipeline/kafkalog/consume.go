@@ -14,9 +14,10 @@ import (
 const revokeGrace = 2 * time.Second
 
 // Consume joins the group of a consumer. It calls run in a separate goroutine for each partition
-// that the group assigns to this replica, again if run returns early. run must return soon after
-// its soft is done, and at once when its ctx is done. Consume returns when soft is done and all
-// calls have returned. It calls report with errors, and with nil when it has joined the group.
+// that the group assigns to this replica, and calls it again if it returns early. run must return
+// soon after its soft is done, and at once when its ctx is done. Consume returns when soft is done
+// and all calls have returned. It calls report with errors, and with nil when it has joined the
+// group.
 func (l *Log) Consume(
 	ctx, soft context.Context, consumer string, run func(ctx, soft context.Context, p *Partition) error, report func(error),
 ) error {
@@ -37,7 +38,7 @@ func (l *Log) Consume(
 	return nil
 }
 
-// membership is the time between joining a group as a new member and leaving it.
+// membership is one membership in a consumer group, from joining it to leaving it.
 type membership struct {
 	log      *Log
 	consumer string
@@ -129,14 +130,15 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	}
 }
 
-// seenBefore returns the batches that this replica has seen in a partition when it last owned it,
-// or nil.
+// seenBefore returns the batches that this replica saw in a partition when it last owned it, or
+// nil.
 func (l *Log) seenBefore(p *Partition) *seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen[delivery{p.consumer, p.ID}]
 }
 
+// keepSeen keeps the batches for the next time that this replica owns the partition.
 func (l *Log) keepSeen(p *Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

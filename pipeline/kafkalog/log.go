@@ -18,9 +18,9 @@ import (
 
 // ErrUnavailable means that the brokers cannot store frames, or that the topic is not suitable.
 // Errors that wrap it contain the cause.
-var ErrUnavailable = errors.New("the log in Kafka cannot be written")
+var ErrUnavailable = errors.New("cannot write to the log in Kafka")
 
-// Log is the topic. Its methods may be called from any goroutine.
+// Log is a journal in a Kafka topic. Its methods may be called from any goroutine.
 type Log struct {
 	cfg       Config
 	window    time.Duration
@@ -33,7 +33,7 @@ type Log struct {
 	writers  []*writer // by partition
 	bytes    int64     // of the frames that are not settled
 	unusable error     // why the topic cannot be used; nil once it has passed its check
-	full     error     // a consumer is too far behind
+	full     error     // which consumer is too far behind; nil if none is
 	closed   bool
 	seen     map[delivery]*seen // kept while another replica owns the partition
 
@@ -169,8 +169,8 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 
 const watchEvery = time.Second
 
-// watch checks the topic until it can be used. After that, it monitors whether the partitions can
-// be written and how far the consumers are behind.
+// watch checks the topic until it can be used. After that, it monitors whether the leaders of the
+// partitions can be reached and how far the consumers are behind.
 func (l *Log) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -315,7 +315,8 @@ func (l *Log) checkLag(ctx context.Context) {
 	}
 }
 
-// findLagging returns full if a consumer has not read all frames from before limit.
+// findLagging returns full, an error that wraps journal.ErrFull, if a consumer has not read all
+// frames from before limit.
 func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error) {
 	committed := map[string][]int64{}
 	for _, c := range l.consumers {
@@ -347,8 +348,8 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error
 	return nil, nil
 }
 
-// committed returns the committed offset of each partition, -1 if there is none. metadata is that
-// of the given partition; it is empty if the partition has no offset, or if partition is -1.
+// committed returns the committed offset of each partition, -1 if there is none, and the metadata
+// that was committed for the given one. If partition is -1, metadata is empty.
 func (l *Log) committed(ctx context.Context, consumer string, partition int) (offsets []int64, metadata string, err error) {
 	var all []int
 	for p := range l.writers {

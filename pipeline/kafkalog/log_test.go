@@ -40,18 +40,18 @@ func frame(id byte, receivedAt int64, indexes ...uint32) []byte {
 	return batch.AppendFrame(nil, b, nil)
 }
 
-// got is a frame as a reader returns it.
-type got struct {
+// readFrame is a frame as a reader returns it.
+type readFrame struct {
 	id    byte
 	at    int64
 	index []uint32
 }
 
-func parse(t *testing.T, data []byte) got {
+func parse(t *testing.T, data []byte) readFrame {
 	t.Helper()
 	var b batch.Batch
 	require.NoError(t, batch.DecodeFrame(data, &b, nil))
-	return got{b.ID[0], b.ReceivedAt, append([]uint32{}, b.Index...)}
+	return readFrame{b.ID[0], b.ReceivedAt, append([]uint32{}, b.Index...)}
 }
 
 func appendTo(t *testing.T, j pipeline.Journal, frames ...[]byte) {
@@ -97,13 +97,13 @@ func own(t *testing.T, l *Log) (p *Partition, leave func()) {
 	select {
 	case p = <-owned:
 	case <-time.After(time.Minute):
-		t.Fatal("the partition is not assigned")
+		t.Fatal("got no partition within a minute")
 	}
 	return p, leave
 }
 
 // read returns the next n frames.
-func read(t *testing.T, s pipeline.Source, from uint64, n int) (seqs []uint64, all []got) {
+func read(t *testing.T, s pipeline.Source, from uint64, n int) (seqs []uint64, all []readFrame) {
 	t.Helper()
 	r := s.Reader(from)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -119,7 +119,7 @@ func read(t *testing.T, s pipeline.Source, from uint64, n int) (seqs []uint64, a
 	return seqs, all
 }
 
-// TestSources runs one suite on both journals.
+// TestSources runs the same suite on the journal on disk and on the log in Kafka.
 func TestSources(t *testing.T) {
 	brokers := stores.StartKfake(t).ListenAddrs()
 	suite := func(j pipeline.Journal, open func() (s pipeline.Source, leave func())) {
@@ -131,7 +131,7 @@ func TestSources(t *testing.T) {
 
 		seqs, all := read(t, s, start, 3)
 		require.Equal(t, []uint64{1, 2, 3}, seqs)
-		require.Equal(t, []got{{1, 100, []uint32{0, 1}}, {2, 200, []uint32{}}, {3, 300, []uint32{7}}}, all)
+		require.Equal(t, []readFrame{{1, 100, []uint32{0, 1}}, {2, 200, []uint32{}}, {3, 300, []uint32{7}}}, all)
 		oldest, next := s.Bounds()
 		require.EqualValues(t, []uint64{1, 4}, []uint64{oldest, next})
 		seqs, _ = read(t, s, 2, 2)
@@ -141,7 +141,9 @@ func TestSources(t *testing.T) {
 		require.NoError(t, s.Cursor().Save(2, []byte("state")))
 		require.NoError(t, s.Confirm())
 		leave()
-		require.ErrorIs(t, errors.Join(s.Cursor().Save(3, nil), func() error { _, _, err := s.Reader(2).Next(t.Context(), nil); return err }()), journal.ErrClosed)
+		require.ErrorIs(t, s.Cursor().Save(3, nil), journal.ErrClosed)
+		_, _, err := s.Reader(2).Next(t.Context(), nil)
+		require.ErrorIs(t, err, journal.ErrClosed)
 
 		s, _ = open()
 		at, state := s.Cursor().Load()
@@ -172,6 +174,7 @@ func TestSources(t *testing.T) {
 	})
 }
 
+// reopened is a journal that is replaced when its folder is opened again.
 type reopened struct{ pipeline.Journal }
 
 // TestSecondFrameOfABatch checks that rows that are in the log twice are read once by every owner,
@@ -189,7 +192,7 @@ func TestSecondFrameOfABatch(t *testing.T) {
 		frame(2, now+hour+5, 0),  // just in the window
 		frame(2, now+3*hour, 0),  // later
 	)
-	want := []got{
+	want := []readFrame{
 		{1, now, []uint32{0, 1, 2}},
 		{2, now + 5, []uint32{0}},
 		{1, now + 3, []uint32{}},
@@ -248,7 +251,7 @@ func TestFormerOwner(t *testing.T) {
 	former.committed, former.hard = time.Time{}, t.Context() // it was paused for minutes
 	err := former.Confirm()
 	require.ErrorIs(t, err, journal.ErrClosed)
-	require.True(t, errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration), "the coordinator refuses it: %v", err)
+	require.True(t, errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration), "got %v, want a rejection by the coordinator", err)
 	require.ErrorIs(t, former.Save(1, []byte("late")), journal.ErrClosed)
 	offsets, metadata, err := l.committed(t.Context(), "sink", 0)
 	require.NoError(t, err)
@@ -280,19 +283,23 @@ func TestLaggingConsumer(t *testing.T) {
 	require.NoError(t, lagging(later), "everything was read")
 }
 
+func admin(t *testing.T, cluster *kfake.Cluster) *kadm.Client {
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return kadm.NewClient(client)
+}
+
 // TestRetentionIsReadAgain checks that a change of the topic's retention has an effect without a
 // restart, even before the consumer has joined its group for the first time.
 func TestRetentionIsReadAgain(t *testing.T) {
 	cluster := stores.StartKfake(t)
 	l := openLog(t, cluster.ListenAddrs(), "retention")
 	appendTo(t, l, frame(1, time.Now().Add(-50*time.Minute).UnixNano(), 0))
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
-	require.NoError(t, err)
-	defer client.Close()
 	f := func(retentionMS string, want error) {
 		t.Helper()
 		change := []kadm.AlterConfig{{Name: "retention.ms", Value: &retentionMS}}
-		_, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), change, "retention")
+		_, err := admin(t, cluster).AlterTopicConfigs(t.Context(), change, "retention")
 		require.NoError(t, err)
 		l.checkLag(t.Context())
 		require.ErrorIs(t, l.Ready(), want)
@@ -306,7 +313,7 @@ func TestRetentionIsReadAgain(t *testing.T) {
 }
 
 // TestDeletedFrames checks that a reader continues after frames that were deleted before it read
-// them, and that the log names them.
+// them, and that it logs their offsets.
 func TestDeletedFrames(t *testing.T) {
 	cluster := stores.StartKfake(t)
 	l := openLog(t, cluster.ListenAddrs(), "deleted")
@@ -315,12 +322,9 @@ func TestDeletedFrames(t *testing.T) {
 	var logged bytes.Buffer
 	p.log = &Log{cfg: l.cfg, window: l.window, client: l.client, transport: l.transport, log: zerolog.New(&logged)}
 
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
-	require.NoError(t, err)
-	defer client.Close()
 	offsets := kadm.Offsets{}
 	offsets.AddOffset("deleted", 0, 3, -1)
-	deleted, err := kadm.NewClient(client).DeleteRecords(t.Context(), offsets)
+	deleted, err := admin(t, cluster).DeleteRecords(t.Context(), offsets)
 	require.NoError(t, errors.Join(err, deleted.Error()))
 
 	seqs, _ := read(t, p, 1, 1)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	fetchBytes = 4 << 20                // maximum size of a response, unless it has a single larger record
+	fetchBytes = 4 << 20                // maximum size of a response, unless it has one larger record
 	fetchWait  = 500 * time.Millisecond // longest time that a broker waits for a record
 )
 
@@ -148,7 +148,7 @@ func (f *fetcher) pop(ctx context.Context) (uint64, []byte, error) {
 	return r.frame, r.data, nil
 }
 
-// fetch appends the next records to fetched. It waits for them at most for the given time.
+// fetch appends the next records to fetched. If there are none, it waits at most the given time.
 func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 	l := f.p.log
 	r, err := l.client.Fetch(ctx, &kafka.FetchRequest{

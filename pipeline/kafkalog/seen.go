@@ -35,7 +35,7 @@ func (s *seen) note(id batch.ID, m mark) {
 	s.to, s.highest = m.frame+1, m.time
 }
 
-// earlier returns the frames of a batch before m whose times are at most window before that of m.
+// earlier returns the frames of a batch that precede m in the log and are at most window older.
 func (s *seen) earlier(id batch.ID, m mark, window time.Duration) []mark {
 	marks := s.batches[id]
 	for len(marks) > 0 && marks[len(marks)-1].frame >= m.frame {
@@ -47,7 +47,7 @@ func (s *seen) earlier(id batch.ID, m mark, window time.Duration) []mark {
 	return marks
 }
 
-// expire removes the frames before a time.
+// expire removes the frames that are older than a time.
 func (s *seen) expire(before int64) {
 	n := 0
 	for ; n < len(s.order); n++ {
