@@ -30,27 +30,28 @@ func TestCrashes(t *testing.T) {
 	require.Greater(t, voided, crashLives/10)
 }
 
-type fate byte
+// outcome is what the user of a frame knows about it.
+type outcome byte
 
 const (
-	fateAcknowledged fate = iota + 1
-	fateUnknown
-	fateVoided
+	outcomeAcknowledged outcome = iota + 1
+	outcomeUnknown
+	outcomeVoided
 )
 
-// crashWorld is one disk, and the results that users of its journal have received.
+// crashWorld is a disk that survives crashes, and the results that users of its journal received.
 type crashWorld struct {
 	t    *testing.T
 	rng  *rand.Rand
 	seed uint64
 	fs   *memFS
 
-	ids     uint64                  // each frame carries its own
-	fates   map[uint64]fate         // by id
-	places  map[uint64]uint64       // seq → id, of acknowledged frames
-	highest uint64                  // newest acknowledged seq
-	saved   map[string]cursorSave   // last that succeeded
-	tried   map[string][]cursorSave // those that did not, after it: each may be on the disk
+	ids      uint64                  // of all frames so far; each frame contains its own
+	outcomes map[uint64]outcome      // by id
+	places   map[uint64]uint64       // seq → id, of acknowledged frames
+	highest  uint64                  // newest acknowledged seq
+	saved    map[string]cursorSave   // last successful save of each cursor
+	failed   map[string][]cursorSave // failed saves after it; each may be on the disk
 
 	recovered, unknown, voided int
 }
@@ -63,12 +64,13 @@ type cursorSave struct {
 func newCrashWorld(t *testing.T, seed uint64) *crashWorld {
 	return &crashWorld{
 		t: t, rng: rand.New(rand.NewPCG(seed, 2)), seed: seed, fs: newMemFS(seed),
-		fates: map[uint64]fate{}, places: map[uint64]uint64{},
-		saved: map[string]cursorSave{}, tried: map[string][]cursorSave{},
+		outcomes: map[uint64]outcome{}, places: map[uint64]uint64{},
+		saved: map[string]cursorSave{}, failed: map[string][]cursorSave{},
 	}
 }
 
-// live opens the journal, checks it, uses it until the machine dies, and leaves what the disk kept.
+// live opens the journal, checks it, uses it until the machine crashes, and replaces the file system
+// by what survived.
 func (w *crashWorld) live() {
 	if w.rng.IntN(3) > 0 {
 		w.fs.budget = w.rng.IntN(60)
@@ -105,7 +107,7 @@ func (w *crashWorld) enqueue(j *Journal) {
 		w.ids++
 		e := &Entry{Data: payload(w.ids, 8+w.rng.IntN(3)*w.rng.IntN(3000))}
 		if err := j.Enqueue(e); err != nil {
-			w.fates[w.ids] = fateVoided
+			w.outcomes[w.ids] = outcomeVoided
 			continue
 		}
 		entries[i] = e
@@ -117,18 +119,18 @@ func (w *crashWorld) enqueue(j *Journal) {
 	}
 }
 
-func (w *crashWorld) note(id, seq uint64, verdict error) {
+func (w *crashWorld) note(id, seq uint64, err error) {
 	switch {
-	case verdict == nil:
-		w.fates[id] = fateAcknowledged
+	case err == nil:
+		w.outcomes[id] = outcomeAcknowledged
 		w.places[seq] = id
 		w.highest = max(w.highest, seq)
-	case errors.Is(verdict, ErrVoided):
-		w.fates[id] = fateVoided
+	case errors.Is(err, ErrVoided):
+		w.outcomes[id] = outcomeVoided
 		w.voided++
 	default:
-		require.ErrorIs(w.t, verdict, ErrUnknown)
-		w.fates[id] = fateUnknown
+		require.ErrorIs(w.t, err, ErrUnknown)
+		w.outcomes[id] = outcomeUnknown
 		w.unknown++
 	}
 }
@@ -140,16 +142,21 @@ func (w *crashWorld) save(j *Journal) {
 	seq += w.rng.Uint64N(next - seq + 1)
 	s := cursorSave{seq: seq, state: fmt.Sprint(name, seq, w.rng.IntN(1000))}
 	if err := j.Cursor(name).Save(s.seq, []byte(s.state)); err != nil {
-		w.tried[name] = append(w.tried[name], s)
+		w.failed[name] = append(w.failed[name], s)
 		return
 	}
 	w.saved[name] = s
-	delete(w.tried, name)
+	delete(w.failed, name)
 }
 
-// check reads everything: acknowledged frames are there, in order, unless all consumers are past
-// them; voided frames, and frames never queued, are not; nothing is missing in between.
+// check reads everything. All acknowledged frames that a consumer still needs must exist, in order
+// and without gaps. Voided frames, and frames that were never enqueued, must not exist.
 func (w *crashWorld) check(j *Journal) {
+	bytes := int64(0)
+	for _, s := range j.segments {
+		bytes += s.end
+	}
+	require.Equal(w.t, bytes, j.bytes, "seed %d", w.seed)
 	oldest, next := j.Bounds()
 	require.Greater(w.t, next, w.highest, "seed %d: acknowledged frames are missing", w.seed)
 	r := j.Reader(0)
@@ -163,13 +170,13 @@ func (w *crashWorld) check(j *Journal) {
 		require.Equal(w.t, want, seq)
 		id := idOf(frame)
 		require.Equal(w.t, payload(id, len(frame)), frame)
-		require.NotEqual(w.t, fateVoided, w.fates[id], "seed %d: voided frame %d is back at %d", w.seed, id, seq)
-		require.NotZero(w.t, w.fates[id], "seed %d: frame %d was never offered", w.seed, id)
+		require.NotEqual(w.t, outcomeVoided, w.outcomes[id], "seed %d: voided frame %d is back at %d", w.seed, id, seq)
+		require.NotZero(w.t, w.outcomes[id], "seed %d: frame %d was never enqueued", w.seed, id)
 		if known, ok := w.places[seq]; ok {
 			require.Equal(w.t, known, id, "seed %d: another frame at %d", w.seed, seq)
 		}
-		// A reader has seen it, so it must stay from now on.
-		w.fates[id], w.places[seq], w.highest = fateAcknowledged, id, max(w.highest, seq)
+		// A reader has seen the frame, so it must not disappear.
+		w.outcomes[id], w.places[seq], w.highest = outcomeAcknowledged, id, max(w.highest, seq)
 		w.recovered++
 	}
 	w.checkCursors(j, oldest)
@@ -180,11 +187,11 @@ func (w *crashWorld) checkCursors(j *Journal, oldest uint64) {
 		seq, state := j.Cursor(name).Load()
 		got := cursorSave{seq, string(state)}
 		if saved, ok := w.saved[name]; ok && got != saved {
-			require.Contains(w.t, w.tried[name], got, "seed %d: cursor %s", w.seed, name)
+			require.Contains(w.t, w.failed[name], got, "seed %d: cursor %s", w.seed, name)
 		}
 		require.LessOrEqual(w.t, oldest, seq, "seed %d: frames that %s needs are missing", w.seed, name)
 		w.saved[name] = got // Open has made it durable
-		delete(w.tried, name)
+		delete(w.failed, name)
 	}
 }
 

@@ -43,7 +43,7 @@ type frameHeader struct {
 	mark   uint32 // of the segment; never zero
 	length uint32 // of the payload
 	seq    uint64
-	index  uint32 // in the commit, whose first frame is seq-index; all frames before that were durable when it was written
+	index  uint32 // in the commit; all frames before the commit, which starts at seq-index, were durable when it was written
 	sum    uint32 // CRC-32C of the segment's salt, the fields above and the payload
 }
 

@@ -9,12 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The coverage of a run varies with its goroutines, so minimising never settles: run them with
-// -fuzzminimizetime=5x.
+// The coverage of an input varies between runs, because of the goroutines, and minimization does
+// not converge. Run these fuzz tests with -fuzzminimizetime=5x.
 
-// FuzzSegment opens a folder whose only segment has a good header and arbitrary bytes behind it.
-// According to a second, simpler decoder, these bytes contain every frame that is read, with its
-// checksum.
+// FuzzSegment opens a folder whose only segment has a valid header, followed by arbitrary bytes.
+// A second, simpler decoder must find every frame that the journal reads in these bytes.
 func FuzzSegment(f *testing.F) {
 	header := segmentHeader{first: 1, salt: 0x1122_3344_5566_7788}
 	f.Add([]byte{})

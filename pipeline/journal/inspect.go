@@ -118,7 +118,7 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	}
 	in := &Inspection{}
 	var prev *segment
-	var end error // see SegmentInfo.read; of prev
+	var endErr error // of prev, see SegmentInfo.read
 	for _, name := range names {
 		if consumer, ok := strings.CutSuffix(name, cursorSuffix); ok {
 			in.Cursors = append(in.Cursors, readCursor(fs, dir, consumer))
@@ -136,11 +136,11 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 				// segments.
 				before := &in.Segments[len(in.Segments)-1]
 				if before.Err == nil && (before.TornBytes > 0 || before.Last+1 != s.first) {
-					before.TornBytes, before.Err = 0, end // its end was valid when s was created
+					before.TornBytes, before.Err = 0, endErr // its end was valid when s was created
 				}
 				before.Err = errors.Join(before.Err, follows(prev, s))
 			}
-			end = info.read(s, step)
+			endErr = info.read(s, step)
 			_ = s.close() // read-only
 		}
 		in.Segments = append(in.Segments, info)

@@ -17,27 +17,28 @@ import (
 
 // Errors of Open, Enqueue, Ready, Wait and the readers, for errors.Is.
 var (
-	// ErrFull: the segments have reached Config.MaxBytes, until the slowest cursor moves on.
+	// ErrFull means that the segments have reached Config.MaxBytes. It lasts until the slowest
+	// cursor moves on.
 	ErrFull = errors.New("the journal is full because a consumer is behind; check its store or raise max_bytes")
-	// ErrDiskLow: the frame would leave less than Config.MinFreeBytes on the disk.
+	// ErrDiskLow means that the frame would leave less than Config.MinFreeBytes on the disk.
 	ErrDiskLow = errors.New("the journal's disk is low on space; free some or lower min_free_bytes")
-	// ErrFailed: a write or a sync failed, and no new segment could be created since. The journal
-	// retries once a second.
+	// ErrFailed means that a write or a sync failed, and that no new segment could be created since
+	// then. The journal retries once a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")
-	// ErrBusy: Config.QueueEntries frames or Config.QueueBytes bytes wait for the disk, until the
-	// next commit.
+	// ErrBusy means that Config.QueueEntries frames or Config.QueueBytes bytes wait for the disk. It
+	// lasts until the next commit.
 	ErrBusy = errors.New("the journal's queue is full because the disk is slower than the clients")
-	// ErrTooLarge: the payload exceeds Config.MaxFrameBytes.
+	// ErrTooLarge means that the payload exceeds Config.MaxFrameBytes.
 	ErrTooLarge = errors.New("the frame exceeds max_frame_bytes")
-	// ErrClosed: Close was called.
+	// ErrClosed means that Close was called.
 	ErrClosed = errors.New("the journal is closed")
-	// ErrVoided: the frame is not in the journal and will not be after a restart.
+	// ErrVoided means that the frame is not in the journal and will not be after a restart.
 	ErrVoided = errors.New("the frame could not be made durable and was voided")
-	// ErrUnknown: neither writing the frame nor removing it succeeded; it may or may not be in the
-	// journal after a restart.
+	// ErrUnknown means that neither writing the frame nor removing it succeeded. It may or may not
+	// be in the journal after a restart.
 	ErrUnknown = errors.New("the frame could be neither made durable nor voided")
-	// ErrLocked: another process has the folder open. The error of Open names the folder and the
-	// process.
+	// ErrLocked means that another process has the folder open. The error of Open names the folder
+	// and the process.
 	ErrLocked = errors.New("the folder is locked")
 )
 
@@ -59,14 +60,15 @@ type Journal struct {
 	durable  uint64     // newest durable frame, 0 if there is none
 	rows     int64      // of the frames that became durable since Open
 	queue    queue
-	rejected int64               // room of the last frame that failed with ErrFull, 0 after a deletion
-	shown    []metrics.Collector // registered by metrics.Show
-	free     int64               // bytes on the disk, measured after each commit and once a second
-	diskLow  bool                // as last logged
-	failure  error               // set only by the writer goroutine
-	closed   bool
+	rejected int64     // room of the last frame that failed with ErrFull, 0 after a deletion
+	free     int64     // bytes on the disk, measured after each commit and once a second
+	diskLow  bool      // as last logged
+	failure  error     // set only by the writer goroutine
 	waiting  []*Reader // in Reader.wait; each commit wakes them
 	spares   []string  // files of deleted segments, for reuse
+	closed   bool
+
+	collectors []metrics.Collector // registered by Open
 
 	collecting sync.Mutex // held while deleting segments
 	writer     writer
@@ -78,7 +80,7 @@ type Journal struct {
 	closeErr  error
 }
 
-// Option is an option of Open and of the inspecting functions.
+// Option configures Open, Inspect, Verify and Frames.
 type Option func(*Journal)
 
 // WithFS replaces the operating system's file system.
@@ -115,8 +117,8 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 		return nil, errors.Join(fmt.Errorf("cannot recover the journal: %w", err), j.closeFiles())
 	}
 	j.updateFree()
-	j.shown = j.gauges()
-	metrics.Register(j.shown...)
+	j.collectors = j.gauges()
+	metrics.Register(j.collectors...)
 	go j.run()
 	return j, nil
 }
@@ -126,7 +128,7 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 // be closed.
 func (j *Journal) Close() error {
 	j.closeOnce.Do(func() {
-		metrics.Unregister(j.shown...)
+		metrics.Unregister(j.collectors...)
 		j.mu.Lock()
 		j.closed = true
 		j.wakeReaders()

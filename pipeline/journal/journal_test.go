@@ -132,7 +132,7 @@ func TestFullUntilCursorsAdvance(t *testing.T) {
 		}
 	}
 	require.ErrorIs(t, err, ErrFull)
-	require.ErrorIs(t, j.Ready(), ErrFull, "Ready must not contradict what Enqueue has just said")
+	require.ErrorIs(t, j.Ready(), ErrFull, "Ready agrees with Enqueue")
 	require.LessOrEqual(t, segmentBytes(t, fs), cfg.MaxBytes)
 
 	_, next := j.Bounds()
@@ -159,11 +159,11 @@ func TestDiskLow(t *testing.T) {
 		j := mustOpen(t, testConfig(), fs)
 		require.NoError(t, j.Ready())
 		fs.setFree(testConfig().MinFreeBytes + roomFor(0) - 1)
-		time.Sleep(2 * tendEvery)
+		time.Sleep(2 * maintenanceInterval)
 		require.ErrorIs(t, j.Ready(), ErrDiskLow)
 		require.ErrorIs(t, j.Enqueue(&Entry{}), ErrDiskLow)
 		fs.setFree(testConfig().MinFreeBytes + roomFor(0))
-		time.Sleep(2 * tendEvery)
+		time.Sleep(2 * maintenanceInterval)
 		require.EqualValues(t, 1, add(t, j, nil))
 		require.NoError(t, j.Close())
 	})
@@ -217,7 +217,7 @@ func TestDiskLowFreesSpares(t *testing.T) {
 		fs.capacity -= fs.capacity - fs.used() - cfg.MinFreeBytes // another program fills the disk up to the limit
 		fs.mu.Unlock()
 		require.Equal(t, cfg.MinFreeBytes, fs.available())
-		time.Sleep(2 * tendEvery)
+		time.Sleep(2 * maintenanceInterval)
 		require.NoError(t, j.Ready(), "the spares have freed enough")
 		names, err := fs.List("/journal")
 		require.NoError(t, err)
@@ -256,7 +256,7 @@ func TestFailedCommitIsVoided(t *testing.T) {
 	f("sync")
 }
 
-func TestUnknownUntilTheDiskHeals(t *testing.T) {
+func TestUnknownUntilTheDiskRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs)
@@ -272,7 +272,7 @@ func TestUnknownUntilTheDiskHeals(t *testing.T) {
 		require.NoError(t, j.Enqueue(waiting))
 		close(open)
 		require.ErrorIs(t, written.Wait(), ErrUnknown)
-		require.ErrorIs(t, waiting.Wait(), ErrVoided, "not a byte of it was written")
+		require.ErrorIs(t, waiting.Wait(), ErrVoided, "it was not written")
 		synctest.Wait()
 		require.ErrorIs(t, j.Enqueue(&Entry{}), ErrFailed)
 		require.ErrorIs(t, j.Ready(), ErrFailed)
@@ -280,7 +280,7 @@ func TestUnknownUntilTheDiskHeals(t *testing.T) {
 		require.Equal(t, [][]byte{[]byte("one")}, readAll(t, j), "durable frames can still be read")
 
 		fs.setFault(nil)
-		time.Sleep(2 * tendEvery)
+		time.Sleep(2 * maintenanceInterval)
 		require.NoError(t, j.Ready())
 		add(t, j, []byte("two"))
 		require.Equal(t, [][]byte{[]byte("one"), []byte("two")}, readAll(t, j))
@@ -342,7 +342,7 @@ func TestQueueBytes(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-func TestCloseFinishesWhatIsQueued(t *testing.T) {
+func TestCloseWritesTheQueue(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs)
 	entries := make([]Entry, 50)
@@ -474,8 +474,8 @@ func diskBytes(t *testing.T, path string) int64 {
 	return st.Blocks * 512
 }
 
-// reservable is how much the file system of the temporary folder reserves when asked for n bytes:
-// some reserve nothing.
+// reservable returns the number of bytes that the file system of the temporary folder reserves for
+// n bytes. Some file systems reserve nothing.
 func reservable(t *testing.T, n int64) int64 {
 	path := filepath.Join(t.TempDir(), "probe")
 	f, err := osFS{}.Open(path, os.O_RDWR|os.O_CREATE)
@@ -487,9 +487,8 @@ func reservable(t *testing.T, n int64) int64 {
 	return diskBytes(t, path)
 }
 
-// TestSaveBesideClose is for the race detector: a Save may delete segments while the journal is
-// being closed.
-func TestSaveBesideClose(t *testing.T) {
+// TestSaveDuringClose is for the race detector: a Save may delete segments while Close runs.
+func TestSaveDuringClose(t *testing.T) {
 	for range 20 {
 		j := mustOpen(t, testConfig(), newMemFS(1), "a")
 		for range 20 {
@@ -518,14 +517,14 @@ func TestMetrics(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs, "a")
 	frames, commits, voided, failed := testutil.ToFloat64(framesTotal), testutil.ToFloat64(commitsTotal), testutil.ToFloat64(voidedTotal), testutil.ToFloat64(commitErrors)
-	addTogether(t, j, fs, []byte("a"), []byte("b")) // and the one that holds them up
+	addTogether(t, j, fs, []byte("a"), []byte("b")) // and a first commit of one frame
 	for range 9 {
 		add(t, j, sized(4000))
 	}
 	require.EqualValues(t, 12, testutil.ToFloat64(framesTotal)-frames)
 	require.EqualValues(t, 11, testutil.ToFloat64(commitsTotal)-commits)
 	gauges := func() (values []float64) {
-		for _, c := range j.shown {
+		for _, c := range j.collectors {
 			values = append(values, testutil.ToFloat64(c))
 		}
 		return values
@@ -542,7 +541,7 @@ func TestMetrics(t *testing.T) {
 	other := testConfig()
 	other.Dir = "other"
 	second := mustOpen(t, other, newMemFS(2), "a")
-	require.Equal(t, want, gauges(), "each journal has its own")
+	require.Equal(t, want, gauges(), "gauges of the first journal")
 	require.NoError(t, second.Close())
 
 	once := true

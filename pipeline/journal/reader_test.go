@@ -73,7 +73,7 @@ func TestReaderWaits(t *testing.T) {
 	})
 }
 
-func TestReaderSeesOnlyWhatIsDurable(t *testing.T) {
+func TestReaderSeesOnlyDurableFrames(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs)
 	r := j.Reader(0)
@@ -96,8 +96,8 @@ func TestReaderSeesOnlyWhatIsDurable(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestAcknowledgedFrameIsReadable checks that a frame is visible before its verdict. The
-// unbuffered channel blocks the writer at the verdict.
+// TestAcknowledgedFrameIsReadable checks that readers see a frame before its Wait returns. The
+// unbuffered channel blocks the writer in Settle.
 func TestAcknowledgedFrameIsReadable(t *testing.T) {
 	j := mustOpen(t, testConfig(), newMemFS(1))
 	e := &Entry{Data: []byte("frame"), outcome: make(chan error)}
@@ -111,7 +111,7 @@ func TestAcknowledgedFrameIsReadable(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-func TestReaderIsOvertakenByDeletion(t *testing.T) {
+func TestReaderOfDeletedFrames(t *testing.T) {
 	j := mustOpen(t, testConfig(), newMemFS(1), "a")
 	for i := range 20 {
 		add(t, j, payload(uint64(i+1), 4000))

@@ -12,7 +12,7 @@ import (
 // recover restores the journal from its folder and prepares it for the writer. The numbers are
 // those of the steps in doc.go.
 func (j *Journal) recover(consumers []string) error {
-	if err := j.tidy(); err != nil { // 2
+	if err := j.removeUnfinished(); err != nil { // 2
 		return err
 	}
 	segments, err := openSegments(j.fs, j.cfg.Dir, os.O_RDWR) // 3
@@ -23,7 +23,7 @@ func (j *Journal) recover(consumers []string) error {
 	for i, s := range segments { // 4
 		if i+1 < len(segments) {
 			s.last = segments[i+1].first - 1
-		} else if err := j.mend(s); err != nil {
+		} else if err := j.repair(s); err != nil {
 			return err
 		}
 		j.durable = s.last
@@ -50,9 +50,9 @@ func (j *Journal) recover(consumers []string) error {
 	return nil
 }
 
-// tidy removes unfinished files and syncs the folder: names that the previous process created may
+// removeUnfinished removes unfinished files and syncs the folder: names that the previous process created may
 // not be durable yet, and without its name a file is lost.
-func (j *Journal) tidy() error {
+func (j *Journal) removeUnfinished() error {
 	names, err := j.fs.List(j.cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("cannot list folder %s: %w", j.cfg.Dir, err)
@@ -71,9 +71,9 @@ func (j *Journal) tidy() error {
 	return nil
 }
 
-// mend reads a segment up to its last valid frame, truncates it there, and rewrites the last
+// repair reads a segment up to its last valid frame, truncates it there, and rewrites the last
 // commit.
-func (j *Journal) mend(s *segment) error {
+func (j *Journal) repair(s *segment) error {
 	var w walker
 	w.reset(s.file, s.path, s.segmentHeader, s.end)
 	var err error

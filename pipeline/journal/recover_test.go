@@ -40,8 +40,8 @@ const (
 	threeCommitsEnd           = 20480
 )
 
-// TestTornWrites checks that the remains of an unfinished write are cut off and the frames before
-// it stay.
+// TestTornWrites checks that the remains of an unfinished write are truncated and the frames before
+// it remain.
 func TestTornWrites(t *testing.T) {
 	f := func(name string, tear func(b []byte) []byte, wantLast uint64) {
 		t.Helper()
@@ -70,17 +70,17 @@ func TestTornWrites(t *testing.T) {
 	more := func(p ...byte) func([]byte) []byte { return func(b []byte) []byte { return append(b, p...) } }
 
 	f("nothing torn", cut(threeCommitsEnd), 5)
-	f("zeros behind the end", more(make([]byte, 10000)...), 5)
-	f("junk behind the end", more(bytes.Repeat([]byte("junk"), 3000)...), 5)
+	f("zeros after the end", more(make([]byte, 10000)...), 5)
+	f("junk after the end", more(bytes.Repeat([]byte("junk"), 3000)...), 5)
 	f("header of the last frame lost", zero(commit3, commit3+512), 4)
 	f("payload of the last frame lost", zero(commit3+512, commit3+1024), 4)
 	f("one bit of the last frame's length", garble(cut(threeCommitsEnd), commit3+4), 4)
 	f("one bit of the last frame's payload", garble(cut(threeCommitsEnd), commit3+frameHeaderBytes), 4)
-	f("last commit not there", cut(commit3), 4)
-	f("last commit only sized", zero(commit3, threeCommitsEnd), 4)
+	f("last commit missing", cut(commit3), 4)
+	f("last commit all zeros", zero(commit3, threeCommitsEnd), 4)
 	f("padding of the last commit lost", cut(commit3+frameHeaderBytes+900), 5)
 	f("middle commit torn at its end", cut(frame4+100), 3)
-	f("middle commit torn in its middle, its end kept", func(b []byte) []byte { return zero(frame3, frame3+8)(b[:commit3]) }, 2)
+	f("middle commit torn in the middle, its end kept", func(b []byte) []byte { return zero(frame3, frame3+8)(b[:commit3]) }, 2)
 	f("middle commit torn at its beginning, the rest kept", func(b []byte) []byte { return zero(frame2, frame2+512)(b[:commit3]) }, 1)
 	f("length that points past the file", func(b []byte) []byte {
 		binary.LittleEndian.PutUint32(b[commit3+4:], 1<<29)
@@ -89,7 +89,7 @@ func TestTornWrites(t *testing.T) {
 	f("only the file's header", cut(blockBytes), 0)
 }
 
-// TestDamageIsNoTear checks that damage to acknowledged frames is reported, never cut off.
+// TestDamageIsNoTear checks that damage to acknowledged frames is reported, not truncated.
 func TestDamageIsNoTear(t *testing.T) {
 	f := func(name string, damage func(b []byte) []byte, wantOffset int64) {
 		t.Helper()
@@ -101,7 +101,7 @@ func TestDamageIsNoTear(t *testing.T) {
 		require.ErrorAs(t, err, &corrupt, name)
 		require.Equal(t, firstSegment, corrupt.Path, name)
 		require.Equal(t, wantOffset, corrupt.Offset, name)
-		require.Equal(t, damaged, fs.bytes(firstSegment), "%s: nothing may be written", name)
+		require.Equal(t, damaged, fs.bytes(firstSegment), "%s: Open must write nothing", name)
 	}
 	flip := func(at int) func([]byte) []byte { return func(b []byte) []byte { b[at] ^= 1; return b } }
 	f("first frame's payload", flip(commit1+frameHeaderBytes+3), commit1)
@@ -224,7 +224,7 @@ func TestEveryFlippedByte(t *testing.T) {
 		}
 		frames := readAll(t, j)
 		require.Equal(t, written[:len(frames)], frames, "byte %d", at)
-		require.GreaterOrEqual(t, len(frames), 4, "byte %d: only the last commit may be taken for torn", at)
+		require.GreaterOrEqual(t, len(frames), 4, "byte %d: only the last commit can be torn", at)
 		require.NoError(t, j.Close())
 	}
 }
@@ -251,14 +251,14 @@ func TestForgedFrame(t *testing.T) {
 		return fs
 	}
 	_, err := Open(wideConfig(), nil, WithFS(forge(salt)))
-	require.True(t, isCorrupt(err), "with the segment's salt it would be taken as proof of damage")
+	require.True(t, isCorrupt(err), "a forged frame with the salt of the segment looks like proof of damage")
 	guess := segmentHeader{salt: 0x0101_0101_0101_0101}.salt
 	j = mustOpen(t, wideConfig(), forge(guess))
 	require.Empty(t, readAll(t, j))
 	require.NoError(t, j.Close())
 
 	other := mustOpen(t, wideConfig(), newMemFS(1))
-	require.NotEqual(t, salt, other.newest().salt, "every segment has its own salt")
+	require.NotEqual(t, salt, other.newest().salt, "salts of two segments")
 	require.NoError(t, other.Close())
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	segmentMagic   = "trjrnl\r\n" // a transfer in text mode would change the line end
+	segmentMagic   = "trjrnl\r\n" // a transfer in text mode would change the line ending
 	segmentVersion = 1
 	segmentSuffix  = ".seg"
 	tempSuffix     = ".tmp"
@@ -42,6 +42,7 @@ type segmentHeader struct {
 	prevBytes int64  // size of the previous segment
 }
 
+// segment is an open segment file.
 type segment struct {
 	segmentHeader
 	path string

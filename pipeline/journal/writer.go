@@ -9,9 +9,9 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// tendEvery is the interval at which an idle writer measures the free disk space and, after a
+// maintenanceInterval is the interval at which an idle writer measures the free disk space and, after a
 // failure, tries to create a new segment.
-const tendEvery = time.Second
+const maintenanceInterval = time.Second
 
 // writer is used only by the goroutine of run. Only that goroutine changes end and last of the
 // active segment; it holds Journal.mu while it does.
@@ -26,7 +26,7 @@ type writer struct {
 // run is the goroutine that writes frames. Open starts it; Close stops it and waits for it.
 func (j *Journal) run() {
 	defer close(j.done)
-	tick := time.NewTicker(tendEvery)
+	tick := time.NewTicker(maintenanceInterval)
 	defer tick.Stop()
 	for {
 		select {
