@@ -13,9 +13,7 @@ import (
 func TestNewConsumerStartsAtTheOldestFrame(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs, "a")
-	for range 20 {
-		add(t, j, sized(4000))
-	}
+	addSegments(t, j)
 	require.NoError(t, j.Cursor("a").Save(15, nil))
 	oldest, _ := j.Bounds()
 	require.Greater(t, oldest, uint64(1))
@@ -173,9 +171,7 @@ func TestDeletionThatFailsIsRepeated(t *testing.T) {
 		t.Helper()
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs, "a")
-		for range 20 {
-			add(t, j, sized(4000))
-		}
+		addSegments(t, j)
 		fs.setFault(func(op, _ string) bool { return slices.Contains(failing, op) })
 		require.NoError(t, j.Cursor("a").Save(20, nil), "the position is durable anyway")
 		oldest, _ := j.Bounds()
@@ -232,9 +228,7 @@ func TestDeletedSegmentsAreReused(t *testing.T) {
 func TestSpareThatCannotBeOpened(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs, "a")
-	for range 20 {
-		add(t, j, sized(4000))
-	}
+	addSegments(t, j)
 	require.NoError(t, j.Cursor("a").Save(20, nil))
 	require.Len(t, j.spares, maxSpares)
 	failed := 0
@@ -245,14 +239,10 @@ func TestSpareThatCannotBeOpened(t *testing.T) {
 		}
 		return hit
 	})
-	for range 20 {
-		add(t, j, sized(4000))
-	}
+	addSegments(t, j)
 	require.Equal(t, maxSpares, failed)
 	fs.setFault(nil)
-	names, err := fs.List("/journal")
-	require.NoError(t, err)
-	require.False(t, slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, tempSuffix) }), names)
+	requireNoTempFiles(t, fs)
 	require.NoError(t, j.Close())
 }
 
@@ -270,15 +260,11 @@ func TestSpaceIsFreedInSteps(t *testing.T) {
 	fs.setGate(nil)
 
 	j := mustOpen(t, testConfig(), fs, "a")
-	for range 20 {
-		add(t, j, sized(4000))
-	}
+	addSegments(t, j)
 	fs.setFault(func(op, path string) bool { return op == "rename" && strings.HasSuffix(path, tempSuffix) })
 	require.NoError(t, j.Cursor("a").Save(20, nil))
 	oldest, _ := j.Bounds()
 	require.Greater(t, oldest, uint64(15))
 	require.NoError(t, j.Close())
-	names, err := fs.List("/journal")
-	require.NoError(t, err)
-	require.False(t, slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, tempSuffix) }), names)
+	requireNoTempFiles(t, fs)
 }

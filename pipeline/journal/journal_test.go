@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,6 +42,14 @@ func add(t testing.TB, j *Journal, data []byte) uint64 {
 	return e.Seq
 }
 
+// addSegments makes 20 frames durable, which fill seven segments.
+func addSegments(t testing.TB, j *Journal) {
+	t.Helper()
+	for range 20 {
+		add(t, j, sized(4000))
+	}
+}
+
 // addTogether makes frames durable with one commit.
 func addTogether(t testing.TB, j *Journal, fs *memFS, data ...[]byte) {
 	t.Helper()
@@ -78,6 +84,15 @@ func readAll(t testing.TB, j *Journal) [][]byte {
 			return frames
 		}
 		frames = append(frames, frame)
+	}
+}
+
+func requireNoTempFiles(t *testing.T, fs FS) {
+	t.Helper()
+	names, err := fs.List("/journal")
+	require.NoError(t, err)
+	for _, name := range names {
+		require.NotContains(t, name, tempSuffix)
 	}
 }
 
@@ -208,9 +223,7 @@ func TestDiskLowFreesSpares(t *testing.T) {
 		cfg := testConfig()
 		cfg.MinFreeBytes = 64 << 10
 		j := mustOpen(t, cfg, fs, "a")
-		for range 20 {
-			add(t, j, sized(4000))
-		}
+		addSegments(t, j)
 		require.NoError(t, j.Cursor("a").Save(20, nil))
 		require.Len(t, j.spares, maxSpares)
 		fs.mu.Lock()
@@ -219,9 +232,7 @@ func TestDiskLowFreesSpares(t *testing.T) {
 		require.Equal(t, cfg.MinFreeBytes, fs.available())
 		time.Sleep(2 * maintenanceInterval)
 		require.NoError(t, j.Ready(), "the spares have freed enough")
-		names, err := fs.List("/journal")
-		require.NoError(t, err)
-		require.False(t, slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, tempSuffix) }), names)
+		requireNoTempFiles(t, fs)
 		add(t, j, sized(4000))
 		require.NoError(t, j.Close())
 	})
@@ -233,12 +244,7 @@ func TestFailedCommitIsVoided(t *testing.T) {
 		fs := newMemFS(1)
 		j := mustOpen(t, testConfig(), fs)
 		add(t, j, []byte("one"))
-		once := true
-		fs.setFault(func(op, path string) bool {
-			hit := once && op == failing
-			once = once && !hit
-			return hit
-		})
+		fs.failOnce(failing)
 		e := &Entry{Data: []byte("never")}
 		require.NoError(t, j.Enqueue(e))
 		require.ErrorIs(t, e.Wait(), ErrVoided)
@@ -364,13 +370,10 @@ func TestLastIsKept(t *testing.T) {
 	seq, _, err := j.Last()
 	require.NoError(t, err)
 	require.Zero(t, seq)
-	for range 20 {
-		add(t, j, sized(4000))
-	}
+	addSegments(t, j)
 	newest := add(t, j, []byte("newest"))
 	// A failure begins an empty segment: all frames are in older ones now.
-	once := true
-	fs.setFault(func(op, _ string) bool { hit := once && op == "sync"; once = once && !hit; return hit })
+	fs.failOnce("sync")
 	e := &Entry{Data: []byte("never")}
 	require.NoError(t, j.Enqueue(e))
 	require.ErrorIs(t, e.Wait(), ErrVoided)
@@ -491,9 +494,7 @@ func reservable(t *testing.T, n int64) int64 {
 func TestSaveDuringClose(t *testing.T) {
 	for range 20 {
 		j := mustOpen(t, testConfig(), newMemFS(1), "a")
-		for range 20 {
-			add(t, j, sized(4000))
-		}
+		addSegments(t, j)
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = j.Cursor("a").Save(20, nil) }) // done or ErrClosed
 		require.NoError(t, j.Close())
@@ -544,8 +545,7 @@ func TestMetrics(t *testing.T) {
 	require.Equal(t, want, gauges(), "gauges of the first journal")
 	require.NoError(t, second.Close())
 
-	once := true
-	fs.setFault(func(op, _ string) bool { hit := once && op == "sync"; once = once && !hit; return hit })
+	fs.failOnce("sync")
 	e := &Entry{}
 	require.NoError(t, j.Enqueue(e))
 	require.ErrorIs(t, e.Wait(), ErrVoided)

@@ -363,6 +363,16 @@ func (fs *memFS) setFault(f func(op, path string) bool) {
 	fs.fault = f
 }
 
+// failOnce makes the next call of op fail.
+func (fs *memFS) failOnce(op string) {
+	failed := false
+	fs.setFault(func(name, _ string) bool {
+		fails := !failed && name == op
+		failed = failed || fails
+		return fails
+	})
+}
+
 func (fs *memFS) syncGate() func(path string) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

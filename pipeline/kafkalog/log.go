@@ -327,16 +327,16 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error
 		committed[c] = offsets
 	}
 	for p := range l.writers {
-		first, err := dial.Offset(ctx, l.client, l.cfg.Topic, p, kafka.FirstOffset)
+		first, end, err := l.bounds(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		end, err := dial.Offset(ctx, l.client, l.cfg.Topic, p, limit.UnixMilli()) // of the frames from before limit
-		if err == nil && end < 0 {
-			end, err = dial.Offset(ctx, l.client, l.cfg.Topic, p, kafka.LastOffset)
-		}
+		newer, err := dial.Offset(ctx, l.client, l.cfg.Topic, p, limit.UnixMilli())
 		if err != nil {
 			return nil, err
+		}
+		if newer >= 0 {
+			end = newer // of the frames from before limit
 		}
 		for c, offsets := range committed {
 			if max(offsets[p], first) < end {
@@ -346,6 +346,15 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error
 		}
 	}
 	return nil, nil
+}
+
+// bounds returns the offset of a partition's oldest frame, and the offset after its newest one.
+func (l *Log) bounds(ctx context.Context, partition int) (first, end int64, err error) {
+	if first, err = dial.Offset(ctx, l.client, l.cfg.Topic, partition, kafka.FirstOffset); err != nil {
+		return 0, 0, err
+	}
+	end, err = dial.Offset(ctx, l.client, l.cfg.Topic, partition, kafka.LastOffset)
+	return first, end, err
 }
 
 // committed returns the committed offset of each partition, -1 if there is none, and the metadata

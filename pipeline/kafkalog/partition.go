@@ -50,20 +50,16 @@ func (p *Partition) open() error {
 	if err != nil {
 		return err
 	}
-	first, err := dial.Offset(p.ctx, p.log.client, p.log.cfg.Topic, p.ID, kafka.FirstOffset)
-	if err != nil {
-		return err
-	}
-	last, err := dial.Offset(p.ctx, p.log.client, p.log.cfg.Topic, p.ID, kafka.LastOffset)
+	first, end, err := p.log.bounds(p.ctx, p.ID)
 	if err != nil {
 		return err
 	}
 	p.oldest.Store(frameAt(first))
-	p.end.Store(frameAt(last))
+	p.end.Store(frameAt(end))
 	offset := offsets[p.ID]
-	if offset > last {
+	if offset > end {
 		return fmt.Errorf("partition %d of topic %q ends at offset %d, but group %q has read up to %d: accepted measurements are missing",
-			p.ID, p.log.cfg.Topic, last, p.log.group(p.consumer), offset)
+			p.ID, p.log.cfg.Topic, end, p.log.group(p.consumer), offset)
 	}
 	if p.base, p.state, err = decodeCursor(metadata); err != nil {
 		return fmt.Errorf("cannot read the cursor of group %q in partition %d: %w", p.log.group(p.consumer), p.ID, err)

@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"github.com/rs/zerolog"
-	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/dial"
 	"trafficd/pipeline/journal"
@@ -53,15 +52,11 @@ func (v *View) read() error {
 	}
 	l.writers = make([]*writer, len(partitions)) // only their number matters
 	for i := range partitions {
-		first, err := dial.Offset(v.ctx, l.client, l.cfg.Topic, i, kafka.FirstOffset)
+		first, end, err := l.bounds(v.ctx, i)
 		if err != nil {
 			return err
 		}
-		last, err := dial.Offset(v.ctx, l.client, l.cfg.Topic, i, kafka.LastOffset)
-		if err != nil {
-			return err
-		}
-		p := ViewedPartition{First: frameAt(first), Next: frameAt(last)}
+		p := ViewedPartition{First: frameAt(first), Next: frameAt(end)}
 		for _, consumer := range l.consumers {
 			offsets, metadata, err := l.committed(v.ctx, consumer, i)
 			if err != nil {
