@@ -24,7 +24,7 @@ func typical() batch.Block {
 	return blockOf(batches...)
 }
 
-// renew sets new unique ids of the batches.
+// renew gives the batches new unique IDs.
 func renew(rows batch.Block, n int) {
 	for _, s := range rows {
 		binary.BigEndian.PutUint32(s.ID[10:], uint32(n))

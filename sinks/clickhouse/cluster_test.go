@@ -341,7 +341,7 @@ func (p *pair) testLostDisk(t *testing.T) {
 	require.NoError(t, p.c.Nodes[dead].Restart())
 	require.ErrorContains(t, p.migrate(t), "SYSTEM DROP REPLICA")
 	for _, replica := range []string{fmt.Sprint("r", dead+1), fmt.Sprint("1-r", dead+1)} {
-		require.Eventually(t, func() bool { // once ZooKeeper has given up its session
+		require.Eventually(t, func() bool { // once its session in ZooKeeper has expired
 			_, err := p.node(1-dead).query(t.Context(), "SYSTEM DROP REPLICA '"+replica+"' FROM DATABASE trafficd")
 			return err == nil
 		}, time.Minute, 50*time.Millisecond)

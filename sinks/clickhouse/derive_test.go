@@ -127,7 +127,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, <-other)
 	a.requireDerived()
 
-	for _, view := range []string{"5m", "15m", "1h"} { // only few rows are late
+	for _, view := range []string{"5m", "15m", "1h"} { // only a few rows are late
 		read := store.Query(t, "SELECT sum(rows) FROM (EXPLAIN ESTIMATE SELECT * FROM "+a.name+"_"+view+" WHERE bucket >= '2150-01-01' AND bucket < '2151-01-01')")
 		all := store.Query(t, "SELECT count() FROM "+a.name+map[bool]string{true: "_by_time", false: "_hours"}[view == "5m"])
 		require.Equal(t, "1", store.Query(t, "SELECT "+read+" BETWEEN 1 AND "+all+" / 2"), "%s reads %s of %s rows for a range of time", view, read, all)

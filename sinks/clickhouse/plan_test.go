@@ -60,7 +60,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestMonths compares the months with the calendar, at their edges and for all possible years.
+// TestMonths compares the months with the calendar, at their boundaries and for all possible years.
 func TestMonths(t *testing.T) {
 	f := func(at int64) {
 		t.Helper()

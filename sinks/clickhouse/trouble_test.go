@@ -116,8 +116,8 @@ func deliverByHalvingFrom(a *archive, rows batch.Block, state []byte) (rejected 
 	return rejected
 }
 
-// testView checks that with an operator's failing view, every row is either rejected or in the
-// archive, and no row is in the archive twice.
+// testView checks that if an operator's view fails, every row is either rejected or in the archive,
+// and no row is in the archive twice.
 func testView(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.ready(context.Background()))

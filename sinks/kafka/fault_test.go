@@ -86,7 +86,7 @@ func TestErrorResponses(t *testing.T) {
 	f(2, kerr.RequestTimedOut, kerr.InvalidRecord, kerr.UnknownProducerID, kerr.NotLeaderForPartition)
 }
 
-// TestDoneIsNotSentAgain checks that while one partition fails, nothing is sent to the other.
+// TestDoneIsNotSentAgain checks that while one partition fails, nothing is sent to the other again.
 func TestDoneIsNotSentAgain(t *testing.T) {
 	s := newFixture(t, 2)
 	s.fault(kerr.NotEnoughReplicas, 5, nil, 0)

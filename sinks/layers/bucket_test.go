@@ -10,7 +10,7 @@ import (
 )
 
 // scatteredStreets returns n pairs of streets, the two directions between the same places, in
-// order. Most are in a few towns, some have no place.
+// order. Most are in a few towns; some have no location.
 func scatteredStreets(n int) (list []*street) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range int32(n) {

@@ -237,7 +237,7 @@ func TestBuildsAreCoalesced(t *testing.T) {
 			l.Publish(time.Now())
 			sleep(10 * time.Millisecond)
 		}
-		require.EqualValues(t, 1, l.Status(time.Now()).Builds, "the first one comes at once")
+		require.EqualValues(t, 1, l.Status(time.Now()).Builds, "the first one is built immediately")
 		sleep(time.Second)
 		require.EqualValues(t, 2, l.Status(time.Now()).Builds)
 		require.Len(t, periodsOf(t, l, ""), 90)

@@ -22,7 +22,7 @@ import (
 )
 
 // TestMain lets all compressors share a zstd encoder of 40 MB: under the race detector sync.Pool
-// drops compressors, and new ones would take most of the time.
+// drops compressors, and creating new ones would take most of the time.
 func TestMain(m *testing.M) {
 	encoder, decoder := newZstd()
 	encoder.EncodeAll([]byte("initializes the encoder outside of any synctest bubble"), nil)

@@ -159,7 +159,7 @@ func TestPiecesAreShared(t *testing.T) {
 		return all
 	}
 	before := segments()
-	l.Put(forecast(5001, 1, noon, 1, 99)) // one street more
+	l.Put(forecast(5001, 1, noon, 1, 99)) // one more street
 	l.Publish(noon)
 	l.build(noon)
 	shared, after := 0, segments()

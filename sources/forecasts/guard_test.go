@@ -148,7 +148,7 @@ func TestShrunkTopic(t *testing.T) {
 	require.ErrorContains(t, check(), "was recreated")
 	require.ErrorAs(t, check(), &suspect)
 	topic.contents.guard.ShrinkConfirm = time.Nanosecond
-	require.NoError(t, check(), "an empty topic is used if it stays so")
+	require.NoError(t, check(), "an empty topic is used if it stays empty")
 	require.Empty(t, layer.shown())
 }
 

@@ -30,7 +30,7 @@ func TestParseCSV(t *testing.T) {
 	f(" code , street\n A ,x\n", "code", 0, "A")
 	f("code,street\nÅ1,\xd8\n", "code", 0, "Å1") // another column's encoding does not matter
 	f("code\n", "code", 0)
-	f("code,x\n,1\nA,2\n", "code", 0, "", "A") // counted as left out when the set is made
+	f("code,x\n,1\nA,2\n", "code", 0, "", "A") // counted as skipped when the set is built
 }
 
 func TestParseCSVErrors(t *testing.T) {
