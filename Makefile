@@ -52,7 +52,7 @@ setup: ## install the Debian packages that the tests need; SETUP=no prints the c
 	@.ci/setup test
 
 .PHONY: run
-run: ## start stores, daemon and forecaster, send three days of traffic, show the result, continue live; DATA=folder for real data, ARGS=--exit to stop after the result
+run: ## start stores, daemon and forecaster, send three days of traffic, show the result, continue live; DATA=dir for real data, ARGS=--exit to stop after the result
 	@.ci/setup run
 	@.ci/build ./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores
 	@exec bin/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
@@ -91,7 +91,7 @@ chaos-cluster: ## chaos with three replicas behind HAProxy that share a log in t
 	  --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: bench
-bench: ## print lines `bench: <name> <value> <unit>`; BENCH=regexp selects, DATA=folder adds real batches
+bench: ## print lines `bench: <name> <value> <unit>`; BENCH=regexp selects, DATA=dir adds real batches
 	DATA='$(DATA)' .ci/bench '$(BENCH)'
 
 TELEGRAF := github.com/influxdata/telegraf/cmd/telegraf@v1.37.2
@@ -104,7 +104,7 @@ bench-peers: ## send the same batch to trafficd, a plain Go handler and Telegraf
 	bin/bench peers --telegraf .cache/peers/telegraf
 
 .PHONY: forecast-eval
-forecast-eval: ## backtest the forecaster on DATA=folder and print lines `bench: forecast_<set>_<what> <value> <unit>`
+forecast-eval: ## backtest the forecaster on DATA=dir and print lines `bench: forecast_<set>_<what> <value> <unit>`
 	FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | grep --line-buffered '^bench:'
 
 .PHONY: hostile

@@ -25,8 +25,9 @@ type goPackage struct {
 	Imports    []string
 }
 
-// arrow lists the folders of this module that the packages below a folder may import, and why.
-// Packages may always import from their own folder. The first arrow that matches a package applies.
+// arrow lists the directories of this module that the packages below a directory may import, and
+// why. Packages may always import from their own directory. The first arrow that matches a package
+// applies.
 type arrow struct {
 	from   string
 	to     []string
@@ -180,7 +181,7 @@ func allowed(from, own string, a arrow, imported string) bool {
 	return below(target, own) || slices.ContainsFunc(a.to, func(to string) bool { return below(target, to) })
 }
 
-// arrowOf returns the arrow of a package and the folder that matched, such as sinks/kafka/ for
+// arrowOf returns the arrow of a package and the directory that matched, such as sinks/kafka/ for
 // sinks/*/.
 func arrowOf(name string) (own string, a arrow, ok bool) {
 	for _, a := range arrows {
@@ -200,8 +201,8 @@ func arrowOf(name string) (own string, a arrow, ok bool) {
 	return "", arrow{}, false
 }
 
-// below reports whether name is the folder or inside it.
-func below(name, folder string) bool { return strings.HasPrefix(name+"/", folder) }
+// below reports whether name is the directory or inside it.
+func below(name, directory string) bool { return strings.HasPrefix(name+"/", directory) }
 
 func atTop(name string) bool {
 	return slices.Contains(topLevel, name) || slices.ContainsFunc(ignoredAtTop, func(pattern string) bool {

@@ -122,7 +122,7 @@ func appendDurably(path string, lines []byte) error {
 	if err = cmp.Or(err, f.Sync()); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path)) // the name of a new file becomes durable with its folder
+	dir, err := os.Open(filepath.Dir(path)) // the name of a new file becomes durable with its directory
 	if err != nil {
 		return err
 	}

@@ -269,7 +269,7 @@ func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Con
 }
 
 // retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. It waits
-// between attempts for a random 50–100 % of a time that doubles up to RetryMax.
+// between attempts for a random 50–100% of a time that doubles up to RetryMax.
 func (d *Delivery) retry(ctx context.Context, what string, attempt func() error) error {
 	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
 		err := attempt()

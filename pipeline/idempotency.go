@@ -21,7 +21,7 @@ type IdempotencyConfig struct {
 	MaxBytes int64 `setting:"max_bytes"`
 	// memory of one client's responses, in any case at most half of max_bytes
 	MaxBytesPerClient int64 `setting:"max_bytes_per_client"`
-	// journal of these responses; an empty dir means the folder idempotency in the main journal's
+	// journal of these responses; an empty dir means the directory idempotency in the main journal's
 	Journal journal.Config `setting:"journal"`
 }
 

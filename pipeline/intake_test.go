@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fixture is an intake with a real journal in a folder.
+// fixture is an intake with a real journal in a directory.
 type fixture struct {
 	t       testing.TB
 	dir     string
@@ -237,8 +237,8 @@ func TestNoRegistryFeedIsForbidden(t *testing.T) {
 	require.Equal(t, contract.Forbidden, apiErr.Code)
 }
 
-// TestFullQueue checks that when all workers are busy and the queue is full, Submit fails at once
-// instead of waiting.
+// TestFullQueue checks that when all workers are busy and the queue is full, Submit fails
+// immediately instead of waiting.
 func TestFullQueue(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Workers, c.Queue = 1, 1 })
 	defer h.close()

@@ -39,7 +39,7 @@ func (o options) archive(ctx context.Context) {
 	dir := tempDir()
 	defer os.RemoveAll(dir)
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: dir, Only: "clickhouse", Stderr: o.notes}))
-	defer func() { _ = stores.Close() }() // the folder is removed anyway
+	defer func() { _ = stores.Close() }() // the directory is removed anyway
 	registry := filepath.Join(dir, "detectors.csv")
 	must.Do(o.control(ctx, "generate", "--intervals", "1", "--registry-out", registry, "--output", os.DevNull, "--format", "csv", "--quiet"))
 	var detectors []string

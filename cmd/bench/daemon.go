@@ -117,7 +117,7 @@ func request(
 	return r.Header, r.Body, err
 }
 
-// open sends a request on a new connection, which is closed by stop or when ctx ends. The daemon
+// open sends a request on a new connection, which is closed by stop or when ctx is done. The daemon
 // may respond before it has read everything.
 func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http.Response, stop func(), err error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", d.API)

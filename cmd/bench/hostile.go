@@ -108,7 +108,7 @@ type target struct {
 	attacker map[string]int // the attacker's results and their counts
 }
 
-// outcome is what the integrators observed during a call of integrate.
+// outcome is what the integrators observed during a call to integrate.
 type outcome struct {
 	requests, succeeded int
 	took                []float64 // milliseconds

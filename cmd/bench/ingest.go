@@ -63,7 +63,7 @@ func (o options) line(name string, value float64, unit string) {
 func (o options) throughput(ctx context.Context, body body) {
 	d := start(ctx, o.daemon, body.detectors)
 	defer d.stop()
-	var interval time.Duration // between batches, at 70 % of the highest rate
+	var interval time.Duration // between batches, at 70% of the highest rate
 	for _, connections := range []int{1, 2, 4} {
 		took := d.load(body, connections, o.batches)
 		o.line(fmt.Sprintf("http_items_per_s_%d", connections), float64(connections*o.batches*body.items)/took.Seconds(), "items/s")

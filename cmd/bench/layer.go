@@ -92,7 +92,7 @@ func (l *layer) build(ctx context.Context) float64 {
 	return milliseconds(ownCPU() - before)
 }
 
-// update changes the speeds of 1 % of the streets, those at first, first+step and so on, and
+// update changes the speeds of 1% of the streets, those at first, first+step and so on, and
 // returns the CPU time of the build in milliseconds.
 func (l *layer) update(ctx context.Context, first, step int) float64 {
 	for i := range layerStreets / 100 {
@@ -125,7 +125,7 @@ func sortByDistance(all []*pb.StreetForecast) {
 	slices.SortFunc(all, func(a, b *pb.StreetForecast) int { return cmp.Compare(distance(a), distance(b)) })
 }
 
-// layerUpdates compares a full build with updates of 1 % of the streets: neighbouring streets, and
+// layerUpdates compares a full build with updates of 1% of the streets: neighbouring streets, and
 // every hundredth street. It also compares the full build with general-purpose compressors, and
 // measures the size of the changes that a client receives if it follows the layer.
 func (o options) layerUpdates(ctx context.Context) {

@@ -223,7 +223,7 @@ func (d *daemon) viewed(ctx context.Context, measure func()) {
 	measure()
 }
 
-// view sends the requests of an open page with both views until ctx ends: /status every five
+// view sends the requests of an open page with both views until ctx is done: /status every five
 // seconds, the rejections, and the layer of each horizon, then its changes.
 func (d *daemon) view(ctx context.Context, after time.Duration) {
 	launch.Sleep(ctx, after)
@@ -231,7 +231,7 @@ func (d *daemon) view(ctx context.Context, after time.Duration) {
 	defer c.CloseIdleConnections()
 	get := func(path string, headers ...string) http.Header {
 		headers = append(headers, "Accept-Encoding", "gzip, deflate, br, zstd")
-		r, _ := launch.Request(ctx, c, http.MethodGet, "http://"+d.Ops+path, nil, headers...) // it fails only when ctx ends
+		r, _ := launch.Request(ctx, c, http.MethodGet, "http://"+d.Ops+path, nil, headers...) // it fails only when ctx is done
 		return r.Header
 	}
 	var open sync.WaitGroup

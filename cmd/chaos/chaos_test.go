@@ -91,16 +91,16 @@ func TestSums(t *testing.T) {
 	all := sums{counts: nemesis.Counts{}}
 	all.add(&result{stores: []*judge.Verdict{{}, {}}, counts: nemesis.Counts{"trafficd kill -9": 2, "trafficd pause": 9, "clickhouse kill -9": 1}})
 	require.True(t, all.clean())
-	all.add(&result{wrong: []string{"exit status 1"}, counts: nemesis.Counts{"trafficd SIGTERM": 3, "kafka kill -9 of one": 4, "kafka kill -9": 1}})
-	require.False(t, all.clean(), "a wrong exit is a failure")
-	require.Equal(t, `chaos: wrong responses or exits 1
+	all.add(&result{unexpected: []string{"exit status 1"}, counts: nemesis.Counts{"trafficd SIGTERM": 3, "kafka kill -9 of one": 4, "kafka kill -9": 1}})
+	require.False(t, all.clean(), "an unexpected exit is a failure")
+	require.Equal(t, `chaos: unexpected responses or exits 1
 chaos: faults 20
 chaos: kills: trafficd kill -9 2, trafficd SIGTERM 3, clickhouse kill -9 1, kafka kill -9 5
-chaos: missing 0 doubled 0 reordered 0 altered 0 kills 11 seed 7`, all.lines(7))
+chaos: missing 0 duplicated 0 reordered 0 altered 0 kills 11 seed 7`, all.summary(7))
 	all.add(&result{stores: []*judge.Verdict{{Altered: 2}}})
-	require.Contains(t, all.lines(7), "altered 2 ")
+	require.Contains(t, all.summary(7), "altered 2 ")
 
 	missed := sums{counts: nemesis.Counts{}, goals: []goal{{true, "one"}, {false, "two"}}}
 	require.False(t, missed.clean(), "a goal was missed")
-	require.True(t, strings.HasPrefix(missed.lines(1), "chaos: ok: one\nchaos: MISSED: two\nchaos: faults 0\n"), missed.lines(1))
+	require.True(t, strings.HasPrefix(missed.summary(1), "chaos: ok: one\nchaos: MISSED: two\nchaos: faults 0\n"), missed.summary(1))
 }

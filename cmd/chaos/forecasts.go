@@ -68,12 +68,12 @@ func (o *observer) read(ctx context.Context) {
 		return // the daemon is not running, or not ready
 	}
 	if r.Status != http.StatusOK {
-		o.book.AddWrong("forecasts: status %d: %s", r.Status, r.Body)
+		o.book.AddUnexpected("forecasts: status %d: %s", r.Status, r.Body)
 		return
 	}
 	layer, err := judge.ParseLayer(r.Body)
 	if err != nil {
-		o.book.AddWrong("forecasts: %v", err)
+		o.book.AddUnexpected("forecasts: %v", err)
 		return
 	}
 	if n := len(o.responses); n > 0 && o.responses[n-1].Layer.Matches(layer) && layer.Matches(o.responses[n-1].Layer) {
@@ -136,7 +136,7 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*settleLimit)
 	defer cancel()
 	err = launch.Eventually(ctx, settleLimit, func() error {
-		return cmp.Or(errors.Join(r.Revive(), r.StartReplicas()), r.Replicas[0].Drained(ctx))
+		return cmp.Or(errors.Join(r.Revive(), r.StartDaemons()), r.Replicas[0].Drained(ctx))
 	})
 	if err != nil {
 		return nil // Drain reports it
@@ -146,7 +146,7 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 	defer func() { _ = reference.Kill() }()
 	mismatch := launch.Eventually(ctx, settleLimit, func() (err error) {
 		defer must.Return(&err)
-		must.Do(errors.Join(r.Revive(), r.StartReplicas()))
+		must.Do(errors.Join(r.Revive(), r.StartDaemons()))
 		want := must.Get(judge.ParseLayer(must.Get(os.ReadFile(file))))
 		served := &observer{rig: r, book: o.book}
 		if served.read(ctx); len(served.responses) == 0 {
@@ -159,16 +159,16 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 		return nil
 	})
 	if mismatch != nil {
-		o.book.AddWrong("forecasts: %v", mismatch)
+		o.book.AddUnexpected("forecasts: %v", mismatch)
 	}
 	o.stop()
 	must.Do(r.Forecaster.Terminate())
 	records := must.Get(launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Forecasts, kgo.FetchIsolationLevel(kgo.ReadCommitted())))
 	published := must.Get(judge.Publications(records))
-	for _, wrong := range judge.Forecasts(r.Forecasts, published, o.responses, o.outageBetween) {
-		o.book.AddWrong("forecasts: %s", wrong)
+	for _, wrong := range judge.Forecasts(r.ForecastSettings, published, o.responses, o.outageBetween) {
+		o.book.AddUnexpected("forecasts: %s", wrong)
 	}
 	fmt.Fprintf(out, "forecasts: %d publications of %d streets, %d different layers served\n",
-		len(published), r.Forecasts.Streets, len(o.responses))
+		len(published), r.ForecastSettings.Streets, len(o.responses))
 	return nil
 }

@@ -79,7 +79,7 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 			if cfg.Weights, err = parseWeights(given); err != nil {
 				return err
 			}
-			trials := cfg.Equal+cfg.Rollouts+cfg.Kills > 0
+			trials := cfg.Duplicated+cfg.Rollouts+cfg.Kills > 0
 			switch {
 			case min(runs, cfg.Clients, cfg.Brokers, cfg.Replicas) < 1:
 				return errors.New("--runs, --clients, --brokers and --replicas must be at least 1")
@@ -115,14 +115,14 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 		" network, disk, clock, rollout, forecaster; 1 = every four seconds, 0 = never "+
 		"(default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, forecaster=0.5, rollout=0.25, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
-	flags.IntVar(&cfg.Faults, "faults", cfg.Faults, "minimum number of faults in all runs together")
-	flags.IntVar(&cfg.Equal, "equal", cfg.Equal, "after the faults,"+
+	flags.IntVar(&cfg.MinFaults, "faults", cfg.MinFaults, "minimum number of faults in all runs together")
+	flags.IntVar(&cfg.Duplicated, "equal", cfg.Duplicated, "after the faults,"+
 		" send this many requests to all replicas at once with the same Idempotency-Key, and kill replicas")
 	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "after the faults,"+
 		" count the requests that fail during this many rolling restarts")
 	flags.IntVar(&cfg.Kills, "takeovers", cfg.Kills, "after the faults,"+
 		" kill this many replicas, and measure how long until the others deliver;"+
-		" the result includes the CPU load, because above 70 % the times say more about the machine than about trafficd")
+		" the result includes the CPU load, because above 70% the times say more about the machine than about trafficd")
 	flags.BoolVar(&cfg.Bench, "bench", cfg.Bench, "at the end, compare a journal in Kafka with one on disk: make bench BENCH=journal")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted "+
 		"unless the run fails)")
@@ -138,7 +138,7 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	}
 	trials := cfg
 	trials.Nodes, trials.Links, trials.Duration = 1, false, 0 // fewer processes, because some trials measure latencies
-	cfg.Equal, cfg.Rollouts, cfg.Kills = 0, 0, 0
+	cfg.Duplicated, cfg.Rollouts, cfg.Kills = 0, 0, 0
 	first, total := cfg.Seed, sums{counts: nemesis.Counts{}}
 	do := func(cfg config) error {
 		fmt.Fprintf(out, "\n== broker %s × %d, seed %d, faults for %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
@@ -160,10 +160,10 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 			}
 		}
 	}
-	if hits := total.hits(); cfg.Faults > 0 {
-		total.goals = append(total.goals, goal{hits >= cfg.Faults, fmt.Sprintf("faults: %d, goal %d", hits, cfg.Faults)})
+	if hits := total.injected(); cfg.MinFaults > 0 {
+		total.goals = append(total.goals, goal{hits >= cfg.MinFaults, fmt.Sprintf("faults: %d, goal %d", hits, cfg.MinFaults)})
 	}
-	if trials.Equal+trials.Rollouts+trials.Kills > 0 {
+	if trials.Duplicated+trials.Rollouts+trials.Kills > 0 {
 		if err := do(trials); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 		}
 		total.goals = append(total.goals, goals...)
 	}
-	fmt.Fprintln(out, total.lines(first))
+	fmt.Fprintln(out, total.summary(first))
 	if !total.clean() {
 		return errFound
 	}

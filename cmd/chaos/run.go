@@ -22,22 +22,22 @@ import (
 
 // config describes one run.
 type config struct {
-	Broker   string
-	Brokers  int
-	Duration time.Duration // how long faults are injected
-	Seed     uint64
-	Weights  map[string]float64
-	Clients  int
-	Nodes    int    // of ClickHouse; several are replicas of one shard
-	Links    bool   // cut the links between stores
-	Replicas int    // of the daemon; several share a log in Kafka and lose their volumes
-	Faults   int    // minimum number in all runs; 0 = none
-	Equal    int    // requests that share their Idempotency-Keys
-	Rollouts int    // rolling restarts without other faults
-	Kills    int    // of replicas without other faults, to measure takeovers
-	Bench    bool   // compare the costs of the journals
-	Dir      string // empty = a new one, kept only after a failure
-	Verbose  bool   // log each fault
+	Broker     string
+	Brokers    int
+	Duration   time.Duration // how long faults are injected
+	Seed       uint64
+	Weights    map[string]float64
+	Clients    int
+	Nodes      int    // number of ClickHouse servers; more than 1 are replicas of one shard
+	Links      bool   // cut the links between stores
+	Replicas   int    // number of daemons; if more than 1, they share a log in Kafka, and their volumes are deleted
+	MinFaults  int    // minimum number of faults in all runs together; 0 = none
+	Duplicated int    // number of requests that share their Idempotency-Keys with others
+	Rollouts   int    // rolling restarts without other faults
+	Kills      int    // of replicas without other faults, to measure takeovers
+	Bench      bool   // compare the costs of the journals
+	Dir        string // empty = a new one, kept only after a failure
+	Verbose    bool   // log each fault
 }
 
 // settleLimit bounds the time from the last fault to the last delivery.
@@ -45,15 +45,15 @@ const settleLimit = 3 * time.Minute
 
 // result is the outcome of a run.
 type result struct {
-	accepted int // items
-	stores   []*judge.Verdict
-	wrong    []string // responses and exits that should not have happened
-	counts   nemesis.Counts
-	goals    []goal
+	accepted   int // items
+	stores     []*judge.Verdict
+	unexpected []string // responses and exits that should not have happened
+	counts     nemesis.Counts
+	goals      []goal
 }
 
 func (r *result) violations() int {
-	n := len(r.wrong)
+	n := len(r.unexpected)
 	for _, v := range r.stores {
 		n += v.Faults()
 	}
@@ -89,7 +89,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	r, err := rig.Start(ctx, rig.Config{
 		Dir: cfg.Dir, Detectors: load.Detectors(loadConfig), Broker: cfg.Broker, Brokers: cfg.Brokers, Replicas: cfg.Replicas,
 		Clients: cfg.Clients, Nodes: cfg.Nodes, Links: cfg.Links,
-		LowDisk: cfg.Seed%2 == 0, Wrong: book.AddWrong,
+		LowDisk: cfg.Seed%2 == 0, Unexpected: book.AddUnexpected,
 	})
 	defer func() { err = errors.Join(err, r.Close()) }()
 	must.Do(err)
@@ -116,13 +116,13 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	if err != nil {
 		cancel()
 	}
-	supervise(r, sent) // now all faults are undone, and every batch has received a 207
+	supervise(r, sent) // the faults are undone; afterwards every batch has received a 207
 	must.Do(errors.Join(err, ctx.Err()))
 	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log}
 	must.Do(t.run(ctx))
 	must.Do(layers.settle(ctx, out))
 	if err := r.Drain(ctx, settleLimit); err != nil {
-		book.AddWrong("%v", err)
+		book.AddUnexpected("%v", err)
 	}
 	found = must.Get(judgeAll(ctx, r, book, counts, out))
 	found.goals = t.goals
@@ -136,7 +136,7 @@ func send(soft, hard context.Context, clients load.Clients, mode load.Mode, book
 	go func() {
 		defer close(sent)
 		if err := clients.Run(soft, hard, mode); err != nil {
-			book.AddWrong("%v", err)
+			book.AddUnexpected("%v", err)
 		}
 	}()
 	return sent
@@ -152,7 +152,7 @@ func supervise(r *rig.Rig, sent <-chan struct{}) {
 		case <-sent:
 			return
 		case <-tick.C:
-			_ = errors.Join(r.StartReplicas(), r.Revive()) // the next tick retries, and Drain reports errors
+			_ = errors.Join(r.StartDaemons(), r.Revive()) // the next tick retries, and Drain reports errors
 		}
 	}
 }
@@ -164,13 +164,13 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 	defer cancel()
 	must.Do(r.Archive.AwaitReplicated(ctx))
 	records := must.Get(launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Topic))
-	accepted, wrong, tally := book.Read()
+	accepted, unexpected, tally := book.Read()
 	var servers [][]judge.Arrival
 	for _, n := range r.Archive.Nodes {
 		servers = append(servers, must.Get(judge.ReadArchive(ctx, n.TCP, r.Archive.Table)))
 	}
 	verdicts := judge.All(accepted, judge.ParseRecords(records), servers)
-	found = &result{accepted: len(accepted), stores: verdicts, wrong: wrong, counts: counts}
+	found = &result{accepted: len(accepted), stores: verdicts, unexpected: unexpected, counts: counts}
 	report(out, tally, found)
 	return found, nil
 }
@@ -192,21 +192,21 @@ func report(out io.Writer, t ledger.Tally, found *result) {
 		}
 	}
 	const shown = 10
-	for i, w := range found.wrong {
+	for i, w := range found.unexpected {
 		if i == shown {
-			fmt.Fprintf(out, "   … and %d more\n", len(found.wrong)-shown)
+			fmt.Fprintf(out, "   … and %d more\n", len(found.unexpected)-shown)
 			break
 		}
-		fmt.Fprintln(out, "   wrong:", w)
+		fmt.Fprintln(out, "   unexpected:", w)
 	}
 }
 
 // sums holds the totals of all runs.
 type sums struct {
 	judge.Verdict
-	wrong  int // responses and exits that should not have happened
-	counts nemesis.Counts
-	goals  []goal
+	unexpected int // responses and exits that should not have happened
+	counts     nemesis.Counts
+	goals      []goal
 }
 
 func (s *sums) add(r *result) {
@@ -216,13 +216,13 @@ func (s *sums) add(r *result) {
 		s.Reordered += v.Reordered
 		s.Altered += v.Altered
 	}
-	s.wrong += len(r.wrong)
+	s.unexpected += len(r.unexpected)
 	s.counts.Add(r.counts)
 	s.goals = append(s.goals, r.goals...)
 }
 
-// hits returns the number of faults that were injected.
-func (s *sums) hits() (n int) {
+// injected returns the number of faults that were injected.
+func (s *sums) injected() (n int) {
 	for _, count := range s.counts {
 		n += count
 	}
@@ -230,12 +230,12 @@ func (s *sums) hits() (n int) {
 }
 
 func (s *sums) clean() bool {
-	return s.Faults()+s.wrong == 0 && !slices.ContainsFunc(s.goals, func(g goal) bool { return !g.met })
+	return s.Faults()+s.unexpected == 0 && !slices.ContainsFunc(s.goals, func(g goal) bool { return !g.met })
 }
 
-// lines returns the summary: the goals, the forced exits of the daemon and the stores by kind, and,
+// summary returns lines: the goals, the forced exits of the daemon and the stores by kind, and,
 // on the last line, the totals.
-func (s *sums) lines(seed uint64) string {
+func (s *sums) summary(seed uint64) string {
 	var kinds []string
 	kills := 0
 	for _, target := range []string{daemon, archive, zookeeper, broker, balancer, forecast} {
@@ -249,10 +249,10 @@ func (s *sums) lines(seed uint64) string {
 	if n := s.counts.Of(daemon, wiped) + s.counts.Of(archive, wiped) + s.counts.Of(broker, wiped); n > 0 {
 		volumes = fmt.Sprintf(" volumes %d", n)
 	}
-	text := fmt.Sprintf("chaos: faults %d\nchaos: kills: %s\nchaos: missing %d doubled %d reordered %d altered %d kills %d%s seed %d",
-		s.hits(), strings.Join(kinds, ", "), s.Missing, s.Duplicated, s.Reordered, s.Altered, kills, volumes, seed)
-	if s.wrong > 0 {
-		text = fmt.Sprintf("chaos: wrong responses or exits %d\n%s", s.wrong, text)
+	text := fmt.Sprintf("chaos: faults %d\nchaos: kills: %s\nchaos: missing %d duplicated %d reordered %d altered %d kills %d%s seed %d",
+		s.injected(), strings.Join(kinds, ", "), s.Missing, s.Duplicated, s.Reordered, s.Altered, kills, volumes, seed)
+	if s.unexpected > 0 {
+		text = fmt.Sprintf("chaos: unexpected responses or exits %d\n%s", s.unexpected, text)
 	}
 	for _, g := range slices.Backward(s.goals) {
 		text = fmt.Sprintf("chaos: %s: %s\n%s", map[bool]string{true: "ok", false: "MISSED"}[g.met], g.text, text)

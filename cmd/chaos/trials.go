@@ -50,7 +50,7 @@ func (t *trials) run(ctx context.Context) error {
 	for _, trial := range []struct {
 		wanted bool
 		do     func(ctx context.Context) error
-	}{{t.Equal > 0, t.equalKeys}, {t.Rollouts+t.Kills > 0, t.asShipped}, {t.Rollouts > 0, t.rollouts}, {t.Kills > 0, t.takeovers}} {
+	}{{t.Duplicated > 0, t.duplicatedKeys}, {t.Rollouts+t.Kills > 0, t.asShipped}, {t.Rollouts > 0, t.rollouts}, {t.Kills > 0, t.takeovers}} {
 		if !trial.wanted {
 			continue
 		}
@@ -79,15 +79,16 @@ func (t *trials) underLoad(ctx context.Context, mode load.Mode, do func(ctx cont
 	}, err
 }
 
-// equalKeys sends each batch to all replicas at once, several times, while replicas are killed. It
-// records results that differ as wrong. The judge finds measurements that were stored twice.
-func (t *trials) equalKeys(ctx context.Context) error {
+// duplicatedKeys sends each batch to all replicas at once, several times, while replicas are
+// killed. It records results that differ as wrong. The judge finds measurements that were stored
+// twice.
+func (t *trials) duplicatedKeys(ctx context.Context) error {
 	begin, kills := t.book.Tally().Requests, 0
 	tally, err := t.underLoad(ctx, load.Duplicated, func(ctx context.Context) error {
 		killing, stop := context.WithCancel(ctx)
 		defer stop()
 		go func() {
-			for t.book.Tally().Requests < begin+t.Equal && launch.Sleep(killing, 50*ms) {
+			for t.book.Tally().Requests < begin+t.Duplicated && launch.Sleep(killing, 50*ms) {
 			}
 			stop()
 		}()
@@ -101,9 +102,9 @@ func (t *trials) equalKeys(ctx context.Context) error {
 		t.counts.Add(counts)
 		return err
 	})
-	t.goal(tally.Requests >= t.Equal, "equal keys: %d requests with %d keys to all replicas at once, goal %d; %d with a 207, %d kills;"+
-		" responses that differ count as wrong, and measurements that are stored twice as doubled",
-		tally.Requests, tally.Batches, t.Equal, tally.Responses, kills)
+	t.goal(tally.Requests >= t.Duplicated, "equal keys: %d requests with %d keys to all replicas at once, goal %d; %d with a 207, %d kills;"+
+		" responses that differ count as wrong, and measurements that are stored twice as duplicated",
+		tally.Requests, tally.Batches, t.Duplicated, tally.Responses, kills)
 	return err
 }
 
@@ -178,7 +179,7 @@ func (t *trials) takeovers(ctx context.Context) error {
 	}
 	slices.Sort(times)
 	at := func(q float64) float64 { return times[int(math.Ceil(q*float64(len(times))))-1].Seconds() }
-	t.goal(at(0.99) <= 10, "takeovers: %d partitions after %d kills, p50 %.1f s, p99 %.1f s (goal 10 s), max %.1f s; CPU load %.0f %%",
+	t.goal(at(0.99) <= 10, "takeovers: %d partitions after %d kills, p50 %.1f s, p99 %.1f s (goal 10 s), max %.1f s; CPU load %.0f%%",
 		len(times), t.Kills, at(0.5), at(0.99), at(1), 100*cpuTicks().since(before))
 	return nil
 }

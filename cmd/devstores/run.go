@@ -35,8 +35,8 @@ func bind(flags *pflag.FlagSet, o *launch.Options) {
 	flags.StringToStringVar(&o.Properties, "set", nil, "set a broker property, as key=value; repeatable")
 }
 
-// run runs the stores until ctx ends, the parent exits or a store fails. It returns nil if it was
-// asked to stop.
+// run runs the stores until ctx is done, the parent exits or a store fails. It returns nil if it
+// was asked to stop.
 func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Writer) error {
 	if err := opts.Complete(); err != nil {
 		return err

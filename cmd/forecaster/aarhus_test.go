@@ -22,15 +22,16 @@ import (
 )
 
 // BenchmarkForecastEval prints the figures of `make forecast-eval`: it trains the model on the
-// observations in the folder that the environment variable FORECAST_DATA names, and evaluates it.
+// observations in the directory that the environment variable FORECAST_DATA names, and evaluates
+// it.
 func BenchmarkForecastEval(b *testing.B) {
-	folder := os.Getenv("FORECAST_DATA")
-	if folder == "" {
+	directory := os.Getenv("FORECAST_DATA")
+	if directory == "" {
 		b.Skip("FORECAST_DATA is not set")
 	}
 	store := stores.StartClickHouse(b)
 	figure := func(what string, value float64, unit string) {
-		fmt.Printf("bench: forecast_%s %.4g %s\n", filepath.Base(folder)+"_"+what, value, unit)
+		fmt.Printf("bench: forecast_%s %.4g %s\n", filepath.Base(directory)+"_"+what, value, unit)
 	}
 	c := Default()
 	c.ClickHouse.Address, c.ClickHouse.Database, c.ClickHouse.Timeout, c.Model.ProductInstance = store.TCP, "eval", 30*time.Minute, "eval"
@@ -44,9 +45,9 @@ func BenchmarkForecastEval(b *testing.B) {
 		timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'), value Float64, received_at DateTime64(9, 'UTC'))
 		ENGINE = ReplacingMergeTree(received_at) PARTITION BY toYYYYMM(timestamp_from)
 		ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
-	require.NoError(b, upload(b.Context(), store.HTTP, filepath.Join(folder, "observations.csv.xz")))
+	require.NoError(b, upload(b.Context(), store.HTTP, filepath.Join(directory, "observations.csv.xz")))
 
-	// The period is split into 70, 10 and 20 %, of which the last part is evaluated.
+	// The period is split into 70, 10 and 20%, of which the last part is evaluated.
 	from, to := time.Date(2014, 8, 1, 0, 0, 0, 0, time.UTC), time.Date(2014, 10, 1, 0, 0, 0, 0, time.UTC)
 	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
 

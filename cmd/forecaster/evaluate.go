@@ -76,7 +76,7 @@ dropped at the end.`,
 	cmd.Flags().StringVar(&from, "from", "", "first time to forecast, such as 2026-09-01 (local) or 2026-09-01T06:00:00Z")
 	cmd.Flags().StringVar(&to, "to", "", "end of the time to forecast, in the same format")
 	cmd.Flags().StringVar(&plot, "plot", "", "write a plot of the errors to this SVG file")
-	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input instead of the archive; its last 20 % are forecast")
+	cmd.Flags().StringVar(&format, "format", "", "metr-la: evaluate the file --input instead of the archive; its last 20% are forecast")
 	cmd.Flags().StringVar(&input, "input", "", "CSV file with a column of local times and a column of speeds for each sensor,\n"+
 		"where 0 and empty mean missing; or an HDF5 file with the same content, which requires python3 with pandas")
 	cmd.Flags().StringVar(&scratch, "scratch", "forecaster_evaluation",
@@ -139,7 +139,7 @@ func printResults(w io.Writer, results []evaluate.Result) error {
 	fmt.Fprint(table, "minutes\treadings\tcoverage\tmethod\tMAE\tRMSE\tMAPE\t\n")
 	for _, r := range results {
 		for m, name := range evaluate.Methods {
-			fmt.Fprintf(table, "%d\t%d\t%.1f %%\t%s\t%.3f\t%.3f\t%.1f %%\t\n",
+			fmt.Fprintf(table, "%d\t%d\t%.1f%%\t%s\t%.3f\t%.3f\t%.1f%%\t\n",
 				r.Minutes, r.Readings, r.Coverage, name, r.MAE[m], r.RMSE[m], r.MAPE[m])
 		}
 	}

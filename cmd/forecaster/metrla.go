@@ -30,7 +30,7 @@ type detectorTable struct {
 	values  [][]float64 // by time; 0: missing
 }
 
-// split returns the end of the first 80 % of the rows, which are for training and validation in the
+// split returns the end of the first 80% of the rows, which are for training and validation in the
 // published protocol.
 func (t *detectorTable) split() time.Time { return t.times[len(t.times)*8/10] }
 

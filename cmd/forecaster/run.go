@@ -127,7 +127,7 @@ func check(ctx context.Context, c *Config, deep bool) error {
 	errs := []error{err}
 	if c.Output.Feed == forecasts.FeedFile {
 		if err := unix.Access(filepath.Dir(c.Output.File.Path), unix.W_OK); err != nil {
-			errs = append(errs, fmt.Errorf("output.file.path: cannot write to its folder: %w", err))
+			errs = append(errs, fmt.Errorf("output.file.path: cannot write to its directory: %w", err))
 		}
 	}
 	if c.Output.Feed == forecasts.FeedKafka {

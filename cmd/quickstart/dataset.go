@@ -51,7 +51,7 @@ const profileDir = "deployments/quickstart"
 // one with the directory's name, or the one with the columns of the observations' header.
 func findProfile(root, dir, requested string) (*profile, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a directory: specify the one with the observations (make run DATA=directory)", dir)
+		return nil, fmt.Errorf("%s is not a directory: specify the one with the observations (make run DATA=dir)", dir)
 	}
 	known := filepath.Join(root, profileDir)
 	if requested != "" {
@@ -136,9 +136,9 @@ func eachRow(path string, columns []string, do func(row, values []string) error)
 // until now are sent first, and then the rows of the next day in real time, repeatedly.
 type dataset struct {
 	*profile
-	folder string
-	shift  time.Duration
-	load   func() (day, error)
+	directory string
+	shift     time.Duration
+	load      func() (day, error)
 }
 
 // day holds the observations of 24 hours.
@@ -149,11 +149,11 @@ type day struct {
 
 const week = 7 * 24 * time.Hour
 
-// openDataset returns the data set in a folder. Its live traffic is written to the file live.
-func openDataset(root, folder, requested, live string, now time.Time) (s source, err error) {
+// openDataset returns the data set in a directory. Its live traffic is written to the file live.
+func openDataset(root, directory, requested, live string, now time.Time) (s source, err error) {
 	defer must.Return(&err)
 	d := &dataset{}
-	d.profile, d.folder = must.Get(findProfile(root, folder, requested)), must.Get(filepath.Abs(folder))
+	d.profile, d.directory = must.Get(findProfile(root, directory, requested)), must.Get(filepath.Abs(directory))
 	end, err := time.Parse(time.DateOnly, d.Replay.End)
 	if err != nil {
 		return s, fmt.Errorf("profile %s: replay.end %q must be a date such as 2014-10-01", d.name, d.Replay.End)
@@ -162,9 +162,9 @@ func openDataset(root, folder, requested, live string, now time.Time) (s source,
 	c := d.Detectors
 	s = source{
 		about:    d.name + " as if it were current: " + d.Attribution,
-		file:     filepath.Join(d.folder, d.Observations),
+		file:     filepath.Join(d.directory, d.Observations),
 		flags:    append(slices.Clone(d.Send), "--shift="+d.shift.String()),
-		registry: filepath.Join(d.folder, c.File),
+		registry: filepath.Join(d.directory, c.File),
 		column:   c.Column,
 		columns: fmt.Sprintf("{code: %q, street: %q, fromnode: %q, length: %q, from_lon: %q, from_lat: %q, to_lon: %q, to_lat: %q}",
 			c.Column, c.Column, c.Node, c.Length, c.From[0], c.From[1], c.To[0], c.To[1]),
@@ -196,7 +196,7 @@ func (d *dataset) readDay(from time.Time) (today day, err error) {
 	const layout = "2006-01-02T15:04"
 	today.rows = map[string][][]string{}
 	first, end := from.Format(layout), from.AddDate(0, 0, 1).Format(layout)
-	today.header, err = eachRow(filepath.Join(d.folder, d.Observations), []string{d.Replay.Time}, func(row, values []string) error {
+	today.header, err = eachRow(filepath.Join(d.directory, d.Observations), []string{d.Replay.Time}, func(row, values []string) error {
 		if at := values[0]; len(at) >= len(layout) && at >= first && at < end {
 			clock := at[len("2006-01-02T"):len(layout)]
 			today.rows[clock] = append(today.rows[clock], slices.Clone(row))

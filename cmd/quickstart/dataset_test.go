@@ -13,11 +13,11 @@ import (
 
 // smallDataset writes a data set of two streets, each with an observation every five minutes for
 // nine days. The speed depends on the hour, and the count on the minute.
-func smallDataset(t *testing.T) (folder, profile string) {
+func smallDataset(t *testing.T) (directory, profile string) {
 	t.Helper()
-	folder = t.TempDir()
+	directory = t.TempDir()
 	write := func(name, text string) string {
-		path := filepath.Join(folder, name)
+		path := filepath.Join(directory, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
@@ -29,7 +29,7 @@ func smallDataset(t *testing.T) (folder, profile string) {
 		}
 	}
 	write("o.csv", rows)
-	return folder, write("small.yaml", `
+	return directory, write("small.yaml", `
 observations: o.csv
 detectors: {file: d.csv, column: id, from: [lon1, lat1], to: [lon2, lat2], node: node, length: metres}
 send: [--detector=id, --from=at, --interval=5m, --zone=UTC, "--melt=kmh=speed,count=flow"]
@@ -40,10 +40,10 @@ replay: {end: 2014-09-24, time: at, detector: id, speed: kmh}
 // TestDataset checks that a data set is shifted by whole weeks until it ends in more than a day,
 // and the rows of the next day are replayed.
 func TestDataset(t *testing.T) {
-	folder, profile := smallDataset(t)
-	live := filepath.Join(folder, "live.csv")
+	directory, profile := smallDataset(t)
+	live := filepath.Join(directory, "live.csv")
 	now := time.Date(2026, 11, 24, 22, 57, 5, 0, time.UTC) // a Tuesday, like the last day of the data
-	s, err := openDataset("", folder, profile, live, now.AddDate(0, 0, -1))
+	s, err := openDataset("", directory, profile, live, now.AddDate(0, 0, -1))
 	require.NoError(t, err)
 	require.Equal(t, "7", s.example)
 	monday := time.Date(2014, 9, 22, 22, 57, 5, 0, time.UTC)
@@ -69,13 +69,13 @@ func TestDataset(t *testing.T) {
 func TestDatasetErrors(t *testing.T) {
 	f := func(file, from, to, want string) {
 		t.Helper()
-		folder, profile := smallDataset(t)
-		path := filepath.Join(folder, file)
+		directory, profile := smallDataset(t)
+		path := filepath.Join(directory, file)
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o644))
 		now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-		s, err := openDataset("", folder, profile, filepath.Join(folder, "live.csv"), now)
+		s, err := openDataset("", directory, profile, filepath.Join(directory, "live.csv"), now)
 		if err == nil {
 			_, err = s.live(now)
 		}

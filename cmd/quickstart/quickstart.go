@@ -182,8 +182,8 @@ func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Dur
 	return d.AwaitReady(ctx, limit)
 }
 
-// watch restarts a program when it exits, until ctx ends. It returns an error if a store exits, or
-// if the program exits right after its start, which it would do again.
+// watch restarts a program when it exits, until ctx is done. It returns an error if a store exits,
+// or if the program exits right after its start, which it would do again.
 func (q *quickstart) watch(ctx context.Context, d *launch.Daemon) error {
 	for started := time.Now(); ; started = time.Now() {
 		select {
@@ -229,8 +229,8 @@ func (q *quickstart) stop() error {
 }
 
 // trafficctl runs a command and returns its standard output and, unless progress is set, its
-// standard error. Exit code 2, for rejected items, is not an error. When ctx ends, the command is
-// interrupted: it may finish the batch in flight.
+// standard error. Exit code 2, for rejected items, is not an error. When ctx is done, the command
+// is interrupted: it may finish the batch in flight.
 func (q *quickstart) trafficctl(ctx context.Context, progress *os.File, args ...string) (string, string, error) {
 	var out, notes bytes.Buffer
 	cmd := exec.Command(q.bin("trafficctl"), args...)

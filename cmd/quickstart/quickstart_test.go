@@ -273,8 +273,8 @@ func TestPrintedCommands(t *testing.T) {
 // TestLiveDataset checks that the streets of a data set have forecasts, and a day of it is
 // replayed.
 func TestLiveDataset(t *testing.T) {
-	folder, profile := smallDataset(t)
-	s := startQuickstart(t, build(t), t.TempDir(), "--data", folder, "--profile", profile)
+	directory, profile := smallDataset(t)
+	s := startQuickstart(t, build(t), t.TempDir(), "--data", directory, "--profile", profile)
 	s.checkLive(t, 2, false)
 	s.interrupt(t)
 }

@@ -102,8 +102,8 @@ func (q *quickstart) writeSample() error {
 // liveStep is the time between two measurements of each detector, in whole seconds.
 const liveStep = 5 * time.Second
 
-// live sends the measurements of the last seconds until ctx ends. It retries after an error, which
-// it prints unless it was the same the last time.
+// live sends the measurements of the last seconds until ctx is done. It retries after an error,
+// which it prints unless it was the same the last time.
 func (q *quickstart) live(ctx context.Context) {
 	tick := time.NewTicker(liveStep)
 	defer tick.Stop()

@@ -119,8 +119,8 @@ func TestGenerateBadFlags(t *testing.T) {
 	f("--error-rate", "--format", "csv", "--error-rate", "0.1")
 	f("--format", "--format", "xml")
 	f("--output", "--send", "--output", "x")
-	f("registry", "--registry-out", "no/such/folder/r.csv")
-	f("cannot write", "--output", "no/such/folder/m.csv")
+	f("registry", "--registry-out", "no/such/directory/r.csv")
+	f("cannot write", "--output", "no/such/directory/m.csv")
 }
 
 func TestGenerateWarnsAboutTheFuture(t *testing.T) {

@@ -101,7 +101,7 @@ func TestGeometryFails(t *testing.T) {
 	f("--format-to: unknown coordinate system: srId \"EPSG:31467\"; must be one of", "--format-to", "EPSG:31467")
 	f("--max-bytes", "--max-bytes", "0")
 	f("cannot read geometries", filepath.Join(t.TempDir(), "none.wkt"))
-	f("cannot write geometries", "--output", filepath.Join(t.TempDir(), "no", "folder.wkt"))
+	f("cannot write geometries", "--output", filepath.Join(t.TempDir(), "no", "directory.wkt"))
 	f("cannot read the input", t.TempDir())
 	f("unexpected argument \"b.wkt\"", "a.wkt", "b.wkt")
 	f("or an EPSG code such as EPSG:25832", "--format-to", "UTM32")

@@ -295,7 +295,7 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 			return errors.New("the journal was written by another version of trafficd: use trafficctl of that version, or drain the journal with " +
 				"trafficd of that version")
 		}
-		if _, local := f.(*inspect.Folder); local {
+		if _, local := f.(*inspect.Directory); local {
 			printAdvice(std.out, dir, f.FirstUnconsumed(), v)
 		}
 		return errors.New("the journal is damaged")

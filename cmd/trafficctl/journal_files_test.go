@@ -55,7 +55,8 @@ func journalConfig(dir string) journal.Config {
 	return c
 }
 
-// newTestJournal writes a journal to a new folder, with a cursor for each consumer, and closes it.
+// newTestJournal writes a journal to a new directory, with a cursor for each consumer, and closes
+// it.
 func newTestJournal(t testing.TB, batches []journalBatch, consumers ...string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "journal")

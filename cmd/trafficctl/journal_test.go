@@ -463,9 +463,9 @@ func TestJournalOverwrittenWhileOpen(t *testing.T) {
 		j, err := journal.Open(journalConfig(dir), []string{"kafka"})
 		require.NoError(t, err)
 		addBatches(t, j, 1, journalBatches(8, frameRows))
-		folder, err := inspect.Open(dir)
+		directory, err := inspect.Open(dir)
 		require.NoError(t, err)
-		defer folder.Close()
+		defer directory.Close()
 		opened, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		for n, b := range journalBatches(40, frameRows) {
@@ -478,7 +478,7 @@ func TestJournalOverwrittenWhileOpen(t *testing.T) {
 				require.NoFileExists(t, filepath.Join(dir, e.Name()))
 			}
 		}
-		require.NoError(t, read(folder))
+		require.NoError(t, read(directory))
 	}
 	f(func(f inspect.Journal) error {
 		in, err := f.Inspect()
@@ -516,16 +516,16 @@ func TestJournalWrittenWhileRead(t *testing.T) {
 		require.NoError(t, err)
 		const second, third = 8192, 12288 // offsets of frames
 		changeFile(t, segment, func(b []byte) []byte { clear(b[second:third]); return b })
-		folder, err := inspect.Open(dir)
+		directory, err := inspect.Open(dir)
 		require.NoError(t, err)
-		defer folder.Close()
+		defer directory.Close()
 		total := int64(0)
-		folder.OnRead(func(n int64) {
+		directory.OnRead(func(n int64) {
 			if total += n; total > second { // the header of frame 2 has been read
 				changeFile(t, segment, func([]byte) []byte { return complete })
 			}
 		})
-		require.NoError(t, read(folder))
+		require.NoError(t, read(directory))
 		require.Greater(t, total, int64(second))
 	}
 	f(func(f inspect.Journal) error {
@@ -567,5 +567,5 @@ func TestByteProgressLines(t *testing.T) {
 	add(5e6)
 	add(1) // too soon for another line
 	p.end()
-	require.Equal(t, "trafficctl: verified 5.0 of 10.0 MB (50 %)\n", w.String())
+	require.Equal(t, "trafficctl: verified 5.0 of 10.0 MB (50%)\n", w.String())
 }

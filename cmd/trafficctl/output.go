@@ -103,7 +103,7 @@ func megabytes(done, total int64) string {
 	if total <= 0 {
 		return fmt.Sprintf("%.1f MB", float64(done)/mega)
 	}
-	return fmt.Sprintf("%.1f of %.1f MB (%.0f %%)", float64(done)/mega, float64(total)/mega, 100*float64(done)/float64(total))
+	return fmt.Sprintf("%.1f of %.1f MB (%.0f%%)", float64(done)/mega, float64(total)/mega, 100*float64(done)/float64(total))
 }
 
 // show sets the bar's position and description. Without a bar, it prints the line if the last one

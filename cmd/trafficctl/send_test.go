@@ -102,7 +102,7 @@ func TestSendBadFlags(t *testing.T) {
 	f("--decimal", "--decimal", "..", "--key", "k")
 	f("use either --to or --interval", "--to", "a", "--interval", "5m", "--key", "k")
 	f("no such file", "no-such-file.csv", "--key", "k")
-	f("cannot create", "--rejected", "no/such/folder/f", "--key", "k")
+	f("cannot create", "--rejected", "no/such/directory/f", "--key", "k")
 }
 
 // TestSendKey checks that the key is taken from the flag, the file or the environment, in that
@@ -216,7 +216,7 @@ func TestProgressLines(t *testing.T) {
 	p.lastLine = time.Time{}
 	p.show(5e6, "", line)
 	p.note("wait")
-	require.Equal(t, "trafficctl: 2,000 items, 2,000/s, 10 rejected, 5.0 of 10.0 MB (50 %) of input read\ntrafficctl: wait\n", w.String())
+	require.Equal(t, "trafficctl: 2,000 items, 2,000/s, 10 rejected, 5.0 of 10.0 MB (50%) of input read\ntrafficctl: wait\n", w.String())
 }
 
 // TestSendDryRun checks that a dry run parses the whole input, needs no key and sends nothing.

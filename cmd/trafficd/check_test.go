@@ -19,7 +19,7 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// checkConfig runs trafficd --check-config with settings in an empty folder.
+// checkConfig runs trafficd --check-config with settings in an empty directory.
 func checkConfig(t *testing.T, mode string, settings ...string) (out string, ok bool) {
 	t.Helper()
 	args := []string{mode}
@@ -48,7 +48,7 @@ func requireProblems(t *testing.T, out string, want ...string) {
 }
 
 // TestCheckConfigReportsEverythingAtOnce checks that one run reports mistakes of all kinds: keys,
-// types, bounds, files, certificates, folders, stores.
+// types, bounds, files, certificates, directories, stores.
 func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	out, _ := checkConfig(t, "--check-config=deep",
 		"kafka.toppic=x", "nonsense", "journal.segment_bytes=much", "log.level=loud", "memory_limit=1", "ops.listen=8081",

@@ -86,7 +86,7 @@ func (d *daemon) newDelivery(
 	return p, nil
 }
 
-// stopDeliveries lets each delivery finish its current block until ctx ends, and then interrupts
+// stopDeliveries lets each delivery finish its current block until ctx is done, and then interrupts
 // it. An interrupted block is retried after the next start. Cursors are saved in both cases.
 func (d *daemon) stopDeliveries(ctx context.Context) error {
 	for _, x := range d.deliveries {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const docsFolder = "../../sources/page/docs"
+const docsDir = "../../sources/page/docs"
 
 // TestDocs checks that both listeners show every operation of the OpenAPI document, also below a
 // base path, and request nothing from another host.
@@ -38,19 +38,19 @@ func TestDocs(t *testing.T) {
 // package.json names.
 func TestDocsRenderer(t *testing.T) {
 	var manifest struct{ Dependencies map[string]string }
-	text, err := os.ReadFile(filepath.Join(docsFolder, "package.json"))
+	text, err := os.ReadFile(filepath.Join(docsDir, "package.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &manifest))
 	packed := "openapi-explorer-" + manifest.Dependencies["openapi-explorer"] + ".tgz"
-	folder := fetched(t, "docs", filepath.Join(docsFolder, "package.json"), func(dir string) {
+	directory := fetched(t, "docs", filepath.Join(docsDir, "package.json"), func(dir string) {
 		fetch(t, "the renderer of /docs", "npm", "pack", "--pack-destination", dir, "openapi-explorer@"+manifest.Dependencies["openapi-explorer"])
 	})
 	for committed, packaged := range map[string]string{
 		"openapi-explorer.min.js": "package/dist/browser/openapi-explorer.min.js", "LICENSE.openapi-explorer.txt": "package/LICENSE",
 	} {
-		want, err := exec.Command("tar", "xzOf", filepath.Join(folder, packed), packaged).Output()
+		want, err := exec.Command("tar", "xzOf", filepath.Join(directory, packed), packaged).Output()
 		require.NoError(t, err)
-		got, err := os.ReadFile(filepath.Join(docsFolder, committed))
+		got, err := os.ReadFile(filepath.Join(docsDir, committed))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(want, got), "%s: `make docs` copies it; commit the result", committed)
 	}

@@ -77,11 +77,11 @@ func TestGeneratedClients(t *testing.T) {
 		}
 	}
 
-	folder := generate(t, text, generators)
+	directory := generate(t, text, generators)
 	for language, g := range generators {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
-			for want, program := range g.build(t, filepath.Join(folder, g.name), samples[language]) {
+			for want, program := range g.build(t, filepath.Join(directory, g.name), samples[language]) {
 				program.Env = append(program.Environ(), "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+integratorKey)
 				var warnings bytes.Buffer
 				program.Stderr = &warnings
@@ -110,19 +110,19 @@ func clientsProcess(t *testing.T, settings ...string) *process {
 	return d
 }
 
-// generate runs openapi-generator for all languages in one process, and returns the folder with the
-// clients.
-func generate(t *testing.T, document string, generators map[string]generator) (folder string) {
+// generate runs openapi-generator for all languages in one process, and returns the directory with
+// the clients.
+func generate(t *testing.T, document string, generators map[string]generator) (directory string) {
 	t.Helper()
-	folder = t.TempDir()
-	input := filepath.Join(folder, "openapi.yaml")
+	directory = t.TempDir()
+	input := filepath.Join(directory, "openapi.yaml")
 	require.NoError(t, os.WriteFile(input, []byte(document), 0o644))
 	jar := filepath.Join(openapiJars(t), "generator", "openapi-generator-cli-7.24.0.jar")
 	args := []string{"-jar", jar, "batch", "--fail-fast", "--threads", "2"}
 	for _, g := range generators {
-		file := filepath.Join(folder, g.name+".yaml")
+		file := filepath.Join(directory, g.name+".yaml")
 		config := fmt.Sprintf("generatorName: %s\ninputSpec: %s\noutputDir: %s\nadditionalProperties: %s\n"+
-			"globalProperties: {apiDocs: false, modelDocs: false, apiTests: false, modelTests: false}\n", g.name, input, filepath.Join(folder, g.name), g.properties)
+			"globalProperties: {apiDocs: false, modelDocs: false, apiTests: false, modelTests: false}\n", g.name, input, filepath.Join(directory, g.name), g.properties)
 		require.NoError(t, os.WriteFile(file, []byte(config), 0o644))
 		args = append(args, file)
 	}
@@ -130,10 +130,11 @@ func generate(t *testing.T, document string, generators map[string]generator) (f
 	text, err := java(args...).CombinedOutput()
 	require.NoError(t, err, "%s", lastBytes(text, 4000))
 	t.Logf("openapi-generator took %.1f s", time.Since(started).Seconds())
-	return folder
+	return directory
 }
 
-// openapiJars returns the folder of openapi-generator and of the jars that its Java client needs.
+// openapiJars returns the directory of openapi-generator and of the jars that its Java client
+// needs.
 func openapiJars(t *testing.T) string {
 	return fetched(t, "openapi", filepath.Join(openapiTools, "pom.xml"), func(dir string) {
 		fetch(t, "openapi-generator", "mvn", "--batch-mode", "--strict-checksums", "--file", filepath.Join(openapiTools, "pom.xml"), "-Dfetched="+dir,

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pageApp is the folder of the page's sources.
+// pageApp is the directory of the page's sources.
 const pageApp = "../../sources/page/app"
 
-// pageModules returns a folder with the packages that the page is built from.
+// pageModules returns a directory with the packages that the page is built from.
 func pageModules(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(fetched(t, "page", filepath.Join(pageApp, "package-lock.json"), func(dir string) {
@@ -58,7 +58,7 @@ func TestPageBuild(t *testing.T) {
 	require.Equal(t, files(t, committed, "dist"), files(t, os.DirFS(root), "dist"), "`make page` builds the page; commit the result")
 }
 
-// files returns the contents of the files in a folder by path, decompressed: compressors differ.
+// files returns the contents of the files in a directory by path, decompressed: compressors differ.
 func files(t *testing.T, tree fs.FS, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -23,7 +23,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// pictures is the folder of the committed screenshots, which the README shows.
+// pictures is the directory of the committed screenshots, which the README shows.
 const pictures = "../../sources/page/screenshots"
 
 // rushHour is when the forecasts of the pictures are made for.
@@ -135,7 +135,7 @@ func checkPicture(t *testing.T, name string, got *image.RGBA) {
 		var b bytes.Buffer
 		require.NoError(t, png.Encode(&b, got))
 		require.NoError(t, os.WriteFile(failed, b.Bytes(), 0o600))
-		t.Errorf("%.0f %% of %s looks different from %s; SCREENSHOTS=5m go test -run TestPages rewrites the pictures", 100*share, failed, path)
+		t.Errorf("%.0f%% of %s looks different from %s; SCREENSHOTS=5m go test -run TestPages rewrites the pictures", 100*share, failed, path)
 	}
 }
 
@@ -201,7 +201,7 @@ func atRushHour(t *testing.T, feed string) {
 	require.NoError(t, os.Rename(feed+".new.pb", feed))
 }
 
-// traffic sends batches of two clients, some of whose measurements are rejected, until ctx ends.
+// traffic sends batches of two clients, some of whose measurements are rejected, until ctx is done.
 func (d *process) traffic(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		var items []string

@@ -30,7 +30,7 @@ func TestStartAndStop(t *testing.T) {
 	require.Zero(t, code, log)
 	require.Contains(t, log, "draining")
 
-	// The same folder again, stopped by the other signal.
+	// The same directory again, stopped by the other signal.
 	d.start().await(http.StatusOK)
 	code, log = d.signal(syscall.SIGINT).end()
 	require.Zero(t, code, log)

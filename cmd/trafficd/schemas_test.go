@@ -38,8 +38,8 @@ func withoutKey(t *testing.T, method, url string, headers ...string) (*http.Resp
 	return response, string(body)
 }
 
-// download stores all published schemas in a folder, at the paths of the list.
-func download(t *testing.T, base, folder string) []string {
+// download stores all published schemas in a directory, at the paths of the list.
+func download(t *testing.T, base, directory string) []string {
 	t.Helper()
 	_, list := withoutKey(t, http.MethodGet, base+schemasPath)
 	names := strings.Fields(list)
@@ -47,7 +47,7 @@ func download(t *testing.T, base, folder string) []string {
 	for _, name := range names {
 		response, text := withoutKey(t, http.MethodGet, base+schemasPath+name)
 		require.Equal(t, http.StatusOK, response.StatusCode, name)
-		path := filepath.Join(folder, filepath.FromSlash(name))
+		path := filepath.Join(directory, filepath.FromSlash(name))
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	}
@@ -59,13 +59,13 @@ func download(t *testing.T, base, folder string) []string {
 func TestSchemas(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)
-	base, folder := "http://"+d.API+"/traffic", t.TempDir()
-	names := download(t, base, folder)
+	base, directory := "http://"+d.API+"/traffic", t.TempDir()
+	names := download(t, base, directory)
 	require.Equal(t, append([]string{"openapi.yaml"}, protoFiles()...), names)
 
-	protoc := []string{"--proto_path=" + folder, "--descriptor_set_out=" + filepath.Join(folder, "out.binpb")}
+	protoc := []string{"--proto_path=" + directory, "--descriptor_set_out=" + filepath.Join(directory, "out.binpb")}
 	for _, name := range names {
-		served, err := os.ReadFile(filepath.Join(folder, name))
+		served, err := os.ReadFile(filepath.Join(directory, name))
 		require.NoError(t, err)
 		embedded := openapi.Document
 		if strings.HasSuffix(name, ".proto") {

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// toolkits is the folder of the programs that use SOAP toolkits.
+// toolkits is the directory of the programs that use SOAP toolkits.
 const toolkits = "testdata/toolkits"
 
-// fetched returns the cached folder with the packages of name. The file pins fixes their versions;
-// another content is another cache entry. If the entry is missing, fill is called with an empty
-// folder.
+// fetched returns the cached directory with the packages of name. The file pins fixes their
+// versions; another content is another cache entry. If the entry is missing, fill is called with an
+// empty directory.
 func fetched(t *testing.T, name, pins string, fill func(dir string)) string {
 	t.Helper()
 	text, err := os.ReadFile(pins)

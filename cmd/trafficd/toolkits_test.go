@@ -434,8 +434,8 @@ func buildJAXWS(t *testing.T, toolkit, generator, wsdl string, options ...string
 	args := append([]string{"-cp", libraries, generator, "-p", "xroute", "-b", filepath.Join(toolkits, "jaxws", "bindings.xml"), "-d", generated}, options...)
 	silent(t, java(append(args, wsdl)...))
 	compile := []string{"-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-cp", libraries, "-d", classes, filepath.Join(toolkits, toolkit, "Toolkit.java")}
-	for _, folder := range []string{filepath.Join(generated, "xroute"), filepath.Join(toolkits, "jaxws")} {
-		sources, err := filepath.Glob(filepath.Join(folder, "*.java"))
+	for _, directory := range []string{filepath.Join(generated, "xroute"), filepath.Join(toolkits, "jaxws")} {
+		sources, err := filepath.Glob(filepath.Join(directory, "*.java"))
 		require.NoError(t, err)
 		compile = append(compile, sources...)
 	}
@@ -469,7 +469,7 @@ func buildGSOAP(t *testing.T, wsdl string) (program string) {
 	return filepath.Join(dir, "client")
 }
 
-// modules returns the folder of Node.js modules that contains node-soap.
+// modules returns the directory of Node.js modules that contains node-soap.
 func modules(t *testing.T) string {
 	dir := fetched(t, "node", filepath.Join(toolkits, "node", "package-lock.json"), func(dir string) {
 		for _, file := range []string{"package.json", "package-lock.json"} {

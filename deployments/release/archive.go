@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// entry is a file or, without a source and content, a folder of an archive.
+// entry is a file or, without a source and content, a directory of an archive.
 type entry struct {
 	name    string
 	source  string // path of the file with the content
@@ -72,15 +72,16 @@ func (r *release) writeTarGz(name string, entries []entry) error {
 	})
 }
 
-// entriesOf lists the files and folders in a folder, below prefix. Symbolic links are followed.
-func entriesOf(folder, prefix string) ([]entry, error) {
-	list, err := os.ReadDir(folder) // sorted
+// entriesOf lists the files and directories in a directory, below prefix. Symbolic links are
+// followed.
+func entriesOf(directory, prefix string) ([]entry, error) {
+	list, err := os.ReadDir(directory) // sorted
 	if err != nil {
 		return nil, err
 	}
 	var entries []entry
 	for _, d := range list {
-		path := filepath.Join(folder, d.Name())
+		path := filepath.Join(directory, d.Name())
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err

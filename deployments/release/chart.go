@@ -10,8 +10,8 @@ import (
 // writeChart writes the Helm chart with the release's version, as `helm package` does, but
 // reproducibly.
 func (r *release) writeChart() error {
-	folder := filepath.Join(r.root, "deployments/kubernetes/trafficd")
-	entries, err := entriesOf(folder, "trafficd/")
+	directory := filepath.Join(r.root, "deployments/kubernetes/trafficd")
+	entries, err := entriesOf(directory, "trafficd/")
 	if err != nil {
 		return err
 	}

@@ -75,13 +75,13 @@ func requireCompose(t *testing.T, p *types.Project, clients string) {
 	}
 	daemon := p.Services["trafficd"]
 
-	// The daemon accepts its settings and the files in the folder.
+	// The daemon accepts its settings and the files in the directory.
 	text, err := os.ReadFile(composeDir + "/config/trafficd.yaml")
 	require.NoError(t, err)
-	folder, err := filepath.Abs(composeDir + "/config")
+	directory, err := filepath.Abs(composeDir + "/config")
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "trafficd.yaml")
-	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/etc/trafficd", folder)), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "/etc/trafficd", directory)), 0o600))
 	for _, s := range p.Services {
 		if s.Image == daemon.Image {
 			require.Equal(t, daemon.Environment, s.Environment)

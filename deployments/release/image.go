@@ -44,21 +44,21 @@ func (r *release) writeImages() error {
 			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}},
 		})
 	}
-	folder := filepath.Join(r.build, "oci")
+	directory := filepath.Join(r.build, "oci")
 	outer := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
 		Add: index, Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": r.version}},
 	})
-	if _, err := layout.Write(folder, outer); err != nil {
+	if _, err := layout.Write(directory, outer); err != nil {
 		return fmt.Errorf("cannot write the OCI layout: %w", err)
 	}
-	entries, err := entriesOf(folder, "")
+	entries, err := entriesOf(directory, "")
 	if err != nil {
 		return err
 	}
 	return r.create(fmt.Sprintf("trafficd-%s-image.oci.tar", r.version), func(w io.Writer) error { return writeTar(w, r.date, entries) })
 }
 
-// image returns an image with the programs and the parts of a system that they need: folders, a
+// image returns an image with the programs and the parts of a system that they need: directories, a
 // user, and certificate authorities.
 func (r *release) image(arch string) (v1.Image, error) {
 	entries := []entry{

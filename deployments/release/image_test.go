@@ -24,7 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unpackTar writes the files of a tar archive below a folder.
+// unpackTar writes the files of a tar archive below a directory.
 func unpackTar(t *testing.T, in io.Reader, to string) {
 	t.Helper()
 	for archive := tar.NewReader(in); ; {

@@ -21,15 +21,15 @@ var architectures = []string{"amd64", "arm64"}
 type release struct {
 	root    string // of the repository
 	out     string // receives the artefacts
-	build   string // receives the programs, in a folder for each architecture
+	build   string // receives the programs, in a directory for each architecture
 	stamp   string // what the programs print as their version
 	version string // of the artefacts, as semantic version
 	date    time.Time
 }
 
 func main() {
-	root := flag.String("root", "../..", "folder of the repository")
-	out := flag.String("out", "../../dist", "folder for the artefacts; it is emptied first")
+	root := flag.String("root", "../..", "directory of the repository")
+	out := flag.String("out", "../../dist", "directory for the artefacts; it is emptied first")
 	stamp := flag.String("version", "", "version and date, as in the Makefile: v1.2.3 of 2026-11-22")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: release --version 'v1.2.3 of 2026-11-22' image|package|release")
@@ -87,10 +87,10 @@ func newRelease(root, out, stamp string) (*release, error) {
 		return nil, err
 	}
 	if err := os.RemoveAll(r.out); err != nil {
-		return nil, fmt.Errorf("cannot empty the folder for the artefacts: %w", err)
+		return nil, fmt.Errorf("cannot empty the directory for the artefacts: %w", err)
 	}
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create the folder for the artefacts: %w", err)
+		return nil, fmt.Errorf("cannot create the directory for the artefacts: %w", err)
 	}
 	r.build, err = os.MkdirTemp("", "trafficd-release-")
 	return r, err

@@ -56,21 +56,21 @@ func (r *release) buildPrograms() error {
 // writeArchives writes an archive of the programs for each architecture.
 func (r *release) writeArchives() error {
 	for _, arch := range architectures {
-		folder := fmt.Sprintf("trafficd-%s-linux-%s", r.version, arch)
-		entries := []entry{{name: folder, dir: true, mode: 0o755}}
+		directory := fmt.Sprintf("trafficd-%s-linux-%s", r.version, arch)
+		entries := []entry{{name: directory, dir: true, mode: 0o755}}
 		for _, name := range programs {
-			entries = append(entries, entry{name: folder + "/" + name, source: r.program(arch, name), mode: 0o755})
+			entries = append(entries, entry{name: directory + "/" + name, source: r.program(arch, name), mode: 0o755})
 		}
 		for name, source := range map[string]string{
 			"LICENSE": "LICENSE", "CHANGELOG.md": "CHANGELOG.md", "README.md": "deployments/README.md",
 			"contract.md":   "schemas/contract/contract.md",
 			"trafficd.yaml": "deployments/debian/trafficd.yaml", "trafficd.service": "deployments/systemd/trafficd.service",
 		} {
-			entries = append(entries, entry{name: folder + "/" + name, source: filepath.Join(r.root, source), mode: 0o644})
+			entries = append(entries, entry{name: directory + "/" + name, source: filepath.Join(r.root, source), mode: 0o644})
 		}
-		entries = append(entries, entry{name: folder + "/NOTICES.txt", source: filepath.Join(r.build, "NOTICES.txt"), mode: 0o644})
+		entries = append(entries, entry{name: directory + "/NOTICES.txt", source: filepath.Join(r.build, "NOTICES.txt"), mode: 0o644})
 		slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-		if err := r.writeTarGz(folder+".tar.gz", entries); err != nil {
+		if err := r.writeTarGz(directory+".tar.gz", entries); err != nil {
 			return err
 		}
 	}

@@ -110,7 +110,7 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// TestReproducible makes the release again in another folder and environment.
+// TestReproducible makes the release again in another directory and environment.
 func TestReproducible(t *testing.T) {
 	for name, value := range map[string]string{
 		"TZ": "Pacific/Auckland", "LANG": "tr_TR.UTF-8", "TMPDIR": t.TempDir(), "GOFLAGS": "-ldflags=-X=x=y", "GOAMD64": "v3", "GOARM64": "v9.0",

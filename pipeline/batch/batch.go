@@ -31,7 +31,7 @@ func DerivedID(client, key string, bodyHash uint64) (id ID) {
 // Derived reports whether DerivedID returned the ID. Such an ID may occur more than once.
 func (id ID) Derived() bool { return id[6]>>4 == 8 }
 
-// String returns the canonical form of 36 characters.
+// String returns the canonical form, which has 36 characters.
 func (id ID) String() string {
 	var b [36]byte
 	hex.Encode(b[0:8], id[0:4])
@@ -53,7 +53,7 @@ type Batch struct {
 	Index []uint32 // row → position in the request's measurements, ascending
 }
 
-// Reset empties the batch. It keeps the memory of the columns.
+// Reset empties the batch. It retains the memory of the columns for reuse.
 func (b *Batch) Reset() {
 	b.ID, b.ProductInstance, b.ReceivedAt, b.Trace = ID{}, "", 0, trace.SpanContext{}
 	b.Columns.Reset()
@@ -81,7 +81,7 @@ func (b *Batch) Accept(items *Items, r *Rejections) {
 }
 
 // Submission is a request body with the outcome of its processing. It belongs to the pipeline
-// during a call of Submit and otherwise to the caller.
+// during a call to Submit and otherwise to the caller.
 type Submission struct {
 	ProductInstance string
 	Client          string // contract.Client.Owner
@@ -94,7 +94,7 @@ type Submission struct {
 	Result Result // after an error only Items is valid: the number of decoded items
 }
 
-// Reset empties the submission. It keeps the memory of the rejections.
+// Reset empties the submission. It retains the memory of the rejections for reuse.
 func (s *Submission) Reset() {
 	rejections := s.Result.Rejections
 	rejections.Reset()
@@ -106,7 +106,7 @@ type Result struct {
 	ID         ID
 	Items      int // accepted + rejected
 	Accepted   int
-	Duplicates int        // accepted items that replace an earlier one of the batch in the archive
+	Duplicates int        // accepted items that replace, in the archive, an earlier item of the batch
 	Replay     bool       // the result is that of an earlier request with the same Idempotency-Key
 	Detectors  *Detectors // the snapshot that the items were validated against; nil for a replay
 	Rejections
@@ -120,7 +120,7 @@ func (r *Result) Rejected() int { return r.Items - r.Accepted }
 // 1.1).
 var ErrNoResponse = errors.New("the outcome of the batch is unknown")
 
-// PermanentError is an error of a store that any retry of the same block would return again.
+// PermanentError is an error from a store that every retry of the same block would return.
 type PermanentError struct{ Err error }
 
 // Error implements error.

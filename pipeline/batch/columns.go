@@ -40,7 +40,7 @@ func (c *Columns) TypeCode(t int) []byte { return view(c.TypeText, c.TypeEnd, t)
 // HasQuality reports whether row i has a quality that is not null.
 func (c *Columns) HasQuality(i int) bool { return !math.IsNaN(c.Quality[i]) }
 
-// Reset empties all columns. It keeps their memory.
+// Reset empties all columns. It retains their memory for reuse.
 func (c *Columns) Reset() {
 	c.Codes, c.CodeEnd = c.Codes[:0], c.CodeEnd[:0]
 	c.TypeText, c.TypeEnd, c.Type = c.TypeText[:0], c.TypeEnd[:0], c.Type[:0]

@@ -34,7 +34,7 @@ type RawText struct {
 	Off, Len uint32
 }
 
-// Reset removes all items. It keeps their memory.
+// Reset removes all items. It retains their memory for reuse.
 func (it *Items) Reset() {
 	it.Columns.Reset()
 	it.Count = 0
@@ -89,5 +89,5 @@ func (r *Rejections) Len() int { return len(r.List) }
 // Size returns the memory of the list in bytes.
 func (r *Rejections) Size() int { return rejectionSize*len(r.List) + len(r.text) }
 
-// Reset empties the list. It keeps the memory.
+// Reset empties the list. It retains the memory for reuse.
 func (r *Rejections) Reset() { r.List, r.text = r.List[:0], r.text[:0] }

@@ -10,8 +10,8 @@ import (
 const required = contract.FieldSet(1<<contract.FieldDetectorCode | 1<<contract.FieldMeasureTypeCode |
 	1<<contract.FieldTimestampFrom | 1<<contract.FieldTimestampTo | 1<<contract.FieldValue)
 
-// maxTypeLen is the maximum length of a measure type code (contract 1.2, rule 8). Longer ones are
-// cut to one byte more, so that they stay invalid.
+// maxTypeLen is the maximum length of a measure type code (contract 1.2, rule 8). Longer codes are
+// truncated to maxTypeLen+1 bytes, so that they remain invalid.
 const maxTypeLen = 64
 
 type row struct {
@@ -60,7 +60,7 @@ func (d *Decoder) item(it *batch.Items) {
 func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 	f := fieldOf(d.text, d.long)
 	if f == contract.FieldItem {
-		d.unknown()
+		d.skipUnknown()
 		return
 	}
 	r.Duplicate |= r.seen & f.Bit()
@@ -113,7 +113,8 @@ func (d *Decoder) member(it *batch.Items, r *row, codes int) {
 	}
 }
 
-func (d *Decoder) unknown() {
+// skipUnknown skips the value of an unknown member.
+func (d *Decoder) skipUnknown() {
 	c := d.next()
 	at := d.pos
 	if !d.skipValue() {

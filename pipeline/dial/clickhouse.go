@@ -69,7 +69,7 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 }
 
 // Connect opens a connection with ch-go, the low-level client of clickhouse-go, for callers that
-// encode blocks themselves. An error of the server is a *ch.Exception.
+// encode blocks themselves. An error from the server is a *ch.Exception.
 func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Duration, compression ch.Compression) (*ch.Client, error) {
 	tlsConfig, err := c.tlsConfig()
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 
 // brokerConn is a connection that fails unless the first response begins like one of a Kafka
 // broker: with a plausible length and the correlation id of the request. kafka-go trusts any length
-// and would allocate gigabytes for the response of another server, such as one for HTTP.
+// and would allocate gigabytes for the response from another server, such as one for HTTP.
 type brokerConn struct {
 	net.Conn
 	request  []byte // the start of the first request, up to and including the correlation id

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// File calls write with a new file, syncs it, renames it to path and syncs the folder. Readers see
-// the old content or the new one. After an error, the old content remains, unless only the last
+// File calls write with a new file, syncs it, renames it to path and syncs the directory. Readers
+// see the old content or the new one. After an error, the old content remains, unless only the last
 // step failed. File keeps the mode and the owner of an existing file; a new one gets mode. If path
 // is a symbolic link, its target is replaced; the target must exist.
 func File(path string, mode os.FileMode, write func(io.Writer) error) error {

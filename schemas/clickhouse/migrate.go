@@ -20,8 +20,8 @@ type Conn interface {
 // Migrate creates or updates the database and its tables on one server, and returns the names of
 // the applied migrations. In a cluster it must be called for each server. Several daemons may call
 // it at the same time. The connection needs no default database. On a new server of a cluster,
-// replicated tables are created with the definitions of the other servers, because columns and TTL
-// must be equal on all replicas.
+// replicated tables are created with the definitions of the other servers, because the columns and
+// the TTL must be the same on all replicas.
 func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
@@ -51,8 +51,8 @@ func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []s
 	return applied, nil
 }
 
-// prepare creates the database and the table of migrations. The engine Atomic makes DDL atomic; on
-// some servers it is not the default.
+// prepare creates the database and the migrations table. The Atomic engine makes DDL atomic; it is
+// not the default on some servers.
 func prepare(ctx context.Context, c Conn, l Layout) error {
 	database := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS `%s` ENGINE = Atomic", l.Database)
 	if err := c.Exec(ctx, database); err != nil {
@@ -85,21 +85,21 @@ func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) 
 // join creates the replicated tables that other servers have.
 func join(ctx context.Context, c Conn, l Layout, others []Conn) error {
 	for _, other := range others {
-		statements, err := replicated(ctx, other, l)
+		statements, err := replicatedTables(ctx, other, l)
 		if err != nil {
 			continue // the server may be dead, and the next one has the same tables
 		}
 		for _, statement := range statements {
 			if err := exec(ctx, c, l, statement); err != nil {
-				return fmt.Errorf("cannot create a replica of a table of %s: %w", l.Database, err)
+				return fmt.Errorf("cannot create a replicated table in database %s: %w", l.Database, err)
 			}
 		}
 	}
 	return nil
 }
 
-// replicated returns the statements that create the replicated tables of a server.
-func replicated(ctx context.Context, c Conn, l Layout) (statements []string, err error) {
+// replicatedTables returns the statements that create the replicated tables of a server.
+func replicatedTables(ctx context.Context, c Conn, l Layout) (statements []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var rows []struct {
@@ -116,7 +116,7 @@ func replicated(ctx context.Context, c Conn, l Layout) (statements []string, err
 
 // The server's error codes that exec handles.
 const (
-	replicaExists   = 253 // REPLICA_ALREADY_EXISTS: Keeper has a table of this replica that the server does not have
+	replicaExists   = 253 // REPLICA_ALREADY_EXISTS: Keeper lists this replica for a table that the server does not have
 	cannotAssignDDL = 517 // CANNOT_ASSIGN_ALTER: the replica has not applied the ALTER of another one yet
 )
 
@@ -132,8 +132,8 @@ func exec(ctx context.Context, c Conn, l Layout, statement string) error {
 			case <-time.After(100 * time.Millisecond):
 			}
 		case exception != nil && exception.Code == replicaExists:
-			return fmt.Errorf("%w; if the server lost its disk, remove it from Keeper, on another server of its shard:"+
-				" SYSTEM DROP REPLICA '<replica>' FROM DATABASE %s, and the same with '<shard>-<replica>'", err, l.Database)
+			return fmt.Errorf("%w; if the server lost its disk, remove its replica from Keeper by running on another server of its shard:"+
+				" SYSTEM DROP REPLICA '<replica>' FROM DATABASE %s; repeat that with '<shard>-<replica>'", err, l.Database)
 		default:
 			return err
 		}

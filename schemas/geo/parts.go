@@ -65,7 +65,7 @@ func walk(g geom.T, in Kind, index int, yield func(Part) bool) bool {
 	return yield(p)
 }
 
-// walk yields a part and its points, lines or rings, which are in flat from start on.
+// walk yields a part and its points, lines or rings, which are in flat, beginning at start.
 func (p Part) walk(flat []float64, start int, ends []int, yield func(Part) bool) bool {
 	p.Len = len(ends)
 	if !yield(p) {

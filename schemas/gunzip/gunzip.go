@@ -47,7 +47,7 @@ type Reader struct {
 	err     error
 }
 
-// Reset makes z read from r. It keeps the buffers.
+// Reset makes z read from r. It retains the buffers for reuse.
 func (z *Reader) Reset(r io.Reader) {
 	if z.in == nil {
 		z.in = bufio.NewReaderSize(nil, bufferSize)

@@ -18,7 +18,7 @@ const (
 )
 
 // WSDL returns the description of the service at an address. location is the prefix of the schemas'
-// file names: empty if they are in the same folder, or for example address + "?xsd=".
+// file names: empty if they are in the same directory, or for example address + "?xsd=".
 func WSDL(address, location string) []byte {
 	text := document(wsdlName, location)
 	return bytes.ReplaceAll(text, []byte(addressPlaceholder), appendText(nil, address))

@@ -84,10 +84,10 @@
 // is left out. A row is delivered once quorum replicas have it. While it is on fewer, the block is
 // retried, but the row is not sent again. Rows that no replica has are sent with the first token,
 // so that Keeper drops them if an earlier attempt succeeds first. If they are still missing
-// afterwards, the earlier part is on a dead replica or on a lost disk. After deadAfter, or at once
-// if all servers are live, the rows are sent under another token. If the dead replica returns with
-// its disk, the table has the rows twice until a merge. They are equal, so FINAL and the derived
-// tables show them once.
+// afterwards, the earlier part is on a dead replica or on a lost disk. After deadAfter, or
+// immediately if all servers are live, the rows are sent under another token. If the dead replica
+// returns with its disk, the table has the rows twice until a merge. They are equal, so FINAL and
+// the derived tables show them once.
 //
 // TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends
 // corrections through two daemons to two shards.

@@ -29,13 +29,13 @@ type hosts struct {
 	migrating sync.Mutex
 
 	mu     sync.Mutex
-	turn   int // number of calls of pick
+	turn   int // number of calls to pick
 	shards int // number of shards of the cluster, according to its servers
 
 	polling periodic // polls the servers of a cluster
 }
 
-// host is one server. The fields from migrated on are guarded by hosts.mu.
+// host is one server. migrated and the fields after it are guarded by hosts.mu.
 type host struct {
 	address string
 	conn    driver.Conn

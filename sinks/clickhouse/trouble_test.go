@@ -15,7 +15,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// testServerErrors provokes real errors of the server.
+// testServerErrors provokes real errors in the server.
 func testServerErrors(t *testing.T, store *stores.ClickHouse) {
 	t.Run("table", func(t *testing.T) { testTable(t, store) })
 	t.Run("constraint", func(t *testing.T) { testConstraint(t, store) })

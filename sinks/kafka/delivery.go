@@ -12,7 +12,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// delivery is a planned block that is being delivered. The sink keeps it between calls of Deliver,
+// delivery is a planned block that is being delivered. The sink keeps it between calls to Deliver,
 // so that acknowledged partitions are not sent again.
 type delivery struct {
 	plan

@@ -134,7 +134,7 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 // Start starts to build in the background.
 func (l *Layer) Start() { go l.run() }
 
-// Drain makes the requests that wait for a change return at once.
+// Drain makes the requests that wait for a change return immediately.
 func (l *Layer) Drain() { close(l.draining) }
 
 // Stop stops building and waits for a build in progress. The last layer remains available.

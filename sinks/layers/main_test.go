@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 // noon is a reference time at which daylight saving time does not matter in any zone.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// forecast returns a forecast of n periods of 15 minutes from start on, whose speeds increase by
-// one.
+// forecast returns a forecast of n periods of 15 minutes, beginning at start, whose speeds increase
+// by one.
 func forecast(street, fromnode int32, start time.Time, n int, speed float64) *pb.StreetForecast {
 	f := &pb.StreetForecast{Street: street, Fromnode: fromnode, OpenLRcode: codeOf(street)}
 	for i := range n {

@@ -238,8 +238,8 @@ func (r *response) selected(q *query) (pieces []*piece) {
 const maxWait = time.Minute
 
 // wait waits until the document differs from the version in since, for at most the time in the
-// header Prefer. It returns at once without that header, or if too many requests of the client are
-// waiting.
+// header Prefer. It returns immediately without that header, or if too many requests of the client
+// are waiting.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	seconds := preferredWait(&ctx.Request.Header)
 	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {

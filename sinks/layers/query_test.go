@@ -480,8 +480,8 @@ func TestBadQueries(t *testing.T) {
 }
 
 // TestWait checks that a request with Prefer: wait gets the next version as soon as it is built, or
-// the same version after the timeout. It gets a response at once if its version is not the current
-// one, too many requests wait, or the daemon stops.
+// the same version after the timeout. It gets a response immediately if its version is not the
+// current one, too many requests wait, or the daemon stops.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()

@@ -10,12 +10,12 @@ import (
 
 const (
 	shrinkMax    = 1 << 20 // bytes of text that shrink takes; it uses twenty times as much memory
-	shrinkPasses = 2       // a third pass would save 0.02 %
+	shrinkPasses = 2       // a third pass would save 0.02%
 	shrinkBits   = 18      // of hashes, at most; with fewer, large texts lose occurrences
 	unusedPrice  = 11      // bits of a symbol that the previous pass did not use
 )
 
-// shrink is like deflate. Its blocks are 3 to 6 % smaller, but it takes thirty times as long. Each
+// shrink is like deflate. Its blocks are 3 to 6% smaller, but it takes thirty times as long. Each
 // pass chooses the tokens that take the fewest bits with the codes of the previous pass.
 func (d *deflater) shrink(plain []byte, variables []variable) []byte {
 	d.deflate(plain, variables)

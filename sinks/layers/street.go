@@ -29,7 +29,7 @@ type street struct {
 	from     instant // start of the first period
 	step     instant // length of the first period; 0 if periods overlap
 	number   uint64  // of the first build with this forecast
-	held     uint64  // number of the build from which on all documents have shown the street
+	held     uint64  // number of the first build in which all documents showed the street
 	reach    instant // the periods have no gap between the reference time of the first build with this forecast and reach
 }
 

@@ -107,7 +107,7 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 		expect(in, 200)
 		ended(in)
 	})
-	f(2*cfg.IdleTimeout-2+cfg.HeaderTimeout, func(c net.Conn, in *bufio.Reader) { // each limit begins anew
+	f(2*cfg.IdleTimeout-2+cfg.HeaderTimeout, func(c net.Conn, in *bufio.Reader) { // each limit starts over
 		for range 2 {
 			write(c, whole)
 			expect(in, 200)

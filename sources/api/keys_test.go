@@ -83,7 +83,7 @@ func TestKeysFileIsReloaded(t *testing.T) {
 }
 
 // TestKeysFileBehindSwappedLinks tests a keys file that is mounted like a Kubernetes secret:
-// keys.yaml → ..data/keys.yaml, ..data → a folder; a change swaps ..data.
+// keys.yaml → ..data/keys.yaml, ..data → a directory; a change swaps ..data.
 func TestKeysFileBehindSwappedLinks(t *testing.T) {
 	dir := t.TempDir()
 	version := func(name, text string) {
@@ -93,7 +93,7 @@ func TestKeysFileBehindSwappedLinks(t *testing.T) {
 		require.NoError(t, os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
 	}
 	version("v1", keysYAML(entry("one", "k1", "ingest")))
-	mount := t.TempDir() // the configured link is in another folder
+	mount := t.TempDir() // the configured link is in another directory
 	path := filepath.Join(mount, "keys.yaml")
 	require.NoError(t, os.Symlink(filepath.Join(dir, "..data", "keys.yaml"), path))
 	k := openKeys(t, path)

@@ -70,7 +70,7 @@ func TestVaryIsOneLine(t *testing.T) {
 	require.Equal(t, []string{"Authorization, Accept, Origin"}, a.Header.Values("Vary"))
 }
 
-// TestPreflight checks that a preflight gets a response without a key, and without a call of the
+// TestPreflight checks that a preflight gets a response without a key, and without a call to the
 // endpoint.
 func TestPreflight(t *testing.T) {
 	p := &probe{}

@@ -112,7 +112,7 @@ const rejectTime = time.Second
 // Stop first continues to serve new requests for the drain grace, even on new connections, but
 // closes each connection after its response, because load balancers notice a shutdown late. Then it
 // responds to new requests with a 503 for a moment, accepts no more connections, lets the requests
-// in progress finish, and closes everything. When ctx ends, it closes the connections that are
+// in progress finish, and closes everything. When ctx is done, it closes the connections that are
 // still busy and returns an error with their number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {

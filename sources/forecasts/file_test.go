@@ -43,7 +43,7 @@ func jsonOf(t *testing.T, m proto.Message) string {
 func TestFileForms(t *testing.T) {
 	f := func(name, content, format string) {
 		t.Helper()
-		path := inFolder(t, name)
+		path := inDir(t, name)
 		write(t, path, content)
 		cfg := fileConfig(path)
 		cfg.File.Format = format
@@ -74,7 +74,7 @@ func TestFileForms(t *testing.T) {
 func TestFileWithBadRecords(t *testing.T) {
 	f := func(name, content string, places ...string) {
 		t.Helper()
-		path := inFolder(t, name)
+		path := inDir(t, name)
 		write(t, path, content)
 		feed, layer := run(t, fileConfig(path))
 		layer.waitFor("1:1 10", "2:1 20")
@@ -97,7 +97,7 @@ func TestFileWithBadRecords(t *testing.T) {
 // TestInvalidFile checks that truncated content, content without a valid record and a deleted file
 // leave the layer unchanged.
 func TestInvalidFile(t *testing.T) {
-	path := inFolder(t, "f.json")
+	path := inDir(t, "f.json")
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(1, 1, 10)}}))
 	cfg := fileConfig(path)
 	cfg.MaxBytes = 2000
@@ -138,7 +138,7 @@ func TestInvalidFile(t *testing.T) {
 // TestFileInUseIsNotReadAgain checks that a check of an unchanged file confirms the layer, and that
 // the status reports the faults of the content in use.
 func TestFileInUseIsNotReadAgain(t *testing.T) {
-	path := inFolder(t, "f.ndjson")
+	path := inDir(t, "f.ndjson")
 	layer, faults := newFakeLayer(t), &faults{log: zerolog.Nop()}
 	feed := newFileFeed(smallFile(path), layer, faults)
 	defer feed.close()
@@ -164,7 +164,7 @@ func TestFileInUseIsNotReadAgain(t *testing.T) {
 
 // TestBadFileIsReadOnce checks that an invalid file is not read and counted at every check.
 func TestBadFileIsReadOnce(t *testing.T) {
-	path := inFolder(t, "f.ndjson")
+	path := inDir(t, "f.ndjson")
 	write(t, path, "{\n[\n")
 	faults := &faults{log: zerolog.Nop()}
 	feed := newFileFeed(smallFile(path), newFakeLayer(t), faults)
@@ -200,7 +200,7 @@ func TestProtobufFileTruncated(t *testing.T) {
 // TestFileConfirms checks that the time of the data is the modification time, or now if that is in
 // the future.
 func TestFileConfirms(t *testing.T) {
-	path := inFolder(t, "f.pb")
+	path := inDir(t, "f.pb")
 	write(t, path, response(t, street(1, 1, 10))) // an hour old
 	feed, layer := run(t, fileConfig(path))
 	layer.waitFor("1:1 10")
@@ -273,7 +273,7 @@ func TestJSONFileErrors(t *testing.T) {
 
 // TestFileExpands checks that a small file that would need too much memory is rejected.
 func TestFileExpands(t *testing.T) {
-	path := inFolder(t, "f.ndjson")
+	path := inDir(t, "f.ndjson")
 	var lines strings.Builder
 	for i := range 200 {
 		fmt.Fprintf(&lines, "{\"street\":%d}\n", i+1)
@@ -287,7 +287,7 @@ func TestFileExpands(t *testing.T) {
 
 // TestStopWhileReadingAFile checks that a check ends when the daemon stops.
 func TestStopWhileReadingAFile(t *testing.T) {
-	path := inFolder(t, "f.ndjson")
+	path := inDir(t, "f.ndjson")
 	write(t, path, strings.Repeat(jsonOf(t, street(1, 1, 10))+"\n", 3))
 	feed := newFileFeed(smallFile(path), newFakeLayer(t), &faults{log: zerolog.Nop()})
 	defer feed.close()
@@ -348,7 +348,7 @@ func TestOutOfRange(t *testing.T) {
 
 // TestMaxSpeed checks the setting of the same name.
 func TestMaxSpeed(t *testing.T) {
-	path := inFolder(t, "f.ndjson")
+	path := inDir(t, "f.ndjson")
 	write(t, path, jsonOf(t, street(1, 1, 600)))
 	cfg := fileConfig(path)
 	cfg.MaxSpeed = 700

@@ -87,8 +87,8 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	return f, nil
 }
 
-// Start reads the feed in the background until ctx ends or Close is called. It must be called only
-// once.
+// Start reads the feed in the background until ctx is done or Close is called. It must be called
+// only once.
 func (f *Forecasts) Start(ctx context.Context) {
 	if f.feed == nil {
 		return

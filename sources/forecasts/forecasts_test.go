@@ -55,7 +55,7 @@ func TestFileIsWatched(t *testing.T) {
 	f("written in place", "", func(dir string) error {
 		return os.WriteFile(filepath.Join(dir, "current", "f.pb"), []byte(response(t, street(1, 1, 20))), 0o644)
 	})
-	f("symlink to the folder replaced", "v1", func(dir string) error {
+	f("symlink to the directory replaced", "v1", func(dir string) error {
 		return errors.Join(os.Symlink("v2", filepath.Join(dir, "next")), os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
 	})
 }
@@ -171,7 +171,7 @@ func TestMetrics(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	path := inFolder(t, "f.ndjson")
+	path := inDir(t, "f.ndjson")
 	write(t, path, jsonOf(t, street(1, 1, 10))+"\n{\n")
 	taken, skipped := testutil.ToFloat64(recordsTaken), testutil.ToFloat64(recordsSkipped)
 	f, layer := run(t, fileConfig(path))
@@ -208,7 +208,7 @@ func TestSecurity(t *testing.T) {
 	_, layer := run(t, cfg)
 	layer.waitFor()
 
-	cfg.Kafka.TLS.CA = inFolder(t, "missing.pem")
+	cfg.Kafka.TLS.CA = inDir(t, "missing.pem")
 	_, err := New(cfg, nil, zerolog.Nop())
 	require.ErrorContains(t, err, "forecasts.kafka.tls.ca: cannot read the certificate authorities")
 }
@@ -218,7 +218,7 @@ func certificate(t *testing.T) (server *tls.Config, file string) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
 	s.Close() // only its certificate is used
-	file = inFolder(t, "ca.pem")
+	file = inDir(t, "ca.pem")
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
 	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }

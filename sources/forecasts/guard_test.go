@@ -41,7 +41,7 @@ func requireSuspect(t *testing.T, feed *Forecasts, want string) {
 // TestShrunkFile checks that a file that lacks many streets does not replace the layer until
 // shrink_confirm has passed.
 func TestShrunkFile(t *testing.T) {
-	path := inFolder(t, "f.ndjson")
+	path := inDir(t, "f.ndjson")
 	lines := func(streets int) string {
 		var all strings.Builder
 		for i := range int32(streets) {

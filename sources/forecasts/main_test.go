@@ -186,8 +186,8 @@ func zipped(t *testing.T, content string) string {
 	return b.String()
 }
 
-// inFolder returns the path of a file in a new temporary folder.
-func inFolder(t *testing.T, name string) string {
+// inDir returns the path of a file in a new temporary directory.
+func inDir(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), name)
 }

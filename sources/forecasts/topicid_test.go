@@ -127,7 +127,7 @@ func TestTopicIDMessages(t *testing.T) {
 	require.ErrorContains(t, err, "0 topics")
 }
 
-// FuzzTopicID checks that no response of a broker causes a panic.
+// FuzzTopicID checks that no response from a broker causes a panic.
 func FuzzTopicID(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2})
 	f.Add([]byte("\x00\x00\x00\x00\xff\xff\xff\xff\x07"))

@@ -93,11 +93,11 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	return append(b, `"}}`...)
 }
 
-// pieceSize is the size from which no further rejection is added to a piece.
+// pieceSize is the size at which a piece is complete: no more rejections are added to it.
 const pieceSize = 8 << 10
 
-// rendering is an IngestResult that is rendered while it is written. A body of a few hundred
-// bytes can cause a response of many megabytes that the client may not read, so only the list of
+// rendering is an IngestResult that is rendered while it is written. A body of a few hundred bytes
+// can cause a response of many megabytes that the client might never read, so only the list of
 // rejections is kept in memory and charged to the client's quota.
 type rendering struct {
 	memory  *admission.Quotas
@@ -110,8 +110,8 @@ type rendering struct {
 	piece, left  []byte // the last piece; the part of it that Read has not returned yet
 }
 
-// newRendering returns a rendering of r. It swaps r's content with that of a recycled result, so
-// that both keep their buffers.
+// newRendering returns a rendering of r. It swaps the contents of r and a recycled result, so that
+// the buffers of both are reused.
 func newRendering(r *batch.Result, memory *admission.Quotas, client string) *rendering {
 	x := renderings.Get().(*rendering)
 	x.result, *r = *r, x.result
@@ -122,15 +122,15 @@ func newRendering(r *batch.Result, memory *admission.Quotas, client string) *ren
 
 // size renders the whole text once to return its length. It must be called before Read and WriteTo.
 func (x *rendering) size() (n int) {
-	for p := x.more(); len(p) > 0; p = x.more() {
+	for p := x.nextPiece(); len(p) > 0; p = x.nextPiece() {
 		n += len(p)
 	}
 	x.begun, x.ended, x.next = false, false, 0
 	return n
 }
 
-// more renders the next piece, which is valid until the next call. It is empty at the end.
-func (x *rendering) more() []byte {
+// nextPiece renders the next piece, which is valid until the next call. It is empty at the end.
+func (x *rendering) nextPiece() []byte {
 	b, r := x.piece[:0], &x.result
 	if !x.begun {
 		x.begun = true
@@ -157,7 +157,7 @@ func (x *rendering) more() []byte {
 // Read implements io.Reader, though the server uses WriteTo.
 func (x *rendering) Read(p []byte) (int, error) {
 	if len(x.left) == 0 {
-		x.left = x.more()
+		x.left = x.nextPiece()
 	}
 	if len(x.left) == 0 {
 		return 0, io.EOF
@@ -169,7 +169,7 @@ func (x *rendering) Read(p []byte) (int, error) {
 
 // WriteTo implements io.WriterTo.
 func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
-	for p := x.more(); len(p) > 0 && err == nil; p = x.more() {
+	for p := x.nextPiece(); len(p) > 0 && err == nil; p = x.nextPiece() {
 		var n int
 		n, err = w.Write(p)
 		total += int64(n)

@@ -21,7 +21,7 @@ import (
 // TestLastGoodListStays checks that an invalid file does not replace the list in use, and that a
 // valid one does.
 func TestLastGoodListStays(t *testing.T) {
-	path := inFolder(t, "detectors.csv")
+	path := inDir(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
 	good := codesOf(nil)
 	f := func(content, wantError string) {
@@ -68,7 +68,7 @@ func TestLastGoodListStays(t *testing.T) {
 // TestSuspicionEnds checks that a suspect list must be confirmed from the start again if the list
 // in use was read in between.
 func TestSuspicionEnds(t *testing.T) {
-	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inFolder(t, "list.csv")}})
+	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inDir(t, "list.csv")}})
 	feed.only().guard.ShrinkConfirm = time.Hour
 	start := time.Now()
 	f := func(after time.Duration, want error, codes ...string) {
@@ -88,7 +88,7 @@ func TestSuspicionEnds(t *testing.T) {
 
 // TestColumns checks that onList receives the other columns of a list, even if only they change.
 func TestColumns(t *testing.T) {
-	path := inFolder(t, "list")
+	path := inDir(t, "list")
 	at := func(pairs ...string) (list []batch.Attribute) {
 		for i := 0; i < len(pairs); i += 2 {
 			list = append(list, batch.Attribute{Name: pairs[i], Value: pairs[i+1]})
@@ -127,7 +127,7 @@ func TestColumns(t *testing.T) {
 }
 
 func TestOutcomesAreCounted(t *testing.T) {
-	path := inFolder(t, "detectors.csv")
+	path := inDir(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
 	f := func(content string, counter metrics.Counter) {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 func TestFileFormats(t *testing.T) {
 	f := func(name, content string, cfg FileConfig, want ...string) {
 		t.Helper()
-		cfg.Path = inFolder(t, name)
+		cfg.Path = inDir(t, name)
 		feed := newTestFeed(t, FeedConfig{File: &cfg})
 		write(t, cfg.Path, content)
 		feed.check(t.Context())
@@ -35,7 +35,7 @@ func TestFileFormats(t *testing.T) {
 // TestBadFileIsReadOnce checks that a rejected file is read again only when its size or
 // modification time changes.
 func TestBadFileIsReadOnce(t *testing.T) {
-	path := inFolder(t, "list.csv")
+	path := inDir(t, "list.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
 	mtime := time.Now().Add(-time.Hour)
 	f := func(content, wantError string) {
@@ -55,7 +55,7 @@ func TestBadFileIsReadOnce(t *testing.T) {
 func TestFileErrors(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
-		path := inFolder(t, "list.csv")
+		path := inDir(t, "list.csv")
 		feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
 		feed.source = newFileSource(FileConfig{Path: path, Column: DefaultColumn}, "", 0, 100)
 		write(t, path, content)

@@ -89,8 +89,8 @@ func codesOf(set *batch.Detectors) []string {
 	return codes
 }
 
-// inFolder returns the path of a file in a new temporary folder.
-func inFolder(t *testing.T, name string) string {
+// inDir returns the path of a file in a new temporary directory.
+func inDir(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), name)
 }

@@ -68,11 +68,11 @@ func TestFileIsWatched(t *testing.T) {
 		require.NoError(t, os.Remove(path))
 		require.NoError(t, os.WriteFile(path, []byte("detectorCode\nA\nC\n"), 0o644))
 	})
-	f("symlink to the folder replaced", "v1", func(t *testing.T, dir string) {
+	f("symlink to the directory replaced", "v1", func(t *testing.T, dir string) {
 		require.NoError(t, os.Symlink("v2", filepath.Join(dir, "next")))
 		require.NoError(t, os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
 	})
-	f("file in a symlinked folder replaced", "v1", func(t *testing.T, dir string) {
+	f("file in a symlinked directory replaced", "v1", func(t *testing.T, dir string) {
 		require.NoError(t, os.Rename(filepath.Join(dir, "v2", "list.csv"), filepath.Join(dir, "v1", "list.csv")))
 	})
 	f("mounted as by Kubernetes", "v1", func(t *testing.T, dir string) {
@@ -89,7 +89,7 @@ func TestFileIsWatched(t *testing.T) {
 
 // TestFileCreatedLater checks that the daemon may start before its list exists.
 func TestFileCreatedLater(t *testing.T) {
-	path := inFolder(t, "list.json.gz")
+	path := inDir(t, "list.json.gz")
 	r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
 	require.Eventually(t, func() bool { return r.Status()[0].Error != errNotRead.Error() }, time.Minute, time.Millisecond)
 	require.Contains(t, r.Status()[0].Error, "no such file")
@@ -105,7 +105,7 @@ func TestFileCreatedLater(t *testing.T) {
 // of them sees a mixture (promise 7).
 func TestSnapshotIsWhole(t *testing.T) {
 	const n = 500
-	path := inFolder(t, "list.csv")
+	path := inDir(t, "list.csv")
 	cfg := quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}})
 	cfg.MaxShrink = 1
 	write(t, path, numbered("A", n))
@@ -150,7 +150,7 @@ func all(set *batch.Detectors, prefix byte) bool {
 }
 
 func TestSnapshotDoesNotAllocate(t *testing.T) {
-	path := inFolder(t, "list.csv")
+	path := inDir(t, "list.csv")
 	write(t, path, numbered("A", 3))
 	r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
 	eventually(t, r, "A0", "A1", "A2")
@@ -162,7 +162,7 @@ func TestSnapshotDoesNotAllocate(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	path := inFolder(t, "list.csv")
+	path := inDir(t, "list.csv")
 	write(t, path, numbered("A", 3))
 	r := start(t, quick(
 		FeedConfig{ProductInstance: `the "city"`, File: &FileConfig{Path: path}},

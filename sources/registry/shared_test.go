@@ -32,13 +32,13 @@ func towns(n int) string {
 
 // TestSharedList follows one list of many product instances through changes, restarts and a reload.
 func TestSharedList(t *testing.T) {
-	path, cityPath := inFolder(t, "towns.csv"), inFolder(t, "city.csv")
+	path, cityPath := inDir(t, "towns.csv"), inDir(t, "city.csv")
 	write(t, cityPath, "detectorCode\nC\n")
 	cfg := quick(
 		FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}},
 		FeedConfig{ProductInstance: "city", File: &FileConfig{Path: cityPath}},
 	)
-	cfg.CacheDir = inFolder(t, "cache")
+	cfg.CacheDir = inDir(t, "cache")
 	require.NoError(t, cfg.Validate())
 	// restart returns a registry that has read its feeds once.
 	restart := func() *Registry {
@@ -111,7 +111,7 @@ func TestSharedList(t *testing.T) {
 // TestSharedListPartlyShrinks checks that if the codes of one product instance shrink, only they
 // are rejected, and the changes of the others are applied.
 func TestSharedListPartlyShrinks(t *testing.T) {
-	path := inFolder(t, "towns.json")
+	path := inDir(t, "towns.json")
 	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path, Column: "code"}})
 	f := newFeed(cfg, cfg.Feeds[0].withDefaults(), zerolog.Nop())
 	t.Cleanup(func() { metrics.Unregister(f.gauges()...) })
@@ -169,7 +169,7 @@ func TestSharedListOfServices(t *testing.T) {
 // TestCheckSharedList checks that the error of each product instance starts with the key of the
 // feed and names the product instance.
 func TestCheckSharedList(t *testing.T) {
-	path := inFolder(t, "towns.csv")
+	path := inDir(t, "towns.csv")
 	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}})
 	write(t, path, "tenant,detectorCode\nb,\na,\nc,C\n")
 	const reason = "the list has no detector codes: an empty list is never used"

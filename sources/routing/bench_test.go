@@ -57,7 +57,7 @@ func benchmarkSOAP(b *testing.B, wkt string, points int) {
 		}
 		s.memory.Release(client.Owner, int64(x.size))
 	}
-	perSecond(b, points)
+	reportPointsPerSecond(b, points)
 }
 
 func benchmarkBare(b *testing.B, wkt string, points int) {
@@ -78,9 +78,9 @@ func benchmarkBare(b *testing.B, wkt string, points int) {
 		}
 		geo.AppendWKT(nil, g)
 	}
-	perSecond(b, points)
+	reportPointsPerSecond(b, points)
 }
 
-func perSecond(b *testing.B, points int) {
+func reportPointsPerSecond(b *testing.B, points int) {
 	b.ReportMetric(float64(b.N)*float64(points)/b.Elapsed().Seconds(), "points/s")
 }

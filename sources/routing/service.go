@@ -60,8 +60,8 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	}
 }
 
-// Drain makes all current and future watchJob requests return at once, because the shutdown of the
-// HTTP server waits for requests in progress.
+// Drain makes all current and future watchJob requests return immediately, because the shutdown of
+// the HTTP server waits for requests in progress.
 func (s *Service) Drain() { s.jobs.drain() }
 
 // Stop cancels the jobs and waits for them. The HTTP server must already have stopped.
@@ -233,7 +233,7 @@ func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	for key := range ctx.QueryArgs().All() {
 		if strings.EqualFold(string(key), "wsdl") { // toolkits send ?wsdl and ?WSDL
 			ctx.SetContentType("text/xml; charset=utf-8")
-			ctx.SetBody(xroute.WSDL(s.address(ctx), "")) // the schemas are in the same folder
+			ctx.SetBody(xroute.WSDL(s.address(ctx), "")) // the schemas are in the same directory
 			return nil
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // ErrLocked is returned by TryLock when another process holds the lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// Lock acquires the lock file path, waiting for it until ctx ends. If another process holds the
+// Lock locks the file at path, and waits for it until ctx is done. If another process holds the
 // lock, Lock calls waiting once, unless it is nil. The lock is released when its holder dies.
 func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	for {
@@ -31,7 +31,7 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	}
 }
 
-// TryLock acquires the lock file path or returns ErrLocked. It never removes the file, because then
+// TryLock locks the file at path or returns ErrLocked. It never removes the file, because then
 // two processes could hold the lock.
 func TryLock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)

@@ -95,7 +95,7 @@ func (p *Process) run(started chan<- error, failed func(error)) {
 	}
 }
 
-// Run starts cmd and returns how it exited. When ctx ends first, the child is killed.
+// Run starts cmd and returns how it exited. If ctx is done first, the child is killed.
 func Run(ctx context.Context, cmd *exec.Cmd) error {
 	p, err := Start(cmd, nil)
 	if err != nil {
@@ -194,7 +194,7 @@ func (p *Process) Stop(grace time.Duration) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", p.cmd.Path, grace)
 }
 
-// Eventually calls try until it succeeds. After limit or when ctx ends, Eventually returns the
+// Eventually calls try until it succeeds. After limit or when ctx is done, Eventually returns the
 // cause and the last error.
 func Eventually(ctx context.Context, limit time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))

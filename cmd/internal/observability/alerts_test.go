@@ -45,7 +45,7 @@ func readAlerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// parse reads a YAML file of the Prometheus folder.
+// parse reads a YAML file of the Prometheus directory.
 func parse(t *testing.T, name string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(prometheus, name))
@@ -86,7 +86,7 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
-// promtool runs promtool in the folder of the rules.
+// promtool runs promtool in the directory of the rules.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")

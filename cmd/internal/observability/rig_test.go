@@ -38,7 +38,7 @@ import (
 // limit bounds every wait.
 const limit = 90 * time.Second
 
-// programs builds trafficd and trafficctl and returns their folder.
+// programs builds trafficd and trafficctl and returns their directory.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

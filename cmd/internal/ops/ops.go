@@ -84,8 +84,8 @@ func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, l
 // Address returns the address of the listener.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Stop lets running requests finish until ctx ends, then closes their connections. It may be called
-// on nil.
+// Stop lets running requests finish until ctx is done, then closes their connections. It may be
+// called on nil.
 func (s *Server) Stop(ctx context.Context) {
 	if s == nil {
 		return

@@ -21,8 +21,8 @@ import (
 	"trafficd/schemas/openapi"
 )
 
-// daemon has the metrics of a daemon that delivers to one store.
-type daemon struct {
+// fakeDaemon provides the metrics and the readiness of a daemon that delivers to one store.
+type fakeDaemon struct {
 	recorder              *Recorder
 	batches, codes, items *prometheus.CounterVec
 	lag, rows             *prometheus.GaugeVec
@@ -31,7 +31,7 @@ type daemon struct {
 	ready                 ops.Readiness
 }
 
-func start(t *testing.T) *daemon {
+func start(t *testing.T) *fakeDaemon {
 	registry := prometheus.NewRegistry()
 	with := promauto.With(registry)
 	gauge := func(name string, value float64) prometheus.Gauge {
@@ -39,7 +39,7 @@ func start(t *testing.T) *daemon {
 		g.Set(value)
 		return g
 	}
-	d := &daemon{
+	d := &fakeDaemon{
 		batches: with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_batches_total"}, []string{"code"}),
 		codes:   with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_items_rejected_total"}, []string{"code"}),
 		items:   with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_items_accepted_total"}, nil),
@@ -57,7 +57,7 @@ func start(t *testing.T) *daemon {
 	return d
 }
 
-func (d *daemon) set(name string, state ops.State, reason string) {
+func (d *fakeDaemon) set(name string, state ops.State, reason string) {
 	var c ops.Component
 	c.Add(state, reason)
 	if strings.Contains(reason, "refused") {
@@ -66,8 +66,8 @@ func (d *daemon) set(name string, state ops.State, reason string) {
 	d.ready = ops.NewReadiness(map[string]ops.Component{name: c})
 }
 
-// pass moves all recorded samples into the past, as if that time had passed.
-func (d *daemon) pass(by time.Duration) {
+// pass moves all recorded samples into the past, as if the given time had elapsed.
+func (d *fakeDaemon) pass(by time.Duration) {
 	d.recorder.mu.Lock()
 	defer d.recorder.mu.Unlock()
 	for i := range d.recorder.recent {
@@ -104,8 +104,8 @@ func TestRates(t *testing.T) {
 
 var update = flag.Bool("update", false, "write status.example.json, from which the page takes its types")
 
-// example has every member of a status.
-const example = "../../../sources/page/app/src/status.example.json"
+// examplePath is the path of an example that has every member of a status.
+const examplePath = "../../../sources/page/app/src/status.example.json"
 
 // TestDocument checks that the operators' OpenAPI document, and the example from which the page
 // takes its types, describe every member of a status.
@@ -121,29 +121,29 @@ func TestDocument(t *testing.T) {
 	}, "", "  ")
 	require.NoError(t, err)
 	if *update {
-		require.NoError(t, os.WriteFile(example, append(text, '\n'), 0o600))
+		require.NoError(t, os.WriteFile(examplePath, append(text, '\n'), 0o600))
 	}
-	want, err := os.ReadFile(example)
+	want, err := os.ReadFile(examplePath)
 	require.NoError(t, err)
-	require.Equal(t, string(want), string(text)+"\n", "go test ./cmd/trafficd/status -update writes it")
+	require.Equal(t, string(want), string(text)+"\n", "run go test ./cmd/trafficd/status -update to write the example again")
 
 	var document map[string]any
 	require.NoError(t, yaml.Unmarshal(openapi.Operators, &document))
 	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
 	var status any
 	require.NoError(t, json.Unmarshal(text, &status))
-	conforms(t, schemas["Status"], status, "status")
+	requireConforms(t, schemas["Status"], status, "status")
 	item := pipeline.TapItem{
 		Client: "acme", Code: "OK", Detector: "D", Field: "value", Message: []byte(`"text"`), Type: "speed", From: &at, To: &at, Value: new(50.0), Batch: "b",
 	}
 	text, err = json.Marshal(item)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &status))
-	conforms(t, schemas["Item"], status, "item")
+	requireConforms(t, schemas["Item"], status, "item")
 }
 
-// conforms requires a value with every member of the schema, and no other.
-func conforms(t *testing.T, schema, value any, path string) {
+// requireConforms requires a value with every member of the schema and no others.
+func requireConforms(t *testing.T, schema, value any, path string) {
 	t.Helper()
 	s := schema.(map[string]any)
 	switch v := value.(type) {
@@ -156,15 +156,15 @@ func conforms(t *testing.T, schema, value any, path string) {
 				property = s["additionalProperties"]
 			}
 			require.NotNil(t, property, "%s.%s is not described", path, name)
-			conforms(t, property, x, path+"."+name)
+			requireConforms(t, property, x, path+"."+name)
 		}
 		for name := range properties {
-			require.Contains(t, v, name, "%s.%s is described", path, name)
+			require.Contains(t, v, name, "%s.%s is in the schema, but not in the value", path, name)
 		}
 	case []any:
 		require.Equal(t, "array", s["type"], path)
 		for _, x := range v {
-			conforms(t, s["items"], x, path+"[]")
+			requireConforms(t, s["items"], x, path+"[]")
 		}
 	case string:
 		require.Equal(t, "string", s["type"], path)
@@ -188,15 +188,15 @@ func TestSummary(t *testing.T) {
 	s := d.recorder.Now()
 	require.Equal(t, []string{
 		"ClickHouse has accepted no measurements for 4 min; 1.23 M measurements are waiting in the journal, which has room for 56 min at this rate. " +
-			"Its error: connection refused.",
+			"The error is: connection refused.",
 	}, s.Summary)
 	require.Equal(t, "connection refused", s.Stores[0].Error)
 	d.bytes.Set(3700)
 	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are rejected with 503")
 	d.bytes.Set(100)
-	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is 3 % full.")
+	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is 3% full.")
 	d.set("clickhouse", ops.Degraded, "65s behind")
-	require.Equal(t, "ClickHouse is slow, 65s behind; 1.23 M measurements are waiting in the journal, which is 3 % full.", d.recorder.Now().Summary[0])
+	require.Equal(t, "ClickHouse is slow, 65s behind; 1.23 M measurements are waiting in the journal, which is 3% full.", d.recorder.Now().Summary[0])
 	d.set("clickhouse", ops.OK, "")
 	require.Empty(t, d.recorder.Now().Summary)
 }

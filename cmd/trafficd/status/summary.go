@@ -37,7 +37,7 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 		if rows, ok := s.values["pipeline_lag_rows"][name]; ok {
 			what, why := "is slow, "+reasons, ""
 			if _, failing := c.Detail["error"]; failing {
-				what, why = "has accepted no measurements"+since, " Its error: "+reasons+"."
+				what, why = "has accepted no measurements"+since, " The error is: "+reasons+"."
 			}
 			sentences = append(sentences, fmt.Sprintf("%s %s; %s measurements are waiting in the journal%s.%s",
 				cmp.Or(storeNames[name], name), what, count(rows), room(s, oldest), why))
@@ -59,7 +59,7 @@ func room(s, before *sample) string {
 	case free <= 0:
 		return ", which is full: batches are rejected with 503 until the store is available again"
 	case growth <= 0:
-		return fmt.Sprintf(", which is %.0f %% full", math.Ceil(100*s.sum("journal_bytes")/s.sum("journal_bytes_limit")))
+		return fmt.Sprintf(", which is %.0f%% full", math.Ceil(100*s.sum("journal_bytes")/s.sum("journal_bytes_limit")))
 	}
 	return fmt.Sprintf(", which has room for %s at this rate", about(time.Duration(min(free/growth, 1e9)*float64(time.Second))))
 }

@@ -84,7 +84,7 @@ func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 	return &Tracing{p.Tracer("trafficd"), p}, nil
 }
 
-// Stop sends the remaining spans until ctx ends.
+// Stop sends the remaining spans until ctx is done.
 func (t *Tracing) Stop(ctx context.Context) error {
 	if err := t.provider.Shutdown(ctx); err != nil {
 		return fmt.Errorf("cannot send the last spans: %w", err)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs, upgrades, downgrades and removes the Debian package in an overlay on top of this machine's
-# root folder, which exists as long as the mount namespace of this process.
+# root directory, which exists as long as the mount namespace of this process.
 #
 #   unshare --mount --pid --fork install.sh outside OLD.deb NEW.deb API OPS
 set -euo pipefail

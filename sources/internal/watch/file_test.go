@@ -14,7 +14,7 @@ import (
 )
 
 // TestFileIsReadWhenItHasSettled checks that a file that changed recently is not read, unless its
-// time stamp is in the future.
+// timestamp is in the future.
 func TestFileIsReadWhenItHasSettled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.csv")
 	file := NewFile(path, time.Minute, 1<<20)
@@ -72,7 +72,7 @@ func TestRejectedFile(t *testing.T) {
 	require.Equal(t, "good", string(content))
 	file.Reject(reason)
 	stamp = stamp.Add(-time.Second)
-	put("better") // the same time stamp: within the resolution of a coarse clock
+	put("better") // the same timestamp: within the resolution of a coarse clock
 	content, _, err = file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "better", string(content))

@@ -11,7 +11,7 @@ import (
 // interval.
 const RetryAfter = 5 * time.Second
 
-// Rounds calls check until ctx ends: immediately, then whenever the duration that the last check
+// Rounds calls check until ctx is done: immediately, then whenever the duration that the last check
 // returned has passed, and settle after a change. changes may be nil.
 func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, check func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)

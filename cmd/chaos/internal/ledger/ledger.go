@@ -1,5 +1,5 @@
 // Package ledger records the responses that the clients of a run received: which measurements were
-// accepted, with their batch id and index, and which responses were wrong.
+// accepted, with their batch id and index, and which responses were unexpected.
 package ledger
 
 import (
@@ -54,10 +54,10 @@ type Accepted struct {
 
 // Ledger collects the records of all clients. It is safe for concurrent use.
 type Ledger struct {
-	mu       sync.Mutex
-	accepted []Accepted
-	wrong    []string
-	tally    Tally
+	mu         sync.Mutex
+	accepted   []Accepted
+	unexpected []string
+	tally      Tally
 }
 
 // Tally counts the clients' attempts.
@@ -85,11 +85,11 @@ func (l *Ledger) Accept(items []Accepted) {
 	l.accepted = append(l.accepted, items...)
 }
 
-// AddWrong records an unexpected response or exit.
-func (l *Ledger) AddWrong(format string, args ...any) {
+// AddUnexpected records an unexpected response or exit.
+func (l *Ledger) AddUnexpected(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
+	l.unexpected = append(l.unexpected, fmt.Sprintf(format, args...))
 }
 
 // Tally returns the current counts.
@@ -100,8 +100,8 @@ func (l *Ledger) Tally() Tally {
 }
 
 // Read returns everything. The ledger must not be written to afterwards.
-func (l *Ledger) Read() (accepted []Accepted, wrong []string, tally Tally) {
+func (l *Ledger) Read() (accepted []Accepted, unexpected []string, tally Tally) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.accepted, l.wrong, l.tally
+	return l.accepted, l.unexpected, l.tally
 }

@@ -121,7 +121,7 @@ func (c *client) run(ctx, hard context.Context) error {
 			return err
 		}
 		if wrong := b.compare(r); wrong != "" {
-			c.ledger.AddWrong("batch %s (%s): %s", b.key, r.batchID, wrong)
+			c.ledger.AddUnexpected("batch %s (%s): %s", b.key, r.batchID, wrong)
 		}
 		b.first = r
 		c.ledger.Accept(b.accepted())
@@ -151,9 +151,9 @@ func (c *client) repeat(ctx context.Context) error {
 	}
 	switch {
 	case !r.replayed && len(c.Endpoints) == 1: // another replica does not have the result
-		c.ledger.AddWrong("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.first.batchID, r.batchID)
+		c.ledger.AddUnexpected("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.first.batchID, r.batchID)
 	case !r.same(old.first):
-		c.ledger.AddWrong("batch %s sent again after its 207: first %v, now %v", old.key, old.first, r)
+		c.ledger.AddUnexpected("batch %s sent again after its 207: first %v, now %v", old.key, old.first, r)
 	}
 	c.ledger.Add(func(t *ledger.Tally) { t.Replays++ })
 	return nil
@@ -235,12 +235,12 @@ func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err e
 		case errs[i] != nil:
 			err = errs[i]
 			if status, ok := errors.AsType[*statusError](err); ok && !slices.Contains(retryable, status.status) {
-				c.ledger.AddWrong("batch %s: %v", b.key, err)
+				c.ledger.AddUnexpected("batch %s: %v", b.key, err)
 			}
 		case first == nil:
 			first = r
 		case !r.same(first):
-			c.ledger.AddWrong("batch %s: one replica's result is %v, another's is %v", b.key, first, r)
+			c.ledger.AddUnexpected("batch %s: one replica's result is %v, another's is %v", b.key, first, r)
 		}
 	}
 	c.ledger.Add(func(t *ledger.Tally) { t.Requests += len(to); t.Responses += responses })

@@ -287,9 +287,9 @@ func (f *fake) Thaw() error {
 	return nil
 }
 
-// produceErrors lists errors that are returned although the records were stored, errors of a broker
-// that has forgotten the producer, and errors of a broker that stored nothing. Sequence numbers
-// alone do not prevent duplicates if an error of the second kind follows one of the first.
+// produceErrors lists errors that are returned although the records were stored, errors from a
+// broker that has forgotten the producer, and errors from a broker that stored nothing. Sequence
+// numbers alone do not prevent duplicates if an error of the second kind follows one of the first.
 var produceErrors = [][]*kerr.Error{
 	{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
 	{kerr.OutOfOrderSequenceNumber, kerr.InvalidProducerEpoch, kerr.UnknownProducerID},

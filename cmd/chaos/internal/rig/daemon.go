@@ -29,12 +29,12 @@ const stopLimit = 6 * time.Second
 // concurrently.
 type Daemon struct {
 	launch.Daemon
-	Busy      sync.Mutex                       // held during a fault
-	Faults    *faultinject.Faults              // of its clock, writes and reads
-	sharesLog bool                             // the journal is a log in Kafka
-	volume    string                           // the journal's folder
-	wrong     func(format string, args ...any) // reports unexpected exits
-	watched   bool                             // an exit of the current process is unexpected
+	Busy       sync.Mutex                       // held during a fault
+	Faults     *faultinject.Faults              // of its clock, writes and reads
+	sharesLog  bool                             // the journal is a log in Kafka
+	volume     string                           // the journal's directory
+	unexpected func(format string, args ...any) // reports unexpected exits
+	watched    bool                             // an exit of the current process is unexpected
 }
 
 // newDaemon writes the daemon's configuration. Retry delays are short and blocks small, so that
@@ -42,7 +42,7 @@ type Daemon struct {
 func (r *Rig) newDaemon(binary string, n int) *Daemon {
 	dir := r.path(fmt.Sprint("replica-", n))
 	must.Do(os.MkdirAll(dir, 0o755))
-	d := &Daemon{wrong: r.cfg.Wrong, Faults: must.Get(faultinject.New(filepath.Join(dir, "faults"))), sharesLog: r.cfg.Replicas > 1}
+	d := &Daemon{unexpected: r.cfg.Unexpected, Faults: must.Get(faultinject.New(filepath.Join(dir, "faults"))), sharesLog: r.cfg.Replicas > 1}
 	d.Daemon = launch.Daemon{Binary: binary, Dir: dir, Env: []string{d.Faults.Env()}}
 	r.onClose(d.Faults.Close)
 	r.onClose(d.Kill)
@@ -234,13 +234,13 @@ func (d *Daemon) Running() bool {
 		return true
 	}
 	if d.watched && (strings.Contains(d.Log(), listening) || !d.diskFailed()) {
-		d.wrong("the daemon exited unexpectedly with %v: %s", d.State(), d.LogTail())
+		d.unexpected("the daemon exited unexpectedly with %v: %s", d.State(), d.LogTail())
 	}
 	d.watched = false
 	return false
 }
 
-// Log messages from which on the daemon handles signals, or accepts clients.
+// Log messages that show that the daemon handles signals, or accepts clients.
 const (
 	handlesSignals = ` starts"`
 	listening      = `"listening for clients"`
@@ -269,7 +269,7 @@ func (d *Daemon) Terminate() error {
 	d.watched = false
 	begin := time.Now()
 	if err := d.Stop(stopLimit + 3*time.Second); err != nil { // 3 s more, because the machine may be busy
-		d.wrong("the daemon did not exit within %v of SIGTERM", time.Since(begin))
+		d.unexpected("the daemon did not exit within %v of SIGTERM", time.Since(begin))
 		return nil
 	}
 	// SIGTERM kills a process that does not handle signals yet.
@@ -278,7 +278,7 @@ func (d *Daemon) Terminate() error {
 	// A request may wait for the log longer than the grace period. Its client sends it again.
 	aborted := d.sharesLog && strings.Contains(d.LogTail(), "requests were aborted at the end of the grace period")
 	if !d.State().Success() && !tooEarly && !aborted && !d.diskFailed() {
-		d.wrong("the daemon exited with %v, %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
+		d.unexpected("the daemon exited with %v, %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
 	}
 	return nil
 }

@@ -22,12 +22,12 @@ func (r *Rig) newForecaster(ctx context.Context) {
 		return
 	}
 	// 60 periods, so that some are still in the future if the daemon's clock is 20 minutes ahead.
-	r.Forecasts = judge.Settings{Periods: 60, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
+	r.ForecastSettings = judge.Settings{Periods: 60, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
 	instance, text := judge.Instance(load.Detector(0, 0)), "detectorCode,street,fromnode,length\n"
 	for n, code := range r.cfg.Detectors {
 		if judge.Instance(code) == instance {
-			r.Forecasts.Streets = 1 + n/2
-			text += fmt.Sprintf("%s,%d,1,%d\n", code, r.Forecasts.Streets, 100+n)
+			r.ForecastSettings.Streets = 1 + n/2
+			text += fmt.Sprintf("%s,%d,1,%d\n", code, r.ForecastSettings.Streets, 100+n)
 		}
 	}
 	must.Do(os.WriteFile(r.path("streets.csv"), []byte(text), 0o600))
@@ -43,12 +43,12 @@ func (r *Rig) forecaster(dir string, output ...string) *Daemon {
 	dir = r.path(dir)
 	must.Do(os.MkdirAll(dir, 0o755))
 	ops := must.Get(launch.FreeAddress())
-	d := &Daemon{wrong: r.cfg.Wrong, Daemon: launch.Daemon{Binary: r.path("forecaster"), Dir: dir, Ops: ops}}
+	d := &Daemon{unexpected: r.cfg.Unexpected, Daemon: launch.Daemon{Binary: r.path("forecaster"), Dir: dir, Ops: ops}}
 	r.onClose(d.Kill)
 	d.Set("ops.listen="+ops, "clickhouse.address="+r.ArchiveWires[0].Address, "clickhouse.timeout=10s",
 		"model.product_instance="+judge.Instance(load.Detector(0, 0)), "model.interval=1m", "detectors.path="+r.path("streets.csv"),
-		fmt.Sprint("forecasts.every=", r.Forecasts.Every), fmt.Sprint("forecasts.step=", r.Forecasts.Step),
-		fmt.Sprint("forecasts.periods=", r.Forecasts.Periods), fmt.Sprint("forecasts.tolerance=", r.Forecasts.Tolerance),
+		fmt.Sprint("forecasts.every=", r.ForecastSettings.Every), fmt.Sprint("forecasts.step=", r.ForecastSettings.Step),
+		fmt.Sprint("forecasts.periods=", r.ForecastSettings.Periods), fmt.Sprint("forecasts.tolerance=", r.ForecastSettings.Tolerance),
 		"forecasts.grace=0s", "log.format=json")
 	d.Set(output...)
 	return d

@@ -1,6 +1,6 @@
-// Package rig runs the system under test on loopback: the daemon, whose clock and disk can have
-// faults, a real ClickHouse, a broker, and a toxiproxy on each connection between them and to the
-// clients. Each part can be killed, stopped and started separately.
+// Package rig runs the system under test on loopback: the daemon, with fault injection for its
+// clock and disk; a real ClickHouse; a broker; and a toxiproxy on each connection among them and
+// from the clients. Each part can be killed, stopped and started separately.
 package rig
 
 import (
@@ -31,16 +31,16 @@ const (
 
 // Config describes what to run.
 type Config struct {
-	Dir       string // for all files; created by the caller
-	Detectors []string
-	Broker    string // launch.Kfake or launch.Apache
-	Brokers   int
-	Nodes     int                              // of ClickHouse; 2 or more form a cluster with one shard
-	Replicas  int                              // of the daemon; several have their journal in Kafka, and share nothing else
-	Clients   int                              // each has a key and a product instance
-	Links     bool                             // gives each broker and each ClickHouse node of a cluster a network namespace, which needs root
-	LowDisk   bool                             // the journal rejects frames before its disk is full; otherwise writes fail
-	Wrong     func(format string, args ...any) // called for each unexpected exit
+	Dir        string // for all files; created by the caller
+	Detectors  []string
+	Broker     string // launch.Kfake or launch.Apache
+	Brokers    int
+	Nodes      int                              // number of ClickHouse servers; 2 or more form a cluster with one shard
+	Replicas   int                              // number of daemons; 2 or more have their journal in Kafka, and share nothing else
+	Clients    int                              // each has a key and a product instance
+	Links      bool                             // gives each broker and each ClickHouse node of a cluster a network namespace, which needs root
+	LowDisk    bool                             // the journal rejects frames before its disk is full; otherwise writes fail
+	Unexpected func(format string, args ...any) // called for each unexpected exit
 }
 
 // Rig is a running system.
@@ -54,10 +54,10 @@ type Rig struct {
 
 	ClientWires  []*Wire // one per replica
 	ArchiveWires []*Wire // one per node
-	BrokerWires []*Wire // one per broker
+	BrokerWires  []*Wire // one per broker
 
-	Forecaster *Daemon        // nil with several replicas or nodes
-	Forecasts  judge.Settings // of its forecasts
+	Forecaster       *Daemon        // nil with several replicas or nodes
+	ForecastSettings judge.Settings // of Forecaster
 
 	Network *Network // nil without Config.Links
 	Edge    *Edge    // the load balancer; nil with one replica
@@ -69,7 +69,8 @@ type Rig struct {
 }
 
 // Start builds the programs, starts everything and creates the tables and the topic. Close must be
-// called even after an error. The functions for the parts end with must on an error.
+// called even after an error. The functions that start the parts report errors through package
+// must.
 func Start(ctx context.Context, cfg Config) (r *Rig, err error) {
 	defer must.Return(&err, "cannot start the system")
 	r = &Rig{cfg: cfg}
@@ -97,8 +98,8 @@ func (r *Rig) Close() (err error) {
 
 func (r *Rig) path(name string) string { return filepath.Join(r.cfg.Dir, name) }
 
-// Endpoints returns the URLs for clients: of the replicas through their wires, and of the load
-// balancer, or an empty string.
+// Endpoints returns the URLs that clients use: one for each replica, through its wire, and that of
+// the load balancer, which is empty if there is none.
 func (r *Rig) Endpoints() (replicas []string, balancer string) {
 	at := func(address string) string {
 		return "http://" + address + "/dataprovider/ingestion/v1/detectors/data/ingest"
@@ -190,7 +191,7 @@ func (r *Rig) startDaemons(ctx context.Context) {
 		r.admin = kadm.NewClient(client)
 	}
 	must.Do(r.Archive.prepare(ctx, r.Replicas[0]))
-	must.Do(r.StartReplicas())
+	must.Do(r.StartDaemons())
 }
 
 // daemons returns the replicas and the forecaster.
@@ -201,8 +202,8 @@ func (r *Rig) daemons() []*Daemon {
 	return append(slices.Clip(r.Replicas), r.Forecaster)
 }
 
-// StartReplicas starts the replicas that are not running, and the forecaster.
-func (r *Rig) StartReplicas() (err error) {
+// StartDaemons starts the replicas and the forecaster unless they are running.
+func (r *Rig) StartDaemons() (err error) {
 	for _, d := range r.daemons() {
 		err = errors.Join(err, d.Start())
 	}
@@ -218,7 +219,7 @@ func (r *Rig) Revive() error {
 // and sends them SIGTERM.
 func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	err := launch.Eventually(ctx, limit, func() error {
-		if err := errors.Join(r.Revive(), r.StartReplicas()); err != nil {
+		if err := errors.Join(r.Revive(), r.StartDaemons()); err != nil {
 			return err
 		}
 		if r.cfg.Replicas > 1 {

@@ -37,14 +37,14 @@ func TestDisk(t *testing.T) {
 // scripted starts a shell script as the daemon.
 func scripted(t *testing.T, script string) (*Daemon, *[]string) {
 	t.Helper()
-	var wrong []string
+	var unexpected []string
 	d := &Daemon{
-		Daemon: launch.Daemon{Binary: "/bin/sh", Args: []string{"-c", script}, Dir: t.TempDir()},
-		wrong:  func(format string, _ ...any) { wrong = append(wrong, format) },
+		Daemon:     launch.Daemon{Binary: "/bin/sh", Args: []string{"-c", script}, Dir: t.TempDir()},
+		unexpected: func(format string, _ ...any) { unexpected = append(unexpected, format) },
 	}
 	require.NoError(t, d.Start())
 	t.Cleanup(func() { _ = d.Kill() })
-	return d, &wrong
+	return d, &unexpected
 }
 
 // logged waits until the script has logged something.
@@ -58,13 +58,13 @@ func logged(t *testing.T, d *Daemon) {
 	}))
 }
 
-func TestWrongExits(t *testing.T) {
+func TestExitsAfterSIGTERM(t *testing.T) {
 	f := func(script string, wants int) {
 		t.Helper()
-		d, wrong := scripted(t, script)
+		d, unexpected := scripted(t, script)
 		logged(t, d)
 		require.NoError(t, d.Terminate())
-		require.Len(t, *wrong, wants)
+		require.Len(t, *unexpected, wants)
 		require.False(t, d.Running())
 	}
 	f(`trap 'exit 0' TERM; echo here; while :; do sleep 0.05; done`, 0)
@@ -77,10 +77,10 @@ func TestWrongExits(t *testing.T) {
 func TestUnexpectedExits(t *testing.T) {
 	f := func(script string, wants int) {
 		t.Helper()
-		d, wrong := scripted(t, script)
+		d, unexpected := scripted(t, script)
 		<-d.Done()
 		require.NoError(t, d.Start())
-		require.Len(t, *wrong, wants)
+		require.Len(t, *unexpected, wants)
 	}
 	f(`exit 1`, 1)
 	f(`echo 'input/output error'; exit 1`, 0)
@@ -90,23 +90,23 @@ func TestUnexpectedExits(t *testing.T) {
 // TestLogOfThisProcess checks that an exit is unexpected even if an earlier process logged a disk
 // error.
 func TestLogOfThisProcess(t *testing.T) {
-	d, wrong := scripted(t, `echo 'no space left'; exit 1`)
+	d, unexpected := scripted(t, `echo 'no space left'; exit 1`)
 	<-d.Done()
 	require.NoError(t, d.Start())
-	require.Empty(t, *wrong)
+	require.Empty(t, *unexpected)
 	<-d.Done()
 	d.Args[1] = "exit 1"
 	require.NoError(t, d.Start())
-	require.Empty(t, *wrong)
+	require.Empty(t, *unexpected)
 	<-d.Done()
 	require.False(t, d.Running())
-	require.Len(t, *wrong, 1)
+	require.Len(t, *unexpected, 1)
 }
 
 func TestPause(t *testing.T) {
 	// No child processes: a shell whose vforked child is stopped before its exec does not stop
 	// itself.
-	d, wrong := scripted(t, `trap 'exit 0' TERM; echo here; while :; do :; done`)
+	d, unexpected := scripted(t, `trap 'exit 0' TERM; echo here; while :; do :; done`)
 	logged(t, d)
 	require.NoError(t, d.Signal(unix.SIGSTOP))
 	var status syscall.WaitStatus
@@ -115,5 +115,5 @@ func TestPause(t *testing.T) {
 	require.True(t, status.Stopped())
 	require.NoError(t, d.Signal(unix.SIGCONT))
 	require.NoError(t, d.Terminate())
-	require.Empty(t, *wrong)
+	require.Empty(t, *unexpected)
 }

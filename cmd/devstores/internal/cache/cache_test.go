@@ -49,7 +49,7 @@ func TestFailedEntryLeavesNothing(t *testing.T) {
 		return broken
 	})
 	require.ErrorIs(t, err, broken)
-	require.Empty(t, folders(t, root))
+	require.Empty(t, directories(t, root))
 }
 
 // TestEntryRemovesUnfinishedDirectory checks that leftovers of a killed run do not end up in the
@@ -59,15 +59,15 @@ func TestEntryRemovesUnfinishedDirectory(t *testing.T) {
 	t.Setenv(cache.Env, root)
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "entry.unfinished", "half"), 0o755))
 	dir, err := cache.Entry(t.Context(), "entry", io.Discard, func(dir string) error {
-		require.Empty(t, folders(t, dir))
+		require.Empty(t, directories(t, dir))
 		return nil
 	})
 	require.NoError(t, err)
-	require.Empty(t, folders(t, dir))
-	require.Equal(t, []string{"entry"}, folders(t, root))
+	require.Empty(t, directories(t, dir))
+	require.Equal(t, []string{"entry"}, directories(t, root))
 }
 
-func folders(t *testing.T, dir string) (names []string) {
+func directories(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

@@ -162,7 +162,7 @@ func (h home) writeConfig(opts launch.Options, tcp, http int) (err error) {
 // removePartLog removes the system.part_log of the previous run, so the library's log covers one
 // run only. The library does not load its system tables: it creates them when they are first
 // written. If the directory of a table exists ("Directory … already exists" in its log), it logs
-// nothing, and SYSTEM FLUSH LOGS waits for the table forever. A full server has a symbolic link at
+// nothing, and SYSTEM FLUSH LOGS waits for the table forever. A server has a symbolic link at
 // this path, which is kept.
 func (h home) removePartLog() error {
 	table := h.path("data/data/system/part_log")

@@ -45,7 +45,7 @@ func (g *Gap) Range() string {
 // the sequence. A frame is valid until the next one. A torn tail, or a commit that a daemon is
 // still writing, ends the sequence without an error. Frames of a segment that a daemon deletes in
 // the meantime may be missing.
-func (f *Folder) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
+func (f *Directory) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		for frame, err := range f.frames(from, f.onRead) {
 			seq := frame.Seq
@@ -59,8 +59,8 @@ func (f *Folder) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
 	}
 }
 
-// frames returns the frames from seq on, as Frames does.
-func (f *Folder) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Frame, error] {
+// frames returns the frames that start at seq, as Frames does.
+func (f *Directory) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		in, err := f.Inspect()
 		if err != nil {
@@ -82,7 +82,7 @@ func (f *Folder) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Fram
 
 // readSegment reads the frames [from, end) of a segment. It returns false if yield has returned
 // false, or at the end of the journal.
-func (f *Folder) readSegment(r *frameReader, s segment, from, end uint64, files *view) bool {
+func (f *Directory) readSegment(r *frameReader, s segment, from, end uint64, files *view) bool {
 	if r.next == 0 {
 		r.next = from
 	}
@@ -151,7 +151,7 @@ func (r *frameReader) gap(to uint64, before time.Time) bool {
 // span returns the first frame after segment i, and the segments to show to journal.Frames: the
 // segment and its successor. It omits a successor that cannot be opened, because journal.Frames
 // would then read nothing.
-func (f *Folder) span(i int, in *journal.Inspection) (end uint64, visible []segment) {
+func (f *Directory) span(i int, in *journal.Inspection) (end uint64, visible []segment) {
 	switch {
 	case i+1 == len(f.segments):
 		return NoEnd, f.segments[i:]
@@ -171,7 +171,7 @@ type Verdict struct {
 }
 
 // Verify checks all checksums, and the cursors against the frames.
-func (f *Folder) Verify() (*Verdict, error) {
+func (f *Directory) Verify() (*Verdict, error) {
 	in, err := f.inspect(journal.Verify, f.onRead)
 	if err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ type Consumer struct {
 
 // FirstUnconsumed returns the first frame that one of the consumers with a readable cursor has not
 // consumed.
-func (f *Folder) FirstUnconsumed() uint64 {
+func (f *Directory) FirstUnconsumed() uint64 {
 	first := uint64(NoEnd)
 	for _, c := range f.cursors {
 		if c.Err == nil {
@@ -250,7 +250,7 @@ func (f *Folder) FirstUnconsumed() uint64 {
 
 // Consumers returns the consumers. gaps are the unconsumed frames that cannot be read; they are not
 // counted.
-func (f *Folder) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
+func (f *Directory) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	in, err := f.Inspect()
 	if err != nil {
 		return nil, nil, err

@@ -10,7 +10,7 @@ import (
 	"trafficd/pipeline/kafkalog"
 )
 
-// Journal is a journal to inspect: a Folder or a Log.
+// Journal is a journal to inspect: a Directory or a Log.
 type Journal interface {
 	// Inspect lists segments and cursors.
 	Inspect() (*journal.Inspection, error)
@@ -22,7 +22,7 @@ type Journal interface {
 	// Frames returns the frames with numbers in [from, to]. After a *Gap it continues with the next
 	// intact frame.
 	Frames(from, to uint64) iter.Seq2[journal.Frame, error]
-	// Bytes returns the size of the frames from seq on, or 0 if it is unknown.
+	// Bytes returns the size of the frames at or after seq, or 0 if it is unknown.
 	Bytes(seq uint64) int64
 	// FirstUnconsumed returns the first frame that one of the consumers has not consumed.
 	FirstUnconsumed() uint64
@@ -40,7 +40,7 @@ type Log struct {
 	read func(n int64)
 }
 
-var _, _ Journal = (*Folder)(nil), (*Log)(nil)
+var _, _ Journal = (*Directory)(nil), (*Log)(nil)
 
 // OpenLog opens the log. ctx also applies to all later reads. The caller closes the log.
 func OpenLog(ctx context.Context, cfg kafkalog.Config, consumers []string) (*Log, error) {

@@ -80,7 +80,8 @@ func TestConfigValidate(t *testing.T) {
 	f("--retry-for", func(c *Config) { c.RetryFor = 2 * time.Hour })
 }
 
-// TestInDoubt checks that only a response of the daemon settles a batch; one of a proxy does not.
+// TestInDoubt checks that only a response from the daemon settles a batch; one from a proxy does
+// not.
 func TestInDoubt(t *testing.T) {
 	f := func(err error, want bool) {
 		t.Helper()

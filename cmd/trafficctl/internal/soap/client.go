@@ -47,7 +47,7 @@ func (c *Client) Start(
 
 const (
 	watchStep = 250 * time.Millisecond // the shortest update interval that the service supports
-	watchFor  = 10 * time.Second       // how long a call of watchJob may wait
+	watchFor  = 10 * time.Second       // how long a call to watchJob may wait
 )
 
 // Await watches a job until it ends and returns its final state. It calls show with each earlier

@@ -36,8 +36,8 @@ var journalName = regexp.MustCompile(`^[0-9]{20}\.seg$|\.cursor$`)
 // them, or may have deleted segments since they were listed.
 const attempts = 10
 
-// Folder is a journal in a directory. It is not safe for concurrent use.
-type Folder struct {
+// Directory is a journal in a directory. It is not safe for concurrent use.
+type Directory struct {
 	onRead   func(n int64) // may be nil
 	dir      string
 	segments []segment // ascending
@@ -53,8 +53,8 @@ type segment struct {
 }
 
 // Open reads the cursors of the journal in a directory and lists its segments.
-func Open(dir string) (*Folder, error) {
-	f := &Folder{dir: dir}
+func Open(dir string) (*Directory, error) {
+	f := &Directory{dir: dir}
 	if err := f.load(); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func Open(dir string) (*Folder, error) {
 }
 
 // load reads the cursors and lists the segments.
-func (f *Folder) load() error {
+func (f *Directory) load() error {
 	names, err := list(f.dir)
 	if err != nil {
 		return err
@@ -105,19 +105,19 @@ func (f *Folder) load() error {
 }
 
 // deleted reports whether a daemon has deleted the segment since it was listed.
-func (f *Folder) deleted(s segment) bool {
+func (f *Directory) deleted(s segment) bool {
 	_, err := os.Stat(filepath.Join(f.dir, s.name))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
 // OnRead implements Journal.
-func (f *Folder) OnRead(count func(n int64)) { f.onRead = count }
+func (f *Directory) OnRead(count func(n int64)) { f.onRead = count }
 
 // Close implements Journal.
-func (f *Folder) Close() {}
+func (f *Directory) Close() {}
 
-// Bytes returns the size of the segments with frames from seq on.
-func (f *Folder) Bytes(seq uint64) int64 {
+// Bytes returns the size of the segments with frames at or after seq.
+func (f *Directory) Bytes(seq uint64) int64 {
 	n := int64(0)
 	for i, s := range f.segments {
 		if i+1 == len(f.segments) || f.segments[i+1].first > seq {
@@ -128,12 +128,12 @@ func (f *Folder) Bytes(seq uint64) int64 {
 }
 
 // Inspect lists segments and cursors. It reads only the headers of frames.
-func (f *Folder) Inspect() (*journal.Inspection, error) { return f.inspect(journal.Inspect, nil) }
+func (f *Directory) Inspect() (*journal.Inspection, error) { return f.inspect(journal.Inspect, nil) }
 
 // inspect calls read. It drops segments that a daemon has deleted, and perhaps overwritten, in the
 // meantime. If the newest segment is one of them, it lists the segments again and repeats. If the
 // newest segment is damaged, it reads again, because a daemon may have been writing to it.
-func (f *Folder) inspect(
+func (f *Directory) inspect(
 	read func(string, ...journal.Option) (*journal.Inspection, error), onRead func(n int64),
 ) (*journal.Inspection, error) {
 	damage := "" // of the newest segment
