@@ -5,7 +5,7 @@ import "trafficd/pipeline/metrics"
 // The counters are totals of all journals of the process.
 var (
 	framesTotal   = metrics.NewCounter("trafficd_journal_frames_total", "Frames written to the journal and synced.")
-	commitsTotal  = metrics.NewCounter("trafficd_journal_commits_total", "Commits of the journal; each writes all waiting frames with one sync.")
+	commitsTotal  = metrics.NewCounter("trafficd_journal_commits_total", "Commits of the journal; each makes all waiting frames durable.")
 	commitSeconds = metrics.NewSeconds("trafficd_journal_commit_seconds", "Time to write and sync one commit of the journal, in seconds.")
 	voidedTotal   = metrics.NewCounter("trafficd_journal_voided_total", "Frames that were rejected because a write or sync failed.")
 

@@ -20,9 +20,9 @@ var (
 		"Points converted; each geometry, ring, line and member of a collection counts as one more.")
 	panics = metrics.NewCounter("trafficd_routing_panics_total", "Requests and jobs of the routing service that panicked.")
 
-	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bytes of bodies received by the routing service, before decompression.")
+	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bytes of SOAP bodies received, before decompression.")
 	receiveSeconds = metrics.NewSeconds("trafficd_routing_receive_seconds", "Time to receive the body of a SOAP request, in seconds.")
-	aborted        = metrics.NewCounter("trafficd_routing_aborted_total", "SOAP requests whose client disconnected before the end of the body.")
+	aborted        = metrics.NewCounter("trafficd_routing_aborted_total", "SOAP requests whose client disconnected before the body's end.")
 
 	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total", "Conversion jobs started.")
 	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total", "Conversion jobs rejected because a limit was reached.")

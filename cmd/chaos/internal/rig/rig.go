@@ -38,7 +38,7 @@ type Config struct {
 	Nodes      int                              // number of ClickHouse servers; 2 or more form a cluster with one shard
 	Replicas   int                              // number of daemons; 2 or more have their journal in Kafka, and share nothing else
 	Clients    int                              // each has a key and a product instance
-	Links      bool                             // gives each broker and each ClickHouse node of a cluster a network namespace, which needs root
+	Links      bool                             // each broker and each node of a ClickHouse cluster has a network namespace, which needs root
 	LowDisk    bool                             // the journal rejects frames before its disk is full; otherwise writes fail
 	Unexpected func(format string, args ...any) // called for each unexpected exit
 }
