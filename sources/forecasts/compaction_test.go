@@ -35,9 +35,9 @@ func TestTopicCompacted(t *testing.T) {
 		time.Sleep(700 * time.Millisecond)
 		batch(1000, 1000, 4)
 	}
-	require.True(t, assertEventually(func() bool { return len(k.Records(t, "f")) < 310 }), "the broker has compacted")
+	require.True(t, eventually(func() bool { return len(k.Records(t, "f")) < 310 }), "the broker must compact the topic")
 
-	const rest = ",9,9,9,9,9,9,9"
+	const otherSpeeds = ",9,9,9,9,9,9,9"
 	var want []string
 	for i := 1; i < 300; i++ {
 		speed := 1
@@ -47,11 +47,11 @@ func TestTopicCompacted(t *testing.T) {
 		if i >= 250 {
 			speed = 3
 		}
-		want = append(want, fmt.Sprintf("%d:1 %d%s", i, speed, rest))
+		want = append(want, fmt.Sprintf("%d:1 %d%s", i, speed, otherSpeeds))
 	}
 	cfg := topicConfig("f", k.Brokers...)
-	cfg.Kafka.FetchBytes = 16 << 10 // less than a batch: the rest of a batch is a whole response
+	cfg.Kafka.FetchBytes = 16 << 10 // less than a batch, so that a response may hold only the end of a batch
 	_, layer := run(t, cfg)
-	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
-	require.ElementsMatch(t, append(want, "1000:1 4"+rest), layer.shown())
+	require.True(t, eventually(func() bool { return layer.shown() != nil }))
+	require.ElementsMatch(t, append(want, "1000:1 4"+otherSpeeds), layer.shown())
 }

@@ -19,9 +19,9 @@ type Config struct {
 	// A query that returns forecast periods in any order. Its columns, matched by name, are street,
 	// fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow and updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
-	// Limits applies to contents that lack many of the streets in use.
+	// Limits applies to content that lacks some of the streets in use.
 	shrink.Limits `setting:",squash"`
-	MaxBytes      int64   `setting:"max_bytes"` // bounds a file, the result of a query, and the latest records of a topic, uncompressed
+	MaxBytes      int64   `setting:"max_bytes"` // maximum uncompressed size of a file, of a query's result, or of a topic's latest records
 	MaxSpeed      float64 `setting:"max_speed"` // highest plausible speed; periods above it are dropped
 }
 
@@ -30,14 +30,14 @@ type KafkaConfig struct {
 	dial.Kafka      `setting:",squash"`
 	Interval        time.Duration `setting:"interval"`         // time between polls
 	FetchBytes      int           `setting:"fetch_bytes"`      // maximum size of a response, compressed as the broker stores it
-	Quiet           time.Duration `setting:"quiet"`            // time without new records before updates outside of transactions are shown
-	QuietWait       time.Duration `setting:"quiet_wait"`       // longest wait for such a time, after which updates are shown in any case
-	TransactionWait time.Duration `setting:"transaction_wait"` // how long updates wait for a transaction to be committed in all partitions
+	Quiet           time.Duration `setting:"quiet"`            // time without new records before updates outside transactions are shown
+	QuietWait       time.Duration `setting:"quiet_wait"`       // maximum wait for such a pause, after which updates are shown anyway
+	TransactionWait time.Duration `setting:"transaction_wait"` // maximum wait for a transaction to be committed in all partitions
 }
 
 // FileConfig is a file that is replaced as a whole; it may be gzip-compressed.
 type FileConfig struct {
-	Path   string `setting:"path"`   // name of the file
+	Path   string `setting:"path"`   // path of the file
 	Format string `setting:"format"` // protobuf, json or ndjson; empty: derived from the file's name
 	// time between checks for changes that the operating system does not report, as on network file
 	// systems
@@ -60,8 +60,8 @@ const (
 	FormatNDJSON   = "ndjson"
 )
 
-// DefaultConfig returns the default settings, without a feed. A topic is polled every second, so
-// that maps do not lag visibly, and a query less often, because each poll costs the server a scan.
+// DefaultConfig returns the default settings, without a feed. A topic is polled every second so
+// that maps do not lag visibly, and a query less often because each poll costs the server a scan.
 func DefaultConfig() Config {
 	return Config{
 		Kafka: KafkaConfig{
@@ -123,9 +123,9 @@ func (c KafkaConfig) Validate() error {
 		settings.Within("kafka.interval", c.Interval, 10*time.Millisecond, time.Hour,
 			"every poll costs a request per partition; a longer interval delays the map"),
 		settings.Within("kafka.fetch_bytes", c.FetchBytes, 16<<10, 256<<20,
-			"smaller responses cost more in requests than in records, larger ones only take memory"),
+			"smaller responses need too many requests, larger ones too much memory"),
 		settings.Within("kafka.quiet", c.Quiet, 10*time.Millisecond, time.Minute,
-			"a shorter time finds pauses within a publication, a longer one delays the map"),
+			"a shorter time ends at pauses within a publication, a longer one delays the map"),
 		settings.Within("kafka.quiet_wait", c.QuietWait, 0, time.Hour, "a longer wait delays the map"),
 		settings.Within("kafka.transaction_wait", c.TransactionWait, 0, time.Hour, "a longer wait delays the map"),
 	)

@@ -15,7 +15,7 @@ import (
 
 // Record is a forecast in a file.
 type Record struct {
-	Position string             // in the file, for error messages
+	Position string             // position in the file, for error messages
 	Forecast *pb.StreetForecast // normalised; nil if Err is set
 	Remarks  Remarks
 	Err      error // why the record is skipped
@@ -175,8 +175,8 @@ func decodeArray(d *json.Decoder, emit emitter) error {
 	return err
 }
 
-// eachLine yields the lines that are not empty. The content is truncated if the last line has no
-// line break and is not JSON.
+// eachLine yields the lines that are not empty. It returns an error if the content is truncated:
+// the last line has no line break and is not JSON.
 func eachLine(content []byte, emit emitter) error {
 	n := 0
 	for line := range bytes.Lines(content) {
@@ -186,7 +186,7 @@ func eachLine(content []byte, emit emitter) error {
 			continue
 		}
 		if line[len(line)-1] != '\n' && !json.Valid(text) {
-			return fmt.Errorf("truncated NDJSON: line %d, the last one, has no line break and is not JSON", n)
+			return fmt.Errorf("truncated NDJSON: the last line, %d, has no line break and is not JSON", n)
 		}
 		if err := emit(fmt.Sprintf("line %d", n), text); err != nil {
 			return err

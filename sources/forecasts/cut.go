@@ -23,21 +23,21 @@ type cut struct {
 	started  bool            // a poll has read each partition to its end
 	moving   bool            // the current poll has applied records
 	settling map[int64]int16 // last epoch by producer: transactions that must be read to their end
-	barrier  map[int]int64   // offset by partition up to which they may have records; nil until known
+	barrier  map[int]int64   // by partition: end offset of the records of settling transactions; nil until known
 	deferred map[int64]int16 // last epoch by producer: transactions whose records are held
 	held     store
 	newest   time.Time // time of the newest record held
 	since    time.Time // when updates began to wait; zero if none are waiting
 }
 
-// startOver resets c for another topic.
+// startOver resets c before a topic is read from its start.
 func (c *cut) startOver() {
 	*c = cut{settling: make(map[int64]int16), deferred: make(map[int64]int16), held: store{maxBytes: c.held.maxBytes}}
 	c.held.clear()
 }
 
 // holds reports whether the records of a transaction must be held. Before the end of the first poll
-// none are held, because nothing is visible yet and they could be too many for the memory.
+// none are held, because nothing is visible yet and they might not fit in memory.
 func (c *cut) holds(producer int64, epoch int16) bool {
 	seen := c.settling
 	if c.started {
@@ -51,8 +51,8 @@ func (c *cut) holds(producer int64, epoch int16) bool {
 }
 
 // endPoll records the end of a poll, given the next offset and the high watermark of each
-// partition. complete reports whether all applied updates are complete publications. If not,
-// transaction reports whether a transaction is incomplete.
+// partition. complete reports whether all applied updates are complete publications, and
+// transaction whether a transaction is incomplete.
 func (c *cut) endPoll(next, ends map[int]int64, failed bool) (complete, transaction bool) {
 	moving := c.moving
 	c.moving = false
@@ -73,7 +73,7 @@ func (c *cut) endPoll(next, ends map[int]int64, failed bool) (complete, transact
 }
 
 // advance returns the held records, which the caller must apply, and the time of the newest one.
-// Their transactions are the next ones to read to their end.
+// Their transactions are the next that must be read to their end.
 func (c *cut) advance() (held map[identity]latest, newest time.Time) {
 	held, newest = c.held.streets, c.newest
 	c.settling, c.deferred = c.deferred, make(map[int64]int16)

@@ -48,8 +48,8 @@ func (s *simulation) step() {
 }
 
 // TestPollsShowWholeTransactions reads partitions one after the other while transactions are
-// written and committed. After each poll, exactly one transaction is shown, and it is not older
-// than the one before.
+// written and committed. After each poll, exactly one transaction must be shown, and it must not be
+// older than the one shown before.
 func TestPollsShowWholeTransactions(t *testing.T) {
 	const partitions = 4
 	for seed := range uint64(200) {
@@ -57,7 +57,7 @@ func TestPollsShowWholeTransactions(t *testing.T) {
 		feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
 		require.NoError(t, err)
 		s := &simulation{rand.New(rand.NewPCG(seed, 0)), make([]int, partitions), make([]int, partitions)}
-		for s.committed[0] == 0 { // so that no layer is empty
+		for s.committed[0] == 0 { // the first layer must not be empty
 			s.step()
 		}
 		now, shown := time.Now(), 0.0
@@ -78,7 +78,7 @@ func TestPollsShowWholeTransactions(t *testing.T) {
 				}
 				feed.ends[p] = int64(s.written[p])
 			}
-			if err := feed.settle(nil, now); err != nil { // at a fixed time, so no bound expires
+			if err := feed.settle(nil, now); err != nil { // at a fixed time, so that no wait expires
 				require.True(t, err == errTopicWritten || err == watch.ErrUnchanged, err)
 			}
 			if layer.visible == nil {
@@ -91,7 +91,7 @@ func TestPollsShowWholeTransactions(t *testing.T) {
 			require.GreaterOrEqual(t, speed, shown, "seed %d", seed)
 			shown = speed
 		}
-		require.Greater(t, shown, 10.0, "seed %d: transactions are shown while others are written", seed)
+		require.Greater(t, shown, 10.0, "seed %d: transactions must be shown while others are written", seed)
 		feed.close()
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Fault is a defect of a record.
+// Fault is a defect in a record.
 type Fault struct {
 	Position string    `json:"position"` // partition and offset, line, array element, or row
 	Skipped  bool      `json:"skipped"`  // the whole record was skipped; otherwise a part was dropped or corrected
@@ -19,12 +19,12 @@ type Fault struct {
 }
 
 const (
-	keptFaults    = 20
+	maxFaults     = 20
 	maxFaultBytes = 512
-	logEvery      = time.Minute
+	logInterval   = time.Minute
 )
 
-// faults counts defects of records, keeps the latest ones, and logs at most one per minute.
+// faults counts defects in records, keeps the latest ones, and logs at most one per minute.
 type faults struct {
 	log zerolog.Logger
 
@@ -60,7 +60,7 @@ func (f *faults) skip(position string, err error) {
 	f.add(Fault{Position: position, Skipped: true, Error: err.Error()}, 1, 0)
 }
 
-// remark reports the defects of a record that is not skipped.
+// remark reports the defects in a record that is not skipped.
 func (f *faults) remark(position string, r Remarks) {
 	if r.Count > 0 {
 		remarksTotal.Add(float64(r.Count))
@@ -75,7 +75,7 @@ func (f *faults) add(fault Fault, skips, remarks int) {
 	defer f.mu.Unlock()
 	f.skips += uint64(skips)
 	f.remarks += uint64(remarks)
-	if len(f.latest) == keptFaults {
+	if len(f.latest) == maxFaults {
 		f.latest = slices.Delete(f.latest, 0, 1)
 	}
 	f.latest = append(f.latest, fault)
@@ -85,7 +85,7 @@ func (f *faults) add(fault Fault, skips, remarks int) {
 	}
 	f.log.Warn().Str("position", fault.Position).Bool("skipped", fault.Skipped).Str("fault", fault.Error).
 		Int("not_logged_before", f.unlogged).Msg("bad forecast record")
-	f.nextLog, f.unlogged = fault.At.Add(logEvery), 0
+	f.nextLog, f.unlogged = fault.At.Add(logInterval), 0
 }
 
 // report returns the counts and the latest faults since the last reset.

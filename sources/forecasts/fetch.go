@@ -14,7 +14,7 @@ import (
 	fetching "github.com/segmentio/kafka-go/protocol/fetch"
 )
 
-// This file uses the messages of Kafka's protocol, because kafka-go's Fetch reports neither aborted
+// This file sends Kafka protocol messages itself, because kafka-go's Fetch reports neither aborted
 // transactions nor throttling by a quota.
 
 const readCommitted = 1
@@ -42,8 +42,8 @@ func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, writte
 	if p.LastStableOffset >= 0 {
 		committed = min(committed, p.LastStableOffset)
 	}
-	// If the response has no record at this offset or after it, compaction has removed the end of
-	// the batch. Continue with the next offset.
+	// If the response has no record at or after this offset, compaction has removed the end of the
+	// batch. Continue with the next offset.
 	if t.next[partition] == from && from < committed {
 		t.next[partition]++
 	}
@@ -101,12 +101,12 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 			if err := transactions.end(b); err != nil {
 				return err
 			}
-			t.next[partition] = max(t.next[partition], b.BaseOffset+1) // the batch has one record
+			t.next[partition] = max(t.next[partition], b.BaseOffset+1) // a control batch has one record
 		case *protocol.RecordBatch:
 			t.next[partition] = max(t.next[partition], b.BaseOffset)
 			apply := t.applyNow
 			switch {
-			case transactions.include(b):
+			case transactions.contains(b):
 				apply = nil
 			case b.Attributes.Transactional() && t.cut.holds(b.ProducerID, b.ProducerEpoch):
 				apply = t.hold
@@ -141,15 +141,15 @@ func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, appl
 }
 
 // aborted tracks which records of a response belong to aborted transactions. The broker reports the
-// producer and the first offset of each of them. A transaction ends with the producer's next
-// control record.
+// producer and the first offset of each aborted transaction. A transaction ends with the producer's
+// next control record.
 type aborted struct {
 	pending []fetching.ResponseTransaction // transactions that start later, in order
 	active  map[int64]bool                 // producers with an aborted transaction at this point
 }
 
-// include reports whether a batch belongs to an aborted transaction.
-func (a *aborted) include(b *protocol.RecordBatch) bool {
+// contains reports whether a batch belongs to an aborted transaction.
+func (a *aborted) contains(b *protocol.RecordBatch) bool {
 	for len(a.pending) > 0 && a.pending[0].FirstOffset <= b.BaseOffset {
 		a.active[a.pending[0].ProducerID] = true
 		a.pending = a.pending[1:]

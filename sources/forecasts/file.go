@@ -58,8 +58,8 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	return modified, nil
 }
 
-// expansion is the maximum ratio of the memory of forecasts to max_bytes. Real files expand by a
-// factor of 3.
+// expansion is the maximum ratio of the memory used by forecasts to max_bytes. Real files expand by
+// a factor of 3.
 const expansion = 4
 
 func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.Time) error {
@@ -82,9 +82,9 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 	return streets.publish(&f.contents, confirmed)
 }
 
-// streets passes the valid forecasts of a feed's whole content to the layer, each as soon as it is
-// decoded, because all of them would take several times the memory of the layer. The last forecast
-// of each street is used.
+// streets passes the valid forecasts of a feed's whole content to the layer. It passes each as soon
+// as it is decoded, because all decoded forecasts take several times the memory of the layer. The
+// last forecast of each street is used.
 type streets struct {
 	faults *faults
 	layer  Layer
@@ -114,7 +114,8 @@ func (s *streets) add(r Record) {
 
 var errNoValidForecast = errors.New("no valid forecast: the last valid content remains in use")
 
-// publish makes the streets visible unless the guard refuses them.
+// publish makes the streets visible. If there are none, or the guard rejects them, it returns an
+// error.
 func (s *streets) publish(to *contents, confirmed time.Time) error {
 	err := errNoValidForecast
 	if len(s.known) > 0 {

@@ -40,10 +40,10 @@ func jsonOf(t *testing.T, m proto.Message) string {
 	return string(b)
 }
 
-func TestFileForms(t *testing.T) {
+func TestFileFormats(t *testing.T) {
 	f := func(name, content, format string) {
 		t.Helper()
-		path := inDir(t, name)
+		path := tempPath(t, name)
 		write(t, path, content)
 		cfg := fileConfig(path)
 		cfg.File.Format = format
@@ -56,32 +56,32 @@ func TestFileForms(t *testing.T) {
 	a, b := street(1, 1, 10, 11), street(2, 1, 20)
 	binary := response(t, a, b)
 	f("f.pb", binary, "")
-	f("f.pb.gz", zipped(t, binary), "")
+	f("f.pb.gz", gzipped(t, binary), "")
 	f("f", binary, "")
 	f("f.json", binary, FormatProtobuf)
 	whole := jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{a, b}})
 	f("f.json", whole, "")
-	f("F.JSON.GZ", zipped(t, "\xef\xbb\xbf"+whole), "")
+	f("F.JSON.GZ", gzipped(t, "\xef\xbb\xbf"+whole), "")
 	f("f.json", fmt.Sprintf("[%s,%s]", jsonOf(t, a), jsonOf(t, b)), "")
 	lines := jsonOf(t, a) + "\r\n\n" + jsonOf(t, b)
 	f("f.ndjson", lines, "")
-	f("f.jsonl.gz", zipped(t, lines+"\n")+zipped(t, ""), "")
+	f("f.jsonl.gz", gzipped(t, lines+"\n")+gzipped(t, ""), "")
 	f("f.ndjson", jsonOf(t, street(2, 1, 99))+"\n"+lines, "") // the last forecast of a street is used
 }
 
 // TestFileWithBadRecords checks that valid records are used and invalid ones are reported by
 // position.
 func TestFileWithBadRecords(t *testing.T) {
-	f := func(name, content string, places ...string) {
+	f := func(name, content string, positions ...string) {
 		t.Helper()
-		path := inDir(t, name)
+		path := tempPath(t, name)
 		write(t, path, content)
 		feed, layer := run(t, fileConfig(path))
 		layer.waitFor("1:1 10", "2:1 20")
 		s := feed.Status()
-		require.EqualValues(t, len(places), s.Skipped)
-		for i, place := range places {
-			require.Equal(t, place, s.Faults[i].Position, "%v", s.Faults)
+		require.EqualValues(t, len(positions), s.Skipped)
+		for i, position := range positions {
+			require.Equal(t, position, s.Faults[i].Position, "%v", s.Faults)
 			require.True(t, s.Faults[i].Skipped)
 		}
 		feed.Close()
@@ -97,12 +97,12 @@ func TestFileWithBadRecords(t *testing.T) {
 // TestInvalidFile checks that truncated content, content without a valid record and a deleted file
 // leave the layer unchanged.
 func TestInvalidFile(t *testing.T) {
-	path := inDir(t, "f.json")
+	path := tempPath(t, "f.json")
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(1, 1, 10)}}))
 	cfg := fileConfig(path)
 	cfg.MaxBytes = 2000
 	feed, layer := newManualFeed(t, cfg)
-	refused := func(want string) {
+	checkFails := func(want string) {
 		t.Helper()
 		feed.check(t.Context())
 		require.Contains(t, feed.Status().Error, want)
@@ -113,9 +113,9 @@ func TestInvalidFile(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
 		write(t, path, content)
-		refused(want)
+		checkFails(want)
 		require.Equal(t, []string{"1:1 10"}, layer.shown())
-		require.Empty(t, layer.put, "no record of it is kept")
+		require.Empty(t, layer.put, "the layer must not keep records of the invalid file")
 	}
 	f("", "invalid or truncated JSON")
 	f(`{"streetForecast":[`+jsonOf(t, street(2, 1, 20))+",", "invalid or truncated JSON")
@@ -125,10 +125,10 @@ func TestInvalidFile(t *testing.T) {
 	f(`{"streetForecast":[{"street":1,`, "truncated JSON, at byte 31")
 	f(`{"streetForecast":[{"street":0}]}`, "no valid forecast")
 	f(strings.Repeat(" ", 2001), "max_bytes")
-	f(zipped(t, strings.Repeat(" ", 2001)), "max_bytes")
-	f(zipped(t, "{}")[:12], "unexpected EOF")
+	f(gzipped(t, strings.Repeat(" ", 2001)), "max_bytes")
+	f(gzipped(t, "{}")[:12], "unexpected EOF")
 	require.NoError(t, os.Remove(path))
-	refused("no such file")
+	checkFails("no such file")
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(2, 1, 20)}}))
 	feed.check(t.Context())
 	require.Equal(t, []string{"2:1 20"}, layer.shown())
@@ -138,14 +138,14 @@ func TestInvalidFile(t *testing.T) {
 // TestFileInUseIsNotReadAgain checks that a check of an unchanged file confirms the layer, and that
 // the status reports the faults of the content in use.
 func TestFileInUseIsNotReadAgain(t *testing.T) {
-	path := inDir(t, "f.ndjson")
+	path := tempPath(t, "f.ndjson")
 	layer, faults := newFakeLayer(t), &faults{log: zerolog.Nop()}
 	feed := newFileFeed(smallFile(path), layer, faults)
 	defer feed.close()
 	f := func(content string, wantSkips int) {
 		t.Helper()
 		write(t, path, content)
-		later := time.Now().Add(time.Hour) // by the clock of another machine; counts as now
+		later := time.Now().Add(time.Hour) // the clock of another machine is ahead
 		require.NoError(t, os.Chtimes(path, later, later))
 		_, err := feed.check(t.Context())
 		require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestFileInUseIsNotReadAgain(t *testing.T) {
 
 // TestBadFileIsReadOnce checks that an invalid file is not read and counted at every check.
 func TestBadFileIsReadOnce(t *testing.T) {
-	path := inDir(t, "f.ndjson")
+	path := tempPath(t, "f.ndjson")
 	write(t, path, "{\n[\n")
 	faults := &faults{log: zerolog.Nop()}
 	feed := newFileFeed(smallFile(path), newFakeLayer(t), faults)
@@ -194,23 +194,23 @@ func TestProtobufFileTruncated(t *testing.T) {
 			cuts++
 		}
 	}
-	require.Equal(t, 2, cuts, "before the first and between the two")
+	require.Equal(t, 2, cuts, "valid prefixes: without forecasts, and with the first forecast")
 }
 
-// TestFileConfirms checks that the time of the data is the modification time, or now if that is in
+// TestFileDataTime checks that the time of the data is the modification time, or now if that is in
 // the future.
-func TestFileConfirms(t *testing.T) {
-	path := inDir(t, "f.pb")
+func TestFileDataTime(t *testing.T) {
+	path := tempPath(t, "f.pb")
 	write(t, path, response(t, street(1, 1, 10))) // an hour old
 	feed, layer := run(t, fileConfig(path))
 	layer.waitFor("1:1 10")
-	require.True(t, assertEventually(func() bool { return feed.Status().Published }))
+	require.True(t, eventually(func() bool { return feed.Status().Published }))
 	require.InDelta(t, 3600, feed.Status().AgeSeconds, 60)
 	require.InDelta(t, 3600, time.Since(layer.confirmedAt()).Seconds(), 60)
 
 	later := time.Now().Add(time.Hour)
 	require.NoError(t, os.Chtimes(path, later, later))
-	require.True(t, assertEventually(func() bool { return feed.Status().AgeSeconds < 60 }))
+	require.True(t, eventually(func() bool { return feed.Status().AgeSeconds < 60 }))
 	require.False(t, layer.confirmedAt().After(time.Now()))
 }
 
@@ -271,9 +271,10 @@ func TestJSONFileErrors(t *testing.T) {
 	f("\x00", "invalid or truncated JSON, after byte 0")
 }
 
-// TestFileExpands checks that a small file that would need too much memory is rejected.
-func TestFileExpands(t *testing.T) {
-	path := inDir(t, "f.ndjson")
+// TestFileNeedsTooMuchMemory checks that a small file whose forecasts would need too much memory is
+// rejected.
+func TestFileNeedsTooMuchMemory(t *testing.T) {
+	path := tempPath(t, "f.ndjson")
 	var lines strings.Builder
 	for i := range 200 {
 		fmt.Fprintf(&lines, "{\"street\":%d}\n", i+1)
@@ -285,9 +286,9 @@ func TestFileExpands(t *testing.T) {
 	waitForError(t, feed, "times forecasts.max_bytes: raise it")
 }
 
-// TestStopWhileReadingAFile checks that a check ends when the daemon stops.
-func TestStopWhileReadingAFile(t *testing.T) {
-	path := inDir(t, "f.ndjson")
+// TestStopWhileReadingFile checks that a check ends when its context is canceled.
+func TestStopWhileReadingFile(t *testing.T) {
+	path := tempPath(t, "f.ndjson")
 	write(t, path, strings.Repeat(jsonOf(t, street(1, 1, 10))+"\n", 3))
 	feed := newFileFeed(smallFile(path), newFakeLayer(t), &faults{log: zerolog.Nop()})
 	defer feed.close()
@@ -320,7 +321,7 @@ func TestSpeedValidByDefault(t *testing.T) {
 		back, _, err := parseProtobuf(b, MaxSpeed)
 		require.NoError(t, err)
 		require.True(t, proto.Equal(got, back))
-		got.Forecast[0].SpeedValid = nil // as a producer with the schema without presence sends false
+		got.Forecast[0].SpeedValid = nil // producers with a schema without presence omit false
 		b, err = proto.Marshal(got)
 		require.NoError(t, err)
 		back, _, err = parseProtobuf(b, MaxSpeed)
@@ -346,9 +347,9 @@ func TestOutOfRange(t *testing.T) {
 	}
 }
 
-// TestMaxSpeed checks the setting of the same name.
+// TestMaxSpeed checks the setting max_speed.
 func TestMaxSpeed(t *testing.T) {
-	path := inDir(t, "f.ndjson")
+	path := tempPath(t, "f.ndjson")
 	write(t, path, jsonOf(t, street(1, 1, 600)))
 	cfg := fileConfig(path)
 	cfg.MaxSpeed = 700

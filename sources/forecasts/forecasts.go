@@ -24,9 +24,9 @@ type Layer interface {
 	Remove(street, fromnode int32)
 	// Clear removes all forecasts, including those put since the last Publish.
 	Clear()
-	// Publish makes all updates so far visible. The first call publishes the first layer.
+	// Publish makes all updates so far visible.
 	Publish(dataTime time.Time)
-	// Confirm records newer data that changed nothing.
+	// Confirm records the time of newer data that changed nothing.
 	Confirm(dataTime time.Time)
 }
 
@@ -36,8 +36,8 @@ type feed interface {
 	// published a change, watch.ErrUnchanged if there was none, and watch.ErrUnsettled while the
 	// data is being written.
 	check(ctx context.Context) (confirmed time.Time, err error)
-	// changes returns a channel that receives when there may be new data, or nil if the feed must
-	// be polled.
+	// changes returns a channel that receives a value when there may be new data, or nil if the
+	// feed must be polled.
 	changes() <-chan struct{}
 	close()
 }
@@ -62,7 +62,7 @@ type Forecasts struct {
 	running sync.WaitGroup
 }
 
-// New returns the feed that cfg describes. It reads TLS files; Start reads forecasts.
+// New returns a Forecasts for the feed in cfg. It reads TLS files, but no forecasts.
 func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid forecasts configuration: %w", err)
@@ -104,7 +104,7 @@ func (f *Forecasts) Start(ctx context.Context) {
 	})
 }
 
-// Close stops reading and waits. The layer keeps its forecasts.
+// Close stops reading and waits until it has stopped. The layer keeps its forecasts.
 func (f *Forecasts) Close() {
 	if f.stop == nil {
 		return
@@ -125,7 +125,7 @@ func (f *Forecasts) check(ctx context.Context) time.Duration {
 	return f.conclude(confirmed, err)
 }
 
-// conclude counts, logs and records the outcome of a check.
+// conclude counts, logs and records the outcome of a check. It returns the time until the next one.
 func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +153,7 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		}
 		// Each poll starts with another partition, so reasons may alternate. They are logged at
 		// most once a minute.
-		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logEvery {
+		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logInterval {
 			c.logged = now
 			f.log.Warn().Err(err).Msg("cannot use forecasts; the layer is unchanged")
 		}
@@ -161,7 +161,7 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		return next
 	}
 	if c.err != nil {
-		f.log.Info().Msg("forecasts are read")
+		f.log.Info().Msg("the forecasts have been read")
 	}
 	*c = condition{published: true, confirmed: confirmed}
 	return f.interval
@@ -174,11 +174,11 @@ type Status struct {
 	AgeSeconds float64 `json:"age_seconds"`      // of the data; before the first layer, the time since Start
 	Error      string  `json:"error,omitempty"`  // of the last check
 	Skipped    uint64  `json:"skipped"`          // records of the topic since Start, or records of the last content read
-	Remarks    uint64  `json:"remarks"`          // parts of the same records that were dropped or corrected
+	Remarks    uint64  `json:"remarks"`          // dropped or corrected parts of the other records
 	Faults     []Fault `json:"faults,omitempty"` // the latest skipped records and remarks, in order
 }
 
-// condition is the result of the checks.
+// condition is the result of the checks so far.
 type condition struct {
 	published bool
 	confirmed time.Time

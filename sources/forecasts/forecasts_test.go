@@ -60,8 +60,7 @@ func TestFileIsWatched(t *testing.T) {
 	})
 }
 
-// fakeFeed is a feed whose checks return the given outcomes in order, and then the last one
-// repeatedly.
+// fakeFeed is a feed whose checks return the given outcomes in order, and then repeat the last one.
 type fakeFeed struct {
 	outcomes []error
 	at       []time.Time // times of the checks
@@ -131,7 +130,7 @@ func TestStatusAfterCheck(t *testing.T) {
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	f(ended, time.Hour, "", true) // the daemon is stopping
+	f(ended, time.Hour, "", true) // an error after cancellation is not a failure
 }
 
 // TestFaultsAreBounded checks that only the latest faults are kept, and that at most one per minute
@@ -150,13 +149,13 @@ func TestFaultsAreBounded(t *testing.T) {
 		skips, remarks, latest := f.report()
 		require.EqualValues(t, 500, skips)
 		require.EqualValues(t, 1500, remarks)
-		require.Len(t, latest, keptFaults)
-		require.Equal(t, "line 2", latest[keptFaults-1].Position)
+		require.Len(t, latest, maxFaults)
+		require.Equal(t, "line 2", latest[maxFaults-1].Position)
 		require.LessOrEqual(t, len(latest[0].Error), maxFaultBytes)
 		text, err := json.Marshal(latest)
 		require.NoError(t, err)
 		require.NotContains(t, string(text), `\ufffd`)
-		require.Equal(t, 9, strings.Count(logged.String(), "\n"), "one a minute in 500 seconds")
+		require.Equal(t, 9, strings.Count(logged.String(), "\n"), "lines logged in 500 seconds, at most one per minute")
 		require.Contains(t, logged.String(), `"not_logged_before":119`)
 		f.reset()
 		skips, _, latest = f.report()
@@ -171,12 +170,12 @@ func TestMetrics(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	path := inDir(t, "f.ndjson")
+	path := tempPath(t, "f.ndjson")
 	write(t, path, jsonOf(t, street(1, 1, 10))+"\n{\n")
 	taken, skipped := testutil.ToFloat64(recordsTaken), testutil.ToFloat64(recordsSkipped)
 	f, layer := run(t, fileConfig(path))
 	layer.waitFor("1:1 10")
-	require.True(t, assertEventually(func() bool { return f.Status().Error == "" }))
+	require.True(t, eventually(func() bool { return f.Status().Error == "" }))
 	require.Equal(t, 2, shown())
 	age, failing := f.gauges[0], f.gauges[1]
 	require.Zero(t, testutil.ToFloat64(failing))
@@ -197,8 +196,8 @@ func TestWithoutFeed(t *testing.T) {
 	require.Nil(t, layer.shown())
 }
 
-// TestSecurity reads a topic over TLS with SASL. TestSecurity of package sinks/kafka checks each
-// mechanism, wrong passwords and unknown authorities.
+// TestSecurity reads a topic over TLS with SASL. TestSecurity in package sinks/kafka checks each
+// mechanism, wrong passwords and unknown certificate authorities.
 func TestSecurity(t *testing.T) {
 	server, ca := certificate(t)
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"), kfake.TLS(server), kfake.EnableSASL(), kfake.Superuser("PLAIN", "trafficd", "secret"))
@@ -208,17 +207,18 @@ func TestSecurity(t *testing.T) {
 	_, layer := run(t, cfg)
 	layer.waitFor()
 
-	cfg.Kafka.TLS.CA = inDir(t, "missing.pem")
+	cfg.Kafka.TLS.CA = tempPath(t, "missing.pem")
 	_, err := New(cfg, nil, zerolog.Nop())
 	require.ErrorContains(t, err, "forecasts.kafka.tls.ca: cannot read the certificate authorities")
 }
 
-// certificate returns a certificate for 127.0.0.1, and a file with the authority that signed it.
+// certificate returns a server configuration with a certificate for 127.0.0.1, and the path of a
+// file with the authority that signed it.
 func certificate(t *testing.T) (server *tls.Config, file string) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
 	s.Close() // only its certificate is used
-	file = inDir(t, "ca.pem")
+	file = tempPath(t, "ca.pem")
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
 	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }
@@ -282,8 +282,8 @@ func TestValidate(t *testing.T) {
 		`clickhouse.address is "x"`, "clickhouse.query must be set", "clickhouse.interval", "clickhouse.timeout")
 }
 
-// TestFailuresAreLogged checks that a broker that is unavailable for hours does not fill the log.
-func TestFailuresAreLogged(t *testing.T) {
+// TestFailureLogIsLimited checks that a broker that is unavailable for hours does not fill the log.
+func TestFailureLogIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
 		f := &Forecasts{feed: &fakeFeed{}, faults: &faults{}, log: zerolog.New(&logged)}
@@ -303,7 +303,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		failed(two, time.Hour, 0)
 		failed(one, time.Second, 1)
 		f.conclude(time.Now(), nil)
-		require.Equal(t, 2, strings.Count(logged.String(), "\n"), "the first success is logged")
+		require.Equal(t, 2, strings.Count(logged.String(), "\n"), "the first success must be logged")
 		f.conclude(time.Now(), nil)
 		require.Equal(t, 2, strings.Count(logged.String(), "\n"))
 		failed(one, time.Second, 1)

@@ -20,15 +20,14 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// newGuardedFeed returns a feed with the default limits that only the test checks.
+// newGuardedFeed returns a feed like newManualFeed, with the default limits.
 func newGuardedFeed(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	t.Helper()
 	cfg.Limits = shrink.DefaultLimits()
 	return newManualFeed(t, cfg)
 }
 
-// requireSuspect checks the feed and requires that its content is not used because it is
-// suspicious.
+// requireSuspect checks the feed and requires that the guard rejects its content.
 func requireSuspect(t *testing.T, feed *Forecasts, want string) {
 	t.Helper()
 	before := testutil.ToFloat64(checksRefused)
@@ -41,7 +40,7 @@ func requireSuspect(t *testing.T, feed *Forecasts, want string) {
 // TestShrunkFile checks that a file that lacks many streets does not replace the layer until
 // shrink_confirm has passed.
 func TestShrunkFile(t *testing.T) {
-	path := inDir(t, "f.ndjson")
+	path := tempPath(t, "f.ndjson")
 	lines := func(streets int) string {
 		var all strings.Builder
 		for i := range int32(streets) {
@@ -148,12 +147,12 @@ func TestShrunkTopic(t *testing.T) {
 	require.ErrorContains(t, check(), "was recreated")
 	require.ErrorAs(t, check(), &suspect)
 	topic.contents.guard.ShrinkConfirm = time.Nanosecond
-	require.NoError(t, check(), "an empty topic is used if it stays empty")
+	require.NoError(t, check(), "a topic that remains empty must be used")
 	require.Empty(t, layer.shown())
 }
 
-// TestSuspectContentIsCheckedAgain checks that suspect content is checked again when it may be
-// used, or after the feed's interval if that is shorter.
+// TestSuspectContentIsCheckedAgain checks that suspect content is checked again after
+// shrink_confirm, or after the feed's interval if that is shorter.
 func TestSuspectContentIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -166,7 +165,7 @@ func TestSuspectContentIsCheckedAgain(t *testing.T) {
 				require.Equal(t, want, feed.conclude(time.Now(), suspect))
 			}
 			require.Equal(t, "cannot use f.json: much is gone: correct it", feed.Status().Error)
-			require.Equal(t, 1, strings.Count(logged.String(), "\n"), "it is logged once")
+			require.Equal(t, 1, strings.Count(logged.String(), "\n"), "the error must be logged once")
 			require.Contains(t, logged.String(), "much is gone: correct it")
 		}
 		f(time.Hour, 2*time.Minute, 2*time.Minute)

@@ -24,11 +24,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// timeout is longer than any operation takes on a busy machine. Only a failing test waits for so
+// timeout is longer than any operation takes on a busy machine. Only a failing test waits that
 // long.
 const timeout = time.Minute
 
-// fakeLayer records its content and checks that the feed uses Layer as documented.
+// fakeLayer is a Layer that records its content and checks that the feed uses it as documented.
 type fakeLayer struct {
 	mu        sync.Mutex
 	t         testing.TB
@@ -111,10 +111,10 @@ func (s *fakeLayer) shown() []string {
 	return list
 }
 
-// waitFor waits until exactly these forecasts are shown.
+// waitFor waits until exactly the forecasts want are shown.
 func (s *fakeLayer) waitFor(want ...string) {
 	s.t.Helper()
-	if !assertEventually(func() bool { return s.shown() != nil && slices.Equal(want, s.shown()) }) {
+	if !eventually(func() bool { return s.shown() != nil && slices.Equal(want, s.shown()) }) {
 		s.t.Fatalf("got %q, want %q", s.shown(), want)
 	}
 }
@@ -122,11 +122,13 @@ func (s *fakeLayer) waitFor(want ...string) {
 // waitUntilHealthy waits until the status is published and has no error.
 func waitUntilHealthy(t *testing.T, f *Forecasts) {
 	t.Helper()
-	require.True(t, assertEventually(func() bool { s := f.Status(); return s.Published && s.Error == "" }), "unhealthy: %v", f.Status())
+	if !eventually(func() bool { s := f.Status(); return s.Published && s.Error == "" }) {
+		t.Fatalf("got status %+v, want published and no error", f.Status())
+	}
 }
 
-// assertEventually reports whether ok becomes true before the timeout.
-func assertEventually(ok func() bool) bool {
+// eventually reports whether ok returns true before the timeout.
+func eventually(ok func() bool) bool {
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return true
@@ -160,13 +162,13 @@ func run(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 // waitForError waits until the status has an error that contains want.
 func waitForError(t *testing.T, f *Forecasts, want string) {
 	t.Helper()
-	if !assertEventually(func() bool { return strings.Contains(f.Status().Error, want) }) {
+	if !eventually(func() bool { return strings.Contains(f.Status().Error, want) }) {
 		t.Fatalf("got error %q, want %q", f.Status().Error, want)
 	}
 }
 
-// write replaces a file atomically; its modification time is old enough that the feed reads it at
-// once.
+// write replaces a file atomically. The modification time is old enough for the feed to read the
+// file at once.
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", []byte(content), 0o644))
@@ -175,8 +177,8 @@ func write(t *testing.T, path, content string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// zipped returns content compressed with gzip.
-func zipped(t *testing.T, content string) string {
+// gzipped returns content compressed with gzip.
+func gzipped(t *testing.T, content string) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -186,8 +188,8 @@ func zipped(t *testing.T, content string) string {
 	return b.String()
 }
 
-// inDir returns the path of a file in a new temporary directory.
-func inDir(t *testing.T, name string) string {
+// tempPath returns the path of a file in a new temporary folder.
+func tempPath(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), name)
 }

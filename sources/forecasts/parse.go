@@ -46,8 +46,8 @@ func parseInt32(text string, into *int32) bool {
 	return err == nil && strconv.FormatInt(n, 10) == text
 }
 
-// parseRecord parses a record of the topic. The forecast of a tombstone (a nil value) is nil.
-// parseRecord retains neither key nor value.
+// parseRecord parses a record of the topic. For a tombstone (a nil value), it returns a nil
+// forecast. It retains neither key nor value.
 func parseRecord(key, value []byte, maxSpeed float64) (identity, *pb.StreetForecast, Remarks, error) {
 	id, err := parseKey(key)
 	if err != nil || value == nil {

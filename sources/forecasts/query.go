@@ -66,7 +66,7 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &periods{byStreet: make(map[identity]*grouped)}
+	all := &periods{byStreet: make(map[identity]*streetRows)}
 	size := int64(0)
 	for n := 1; rows.Next(); n++ {
 		if err := rows.Scan(scan.into...); err != nil {
@@ -90,12 +90,12 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 
 // periods groups rows by street, in the order in which streets first appear.
 type periods struct {
-	byStreet map[identity]*grouped
-	order    []*grouped
+	byStreet map[identity]*streetRows
+	order    []*streetRows
 	updated  time.Time // newest value of the column updated; zero if there is no such column
 }
 
-type grouped struct {
+type streetRows struct {
 	forecast *pb.StreetForecast
 	row      int // the first row of the street
 }
@@ -103,7 +103,7 @@ type grouped struct {
 func (p *periods) add(id identity, code string, period *pb.ForecastPeriod, row int) {
 	g, ok := p.byStreet[id]
 	if !ok {
-		g = &grouped{&pb.StreetForecast{Street: id.street, Fromnode: id.fromnode}, row}
+		g = &streetRows{&pb.StreetForecast{Street: id.street, Fromnode: id.fromnode}, row}
 		p.byStreet[id], p.order = g, append(p.order, g)
 	}
 	if code != "" {

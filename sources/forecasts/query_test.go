@@ -12,7 +12,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// newManualFeed returns a feed that only the test checks.
+// newManualFeed returns a feed that is not started: the test must call check.
 func newManualFeed(t *testing.T, cfg Config) (*Forecasts, *fakeLayer) {
 	t.Helper()
 	layer := newFakeLayer(t)
@@ -80,14 +80,14 @@ func TestQuery(t *testing.T) {
 
 	// The time of the data is the newest value of the column updated, otherwise the newest start of
 	// a period, but not a time in the future.
-	aged := func(columns string, want time.Time) {
+	hasDataTime := func(columns string, want time.Time) {
 		t.Helper()
 		source.Query = "SELECT street, fromnode, speed, " + columns + " FROM forecasts WHERE street = 7"
 		f("", 0, "7:1 70")
 		require.WithinDuration(t, want, layer.confirmedAt(), 0)
 	}
-	aged("'2020-01-01T00:00:00Z' AS start, '2020-01-01T00:15:00Z' AS `end`", time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
-	aged("'2120-01-01T00:00:00Z' AS start, '2120-01-01T00:15:00Z' AS `end`, toDateTime('2020-01-01 00:07:00', 'UTC') AS updated", time.Date(2020, 1, 1, 0, 7, 0, 0, time.UTC))
+	hasDataTime("'2020-01-01T00:00:00Z' AS start, '2020-01-01T00:15:00Z' AS `end`", time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
+	hasDataTime("'2120-01-01T00:00:00Z' AS start, '2120-01-01T00:15:00Z' AS `end`, toDateTime('2020-01-01 00:07:00', 'UTC') AS updated", time.Date(2020, 1, 1, 0, 7, 0, 0, time.UTC))
 	source.Query = query
 	f("", 4, good...)
 
@@ -97,12 +97,12 @@ func TestQuery(t *testing.T) {
 	source.Query = "SELECT street, fromnode, speed, start FROM forecasts"
 	f("no column end", 0, good...)
 	source.Query = "SELECT speed, * FROM forecasts"
-	f("duplicate columns speed", 0, good...)
+	f("duplicate column speed", 0, good...)
 	source.Query = "SELECT * FROM nowhere"
 	f("nowhere", 0, good...)
 	source.Query = "SELECT * FROM forecasts WHERE street > 1e12"
 	f("no valid forecast", 0, good...)
-	// An error after the first rows: they are not used.
+	// Rows that precede an error are not used.
 	source.Query = "SELECT 1 + number AS street, 1 AS fromnode, now() AS start, now() + 60 AS `end`, 1 AS speed, throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
 	f("throwIf", 0, good...)
 	// An endless result is abandoned as soon as it exceeds max_bytes, long before the timeout.

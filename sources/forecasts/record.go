@@ -29,7 +29,7 @@ const (
 	maxCode    = 4096 // bytes of an openLRcode
 )
 
-// Remarks are the defects of a record that is not skipped.
+// Remarks are the defects in a record that is not skipped.
 type Remarks struct {
 	Count int
 	First error // nil if Count is 0
@@ -42,9 +42,9 @@ func (r *Remarks) add(err error) {
 }
 
 // Normalise converts f to normal form: times in UTC, in whole seconds with Z; usable periods only,
-// each once, sorted by start and end; speed_valid present; no timezone. The package comment lists
-// the rules. Periods with a speed over maxSpeed are unusable. After an error the content of f is
-// undefined.
+// without duplicates, sorted by start and end; speed_valid present; no timezone. The package
+// comment lists the rules. Periods with a speed over maxSpeed are unusable. After an error the
+// content of f is undefined.
 func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	var remarks Remarks
 	if err := checkStreet(f); err != nil {
@@ -56,7 +56,7 @@ func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	before := len(f.Forecast)
 	f.Forecast = normalisePeriods(f.Forecast, maxSpeed, &remarks)
 	if before > 0 && len(f.Forecast) == 0 {
-		return remarks, fmt.Errorf("none of its %d periods is usable: %w", before, remarks.First)
+		return remarks, fmt.Errorf("none of the %d periods is usable: %w", before, remarks.First)
 	}
 	return remarks, nil
 }
@@ -74,7 +74,7 @@ func checkStreet(f *pb.StreetForecast) error {
 	case !utf8.ValidString(f.OpenLRcode):
 		return fmt.Errorf("openLRcode %.64q is not UTF-8", f.OpenLRcode)
 	case len(f.Forecast) > maxPeriods:
-		return fmt.Errorf("it has %d periods, must have at most %d", len(f.Forecast), maxPeriods)
+		return fmt.Errorf("forecast has %d periods, must have at most %d", len(f.Forecast), maxPeriods)
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func comparePeriods(a, b *pb.ForecastPeriod) int {
 
 func normalisePeriod(p *pb.ForecastPeriod, maxSpeed float64, remarks *Remarks) error {
 	if p == nil {
-		return errors.New("it is null")
+		return errors.New("must not be null")
 	}
 	var err error
 	if p.Start, err = normaliseTime(p.Start); err != nil {

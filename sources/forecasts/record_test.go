@@ -55,7 +55,7 @@ func period(start, end string, speed float64) *pb.ForecastPeriod {
 	return &pb.ForecastPeriod{Start: "2026-11-20T" + start, End: "2026-11-20T" + end, SpeedValid: proto.Bool(true), Speed: speed}
 }
 
-// TestNormalise checks the table of the package comment.
+// TestNormalise checks the rules of the package comment.
 func TestNormalise(t *testing.T) {
 	show := func(f *pb.StreetForecast) (s []string) {
 		for _, p := range f.Forecast {
@@ -126,7 +126,7 @@ func TestNormaliseErrors(t *testing.T) {
 	f(&pb.StreetForecast{Street: 1, OpenLRcode: "\xff"}, "not UTF-8")
 	f(&pb.StreetForecast{Street: 1, OpenLRcode: strings.Repeat("A", 4100)}, "4096")
 	f(&pb.StreetForecast{Street: 1, Forecast: make([]*pb.ForecastPeriod, 10_001)}, "10001 periods")
-	f(streetOf(period("18:15Z", "18:00Z", 1), period("18:15Z", "18:30Z", -1)), "none of its 2 periods is usable: period 0")
+	f(streetOf(period("18:15Z", "18:00Z", 1), period("18:15Z", "18:30Z", -1)), "none of the 2 periods is usable: period 0")
 }
 
 func TestKey(t *testing.T) {

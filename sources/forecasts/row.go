@@ -15,10 +15,10 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// rowScan holds a row of the result, in the Go types of its columns.
+// rowScan holds a row of the result, with each value in the Go type of its column.
 type rowScan struct {
 	into   []any          // pointers for Scan, one per column
-	column map[string]any // the same by name
+	column map[string]any // the same pointers by column name
 }
 
 // The columns that are used. Other columns are ignored.
@@ -33,20 +33,20 @@ func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
 		into := reflect.New(c.ScanType()).Interface()
 		s.into = append(s.into, into)
 		if _, duplicate := s.column[c.Name()]; duplicate && slices.Contains(slices.Concat(neededColumns, optionalColumns), c.Name()) {
-			return nil, fmt.Errorf("the result has duplicate columns %s", c.Name())
+			return nil, fmt.Errorf("the result has a duplicate column %s", c.Name())
 		}
 		s.column[c.Name()] = into
 	}
 	for _, name := range neededColumns {
 		if s.column[name] == nil {
-			return nil, fmt.Errorf("the result has no column %s; required are %v, optional %v", name, neededColumns, optionalColumns)
+			return nil, fmt.Errorf("the result has no column %s; required columns: %v, optional columns: %v", name, neededColumns, optionalColumns)
 		}
 	}
 	return s, nil
 }
 
-// row converts the scanned row. If optional columns are missing or null, there is no openLRcode,
-// the speed is valid, and there is no flow.
+// row converts the scanned row. By default, openLRcode is empty, the speed is valid, and the flow
+// is not.
 func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated time.Time, err error) {
 	p = &pb.ForecastPeriod{SpeedValid: proto.Bool(true)}
 	err = errors.Join(

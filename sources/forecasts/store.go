@@ -13,7 +13,7 @@ import (
 // latest is the latest record of a street.
 type latest struct {
 	forecast  *pb.StreetForecast // set only while the record is held
-	removes   bool               // a tombstone
+	tombstone bool
 	partition int
 	offset    int64
 	at        time.Time // time of the street's latest record in this partition
@@ -64,7 +64,7 @@ func (s *store) put(id identity, l latest) (bool, error) {
 	s.forget(id)
 	s.streets[id] = l
 	s.bytes += l.bytes
-	if l.removes {
+	if l.tombstone {
 		s.removed++
 	}
 	return true, nil
@@ -74,7 +74,7 @@ func (s *store) put(id identity, l latest) (bool, error) {
 func (s *store) present() map[identity]struct{} {
 	ids := make(map[identity]struct{}, len(s.streets))
 	for id, l := range s.streets {
-		if !l.removes {
+		if !l.tombstone {
 			ids[id] = struct{}{}
 		}
 	}
@@ -85,7 +85,7 @@ func (s *store) present() map[identity]struct{} {
 func (s *store) forget(id identity) {
 	l := s.streets[id]
 	s.bytes -= l.bytes
-	if l.removes {
+	if l.tombstone {
 		s.removed--
 	}
 	delete(s.streets, id)
@@ -98,7 +98,7 @@ func (s *store) forgetTombstones() {
 		return
 	}
 	for id, l := range s.streets {
-		if l.removes {
+		if l.tombstone {
 			s.forget(id)
 		}
 	}
@@ -112,7 +112,7 @@ type contents struct {
 	inUse map[identity]struct{} // the streets of the layer
 }
 
-// newContents returns contents that errors refer to as source.
+// newContents returns the contents of layer. Errors refer to them as source.
 func newContents(cfg Config, layer Layer, source string) contents {
 	guard := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it immediately, restart trafficd"}
 	return contents{layer: layer, guard: guard, seed: maphash.MakeSeed()}

@@ -25,16 +25,16 @@ type topicFeed struct {
 
 	topic    topicID       // the topic being read
 	next     map[int]int64 // by partition: the offset to read next
-	ends     map[int]int64 // by partition: its high watermark at the last poll
+	ends     map[int]int64 // by partition: the high watermark at the last poll
 	streets  store         // the latest record of each street
 	caughtUp bool          // the streets are published
 	changed  bool          // the layer has unpublished updates
 	cut      cut
-	more     chan struct{} // capacity 1: receives if held updates were applied after a publication
+	more     chan struct{} // capacity 1: receives a value if held updates were applied after a publication
 
 	newest    time.Time // time of the newest record that is not held, or of the first poll if no record has a time
-	confirmed time.Time // newest when the layer was last complete
-	turn      int       // number of polls
+	confirmed time.Time // value of newest when the layer was last complete
+	polls     int
 	logged    time.Time // when an incomplete publication was last logged
 }
 
@@ -151,7 +151,7 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 		return true
 	}
 	incomplete.Inc()
-	if now.Sub(t.logged) >= logEvery {
+	if now.Sub(t.logged) >= logInterval {
 		t.logged = now
 		t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown although publications may be incomplete: " +
 			"the topic was written to continuously, a transaction remained open, or a partition cannot be read; " +
@@ -176,8 +176,8 @@ var (
 	errTopicWritten = fmt.Errorf("the topic is %w", watch.ErrUnsettled)
 )
 
-// poll reads every partition to its end, and then checks that the topic was not recreated, which
-// offsets alone do not show.
+// poll reads every partition to its end, and then checks that the topic was not recreated, because
+// offsets alone may not show it.
 func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if len(t.next) == 0 {
 		if t.topic, err = t.identify(ctx); err != nil {
@@ -190,10 +190,10 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 	}
 	// Each poll starts with another partition, so that an unavailable broker does not hide the
 	// partitions of the others.
-	t.turn++
+	t.polls++
 	for i := range partitions {
-		partition := partitions[(i+t.turn)%len(partitions)]
-		if err := t.drain(ctx, partition); err != nil {
+		partition := partitions[(i+t.polls)%len(partitions)]
+		if err := t.readToEnd(ctx, partition); err != nil {
 			return fmt.Errorf("partition %d of topic %q: %w", partition, t.cfg.Topic, err)
 		}
 	}
@@ -214,8 +214,8 @@ func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
 	return id, nil
 }
 
-// drain reads a partition up to the end that its committed records had at the first fetch.
-func (t *topicFeed) drain(ctx context.Context, partition int) error {
+// readToEnd reads a partition up to the end offset of its committed records at the first fetch.
+func (t *topicFeed) readToEnd(ctx context.Context, partition int) error {
 	if _, ok := t.next[partition]; !ok {
 		first, err := dial.Offset(ctx, t.client, t.cfg.Topic, partition, kafka.FirstOffset)
 		if err != nil {
@@ -232,7 +232,7 @@ func (t *topicFeed) drain(ctx context.Context, partition int) error {
 		case end < 0:
 			end, t.ends[partition] = committed, written
 		case committed <= t.next[partition] && t.next[partition] < end:
-			return fmt.Errorf("the end moved back from offset %d to %d, perhaps after the election of a leader", end, committed)
+			return fmt.Errorf("the end moved back from offset %d to %d, perhaps after a leader election", end, committed)
 		}
 	}
 	return nil
@@ -289,7 +289,8 @@ func (t *topicFeed) hold(id identity, l latest) error {
 	return nil
 }
 
-// later returns the later of newest and at, where at counts as now if it is in the future.
+// later returns the later of newest and at. If at is in the future, it uses the current time
+// instead of at.
 func later(newest, at time.Time) time.Time {
 	if now := time.Now(); at.After(now) { // the producer's clock is ahead
 		at = now
@@ -313,7 +314,7 @@ func (t *topicFeed) apply(id identity, l latest) error {
 		return err
 	}
 	t.changed = true
-	if l.removes {
+	if l.tombstone {
 		recordsRemoved.Inc()
 		t.contents.layer.Remove(id.street, id.fromnode)
 	} else {

@@ -29,12 +29,12 @@ func topicConfig(topic string, brokers ...string) Config {
 	cfg.MaxShrink = 1
 	cfg.Kafka.Brokers, cfg.Kafka.Topic, cfg.Kafka.Interval = brokers, topic, 20*time.Millisecond
 	cfg.Kafka.Quiet = 10 * time.Millisecond
-	// The maximum age of metadata is also the time for a metadata request.
+	// The maximum age of metadata is also the timeout of metadata requests.
 	cfg.Kafka.DialTimeout, cfg.Kafka.RequestTimeout, cfg.Kafka.MetadataMaxAge = timeout, timeout, timeout
 	return cfg
 }
 
-// producer returns a third-party client.
+// producer returns a franz-go client that chooses the partition of each record itself.
 func producer(t *testing.T, brokers []string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
@@ -81,7 +81,7 @@ func TestTopic(t *testing.T) {
 	)
 	f, layer := run(t, topicConfig("f", k.Brokers...))
 	layer.waitFor("1:1 11", "2:1 20,21", "3:-7 30")
-	require.Equal(t, 1, layer.published, "the first layer is complete")
+	require.Equal(t, 1, layer.published, "the first layer must be complete")
 	waitUntilHealthy(t, f)
 	s := f.Status()
 	require.EqualValues(t, 5, s.Skipped)
@@ -93,10 +93,10 @@ func TestTopic(t *testing.T) {
 		record("f", 0, "1:1", nil),
 		record("f", 1, "2:1", value(t, street(2, 1, 99))),
 		record("f", 2, "7:1", value(t, street(7, 1))),
-		record("f", 2, "3:-7", []byte{0xff}), // invalid: the earlier one remains
+		record("f", 2, "3:-7", []byte{0xff}), // invalid: the earlier forecast remains
 	)
 	layer.waitFor("2:1 99", "3:-7 30", "7:1")
-	require.True(t, assertEventually(func() bool { return f.Status().Skipped == 6 }))
+	require.True(t, eventually(func() bool { return f.Status().Skipped == 6 }))
 }
 
 // TestTopicAge checks that the time of the data is the time of the newest valid record, not of a
@@ -139,12 +139,12 @@ func settled(t *testing.T, feed *topicFeed) (dataTime time.Time, err error) {
 	t.Helper()
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		dataTime, err = feed.check(t.Context())
-		// A check may use metadata of the moment in which a recreated topic did not exist.
+		// A check may use metadata from the time when a recreated topic did not exist.
 		if !errors.Is(err, watch.ErrUnsettled) && !errors.Is(err, kafka.UnknownTopicOrPartition) {
 			return dataTime, err
 		}
 	}
-	t.Fatal("the topic does not settle")
+	t.Fatalf("got error %v after %v, want a complete publication", err, timeout)
 	return dataTime, err
 }
 
@@ -161,9 +161,9 @@ func TestTopicWithoutRecords(t *testing.T) {
 	layer.waitFor()
 }
 
-// TestTopicOfManyResponses reads partitions that do not fit into one response, and checks that
+// TestTopicManyResponses reads partitions that do not fit into one response, and checks that
 // nothing is visible before all of them have been read.
-func TestTopicOfManyResponses(t *testing.T) {
+func TestTopicManyResponses(t *testing.T) {
 	const streets = 3000
 	k := stores.StartKafka(t, stores.Topic("f", 4))
 	c := producer(t, k.Brokers, kgo.ProducerBatchMaxBytes(8<<10))
@@ -178,7 +178,7 @@ func TestTopicOfManyResponses(t *testing.T) {
 	cfg := topicConfig("f", k.Brokers...)
 	cfg.Kafka.FetchBytes = 16 << 10
 	_, layer := run(t, cfg)
-	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
+	require.True(t, eventually(func() bool { return layer.shown() != nil }))
 	shown := layer.shown()
 	require.Len(t, shown, streets)
 	for _, s := range shown {
@@ -186,28 +186,29 @@ func TestTopicOfManyResponses(t *testing.T) {
 	}
 }
 
-// TestTopicCompressed reads record batches of every codec, and records that exceed fetch_bytes.
+// TestTopicCompressed reads record batches compressed with each codec, and records that exceed
+// fetch_bytes.
 func TestTopicCompressed(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 1))
 	var want []string
 	long := make([]float64, 9000) // half a megabyte
 	for i, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()} {
 		c := producer(t, k.Brokers, kgo.ProducerBatchCompression(codec))
-		short, tall := street(1, int32(i), float64(i)), street(2, int32(i), long...)
-		produce(t, c, record("f", 0, string(Key(short)), value(t, short)), record("f", 0, string(Key(tall)), value(t, tall)))
+		small, large := street(1, int32(i), float64(i)), street(2, int32(i), long...)
+		produce(t, c, record("f", 0, string(Key(small)), value(t, small)), record("f", 0, string(Key(large)), value(t, large)))
 		want = append(want, fmt.Sprintf("1:%d %d", i, i), fmt.Sprintf("2:%d 0%s", i, strings.Repeat(",0", len(long)-1)))
 	}
 	cfg := topicConfig("f", k.Brokers...)
 	cfg.Kafka.FetchBytes = 16 << 10
 	f, layer := run(t, cfg)
-	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
+	require.True(t, eventually(func() bool { return layer.shown() != nil }))
 	require.ElementsMatch(t, want, layer.shown())
 	require.Zero(t, f.Status().Skipped)
 }
 
-// TestTopicBrokerAway checks a broker that is unavailable at the start and later, and a topic that
-// does not exist yet.
-func TestTopicBrokerAway(t *testing.T) {
+// TestTopicBrokerUnavailable checks a broker that is unavailable at the start and later, and a
+// topic that does not exist yet.
+func TestTopicBrokerUnavailable(t *testing.T) {
 	k := stores.StartKafka(t)
 	require.NoError(t, k.Kill())
 	f, layer := run(t, topicConfig("f", k.Brokers...))
@@ -222,7 +223,7 @@ func TestTopicBrokerAway(t *testing.T) {
 
 	require.NoError(t, k.Stop())
 	waitForError(t, f, "cannot")
-	require.Equal(t, []string{"1:1 10"}, layer.shown(), "the layer stays")
+	require.Equal(t, []string{"1:1 10"}, layer.shown(), "the layer must remain")
 	require.True(t, f.Status().Published)
 	require.NoError(t, k.Restart())
 	produce(t, c, record("f", 1, "2:1", value(t, street(2, 1, 20))))
@@ -230,7 +231,7 @@ func TestTopicBrokerAway(t *testing.T) {
 	waitUntilHealthy(t, f)
 }
 
-// TestTopicRecreated checks that streets that a recreated topic does not have are removed.
+// TestTopicRecreated checks that streets missing from a recreated topic are removed.
 func TestTopicRecreated(t *testing.T) {
 	c := stores.StartKfake(t)
 	k := producer(t, c.ListenAddrs(), kgo.AllowAutoTopicCreation())
@@ -250,9 +251,9 @@ func TestTopicRecreated(t *testing.T) {
 	layer.waitFor("9:1 90")
 }
 
-// TestTopicGrowsPartitions checks that if a street is in two partitions, its later record is used,
-// whatever the order of the partitions.
-func TestTopicGrowsPartitions(t *testing.T) {
+// TestTopicStreetInTwoPartitions checks that if a street is in two partitions, its later record is
+// used, regardless of the order of the partitions.
+func TestTopicStreetInTwoPartitions(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("f", 4))
 	c := producer(t, k.Brokers)
 	now := time.Now()
@@ -273,7 +274,7 @@ func TestTopicGrowsPartitions(t *testing.T) {
 		}
 	}
 	_, layer := run(t, topicConfig("f", k.Brokers...))
-	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
+	require.True(t, eventually(func() bool { return layer.shown() != nil }))
 	require.Len(t, layer.shown(), 12)
 	for _, s := range layer.shown() {
 		require.Regexp(t, `^\d+:1 7$`, s)
@@ -312,13 +313,13 @@ func TestTopicTransactions(t *testing.T) {
 	want := []string{"1:1 10", "2:1 20", "3:1 30", "4:1 40", "5:1 50"}
 	layer.waitFor(want...)
 
-	// While the feed follows.
+	// While the feed is running.
 	begin(one)
 	put(one, 1, 66)
 	put(plain, 6, 60)
 	polls := testutil.ToFloat64(checksUnchanged)
-	require.True(t, assertEventually(func() bool { return testutil.ToFloat64(checksUnchanged) >= polls+2 }))
-	require.Equal(t, want, layer.shown(), "an open transaction delays the records after it")
+	require.True(t, eventually(func() bool { return testutil.ToFloat64(checksUnchanged) >= polls+2 }))
+	require.Equal(t, want, layer.shown(), "an open transaction must delay the records after it")
 	end(one, kgo.TryAbort)
 	want = append(want, "6:1 60")
 	layer.waitFor(want...)
@@ -329,8 +330,8 @@ func TestTopicTransactions(t *testing.T) {
 	require.Zero(t, f.Status().Skipped)
 }
 
-// TestTopicThrottled checks that a response without records, because of a quota, does not skip
-// records.
+// TestTopicThrottled checks that no records are skipped after a response that has none because of a
+// quota.
 func TestTopicThrottled(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	k := producer(t, c.ListenAddrs())
@@ -348,15 +349,15 @@ func TestTopicThrottled(t *testing.T) {
 		return response, nil, true
 	})
 	f, layer := run(t, topicConfig("f", c.ListenAddrs()...))
-	require.True(t, assertEventually(func() bool { return layer.shown() != nil }))
+	require.True(t, eventually(func() bool { return layer.shown() != nil }))
 	require.Len(t, layer.shown(), 20)
 	produce(t, k, record("f", 0, "1:1", nil))
-	require.True(t, assertEventually(func() bool { return len(layer.shown()) == 19 }))
+	require.True(t, eventually(func() bool { return len(layer.shown()) == 19 }))
 	require.Empty(t, f.Status().Error)
 }
 
-// TestTopicPartitionAway checks that an unavailable partition does not hide the others.
-func TestTopicPartitionAway(t *testing.T) {
+// TestTopicPartitionUnavailable checks that an unavailable partition does not hide the others.
+func TestTopicPartitionUnavailable(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(3, "f"))
 	f, layer := run(t, topicConfig("f", c.ListenAddrs()...))
 	layer.waitFor()
@@ -380,7 +381,7 @@ func TestTopicPartitionAway(t *testing.T) {
 		layer.waitFor(fmt.Sprint("1:1 ", speed), fmt.Sprint("2:1 ", speed))
 	}
 	unavailable.Store(-1)
-	require.True(t, assertEventually(func() bool { return f.Status().Error == "" }))
+	require.True(t, eventually(func() bool { return f.Status().Error == "" }))
 }
 
 // TestTopicOrder checks that the latest record of a street is determined by offset within a
@@ -406,10 +407,10 @@ func TestTopicOrder(t *testing.T) {
 	layer.waitFor("1:1 11", "2:1 21", "3:1 30")
 }
 
-// TestTopicPublishesInPart checks that while one partition cannot be read, the records of the
+// TestTopicPartialPublication checks that while one partition cannot be read, the records of the
 // others are shown after quiet_wait without confirming the layer, and that nothing is shown before
 // the first complete layer.
-func TestTopicPublishesInPart(t *testing.T) {
+func TestTopicPartialPublication(t *testing.T) {
 	layer := newFakeLayer(t)
 	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
 	require.NoError(t, err)
@@ -439,8 +440,7 @@ func TestTopicPublishesInPart(t *testing.T) {
 	require.Equal(t, now, layer.confirmedAt())
 }
 
-// TestTopicAgeOfHeldRecords checks that records that are held do not change the time of the layer
-// that is shown.
+// TestTopicAgeOfHeldRecords checks that held records do not change the time of the visible layer.
 func TestTopicAgeOfHeldRecords(t *testing.T) {
 	layer := newFakeLayer(t)
 	feed, err := newTopicFeed(topicConfig("f", "127.0.0.1:1"), layer, &faults{})
@@ -465,7 +465,7 @@ func TestTopicAgeOfHeldRecords(t *testing.T) {
 }
 
 // TestTopicEndMovesBack checks that a poll fails instead of waiting if the end of a partition moves
-// back while it is read, as after the election of a new leader.
+// back while it is read, as it may after a leader election.
 func TestTopicEndMovesBack(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	end := int64(10)

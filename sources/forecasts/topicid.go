@@ -14,9 +14,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// topicID distinguishes a topic from a deleted one of the same name. Brokers report it in metadata
-// version 10 and later (KIP-516). kafka-go supports versions up to 8, so request and response are
-// encoded here.
+// topicID distinguishes a topic from a deleted one with the same name. Brokers report it in
+// metadata version 10 and later (KIP-516). kafka-go supports versions up to 8, so this file encodes
+// the request and decodes the response.
 type topicID [16]byte
 
 const metadataWithID = 10
@@ -105,7 +105,7 @@ func (r *topicIDRequest) encode() []byte {
 	return b
 }
 
-// decodeTopicID decodes the response up to the identifier of the first topic.
+// decodeTopicID decodes the response up to the ID of the first topic.
 func decodeTopicID(response []byte) (*topicIDResponse, error) {
 	d := decoder{batch.NewWireReader(response, errMetadata)}
 	d.Bytes(4) // correlation id

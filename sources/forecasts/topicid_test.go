@@ -16,9 +16,9 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestTopicRecreatedUnseen recreates a topic between two polls, with at least as many records as
-// before, so that offsets do not show it.
-func TestTopicRecreatedUnseen(t *testing.T) {
+// TestTopicRecreatedBetweenPolls recreates a topic between two polls, with at least as many records
+// as before, so that offsets do not show it.
+func TestTopicRecreatedBetweenPolls(t *testing.T) {
 	f := func(records int32) {
 		t.Helper()
 		c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
@@ -43,7 +43,7 @@ func TestTopicRecreatedUnseen(t *testing.T) {
 		_, err = settled(t, feed)
 		require.ErrorIs(t, err, errRecreated)
 		require.Equal(t, confirmed, layer.confirmedAt())
-		require.Equal(t, []string{"1:1 10", "2:1 10", "3:1 10"}, layer.shown(), "not a mixture")
+		require.Equal(t, []string{"1:1 10", "2:1 10", "3:1 10"}, layer.shown(), "the layer must not mix both topics")
 		_, err = settled(t, feed)
 		require.NoError(t, err)
 		require.Equal(t, []string{"5:1 50", "6:1 50", "7:1 50", "8:1 50"}[:records], layer.shown())
@@ -63,8 +63,8 @@ func recreate(t *testing.T, c *kfake.Cluster, topic string) {
 	require.NoError(t, err)
 }
 
-// TestTopicOfOldBrokers checks that a feed reads from brokers that do not report topic identifiers.
-func TestTopicOfOldBrokers(t *testing.T) {
+// TestTopicOldBroker checks that a feed reads from brokers that do not report topic IDs.
+func TestTopicOldBroker(t *testing.T) {
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
 	c.ControlKey(int16(kmsg.ApiVersions), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -88,7 +88,7 @@ func TestTopicOfOldBrokers(t *testing.T) {
 	layer.waitFor("1:1 10")
 }
 
-// TestTopicIDMessages compares both messages with their encoding by another client.
+// TestTopicIDMessages compares the request and the response with their encoding by franz-go.
 func TestTopicIDMessages(t *testing.T) {
 	request := kmsg.NewMetadataRequest()
 	request.Version = metadataWithID
@@ -96,7 +96,7 @@ func TestTopicIDMessages(t *testing.T) {
 	name := "forecasts"
 	topic.Topic = &name
 	request.Topics = append(request.Topics, topic)
-	require.Equal(t, hex.EncodeToString(request.AppendTo(nil)), hex.EncodeToString((&topicIDRequest{name}).encode()[4+11:]), "after size and header")
+	require.Equal(t, hex.EncodeToString(request.AppendTo(nil)), hex.EncodeToString((&topicIDRequest{name}).encode()[4+11:]), "without size and header")
 
 	response := kmsg.NewMetadataResponse()
 	response.Version = metadataWithID
@@ -115,7 +115,7 @@ func TestTopicIDMessages(t *testing.T) {
 	whole := message()
 	for n := range len(whole) {
 		if r, err := decodeTopicID(whole[:n]); err == nil {
-			require.Equal(t, topicID(about.TopicID), r.id, "the rest is not read")
+			require.Equal(t, topicID(about.TopicID), r.id, "truncated after the ID")
 		}
 	}
 	response.Topics[0].ErrorCode = int16(kafka.UnknownTopicOrPartition)
@@ -138,8 +138,8 @@ func FuzzTopicID(f *testing.F) {
 }
 
 // TestTopicReadInAnyOrder reads a street from several partitions, with clocks that were set back.
-// The result depends neither on the order of the partitions nor on how many records came after the
-// first layer.
+// The result must depend neither on the order of the partitions nor on how many records are read
+// after the first layer.
 func TestTopicReadInAnyOrder(t *testing.T) {
 	type written struct {
 		partition, at int
@@ -176,14 +176,12 @@ func TestTopicReadInAnyOrder(t *testing.T) {
 }
 
 func latestOf(partition, at int, speed float64) latest {
-	l := latest{partition: partition, at: kafkaTime(at), bytes: streetBytes, removes: speed == 0}
+	l := latest{partition: partition, at: time.Unix(int64(at), 0), bytes: streetBytes, tombstone: speed == 0}
 	if speed > 0 {
 		l.forecast = street(1, 1, speed)
 	}
 	return l
 }
-
-func kafkaTime(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 
 // TestTopicMaxBytes checks that new streets beyond max_bytes are skipped and reported, and that
 // removed streets make room.
@@ -201,7 +199,7 @@ func TestTopicMaxBytes(t *testing.T) {
 		offset := int64(0)
 		put := func(id int32, f *pb.StreetForecast) error {
 			offset++
-			return feed.apply(identity{id, 1}, latest{forecast: f, removes: f == nil, offset: offset, bytes: streetBytes})
+			return feed.apply(identity{id, 1}, latest{forecast: f, tombstone: f == nil, offset: offset, bytes: streetBytes})
 		}
 		for id := range int32(3) {
 			require.NoError(t, put(id+1, street(id+1, 1, 10)))
