@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// BasemapName is the path of the basemap relative to the page. It is the only file that is read
-// with Range requests: the page reads the header and the directories of the archive, and then the
-// tiles that it shows.
+// BasemapName is the path of the basemap relative to the page. The page uses Range requests to read
+// the header and the directories of the archive, and then the tiles that it shows.
 const BasemapName = "basemap.pmtiles"
 
-// Basemap is an opened archive. Reader must be closed.
+// Basemap is an open PMTiles archive. Reader must be closed.
 type Basemap struct {
 	Reader *os.File
 	Size   int64
@@ -25,7 +24,7 @@ type Basemap struct {
 	time   time.Time
 }
 
-// OpenBasemap opens the archive, which may have been replaced since the last time.
+// OpenBasemap opens the archive. It may be replaced between two calls.
 func (c Config) OpenBasemap() (*Basemap, error) {
 	f, err := os.Open(c.Basemap)
 	if err != nil {
@@ -46,7 +45,7 @@ func (c Config) OpenBasemap() (*Basemap, error) {
 	return b, nil
 }
 
-// ServeBasemap serves the archive and ranges of it.
+// ServeBasemap serves the archive, or the ranges of it that are requested.
 func (c Config) ServeBasemap(w http.ResponseWriter, r *http.Request) {
 	b, err := c.OpenBasemap()
 	if err != nil {
@@ -81,7 +80,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-// checkPMTiles checks the header of an archive. It detects other files, other versions and
+// checkPMTiles checks the header of an archive. It detects other file formats, other versions and
 // incomplete copies.
 func checkPMTiles(f io.Reader, size int64) error {
 	h := make([]byte, pmtilesHeaderSize)
@@ -98,7 +97,7 @@ func checkPMTiles(f io.Reader, size int64) error {
 		}
 	}
 	if kind := h[99]; kind < 1 || kind > 4 {
-		return fmt.Errorf("tiles of type %d; want 1 (vector), 2 (PNG), 3 (JPEG) or 4 (WebP)", kind)
+		return fmt.Errorf("tile type %d, want 1 (vector), 2 (PNG), 3 (JPEG) or 4 (WebP)", kind)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// archive returns the header of an archive whose tiles end at byte 200, padded to size.
+// archive returns the header of an archive with tiles that end at byte 200, padded to size.
 func archive(size int) []byte {
 	b := make([]byte, size)
 	copy(b, "PMTiles\x03")
@@ -41,12 +41,12 @@ func TestCheckBasemap(t *testing.T) {
 	f("PMTiles version 2, want 3", func(b []byte) []byte { b[7] = 2; return b })
 	f("the tiles end at byte 200, but the file has 199 bytes; copy it again", func(b []byte) []byte { return b[:199] })
 	f("the leaf directories end", func(b []byte) []byte { b[47] = 255; return b })
-	f("tiles of type 0", func(b []byte) []byte { b[99] = 0; return b })
+	f("tile type 0", func(b []byte) []byte { b[99] = 0; return b })
 	require.ErrorContains(t, Config{Basemap: "none.pmtiles"}.Check(), "basemap: open none.pmtiles: no such file")
 	require.NoError(t, Config{}.Check())
 }
 
-// TestServeBasemap requests ranges, and the file after it was replaced.
+// TestServeBasemap requests a range, and then the whole file after it was replaced.
 func TestServeBasemap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "city.pmtiles")
 	require.NoError(t, os.WriteFile(path, archive(200), 0o600))

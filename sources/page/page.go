@@ -1,6 +1,6 @@
 // Package page serves the web page: the map of the forecast layer and, for operators, the state of
-// the daemon. `make page` builds the page from app; the result, dist, is committed, so that go
-// build does not need Node.
+// the daemon. `make page` builds the page from the folder app into the folder dist, which is
+// committed so that go build does not need Node.
 package page
 
 import (
@@ -29,8 +29,8 @@ var dist embed.FS
 
 // Config is the ui section of the configuration.
 type Config struct {
-	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs a key with the right forecast
-	LeftHand bool   `setting:"left_hand"` // traffic keeps to the left: lines are drawn on that side
+	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs an API key with the right forecast
+	LeftHand bool   `setting:"left_hand"` // draw lines on the left side of the road, for left-hand traffic
 	Basemap  string `setting:"basemap"`   // PMTiles archive with vector or raster tiles under the streets; empty: only coastlines and borders
 
 	// host:port of the forecaster's ops.listen, which provides the details of a street that
@@ -41,10 +41,10 @@ type Config struct {
 // DefaultConfig returns the default settings: clients are served the map.
 func DefaultConfig() Config { return Config{Clients: true} }
 
-// Settings holds the daemon's settings that the page needs and fetches as settings.json.
+// Settings holds the settings of the daemon that the page fetches as settings.json.
 type Settings struct {
 	Horizons   []int   `json:"horizons"`   // minutes
-	StaleAfter float64 `json:"staleAfter"` // s
+	StaleAfter float64 `json:"staleAfter"` // seconds
 	LeftHand   bool    `json:"leftHand"`
 	Basemap    bool    `json:"basemap"`    // BasemapName exists
 	Forecaster bool    `json:"forecaster"` // StreetPath exists
@@ -64,21 +64,21 @@ type asset struct {
 	policy     string // its Content-Security-Policy
 	immutable  bool   // its name has a hash of its content
 	etag       func() string
-	identity   func() []byte
-	compressed func() []byte // gzip
+	identity   func() []byte // uncompressed content
+	compressed func() []byte // content compressed with gzip
 }
 
 // Page is the page for one audience.
 type Page map[string]asset
 
-// File is a file of the page as it is sent. Body must not be changed.
+// File is a file of the page in the form in which it is sent. Body must not be modified.
 type File struct {
 	Header [][2]string // names and values, including ETag and Content-Encoding
 	ETag   string
 	Body   []byte
 }
 
-const operators = "index.html" // the entry of the page for operators
+const operators = "index.html" // entry file of the page for operators
 
 // StreetPath is the path of the forecaster's details about a street. It is for operators only,
 // because it is not part of the contract with clients.
@@ -94,8 +94,8 @@ func (c Config) Street() http.Handler {
 	}
 }
 
-// New returns the files of the page whose entry, the file with the name "", is index.html for
-// operators or map.html for clients.
+// New returns the page with the given entry file: index.html for operators or map.html for clients.
+// The entry file has the name "" in the page.
 func New(cfg Config, s Settings, entry string) Page {
 	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operators
 	all := Page{}
@@ -105,7 +105,7 @@ func New(cfg Config, s Settings, entry string) Page {
 		name := strings.TrimPrefix(file, "dist/")
 		all.add(name, name, policy, content(dist, file))
 	}
-	text, _ := json.Marshal(s) // of numbers
+	text, _ := json.Marshal(s) // StaleAfter is finite, so this cannot fail
 	all.add("settings.json", "settings.json", policy, func() []byte { return text })
 	return all
 }
@@ -150,12 +150,12 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, h := range f.Header {
 		w.Header().Set(h[0], h[1])
 	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.Body)) // with conditions
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.Body)) // also handles If-None-Match
 }
 
-// add adds a file, with the media type of the name from. If name ends with .gz, the build has
-// compressed the file, which is served without this suffix. The content is read when the file is
-// requested for the first time.
+// add adds a file with the media type for the file name from. If name ends with .gz, the build has
+// compressed the file, and the suffix is removed from its path. The content is read when the file
+// is requested for the first time.
 func (p Page) add(name, from, policy string, content func() []byte) {
 	stored := sync.OnceValue(content)
 	a := asset{policy: policy, immutable: strings.HasPrefix(name, "assets/"), etag: sync.OnceValue(func() string {
@@ -174,7 +174,7 @@ func (p Page) add(name, from, policy string, content func() []byte) {
 		a.identity, a.compressed = stored, sync.OnceValue(func() []byte {
 			var b bytes.Buffer
 			z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-			_, _ = z.Write(stored()) // into memory
+			_, _ = z.Write(stored()) // writing to memory cannot fail
 			_ = z.Close()
 			return b.Bytes()
 		})
@@ -191,7 +191,8 @@ func content(files embed.FS, name string) func() []byte {
 	}
 }
 
-// mediaType does not depend on the tables of the system, as package mime does.
+// mediaType returns the media type for a file name. Unlike package mime, it does not depend on
+// tables of the operating system.
 func mediaType(name string) string {
 	return map[string]string{
 		".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
@@ -204,12 +205,11 @@ func mediaType(name string) string {
 //go:embed docs/index.html docs/docs.css docs/openapi-explorer.min.js
 var docs embed.FS
 
-// docsPolicy is like policy, but allows style elements, which the renderer adds. Scripts are
-// restricted as in policy.
+// docsPolicy is policy with inline styles allowed, because the renderer adds style elements.
 var docsPolicy = strings.Replace(policy, "style-src 'self'", "style-src 'self' 'unsafe-inline'", 1)
 
-// Docs returns the page that shows the OpenAPI document, which is at schemas/openapi.yaml relative
-// to the page. The page's other files are below docs/.
+// Docs returns the page that shows the OpenAPI document, which it fetches from schemas/openapi.yaml
+// relative to the page. The page's other files are in docs/.
 func Docs() Page {
 	all := Page{}
 	files, _ := fs.Glob(docs, "docs/*") // the pattern is valid

@@ -21,7 +21,7 @@ func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecor
 	return w
 }
 
-// TestStreet checks that only operators see what the forecaster knows about a street.
+// TestStreet checks the proxy for street details, and that only the page for operators uses it.
 func TestStreet(t *testing.T) {
 	forecaster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.URL.String())) }))
 	c := Config{Forecaster: strings.TrimPrefix(forecaster.URL, "http://")}
@@ -34,7 +34,7 @@ func TestStreet(t *testing.T) {
 	require.Contains(t, get(New(c, Settings{}, "map.html"), "/settings.json").Body.String(), `"forecaster":false`)
 }
 
-// TestFiles requests every file of the page, whole, compressed and again.
+// TestFiles requests every file of the page: uncompressed, compressed, and with If-None-Match.
 func TestFiles(t *testing.T) {
 	h := New(Config{}, Settings{Horizons: []int{0, 30}, StaleAfter: 60}, "index.html")
 	total := 0
@@ -56,7 +56,7 @@ func TestFiles(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, plain.Body.String(), string(text), name)
 	}
-	require.Less(t, total, 800_000, "of gzip, in bytes")
+	require.Less(t, total, 800_000, "total size in bytes, compressed with gzip")
 	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"leftHand":false,"basemap":false,"forecaster":false}`, get(h, "/settings.json").Body.String())
 	for _, path := range []string{"/index.html", "/map.html", "/assets/", "/assets/none.js", "/../page.go"} {
 		require.Equal(t, http.StatusNotFound, get(h, path).Code, path)

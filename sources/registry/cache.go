@@ -20,19 +20,19 @@ import (
 // feed is unavailable can then accept batches, and detects a list that has shrunk in the meantime.
 // The modification time of the file is the time at which the feed last confirmed the list.
 type cache struct {
-	path     string // empty: no list is kept
+	path     string // empty: lists are not cached
 	instance string
 	maxAge   time.Duration
 }
 
-// cachedList is the content of the file.
+// cachedList is the content of a cache file.
 type cachedList struct {
 	ProductInstance string   `json:"product_instance"`
 	Detectors       []string `json:"detectors"`
 }
 
-// newCache returns the cache of a product instance. The file name is a digest, because the product
-// instance may not be a valid file name.
+// newCache returns the cache of a product instance. The file name is a digest, because product
+// instances are not always valid file names.
 func newCache(cfg Config, instance string) cache {
 	c := cache{instance: instance, maxAge: cfg.CacheMaxAge}
 	if cfg.CacheDir != "" && cfg.CacheMaxAge > 0 {
@@ -71,7 +71,7 @@ func (c cache) load(now time.Time) ([]string, time.Time, error) {
 	return list.Detectors, info.ModTime(), nil
 }
 
-// save replaces the list.
+// save replaces the cached list.
 func (c cache) save(codes []string) error {
 	if c.path == "" {
 		return nil
@@ -96,7 +96,7 @@ func (c cache) confirm(now time.Time) error {
 	return err
 }
 
-// remove deletes the list.
+// remove deletes the cached list.
 func (c cache) remove() {
 	if c.path != "" {
 		_ = os.Remove(c.path) // a file that cannot be removed expires

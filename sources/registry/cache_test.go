@@ -12,9 +12,9 @@ import (
 // TestCachedList restarts a daemon several times and checks that while the feed is unavailable, it
 // uses the list of the previous process.
 func TestCachedList(t *testing.T) {
-	list := inDir(t, "detectors.csv")
-	cfg := quick(FeedConfig{ProductInstance: "city/1", File: &FileConfig{Path: list}})
-	cfg.CacheDir = inDir(t, "cache")
+	list := tempPath(t, "detectors.csv")
+	cfg := testConfig(FeedConfig{ProductInstance: "city/1", File: &FileConfig{Path: list}})
+	cfg.CacheDir = tempPath(t, "cache")
 	// restart returns a registry that has checked the feed once.
 	restart := func() *Registry {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestCachedList(t *testing.T) {
 		r.Close()
 		return r
 	}
-	require.Nil(t, restart().Snapshot("city/1"), "there is neither a list nor a cached list")
+	require.Nil(t, restart().Snapshot("city/1"), "without a list and a cached list")
 
 	write(t, list, numbered("D", 100))
 	first := restart()
@@ -68,8 +68,8 @@ func TestCachedList(t *testing.T) {
 	require.Nil(t, restart().Snapshot("city/1"), "switched off")
 }
 
-// TestCacheSwitchedOff checks that without a directory for the cache, files of the working
-// directory are not mistaken for cached lists.
+// TestCacheSwitchedOff checks that if no folder for the cache is set, files in the working
+// directory are not read as cached lists.
 func TestCacheSwitchedOff(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("x.json", []byte(`{"product_instance":"city/1","detectors":["D"]}`), 0o600))

@@ -25,7 +25,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	return errors.Join(errs...)
 }
 
-// check checks one feed. at is the prefix of its keys.
+// check checks one feed. at is the prefix of its keys in errors.
 func (f FeedConfig) check(ctx context.Context, at string, cfg Config, deep bool) error {
 	f = f.withDefaults()
 	kind := "http"

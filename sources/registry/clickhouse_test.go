@@ -11,7 +11,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// TestClickHouseFeed reads a real ClickHouse, which is killed and restarted.
+// TestClickHouseFeed reads from a real ClickHouse server, which is killed and restarted.
 func TestClickHouseFeed(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	store.Query(t, "CREATE DATABASE road")
@@ -26,10 +26,10 @@ func TestClickHouseFeed(t *testing.T) {
 		t.Helper()
 		feed.check(t.Context())
 		if wantError == "" {
-			require.Empty(t, feed.only().status(time.Now()).Error)
+			require.Empty(t, feed.onlyList().status(time.Now()).Error)
 		}
-		require.Contains(t, feed.only().status(time.Now()).Error, wantError)
-		require.Equal(t, want, codesOf(feed.only().current.Load()))
+		require.Contains(t, feed.onlyList().status(time.Now()).Error, wantError)
+		require.Equal(t, want, codesOf(feed.onlyList().current.Load()))
 	}
 	var list batch.DetectorList
 	feed.onList = func(l batch.DetectorList) { list = l }
@@ -53,7 +53,7 @@ func TestClickHouseFeed(t *testing.T) {
 	f("nowhere", "A", "B", "C")
 	source.Query = "SELECT code FROM detectors WHERE lanes > 5"
 	f("never used", "A", "B", "C")
-	// An error after the first rows: they are not used.
+	// Rows that precede an error are not used.
 	source.Query = "SELECT toString(number), throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
 	f("throwIf", "A", "B", "C")
 	source.Query = "OPTIMIZE TABLE detectors"

@@ -18,18 +18,18 @@ import (
 
 // Config is the registry section of the configuration.
 type Config struct {
-	Feeds []FeedConfig `setting:"feeds"` // detector lists, of one or of many product instances; batches of others get 403
+	Feeds []FeedConfig `setting:"feeds"` // detector lists of one or many product instances; batches of other product instances get 403
 	// time between checks for changes that the operating system does not report, as on network file
 	// systems
 	Recheck       time.Duration       `setting:"recheck"`
 	Settle        time.Duration       `setting:"settle"` // how long a file must be unmodified before it is read
-	shrink.Limits `setting:",squash"` // for lists that lack many of the detectors in use
-	MaxBytes      int64               `setting:"max_bytes"`     // size of one list, uncompressed
-	CacheDir      string              `setting:"cache_dir"`     // directory of the last good lists; empty: in the journal's directory
-	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // a restart uses lists that were confirmed within this time; 0: none
+	shrink.Limits `setting:",squash"` // for lists that lack some of the detectors in use
+	MaxBytes      int64               `setting:"max_bytes"`     // maximum uncompressed size of a list
+	CacheDir      string              `setting:"cache_dir"`     // folder for the last good lists; empty: in the journal's folder
+	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // after a restart, lists confirmed within this time are used; 0: none
 }
 
-// FeedConfig is the feed of one product instance, or of all product instances of a shared list.
+// FeedConfig is the feed of one product instance, or of all product instances in a shared list.
 // Exactly one of File, HTTP and ClickHouse must be set.
 type FeedConfig struct {
 	ProductInstance string `setting:"product_instance"` // the product instance whose detectors the list contains
@@ -45,10 +45,10 @@ type FeedConfig struct {
 
 // FileConfig is a file with the detector list; it may be gzip-compressed.
 type FileConfig struct {
-	Path      string `setting:"path"`      // name of the file
-	Format    string `setting:"format"`    // csv or json; empty: by the file name (…json, …json.gz), otherwise csv
+	Path      string `setting:"path"`      // path of the file
+	Format    string `setting:"format"`    // csv or json; empty: json if the name ends with .json or .json.gz, otherwise csv
 	Column    string `setting:"column"`    // CSV column, or member of the JSON objects, with the code; empty: detectorCode
-	Separator string `setting:"separator"` // of CSV: one character, or tab; empty: detected from the header
+	Separator string `setting:"separator"` // CSV separator: one character, or tab; empty: detected from the header
 }
 
 // HTTPConfig is a service that responds to GET with the list as JSON.
@@ -56,8 +56,8 @@ type HTTPConfig struct {
 	URL           string        `setting:"url"`           // http://… or https://…
 	Column        string        `setting:"column"`        // member of the objects; empty: detectorCode
 	Interval      time.Duration `setting:"interval"`      // time between polls; 0: one minute
-	Authorization string        `setting:"authorization"` // the whole header; secret, better set in the environment
-	Timeout       time.Duration `setting:"timeout"`       // time for a poll; 0: 30 s
+	Authorization string        `setting:"authorization"` // value of the Authorization header; secret, better set in the environment
+	Timeout       time.Duration `setting:"timeout"`       // maximum duration of a poll; 0: 30 s
 }
 
 // The formats of a file, and the default column of codes.
@@ -78,7 +78,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// withDefaults returns a copy with defaults for omitted keys, because the configuration has no
+// withDefaults returns a copy of f with defaults for omitted keys, because the configuration has no
 // defaults for entries of a list.
 func (f FeedConfig) withDefaults() FeedConfig {
 	switch {
@@ -125,7 +125,8 @@ func (f FileConfig) comma() rune {
 func (c Config) Validate() error {
 	errs := []error{
 		settings.AtLeast("recheck", c.Recheck, time.Second, "every check costs a system call per feed"),
-		settings.Within("settle", c.Settle, 10*time.Millisecond, time.Minute, "new lists are delayed by it"),
+		settings.Within("settle", c.Settle, 10*time.Millisecond, time.Minute,
+			"a shorter time reads half-written lists, a longer one delays new lists"),
 		c.Limits.Validate(),
 		settings.Within("max_bytes", c.MaxBytes, 1<<10, 1<<30, "a list is read into memory as a whole"),
 		settings.AtLeast("cache_max_age", c.CacheMaxAge, 0, "0 keeps no lists"),
@@ -135,7 +136,7 @@ func (c Config) Validate() error {
 		at := fmt.Sprintf("feeds[%d].", i)
 		errs = append(errs, f.validate(at))
 		if f.InstanceColumn != "" {
-			errs = append(errs, settings.Check(!shared, "%sinstance_column is set in two feeds, which could name the same product instance", at))
+			errs = append(errs, settings.Check(!shared, "%sinstance_column is set in two feeds, which could contain the same product instance", at))
 			shared = true
 			continue
 		}
@@ -174,7 +175,7 @@ func (f FeedConfig) validate(at string) error {
 		set++
 		errs = append(errs, c.Validate(at+"clickhouse."), validatePolling(at+"clickhouse.", c.Interval, c.Timeout))
 	}
-	errs = append(errs, settings.Check(set == 1, "%sfile, http, clickhouse: %d of them are set, want exactly one", at, set))
+	errs = append(errs, settings.Check(set == 1, "%sfile, http and clickhouse: %d of them are set, exactly one must be", at, set))
 	return errors.Join(errs...)
 }
 

@@ -30,7 +30,7 @@ func TestParseCSV(t *testing.T) {
 	f(" code , street\n A ,x\n", "code", 0, "A")
 	f("code,street\nÅ1,\xd8\n", "code", 0, "Å1") // another column's encoding does not matter
 	f("code\n", "code", 0)
-	f("code,x\n,1\nA,2\n", "code", 0, "", "A") // counted as skipped when the set is built
+	f("code,x\n,1\nA,2\n", "code", 0, "", "A") // NewDetectors leaves out the empty code
 }
 
 func TestParseCSVErrors(t *testing.T) {
@@ -52,7 +52,7 @@ func TestParseCSVErrors(t *testing.T) {
 }
 
 // TestParseCSVTruncated checks that a truncation within a row is detected unless the code is the
-// last column, and that the rows before it are complete.
+// last column, and that the rows before the truncation are complete.
 func TestParseCSVTruncated(t *testing.T) {
 	whole := "code,street\nA1,x\nB2,\"y, z\"\nC3,w\n"
 	rows := []string{"A1", "B2", "C3"}
@@ -60,10 +60,10 @@ func TestParseCSVTruncated(t *testing.T) {
 		got, err := collect(func(add addEntry) error { return parseCSV([]byte(whole[:n]), fields{code: "code"}, ',', add) })
 		atRowEnd := n >= len("code") && (whole[n] == '\n' || whole[n-1] == '\n')
 		if err == nil {
-			require.Equal(t, rows[:len(got)], append([]string{}, got...), "cut at %d", n)
+			require.Equal(t, rows[:len(got)], append([]string{}, got...), "truncated at byte %d", n)
 			continue
 		}
-		require.False(t, atRowEnd, "cut at %d: %v", n, err)
+		require.False(t, atRowEnd, "truncated at byte %d: %v", n, err)
 	}
 }
 
@@ -72,8 +72,8 @@ func FuzzCSV(f *testing.F) {
 	f.Add("dét 1\x00line\nbreak\x00", uint8(1), uint8(3))
 	f.Fuzz(func(t *testing.T, joined string, separator, columns uint8) {
 		codes := strings.Split(joined, "\x00")
-		usual := []rune{',', ';', '\t', '|'}
-		body := encodeCSV(t, codes, usual[separator%4], int(columns%4)+1)
+		separators := []rune{',', ';', '\t', '|'}
+		body := encodeCSV(t, codes, separators[separator%4], int(columns%4)+1)
 		got, err := collect(func(add addEntry) error { return parseCSV(body, fields{code: "code"}, 0, add) })
 		if slices.ContainsFunc(codes, func(c string) bool { return !utf8.ValidString(strings.TrimSpace(c)) }) {
 			require.ErrorContains(t, err, "UTF-8")
@@ -87,8 +87,8 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// encodeCSV writes codes as the last of some columns. A single empty column would be an empty line,
-// which is skipped.
+// encodeCSV returns a CSV file with codes in the column after the given number of columns. That
+// must not be 0, because an empty code would then be an empty line, which is skipped.
 func encodeCSV(t *testing.T, codes []string, comma rune, columns int) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -1,12 +1,12 @@
-// Package registry keeps, for each product instance, the set of detector codes that a measurement
-// may name (contract 1.4).
+// Package registry keeps, for each product instance, the set of detector codes that measurements
+// may contain (contract 1.4).
 //
-// A feed is the source of the list of one product instance, or of a list that many product
-// instances share: a watched file, or a polled HTTP service or ClickHouse query. Each feed has one
-// goroutine, which loops:
+// A feed provides the list of one product instance, or a list shared by many product instances. It
+// is a watched file, or a polled HTTP service or ClickHouse query. Each feed has one goroutine,
+// which loops:
 //
-//	change or end of interval ─▶ read ─▶ guard ─▶ replace the list as a whole
-//	                              │        └─ empty, or too many missing: keep the last good list
+//	change or end of interval ─▶ read ─▶ guard ─▶ replace the whole list
+//	                              │        └─ empty, or too many detectors missing: keep the last good list
 //	                              └─ failed, or still being written: keep the last good list
 //
 // Readers see the list as an immutable set behind an atomic pointer. An invalid list never replaces

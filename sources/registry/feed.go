@@ -31,10 +31,10 @@ type feed struct {
 	settle   time.Duration // time from a change to the check
 	log      zerolog.Logger
 	onList   func(batch.DetectorList)       // may be nil; see Registry.OnList
-	archive  map[string]*batch.DetectorList // lists for onList, by product instance, from the last read
+	archive  map[string]*batch.DetectorList // by product instance: the last list read, for onList
 
 	lists  atomic.Pointer[map[string]*list] // the map is immutable
-	shared *sharedList                      // nil: the list is of one product instance
+	shared *sharedList                      // nil: the list has one product instance
 }
 
 // sharedList is the state of a list of many product instances.
@@ -74,8 +74,8 @@ func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
 	return f
 }
 
-// newList returns a list without detectors. A shared list may have thousands of product instances,
-// so only warnings and errors are logged for each of them.
+// newList returns a list without detectors. If the feed is shared, the list logs only warnings and
+// errors, because there may be thousands of product instances.
 func (f *feed) newList(instance string) *list {
 	log := f.log
 	if f.instance == "" {
@@ -139,7 +139,7 @@ func (f *feed) restore(now time.Time) {
 	f.lists.Store(&lists)
 }
 
-// read returns the codes of each product instance. Entries of a shared list are left out if their
+// read returns the codes of each product instance. It leaves out entries of a shared list whose
 // product instance is invalid or has a separate feed.
 func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	lists := map[string][]string{}
@@ -167,7 +167,7 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	}
 	maps.DeleteFunc(lists, func(instance string, _ []string) bool { return !validInstance(instance) || f.shared.excluded[instance] })
 	if err == nil && len(lists) == 0 {
-		err = &shrink.Error{Reason: "the list names no product instance: an empty list is never used"}
+		err = &shrink.Error{Reason: "the list has no product instance: an empty list is never used"}
 	}
 	return lists, err
 }
@@ -226,9 +226,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	return f.interval
 }
 
-// admit returns the lists to use after a shared list was read: one for each product instance that
-// it names, with the codes in use so far. If it lacks too many product instances, admit returns an
-// error and the previous lists.
+// admit returns the lists to use after a shared list was read: one for each of its product
+// instances, with the codes in use so far. If too many product instances are missing, admit returns
+// an error and the previous lists.
 func (f *feed) admit(before map[string]*list, lists map[string][]string, now time.Time) (map[string]*list, error) {
 	next, missing := make(map[string]*list, len(lists)), 0
 	var mark shrink.Mark
@@ -251,7 +251,7 @@ func (f *feed) admit(before map[string]*list, lists map[string][]string, now tim
 		if next[instance] == nil {
 			metrics.Unregister(gauges(instance, l.status)...)
 			l.cache.remove()
-			f.log.Info().Str("product_instance", instance).Msg("the shared detector list no longer names the product instance")
+			f.log.Info().Str("product_instance", instance).Msg("the shared detector list no longer contains the product instance")
 		}
 	}
 	for instance, l := range next {

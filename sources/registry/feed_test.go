@@ -18,18 +18,18 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// TestLastGoodListStays checks that an invalid file does not replace the list in use, and that a
+// TestLastGoodListRemains checks that an invalid file does not replace the list in use, and that a
 // valid one does.
-func TestLastGoodListStays(t *testing.T) {
-	path := inDir(t, "detectors.csv")
+func TestLastGoodListRemains(t *testing.T) {
+	path := tempPath(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
 	good := codesOf(nil)
 	f := func(content, wantError string) {
 		t.Helper()
 		write(t, path, content)
 		feed.check(t.Context())
-		status := feed.only().status(time.Now())
-		require.Equal(t, good, codesOf(feed.only().current.Load()))
+		status := feed.onlyList().status(time.Now())
+		require.Equal(t, good, codesOf(feed.onlyList().current.Load()))
 		require.Equal(t, len(good), status.Detectors)
 		if wantError == "" {
 			require.Empty(t, status.Error)
@@ -37,7 +37,7 @@ func TestLastGoodListStays(t *testing.T) {
 		}
 		require.Contains(t, status.Error, wantError)
 	}
-	require.Contains(t, feed.only().status(time.Now()).Error, "not been read yet")
+	require.Contains(t, feed.onlyList().status(time.Now()).Error, "not been read yet")
 	f("detectorCode\n", "no detector codes")
 	f("code\nA\n", "no column")
 
@@ -51,30 +51,30 @@ func TestLastGoodListStays(t *testing.T) {
 	f("detectorCode,x\nC,1\nB,2\nA,3\n", "") // the same codes in another order: unchanged
 	require.NoError(t, os.Remove(path))
 	feed.check(t.Context())
-	require.Contains(t, feed.only().status(time.Now()).Error, "no such file")
+	require.Contains(t, feed.onlyList().status(time.Now()).Error, "no such file")
 	require.NoError(t, os.Mkdir(path, 0o755))
 	feed.check(t.Context())
-	require.Contains(t, feed.only().status(time.Now()).Error, "not a regular file")
+	require.Contains(t, feed.onlyList().status(time.Now()).Error, "not a regular file")
 	require.NoError(t, os.Remove(path))
 
 	good = []string{"A", "B", "D"}
 	f("detectorCode,x\nA,1\nB,2\nD,3\n", "")
 	good = []string{"E"}
-	feed.only().guard.ShrinkConfirm = 0
+	feed.onlyList().guard.ShrinkConfirm = 0
 	f("detectorCode,x\nE,1\n,2\n", "")
-	require.Equal(t, 1, feed.only().status(time.Now()).LeftOut)
+	require.Equal(t, 1, feed.onlyList().status(time.Now()).LeftOut)
 }
 
-// TestSuspicionEnds checks that a suspect list must be confirmed from the start again if the list
-// in use was read in between.
-func TestSuspicionEnds(t *testing.T) {
-	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: inDir(t, "list.csv")}})
-	feed.only().guard.ShrinkConfirm = time.Hour
+// TestConfirmationStartsOver checks that the wait for a suspect list starts over if the list in use
+// was read in the meantime.
+func TestConfirmationStartsOver(t *testing.T) {
+	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: tempPath(t, "list.csv")}})
+	feed.onlyList().guard.ShrinkConfirm = time.Hour
 	start := time.Now()
 	f := func(after time.Duration, want error, codes ...string) {
 		t.Helper()
-		err := feed.only().take(codes, start.Add(after))
-		feed.only().conclude(err)
+		err := feed.onlyList().take(codes, start.Add(after))
+		feed.onlyList().conclude(err)
 		require.IsType(t, want, err)
 	}
 	suspect := &shrink.Error{}
@@ -88,8 +88,8 @@ func TestSuspicionEnds(t *testing.T) {
 
 // TestColumns checks that onList receives the other columns of a list, even if only they change.
 func TestColumns(t *testing.T) {
-	path := inDir(t, "list")
-	at := func(pairs ...string) (list []batch.Attribute) {
+	path := tempPath(t, "list")
+	attributes := func(pairs ...string) (list []batch.Attribute) {
 		for i := 0; i < len(pairs); i += 2 {
 			list = append(list, batch.Attribute{Name: pairs[i], Value: pairs[i+1]})
 		}
@@ -109,25 +109,25 @@ func TestColumns(t *testing.T) {
 		require.ElementsMatch(t, want, got)
 	}
 	start(FeedConfig{File: &FileConfig{Path: path, Format: FormatCSV}})
-	f("detectorCode,street\n") // empty, so not used
+	f("detectorCode,street\n") // empty lists are not used
 	f("street;detectorCode; lat \nRingvej;A;56.1\n;B; \n", batch.DetectorList{
-		ProductInstance: "test", Codes: []string{"A", "B"}, Attributes: [][]batch.Attribute{at("street", "Ringvej", "lat", "56.1"), nil},
+		ProductInstance: "test", Codes: []string{"A", "B"}, Attributes: [][]batch.Attribute{attributes("street", "Ringvej", "lat", "56.1"), nil},
 	})
 	feed.check(t.Context())
 	require.Len(t, got, 1, "unchanged")
 	f("street;detectorCode\nNy Ringvej;A\n;B\n", batch.DetectorList{
-		ProductInstance: "test", Codes: []string{"A", "B"}, Attributes: [][]batch.Attribute{at("street", "Ny Ringvej"), nil},
+		ProductInstance: "test", Codes: []string{"A", "B"}, Attributes: [][]batch.Attribute{attributes("street", "Ny Ringvej"), nil},
 	})
 
 	start(FeedConfig{File: &FileConfig{Path: path, Format: FormatJSON}})
 	f(`[{"detectorCode":"A","lanes":2,"at":{"lat":56.1}},"B",{"detectorCode":"C","street":"Ringvej","lanes":null}]`, batch.DetectorList{
 		ProductInstance: "test", Codes: []string{"A", "B", "C"},
-		Attributes: [][]batch.Attribute{at("at", `{"lat":56.1}`, "lanes", "2"), nil, at("street", "Ringvej")},
+		Attributes: [][]batch.Attribute{attributes("at", `{"lat":56.1}`, "lanes", "2"), nil, attributes("street", "Ringvej")},
 	})
 }
 
 func TestOutcomesAreCounted(t *testing.T) {
-	path := inDir(t, "detectors.csv")
+	path := tempPath(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
 	f := func(content string, counter metrics.Counter) {
 		t.Helper()
@@ -149,8 +149,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 	f("", reloadsUnsettled)
 }
 
-// fakeSource is a source whose reads return the given outcomes in order, and then the last one
-// repeatedly.
+// fakeSource is a source whose reads return the given outcomes in order, and then repeat the last
+// one.
 type fakeSource struct {
 	outcomes []error
 	at       []time.Time // times of the reads
@@ -204,7 +204,7 @@ func TestCheckTimes(t *testing.T) {
 		// The change at 71.2 s comes after the check at 71 s, so it causes another check.
 		require.Equal(t, []float64{0, 5, 6, 66, 71, 72.2}, seconds)
 		require.True(t, s.closed)
-		require.True(t, f.only().current.Load().Has([]byte("A")))
+		require.True(t, f.onlyList().current.Load().Has([]byte("A")))
 	})
 }
 
@@ -213,11 +213,11 @@ func TestStatusAfterCheck(t *testing.T) {
 	unavailable := errors.New("unavailable")
 	s := &fakeSource{outcomes: []error{watch.ErrUnsettled, unavailable, nil, watch.ErrUnsettled, unavailable, watch.ErrUnchanged, unavailable}}
 	feed := newFakeFeed(s, time.Hour, shrink.Limits{})
-	feed.only().confirmed = time.Now().Add(-time.Hour)
+	feed.onlyList().confirmed = time.Now().Add(-time.Hour)
 	f := func(ctx context.Context, wantNext time.Duration, wantError string, confirmed bool) {
 		t.Helper()
 		require.Equal(t, wantNext, feed.check(ctx))
-		status := feed.only().status(time.Now())
+		status := feed.onlyList().status(time.Now())
 		require.Contains(t, status.Error, wantError)
 		require.Equal(t, wantError == "", status.Error == "")
 		require.Equal(t, confirmed, status.AgeSeconds < 3000)
@@ -227,15 +227,15 @@ func TestStatusAfterCheck(t *testing.T) {
 	f(t.Context(), time.Hour, "", true)
 	f(t.Context(), time.Second, "", true) // the list in use is valid
 	f(t.Context(), watch.RetryAfter, "unavailable", true)
-	feed.only().confirmed = time.Now().Add(-time.Hour)
+	feed.onlyList().confirmed = time.Now().Add(-time.Hour)
 	f(t.Context(), time.Hour, "", true)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	f(ended, time.Hour, "", true) // interrupted by the end of the daemon, so not a failure
+	f(ended, time.Hour, "", true) // an error after cancellation is not a failure
 }
 
-// TestSuspectListIsReadAgain checks that a suspect list is read again when it may be used, or after
-// the feed's interval if that is shorter.
+// TestSuspectListIsReadAgain checks that a suspect list is read again after shrink_confirm, or
+// after the feed's interval if that is shorter.
 func TestSuspectListIsReadAgain(t *testing.T) {
 	f := func(interval, confirm, want time.Duration) {
 		t.Helper()

@@ -12,22 +12,22 @@ import (
 func TestFileFormats(t *testing.T) {
 	f := func(name, content string, cfg FileConfig, want ...string) {
 		t.Helper()
-		cfg.Path = inDir(t, name)
+		cfg.Path = tempPath(t, name)
 		feed := newTestFeed(t, FeedConfig{File: &cfg})
 		write(t, cfg.Path, content)
 		feed.check(t.Context())
-		require.Empty(t, feed.only().status(time.Now()).Error)
-		require.Equal(t, want, codesOf(feed.only().current.Load()))
+		require.Empty(t, feed.onlyList().status(time.Now()).Error)
+		require.Equal(t, want, codesOf(feed.onlyList().current.Load()))
 	}
 	csv := "\xef\xbb\xbfid;detectorCode\r\n1;A\r\n2;B\r\n"
 	f("a.csv", csv, FileConfig{}, "A", "B")
 	f("a.csv", csv, FileConfig{Column: "id"}, "1", "2")
 	f("a.csv", csv, FileConfig{Separator: ";"}, "A", "B")
-	f("a.csv.gz", zipped(t, csv), FileConfig{}, "A", "B")
-	f("packed", zipped(t, csv)+zipped(t, "3;C\r\n"), FileConfig{}, "A", "B", "C")
+	f("a.csv.gz", gzipped(t, csv), FileConfig{}, "A", "B")
+	f("packed", gzipped(t, csv)+gzipped(t, "3;C\r\n"), FileConfig{}, "A", "B", "C")
 	f("a.tsv", "detectorCode\tx\nA\t1\n", FileConfig{Separator: "tab"}, "A")
 	f("a.json", "\xef\xbb\xbf[\"A\"]", FileConfig{}, "A")
-	f("A.JSON.GZ", zipped(t, `[{"id":"A"}]`), FileConfig{Column: "id"}, "A")
+	f("A.JSON.GZ", gzipped(t, `[{"id":"A"}]`), FileConfig{Column: "id"}, "A")
 	f("a.txt", `{"detectors":["A"]}`, FileConfig{Format: FormatJSON}, "A")
 	f("a.json", "detectorCode\nA\n", FileConfig{Format: FormatCSV}, "A")
 }
@@ -35,7 +35,7 @@ func TestFileFormats(t *testing.T) {
 // TestBadFileIsReadOnce checks that a rejected file is read again only when its size or
 // modification time changes.
 func TestBadFileIsReadOnce(t *testing.T) {
-	path := inDir(t, "list.csv")
+	path := tempPath(t, "list.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
 	mtime := time.Now().Add(-time.Hour)
 	f := func(content, wantError string) {
@@ -43,8 +43,8 @@ func TestBadFileIsReadOnce(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 		require.NoError(t, os.Chtimes(path, mtime, mtime))
 		feed.check(t.Context())
-		require.Contains(t, feed.only().status(time.Now()).Error, wantError)
-		require.Equal(t, wantError == "", feed.only().current.Load() != nil)
+		require.Contains(t, feed.onlyList().status(time.Now()).Error, wantError)
+		require.Equal(t, wantError == "", feed.onlyList().current.Load() != nil)
 	}
 	f("detectorCodeX\nA\n", "no column")
 	f("\ndetectorCode\nA\n", "no column") // same size and modification time: not read again
@@ -55,17 +55,17 @@ func TestBadFileIsReadOnce(t *testing.T) {
 func TestFileErrors(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
-		path := inDir(t, "list.csv")
+		path := tempPath(t, "list.csv")
 		feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
 		feed.source = newFileSource(FileConfig{Path: path, Column: DefaultColumn}, "", 0, 100)
 		write(t, path, content)
 		feed.check(t.Context())
-		require.Contains(t, feed.only().status(time.Now()).Error, want)
-		require.Contains(t, feed.only().status(time.Now()).Error, path)
+		require.Contains(t, feed.onlyList().status(time.Now()).Error, want)
+		require.Contains(t, feed.onlyList().status(time.Now()).Error, path)
 	}
 	f("detectorCode\n"+strings.Repeat("A", 100), "max_bytes")
-	f(zipped(t, "detectorCode\n"+strings.Repeat("A", 100)), "max_bytes")
-	whole := zipped(t, "detectorCode\nA\n")
+	f(gzipped(t, "detectorCode\n"+strings.Repeat("A", 100)), "max_bytes")
+	whole := gzipped(t, "detectorCode\nA\n")
 	for n := 2; n < len(whole); n++ {
 		f(whole[:n], "cannot read")
 	}

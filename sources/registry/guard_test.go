@@ -10,8 +10,8 @@ import (
 	"trafficd/sources/internal/shrink"
 )
 
-// TestAdmit checks the number of missing codes that the guard is given. Package shrink tests its
-// decision.
+// TestAdmit checks the number of missing codes that admit passes to the guard. Package shrink tests
+// the guard's decisions.
 func TestAdmit(t *testing.T) {
 	g := &shrink.Guard{Limits: shrink.DefaultLimits(), Content: "the list", Entries: "detectors"}
 	f := func(current, next []string, want string) {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHTTPPolling checks that the ETag is sent only for the list in use, so that a list that was
-// rejected is read again.
+// TestHTTPPolling checks that If-None-Match has only the ETag of the list in use, so that a
+// rejected list is read again.
 func TestHTTPPolling(t *testing.T) {
 	var body, etag string
 	var sent []string
@@ -35,10 +35,10 @@ func TestHTTPPolling(t *testing.T) {
 		body, etag = newBody, newETag
 		feed.check(t.Context())
 		require.Equal(t, wantSent, sent[len(sent)-1])
-		require.Equal(t, want, codesOf(feed.only().current.Load()))
-		require.Contains(t, feed.only().status(time.Now()).Error, wantError)
+		require.Equal(t, want, codesOf(feed.onlyList().current.Load()))
+		require.Contains(t, feed.onlyList().status(time.Now()).Error, wantError)
 		if wantError == "" {
-			require.Empty(t, feed.only().status(time.Now()).Error)
+			require.Empty(t, feed.onlyList().status(time.Now()).Error)
 		}
 	}
 	f(`["A","B"]`, `"1"`, "", "", "A", "B")
@@ -60,15 +60,15 @@ func TestHTTPFailures(t *testing.T) {
 		feed.source.(*httpSource).maxBytes = 1000
 		feed.source.(*httpSource).client.Timeout = timeout
 		feed.check(t.Context())
-		require.Contains(t, feed.only().status(time.Now()).Error, want)
-		require.Contains(t, feed.only().status(time.Now()).Error, server.URL)
+		require.Contains(t, feed.onlyList().status(time.Now()).Error, want)
+		require.Contains(t, feed.onlyList().status(time.Now()).Error, server.URL)
 	}
-	const patient = time.Minute
-	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500 Internal Server Error")
-	f(patient, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "304") // the request was not conditional
-	f(patient, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "invalid or truncated JSON")
-	f(patient, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "[%q]", make([]byte, 1000)) }, "max_bytes")
-	f(patient, func(w http.ResponseWriter, _ *http.Request) {
+	const long = time.Minute
+	f(long, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500 Internal Server Error")
+	f(long, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "304") // the request was not conditional
+	f(long, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "invalid or truncated JSON")
+	f(long, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "[%q]", make([]byte, 1000)) }, "max_bytes")
+	f(long, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		fmt.Fprint(w, `["A"]`) // looks complete, but is shorter than Content-Length
 	}, "unexpected EOF")
@@ -82,8 +82,8 @@ func TestHTTPSecretsStayOutOfErrors(t *testing.T) {
 	f := func(want string) {
 		t.Helper()
 		feed.check(t.Context())
-		require.Contains(t, feed.only().status(time.Now()).Error, want)
-		require.NotContains(t, feed.only().status(time.Now()).Error, "hunter2")
+		require.Contains(t, feed.onlyList().status(time.Now()).Error, want)
+		require.NotContains(t, feed.onlyList().status(time.Now()).Error, "hunter2")
 	}
 	f("404")
 	server.Close()
@@ -98,7 +98,7 @@ func TestHTTPIsPolled(t *testing.T) {
 		fmt.Fprintf(w, `["A","B%d"]`, min(polls, 2))
 	}))
 	defer server.Close()
-	r := start(t, quick(FeedConfig{ProductInstance: "city", HTTP: &HTTPConfig{URL: server.URL, Interval: time.Second}}))
-	eventually(t, r, "A", "B2")
+	r := start(t, testConfig(FeedConfig{ProductInstance: "city", HTTP: &HTTPConfig{URL: server.URL, Interval: time.Second}}))
+	waitForCodes(t, r, "A", "B2")
 	r.Close()
 }

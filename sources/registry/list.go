@@ -31,9 +31,9 @@ type list struct {
 
 	mu        sync.Mutex // guards the fields below
 	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
-	leftOut   int        // entries of the list that are not valid codes
+	leftOut   int        // number of entries that are not valid codes
 	confirmed time.Time  // time of the last successful check
-	err       error      // of the last check
+	err       error      // result of the last check
 }
 
 func newList(cfg Config, instance, kind string, log zerolog.Logger) *list {
@@ -74,8 +74,8 @@ func (l *list) restore(now time.Time) {
 	l.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
 }
 
-// take puts codes into use. It returns watch.ErrUnchanged if they are the codes in use, and a
-// *shrink.Error if too many are missing.
+// take puts codes into use. It returns watch.ErrUnchanged if they already are in use, and a
+// *shrink.Error if there are none or too many are missing.
 func (l *list) take(codes []string, now time.Time) error {
 	mark := markOf(codes)
 	if l.current.Load() != nil && mark == l.mark {
@@ -94,7 +94,7 @@ func (l *list) take(codes []string, now time.Time) error {
 	return nil
 }
 
-// save updates the cached list according to the result of take.
+// save updates the cached list according to taken, the result of take.
 func (l *list) save(taken error, codes []string, now time.Time) {
 	var err error
 	switch {
@@ -145,9 +145,9 @@ type Status struct {
 	ProductInstance string  `json:"product_instance"`
 	Kind            string  `json:"kind"`            // file, http or clickhouse
 	Detectors       int     `json:"detectors"`       // number of detectors in use; 0 before the first list
-	Version         string  `json:"version"`         // of the list in use; the same for the same codes in any order, on every replica
-	LoadedAt        string  `json:"loaded_at"`       // when it was read, RFC 3339; empty before the first list
-	LeftOut         int     `json:"left_out"`        // entries of the list that are empty or too long for a code
+	Version         string  `json:"version"`         // of the list in use; equal on all replicas for the same codes in any order
+	LoadedAt        string  `json:"loaded_at"`       // when the list was read, RFC 3339; empty before the first list
+	LeftOut         int     `json:"left_out"`        // number of entries that are empty or too long for a code
 	AgeSeconds      float64 `json:"age_seconds"`     // time since the feed last confirmed the list in use, or since Start
 	Error           string  `json:"error,omitempty"` // error of the last check; empty if it succeeded
 	Pending         bool    `json:"-"`               // no list has been read yet, or the file is being written
@@ -183,9 +183,9 @@ func (l *list) record(err error) (changed bool) {
 	return before == nil || before.Error() != err.Error()
 }
 
-// admit returns nil if next may replace current, which is nil at first. An empty list is never
-// accepted, because every measurement would be rejected as UNKNOWN_DETECTOR although the registry
-// is missing.
+// admit returns nil if next may replace current, which is nil at first. It never accepts an empty
+// list, because every measurement would be rejected as UNKNOWN_DETECTOR although only the list is
+// missing.
 func admit(g *shrink.Guard, current, next *batch.Detectors, mark shrink.Mark, now time.Time) error {
 	if next.Len() == 0 {
 		return &shrink.Error{Reason: "the list has no detector codes: an empty list is never used"}

@@ -18,27 +18,27 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick returns a configuration for tests that change files.
-func quick(feeds ...FeedConfig) Config {
+// testConfig returns a configuration with which changed files are read almost immediately.
+func testConfig(feeds ...FeedConfig) Config {
 	cfg := DefaultConfig()
 	cfg.Settle = 10 * time.Millisecond
 	cfg.Feeds = feeds
 	return cfg
 }
 
-// newTestFeed returns a feed that only the test checks.
+// newTestFeed returns a feed that is not running: the test must call check.
 func newTestFeed(t *testing.T, fc FeedConfig) *feed {
 	t.Helper()
 	fc.ProductInstance = "test"
-	cfg := quick(fc)
+	cfg := testConfig(fc)
 	require.NoError(t, cfg.Validate())
 	f := newFeed(cfg, fc.withDefaults(), zerolog.New(zerolog.NewTestWriter(t)))
 	t.Cleanup(func() { f.source.close() })
 	return f
 }
 
-// only returns the list of a feed of one product instance.
-func (f *feed) only() *list { return (*f.lists.Load())[f.instance] }
+// onlyList returns the list of a feed with one product instance.
+func (f *feed) onlyList() *list { return (*f.lists.Load())[f.instance] }
 
 // collect returns the codes that read adds.
 func collect(read func(addEntry) error) (codes []string, err error) {
@@ -48,7 +48,7 @@ func collect(read func(addEntry) error) (codes []string, err error) {
 	return codes, nil
 }
 
-// write creates a file that is old enough to count as settled.
+// write writes a file whose modification time is old enough for it to count as settled.
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
@@ -66,8 +66,8 @@ func numbered(prefix string, n int) string {
 	return b.String()
 }
 
-// zipped returns content compressed with gzip.
-func zipped(t *testing.T, content string) string {
+// gzipped returns content compressed with gzip.
+func gzipped(t *testing.T, content string) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -89,8 +89,8 @@ func codesOf(set *batch.Detectors) []string {
 	return codes
 }
 
-// inDir returns the path of a file in a new temporary directory.
-func inDir(t *testing.T, name string) string {
+// tempPath returns the path of a file in a new temporary folder.
+func tempPath(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), name)
 }

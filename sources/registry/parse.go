@@ -15,9 +15,9 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// parseCSV calls add for each row, with the values of its columns without surrounding white space.
-// Every row must have as many fields as the header, because a shorter last row indicates a
-// truncated file. If comma is 0, the separator is detected from the header.
+// parseCSV calls add for each row, with its values trimmed of white space. Every row must have as
+// many fields as the header, because a shorter last row indicates a truncated file. If comma is 0,
+// the separator is detected from the header.
 func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 	columns := []string{names.code}
 	if names.instance != "" {
@@ -64,7 +64,7 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 	}
 }
 
-// findColumns returns the separator with which the header has each of the columns exactly once, and
+// findColumns returns the separator with which the header contains each column exactly once, and
 // the indices of the columns.
 func findColumns(body []byte, columns []string, comma rune) (separator rune, at []int, err error) {
 	candidates := []rune{',', ';', '\t', '|'}
@@ -75,7 +75,7 @@ func findColumns(body []byte, columns []string, comma rune) (separator rune, at 
 	for _, c := range candidates {
 		header, err := newCSVReader(body, c).Read()
 		if errors.Is(err, io.EOF) {
-			return 0, nil, errors.New("the file is empty: want a header with the column names")
+			return 0, nil, errors.New("the file is empty: it must have a header with the column names")
 		}
 		if err != nil {
 			continue

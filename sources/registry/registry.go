@@ -20,7 +20,7 @@ type Registry struct {
 	onList func(batch.DetectorList)
 	now    atomic.Pointer[feeds]
 
-	ctx     context.Context // of the feeds' goroutines
+	ctx     context.Context // passed to Start
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -31,7 +31,7 @@ type feeds struct {
 	shared     *feed // the feed of a shared list, or nil
 }
 
-// New returns a registry that reads nothing before Start.
+// New returns a Registry that reads nothing before Start.
 func New(cfg Config, log zerolog.Logger) (*Registry, error) {
 	r := &Registry{log: log}
 	now, err := r.feeds(cfg)
@@ -60,9 +60,9 @@ func (r *Registry) feeds(cfg Config) (*feeds, error) {
 // the code have changed. It must be called before Start. The function may be called concurrently.
 func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
 
-// Start starts reading the feeds and returns immediately. Until a feed's first list has been read,
-// its Snapshot is nil. The goroutines end with ctx or Close, and only Close waits for them. Start
-// must be called only once.
+// Start starts reading the feeds and returns immediately. Until a list has been read or restored,
+// its Snapshot is nil. The goroutines end when ctx ends or Close is called; only Close waits for
+// them. Start must be called only once.
 func (r *Registry) Start(ctx context.Context) {
 	r.ctx = ctx
 	r.start(r.now.Load())
@@ -98,7 +98,7 @@ func (r *Registry) Reload(cfg Config) error {
 	return nil
 }
 
-// Close stops the feeds and waits for them. The snapshots remain readable.
+// Close stops the feeds and waits until they have stopped. Snapshots remain available.
 func (r *Registry) Close() {
 	if r.stop == nil {
 		return

@@ -28,14 +28,15 @@ func start(t *testing.T, cfg Config) *Registry {
 	return r
 }
 
-func eventually(t *testing.T, r *Registry, want ...string) {
+// waitForCodes waits until the codes of the product instance city are want.
+func waitForCodes(t *testing.T, r *Registry, want ...string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return slices.Equal(want, codesOf(r.Snapshot("city"))) },
 		time.Minute, 5*time.Millisecond, "want %q", want)
 }
 
-// TestFileIsWatched changes a file in each way that editors, deployments and exports do. The
-// periodic check is too slow to notice the change.
+// TestFileIsWatched changes a file in each of the ways that editors, deployments and exports use.
+// The periodic check is too slow to notice the change.
 func TestFileIsWatched(t *testing.T) {
 	f := func(name string, first string, change func(t *testing.T, dir string)) {
 		t.Helper()
@@ -51,10 +52,10 @@ func TestFileIsWatched(t *testing.T) {
 			} else {
 				require.NoError(t, os.CopyFS(filepath.Join(dir, "current"), os.DirFS(filepath.Join(dir, "v1"))))
 			}
-			r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: filepath.Join(dir, "current", "list.csv")}}))
-			eventually(t, r, "A", "B")
+			r := start(t, testConfig(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: filepath.Join(dir, "current", "list.csv")}}))
+			waitForCodes(t, r, "A", "B")
 			change(t, dir)
-			eventually(t, r, "A", "C")
+			waitForCodes(t, r, "A", "C")
 		})
 	}
 	f("rename", "", func(t *testing.T, dir string) {
@@ -75,7 +76,7 @@ func TestFileIsWatched(t *testing.T) {
 	f("file in a symlinked directory replaced", "v1", func(t *testing.T, dir string) {
 		require.NoError(t, os.Rename(filepath.Join(dir, "v2", "list.csv"), filepath.Join(dir, "v1", "list.csv")))
 	})
-	f("mounted as by Kubernetes", "v1", func(t *testing.T, dir string) {
+	f("symlink to the file replaced as by Kubernetes", "v1", func(t *testing.T, dir string) {
 		require.NoError(t, os.Symlink("../v2/list.csv", filepath.Join(dir, "v1", "new")))
 		require.NoError(t, os.Rename(filepath.Join(dir, "v1", "new"), filepath.Join(dir, "v1", "list.csv")))
 	})
@@ -89,24 +90,24 @@ func TestFileIsWatched(t *testing.T) {
 
 // TestFileCreatedLater checks that the daemon may start before its list exists.
 func TestFileCreatedLater(t *testing.T) {
-	path := inDir(t, "list.json.gz")
-	r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
+	path := tempPath(t, "list.json.gz")
+	r := start(t, testConfig(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
 	require.Eventually(t, func() bool { return r.Status()[0].Error != errNotRead.Error() }, time.Minute, time.Millisecond)
 	require.Contains(t, r.Status()[0].Error, "no such file")
 	require.Nil(t, r.Snapshot("city"))
 	require.Nil(t, r.Snapshot("elsewhere"))
 	require.True(t, r.HasFeed("city"))
 	require.False(t, r.HasFeed("elsewhere"))
-	require.NoError(t, os.WriteFile(path, []byte(zipped(t, `{"detectors":[{"detectorCode":"A"}]}`)), 0o644))
-	eventually(t, r, "A")
+	require.NoError(t, os.WriteFile(path, []byte(gzipped(t, `{"detectors":[{"detectorCode":"A"}]}`)), 0o644))
+	waitForCodes(t, r, "A")
 }
 
-// TestSnapshotIsWhole alternates between two disjoint lists while readers run, and checks that none
-// of them sees a mixture (promise 7).
-func TestSnapshotIsWhole(t *testing.T) {
+// TestSnapshotIsConsistent alternates between two disjoint lists while readers run, and checks that
+// no reader sees codes of both lists (promise 7).
+func TestSnapshotIsConsistent(t *testing.T) {
 	const n = 500
-	path := inDir(t, "list.csv")
-	cfg := quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}})
+	path := tempPath(t, "list.csv")
+	cfg := testConfig(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}})
 	cfg.MaxShrink = 1
 	write(t, path, numbered("A", n))
 	r := start(t, cfg)
@@ -122,8 +123,8 @@ func TestSnapshotIsWhole(t *testing.T) {
 					return
 				default:
 					set := r.Snapshot("city")
-					if first := set.Code(0)[0]; set.Len() != n || !all(set, first) {
-						t.Errorf("a mixture of %d codes", set.Len())
+					if first := set.Code(0)[0]; set.Len() != n || !allHavePrefix(set, first) {
+						t.Errorf("got %d codes of one or both lists, want the %d codes of one list", set.Len(), n)
 						return
 					}
 				}
@@ -140,7 +141,7 @@ func TestSnapshotIsWhole(t *testing.T) {
 	readers.Wait()
 }
 
-func all(set *batch.Detectors, prefix byte) bool {
+func allHavePrefix(set *batch.Detectors, prefix byte) bool {
 	for i := range set.Len() {
 		if set.Code(i)[0] != prefix {
 			return false
@@ -150,21 +151,21 @@ func all(set *batch.Detectors, prefix byte) bool {
 }
 
 func TestSnapshotDoesNotAllocate(t *testing.T) {
-	path := inDir(t, "list.csv")
+	path := tempPath(t, "list.csv")
 	write(t, path, numbered("A", 3))
-	r := start(t, quick(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
-	eventually(t, r, "A0", "A1", "A2")
+	r := start(t, testConfig(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
+	waitForCodes(t, r, "A0", "A1", "A2")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if !r.Snapshot("city").Has([]byte("A1")) {
-			t.Error("not found")
+			t.Error("got no detector A1, want one")
 		}
 	}))
 }
 
 func TestMetrics(t *testing.T) {
-	path := inDir(t, "list.csv")
+	path := tempPath(t, "list.csv")
 	write(t, path, numbered("A", 3))
-	r := start(t, quick(
+	r := start(t, testConfig(
 		FeedConfig{ProductInstance: `the "city"`, File: &FileConfig{Path: path}},
 		FeedConfig{ProductInstance: "ring", File: &FileConfig{Path: path + ".missing"}},
 	))
@@ -265,11 +266,11 @@ func TestReload(t *testing.T) {
 	require.NoError(t, os.Remove(cfg.Feeds[0].File.Path))
 	cfg.Feeds = []FeedConfig{cfg.Feeds[0], list("lake", "L1")}
 	require.NoError(t, r.Reload(cfg))
-	require.Same(t, city, r.Snapshot("city"), "the list stays in use although its file was removed")
+	require.Same(t, city, r.Snapshot("city"), "the list must remain in use although its file was removed")
 	require.Eventually(t, has("lake"), time.Minute, time.Millisecond)
 	require.False(t, r.HasFeed("hill"))
 
 	cfg.Feeds = append(cfg.Feeds, cfg.Feeds[0])
 	require.Error(t, r.Reload(cfg), "two feeds of one product instance")
-	require.True(t, r.HasFeed("lake"), "an invalid configuration changes nothing")
+	require.True(t, r.HasFeed("lake"), "an invalid configuration must change nothing")
 }

@@ -18,7 +18,8 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// towns is a shared list: two detectors in each of n product instances, which are not sorted.
+// towns returns a shared list with two detectors in each of n product instances. The entries are
+// not grouped by product instance.
 func towns(n int) string {
 	var b strings.Builder
 	b.WriteString("tenant,detectorCode\n")
@@ -32,13 +33,13 @@ func towns(n int) string {
 
 // TestSharedList follows one list of many product instances through changes, restarts and a reload.
 func TestSharedList(t *testing.T) {
-	path, cityPath := inDir(t, "towns.csv"), inDir(t, "city.csv")
+	path, cityPath := tempPath(t, "towns.csv"), tempPath(t, "city.csv")
 	write(t, cityPath, "detectorCode\nC\n")
-	cfg := quick(
+	cfg := testConfig(
 		FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}},
 		FeedConfig{ProductInstance: "city", File: &FileConfig{Path: cityPath}},
 	)
-	cfg.CacheDir = inDir(t, "cache")
+	cfg.CacheDir = tempPath(t, "cache")
 	require.NoError(t, cfg.Validate())
 	// restart returns a registry that has read its feeds once.
 	restart := func() *Registry {
@@ -63,8 +64,8 @@ func TestSharedList(t *testing.T) {
 		return instances
 	}
 	r := restart()
-	require.Equal(t, []string{everyInstance}, failing(r), "one error for all product instances")
-	require.True(t, r.HasFeed("town7"), "it may be in the list")
+	require.Equal(t, []string{everyInstance}, failing(r), "there must be one error for all product instances")
+	require.True(t, r.HasFeed("town7"), "before the list has been read")
 	require.Nil(t, r.Snapshot("town7"))
 
 	rows := towns(10) + "city,X\n*,X\n,X\n"
@@ -75,7 +76,7 @@ func TestSharedList(t *testing.T) {
 	change(rows)
 	require.Eventually(t, func() bool { return len(failing(r)) == 0 }, time.Minute, time.Millisecond)
 	require.Equal(t, []string{"T7-0", "T7-1"}, codesOf(r.Snapshot("town7")))
-	require.Equal(t, []string{"C"}, codesOf(r.Snapshot("city")), "its own feed has priority")
+	require.Equal(t, []string{"C"}, codesOf(r.Snapshot("city")), "a separate feed must have priority")
 	require.False(t, r.HasFeed("town10"))
 	require.False(t, r.HasFeed(""))
 	require.Equal(t, 20, r.Status()[0].Detectors)
@@ -84,41 +85,41 @@ func TestSharedList(t *testing.T) {
 	change(strings.ReplaceAll(strings.ReplaceAll(rows, "town3,", "town13,"), "town4,T4-1", "town4,T4-9"))
 	require.Eventually(t, func() bool { return r.Snapshot("town13") != nil && !r.HasFeed("town3") }, time.Minute, time.Millisecond)
 	require.Equal(t, []string{"T4-0", "T4-9"}, codesOf(r.Snapshot("town4")))
-	seventh := r.Snapshot("town7")
+	town7 := r.Snapshot("town7")
 	change(towns(4))
 	require.Eventually(t, func() bool { return len(failing(r)) == 1 }, time.Minute, time.Millisecond)
 	require.Contains(t, r.Status()[0].Error, "lacks 7 of the 10 product instances in use")
-	require.Same(t, seventh, r.Snapshot("town7"), "a truncated list changes nothing")
+	require.Same(t, town7, r.Snapshot("town7"), "a truncated list must change nothing")
 
 	r.Close()
 	r = restart()
-	require.Equal(t, codesOf(seventh), codesOf(r.Snapshot("town7")), "the guard holds across restarts")
+	require.Equal(t, codesOf(town7), codesOf(r.Snapshot("town7")), "the guard must work across restarts")
 	require.Equal(t, []string{everyInstance}, failing(r))
 	require.NoError(t, r.Reload(cfg))
-	require.Equal(t, codesOf(seventh), codesOf(r.Snapshot("town7")))
+	require.Equal(t, codesOf(town7), codesOf(r.Snapshot("town7")))
 
 	cfg.MaxShrink = 1
 	require.NoError(t, r.Reload(cfg))
 	require.Eventually(t, func() bool { return !r.HasFeed("town7") && r.HasFeed("town3") }, time.Minute, time.Millisecond)
 	change("tenant,detectorCode\n")
 	require.Eventually(t, func() bool { return len(failing(r)) == 1 }, time.Minute, time.Millisecond)
-	require.Contains(t, r.Status()[0].Error, "names no product instance")
+	require.Contains(t, r.Status()[0].Error, "has no product instance")
 	change("detectorCode\nA\n")
 	require.Eventually(t, func() bool { return strings.Contains(r.Status()[0].Error, `no column "tenant"`) }, time.Minute, time.Millisecond)
 	require.Len(t, codesOf(r.Snapshot("town3")), 2)
 }
 
-// TestSharedListPartlyShrinks checks that if the codes of one product instance shrink, only they
-// are rejected, and the changes of the others are applied.
+// TestSharedListPartlyShrinks checks that if the list of one product instance lacks too many codes,
+// only this list is rejected.
 func TestSharedListPartlyShrinks(t *testing.T) {
-	path := inDir(t, "towns.json")
-	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path, Column: "code"}})
+	path := tempPath(t, "towns.json")
+	cfg := testConfig(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path, Column: "code"}})
 	f := newFeed(cfg, cfg.Feeds[0].withDefaults(), zerolog.Nop())
 	t.Cleanup(func() { metrics.Unregister(f.gauges()...) })
 	t.Cleanup(f.source.close)
 	write(t, path, `[{"code":"A","tenant":"a"},{"code":"B","tenant":"a"},{"code":"C","tenant":"a"},{"code":"Z","tenant":"z"}]`)
 	f.check(t.Context())
-	for range 2 { // the list is read again although the file is the same
+	for range 2 { // the list is read again although the file has not changed
 		write(t, path, `{"detectors":[{"code":"A","tenant":"a"},{"code":"Y","tenant":"z"},{"code":"Z","tenant":"z"}]}`)
 		f.check(t.Context())
 		require.Len(t, codesOf((*f.lists.Load())["a"].current.Load()), 3)
@@ -135,8 +136,8 @@ func TestSharedListPartlyShrinks(t *testing.T) {
 	require.Contains(t, f.status(time.Now())[0].Error, `entry 0 of the list: no member "tenant"`)
 }
 
-// TestSharedListOfServices reads the same list from ClickHouse and over HTTP.
-func TestSharedListOfServices(t *testing.T) {
+// TestSharedListPolled reads a shared list from ClickHouse and over HTTP.
+func TestSharedListPolled(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `[{"code":"A","tenant":"a"},{"code":"B","tenant":"b"}]`)
@@ -150,7 +151,7 @@ func TestSharedListOfServices(t *testing.T) {
 		{InstanceColumn: "tenant", ClickHouse: &clickhouse},
 		{InstanceColumn: "tenant", HTTP: &HTTPConfig{URL: service.URL, Column: "code"}},
 	} {
-		cfg := quick(fc)
+		cfg := testConfig(fc)
 		require.NoError(t, cfg.Validate())
 		require.NoError(t, cfg.Check(t.Context(), true))
 		f := newFeed(cfg, fc.withDefaults(), zerolog.Nop())
@@ -162,15 +163,15 @@ func TestSharedListOfServices(t *testing.T) {
 		require.Equal(t, []string{"B"}, codesOf((*f.lists.Load())["b"].current.Load()))
 	}
 	clickhouse.Query = "SELECT 'A'"
-	cfg := quick(FeedConfig{InstanceColumn: "tenant", ClickHouse: &clickhouse})
+	cfg := testConfig(FeedConfig{InstanceColumn: "tenant", ClickHouse: &clickhouse})
 	require.ErrorContains(t, cfg.Check(t.Context(), true), `no column "tenant" after the first`)
 }
 
 // TestCheckSharedList checks that the error of each product instance starts with the key of the
 // feed and names the product instance.
 func TestCheckSharedList(t *testing.T) {
-	path := inDir(t, "towns.csv")
-	cfg := quick(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}})
+	path := tempPath(t, "towns.csv")
+	cfg := testConfig(FeedConfig{InstanceColumn: "tenant", File: &FileConfig{Path: path}})
 	write(t, path, "tenant,detectorCode\nb,\na,\nc,C\n")
 	const reason = "the list has no detector codes: an empty list is never used"
 	require.EqualError(t, cfg.Check(t.Context(), true),

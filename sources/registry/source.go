@@ -22,14 +22,14 @@ type source interface {
 	read(ctx context.Context, add addEntry) error
 	// keep records that the last list read is in use.
 	keep()
-	// changes returns a channel that receives when there may be a new list, or nil if the source
-	// must be polled.
+	// changes returns a channel that receives a value when there may be a new list, or nil if the
+	// source must be polled.
 	changes() <-chan struct{}
 	close()
 }
 
 // addEntry adds a detector code of a product instance, with the other columns that are not empty.
-// It must not retain the slice.
+// It must not retain others.
 type addEntry func(instance, code string, others ...batch.Attribute)
 
 // fields names columns of a CSV list or members of JSON objects.

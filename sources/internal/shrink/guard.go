@@ -1,4 +1,4 @@
-// Package shrink prevents truncated content from replacing good content.
+// Package shrink prevents truncated content from replacing complete content.
 package shrink
 
 import (
@@ -9,14 +9,14 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Limits holds the settings for accepting changes immediately.
+// Limits holds the settings that limit how far content may shrink.
 type Limits struct {
-	MaxShrink     float64       `setting:"max_shrink"`     // fraction of the entries in use that may be missing in new content
+	MaxShrink     float64       `setting:"max_shrink"`     // maximum fraction of the entries in use that new content may lack
 	ShrinkConfirm time.Duration `setting:"shrink_confirm"` // how long content that lacks more entries must stay the same before it is used
 }
 
-// DefaultLimits returns limits that accept content with half of the entries immediately, and
-// smaller content after two minutes.
+// DefaultLimits returns limits that accept content with at least half of the entries in use
+// immediately, and other content after two minutes.
 func DefaultLimits() Limits { return Limits{MaxShrink: 0.5, ShrinkConfirm: 2 * time.Minute} }
 
 // Validate reports every invalid key with the reason for its bound.
@@ -27,7 +27,7 @@ func (c Limits) Validate() error {
 	)
 }
 
-// Error is the reason why content that could be read is not used.
+// Error is the reason why readable content is not used.
 type Error struct{ Reason string }
 
 // Error implements error.
@@ -36,17 +36,17 @@ func (e *Error) Error() string { return e.Reason }
 // Guard decides whether content may replace the content in use. It is not safe for concurrent use.
 type Guard struct {
 	Limits
-	Content string // name of the content in messages, such as "the list"
-	Entries string // name of its entries in messages, such as "detectors"
+	Content string // name of the content in errors, such as "the list"
+	Entries string // name of its entries in errors, such as "detectors"
 	Hint    string // how to use smaller content immediately
 
 	suspect Mark
 	since   time.Time
 }
 
-// Admit returns nil if content with the given mark may replace the content in use, and otherwise an
-// *Error. inUse is the number of entries in use, and missing is how many of them the new content
-// lacks.
+// Admit returns nil if content with the given mark may replace the content in use, and an *Error
+// otherwise. inUse is the number of entries in use, and missing is the number of those that the new
+// content lacks.
 func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 	if float64(missing) <= g.MaxShrink*float64(inUse) {
 		g.Reset()
@@ -65,12 +65,12 @@ func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 		g.Content, missing, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }
 
-// Reset ends the wait for confirmation. It must be called when valid content was read that is not
-// passed to Admit.
+// Reset ends the wait for confirmation. It must be called when the content in use was read again,
+// and therefore is not passed to Admit.
 func (g *Guard) Reset() { g.suspect, g.since = Mark{}, time.Time{} }
 
-// Mark identifies a set of entries regardless of their order, because a query without ORDER BY may
-// return them in any order.
+// Mark identifies a set of entries regardless of their order: a query without ORDER BY may return
+// them in any order.
 type Mark struct {
 	entries int
 	sum     uint64

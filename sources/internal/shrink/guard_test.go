@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// markOf returns the mark of the entries from, from+1, … up to to.
+// markOf returns the mark of the entries from up to, but not including, to.
 func markOf(from, to int) (m Mark) {
 	for i := from; i < to; i++ {
 		m.Add(uint64(i) * 0x9e3779b97f4a7c15)
@@ -16,7 +16,7 @@ func markOf(from, to int) (m Mark) {
 }
 
 func TestGuard(t *testing.T) {
-	g := Guard{Limits: Limits{MaxShrink: 0.5, ShrinkConfirm: time.Minute}, Content: "the list", Entries: "detectors", Hint: "to use it now, ask nicely"}
+	g := Guard{Limits: Limits{MaxShrink: 0.5, ShrinkConfirm: time.Minute}, Content: "the list", Entries: "detectors", Hint: "to use it now, restart"}
 	start := time.Now()
 	// The content in use has the entries 0 to 99.
 	f := func(after time.Duration, from, to int, want string) {
@@ -30,19 +30,19 @@ func TestGuard(t *testing.T) {
 		var suspect *Error
 		require.ErrorAs(t, err, &suspect)
 		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "to use it now, ask nicely")
+		require.ErrorContains(t, err, "to use it now, restart")
 	}
 	f(0, 0, 200, "")
 	f(0, 50, 100, "")
 	f(0, 51, 100, "the list lacks 51 of the 100 detectors")
-	f(59*time.Second, 51, 100, "lacks 51") // the time counts from the first reading
+	f(59*time.Second, 51, 100, "lacks 51") // the wait starts when the content is read for the first time
 	f(60*time.Second, 51, 100, "")
-	f(70*time.Second, 51, 100, "lacks 51") // used once: the same content must be confirmed again
-	f(80*time.Second, 60, 100, "lacks 60") // different content starts over
+	f(70*time.Second, 51, 100, "lacks 51") // the wait starts again after the content has been used
+	f(80*time.Second, 60, 100, "lacks 60") // the wait starts over with different content
 	f(135*time.Second, 60, 100, "lacks 60")
-	f(136*time.Second, 0, 100, "") // complete content in between ends the wait
+	f(136*time.Second, 0, 100, "") // complete content ends the wait
 	f(141*time.Second, 60, 100, "lacks 60")
-	f(200*time.Second, 1000, 1100, "lacks 100") // the same number of entries, but other ones
+	f(200*time.Second, 1000, 1100, "lacks 100") // the same number of entries, but different ones
 	f(210*time.Second, 100, 100, "lacks 100")   // empty
 }
 

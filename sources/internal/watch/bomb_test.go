@@ -15,7 +15,7 @@ import (
 )
 
 // TestOversizedFilesTakeNoMemory checks that a 2 GB file, a gzip bomb, and a large gzip file with
-// content slightly over the limit fail with ErrTooLong and are not read into memory.
+// content slightly over the limit are rejected with ErrTooLong and are not read into memory.
 func TestOversizedFilesTakeNoMemory(t *testing.T) {
 	const maxBytes = 16 << 20
 	path := filepath.Join(t.TempDir(), "f")
@@ -53,7 +53,7 @@ func TestOversizedFilesTakeNoMemory(t *testing.T) {
 	noise := make([]byte, 1<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // never fails
 	for i := range maxBytes>>20 + 1 {
-		if i == maxBytes>>20-8 { // the remaining text compresses well, so that the file itself is not too long
+		if i == maxBytes>>20-8 { // the remaining content compresses well, so that the file itself is not too long
 			clear(noise)
 		}
 		_, err := w.Write(noise)

@@ -39,8 +39,8 @@ func TestDirsTo(t *testing.T) {
 	f("loop/a", "loop")
 }
 
-// TestOldDirsAreNotWatched checks that the directory of an earlier release of a list, which may
-// remain, is no longer watched.
+// TestOldDirsAreNotWatched checks that the directory of an earlier version of a list is no longer
+// watched, even if it still exists.
 func TestOldDirsAreNotWatched(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestOldDirsAreNotWatched(t *testing.T) {
 }
 
 // TestDirIsReplaced checks that the periodic checks find a change even if the directory itself was
-// replaced: a watch stays with the renamed directory.
+// replaced, because the operating system continues to watch the renamed directory.
 func TestDirIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etc")
 	path := filepath.Join(dir, "keys.yaml")

@@ -18,7 +18,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Errors of Read. It returns ErrUnchanged or ErrUnsettled if the file has no new content yet, and
+// Errors returned by Read: ErrUnchanged or ErrUnsettled if the file has no new content yet, and
 // ErrTooLong if the content exceeds the limit.
 var (
 	ErrUnchanged = errors.New("unchanged")
@@ -35,7 +35,7 @@ type File struct {
 	path     string
 	settle   time.Duration
 	maxBytes int64
-	poke     chan struct{} // capacity 1: several changes need only one check
+	poke     chan struct{} // capacity 1: one check suffices for several changes
 	watcher  *fsnotify.Watcher
 	running  sync.WaitGroup
 
@@ -49,10 +49,11 @@ func NewFile(path string, settle time.Duration, maxBytes int64) *File {
 	return &File{path: path, settle: settle, maxBytes: maxBytes, poke: make(chan struct{}, 1)}
 }
 
-// Changes returns a channel that receives when there may be a new version.
+// Changes returns a channel that receives a value when there may be a new version.
 func (f *File) Changes() <-chan struct{} { return f.poke }
 
-// Poke makes the channel of Changes receive. It may be called from any goroutine.
+// Poke sends a value to the channel of Changes unless one is pending. It may be called from any
+// goroutine.
 func (f *File) Poke() {
 	select {
 	case f.poke <- struct{}{}:
@@ -76,8 +77,8 @@ func (f *File) Keep() { f.kept = f.last }
 // another version.
 func (f *File) Reject(reason error) { f.rejected, f.reason = f.last, reason }
 
-// Read returns the content of the file, decompressed if it is gzip, and its modification time, even
-// with ErrUnchanged.
+// Read returns the content of the file, decompressed if it is gzip, and the modification time,
+// which is set even if the error is ErrUnchanged.
 func (f *File) Read() (content []byte, modified time.Time, err error) {
 	f.follow() // before Stat, so that no change is missed
 	before, err := os.Stat(f.path)
@@ -101,7 +102,7 @@ func (f *File) Read() (content []byte, modified time.Time, err error) {
 	file, err := os.Open(f.path)
 	switch {
 	case err != nil:
-	case before.Size() > f.maxBytes: // without reading it into memory first
+	case before.Size() > f.maxBytes:
 		err = fmt.Errorf("cannot read %s: %w", f.path, ErrTooLong)
 		file.Close()
 	default:
@@ -121,9 +122,9 @@ func sameVersion(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// ReadAll returns all of r, decompressed if it is gzip, and without a UTF-8 byte order mark. Both
-// the input and the content may have at most maxBytes bytes, but the length of an io.ReadSeeker,
-// such as a file, is not checked. Of an io.ReadSeeker, only the content is held in memory.
+// ReadAll returns all of r, decompressed if it is gzip, and without a UTF-8 byte order mark. The
+// content must have at most maxBytes bytes, and so must the input unless r is an io.ReadSeeker, such
+// as a file. ReadAll reads an io.ReadSeeker twice instead of holding the input in memory.
 func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	s, ok := r.(io.ReadSeeker)
 	if !ok {
@@ -153,7 +154,7 @@ func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), err
 }
 
-// decompress calls read with s from its start, decompressed if it is gzip.
+// decompress calls read with the whole content of s, decompressed if it is gzip.
 func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n int64, err error) {
 	if _, err := s.Seek(0, io.SeekStart); err != nil {
 		return 0, err
@@ -172,8 +173,8 @@ func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n i
 	return n, err
 }
 
-// follow watches exactly the directories that are currently on the path to the file. Changes that
-// cannot be watched are found by the periodic check.
+// follow watches exactly the directories that are currently on the path to the file. The periodic
+// check finds changes that cannot be watched.
 func (f *File) follow() {
 	if f.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
@@ -194,8 +195,8 @@ func (f *File) follow() {
 	}
 }
 
-// forward signals events until the watcher is closed. An error means that events were lost, so it
-// is also signalled.
+// forward calls Poke for each event until the watcher is closed. It does so for errors too, because
+// an error means that events were lost.
 func (f *File) forward(watcher *fsnotify.Watcher) {
 	for {
 		var ok bool

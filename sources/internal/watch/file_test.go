@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFileIsReadWhenItHasSettled checks that a file that changed recently is not read, unless its
-// timestamp is in the future.
-func TestFileIsReadWhenItHasSettled(t *testing.T) {
+// TestUnsettledFile checks that a file that changed recently is not read. A modification time in
+// the future does not count as recent.
+func TestUnsettledFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.csv")
 	file := NewFile(path, time.Minute, 1<<20)
 	defer file.Close()
@@ -72,7 +72,7 @@ func TestRejectedFile(t *testing.T) {
 	require.Equal(t, "good", string(content))
 	file.Reject(reason)
 	stamp = stamp.Add(-time.Second)
-	put("better") // the same timestamp: within the resolution of a coarse clock
+	put("better") // the same modification time, as with a coarse clock
 	content, _, err = file.Read()
 	require.NoError(t, err)
 	require.Equal(t, "better", string(content))
@@ -111,19 +111,19 @@ func TestReadAll(t *testing.T) {
 	f("", "", "")
 	f(long, long, "")
 	f(long+"a", "", "max_bytes")
-	f(zipped(t, long), long, "")
-	f(zipped(t, long+"a"), "", "max_bytes")
-	f(zipped(t, "a")+zipped(t, "b"), "ab", "")
+	f(gzipped(t, long), long, "")
+	f(gzipped(t, long+"a"), "", "max_bytes")
+	f(gzipped(t, "a")+gzipped(t, "b"), "ab", "")
 	f("\xef\xbb\xbfa", "a", "")
-	f(zipped(t, "\xef\xbb\xbfa"), "a", "")
-	f(zipped(t, "a")+"x", "", "cannot decompress")
-	whole := zipped(t, "abc")
+	f(gzipped(t, "\xef\xbb\xbfa"), "a", "")
+	f(gzipped(t, "a")+"x", "", "cannot decompress")
+	whole := gzipped(t, "abc")
 	for n := 2; n < len(whole); n++ {
 		f(whole[:n], "", "cannot decompress")
 	}
 }
 
-func zipped(t *testing.T, content string) string {
+func gzipped(t *testing.T, content string) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)

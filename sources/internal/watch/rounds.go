@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// RetryAfter is the time after which a failed check is repeated, unless the feed has a shorter
+// RetryAfter is the delay before a failed check is repeated, unless the feed has a shorter
 // interval.
 const RetryAfter = 5 * time.Second
 
-// Rounds calls check until ctx is done: immediately, then whenever the duration that the last check
-// returned has passed, and settle after a change. changes may be nil.
+// Rounds calls check immediately, and then repeatedly until ctx ends: each time the duration
+// returned by the last check has passed, or settle after a change. changes may be nil.
 func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, check func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -33,8 +33,8 @@ func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, 
 	}
 }
 
-// Watch runs Rounds with the changes of f in a goroutine until stop is called. stop waits for the
-// goroutine, which closes f.
+// Watch runs Rounds for f in a goroutine until stop is called. stop waits for the goroutine, which
+// closes f.
 func (f *File) Watch(settle time.Duration, check func(context.Context) time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

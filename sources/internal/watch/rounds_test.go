@@ -36,7 +36,7 @@ func TestRounds(t *testing.T) {
 	// Several changes cause one check, a second after the first change.
 	f(map[time.Duration]bool{7 * s: true, 7*s + 400: true, 7*s + 900: true}, []time.Duration{20 * s, 200 * s}, 0, 8*s)
 	// A change moves the next check to a second after the change, even if the check was due before
-	// that. The next pause starts at that check.
+	// that. The following pause starts when that check ends.
 	f(map[time.Duration]bool{50 * s: true}, []time.Duration{60 * s}, 0, 51*s)
 	f(map[time.Duration]bool{19*s + s/2: true}, []time.Duration{20 * s, 200 * s}, 0, 20*s+s/2)
 }
