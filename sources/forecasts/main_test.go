@@ -188,7 +188,7 @@ func gzipped(t *testing.T, content string) string {
 	return b.String()
 }
 
-// tempPath returns the path of a file in a new temporary folder.
+// tempPath returns the path of a file in a new temporary directory.
 func tempPath(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), name)

@@ -1,5 +1,5 @@
 // Package page serves the web page: the map of the forecast layer and, for operators, the state of
-// the daemon. `make page` builds the page from the folder app into the folder dist, which is
+// the daemon. `make page` builds the page from the directory app into the directory dist, which is
 // committed so that go build does not need Node.
 package page
 

@@ -68,7 +68,7 @@ func TestCachedList(t *testing.T) {
 	require.Nil(t, restart().Snapshot("city/1"), "switched off")
 }
 
-// TestCacheSwitchedOff checks that if no folder for the cache is set, files in the working
+// TestCacheSwitchedOff checks that if no directory for the cache is set, files in the working
 // directory are not read as cached lists.
 func TestCacheSwitchedOff(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -25,7 +25,7 @@ type Config struct {
 	Settle        time.Duration       `setting:"settle"` // how long a file must be unmodified before it is read
 	shrink.Limits `setting:",squash"` // for lists that lack some of the detectors in use
 	MaxBytes      int64               `setting:"max_bytes"`     // maximum uncompressed size of a list
-	CacheDir      string              `setting:"cache_dir"`     // folder for the last good lists; empty: in the journal's folder
+	CacheDir      string              `setting:"cache_dir"`     // directory of the last good lists; empty: in the journal's directory
 	CacheMaxAge   time.Duration       `setting:"cache_max_age"` // after a restart, lists confirmed within this time are used; 0: none
 }
 

@@ -89,7 +89,7 @@ func codesOf(set *batch.Detectors) []string {
 	return codes
 }
 
-// tempPath returns the path of a file in a new temporary folder.
+// tempPath returns the path of a file in a new temporary directory.
 func tempPath(t *testing.T, name string) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), name)
