@@ -21,6 +21,7 @@ func longLine(points int) geom.T {
 	return geom.NewLineStringFlat(geom.XY, flat)
 }
 
+// perPoint runs f, which processes benchPoints points in the given number of bytes.
 func perPoint(b *testing.B, bytes int, f func()) {
 	b.ReportAllocs()
 	b.SetBytes(int64(bytes))
@@ -79,9 +80,9 @@ func BenchmarkConvert(b *testing.B) {
 
 // TestAllocations checks that the number of allocations does not depend on the number of points.
 func TestAllocations(t *testing.T) {
-	f := func(name string, most float64, run func()) {
+	f := func(name string, limit float64, run func()) {
 		t.Helper()
-		require.LessOrEqual(t, testing.AllocsPerRun(10, run), most, name)
+		require.LessOrEqual(t, testing.AllocsPerRun(10, run), limit, name)
 	}
 	g := longLine(benchPoints)
 	text, data := string(geo.AppendWKT(nil, g)), geo.AppendWKB(nil, g, binary.LittleEndian)

@@ -12,8 +12,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// check applies the rules and limits of reading with the methods of the library. It is an oracle
-// for the readers.
+// check checks a geometry against the rules and limits of reading, using only the methods of the
+// library. It is an oracle for the readers.
 func check(l geo.Limits, g geom.T) error {
 	if n := geo.Count(g); n > l.Points {
 		return fmt.Errorf("%d points and parts", n)
@@ -67,7 +67,7 @@ func checkMember(l geo.Limits, g geom.T, layout geom.Layout) error {
 
 func checkLine(line []geom.Coord) error {
 	if len(line) == 1 {
-		return errors.New("a line of 1 point")
+		return errors.New("a line with 1 point")
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func checkPolygon(polygon [][]geom.Coord) error {
 	return nil
 }
 
-// TestParts checks that each part is yielded in order, with its position.
+// TestParts checks that all parts are yielded in order, each with its position.
 func TestParts(t *testing.T) {
 	f := func(text string, count int, want ...string) {
 		t.Helper()
@@ -100,7 +100,7 @@ func TestParts(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 		require.Equal(t, count, geo.Count(g))
-		for range geo.Parts(g) { // a loop may end early
+		for range geo.Parts(g) { // the iterator must allow a loop to end early
 			break
 		}
 	}

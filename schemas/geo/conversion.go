@@ -8,7 +8,7 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// Conversion converts coordinates of one system to another. It is safe for concurrent use.
+// Conversion converts coordinates from one system to another. It is safe for concurrent use.
 type Conversion struct{ from, to System }
 
 // NewConversion returns a conversion. If both systems are the same, it only checks that the
@@ -16,7 +16,7 @@ type Conversion struct{ from, to System }
 func NewConversion(from, to System) Conversion { return Conversion{from, to} }
 
 // Apply converts g in place. The error is a *DomainError, unless g was read from EWKB and has an
-// SRID that contradicts the system. After an error, some points of g are converted and others not.
+// SRID that contradicts the system. After an error, only some points of g may be converted.
 func (c Conversion) Apply(g geom.T) error {
 	srID := g.SRID()
 	if srID != 0 && !c.from.agrees(srID) {
@@ -53,13 +53,13 @@ func (c Conversion) points(flat []float64, stride, before int) error {
 			flat[at], flat[at+1], err = c.to.forward(lon, lat)
 		}
 		if err != nil {
-			return &DomainError{Point: before + at/stride, X: x, Y: y, From: c.from, Of: system, Reason: err}
+			return &DomainError{Point: before + at/stride, X: x, Y: y, From: c.from, System: system, Reason: err}
 		}
 	}
 	return nil
 }
 
-// degrees returns the point in degrees.
+// degrees returns a point of the system in degrees.
 func (s System) degrees(x, y float64) (lon, lat float64, err error) {
 	if !finite(x) || !finite(y) {
 		return 0, 0, errNotFinite
@@ -75,17 +75,17 @@ func (s System) degrees(x, y float64) (lon, lat float64, err error) {
 	return lon, lat, err
 }
 
-// A DomainError means that a point is outside the domain of a system.
+// DomainError is the error for a point outside the domain of a system.
 type DomainError struct {
 	Point  int     // number of the point in the geometry, from 0
 	X, Y   float64 // coordinates before the conversion
 	From   System  // system of X and Y
-	Of     System  // system whose domain does not contain the point
+	System System  // system whose domain does not contain the point
 	Reason error
 }
 
 func (e *DomainError) Error() string {
-	return fmt.Sprintf("point %d (%v %v) in %s is outside the domain of %s: %v", e.Point, e.X, e.Y, e.From, e.Of, e.Reason)
+	return fmt.Sprintf("point %d (%v %v) in %s is outside the domain of %s: %v", e.Point, e.X, e.Y, e.From, e.System, e.Reason)
 }
 
 func (e *DomainError) Unwrap() error { return e.Reason }
@@ -98,7 +98,7 @@ var (
 )
 
 // grace is the number of degrees by which a longitude may exceed 180: about a metre. The edge of
-// VENDOR_SMARTUNITS is 20 cm beyond, because its offset is rounded.
+// VENDOR_SMARTUNITS is 20 cm beyond 180°, because its offset is rounded.
 const grace = 1e-5
 
 // wrap returns the equivalent longitude between -180 and 180. It does not change a longitude within

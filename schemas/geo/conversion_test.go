@@ -10,9 +10,9 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// place is the reference point of contract 3.2. Its VENDOR_SUPERCONFORM and VENDOR_GEODECIMAL
-// coordinates are derived from the others.
-var place = map[geo.Format][2]float64{
+// referencePoint is the reference point of contract 3.2. Its VENDOR_SUPERCONFORM and
+// VENDOR_GEODECIMAL coordinates are derived from the others.
+var referencePoint = map[geo.Format][2]float64{
 	geo.GeoDecimal:       {8.2505556, 48.7627778},
 	geo.VendorGeoDecimal: {825055.56, 4876277.78},
 	geo.Mercator:         {917419.9247, 6227728.6864},
@@ -22,7 +22,7 @@ var place = map[geo.Format][2]float64{
 	geo.SuperConform:     {1672357.2299 + 3_400_000, 1620743.2152 + 1_700_000},
 }
 
-// precision is the precision of the digits above: a tenth of a millimetre, or a fraction of a
+// precision is the precision of the coordinates above: a tenth of a millimetre, or a fraction of a
 // second.
 var precision = map[geo.Format]float64{
 	geo.GeoDecimal:       1.1e-9,
@@ -35,9 +35,9 @@ var precision = map[geo.Format]float64{
 }
 
 func TestReferencePoint(t *testing.T) {
-	require.Len(t, place, len(geo.Formats())-1, "all formats except OG_SRID")
-	for from, p := range place {
-		for to, want := range place {
+	require.Len(t, referencePoint, len(geo.Formats())-1, "the map must contain all formats except OG_SRID")
+	for from, p := range referencePoint {
+		for to, want := range referencePoint {
 			got := converted(t, system(t, from, ""), system(t, to, ""), p[:])
 			delta := precision[to]
 			if from == geo.SmartUnits {
@@ -52,7 +52,7 @@ func TestReferencePoint(t *testing.T) {
 // TestRoundTrip converts random points in Europe to each system and back.
 func TestRoundTrip(t *testing.T) {
 	systems := []geo.System{system(t, geo.SRID, "EPSG:4258"), system(t, geo.SRID, "EPSG:3857"), system(t, geo.SRID, "EPSG:25832"), system(t, geo.SRID, "EPSG:32733")}
-	for format := range place {
+	for format := range referencePoint {
 		systems = append(systems, system(t, format, ""))
 	}
 	points := area(2000, -10, 40, 35, 70)
@@ -68,7 +68,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestSameSystemChangesNothing(t *testing.T) {
-	for format, p := range place {
+	for format, p := range referencePoint {
 		s := system(t, format, "")
 		require.Equal(t, p[:], converted(t, s, s, p[:]))
 	}
@@ -97,9 +97,9 @@ func TestGeoMinSec(t *testing.T) {
 	f(89.99999999, 8_959_599.99964)
 }
 
-// TestDegreesMinutesSecondsRounded checks that 60 minutes and 60 seconds, which rounding can
-// produce, are accepted.
-func TestDegreesMinutesSecondsRounded(t *testing.T) {
+// TestGeoMinSecRounded checks that 60 minutes and 60 seconds, which rounding can produce, are
+// accepted.
+func TestGeoMinSecRounded(t *testing.T) {
 	f := func(digits, degrees float64) {
 		t.Helper()
 		require.InDelta(t, degrees, converted(t, system(t, geo.GeoMinSec, ""), system(t, geo.GeoDecimal, ""), []float64{digits, 0})[0], 1e-13)
@@ -125,7 +125,7 @@ func TestDomains(t *testing.T) {
 			var domain *geo.DomainError
 			require.ErrorAs(t, err, &domain)
 			require.ErrorContains(t, err, want)
-			require.Equal(t, s, domain.Of)
+			require.Equal(t, s, domain.System)
 		}
 	}
 	f(geo.GeoDecimal, "", 180, 90, "")
@@ -159,7 +159,7 @@ func TestDomains(t *testing.T) {
 	f(geo.SRID, "EPSG:32701", 500_000, 10_000_000, "")
 }
 
-// TestTargetDomain converts points that lie outside the target's domain.
+// TestTargetDomain converts points that are outside the target's domain.
 func TestTargetDomain(t *testing.T) {
 	f := func(format geo.Format, srID string, lon, lat float64, want string) {
 		t.Helper()
@@ -170,7 +170,7 @@ func TestTargetDomain(t *testing.T) {
 		require.ErrorAs(t, err, &domain)
 		require.Equal(t, 1, domain.Point)
 		require.Equal(t, [2]float64{lon, lat}, [2]float64{domain.X, domain.Y})
-		require.Equal(t, to, domain.Of)
+		require.Equal(t, to, domain.System)
 		require.ErrorContains(t, err, want)
 	}
 	f(geo.Mercator, "", 0, 90, "the pole cannot be projected")
@@ -193,7 +193,7 @@ func TestPoles(t *testing.T) {
 	f(system(t, geo.SRID, "EPSG:4326"), 90)
 }
 
-// TestDateLine converts points on both sides of the 180th meridian in the zones next to it.
+// TestDateLine converts points on both sides of the 180th meridian to the zones next to it.
 func TestDateLine(t *testing.T) {
 	plain := system(t, geo.GeoDecimal, "")
 	f := func(srID string, lon, easting float64) {
@@ -269,7 +269,7 @@ func TestParseSystemErrors(t *testing.T) {
 }
 
 // TestApplySRID checks that an SRID from EWKB must match the source system and is replaced with the
-// target's.
+// SRID of the target system.
 func TestApplySRID(t *testing.T) {
 	f := func(srID int, format geo.Format, code string, want string) {
 		t.Helper()

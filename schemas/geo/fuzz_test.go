@@ -12,7 +12,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// small makes the fuzzer fail on inputs that take much memory.
+// small limits the memory that a fuzzed input may take.
 var small = geo.Limits{Points: 10_000, Depth: 8}
 
 // FuzzWKT checks that a geometry obeys the rules, and is the same after writing and reading it in
@@ -30,7 +30,7 @@ func FuzzWKT(f *testing.F) {
 			return
 		}
 		if theirs, err := wkt.Unmarshal(text); err == nil {
-			require.True(t, geo.Same(theirs, g), "the library reads %q differently", text)
+			require.True(t, geo.Same(theirs, g), "got a different geometry than the library for %q", text)
 		}
 		requireRoundTrips(t, g)
 	})
@@ -100,9 +100,9 @@ func requireKMLRoundTrip(t *testing.T, g geom.T) {
 	}
 }
 
-// FuzzConvert checks that a point is converted to finite numbers or rejected.
+// FuzzConvert checks that a point is either converted to finite numbers or rejected.
 func FuzzConvert(f *testing.F) {
-	for format, p := range place {
+	for format, p := range referencePoint {
 		f.Add(string(format), "", p[0], p[1])
 	}
 	f.Add("OG_SRID", "EPSG:25832", 444924.0, 5401356.0)

@@ -27,8 +27,8 @@ const (
 	LinearRing
 )
 
-// kinds has the names of each kind, the kind of its parts, and the kind that combines several
-// geometries of the kind.
+// kinds contains, for each kind, its names, the kind of its parts, and the kind of a geometry with
+// several members of the kind.
 var kinds = [...]struct {
 	name, wkt   string
 	part, multi Kind
@@ -58,7 +58,7 @@ func (k Kind) hasMembers() bool { return k >= MultiPoint && k <= GeometryCollect
 // hasParts reports whether a geometry of this kind consists of other geometries or of rings.
 func (k Kind) hasParts() bool { return k >= Polygon && k <= GeometryCollection }
 
-// KindOf returns the kind of a geometry, Any for an unknown type.
+// KindOf returns the kind of a geometry, or Any for an unknown type.
 func KindOf(g geom.T) Kind {
 	switch g.(type) {
 	case *geom.Point:
@@ -81,9 +81,9 @@ func KindOf(g geom.T) Kind {
 	return Any
 }
 
-// New returns a geometry with these coordinates, of a kind other than Any and GeometryCollection.
-// The ends of its parts are indexes into flat: ends for a Polygon, MultiPoint or MultiLineString,
-// endss for a MultiPolygon. The geometry keeps the slices.
+// New returns a geometry with the given coordinates, of a kind other than Any and
+// GeometryCollection. The ends of its parts are indexes into flat: ends for a Polygon, MultiPoint or
+// MultiLineString, endss for a MultiPolygon. The geometry keeps the slices.
 func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]int) geom.T {
 	switch kind {
 	case Point:
@@ -101,18 +101,18 @@ func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]in
 	case MultiPolygon:
 		return geom.NewMultiPolygonFlat(layout, flat, endss)
 	}
-	panic(fmt.Sprintf("geo: cannot make a %s from coordinates", kind))
+	panic(fmt.Sprintf("geo: cannot create a %s from coordinates", kind))
 }
 
 // ErrKind means that a geometry is well-formed, but not of the wanted kind.
-var ErrKind = errors.New("geometry of another kind")
+var ErrKind = errors.New("wrong kind of geometry")
 
 func kindError(got, want Kind) error {
 	return fmt.Errorf("%w: got a %s, want a %s", ErrKind, got, want)
 }
 
-// as returns g as the wanted kind: g itself, a closed line as a ring, or a ring as a line.
-func as(g geom.T, want Kind) (geom.T, error) {
+// asKind returns g as the wanted kind: g itself, a closed line as a ring, or a ring as a line.
+func asKind(g geom.T, want Kind) (geom.T, error) {
 	got := KindOf(g)
 	switch {
 	case want == Any || got == want:
@@ -127,13 +127,13 @@ func as(g geom.T, want Kind) (geom.T, error) {
 	return geom.SetSRID(New(want, g.Layout(), g.FlatCoords(), nil, nil), g.SRID())
 }
 
-// sameDigits is the relative difference of doubles that agree in fifteen digits, which is how many
-// digits most programs print.
-const sameDigits = 1e-14
+// maxDifference is the maximum relative difference between doubles that agree in fifteen digits,
+// the number of digits that most programs print.
+const maxDifference = 1e-14
 
 // Same reports whether two geometries have the same parts in the same order, and coordinates that
-// agree in fifteen digits. It ignores differences of kinds that an encoding loses: WKT and WKB do
-// not distinguish rings from lines, and KML does not distinguish kinds that have members.
+// agree in fifteen digits. It ignores differences between kinds that are lost in an encoding: WKT
+// and WKB do not distinguish rings from lines, and KML does not distinguish kinds that have members.
 func Same(a, b geom.T) bool {
 	next, stop := iter.Pull(Parts(b))
 	defer stop()
@@ -148,7 +148,7 @@ func Same(a, b geom.T) bool {
 
 func (p Part) same(q Part) bool {
 	isLine := func(k Kind) bool { return k == LineString || k == LinearRing }
-	sameNumber := func(a, b float64) bool { return math.Abs(a-b) <= sameDigits*max(math.Abs(a), math.Abs(b)) }
+	sameNumber := func(a, b float64) bool { return math.Abs(a-b) <= maxDifference*max(math.Abs(a), math.Abs(b)) }
 	return (p.Kind == q.Kind || isLine(p.Kind) && isLine(q.Kind) || p.Kind.hasMembers() && q.Kind.hasMembers()) &&
 		p.Layout == q.Layout && p.Len == q.Len && p.End == q.End && slices.EqualFunc(p.Flat, q.Flat, sameNumber)
 }

@@ -19,15 +19,15 @@ import (
 var ErrNoPlacemark = errors.New("no placemark with a geometry")
 
 const (
-	maxXMLDepth = 256 // depth of nested elements, such as folders in folders
+	maxXMLDepth = 256 // maximum nesting depth of elements, such as folders in folders
 	kmlStride   = 3
 )
 
-// ParseKML reads the geometries of all placemarks of all texts as one geometry. Several geometries
+// ParseKML reads the geometries of all placemarks in all texts as one geometry. Several geometries
 // are combined as if they were in a MultiGeometry. Each text is a document, a placemark or a
-// geometry. Limits.Depth applies to nested MultiGeometries. The error names the byte, counted from
-// 0 after a byte order mark, and wraps ErrNoPlacemark, ErrKind or ErrTooLarge if one of these
-// applies.
+// geometry. Limits.Depth applies to nested MultiGeometries. The error contains the byte offset,
+// counted from 0 after a byte order mark, and wraps ErrNoPlacemark, ErrKind or ErrTooLarge if one of
+// these applies.
 func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	r := kmlReader{Builder: Builder{Limits: l}}
 	for i, text := range texts {
@@ -58,7 +58,7 @@ func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	if err != nil {
 		return nil, err
 	}
-	return as(g, want)
+	return asKind(g, want)
 }
 
 // kmlNode is the geometry of an element. A MultiGeometry is a GeometryCollection before resolve.
@@ -131,7 +131,7 @@ func (s *kmlSource) Path(Kind, Kind) error {
 	return nil
 }
 
-// kmlReader collects the geometries of texts.
+// kmlReader collects the geometries in texts.
 type kmlReader struct {
 	Builder  // for its limits only
 	xml      *xml.Decoder
@@ -186,7 +186,7 @@ func (r *kmlReader) next() (xml.Token, error) {
 	case xml.StartElement:
 		r.depth++
 		if r.depth > maxXMLDepth {
-			return nil, fmt.Errorf("%w: elements deeper than %d", ErrTooLarge, maxXMLDepth)
+			return nil, fmt.Errorf("%w: elements nested deeper than %d", ErrTooLarge, maxXMLDepth)
 		}
 	case xml.EndElement:
 		r.depth--
@@ -194,8 +194,8 @@ func (r *kmlReader) next() (xml.Token, error) {
 	return token, err
 }
 
-// content reads the open element to its end. It calls child for each child element and text for
-// each text. child must read its element to the end. text may be nil.
+// content reads the open element to its end. It calls child for each child element, and text for
+// each text unless it is nil. child must read its element to the end.
 func (r *kmlReader) content(child func(xml.StartElement) error, text func(xml.CharData)) error {
 	for {
 		token, err := r.next()
@@ -224,7 +224,7 @@ func (r *kmlReader) skip() error {
 	return r.content(func(xml.StartElement) error { return r.skip() }, nil)
 }
 
-// search reads the open element as a geometry if one is expected and it is one. Otherwise it
+// search reads the open element as a geometry if it is one and expected is set. Otherwise it
 // searches the element for placemarks with geometries, at any depth.
 func (r *kmlReader) search(e xml.StartElement, expected bool) error {
 	if expected && kmlKinds[e.Name.Local] != Any {
@@ -257,7 +257,7 @@ func (r *kmlReader) geometry(e xml.StartElement) (n kmlNode, err error) {
 			return n, err
 		}
 		if n.kind == Point && len(n.flat) > kmlStride {
-			return n, fmt.Errorf("a Point of %d points", len(n.flat)/kmlStride)
+			return n, fmt.Errorf("a Point with %d points", len(n.flat)/kmlStride)
 		}
 		err = checkPath(n.kind, n.flat, kmlStride)
 	}
@@ -290,7 +290,7 @@ func (r *kmlReader) rings() ([]kmlNode, error) {
 		return r.skip()
 	}, nil)
 	if err == nil && (len(outer) > 1 || len(outer) == 0 && len(inner) > 0) {
-		err = fmt.Errorf("a Polygon with %d outer and %d inner rings: want one outer ring", len(outer), len(inner))
+		err = fmt.Errorf("a Polygon with %d outer and %d inner rings: must have one outer ring", len(outer), len(inner))
 	}
 	return append(outer, inner...), err
 }
@@ -347,7 +347,7 @@ func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error
 		space := spaceLen(text)
 		switch comma := len(text) > space && text[space] == ','; {
 		case comma && (space > 0 || spaceLen(text[1:]) > 0):
-			return flat, nil, fmt.Errorf("white space beside a comma: %q", contract.Echo(text))
+			return flat, nil, fmt.Errorf("white space next to a comma: %q", contract.Echo(text))
 		case comma && n < kmlStride:
 			text = text[1:]
 		case comma:
@@ -363,15 +363,15 @@ func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error
 	}
 }
 
-// maxTag bounds the length of a tag, because the XML decoder keeps all attributes and needs more
-// than ten times the memory of their text. Tags of KML only contain names and namespaces.
+// maxTag is the maximum length of a tag in bytes. The XML decoder keeps all attributes and needs
+// more than ten times the memory of their text. Tags in KML contain only names and namespaces.
 const maxTag = 16 << 10
 
-// tagMeter passes the text to the XML decoder byte by byte. It fails at a tag of more than maxTag
-// bytes.
+// tagMeter passes the text to the XML decoder byte by byte. It returns an error for a tag that is
+// longer than maxTag.
 type tagMeter struct {
 	*strings.Reader
-	at    int // number of bytes of the token so far
+	at    int // number of bytes of the token read so far
 	last  byte
 	inTag bool
 }
@@ -396,7 +396,7 @@ func (m *tagMeter) ReadByte() (byte, error) {
 	}
 	m.last = c
 	if m.at++; m.inTag && m.at > maxTag {
-		return 0, fmt.Errorf("%w: a tag of more than %d bytes", ErrTooLarge, maxTag)
+		return 0, fmt.Errorf("%w: a tag with more than %d bytes", ErrTooLarge, maxTag)
 	}
 	return c, nil
 }

@@ -10,8 +10,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// TestKMLCanonical writes geometries and reads them back. The kind is required, because a
-// MultiGeometry represents four kinds.
+// TestKMLCanonical writes geometries and reads them back. It requests the kind, because a
+// MultiGeometry can represent four kinds.
 func TestKMLCanonical(t *testing.T) {
 	for _, text := range canonical {
 		g := parsed(t, text)
@@ -119,10 +119,10 @@ func TestKMLOtherKinds(t *testing.T) {
 		require.Nil(t, g)
 	}
 	f(geo.LineString, "got a Point, want a LineString", kmlPoint)
-	f(geo.LinearRing, "a LineString is a LinearRing only if it is closed: a ring of 2 points", kmlLine)
+	f(geo.LinearRing, "a LineString is a LinearRing only if it is closed: a ring with 2 points", kmlLine)
 	f(geo.Point, "got a MultiPoint, want a Point", "<MultiGeometry>"+kmlPoint+"</MultiGeometry>")
 	f(geo.Point, "got a MultiPoint, want a Point", kmlPoint, kmlPoint)
-	f(geo.MultiPoint, "member 1 of a MultiPoint: geometry of another kind: got a LineString, want a Point", kmlPoint, kmlLine)
+	f(geo.MultiPoint, "member 1 of a MultiPoint: wrong kind of geometry: got a LineString, want a Point", kmlPoint, kmlLine)
 	f(geo.MultiPolygon, "member 0 of a MultiPolygon", kmlLine)
 }
 
@@ -166,19 +166,19 @@ func TestKMLInvalid(t *testing.T) {
 	f("<Point><coordinates>1,2</coordinates><coordinates>1,2</coordinates></Point>", "duplicate coordinates of a Point")
 	f("<Point><coordinates><b/></coordinates></Point>", `element "b" within coordinates`)
 	f(point("1"), "coordinates of point 0: no y after the x 1")
-	f(point("9,\n 10,50"), `coordinates of point 0: white space beside a comma: ",\n 10,50"`)
-	f(point("9 ,10"), "white space beside a comma")
-	f(point("9,10, 50"), "white space beside a comma")
+	f(point("9,\n 10,50"), `coordinates of point 0: white space next to a comma: ",\n 10,50"`)
+	f(point("9 ,10"), "white space next to a comma")
+	f(point("9,10, 50"), "white space next to a comma")
 	f(point("1 2"), "no y after the x 1")
 	f(point("1,2,3,4"), `more than x,y,z: ",4"`)
 	f(point("1,x"), `"x" does not start with a number`)
 	f(point("1,"), `"" does not start with a number`)
 	f(point("1,1e999"), `"1e999" does not start with a number`)
 	f(point("NaN,1"), `"NaN,1" does not start with a number`)
-	f(point("1,2 3,4"), "a Point of 2 points")
-	f("<LineString><coordinates>1,2</coordinates></LineString>", "byte 55: a line of 1 point")
+	f(point("1,2 3,4"), "a Point with 2 points")
+	f("<LineString><coordinates>1,2</coordinates></LineString>", "byte 55: a line with 1 point")
 	f("<LinearRing><coordinates>0,0 1,0 1,1 0,1</coordinates></LinearRing>", "ring is not closed")
-	f("<Polygon><outerBoundaryIs><LinearRing><coordinates>0,0 1,0</coordinates></LinearRing></outerBoundaryIs></Polygon>", "a ring of 2 points")
+	f("<Polygon><outerBoundaryIs><LinearRing><coordinates>0,0 1,0</coordinates></LinearRing></outerBoundaryIs></Polygon>", "a ring with 2 points")
 	f("<Polygon><innerBoundaryIs>"+kmlRing+"</innerBoundaryIs></Polygon>", "a Polygon with 0 outer and 1 inner rings")
 	f("<Polygon><outerBoundaryIs>"+kmlRing+kmlRing+"</outerBoundaryIs></Polygon>", "a Polygon with 2 outer")
 	_, err := limits.ParseKML(geo.Any, kmlPoint, point("1"))
@@ -212,16 +212,16 @@ func TestKMLLimits(t *testing.T) {
 	f(small, "more than 4 points", "<LineString><coordinates>1,2 3,4 5,6 7,8</coordinates></LineString>")
 	f(small, "more than 4 points", "<MultiGeometry>"+strings.Repeat("<MultiGeometry/>", 4)+"</MultiGeometry>")
 	f(small, "deeper than 2", strings.Repeat("<MultiGeometry>", 3)+strings.Repeat("</MultiGeometry>", 3))
-	f(limits, "elements deeper than 256", strings.Repeat("<Folder>", 100_000))
-	f(limits, "elements deeper than 256", "<Placemark>"+strings.Repeat("<a>", 100_000))
-	f(limits, "collections deeper than 32", strings.Repeat("<MultiGeometry>", 100_000))
+	f(limits, "elements nested deeper than 256", strings.Repeat("<Folder>", 100_000))
+	f(limits, "elements nested deeper than 256", "<Placemark>"+strings.Repeat("<a>", 100_000))
+	f(limits, "collections nested deeper than 32", strings.Repeat("<MultiGeometry>", 100_000))
 
 	// The decoder would keep all attributes of a tag.
 	attributes := strings.Repeat(" a='1'", 10_000)
-	f(limits, "a tag of more than 16384 bytes", "<Placemark"+attributes+">"+kmlPoint+"</Placemark>")
-	f(limits, "a tag of more than 16384 bytes", "<Placemark>text<b"+attributes+"/>"+kmlPoint+"</Placemark>")
-	f(limits, "a tag of more than 16384 bytes", "<Placemark>"+kmlPoint+"<"+strings.Repeat("b", 100_000)+"/></Placemark>")
-	f(limits, "a tag of more than 16384 bytes", "<Placemark></Placemark"+strings.Repeat(" ", 100_000)+">")
+	f(limits, "a tag with more than 16384 bytes", "<Placemark"+attributes+">"+kmlPoint+"</Placemark>")
+	f(limits, "a tag with more than 16384 bytes", "<Placemark>text<b"+attributes+"/>"+kmlPoint+"</Placemark>")
+	f(limits, "a tag with more than 16384 bytes", "<Placemark>"+kmlPoint+"<"+strings.Repeat("b", 100_000)+"/></Placemark>")
+	f(limits, "a tag with more than 16384 bytes", "<Placemark></Placemark"+strings.Repeat(" ", 100_000)+">")
 	// Everything else may be long.
 	long := strings.Repeat("<a b='1'>", 10_000)
 	f(limits, "", "<Placemark><!--"+long+"--><![CDATA["+long+"]]>"+strings.Repeat("a='1' ", 10_000)+kmlPoint+"<?a "+long+"?></Placemark>")

@@ -10,7 +10,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// TestTooLarge reads each geometry as WKT and as WKB; the errors name different byte offsets.
+// TestTooLarge reads each geometry as WKT and as WKB. The errors contain different byte offsets.
 func TestTooLarge(t *testing.T) {
 	f := func(text string, want ...string) {
 		t.Helper()
@@ -63,7 +63,7 @@ func TestLimitsValidate(t *testing.T) {
 		require.ErrorContains(t, l.Validate(), want)
 	}
 	f(geo.DefaultLimits(), "")
-	f(geo.Limits{Points: 0, Depth: 1}, "limit of 0 points")
-	f(geo.Limits{Points: 1, Depth: 0}, "limit of 0 for the depth")
-	f(geo.Limits{Points: 1, Depth: 1001}, "limit of 1001 for the depth")
+	f(geo.Limits{Points: 0, Depth: 1}, "limit of points is 0")
+	f(geo.Limits{Points: 1, Depth: 0}, "depth of collections is 0")
+	f(geo.Limits{Points: 1, Depth: 1001}, "depth of collections is 1001")
 }

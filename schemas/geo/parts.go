@@ -15,13 +15,13 @@ type Part struct {
 	Kind   Kind
 	In     Kind // kind of the enclosing part, Any for the geometry itself
 	Index  int  // index in the enclosing part
-	Len    int  // number of its points or parts
+	Len    int  // number of points or parts in it
 	Layout geom.Layout
 	Flat   []float64 // coordinates of a Point, LineString or LinearRing
 	End    bool      // set when a part that can have parts is yielded a second time, after its parts
 }
 
-// Parts yields g and all its parts in the order in which encodings contain them.
+// Parts returns an iterator over g and all its parts, in the order in which encodings contain them.
 func Parts(g geom.T) iter.Seq[Part] {
 	return func(yield func(Part) bool) { walk(g, Any, 0, yield) }
 }
@@ -82,7 +82,7 @@ func (p Part) walk(flat []float64, start int, ends []int, yield func(Part) bool)
 	return yield(p)
 }
 
-// Count returns the number of points and parts of g, which Limits.Points bounds.
+// Count returns the number of points and parts of g, as limited by Limits.Points.
 func Count(g geom.T) int {
 	n := 0
 	for p := range Parts(g) {
@@ -97,18 +97,18 @@ func Count(g geom.T) int {
 	return n
 }
 
-// A Source is an encoding of a geometry that a Builder reads.
+// Source is an encoding of a geometry that a Builder reads.
 type Source interface {
-	// Kind reads the kind of a whole geometry or a member of a collection.
+	// Kind reads the kind of a whole geometry or of a member of a collection.
 	Kind() (Kind, error)
-	// List calls part for each part of a geometry of the kind.
+	// List calls part for each part of a geometry of the given kind.
 	List(kind Kind, part func() error) error
 	// Path appends the coordinates of a Point, LineString or LinearRing to Builder.Flat, and calls
-	// Take for their points.
+	// Builder.Take for the points.
 	Path(kind, in Kind) error
 }
 
-// Builder makes geometries from a Source. It applies the rules for lines and rings, and Limits.
+// Builder builds geometries from a Source. It applies the rules for lines and rings, and Limits.
 type Builder struct {
 	Limits Limits
 	Layout geom.Layout // of all geometries
@@ -197,22 +197,23 @@ func (b *Builder) Take(n int) error {
 func (b *Builder) enter() error {
 	b.depth++
 	if b.depth > b.Limits.Depth {
-		return fmt.Errorf("%w: collections deeper than %d", ErrTooLarge, b.Limits.Depth)
+		return fmt.Errorf("%w: collections nested deeper than %d", ErrTooLarge, b.Limits.Depth)
 	}
 	return nil
 }
 
 func (b *Builder) leave() { b.depth-- }
 
-// Limits bound the size of a geometry that is read. The zero value allows none.
+// Limits bound the size of a geometry that is read. The zero value allows no geometry.
 type Limits struct {
-	// Points of one geometry. Each ring, line and member counts as one more, because even an empty
-	// one takes memory.
+	// Points is the maximum number of points in a geometry. Each ring, line and member counts as
+	// one more, because even an empty one takes memory.
 	Points int
-	// Depth of nested collections; 1 allows collections without collections in them.
+	// Depth is the maximum nesting depth of collections; 1 allows only collections that contain no
+	// collections.
 	Depth int
-	// DropMeasures makes readers drop the M of WKT and WKB, whatever its value. Otherwise an M is
-	// an error.
+	// DropMeasures makes readers drop the M values in WKT and WKB, even if they are not finite.
+	// Otherwise an M is an error.
 	DropMeasures bool
 }
 
@@ -226,9 +227,9 @@ func (l Limits) Validate() error {
 	const maxDepth = 1000 // the readers are recursive
 	switch {
 	case l.Points < 1:
-		return fmt.Errorf("limit of %d points: must be at least 1", l.Points)
+		return fmt.Errorf("limit of points is %d, must be at least 1", l.Points)
 	case l.Depth < 1 || l.Depth > maxDepth:
-		return fmt.Errorf("limit of %d for the depth of collections: must be between 1 and %d", l.Depth, maxDepth)
+		return fmt.Errorf("limit of the depth of collections is %d, must be between 1 and %d", l.Depth, maxDepth)
 	}
 	return nil
 }
@@ -245,13 +246,13 @@ func checkPath(kind Kind, flat []float64, stride int) error {
 	case n == 0 || kind == Point:
 		return nil
 	case n == stride && kind == LineString:
-		return errors.New("a line of 1 point: want none, or at least 2")
+		return errors.New("a line with 1 point: must have none or at least 2")
 	case kind == LineString:
 		return nil
 	case n < 4*stride:
-		return fmt.Errorf("a ring of %d points: want none, or at least 4", n/stride)
+		return fmt.Errorf("a ring with %d points: must have none or at least 4", n/stride)
 	case flat[0] != flat[n-stride] || flat[1] != flat[n-stride+1]:
-		return fmt.Errorf("ring is not closed: it starts at (%v %v) and ends at (%v %v)",
+		return fmt.Errorf("ring is not closed: starts at (%v %v) and ends at (%v %v)",
 			flat[0], flat[1], flat[n-stride], flat[n-stride+1])
 	}
 	return nil

@@ -41,7 +41,8 @@ func cs2cs(t *testing.T, points []float64, args ...string) []float64 {
 	return converted
 }
 
-// area returns n random points, with as many decimal places as PROJ receives, and the corners.
+// area returns the corners and the centre of an area, and n random points in it, rounded to the
+// decimal places that PROJ receives.
 func area(n int, west, east, south, north float64) []float64 {
 	r := rand.New(rand.NewPCG(1, 2))
 	points := []float64{west, south, east, south, east, north, west, north, (west + east) / 2, (south + north) / 2}
@@ -54,7 +55,7 @@ func area(n int, west, east, south, north float64) []float64 {
 	return points
 }
 
-// latFirst is the axis order of geographic coordinates in the EPSG registry.
+// latFirst returns points in the axis order of geographic coordinates in the EPSG registry.
 func latFirst(points []float64) []float64 {
 	swapped := make([]float64, len(points))
 	for i := 0; i < len(points); i += 2 {
@@ -77,7 +78,7 @@ func converted(t testing.TB, from, to geo.System, points []float64) []float64 {
 	return points
 }
 
-// maxDifference returns the largest difference between two arrays.
+// maxDifference returns the largest difference between corresponding elements of a and b.
 func maxDifference(a, b []float64) (d float64) {
 	for i := range a {
 		d = max(d, math.Abs(a[i]-b[i]))
@@ -98,7 +99,8 @@ func requireAgreement(t *testing.T, s geo.System, points, theirs []float64) {
 	require.LessOrEqual(t, maxDifference(converted(t, s, plain, theirs), points), inDegrees, "from %s", s)
 }
 
-// TestProjUTM tests each zone and one and a half zones on both sides of it.
+// TestProjUTM tests each zone with points up to 9 degrees from its central meridian, three times
+// half the width of a zone.
 func TestProjUTM(t *testing.T) {
 	f := func(base, first, zone, last int, south, north float64) {
 		for code := first; code <= last; code++ {
@@ -114,8 +116,8 @@ func TestProjUTM(t *testing.T) {
 	f(4326, 32701, 1, 32760, -80, 10)
 }
 
-// TestProjUTMFarOut tests points outside the intended width of a zone.
-func TestProjUTMFarOut(t *testing.T) {
+// TestProjUTMOutsideZone tests points up to 40 degrees from the central meridian of a zone.
+func TestProjUTMOutsideZone(t *testing.T) {
 	points := area(5000, 9-40, 9+40, -85, 89)
 	requireAgreement(t, system(t, geo.SRID, "EPSG:32632"), points, cs2cs(t, latFirst(points), "EPSG:4326", "EPSG:32632"))
 }

@@ -16,8 +16,8 @@ func (d degrees) inverse(x, y float64) (lon, lat float64, err error) {
 	return x / float64(d), y / float64(d), nil
 }
 
-// minutesSeconds writes 8° 15' 2.00016" as 815020.0016: the digits of degrees, minutes and tenths
-// of seconds.
+// minutesSeconds represents 8° 15' 2.00016" as 815020.0016: the digits of degrees, minutes and
+// tenths of seconds.
 type minutesSeconds struct{}
 
 func (minutesSeconds) forward(lon, lat float64) (x, y float64, err error) {
@@ -50,14 +50,14 @@ var errMinutes = errors.New("minutes and seconds must be at most 60")
 
 // fromDigits is the inverse of toDigits.
 func fromDigits(v float64) (float64, error) {
-	const limit = 1e9 // larger values might overflow uint64; they are outside the domain, even as degrees
+	const limit = 1e9 // larger values might overflow uint64; as degrees they are also outside the domain
 	if math.Abs(v) > limit {
 		return v, nil
 	}
 	seconds := roundNear(math.Abs(v)/10, wholeSeconds)
 	whole := uint64(seconds)
 	g, m, s := whole/10_000, whole/100%100, float64(whole%100)+(seconds-float64(whole))
-	if m > 60 || s > 60 { // rounding may make 60 of 59.99
+	if m > 60 || s > 60 { // rounding may turn 59.99 into 60
 		return 0, errMinutes
 	}
 	return math.Copysign(float64(g)+(float64(60*m)+s)/3600, v), nil
@@ -107,7 +107,7 @@ type lambert struct {
 	lon0          float64 // longitude of the origin in degrees
 	east, north   float64 // metres at the origin
 	n             float64 // cone constant: the fraction of a full circle that the unrolled cone covers
-	scale, radius float64 // metres: factor of distance, and distance of the origin
+	scale, radius float64 // in metres: factor in distance, and distance of the origin from the apex
 }
 
 var (
@@ -124,10 +124,11 @@ func newLambert(sphere, parallel1, parallel2, lon0, lat0, east, north float64) l
 	return l
 }
 
-// conformal grows from 0 at the south pole to infinity at the north pole.
+// conformal returns tan(45° + lat/2), which grows from 0 at the south pole to infinity at the north
+// pole.
 func conformal(lat float64) float64 { return math.Tan((45 + lat/2) * radian) }
 
-// distance returns the distance of a parallel from the tip of the cone, which is the north pole.
+// distance returns the distance of a parallel from the apex of the cone, which is the north pole.
 func (l *lambert) distance(lat float64) float64 {
 	return l.scale / math.Pow(conformal(lat), l.n)
 }

@@ -48,7 +48,7 @@ func Formats() []Format {
 	return list
 }
 
-// vendor is the prefix of a manufacturer's formats in this package.
+// vendor is the prefix of manufacturers' formats in this package.
 const vendor = "VENDOR_"
 
 // Canonical replaces a manufacturer's prefix in the name of a format with VENDOR: PTV_MERCATOR with
@@ -63,15 +63,15 @@ func Canonical(name, prefix string) string {
 // ErrUnknownSystem means that a format or an srId is unknown.
 var ErrUnknownSystem = errors.New("unknown coordinate system")
 
-// System is a coordinate system. The zero value cannot be used.
+// System is a coordinate system. The zero value is not a valid system.
 type System struct {
 	format Format
 	epsg   int // for SRID, otherwise 0
 	projection
 }
 
-// projection converts degrees to the coordinates of a system and back. Both methods fail if a point
-// is outside the system's domain. They need not check whether a result is finite.
+// projection converts degrees to the coordinates of a system and back. Both methods return an error
+// if a point is outside the system's domain. They need not check whether a result is finite.
 type projection interface {
 	forward(lon, lat float64) (x, y float64, err error)
 	inverse(x, y float64) (lon, lat float64, err error)
@@ -122,7 +122,7 @@ func epsgProjection(code int) projection {
 	return nil
 }
 
-// String returns the format, for OG_SRID with the code: "OG_SRID EPSG:25832".
+// String returns the format, followed by the code for OG_SRID: "OG_SRID EPSG:25832".
 func (s System) String() string {
 	if s.format == SRID {
 		return fmt.Sprintf("%s EPSG:%d", s.format, s.epsg)
@@ -133,11 +133,11 @@ func (s System) String() string {
 // Format returns the format.
 func (s System) Format() Format { return s.format }
 
-// EPSG returns the code of an OG_SRID system, 0 for other formats.
+// EPSG returns the code of an OG_SRID system, or 0 for other formats.
 func (s System) EPSG() int { return s.epsg }
 
-// agrees reports whether coordinates in the system may have the SRID. A manufacturer's formats have
-// no known SRID.
+// agrees reports whether coordinates in the system may have the given SRID. The SRIDs of
+// manufacturers' formats are not known, so they may have any.
 func (s System) agrees(srID int) bool {
 	switch s.format {
 	case SRID:

@@ -20,7 +20,7 @@ type transverse struct {
 	lon0        float64 // degrees
 	east, north float64 // metres
 	e           float64 // eccentricity
-	radius      float64 // radius of the rectified meridian times the scale there, in metres
+	radius      float64 // radius of the rectified meridian times its scale, in metres
 	alpha, beta [6]float64
 }
 
@@ -52,7 +52,7 @@ func newUTM(on ellipsoid, zone int, north float64) *transverse {
 	return t
 }
 
-// series returns for each row j the sum of its members times n to the power j+1, j+2 …
+// series returns, for each row j, the sum of its coefficients multiplied by n^(j+1), n^(j+2), …
 func series(n float64, rows [6][6]float64) (sums [6]float64) {
 	for j, row := range rows {
 		power := math.Pow(n, float64(j+1))
@@ -115,7 +115,7 @@ func (t *transverse) conformal(tau float64) float64 {
 // geographic is the inverse of conformal, by Newton's method. Each step doubles the number of exact
 // digits, and the start value is off by the flattening, so two steps are usually enough.
 func (t *transverse) geographic(tauC float64) float64 {
-	const steps, enough = 5, 1e-9 // another step after one this small changes nothing
+	const steps, enough = 5, 1e-9 // after a step this small, another step would change nothing
 	e2m := 1 - t.e*t.e
 	tau := tauC / e2m
 	if math.Abs(tau) > 1e15 { // the pole

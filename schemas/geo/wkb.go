@@ -24,12 +24,12 @@ const (
 
 	wkbHeader = 5 // byte order and type code
 	wkbCount  = 4
-	isoStep   = 1000 // between the type codes of XY, Z, M and ZM
+	isoStep   = 1000 // difference between the type codes of XY, Z, M and ZM
 )
 
 // ParseWKB reads well-known binary. The geometry does not refer to data, and keeps the SRID of the
-// outermost geometry. The error names the byte, counted from 0, and wraps ErrKind or ErrTooLarge if
-// one of these applies.
+// outermost geometry. The error contains the byte offset, counted from 0, and wraps ErrKind or
+// ErrTooLarge if one of these applies.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
 	g, err := r.Read(&r)
@@ -42,10 +42,10 @@ func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read WKB: byte %d: %w", r.at, err)
 	}
-	return as(g, want)
+	return asKind(g, want)
 }
 
-// wkbReader is a Source. After an error, at is its position.
+// wkbReader is a Source. After an error, at is the position of the error.
 type wkbReader struct {
 	Builder
 	data   []byte
@@ -57,8 +57,8 @@ type wkbReader struct {
 
 func (r *wkbReader) Kind() (Kind, error) { return r.header(Any) }
 
-// header reads byte order, type code and SRID of a geometry. Its kind must be want, unless want is
-// Any.
+// header reads the byte order, type code and SRID of a geometry. Its kind must be want, unless want
+// is Any.
 func (r *wkbReader) header(want Kind) (Kind, error) {
 	if err := r.need(wkbHeader); err != nil {
 		return Any, err
@@ -113,15 +113,15 @@ func (r *wkbReader) need(bytes int) error {
 	return nil
 }
 
-// count reads the number of items that follow, of at least size bytes each. It fails if they cannot
-// be in the data, so that no memory is allocated for a wrong number.
+// count reads the number of items that follow, of at least size bytes each. It returns an error if
+// the data is too short for them, so that no memory is allocated for a wrong number.
 func (r *wkbReader) count(items string, size int) (int, error) {
 	if err := r.need(wkbCount); err != nil {
 		return 0, err
 	}
 	n, left := r.uint32(0), len(r.data)-r.at-wkbCount
 	if uint64(n)*uint64(size) > uint64(left) {
-		return 0, fmt.Errorf("%d %s of at least %d bytes announced, but %d bytes left", n, items, size, left)
+		return 0, fmt.Errorf("%d %s of at least %d bytes declared, but %d bytes left", n, items, size, left)
 	}
 	r.at += wkbCount
 	return int(n), nil
@@ -146,7 +146,7 @@ func (r *wkbReader) Path(kind, _ Kind) error {
 	return r.floats(1)
 }
 
-// floats reads the numbers of n points. The caller has checked that their bytes are present.
+// floats reads the numbers of n points. The caller must have checked that the data is long enough.
 func (r *wkbReader) floats(n int) error {
 	if err := r.Take(n); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (r *wkbReader) uint32(offset int) uint32 {
 	return v
 }
 
-// List implements Source. All parts but rings have a header.
+// List implements Source. All parts except rings have a header.
 func (r *wkbReader) List(kind Kind, part func() error) error {
 	items, size := "members", wkbHeader+wkbCount
 	switch kind {

@@ -38,8 +38,8 @@ func TestWKBCanonical(t *testing.T) {
 	}
 }
 
-// TestWKBExtended checks that the flags of PostGIS have the meaning of the ISO type codes, and that
-// the SRID is kept.
+// TestWKBExtended checks that the flags of PostGIS have the same meaning as the ISO type codes, and
+// that the SRID is kept.
 func TestWKBExtended(t *testing.T) {
 	for _, text := range canonical {
 		for _, order := range orders {
@@ -116,14 +116,14 @@ func TestWKBInvalid(t *testing.T) {
 	f("01 01000000"+nan+one, "byte 5: coordinate NaN")
 	f("01 01000000"+one+"000000000000f07f", "byte 13: coordinate +Inf")
 	f("01 02000000", "byte 5: unexpected end: 0 bytes left, need 4")
-	f("01 02000000 01000000"+one+two, "byte 25: a line of 1 point")
-	f("01 02000000 ffffffff", "byte 5: 4294967295 points of at least 16 bytes announced, but 0 bytes left")
+	f("01 02000000 01000000"+one+two, "byte 25: a line with 1 point")
+	f("01 02000000 ffffffff", "byte 5: 4294967295 points of at least 16 bytes declared, but 0 bytes left")
 	f("01 03000000 ffffffff", "byte 5: 4294967295 rings of at least 4 bytes")
 	f("01 04000000 ffffffff", "byte 5: 4294967295 members of at least 9 bytes")
 	f("01 06000000 ffffffff", "byte 5: 4294967295 polygons of at least 9 bytes")
 	f("01 07000000 ffffffff", "byte 5: 4294967295 members of at least 9 bytes")
 	f("01 03000000 01000000 ffffff7f", "byte 9: 2147483647 points")
-	f("01 03000000 01000000 02000000"+one+two+one+two, "byte 45: a ring of 2 points")
+	f("01 03000000 01000000 02000000"+one+two+one+two, "byte 45: a ring with 2 points")
 	f("01 04000000 01000000 01 02000000 00000000", "byte 9: member is a LineString, want a Point")
 	f("01 07000000 01000000 01 e9030000"+one+two+three, "byte 9: some points have a z and others have none")
 	f("01 07000000 01000000 01 04000000 ffffffff", "byte 14: 4294967295 members")

@@ -13,8 +13,8 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// ParseWKT reads well-known text. The error names the byte, counted from 0, and wraps ErrKind or
-// ErrTooLarge if one of these applies.
+// ParseWKT reads well-known text. The error contains the byte offset, counted from 0, and wraps
+// ErrKind or ErrTooLarge if one of these applies.
 func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
 	r := wktReader{text: text, Builder: Builder{Limits: l}}
 	r.lookAhead()
@@ -27,10 +27,10 @@ func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read WKT: byte %d: %w", r.at, err)
 	}
-	return as(g, want)
+	return asKind(g, want)
 }
 
-// wktReader is a Source. After an error, at is its position.
+// wktReader is a Source. After an error, at is the position of the error.
 type wktReader struct {
 	Builder
 	text     string
@@ -41,8 +41,8 @@ type wktReader struct {
 	bare, enclosed bool // the current MULTIPOINT has points without and with parentheses
 }
 
-// lookAhead sets Layout, numbers and measured for all points, as the first point has them. No
-// keyword contains a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
+// lookAhead sets Layout, numbers and measured according to the first point. It relies on the fact
+// that no keyword contains a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
 func (r *wktReader) lookAhead() {
 	digit := strings.IndexAny(r.text, "0123456789")
 	tags, numbers := r.text, 0
@@ -102,7 +102,7 @@ func (r *wktReader) Kind() (Kind, error) {
 		return Any, fmt.Errorf("%s, but the first point has %d numbers", suffix, r.numbers)
 	}
 	if strings.EqualFold(word, "SRID") {
-		return Any, errors.New("SRID=…; is EWKT of PostGIS: remove it and name the coordinate system in the request")
+		return Any, errors.New("SRID=…; is an extension of PostGIS (EWKT): remove it and set the coordinate system in the request")
 	}
 	return Any, fmt.Errorf("%s, want the name of a geometry such as POINT or LINESTRING", r.unexpected())
 }
@@ -145,8 +145,7 @@ func (r *wktReader) items(item func() error) error {
 	}
 }
 
-// Path implements Source. In a MULTIPOINT the parentheses around points may be omitted, around all
-// of them or around none.
+// Path implements Source. In a MULTIPOINT, either all points have parentheses or none has.
 func (r *wktReader) Path(kind, in Kind) error {
 	if r.empty() {
 		return nil
@@ -158,7 +157,7 @@ func (r *wktReader) Path(kind, in Kind) error {
 		enclosed := r.peek() == '('
 		r.bare, r.enclosed = r.bare || !enclosed, r.enclosed || enclosed
 		if r.bare && r.enclosed {
-			return errors.New("a MULTIPOINT has parentheses around all its points or around none")
+			return errors.New("a MULTIPOINT must have parentheses around all of its points or around none")
 		}
 		if r.bare {
 			return r.coordinates()
@@ -202,7 +201,7 @@ func (r *wktReader) coordinates() error {
 	return nil
 }
 
-// peek skips white space and returns the next byte, 0 at the end.
+// peek skips white space and returns the next byte, or 0 at the end.
 func (r *wktReader) peek() byte {
 	if r.at += spaceLen(r.text[r.at:]); r.at == len(r.text) {
 		return 0
@@ -218,7 +217,7 @@ func (r *wktReader) skip(c byte) bool {
 	return true
 }
 
-// word skips white space and returns the letters that follow. It does not skip the letters.
+// word skips white space and returns the letters that follow, without skipping them.
 func (r *wktReader) word() string {
 	r.peek()
 	end := r.at
@@ -284,8 +283,8 @@ func (p Part) appendPoints(dst []byte, number byte, point string) []byte {
 	return dst
 }
 
-// appendNumber appends the shortest text that reads back as the same number. It uses an exponent
-// only for small and large numbers, as encoding/json does.
+// appendNumber appends the shortest text that parses to the same number. It uses an exponent only
+// for small and large numbers, as encoding/json does.
 func appendNumber(dst []byte, v float64) []byte {
 	if a := math.Abs(v); v != 0 && (a < 1e-6 || a >= 1e21) {
 		dst = strconv.AppendFloat(dst, v, 'e', -1, 64)
@@ -297,7 +296,8 @@ func appendNumber(dst []byte, v float64) []byte {
 	return strconv.AppendFloat(dst, v, 'f', -1, 64)
 }
 
-// numberLen returns the length of the characters of numbers at the start of the text.
+// numberLen returns the length of the longest prefix of text with only characters that numbers
+// contain.
 func numberLen[T ~string | ~[]byte](text T) int {
 	for i := range len(text) {
 		switch c := text[i]; {

@@ -12,7 +12,7 @@ import (
 
 var limits = geo.DefaultLimits()
 
-// canonical contains geometries of each kind as this package writes them.
+// canonical contains geometries of each kind in the form in which this package writes them.
 var canonical = []string{
 	"POINT (1 2)",
 	"POINT Z (1 2 3)",
@@ -108,17 +108,17 @@ func TestWKTInvalid(t *testing.T) {
 	f("POINT Z (1 2)", "byte 7: Z, but the first point has no z")
 	f("LINESTRING (1 2, 3 4 5)", `byte 21: unexpected "5)", but points have 2 numbers`)
 	f("LINESTRING (1 2 3, 4 5)", `byte 22: unexpected ")", want a number; points have 3`)
-	f("LINESTRING (1 2)", "byte 16: a line of 1 point")
+	f("LINESTRING (1 2)", "byte 16: a line with 1 point")
 	f("LINESTRING (1 2,)", `byte 16: unexpected ")", want a number`)
 	f("LINESTRING ()", `byte 12: unexpected ")", want a number`)
-	f("POLYGON ((0 0, 1 0, 1 1))", "byte 24: a ring of 3 points")
-	f("POLYGON ((0 0, 1 0, 1 1, 0 1))", "byte 29: ring is not closed: it starts at (0 0) and ends at (0 1)")
+	f("POLYGON ((0 0, 1 0, 1 1))", "byte 24: a ring with 3 points")
+	f("POLYGON ((0 0, 1 0, 1 1, 0 1))", "byte 29: ring is not closed: starts at (0 0) and ends at (0 1)")
 	f("POLYGON (0 0, 1 0, 1 1, 0 0)", `byte 9: unexpected "0 0, 1 0, 1 1, 0 0)", want ( or EMPTY`)
 	f("GEOMETRYCOLLECTION (POINT (1 2), 3 4)", `byte 33: unexpected "3 4)", want the name`)
 	f("GEOMETRYCOLLECTION (POINT (1 2), POINT Z (1 2 3))", "byte 40: Z, but the first point has no z")
-	f("MULTIPOINT (1 2, (3 4))", "byte 17: a MULTIPOINT has parentheses around all its points or around none")
-	f("MULTIPOINT ((1 2), EMPTY, 3 4)", "byte 26: a MULTIPOINT has parentheses around all its points or around none")
-	f("SRID=4326;POINT (1 2)", "byte 0: SRID=…; is EWKT of PostGIS")
+	f("MULTIPOINT (1 2, (3 4))", "byte 17: a MULTIPOINT must have parentheses around all of its points or around none")
+	f("MULTIPOINT ((1 2), EMPTY, 3 4)", "byte 26: a MULTIPOINT must have parentheses around all of its points or around none")
+	f("SRID=4326;POINT (1 2)", "byte 0: SRID=…; is an extension of PostGIS (EWKT)")
 	f("POINT (1 \x00)", `byte 9: unexpected "\x00)", want a number`)
 	f("PÖINT (1 2)", `byte 0: unexpected "PÖINT (1 2)", want the name`)
 	f("POINT\u00a0(1 2)", "byte 5:")
@@ -136,16 +136,16 @@ func TestWKTTruncated(t *testing.T) {
 
 func TestWKTKinds(t *testing.T) {
 	const ring, open = "LINESTRING (0 0, 1 0, 1 1, 0 0)", "LINESTRING (0 0, 1 0, 1 1, 0 1)"
-	f := func(text string, want geo.Kind, fault string) {
+	f := func(text string, want geo.Kind, wantError string) {
 		t.Helper()
 		g, err := limits.ParseWKT(text, want)
-		if fault == "" {
+		if wantError == "" {
 			require.NoError(t, err)
 			require.Equal(t, want, geo.KindOf(g))
 			return
 		}
 		require.ErrorIs(t, err, geo.ErrKind)
-		require.ErrorContains(t, err, fault)
+		require.ErrorContains(t, err, wantError)
 		require.Nil(t, g)
 	}
 	f("POINT (1 2)", geo.Point, "")
@@ -156,7 +156,7 @@ func TestWKTKinds(t *testing.T) {
 	f("LINEARRING (0 0, 1 0, 1 1, 0 0)", geo.LineString, "")
 	f("LINESTRING EMPTY", geo.LinearRing, "")
 	f(open, geo.LinearRing, "a LineString is a LinearRing only if it is closed: ring is not closed")
-	f("LINESTRING (0 0, 1 0, 0 0)", geo.LinearRing, "a ring of 3 points")
+	f("LINESTRING (0 0, 1 0, 0 0)", geo.LinearRing, "a ring with 3 points")
 	f("POLYGON ((0 0, 1 0, 1 1, 0 0))", geo.LinearRing, "got a Polygon, want a LinearRing")
 	f("MULTIPOINT ((1 2))", geo.GeometryCollection, "got a MultiPoint, want a GeometryCollection")
 }

@@ -60,12 +60,12 @@ func TestInvalidPlain(t *testing.T) {
 	f(&xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{&xroute.PlainPoint{}, &xroute.PlainPoint{Z: &z}}}, "some points have a z")
 
 	line, ring := []xroute.PlainPoint{{X: 1}}, []xroute.PlainPoint{{}, {X: 1}, {X: 1, Y: 1}, {}}
-	f(&xroute.PlainLineString{Points: line}, "a line of 1 point")
+	f(&xroute.PlainLineString{Points: line}, "a line with 1 point")
 	f(&xroute.PlainLinearRing{Points: append(ring[:3:3], line...)}, "ring is not closed")
-	f(&xroute.PlainPolygon{LinearRings: []xroute.PlainLinearRing{{Points: ring}, {Points: line}}}, "ring 1: a ring of 1 points")
-	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: ring}, {Points: line}}}, "line 1: a line of 1 point")
+	f(&xroute.PlainPolygon{LinearRings: []xroute.PlainLinearRing{{Points: ring}, {Points: line}}}, "ring 1: a ring with 1 points")
+	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: ring}, {Points: line}}}, "line 1: a line with 1 point")
 	f(&xroute.PlainMultiPolygon{Polygons: []xroute.PlainPolygon{{LinearRings: []xroute.PlainLinearRing{{Points: ring}}}, {LinearRings: []xroute.PlainLinearRing{{Points: line}}}}},
-		"polygon 1: ring 0: a ring of 1 points")
+		"polygon 1: ring 0: a ring with 1 points")
 	err := f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {X: math.Inf(1)}}}, "point 1: coordinate +Inf is not a finite number")
 	require.ErrorIs(t, err, xroute.ErrNotFinite)
 	err = f(&xroute.PlainPoint{Z: new(math.NaN())}, "point 0: coordinate NaN is not a finite number")

@@ -207,7 +207,7 @@ func TestValidate(t *testing.T) {
 	f(`--from "geojson" must be one of [wkt wkb hex base64 kml]`, func(c *geometry.Config) { c.From = geometry.GeoJSON })
 	f(`--to "shp" must be one of [wkt wkb hex base64 kml geojson]`, func(c *geometry.Config) { c.To = "shp" })
 	f("--max-bytes 0", func(c *geometry.Config) { c.MaxBytes = 0 })
-	f("limit of 0 points", func(c *geometry.Config) { c.Limits.Points = 0 })
+	f("limit of points is 0", func(c *geometry.Config) { c.Limits.Points = 0 })
 }
 
 // counting is a converter that records the sizes of its batches and rejects every other geometry.
