@@ -9,8 +9,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// line returns a convertGeometry request with a line of a thousand points.
-func line(t testing.TB) []byte {
+// lineRequest returns a convertGeometry request for a line with a thousand points.
+func lineRequest(t testing.TB) []byte {
 	points := make([]PlainPoint, 1000)
 	for i := range points {
 		points[i] = PlainPoint{X: 8.2505556 + float64(i)/1000, Y: 48.7627778 - float64(i)/3000}
@@ -24,7 +24,7 @@ func line(t testing.TB) []byte {
 }
 
 func BenchmarkReadRequest(b *testing.B) {
-	text := line(b)
+	text := lineRequest(b)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -35,7 +35,7 @@ func BenchmarkReadRequest(b *testing.B) {
 }
 
 func BenchmarkAppendMessage(b *testing.B) {
-	text := line(b)
+	text := lineRequest(b)
 	request, err := ReadRequest(bytes.NewReader(text), Limits{})
 	require.NoError(b, err)
 	var dst []byte

@@ -14,7 +14,7 @@ var (
 	xsiNil  = name{nsInstance, "nil"}
 )
 
-// value reads the open element into v, whose declared type is t, and leaves it.
+// value reads the open element, which has the declared type t, into v, and leaves the element.
 func (d *reader) value(t *typ, v reflect.Value, s start) error {
 	actual, err := d.actual(t, s)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d *reader) value(t *typ, v reflect.Value, s start) error {
 	return nil
 }
 
-// actual returns the declared type, or the type that xsi:type names.
+// actual returns the type that xsi:type names, or the declared type without xsi:type.
 func (d *reader) actual(declared *typ, s start) (*typ, error) {
 	t := declared
 	text, typed := d.attribute(s, xsiType)
@@ -65,7 +65,7 @@ func (d *reader) actual(declared *typ, s start) (*typ, error) {
 	}
 	switch {
 	case !t.extends(declared):
-		return nil, declared.invalid(d.path()+"/@xsi:type", text, errors.New("the type does not extend it"))
+		return nil, declared.invalid(d.path()+"/@xsi:type", text, errors.New("the type does not extend "+declared.label))
 	case t.abstract:
 		return nil, &Error{
 			Kind: KindMissing, Path: d.path() + "/@xsi:type", Type: declared.label,
@@ -79,8 +79,8 @@ func (d *reader) actual(declared *typ, s start) (*typ, error) {
 func (d *reader) items(t *typ, array reflect.Value) error {
 	array.Set(reflect.MakeSlice(array.Type(), 0, 0))
 	return d.children(func(s start) error {
-		if s.name != t.itemName { // skipping it would lose an item whose name is misspelt
-			reason := "want " + t.itemName.local + " of the namespace " + t.itemName.space
+		if s.name != t.itemName { // skipping it would lose an item with a misspelt name
+			reason := "want " + t.itemName.local + " in the namespace " + t.itemName.space
 			return &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: reason}
 		}
 		n := array.Len()
@@ -101,7 +101,7 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	if err := d.attributesOf(t, v, s.attributes); err != nil {
 		return err
 	}
-	seen := uint64(0) // no type has more than 64 elements or attributes
+	seen := uint64(0) // one bit per element; no type has more than 64 elements or attributes
 	err := d.children(func(s start) error {
 		i := indexOf(t.elements, s.name)
 		if i < 0 {
@@ -169,18 +169,19 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	case m.required && !m.nillable:
 		return m.missing(d.path())
 	}
-	// xsi:nil of an optional element means absent, because toolkits also write it for elements that
-	// are not nillable.
+	// An optional element with xsi:nil counts as absent even if it is not nillable, because toolkits
+	// write xsi:nil for such elements too.
 	if _, ok, err := d.child(); err != nil {
 		return err
 	} else if ok {
-		return &Error{Kind: KindValue, Path: d.path(), Reason: "element inside an element that is nil"}
+		return &Error{Kind: KindValue, Path: d.path(), Reason: "element inside an element with xsi:nil"}
 	}
 	d.leave()
 	return nil
 }
 
-// isNil returns the value of xsi:nil.
+// isNil reports whether the element has xsi:nil. It returns an error if the value is invalid, or if
+// it is true but not allowed.
 func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	text, found := d.attribute(s, xsiNil)
 	if !found {

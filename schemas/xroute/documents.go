@@ -18,14 +18,14 @@ const (
 )
 
 // WSDL returns the description of the service at an address. location is the prefix of the schemas'
-// file names: empty if they are in the same directory, or for example address + "?xsd=".
+// file names: empty if they are in the same directory, otherwise for example address + "?xsd=".
 func WSDL(address, location string) []byte {
 	text := document(wsdlName, location)
 	return bytes.ReplaceAll(text, []byte(addressPlaceholder), appendText(nil, address))
 }
 
-// Schema returns the schema with a file name, and false if there is none. location is the same as
-// for WSDL.
+// Schema returns the schema with the given file name, and false if there is none. location is the
+// prefix of file names, as for WSDL.
 func Schema(file, location string) ([]byte, bool) {
 	if !slices.Contains(SchemaNames(), file) {
 		return nil, false
@@ -33,13 +33,12 @@ func Schema(file, location string) ([]byte, bool) {
 	return document(file, location), true
 }
 
-// WithPrefix returns a schema in which the prefix VENDOR of format names is replaced by another
-// one.
+// WithPrefix returns a copy of a schema in which prefix replaces the prefix VENDOR of format names.
 func WithPrefix(schema []byte, prefix string) []byte {
 	return bytes.ReplaceAll(schema, []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
 }
 
-// schemas are the schemas in xsd/, one for each namespace.
+// schemas lists the schemas in xsd/, one for each namespace.
 var schemas = []struct{ name, space string }{
 	{"common.xsd", nsCommon},
 	{"exceptions.xsd", nsExceptions},
@@ -56,7 +55,7 @@ func SchemaNames() (names []string) {
 	return names
 }
 
-// document returns a file of xsd/ with the given location of schemas.
+// document returns a file in xsd/ with location before the file names of schemas.
 func document(file, location string) []byte {
 	text, err := documents.ReadFile(path.Join("xsd", file))
 	if err != nil {

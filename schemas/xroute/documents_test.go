@@ -34,10 +34,10 @@ func TestDocuments(t *testing.T) {
 	f(wsdlName, wsdlDocument())
 	found, err := os.ReadDir("xsd")
 	require.NoError(t, err)
-	require.Len(t, found, len(SchemaNames())+1, "xsd/ contains a document that is not generated")
+	require.Len(t, found, len(SchemaNames())+1, "files in xsd/: must be the WSDL and the schemas")
 }
 
-// page is the text of a document while it is being written.
+// page is a document that is being written.
 type page struct {
 	bytes.Buffer
 	depth int
@@ -49,7 +49,8 @@ func (p *page) line(format string, args ...any) {
 	p.WriteByte('\n')
 }
 
-// in writes an element with the output of content, or an empty tag if content writes nothing.
+// in writes an element with the output of content, or an empty-element tag if content writes
+// nothing.
 func (p *page) in(tag string, content func()) {
 	p.line("<%s>", tag)
 	before := p.Len()
@@ -65,7 +66,7 @@ func (p *page) in(tag string, content func()) {
 	p.line("</%s>", element)
 }
 
-// allSpaces returns the namespaces of the schemas, in their order.
+// allSpaces returns the namespaces of the schemas, in the order of schemas.
 func allSpaces() []string {
 	var spaces []string
 	for _, file := range schemas {
@@ -105,7 +106,7 @@ func typesOf(space string) []*typ {
 	return slices.DeleteFunc(slices.Clone(model.types), func(t *typ) bool { return t.name.space != space })
 }
 
-// usedSpaces returns the other namespaces that the types of a namespace need.
+// usedSpaces returns the other namespaces that the types in a namespace refer to.
 func usedSpaces(space string) []string {
 	found := map[string]bool{}
 	mark := func(t *typ) {
@@ -164,7 +165,7 @@ func (p *page) complexType(t *typ) {
 	})
 }
 
-// members writes the members that the type itself declares.
+// members writes the members that the type itself declares, without inherited ones.
 func (p *page) members(t *typ) {
 	own := func(members []*member) []*member {
 		return slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.owner != t })
@@ -182,8 +183,9 @@ func (p *page) members(t *typ) {
 	}
 }
 
-func when(is bool, text string) string {
-	if is {
+// when returns text if the condition is met, and "" otherwise.
+func when(condition bool, text string) string {
+	if condition {
 		return text
 	}
 	return ""
@@ -205,7 +207,7 @@ func (p *page) globals(space string) {
 	}
 }
 
-// An operation of the WSDL has the name of its request.
+// operation is an operation in the WSDL, which has the name of its request.
 type operation struct {
 	request Request
 	about   string
@@ -231,8 +233,8 @@ var operations = []operation{
 
 const nsWSDL = "urn:xserver:xroute"
 
-// wsdlDocument declares all namespaces at its root, because node-soap declares only these in its
-// envelopes, and an xsi:type needs its prefix.
+// wsdlDocument returns the WSDL. It declares all namespaces at the root, because node-soap declares
+// only these in its envelopes, and a prefix in xsi:type must be declared.
 func wsdlDocument() string {
 	p := &page{}
 	p.WriteString(xmlDeclaration)

@@ -30,7 +30,7 @@ func (e *encoder) fail(err *Error) {
 func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 	actual, v := t.actual(v)
 	if actual == nil || actual.abstract || !actual.extends(t) {
-		e.fail(&Error{Kind: KindValue, Path: tag, Type: t.label, Reason: fmt.Sprintf("%s is not %s", v.Type(), t.label)})
+		e.fail(&Error{Kind: KindValue, Path: tag, Type: t.label, Reason: fmt.Sprintf("%s is not of type %s", v.Type(), t.label)})
 		return
 	}
 	e.put("<", tag)
@@ -57,7 +57,7 @@ func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 	e.put("</", tag, ">")
 }
 
-// actual dereferences v and returns its type, nil if it is unknown, and the value.
+// actual returns the type of v, or nil if the type is unknown, and the dereferenced value.
 func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 	if v.Kind() == reflect.Interface {
 		v = reflect.Indirect(v.Elem())
@@ -114,8 +114,8 @@ func absent(v reflect.Value) bool {
 	}
 }
 
-// appendText appends text that is valid in attributes and elements. Characters that XML does not
-// allow become U+FFFD.
+// appendText appends text, escaped for attributes and elements. It replaces characters that XML does
+// not allow with U+FFFD.
 func appendText(dst []byte, text string) []byte {
 	b := bytes.NewBuffer(dst)
 	_ = xml.EscapeText(b, []byte(text)) // writing to a buffer cannot fail

@@ -20,7 +20,7 @@ var (
 const actorNext = "http://schemas.xmlsoap.org/soap/actor/next"
 
 // ReadRequest reads an envelope with a request. The error is an *Error, unless reading from r
-// failed.
+// fails.
 func ReadRequest(r io.Reader, limits Limits) (Request, error) {
 	m, err := read(r, limits)
 	if err != nil {
@@ -29,7 +29,7 @@ func ReadRequest(r io.Reader, limits Limits) (Request, error) {
 	return expect[Request](m)
 }
 
-// ReadResponse reads an envelope with a response. A fault is returned as the error, a *Fault.
+// ReadResponse reads an envelope with a response. It returns a fault as an error of type *Fault.
 func ReadResponse(r io.Reader, limits Limits) (Response, error) {
 	m, err := read(r, limits)
 	if err != nil {
@@ -74,7 +74,7 @@ func Caller(r Request) *CallerContext {
 	return reflect.ValueOf(r).Elem().FieldByName("CallerContext").Interface().(*CallerContext)
 }
 
-// JobID returns the id in a request about a job.
+// JobID returns the job id that a request contains, and false if the request has none.
 func JobID(r Request) (id string, ok bool) {
 	if field := reflect.ValueOf(r).Elem().FieldByName("ID"); field.IsValid() {
 		return field.String(), true
@@ -125,7 +125,8 @@ func (d *reader) envelopeError(reason string) *Error {
 	return d.at(&Error{Kind: KindEnvelope, Reason: reason})
 }
 
-// header skips the header entries. It fails if an entry for this receiver must be understood.
+// header skips the header entries. It returns an error if an entry for this receiver must be
+// understood.
 func (d *reader) header() error {
 	err := d.children(func(s start) error {
 		actor, _ := d.attribute(s, soapActor)
@@ -160,7 +161,7 @@ func (d *reader) body() (m Message, err error) {
 		return d.value(t, made.Elem(), s)
 	})
 	if err == nil && m == nil {
-		err = d.envelopeError("empty Body: want one message")
+		err = d.envelopeError("empty Body: must contain one message")
 	}
 	d.leave()
 	return m, err

@@ -13,17 +13,17 @@ type Kind int
 // The kinds of errors.
 const (
 	KindSyntax         Kind = iota + 1 // not the XML that a SOAP message may contain
-	KindVersion                        // an envelope of another version than SOAP 1.1
+	KindVersion                        // an envelope of a version other than SOAP 1.1
 	KindEnvelope                       // XML, but not an envelope with one message
 	KindMustUnderstand                 // an unsupported header with mustUnderstand
-	KindOperation                      // no message of that name
+	KindOperation                      // no message has this name
 	KindMissing                        // a required member is missing
 	KindValue                          // a member has a value that its type does not allow
 	KindLimit                          // a limit of Limits is exceeded
 )
 
-// Error is an invalid envelope, or a message that cannot be written. Errors of the underlying
-// io.Reader are not of this type.
+// Error is the error for an invalid envelope, or for a message that cannot be written. Errors of the
+// underlying io.Reader are not of this type.
 type Error struct {
 	Kind   Kind
 	Path   string // such as Envelope/Body/convertGeometry/options/@coordFormat
@@ -38,14 +38,14 @@ func (e *Error) Error() string {
 	return e.Path + ": " + e.Reason
 }
 
-// echo returns the text that an error quotes, in quotes (contract 6.4).
+// echo returns text, truncated and quoted for an error (contract 6.4).
 func echo(text string) string { return strconv.Quote(contract.Echo(text)) }
 
 // missing returns the error for a required member that is missing.
 func (m *member) missing(path string) *Error {
 	reason := "required attribute is missing"
 	if m.name.space != "" {
-		reason = "required element of the namespace " + m.name.space + " is missing"
+		reason = "required element in the namespace " + m.name.space + " is missing"
 	}
 	return &Error{Kind: KindMissing, Path: path, Type: m.typ.label, Reason: reason}
 }

@@ -34,7 +34,7 @@ func ExampleError() {
 	_, err := xroute.ReadRequest(strings.NewReader(fmt.Sprintf(request, "format")), xroute.DefaultLimits())
 	wrong, ok := errors.AsType[*xroute.Error](err)
 	if !ok || wrong.Kind != xroute.KindMissing {
-		fmt.Println("something else:", err)
+		fmt.Println("unexpected error:", err)
 		return
 	}
 	key := wrong.Path

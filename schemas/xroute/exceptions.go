@@ -16,7 +16,7 @@ const (
 
 // Exception is a pointer to BaseException or to any type that extends it.
 type Exception interface {
-	// Base returns the members that every exception has, to read and to set.
+	// Base returns the members that every exception has, for reading and writing.
 	Base() *BaseException
 }
 

@@ -27,7 +27,8 @@ func (*Fault) message() {}
 
 func (f *Fault) Error() string { return "SOAP fault " + string(f.Code) + ": " + f.Text }
 
-// AppendFault appends the envelope of a fault. It fails only for an Exception of an unknown type.
+// AppendFault appends the envelope of a fault. It returns an error only for an Exception of an
+// unknown type.
 func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	e := &encoder{dst: append(dst, head...)}
 	e.put("<soapenv:Fault><faultcode>soapenv:")
@@ -36,8 +37,8 @@ func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	e.dst = appendText(e.dst, f.Text)
 	e.put("</faultstring>")
 	if f.Exception != nil {
-		// The detail is the global element of the exception, which is named after its type. It also
-		// has an xsi:type, without which the SoapClient of PHP loses members.
+		// The detail contains the global element of the exception, which is named after its type.
+		// PHP's SoapClient loses members if the element has no xsi:type.
 		v := reflect.ValueOf(&f.Exception).Elem()
 		declared := model.byGo[v.Type()]
 		tag := declared.name.prefixed()
@@ -52,7 +53,7 @@ func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	return e.finish(dst)
 }
 
-// fault reads the open Fault. In SOAP 1.1 its parts are in no namespace.
+// fault reads the open Fault. In SOAP 1.1, its children have no namespace.
 func (d *reader) fault() (*Fault, error) {
 	f := &Fault{}
 	err := d.children(func(s start) (err error) {

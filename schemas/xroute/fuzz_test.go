@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzEnvelope checks that reading an invalid envelope returns an Error with a kind, and that a
-// valid envelope can be written and is the same after reading and writing it again.
+// valid message does not change when it is written, read and written again.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(pointText))
 	for _, in := range everyInstance() {

@@ -22,14 +22,14 @@ const (
 // CoordFormat is a coordinate format. Package geo lists the formats.
 type CoordFormat = geo.Format
 
-// EncodedGeometryBase is the root of the geometries, all of which implement EncodedGeometry.
+// EncodedGeometryBase is the root type of geometries. All geometries also implement EncodedGeometry.
 type EncodedGeometryBase interface{ encodedGeometryBase() }
 
 // EncodedGeometry is one of *Point, *LineString, *LinearRing, *Polygon, *MultiPoint,
 // *MultiLineString, *MultiPolygon and *GeometryCollection.
 type EncodedGeometry interface {
 	EncodedGeometryBase
-	// Encoded returns the encodings other than the plain one, to read and to set.
+	// Encoded returns the encodings other than the plain one, for reading and writing.
 	Encoded() *Encodings
 }
 
@@ -37,7 +37,7 @@ type geometryBase struct{}
 
 func (*geometryBase) encodedGeometryBase() {}
 
-// Encodings are the members that every EncodedGeometry has.
+// Encodings contains the members that every EncodedGeometry has.
 type Encodings struct {
 	geometryBase
 	KML *KML    `xsd:"kml"`
@@ -48,7 +48,7 @@ type Encodings struct {
 // Encoded returns e.
 func (e *Encodings) Encoded() *Encodings { return e }
 
-// encoded is a geometry of one kind. The element of its plain form has the name of the kind.
+// encoded is a geometry of one kind. The element with its plain encoding is named after the kind.
 type encoded[P any] struct {
 	Encodings
 	Plain *P `xsd:"<kind>"`
@@ -75,8 +75,8 @@ type BoundingBox struct {
 // PlainGeometry is a pointer to one of the Plain types, PlainGeometryBase included.
 type PlainGeometry interface{ plainGeometry() }
 
-// PlainGeometryBase is the base of the plain geometries. It is not abstract in contract 5.4:
-// a PlainGeometryBase is a geometry without coordinates.
+// PlainGeometryBase is the base of the plain geometries. It is not abstract in contract 5.4, so a
+// PlainGeometryBase may occur, as a geometry without coordinates.
 type PlainGeometryBase struct{}
 
 func (*PlainGeometryBase) plainGeometry() {}
@@ -113,13 +113,13 @@ type (
 	}
 )
 
-// KML is a geometry as a KML document or as its placemarks.
+// KML is a geometry as a KML document or as placemarks.
 type KML struct {
 	Placemarks []string `xsd:"wrappedPlacemarks"`
 	KML        *string  `xsd:"@kml"`
 }
 
-// elements maps each kind to the type of its elements.
+// elements maps each kind to the Go type of its elements.
 var elements = map[geo.Kind]reflect.Type{
 	geo.Point:              reflect.TypeFor[Point](),
 	geo.LineString:         reflect.TypeFor[LineString](),

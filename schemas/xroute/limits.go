@@ -13,9 +13,9 @@ import (
 
 // Limits bound the cost of reading an envelope. Values of zero or less mean the default.
 type Limits struct {
-	Bytes      int64 // size of the envelope as UTF-8
-	Depth      int   // nested elements
-	Attributes int   // attributes of one element; also the namespaces in scope
+	Bytes      int64 // maximum size of the envelope in UTF-8
+	Depth      int   // maximum nesting depth of elements
+	Attributes int   // maximum number of attributes of an element, and of namespaces in scope
 
 	VendorPrefix string // prefix of CoordFormat values that is accepted in addition to VENDOR; may be empty
 }
@@ -39,7 +39,7 @@ func tooMany(limit int64, what string) *Error {
 
 // meter passes the envelope to the XML decoder, which reads byte by byte. It counts bytes, and the
 // attributes of a tag by their opening quotes, because the decoder itself would keep any number of
-// attributes before it returns the tag.
+// attributes until it returns the tag.
 type meter struct {
 	*bufio.Reader
 	limits     Limits
@@ -55,11 +55,12 @@ const (
 	atStart byte = iota // at the start of a token
 	atName              // after <
 	inTag
-	inOther // in text, a comment or a declaration, where quotes have no meaning
+	inOther // in text, a comment or a declaration, where quotes have no special meaning
 )
 
-// newMeter detects the encoding by the first bytes, as in appendix F of XML 1.0. It skips a UTF-8
-// byte order mark, and converts UTF-16, with or without a byte order mark, to UTF-8.
+// newMeter returns a meter for r. It detects the encoding from the first bytes, as in appendix F of
+// XML 1.0. It skips a UTF-8 byte order mark, and converts UTF-16, with or without a byte order mark,
+// to UTF-8.
 func newMeter(r io.Reader, limits Limits) *meter {
 	m := &meter{Reader: bufio.NewReader(r), limits: limits}
 	mark, _ := m.Peek(3) // if it is too short, the decoder fails
@@ -135,7 +136,8 @@ func (m *meter) follow(c byte) {
 	}
 }
 
-// charset is called for any declared encoding except UTF-8.
+// charset implements xml.Decoder.CharsetReader, which is called for any declared encoding except
+// UTF-8.
 func (m *meter) charset(label string, in io.Reader) (io.Reader, error) {
 	if m.utf16 {
 		return in, nil

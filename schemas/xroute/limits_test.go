@@ -32,29 +32,29 @@ func TestLimits(t *testing.T) {
 
 	f(Limits{Depth: 6}, "", pointText)
 	f(Limits{Depth: 5}, "5 nested elements", pointText)
-	f(Limits{}, "64 nested elements", swap(t, "<c:point ", strings.Repeat("<a>", 100)+"<c:point "))
+	f(Limits{}, "64 nested elements", replace(t, "<c:point ", strings.Repeat("<a>", 100)+"<c:point "))
 
 	f(Limits{Attributes: 5}, "", pointText)
 	f(Limits{Attributes: 4}, "4 namespaces in scope", pointText)
 	f(Limits{Attributes: 1}, "1 attributes per element", pointText)
-	f(Limits{}, "64 attributes per element", "<a"+many(` a%="1"`, 100))
-	f(Limits{}, "64 attributes per element", "<a"+many(` a%='1'`, 100))
-	f(Limits{}, "64 namespaces in scope", swap(t, "<c:point ", many(`<a xmlns:p%="urn:p">`, 61)+"<c:point "))
+	f(Limits{}, "64 attributes per element", "<a"+numbered(` a%="1"`, 100))
+	f(Limits{}, "64 attributes per element", "<a"+numbered(` a%='1'`, 100))
+	f(Limits{}, "64 namespaces in scope", replace(t, "<c:point ", numbered(`<a xmlns:p%="urn:p">`, 61)+"<c:point "))
 	// Text that looks like attributes does not count.
 	quotes := strings.Repeat(`a="1" b='2' `, 200)
-	f(Limits{}, "", swap(t, "POINT", strings.Repeat("a='1' ", 200)))
-	f(Limits{}, "", swap(t, "<c:point ", "<a><!--"+quotes+"--> <![CDATA["+quotes+"]]> "+quotes+"</a><c:point "))
-	// Attributes cannot be hidden.
-	bomb := "<a" + many(` a%="1"`, 100)
-	f(Limits{}, "64 attributes", swap(t, "<c:point ", "<a><![CDATA[> < ']]>"+bomb))
-	f(Limits{}, "64 attributes", swap(t, "<c:point ", "<!--> < ' -->"+bomb))
-	f(Limits{}, "64 attributes", swap(t, "<c:point ", `<a b=">'" c='"'/>`+bomb))
-	f(Limits{}, "64 attributes", swap(t, "<c:point ", "<a>it's &apos; '"+bomb))
-	f(Limits{}, "64 attributes", swap(t, "<c:point ", "<a></a >"+bomb))
+	f(Limits{}, "", replace(t, "POINT", strings.Repeat("a='1' ", 200)))
+	f(Limits{}, "", replace(t, "<c:point ", "<a><!--"+quotes+"--> <![CDATA["+quotes+"]]> "+quotes+"</a><c:point "))
+	// Quotes and angle brackets before a tag do not hide its attributes.
+	bomb := "<a" + numbered(` a%="1"`, 100)
+	f(Limits{}, "64 attributes", replace(t, "<c:point ", "<a><![CDATA[> < ']]>"+bomb))
+	f(Limits{}, "64 attributes", replace(t, "<c:point ", "<!--> < ' -->"+bomb))
+	f(Limits{}, "64 attributes", replace(t, "<c:point ", `<a b=">'" c='"'/>`+bomb))
+	f(Limits{}, "64 attributes", replace(t, "<c:point ", "<a>it's &apos; '"+bomb))
+	f(Limits{}, "64 attributes", replace(t, "<c:point ", "<a></a >"+bomb))
 }
 
-// many repeats a text, with a number in place of %.
-func many(text string, n int) string {
+// numbered repeats a text n times, with the index of the repetition in place of %.
+func numbered(text string, n int) string {
 	var b strings.Builder
 	for i := range n {
 		b.WriteString(strings.ReplaceAll(text, "%", strconv.Itoa(i)))
@@ -62,12 +62,12 @@ func many(text string, n int) string {
 	return b.String()
 }
 
-// TestMemory reads small envelopes that are intended to become large in memory.
+// TestMemory reads small envelopes that an attacker may hope need much memory.
 func TestMemory(t *testing.T) {
 	const limit = 1 << 18
 	f := func(text string) {
 		t.Helper()
-		require.Greater(t, len(text), limit*9/10, "the envelope is too small for this test")
+		require.Greater(t, len(text), limit*9/10, "the envelope must almost reach the limit")
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := ReadRequest(strings.NewReader(text), Limits{Bytes: limit})

@@ -14,7 +14,7 @@ type CallerContextProperty struct {
 	Value *string `xsd:"@value"`
 }
 
-// RequestOptions are the encodings and the coordinate format of the response.
+// RequestOptions selects the encodings and the coordinate format of the response.
 type RequestOptions struct {
 	ResponseGeometry  []GeometryEncoding `xsd:"wrappedResponseGeometry,required,nillable"`
 	CoordFormat       CoordFormat        `xsd:"@coordFormat,required"`
@@ -23,7 +23,7 @@ type RequestOptions struct {
 	SRID              *string            `xsd:"@srId"`
 }
 
-// WatchOptions are the waiting times of watchJob, in milliseconds.
+// WatchOptions sets the waiting times of watchJob, in milliseconds.
 type WatchOptions struct {
 	MaximumPollingPeriod *int32 `xsd:"@maximumPollingPeriod"`
 	ProgressUpdatePeriod *int32 `xsd:"@progressUpdatePeriod"`
@@ -100,7 +100,7 @@ type (
 )
 
 // ConvertedGeometries is the result of a job: the geometries in the order of the request, without
-// those that failed. There are none before the end of the job, or if its status is UNKNOWN.
+// those that failed. There are none until the job has ended, or if its status is UNKNOWN.
 type ConvertedGeometries struct {
 	Job        Job                 `xsd:"job,required"`
 	Geometries []EncodedGeometry   `xsd:"wrappedGeometries,nillable"`
@@ -110,5 +110,5 @@ type ConvertedGeometries struct {
 // ConversionFailure is the reason why a geometry could not be converted.
 type ConversionFailure struct {
 	Exception Exception `xsd:"exception,required"`
-	Index     int32     `xsd:"@index,required"` // in the request, from 0
+	Index     int32     `xsd:"@index,required"` // index of the geometry in the request, from 0
 }

@@ -34,10 +34,10 @@ func (n name) prefixed() string { return prefixes[n.space] + ":" + n.local }
 type typ struct {
 	name     name
 	goType   reflect.Type // the struct of a complex type, the slice of an array
-	simple   *simple      // of a simple type
-	item     *typ         // of an array
-	itemName name         // of the elements of an array
-	itemTag  string       // itemName as this package writes it
+	simple   *simple      // set for a simple type
+	item     *typ         // type of the items of an array
+	itemName name         // name of the elements of an array
+	itemTag  string       // itemName with the prefix that this package writes
 	label    string       // name in errors, and T in the name of its array, ArrayOf<T>
 	base     *typ         // the type that it extends
 	abstract bool
@@ -53,7 +53,7 @@ type typ struct {
 // member is an attribute or an element of a complex type.
 type member struct {
 	name               name   // attributes are in no namespace
-	tag                string // of an element: the name as this package writes it
+	tag                string // for an element, its name with the prefix that this package writes
 	typ                *typ
 	index              []int // index of the struct field, as in FieldByIndex
 	required, nillable bool
@@ -69,7 +69,7 @@ func (t *typ) extends(other *typ) bool {
 	return false
 }
 
-// memberType returns the Go type of the items of an array of t.
+// memberType returns the Go type of the items of an array with items of type t.
 func (t *typ) memberType() reflect.Type { return cmp.Or(t.held, t.goType) }
 
 // The complex types, in the order of the documents. A type follows the one that it extends.
@@ -101,10 +101,10 @@ var (
 	}
 )
 
-// bases are the types whose interface all types that extend them implement.
+// bases contains the types that others extend, with the interface that all of these implement.
 var bases = map[reflect.Type]struct {
 	held     reflect.Type
-	abstract string // the name of an abstract type
+	abstract string // name of the type if it is abstract, otherwise empty
 }{
 	reflect.TypeFor[geometryBase]():      {reflect.TypeFor[EncodedGeometryBase](), "EncodedGeometryBase"},
 	reflect.TypeFor[Encodings]():         {reflect.TypeFor[EncodedGeometry](), "EncodedGeometry"},
@@ -150,8 +150,8 @@ func newSchema() *schema {
 	return s
 }
 
-// add adds a type and its two arrays. If several types share an interface, the interface stands for
-// the first one.
+// add adds a type, its array, and the array of that array. If several types share an interface, the
+// interface represents the first of them.
 func (s *schema) add(t *typ) {
 	for range 3 {
 		s.types = append(s.types, t)
@@ -171,8 +171,7 @@ func (s *schema) add(t *typ) {
 	}
 }
 
-// declare adds complex types. A field whose type others extend has the interface of the type's
-// base.
+// declare adds complex types.
 func (s *schema) declare(space string, list []any) {
 	extended := map[reflect.Type]bool{}
 	for _, zero := range list {
@@ -214,7 +213,8 @@ func (s *schema) describe(t *typ) {
 	}
 }
 
-// inherit returns copies of the members of the type that is embedded in the field with this index.
+// inherit returns copies of the members of a type that is embedded in the field with the given
+// index.
 func inherit(field int, members []*member) (own []*member) {
 	for _, m := range members {
 		copied := *m
@@ -227,7 +227,7 @@ func inherit(field int, members []*member) (own []*member) {
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
 // addMember adds the member that a tag describes: name[,required][,nillable]. @ precedes the name
-// of an attribute, and <kind> stands for the name of t.
+// of an attribute, and <kind> is replaced by the name of t.
 func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 	parts := strings.Split(tag, ",")
 	m := &member{typ: s.typeOf(field.Type), index: field.Index, owner: t}

@@ -12,16 +12,16 @@ import (
 )
 
 var (
-	// ErrNotFinite means that a coordinate of a plain geometry is NaN or infinite. XML can express
-	// these values, other encodings cannot.
+	// ErrNotFinite means that a coordinate of a plain geometry is NaN or infinite. XML can represent
+	// these values, but other encodings cannot.
 	ErrNotFinite = errors.New("not a finite number")
 
 	errPlain = errors.New("invalid geometry")
 	errMixed = fmt.Errorf("%w: some points have a z and others have none", errPlain)
 )
 
-// FromPlain returns the geometry of plain elements. The error is geo.ErrTooLarge or ErrNotFinite if
-// one of these applies.
+// FromPlain returns the geometry of plain elements. The error wraps geo.ErrTooLarge or ErrNotFinite
+// if one of these applies.
 func FromPlain(p PlainGeometry, limits geo.Limits) (geom.T, error) {
 	g, err := fromPlain(p, limits, geom.XY)
 	if errors.Is(err, errMixed) {
@@ -111,7 +111,7 @@ func (s *plainSource) points(points []PlainPoint) error {
 	return nil
 }
 
-// HasEmptyPoint reports whether a point of g has no coordinates, in which case g has no plain form.
+// HasEmptyPoint reports whether a point of g has no coordinates, so that g has no plain encoding.
 func HasEmptyPoint(g geom.T) bool {
 	for p := range geo.Parts(g) {
 		if p.Kind == geo.Point && p.Len == 0 {
@@ -121,8 +121,8 @@ func HasEmptyPoint(g geom.T) bool {
 	return false
 }
 
-// ToPlain returns the plain elements of a geometry without empty points. Their Z point into the
-// coordinates of g.
+// ToPlain returns the plain elements of g, which must not have empty points. Their Z fields point
+// into the coordinates of g.
 func ToPlain(g geom.T) PlainGeometry {
 	if c, ok := g.(*geom.GeometryCollection); ok {
 		members := make([]PlainGeometry, 0, c.NumGeoms())
@@ -171,7 +171,7 @@ func plainPoints(flat []float64, stride int) []PlainPoint {
 	return points
 }
 
-// plainLines returns lines or rings. The first one begins at start, and each one ends at the
+// plainLines returns lines or rings. The first one begins at flat[start], and each one ends at the
 // corresponding index in ends.
 func plainLines[T PlainLineString | PlainLinearRing](flat []float64, start int, ends []int, stride int) []T {
 	lines := make([]T, 0, len(ends))

@@ -12,7 +12,7 @@ import (
 )
 
 // TestPlainRoundTrip checks that a geometry can be converted to plain elements and back, and that
-// its element has the same kind.
+// the element has the kind of the geometry.
 func TestPlainRoundTrip(t *testing.T) {
 	f := func(text string, kind geo.Kind) {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestInvalidPlain(t *testing.T) {
 	require.ErrorIs(t, err, geo.ErrTooLarge)
 }
 
-func TestEmptyPointsHaveNoPlainForm(t *testing.T) {
+func TestHasEmptyPoint(t *testing.T) {
 	f := func(want bool, g geom.T) {
 		t.Helper()
 		require.Equal(t, want, xroute.HasEmptyPoint(g))

@@ -12,7 +12,7 @@ import (
 )
 
 // reader reads XML element by element. It resolves prefixes, tracks the path for errors, and
-// accepts only the XML that SOAP allows.
+// accepts only XML that SOAP allows.
 type reader struct {
 	xml    *xml.Decoder
 	meter  *meter
@@ -46,7 +46,7 @@ func newReader(r io.Reader, limits Limits) *reader {
 }
 
 // child opens the next element inside the open element, which must not contain text. It returns
-// false after the end tag of the open element, which the caller then closes with leave.
+// false after the end tag of the open element; the caller must then call leave.
 func (d *reader) child() (start, bool, error) {
 	for {
 		token, err := d.token()
@@ -62,7 +62,7 @@ func (d *reader) child() (start, bool, error) {
 		case xml.CharData:
 			text := trim(string(token))
 			if text != "" && len(d.open) == 0 {
-				return start{}, false, d.syntax(echo(text) + " where XML must start")
+				return start{}, false, d.syntax("unexpected " + echo(text) + " before the first element")
 			}
 			if text != "" {
 				return start{}, false, &Error{Kind: KindValue, Path: d.path(), Reason: "text " + echo(text) + " where only elements are allowed"}
@@ -87,7 +87,7 @@ func (d *reader) children(f func(start) error) error {
 
 // text returns the text of the open element, up to its end tag.
 func (d *reader) text() (string, error) {
-	var text []byte // in several parts if it contains comments
+	var text []byte // the decoder returns it in several parts if it contains comments
 	for {
 		token, err := d.token()
 		if err != nil {
@@ -143,7 +143,7 @@ func (d *reader) finish() error {
 }
 
 // token returns the next token other than a comment or the XML declaration. It returns io.EOF only
-// after the root; an earlier end of the input is a syntax error.
+// after the root; if the input ends earlier, it returns a syntax error.
 func (d *reader) token() (xml.Token, error) {
 	for {
 		at := d.xml.InputOffset()
@@ -166,8 +166,8 @@ func (d *reader) token() (xml.Token, error) {
 	}
 }
 
-// failed returns an Error if the XML is invalid. An error of the underlying reader is returned
-// unchanged.
+// failed converts an error of the XML decoder to an Error. It returns an error of the underlying
+// reader unchanged.
 func (d *reader) failed(err error) error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return d.at(own)
@@ -223,7 +223,7 @@ func (d *reader) bind(a xml.Attr) error {
 	case a.Name.Space == "" && a.Name.Local == "xmlns":
 		d.scope = append(d.scope, binding{"", a.Value})
 	case a.Name.Space == "xmlns" && a.Value == "":
-		return d.syntax("the prefix " + echo(a.Name.Local) + " is declared as no namespace")
+		return d.syntax("the prefix " + echo(a.Name.Local) + " is declared with an empty namespace")
 	case a.Name.Space == "xmlns":
 		d.scope = append(d.scope, binding{a.Name.Local, a.Value})
 	}
@@ -264,7 +264,7 @@ func (d *reader) resolve(prefix string) (string, error) {
 	return "", d.syntax("the prefix " + echo(prefix) + " is not declared")
 }
 
-// resolveAttribute returns the name of an attribute. Without a prefix it is in no namespace.
+// resolveAttribute returns the name of an attribute. Without a prefix, it has no namespace.
 func (d *reader) resolveAttribute(a xml.Attr) (name, error) {
 	if a.Name.Space == "" || a.Name.Space == "xmlns" {
 		return name{"", a.Name.Local}, nil
@@ -301,8 +301,8 @@ func (d *reader) at(err *Error) *Error {
 	return err
 }
 
-// path returns the names of the open elements, items of arrays with their position, from 1 as in
-// XPath.
+// path returns the names of the open elements. The name of an item of an array is followed by its
+// position, from 1 as in XPath.
 func (d *reader) path() string {
 	var b strings.Builder
 	for i, f := range d.open {

@@ -41,13 +41,13 @@ func TestEveryTypeRoundTrips(t *testing.T) {
 	validate(t, instances, again)
 }
 
-// TestValidatorDetectsErrors checks that xmllint rejects invalid elements.
-func TestValidatorDetectsErrors(t *testing.T) {
-	f := func(goType any, wrong string) {
+// TestXMLLintDetectsErrors checks that xmllint rejects invalid elements.
+func TestXMLLintDetectsErrors(t *testing.T) {
+	f := func(goType any, invalid string) {
 		t.Helper()
 		typ := model.byGo[reflect.TypeOf(goType)]
 		in := instance{tag: "t:" + rootName(typ), typ: typ}
-		out, err := lint(t, []instance{in}, [][]byte{[]byte(fmt.Sprintf(wrong, in.tag))})
+		out, err := lint(t, []instance{in}, [][]byte{[]byte(fmt.Sprintf(invalid, in.tag))})
 		require.ErrorContains(t, err, "exit status 3", out)
 	}
 	f(PlainPoint{}, `<%s x="1"/>`)
@@ -63,8 +63,8 @@ type instance struct {
 	value reflect.Value
 }
 
-// everyInstance returns two values of each type that is not abstract, messages included. A type
-// that others extend is held in its interface.
+// everyInstance returns two values of each type that is not abstract, including messages. A value of
+// a type that others extend is stored in an interface.
 func everyInstance() []instance {
 	var all []instance
 	add := func(t *typ, tag string) {
@@ -89,7 +89,7 @@ func everyInstance() []instance {
 // rootName returns the name of a type's element in the schema of the test.
 func rootName(t *typ) string { return prefixes[t.name.space] + "-" + t.name.local }
 
-// maker fills values with different contents: all members or only the required ones.
+// maker fills values with varying content, either in all members or only in the required ones.
 type maker struct {
 	full  bool
 	made  int
@@ -126,7 +126,7 @@ func (m *maker) fillHeld(t *typ, v reflect.Value) {
 	v.Set(made)
 }
 
-// fillArray puts one item of every possible type into a full array.
+// fillArray adds one item of every possible type if m.full is set.
 func (m *maker) fillArray(t *typ, v reflect.Value) {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	if !m.full || m.depth > 6 {
@@ -143,7 +143,7 @@ func (m *maker) fillArray(t *typ, v reflect.Value) {
 	}
 }
 
-// concrete returns the types that a value may have where t is declared.
+// concrete returns the types that a value of the declared type t may have.
 func concrete(t *typ) []*typ {
 	var found []*typ
 	for _, other := range model.types {
@@ -174,12 +174,12 @@ func (m *maker) fillSimple(t *typ, v reflect.Value) {
 	}
 }
 
-// wrapped is a document with an element in its root, which declares all prefixes.
+// wrapped returns a document with the given element in its root, which declares all prefixes.
 func wrapped(element []byte) []byte {
 	return []byte(xmlDeclaration + `<t:all xmlns:t="urn:test"` + declarations(append(allSpaces(), nsSchema, nsInstance)...) + ">" + string(element) + "</t:all>")
 }
 
-// readElement reads an element inside wrapped.
+// readElement reads the element in a document returned by wrapped.
 func readElement(t *testing.T, typ *typ, element []byte) reflect.Value {
 	t.Helper()
 	d := newReader(bytes.NewReader(wrapped(element)), Limits{})
@@ -225,8 +225,8 @@ func lint(t *testing.T, instances []instance, written [][]byte) (string, error) 
 	return string(out), err
 }
 
-// testSchema returns a schema with a global element for the type of each instance, and one that
-// contains any number of them.
+// testSchema returns a schema with a global element for the type of each instance, and an element
+// that contains any number of them.
 func testSchema(instances []instance) []byte {
 	var text strings.Builder
 	text.WriteString(`<xsd:schema targetNamespace="urn:test"` + declarations(append(allSpaces(), nsSchema)...) + ">")

@@ -16,7 +16,7 @@ import (
 
 // simple is a type whose value is text.
 type simple struct {
-	label  string // T in ArrayOf<T>
+	label  string // T in the name of its array, ArrayOf<T>
 	space  string // namespace of an enumeration
 	xsd    string // name in XML Schema; for an enumeration, the name of its base
 	goType reflect.Type
@@ -69,7 +69,7 @@ func enumeration[T ~string](space, label string, values ...T) *simple {
 
 func (s *simple) wanted() error { return errors.New("want one of " + strings.Join(s.values, ", ")) }
 
-// trim removes the white space of XML.
+// trim removes leading and trailing white space as defined by XML.
 func trim(text string) string { return strings.Trim(text, " \t\r\n") }
 
 func setString(v reflect.Value, text string) error {
@@ -101,7 +101,8 @@ func setInt(v reflect.Value, text string) error {
 
 func appendInt(dst []byte, v reflect.Value) []byte { return strconv.AppendInt(dst, v.Int(), 10) }
 
-// setFloat reads what XML Schema allows. Go accepts more, such as "inf" and hexadecimal numbers.
+// setFloat reads the forms that XML Schema allows. Go accepts more, such as "inf" and hexadecimal
+// numbers.
 func setFloat(v reflect.Value, text string) error {
 	text = trim(text)
 	switch text {
@@ -154,7 +155,7 @@ func parseBool(text string) (value, ok bool) {
 
 func appendBool(dst []byte, v reflect.Value) []byte { return strconv.AppendBool(dst, v.Bool()) }
 
-// dateTime matches an xsd:dateTime: day, hour, rest, zone.
+// dateTime matches an xsd:dateTime: day, hour, minutes and seconds, zone.
 var dateTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)T(\d\d)(:\d\d:\d\d(?:\.\d+)?)(Z|[+-]\d\d:\d\d|)$`)
 
 var (
@@ -162,14 +163,14 @@ var (
 	errZone = errors.New("the time zone is more than 14 hours from UTC")
 )
 
-// setTime reads an xsd:dateTime of the years 0001 to 9999. Without a zone it is UTC. 24:00:00 is
+// setTime reads an xsd:dateTime from year 0001 to 9999. A time without a zone is in UTC. 24:00:00 is
 // the end of the day.
 func setTime(v reflect.Value, text string) error {
 	parts := dateTime.FindStringSubmatch(trim(text))
 	if parts == nil {
 		return errTime
 	}
-	day, hour, rest, zone := parts[1], parts[2], parts[3], parts[4]
+	day, hour, minutes, zone := parts[1], parts[2], parts[3], parts[4]
 	days := 0
 	if hour == "24" {
 		days, hour = 1, "00"
@@ -177,8 +178,8 @@ func setTime(v reflect.Value, text string) error {
 	if zone == "" {
 		zone = "Z"
 	}
-	at, err := time.Parse(time.RFC3339Nano, day+"T"+hour+rest+zone)
-	if err != nil || days == 1 && strings.Trim(rest, ":.0") != "" {
+	at, err := time.Parse(time.RFC3339Nano, day+"T"+hour+minutes+zone)
+	if err != nil || days == 1 && strings.Trim(minutes, ":.0") != "" {
 		return errTime
 	}
 	if _, offset := at.Zone(); offset > 14*3600 || offset < -14*3600 {

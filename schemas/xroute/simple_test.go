@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLexicalForms reads the forms of XML Schema for simple types.
+// TestLexicalForms reads values of simple types in the forms that XML Schema allows.
 func TestLexicalForms(t *testing.T) {
 	f := func(want any, text string) {
 		t.Helper()
@@ -53,7 +53,7 @@ func TestLexicalForms(t *testing.T) {
 	f(time.Date(2026, 2, 28, 18, 30, 0, 0, time.UTC), "2026-02-28T24:00:00.000+05:30")
 }
 
-func TestWrongForms(t *testing.T) {
+func TestInvalidForms(t *testing.T) {
 	f := func(goType any, texts ...string) {
 		t.Helper()
 		for _, text := range texts {

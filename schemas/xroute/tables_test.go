@@ -68,8 +68,8 @@ func TestTables(t *testing.T) {
 	listed := linesOf(block("enumerations"))
 	f(described, types)
 	f(listed, enumerations)
-	require.Empty(t, enumerations, "enumerations that the contract does not have")
-	require.Empty(t, types, "types that the contract does not have")
+	require.Empty(t, enumerations, "enumerations that are not in the contract")
+	require.Empty(t, types, "types that are not in the contract")
 
 	wantArrays := map[string]string{}
 	addArrays := func(item, itemType string) {
@@ -84,7 +84,7 @@ func TestTables(t *testing.T) {
 		addArrays(item, itemType)
 	}
 	f(wantArrays, arrays)
-	require.Empty(t, arrays, "arrays of types that the contract does not have")
+	require.Empty(t, arrays, "arrays of types that are not in the contract")
 
 	for name := range described {
 		if strings.HasSuffix(name, "Exception") {
@@ -113,8 +113,8 @@ func keys(m map[string]string) []string {
 	return found
 }
 
-// readDocuments returns every type of the documents as a line of the tables, but arrays as their
-// item.
+// readDocuments returns the types in the documents by name: types and enumerations in the form of
+// the contract's tables, and for arrays the name and type of the items. Each global is name=type.
 func readDocuments(t *testing.T) (types, enumerations, arrays map[string]string, globals []string) {
 	t.Helper()
 	types, enumerations, arrays = map[string]string{}, map[string]string{}, map[string]string{}
