@@ -57,6 +57,7 @@ type clientMetrics struct {
 // so that the short gaps within a burst of batches hardly count, with less weight for older gaps.
 type period struct {
 	mu           sync.Mutex
+	removed      bool // the client's metrics are deleted
 	last         time.Time
 	gaps         int
 	sum, squares float64 // weighted, of the gaps in seconds
@@ -69,11 +70,27 @@ const (
 	periodGaps   = 9
 )
 
+// update records the time of a client's batch and sets the client's gauge. A request that ends after
+// the removal of its client does not create the gauge again.
+func (p *period) update(client string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if seconds, known := p.observe(now); known && !p.removed {
+		clientPeriod.WithLabelValues(client).Set(seconds)
+	}
+}
+
+// remove deletes the client's gauge.
+func (p *period) remove(client string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.removed = true
+	clientPeriod.DeleteLabelValues(client)
+}
+
 // observe records the time of a batch and returns the estimate. known is false if there are too few
 // gaps for one.
 func (p *period) observe(now time.Time) (seconds float64, known bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if !p.last.IsZero() {
 		gap := max(now.Sub(p.last).Seconds(), 0)
 		p.sum, p.squares = p.sum*(1-1./periodMemory)+gap, p.squares*(1-1./periodMemory)+gap*gap
@@ -102,13 +119,13 @@ func (e *Endpoint) UseClients(clients []*contract.Client) {
 		}
 	}
 	e.clients.Store(&used)
-	for name := range before {
+	for name, old := range before {
 		if used[name] == nil {
 			clientBatches.DeleteLabelValues(name)
 			clientAccepted.DeleteLabelValues(name)
 			clientRejected.DeleteLabelValues(name)
 			clientLast.DeleteLabelValues(name)
-			clientPeriod.DeleteLabelValues(name)
+			old.period.remove(name)
 		}
 	}
 }
@@ -126,9 +143,7 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 			m.accepted.Add(float64(r.Accepted))
 			m.rejected.Add(float64(r.Rejected()))
 			m.last.SetToCurrentTime()
-			if seconds, known := m.period.observe(time.Now()); known {
-				clientPeriod.WithLabelValues(client).Set(seconds)
-			}
+			m.period.update(client, time.Now())
 		}
 	}
 }

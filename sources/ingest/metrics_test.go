@@ -54,7 +54,11 @@ func TestClientMetrics(t *testing.T) {
 	e.UseClients([]*contract.Client{a})
 	require.Equal(t, 12.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")), "a reload keeps the counts")
 	require.Equal(t, 11, (*e.clients.Load())["a"].period.gaps, "a reload keeps the gaps")
+	clients := e.clients.Load()
 	e.UseClients(nil)
+	removed := e.clients.Swap(clients)
+	count() // a request that loaded the clients before the removal
+	e.clients.Store(removed)
 	for _, vec := range []metrics.Collector{clientBatches, clientAccepted, clientRejected, clientLast, clientPeriod} {
 		require.Zero(t, testutil.CollectAndCount(vec), "the key was removed")
 	}
