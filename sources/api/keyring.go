@@ -34,7 +34,7 @@ type Keyring struct {
 
 	mu      sync.Mutex // guards the fields below and serialises reloads
 	text    []byte     // the last content of the file
-	seen    bool       // text was read
+	seen    bool       // the last attempt to read the file succeeded
 	problem error
 	loaded  time.Time
 	prepare []func([]*contract.Client)
@@ -223,8 +223,11 @@ func (k *Keyring) use(entries []KeyEntry) error {
 		k.log.Warn().Strs("keys", obsolete).Msgf("the right %s of these keys allows nothing and is ignored: remove it", obsoleteRight)
 	}
 	k.now.Store(r)
-	k.problem, k.loaded = nil, time.Now()
-	keysStale.Set(0)
+	k.loaded = time.Now()
+	if k.seen { // otherwise the file still cannot be read
+		k.problem = nil
+		keysStale.Set(0)
+	}
 	keysActive.Set(float64(len(r.clients)))
 	return nil
 }

@@ -133,8 +133,26 @@ func TestInvalidKeysFileKeepsTheLastValidSet(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	require.Eventually(t, func() bool { return k.Err() != nil }, patience, time.Millisecond)
 	require.Equal(t, "one", names(k))
+	k.Reload([]KeyEntry{entry("inline", "k0", "ingest")})
+	require.Error(t, k.Err(), "the file is still missing")
+	require.EqualValues(t, 1, testutil.ToFloat64(keysStale))
+	require.Equal(t, "inline one", names(k))
 	write(t, path, first)
 	require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
+}
+
+// TestReloadEndsConflict checks that Reload clears the problem with a keys file whose only fault was
+// an entry that the configuration also had.
+func TestReloadEndsConflict(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, path, "keys: []")
+	k := openKeys(t, path, entry("one", "k1", "ingest"))
+	write(t, path, keysYAML(entry("one", "k1", "ingest")))
+	require.Eventually(t, func() bool { return k.Err() != nil }, patience, time.Millisecond)
+	k.Reload(nil)
+	require.NoError(t, k.Err())
+	require.Equal(t, "one", names(k))
+	require.Zero(t, testutil.ToFloat64(keysStale))
 }
 
 // TestKeysFileFormats checks that a file with a byte order mark or compression can be read at
