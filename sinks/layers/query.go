@@ -99,7 +99,7 @@ func parseTile(text string) (a area, ok bool) {
 
 func parseBox(text string) (a area, ok bool) {
 	fields := strings.Split(text, ",")
-	if len(fields) != 4 {
+	if len(fields) != 4 || strings.ContainsAny(text, "xX") { // ParseFloat accepts hexadecimal numbers
 		return a, false
 	}
 	var n [4]float64
