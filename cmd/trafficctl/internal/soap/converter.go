@@ -63,7 +63,8 @@ func (c Converter) runJob(ctx context.Context, batch []geom.T) (_ []geometry.Res
 		return nil, err
 	}
 	if job.ID == nil {
-		return nil, errors.New("the routing service started a job without an id")
+		return nil, errors.New("the routing service started a job without an id, so its results cannot be fetched: " +
+			"report this to the operator of the service")
 	}
 	defer func() {
 		if err != nil { // including interruption
