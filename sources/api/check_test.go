@@ -51,9 +51,9 @@ func TestRejectedBeforeBody(t *testing.T) {
 	f(post, "Authorization: apiKey bad-key\r\n", 401, contract.Unauthenticated, "Www-Authenticate", "apiKey")
 	f(post, "Authorization: apiKey good-key\r\nAuthorization: apiKey good-key\r\n", 401, contract.Unauthenticated, "", "")
 	f(post, "Authorization: Basic eDpnb29kLWtleQ==\r\n", 401, contract.Unauthenticated, "", "") // not on this route
-	f("POST /base/in?apiKey=good-key HTTP/1.1\r\n", "", 401, contract.Unauthenticated, "", "")  // nor this
+	f("POST /base/in?apiKey=good-key HTTP/1.1\r\n", "", 401, contract.Unauthenticated, "", "")  // not on this route
 	f(post, "Authorization: apiKey view-key\r\n", 403, contract.Forbidden, "", "")
-	require.Zero(t, p.asked.Load(), "the endpoint is asked last")
+	require.Zero(t, p.asked.Load(), "Admit is called last")
 	f(post, "Authorization: apiKey good-key\r\n", 415, contract.GzipRequired, "Accept-Encoding", "gzip")
 	f("POST http://h/base/in?x=1 HTTP/1.1\r\n", "Authorization: APIKEY   good-key \r\n", 415, contract.GzipRequired, "", "")
 	require.NotZero(t, p.asked.Load())
@@ -62,13 +62,13 @@ func TestRejectedBeforeBody(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	s := start(t, &probe{}, nil)
-	f := func(key, first string) {
+	f := func(key, limit string) {
 		t.Helper()
 		request := post + "Host: h\r\nAuthorization: apiKey " + key + "\r\nContent-Length: 5\r\n\r\nabcde"
 		c := dial(t, s).send(request)
-		require.Equal(t, 200, c.response().StatusCode, first)
+		require.Equal(t, 200, c.response().StatusCode, limit)
 		c.send(request)
-		for c.response().StatusCode == 200 { // items: what is there is not yet used up
+		for c.response().StatusCode == 200 { // several requests use up the items
 			c.send(request)
 		}
 		c = dial(t, s).send(request)
@@ -77,8 +77,8 @@ func TestRates(t *testing.T) {
 		require.Regexp(t, "^[1-9][0-9]*$", resp.Header.Get("Retry-After"))
 		c.ended()
 	}
-	f("slow-key", "one request per 100 s")
-	f("items-key", "10 items/s, 5 a request")
+	f("slow-key", "a request per 100 s")
+	f("items-key", "10 items per second, 5 in each request")
 }
 
 func TestCredentials(t *testing.T) {
@@ -92,7 +92,7 @@ func TestCredentials(t *testing.T) {
 	f("/base/map", "Authorization: ApiKey view-key\r\n", 200)
 	f("/base/map?apiKey=view-key", "", 200)
 	f("/base/map?horizon=30&apiKey=view%2Dkey", "", 200)
-	f("/base/map?apiKey=view-key", "Authorization: apiKey wrong\r\n", 401) // the header wins
+	f("/base/map?apiKey=view-key", "Authorization: apiKey wrong\r\n", 401) // the header takes precedence
 	f("/base/map?apiKey=", "", 401)
 	f("/base/map", "Authorization: Basic dXNlcjp2aWV3LWtleQ==\r\n", 200) // user:view-key
 	f("/base/map", "Authorization: basic dXNlcjp2aWV3LWtleQ==\r\n", 200)
@@ -106,7 +106,7 @@ func TestCredentials(t *testing.T) {
 	require.False(t, resp.Close, "a request without a body does not close its connection")
 }
 
-// TestVersions checks that HTTP/1.0 and HTTP/1.1 are supported.
+// TestVersions checks that only HTTP/1.0 and HTTP/1.1 are supported.
 func TestVersions(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	f := func(version string) {
@@ -125,8 +125,8 @@ func TestVersions(t *testing.T) {
 	require.Equal(t, 200, c.response().StatusCode)
 }
 
-// TestBlankInHeaderName checks that a header that a proxy could read as another one is rejected.
-func TestBlankInHeaderName(t *testing.T) {
+// TestSpaceInHeaderName checks that a header that a proxy could read as another one is rejected.
+func TestSpaceInHeaderName(t *testing.T) {
 	s := start(t, &probe{}, nil)
 	c := dial(t, s).send(post + good + "Content Length: 5\r\nX: y\r\n\r\n")
 	requireError(t, c.response(), 400, contract.InvalidParameter)
@@ -230,6 +230,7 @@ func TestRoutesAreChecked(t *testing.T) {
 	f("open", Route{Path: "/a", Methods: ok.Methods, Endpoint: ok.Endpoint, Open: []string{"POST"}})
 }
 
+// FuzzErrorBody checks that any description and parameter become valid JSON.
 func FuzzErrorBody(f *testing.F) {
 	f.Add([]byte("plain"), "detail")
 	f.Add([]byte("\xff\xfe\"\\\n\x00</script>"), "\u2028")

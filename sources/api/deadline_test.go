@@ -20,9 +20,9 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// TestDeadlineReachesTheSocketWhereNeeded checks that the socket's deadline is never before the
-// wanted one, at most slack after it, and set no more often than necessary.
-func TestDeadlineReachesTheSocketWhereNeeded(t *testing.T) {
+// TestSocketDeadline checks that the socket's deadline is never before the wanted one, at most slack
+// after it, and set no more often than necessary.
+func TestSocketDeadline(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
 	f := func(sets int, wanted ...time.Time) {
@@ -59,10 +59,10 @@ func TestDeadlineReachesTheSocketWhereNeeded(t *testing.T) {
 	require.ErrorIs(t, d.apply(func(time.Time) error { return broken }), broken)
 }
 
-// TestTimeLimitsToTheEdge checks that a slow client has the configured time, and no more than the
+// TestTimeLimits checks that a slow client has the configured time, and no more than the
 // slack beyond it.
-func TestTimeLimitsToTheEdge(t *testing.T) {
-	_ = new(fasthttp.Response).String() // starts fasthttp's clock, which never ends, outside of all bubbles
+func TestTimeLimits(t *testing.T) {
+	_ = new(fasthttp.Response).String() // starts fasthttp's clock, a goroutine that never ends, outside of the bubbles
 	serve := func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		ctx.SetBodyString(strings.Repeat("x", 100_000))
 		return 0, nil
@@ -118,7 +118,7 @@ func TestTimeLimitsToTheEdge(t *testing.T) {
 	})
 	f(cfg.WriteTimeout, func(c net.Conn, in *bufio.Reader) {
 		write(c, whole)
-		_, err := in.ReadByte() // and no more
+		_, err := in.ReadByte() // the client reads no further
 		require.NoError(t, err)
 		time.Sleep(cfg.WriteTimeout - 1)
 		synctest.Wait()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ func TestResponsesOfAllSizes(t *testing.T) {
 	var all strings.Builder
 	for _, size := range sizes {
 		for _, r := range []request{{"GET", "raw", ""}, {"GET", "stream", ""}, {"HEAD", "raw", ""}, {"GET", "unchanged", ""}, {"HEAD", "stream", ""}} {
-			r.text = r.method + " /base/map?size=" + itoa(size) + "&as=" + r.as + " HTTP/1.1\r\n" + good + "\r\n"
+			r.text = r.method + " /base/map?size=" + strconv.Itoa(size) + "&as=" + r.as + " HTTP/1.1\r\n" + good + "\r\n"
 			list = append(list, r)
 			all.WriteString(r.text)
 		}
@@ -65,10 +66,8 @@ func TestResponsesOfAllSizes(t *testing.T) {
 	}
 }
 
-func itoa(n int) string { return string(fasthttp.AppendUint(nil, n)) }
-
-// sink takes limit bytes and then fails.
-type sink struct {
+// limitedConn accepts limit bytes and then fails.
+type limitedConn struct {
 	net.Conn
 	got   bytes.Buffer
 	limit int
@@ -76,7 +75,7 @@ type sink struct {
 
 var errFull = errors.New("full")
 
-func (s *sink) Write(p []byte) (int, error) {
+func (s *limitedConn) Write(p []byte) (int, error) {
 	n := min(len(p), s.limit-s.got.Len())
 	s.got.Write(p[:n])
 	if n < len(p) {
@@ -89,7 +88,7 @@ func (s *sink) Write(p []byte) (int, error) {
 // more than was passed in.
 func TestJoinedWrites(t *testing.T) {
 	for limit := range 9 {
-		s, j := &sink{limit: limit}, joined{wanted: true}
+		s, j := &limitedConn{limit: limit}, joined{wanted: true}
 		n, err := j.write(s, []byte("head"))
 		require.NoError(t, err)
 		require.Equal(t, 4, n)

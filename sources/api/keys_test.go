@@ -48,7 +48,7 @@ func names(k *Keyring) string {
 
 func becomes(t *testing.T, k *Keyring, want string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return names(k) == want }, patience, time.Millisecond, "%q, not %q", names(k), want)
+	require.Eventually(t, func() bool { return names(k) == want }, patience, time.Millisecond, "want the keys %q", want)
 }
 
 func write(t *testing.T, path, text string) {
@@ -252,16 +252,16 @@ func TestBeforeUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, path, keysYAML(entry("one", "k1", "forecast")))
 	k := openKeys(t, path)
-	told := make(chan []*contract.Client, 10)
+	clients := make(chan []*contract.Client, 10)
 	active := make(chan bool, 10)
 	k.BeforeUse(func(c []*contract.Client) {
-		told <- c
+		clients <- c
 		active <- k.find([]byte("k2")) != nil
 	})
-	require.Len(t, <-told, 1)
+	require.Len(t, <-clients, 1)
 	require.False(t, <-active)
 	write(t, path, keysYAML(entry("one", "k1", "forecast"), entry("two", "k2", "forecast")))
-	require.Len(t, <-told, 2)
+	require.Len(t, <-clients, 2)
 	require.False(t, <-active)
 	becomes(t, k, "one two")
 }
@@ -284,7 +284,7 @@ func TestRatesSurviveReload(t *testing.T) {
 		require.Equal(t, "renamed", second.find(sha256.Sum256([]byte("k1"))).client.Name)
 		require.Equal(t, 2*time.Second, admitted(second.find(sha256.Sum256([]byte("k1")))))
 
-		_, err = newRing([]KeyEntry{entry("", "k0"), entry("one", "k1", "ingest")}, second) // broken, and without a limit
+		_, err = newRing([]KeyEntry{entry("", "k0"), entry("one", "k1", "ingest")}, second) // an invalid entry, and one without a limit
 		require.Error(t, err)
 		require.Equal(t, 2*time.Second, admitted(second.find(sha256.Sum256([]byte("k1")))), "an invalid set changes nothing")
 	})

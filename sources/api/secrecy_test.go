@@ -28,7 +28,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 // TestKeysAreNeverLogged checks that whatever a client sends, its key never appears in the log, at
 // any level.
 func TestKeysAreNeverLogged(t *testing.T) {
-	const secret, basic = "tfd_Zm9vYmFy", "OnRmZF9abTl2WW1GeQ==" // basic is that of ":" + secret
+	const secret, basic = "tfd_Zm9vYmFy", "OnRmZF9abTl2WW1GeQ==" // basic encodes ":" + secret
 	cfg := testConfig()
 	cfg.Keys = append(cfg.Keys, entry("secret", secret, "ingest", "forecast"))
 	var log lockedBuffer

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -29,15 +28,13 @@ import (
 	"trafficd/schemas/contract"
 )
 
-func newReader(r io.Reader) *bufio.Reader { return bufio.NewReader(r) }
-
 func TestPanicsCostOneRequest(t *testing.T) {
 	p := &probe{}
-	s := start(t, p, func(c *Config) {})
-	s.log = s.log.Level(6) // the stack is not for the test's output
+	s := start(t, p, nil)
+	s.log = s.log.Level(6) // keeps the stack traces out of the test's output
 	p.serve = func(_ *contract.Client, ctx *fasthttp.RequestCtx) (int, error) {
 		ctx.SetBodyString("half a response")
-		panic("in Serve")
+		panic("in Handle")
 	}
 	c := dial(t, s).send(post + good + "Content-Length: 1\r\n\r\nx")
 	requireError(t, c.response(), 500, contract.InternalError)
@@ -48,7 +45,7 @@ func TestPanicsCostOneRequest(t *testing.T) {
 	require.NotContains(t, body.Description, "secret")
 
 	p.serve = nil
-	p.before = func(*contract.Client, *fasthttp.RequestHeader) *contract.APIError { panic("in Before") }
+	p.before = func(*contract.Client, *fasthttp.RequestHeader) *contract.APIError { panic("in Admit") }
 	requireError(t, dial(t, s).send(post+good+"Content-Length: 1\r\n\r\nx").response(), 500, contract.InternalError)
 	p.before = nil
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
@@ -222,7 +219,7 @@ func TestSilentConnectionsAreEvicted(t *testing.T) {
 		var quiet []*peer
 		for i := range silent {
 			c := dial(t, s)
-			if i%2 == 1 { // the head alone is no better
+			if i%2 == 1 { // a header whose body has not begun does not count
 				c.send(post + good + "Content-Length: 1\r\n\r\n")
 			}
 			quiet = append(quiet, c)
@@ -289,9 +286,9 @@ func TestIdleConnectionsPerClientAreBounded(t *testing.T) {
 		c := dial(t, s)
 		require.Equal(t, 200, c.send(getMap+"good-key\r\n\r\n").response().StatusCode)
 		kept = append(kept, c)
-		require.Eventually(t, func() bool { return idle(s) == min(i+1, 2)+1 }, patience, time.Millisecond, "its goroutine awaits the next request")
+		require.Eventually(t, func() bool { return idle(s) == min(i+1, 2)+1 }, patience, time.Millisecond, "the connection must become idle")
 	}
-	const closed = 18 // 2 idle ones and the busy one stay: with the one of view-key, they leave 4 of 8 free
+	const closed = 18 // 2 idle connections and the busy one remain; with the one of view-key, they leave 4 of 8 free
 	for _, c := range kept[:closed] {
 		c.ended()
 	}

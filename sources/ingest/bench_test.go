@@ -20,10 +20,10 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// swallow is a Pipeline that reads each body to its end and accepts it.
-type swallow struct{ stages }
+// acceptAll is a Pipeline that reads each body to its end and accepts it.
+type acceptAll struct{ stages }
 
-func (*swallow) Submit(s *batch.Submission) error {
+func (*acceptAll) Submit(s *batch.Submission) error {
 	if _, err := io.Copy(io.Discard, s.Body); err != nil {
 		return err
 	}
@@ -33,13 +33,12 @@ func (*swallow) Submit(s *batch.Submission) error {
 
 const bodySize = 150_000
 
-// BenchmarkRequest measures the daemon's side of a request of 150 KB on a kept
-// loopback connection: the client is another process, so that neither its CPU time
-// nor its allocations count. user-µs/op is what this code costs; sys-µs/op is
-// mostly the kernel's copy.
+// BenchmarkRequest measures the server's part of a request of 150 KB on a persistent loopback
+// connection. The client is another process, so that neither its CPU time nor its allocations count.
+// user-µs/op is the CPU time of this code; sys-µs/op is mostly the kernel copying data.
 func BenchmarkRequest(b *testing.B) {
-	addr := start(b, &swallow{}, nil)
-	client(b, addr, 100) // pools are filled
+	addr := start(b, &acceptAll{}, nil)
+	client(b, addr, 100) // fills the pools
 	before, allocations := usage(b), mallocs()
 	b.ResetTimer()
 	client(b, addr, b.N)
@@ -54,9 +53,9 @@ func BenchmarkRequest(b *testing.B) {
 // TestRequestAllocations checks that an accepted batch over HTTP needs few allocations.
 func TestRequestAllocations(t *testing.T) {
 	if ingest.RaceEnabled {
-		t.Log("under -race sync.Pool drops what it is given: only the way is tested")
+		t.Log("the number of allocations is not checked: under -race, sync.Pool drops random items")
 	}
-	addr := start(t, &swallow{}, nil)
+	addr := start(t, &acceptAll{}, nil)
 	client(t, addr, 50)
 	before := mallocs()
 	client(t, addr, 400)
@@ -78,8 +77,8 @@ func client(t testing.TB, addr string, n int) {
 
 const clientEnv = "INGEST_TEST_CLIENT"
 
-// beClient is the main function of the client process.
-func beClient(addr string) error {
+// runClient is the main function of the client process.
+func runClient(addr string) error {
 	n, err := strconv.Atoi(os.Getenv(clientEnv + "_N"))
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(clientEnv); addr != "" {
-		if err := beClient(addr); err != nil {
+		if err := runClient(addr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

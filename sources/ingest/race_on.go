@@ -9,4 +9,4 @@ func poison(b *block) {
 	}
 }
 
-const raceEnabled = true // sync.Pool drops some of what is put into it
+const raceEnabled = true // sync.Pool drops random items

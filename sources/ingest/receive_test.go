@@ -49,9 +49,9 @@ func TestBodyArrivesWhole(t *testing.T) {
 	f(large, 100_000)
 }
 
-// TestNoGzip checks that without a Content-Encoding, a body is rejected as soon as its first bytes
+// TestNotGzip checks that without a Content-Encoding, a body is rejected as soon as its first bytes
 // arrive.
-func TestNoGzip(t *testing.T) {
+func TestNotGzip(t *testing.T) {
 	p := &stages{}
 	addr := start(t, p, nil)
 	f := func(headers, sent string) {
@@ -207,15 +207,15 @@ func TestSlowKeyLeavesSlots(t *testing.T) {
 	}, patience, time.Millisecond)
 	require.Equal(t, "1", resp.Header.Get("Retry-After"))
 
-	served := func(c *peer) {
+	requireServed := func(c *peer) {
 		t.Helper()
 		resp, text := c.response()
 		require.Equal(t, 207, resp.StatusCode, text)
 	}
-	served(dial(t, addr).beginAs("other", length(body)).send(body))
-	served(first.send(body[3:]))
-	served(dial(t, addr).begin(length(body)).send(body))
-	served(second.send(body[3:]))
+	requireServed(dial(t, addr).beginAs("other", length(body)).send(body))
+	requireServed(first.send(body[3:]))
+	requireServed(dial(t, addr).begin(length(body)).send(body))
+	requireServed(second.send(body[3:]))
 }
 
 // TestHostileKeyLeavesSlots checks that another key is served during 600 requests of one key

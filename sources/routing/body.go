@@ -60,15 +60,15 @@ type responseBody struct {
 }
 
 func newResponseBody(memory *admission.Quotas, client string, text []byte) *responseBody {
-	a := &responseBody{memory: memory, client: client, size: int64(cap(text))}
-	a.Reset(text)
-	memory.Charge(client, a.size)
-	return a
+	r := &responseBody{memory: memory, client: client, size: int64(cap(text))}
+	r.Reset(text)
+	memory.Charge(client, r.size)
+	return r
 }
 
-func (a *responseBody) Close() error {
-	a.memory.Release(a.client, a.size)
-	a.Reset(nil)
-	a.size = 0
+func (r *responseBody) Close() error {
+	r.memory.Release(r.client, r.size)
+	r.Reset(nil)
+	r.size = 0
 	return nil
 }

@@ -66,8 +66,8 @@ func TestEveryKindInEveryEncoding(t *testing.T) {
 			one := only(first, encoding)
 			again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(one, geo.GeoDecimal, all...))).Result
 			require.Equal(t, first, again, "from %s", encoding)
-			answer := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, geo.GeoDecimal, encoding))).Result
-			require.Equal(t, one, answer, "to %s", encoding)
+			converted := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, geo.GeoDecimal, encoding))).Result
+			require.Equal(t, one, converted, "to %s", encoding)
 		}
 	}
 	for _, z := range []struct{ name, a, b, c, d string }{
@@ -118,7 +118,6 @@ func TestEmptyGeometries(t *testing.T) {
 // encodings together, even if an encoding does not distinguish its kind from others.
 func TestResponsesAreValidRequests(t *testing.T) {
 	s := start(t, nil)
-	all := []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
 	f := func(want, wkt string) {
 		t.Helper()
 		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(&xroute.GeometryCollection{}, wkt), geo.GeoDecimal, all...))).Result
@@ -136,8 +135,8 @@ func TestResponsesAreValidRequests(t *testing.T) {
 func TestFormats(t *testing.T) {
 	s := start(t, nil)
 	type place struct {
-		format, srid string
-		x, y, digit  float64 // digit: the last printed one, or the loss by rounding of the others
+		format, srid    string
+		x, y, tolerance float64
 	}
 	places := []place{
 		{"OG_GEODECIMAL", "", 8.2505556, 48.7627778, 1e-7},
@@ -162,8 +161,8 @@ func TestFormats(t *testing.T) {
 			r := ask[*xroute.ConvertGeometryResponse](s, convert(`Point"`, fmt.Sprintf(`<c:point x="%v" y="%v" z="17.25"/>`, from.x, from.y),
 				xmlOptions(`coordFormat="`+to.format+`"`+srid, "PLAIN"), caller(properties...)))
 			p := r.Result.(*xroute.Point).Plain
-			require.LessOrEqual(t, math.Abs(p.X-to.x), to.digit, "x from %s to %s", from.format, to.format)
-			require.LessOrEqual(t, math.Abs(p.Y-to.y), to.digit, "y from %s to %s", from.format, to.format)
+			require.LessOrEqual(t, math.Abs(p.X-to.x), to.tolerance, "x from %s to %s", from.format, to.format)
+			require.LessOrEqual(t, math.Abs(p.Y-to.y), to.tolerance, "y from %s to %s", from.format, to.format)
 			require.Equal(t, 17.25, *p.Z)
 		}
 	}
@@ -213,7 +212,6 @@ func TestSRIDsRoundTrip(t *testing.T) {
 // TestKMLForms reads documents, geometries and placemarks.
 func TestKMLForms(t *testing.T) {
 	s := start(t, nil)
-	text := func(s string) *string { return &s }
 	const point = "<Point><coordinates>8,48</coordinates></Point>"
 	f := func(e xroute.EncodedGeometry, want string, kml xroute.KML) {
 		t.Helper()
@@ -221,9 +219,9 @@ func TestKMLForms(t *testing.T) {
 		r := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(e, geo.GeoDecimal, xroute.EncodingWKT)))
 		require.Equal(t, want, *r.Result.Encoded().WKT)
 	}
-	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: text(point)})
-	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: text("<kml><Document><Folder><Placemark>" + point + "</Placemark></Folder></Document></kml>")})
+	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: new(point)})
+	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: new("<kml><Document><Folder><Placemark>" + point + "</Placemark></Folder></Document></kml>")})
 	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{Placemarks: []string{"<Placemark>" + point + "</Placemark>"}})
-	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: text(point), Placemarks: []string{"<Placemark>" + point + "</Placemark>"}})
+	f(&xroute.Point{}, "POINT (8 48)", xroute.KML{KML: new(point), Placemarks: []string{"<Placemark>" + point + "</Placemark>"}})
 	f(&xroute.MultiPoint{}, "MULTIPOINT ((8 48), (8 48))", xroute.KML{Placemarks: []string{"<Placemark>" + point + "</Placemark>", point}})
 }

@@ -225,5 +225,5 @@ func TestUnexpected(t *testing.T) {
 	}
 	f(func(*exchange) (xroute.Response, error) { panic("secret") })
 	f(func(*exchange) (xroute.Response, error) { return nil, errors.New("secret") })
-	f(func(*exchange) (xroute.Response, error) { return &xroute.ConvertGeometryResponse{}, nil }) // lacks its result
+	f(func(*exchange) (xroute.Response, error) { return &xroute.ConvertGeometryResponse{}, nil }) // without its result
 }

@@ -115,7 +115,7 @@ func (m *model) look(owner, id string) progress {
 	return p
 }
 
-// dispatch gives waiting jobs to idle workers.
+// dispatch assigns waiting jobs to idle workers.
 func (m *model) dispatch() {
 	for len(m.busy) < m.cfg.Workers && len(m.wait) > 0 {
 		j := m.wait[0]
@@ -161,7 +161,7 @@ func (m *model) expire() {
 	}
 }
 
-// start reports whether there is room, and then adds the job.
+// start adds a job if there is room, and reports whether there was.
 func (m *model) start(j *modelJob) bool {
 	own, ownBytes, dead := 0, int64(0), []*modelJob(nil)
 	for _, x := range m.all {
@@ -455,7 +455,9 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-func TestWatchReturnsAtOnce(t *testing.T) {
+// TestWatchReturnsImmediately checks that a watch returns a final status that is new to the client
+// without a delay.
+func TestWatchReturnsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 		defer table.close()
@@ -531,7 +533,7 @@ func TestJobsUnderPressure(t *testing.T) {
 	table := newJobs(cfg, zerolog.Nop())
 	var clients sync.WaitGroup
 	for c := range 6 {
-		clients.Go(func() { beClient(t, table, c) })
+		clients.Go(func() { useJobs(t, table, c) })
 	}
 	clients.Wait()
 	table.close()
@@ -541,13 +543,14 @@ func TestJobsUnderPressure(t *testing.T) {
 // rank is the order of the statuses of a job.
 var rank = map[status]int{queuing: 0, running: 1, stopping: 2, succeeded: 3, failed: 3, deleted: 4, unknown: 5}
 
-func beClient(t *testing.T, table *jobs, c int) {
+// useJobs performs random operations as one client.
+func useJobs(t *testing.T, table *jobs, c int) {
 	owner, r := fmt.Sprint("client ", c), rand.New(rand.NewPCG(uint64(c), 7))
 	last := map[string]progress{}
 	note := func(p progress) {
 		before := last[p.id]
 		if rank[p.status] < rank[before.status] || p.done() < before.done() && p.status != unknown {
-			t.Errorf("%+v after %+v", p, before)
+			t.Errorf("got %+v after %+v, want no step back", p, before)
 		}
 		last[p.id] = p
 	}
@@ -572,14 +575,14 @@ func beClient(t *testing.T, table *jobs, c int) {
 			if work != nil {
 				last[id] = progress{id: id, status: unknown}
 				if p.status == succeeded && p.done() != work.len() {
-					t.Errorf("%+v of %d pieces", p, work.len())
+					t.Errorf("got %+v, want all %d pieces done", p, work.len())
 				}
 			}
 		case 3:
 			note(table.watch(owner, id, time.Millisecond, 2*time.Millisecond))
 		case 4:
 			if p := table.look("other", id); p.status != unknown {
-				t.Errorf("another client sees %+v", p)
+				t.Errorf("got %+v for another client, want status UNKNOWN", p)
 			}
 			note(table.look(owner, id))
 		}

@@ -181,7 +181,6 @@ func TestWatchEndsWithDrain(t *testing.T) {
 }
 
 func TestWatchTimes(t *testing.T) {
-	number := func(n int32) *int32 { return &n }
 	f := func(timeout, interval *int32, wantInterval, wantTimeout time.Duration) {
 		t.Helper()
 		gotInterval, gotTimeout, err := watchTimes(&xroute.WatchOptions{MaximumPollingPeriod: timeout, ProgressUpdatePeriod: interval}, time.Minute)
@@ -189,10 +188,10 @@ func TestWatchTimes(t *testing.T) {
 		require.Equal(t, []time.Duration{wantInterval, wantTimeout}, []time.Duration{gotInterval, gotTimeout})
 	}
 	f(nil, nil, time.Second, 10*time.Second)
-	f(number(0), number(0), 250*time.Millisecond, 0)
-	f(number(1), number(-7), 250*time.Millisecond, time.Millisecond)
-	f(number(60_000), number(251), 251*time.Millisecond, time.Minute)
-	f(number(60_001), number(50_001), 50*time.Second, time.Minute)
+	f(new(int32(0)), new(int32(0)), 250*time.Millisecond, 0)
+	f(new(int32(1)), new(int32(-7)), 250*time.Millisecond, time.Millisecond)
+	f(new(int32(60_000)), new(int32(251)), 251*time.Millisecond, time.Minute)
+	f(new(int32(60_001)), new(int32(50_001)), 50*time.Second, time.Minute)
 	interval, timeout, err := watchTimes(nil, 3*time.Second)
 	require.NoError(t, err)
 	require.Equal(t, []time.Duration{time.Second, 3 * time.Second}, []time.Duration{interval, timeout})
@@ -223,8 +222,8 @@ func TestRestartForgetsJobs(t *testing.T) {
 	requireUnknown(t, *j.ID, after.fetch(*j.ID).Job)
 }
 
-// TestJobOfAnotherReplica checks that a load balancer that distributes the requests of a client is
-// noticed.
+// TestJobOfAnotherReplica checks that a request for a job of another replica gets an error that says
+// so.
 func TestJobOfAnotherReplica(t *testing.T) {
 	one := start(t, func(c *Config) { c.Jobs.Replica = "one" })
 	two := start(t, func(c *Config) { c.Jobs.Replica = "two" })

@@ -31,7 +31,7 @@ func zip(text string) string {
 	return b.String()
 }
 
-// requireError requires an error like those of other paths.
+// requireError requires an error in the format of the other paths.
 func (s *server) requireError(status int, code contract.Code, body string, headers ...string) {
 	s.t.Helper()
 	resp, text := s.post(body, headers...)
@@ -64,11 +64,11 @@ func TestAccepted(t *testing.T) {
 	f(simple, "Content-Encoding", "identity")
 	f(zip(simple[:100])+zip(simple[100:]), "Content-Encoding", "gzip")
 	f("\ufeff" + simple)
-	wide := []byte{0xfe, 0xff}
+	utf16Body := []byte{0xfe, 0xff}
 	for _, unit := range utf16.Encode([]rune(strings.Replace(simple, "UTF-8", "UTF-16", 1))) {
-		wide = append(wide, byte(unit>>8), byte(unit))
+		utf16Body = append(utf16Body, byte(unit>>8), byte(unit))
 	}
-	f(string(wide), "Content-Type", "text/xml; charset=utf-16")
+	f(string(utf16Body), "Content-Type", "text/xml; charset=utf-16")
 	basic := func(user, password string) string {
 		req, _ := http.NewRequest(http.MethodGet, "/", nil)
 		req.SetBasicAuth(user, password)
@@ -202,7 +202,7 @@ func TestResponsesAreCompressed(t *testing.T) {
 	f(simple, "gzip", "") // too short
 }
 
-func TestDescription(t *testing.T) {
+func TestWSDL(t *testing.T) {
 	f := func(s *server, method, query string) (*http.Response, string) {
 		t.Helper()
 		req, err := http.NewRequest(method, s.url+query, nil)

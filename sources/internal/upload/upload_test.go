@@ -192,7 +192,9 @@ func TestSlotWithFirstByte(t *testing.T) {
 	server := fasthttp.Server{StreamRequestBody: true, MaxRequestBodySize: 1, Handler: func(ctx *fasthttp.RequestCtx) {
 		ctx.SetConnectionClose()
 		time.AfterFunc(20*time.Millisecond, func() {
-			require.Nil(t, slots.Acquire("other", 1), "the header alone takes no slot")
+			if slots.Acquire("other", 1) != nil {
+				t.Error("the header alone took a slot, want none taken")
+			}
 			_, _ = client.Write([]byte("1\r\nx\r\n"))
 		})
 		require.ErrorContains(t, r.Receive(ctx, "client", &buffer{}), "full")
