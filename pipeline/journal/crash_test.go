@@ -69,8 +69,8 @@ func newCrashWorld(t *testing.T, seed uint64) *crashWorld {
 	}
 }
 
-// live opens the journal, checks it, uses it until the machine crashes, and replaces the file system
-// by what survived.
+// live opens the journal, checks it, uses it until the machine crashes, and keeps what survived on
+// the disk.
 func (w *crashWorld) live() {
 	if w.rng.IntN(3) > 0 {
 		w.fs.budget = w.rng.IntN(60)

@@ -50,8 +50,8 @@ func (j *Journal) recover(consumers []string) error {
 	return nil
 }
 
-// removeUnfinished removes unfinished files and syncs the folder: names that the previous process created may
-// not be durable yet, and without its name a file is lost.
+// removeUnfinished removes unfinished files and syncs the folder: names that the previous process
+// created may not be durable yet, and without its name a file is lost.
 func (j *Journal) removeUnfinished() error {
 	names, err := j.fs.List(j.cfg.Dir)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// maintenanceInterval is the interval at which an idle writer measures the free disk space and, after a
-// failure, tries to create a new segment.
+// maintenanceInterval is the interval at which an idle writer measures the free disk space and,
+// after a failure, tries to create a new segment.
 const maintenanceInterval = time.Second
 
 // writer is used only by the goroutine of run. Only that goroutine changes end and last of the

@@ -129,18 +129,3 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 		}
 	}
 }
-
-// seenBefore returns the batches that this replica saw in a partition when it last owned it, or
-// nil.
-func (l *Log) seenBefore(p *Partition) *seen {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.seen[delivery{p.consumer, p.ID}]
-}
-
-// keepSeen keeps the batches for the next time that this replica owns the partition.
-func (l *Log) keepSeen(p *Partition) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.seen[delivery{p.consumer, p.ID}] = p.seen
-}

@@ -35,7 +35,7 @@ type Log struct {
 	unusable error     // why the topic cannot be used; nil once it has passed its check
 	full     error     // which consumer is too far behind; nil if none is
 	closed   bool
-	seen     map[delivery]*seen // kept while another replica owns the partition
+	seen     map[delivery]*seen // from the last time that this replica owned the partition
 
 	checked           chan struct{}   // closed when the topic has passed its check for the first time
 	hard              context.Context // done when waiting frames are no longer sent

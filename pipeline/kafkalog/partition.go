@@ -69,11 +69,16 @@ func (p *Partition) open() error {
 	}
 	p.base.frame = frameAt(max(offset, first))
 	p.saved, p.clocks = p.base.frame, nil
-	p.seen = p.log.seenBefore(p)
+	key := delivery{p.consumer, p.ID}
+	p.log.mu.Lock()
+	p.seen = p.log.seen[key]
+	p.log.mu.Unlock()
 	if err := p.load(p.ctx); err != nil {
 		return err
 	}
-	p.log.keepSeen(p)
+	p.log.mu.Lock()
+	p.log.seen[key] = p.seen
+	p.log.mu.Unlock()
 	return nil
 }
 
