@@ -20,8 +20,8 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// TestSocketDeadline checks that the socket's deadline is never before the wanted one, at most slack
-// after it, and set no more often than necessary.
+// TestSocketDeadline checks that the socket's deadline is never before the wanted one, at most
+// slack after it, and set no more often than necessary.
 func TestSocketDeadline(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }

@@ -141,8 +141,8 @@ func TestInvalidKeysFileKeepsTheLastValidSet(t *testing.T) {
 	require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
 }
 
-// TestReloadEndsConflict checks that Reload clears the problem with a keys file whose only fault was
-// an entry that the configuration also had.
+// TestReloadEndsConflict checks that Reload clears the problem with a keys file that had only one
+// fault: an entry that the configuration also had.
 func TestReloadEndsConflict(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	write(t, path, "keys: []")

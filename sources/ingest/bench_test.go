@@ -34,8 +34,8 @@ func (*acceptAll) Submit(s *batch.Submission) error {
 const bodySize = 150_000
 
 // BenchmarkRequest measures the server's part of a request of 150 KB on a persistent loopback
-// connection. The client is another process, so that neither its CPU time nor its allocations count.
-// user-µs/op is the CPU time of this code; sys-µs/op is mostly the kernel copying data.
+// connection. The client is another process, so that neither its CPU time nor its allocations
+// count. user-µs/op is the CPU time of this code; sys-µs/op is mostly the kernel copying data.
 func BenchmarkRequest(b *testing.B) {
 	addr := start(b, &acceptAll{}, nil)
 	client(b, addr, 100) // fills the pools

@@ -70,8 +70,8 @@ const (
 	periodGaps   = 9
 )
 
-// update records the time of a client's batch and sets the client's gauge. A request that ends after
-// the removal of its client does not create the gauge again.
+// update records the time of a client's batch and sets the client's gauge. A request that ends
+// after the removal of its client does not create the gauge again.
 func (p *period) update(client string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

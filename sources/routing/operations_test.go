@@ -222,8 +222,7 @@ func TestRestartForgetsJobs(t *testing.T) {
 	requireUnknown(t, *j.ID, after.fetch(*j.ID).Job)
 }
 
-// TestJobOfAnotherReplica checks that a request for a job of another replica gets an error that says
-// so.
+// TestJobOfAnotherReplica checks that the error for a job of another replica names the cause.
 func TestJobOfAnotherReplica(t *testing.T) {
 	one := start(t, func(c *Config) { c.Jobs.Replica = "one" })
 	two := start(t, func(c *Config) { c.Jobs.Replica = "two" })

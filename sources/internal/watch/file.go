@@ -123,8 +123,8 @@ func sameVersion(a, b fs.FileInfo) bool {
 }
 
 // ReadAll returns all of r, decompressed if it is gzip, and without a UTF-8 byte order mark. The
-// content must have at most maxBytes bytes, and so must the input unless r is an io.ReadSeeker, such
-// as a file. ReadAll reads an io.ReadSeeker twice instead of holding the input in memory.
+// content must have at most maxBytes bytes, and so must the input unless r is an io.ReadSeeker,
+// such as a file. ReadAll reads an io.ReadSeeker twice instead of holding the input in memory.
 func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 	s, ok := r.(io.ReadSeeker)
 	if !ok {
