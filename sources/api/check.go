@@ -125,7 +125,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 			return apiErr
 		}
 		if x.key = s.keys.find(presented); x.key == nil {
-			return unauthenticated("unknown key: check that it is complete and was not withdrawn")
+			return unauthenticated("unknown key: check that it is complete, has not expired and was not withdrawn")
 		}
 		if !x.key.client.May(x.route.Right) {
 			return contract.NewError(contract.Forbidden, "the key does not have the right that this path requires")
