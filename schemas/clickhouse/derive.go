@@ -7,15 +7,15 @@ import (
 )
 
 // Block describes the rows of a delivered block by the range of their received_at and the months of
-// their timestamp_from, as YYYYMM. Other rows of the archive may match, too.
+// their timestamp_from, as YYYYMM. Other rows of the archive may match too.
 type Block struct {
 	First  time.Time `ch:"first_received_at"`
 	Last   time.Time `ch:"last_received_at"`
 	Months []uint32  `ch:"months"`
 }
 
-// DerivedTables are the names of the tables that the daemon fills from the archive, without the
-// prefix that Layout.Derived adds.
+// DerivedTables contains the names of the tables that the daemon fills from the archive, without
+// the prefix that Layout.Derived adds.
 var DerivedTables = []string{"blocks", "by_time", "hours", "last"}
 
 // Pending returns a query for the oldest blocks whose rows may be missing from the derived tables.
@@ -24,14 +24,15 @@ func (l Layout) Pending(limit int) string {
 		" ORDER BY first_received_at LIMIT %d", l.Database, l.Derived("blocks"), limit)
 }
 
-// Record returns the statement that records blocks as pending or derived. It can be repeated.
+// Record returns the statement that records blocks as pending or derived. The statement can be
+// repeated.
 func (l Layout) Record(derived bool, blocks ...Block) string {
 	state, values := 0, make([]string, len(blocks))
 	if derived {
 		state = 1
 	}
 	for i, b := range blocks {
-		values[i] = fmt.Sprintf("(%s, %s, %s, %d)", nanoseconds(b.First), nanoseconds(b.Last), list(b.Months), state)
+		values[i] = fmt.Sprintf("(%s, %s, %s, %d)", nanoseconds(b.First), nanoseconds(b.Last), monthList(b.Months), state)
 	}
 	return fmt.Sprintf("INSERT INTO `%s`.`%s` (first_received_at, last_received_at, months, derived) VALUES %s",
 		l.Database, l.Derived("blocks"), strings.Join(values, ", "))
@@ -44,7 +45,7 @@ func (l Layout) Derive(blocks ...Block) []string {
 	var where []string
 	for _, b := range blocks {
 		where = append(where, fmt.Sprintf("(toYYYYMM(timestamp_from) IN %s AND received_at BETWEEN %s AND %s)",
-			list(b.Months), nanoseconds(b.First), nanoseconds(b.Last)))
+			monthList(b.Months), nanoseconds(b.First), nanoseconds(b.Last)))
 	}
 	statements := make([]string, len(derivations))
 	for i, text := range derivations {
@@ -59,9 +60,10 @@ func (l Layout) Derive(blocks ...Block) []string {
 	return statements
 }
 
-// DeriveSettings are the settings for the statements of Derive. Statements use one thread, so that
-// the others are free for inserts and queries. optimize_on_insert is not needed, because merges and
-// FINAL replace rows with equal keys, and would make by_time three times as expensive.
+// DeriveSettings contains the settings for the statements of Derive. Statements use one thread, so
+// that other threads are free for inserts and queries. optimize_on_insert is not needed, because
+// merges and FINAL replace rows with equal keys, and it would make by_time three times as
+// expensive.
 var DeriveSettings = map[string]any{
 	"async_insert": 0, "max_threads": 1, "max_insert_threads": 1, "max_partitions_per_insert_block": 0, "insert_deduplicate": 0,
 	"optimize_on_insert": 0, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "read_overflow_mode": "throw",
@@ -119,4 +121,5 @@ func nanoseconds(t time.Time) string {
 	return fmt.Sprintf("fromUnixTimestamp64Nano(%d, 'UTC')", t.UnixNano())
 }
 
-func list(months []uint32) string { return strings.ReplaceAll(fmt.Sprint(months), " ", ", ") }
+// monthList returns months as an array in SQL.
+func monthList(months []uint32) string { return strings.ReplaceAll(fmt.Sprint(months), " ", ", ") }

@@ -1,5 +1,5 @@
-// Package clickhouse creates and updates the tables of the archive on a server. Numbered SQL files
-// define them.
+// Package clickhouse creates and updates the tables of the archive on a server. The tables are
+// defined in numbered SQL files.
 //
 // # Tables
 //
@@ -16,14 +16,14 @@
 //
 // # Derived tables
 //
-// README.md describes them to users. They are not materialized views of the archive. A materialized
-// view would add 40 ms (by_time) or 120 ms (last) of CPU to an insert of 98,000 rows, which takes
-// 50 ms without it, and would lack the rows of a block whose insert was interrupted between the
-// table and the view. Instead, the daemon records each delivered block as a row in `blocks`. Every
-// few seconds it executes the statements of Layout.Derive for all pending blocks, and then marks
-// the blocks as derived. Each statement can be repeated, for example after a crash: `last` keeps a
-// maximum, `by_time` the latest received_at of a key, and `hours` is computed again from all rows
-// of the affected hours.
+// README.md describes them for users. They are not materialized views of the archive. A
+// materialized view would add 40 ms (by_time) or 120 ms (last) of CPU to an insert of 98,000 rows,
+// which takes 50 ms without it, and would lack the rows of a block whose insert was interrupted
+// between the table and the view. Instead, the daemon records each delivered block as a row in
+// `blocks`. Every few seconds it executes the statements of Layout.Derive for all pending blocks,
+// and then marks the blocks as derived. Each statement can be repeated, for example after a crash:
+// `last` keeps a maximum, `by_time` the latest received_at of a key, and `hours` is computed again
+// from all rows of the affected hours.
 //
 // Refreshable materialized views are not used, because they cannot determine which rows are new:
 // with several daemons, received_at is not in the order of insertion. Projections are not used,
@@ -46,12 +46,13 @@
 // start of a quarter. hours takes 0.9 bytes for each row of the archive.
 //
 // Tables named forecaster_… contain what the forecaster has learned from the archive. Without them,
-// the forecaster learns again. In a cluster, every host has all of their rows.
+// the forecaster starts learning from scratch. In a cluster, every host has all of their rows.
 //
 // # Codecs
 //
-// They were chosen with 5.5 million rows of real five-minute road traffic (two measure types per
-// detector, random batch ids, jittered received_at). Bytes per row after a merge, 17.9 in total:
+// The codecs were chosen with 5.5 million rows of real five-minute road traffic (two measure types
+// per detector, random batch ids, jittered received_at). Bytes per row after a merge, 17.9 in
+// total:
 //
 //	detector_code   LowCardinality 0.01   String 0.27
 //	timestamp_*     Delta,ZSTD 0.11       DoubleDelta,ZSTD 0.15
@@ -75,12 +76,12 @@
 //   - non_replicated_deduplication_window 10000: the number of parts that the server remembers by
 //     token. An INSERT takes one entry for each of its months; package sinks/clickhouse explains
 //     how many are needed. 10000 entries take about 1 MB of memory and of disk.
-//   - fsync_after_insert, fsync_part_directory: the daemon releases its journal once the server has
-//     acknowledged, so the acknowledgement must survive a power failure. Merged parts need no
-//     fsync, because the server keeps their sources for eight minutes (old_parts_lifetime, pinned
-//     to 480 s).
+//   - fsync_after_insert, fsync_part_directory: the daemon releases rows from its journal once the
+//     server has acknowledged them, so acknowledged rows must survive a power failure. Merged parts
+//     need no fsync, because the server keeps their sources for eight minutes (old_parts_lifetime,
+//     pinned to 480 s).
 //   - The index on received_at lets the sink find the rows of one block without reading the whole
-//     month. It is not part of the rows.
+//     month.
 //
 // # Migrations
 //

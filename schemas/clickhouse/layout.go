@@ -16,7 +16,7 @@ func (l Layout) Local() string {
 	return l.Table
 }
 
-// Derived returns the name of a derived table. As with Local, that is the table with the rows.
+// Derived returns the name of a derived table. Like Local, it returns the table with the rows.
 func (l Layout) Derived(name string) string {
 	l.Table += "_" + name
 	return l.Local()
@@ -41,17 +41,17 @@ func (l Layout) Synced() []string {
 	return tables
 }
 
-// Journal returns the name of the table that lists the migrations that were applied to a server. In
+// MigrationsTable returns the name of the table that lists the migrations applied to a server. In
 // a cluster it is not replicated, because a server with a new disk lacks all tables.
-func (l Layout) Journal() string {
+func (l Layout) MigrationsTable() string {
 	if l.Cluster != "" {
 		return "schema_migrations_local"
 	}
 	return "schema_migrations"
 }
 
-// Engine returns an engine of the MergeTree family with its arguments, in a cluster the replicated
-// variant. path identifies the table in Keeper, and replica identifies the replica.
+// Engine returns an engine of the MergeTree family with its arguments. In a cluster, it returns the
+// replicated variant; path identifies the table in Keeper, and replica identifies the replica.
 func (l Layout) Engine(family, path, replica, args string) string {
 	if l.Cluster == "" {
 		return family + "(" + args + ")"

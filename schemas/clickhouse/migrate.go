@@ -58,11 +58,11 @@ func prepare(ctx context.Context, c Conn, l Layout) error {
 	if err := c.Exec(ctx, database); err != nil {
 		return fmt.Errorf("cannot create the database %s: %w", l.Database, err)
 	}
-	journal := fmt.Sprintf("CREATE TABLE IF NOT EXISTS `%s`.%s\n"+
+	table := fmt.Sprintf("CREATE TABLE IF NOT EXISTS `%s`.%s\n"+
 		"(table_name String, version UInt32, name String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))\n"+
-		"ENGINE = ReplacingMergeTree(applied_at) ORDER BY (table_name, version)", l.Database, l.Journal())
-	if err := c.Exec(ctx, journal); err != nil {
-		return fmt.Errorf("cannot create the table %s.%s: %w", l.Database, l.Journal(), err)
+		"ENGINE = ReplacingMergeTree(applied_at) ORDER BY (table_name, version)", l.Database, l.MigrationsTable())
+	if err := c.Exec(ctx, table); err != nil {
+		return fmt.Errorf("cannot create the table %s.%s: %w", l.Database, l.MigrationsTable(), err)
 	}
 	return nil
 }
@@ -72,9 +72,9 @@ func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) 
 	var rows []struct {
 		Version uint32 `ch:"version"`
 	}
-	query := fmt.Sprintf("SELECT version FROM `%s`.%s WHERE table_name = '%s'", l.Database, l.Journal(), l.Table)
+	query := fmt.Sprintf("SELECT version FROM `%s`.%s WHERE table_name = '%s'", l.Database, l.MigrationsTable(), l.Table)
 	if err := c.Select(ctx, &rows, query); err != nil {
-		return nil, fmt.Errorf("cannot read %s.%s: %w", l.Database, l.Journal(), err)
+		return nil, fmt.Errorf("cannot read %s.%s: %w", l.Database, l.MigrationsTable(), err)
 	}
 	for _, r := range rows {
 		list = append(list, r.Version)
@@ -117,10 +117,10 @@ func replicatedTables(ctx context.Context, c Conn, l Layout) (statements []strin
 // The server's error codes that exec handles.
 const (
 	replicaExists   = 253 // REPLICA_ALREADY_EXISTS: Keeper lists this replica for a table that the server does not have
-	cannotAssignDDL = 517 // CANNOT_ASSIGN_ALTER: the replica has not applied the ALTER of another one yet
+	cannotAssignDDL = 517 // CANNOT_ASSIGN_ALTER: the replica has not yet applied the ALTER of another replica
 )
 
-// exec runs a statement of a migration.
+// exec runs a statement of a migration. It waits while the replica has not applied another ALTER.
 func exec(ctx context.Context, c Conn, l Layout, statement string) error {
 	for {
 		err := c.Exec(ctx, statement)
@@ -146,10 +146,10 @@ func apply(ctx context.Context, c Conn, l Layout, m Migration) error {
 			return fmt.Errorf("cannot apply migration %d (%s) to %s.%s: %w", m.Version, m.Name, l.Database, l.Table, err)
 		}
 	}
-	note := fmt.Sprintf("INSERT INTO `%s`.%s (table_name, version, name) SETTINGS async_insert = 0 VALUES ('%s', %d, '%s')",
-		l.Database, l.Journal(), l.Table, m.Version, m.Name)
-	if err := c.Exec(ctx, note); err != nil {
-		return fmt.Errorf("cannot record migration %d (%s) in %s.%s: %w", m.Version, m.Name, l.Database, l.Journal(), err)
+	insert := fmt.Sprintf("INSERT INTO `%s`.%s (table_name, version, name) SETTINGS async_insert = 0 VALUES ('%s', %d, '%s')",
+		l.Database, l.MigrationsTable(), l.Table, m.Version, m.Name)
+	if err := c.Exec(ctx, insert); err != nil {
+		return fmt.Errorf("cannot record migration %d (%s) in %s.%s: %w", m.Version, m.Name, l.Database, l.MigrationsTable(), err)
 	}
 	return nil
 }

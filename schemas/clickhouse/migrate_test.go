@@ -62,7 +62,7 @@ func testNewServer(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	}
 }
 
-// failing is a connection that fails after the given number of statements.
+// failing is a connection on which Exec fails after left statements.
 type failing struct {
 	driver.Conn
 	left int

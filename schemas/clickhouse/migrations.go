@@ -12,10 +12,10 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// Migration is a numbered file whose template was executed for a layout.
+// Migration is a numbered file. Its template has been executed for a layout.
 type Migration struct {
 	Version    uint32   // number of the file
-	Name       string   // name of the file, without number and extension
+	Name       string   // name of the file without number and extension
 	Statements []string // empty if the file is not for this layout
 }
 

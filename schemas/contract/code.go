@@ -4,7 +4,7 @@ package contract
 // and logs.
 type Code uint8
 
-// The codes of whole requests come first, then those of items. InvalidType, MissingField and
+// The codes of whole requests come first, then the codes of items. InvalidType, MissingField and
 // DuplicateField are used for both.
 const (
 	OK Code = iota

@@ -26,7 +26,7 @@ func TestCodes(t *testing.T) {
 	require.Empty(t, FieldCount.String())
 }
 
-// describe returns a description as a client reads it.
+// describe returns the description of a rejected item with JSON escapes decoded.
 func describe(t *testing.T, code Code, field Field, echo string) (text string) {
 	t.Helper()
 	raw := append(AppendItemDescription([]byte{'"'}, code, field, []byte(echo)), '"')

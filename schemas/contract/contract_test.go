@@ -2,8 +2,10 @@ package contract_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,8 +15,8 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// TestErrorCodes compares the tables of section 6.1 with the codes, and their statuses with the
-// codes and the OpenAPI document.
+// TestErrorCodes compares the names in the tables of section 6.1 with the codes, and the statuses
+// with the codes and the OpenAPI document.
 func TestErrorCodes(t *testing.T) {
 	names := func(from, to contract.Code) (list []string) {
 		for code := from; code < to; code++ {
@@ -31,8 +33,8 @@ func TestErrorCodes(t *testing.T) {
 		into[row[0]] = row[1]
 	}
 	shared := []string{"INVALID_TYPE", "DUPLICATE_FIELD", "MISSING_FIELD"}
-	require.ElementsMatch(t, append(names(contract.NotFound, contract.BatchLimitExceeded), shared...), keys(requests))
-	require.ElementsMatch(t, names(contract.BatchLimitExceeded, contract.CodeCount), keys(items))
+	require.ElementsMatch(t, append(names(contract.NotFound, contract.BatchLimitExceeded), shared...), slices.Collect(maps.Keys(requests)))
+	require.ElementsMatch(t, names(contract.BatchLimitExceeded, contract.CodeCount), slices.Collect(maps.Keys(items)))
 
 	for code := contract.NotFound; code < contract.CodeCount; code++ {
 		if code.Status() != 0 {
@@ -49,8 +51,8 @@ func TestErrorCodes(t *testing.T) {
 	}
 }
 
-// TestRuleNumbers compares the numbers in section 6.1 with those of the rules in 1.2, which are
-// consecutive.
+// TestRuleNumbers compares the numbers in section 6.1 with the numbers of the rules in section 1.2,
+// which must be consecutive.
 func TestRuleNumbers(t *testing.T) {
 	want := map[string][]string{}
 	for i, row := range rows(t, "1.2") {
@@ -122,7 +124,7 @@ func document(t *testing.T) string {
 	return string(text)
 }
 
-// rows returns the cells of the tables in a section, without the heads.
+// rows returns the cells of the tables in a section, without the header rows.
 func rows(t *testing.T, section string) (list [][]string) {
 	t.Helper()
 	_, text, found := strings.Cut(document(t), "\n### "+section+" ")
@@ -141,12 +143,5 @@ func rows(t *testing.T, section string) (list [][]string) {
 		list = append(list, cells)
 	}
 	require.NotEmpty(t, list, section)
-	return list
-}
-
-func keys(m map[string]string) (list []string) {
-	for key := range m {
-		list = append(list, key)
-	}
 	return list
 }

@@ -6,7 +6,7 @@ import "time"
 // (contract, rules for all HTTP interfaces).
 const EchoLimit = 64
 
-// APIError is the error response to a whole request. Nothing of the request was or will be archived
+// APIError is the error response to a whole request. No part of the request was or will be archived
 // or forwarded (contract 1.1).
 type APIError struct {
 	Code        Code
@@ -23,7 +23,8 @@ func NewError(code Code, description string) *APIError {
 	return &APIError{Code: code, Description: description}
 }
 
-// Unavailable returns a 503 that asks the client to retry after the given time.
+// Unavailable returns an APIError with status 503 that asks the client to retry after the given
+// time.
 func Unavailable(description string, after time.Duration) *APIError {
 	return &APIError{Code: ServiceUnavailable, Description: description, RetryAfter: after}
 }

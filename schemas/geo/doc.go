@@ -9,7 +9,8 @@
 //
 // The readers of that library allocate as much memory as a count in the input requests (64 GB for
 // nine bytes), descend into collections to any depth, and allocate memory for each number. The
-// readers of this package are bounded by Limits; tests compare them with the readers of the library.
+// readers of this package are bounded by Limits; tests compare them with the readers of the
+// library.
 //
 // # Reading
 //

@@ -82,8 +82,8 @@ func KindOf(g geom.T) Kind {
 }
 
 // New returns a geometry with the given coordinates, of a kind other than Any and
-// GeometryCollection. The ends of its parts are indexes into flat: ends for a Polygon, MultiPoint or
-// MultiLineString, endss for a MultiPolygon. The geometry keeps the slices.
+// GeometryCollection. The ends of its parts are indexes into flat: ends for a Polygon, MultiPoint
+// or MultiLineString, endss for a MultiPolygon. The geometry keeps the slices.
 func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]int) geom.T {
 	switch kind {
 	case Point:
@@ -133,7 +133,8 @@ const maxDifference = 1e-14
 
 // Same reports whether two geometries have the same parts in the same order, and coordinates that
 // agree in fifteen digits. It ignores differences between kinds that are lost in an encoding: WKT
-// and WKB do not distinguish rings from lines, and KML does not distinguish kinds that have members.
+// and WKB do not distinguish rings from lines, and KML does not distinguish kinds that have
+// members.
 func Same(a, b geom.T) bool {
 	next, stop := iter.Pull(Parts(b))
 	defer stop()

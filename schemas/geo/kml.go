@@ -26,8 +26,8 @@ const (
 // ParseKML reads the geometries of all placemarks in all texts as one geometry. Several geometries
 // are combined as if they were in a MultiGeometry. Each text is a document, a placemark or a
 // geometry. Limits.Depth applies to nested MultiGeometries. The error contains the byte offset,
-// counted from 0 after a byte order mark, and wraps ErrNoPlacemark, ErrKind or ErrTooLarge if one of
-// these applies.
+// counted from 0 after a byte order mark, and wraps ErrNoPlacemark, ErrKind or ErrTooLarge if one
+// of these applies.
 func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	r := kmlReader{Builder: Builder{Limits: l}}
 	for i, text := range texts {

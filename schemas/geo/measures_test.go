@@ -8,7 +8,8 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// TestMeasuresAreDropped checks that geometries with an M of any value are read as if they had none.
+// TestMeasuresAreDropped checks that geometries with an M of any value are read as if they had
+// none.
 func TestMeasuresAreDropped(t *testing.T) {
 	dropping := limits
 	dropping.DropMeasures = true

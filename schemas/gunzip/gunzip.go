@@ -1,7 +1,7 @@
 // Package gunzip decompresses request bodies: gzip (RFC 1952) with any number of members, header
 // fields of any length, and nothing after the last member. The readers of the standard library and
-// of klauspost/compress reject header fields of 512 bytes, and treat a header that ends within a
-// field as the end of the stream.
+// of klauspost/compress reject header fields of 512 bytes or more, and treat a header that ends
+// within a field as the end of the stream.
 package gunzip
 
 import (
@@ -15,7 +15,8 @@ import (
 	"trafficd/schemas/gunzip/inflate"
 )
 
-// Errors of a Reader. A stream that ends too early is io.ErrUnexpectedEOF.
+// Errors returned by a Reader, in addition to the errors of package inflate and of the underlying
+// reader. For a stream that ends too early, it returns io.ErrUnexpectedEOF.
 var (
 	ErrHeader   = errors.New("the body does not begin with the gzip magic 1f 8b")
 	ErrTrailing = errors.New("bytes after the end of the gzip stream: send one stream and nothing after it")
@@ -25,8 +26,9 @@ var (
 const (
 	bufferSize = 32 << 10
 	headerSize = 10
-	deflate    = 8 // the only method
+	deflate    = 8 // the only compression method
 
+	// Flags in a header.
 	hasCRC     = 1 << 1
 	hasExtra   = 1 << 2
 	hasName    = 1 << 3
@@ -40,14 +42,14 @@ type Reader struct {
 	inflate inflate.Reader
 	text    []byte // the last result of inflate.Next
 	unread  []byte // the part of text that Read has not returned yet
-	members int    // number of headers that were read
+	members int    // number of headers that have been read
 	open    bool   // the next byte belongs to the content of a member
 	crc     uint32 // of the header, then of the content
 	size    uint32 // of the content, modulo 2^32
 	err     error
 }
 
-// Reset makes z read from r. It retains the buffers for reuse.
+// Reset makes z read from r. It reuses the buffers.
 func (z *Reader) Reset(r io.Reader) {
 	if z.in == nil {
 		z.in = bufio.NewReaderSize(nil, bufferSize)
@@ -112,7 +114,7 @@ func (z *Reader) header() error {
 		return fmt.Errorf("unknown compression method %d: want deflate, %d", h[2], deflate)
 	}
 	flags := h[3]
-	if flags&reserved != 0 { // the header may have fields that are not known here
+	if flags&reserved != 0 { // the header may have fields that this package does not know
 		return fmt.Errorf("reserved flags %#x are set in the gzip header", flags&reserved)
 	}
 	if flags&hasExtra != 0 {

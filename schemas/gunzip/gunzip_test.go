@@ -38,7 +38,7 @@ var longFields = func(h *gzip.Header) {
 	h.Name, h.Comment, h.Extra = strings.Repeat("n", 5000), strings.Repeat("c", 40_000), bytes.Repeat([]byte("x"), 60_000)
 }
 
-// TestMembers reads members with header fields of any length, at once and byte by byte.
+// TestMembers reads members with short and long header fields, at once and byte by byte.
 func TestMembers(t *testing.T) {
 	random := make([]byte, 100_000)
 	for i := range random {
@@ -59,7 +59,7 @@ func TestMembers(t *testing.T) {
 	f(string(random), member(t, string(random), longFields))
 }
 
-// TestTruncated cuts a stream after each byte of its second member.
+// TestTruncated truncates a stream with two members at each byte, except between the members.
 func TestTruncated(t *testing.T) {
 	first := member(t, "abc", nil)
 	packed := append(first, member(t, "def", func(h *gzip.Header) { h.Name, h.Comment, h.Extra = "name", "comment", []byte("extra") })...)
@@ -99,7 +99,7 @@ func TestInvalid(t *testing.T) {
 	_, err = read(bytes.NewReader(reserved))
 	require.ErrorContains(t, err, "reserved flags 0x20 are set")
 
-	// The header's own checksum.
+	// The checksum of the header.
 	sum := append([]byte{0x1f, 0x8b, 8, hasCRC, 0, 0, 0, 0, 0, 0xff}, 0, 0)
 	f(ErrChecksum, sum, abc[headerSize:])
 	var z Reader

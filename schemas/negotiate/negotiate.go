@@ -12,7 +12,7 @@ import (
 // 1000.
 type Quality int
 
-// Unlisted is the quality of an alternative that a header does not name.
+// Unlisted is the quality of an alternative that a header does not list.
 const Unlisted Quality = -1
 
 // Element is one element of a list header.
@@ -76,7 +76,7 @@ func cut(text []byte, separator byte) (before, after []byte) {
 	return text, nil
 }
 
-// Named returns the quality of the first element with this value, ignoring case, or Unlisted.
+// Named returns the quality of the first element with the given value, ignoring case, or Unlisted.
 func Named(lines [][]byte, value []byte) Quality {
 	for _, rest := range lines {
 		for len(rest) > 0 {
@@ -98,7 +98,7 @@ var (
 )
 
 // Application returns the quality of a media type application/… in the lines of Accept. If the type
-// is not listed, it returns the quality of application/* or else of */*.
+// is not listed, it returns the quality of application/*, or of */* if that is not listed either.
 func Application(lines [][]byte, mediaType []byte) Quality {
 	for _, name := range [...][]byte{mediaType, anyApplication, anyType} {
 		if q := Named(lines, name); q != Unlisted {
@@ -109,7 +109,7 @@ func Application(lines [][]byte, mediaType []byte) Quality {
 }
 
 // Coding returns the quality of a content coding other than identity in the lines of
-// Accept-Encoding. If the coding is not listed, it returns the quality of *. x-gzip is an alias of
+// Accept-Encoding. If the coding is not listed, it returns the quality of *. x-gzip is an alias for
 // gzip.
 func Coding(lines [][]byte, coding []byte) Quality {
 	q := Named(lines, coding)
@@ -125,7 +125,7 @@ func Coding(lines [][]byte, coding []byte) Quality {
 // AcceptsGzip reports whether Accept-Encoding allows gzip.
 func AcceptsGzip(lines [][]byte) bool { return Coding(lines, gzip) > 0 }
 
-// Codings yields the content codings in the lines of Content-Encoding.
+// Codings returns an iterator over the content codings in the lines of Content-Encoding.
 func Codings(lines [][]byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, line := range lines {

@@ -78,7 +78,7 @@ func TestIsGzip(t *testing.T) {
 	require.False(t, IsGzip([]byte("deflate")))
 }
 
-func TestNothingIsAllocated(t *testing.T) {
+func TestAllocations(t *testing.T) {
 	accept, encoding := lines("text/html, application/json;q=0.9, */*;q=0.8"), lines("deflate, br", `x;y="z,";q=0.5, *;q=0.1`)
 	json, coding := []byte("application/json"), []byte("gzip")
 	require.Zero(t, testing.AllocsPerRun(100, func() {

@@ -14,8 +14,8 @@ import (
 var encoding = base64.StdEncoding.Strict()
 
 // Decode decodes a code in base64, which must be canonical: the standard alphabet, padded, without
-// line breaks. The error quotes the beginning of the code and names the byte of the binary form,
-// counted from 0.
+// line breaks. The error quotes the beginning of the code and contains the byte offset in the
+// binary form, counted from 0.
 func Decode(code string) (Line, error) {
 	var space [128]byte // for 17 points; AppendDecode allocates for longer codes
 	raw, err := encoding.AppendDecode(space[:0], []byte(code))
@@ -37,11 +37,11 @@ func decode(code []byte) (Line, error) {
 		return Line{}, err
 	}
 	if len(code) < minSize {
-		return Line{}, fmt.Errorf("byte %d: unexpected end, a line has at least %d bytes", len(code), minSize)
+		return Line{}, fmt.Errorf("byte %d: unexpected end: a line has at least %d bytes", len(code), minSize)
 	}
 	points, offsets := (len(code)-minSize)/innerSize+2, (len(code)-minSize)%innerSize
 	if offsets > maxOffsets {
-		return Line{}, fmt.Errorf("byte %d: unexpected end, the %d bytes after %d points are neither offsets nor a point",
+		return Line{}, fmt.Errorf("byte %d: unexpected end: the %d bytes after %d points are neither offsets nor a point",
 			len(code), offsets, points)
 	}
 	r := reader{code: code, at: statusSize}
@@ -68,7 +68,7 @@ func checkStatus(code []byte) error {
 	case status&locationMask != 0:
 		return fmt.Errorf("byte 0: status 0x%02x means an area or point, want a line", status)
 	case status&attributesFlag == 0:
-		return fmt.Errorf("byte 0: status 0x%02x means no attributes, want a line, which has them", status)
+		return fmt.Errorf("byte 0: status 0x%02x means no attributes, which a line must have", status)
 	case status&reservedMask != 0:
 		return fmt.Errorf("byte 0: status 0x%02x has the reserved bit set", status)
 	}
@@ -106,14 +106,15 @@ func (r *reader) point(p *Point, first, last bool) error {
 	return nil
 }
 
-// offsets reads the n bytes after the last point. The last byte of that point announces them.
+// offsets reads the n bytes after the last point. The flags in the last byte of that point declare
+// them.
 func (r *reader) offsets(line *Line, n int) error {
 	end := r.code[r.at-1]
 	if end&endReserved != 0 {
 		return fmt.Errorf("attributes 0x%02x have the reserved bit set", end)
 	}
-	if announced := bits.OnesCount8(end & (positiveFlag | negativeFlag)); announced != n {
-		return fmt.Errorf("attributes 0x%02x announce offsets: %d, bytes that follow: %d", end, announced, n)
+	if declared := bits.OnesCount8(end & (positiveFlag | negativeFlag)); declared != n {
+		return fmt.Errorf("attributes 0x%02x: number of offsets is %d, but number of bytes that follow is %d", end, declared, n)
 	}
 	var positive, negative byte
 	if end&positiveFlag != 0 {

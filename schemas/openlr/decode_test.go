@@ -11,7 +11,7 @@ import (
 )
 
 // Codes with known contents. Many decoders use the second code in their tests. The points of the
-// third are less than one distance interval apart.
+// third code are less than one distance interval apart.
 const (
 	twoPoints   = "CwNhbCU+jzPLAwD0/34zGw=="
 	threePoints = "CwRbWyNG9RpsCQCb/jsbtAT/6/+jK1lE"
@@ -78,7 +78,7 @@ func TestDecodeDistance(t *testing.T) {
 	f(0, 29)
 	f(1, 88)
 	f(9, 557)
-	f(255, 14972) // of 58.6 m each; 15 km / 256 would be 14971
+	f(255, 14972) // with intervals of 58.6 m; 15 km / 256 would result in 14971
 }
 
 func TestDecodeCoordinates(t *testing.T) {
@@ -100,7 +100,7 @@ func TestDecodeCoordinates(t *testing.T) {
 	f(0x800000, 0xc00000, -180+0.5*step, -90+0.5*step)
 }
 
-// TestDecodeInvalid checks that the error names the byte and the reason.
+// TestDecodeInvalid checks that the error contains the byte offset and the reason.
 func TestDecodeInvalid(t *testing.T) {
 	two, three := raw(t, twoPoints), raw(t, threePoints)
 	f := func(code []byte, want string) {
@@ -116,12 +116,12 @@ func TestDecodeInvalid(t *testing.T) {
 	f(with(two, 0, 0x1b), "byte 0: status 0x1b means an area or point")
 	f(with(two, 0, 0x03), "byte 0: status 0x03 means no attributes")
 	f(with(two, 0, 0x8b), "byte 0: status 0x8b has the reserved bit set")
-	f(two[:15], "byte 15: unexpected end, a line has at least 16 bytes")
-	f(append(two[:16:16], 1, 2, 3), "byte 19: unexpected end, the 3 bytes after 2 points")
-	f(append(two[:16:16], 1), "byte 15: attributes 0x1b announce offsets: 0, bytes that follow: 1")
-	f(append(two[:16:16], 1, 2), "byte 15: attributes 0x1b announce offsets: 0, bytes that follow: 2")
-	f(with(two, 15, 0x5b), "byte 15: attributes 0x5b announce offsets: 1, bytes that follow: 0")
-	f(append(with(two, 15, 0x7b), 1), "byte 15: attributes 0x7b announce offsets: 2, bytes that follow: 1")
+	f(two[:15], "byte 15: unexpected end: a line has at least 16 bytes")
+	f(append(two[:16:16], 1, 2, 3), "byte 19: unexpected end: the 3 bytes after 2 points")
+	f(append(two[:16:16], 1), "byte 15: attributes 0x1b: number of offsets is 0, but number of bytes that follow is 1")
+	f(append(two[:16:16], 1, 2), "byte 15: attributes 0x1b: number of offsets is 0, but number of bytes that follow is 2")
+	f(with(two, 15, 0x5b), "byte 15: attributes 0x5b: number of offsets is 1, but number of bytes that follow is 0")
+	f(append(with(two, 15, 0x7b), 1), "byte 15: attributes 0x7b: number of offsets is 2, but number of bytes that follow is 1")
 	f(with(two, 15, 0x9b), "byte 15: attributes 0x9b have the reserved bit set")
 	f(append(with(two, 15, 0x7b), 128, 128), "byte 15: offsets of 128/256 and 128/256 leave nothing")
 	f(with(two, 7, 0x73), "point 0 at byte 1: attributes 0x73 at byte 7 have a reserved bit set")
@@ -193,7 +193,7 @@ func raw(t testing.TB, code string) []byte {
 	return b
 }
 
-// with returns a copy of code with other bytes at an index.
+// with returns a copy of code with the bytes from an index on replaced.
 func with(code []byte, at int, other ...byte) []byte {
 	changed := append([]byte(nil), code...)
 	copy(changed[at:], other)

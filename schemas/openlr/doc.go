@@ -1,6 +1,5 @@
 // Package openlr reads and writes line location references in version 3 of the OpenLR binary
-// format: the openLRcode of a street. (Contract 5.3 calls it a string; this format is an
-// assumption.)
+// format, the assumed format of a street's openLRcode. (Contract 5.3 defines it only as a string.)
 //
 // The layout follows public descriptions and open-source decoders of the format. It was checked
 // against 20,000 real codes (TestRealCodes), not against the OpenLR white paper. A line consists of
@@ -10,7 +9,7 @@
 //	first      9  longitude 3, latitude 3, class, path, distance
 //	inner  n × 7  longitude 2, latitude 2, class, path, distance
 //	last       6  longitude 2, latitude 2, class, end
-//	offsets  0–2  positive, negative, if `end` announces them
+//	offsets  0–2  positive, negative, each only if its flag in `end` is set
 //
 //	class     bits 7–6 reserved, 5–3 functional road class, 2–0 form of way
 //	path      bits 7–5 lowest road class up to the next point, 4–0 bearing
@@ -19,7 +18,8 @@
 //
 // The coordinates of the first point are absolute, in 360/2²⁴ of a degree. All others are relative
 // to the previous point, in 1/100000 of a degree. Bearing, distance and offsets are numbers of
-// intervals: this package returns the middle of the interval, and its half width as a constant.
+// intervals: this package returns the middle of the interval, and defines half of its width as a
+// constant.
 //
 // The number of points follows from the length, because two offsets take fewer bytes than a point.
 // Reserved bits must be zero, because this package does not know their meaning. A code that can be

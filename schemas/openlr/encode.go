@@ -13,7 +13,7 @@ import (
 func Encode(line Line) (string, error) {
 	code, err := encode(line)
 	if err != nil {
-		return "", fmt.Errorf("cannot encode OpenLR line of %d points: %w", len(line.Points), err)
+		return "", fmt.Errorf("cannot encode OpenLR line with %d points: %w", len(line.Points), err)
 	}
 	return encoding.EncodeToString(code), nil
 }
@@ -42,8 +42,8 @@ func encode(line Line) ([]byte, error) {
 	return w.code, checkOffsets(len(line.Points), positive, negative)
 }
 
-// writer encodes points. It keeps the previous point as a reader decodes it, so that rounding
-// errors do not add up.
+// writer encodes points. It keeps the coordinates of the previous point as a reader decodes them,
+// so that rounding errors do not accumulate.
 type writer struct {
 	code     []byte
 	lon, lat float64
@@ -76,7 +76,7 @@ func (w *writer) point(p *Point, first, last bool) error {
 			w.code = binary.BigEndian.AppendUint16(w.code, uint16(int16(v)))
 		}
 		w.lon, w.lat = w.lon+lon/relativeParts, w.lat+lat/relativeParts
-		if err := checkPosition(w.lon, w.lat); err != nil { // rounding may exceed it at a pole
+		if err := checkPosition(w.lon, w.lat); err != nil { // rounding may move a point beyond a pole
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (w *writer) point(p *Point, first, last bool) error {
 	return nil
 }
 
-// offset writes an offset that is not 0, and announces it in the byte at end.
+// offset writes an offset that is not 0, and sets its flag in the byte at end.
 func (w *writer) offset(end int, flag byte, part float64) (byte, error) {
 	if part == 0 {
 		return 0, nil

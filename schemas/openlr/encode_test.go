@@ -9,7 +9,7 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// street is a line whose values are not in the middle of an interval.
+// street returns a line with values that are not in the middle of an interval.
 func street() openlr.Line {
 	return openlr.Line{
 		Points: []openlr.Point{
@@ -17,12 +17,12 @@ func street() openlr.Line {
 			{Lon: 10.2041, Lat: 56.1642, Bearing: 359.9, Distance: 0, FRC: 3, FOW: openlr.SlipRoad, LowestFRC: 7},
 			{Lon: 10.2039, Lat: 56.1640, Bearing: 0, FRC: 7, FOW: openlr.OtherForm},
 		},
-		PositiveOffset: 0.6, // part of another way than the negative offset, so that both can be long
+		PositiveOffset: 0.6, // on a different way than the negative offset, so that both can be long
 		NegativeOffset: 0.9999,
 	}
 }
 
-func TestEncodeIsWithinTolerance(t *testing.T) {
+func TestEncodeTolerance(t *testing.T) {
 	line := street()
 	code, err := openlr.Encode(line)
 	require.NoError(t, err)
@@ -98,8 +98,8 @@ func TestEncodeInvalid(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.Empty(t, code)
 	}
-	f(func(l *openlr.Line) { l.Points = nil }, "line of 0 points: a line needs at least two points")
-	f(func(l *openlr.Line) { l.Points = l.Points[:1] }, "line of 1 points: a line needs at least two points")
+	f(func(l *openlr.Line) { l.Points = nil }, "line with 0 points: a line needs at least two points")
+	f(func(l *openlr.Line) { l.Points = l.Points[:1] }, "line with 1 points: a line needs at least two points")
 	f(func(l *openlr.Line) { l.Points[1].Lon = 180.1 }, "point 1: longitude 180.1")
 	f(func(l *openlr.Line) { l.Points[1].Lon = math.NaN() }, "point 1: longitude NaN")
 	f(func(l *openlr.Line) { l.Points[0].Lat = math.Inf(-1) }, "point 0: latitude -Inf")
@@ -166,7 +166,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzEncode checks that an encoded line is decoded within the tolerances.
+// FuzzEncode checks that decoding an encoded line returns its values within the tolerances.
 func FuzzEncode(f *testing.F) {
 	f.Add(4.75, 52.37, 0.002, -0.001, 129.0, 205, 0.25, 0.5)
 	f.Add(-180.0, -89.9, 0.3, 0.3, 359.99, 15_001, 0.0, 0.999)

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Parts of a line, in bytes.
+// Sizes of the parts of a line, in bytes.
 const (
 	statusSize = 1
 	firstSize  = 9
@@ -28,8 +28,8 @@ const (
 // Bits of `class`, `path` and `end`.
 const (
 	classReserved = 0xc0
-	classShift    = 3 // of the road class in `class`
-	pathShift     = 5 // of the road class in `path`
+	classShift    = 3 // shift of the road class in `class`
+	pathShift     = 5 // shift of the road class in `path`
 	threeBits     = 0x07
 	bearingMask   = 0x1f
 	endReserved   = 0x80
@@ -49,7 +49,7 @@ const (
 )
 
 // degrees returns the middle of interval v. Interval 0 contains only the number 0, so the middles
-// of the others are half a step closer to 0.
+// of the other intervals are half a step closer to 0.
 func degrees(v int32) float64 {
 	return (float64(v) - half(float64(v))) * absoluteStep
 }
@@ -71,7 +71,7 @@ func half(x float64) float64 {
 }
 
 // checkPosition returns an error for coordinates outside WGS84, or NaN. A line across the 180th
-// meridian is outside, because the format continues beyond 180.
+// meridian is rejected, because its longitudes continue beyond 180 in this format.
 func checkPosition(lon, lat float64) error {
 	if !(math.Abs(lon) <= 180) {
 		return fmt.Errorf("longitude %.7f is not between -180 and 180", lon)
@@ -82,7 +82,7 @@ func checkPosition(lon, lat float64) error {
 	return nil
 }
 
-// checkOffsets returns an error if the offsets, in intervals, leave nothing of a line of two
+// checkOffsets returns an error if the offsets, in intervals, leave nothing of a line with two
 // points. On a longer line, the offsets are parts of different ways.
 func checkOffsets(points int, positive, negative byte) error {
 	if points == 2 && int(positive)+int(negative) >= 256 {

@@ -12,14 +12,14 @@ type Line struct {
 	PositiveOffset, NegativeOffset float64
 }
 
-// Point is a location reference point, with the road that leaves it or, at the last point, the road
-// that arrives.
+// Point is a location reference point, with attributes of the road that leaves it or, at the last
+// point, of the road that arrives.
 type Point struct {
 	Lon float64 // WGS84 degrees, -180 to 180
 	Lat float64 // WGS84 degrees, -90 to 90
 
 	// Bearing of the road in degrees clockwise from north, from 0 to less than 360, within
-	// ±BearingTolerance. At the last point it looks back along the line.
+	// ±BearingTolerance. At the last point, it points back along the line.
 	Bearing float64
 
 	// Distance to the next point along the road in whole metres, within ±DistanceTolerance; 0 at

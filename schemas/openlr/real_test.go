@@ -20,7 +20,7 @@ func realCodes(t testing.TB) []string {
 	path := filepath.Join("..", "..", "..", "shared", "data", "openlr", "lines.txt.xz")
 	file, err := os.Open(path)
 	if os.IsNotExist(err) {
-		t.Logf("the real codes are missing: no %s", path)
+		t.Logf("no real codes: %s does not exist", path)
 		return nil
 	}
 	require.NoError(t, err)
@@ -35,8 +35,8 @@ func realCodes(t testing.TB) []string {
 	return codes
 }
 
-// TestRealCodes checks that the lines are in and around Switzerland, and that no way is shorter
-// than the straight line between its ends.
+// TestRealCodes checks that the lines are in or near Switzerland, and that no way is shorter than
+// the straight line between its ends.
 func TestRealCodes(t *testing.T) {
 	points := 0
 	for _, code := range realCodes(t) {
@@ -79,7 +79,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeReal decodes real codes, or the known ones without them.
+// BenchmarkDecodeReal decodes the real codes, or the codes with known contents if they are missing.
 func BenchmarkDecodeReal(b *testing.B) {
 	codes := realCodes(b)
 	if codes == nil {

@@ -12,9 +12,9 @@
 //
 // XML names are the names in the contract; Go names omit the prefix "wrapped" of arrays. ArrayOf<T>
 // is []T. A type that others extend is an interface that holds pointers: EncodedGeometry,
-// PlainGeometry, JobProgress, Exception. An optional member is a pointer or a slice, which is nil if
-// the member is absent or has xsi:nil. A required, nillable member is written with xsi:nil if it is
-// nil.
+// PlainGeometry, JobProgress, Exception. An optional member is a pointer or a slice, which is nil
+// if the member is absent or has xsi:nil. A required, nillable member is written with xsi:nil if it
+// is nil.
 //
 // FromPlain and ToPlain convert between plain elements and the geometries of package geo
 // (plain.go). KindOf, PlainOf and NewElement handle the elements that enclose them (geometry.go).

@@ -114,8 +114,8 @@ func absent(v reflect.Value) bool {
 	}
 }
 
-// appendText appends text, escaped for attributes and elements. It replaces characters that XML does
-// not allow with U+FFFD.
+// appendText appends text, escaped for attributes and elements. It replaces characters that XML
+// does not allow with U+FFFD.
 func appendText(dst []byte, text string) []byte {
 	b := bytes.NewBuffer(dst)
 	_ = xml.EscapeText(b, []byte(text)) // writing to a buffer cannot fail

@@ -22,8 +22,8 @@ const (
 	KindLimit                          // a limit of Limits is exceeded
 )
 
-// Error is the error for an invalid envelope, or for a message that cannot be written. Errors of the
-// underlying io.Reader are not of this type.
+// Error is the error for an invalid envelope, or for a message that cannot be written. Errors of
+// the underlying io.Reader are not of this type.
 type Error struct {
 	Kind   Kind
 	Path   string // such as Envelope/Body/convertGeometry/options/@coordFormat

@@ -22,7 +22,8 @@ const (
 // CoordFormat is a coordinate format. Package geo lists the formats.
 type CoordFormat = geo.Format
 
-// EncodedGeometryBase is the root type of geometries. All geometries also implement EncodedGeometry.
+// EncodedGeometryBase is the root type of geometries. All geometries also implement
+// EncodedGeometry.
 type EncodedGeometryBase interface{ encodedGeometryBase() }
 
 // EncodedGeometry is one of *Point, *LineString, *LinearRing, *Polygon, *MultiPoint,

@@ -59,8 +59,8 @@ const (
 )
 
 // newMeter returns a meter for r. It detects the encoding from the first bytes, as in appendix F of
-// XML 1.0. It skips a UTF-8 byte order mark, and converts UTF-16, with or without a byte order mark,
-// to UTF-8.
+// XML 1.0. It skips a UTF-8 byte order mark, and converts UTF-16, with or without a byte order
+// mark, to UTF-8.
 func newMeter(r io.Reader, limits Limits) *meter {
 	m := &meter{Reader: bufio.NewReader(r), limits: limits}
 	mark, _ := m.Peek(3) // if it is too short, the decoder fails

@@ -63,8 +63,8 @@ type instance struct {
 	value reflect.Value
 }
 
-// everyInstance returns two values of each type that is not abstract, including messages. A value of
-// a type that others extend is stored in an interface.
+// everyInstance returns two values of each type that is not abstract, including messages. A value
+// of a type that others extend is stored in an interface.
 func everyInstance() []instance {
 	var all []instance
 	add := func(t *typ, tag string) {

@@ -163,8 +163,8 @@ var (
 	errZone = errors.New("the time zone is more than 14 hours from UTC")
 )
 
-// setTime reads an xsd:dateTime from year 0001 to 9999. A time without a zone is in UTC. 24:00:00 is
-// the end of the day.
+// setTime reads an xsd:dateTime from year 0001 to 9999. A time without a zone is in UTC. 24:00:00
+// is the end of the day.
 func setTime(v reflect.Value, text string) error {
 	parts := dateTime.FindStringSubmatch(trim(text))
 	if parts == nil {

@@ -2,6 +2,7 @@ package xroute
 
 import (
 	"encoding/xml"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -76,7 +77,7 @@ func TestTables(t *testing.T) {
 		wantArrays["ArrayOf"+item] = item + "=" + itemType
 		wantArrays["ArrayOfArrayOf"+item] = "ArrayOf" + item + "=ArrayOf" + item
 	}
-	for _, name := range slices.Concat(keys(described), keys(listed)) {
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(described)), slices.Collect(maps.Keys(listed))) {
 		addArrays(name, name)
 	}
 	for _, pair := range strings.Fields(block("primitives")) {
@@ -101,14 +102,6 @@ func linesOf(table string) map[string]string {
 			name, _, _ := strings.Cut(head, " ")
 			found[name] = line
 		}
-	}
-	return found
-}
-
-func keys(m map[string]string) []string {
-	var found []string
-	for key := range m {
-		found = append(found, key)
 	}
 	return found
 }

@@ -194,7 +194,7 @@ func (c Config) grants() []string {
 			list = append(list, fmt.Sprintf("%s ON `%s`.*", privilege, c.Database))
 		}
 		for _, privilege := range []string{"INSERT", "SELECT"} {
-			list = append(list, fmt.Sprintf("%s ON `%s`.%s", privilege, c.Database, c.layout().Journal()))
+			list = append(list, fmt.Sprintf("%s ON `%s`.%s", privilege, c.Database, c.layout().MigrationsTable()))
 		}
 	}
 	if c.Cluster != "" {

@@ -1,6 +1,6 @@
 // Package inflate decompresses DEFLATE streams (RFC 1951). The text that Next returns is a view of
 // the buffer from which later matches copy, so the text is not copied for the caller. A Reader
-// takes the same memory for every stream.
+// uses the same amount of memory for every stream.
 package inflate
 
 import (
@@ -10,7 +10,7 @@ import (
 	"io"
 )
 
-// Errors of invalid streams. A stream that ends too early is io.ErrUnexpectedEOF.
+// Errors for invalid streams. For a stream that ends too early, Next returns io.ErrUnexpectedEOF.
 var (
 	ErrBlock    = errors.New("deflate: unknown block type")
 	ErrStored   = errors.New("deflate: the length of a stored block does not match its complement")
@@ -19,15 +19,15 @@ var (
 )
 
 const (
-	// Slack is the number of bytes after the text of Next that may be read and overwritten. Their
-	// values are undefined.
+	// Slack is the number of bytes after the text returned by Next that the caller may read and
+	// overwrite. Their values are undefined.
 	Slack = 64
 	// MaxKeep is the largest argument of Next.
 	MaxKeep = history
 
 	history  = 32 << 10          // maximum distance of a match
-	chunk    = 32 << 10          // Next stops after so much new text, so that it is in the CPU's caches when the caller uses it
-	size     = history + 4*chunk // if the text in buf is longer, Next moves it to the start
+	chunk    = 32 << 10          // new text after which Next stops, so that it is in the CPU's caches when the caller uses it
+	size     = history + 4*chunk // if the text in buf is longer, Next moves the part that is still needed to the start
 	maxMatch = 258
 	maxCopy  = 512 + 16 // bytes after the start of a match that decode may read or write
 	maxLoad  = 24       // bytes of input that an iteration of decode may read
@@ -174,13 +174,13 @@ func (r *Reader) copyStored(limit int) error {
 // is needed.
 //
 // An iteration decodes up to three literals, or up to two and a match. It copies a match 16 bytes
-// at a time, possibly past its end, and the first 32 bytes whatever the length is: a mispredicted
+// at a time, possibly past its end. It always copies the first 32 bytes, because a mispredicted
 // branch would cost more.
 //
 // The time of an iteration is determined by its chain of dependent shifts and look-ups. Variables
 // that do not fit into registers would lengthen it. Therefore r is the only pointer that the loop
 // needs: the tables and both buffers are arrays in r, and limit and stop are fields. Bits are
-// shifted out before values are computed from the taken ones. Only the lowest six bits of n are
+// shifted out before values are computed from a copy of them. Only the lowest six bits of n are
 // used, so that a whole table entry can be subtracted from it.
 func (r *Reader) decode(limit int) error {
 	in := &r.input
@@ -221,8 +221,8 @@ loop:
 				}
 			}
 		}
-		// At most one literal was taken from the 56 bits. The remaining ones suffice for a length
-		// whose code is in the root table (11 bits and 5 extra bits) and a distance (15 and 13).
+		// At most one literal was taken from the 56 bits. The remaining bits suffice for a length
+		// with a code in the root table (11 bits and 5 extra bits) and a distance (15 and 13).
 		if e&isOther != 0 {
 			if e&isSub != 0 {
 				bits |= binary.LittleEndian.Uint64(r.input.src[at:at+8]) << (n & 63)
@@ -297,8 +297,9 @@ loop:
 	return err
 }
 
-// repeat fills out[o:end] by repeating the distance bytes before it. It may write up to seven bytes
-// more. With a small distance, each copy of 16 bytes would have to wait for the previous one.
+// repeat fills out[o:end] by repeating the distance bytes before it. It may write up to seven more
+// bytes. It is used for small distances, where each copy of 16 bytes would have to wait for the
+// previous one.
 func repeat(out []byte, o, end, distance int) {
 	wide := (15/distance + 1) * distance // the smallest multiple of distance that is at least 16
 	stop := min(end, o+wide-distance)

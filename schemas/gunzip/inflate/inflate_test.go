@@ -28,10 +28,10 @@ func read(r *Reader, from io.Reader) (text, rest []byte, err error) {
 		var next []byte
 		next, err = r.Next(keep)
 		if !bytes.Equal(text[len(text)-keep:], next[:keep]) {
-			return nil, nil, errors.New("the text that was kept has changed")
+			return nil, nil, fmt.Errorf("got different text than in the previous result in the first %d bytes", keep)
 		}
 		if cap(next)-len(next) < Slack {
-			return nil, nil, errors.New("no slack")
+			return nil, nil, fmt.Errorf("got %d bytes of slack, want at least %d", cap(next)-len(next), Slack)
 		}
 		text = append(text, next[keep:]...)
 	}
@@ -73,7 +73,8 @@ func texts() [][]byte {
 	}
 }
 
-// TestStreams reads streams of all levels, at once and byte by byte, followed by other bytes.
+// TestStreams reads streams compressed at several levels and followed by other bytes, at once and
+// byte by byte.
 func TestStreams(t *testing.T) {
 	var r Reader
 	for _, want := range texts() {
@@ -115,7 +116,7 @@ func TestTruncated(t *testing.T) {
 // stream is a DEFLATE stream that is written bit by bit.
 type stream struct {
 	packed []byte
-	n      uint // bits
+	n      uint // number of bits
 }
 
 // bits appends the low bits of v, the lowest first.
@@ -139,12 +140,13 @@ func (s *stream) code(v, n uint) *stream {
 	return s
 }
 
-// dynamic appends the header of a last block whose codes have these lengths.
+// dynamic appends the header of a last block with codes of the given lengths.
 func (s *stream) dynamic(literals, distances []uint) *stream {
 	return s.bits(1, 1).bits(2, 2).tables(literals, distances)
 }
 
-// tables appends the lengths of codes. In the precode, 0 to 15 have four bits and are themselves.
+// tables appends the lengths of codes. In the precode, each symbol from 0 to 15 has the four-bit
+// code with the same value.
 func (s *stream) tables(literals, distances []uint) *stream {
 	s.bits(uint(len(literals)-257), 5).bits(uint(len(distances)-1), 5).bits(19-4, 4)
 	for _, symbol := range order {
@@ -160,7 +162,7 @@ func (s *stream) tables(literals, distances []uint) *stream {
 	return s
 }
 
-// lengths returns n lengths of codes, which are 0 except for the given ones.
+// lengths returns n code lengths, which are 0 except for those in set.
 func lengths(n int, set map[int]uint) []uint {
 	list := make([]uint, n)
 	for i, l := range set {
@@ -199,19 +201,20 @@ func TestInvalid(t *testing.T) {
 	f(nil, "a", new(stream).dynamic(lengths(257, two), lengths(1, nil)).code(0, 1).code(1, 1))
 	f(nil, "", new(stream).dynamic(lengths(257, map[int]uint{endOfBlock: 1}), lengths(1, nil)).code(0, 1))
 	f(ErrCode, "", new(stream).dynamic(lengths(257, map[int]uint{endOfBlock: 1}), lengths(1, nil)).code(1, 1))
-	f(ErrCode, "", new(stream).dynamic(lengths(257, map[int]uint{'a': 1}), lengths(1, nil)))                          // no end
+	f(ErrCode, "", new(stream).dynamic(lengths(257, map[int]uint{'a': 1}), lengths(1, nil)))                          // no end of block
 	f(ErrCode, "", new(stream).dynamic(lengths(257, map[int]uint{'a': 1, 'b': 1, endOfBlock: 1}), lengths(1, nil)))   // too many
 	f(ErrCode, "", new(stream).dynamic(lengths(257, map[int]uint{'a': 2, endOfBlock: 1}), lengths(1, nil)))           // too few
 	f(ErrCode, "", new(stream).dynamic(lengths(257, map[int]uint{'a': 15, 'b': 14, endOfBlock: 1}), lengths(1, nil))) // too few
-	f(ErrCode, "", new(stream).dynamic(lengths(257, two), lengths(3, map[int]uint{0: 1, 1: 1, 2: 1})).code(1, 1))     // distances
-	f(ErrCode, "", new(stream).dynamic(lengths(287, two), lengths(1, nil)))                                           // 286 is not allowed
-	f(ErrCode, "", new(stream).dynamic(lengths(257, two), lengths(31, nil)))                                          // nor is 30
+	f(ErrCode, "", new(stream).dynamic(lengths(257, two), lengths(3, map[int]uint{0: 1, 1: 1, 2: 1})).code(1, 1))     // too many distances
+	f(ErrCode, "", new(stream).dynamic(lengths(287, two), lengths(1, nil)))                                           // symbol 286 is not allowed
+	f(ErrCode, "", new(stream).dynamic(lengths(257, two), lengths(31, nil)))                                          // symbol 30 is not allowed
 	match := map[int]uint{'a': 2, endOfBlock: 2, 257: 1}
 	f(nil, "aaaa", new(stream).dynamic(lengths(258, match), lengths(1, map[int]uint{0: 1})).code(2, 2).code(0, 1).code(0, 1).code(3, 2))
 	f(ErrCode, "a", new(stream).dynamic(lengths(258, match), lengths(1, map[int]uint{0: 1})).code(2, 2).code(0, 1).code(1, 1))
 	f(ErrCode, "a", new(stream).dynamic(lengths(258, match), lengths(1, nil)).code(2, 2).code(0, 1).code(0, 1))
 
-	// The lengths of codes: one that repeats nothing, and one that repeats past the end.
+	// Code lengths: a repetition with nothing to repeat, a repetition past the end, and invalid
+	// precodes.
 	precode := func(lengths ...uint) *stream {
 		s := new(stream).bits(1, 1).bits(2, 2).bits(0, 10).bits(15, 4)
 		for _, symbol := range order {
@@ -225,9 +228,9 @@ func TestInvalid(t *testing.T) {
 	f(ErrCode, "", precode(append(make([]uint, 16), 0, 2, 1)...))
 }
 
-// TestHostileBlocks checks that blocks without text that make the largest tables from the fewest
-// bytes cost at most ten times as much per byte of input as a common stream. The cost is the number
-// of bytes of text plus the number of entries of tables.
+// TestHostileBlocks checks that blocks without text that build the largest tables from the fewest
+// bytes cost at most ten times as much per byte of input as a typical stream. The cost is the
+// number of bytes of text plus the number of table entries.
 func TestHostileBlocks(t *testing.T) {
 	cost := func(packed []byte) float64 {
 		r := new(Reader)
@@ -245,11 +248,11 @@ func TestHostileBlocks(t *testing.T) {
 	for range 2000 {
 		fmt.Fprintf(&items, `{"detectorCode":"D-%05d","timestampFrom":"2026-01-20T10:00:00Z","value":%.2f},`, rand.IntN(1e5), 100*rand.Float64())
 	}
-	common := cost(compress(t, []byte(items.String()), 6))
+	typical := cost(compress(t, []byte(items.String()), 6))
 
-	// Literals of 1, 2 … bits, with two of the longest, the last of which is the end of the block;
-	// distances likewise. In the precode, the zeros before them (18) have one bit, and the lengths
-	// have five.
+	// The literals have codes of 1, 2, … bits, with two codes of the longest length, the last of
+	// which is the end of the block. The same applies to distances. In the precode, the symbol 18 for
+	// the zeros before them has one bit, and the lengths have five.
 	hostile := 0.0
 	for longest := uint(litRoot); longest <= maxLength; longest++ {
 		s := new(stream).bits(1, 1).bits(2, 2).bits(0, 5).bits(longest, 5).bits(19-4, 4)
@@ -278,8 +281,8 @@ func TestHostileBlocks(t *testing.T) {
 		s.code(1<<longest-1, longest) // the end of the block
 		hostile = max(hostile, cost(s.packed))
 	}
-	t.Logf("%.0f for each byte of input; common: %.0f", hostile, common)
-	require.Less(t, hostile, 10*common)
+	t.Logf("cost per byte of input: %.0f, of a typical stream: %.0f", hostile, typical)
+	require.Less(t, hostile, 10*typical)
 }
 
 // FuzzReader compares the Reader with the standard library and klauspost.
@@ -290,8 +293,8 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, packed []byte) { compare(t, new(Reader), packed) })
 }
 
-// compare fails if the packages disagree about the text, or about whether the stream is valid.
-// klauspost accepts some invalid distances.
+// compare fails the test if the Reader and the other packages disagree about the text, or about
+// whether the stream is valid. klauspost accepts some invalid distances.
 func compare(t testing.TB, r *Reader, packed []byte) (text []byte, valid bool) {
 	t.Helper()
 	text, rest, err := read(r, bytes.NewReader(packed))
@@ -302,7 +305,7 @@ func compare(t testing.TB, r *Reader, packed []byte) (text []byte, valid bool) {
 			break
 		}
 		if (err == nil) != (wantErr == nil) {
-			t.Fatalf("%v, want %v for %x", err, wantErr, packed)
+			t.Fatalf("got error %v, want %v for %x", err, wantErr, packed)
 		}
 		if err != nil {
 			require.True(t, bytes.HasPrefix(want, text) || bytes.HasPrefix(text, want))

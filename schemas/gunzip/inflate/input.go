@@ -14,14 +14,14 @@ const (
 )
 
 // input is a stream of bits. It continues with zeros after its last byte; over reports whether any
-// of them were taken.
+// of these zeros were taken.
 type input struct {
 	from *bufio.Reader
 	at   int                       // index in src of the next byte to load
 	end  int                       // end of the input's bytes in src
 	bits uint64                    // the loaded bits; the next one is the lowest
 	n    uint                      // number of loaded bits; higher ones are zero, or the bits of src[at:]
-	err  error                     // why the input ends at end; nil if it does not
+	err  error                     // reason why the input ends at end; nil if more may follow
 	src  [inputSize + 2*ahead]byte // a copy of bytes in the buffer of from, then zeros
 }
 
@@ -30,7 +30,7 @@ func (in *input) reset(from *bufio.Reader) {
 	in.from, in.at, in.end, in.bits, in.n, in.err = from, 0, 0, 0, 0, nil
 }
 
-// fill makes at least ahead bytes of src available. After the end of the input they are zeros.
+// fill makes at least ahead bytes of src available, which are zeros after the end of the input.
 func (in *input) fill() {
 	if in.err != nil || in.end-in.at >= ahead {
 		return
@@ -90,7 +90,7 @@ func (in *input) early() error {
 	return in.err
 }
 
-// finish moves from to the byte after the stream.
+// finish advances from to the byte after the stream.
 func (in *input) finish() error {
 	if err := in.align(); err != nil {
 		return err

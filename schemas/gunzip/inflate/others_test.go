@@ -16,7 +16,7 @@ import (
 
 var (
 	amount = flag.Int64("inflate.bytes", 30e6, "bytes of text for TestAgainstOthers")
-	seed   = flag.Uint64("inflate.seed", 1, "seed of its streams")
+	seed   = flag.Uint64("inflate.seed", 1, "seed for the streams of TestAgainstOthers")
 )
 
 // TestAgainstOthers compares the Reader with the standard library, klauspost and zlib, on valid,
@@ -42,12 +42,12 @@ func TestAgainstOthers(t *testing.T) {
 			valid++
 		}
 	}
-	t.Logf("%d bytes of %d streams, of which %d are valid", total, streams, valid)
+	t.Logf("%d bytes in %d streams, %d of them valid", total, streams, valid)
 	require.Greater(t, valid, streams/3)
 	require.Less(t, valid, streams*9/10)
 }
 
-// zlib is a process that decompresses with Python's zlib.
+// zlib is a process that decompresses streams with Python's zlib.
 type zlib struct {
 	t   testing.TB
 	in  *bufio.Writer
@@ -107,14 +107,14 @@ func (z *zlib) compare(packed, text []byte, valid bool) {
 	}
 }
 
-// generator makes streams that compressors do not produce.
+// generator generates streams that compressors do not produce.
 type generator struct {
 	*rand.Rand
 	s      *stream
 	length int // of the text
 }
 
-// stream returns a stream of some blocks, which is valid except for rare faults.
+// stream returns a stream with up to five blocks, which is usually valid.
 func (g *generator) stream() []byte {
 	g.s, g.length = new(stream), 0
 	for blocks := g.IntN(5); blocks >= 0; blocks-- {
@@ -158,7 +158,8 @@ func (g *generator) stored() {
 	g.length += n
 }
 
-// lengths returns the lengths of a complete code of some of n symbols; rarely they are wrong.
+// lengths returns the code lengths of n symbols. Some of the symbols form a complete code; in rare
+// cases the code is invalid.
 func (g *generator) lengths(n, least int) []uint {
 	leaves := []uint{1, 1}
 	for want := min(n, 2+g.IntN(1<<g.IntN(9))); len(leaves) < want; {
@@ -231,7 +232,7 @@ func (g *generator) codes(literals, distances []uint) {
 	g.s.code(literalCodes[endOfBlock], literals[endOfBlock])
 }
 
-// canonical returns the codes of these lengths (RFC 1951, 3.2.2).
+// canonical returns the canonical codes with the given lengths (RFC 1951, 3.2.2).
 func canonical(lengths []uint) []uint {
 	var count, next [maxLength + 2]uint
 	for _, l := range lengths {
@@ -252,7 +253,7 @@ func canonical(lengths []uint) []uint {
 	return codes
 }
 
-// text returns a text that compresses.
+// text returns compressible text.
 func (g *generator) text() []byte {
 	var text []byte
 	for want := g.IntN(1 << g.IntN(19)); len(text) < want; {
@@ -268,7 +269,7 @@ func (g *generator) text() []byte {
 	return text
 }
 
-// mutate changes bits, or removes or inserts bytes.
+// mutate changes bits, removes or inserts bytes, or truncates the stream.
 func (g *generator) mutate(packed *[]byte) {
 	p := *packed
 	for range 1 + g.IntN(3) {

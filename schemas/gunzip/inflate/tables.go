@@ -27,8 +27,8 @@ const (
 	precodeRoot  = 7
 )
 
-// tables are the tables of a block. Their sizes suffice for every complete code: see enough.c of
-// zlib.
+// tables contains the tables of a block. Their sizes suffice for every complete code: see enough.c
+// in zlib.
 type tables struct {
 	literals  [2342]uint32
 	distances [402]uint32
@@ -92,8 +92,8 @@ func fixedLengths() (lengths [maxCodes]uint8) {
 }
 
 // build fills the table of a canonical code with the given lengths. It returns an error if the code
-// is invalid. A code may be incomplete only if it has no symbol, or one symbol with a code of one
-// bit.
+// is invalid. A code may be incomplete only if it has no symbols, or only one symbol, with a code
+// of one bit.
 func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 	var count, next [maxLength + 2]uint16
 	for _, l := range lengths {
@@ -122,8 +122,8 @@ func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 		}
 	}
 
-	// For each length of codes, the filled part of the table is doubled first. Codes have their
-	// bits reversed, as they are in the input.
+	// For each code length, the filled part of the table is doubled first. The bits of codes are
+	// reversed, as in the input.
 	code, k, first := uint(0), 0, uint(1)
 	if left > 0 {
 		table[0], table[1], first = invalid|1, invalid|1, 2
@@ -162,8 +162,8 @@ func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 	return nil
 }
 
-// increment returns the code of n bits that follows code, or 0 if there is none. Both have their
-// bits reversed.
+// increment returns the code of n bits that follows code, or 0 if there is none. The bits of both
+// are reversed.
 func increment(code, n uint) uint {
 	zeros := code ^ (1<<n - 1)
 	if zeros == 0 {
@@ -176,7 +176,7 @@ func increment(code, n uint) uint {
 // order is the order of the precode's lengths in a stream.
 var order = [19]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
-// readTables reads the codes of a block and builds their tables.
+// readTables reads the code lengths of a block and builds its tables.
 func (r *Reader) readTables() error {
 	in := &r.input
 	literals, distances := int(in.take(5))+257, int(in.take(5))+1
