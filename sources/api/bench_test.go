@@ -82,7 +82,7 @@ func BenchmarkGet(b *testing.B) {
 }
 
 // replay is a connection that repeats one request for each iteration of the benchmark. Its
-// deadlines are those of a socket.
+// deadlines are set on a real socket.
 type replay struct {
 	net.Conn
 	left, responses int

@@ -194,7 +194,7 @@ func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
 }
 
 // expect is called before a request gets its 100 Continue. It renews the write deadline, because
-// that of the previous response may have passed.
+// the deadline of the previous response may have passed.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
 	c.beginResponse(time.Now())

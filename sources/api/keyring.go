@@ -20,16 +20,16 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Keyring holds the keys in use: those of the configuration and those of the keys file, which is
-// watched. A new set replaces the old one as a whole. If the file is invalid, the last valid set
-// stays in use (contract 1.4).
+// Keyring holds the keys in use, from the configuration and from the keys file, which is watched. A
+// new set replaces the old one as a whole. If the file is invalid, the last valid set stays in use
+// (contract 1.4).
 type Keyring struct {
 	path   string
 	inline []KeyEntry
 	log    zerolog.Logger
 
 	now  atomic.Pointer[ring]
-	file *watch.File // nil without one
+	file *watch.File // nil: no keys file
 	stop func()      // stops watching
 
 	mu      sync.Mutex // guards the fields below and serialises reloads
@@ -203,7 +203,7 @@ func (k *Keyring) apply(text []byte) error {
 	return nil
 }
 
-// use activates the inline keys and those of the file.
+// use activates the inline keys and the entries of the file.
 func (k *Keyring) use(entries []KeyEntry) error {
 	all := slices.Concat(k.inline, entries)
 	r, err := newRing(all, k.now.Load())

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	_ "time/tzdata" // IANA zones also where the machine has none
+	_ "time/tzdata" // IANA time zones even if the machine has none
 
 	"trafficd/schemas/contract"
 )

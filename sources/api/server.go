@@ -221,8 +221,8 @@ func (c *keyPair) load() (changed bool, err error) {
 	return changed, nil
 }
 
-// check reads the files and returns the time until the next check, which is short if they do not
-// match, because certificate and key are replaced one after the other.
+// check reads the files and returns the time until the next check, which is short after an error:
+// the certificate and the key are replaced one after the other, and do not match in between.
 func (c *keyPair) check(context.Context) time.Duration {
 	_, _, _ = c.file.Read() // follows the directories on the path
 	changed, err := c.load()

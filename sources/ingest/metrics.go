@@ -100,8 +100,8 @@ func (p *period) observe(now time.Time) (seconds float64, known bool) {
 	return p.squares / p.sum, p.gaps >= periodGaps && p.sum > 0
 }
 
-// UseClients creates the metrics of the given clients and deletes those of all others. It must not
-// be called concurrently.
+// UseClients creates the metrics of the given clients and deletes the metrics of all other clients.
+// It must not be called concurrently.
 func (e *Endpoint) UseClients(clients []*contract.Client) {
 	used, before := map[string]*clientMetrics{}, map[string]*clientMetrics{}
 	if now := e.clients.Load(); now != nil {

@@ -42,8 +42,8 @@ type Service struct {
 	operate  func(*exchange) (xroute.Response, error) // exchange.operate; tests replace it
 }
 
-// New returns a service and starts its job workers. scheme, http or https, is that of the service
-// address in the WSDL.
+// New returns a service and starts its job workers. The service address in the WSDL has the given
+// scheme, http or https.
 func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	trusted, _ := proxies(cfg.TrustedProxies) // Validate has checked them
 	return &Service{
