@@ -184,8 +184,8 @@ func (l *listener) present(c *conn, client string) *contract.APIError {
 	return nil
 }
 
-// longestIdle returns the connection of a client that has been idle longest, or nil if none is idle.
-// It marks the connection as evicted, so that a request that arrives on it has no effect.
+// longestIdle returns the connection of a client that has been idle longest, or nil if none is
+// idle. It marks the connection as evicted, so that a request that arrives on it has no effect.
 func (l *listener) longestIdle(client string) *conn {
 	for {
 		var longest *conn
