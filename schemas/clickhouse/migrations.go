@@ -46,11 +46,11 @@ func load(file string, l Layout) (Migration, error) {
 	if err != nil {
 		return Migration{}, err
 	}
-	sql, err := fill(string(text), l)
+	sql, err := render(string(text), l)
 	return Migration{Version: uint32(version), Name: name, Statements: split(sql)}, err
 }
 
-func fill(text string, l Layout) (string, error) {
+func render(text string, l Layout) (string, error) {
 	t, err := template.New("migration").Parse(text)
 	if err != nil {
 		return "", err

@@ -99,8 +99,8 @@ func requireAgreement(t *testing.T, s geo.System, points, theirs []float64) {
 	require.LessOrEqual(t, maxDifference(converted(t, s, plain, theirs), points), inDegrees, "from %s", s)
 }
 
-// TestProjUTM tests each zone with points up to 9 degrees from its central meridian, three times
-// half the width of a zone.
+// TestProjUTM tests each zone with points up to 9 degrees from its central meridian. The zone
+// itself extends only 3 degrees from it.
 func TestProjUTM(t *testing.T) {
 	f := func(base, first, zone, last int, south, north float64) {
 		for code := first; code <= last; code++ {

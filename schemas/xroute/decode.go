@@ -80,7 +80,7 @@ func (d *reader) items(t *typ, array reflect.Value) error {
 	array.Set(reflect.MakeSlice(array.Type(), 0, 0))
 	return d.children(func(s start) error {
 		if s.name != t.itemName { // skipping it would lose an item with a misspelt name
-			reason := "want " + t.itemName.local + " in the namespace " + t.itemName.space
+			reason := "must be " + t.itemName.local + " in the namespace " + t.itemName.space
 			return &Error{Kind: KindValue, Path: d.path(), Type: t.label, Reason: reason}
 		}
 		n := array.Len()

@@ -102,7 +102,7 @@ func (e *encoder) simple(t *typ, v reflect.Value) {
 	e.dst = t.simple.append(e.dst, v)
 }
 
-// absent reports whether a member has no value: a nil pointer, interface or slice.
+// absent reports whether a member has no value: it is a nil pointer, interface or slice.
 func absent(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Interface:

@@ -74,7 +74,7 @@ func Caller(r Request) *CallerContext {
 	return reflect.ValueOf(r).Elem().FieldByName("CallerContext").Interface().(*CallerContext)
 }
 
-// JobID returns the job id that a request contains, and false if the request has none.
+// JobID returns the job ID in a request, and false if the request has none.
 func JobID(r Request) (id string, ok bool) {
 	if field := reflect.ValueOf(r).Elem().FieldByName("ID"); field.IsValid() {
 		return field.String(), true

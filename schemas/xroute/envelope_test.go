@@ -170,9 +170,9 @@ func TestInvalidRequests(t *testing.T) {
 	f(KindValue, operation+"/callerContext", "in the namespace urn:xserver:routing, not \"urn:xserver:common\"",
 		replace(t, "<callerContext", "<c:callerContext", "</callerContext", "</c:callerContext"))
 	f(KindValue, operation+"/geometry/point", "in the namespace urn:xserver:common, not \"urn:xserver:routing\"", replace(t, "<c:point", "<point"))
-	f(KindValue, operation+"/options/wrappedResponseGeometry/String", "want GeometryEncoding in the namespace urn:xserver:common",
+	f(KindValue, operation+"/options/wrappedResponseGeometry/String", "must be GeometryEncoding in the namespace urn:xserver:common",
 		replace(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><String>PLAIN</String>`))
-	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding", "want GeometryEncoding in the namespace urn:xserver:common",
+	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding", "must be GeometryEncoding in the namespace urn:xserver:common",
 		replace(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><GeometryEncoding>PLAIN</GeometryEncoding>`))
 	f(KindValue, operation+"/geometry/@wkb", "is not a base64Binary", replace(t, `i:type="c:Point"`, `i:type="c:Point" wkb="AQE"`))
 	f(KindMissing, operation+"/geometry/@xsi:type", "abstract", replace(t, ` i:type="c:Point"`, ""))
@@ -196,7 +196,7 @@ func TestInvalidRequests(t *testing.T) {
 	f(KindValue, operation+"/geometry/point/@x", `"0x1p3" is not a double`, replace(t, `x="8.25"`, `x="0x1p3"`))
 	f(KindValue, operation+"/geometry/point/@x", `"" is not a double`, replace(t, `x="8.25"`, `x=""`))
 	f(KindValue, operation+"/geometry/point/@x", `"`+strings.Repeat("ü", 32)+`" is not a double`, replace(t, `x="8.25"`, `x="`+strings.Repeat("ü", 1000)+`"`))
-	f(KindValue, operation+"/options/@coordFormat", `"OG_GEO" is not a CoordFormat: want one of OG_GEODECIMAL, VENDOR_MERCATOR,`, replace(t, "OG_GEODECIMAL", "OG_GEO"))
+	f(KindValue, operation+"/options/@coordFormat", `"OG_GEO" is not a CoordFormat: must be one of OG_GEODECIMAL, VENDOR_MERCATOR,`, replace(t, "OG_GEODECIMAL", "OG_GEO"))
 	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]", `"SVG" is not a GeometryEncoding`, replace(t, ">WKT<", ">SVG<"))
 }
 

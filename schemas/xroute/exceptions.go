@@ -26,7 +26,7 @@ type BaseException struct {
 	TransactionID *string       `xsd:"@transactionId"`
 }
 
-// Base returns e.
+// Base implements Exception.
 func (e *BaseException) Base() *BaseException { return e }
 
 // StackElement is an error and its causes.

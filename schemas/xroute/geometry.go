@@ -46,7 +46,7 @@ type Encodings struct {
 	WKT *string `xsd:"@wkt"`
 }
 
-// Encoded returns e.
+// Encoded implements EncodedGeometry.
 func (e *Encodings) Encoded() *Encodings { return e }
 
 // encoded is a geometry of one kind. The element with its plain encoding is named after the kind.

@@ -93,7 +93,7 @@ func (m *meter) ReadByte() (byte, error) {
 	if m.bytes++; m.bytes > m.limits.Bytes {
 		return 0, tooMany(m.limits.Bytes, "bytes")
 	}
-	m.follow(c)
+	m.updateState(c)
 	if m.attributes > m.limits.Attributes {
 		return 0, tooMany(int64(m.limits.Attributes), "attributes per element")
 	}
@@ -109,8 +109,8 @@ func (m *meter) next() {
 	}
 }
 
-// follow updates the state with the next byte.
-func (m *meter) follow(c byte) {
+// updateState updates the state with the next byte.
+func (m *meter) updateState(c byte) {
 	m.last = c
 	switch m.state {
 	case atStart:

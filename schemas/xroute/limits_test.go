@@ -62,7 +62,7 @@ func numbered(text string, n int) string {
 	return b.String()
 }
 
-// TestMemory reads small envelopes that an attacker may hope need much memory.
+// TestMemory checks that small envelopes that are designed to need much memory do not need it.
 func TestMemory(t *testing.T) {
 	const limit = 1 << 18
 	f := func(text string) {

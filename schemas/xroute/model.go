@@ -47,7 +47,7 @@ type typ struct {
 	attributes, elements []*member
 
 	// For a type that others extend, the interface that all of them implement; otherwise nil.
-	held reflect.Type
+	iface reflect.Type
 }
 
 // member is an attribute or an element of a complex type.
@@ -70,7 +70,7 @@ func (t *typ) extends(other *typ) bool {
 }
 
 // memberType returns the Go type of the items of an array with items of type t.
-func (t *typ) memberType() reflect.Type { return cmp.Or(t.held, t.goType) }
+func (t *typ) memberType() reflect.Type { return cmp.Or(t.iface, t.goType) }
 
 // The complex types, in the order of the documents. A type follows the one that it extends.
 var (
@@ -103,7 +103,7 @@ var (
 
 // bases contains the types that others extend, with the interface that all of these implement.
 var bases = map[reflect.Type]struct {
-	held     reflect.Type
+	iface    reflect.Type
 	abstract string // name of the type if it is abstract, otherwise empty
 }{
 	reflect.TypeFor[geometryBase]():      {reflect.TypeFor[EncodedGeometryBase](), "EncodedGeometryBase"},
@@ -156,7 +156,7 @@ func (s *schema) add(t *typ) {
 	for range 3 {
 		s.types = append(s.types, t)
 		s.byName[t.name] = t
-		for _, goType := range []reflect.Type{t.goType, t.held} {
+		for _, goType := range []reflect.Type{t.goType, t.iface} {
 			if goType != nil && s.byGo[goType] == nil {
 				s.byGo[goType] = t
 			}
@@ -183,12 +183,12 @@ func (s *schema) declare(space string, list []any) {
 		goType := reflect.TypeOf(zero).Elem()
 		t := &typ{goType: goType, label: goType.Name()}
 		if base, ok := bases[goType]; ok {
-			t.held = base.held
+			t.iface = base.iface
 			if t.abstract = base.abstract != ""; t.abstract {
 				t.label = base.abstract
 			}
 		} else if extended[goType] {
-			t.held = s.byGo[goType.Field(0).Type].held
+			t.iface = s.byGo[goType.Field(0).Type].iface
 		}
 		t.name = name{space, t.label}
 		s.add(t)

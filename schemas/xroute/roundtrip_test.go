@@ -70,7 +70,7 @@ func everyInstance() []instance {
 	add := func(t *typ, tag string) {
 		for _, full := range []bool{true, false} {
 			v := reflect.New(t.memberType()).Elem()
-			(&maker{full: full}).fill(t, v)
+			(&filler{full: full}).fill(t, v)
 			all = append(all, instance{tag, t, v})
 		}
 	}
@@ -89,14 +89,14 @@ func everyInstance() []instance {
 // rootName returns the name of a type's element in the schema of the test.
 func rootName(t *typ) string { return prefixes[t.name.space] + "-" + t.name.local }
 
-// maker fills values with varying content, either in all members or only in the required ones.
-type maker struct {
+// filler fills values with varying content, either in all members or only in the required ones.
+type filler struct {
 	full  bool
 	made  int
 	depth int
 }
 
-func (m *maker) fill(t *typ, v reflect.Value) {
+func (m *filler) fill(t *typ, v reflect.Value) {
 	m.depth++
 	defer func() { m.depth-- }()
 	switch {
@@ -104,9 +104,9 @@ func (m *maker) fill(t *typ, v reflect.Value) {
 		v.Set(reflect.New(v.Type().Elem()))
 		m.fill(t, v.Elem())
 	case v.Kind() == reflect.Interface && t.abstract:
-		m.fillHeld(concrete(t)[m.made%len(concrete(t))], v)
+		m.fillInterface(concrete(t)[m.made%len(concrete(t))], v)
 	case v.Kind() == reflect.Interface:
-		m.fillHeld(t, v)
+		m.fillInterface(t, v)
 	case t.simple != nil:
 		m.fillSimple(t, v)
 	case t.item != nil:
@@ -120,14 +120,14 @@ func (m *maker) fill(t *typ, v reflect.Value) {
 	}
 }
 
-func (m *maker) fillHeld(t *typ, v reflect.Value) {
+func (m *filler) fillInterface(t *typ, v reflect.Value) {
 	made := reflect.New(t.goType)
 	m.fill(t, made.Elem())
 	v.Set(made)
 }
 
 // fillArray adds one item of every possible type if m.full is set.
-func (m *maker) fillArray(t *typ, v reflect.Value) {
+func (m *filler) fillArray(t *typ, v reflect.Value) {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	if !m.full || m.depth > 6 {
 		return
@@ -135,7 +135,7 @@ func (m *maker) fillArray(t *typ, v reflect.Value) {
 	for _, actual := range concrete(t.item) {
 		item := reflect.New(v.Type().Elem()).Elem()
 		if item.Kind() == reflect.Interface {
-			m.fillHeld(actual, item)
+			m.fillInterface(actual, item)
 		} else {
 			m.fill(actual, item)
 		}
@@ -154,7 +154,7 @@ func concrete(t *typ) []*typ {
 	return found
 }
 
-func (m *maker) fillSimple(t *typ, v reflect.Value) {
+func (m *filler) fillSimple(t *typ, v reflect.Value) {
 	m.made++
 	switch v.Interface().(type) {
 	case time.Time:

@@ -67,7 +67,7 @@ func enumeration[T ~string](space, label string, values ...T) *simple {
 	return e
 }
 
-func (s *simple) wanted() error { return errors.New("want one of " + strings.Join(s.values, ", ")) }
+func (s *simple) wanted() error { return errors.New("must be one of " + strings.Join(s.values, ", ")) }
 
 // trim removes leading and trailing white space as defined by XML.
 func trim(text string) string { return strings.Trim(text, " \t\r\n") }
@@ -137,7 +137,7 @@ func appendFloat(dst []byte, v reflect.Value) []byte {
 func setBool(v reflect.Value, text string) error {
 	b, ok := parseBool(text)
 	if !ok {
-		return errors.New("want true, false, 1 or 0")
+		return errors.New("must be true, false, 1 or 0")
 	}
 	v.SetBool(b)
 	return nil
@@ -159,7 +159,7 @@ func appendBool(dst []byte, v reflect.Value) []byte { return strconv.AppendBool(
 var dateTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)T(\d\d)(:\d\d:\d\d(?:\.\d+)?)(Z|[+-]\d\d:\d\d|)$`)
 
 var (
-	errTime = errors.New("want a time such as 2026-03-01T12:30:00Z")
+	errTime = errors.New("must be a time such as 2026-03-01T12:30:00Z")
 	errZone = errors.New("the time zone is more than 14 hours from UTC")
 )
 

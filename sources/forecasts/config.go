@@ -15,7 +15,7 @@ import (
 type Config struct {
 	Feed  string      `setting:"feed"`  // kafka, file or clickhouse, the section to use; empty: no forecasts
 	Kafka KafkaConfig `setting:"kafka"` // a compacted topic: key street:fromnode, value StreetForecast
-	File  FileConfig  `setting:"file"`  // a file that is replaced whole; it may be gzip-compressed
+	File  FileConfig  `setting:"file"`  // a file that is replaced as a whole; it may be gzip-compressed
 	// A query that returns forecast periods in any order. Its columns, matched by name, are street,
 	// fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow and updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`

@@ -214,8 +214,8 @@ func TestFileDataTime(t *testing.T) {
 	require.False(t, layer.confirmedAt().After(time.Now()))
 }
 
-// TestNDJSONFileTruncated checks that NDJSON that ends within a record is rejected, however many
-// records precede it.
+// TestNDJSONFileTruncated checks that NDJSON that ends within a record is rejected, regardless of
+// how many records precede it.
 func TestNDJSONFileTruncated(t *testing.T) {
 	whole := jsonOf(t, street(1, 1, 10)) + "\n" + jsonOf(t, street(2, 1, 20))
 	first := strings.IndexByte(whole, '\n')

@@ -151,7 +151,7 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		} else {
 			checksFailed.Inc()
 		}
-		// Each poll starts with another partition, so reasons may alternate. They are logged at
+		// Each poll starts with a different partition, so reasons may alternate. They are logged at
 		// most once a minute.
 		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logInterval {
 			c.logged = now
@@ -170,7 +170,7 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 // Status describes the feed. Without a feed it is the zero value.
 type Status struct {
 	Feed       string  `json:"feed"`             // kafka, file or clickhouse
-	Published  bool    `json:"published"`        // a first layer was published
+	Published  bool    `json:"published"`        // a layer has been published
 	AgeSeconds float64 `json:"age_seconds"`      // of the data; before the first layer, the time since Start
 	Error      string  `json:"error,omitempty"`  // of the last check
 	Skipped    uint64  `json:"skipped"`          // records of the topic since Start, or records of the last content read

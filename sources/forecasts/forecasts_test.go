@@ -90,7 +90,7 @@ func TestCheckTimes(t *testing.T) {
 		time.Sleep(66 * time.Second) // checks at 0, 5, 6, 66
 		require.Empty(t, f.Status().Error)
 		require.InDelta(t, 4, f.Status().AgeSeconds, 0.001)
-		for range 5 { // several changes cause one check, a second after the first
+		for range 5 { // several changes cause one check, one second after the first change
 			s.changed <- struct{}{}
 			time.Sleep(300 * time.Millisecond)
 		}

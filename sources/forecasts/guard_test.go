@@ -79,7 +79,7 @@ func TestShrunkFile(t *testing.T) {
 	require.Len(t, layer.shown(), 10)
 }
 
-// TestShrunkQuery is TestShrunkFile for a query.
+// TestShrunkQuery checks the same for a query as TestShrunkFile for a file.
 func TestShrunkQuery(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	cfg := DefaultConfig()

@@ -120,7 +120,7 @@ func parseJSON(text []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, erro
 	return f, remarks, err
 }
 
-// notInt32 reports whether text is an integer, perhaps in quotes, but not an int32.
+// notInt32 reports whether text is an integer, possibly in quotes, but not an int32.
 func notInt32(text []byte) bool {
 	if len(text) > 100 {
 		return false

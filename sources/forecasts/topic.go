@@ -188,7 +188,7 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Each poll starts with another partition, so that an unavailable broker does not hide the
+	// Each poll starts with a different partition, so that an unavailable broker does not hide the
 	// partitions of the others.
 	t.polls++
 	for i := range partitions {

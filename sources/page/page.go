@@ -29,7 +29,7 @@ var dist embed.FS
 
 // Config is the ui section of the configuration.
 type Config struct {
-	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs an API key with the right forecast
+	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs the right forecast
 	LeftHand bool   `setting:"left_hand"` // draw lines on the left side of the road, for left-hand traffic
 	Basemap  string `setting:"basemap"`   // PMTiles archive with vector or raster tiles under the streets; empty: only coastlines and borders
 
@@ -78,7 +78,7 @@ type File struct {
 	Body   []byte
 }
 
-const operators = "index.html" // entry file of the page for operators
+const operatorsEntry = "index.html" // entry file of the page for operators
 
 // StreetPath is the path of the forecaster's details about a street. It is for operators only,
 // because it is not part of the contract with clients.
@@ -97,7 +97,7 @@ func (c Config) Street() http.Handler {
 // New returns the page with the given entry file: index.html for operators or map.html for clients.
 // The entry file has the name "" in the page.
 func New(cfg Config, s Settings, entry string) Page {
-	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operators
+	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operatorsEntry
 	all := Page{}
 	all.add("", entry, policy, content(dist, "dist/"+entry))
 	assets, _ := fs.Glob(dist, "dist/assets/*") // the pattern is valid

@@ -30,7 +30,7 @@ func TestStreet(t *testing.T) {
 	w := get(c.Street(), StreetPath)
 	require.Equal(t, http.StatusBadGateway, w.Code)
 	require.Contains(t, w.Body.String(), "cannot reach the forecaster (ui.forecaster): ")
-	require.Contains(t, get(New(c, Settings{}, operators), "/settings.json").Body.String(), `"forecaster":true`)
+	require.Contains(t, get(New(c, Settings{}, operatorsEntry), "/settings.json").Body.String(), `"forecaster":true`)
 	require.Contains(t, get(New(c, Settings{}, "map.html"), "/settings.json").Body.String(), `"forecaster":false`)
 }
 

@@ -23,15 +23,15 @@ import (
 
 // feed reads the list of one product instance, or a shared list of many product instances.
 type feed struct {
-	cfg      Config
-	instance string // empty if the list is shared
-	kind     string
-	source   source
-	interval time.Duration // time between checks
-	settle   time.Duration // time from a change to the check
-	log      zerolog.Logger
-	onList   func(batch.DetectorList)       // may be nil; see Registry.OnList
-	archive  map[string]*batch.DetectorList // by product instance: the last list read, for onList
+	cfg           Config
+	instance      string // empty if the list is shared
+	kind          string
+	source        source
+	interval      time.Duration // time between checks
+	settle        time.Duration // time from a change to the check
+	log           zerolog.Logger
+	onList        func(batch.DetectorList)       // may be nil; see Registry.OnList
+	detectorLists map[string]*batch.DetectorList // by product instance: the last list read, for onList
 
 	lists  atomic.Pointer[map[string]*list] // the map is immutable
 	shared *sharedList                      // nil: the list has one product instance
@@ -143,9 +143,9 @@ func (f *feed) restore(now time.Time) {
 // product instance is invalid or has a separate feed.
 func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	lists := map[string][]string{}
-	var instance string // of codes
+	var instance string // product instance of codes
 	var codes []string
-	f.archive = map[string]*batch.DetectorList{}
+	f.detectorLists = map[string]*batch.DetectorList{}
 	err := f.source.read(ctx, func(listed, code string, others ...batch.Attribute) {
 		if listed = cmp.Or(f.instance, listed); listed != instance || codes == nil {
 			lists[instance] = codes
@@ -153,10 +153,10 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 		}
 		codes = append(codes, code)
 		if f.onList != nil {
-			l := f.archive[instance]
+			l := f.detectorLists[instance]
 			if l == nil {
 				l = &batch.DetectorList{ProductInstance: instance}
-				f.archive[instance] = l
+				f.detectorLists[instance] = l
 			}
 			l.Codes, l.Attributes = append(l.Codes, code), append(l.Attributes, append([]batch.Attribute(nil), others...))
 		}
@@ -194,7 +194,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 			if failed = l.take(lists[instance], now); failed == nil {
 				loaded += len(lists[instance])
 			}
-			if read := f.archive[instance]; read != nil && (failed == nil || errors.Is(failed, watch.ErrUnchanged)) {
+			if read := f.detectorLists[instance]; read != nil && (failed == nil || errors.Is(failed, watch.ErrUnchanged)) {
 				f.onList(*read) // other columns may have changed even if the codes have not
 			}
 		}
@@ -205,7 +205,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 		errors.As(failed, &suspect)
 	}
 	f.lists.Store(&inUse)
-	f.archive = nil
+	f.detectorLists = nil
 	if loaded >= manyDetectors {
 		debug.FreeOSMemory() // reading takes several times the memory of the lists
 	}

@@ -189,7 +189,7 @@ func TestCheckTimes(t *testing.T) {
 			close(ended)
 		}()
 		time.Sleep(70 * time.Second) // checks at 0, 5, 6, 66
-		for range 5 {                // several changes cause one check, a second after the first
+		for range 5 {                // several changes cause one check, one second after the first change
 			s.changed <- struct{}{}
 			time.Sleep(300 * time.Millisecond)
 		}

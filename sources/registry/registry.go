@@ -16,9 +16,9 @@ import (
 
 // Registry holds the latest valid list of each product instance.
 type Registry struct {
-	log    zerolog.Logger
-	onList func(batch.DetectorList)
-	now    atomic.Pointer[feeds]
+	log     zerolog.Logger
+	onList  func(batch.DetectorList)
+	current atomic.Pointer[feeds]
 
 	ctx     context.Context // passed to Start
 	stop    context.CancelFunc
@@ -34,12 +34,12 @@ type feeds struct {
 // New returns a Registry that reads nothing before Start.
 func New(cfg Config, log zerolog.Logger) (*Registry, error) {
 	r := &Registry{log: log}
-	now, err := r.feeds(cfg)
-	r.now.Store(now)
+	fs, err := r.newFeeds(cfg)
+	r.current.Store(fs)
 	return r, err
 }
 
-func (r *Registry) feeds(cfg Config) (*feeds, error) {
+func (r *Registry) newFeeds(cfg Config) (*feeds, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid registry configuration: %w", err)
 	}
@@ -65,7 +65,7 @@ func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
 // them. Start must be called only once.
 func (r *Registry) Start(ctx context.Context) {
 	r.ctx = ctx
-	r.start(r.now.Load())
+	r.start(r.current.Load())
 }
 
 func (r *Registry) start(fs *feeds) {
@@ -81,19 +81,19 @@ func (r *Registry) start(fs *feeds) {
 // list until the new one is read. Reload must not be called concurrently with Start, Close or
 // itself.
 func (r *Registry) Reload(cfg Config) error {
-	next, err := r.feeds(cfg)
+	next, err := r.newFeeds(cfg)
 	if err != nil {
 		return err
 	}
 	r.Close()
 	before := map[string]*list{}
-	for _, f := range r.now.Load().list {
+	for _, f := range r.current.Load().list {
 		maps.Copy(before, *f.lists.Load())
 	}
 	for _, f := range next.list {
 		f.adopt(before)
 	}
-	r.now.Store(next)
+	r.current.Store(next)
 	r.start(next)
 	return nil
 }
@@ -110,7 +110,7 @@ func (r *Registry) Close() {
 // Snapshot returns the latest valid list of a product instance, which is immutable, or nil before
 // the first valid list and for a product instance without a feed. It does not allocate.
 func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
-	l := r.now.Load().find(productInstance)
+	l := r.current.Load().find(productInstance)
 	if l == nil {
 		return nil
 	}
@@ -131,14 +131,14 @@ func (fs *feeds) find(instance string) *list {
 // HasFeed reports whether a product instance has a feed, or may be in a shared list that has not
 // been read yet.
 func (r *Registry) HasFeed(productInstance string) bool {
-	fs := r.now.Load()
+	fs := r.current.Load()
 	return fs.find(productInstance) != nil || fs.shared != nil && !fs.shared.shared.read.Load()
 }
 
 // Status returns the state of each feed, in the order of the configuration.
 func (r *Registry) Status() []Status {
 	var all []Status
-	for _, f := range r.now.Load().list {
+	for _, f := range r.current.Load().list {
 		all = append(all, f.status(time.Now())...)
 	}
 	return all

@@ -103,7 +103,7 @@ func (r *Reader) Next(keep int) ([]byte, error) {
 		}
 	}
 	if err != nil && r.input.over() { // the error may be caused by the zeros after the end of the input
-		err = r.input.early()
+		err = r.input.endError()
 	}
 	return r.buf[before-keep : r.pos : r.pos+Slack], err
 }
@@ -143,7 +143,7 @@ func (r *Reader) storedHeader() error {
 		return err
 	}
 	if in.fill(); in.end-in.at < 4 {
-		return in.early()
+		return in.endError()
 	}
 	length := binary.LittleEndian.Uint32(in.src[in.at:])
 	in.at += 4
@@ -159,7 +159,7 @@ func (r *Reader) copyStored(limit int) error {
 	in := &r.input
 	if in.at == in.end {
 		if in.fill(); in.at == in.end && r.stored > 0 {
-			return in.early()
+			return in.endError()
 		}
 	}
 	n := copy(r.buf[r.pos:limit], in.src[in.at:min(in.end, in.at+r.stored)])
@@ -291,7 +291,7 @@ loop:
 	}
 	in.at, in.bits, in.n = int(at), bits, n&63
 	if in.over() {
-		return in.early()
+		return in.endError()
 	}
 	r.pos = int(o)
 	return err

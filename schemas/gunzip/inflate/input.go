@@ -46,7 +46,7 @@ func (in *input) fill() {
 // refill loads at least 56 bits.
 func (in *input) refill() error {
 	if in.fill(); in.over() {
-		return in.early()
+		return in.endError()
 	}
 	in.bits |= binary.LittleEndian.Uint64(in.src[in.at:]) << (in.n & 63)
 	in.at += int((63 - in.n) >> 3)
@@ -74,7 +74,7 @@ func (in *input) align() error {
 	in.unload()
 	in.bits, in.n = 0, 0
 	if in.at > in.end {
-		return in.early()
+		return in.endError()
 	}
 	return nil
 }
@@ -82,8 +82,8 @@ func (in *input) align() error {
 // over reports whether bits after the end of the input were taken.
 func (in *input) over() bool { return in.err != nil && in.at*8-int(in.n) > in.end*8 }
 
-// early returns the error for an input that ends within a stream.
-func (in *input) early() error {
+// endError returns the error for an input that ends within a stream.
+func (in *input) endError() error {
 	if in.err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
