@@ -3,7 +3,7 @@ package contract
 import "time"
 
 // EchoLimit is the maximum number of bytes of client input that a response or a log line quotes
-// (contract, rules for all HTTP interfaces).
+// (contract 6.4).
 const EchoLimit = 64
 
 // APIError is the error response to a whole request. No part of the request was or will be archived

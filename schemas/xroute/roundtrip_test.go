@@ -237,7 +237,7 @@ func testSchema(instances []instance) []byte {
 		`<xsd:any namespace="##any" processContents="strict" maxOccurs="unbounded"/></xsd:sequence></xsd:complexType></xsd:element>`)
 	declared := map[string]bool{}
 	for _, in := range instances {
-		if local, ours := strings.CutPrefix(in.tag, "t:"); ours && !declared[local] {
+		if local, found := strings.CutPrefix(in.tag, "t:"); found && !declared[local] {
 			declared[local] = true
 			fmt.Fprintf(&text, "<xsd:element name=%q type=%q/>", local, in.typ.name.prefixed())
 		}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,38 +26,6 @@ import (
 	"trafficd/pipeline/dial"
 	"trafficd/sources/internal/watch"
 )
-
-// TestFileIsWatched checks that changes are noticed long before the periodic check.
-func TestFileIsWatched(t *testing.T) {
-	f := func(name, first string, change func(dir string) error) {
-		t.Helper()
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			for version, speed := range map[string]float64{"v1": 10, "v2": 20} {
-				require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o755))
-				write(t, filepath.Join(dir, version, "f.pb"), response(t, street(1, 1, speed)))
-			}
-			if first != "" {
-				require.NoError(t, os.Symlink(first, filepath.Join(dir, "current")))
-			} else {
-				require.NoError(t, os.CopyFS(filepath.Join(dir, "current"), os.DirFS(filepath.Join(dir, "v1"))))
-			}
-			_, layer := run(t, fileConfig(filepath.Join(dir, "current", "f.pb")))
-			layer.waitFor("1:1 10")
-			require.NoError(t, change(dir))
-			layer.waitFor("1:1 20")
-		})
-	}
-	f("rename", "", func(dir string) error {
-		return os.Rename(filepath.Join(dir, "v2", "f.pb"), filepath.Join(dir, "current", "f.pb"))
-	})
-	f("written in place", "", func(dir string) error {
-		return os.WriteFile(filepath.Join(dir, "current", "f.pb"), []byte(response(t, street(1, 1, 20))), 0o644)
-	})
-	f("symlink to the directory replaced", "v1", func(dir string) error {
-		return errors.Join(os.Symlink("v2", filepath.Join(dir, "next")), os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")))
-	})
-}
 
 // fakeFeed is a feed whose checks return the given outcomes in order, and then repeat the last one.
 type fakeFeed struct {

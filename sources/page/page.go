@@ -29,7 +29,9 @@ var dist embed.FS
 
 // Config is the ui section of the configuration.
 type Config struct {
-	Clients  bool   `setting:"clients"`   // serve the map at /map/ of the clients' listener too; its data needs the right forecast
+	// serve the map at /map/ of the clients' listener too; its data needs an API key with the forecast
+	// right
+	Clients  bool   `setting:"clients"`
 	LeftHand bool   `setting:"left_hand"` // draw lines on the left side of the road, for left-hand traffic
 	Basemap  string `setting:"basemap"`   // PMTiles archive with vector or raster tiles under the streets; empty: only coastlines and borders
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -153,59 +152,24 @@ func TestOutcomesAreCounted(t *testing.T) {
 // one.
 type fakeSource struct {
 	outcomes []error
-	at       []time.Time // times of the reads
-	changed  chan struct{}
-	closed   bool
+	reads    int
 }
 
 func (s *fakeSource) read(_ context.Context, add addEntry) error {
-	n := min(len(s.at), len(s.outcomes)-1)
-	s.at = append(s.at, time.Now())
+	n := min(s.reads, len(s.outcomes)-1)
+	s.reads++
 	add("", "A")
 	return s.outcomes[n]
 }
 func (s *fakeSource) keep()                    {}
-func (s *fakeSource) changes() <-chan struct{} { return s.changed }
-func (s *fakeSource) close()                   { s.closed = true }
+func (s *fakeSource) changes() <-chan struct{} { return nil }
+func (s *fakeSource) close()                   {}
 
 // newFakeFeed returns a feed that reads from a fakeSource.
 func newFakeFeed(s *fakeSource, interval time.Duration, limits shrink.Limits) *feed {
 	f := newFeed(Config{Settle: time.Second, Limits: limits}, FeedConfig{ProductInstance: "city", HTTP: &HTTPConfig{}}, zerolog.Nop())
 	f.source, f.interval = s, interval
 	return f
-}
-
-// TestCheckTimes checks on a fake clock when the feed is checked.
-func TestCheckTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		unavailable := errors.New("unavailable")
-		s := &fakeSource{outcomes: []error{unavailable, watch.ErrUnsettled, nil, nil, unavailable, nil}, changed: make(chan struct{}, 1)}
-		f := newFakeFeed(s, time.Minute, shrink.Limits{})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		start := time.Now()
-		go func() {
-			f.run(ctx)
-			close(ended)
-		}()
-		time.Sleep(70 * time.Second) // checks at 0, 5, 6, 66
-		for range 5 {                // several changes cause one check, one second after the first change
-			s.changed <- struct{}{}
-			time.Sleep(300 * time.Millisecond)
-		}
-		time.Sleep(10 * time.Second)
-		stop()
-		<-ended
-
-		var seconds []float64
-		for _, at := range s.at {
-			seconds = append(seconds, at.Sub(start).Seconds())
-		}
-		// The change at 71.2 s comes after the check at 71 s, so it causes another check.
-		require.Equal(t, []float64{0, 5, 6, 66, 71, 72.2}, seconds)
-		require.True(t, s.closed)
-		require.True(t, f.onlyList().current.Load().Has([]byte("A")))
-	})
 }
 
 // TestStatusAfterCheck checks the status that readiness uses, after each outcome of a check.
