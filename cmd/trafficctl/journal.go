@@ -57,6 +57,8 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 		switch configured := o.File != "" || brokers != ""; {
 		case configured == (len(args) > 0):
 			return errors.New("specify either the journal's directory, or --config or --brokers")
+		case len(o.Set) > 0 && !configured:
+			return errors.New("--set needs --config or --brokers; the journal's directory is read without settings")
 		case configured:
 			name = "--config " + o.File
 			if brokers != "" {

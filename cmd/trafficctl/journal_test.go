@@ -83,6 +83,16 @@ func TestJournalWrongDirectory(t *testing.T) {
 	f(filepath.Dir(fiveFrames(t)), "/journal does")
 }
 
+// TestJournalSetWithDirectory checks that --set is an error with DIR, where no settings are loaded.
+func TestJournalSetWithDirectory(t *testing.T) {
+	dir := fiveFrames(t)
+	for _, command := range []string{"ls", "verify", "dump", "cursors"} {
+		r := runWith(t, "", "journal", command, dir, "--set", "no.such=setting")
+		require.Equal(t, exitFailed, r.code, command)
+		require.Contains(t, r.err, "--set needs --config or --brokers", command)
+	}
+}
+
 func TestJournalVerify(t *testing.T) {
 	dir := fiveFrames(t)
 	r := runWith(t, "", "journal", "verify", dir)
