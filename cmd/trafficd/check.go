@@ -30,7 +30,7 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, deep boo
 	section("ui", c.UI.Check())
 	section("journal", checkDir("dir", c.Journal.Dir))
 	if c.Journal.Kind == config.KafkaJournal {
-		section("journal.log", c.Journal.Log.Check(ctx, deep))
+		section("journal.log", c.Journal.Log.Check(ctx, c.Pipeline.Idempotency.Window, deep))
 	}
 	section("pipeline.idempotency.journal", checkDir("dir", c.Pipeline.Idempotency.Journal.Dir))
 	section("", checkDir("dead_letters", filepath.Dir(c.DeadLetters)))

@@ -3,6 +3,7 @@ package kafkalog
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"trafficd/pipeline/dial"
@@ -19,7 +20,8 @@ type Config struct {
 	// replication factor of a topic that the daemon creates; 0: 3, or the number of brokers if that
 	// is less
 	ReplicationFactor int `setting:"replication_factor"`
-	// retention of a topic that the daemon creates: the longest outage of a store without loss
+	// retention of a topic that the daemon creates, at least five times pipeline.idempotency.window;
+	// batches are rejected once a store is behind by four fifths of it
 	Retention time.Duration `setting:"retention"`
 	Group     string        `setting:"group"` // prefix of the names of the consumer groups, one for each store
 	// Time without heartbeat after which other replicas take over a replica's partitions; at least
@@ -63,9 +65,23 @@ func (c Config) Validate(section string) error {
 // recordOverhead is an upper bound on the bytes that a record batch adds to a frame.
 const recordOverhead = 4 << 10
 
+// CheckWindow returns an error if the retention is too short for the idempotency window. While
+// batches are accepted, an undelivered frame is younger than four fifths of the retention (see
+// Log.checkLag). The frames of the window before it, whose batches may be repeated in it, must
+// still be in the log when a new owner reads it.
+func (c Config) CheckWindow(window time.Duration) error {
+	return checkWindow("retention", c.Retention, window)
+}
+
+func checkWindow(key string, retention, window time.Duration) error {
+	return settings.Check(retention < 0 || retention/5 >= window,
+		"%s is %v, must be at least five times pipeline.idempotency.window (%v): otherwise a batch that was sent twice could be delivered twice",
+		key, retention, window)
+}
+
 // checkTopic returns an error if the topic is not suitable for the log. Each of the joined errors
 // starts with the key of a setting.
-func (c Config) checkTopic(t dial.Topic) error {
+func (c Config) checkTopic(t dial.Topic, window time.Duration) error {
 	var errs []error
 	if n := len(t.Partitions); n != c.Partitions {
 		errs = append(errs, fmt.Errorf("partitions: topic %q has %d, the setting is %d: they must be equal on all replicas",
@@ -77,6 +93,10 @@ func (c Config) checkTopic(t dial.Topic) error {
 	errs = append(errs, t.CheckDurability())
 	if size := t.Number("retention.bytes", 0); size >= 0 {
 		errs = append(errs, t.Errorf("has retention.bytes %d, which deletes undelivered measurements: set it to -1", size))
+	}
+	retention := time.Duration(min(t.Number("retention.ms", -1), math.MaxInt64/int(time.Millisecond))) * time.Millisecond
+	if err := checkWindow("retention.ms", retention, window); err != nil {
+		errs = append(errs, t.Errorf("has a %w", err))
 	}
 	if kind := t.Config["message.timestamp.type"]; kind != "CreateTime" {
 		errs = append(errs, t.Errorf("has message.timestamp.type %s: set it to CreateTime", kind))

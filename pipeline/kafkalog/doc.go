@@ -74,5 +74,6 @@
 //   - If brokers forget a producer while its block is in doubt, and its former and next owner look
 //     the block up at the same moment, both may send it.
 //   - Frames are deleted by the topic's retention, delivered or not. Batches are rejected
-//     (journal.ErrFull) while a group is behind by more than four fifths of the retention.
+//     (journal.ErrFull) while a group is behind by more than four fifths of the retention. The last
+//     fifth keeps the batch ids of the idempotency window before the oldest undelivered frame.
 package kafkalog

@@ -159,10 +159,10 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 
 // Check reports what is wrong with the files that the settings name and, if deep, with the brokers
 // and the topic. Each of the joined errors starts with the key of a setting. It writes nothing.
-func (c Config) Check(ctx context.Context, deep bool) error {
+func (c Config) Check(ctx context.Context, window time.Duration, deep bool) error {
 	t, err := c.Kafka.Check(ctx, "", deep)
 	if len(t.Partitions) > 0 {
-		err = errors.Join(err, c.checkTopic(t))
+		err = errors.Join(err, c.checkTopic(t, window))
 	}
 	return err
 }
@@ -223,7 +223,7 @@ func (l *Log) prepare(ctx context.Context) error {
 	if len(t.Partitions) == 0 {
 		return errors.Join(err, errors.New("the brokers do not describe the topic"))
 	}
-	if err := l.cfg.checkTopic(t); err != nil { // the earlier err does not matter: the other brokers suffice
+	if err := l.cfg.checkTopic(t, l.window); err != nil { // the earlier err does not matter: the other brokers suffice
 		return err
 	}
 	l.transport.CloseIdleConnections() // discards metadata in which the topic does not exist

@@ -390,7 +390,7 @@ func TestLogTopic(t *testing.T) {
 		for range partitions {
 			topic.Partitions = append(topic.Partitions, kafka.Partition{Replicas: make([]kafka.Broker, replicas)})
 		}
-		err := c.checkTopic(topic)
+		err := c.checkTopic(topic, window)
 		if want == "" {
 			require.NoError(t, err)
 			return
@@ -405,6 +405,9 @@ func TestLogTopic(t *testing.T) {
 	f(3, 6, 1, "", "", "no record can be written")
 	f(3, 6, 3, "cleanup.policy", "compact", "cleanup.policy compact")
 	f(3, 6, 3, "retention.bytes", "1000", "retention.bytes 1000")
+	f(3, 6, 3, "retention.ms", "17999999", "retention.ms is 4h59m59.999s, must be at least five times pipeline.idempotency.window (1h0m0s)")
+	f(3, 6, 3, "retention.ms", "18000000", "")
+	f(3, 6, 3, "retention.ms", "9223372036854775807", "")
 	f(3, 6, 3, "message.timestamp.type", "LogAppendTime", "LogAppendTime")
 	f(3, 6, 3, "max.message.bytes", "1048588", "must be at least 16781312 for frames of max_frame_bytes")
 }

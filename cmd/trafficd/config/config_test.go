@@ -132,6 +132,7 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f([]string{"pipeline.decode.batch_limit=0"}, nil, "pipeline.decode.batch_limit is 0", "(from --set)")
 	f([]string{"pipeline.validate.future_tolerance=-1s"}, nil, "pipeline.validate.future_tolerance is -1s")
 	f([]string{"pipeline.idempotency.journal.max_bytes=1"}, nil, "pipeline.idempotency.journal.max_bytes is 1")
+	f([]string{"journal.kind=kafka", "journal.log.retention=4h59m"}, nil, "journal.log.retention is 4h59m0s, must be at least five times pipeline.idempotency.window (1h0m0s)")
 	f([]string{"pipeline.validate.measure_types=[{code: ä}]"}, nil, "pipeline.validate.measure_types[0].code", "(from --set)")
 }
 
