@@ -57,13 +57,13 @@ func TestAdoptJournal(t *testing.T) {
 	send(lost, 20)
 	lost.awaitLag("clickhouse")
 	lost.awaitLag("kafka")
-	require.True(t, fails("the folder is locked"))
+	require.True(t, fails("the directory is locked"))
 	kill(lost)
 	require.True(t, fails("its measurements are also for kafka, which is disabled", "--set", "kafka.enabled=false"))
 
 	a := adopt("--set", "kafka.request_timeout=1s").start() // with both stores down
 	until(func() bool { return strings.Contains(a.Log(), "retrying") })
-	require.True(t, fails("the folder is locked"))
+	require.True(t, fails("the directory is locked"))
 	kill(a)
 	require.NoError(t, k.Resume())
 	a = adopt().start() // killed after it has delivered to Kafka

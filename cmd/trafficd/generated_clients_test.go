@@ -19,7 +19,7 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Folder of the files that pin the tools of these tests: requirements.txt, pom.xml and
+// Directory of the files that pin the tools of these tests: requirements.txt, pom.xml and
 // package-lock.json.
 const openapiTools = "testdata/openapi"
 

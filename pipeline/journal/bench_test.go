@@ -45,7 +45,7 @@ func TestAllocations(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// BenchmarkAppend makes frames durable on the disk of the temporary folder. cpu-ms/frame is user
+// BenchmarkAppend makes frames durable on the disk of the temporary directory. cpu-ms/frame is user
 // and system time of the process: checksum, copy into the page cache, sync.
 func BenchmarkAppend(b *testing.B) {
 	for _, producers := range []int{1, 4, 16} {

@@ -8,7 +8,7 @@ import (
 
 // Config holds the location and the limits of the journal.
 type Config struct {
-	// The journal's folder, locked while in use. It must survive restarts and should be on a local
+	// The journal's directory, locked while in use. It must survive restarts and should be on a local
 	// disk.
 	Dir          string `setting:"dir"`
 	SegmentBytes int64  `setting:"segment_bytes"` // size at which a segment is sealed; a larger frame gets its own segment
@@ -33,7 +33,7 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	const maxSegments = 4096
 	return errors.Join(
-		settings.Check(c.Dir != "", "dir is empty: name the folder that holds the journal"),
+		settings.Check(c.Dir != "", "dir is empty: name the directory that holds the journal"),
 		settings.Within("segment_bytes", c.SegmentBytes, 16<<10, 1<<30,
 			"smaller segments hardly hold a commit; larger ones free disk space too late and slow down recovery"),
 		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1, maxPayloadBytes, "a whole frame is read into memory"),

@@ -13,7 +13,7 @@
 //     order.
 //   - Writing part of a block may damage the rest of that block, but no other block. Therefore
 //     commits share no blocks.
-//   - Rename is atomic. A name is durable once its folder has been synced.
+//   - Rename is atomic. A name is durable once its directory has been synced.
 //   - A failed sync has made an unknown part of the data durable, and a later successful sync
 //     proves nothing about the other part: Linux marks the pages clean. Therefore data whose sync
 //     failed is truncated or written again, never only synced again.
@@ -69,8 +69,8 @@
 // TestCrashes runs all steps thousands of times on a file system that randomly loses, keeps or
 // tears unsynced writes. Each step also has its own tests:
 //
-//  1. Lock the folder. TestTwoOpensOfOneFolder
-//  2. Remove unfinished files, and sync the folder: names may exist only in memory.
+//  1. Lock the directory. TestTwoOpensOfOneDirectory
+//  2. Remove unfinished files, and sync the directory: names may exist only in memory.
 //     TestUnfinishedFilesAreRemoved
 //  3. Open all segments: magic, version (a separate error), checksum of the first block, name.
 //     TestAnotherVersion, TestForeignNameOfASegment, TestDamageIsNoTear

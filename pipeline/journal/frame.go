@@ -204,8 +204,8 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &c)
 }
 
-// roomFor returns the maximum number of bytes that a frame adds to the folder: its blocks and the
-// header of a new segment.
+// roomFor returns the maximum number of bytes that a frame adds to the directory: its blocks and
+// the header of a new segment.
 func roomFor(payload int) int64 {
 	return alignUp(frameHeaderBytes+int64(payload), blockBytes) + blockBytes
 }

@@ -14,17 +14,17 @@ import (
 
 // FS is the file system of a journal. The tests have an implementation that simulates crashes.
 type FS interface {
-	// MkdirAll creates a folder and its parents durably.
+	// MkdirAll creates a directory and its parents durably.
 	MkdirAll(dir string) error
 	// Lock takes an exclusive lock until the returned Closer is closed, or fails with ErrLocked.
 	Lock(path string) (io.Closer, error)
-	// List returns the names in a folder, sorted.
+	// List returns the names in a directory, sorted.
 	List(dir string) ([]string, error)
 	// Open opens a file with the flags of os.OpenFile.
 	Open(path string, flag int) (File, error)
 	Rename(from, to string) error
 	Remove(path string) error
-	// SyncDir makes the names in a folder durable.
+	// SyncDir makes the names in a directory durable.
 	SyncDir(dir string) error
 }
 

@@ -12,7 +12,7 @@ import (
 // The coverage of an input varies between runs, because of the goroutines, and minimization does
 // not converge. Run these fuzz tests with -fuzzminimizetime=5x.
 
-// FuzzSegment opens a folder whose only segment has a valid header, followed by arbitrary bytes.
+// FuzzSegment opens a directory whose only segment has a valid header, followed by arbitrary bytes.
 // A second, simpler decoder must find every frame that the journal reads in these bytes.
 func FuzzSegment(f *testing.F) {
 	header := segmentHeader{first: 1, salt: 0x1122_3344_5566_7788}

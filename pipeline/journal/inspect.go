@@ -55,9 +55,9 @@ func (in *Inspection) Err() error {
 	return errors.Join(errs...)
 }
 
-// Inspect describes the segments and cursors of a folder that no daemon has open. It reads the
+// Inspect describes the segments and cursors of a directory that no daemon has open. It reads the
 // headers of frames but not their payloads, takes no lock and writes nothing. It returns an error
-// only if the folder cannot be listed; the Inspection contains the errors of the files.
+// only if the directory cannot be listed; the Inspection contains the errors of the files.
 func Inspect(dir string, opts ...Option) (*Inspection, error) {
 	return inspect(dir, (*walker).skip, opts)
 }
@@ -67,8 +67,8 @@ func Verify(dir string, opts ...Option) (*Inspection, error) {
 	return inspect(dir, (*walker).verify, opts)
 }
 
-// Frames yields the frames of a folder that no daemon has open, from frame seq on, after verifying
-// their checksums. It ends with the last valid frame, or after the first error.
+// Frames yields the frames of a directory that no daemon has open, from frame seq on, after
+// verifying their checksums. It ends with the last valid frame, or after the first error.
 func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		segments, err := openSegments(newJournal(Config{}, opts).fs, dir, os.O_RDONLY)
@@ -114,7 +114,7 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	fs := newJournal(Config{}, opts).fs
 	names, err := fs.List(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list folder %s: %w", dir, err)
+		return nil, fmt.Errorf("cannot list directory %s: %w", dir, err)
 	}
 	in := &Inspection{}
 	var prev *segment

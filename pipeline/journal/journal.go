@@ -37,9 +37,9 @@ var (
 	// ErrUnknown means that neither writing the frame nor removing it succeeded. It may or may not
 	// be in the journal after a restart.
 	ErrUnknown = errors.New("the frame could be neither made durable nor voided")
-	// ErrLocked means that another process has the folder open. The error of Open names the folder
-	// and the process.
-	ErrLocked = errors.New("the folder is locked")
+	// ErrLocked means that another process has the directory open. The error of Open names the
+	// directory and the process.
+	ErrLocked = errors.New("the directory is locked")
 )
 
 // Journal is an append-only sequence of frames in segment files, with a cursor for each consumer.
@@ -98,7 +98,7 @@ func WithCommitHook(hook func(start time.Time, entries []*Entry, err error)) Opt
 
 const lockName = "LOCK"
 
-// Open locks the folder, recovers its contents (doc.go lists the steps) and starts the writer,
+// Open locks the directory, recovers its contents (doc.go lists the steps) and starts the writer,
 // which Close stops. Segments are kept until the cursors of all consumers have passed them. A new
 // consumer starts at the oldest frame.
 func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
@@ -107,11 +107,11 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 	}
 	j := newJournal(cfg, opts)
 	if err := j.fs.MkdirAll(cfg.Dir); err != nil {
-		return nil, fmt.Errorf("cannot create folder %s: %w", cfg.Dir, err)
+		return nil, fmt.Errorf("cannot create directory %s: %w", cfg.Dir, err)
 	}
 	var err error
 	if j.lock, err = j.fs.Lock(filepath.Join(cfg.Dir, lockName)); err != nil {
-		return nil, fmt.Errorf("cannot lock journal folder %s: %w; each daemon needs its own folder", cfg.Dir, err)
+		return nil, fmt.Errorf("cannot lock journal directory %s: %w; each daemon needs its own directory", cfg.Dir, err)
 	}
 	if err := j.recover(consumers); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot recover the journal: %w", err), j.closeFiles())

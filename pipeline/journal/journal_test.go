@@ -122,7 +122,7 @@ func TestOnTheRealDisk(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-func TestTwoOpensOfOneFolder(t *testing.T) {
+func TestTwoOpensOfOneDirectory(t *testing.T) {
 	cfg := testConfig()
 	cfg.Dir = t.TempDir()
 	j := mustOpen(t, cfg, osFS{})
@@ -477,8 +477,8 @@ func diskBytes(t *testing.T, path string) int64 {
 	return st.Blocks * 512
 }
 
-// reservable returns the number of bytes that the file system of the temporary folder reserves for
-// n bytes. Some file systems reserve nothing.
+// reservable returns the number of bytes that the file system of the temporary directory reserves
+// for n bytes. Some file systems reserve nothing.
 func reservable(t *testing.T, n int64) int64 {
 	path := filepath.Join(t.TempDir(), "probe")
 	f, err := osFS{}.Open(path, os.O_RDWR|os.O_CREATE)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// recover restores the journal from its folder and prepares it for the writer. The numbers are
+// recover restores the journal from its directory and prepares it for the writer. The numbers are
 // those of the steps in doc.go.
 func (j *Journal) recover(consumers []string) error {
 	if err := j.removeUnfinished(); err != nil { // 2
@@ -50,12 +50,12 @@ func (j *Journal) recover(consumers []string) error {
 	return nil
 }
 
-// removeUnfinished removes unfinished files and syncs the folder: names that the previous process
-// created may not be durable yet, and without its name a file is lost.
+// removeUnfinished removes unfinished files and syncs the directory: names that the previous
+// process created may not be durable yet, and without its name a file is lost.
 func (j *Journal) removeUnfinished() error {
 	names, err := j.fs.List(j.cfg.Dir)
 	if err != nil {
-		return fmt.Errorf("cannot list folder %s: %w", j.cfg.Dir, err)
+		return fmt.Errorf("cannot list directory %s: %w", j.cfg.Dir, err)
 	}
 	for _, name := range names {
 		if !strings.HasSuffix(name, tempSuffix) {
@@ -66,7 +66,7 @@ func (j *Journal) removeUnfinished() error {
 		}
 	}
 	if err := j.fs.SyncDir(j.cfg.Dir); err != nil {
-		return fmt.Errorf("cannot sync folder %s: %w", j.cfg.Dir, err)
+		return fmt.Errorf("cannot sync directory %s: %w", j.cfg.Dir, err)
 	}
 	return nil
 }

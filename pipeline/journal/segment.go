@@ -141,7 +141,7 @@ func createFile(fs FS, dir, spare, path string, fill func(File) error) (_ File, 
 		return nil, fmt.Errorf("cannot rename %s to %s: %w", temp, path, err)
 	}
 	if err := fs.SyncDir(dir); err != nil { // before the file is used: frames are lost if the name is
-		return nil, fmt.Errorf("cannot sync folder %s: %w", dir, err)
+		return nil, fmt.Errorf("cannot sync directory %s: %w", dir, err)
 	}
 	return file, nil
 }
@@ -208,7 +208,7 @@ func openSegment(fs FS, path string, flag int) (_ *segment, err error) {
 func openSegments(fs FS, dir string, flag int) (_ []*segment, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list folder %s: %w", dir, err)
+		return nil, fmt.Errorf("cannot list directory %s: %w", dir, err)
 	}
 	var segments []*segment
 	defer func() {

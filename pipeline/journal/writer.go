@@ -329,7 +329,7 @@ type queue struct {
 
 	depth int   // entries that are not settled
 	bytes int64 // of their payloads
-	room  int64 // upper bound of the bytes that they add to the folder
+	room  int64 // upper bound of the bytes that they add to the directory
 }
 
 func (q *queue) count(sign int, e *Entry) {

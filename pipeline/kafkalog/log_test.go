@@ -174,7 +174,7 @@ func TestSources(t *testing.T) {
 	})
 }
 
-// reopened is a journal that is replaced when its folder is opened again.
+// reopened is a journal that is replaced when its directory is opened again.
 type reopened struct{ pipeline.Journal }
 
 // TestSecondFrameOfABatch checks that rows that are in the log twice are read once by every owner,
