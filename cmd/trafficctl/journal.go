@@ -25,8 +25,9 @@ import (
 
 const journalHelp = `Inspect a daemon's journal, which keeps accepted measurements until both stores have them.
 The journal is in the directory that the setting journal.dir names, or in Kafka if
-journal.kind is kafka. Select it with DIR, with the daemon's settings (--config), or with --brokers. All
-commands except adopt only read the journal, so they can be used while daemons are running.
+journal.kind is kafka. Select it with DIR, with the daemon's settings (--config), or with
+--brokers. All commands except adopt only read the journal, so they can be used while daemons
+are running.
 
 The subdirectory "idempotency" is also a journal: it stores the responses to requests with
 an Idempotency-Key.
@@ -42,7 +43,8 @@ func newJournal(std streams) *cobra.Command {
 }
 
 // journalCommand completes a command that reads a journal, which its argument (a directory) or its
-// flags (a configuration) select. It passes that argument or flag to run as name.
+// flags (a configuration) select. It passes run the name of the journal: its directory, or the flags
+// that select a journal in Kafka.
 func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name string, f inspect.Journal) error) *cobra.Command {
 	o := conf.Options{Environ: os.Environ()}
 	var brokers string
@@ -54,15 +56,24 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 		var f inspect.Journal
 		var name string
 		var err error
-		switch configured := o.File != "" || brokers != ""; {
-		case configured == (len(args) > 0):
-			return errors.New("specify either the journal's directory, or --config or --brokers")
-		case len(o.Set) > 0 && !configured:
-			return errors.New("--set needs --config or --brokers; the journal's directory is read without settings")
-		case configured:
+		selected := len(args)
+		for _, flag := range []string{o.File, brokers} {
+			if flag != "" {
+				selected++
+			}
+		}
+		switch {
+		case selected != 1:
+			return errors.New("specify either the journal's directory, or --config, or --brokers")
+		case len(args) == 0:
 			name = "--config " + o.File
 			if brokers != "" {
 				name = "--brokers " + brokers
+			}
+			for _, s := range o.Set {
+				name += " --set " + s
+			}
+			if brokers != "" {
 				o.Set = append(o.Set, "journal.kind="+config.KafkaJournal, "journal.log.brokers="+brokers)
 			}
 			c, _, invalid := config.Load(o)
@@ -70,7 +81,8 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 				return fmt.Errorf("cannot use the configuration: %w", invalid)
 			}
 			if c.Journal.Kind != config.KafkaJournal {
-				f, err = inspect.Open(c.Journal.Dir)
+				name = c.Journal.Dir
+				f, err = inspect.Open(name)
 				break
 			}
 			var consumers []string
@@ -78,6 +90,8 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 				consumers = append(consumers, s.Name)
 			}
 			f, err = inspect.OpenLog(cmd.Context(), c.Journal.Log, consumers)
+		case len(o.Set) > 0:
+			return errors.New("--set needs --config or --brokers; the journal's directory is read without settings")
 		default:
 			name = args[0]
 			f, err = inspect.Open(name)

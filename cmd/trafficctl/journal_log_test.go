@@ -76,11 +76,20 @@ func TestJournalInKafka(t *testing.T) {
 		require.NotEqual(t, "missing", topic.Name)
 	}
 
+	_, err = client.OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
+		GroupID: cfg.Group + ".kafka", GenerationID: -1,
+		Topics: map[string][]kafka.OffsetCommit{cfg.Topic: {{Partition: 0, Offset: 3, Metadata: "x"}}},
+	})
+	require.NoError(t, err)
+	set := "journal.log.topic=" + cfg.Topic
+	r := runWith(t, "", "journal", "cursors", "--brokers", brokers[0], "--set", set)
+	require.Contains(t, r.err, "trafficctl journal verify --brokers "+brokers[0]+" --set "+set)
+
 	e := journal.Entry{Data: frameOf(4, journalBatches(1, 10)[0])}
 	e.Data = e.Data[:len(e.Data)-1] // not a whole frame
 	require.NoError(t, l.Enqueue(&e))
 	require.NoError(t, e.Wait())
-	r := runWith(t, "", "journal", "verify", "--brokers", brokers[0])
+	r = runWith(t, "", "journal", "verify", "--brokers", brokers[0])
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "partition 0  DAMAGED\n    at offset 3, frame 4: ")
 	require.Contains(t, r.err, "the journal is damaged")
@@ -91,8 +100,9 @@ func TestJournalInKafka(t *testing.T) {
 		require.Equal(t, exitFailed, r.code)
 		require.Contains(t, r.err, want)
 	}
-	f("specify either the journal's directory, or --config or --brokers")
-	f("specify either the journal's directory, or --config or --brokers", "DIR", "--config", config)
+	f("specify either the journal's directory, or --config, or --brokers")
+	f("specify either the journal's directory, or --config, or --brokers", "DIR", "--config", config)
+	f("specify either the journal's directory, or --config, or --brokers", "--brokers", brokers[0], "--config", config)
 }
 
 // TestJournalDumpOfPartitions checks that frames are numbered in each partition, so --from and

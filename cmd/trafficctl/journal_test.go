@@ -60,6 +60,12 @@ func TestJournalListShowsDamage(t *testing.T) {
 	require.Contains(t, lines(r.out), "00000000000000000003.seg damaged - - 0 20,480")
 	require.Contains(t, r.out, "is corrupt at offset 4096, where frame 3 should be")
 	require.Contains(t, r.err, "trafficctl journal verify "+dir)
+
+	config := file(t, "trafficd.yaml", "journal: {dir: "+dir+"}")
+	r = runWith(t, "", "journal", "ls", "--config", config)
+	require.Contains(t, r.err, "trafficctl journal verify "+dir)
+	r = runWith(t, "", "journal", "verify", "--config", config)
+	require.Contains(t, r.out, "mkdir "+dir+"/damaged")
 }
 
 // TestJournalWrongDirectory checks that all subcommands report the same error for a directory that
