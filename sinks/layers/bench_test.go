@@ -13,7 +13,7 @@ import (
 const benchStreets = 20_000
 
 // BenchmarkBuild compares a full build with updates of one in a hundred streets, either in one
-// district or all over the city.
+// district or scattered all over the city, and with builds without changes.
 func BenchmarkBuild(b *testing.B) {
 	all := city(benchStreets, noon)
 	b.Run("full", func(b *testing.B) {
@@ -25,7 +25,7 @@ func BenchmarkBuild(b *testing.B) {
 			b.ReportMetric(float64(l.current.Load().size())/1e6, "MB")
 		}
 	})
-	update := func(name string, which func(i int) int) {
+	update := func(name string, street func(i int) int) {
 		b.Run(name, func(b *testing.B) {
 			l := prepared(DefaultConfig())
 			replace(l, all)
@@ -33,7 +33,7 @@ func BenchmarkBuild(b *testing.B) {
 			l.build(noon)
 			for round := 1.0; b.Loop(); round++ {
 				for i := range benchStreets / 100 {
-					f := all[which(i)]
+					f := all[street(i)]
 					l.Put(forecast(f.Street, f.Fromnode, noon, 6, round))
 				}
 				l.Publish(noon)
@@ -43,7 +43,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	update("district", func(i int) int { return 5000 + i })
 	update("scattered", func(int) int { return rand.IntN(benchStreets) })
-	b.Run("nothing", func(b *testing.B) {
+	b.Run("unchanged", func(b *testing.B) {
 		l := prepared(DefaultConfig())
 		replace(l, all)
 		l.Publish(noon)
@@ -87,17 +87,10 @@ func BenchmarkForms(b *testing.B) {
 	}
 }
 
-// BenchmarkBucketSizes reports, for several sizes of buckets, the size of the compressed layer, and
-// the share of it that is compressed again when a random hundredth of the streets changes.
+// BenchmarkBucketSizes reports, for several bucket sizes, the size of the compressed layer and the
+// fraction of it that is compressed again when a random hundredth of the streets changes.
 func BenchmarkBucketSizes(b *testing.B) {
-	var list []*street
-	for _, f := range city(benchStreets, noon) {
-		s, err := newStreet(f)
-		if err != nil {
-			b.Fatal(err)
-		}
-		list = append(list, s)
-	}
+	list := streetsOf(b, city(benchStreets, noon))
 	slices.SortFunc(list, byPosition)
 	changed := map[*street]bool{}
 	for len(changed) < benchStreets/100 {
@@ -107,18 +100,18 @@ func BenchmarkBucketSizes(b *testing.B) {
 		b.Run(fmt.Sprint(limit), func(b *testing.B) {
 			c, z := new(compressor), newZone("UTC", noon, newCompressors())
 			for b.Loop() {
-				total, again := 0, 0
+				total, recompressed := 0, 0
 				buckets := cut(list, limit)
 				for _, k := range buckets {
 					p := k.part(z, view{whole: true, at: instantOf(noon)}, c)
 					n := len(p.form(protobuf, gzipped).bytes)
 					if total += n; slices.ContainsFunc(k.streets, func(s *street) bool { return changed[s] }) {
-						again += n
+						recompressed += n
 					}
 				}
 				b.ReportMetric(float64(len(list))/float64(len(buckets)), "streets/bucket")
 				b.ReportMetric(float64(total)/benchStreets, "B/street")
-				b.ReportMetric(float64(again)/float64(total), "again/full")
+				b.ReportMetric(float64(recompressed)/float64(total), "recompressed/full")
 			}
 		})
 	}
@@ -138,7 +131,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// BenchmarkPut measures what a feed's goroutine does for each record.
+// BenchmarkPut measures the work of a feed's goroutine for each record.
 func BenchmarkPut(b *testing.B) {
 	l := prepared(DefaultConfig())
 	f := forecast(1, 1, noon.Add(time.Hour), 6, 50)

@@ -9,12 +9,12 @@ import (
 // blockWriter writes deflate blocks with dynamic Huffman codes (RFC 1951, 3.2.7).
 type blockWriter struct {
 	bytes   []byte
-	pending uint64 // bits that are not in bytes yet, the first one lowest
+	pending uint64 // bits that are not in bytes yet, the first one in the lowest position
 	count   int    // number of pending bits, less than 32
 }
 
-// values is the range of lengths or distances that share a symbol. It begins with base, and extra
-// bits after the symbol select a value.
+// values is the range of lengths or distances that share a symbol. It begins with base, and the
+// extra bits that follow the symbol select a value.
 type values struct{ base, extra int }
 
 const (
@@ -72,8 +72,8 @@ func codesOf(tokens []token) (codes [len(lengths)]code, distanceCodes [len(dista
 	return codes, distanceCodes
 }
 
-// write returns a block of the tokens, followed by an empty one that ends at a byte boundary. They
-// are valid until the next call.
+// write returns a block of the tokens, followed by an empty one that ends at a byte boundary. The
+// result is valid until the next call.
 func (w *blockWriter) write(tokens []token) []byte {
 	w.bytes = w.bytes[:0]
 	codes, distanceCodes := codesOf(tokens)
@@ -113,9 +113,9 @@ func (w *blockWriter) bits(value, count int) {
 
 func (w *blockWriter) code(c code) { w.bits(int(c.bits), int(c.count)) }
 
-// Symbols of the header for repeated code lengths. Lower symbols are code lengths.
+// Symbols of the header for repeated code lengths. Lower symbols are the code lengths themselves.
 const (
-	repeatLast  = 16 // the last one, 3 to 6 times
+	repeatLast  = 16 // the previous length, 3 to 6 times
 	repeatZero  = 17 // 0, 3 to 10 times
 	repeatZeros = 18 // 0, 11 to 138 times
 )
@@ -134,10 +134,10 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 	}
 	type item struct{ symbol, value, extra int }
 	items := make([]item, 0, maxSymbols)
-	var used [len(headerOrder)]int
+	var frequencies [len(headerOrder)]int
 	add := func(symbol, value, extra int) {
 		items = append(items, item{symbol, value, extra})
-		used[symbol]++
+		frequencies[symbol]++
 	}
 	for all := append(append(make([]code, 0, maxSymbols), codes...), distanceCodes...); len(all) > 0; {
 		count, n := int(all[0].count), 1
@@ -160,7 +160,7 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 		all = all[n:]
 	}
 	var headerCodes [len(headerOrder)]code
-	prefixCodes(headerCodes[:], used[:], 7)
+	prefixCodes(headerCodes[:], frequencies[:], 7)
 	order := headerOrder[:]
 	for unused(headerCodes[order[len(order)-1]]) {
 		order = order[:len(order)-1]
@@ -178,28 +178,28 @@ func (w *blockWriter) header(codes, distanceCodes []code) {
 	}
 }
 
-// code is the Huffman code of a symbol: count bits, the first one lowest. An unused symbol has no
-// bits.
+// code is the Huffman code of a symbol: count bits, the first one in the lowest position. An unused
+// symbol has no bits.
 type code struct {
 	bits  uint16
 	count uint8
 }
 
-// maxSymbols is the number of all symbols. It is constant, so that scratch memory of this size is
-// on the stack.
+// maxSymbols is the total number of symbols. It is a constant, so that scratch memory of this size
+// can be on the stack.
 const maxSymbols = len(lengths) + len(distances)
 
 // prefixCodes sets canonical Huffman codes (RFC 1951, 3.2.2) of at most limit bits for symbols with
-// the frequencies used. codes must be zero. At least two symbols get a code.
-func prefixCodes(codes []code, used []int, limit int) {
+// the given frequencies. codes must be zero. At least two symbols get a code.
+func prefixCodes(codes []code, frequencies []int, limit int) {
 	leaves := make([]int, 0, maxSymbols) // frequency<<16 | symbol
-	for s, n := range used {
+	for s, n := range frequencies {
 		if n > 0 {
 			leaves = append(leaves, n<<16|s)
 		}
 	}
 	for s := 0; len(leaves) < 2; s++ {
-		if used[s] == 0 {
+		if frequencies[s] == 0 {
 			leaves = append(leaves, s)
 		}
 	}
@@ -224,7 +224,8 @@ func prefixCodes(codes []code, used []int, limit int) {
 	}
 }
 
-// setLengths sets the lengths of the codes with Huffman's algorithm, and returns the longest one.
+// setLengths sets the lengths of the codes with Huffman's algorithm, and returns the greatest
+// length.
 func setLengths(codes []code, leaves []int) (longest int) {
 	nodes := make([]int, 0, 2*maxSymbols) // frequencies; inner nodes follow the leaves; both are in ascending order
 	for _, leaf := range leaves {

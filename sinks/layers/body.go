@@ -72,8 +72,8 @@ func sumOf(pieces []*piece, z *zone, c scope) uint64 {
 	return xxhash.Sum64(sums)
 }
 
-// formsVersion changes with the encoders, so that replicas of different versions do not send
-// different bytes with the same ETag.
+// formsVersion must be increased when the encoders change, so that replicas of different versions
+// do not send different bytes with the same ETag.
 const formsVersion = 5
 
 // etagOf returns the ETag of content with this hash, in a format and encoding.

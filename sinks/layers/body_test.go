@@ -10,8 +10,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// TestSend sends every range of a body in several segments, through either method of its stream,
-// and again on the same response.
+// TestSend sends every range of a body that has several segments, through either method of the
+// stream, with the same response.
 func TestSend(t *testing.T) {
 	b := body{segments: [][]byte{[]byte("ab"), []byte("c"), []byte("defg")}, size: 7}
 	text := "abcdefg"

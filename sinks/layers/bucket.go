@@ -9,8 +9,8 @@ import (
 // Smaller buckets make updates cheaper and compressed bodies larger, because each bucket is
 // compressed without the others (see BenchmarkBucketSizes). Streets that change together are mostly
 // neighbours, whereas a random hundredth of the network touches most buckets. The table is for
-// 100,000 streets of 12 periods. Sizes are relative to gzip -6, and the CPU time of an update of a
-// random hundredth is relative to a full build:
+// 100,000 streets with 12 periods each. Sizes are relative to gzip -6, and the CPU time of updating
+// a random hundredth is relative to a full build:
 //
 //	maximum   mean   gzip   zstd   gzip, one horizon   update
 //	    192    140   0.95   0.92                1.17     0.70
@@ -19,18 +19,19 @@ import (
 //	     64     39   1.09   1.03                1.40     0.31
 //	     32     21   1.23   1.13                1.62     0.19
 //
-// A zstd body must be smaller than with gzip -6. If groups of 16 streets in a deflate block did not
-// refer to each other's speeds, and all speeds had the same code, an update could copy the bits of
-// unchanged groups and would cost 0.1, but gzip bodies would grow to 1.2.
+// A zstd body must be smaller than the output of gzip -6. If groups of 16 streets in a deflate
+// block did not refer to each other's speeds, and speeds were encoded with fixed Huffman codes, an
+// update could copy the bits of unchanged groups and would cost 0.1, but gzip bodies would grow to
+// 1.2.
 const bucketStreets = 80
 
 // bucket is a run of streets in order. Its streets are immutable; its parts belong to the builder.
 type bucket struct {
-	streets []*street
-	bounds  area // of the streets' places
-	located bool // all streets have a place
-	parts   []part
-	before  []part // of the earlier bucket with the same first street
+	streets  []*street
+	bounds   area // the smallest area that contains all places of the streets
+	located  bool // all streets have a place
+	parts    []part
+	oldParts []part // parts of the previous bucket with the same first street
 }
 
 func newBucket(streets []*street) *bucket {
@@ -58,7 +59,7 @@ func cut(streets []*street, limit int, old ...*bucket) (buckets []*bucket) {
 		if b == nil || !slices.Equal(b.streets, run) {
 			previous := b
 			if b = newBucket(run); previous != nil {
-				b.before = previous.parts
+				b.oldParts = previous.parts
 			}
 		}
 		buckets = append(buckets, b)

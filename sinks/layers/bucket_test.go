@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scatteredStreets returns n pairs of streets, the two directions between the same places, in
-// order. Most are in a few towns; some have no location.
+// scatteredStreets returns n pairs of streets in order. The streets of a pair are the two
+// directions between the same places. Most streets are in a few towns; some have no location.
 func scatteredStreets(n int) (list []*street) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range int32(n) {
@@ -45,13 +45,13 @@ func TestCut(t *testing.T) {
 	for range 100 {
 		at := random.IntN(len(streets))
 		fewer := cut(slices.Delete(slices.Clone(streets), at, at+1), bucketStreets, buckets...)
-		fresh := 0
+		changed := 0
 		for _, b := range fewer {
 			if !slices.Contains(buckets, b) {
-				fresh++
+				changed++
 			}
 		}
-		require.LessOrEqual(t, fresh, 5, "without street %d", at)
+		require.LessOrEqual(t, changed, 5, "without street %d", at)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestTilesConsistOfBuckets(t *testing.T) {
 				continue
 			}
 			tile := tileArea(zoom, s.place.x>>(32-zoom), s.place.y>>(32-zoom))
-			divided := 0
+			crossing := 0
 			for _, b := range buckets {
 				inside := 0
 				for _, s := range b.streets {
@@ -75,13 +75,13 @@ func TestTilesConsistOfBuckets(t *testing.T) {
 					}
 				}
 				if inside > 0 {
-					require.True(t, tile.meets(b.bounds))
+					require.True(t, tile.overlaps(b.bounds))
 					if !tile.contains(b.bounds) {
-						divided++
+						crossing++
 					}
 				}
 			}
-			require.LessOrEqual(t, divided, 1, "zoom %d", zoom)
+			require.LessOrEqual(t, crossing, 1, "zoom %d", zoom)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestCutManyStreetsInOnePlace(t *testing.T) {
 	require.Empty(t, cut(nil, bucketStreets))
 }
 
-// TestPlaces compares with known tile numbers.
+// TestPlaces compares places with known tile numbers.
 func TestPlaces(t *testing.T) {
 	f := func(lon, lat float64, zoom, x, y uint32) {
 		t.Helper()
@@ -112,22 +112,22 @@ func TestPlaces(t *testing.T) {
 	require.Equal(t, area{0, 0, math.MaxUint32, math.MaxUint32}, area{0, 0, 0, 0}.with(placeOf(180, -90)))
 }
 
-// TestHilbert checks that the places of a tile are consecutive on the curve, and that consecutive
-// tiles on the curve are neighbours on the map.
+// TestHilbert checks that the places in a tile are consecutive on the curve, and that tiles that
+// follow each other on the curve are neighbours on the map.
 func TestHilbert(t *testing.T) {
 	for zoom := 1; zoom <= 5; zoom++ {
-		at := make([]place, 1<<(2*zoom))
+		tiles := make([]place, 1<<(2*zoom)) // in the order of the curve
 		for x := range uint32(1) << zoom {
 			for y := range uint32(1) << zoom {
 				corner := place{x << (32 - zoom), y << (32 - zoom)}
 				inner := place{corner.x | 0x12345, corner.y | 0x54321}
 				index := corner.hilbert() >> (64 - 2*zoom)
 				require.Equal(t, index, inner.hilbert()>>(64-2*zoom))
-				at[index] = place{x, y}
+				tiles[index] = place{x, y}
 			}
 		}
-		for i := 1; i < len(at); i++ {
-			dx, dy := int(at[i].x)-int(at[i-1].x), int(at[i].y)-int(at[i-1].y)
+		for i := 1; i < len(tiles); i++ {
+			dx, dy := int(tiles[i].x)-int(tiles[i-1].x), int(tiles[i].y)-int(tiles[i-1].y)
 			require.Equal(t, 1, dx*dx+dy*dy)
 		}
 	}

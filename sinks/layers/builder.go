@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// snapshot is the finished layer: every document that a client can ask for. It is immutable and
+// snapshot is the finished layer: every document that a client can request. It is immutable and
 // shares unchanged documents and pieces with its predecessor.
 type snapshot struct {
 	zones    map[string][]*document // by the name of the time zone, then by scope as in builder.scopes
@@ -15,8 +15,8 @@ type snapshot struct {
 	numbered []*street              // all streets, by number
 	buckets  []*bucket
 	removed  []removal
-	oldest   uint64  // removed is complete from this build on
-	streets  int     // shown
+	oldest   uint64  // removed contains all removals after this build
+	streets  int     // number of streets shown
 	covered  instant // the end of the last period; 0 if there is no street
 	until    []byte  // covered as a header value
 	leftOut  int     // as in builder
@@ -33,7 +33,7 @@ type removal struct {
 	at     time.Time
 }
 
-// size returns the number of bytes of all bodies.
+// size returns the total size of all bodies in bytes.
 func (s *snapshot) size() (total int) {
 	for _, documents := range s.zones {
 		for _, d := range documents {
@@ -49,21 +49,21 @@ func (s *snapshot) size() (total int) {
 	return total
 }
 
-// builder makes snapshots, each from its predecessor. It is used by one goroutine at a time.
+// builder makes snapshots, each from its predecessor. It must not be used concurrently.
 type builder struct {
 	scopes      []scope          // the whole layer, then the horizons
-	farthest    instant          // the last horizon
+	farthest    instant          // the longest horizon
 	zones       map[string]*zone // time zones to build
 	maxStreets  int
 	keepForms   time.Duration
 	compressors *compressors
 	numbered    []*street // by number, at most maxStreets
-	ordered     []*street // the same as in the layer
-	leftOut     int       // forecasts over maxStreets since the feed last replaced everything
+	ordered     []*street // the same streets, ordered as in the layer
+	leftOut     int       // forecasts omitted because of maxStreets since the feed last replaced everything
 	removed     []removal
 	oldest      uint64
 	buckets     []*bucket
-	ahead       []*bucket // of the next minute
+	ahead       []*bucket // buckets prepared for the next minute
 	last        *snapshot // nil before the first build
 }
 
@@ -79,8 +79,8 @@ func newBuilder(cfg Config) *builder {
 	return b
 }
 
-// zoneGrace is how long a time zone is still built after the keys that use it were replaced: the
-// old keys are in use until everything is ready for the new ones.
+// zoneGrace is how long a time zone is still built after the API keys that use it were replaced:
+// the old keys are in use until everything is ready for the new ones.
 const zoneGrace = time.Minute
 
 // setZones sets the time zones to build.
@@ -106,8 +106,8 @@ func (b *builder) number() uint64 {
 	return b.last.number + 1
 }
 
-// update applies the changes and builds the layer at now. Streets over maxStreets are lost until
-// the feed sends them again, so leftOut counts them until it replaces everything.
+// update applies the changes and builds the layer at now. Streets in excess of maxStreets are lost
+// until the feed sends them again, so leftOut counts them until the feed replaces everything.
 func (b *builder) update(c changes, now time.Time) *snapshot {
 	ref := instantOf(now.Truncate(time.Minute))
 	if b.last != nil && ref < b.last.ref { // the clock was set back, perhaps to before the periods
@@ -135,8 +135,8 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 	return b.build(ref, now)
 }
 
-// order returns the streets in the order of the layer. before are the streets of the previous
-// build, by number. It sorts only the changed streets.
+// order returns the streets in the order of the layer. before holds the streets of the previous
+// build, by number. Only the changed streets are sorted.
 func (b *builder) order(before []*street) []*street {
 	var changed []*street
 	for _, s := range b.numbered {
@@ -191,7 +191,7 @@ func (b *builder) shown(ref instant) (shown []*street, covered instant) {
 	return shown, covered
 }
 
-// request is a document to build, in the forms that clients have requested lately.
+// request is a document to build, in the forms that clients have requested recently.
 type request struct {
 	zone  *zone
 	scope int // index in builder.scopes
@@ -211,8 +211,8 @@ func (b *builder) requests(now time.Time) (list []request) {
 	return list
 }
 
-// prepare makes the requested parts of the buckets at the reference time. It drops the parts that
-// ended by keep.
+// prepare makes the requested parts of the buckets at the reference time. It drops the parts whose
+// interval ended by keep.
 func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep instant) {
 	parallel(len(buckets), func(i int) {
 		c := b.compressors.Get().(*compressor)
@@ -234,7 +234,7 @@ func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep insta
 				}
 			}
 		}
-		k.before = nil
+		k.oldParts = nil
 	})
 }
 
@@ -250,7 +250,7 @@ func (b *builder) prepareNext(now time.Time) {
 }
 
 // build builds the documents of all time zones at the reference time, except those that clients
-// have not asked for lately.
+// have not requested recently.
 func (b *builder) build(ref instant, now time.Time) *snapshot {
 	shown, covered := b.shown(ref)
 	b.buckets = cut(shown, bucketStreets, append(b.buckets, b.ahead...)...)

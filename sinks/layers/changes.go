@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// changes are a feed's updates: the latest forecast of each changed street, nil if it was removed.
+// changes holds a feed's updates: the latest forecast of each changed street, or nil if the street
+// was removed.
 type changes struct {
 	replace bool // all other streets are removed
 	streets map[key]*street
@@ -37,9 +38,9 @@ func (c *changes) empty() bool { return !c.replace && len(c.streets) == 0 }
 const keepEnded = instant(time.Hour / time.Microsecond)
 
 // apply returns the streets after the changes, ordered by key, without those that ended long before
-// the reference time. removed has the streets that were removed or replaced by one with another
+// the reference time. removed holds the streets that were removed or replaced by one with another
 // code. If a forecast has not changed, the old *street is kept, so that nothing is rebuilt for it.
-// New ones get the number of the build. farthest is the time that the last horizon shows.
+// New streets get the number of the build. farthest is the time that the longest horizon shows.
 func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) (next, removed []*street) {
 	changed := slices.SortedFunc(maps.Keys(c.streets), key.compare)
 	next = make([]*street, 0, len(streets)+len(changed))

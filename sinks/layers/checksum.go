@@ -26,7 +26,7 @@ func (c checksum) then(next checksum) checksum {
 	return checksum{multiply(c.crc, shift) ^ next.crc, c.size + next.size}
 }
 
-// In the bit order of the CRC the highest bit is the coefficient of x⁰.
+// In the bit order of the CRC, the highest bit is the coefficient of x⁰.
 const (
 	unity   = uint32(1) << 31
 	xToThe8 = unity >> 8

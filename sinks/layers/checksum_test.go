@@ -22,7 +22,7 @@ func TestChecksumsCombine(t *testing.T) {
 			whole = whole.then(checksum{}.add(text[from:to]))
 			from = to
 		}
-		require.Equal(t, checksum{crc32.ChecksumIEEE(text), len(text)}, whole, "%v", cuts)
+		require.Equal(t, checksum{crc32.ChecksumIEEE(text), len(text)}, whole, "cut at %v", cuts)
 	}
 	f()
 	f(0)

@@ -10,7 +10,7 @@ import (
 )
 
 // preconditionFailed reports whether If-Match or, if it is absent, If-Unmodified-Since does not
-// match the body with this tag and time (RFC 9110, 13.1).
+// match the body with this ETag and modification time (RFC 9110, 13.1).
 func preconditionFailed(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
 	if lists := h.PeekAll(fasthttp.HeaderIfMatch); len(lists) > 0 {
 		return !matches(lists, etag, strong)
@@ -19,8 +19,8 @@ func preconditionFailed(h *fasthttp.RequestHeader, etag []byte, modified time.Ti
 	return ok && modified.After(since)
 }
 
-// unmodified reports whether the client already has the body with this tag and time, according to
-// If-None-Match or, if it is absent, If-Modified-Since.
+// unmodified reports whether the client already has the body with this ETag and modification time,
+// according to If-None-Match or, if it is absent, If-Modified-Since.
 func unmodified(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
 	if lists := h.PeekAll(fasthttp.HeaderIfNoneMatch); len(lists) > 0 {
 		return matches(lists, etag, weak)
@@ -119,13 +119,14 @@ func rangeOf(h *fasthttp.RequestHeader, etag []byte, size int) byteRange {
 	return byteRange{from: from, to: min(to, size-1) + 1, unsatisfiable: from >= size}
 }
 
-// Results of position that are not positions.
+// Special results of position.
 const (
 	missing   = -1
 	malformed = -2
 )
 
-// position returns the number in one half of a byte range, or missing or malformed.
+// position parses the number before or after the hyphen of a byte range. It returns missing if
+// there is none, and malformed if it is invalid.
 func position(text []byte) int {
 	if len(text) == 0 {
 		return missing

@@ -9,10 +9,10 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// The second of noon, the second before it and the second after it.
+// The time of noon, and the times one second before and after it.
 const atNoon, beforeNoon, afterNoon = "Sat, 31 Jan 2026 12:00:00 GMT", "Sat, 31 Jan 2026 11:59:59 GMT", "Sat, 31 Jan 2026 12:00:01 GMT"
 
-// conditions returns a request with these headers: name, value, name, value.
+// conditions returns the header of a request. headers alternates between names and values.
 func conditions(headers []string) *fasthttp.RequestHeader {
 	h := requestWith("")
 	for i := 0; i < len(headers); i += 2 {
@@ -40,7 +40,7 @@ func TestUnmodified(t *testing.T) {
 	f(true, "If-Modified-Since", atNoon)
 	f(true, "If-Modified-Since", afterNoon)
 	f(false, "If-Modified-Since", beforeNoon)
-	f(false, "If-None-Match", `"x"`, "If-Modified-Since", afterNoon) // only the tag counts
+	f(false, "If-None-Match", `"x"`, "If-Modified-Since", afterNoon) // the date is ignored
 }
 
 func TestPreconditionFailed(t *testing.T) {
@@ -60,11 +60,11 @@ func TestPreconditionFailed(t *testing.T) {
 	f(false, "If-Unmodified-Since", atNoon)
 	f(false, "If-Unmodified-Since", afterNoon)
 	f(true, "If-Unmodified-Since", beforeNoon)
-	f(false, "If-Match", `"ab-g"`, "If-Unmodified-Since", beforeNoon) // only the tag counts
+	f(false, "If-Match", `"ab-g"`, "If-Unmodified-Since", beforeNoon) // the date is ignored
 	f(true, "If-Match", `"x"`, "If-Unmodified-Since", afterNoon)
 }
 
-// TestDateIn reads the three forms of a date in RFC 9110, 5.6.7. The last two are obsolete.
+// TestDateIn parses the three formats of RFC 9110, 5.6.7. The last two are obsolete.
 func TestDateIn(t *testing.T) {
 	f := func(want bool, lines ...string) {
 		t.Helper()
@@ -75,7 +75,7 @@ func TestDateIn(t *testing.T) {
 		date, ok := dateIn(h, "If-Modified-Since")
 		require.Equal(t, want, ok, "%q", lines)
 		if want {
-			require.True(t, date.Equal(time.Date(1994, 11, 6, 8, 49, 37, 0, time.UTC)), "%q is %v", lines, date)
+			require.True(t, date.Equal(time.Date(1994, 11, 6, 8, 49, 37, 0, time.UTC)), "%q: got %v", lines, date)
 		}
 	}
 	f(true, "Sun, 06 Nov 1994 08:49:37 GMT")
@@ -109,8 +109,8 @@ func TestRangeOf(t *testing.T) {
 	f("bytes=10-", byteRange{from: 10, to: size, unsatisfiable: true})
 	f("bytes=10-12", byteRange{from: 10, to: size, unsatisfiable: true})
 	f("bytes=-0", byteRange{from: size, to: size, unsatisfiable: true})
-	for _, none := range []string{"", "bytes=", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=1-2,4-5", "lines=1-2", "bytes=--1", "bytes=99999999999999999999-"} {
-		f(none, wholeBody)
+	for _, ignored := range []string{"", "bytes=", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=1-2,4-5", "lines=1-2", "bytes=--1", "bytes=99999999999999999999-"} {
+		f(ignored, wholeBody)
 	}
 	f("bytes=2-5", byteRange{from: 2, to: 6}, `"ab"`)
 	f("bytes=2-5", wholeBody, `W/"ab"`)
@@ -130,7 +130,7 @@ func FuzzRange(f *testing.F) {
 		size &= 0xffff
 		r := rangeOf(requestWith("Range", spec), nil, size)
 		if !r.whole && !r.unsatisfiable && (r.from < 0 || r.from >= r.to || r.to > size) {
-			t.Fatalf("%q of %d bytes: range %+v", spec, size, r)
+			t.Fatalf("rangeOf(%q, %d) = %+v, want a range within the body", spec, size, r)
 		}
 	})
 }

@@ -24,16 +24,16 @@ type Config struct {
 	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale
 	Stale         string        `setting:"stale"`          // what to do with requests for a stale layer: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
-	// time for which the whole layer, the horizons, or a format and encoding of them is built in
-	// advance after a request for it
+	// time for which the whole layer, the horizons, or one of their formats and encodings is built
+	// in advance after a request for it
 	KeepForms  time.Duration `setting:"keep_forms"`
-	MaxWaiting int           `setting:"max_waiting"` // requests of a client that wait for a change; further ones do not wait
+	MaxWaiting int           `setting:"max_waiting"` // maximum number of waiting requests of a client; further ones do not wait
 	QueryKey   bool          `setting:"query_key"`   // also accept the key as ?apiKey=; URLs end up in logs
 }
 
 // DefaultConfig returns the defaults in contract 2. A street with twelve periods takes about 0.7 kB
 // of memory. In each time zone, each form that clients request takes another 0.2 kB if compressed,
-// 1.7 kB as uncompressed protobuf, and twice as much as JSON.
+// 1.7 kB as uncompressed protobuf, and 3.4 kB as uncompressed JSON.
 func DefaultConfig() Config {
 	return Config{
 		MaxStreets:    100_000,
@@ -63,7 +63,7 @@ func (c Config) Validate() error {
 	for _, h := range c.Horizons {
 		errs = append(errs,
 			settings.Check(h >= 0 && h <= 7*24*60, "horizons has %d, must be between 0 and 10080 minutes (a week)", h),
-			settings.Check(!seen[h], "horizons has duplicate %d", h))
+			settings.Check(!seen[h], "horizons has %d more than once", h))
 		seen[h] = true
 	}
 	return errors.Join(errs...)

@@ -7,16 +7,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// deflater compresses texts whose records resemble each other into deflate blocks (RFC 1951). A
-// general-purpose compressor looks for earlier occurrences of the text at every byte. This one
+// deflater compresses texts that consist of similar records into deflate blocks (RFC 1951). A
+// general-purpose compressor looks for earlier occurrences of the text at every byte. A deflater
 // knows where records differ and looks only there, which takes a fraction of the time and
-// compresses as well. It is not safe for concurrent use.
+// compresses equally well. It must not be used concurrently.
 type deflater struct {
 	blockWriter
 	plain  []byte
-	end    int                   // end of the text that has tokens
+	end    int                   // end of the text that tokens cover
 	table  [1 << tableBits]int32 // positions in plain plus 1, by the high bits of a hash of the text at the position
-	shift  int                   // right shift that turns a hash into an index of table
+	shift  int                   // number of bits by which a hash is shifted right to get an index of table
 	tokens []token
 }
 
@@ -24,12 +24,12 @@ type deflater struct {
 // between two variables is mostly the same in other records.
 type variable struct{ from, to int }
 
-// token is a literal byte, or a match: length<<16 | distance. A match repeats as many bytes as its
-// length from the text at its distance before.
+// token is a literal byte, or a match: length<<16 | distance. A match copies length bytes from
+// distance bytes earlier in the text.
 type token uint32
 
 const (
-	tableBits = 15 // of an index in the table; enough for a piece, because newer positions replace older ones
+	tableBits = 15 // bits of an index of table; enough for a piece, because newer positions replace older ones
 	minMatch  = 3
 	maxMatch  = 258
 	window    = 32 << 10 // the maximum distance
@@ -53,9 +53,9 @@ func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 	return d.write(d.tokens)
 }
 
-// constant adds tokens for the text between two variables. It prefers an earlier occurrence that
-// the same value follows, or a value with the same low bytes. Low bytes come first, and the low
-// bytes of decimal fractions repeat.
+// constant adds tokens for the text between two variables. It prefers an earlier occurrence that is
+// followed by the same value, or by a value with the same low bytes. Low bytes come first, and
+// those of decimal fractions repeat.
 func (d *deflater) constant(start, end int) {
 	text, value := xxhash.Sum64(d.plain[start:end]), d.word(end)
 	for _, count := range [...]int{8, 6, 5, 0} {
@@ -103,8 +103,8 @@ func (d *deflater) word(at int) (word uint64) {
 	return word
 }
 
-// match adds tokens for the text from position at, which has none yet, if it equals the text at an
-// earlier position at least up to end.
+// match adds tokens for the text from position at, which no tokens cover yet, if it equals the text
+// at an earlier position at least up to end.
 func (d *deflater) match(earlier, at, end int) {
 	if earlier < 0 || earlier >= at || at-earlier > window {
 		return
@@ -129,11 +129,11 @@ func (d *deflater) match(earlier, at, end int) {
 	}
 }
 
-// equal returns the number of equal bytes that start at positions a and b; b is the later one.
+// equal returns the number of equal bytes from positions a and b on; b is the later one.
 func (d *deflater) equal(a, b int) (n int) {
 	for ; b+n+8 <= len(d.plain); n += 8 {
-		if differ := d.word(a+n) ^ d.word(b+n); differ != 0 {
-			return n + bits.TrailingZeros64(differ)/8
+		if diff := d.word(a+n) ^ d.word(b+n); diff != 0 {
+			return n + bits.TrailingZeros64(diff)/8
 		}
 	}
 	for b+n < len(d.plain) && d.plain[a+n] == d.plain[b+n] {
@@ -142,7 +142,7 @@ func (d *deflater) equal(a, b int) (n int) {
 	return n
 }
 
-// literals adds literals for the text before position to that has no tokens yet.
+// literals adds literals for the text before position to that no tokens cover yet.
 func (d *deflater) literals(to int) {
 	for ; d.end < to; d.end++ {
 		d.tokens = append(d.tokens, token(d.plain[d.end]))

@@ -1,6 +1,6 @@
 // Package layers builds and serves the street forecast layer (contract 2, 5.3 and 4.2). Map clients
-// poll it all day, but it changes only every few minutes. So it is built when it changes, and
-// requests are served prebuilt bytes.
+// poll it all day, but it changes only every few minutes. It is therefore built when it changes,
+// and requests are served from prebuilt bytes.
 //
 //	feed ── Put, Remove, Clear ─▶   open ── Publish ─▶ ready ── build ─▶ snapshot ◀── Handle
 //	                              not visible       not built  (one at a time)  (immutable)
@@ -18,26 +18,26 @@
 //
 // Streets are immutable and ordered along a Hilbert curve of the map. A bucket is a square of the
 // map or half of one, with a limited number of streets. Its boundaries depend only on the streets,
-// and a changed street affects one bucket. A part is what a bucket shows in a document during some
-// interval of time. Scopes that show a time in this interval share the part: a horizon now shows
-// what the next longer horizon showed a quarter of an hour ago.
+// and a changed street affects one bucket. A part is the content that a bucket contributes to a
+// document during a time interval. Scopes that show a time in this interval share the part: each
+// horizon now shows what the next longer one showed a quarter of an hour ago.
 //
-// A piece is the bytes of a part, in each form (format and encoding) that is needed. Pieces are
+// A piece holds the bytes of a part in each form (format and encoding) that is needed. Pieces are
 // compressed separately, so that unchanged ones are not compressed again. Protobuf messages can be
-// concatenated. So can deflate blocks that end at a byte boundary and refer to nothing before the
-// piece, and zstd blocks that also inherit no repeated offset. Each form is decoded once to verify
-// this, and stored uncompressed if the check fails. A body is a single gzip member or zstd frame,
-// because browsers decode only the first one. The CRC-32 of the member is computed from the CRC-32s
-// of the pieces. An ETag is a hash of the hashes of the pieces. Bodies are sent piece by piece
-// without a copy.
+// concatenated. So can deflate blocks that end at a byte boundary and do not refer to anything
+// before the piece, and zstd blocks that, in addition, do not inherit match offsets. Each form is
+// decoded once to verify this, and stored uncompressed if the check fails. A body is a single gzip
+// member or zstd frame, because browsers decode only the first one. The CRC-32 of the member is
+// computed from the CRC-32s of the pieces. An ETag is a hash of the hashes of the pieces. Bodies
+// are sent piece by piece without copying them.
 //
 // Documents and forms that clients have requested recently are built in advance, and all others on
 // request, with the same bytes.
 //
-// A tile or a bounding box consists of the pieces of the buckets in it. Only the streets of buckets
-// that cross its edge, at most one for a tile, are compressed for the request. Changes since a
-// version are derived from the number of the build that last changed each street, and from the
-// periods shown at both reference times.
+// A tile or a bounding box consists of the pieces of the buckets in it. Only the buckets that cross
+// its edge, at most one in the case of a tile, are filtered and compressed for the request. Changes
+// since a version are derived from the number of the build that last changed each street, and from
+// the periods shown at both reference times.
 //
 // Documents omit streets that have no period to show. Buckets omit streets whose last period has
 // ended.

@@ -29,7 +29,7 @@ const (
 var encodingNames = [numEncodings][]byte{[]byte("identity"), []byte("gzip"), []byte("zstd")}
 
 // headers precede the blocks of a body: a gzip header with no name or time, and an unknown
-// operating system; a zstd frame header with no checksum, and a window of zstdWindow.
+// operating system; a zstd frame header with no checksum, and a window size of zstdWindow.
 var headers = [numEncodings][]byte{
 	gzipped:   {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255},
 	zstandard: {0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3}, // 2^(10+10)
@@ -40,7 +40,7 @@ var (
 	zstdEnd    = []byte{1, 0, 0}             // the last block: raw, empty
 )
 
-// trailersOf returns what follows the blocks of a body.
+// trailersOf returns the trailers that follow the blocks of a body, by encoding.
 func trailersOf(content checksum) [numEncodings][]byte {
 	member := binary.LittleEndian.AppendUint32(bytes.Clone(deflateEnd), content.crc)
 	return [numEncodings][]byte{
@@ -103,8 +103,8 @@ const (
 	zstdLevel = zstd.SpeedBestCompression
 	// zstdWindow bounds how far blocks refer back; browsers accept up to 8 MiB.
 	zstdWindow = 1 << 20
-	// zstdChunk is how much text is compressed at a time, so that the window also holds the blocks
-	// that independent adds before it.
+	// zstdChunk is the size of the text that is compressed at a time. It leaves room in the window
+	// for the blocks that independent puts before it.
 	zstdChunk = zstdWindow / 4
 )
 
@@ -112,8 +112,8 @@ const (
 type compressor struct {
 	writer
 	deflater deflater
-	piece    *piece // whose text is in text
-	format   format // of the text
+	piece    *piece // the piece that text belongs to
+	format   format // of text
 	text     []byte // scratch memory, like all fields below
 	content  []byte
 	frame    []byte
@@ -121,7 +121,7 @@ type compressor struct {
 	unzstd   *zstd.Decoder
 	inflate  io.ReadCloser
 	packed   bytes.Reader
-	proof    []byte
+	encoded  []byte
 	decoded  []byte
 }
 
@@ -130,7 +130,7 @@ type compressor struct {
 // requests.
 type compressors struct {
 	sync.Pool
-	borrowed chan struct{} // one for each compressor in use for a request
+	borrowed chan struct{} // has an element for each compressor that a request uses
 }
 
 func newCompressors() *compressors {
@@ -154,8 +154,7 @@ func (p *compressors) release(c *compressor) {
 	<-p.borrowed
 }
 
-// newZstd returns the encoder of zstd blocks and the decoder that verifies them. It is a variable
-// for tests.
+// newZstd returns the encoder of zstd blocks and the decoder that verifies them. Tests replace it.
 var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel),
 		zstd.WithWindowSize(zstdWindow), zstd.WithEncoderCRC(false))
@@ -197,8 +196,8 @@ func (c *compressor) deflated(text []byte, variables []variable, shrunk bool) []
 
 // inflates reports whether the blocks decode to plain if nothing precedes them.
 func (c *compressor) inflates(blocks, plain []byte) bool {
-	c.proof = append(append(c.proof[:0], blocks...), deflateEnd...)
-	c.packed.Reset(c.proof)
+	c.encoded = append(append(c.encoded[:0], blocks...), deflateEnd...)
+	c.packed.Reset(c.encoded)
 	if c.inflate == nil {
 		c.inflate = flate.NewReader(&c.packed)
 	}
@@ -208,8 +207,8 @@ func (c *compressor) inflates(blocks, plain []byte) bool {
 	return (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && bytes.Equal(c.decoded[:n], plain)
 }
 
-// zstandard returns zstd blocks of the text. Those that cannot be proven to decode to the text
-// anywhere in a body are stored uncompressed.
+// zstandard returns zstd blocks of the text. A chunk of text is stored uncompressed unless its
+// blocks are verified to decode to it anywhere in a body.
 func (c *compressor) zstandard(plain []byte) (blocks []byte) {
 	if c.zstd == nil {
 		c.zstd, c.unzstd = newZstd()
@@ -250,11 +249,11 @@ func (c *compressor) zstdBlocks(plain []byte) []byte {
 }
 
 // independent reports whether the blocks decode to plain after any other blocks. They come from a
-// separate frame, which cannot repeat entropy tables that no earlier block has set. What they could
-// still inherit are the window and the last three match offsets (RFC 8878, 3.1.1.5), which at the
-// start of a frame are 1, 4 and 8. So the blocks are decoded after others that repeat one byte and
-// leave three offsets so large that every inherited match copies that byte; and plain does not
-// contain three such bytes in a row, which is the length of the shortest match.
+// separate frame, so they cannot refer to the entropy tables of other blocks. They could still
+// inherit the window and the last three match offsets (RFC 8878, 3.1.1.5), which are 1, 4 and 8 at
+// the start of a frame. The blocks are therefore decoded after others that repeat one byte, the
+// filler, and leave three offsets so large that every inherited match copies fillers. Because plain
+// does not contain three fillers in a row, and no match is shorter, such a match would be noticed.
 func (c *compressor) independent(blocks, plain []byte) bool {
 	filler := byte(0xff)
 	for bytes.Contains(plain, []byte{filler, filler, filler}) {
@@ -262,15 +261,15 @@ func (c *compressor) independent(blocks, plain []byte) bool {
 			return false
 		}
 	}
-	proof, size := appendPoison(append(c.proof[:0], headers[zstandard]...), filler, len(plain))
-	c.proof = append(append(proof, blocks...), zstdEnd...)
+	prefix, size := appendPoison(append(c.encoded[:0], headers[zstandard]...), filler, len(plain))
+	c.encoded = append(append(prefix, blocks...), zstdEnd...)
 	var err error
-	c.decoded, err = c.unzstd.DecodeAll(c.proof, c.decoded[:0])
+	c.decoded, err = c.unzstd.DecodeAll(c.encoded, c.decoded[:0])
 	return err == nil && len(c.decoded) == size+len(plain) && bytes.Equal(c.decoded[size:], plain)
 }
 
-// appendPoison appends zstd blocks of repeated fillers whose last three offsets exceed reach, and
-// returns the size of the text.
+// appendPoison appends zstd blocks that repeat filler and leave three match offsets greater than
+// reach. It returns the size of their decoded text.
 func appendPoison(dst []byte, filler byte, reach int) (blocks []byte, size int) {
 	code := bits.Len(uint(reach + 8)) // of offsets: 2^code > reach + 8
 	size = 1<<code + 8
@@ -278,8 +277,8 @@ func appendPoison(dst []byte, filler byte, reach int) (blocks []byte, size int) 
 		dst = append(appendZstdHeader(dst, zstdRLE, min(left, maxZstdBlock)), filler)
 	}
 	// Three sequences, each of a literal and a match of three bytes. All codes are in RLE mode, so
-	// that the bit stream consists of the low bits of the offset values, the first one in the highest
-	// bits below the stream's end marker. An offset is its value - 3.
+	// the bit stream consists of the low bits of the offset values, the first one in the highest
+	// bits below the stream's end marker. An offset is its value minus 3.
 	stream := uint64(1)<<(3*code) | 3<<(2*code) | 4<<code | 5
 	block := []byte{3<<3 | 1, filler, 3, 0x54, 1, byte(code), 0}
 	block = append(block, binary.LittleEndian.AppendUint64(nil, stream)[:(3*code+8)/8]...)

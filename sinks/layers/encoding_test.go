@@ -2,17 +2,17 @@ package layers
 
 import (
 	"bytes"
+	"compress/flate"
 	"io"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 )
 
-// inflate decodes deflate blocks that lack only the final one.
+// inflate decodes deflate blocks without a last one, using the standard library.
 func inflate(t *testing.T, blocks []byte) string {
 	t.Helper()
 	plain, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(bytes.Clone(blocks), deflateEnd...))))
@@ -21,8 +21,8 @@ func inflate(t *testing.T, blocks []byte) string {
 }
 
 // TestBlocksAreIndependent checks that a piece's blocks can be decoded on their own, even if the
-// compressor has produced others before. Otherwise a piece could not be kept when its neighbour is
-// replaced.
+// compressor has produced others before. Otherwise, a piece could not be reused after a neighbour
+// is replaced.
 func TestBlocksAreIndependent(t *testing.T) {
 	c := new(compressor)
 	c.zstd, c.unzstd = newZstd()
@@ -35,12 +35,12 @@ func TestBlocksAreIndependent(t *testing.T) {
 		framed := append(append(bytes.Clone(headers[zstandard]), c.zstdBlocks(text[:n])...), zstdEnd...)
 		require.Equal(t, string(text[:n]), string(unpack(t, "zstd", framed)))
 	}
-	require.Equal(t, first, c.form(text, variables, gzipped, false), "the bytes depend only on the text")
+	require.Equal(t, first, c.form(text, variables, gzipped, false), "the bytes must depend only on the text")
 	require.Equal(t, ",", inflate(t, stored(",")[gzipped].bytes))
 }
 
-// TestPiecesJoin joins random texts that make the encoder emit short and long back-references. None
-// of them needs to be stored uncompressed.
+// TestPiecesJoin joins random texts for which the encoders write short and long matches. None of
+// them needs to be stored uncompressed.
 func TestPiecesJoin(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := new(compressor)
@@ -49,13 +49,13 @@ func TestPiecesJoin(t *testing.T) {
 	text := func(n int) []byte {
 		b := make([]byte, 0, n)
 		for len(b) < n {
-			switch back := 1 + random.IntN(12); {
-			case len(b) > 12 && random.IntN(3) > 0: // repeat the text this far back
-				for range 4 + random.IntN(20) {
-					b = append(b, b[len(b)-back])
-				}
-			default:
+			distance := 1 + random.IntN(12)
+			if len(b) <= 12 || random.IntN(3) == 0 {
 				b = append(b, byte('a'+random.IntN(20)))
+				continue
+			}
+			for range 4 + random.IntN(20) {
+				b = append(b, b[len(b)-distance])
 			}
 		}
 		return b
@@ -80,7 +80,7 @@ func variablesOf(text []byte) (variables []variable) {
 	return variables
 }
 
-// requireJoined joins pieces with these texts, and unpacks the bodies.
+// requireJoined joins pieces with these texts, and requires that the bodies unpack to the texts.
 func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 	t.Helper()
 	var pieces []*piece
@@ -107,10 +107,9 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 	}
 }
 
-// TestBrokenPiecesAreStored uses a zstd encoder whose blocks decode only at the start of a stream,
-// because they refer to a dictionary, and blocks that reuse a previous offset. The text must be
-// stored uncompressed instead.
-func TestBrokenPiecesAreStored(t *testing.T) {
+// TestUnverifiedPiecesAreStored checks that a text is stored uncompressed if its zstd blocks cannot
+// be joined: because they refer to a dictionary, or because they reuse a previous offset.
+func TestUnverifiedPiecesAreStored(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	text := make([]byte, 2000)
 	for i := range text {
@@ -131,7 +130,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	inherits := []byte{1<<3 | 1, 'a', 1, 0x54, 1, 0, 0, 1} // a literal, and a match of 3 at the last offset
 	inherits = append(appendZstdHeader(nil, zstdCompressed, len(inherits)), inherits...)
 	frame := append(append(bytes.Clone(headers[zstandard]), inherits...), zstdEnd...)
-	require.Equal(t, "aaaa", string(unpack(t, "zstd", frame)), "valid at the start of a frame")
+	require.Equal(t, "aaaa", string(unpack(t, "zstd", frame)), "the block is valid at the start of a frame")
 	require.False(t, c.independent(inherits, []byte("aaaa")))
 	require.True(t, c.inflates(storeDeflate([]byte("aaaa")), []byte("aaaa")))
 	for _, other := range []string{"aaa", "aaaaa", "aaab"} {
@@ -151,7 +150,7 @@ func TestBrokenPiecesAreStored(t *testing.T) {
 	requireJoined(t, c, [][]byte{everyRun, everyRun}) // leaves no filler byte for independent
 }
 
-// FuzzPieces cuts arbitrary bytes at arbitrary places.
+// FuzzPieces joins pieces of arbitrary bytes and sizes.
 func FuzzPieces(f *testing.F) {
 	f.Add([]byte("abcabcabcabcabcabcabc"), uint16(3))
 	f.Add(bytes.Repeat([]byte("\x00\x01\x00\x00"), 1000), uint16(1001))

@@ -32,8 +32,8 @@ type zone struct {
 	compressors *compressors // shared by all zones
 }
 
-// newZone returns a time zone. Its horizons are built in advance as protobuf in gzip, which the map
-// requests, so that the first client does not wait.
+// newZone returns a time zone. Its horizons are built in advance as gzipped protobuf, which map
+// clients request, so that the first client does not wait.
 func newZone(name string, now time.Time, compressors *compressors) *zone {
 	z := &zone{name: name, json: quote(name), proto: appendString(nil, 7, name), compressors: compressors}
 	z.demand(false).any.note(now)

@@ -3,6 +3,8 @@ package layers
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"math"
 	"testing"
 
@@ -13,7 +15,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestFormats compares both formats with the protobuf library.
+// TestFormats compares both formats with the output of the protobuf library.
 func TestFormats(t *testing.T) {
 	f := func(message *pb.StreetForecast) {
 		t.Helper()
@@ -21,7 +23,7 @@ func TestFormats(t *testing.T) {
 		require.NoError(t, err)
 		for _, p := range message.Forecast {
 			p.Timezone = "Europe/Copenhagen"
-			p.SpeedValid = proto.Bool(p.SpeedValid == nil || *p.SpeedValid) // always written, and absent means true
+			p.SpeedValid = proto.Bool(p.SpeedValid == nil || *p.SpeedValid) // always written; absent means true
 		}
 		want := &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{message}}
 		w := &writer{}
@@ -35,10 +37,10 @@ func TestFormats(t *testing.T) {
 		wantJSON, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(want)
 		require.NoError(t, err)
 		require.JSONEq(t, string(wantJSON), text)
-		require.Equal(t, memberOrder(t, wantJSON), memberOrder(t, []byte(text)))
-		var back pb.StreetForecastResponse
-		require.NoError(t, protojson.Unmarshal([]byte(text), &back))
-		require.True(t, proto.Equal(want, &back))
+		require.Equal(t, tokensOf(t, wantJSON), tokensOf(t, []byte(text)), "order of members")
+		var got pb.StreetForecastResponse
+		require.NoError(t, protojson.Unmarshal([]byte(text), &got))
+		require.True(t, proto.Equal(want, &got))
 	}
 	f(&pb.StreetForecast{})
 	f(&pb.StreetForecast{Street: math.MaxInt32, Fromnode: math.MinInt32, OpenLRcode: "CwOiYCUM<\"\\\u2028é>"})
@@ -51,15 +53,16 @@ func TestFormats(t *testing.T) {
 	}})
 }
 
-// memberOrder returns all names and values of a JSON text, in order.
-func memberOrder(t *testing.T, text []byte) (tokens []any) {
+// tokensOf returns all tokens of a JSON text, in order.
+func tokensOf(t *testing.T, text []byte) (tokens []any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
 	for {
 		token, err := d.Token()
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			return tokens
 		}
+		require.NoError(t, err)
 		tokens = append(tokens, token)
 	}
 }

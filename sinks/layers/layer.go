@@ -55,8 +55,8 @@ func New(cfg Config, log zerolog.Logger) *Layer {
 	return l
 }
 
-// Put sets the forecast of a street and takes ownership of f. If f is invalid, it is logged and
-// counted, and the street keeps its earlier forecast.
+// Put sets the forecast of a street and takes ownership of f. If f is invalid, the error is
+// counted, the first one is also logged, and the street keeps its earlier forecast.
 func (l *Layer) Put(f *pb.StreetForecast) {
 	s, err := newStreet(f)
 	l.mu.Lock()
@@ -86,7 +86,7 @@ func (l *Layer) Clear() {
 func (l *Layer) reject(err error) {
 	streetsRejected.Inc()
 	if l.rejected == nil {
-		l.log.Error().Err(err).Msg("rejected a forecast; later ones are only counted, and readiness shows the last one")
+		l.log.Error().Err(err).Msg("rejected an invalid forecast; further ones are only counted, and the readiness check shows the last one")
 	}
 	l.rejected = err
 }
@@ -131,7 +131,7 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 	}
 }
 
-// Start starts to build in the background.
+// Start starts building in the background.
 func (l *Layer) Start() { go l.run() }
 
 // Drain makes the requests that wait for a change return immediately.
@@ -182,7 +182,7 @@ func (l *Layer) run() {
 }
 
 // untilNextMinute returns the time from now until the end of the minute that contains t, by the
-// wall clock; 0 if it has ended.
+// wall clock, or 0 if that minute has ended.
 func untilNextMinute(t time.Time) time.Duration {
 	return max(0, time.Until(t.Round(0).Truncate(time.Minute).Add(time.Minute)))
 }

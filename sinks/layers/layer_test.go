@@ -17,8 +17,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// running returns a started layer for UTC. It must be called in a synctest bubble, where the time
-// is midnight of 2000-01-01 at first.
+// running returns a started layer for UTC. It must be called in a synctest bubble, where time
+// starts at midnight on 2000-01-01.
 func running(t *testing.T, cfg Config) *Layer {
 	l := prepared(cfg)
 	l.Start()
@@ -57,16 +57,16 @@ func TestNoLayerYet(t *testing.T) {
 	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
 	require.Positive(t, apiErr.RetryAfter)
 	require.False(t, l.Status(noon).Published)
-	require.False(t, showsAge(), "no age before the first layer")
+	require.False(t, hasAgeMetric(), "before the first layer")
 
 	l.Publish(noon)
 	l.build(noon)
 	_, err = get(l, client("UTC"), "")
 	require.NoError(t, err)
-	require.True(t, showsAge())
+	require.True(t, hasAgeMetric())
 }
 
-func showsAge() bool {
+func hasAgeMetric() bool {
 	n, err := testutil.GatherAndCount(prometheus.DefaultGatherer, "trafficd_layers_age_seconds")
 	return n == 1 && err == nil
 }
@@ -88,7 +88,7 @@ func TestEmptyLayerIsServed(t *testing.T) {
 
 func TestPutRemoveReplace(t *testing.T) {
 	l := prepared(DefaultConfig())
-	show := func() map[int32][]string {
+	publish := func() map[int32][]string {
 		l.Publish(noon)
 		l.build(noon)
 		return periodsOf(t, l, "")
@@ -96,22 +96,22 @@ func TestPutRemoveReplace(t *testing.T) {
 	l.Put(forecast(1, 1, noon, 1, 50))
 	l.Put(forecast(2, 1, noon, 1, 50))
 	l.Put(forecast(2, 2, noon.Add(time.Hour), 1, 50)) // the other direction is another street
-	require.Equal(t, map[int32][]string{1: {"12:00"}, 2: {"12:00", "13:00"}}, show())
+	require.Equal(t, map[int32][]string{1: {"12:00"}, 2: {"12:00", "13:00"}}, publish())
 
 	l.Put(forecast(1, 1, noon.Add(15*time.Minute), 2, 50)) // a later forecast replaces the earlier one
 	l.Remove(2, 2)
 	l.Remove(9, 9)
-	require.Equal(t, map[int32][]string{1: {"12:15", "12:30"}, 2: {"12:00"}}, show())
+	require.Equal(t, map[int32][]string{1: {"12:15", "12:30"}, 2: {"12:00"}}, publish())
 
 	l.Put(forecast(7, 1, noon, 1, 50))
 	replace(l, []*pb.StreetForecast{forecast(3, 1, noon, 1, 50), forecast(4, 1, noon, 1, 50), forecast(3, 1, noon, 2, 50)})
 	l.Remove(4, 1)
 	l.Put(forecast(5, 1, noon, 1, 50))
-	require.Equal(t, map[int32][]string{3: {"12:00", "12:15"}, 5: {"12:00"}}, show())
+	require.Equal(t, map[int32][]string{3: {"12:00", "12:15"}, 5: {"12:00"}}, publish())
 
 	l.Put(&pb.StreetForecast{Street: 6, Forecast: []*pb.ForecastPeriod{{Start: "noon", End: "later"}}})
 	l.Put(&pb.StreetForecast{Street: 3, Fromnode: 1, Forecast: []*pb.ForecastPeriod{{Start: "noon", End: "later"}}})
-	require.Equal(t, map[int32][]string{3: {"12:00", "12:15"}, 5: {"12:00"}}, show(), "invalid forecasts change nothing")
+	require.Equal(t, map[int32][]string{3: {"12:00", "12:15"}, 5: {"12:00"}}, publish(), "invalid forecasts must change nothing")
 	require.Contains(t, l.Status(noon).Error, "street 3 from node 1")
 }
 
@@ -154,14 +154,14 @@ func TestHorizons(t *testing.T) {
 	f(noon.Add(14*time.Minute+59*time.Second), "?horizon=0", map[int32][]string{1: {"12:00"}})
 	f(noon.Add(15*time.Minute), "?horizon=0", map[int32][]string{1: {"12:15"}})
 	f(noon.Add(15*time.Minute), "", map[int32][]string{1: {"12:15", "12:30"}, 2: {"12:45"}, 3: {"12:25", "12:30"}})
-	f(noon, "", all) // the clock was set back, with the same streets to show
+	f(noon, "", all) // the clock is set back, and the same streets are shown
 	f(noon.Add(40*time.Minute), "", map[int32][]string{1: {"12:30"}, 2: {"12:45"}, 3: {"12:30"}})
 	f(noon.Add(2*time.Hour), "", map[int32][]string{})
-	f(noon, "", all) // the clock was set back
-	for _, wrong := range []string{"?horizon=20", "?horizon=", "?horizon=030", "?horizon=-15", "?horizon=x", "?horizon=30&horizon=60", "?horizon=30&horizon=30"} {
-		_, err := get(l, client("UTC"), wrong)
+	f(noon, "", all) // the clock is set back
+	for _, invalid := range []string{"?horizon=20", "?horizon=", "?horizon=030", "?horizon=-15", "?horizon=x", "?horizon=30&horizon=60", "?horizon=30&horizon=30"} {
+		_, err := get(l, client("UTC"), invalid)
 		var apiErr *contract.APIError
-		require.True(t, errors.As(err, &apiErr), wrong)
+		require.True(t, errors.As(err, &apiErr), invalid)
 		require.Equal(t, contract.InvalidParameter, apiErr.Code)
 		require.Equal(t, "horizon", apiErr.Parameter)
 	}
@@ -194,14 +194,14 @@ func TestMaxStreets(t *testing.T) {
 	l.Remove(1, 1)
 	l.Publish(noon)
 	l.build(noon)
-	require.Equal(t, 2, l.Status(noon).LeftOut, "streets left out earlier are not added")
+	require.Equal(t, 2, l.Status(noon).LeftOut, "streets left out earlier must not be added")
 	replace(l, []*pb.StreetForecast{forecast(9, 1, noon, 1, 50)})
 	l.Publish(noon)
 	l.build(noon)
 	require.Zero(t, l.Status(noon).LeftOut)
 }
 
-func TestLayerChangesWithTheMinute(t *testing.T) {
+func TestLayerChangesAtStartOfMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
 		start := time.Now() // 00:00:00
@@ -237,17 +237,17 @@ func TestBuildsAreCoalesced(t *testing.T) {
 			l.Publish(time.Now())
 			sleep(10 * time.Millisecond)
 		}
-		require.EqualValues(t, 1, l.Status(time.Now()).Builds, "the first one is built immediately")
+		require.EqualValues(t, 1, l.Status(time.Now()).Builds, "only the first one must be built immediately")
 		sleep(time.Second)
 		require.EqualValues(t, 2, l.Status(time.Now()).Builds)
 		require.Len(t, periodsOf(t, l, ""), 90)
 		ctx, _ := get(l, client("UTC"), "")
-		require.Equal(t, "Sat, 01 Jan 2000 00:00:01 GMT", header(ctx, "Last-Modified"), "no two layers have the same Last-Modified")
+		require.Equal(t, "Sat, 01 Jan 2000 00:00:01 GMT", header(ctx, "Last-Modified"), "two layers must not have the same Last-Modified")
 	})
 }
 
-// TestMinuteEndsDuringBuildInterval checks that a build just before the end of a minute does not
-// prevent the build at its end.
+// TestMinuteEndsDuringBuildInterval checks that a build shortly before the end of a minute does not
+// prevent the build at the end of the minute.
 func TestMinuteEndsDuringBuildInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, DefaultConfig())
@@ -270,7 +270,7 @@ func TestZones(t *testing.T) {
 		for _, zone := range []string{"Europe/Copenhagen", "America/Phoenix", "UTC"} { // with and without daylight saving time
 			c := client(zone)
 			l.Prepare([]*contract.Client{client("UTC"), c, {Rights: contract.RightIngest, Zone: client("Asia/Tokyo").Zone}})
-			ctx, err := get(l, c, "") // at once
+			ctx, err := get(l, c, "") // without waiting for a build
 			require.NoError(t, err)
 			etags[header(ctx, "ETag")] = true
 			for _, s := range layerOf(t, ctx).StreetForecast {
@@ -281,13 +281,13 @@ func TestZones(t *testing.T) {
 		}
 		require.Len(t, etags, 3)
 		_, err := get(l, client("Asia/Tokyo"), "")
-		require.Error(t, err, "a key without the right needs no layer")
+		require.Error(t, err, "the client lacks the right to read forecasts")
 		l.build(time.Now())
 		_, err = get(l, client("America/Phoenix"), "")
 		require.NoError(t, err, "the old keys are still in use")
 		sleep(3 * time.Minute)
 		_, err = get(l, client("America/Phoenix"), "")
-		require.Error(t, err, "no key has this time zone any more")
+		require.Error(t, err, "no key has this time zone any longer")
 		require.Len(t, l.current.Load().zones, 1)
 	})
 }
@@ -310,7 +310,7 @@ func TestStale(t *testing.T) {
 		}
 		sleep(time.Second)
 		ctx, err := get(l, client("UTC"), "")
-		require.NoError(t, err, "stale layers are served")
+		require.NoError(t, err, "stale layers must be served")
 		require.Equal(t, "1801", header(ctx, "Forecast-Age"))
 		require.True(t, l.Status(time.Now()).Stale)
 		require.False(t, l.Status(time.Now()).Refuses)
@@ -328,7 +328,7 @@ func TestStale(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "0", header(ctx, "Forecast-Age"))
 
-		strict.Publish(time.Now().Add(-time.Hour)) // other content, with an earlier time
+		strict.Publish(time.Now().Add(-time.Hour)) // earlier data
 		_, err = get(strict, client("UTC"), "")
 		require.ErrorAs(t, err, &apiErr)
 		require.True(t, strict.Status(time.Now()).Stale)
@@ -351,7 +351,7 @@ func TestLayerWithoutCoverage(t *testing.T) {
 		require.Equal(t, wantReason != "", s.Stale)
 		require.Equal(t, s.Stale, s.Refuses)
 		require.Contains(t, s.Reason, wantReason)
-		require.Equal(t, s.Stale, observe().Stale, "the metrics agree")
+		require.Equal(t, s.Stale, observe().Stale, "metric")
 		ctx, err := get(l, client("UTC"), "")
 		if s.Stale {
 			require.Equal(t, staleLayer, err)
@@ -380,7 +380,7 @@ func TestReplicasAgree(t *testing.T) {
 	slices.Reverse(shuffled)
 	for i, f := range shuffled {
 		slices.Reverse(f.Forecast)
-		if i%3 == 0 { // other forecasts first
+		if i%3 == 0 { // receive other forecasts first
 			b.Put(forecast(f.Street, f.Fromnode, noon, 1, -1))
 			b.Put(forecast(f.Street, f.Fromnode+1, noon, 1, -1))
 		}

@@ -25,7 +25,7 @@ import (
 // drops compressors, and creating new ones would take most of the time.
 func TestMain(m *testing.M) {
 	encoder, decoder := newZstd()
-	encoder.EncodeAll([]byte("initializes the encoder outside of any synctest bubble"), nil)
+	encoder.EncodeAll([]byte("initialize the encoder outside of any synctest bubble"), nil)
 	newZstd = func() (*zstd.Encoder, *zstd.Decoder) { return encoder, decoder }
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")) // never ends
 }
@@ -47,8 +47,8 @@ func forecast(street, fromnode int32, start time.Time, n int, speed float64) *pb
 	return f
 }
 
-// codeOf returns the location reference of a street: in rows of 100 east of Copenhagen, 150 m
-// apart. Every 50th street has an invalid one.
+// codeOf returns the OpenLR code of a street. Streets are in rows of 100 east of Copenhagen, 150 m
+// apart. Every 50th street has an invalid code.
 func codeOf(street int32) string {
 	if street%50 == 0 {
 		return "invalid"
@@ -63,8 +63,8 @@ func codeOf(street int32) string {
 	return code
 }
 
-// city returns the forecasts of a whole layer, numbered as in a real network: neighbours have close
-// numbers, with gaps.
+// city returns the forecasts of n streets, numbered as in a real network: the numbers of neighbours
+// are close, with gaps.
 func city(n int, start time.Time) []*pb.StreetForecast {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := make([]*pb.StreetForecast, 0, n)
@@ -78,6 +78,17 @@ func city(n int, start time.Time) []*pb.StreetForecast {
 	return all
 }
 
+// streetsOf converts forecasts to streets.
+func streetsOf(t testing.TB, all []*pb.StreetForecast) (streets []*street) {
+	t.Helper()
+	for _, f := range all {
+		s, err := newStreet(f)
+		require.NoError(t, err)
+		streets = append(streets, s)
+	}
+	return streets
+}
+
 func client(zone string) *contract.Client {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
@@ -86,7 +97,7 @@ func client(zone string) *contract.Client {
 	return &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: location}
 }
 
-// prepared returns a layer for UTC that only the test builds, with all documents.
+// prepared returns a layer for UTC that is built only by the test, including all documents.
 func prepared(cfg Config) *Layer {
 	l := New(cfg, zerolog.Nop())
 	l.Prepare([]*contract.Client{client("UTC")})
@@ -94,7 +105,7 @@ func prepared(cfg Config) *Layer {
 	return l
 }
 
-// replace replaces all forecasts with these.
+// replace replaces all forecasts of the layer.
 func replace(l *Layer, all []*pb.StreetForecast) {
 	l.Clear()
 	for _, f := range all {
@@ -102,7 +113,7 @@ func replace(l *Layer, all []*pb.StreetForecast) {
 	}
 }
 
-// get requests the layer; headers are name, value, name, value.
+// get requests the layer. headers alternates between names and values.
 func get(l *Layer, c *contract.Client, query string, headers ...string) (*fasthttp.RequestCtx, error) {
 	ctx := &fasthttp.RequestCtx{}
 	ctx.Request.SetRequestURI(Path + query)
@@ -143,7 +154,7 @@ func unpack(t testing.TB, encoding string, body []byte) []byte {
 		z.Multistream(false)
 		plain, err := io.ReadAll(z)
 		require.NoError(t, err)
-		require.Zero(t, source.Len(), "one member, and nothing after it")
+		require.Zero(t, source.Len(), "bytes after the gzip member")
 		return plain
 	case "zstd":
 		var h zstd.Header
@@ -153,7 +164,7 @@ func unpack(t testing.TB, encoding string, body []byte) []byte {
 		plain, err := z.DecodeAll(body, nil)
 		require.NoError(t, err)
 		if h.HasFCS {
-			require.EqualValues(t, h.FrameContentSize, len(plain), "one frame")
+			require.EqualValues(t, h.FrameContentSize, len(plain), "more than one zstd frame")
 		}
 		return plain
 	}

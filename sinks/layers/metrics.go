@@ -40,7 +40,7 @@ func init() {
 		}))
 }
 
-// age is the age metric, which is absent before the first layer.
+// age is registered when the first layer is served, so that the metric is absent before.
 var age = metrics.GaugeFunc("trafficd_layers_age_seconds", "Age of the newest data in the layer, in seconds.", nil,
 	func() float64 { return observe().AgeSeconds })
 

@@ -22,10 +22,9 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// TestNoReaderSeesAMixedLayer replaces the layer repeatedly while clients read it through a server.
-// In each generation all speeds are the generation's number, so a mixed or incomplete layer is
-// detected.
-func TestNoReaderSeesAMixedLayer(t *testing.T) {
+// TestLayersAreNotMixed replaces the layer repeatedly while clients read it through a server. All
+// speeds of a generation equal its number, so that a mixed or incomplete layer is detected.
+func TestLayersAreNotMixed(t *testing.T) {
 	const streets, generations, readers = 200, 30, 9
 	l := New(DefaultConfig(), zerolog.Nop())
 	l.Prepare([]*contract.Client{client("UTC"), client("Asia/Tokyo")})
@@ -48,7 +47,7 @@ func TestNoReaderSeesAMixedLayer(t *testing.T) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer stop()
-	seen := make([]atomic.Int64, readers)
+	reads := make([]atomic.Int64, readers)
 	for reader := range readers {
 		wait.Go(func() {
 			encoding := []string{"identity", "gzip", "zstd"}[reader%3]
@@ -56,25 +55,25 @@ func TestNoReaderSeesAMixedLayer(t *testing.T) {
 				query   string
 				streets int
 			}{{"", streets}, {"?bbox=12,55,13,56", streets * 49 / 50}, {"?street=1001,1002,1003", 3}}[reader/3]
-			for last := -1; ctx.Err() == nil; seen[reader].Add(1) {
+			for last := -1; ctx.Err() == nil; reads[reader].Add(1) {
 				generation, err := readGeneration(t, connect, part.query, encoding, part.streets)
 				if err != nil || generation < last {
-					t.Errorf("%s: generation %d after %d: %v", encoding, generation, last, err)
+					t.Errorf("%s: got generation %d after %d: %v", encoding, generation, last, err)
 					return
 				}
 				last = generation
 			}
 		})
 	}
-	allHaveSeen := func() bool {
-		for i := range seen {
-			if seen[i].Load() == 0 {
+	allHaveRead := func() bool {
+		for i := range reads {
+			if reads[i].Load() == 0 {
 				return false
 			}
 		}
 		return true
 	}
-	for generation := 1; (generation <= generations || !allHaveSeen()) && !t.Failed(); generation++ { // on a busy machine a reader may be slow
+	for generation := 1; (generation <= generations || !allHaveRead()) && !t.Failed(); generation++ { // on a busy machine a reader may be slow
 		publish(generation)
 		l.Put(forecast(1, 1, noon, 1, -1)) // not published
 		l.Remove(1000, 1)
@@ -84,6 +83,7 @@ func TestNoReaderSeesAMixedLayer(t *testing.T) {
 	}
 }
 
+// generationOf returns forecasts whose speeds equal the number of the generation.
 func generationOf(generation, streets int) []*pb.StreetForecast {
 	all := make([]*pb.StreetForecast, 0, streets)
 	for street := range int32(streets) {
@@ -96,7 +96,8 @@ func generationOf(generation, streets int) []*pb.StreetForecast {
 	return all
 }
 
-// readGeneration gets a layer and returns the generation that all of it belongs to.
+// readGeneration requests the layer or a part of it. It returns the generation that all streets
+// belong to, or an error if they differ or their number is not the given one.
 func readGeneration(t *testing.T, connect func() (net.Conn, error), query, encoding string, streets int) (int, error) {
 	conn, err := connect()
 	if err != nil {
@@ -118,13 +119,13 @@ func readGeneration(t *testing.T, connect func() (net.Conn, error), query, encod
 		return 0, err
 	}
 	if len(layer.StreetForecast) != streets {
-		return 0, fmt.Errorf("%d streets", len(layer.StreetForecast))
+		return 0, fmt.Errorf("got %d streets, want %d", len(layer.StreetForecast), streets)
 	}
 	generation := layer.StreetForecast[0].Forecast[0].Speed
 	for _, s := range layer.StreetForecast {
 		for _, p := range s.Forecast {
 			if p.Speed != generation {
-				return 0, fmt.Errorf("generations %v and %v in one layer", generation, p.Speed)
+				return 0, fmt.Errorf("got generations %v and %v in one layer", generation, p.Speed)
 			}
 		}
 	}
@@ -174,10 +175,10 @@ func TestHead(t *testing.T) {
 			require.Empty(t, headBody)
 			require.EqualValues(t, len(body), got.ContentLength)
 			unpack(t, encoding, body)
-			head.Header.Del("Date")
-			got.Header.Del("Date")
-			head.Header.Del("Forecast-Age") // a second may pass
-			got.Header.Del("Forecast-Age")
+			for _, name := range []string{"Date", "Forecast-Age"} { // a second may pass
+				head.Header.Del(name)
+				got.Header.Del(name)
+			}
 			require.Equal(t, got.Header, head.Header)
 			require.Equal(t, got.ContentLength, head.ContentLength)
 		}

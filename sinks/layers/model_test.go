@@ -39,7 +39,7 @@ func TestUpdatesMatchFullBuilds(t *testing.T) {
 	}
 }
 
-// change makes some changes to the layer and to the model.
+// change makes the same random changes to the layer and to the model, which is known.
 func change(l *Layer, known map[key]*pb.StreetForecast, random *rand.Rand, now time.Time) {
 	if random.IntN(5) == 0 {
 		clear(known)
@@ -78,13 +78,12 @@ func TestUnchangedPartsAreReused(t *testing.T) {
 	documents := float64(len(l.builder.scopes))
 	replace(l, clones(all))
 	first := built()
-	buckets := len(l.builder.buckets)
-	require.Equal(t, documents*float64(buckets), first)
+	require.Equal(t, documents*float64(len(l.builder.buckets)), first)
 
 	replace(l, clones(all)) // the same again
 	before := l.current.Load().zones["UTC"]
 	require.Zero(t, built())
-	require.True(t, slices.Equal(before, l.current.Load().zones["UTC"]), "the same documents")
+	require.True(t, slices.Equal(before, l.current.Load().zones["UTC"]), "the documents must be reused")
 
 	l.Put(forecast(all[1500].Street, all[1500].Fromnode, noon, 6, 99))
 	require.Equal(t, documents, built(), "one bucket")
@@ -95,13 +94,13 @@ func TestUnchangedPartsAreReused(t *testing.T) {
 	before = l.current.Load().zones["UTC"]
 	built()
 	for i, d := range l.current.Load().zones["UTC"] {
-		require.Equal(t, i > 0, before[i].sum == d.sum, "document %d: the whole layer only", i)
+		require.Equal(t, i > 0, before[i].sum == d.sum, "document %d: only the whole layer, document 0, must change", i)
 	}
 }
 
-// TestOnlyTheLastHorizonIsNew checks that at the end of a period each horizon reuses the parts of
-// the next longer one, whatever the times of the builds are.
-func TestOnlyTheLastHorizonIsNew(t *testing.T) {
+// TestHorizonsReuseParts checks that at the end of a period each horizon reuses the parts of the
+// next longer one, whatever the times of the builds are.
+func TestHorizonsReuseParts(t *testing.T) {
 	l := prepared(DefaultConfig())
 	replace(l, city(500, noon))
 	l.Publish(noon)
@@ -114,7 +113,7 @@ func TestOnlyTheLastHorizonIsNew(t *testing.T) {
 	buckets := float64(len(l.builder.buckets))
 	require.Equal(t, 6*buckets, first)
 	require.Zero(t, built(14*time.Minute))
-	require.Equal(t, 2*buckets, built(15*time.Minute), "the last horizon and the whole layer")
+	require.Equal(t, 2*buckets, built(15*time.Minute), "the longest horizon and the whole layer")
 	require.Zero(t, built(16*time.Minute))
 }
 
@@ -143,8 +142,8 @@ func TestSnapshotsAreImmutable(t *testing.T) {
 	}
 }
 
-// TestPiecesAreShared checks that after a small change most segments of a body are the same memory
-// as before.
+// TestPiecesAreShared checks that after a small change most segments of a body share memory with
+// the previous body.
 func TestPiecesAreShared(t *testing.T) {
 	l := served(t, 8000)
 	_, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")

@@ -6,8 +6,8 @@ import (
 	"trafficd/schemas/negotiate"
 )
 
-// requestHeaders records which of the headers that affect the response a request has. One pass over
-// all headers is cheaper than looking up one of them, and most requests have few.
+// requestHeaders records which of the headers that affect the response are present in a request.
+// One pass over all headers is cheaper than separate lookups, and most requests have few headers.
 type requestHeaders struct{ accept, acceptEncoding, condition, byteRange, prefer bool }
 
 func headersOf(h *fasthttp.RequestHeader) (has requestHeaders) {

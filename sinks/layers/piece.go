@@ -18,7 +18,7 @@ type piece struct {
 	zone    *zone
 	every   bool   // also show streets without a period
 	bare    int    // this many streets at the end are shown without their code
-	shrunk  bool   // gzip forms are compressed harder, because many clients request them: a piece of changes
+	shrunk  bool   // compress gzip forms with deflater.shrink; true for changes, which many clients request
 	sum     uint64 // hash of what is shown; pieces of a time zone with equal hashes have the same text
 	forms   [numFormats][numEncodings]atomic.Pointer[form]
 	making  sync.Mutex // acquired to make forms
@@ -55,8 +55,8 @@ func (p *piece) form(f format, e encoding) *form {
 	return p.make(f, e, c)
 }
 
-// make makes a form unless it exists. The builder, which calls it with its own compressor, waits at
-// most until a request has made the form with another compressor.
+// make makes a form unless it exists. The builder calls it with its own compressor, so it waits at
+// most for a request that is making a form of the same piece.
 func (p *piece) make(f format, e encoding, c *compressor) *form {
 	p.making.Lock()
 	defer p.making.Unlock()
@@ -81,8 +81,8 @@ func (p *piece) withStreets(streets []*street, v view) *piece {
 	return same
 }
 
-// part is what a bucket contributes to documents. All scopes that show a time in [from, until)
-// share it.
+// part is the content that a bucket contributes to documents. All scopes that show a time in
+// [from, until) share it.
 type part struct {
 	*piece      // nil where no street of the bucket has a period to show
 	zone        *zone
@@ -94,7 +94,7 @@ func (p *part) shows(z *zone, v view) bool {
 	return p.zone == z && p.whole == v.whole && p.from <= v.at && v.at < p.until
 }
 
-// part returns the bucket's part for a view, and makes it if necessary. Parts that show the same
+// part returns the bucket's part for a view, and makes it if necessary. Parts with the same content
 // share their forms.
 func (b *bucket) part(z *zone, v view, c *compressor) *part {
 	if i := slices.IndexFunc(b.parts, func(p part) bool { return p.shows(z, v) }); i >= 0 {
@@ -104,9 +104,9 @@ func (b *bucket) part(z *zone, v view, c *compressor) *part {
 	p := c.digest(&piece{streets: b.streets, view: v, zone: z})
 	added := part{piece: p, zone: z, whole: v.whole, from: c.from, until: c.until}
 	if p != nil {
-		for _, known := range [][]part{b.parts, b.before} {
-			if i := slices.IndexFunc(known, func(k part) bool { return k.zone == z && k.piece != nil && k.sum == p.sum }); i >= 0 {
-				added.piece = known[i].piece.withStreets(b.streets, v)
+		for _, parts := range [][]part{b.parts, b.oldParts} {
+			if i := slices.IndexFunc(parts, func(k part) bool { return k.zone == z && k.piece != nil && k.sum == p.sum }); i >= 0 {
+				added.piece = parts[i].piece.withStreets(b.streets, v)
 				break
 			}
 		}
@@ -126,7 +126,7 @@ type demand struct {
 type moment struct{ atomic.Int64 }
 
 // note sets the time, at most once a minute, because each write slows down the processors that read
-// it.
+// the value.
 func (m *moment) note(now time.Time) {
 	if now.Unix() > m.Load()+60 {
 		m.Store(now.Unix())
@@ -155,7 +155,7 @@ func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
 type document struct {
 	zone         *zone
 	scope        scope
-	built        bool      // false: clients have not asked for it lately, and the following fields are not set
+	built        bool      // false: clients have not requested it recently, and the following fields are not set
 	pieces       []*piece  // of each bucket; some are nil
 	sum          uint64    // hash of the content
 	version      []byte    // sum as a header value
@@ -188,7 +188,7 @@ func (d *document) body(f format, e encoding) *body {
 	return b
 }
 
-// parallel calls do for each index below n, on all processors.
+// parallel calls do for each index below n, on all processors, and waits for all calls.
 func parallel(n int, do func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup

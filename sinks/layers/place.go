@@ -6,8 +6,8 @@ import (
 	"trafficd/schemas/openlr"
 )
 
-// place is a point of the web mercator map, in units of 2⁻³² of its width from the north-west
-// corner.
+// place is a point on the Web Mercator map. Its coordinates are distances from the north-west
+// corner in units of 2⁻³² of the map's width.
 type place struct{ x, y uint32 }
 
 func placeOf(lon, lat float64) place {
@@ -15,10 +15,10 @@ func placeOf(lon, lat float64) place {
 	return place{scale((lon + 180) / 360), scale(0.5 - math.Log((1+sin)/(1-sin))/(4*math.Pi))}
 }
 
-// scale maps [0, 1) to uint32. It clamps values outside, which the poles have.
+// scale maps [0, 1) to uint32. It clamps values outside this range, such as those of the poles.
 func scale(v float64) uint32 { return uint32(max(0, min(v*(1<<32), math.MaxUint32))) }
 
-// placeOfCode returns the first location reference point of an OpenLR code.
+// placeOfCode returns the place of the first location reference point of an OpenLR code.
 func placeOfCode(code string) (p place, ok bool) {
 	line, err := openlr.Decode(code)
 	if err != nil {
@@ -27,7 +27,7 @@ func placeOfCode(code string) (p place, ok bool) {
 	return placeOf(line.Points[0].Lon, line.Points[0].Lat), true
 }
 
-// area is a rectangle of the map. All four sides belong to it.
+// area is a rectangle on the map that includes all four of its sides.
 type area struct{ west, north, east, south uint32 }
 
 // tileArea returns the area of a tile.
@@ -44,7 +44,7 @@ func (a area) contains(b area) bool {
 	return a.has(place{b.west, b.north}) && a.has(place{b.east, b.south})
 }
 
-func (a area) meets(b area) bool {
+func (a area) overlaps(b area) bool {
 	return a.west <= b.east && b.west <= a.east && a.north <= b.south && b.north <= a.south
 }
 
@@ -56,8 +56,8 @@ func (a area) with(p place) area {
 // noArea is the empty area.
 var noArea = area{west: math.MaxUint32, north: math.MaxUint32}
 
-// hilbert returns the position of p on a Hilbert curve that fills the map. The top 2n bits are the
-// same for all places of a tile of zoom n.
+// hilbert returns the position of p on a Hilbert curve that fills the map. The highest 2n bits are
+// the same for all places in a tile of zoom n.
 func (p place) hilbert() (position uint64) {
 	for bit := uint32(1) << 31; bit > 0; bit >>= 1 {
 		right, low := p.x&bit != 0, p.y&bit != 0

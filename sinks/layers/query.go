@@ -13,7 +13,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// query holds the parameters in the query of a request.
+// query holds the query parameters of a request.
 type query struct {
 	scope   int
 	since   string // an ETag; empty if there is none
@@ -22,7 +22,7 @@ type query struct {
 	numbers []int32
 }
 
-// parse reads the query, if the request target has one.
+// parse returns the query parameters of a request.
 func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIError) {
 	if bytes.IndexByte(ctx.RequestURI(), '?') < 0 {
 		return q, nil
@@ -60,7 +60,7 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 			continue
 		}
 		if q.within != "" {
-			return q, invalid(string(name), "tile, bbox and street exclude each other, and each may be used once")
+			return q, invalid(string(name), "tile, bbox and street are mutually exclusive, and each may be used only once")
 		}
 		q.within = string(name)
 	}
@@ -129,8 +129,8 @@ func parseNumbers(text string) (numbers []int32, ok bool) {
 	return numbers, true
 }
 
-// has reports whether the query selects the street.
-func (q *query) has(s *street) bool {
+// selects reports whether the query selects the street.
+func (q *query) selects(s *street) bool {
 	switch q.within {
 	case "":
 		return true
@@ -153,9 +153,9 @@ var (
 )
 
 // choose sets the content to send: the document, the streets that the query selects, or only the
-// selected streets that have changed. A response to since has the ETag of the document, which the
-// client needs for its next request, in its weak form: one replica may send more streets than
-// another, or all of them.
+// selected streets that have changed. A response to a request with since has the document's ETag,
+// which the client needs for its next request, as a weak ETag: one replica may send more streets
+// than another, or all of them.
 func (r *response) choose(l *Layer, q *query, now time.Time) {
 	r.etag = r.etags[r.format][r.encoding]
 	if q.since != "" {
@@ -177,7 +177,7 @@ func (r *response) choose(l *Layer, q *query, now time.Time) {
 	}
 }
 
-// follow sets the pieces to the changes since q.since. It returns false if they are unknown.
+// follow sets the pieces to the changes since q.since, and reports whether they are known.
 func (r *response) follow(l *Layer, q *query) bool {
 	if r.current(q) {
 		return true
@@ -195,15 +195,15 @@ func (r *response) follow(l *Layer, q *query) bool {
 	return ok
 }
 
-// filter returns a piece with the streets of all that the query selects, or nil if it would be
-// empty.
-func (r *response) filter(q *query, all *piece) *piece {
-	p := &piece{view: r.scope.view(r.snapshot.ref), zone: r.zone, every: all.every}
-	for i, s := range all.streets {
-		if !q.has(s) {
+// filter returns a piece with those streets of unfiltered that the query selects, or nil if it
+// would be empty.
+func (r *response) filter(q *query, unfiltered *piece) *piece {
+	p := &piece{view: r.scope.view(r.snapshot.ref), zone: r.zone, every: unfiltered.every}
+	for i, s := range unfiltered.streets {
+		if !q.selects(s) {
 			continue
 		}
-		if p.streets = append(p.streets, s); i >= len(all.streets)-all.bare {
+		if p.streets = append(p.streets, s); i >= len(unfiltered.streets)-unfiltered.bare {
 			p.bare++
 		}
 	}
@@ -224,7 +224,7 @@ func (r *response) selected(q *query) (pieces []*piece) {
 	}
 	for i, b := range r.snapshot.buckets {
 		switch p := r.document.pieces[i]; {
-		case p == nil || !q.area.meets(b.bounds):
+		case p == nil || !q.area.overlaps(b.bounds):
 		case b.located && q.area.contains(b.bounds):
 			pieces = append(pieces, p)
 		default:
@@ -238,8 +238,8 @@ func (r *response) selected(q *query) (pieces []*piece) {
 const maxWait = time.Minute
 
 // wait waits until the document differs from the version in since, for at most the time in the
-// header Prefer. It returns immediately without that header, or if too many requests of the client
-// are waiting.
+// Prefer header. It returns immediately if there is no such header, or if too many requests of the
+// client are already waiting.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	seconds := preferredWait(&ctx.Request.Header)
 	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {

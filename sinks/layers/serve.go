@@ -59,7 +59,7 @@ type response struct {
 	format   format
 	encoding encoding
 	headers  requestHeaders
-	part     bool     // the body consists of pieces, not of the document
+	part     bool     // the body consists of pieces instead of the whole document
 	pieces   []*piece // if part is true
 	etag     []byte
 	content  []byte // value of Forecast-Content; nil without since

@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// served returns a layer of n streets, confirmed at noon of a day in the past.
+// served returns a layer of n streets, built at noon.
 func served(t testing.TB, n int) *Layer {
 	l := prepared(DefaultConfig())
 	replace(l, city(n, noon))
@@ -54,7 +54,7 @@ func TestHeaders(t *testing.T) {
 	f("application/json", "gzip;q=0.5, zstd", "application/json", "zstd", "")
 }
 
-func TestEveryVariantHasItsOwnTag(t *testing.T) {
+func TestEveryVariantHasItsOwnETag(t *testing.T) {
 	l := served(t, 100)
 	seen := map[string]string{}
 	for _, query := range []string{"", "?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"} {
@@ -63,9 +63,9 @@ func TestEveryVariantHasItsOwnTag(t *testing.T) {
 			for _, encoding := range []string{"", "gzip", "zstd"} {
 				ctx, err := get(l, client("UTC"), query, "Accept", accept, "Accept-Encoding", encoding)
 				require.NoError(t, err)
-				tag, what := header(ctx, "ETag"), query+" "+accept+" "+encoding
-				require.Empty(t, seen[tag], what)
-				seen[tag] = what
+				etag, variant := header(ctx, "ETag"), query+" "+accept+" "+encoding
+				require.Empty(t, seen[etag], variant)
+				seen[etag] = variant
 				unpacked := unpack(t, encoding, ctx.Response.Body())
 				if plain == nil {
 					plain = unpacked
@@ -164,7 +164,7 @@ func TestOrderOfConditions(t *testing.T) {
 	f(416, "If-Match", etag, "Range", "bytes=99999999-")
 }
 
-// TestServeCopiesNoBody checks that the body of a response is the memory of the built body.
+// TestServeCopiesNoBody checks that the body of a response shares memory with the built body.
 func TestServeCopiesNoBody(t *testing.T) {
 	l := served(t, 100)
 	ctx, err := get(l, client("UTC"), "", "Accept-Encoding", "gzip")

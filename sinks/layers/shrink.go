@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	shrinkMax    = 1 << 20 // bytes of text that shrink takes; it uses twenty times as much memory
+	shrinkMax    = 1 << 20 // maximum size of a text, because shrink uses twenty times as much memory
 	shrinkPasses = 2       // a third pass would save 0.02%
-	shrinkBits   = 18      // of hashes, at most; with fewer, large texts lose occurrences
-	unusedPrice  = 11      // bits of a symbol that the previous pass did not use
+	shrinkBits   = 18      // maximum number of bits of a hash; with fewer, large texts lose occurrences
+	unusedPrice  = 11      // assumed bits of a symbol that the previous pass did not use
 )
 
 // shrink is like deflate. Its blocks are 3 to 6% smaller, but it takes thirty times as long. Each
@@ -27,16 +27,17 @@ func (d *deflater) shrink(plain []byte, variables []variable) []byte {
 	return d.write(d.tokens)
 }
 
-// occurrence is text at a position that equals earlier text for some bytes before and after it.
+// occurrence is an earlier copy of the text around position at: the given number of bytes before at
+// and length bytes starting at at are the same as distance bytes earlier.
 type occurrence struct{ at, before, length, distance int }
 
-// occurrences returns for each position the nearest earlier occurrences of text of several lengths,
-// in order. Like deflate, it looks up the text between variables only as a whole, alone and with
-// bytes around it.
+// occurrences returns the nearest earlier occurrences of texts of several lengths, in the order of
+// their positions. Like deflate, it looks up the text between variables only as a whole, both alone
+// and with the bytes around it.
 func (d *deflater) occurrences(variables []variable) (found []occurrence) {
 	width := min(shrinkBits, bits.Len(uint(len(d.plain))))
 	table := make([]int32, 1<<width) // as in deflater
-	look := func(hash uint64, at, end int) {
+	lookUp := func(hash uint64, at, end int) {
 		entry := &table[hash*mixer>>(64-width)]
 		earlier := int(*entry) - 1
 		*entry = int32(at + 1)
@@ -57,9 +58,9 @@ func (d *deflater) occurrences(variables []variable) (found []occurrence) {
 		known, text, value := len(found), xxhash.Sum64(d.plain[start:v.from]), d.word(v.from)
 		for _, count := range [...]int{8, 6, 5, 0} {
 			hash := text ^ (value<<(64-8*count)+uint64(count))*mixer
-			look(hash, start, v.from)
+			lookUp(hash, start, v.from)
 			if start >= 2 {
-				look(hash+uint64(d.plain[start-2])+1, start, v.from) // the byte before is mostly the same
+				lookUp(hash+uint64(d.plain[start-2])+1, start, v.from) // the byte before is mostly the same
 			}
 		}
 		at := v.from
@@ -67,8 +68,8 @@ func (d *deflater) occurrences(variables []variable) (found []occurrence) {
 			at = start // the text before the variable is new
 		}
 		for ; at < v.to; at++ {
-			look(d.word(at), at, at+8)
-			look(d.word(at)<<40+1, at, at+3)
+			lookUp(d.word(at), at, at+8)
+			lookUp(d.word(at)<<40+1, at, at+3)
 		}
 		start = v.to
 	}
@@ -81,8 +82,8 @@ type prefix struct {
 	last  token // ends at the position
 }
 
-// choose replaces the tokens with those that are cheapest with the codes of the current ones. ends
-// is scratch memory for each position of the text.
+// choose replaces the tokens with the cheapest ones, given the Huffman codes of the current tokens.
+// ends is scratch memory with an element for each position of the text.
 func (d *deflater) choose(found []occurrence, ends []prefix) {
 	codes, distanceCodes := codesOf(d.tokens)
 	price := func(c code, v values) int32 {

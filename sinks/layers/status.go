@@ -16,7 +16,7 @@ type Status struct {
 	Covered    time.Time `json:"covered_until,omitzero"` // the end of the last period; absent without streets
 	Stale      bool      `json:"stale"`                  // clients should not rely on the layer
 	Reason     string    `json:"reason,omitempty"`       // why it is stale
-	Refuses    bool      `json:"refuses,omitempty"`      // it is stale, and the response to requests is 503
+	Refuses    bool      `json:"refuses,omitempty"`      // it is stale, and requests receive a 503
 	Builds     uint64    `json:"builds"`
 	Built      time.Time `json:"built,omitzero"`
 	Reference  time.Time `json:"reference,omitzero"` // the layer's reference time
@@ -70,7 +70,7 @@ func (l *Layer) endsEarly(s *snapshot) bool {
 	return s.covered <= s.ref+instant(horizon.Microseconds())
 }
 
-// age returns the age of the data.
+// age returns the age of the newest data.
 func (l *Layer) age(now time.Time) time.Duration {
 	return max(0, now.Sub(time.UnixMicro(l.dataTime.Load())))
 }

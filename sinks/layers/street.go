@@ -16,7 +16,7 @@ import (
 )
 
 // street is the forecast for one street in one direction. It is immutable, except that the builder
-// sets number and held before a snapshot has it, and reach, which only the builder reads.
+// sets number and held before a snapshot contains it, and reach, which only the builder reads.
 type street struct {
 	id       key
 	located  bool   // the code has a place
@@ -50,10 +50,10 @@ type period struct {
 	span                  unique.Handle[span] // streets share their spans
 	speed, flow           float64
 	flowValid, speedValid bool
-	hash                  uint64 // of all that documents show of the period
+	hash                  uint64 // of everything that documents show of the period
 }
 
-// span is the time [from, to), also as text.
+// span is the time interval [from, to). start and end are the same times as text.
 type span struct {
 	from, to   instant
 	start, end string
@@ -68,7 +68,7 @@ func instantOf(t time.Time) instant { return instant(t.UnixMicro()) }
 
 func (i instant) time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 
-// newStreet converts a feed's message, whose times are in normal form.
+// newStreet converts a feed's message. Times must be in normal form.
 func newStreet(f *pb.StreetForecast) (*street, error) {
 	s := &street{id: key{f.GetStreet(), f.GetFromnode()}, code: f.GetOpenLRcode()}
 	if s.place, s.located = placeOfCode(s.code); s.located {
@@ -149,7 +149,7 @@ func (p *period) contentHash() uint64 {
 	return xxhash.Sum64(content[:])
 }
 
-// appendContent appends a hash of all that documents show of the street with these periods.
+// appendContent appends hashes of everything that documents show of the street with these periods.
 func (s *street) appendContent(dst []byte, periods []int) []byte {
 	sum := uint64(0)
 	for _, i := range periods {
@@ -189,8 +189,8 @@ func (c scope) view(ref instant) view { return view{c.whole, ref + c.horizon} }
 
 // view determines which periods of a street are shown.
 type view struct {
-	whole bool    // all periods that end after at
-	at    instant // else the one that covers it
+	whole bool // all periods that end after at; otherwise the one that covers at
+	at    instant
 }
 
 // pick appends the indexes of the periods of s to show, and returns the interval [from, until) of
@@ -226,7 +226,8 @@ func (v view) pick(into []int, s *street) (picked []int, from, until instant) {
 }
 
 // skip returns the index of a period that ended before t, or 0. Views at t or later do not depend
-// on the periods before it. If all periods are equally long, it is the last one that has ended.
+// on the periods before it. If all periods are equally long, that period is the last one that has
+// ended.
 func (s *street) skip(t instant) int {
 	if s.step == 0 {
 		return 0
