@@ -29,7 +29,7 @@ const (
 	forecastTopic = "forecasts"
 )
 
-// quickstart is a run. If its process dies, every process that it started receives SIGTERM.
+// quickstart is the state of a run. If the run dies, its child processes receive SIGTERM.
 type quickstart struct {
 	options
 	root     string // of the module

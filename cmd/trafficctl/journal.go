@@ -43,8 +43,8 @@ func newJournal(std streams) *cobra.Command {
 }
 
 // journalCommand completes a command that reads a journal, which its argument (a directory) or its
-// flags (a configuration) select. It passes run the name of the journal: its directory, or the flags
-// that select a journal in Kafka.
+// flags (a configuration) select. It passes run the name of the journal: its directory, or the
+// flags that select a journal in Kafka.
 func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name string, f inspect.Journal) error) *cobra.Command {
 	o := conf.Options{Environ: os.Environ()}
 	var brokers string

@@ -12,13 +12,13 @@
 //	offsets  0–2  positive, negative, each only if its flag in `end` is set
 //
 //	class     bits 7–6 reserved, 5–3 functional road class, 2–0 form of way
-//	path      bits 7–5 lowest road class up to the next point, 4–0 bearing
-//	end       bit 7 reserved, 6 positive and 5 negative offset follow, 4–0 bearing
+//	path      bits 7–5 lowest functional road class to the next point (LFRCNP), 4–0 bearing
+//	end       bit 7 reserved, flags of the offsets: 6 positive, 5 negative; 4–0 bearing
 //	distance  to the next point, along the road
 //
 // The coordinates of the first point are absolute, in 360/2²⁴ of a degree. All others are relative
-// to the previous point, in 1/100000 of a degree. Bearing, distance and offsets are numbers of
-// intervals: this package returns the middle of the interval, and defines half of its width as a
+// to the previous point, in 1/100000 of a degree. Bearing, distance and offsets are
+// indexes of intervals: this package returns the midpoint, and defines half of the width as a
 // constant.
 //
 // The number of points follows from the length, because two offsets take fewer bytes than a point.

@@ -19,8 +19,8 @@ import (
 // doc.go). Each further crash at the same point needs one more.
 const maxRounds = 4
 
-// deadAfter is the delay before rows that a server has received but no live replica has are sent
-// under another token (see doc.go).
+// deadAfter is how long rows may be on no live replica before they are sent with another token (see
+// doc.go).
 var deadAfter = 10 * time.Second // a variable for tests
 
 // resolve completes a block that may have been applied, in whole or in part: it looks up which rows
@@ -98,9 +98,9 @@ const (
 	copyInterval = 100 * time.Millisecond
 )
 
-// missing returns the rows that are not in the table, in their order; nil if all are. A row that a
-// later row of the same block has replaced is not missing. In a cluster, missing returns an error
-// if rows stay on fewer replicas than required.
+// missing returns the rows that are not in the table, in their order, or nil if there are none. A
+// row that a later row of the same block has replaced is not missing. In a cluster, missing returns
+// an error if rows stay on fewer replicas than required.
 func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -155,7 +155,7 @@ func (s *Sink) lookUp(ctx context.Context, rows batch.Block) (*findings, error) 
 	return all, err
 }
 
-// lookUpOn asks one server for all rows of the block's months that were received in its time range.
+// lookUpOn asks one server for all rows in the block's months and its range of received_at.
 // received_at never decreases on a replica, so these are the rows of the block and rows that other
 // replicas received at the same time. The server finds them by index.
 func (s *Sink) lookUpOn(ctx context.Context, h *host, rows batch.Block) (*findings, error) {

@@ -7,5 +7,5 @@
 //
 // Memory. Bodies and compressed responses are kept in blocks of 64 KiB, which are charged to the
 // client's quota (sources/internal/admission). An uncompressed response is rendered while it is
-// written, and only its list of rejections is charged. A declared length alone takes no memory.
+// written, and only its list of rejections is charged. A Content-Length alone reserves no memory.
 package ingest

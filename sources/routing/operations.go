@@ -188,9 +188,9 @@ func watchTimes(o *xroute.WatchOptions, limit time.Duration) (interval, timeout 
 	return interval, min(timeout, limit), nil
 }
 
-// jobOf returns a job for a response. An unknown job has no progress.
+// jobOf converts p to an xroute.Job. An unknown job has no progress.
 func jobOf(p progress) xroute.Job {
-	p.id = contract.Echo(p.id) // ids of this service are shorter
+	p.id = contract.Echo(p.id) // never truncates our own ids
 	j := xroute.Job{ID: &p.id, Status: p.status, ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}
 	if p.status != unknown {
 		j.Progress = &xroute.BulkProgress{Failed: int32(p.failed), Remaining: int32(p.remaining), Successful: int32(p.successful)}

@@ -44,7 +44,7 @@ const (
 const toxics = "/proxies/wire/toxics"
 
 // Disturb adds a toxic to current and future connections in one direction, until Heal. It may close
-// connections that are stuck.
+// all connections.
 func (w *Wire) Disturb(kind, direction string, attributes map[string]any) error {
 	toxic := map[string]any{"name": "toxic", "type": kind, "stream": direction, "toxicity": 1.0, "attributes": attributes}
 	if err := w.call(http.MethodPost, toxics, toxic); err == nil {
