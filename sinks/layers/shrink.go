@@ -28,7 +28,7 @@ func (d *deflater) shrink(plain []byte, variables []variable) []byte {
 }
 
 // occurrence is an earlier copy of the text around position at: the given number of bytes before at
-// and length bytes starting at at are the same as distance bytes earlier.
+// and length bytes from at on are the same as distance bytes earlier.
 type occurrence struct{ at, before, length, distance int }
 
 // occurrences returns the nearest earlier occurrences of texts of several lengths, in the order of
