@@ -21,9 +21,9 @@ import (
 const (
 	frameLen     = 4                                      // the length on the wire
 	batchStart   = frameLen                               // base offset, 8 bytes: the broker sets it
-	lengthStart  = batchStart + 8                         // length of all that follows the length
+	lengthStart  = batchStart + 8                         // length of everything after it
 	lengthEnd    = lengthStart + 4                        // leader epoch 4, magic 1
-	crcStart     = lengthEnd + 4 + 1                      // CRC-32C of all that follows the CRC
+	crcStart     = lengthEnd + 4 + 1                      // CRC-32C of everything after it
 	crcEnd       = crcStart + 4                           // attributes 2, last offset delta 4, timestamps 8 and 8,
 	recordsStart = crcEnd + 2 + 4 + 8 + 8 + 8 + 2 + 4 + 4 // producer 8, epoch 2, sequence 4, count 4
 
@@ -43,14 +43,15 @@ type producer struct {
 	sequence int32
 }
 
-// encoder encodes record batches in memory that it reuses.
+// encoder encodes record batches into memory that it reuses.
 type encoder struct {
 	frame, records []byte
 	body, value    []byte // buffers for one record
 }
 
-// encode returns one record batch with the given rows, at least one, preceded by its length, as
-// RawProduce sends it. The bytes depend only on the arguments and are valid until the next call.
+// encode returns a record batch of the given rows, preceded by its length, as RawProduce sends it.
+// There must be at least one row. The bytes depend only on the arguments and are valid until the
+// next call.
 func (e *encoder) encode(p producer, codec compress.Compression, block batch.Block, rows []row) ([]byte, error) {
 	first := milliseconds(block[rows[0].span].Batch)
 	last := first // the latest timestamp
@@ -83,9 +84,9 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 }
 
 // compress appends the compressed records to the frame. kafka-go's lz4 and snappy writers would
-// take 1.6 and 2.5 times the CPU, for lz4 blocks of 4 MiB with a checksum of their own and a slower
-// snappy level. compress writes lz4 blocks of 64 KiB, as Java does, and one snappy block without
-// framing, as franz-go and Sarama do.
+// take 1.6 and 2.5 times the CPU, because they write lz4 blocks of 4 MiB with an additional
+// checksum, and use a slower snappy level. compress writes lz4 blocks of 64 KiB, as Java does, and
+// one snappy block without framing, as franz-go and Sarama do.
 func (e *encoder) compress(codec compress.Compression) error {
 	switch codec {
 	case compress.None:

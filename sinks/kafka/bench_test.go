@@ -12,7 +12,8 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// BenchmarkEncode encodes record batches of 900 KiB; MB/s refers to records before compression.
+// BenchmarkEncode encodes record batches of 900 KiB. The throughput in MB/s refers to records
+// before compression.
 func BenchmarkEncode(b *testing.B) {
 	rows := block(rowsOf(random(), 14_000, 3000))
 	n := fit(rows, 1, DefaultConfig().BatchBytes, 1_000_000)
@@ -93,7 +94,7 @@ func BenchmarkManyPartitions(b *testing.B) {
 	b.ReportMetric(times[len(times)*99/100], "p99-ms")
 }
 
-// BenchmarkPlan measures the work per block except encoding.
+// BenchmarkPlan measures fit and divide, which process each row of a block besides the encoder.
 func BenchmarkPlan(b *testing.B) {
 	rows := block(rowsOf(random(), 14_000, 3000))
 	b.Run("fit", func(b *testing.B) {

@@ -10,10 +10,10 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// Check reports what is wrong with the files that the configuration names and, if deep, with the
-// brokers and the topic. Each of the joined errors starts with the key of a setting. It writes
-// nothing, but requests a producer id. If the configuration is invalid, it does not connect. The
-// brokers' clocks are not checked, because no Kafka response contains the time.
+// Check checks the files that the configuration names and, if deep is true, the brokers and the
+// topic. Each of the joined errors starts with the key of a setting. Check writes nothing, but
+// requests a producer id. If the configuration is invalid, it does not connect. It does not check
+// the brokers' clocks, because no Kafka response contains the time.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	t, err := c.Kafka.Check(ctx, "", deep)
@@ -40,14 +40,15 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	return errors.Join(errs...)
 }
 
-// checkTopic reports settings of the topic that could cause measurements to be lost or rejected.
+// checkTopic returns an error for each setting of the topic that could cause measurements to be
+// lost or rejected.
 func (c Config) checkTopic(t dial.Topic) error {
 	errs := []error{t.CheckDurability()}
-	replicas, least := t.InSync()
+	replicas, minInSync := t.InSync()
 	for _, p := range t.Partitions {
-		if len(p.Isr) < least && replicas >= least {
+		if len(p.Isr) < minInSync && replicas >= minInSync {
 			errs = append(errs, t.Errorf("has %d in-sync replicas of partition %d, fewer than min.insync.replicas %d: check the brokers",
-				len(p.Isr), p.ID, least))
+				len(p.Isr), p.ID, minInSync))
 		}
 	}
 	if largest := t.Number("max.message.bytes", c.BatchBytes); largest < c.BatchBytes {
@@ -57,18 +58,18 @@ func (c Config) checkTopic(t dial.Topic) error {
 	return errors.Join(errs...)
 }
 
-// checkPermissions makes each kind of request once and reports missing permissions. The record
-// batch that it produces is empty: brokers check permissions before they reject the request as
-// invalid.
+// checkPermissions makes each kind of request once and returns an error for each missing
+// permission. The record batch that it produces is empty: brokers check permissions before they
+// reject the request as invalid.
 func (c *cluster) checkPermissions(ctx context.Context) error {
-	_, _, sessionErr := c.newProducer(ctx)
+	_, _, producerErr := c.newProducer(ctx)
 	_, produceErr := c.produce(ctx, 0, make([]byte, frameLen))
 	if produceErr != nil {
 		produceErr = c.fail(fmt.Errorf("cannot write to topic %q: %w", c.topic, produceErr))
 	}
 	_, fetchErr := c.fetch(ctx, 0, 0)
 	var errs []error
-	for _, err := range []error{sessionErr, produceErr, fetchErr} {
+	for _, err := range []error{producerErr, produceErr, fetchErr} {
 		if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
 			errs = append(errs, fmt.Errorf("sasl.username: %w", err))
 		}

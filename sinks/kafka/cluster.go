@@ -14,8 +14,8 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// fetchBytes bounds one response of a lookup; brokers exceed it only for a single larger record
-// batch.
+// fetchBytes bounds the size of one response in a lookup; brokers exceed it only for a single
+// larger record batch.
 const fetchBytes = 1 << 20
 
 // cluster sends requests to the brokers. It connects when it is first used.
@@ -47,7 +47,8 @@ func (c *cluster) selectTopic(topic string) {
 // refresh closes idle connections and discards the metadata, which names the leaders.
 func (c *cluster) refresh() { c.transport.CloseIdleConnections() }
 
-// fail adds a hint to an error, and calls refresh, because leaders may have moved.
+// fail returns the error with a hint, and calls refresh, because leaders may have moved. It returns
+// nil for a nil error.
 func (c *cluster) fail(err error) error {
 	if err == nil {
 		return nil
@@ -100,7 +101,7 @@ func (c *cluster) bounds(ctx context.Context, partition int) (start, end int64, 
 	return start, end, err
 }
 
-// explain replaces kafka-go's error for a topic without metadata by its cause.
+// explain replaces kafka-go's error for a topic without metadata with its cause.
 func (c *cluster) explain(ctx context.Context, err error) error {
 	if errors.Is(err, protocol.ErrNoTopic) {
 		if _, _, reason := dial.Partitions(ctx, c.client, c.topic); reason != nil {

@@ -10,20 +10,21 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Config is section kafka of the configuration.
+// Config is the kafka section of the configuration.
 type Config struct {
 	dial.Kafka `setting:",squash"`
 	// compression of record batches; compared with lz4, snappy takes less CPU and 5 to 10% more
 	// bytes, zstd more CPU and fewer bytes
 	Compression string `setting:"compression"`
 
-	// size of a record batch before compression; it must fit the topic's max.message.bytes
+	// maximum size of a record batch before compression; not more than the topic's
+	// max.message.bytes
 	BatchBytes       int `setting:"batch_bytes"`
-	BlockRows        int `setting:"block_rows"`        // rows delivered and made durable together
-	ParallelRequests int `setting:"parallel_requests"` // concurrent produce requests, to different partitions
+	BlockRows        int `setting:"block_rows"`        // maximum number of rows delivered and made durable together
+	ParallelRequests int `setting:"parallel_requests"` // maximum number of concurrent produce requests, to different partitions
 
 	// If an attempt got no response, and the attempt or its rows are older than this, the topic is
-	// read to find out whether it succeeded.
+	// read to find out whether the attempt succeeded.
 	ResolveAfter time.Duration `setting:"resolve_after"`
 	CreateTopic  CreateTopic   `setting:"create_topic"` // create a missing topic; with partitions 0, the operator creates it
 }
@@ -37,8 +38,8 @@ type CreateTopic struct {
 // DefaultConfig returns the settings for one broker on this machine. lz4 is a compromise: snappy
 // uses half the CPU and 5 to 10% more bytes, zstd two to five times the CPU and 20% fewer bytes
 // (see BenchmarkEncode). One request per partition is enough: BenchmarkDeliver is as fast with 24
-// partitions as with one. With 96 partitions on three brokers, a batch of 14,000 rows takes 0.1–0.2
-// s with 32 concurrent requests, and 0.3–0.5 s with 4.
+// partitions as with one. With 96 partitions on three brokers, delivering a batch of 14,000 rows
+// takes 0.1–0.2 s with 32 concurrent requests, and 0.3–0.5 s with 4.
 func DefaultConfig() Config {
 	return Config{
 		Kafka:            dial.DefaultKafka("measurements"), // contract 4
@@ -55,7 +56,7 @@ var codecs = map[string]compress.Compression{
 	"none": compress.None, "gzip": compress.Gzip, "snappy": compress.Snappy, "lz4": compress.Lz4, "zstd": compress.Zstd,
 }
 
-// Validate reports every invalid key with the reason for its bound.
+// Validate returns all errors, joined; each names its key and the reason for the bound.
 func (c Config) Validate() error {
 	_, codec := codecs[c.Compression]
 	errs := []error{

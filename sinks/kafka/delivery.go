@@ -20,7 +20,7 @@ type delivery struct {
 	block       batch.Block // of the current call
 	parts       []*part     // one per partition; a part without rows is done from the start
 	endsSession bool        // the next plan must not continue with this producer
-	search      int         // number of partitions to search for the rows; 0 if only parts in doubt are looked up
+	search      int         // number of partitions to search for the rows; 0: look up only parts in doubt
 }
 
 // part is one partition's share of a block: one record batch.
@@ -47,8 +47,8 @@ type part struct {
 // errAgain is wrapped by errors of conclude after which an immediate retry is useful.
 var errAgain = errors.New("the broker does not know the sequence or rejected an in-doubt record batch")
 
-// resume returns the delivery of a plan, the current one if it has the same plan, and divides the
-// rows of this call among its parts.
+// resume returns the delivery of a plan, which is the current one if it has the same plan. It
+// divides the rows of this call among the parts of the delivery.
 func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*delivery, error) {
 	d := s.current
 	if d == nil || !bytes.Equal(d.planned, planned) {
@@ -132,11 +132,11 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 func (s *Sink) attempt(ctx context.Context, d *delivery) {
 	pending := d.pending()
 	var wg sync.WaitGroup
-	var taken atomic.Int32
+	var next atomic.Int32
 	for w := range min(len(pending), len(s.encoders)) {
 		wg.Go(func() {
 			e := &s.encoders[w]
-			for i := taken.Add(1) - 1; int(i) < len(pending); i = taken.Add(1) - 1 {
+			for i := next.Add(1) - 1; int(i) < len(pending); i = next.Add(1) - 1 {
 				p := pending[i]
 				p.started = time.Now()
 				frame, err := e.encode(p.producer, d.codec, d.block, p.rows)
@@ -227,8 +227,8 @@ func (s *Sink) finish(d *delivery) ([]byte, error) {
 	return next.encode(), nil
 }
 
-// permanentError returns the error of a block with rejected parts, nil if there are none. It makes
-// later record batches smaller if that helps.
+// permanentError returns the error of a block with rejected parts, or nil if there are none. If
+// smaller record batches would help, it reduces batchBytes for later plans.
 func (s *Sink) permanentError(d *delivery) error {
 	for _, p := range d.parts {
 		if p.rejected == nil {
@@ -254,7 +254,7 @@ func (d *delivery) pending() (list []*part) {
 	return list
 }
 
-// missing returns the rows that lookups have not found.
+// missing returns the rows that lookups have not found in the topic.
 func (p *part) missing(block batch.Block, rows []row) []row {
 	if len(p.found) == 0 {
 		return rows

@@ -6,9 +6,8 @@
 //	Deliver  one record batch per partition, sent until every partition has
 //	         acknowledged with acks=all
 //
-// The files in the order in which a row passes them: sink.go, plan.go, delivery.go (attempts),
-// batch.go and record.go (encoding), outcome.go (the meaning of responses) and resolve.go
-// (lookups).
+// A row passes through the files in this order: sink.go, plan.go, delivery.go (attempts), batch.go
+// and record.go (encoding), outcome.go (the meaning of responses) and resolve.go (lookups).
 //
 // # Exactly once
 //
@@ -25,13 +24,13 @@
 //  2. If the broker rejects the sequence or the epoch (45, 47, 59), the rows are looked up, and the
 //     missing ones are sent under the next epoch of the same producer id, with sequence 0. These
 //     bytes are again a function of the plan: after a crash, the next process repeats the same
-//     steps, and a late request of its predecessor is a duplicate or is fenced.
-//  3. Sequences continue only after plain acknowledgements in one process. After a restart, a
-//     lookup or a rejection, the next plan gets a new producer id. So no sequence number is used
-//     for two different record batches, even if a volume is restored or two daemons run on copies
-//     of it. A broker would drop the second one.
+//     steps, and a late request from its predecessor is a duplicate or is fenced.
+//  3. Sequences continue only within one process and after plain acknowledgements. After a
+//     restart, a lookup or a rejection, the next plan gets a new producer id. Therefore no sequence
+//     number is used for two different record batches, even if a volume is restored or two daemons
+//     run on copies of it. A broker would drop the second batch as a duplicate.
 //  4. The state counts suspect rows, which may be in the topic although their block was not
-//     delivered (see below). Plans that contain them begin with a lookup.
+//     delivered (see below). The delivery of a block with suspect rows begins with a lookup.
 //
 // If the topic is recreated with fewer partitions, or the daemon is pointed at another cluster,
 // a planned block is divided among the existing partitions, under a new producer id. All partitions
@@ -41,8 +40,8 @@
 //
 //   - A lookup misses a request that is still in a broker's socket, or in its log but not on all
 //     in-sync replicas, and the broker forgets the producer before the next attempt.
-//   - A block is delivered to another cluster than it was planned for, and the daemon is killed
-//     again while that happens: the new producer id of the block is not in its plan.
+//   - A block is delivered to a cluster other than the one it was planned for, and the daemon is
+//     killed again during the delivery: the new producer id of the block is not in its plan.
 //
 // # Permanent rejections
 //
@@ -51,11 +50,12 @@
 // acknowledged or permanently rejected with no attempt in doubt, and only then returns a
 // *batch.PermanentError, with a state that marks the block's rows as suspect. When the delivery
 // loop then plans parts of the block, the lookup finds the accepted rows. After MESSAGE_TOO_LARGE,
-// this process also halves the batch_bytes of later plans, so that not every block is rejected
-// first.
+// this process also halves the batch_bytes of later plans, so that their blocks are not rejected as
+// well.
 //
 // # Memory
 //
-// The sink needs parallel_requests × (batch_bytes + its compressed form), 12 bytes per row of a
-// block, and during a lookup one response and the ids of one partition's rows.
+// The sink needs parallel_requests × (batch_bytes + the size of the compressed record batch), 12
+// bytes per row of a block, and, during a lookup, memory for one response and the ids of one
+// partition's rows.
 package kafka

@@ -15,7 +15,7 @@ import (
 
 const topic = "measurements"
 
-// fixture is a kfake with faults, a sink for it, and the state of the delivery loop.
+// fixture is a kfake cluster with faults, a sink for it, and the state of the delivery loop.
 type fixture struct {
 	*kfake.Cluster
 	*deliveryLoop
@@ -51,8 +51,8 @@ func (s *fixture) requireOnce(excluded ...rowID) {
 	requireOnce(s.t, s.ListenAddrs(), topic, s.rows, excluded...)
 }
 
-// TestErrorResponses makes the broker respond to a block with each kind of error. With some of the
-// errors, it has written the block.
+// TestErrorResponses makes the broker respond to a block with each kind of error. In some cases the
+// broker has nevertheless written the block.
 func TestErrorResponses(t *testing.T) {
 	f := func(count int, errs ...*kerr.Error) {
 		t.Helper()
@@ -81,13 +81,14 @@ func TestErrorResponses(t *testing.T) {
 	f(4, kerr.UnknownProducerID)
 	f(3, kerr.RequestTimedOut, kerr.DuplicateSequenceNumber)  // written, then reported as a duplicate
 	f(3, kerr.RequestTimedOut, kerr.UnknownProducerID)        // written, then forgotten
-	f(3, kerr.RequestTimedOut, kerr.OutOfOrderSequenceNumber) // written, then in doubt
+	f(3, kerr.RequestTimedOut, kerr.OutOfOrderSequenceNumber) // written, then rejected as out of order
 	f(3, kerr.RequestTimedOut, kerr.MessageTooLarge)          // written, then the limit was lowered
 	f(2, kerr.RequestTimedOut, kerr.InvalidRecord, kerr.UnknownProducerID, kerr.NotLeaderForPartition)
 }
 
-// TestDoneIsNotSentAgain checks that while one partition fails, nothing is sent to the other again.
-func TestDoneIsNotSentAgain(t *testing.T) {
+// TestAcknowledgedPartIsNotResent checks that retries for one partition do not send anything to the
+// other one again.
+func TestAcknowledgedPartIsNotResent(t *testing.T) {
 	s := newFixture(t, 2)
 	s.fault(kerr.NotEnoughReplicas, 5, nil, 0)
 	sent := s.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{1}, Observe: true, Count: -1})
@@ -112,7 +113,8 @@ func TestLeaderMoves(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestRecreatedTopic recreates the topic between two blocks, and while one is in doubt.
+// TestRecreatedTopic recreates the topic between two blocks, and while a block is planned or in
+// doubt.
 func TestRecreatedTopic(t *testing.T) {
 	s := newFixture(t, 2)
 	recreate := func() {
@@ -139,7 +141,7 @@ func TestRecreatedTopic(t *testing.T) {
 	s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
 	recreate()
 	s.rows = s.deliveryLoop.rows
-	s.fault(kerr.RequestTimedOut, 2, nil) // written, at lower offsets than in the plan
+	s.fault(kerr.RequestTimedOut, 2, nil) // written at lower offsets than in the plan
 	require.Error(t, s.step(s.sink))
 	s.fault(kerr.UnknownProducerID, -1, nil) // for the next attempt
 	s.restart()
@@ -147,8 +149,8 @@ func TestRecreatedTopic(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestFewerPartitions recreates the topic with fewer partitions between two blocks, and while one
-// is planned or in doubt.
+// TestFewerPartitions recreates the topic with fewer partitions between two blocks, and while a
+// block is planned or in doubt.
 func TestFewerPartitions(t *testing.T) {
 	s := newFixture(t, 4)
 	partitions := int32(4)
@@ -180,7 +182,7 @@ func TestFewerPartitions(t *testing.T) {
 	s.run(s.sink)
 	s.requireOnce()
 
-	s.offer(rowsOf(random(), 100, 40)) // and continues
+	s.offer(rowsOf(random(), 100, 40)) // later blocks are delivered as usual
 	s.run(s.sink)
 	s.requireOnce()
 }
@@ -266,7 +268,7 @@ func TestAnotherTopic(t *testing.T) {
 	requireOnce(t, s.ListenAddrs(), "second", s.rows[1:])
 }
 
-// TestUnusablePlans checks that plans of other rows and invalid plans and states are rejected.
+// TestUnusablePlans checks that plans for other rows, and invalid plans and states, are rejected.
 func TestUnusablePlans(t *testing.T) {
 	s := newFixture(t, 1)
 	rows := block(rowsOf(random(), 20, 5))

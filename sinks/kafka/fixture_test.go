@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rowsOf returns a batch of n rows of some detectors, with gaps in its index.
+// rowsOf returns a batch of n random rows of the given number of detectors, with gaps in the index.
 func rowsOf(rng *rand.Rand, n, detectors int) *batch.Batch {
 	b := &batch.Batch{
 		ID: batch.ID(uuid.Must(uuid.NewV7())), ProductInstance: "Dresden-Süd",
@@ -89,7 +89,8 @@ func rest(b batch.Block, n int) batch.Block {
 func testConfig(topic string, brokers ...string) Config {
 	c := DefaultConfig()
 	c.Brokers, c.Topic = brokers, topic
-	// Long, for busy machines. The maximum age of metadata is also the timeout of a metadata request.
+	// Long, for busy machines. The maximum age of metadata is also the timeout of a metadata
+	// request.
 	c.DialTimeout, c.RequestTimeout, c.MetadataMaxAge = time.Minute, time.Minute, time.Minute
 	return c
 }
@@ -112,7 +113,7 @@ type deliveryLoop struct {
 	dead       []rowID     // rows that were rejected on their own
 	limit      int         // maximum number of rows offered; 0: all
 	retries    int
-	losesState bool // ignores the state that Deliver returns with a rejection
+	losesState bool // ignore the state that Deliver returns with a rejection
 }
 
 func (l *deliveryLoop) add(b batch.Block) { l.rows = append(l.rows, b...) }
@@ -165,8 +166,8 @@ func (l *deliveryLoop) step(s *Sink) error {
 	return nil
 }
 
-// requireOnce checks that the topic has exactly the rows of the block except the excluded ones,
-// each once and equal in every column, and that the rows of each detector are in order.
+// requireOnce checks that the topic contains exactly the rows of the block except the excluded
+// ones, each once and equal in every column, and that the rows of each detector are in order.
 func requireOnce(t testing.TB, brokers []string, topic string, rows batch.Block, excluded ...rowID) {
 	t.Helper()
 	records, err := stores.ReadTopic(t.Context(), brokers, topic)
@@ -174,14 +175,14 @@ func requireOnce(t testing.TB, brokers []string, topic string, rows batch.Block,
 	requireRecords(t, records, rows, excluded...)
 }
 
-// requireRecords is requireOnce for records that have been read.
+// requireRecords is requireOnce for records that have already been read.
 func requireRecords(t testing.TB, records []stores.Record, rows batch.Block, excluded ...rowID) {
 	t.Helper()
 	byDetector := map[string][]stores.Record{}
 	for _, r := range records {
 		byDetector[string(r.Key)] = append(byDetector[string(r.Key)], r)
 	}
-	seen := 0
+	found := 0
 	for i, s := range rows {
 		for r := s.From; r < s.To; r++ {
 			if slices.Contains(excluded, rowIDOf(rows, row{span: uint32(i), row: uint32(r)})) {
@@ -191,10 +192,10 @@ func requireRecords(t testing.TB, records []stores.Record, rows batch.Block, exc
 			require.NotEmpty(t, byDetector[code], "row %d of batch %d is missing", r, i)
 			requireRecord(t, byDetector[code][0], s.Batch, r)
 			byDetector[code] = byDetector[code][1:]
-			seen++
+			found++
 		}
 	}
-	require.Equal(t, seen, len(records), "duplicate or unexpected records") // Len would print them all
+	require.Equal(t, found, len(records), "duplicate or unexpected records") // Len would print them all
 }
 
 func requireRecord(t testing.TB, got stores.Record, b *batch.Batch, r int) {
@@ -248,7 +249,7 @@ func (cutter *connectionCutter) sink(t testing.TB, cfg Config) *Sink {
 type cuttable struct {
 	net.Conn
 	cutter *connectionCutter
-	large  atomic.Bool // a large request was written
+	large  atomic.Bool // whether a large request was written
 }
 
 func (c *cuttable) Write(p []byte) (int, error) {

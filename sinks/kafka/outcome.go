@@ -17,13 +17,12 @@ const (
 	moved                       // like retry, but to another broker
 	lost                        // the broker rejected the epoch or sequence: look up, then continue with the next epoch
 	rejected                    // it is not in the log, and retries cannot help
-
-	outcomes
+	numOutcomes
 )
 
 // String returns the label for the metric of errors.
 func (o outcome) String() string {
-	return [outcomes]string{"acknowledged", "retry", "moved", "lost", "refused"}[o]
+	return [numOutcomes]string{"acknowledged", "retry", "moved", "lost", "refused"}[o]
 }
 
 // outcomeOf returns the outcome of an attempt with the given error. An error is permanent only if
@@ -87,7 +86,7 @@ func hint(err error) string {
 
 var (
 	recordsTotal   = metrics.NewCounter("trafficd_kafka_records_total", "Records acknowledged by all in-sync replicas, each counted once.")
-	bytesTotal     = metrics.NewCounter("trafficd_kafka_bytes_total", "Record batches sent, compressed, in bytes.")
+	bytesTotal     = metrics.NewCounter("trafficd_kafka_bytes_total", "Size of all record batches sent, after compression, in bytes.")
 	requestsTotal  = metrics.NewCounter("trafficd_kafka_requests_total", "Produce requests sent.")
 	produceSeconds = metrics.NewSeconds("trafficd_kafka_produce_seconds", "Duration of a produce request, in seconds.")
 
@@ -104,9 +103,9 @@ var (
 )
 
 // errorCounters returns counters for all outcomes except acknowledged.
-func errorCounters() (c [outcomes]metrics.Counter) {
-	for v := retry; v < outcomes; v++ {
-		c[v] = errorsVec.WithLabelValues(v.String())
+func errorCounters() (counters [numOutcomes]metrics.Counter) {
+	for o := retry; o < numOutcomes; o++ {
+		counters[o] = errorsVec.WithLabelValues(o.String())
 	}
-	return c
+	return counters
 }

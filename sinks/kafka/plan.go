@@ -21,7 +21,7 @@ const unknownOffset = -1
 type state struct {
 	cluster string
 	topic   string
-	suspect int     // how many of the next rows may already be in the topic
+	suspect int     // number of rows, from the next one on, that may already be in the topic
 	offsets []int64 // offset of the last acknowledged record, by partition
 }
 

@@ -71,7 +71,7 @@ func TestFit(t *testing.T) {
 		require.GreaterOrEqual(t, n, 1)
 		require.LessOrEqual(t, n, maxRows)
 		require.LessOrEqual(t, largest(t, rows.Head(n), partitions), max(maxBytes, largest(t, rows.Head(1), partitions)))
-		if n < min(maxRows, rows.Rows()) { // one more row might not have fitted
+		if n < min(maxRows, rows.Rows()) { // another row would not fit; sizes are overestimated by up to 40 bytes per row
 			require.Greater(t, largest(t, rows.Head(n+1), partitions)+40*(n+1), maxBytes)
 		}
 	}
@@ -106,8 +106,8 @@ func TestDivideKeepsOrder(t *testing.T) {
 		for i, at := range share {
 			require.Equal(t, p, dial.PartitionOf(rows[at.span].Code(int(at.row)), 4))
 			if i > 0 {
-				before := share[i-1]
-				require.True(t, before.span < at.span || before.span == at.span && before.row < at.row)
+				previous := share[i-1]
+				require.True(t, previous.span < at.span || previous.span == at.span && previous.row < at.row)
 			}
 			n++
 		}

@@ -65,7 +65,8 @@ func (e *encoder) appendRecord(b *batch.Batch, r int, timestampDelta, offsetDelt
 	e.records = appendBytes(e.records, body)
 }
 
-// recordSize returns an estimate, a few bytes too high, of the length that appendRecord appends.
+// recordSize returns an estimate of the number of bytes that appendRecord appends. It is never too
+// low, and usually a few bytes too high.
 func recordSize(b *batch.Batch, r int) int {
 	const fixed = 3 + 1 + 5 + 3 + 2 + 2 + // lengths, attributes and deltas
 		1 + 3 + len(headerInstance) + len(headerBatch) + len(headerIndex) + 2 + 1 + idLen + 1 + 6 + // headers
@@ -83,8 +84,8 @@ func recordSize(b *batch.Batch, r int) int {
 	return size
 }
 
-// appendMeasurement appends a Measurement of schemas/proto, encoded exactly as by the generated
-// code.
+// appendMeasurement appends a Measurement of schemas/proto, encoded exactly as the generated code
+// encodes it.
 func appendMeasurement(dst []byte, b *batch.Batch, r int) []byte {
 	dst = appendField(dst, tagInstance, b.ProductInstance)
 	dst = appendField(dst, tagDetector, b.Code(r))
@@ -133,7 +134,7 @@ func split(nanoseconds int64) (seconds, nanos int64) {
 	return seconds, nanos
 }
 
-// appendBytes appends the length of p and p, as records contain them.
+// appendBytes appends p, preceded by its length, in the format of records.
 func appendBytes[T string | []byte](dst []byte, p T) []byte {
 	return append(binary.AppendVarint(dst, int64(len(p))), p...)
 }

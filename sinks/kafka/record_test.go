@@ -23,20 +23,20 @@ import (
 func TestMeasurementIsProtobuf(t *testing.T) {
 	b := rowsOf(random(), 2000, 50)
 	b.From[0], b.To[0] = 0, 0
-	b.From[1], b.To[1] = -1, 999_999_999 // not a valid row, but the type allows it
+	b.From[1], b.To[1] = -1, 999_999_999 // a row that validation rejects, but that the type allows
 	for r := range b.Rows() {
 		got := appendMeasurement(nil, b, r)
 		var m trafficdv1.Measurement
 		require.NoError(t, proto.Unmarshal(got, &m))
 		requireMeasurement(t, &m, b, r)
-		want, err := proto.MarshalOptions{Deterministic: true}.Marshal(generated(b, r))
+		want, err := proto.MarshalOptions{Deterministic: true}.Marshal(measurementOf(b, r))
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 }
 
-// generated returns row r as the generated type.
-func generated(b *batch.Batch, r int) *trafficdv1.Measurement {
+// measurementOf returns row r as the generated type.
+func measurementOf(b *batch.Batch, r int) *trafficdv1.Measurement {
 	stamp := func(ns int64) *timestamppb.Timestamp {
 		seconds, nanos := split(ns)
 		return &timestamppb.Timestamp{Seconds: seconds, Nanos: int32(nanos)}
@@ -51,7 +51,7 @@ func generated(b *batch.Batch, r int) *trafficdv1.Measurement {
 	return m
 }
 
-// TestRecordSize checks that no record is larger than estimated, or much smaller.
+// TestRecordSize checks that no record is larger than recordSize returns, or much smaller.
 func TestRecordSize(t *testing.T) {
 	b := rowsOf(random(), 500, 50)
 	f := func(timestampDelta, offsetDelta int64, slack int) {
@@ -86,7 +86,7 @@ func TestTraceparent(t *testing.T) {
 func TestEncodeAllocatesNothingPerRecord(t *testing.T) {
 	rows := block(rowsOf(random(), 5000, 100))
 	share := divide(rows, 1)[0]
-	f := func(codec compress.Compression, n int, atMost float64) {
+	f := func(codec compress.Compression, n int, limit float64) {
 		t.Helper()
 		var e encoder
 		got := testing.AllocsPerRun(20, func() {
@@ -94,11 +94,11 @@ func TestEncodeAllocatesNothingPerRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		require.LessOrEqual(t, got, atMost, "%s, %d records", codec, n)
+		require.LessOrEqual(t, got, limit, "%s, %d records", codec, n)
 	}
 	f(compress.None, 1, 0)
 	f(compress.None, 5000, 0)
-	f(compress.Lz4, 5000, 100) // of the compressor, per record batch; more if a pool has dropped it
+	f(compress.Lz4, 5000, 100) // the compressor allocates, once per record batch; more if a pool has dropped it
 	f(compress.Zstd, 5000, 100)
 }
 
@@ -154,7 +154,7 @@ func requireBatch(t testing.TB, frame []byte, p producer, codec compress.Compres
 	require.Equal(t, p, producer{id: b.ProducerID, epoch: b.ProducerEpoch, sequence: b.FirstSequence})
 	require.Equal(t, len(share), int(b.NumRecords))
 	require.Equal(t, len(share)-1, int(b.LastOffsetDelta))
-	greatest := b.FirstTimestamp
+	latest := b.FirstTimestamp
 	raw := decompress(t, codec, b.Records)
 	for i, at := range share {
 		size, n := binary.Varint(raw)
@@ -164,13 +164,13 @@ func requireBatch(t testing.TB, frame []byte, p producer, codec compress.Compres
 		owner := rows[at.span].Batch
 		require.Equal(t, i, int(r.OffsetDelta))
 		require.Equal(t, milliseconds(owner), b.FirstTimestamp+r.TimestampDelta64)
-		greatest = max(greatest, milliseconds(owner))
+		latest = max(latest, milliseconds(owner))
 		require.Equal(t, owner.Code(int(at.row)), r.Key)
 		require.Equal(t, appendMeasurement(nil, owner, int(at.row)), r.Value)
 		require.Equal(t, owner.ID.String(), string(r.Headers[1].Value))
 	}
 	require.Empty(t, raw)
-	require.Equal(t, greatest, b.MaxTimestamp)
+	require.Equal(t, latest, b.MaxTimestamp)
 }
 
 func decompress(t testing.TB, codec compress.Compression, b []byte) []byte {
@@ -207,7 +207,7 @@ func TestAdvance(t *testing.T) {
 	f(math.MaxInt32-9, 20, 10)
 }
 
-func TestID(t *testing.T) {
+func TestRowID(t *testing.T) {
 	id := rowsOf(random(), 1, 1).ID
 	require.Equal(t, id.String(), string(appendID(nil, id)))
 	parse := func(text string) (rowID, bool) {

@@ -15,8 +15,8 @@ import (
 
 func hasInvalidRow(records []byte) bool { return bytes.Contains(records, []byte("BAD-")) }
 
-// batchWithInvalidRows returns a batch of n rows with invalid rows at the given positions, and
-// their ids.
+// batchWithInvalidRows returns a batch of n rows, and the ids of the invalid ones among them, which
+// are at the given positions.
 func batchWithInvalidRows(n int, at ...int) (*batch.Batch, []rowID) {
 	rng, b, ids := random(), rowsOf(random(), 0, 1), []rowID(nil)
 	for i := range n {
@@ -95,8 +95,8 @@ func TestSingleRowRejectedWhileInDoubt(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestTooLarge checks that record batches get smaller if the topic accepts less than batch_bytes,
-// and that only a row that is too large on its own becomes a dead letter.
+// TestTooLarge checks that the sink sends smaller record batches if the topic accepts less than
+// batch_bytes, and that only a row that is too large on its own becomes a dead letter.
 func TestTooLarge(t *testing.T) {
 	s := newFixture(t, 1)
 	require.NoError(t, s.DeleteTopic(topic))
@@ -115,5 +115,5 @@ func TestTooLarge(t *testing.T) {
 	s.run(s.sink)
 	require.Equal(t, []rowID{{huge.ID, 0}}, s.dead)
 	s.requireOnce(s.dead...)
-	require.Less(t, testutil.ToFloat64(errorsTotal[rejected])-before, 20.0, "full blocks were tried again and again")
+	require.Less(t, testutil.ToFloat64(errorsTotal[rejected])-before, 20.0, "too many full blocks were rejected")
 }

@@ -121,7 +121,7 @@ func (s *Sink) readBack(ctx context.Context, p *part, want map[rowID]bool, from,
 			}
 		})
 		if err == nil && next == from {
-			err = errors.New("the broker sent no record before the partition's end")
+			err = errors.New("the broker returned no records, although this is not the end of the partition")
 		}
 		if err != nil {
 			return fmt.Errorf("cannot look up rows in partition %d of topic %q at offset %d: %w", p.id, s.cluster.topic, from, err)
@@ -131,8 +131,8 @@ func (s *Sink) readBack(ctx context.Context, p *part, want map[rowID]bool, from,
 	return nil
 }
 
-// scan calls visit for each record of a response that contains a row. It returns the offset after
-// the last record, or from if there is none.
+// scan calls visit for each row in the records of a response. It returns the offset after the last
+// record, or from if there is none.
 func scan(records kafka.RecordReader, from int64, visit func(rowID, int64)) (next int64, err error) {
 	stream, ok := records.(*protocol.RecordStream)
 	if !ok || len(stream.Records) == 0 {

@@ -20,7 +20,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// TestSecurity writes over TLS with each SASL mechanism.
+// TestSecurity delivers rows over TLS with each SASL mechanism.
 func TestSecurity(t *testing.T) {
 	server, ca := certificate(t)
 	c := stores.StartKfake(t, kfake.SeedTopics(2, topic), kfake.TLS(server), kfake.EnableSASL(),
@@ -45,7 +45,8 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
-// certificate returns a certificate for 127.0.0.1, and a file with the authority that signed it.
+// certificate returns the configuration of a TLS server on 127.0.0.1, and the name of a file with
+// the authority that signed its certificate.
 func certificate(t *testing.T) (server *tls.Config, file string) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
@@ -55,19 +56,19 @@ func certificate(t *testing.T) (server *tls.Config, file string) {
 	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }
 
-// TestNotABroker checks that peers that are not Kafka brokers are recognized, and that their
-// responses take little memory, however long they are or claim to be.
+// TestNotABroker checks that peers that are not Kafka brokers are recognized, and that the client
+// uses little memory for their responses, however long these are or claim to be.
 func TestNotABroker(t *testing.T) {
-	f := func(want, start, rest string) {
+	f := func(want, first, repeated string) {
 		t.Helper()
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		var served sync.WaitGroup
-		served.Go(func() {
+		var server sync.WaitGroup
+		server.Go(func() {
 			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-				_, _ = io.WriteString(c, start)
-				for range 8 << 10 { // with 1 MiB, 8 GiB in all
-					if _, err := io.WriteString(c, rest); rest == "" || err != nil {
+				_, _ = io.WriteString(c, first)
+				for range 8 << 10 { // 8 GiB in total if repeated is 1 MiB
+					if _, err := io.WriteString(c, repeated); repeated == "" || err != nil {
 						break
 					}
 				}
@@ -81,7 +82,7 @@ func TestNotABroker(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
 		require.NoError(t, l.Close())
-		served.Wait()
+		server.Wait()
 	}
 	f(`is not a Kafka broker, or it requires TLS: its response begins with "HTTP`, "HTTP/1.1 400 Bad Request\r\n\r\n", "")
 	endless := strings.Repeat("x", 1<<20)

@@ -13,19 +13,19 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// Sink delivers blocks of rows to the topic. It is not safe for concurrent use.
+// Sink delivers blocks of rows to the topic. It must not be used concurrently.
 type Sink struct {
 	cfg     Config
 	log     zerolog.Logger
 	cluster *cluster
 
-	session    *session // nil: the next plan gets a new producer id
-	sessionOf  string   // cluster id and topic that the session belongs to
-	batchBytes int      // less than the setting after a broker has rejected a record batch as too large
-	rejected   []byte   // the state returned with the last rejection; nil once a block is delivered
-	planned    []byte   // the last plan of this process
-	current    *delivery
-	encoders   []encoder // one for each concurrent request
+	session       *session // nil: the next plan gets a new producer id
+	sessionTarget string   // cluster id and topic that the session belongs to
+	batchBytes    int      // less than the setting after a broker has rejected a record batch as too large
+	rejected      []byte   // the state returned with the last rejection; nil once a block is delivered
+	planned       []byte   // the last plan of this process
+	current       *delivery
+	encoders      []encoder // one for each concurrent request
 }
 
 // New returns a sink after checking the configuration and reading the files that it names. It does
@@ -107,7 +107,7 @@ func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
 // Probe creates the topic if it is missing and create_topic is set, and returns an error if the
 // topic cannot be read.
 func (s *Sink) Probe(ctx context.Context) error {
-	_, _, err := s.describe(ctx) // kafka-go may cache it
+	_, _, err := s.describe(ctx) // kafka-go may return cached metadata
 	if err == nil {
 		_, err = s.cluster.offset(ctx, 0, kafka.LastOffset)
 	}
@@ -168,18 +168,18 @@ func (s *Sink) describe(ctx context.Context) (id string, partitions int, err err
 // baseSession returns a copy of the session for a plan. It requests a new producer id if there is
 // no session for the topic.
 func (s *Sink) baseSession(ctx context.Context, base state) (session, error) {
-	of := base.cluster + "/" + base.topic
-	if s.session == nil || s.sessionOf != of {
+	target := base.cluster + "/" + base.topic
+	if s.session == nil || s.sessionTarget != target {
 		id, epoch, err := s.cluster.newProducer(ctx)
 		if err != nil {
 			return session{}, err
 		}
-		s.session, s.sessionOf = &session{id: id, epoch: epoch}, of
+		s.session, s.sessionTarget = &session{id: id, epoch: epoch}, target
 	}
 	for len(s.session.sequences) < len(base.offsets) {
 		s.session.sequences = append(s.session.sequences, 0)
 	}
-	n := *s.session
-	n.sequences = slices.Clone(n.sequences[:len(base.offsets)])
-	return n, nil
+	planned := *s.session
+	planned.sequences = slices.Clone(planned.sequences[:len(base.offsets)])
+	return planned, nil
 }

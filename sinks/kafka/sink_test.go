@@ -18,7 +18,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// TestBroker tests the sink with a broker process, kfake or Apache Kafka.
+// TestBroker tests the sink with a broker process, which is kfake or Apache Kafka.
 func TestBroker(t *testing.T) {
 	k := stores.StartKafka(t)
 	run := func(name string, partitions int, f func(t *testing.T, topic string, cfg Config)) {
@@ -105,7 +105,7 @@ func TestBroker(t *testing.T) {
 			_ = loop.step(cutter.sink(t, cfg))
 			return len(loop.rows) == 0
 		}, time.Minute, time.Millisecond)
-		require.Negative(t, cutter.cuts.Load(), "all cuts were made")
+		require.Negative(t, cutter.cuts.Load(), "all connections must have been cut")
 		requireOnce(t, k.Brokers, topic, rows)
 	})
 
@@ -124,13 +124,13 @@ func TestBroker(t *testing.T) {
 		loop.add(warm)
 		s := newSink(t, cfg)
 		loop.run(s)
-		id := s.session.id + 4711 // an id unknown to the broker, which then accepts any first sequence
+		id := s.session.id + 4711 // unknown to the broker, which therefore accepts any first sequence
 		s.session = &session{id: id, sequences: []int32{math.MaxInt32 - 120, math.MaxInt32 - 99}}
 		loop.add(rows)
 		loop.run(s)
 		require.Less(t, s.session.sequences[0], int32(1000))
 		if k.Kind == stores.Apache { // kfake wraps to 0 one sequence too early; the lookup corrects that
-			require.Equal(t, id, s.session.id, "the session was not replaced")
+			require.Equal(t, id, s.session.id, "the session must not be replaced")
 		}
 		requireOnce(t, k.Brokers, topic, append(warm, rows...))
 	})
@@ -169,7 +169,7 @@ func TestBroker(t *testing.T) {
 		requireOnce(t, k.Brokers, topic, append(first, second...))
 	})
 
-	run("a topic that is missing", 0, func(t *testing.T, topic string, cfg Config) {
+	run("a missing topic", 0, func(t *testing.T, topic string, cfg Config) {
 		s, rows := newSink(t, cfg), block(rowsOf(random(), 100, 40))
 		_, _, err := s.Plan(t.Context(), nil, rows)
 		require.ErrorContains(t, err, "create the topic")
@@ -191,18 +191,17 @@ func TestBroker(t *testing.T) {
 		requireOnce(t, k.Brokers, topic, rows)
 	})
 
-	run("partitions grow between plans", 2, func(t *testing.T, topic string, cfg Config) {
+	run("partitions added between plans", 2, func(t *testing.T, topic string, cfg Config) {
 		cfg.BlockRows, cfg.MetadataMaxAge = 200, time.Second
 		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 600, 60))
 		loop.add(rows)
 		s := newSink(t, cfg)
 		require.Eventually(t, func() bool { return loop.step(s) == nil }, time.Minute, 10*time.Millisecond)
 		loop.n, loop.plan = planned(t, s, loop.rows)
-		k := client(t, cfg)
-		grow := kmsg.NewCreatePartitionsRequest()
-		grow.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: topic, Count: 5}}
-		grow.TimeoutMillis = 5000
-		response, err := grow.RequestWith(t.Context(), k)
+		request := kmsg.NewCreatePartitionsRequest()
+		request.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: topic, Count: 5}}
+		request.TimeoutMillis = 5000
+		response, err := request.RequestWith(t.Context(), client(t, cfg))
 		require.NoError(t, err)
 		require.Zero(t, response.Topics[0].ErrorCode)
 		require.Eventually(t, func() bool {
@@ -214,9 +213,9 @@ func TestBroker(t *testing.T) {
 		require.NoError(t, err)
 		requireSet(t, records, rows)
 		perPartition := map[int32]int{}
-		for i, of := range []int{2, 2, 5} { // the existing plan is sent unchanged
+		for i, partitions := range []int{2, 2, 5} { // the existing plan is sent unchanged
 			for r := 200 * i; r < 200*i+200; r++ {
-				perPartition[int32(dial.PartitionOf(rows[0].Code(r), of))]++
+				perPartition[int32(dial.PartitionOf(rows[0].Code(r), partitions))]++
 			}
 		}
 		for _, r := range records {
@@ -228,8 +227,8 @@ func TestBroker(t *testing.T) {
 	})
 
 	run("a lookup among records of other producers", 1, func(t *testing.T, topic string, cfg Config) {
-		foreign := func(n int, commit kgo.TransactionEndTry) {
-			k := client(t, cfg, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression())) // more than one response
+		produceOthers := func(n int, commit kgo.TransactionEndTry) {
+			k := client(t, cfg, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression())) // a lookup needs several responses
 			require.NoError(t, k.BeginTransaction())
 			for range n {
 				require.NoError(t, k.ProduceSync(t.Context(), &kgo.Record{
@@ -243,11 +242,11 @@ func TestBroker(t *testing.T) {
 		loop.add(rows)
 		loop.n, loop.plan = planned(t, newSink(t, cfg), rows)
 		plan := loop.plan
-		foreign(500, kgo.TryCommit)
-		foreign(3, kgo.TryAbort)
-		loop.run(newSink(t, cfg)) // looks up, finds nothing, sends
-		foreign(2, kgo.TryCommit)
-		_, err := newSink(t, cfg).Deliver(t.Context(), plan, rows) // looks up, finds all
+		produceOthers(500, kgo.TryCommit)
+		produceOthers(3, kgo.TryAbort)
+		loop.run(newSink(t, cfg)) // the lookup finds no rows
+		produceOthers(2, kgo.TryCommit)
+		_, err := newSink(t, cfg).Deliver(t.Context(), plan, rows) // the lookup finds all rows
 		require.NoError(t, err)
 		records, err := stores.ReadTopic(t.Context(), cfg.Brokers, topic)
 		require.NoError(t, err)
@@ -281,7 +280,7 @@ func TestBroker(t *testing.T) {
 	})
 }
 
-// client returns a franz-go client, a reader and producer independent of the sink.
+// client returns a franz-go client, which is independent of the sink.
 func client(t testing.TB, cfg Config, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	k, err := kgo.NewClient(append(opts, kgo.SeedBrokers(cfg.Brokers...))...)
@@ -290,7 +289,7 @@ func client(t testing.TB, cfg Config, opts ...kgo.Opt) *kgo.Client {
 	return k
 }
 
-// planned returns a plan. It retries while a new topic has no leaders.
+// planned returns a plan for the rows. It retries while a new topic has no leaders.
 func planned(t testing.TB, s *Sink, rows batch.Block) (n int, plan []byte) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -305,16 +304,16 @@ func planned(t testing.TB, s *Sink, rows batch.Block) (n int, plan []byte) {
 // indexes.
 func requireSet(t testing.TB, records []stores.Record, rows batch.Block) {
 	t.Helper()
-	left := map[string]int{}
+	unexpected := map[string]int{}
 	for _, r := range records {
-		left[r.Header("batch-id")+"/"+r.Header("index")]++
+		unexpected[r.Header("batch-id")+"/"+r.Header("index")]++
 	}
-	require.Len(t, left, len(records), "duplicate records")
+	require.Len(t, unexpected, len(records), "duplicate records")
 	for _, s := range rows {
 		for r := s.From; r < s.To; r++ {
-			delete(left, s.ID.String()+"/"+strconv.Itoa(int(s.Index[r])))
+			delete(unexpected, s.ID.String()+"/"+strconv.Itoa(int(s.Index[r])))
 		}
 	}
-	require.Empty(t, left)
+	require.Empty(t, unexpected)
 	require.Len(t, records, rows.Rows())
 }

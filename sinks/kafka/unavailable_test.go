@@ -16,8 +16,9 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// TestBrokerAway starts the sink without a broker, and later stops the broker between two blocks.
-func TestBrokerAway(t *testing.T) {
+// TestBrokerUnavailable starts the sink while the broker is stopped, and later stops the broker
+// between two blocks.
+func TestBrokerUnavailable(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("measurements", 4))
 	require.NoError(t, k.Stop())
 	cfg := testConfig("measurements", k.Brokers...)
@@ -40,15 +41,15 @@ func TestBrokerAway(t *testing.T) {
 		require.NoError(t, loop.step(s))
 		require.NoError(t, k.Stop())
 		require.Error(t, loop.step(s))
-		require.ErrorContains(t, loop.step(s), "connection refused", "the error names the cause, not an unknown topic")
+		require.ErrorContains(t, loop.step(s), "connection refused", "the error must name the cause, not an unknown topic")
 		require.NoError(t, k.Restart())
 		loop.run(s)
 	}
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
 
-// TestPausedBroker pauses the broker while a request is in its socket: the request gets no
-// response, and is processed later.
+// TestPausedBroker pauses the broker while a request is in its socket. The request gets no
+// response, but is processed later.
 func TestPausedBroker(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("measurements", 2))
 	cfg := testConfig("measurements", k.Brokers...)
@@ -58,7 +59,7 @@ func TestPausedBroker(t *testing.T) {
 	loop.add(first)
 	loop.run(s)
 	loop.add(second)
-	require.Eventually(t, func() bool { // the time for a request is short
+	require.Eventually(t, func() bool { // request_timeout is short
 		var err error
 		loop.n, loop.plan, err = s.Plan(t.Context(), loop.state, loop.rows)
 		return err == nil
@@ -66,7 +67,7 @@ func TestPausedBroker(t *testing.T) {
 	require.NoError(t, k.Pause())
 	require.Error(t, loop.step(s))
 	for _, e := range s.encoders {
-		require.Nil(t, e.frame, "the connection may still read it")
+		require.Nil(t, e.frame, "the connection may still read the frame")
 	}
 	require.NoError(t, k.Resume())
 	loop.run(s)
@@ -76,14 +77,14 @@ func TestPausedBroker(t *testing.T) {
 // TestForgottenProducer has Apache Kafka forget a producer while its block is in doubt. The broker
 // then accepts any sequence, and only the lookup finds the rows.
 func TestForgottenProducer(t *testing.T) {
-	f := func(name string, next func(t *testing.T, cfg Config, s *Sink) *Sink) {
+	f := func(name string, sinkForRetry func(t *testing.T, cfg Config, s *Sink) *Sink) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			expires := producerExpiration()
+			expiration := producerExpiration()
 			k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 2),
-				stores.Set("producer.id.expiration.ms", strconv.FormatInt(expires.Milliseconds(), 10)), stores.Set("producer.id.expiration.check.interval.ms", "200"))
+				stores.Set("producer.id.expiration.ms", strconv.FormatInt(expiration.Milliseconds(), 10)), stores.Set("producer.id.expiration.check.interval.ms", "200"))
 			cfg := testConfig("measurements", k.Brokers...)
-			cfg.ResolveAfter = expires
+			cfg.ResolveAfter = expiration
 			cutter := new(connectionCutter)
 			s, loop := cutter.sink(t, cfg), &deliveryLoop{t: t}
 			first, second := block(rowsOf(random(), 500, 50)), block(rowsOf(random(), 500, 50))
@@ -95,7 +96,7 @@ func TestForgottenProducer(t *testing.T) {
 			require.Error(t, loop.step(s))
 			requireOnce(t, k.Brokers, "measurements", append(first, second...))
 			waitForgotten(t, cfg)
-			loop.run(next(t, cfg, s))
+			loop.run(sinkForRetry(t, cfg, s))
 			requireOnce(t, k.Brokers, "measurements", append(first, second...))
 		})
 	}
@@ -103,8 +104,8 @@ func TestForgottenProducer(t *testing.T) {
 	f("restart", func(t *testing.T, cfg Config, _ *Sink) *Sink { return newSink(t, cfg) })
 }
 
-// producerExpiration returns a minute, as an operator could configure it, if all tests run on
-// Apache Kafka, and otherwise a second.
+// producerExpiration returns the time after which the broker forgets a producer: a realistic minute
+// if all tests run on Apache Kafka, otherwise a second.
 func producerExpiration() time.Duration {
 	if os.Getenv(stores.KafkaEnv) == stores.Apache {
 		return time.Minute
@@ -163,7 +164,7 @@ func TestBrokerKilled(t *testing.T) {
 	for range 2 {
 		killed, before := make(chan error, 1), loop.retries
 		go func() { killed <- errors.Join(k.Kill(), k.Restart()) }()
-		for loop.retries == before { // the kill may come only after the first 140 blocks
+		for loop.retries == before { // the broker may be killed only after the first 140 blocks
 			more := block(rowsOf(rng, 14_000, 50))
 			rows = append(rows, more...)
 			loop.add(more)
@@ -174,7 +175,7 @@ func TestBrokerKilled(t *testing.T) {
 	requireOnce(t, k.Brokers, "measurements", rows)
 }
 
-// TestCancel cancels a plan while it waits for a broker that never responds.
+// TestCancel cancels a call of Plan that waits for a broker that never responds.
 func TestCancel(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, never responds
 	require.NoError(t, err)
