@@ -21,9 +21,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var tables atomic.Int32
+var lastTable atomic.Int32 // number in the name of the last table
 
-// archive is a sink with a table of its own.
+// archive is a sink with its own table.
 type archive struct {
 	*Sink
 	t     testing.TB
@@ -41,7 +41,7 @@ func newArchive(t testing.TB, store *stores.ClickHouse, change ...func(*Config))
 	if store != nil {
 		c.Addresses = []string{store.TCP}
 	}
-	c.Table = fmt.Sprintf("m%d", tables.Add(1))
+	c.Table = fmt.Sprintf("m%d", lastTable.Add(1))
 	for _, f := range change {
 		f(&c)
 	}
@@ -60,7 +60,7 @@ func (a *archive) restarted() *archive {
 	return &archive{Sink: s, t: a.t, store: a.store, name: a.name}
 }
 
-// plan plans the first block of rows, and returns it.
+// plan returns the first block of rows and its plan.
 func (a *archive) plan(rows batch.Block) (batch.Block, []byte) {
 	a.t.Helper()
 	n, plan, err := a.Plan(context.Background(), nil, rows)
@@ -74,7 +74,7 @@ func (a *archive) deliver(plan []byte, rows batch.Block) {
 	require.NoError(a.t, err)
 }
 
-// count returns the value of an expression, a number, over all rows of the table.
+// count returns the value of a numeric expression over all rows of the table.
 func (a *archive) count(expression string) int {
 	a.t.Helper()
 	n, err := strconv.Atoi(a.store.Query(a.t, "SELECT "+expression+" FROM "+a.name))
@@ -124,21 +124,21 @@ func testValues(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	rows, plan := a.plan(blockOf(batchOf(1, epoch+123_456_789,
 		row{"D-1", "speed", epoch + 1, epoch + 999_999_999, 88.5, 0.25},
-		row{"D-1", "speed", epoch + 2, epoch + 2, -88.5, none},
+		row{"D-1", "speed", epoch + 2, epoch + 2, -88.5, noQuality},
 		row{"Ørsteds Vej – 日本 \t\n\\ '\"", "x", 0, 0, 0, 0},
 		row{"a", "x", 1, math.MaxInt64 / 1_000_000_000 * 1_000_000_000 * 99 / 100, math.Copysign(0, -1), -1},
 		row{"b", "x", epoch, epoch, math.MaxFloat64, math.MaxFloat64},
-		row{"c", "x", epoch, epoch, -math.SmallestNonzeroFloat64, none},
+		row{"c", "x", epoch, epoch, -math.SmallestNonzeroFloat64, noQuality},
 	)))
 	a.deliver(plan, rows)
-	// The text contains a tab and a newline, so compare its bytes.
+	// The text contains a tab and a newline, so its bytes are compared.
 	require.Equal(t, fmt.Sprintf("%X", "Ørsteds Vej – 日本 \t\n\\ '\""), store.Query(t, "SELECT hex(detector_code) FROM "+a.name+" WHERE length(detector_code) > 3"))
 	a.requireRows(rows)
 }
 
 func testOnce(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(1, 1)), 5000, 6)...)))
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, randomRows(rand.New(rand.NewPCG(1, 1)), 5000, 6)...)))
 	for range 5 {
 		a.deliver(plan, rows)
 	}
@@ -146,7 +146,7 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 	b.config.BlockRows = 10 // settings may change at a restart; a planned block does not
 	b.deliver(plan, rows)
 	a.requireRows(rows)
-	next, plan2 := a.plan(blockOf(batchOf(2, epoch+1, random(rand.New(rand.NewPCG(1, 2)), 3, 1)...)))
+	next, plan2 := a.plan(blockOf(batchOf(2, epoch+1, randomRows(rand.New(rand.NewPCG(1, 2)), 3, 1)...)))
 	a.deliver(plan2, next)
 	require.Equal(t, 5003, a.count("count()"))
 	_, err := a.Deliver(context.Background(), plan, next)
@@ -169,7 +169,7 @@ func testSpans(t *testing.T, store *stores.ClickHouse) {
 	r := rand.New(rand.NewPCG(2, 1))
 	var batches []*batch.Batch
 	for n := range 200 {
-		batches = append(batches, batchOf(n, epoch+int64(n), random(r, 1+r.IntN(9), 3)...))
+		batches = append(batches, batchOf(n, epoch+int64(n), randomRows(r, 1+r.IntN(9), 3)...))
 	}
 	all := blockOf(batches...)
 	for rest := all; len(rest) > 0; {
@@ -199,7 +199,7 @@ func after(b batch.Block, n int) batch.Block {
 // the deduplication token covers the whole block.
 func testOneBlock(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.BlockRows = maxBlockRows })
-	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(3, 1)), maxBlockRows, 2)...)))
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, randomRows(rand.New(rand.NewPCG(3, 1)), maxBlockRows, 2)...)))
 	a.deliver(plan, rows)
 	store.Query(t, "SYSTEM FLUSH LOGS")
 	table := strings.Split(a.name, ".")[1]
@@ -211,15 +211,15 @@ func testTimeLimit(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.WriteTimeout = 7 * time.Second })
 	require.NoError(t, a.ready(t.Context()))
 	store.Query(t, "ALTER TABLE "+a.name+" ADD COLUMN timeout String DEFAULT concat(toString(getSetting('max_execution_time')), ' ', getSetting('timeout_overflow_mode'))")
-	rows, plan := a.plan(small(1))
+	rows, plan := a.plan(smallBlock(1))
 	a.deliver(plan, rows)
 	require.Equal(t, "12 throw", store.Query(t, "SELECT DISTINCT timeout FROM "+a.name))
 }
 
-// testCheckChangesNothing checks that a deep check does not update the derived tables.
+// testCheckChangesNothing checks that Check does not update the derived tables.
 func testCheckChangesNothing(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	rows, plan := a.plan(small(1))
+	rows, plan := a.plan(smallBlock(1))
 	a.deliver(plan, rows)
 	config := a.config
 	config.DeriveInterval = time.Millisecond
@@ -231,12 +231,12 @@ func testCheckChangesNothing(t *testing.T, store *stores.ClickHouse) {
 }
 
 // testFinal checks that a measurement that is sent again replaces the earlier one, and that the
-// last of several in one batch replaces the others.
+// last of several measurements with the same key in a batch replaces the others.
 func testFinal(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	first, plan := a.plan(blockOf(batchOf(1, epoch, row{"D", "x", epoch, epoch, 1, none}, row{"E", "x", epoch, epoch, 10, none}, row{"E", "x", epoch, epoch, 11, none})))
+	first, plan := a.plan(blockOf(batchOf(1, epoch, row{"D", "x", epoch, epoch, 1, noQuality}, row{"E", "x", epoch, epoch, 10, noQuality}, row{"E", "x", epoch, epoch, 11, noQuality})))
 	a.deliver(plan, first)
-	second, plan2 := a.plan(blockOf(batchOf(2, epoch+1, row{"D", "x", epoch, epoch, 2, none})))
+	second, plan2 := a.plan(blockOf(batchOf(2, epoch+1, row{"D", "x", epoch, epoch, 2, noQuality})))
 	a.deliver(plan2, second)
 	a.restarted().deliver(plan, first) // late retry of the older batch
 	require.Equal(t, 4, a.count("count()"))
@@ -249,8 +249,7 @@ func testFinal(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, "D\t2\nE\t11", store.Query(t, "SELECT detector_code, value FROM "+a.name+" FINAL ORDER BY 1"))
 }
 
-// testCodes compares the table of error codes with the server's names and checks that codes are
-// unique.
+// testCodes checks that the table of error codes has the server's names, and each code only once.
 func testCodes(t *testing.T, store *stores.ClickHouse) {
 	listed := map[int32]bool{}
 	for _, names := range codes {
@@ -262,7 +261,7 @@ func testCodes(t *testing.T, store *stores.ClickHouse) {
 	}
 }
 
-func within(t testing.TB, d time.Duration) context.Context {
+func withTimeout(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx

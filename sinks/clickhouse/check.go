@@ -15,9 +15,9 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// Check reports what is wrong with the files that the configuration names and, if deep, with each
-// server: connection, user, grants, tables and clock. Each of the joined errors starts with the key
-// of a setting. It changes nothing on the servers. If the configuration is invalid, it does not
+// Check checks the files that the configuration names and, if deep is true, each server: its
+// connection, user, grants, tables and clock. Each of the joined errors starts with the key of a
+// setting. Check changes nothing on the servers. If the configuration is invalid, it does not
 // connect.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	s, err := New(c, zerolog.Nop())
@@ -32,7 +32,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	replicas := map[string]string{} // shard and replica → address
 	for _, address := range c.Addresses {
 		replica, err := c.checkServer(ctx, address)
-		if other, taken := replicas[replica]; taken && replica != "" {
+		if other, duplicate := replicas[replica]; duplicate && replica != "" {
 			err = errors.Join(err, fmt.Errorf("cluster: %s and %s are both %s: set the macros shard and replica of each server",
 				other, address, replica))
 		}
@@ -110,7 +110,8 @@ func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	return nil
 }
 
-// checkTables reports engines and settings of tables with which the sink cannot keep its promises.
+// checkTables returns an error for each engine and setting of a table with which the sink cannot
+// keep its promises.
 func (c Config) checkTables(ctx context.Context, conn driver.Conn, address string) error {
 	var engines map[string]string
 	query := fmt.Sprintf("SELECT mapFromArrays(groupArray(name), groupArray(engine_full)) FROM system.tables"+
@@ -140,9 +141,9 @@ func (c Config) checkTables(ctx context.Context, conn driver.Conn, address strin
 	return errors.Join(append(errs, c.checkWindow(ctx, conn, address, engines[c.layout().Local()]))...)
 }
 
-func (c Config) wrongSetting(table, address, name string, want int, why string) error {
+func (c Config) wrongSetting(table, address, name string, want int, reason string) error {
 	return fmt.Errorf("table: %s of %s on %s is too small: %s: ALTER TABLE `%s`.`%s` MODIFY SETTING %s = %d",
-		name, table, address, why, c.Database, table, name, want)
+		name, table, address, reason, c.Database, table, name, want)
 }
 
 // numberOf returns the value of a setting in the engine_full of a table.
@@ -156,7 +157,8 @@ func numberOf(engine, setting string) (value int, found bool) {
 }
 
 // checkWindow returns an error if the deduplication window is too small for the number of parts
-// inserted in the busiest minute of the last day, if the server has a part_log.
+// that were inserted in the busiest minute of the last day. It returns nil if the server has no
+// part_log.
 func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engine string) error {
 	local := c.layout().Local()
 	var parts uint64
@@ -170,10 +172,10 @@ func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engi
 	if c.Cluster != "" {
 		name = "replicated_deduplication_window"
 	}
-	need := int(float64(parts) / 60 * (c.WriteTimeout + 5*time.Second).Seconds())
-	if window, _ := numberOf(engine, name); window < max(need, 1) {
-		why := fmt.Sprintf("it is %d, and a retry may come %d parts later", window, need)
-		return c.wrongSetting(local, address, name, max(2*need, 10_000), why)
+	required := int(float64(parts) / 60 * (c.WriteTimeout + 5*time.Second).Seconds())
+	if window, _ := numberOf(engine, name); window < max(required, 1) {
+		reason := fmt.Sprintf("it is %d, and a retry may come %d parts later", window, required)
+		return c.wrongSetting(local, address, name, max(2*required, 10_000), reason)
 	}
 	return nil
 }

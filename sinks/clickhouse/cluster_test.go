@@ -38,7 +38,7 @@ func TestCluster(t *testing.T) {
 			defer cancel() // Close would read the endless result
 		}
 		a.hosts.refresh(t.Context())
-		require.NoError(t, a.hosts.away())
+		require.NoError(t, a.hosts.unavailable())
 	})
 	t.Run("concurrent polls", func(t *testing.T) {
 		var polls sync.WaitGroup
@@ -46,20 +46,20 @@ func TestCluster(t *testing.T) {
 			polls.Go(func() {
 				a.hosts.refresh(t.Context())
 				_, _ = a.hosts.byShard()
-				_ = a.hosts.copies()
+				_ = a.hosts.requiredReplicas()
 			})
 		}
 		polls.Wait()
 	})
 	t.Run("check", func(t *testing.T) { testCheckCluster(t, c, a.config) })
 	p := &pair{archive: newClustered(t, c, 0, clustered(c, "shard_1", 0, 1)), c: c}
-	p.next()
-	t.Run("paused replica", func(t *testing.T) { p.at(t).testPaused(t) })
-	t.Run("dead replica", func(t *testing.T) { p.at(t).testDead(t) })
-	t.Run("lost disk", func(t *testing.T) { p.at(t).testLostDisk(t) })
+	p.deliverNext()
+	t.Run("paused replica", func(t *testing.T) { p.in(t).testPaused(t) })
+	t.Run("dead replica", func(t *testing.T) { p.in(t).testDead(t) })
+	t.Run("lost disk", func(t *testing.T) { p.in(t).testLostDisk(t) })
 }
 
-// clustered configures a cluster of these nodes.
+// clustered returns a function that configures a cluster of these nodes.
 func clustered(c *stores.Cluster, name string, nodes ...int) func(*Config) {
 	return func(config *Config) {
 		config.Cluster, config.Addresses = name, nil
@@ -70,7 +70,7 @@ func clustered(c *stores.Cluster, name string, nodes ...int) func(*Config) {
 	}
 }
 
-// server queries a node over the native protocol, the only one that it serves.
+// server queries a node over the native protocol, which is the only one that a node serves.
 type server struct{ address string }
 
 func (s server) Query(t testing.TB, sql string) string {
@@ -106,7 +106,7 @@ func (s server) query(ctx context.Context, sql string) (lines []string, err erro
 		var line []string
 		for _, field := range fields {
 			value := reflect.ValueOf(field).Elem()
-			if value.Kind() == reflect.Pointer && !value.IsNil() { // of a Nullable
+			if value.Kind() == reflect.Pointer && !value.IsNil() { // the column is Nullable
 				value = value.Elem()
 			}
 			line = append(line, fmt.Sprint(value))
@@ -116,7 +116,7 @@ func (s server) query(ctx context.Context, sql string) (lines []string, err erro
 	return lines, rows.Err()
 }
 
-// newClustered returns a sink of a cluster, whose archive is read through one of its nodes.
+// newClustered returns an archive in a cluster, which is read through one of the nodes.
 func newClustered(t *testing.T, c *stores.Cluster, read int, change ...func(*Config)) *archive {
 	a := newArchive(t, nil, change...)
 	a.store = server{c.Nodes[read].TCP}
@@ -143,13 +143,13 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	two := newClustered(t, c, 2, clustered(c, "main", 2, 1, 0), func(c *Config) { c.Table = table })
 	two.name = one.name
 	r := rand.New(rand.NewPCG(1, 1))
-	first := random(r, 800, 2)
+	first := randomRows(r, 800, 2)
 	second := append([]row(nil), first...)
 	for i := range second {
 		second[i].value++
 	}
 	r.Shuffle(len(second), func(i, j int) { second[i], second[j] = second[j], second[i] })
-	for i := range 4 { // in steps of 200, the daemons in turn
+	for i := range 4 { // the two daemons send 200 rows each in turn
 		from, to := 200*i, 200*i+200
 		rows, plan := one.plan(blockOf(batchOf(i, epoch+int64(i), first[from:to]...)))
 		one.retry(plan, rows)
@@ -163,7 +163,7 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	end()
 	_, err := one.missing(ended, rows)
 	require.ErrorIs(t, err, context.Canceled)
-	require.NoError(t, one.hosts.away(), "the servers did not fail")
+	require.NoError(t, one.hosts.unavailable(), "a cancelled lookup must not make servers unavailable")
 	sum := 0.0
 	for _, s := range second {
 		sum += math.Round(s.value * 1000)
@@ -171,7 +171,7 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	for _, a := range []*archive{one, two} {
 		require.Equal(t, "800", a.store.Query(t, "SELECT count() FROM "+a.name+" FINAL"))
 		require.Equal(t, fmt.Sprintf("800\t%.0f", sum), a.store.Query(t, "SELECT count(), sum(toInt64(round(value * 1000))) FROM "+a.name+"_current"))
-		require.Equal(t, 1700, a.count("count()"), "each row inserted once")
+		require.Equal(t, 1700, a.count("count()"), "each row must be inserted once")
 		require.Equal(t, "2", a.store.Query(t, "SELECT uniqExact(_shard_num) FROM "+a.name))
 		require.Equal(t, "1", a.store.Query(t, "SELECT max(shards) FROM (SELECT uniqExact(_shard_num) AS shards FROM "+a.name+" GROUP BY product_instance, detector_code)"))
 	}
@@ -180,7 +180,7 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 }
 
 func testCheckCluster(t *testing.T, c *stores.Cluster, given Config) {
-	given = patient(given)
+	given = withLongTimeouts(given)
 	f := func(want string, change func(*Config)) {
 		t.Helper()
 		config := given
@@ -215,23 +215,24 @@ type pair struct {
 	blocks []batch.Block
 }
 
-func (p *pair) at(t *testing.T) *pair {
+// in sets the current subtest.
+func (p *pair) in(t *testing.T) *pair {
 	p.t = t
 	return p
 }
 
 func (p *pair) node(n int) server { return server{p.c.Nodes[n].TCP} }
 
-// block plans another block, which the archive must contain in the end.
+// block plans another block, which requireOnce then expects.
 func (p *pair) block() (plan []byte, rows batch.Block) {
 	n := len(p.blocks)
-	rows, plan = p.plan(blockOf(batchOf(n, epoch+int64(n), random(rand.New(rand.NewPCG(1, uint64(n))), 500, 1)...)))
+	rows, plan = p.plan(blockOf(batchOf(n, epoch+int64(n), randomRows(rand.New(rand.NewPCG(1, uint64(n))), 500, 1)...)))
 	p.blocks = append(p.blocks, rows)
 	return plan, rows
 }
 
-// next archives another block.
-func (p *pair) next() {
+// deliverNext archives another block.
+func (p *pair) deliverNext() {
 	p.t.Helper()
 	plan, rows := p.block()
 	p.retry(plan, rows)
@@ -261,40 +262,40 @@ func (p *pair) deriveAll(t *testing.T) {
 }
 
 func (p *pair) migrate(t *testing.T) error {
-	return Migrate(t.Context(), patient(p.config), zerolog.Nop())
+	return Migrate(t.Context(), withLongTimeouts(p.config), zerolog.Nop())
 }
 
-// patient returns the configuration with timeouts for busy servers.
-func patient(c Config) Config {
+// withLongTimeouts returns the configuration with timeouts that suit busy servers.
+func withLongTimeouts(c Config) Config {
 	c.DialTimeout, c.WriteTimeout = time.Minute, time.Minute
 	return c
 }
 
-// waitUntilLive waits until the sink uses both replicas.
+// waitUntilLive waits until both replicas are live.
 func (p *pair) waitUntilLive(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		p.hosts.refresh(t.Context())
-		return p.hosts.away() == nil
+		return p.hosts.unavailable() == nil
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// testPaused checks that a replica that accepts connections and does not respond delays an in-doubt
-// block for a bounded time.
+// testPaused checks that a replica that accepts connections but does not respond delays an in-doubt
+// block only for a limited time.
 func (p *pair) testPaused(t *testing.T) {
 	plan, rows := p.block()
 	p.retry(plan, rows)
 	require.NoError(t, p.c.Nodes[1].Pause())
-	p.retry(plan, rows) // in doubt now
-	p.next()
+	p.retry(plan, rows) // the block is in doubt now
+	p.deliverNext()
 	require.NoError(t, p.c.Nodes[1].Resume())
 	p.waitUntilLive(t)
 	p.requireOnce(t)
 }
 
-// unreplicated delivers a block to only one replica, so that it is in doubt, and kills that
+// deliverToOne delivers a block to only one replica, so that the block is in doubt, and kills that
 // replica.
-func (p *pair) unreplicated(t *testing.T) (plan []byte, rows batch.Block, dead int) {
+func (p *pair) deliverToOne(t *testing.T) (plan []byte, rows batch.Block, dead int) {
 	t.Helper()
 	p.waitUntilLive(t)
 	count := "SELECT count() FROM " + p.name + "_local"
@@ -314,26 +315,26 @@ func (p *pair) unreplicated(t *testing.T) (plan []byte, rows batch.Block, dead i
 	return plan, rows, dead
 }
 
-// testDead checks that the archive continues when a replica dies with the only copy of an in-doubt
-// block, and is correct when the replica returns.
+// testDead checks that blocks are still delivered after a replica has died with the only copy of an
+// in-doubt block, and that the archive is correct when the replica returns.
 func (p *pair) testDead(t *testing.T) {
-	plan, rows, dead := p.unreplicated(t)
+	plan, rows, dead := p.deliverToOne(t)
 	p.retry(plan, rows)
 	p.restarted().retry(p.block()) // by a daemon that starts while the replica is dead
 	p.deriveAll(t)
 	err := p.migrate(t)
 	require.ErrorContains(t, err, p.c.Nodes[dead].TCP+": ")
-	require.NotContains(t, err.Error(), p.c.Nodes[1-dead].TCP+": ", "migration continues after the dead server")
+	require.NotContains(t, err.Error(), p.c.Nodes[1-dead].TCP+": ", "the live server must be migrated")
 
 	require.NoError(t, p.c.Nodes[dead].Restart())
 	p.waitUntilLive(t)
 	p.requireOnce(t)
 }
 
-// testLostDisk checks that nothing is lost when a replica dies with the only copy of an in-doubt
-// block, and its disk is deleted.
+// testLostDisk checks that no rows are lost if a replica dies with the only copy of an in-doubt
+// block and its disk is deleted.
 func (p *pair) testLostDisk(t *testing.T) {
-	plan, rows, dead := p.unreplicated(t)
+	plan, rows, dead := p.deliverToOne(t)
 	require.NoError(t, os.RemoveAll(p.c.Nodes[dead].Dir()))
 	p.retry(plan, rows)
 
@@ -341,13 +342,13 @@ func (p *pair) testLostDisk(t *testing.T) {
 	require.NoError(t, p.c.Nodes[dead].Restart())
 	require.ErrorContains(t, p.migrate(t), "SYSTEM DROP REPLICA")
 	for _, replica := range []string{fmt.Sprint("r", dead+1), fmt.Sprint("1-r", dead+1)} {
-		require.Eventually(t, func() bool { // once its session in ZooKeeper has expired
+		require.Eventually(t, func() bool { // succeeds once the replica's session in ZooKeeper has expired
 			_, err := p.node(1-dead).query(t.Context(), "SYSTEM DROP REPLICA '"+replica+"' FROM DATABASE trafficd")
 			return err == nil
 		}, time.Minute, 50*time.Millisecond)
 	}
 	require.NoError(t, p.migrate(t))
 	p.waitUntilLive(t)
-	p.next()
+	p.deliverNext()
 	p.requireOnce(t)
 }

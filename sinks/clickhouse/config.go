@@ -14,7 +14,8 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// Config is section clickhouse of the configuration: where the archive is, and how to write to it.
+// Config is the clickhouse section of the configuration: where the archive is, and how to write to
+// it.
 type Config struct {
 	// host:port of the native protocol: one server, or all servers of the cluster. Inserts are
 	// spread over the available servers.
@@ -32,9 +33,9 @@ type Config struct {
 	// auto: none for a server on this machine (localhost), lz4 for others
 	Compression  string        `setting:"compression"`
 	DialTimeout  time.Duration `setting:"dial_timeout"`  // time to connect, including TLS
-	WriteTimeout time.Duration `setting:"write_timeout"` // limit of one insert, with its acknowledgement, or of one lookup
+	WriteTimeout time.Duration `setting:"write_timeout"` // time limit for one insert, including its acknowledgement, or for one lookup
 
-	BlockRows int `setting:"block_rows"` // rows inserted together; more if they are from many months
+	BlockRows int `setting:"block_rows"` // number of rows inserted together; more if they are from many months
 
 	// time between updates of the derived tables and the detectors (see schemas/clickhouse); 0 if
 	// another daemon updates them
@@ -62,15 +63,15 @@ func DefaultConfig() Config {
 
 const (
 	maxBlockRows = 200_000
-	maxMonths    = 50 // in one INSERT: the server writes a part for each
+	maxMonths    = 50 // maximum number of months in one INSERT: the server writes a part for each
 )
 
 var compressions = map[string]native.Compression{
 	"lz4": native.CompressionLZ4, "zstd": native.CompressionZSTD, "none": native.CompressionDisabled,
 }
 
-// compression returns the compression of inserts into a server. On loopback, lz4 would cost more
-// CPU, here and on the server, than it saves.
+// compression returns the compression of inserts into a server. For a loopback address, lz4 would
+// cost more CPU, here and on the server, than it saves.
 func (c Config) compression(address string) native.Compression {
 	if c.Compression != "auto" {
 		return compressions[c.Compression]
@@ -85,7 +86,7 @@ func (c Config) compression(address string) native.Compression {
 // identifier matches names that need no quoting in SQL and in Keeper paths.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// Validate reports every invalid key with the reason for its bound.
+// Validate returns all errors, joined; each names its key and the reason for the bound.
 func (c Config) Validate() error {
 	const name = "%s is %q, must be 1 to 64 letters, digits and underscores and not start with a digit: SQL statements contain it unquoted"
 	_, known := compressions[c.Compression]
@@ -95,8 +96,9 @@ func (c Config) Validate() error {
 		settings.Check(identifier.MatchString(cmp.Or(c.Cluster, "none")), name, "cluster", c.Cluster),
 		settings.Check(len(c.Addresses) > 0, "addresses must name at least one server"),
 		settings.Check(len(c.Addresses) <= 1 || c.Cluster != "",
-			"addresses names %d servers, must name one unless cluster is set: they do not share the deduplication of inserts", len(c.Addresses)),
-		settings.Within("quorum", c.Quorum, 0, 16, "1 is the replica's own durability"),
+			"addresses names %d servers, must name one unless cluster is set: separate servers do not share the deduplication of inserts",
+			len(c.Addresses)),
+		settings.Within("quorum", c.Quorum, 0, 16, "1 does not wait for other replicas"),
 		settings.Check(c.Quorum <= 0 || c.Cluster != "", "quorum is %d, must be 0 unless cluster is set", c.Quorum),
 		settings.Check(c.Username != "", "username must be set"),
 		c.ClickHouse.Validate(""),

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	blocksAtOnce  = 64 // maximum number of blocks in one update of the derived tables
-	deriveTimeout = 30 * time.Minute
+	maxDeriveBlocks = 64 // maximum number of blocks in one update of the derived tables
+	deriveTimeout   = 30 * time.Minute
 )
 
-// record records that the block of rows is in the table, so that the next update of the derived
-// tables includes it. The block is delivered only after record has succeeded.
+// record stores in the archive that the block of rows is in the table, so that the next update of
+// the derived tables includes it. The block is delivered only after record has succeeded.
 func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -36,7 +36,7 @@ func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 	}
 	statement := s.config.layout().Record(false, block)
 	for _, live := range shards {
-		settings := s.hosts.quorumSettings(s.hosts.copies())
+		settings := s.hosts.quorumSettings(s.hosts.requiredReplicas())
 		settings["async_insert"] = 0
 		if err := live[0].conn.Exec(ch.Context(ctx, ch.WithSettings(settings)), statement); err != nil {
 			return fmt.Errorf("cannot record a block of %d rows of %s: %w", rows.Rows(), s.table, hinted(err))
@@ -53,8 +53,9 @@ func (s *Sink) Derive(ctx context.Context) error {
 		return hinted(err)
 	}
 	for _, live := range shards {
-		for n := blocksAtOnce; n == blocksAtOnce; {
-			// All daemons choose the same replica, because it has the rows that the others have derived.
+		for n := maxDeriveBlocks; n == maxDeriveBlocks; {
+			// All daemons choose the same replica, because it has the rows that the others have
+			// derived.
 			if n, err = s.deriveSome(ctx, live[0]); err != nil {
 				return fmt.Errorf("cannot update the tables derived from %s: %w", s.table, hinted(err))
 			}
@@ -63,12 +64,12 @@ func (s *Sink) Derive(ctx context.Context) error {
 	return nil
 }
 
-// deriveSome updates the derived tables on one server with up to blocksAtOnce pending blocks, and
-// returns their number.
+// deriveSome updates the derived tables on one server with up to maxDeriveBlocks pending blocks,
+// and returns their number.
 func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deriveTimeout)
 	defer cancel()
-	settings := s.hosts.quorumSettings(s.hosts.copies())
+	settings := s.hosts.quorumSettings(s.hosts.requiredReplicas())
 	maps.Copy(settings, schema.DeriveSettings)
 	ctx = ch.Context(ctx, ch.WithSettings(settings))
 	defer metrics.Since(deriveSeconds, time.Now())
@@ -79,7 +80,7 @@ func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
 	}
 	l := s.config.layout()
 	var blocks []schema.Block
-	if err := h.conn.Select(ctx, &blocks, l.Pending(blocksAtOnce)); err != nil || len(blocks) == 0 {
+	if err := h.conn.Select(ctx, &blocks, l.Pending(maxDeriveBlocks)); err != nil || len(blocks) == 0 {
 		return 0, err
 	}
 	for _, statement := range append(l.Derive(blocks...), l.Record(true, blocks...)) {

@@ -18,7 +18,7 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// oracles compute what each view must return from the archive with FINAL.
+// oracles are queries that compute, from the archive with FINAL, what each view must return.
 var oracles = map[string]string{
 	"current": "SELECT * FROM {} FINAL",
 	"latest": "SELECT product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to, value, quality, batch_id, batch_index, received_at" +
@@ -50,16 +50,16 @@ func (a *archive) derive() {
 	require.NoError(a.t, a.Derive(context.Background()))
 }
 
-// overlapping returns rows of a few detectors in a few hours, many of them with the same key. The
-// values have few binary digits, so that sums do not depend on the order.
-func overlapping(r *rand.Rand, n int) []row {
+// overlappingRows returns rows of a few detectors in a few hours, many of them with the same key.
+// The values have few binary digits, so that sums do not depend on the order.
+func overlappingRows(r *rand.Rand, n int) []row {
 	rows := make([]row, n)
 	for i := range rows {
 		from := epoch + int64(r.IntN(24*30))*2*minute
 		if r.IntN(20) == 0 {
-			from = time.Date([...]int{1970, 2025, 2150}[r.IntN(3)], 2, 3, r.IntN(24), 4, 5, 6, time.UTC).UnixNano() // late, or a wrong clock
+			from = time.Date([...]int{1970, 2025, 2150}[r.IntN(3)], 2, 3, r.IntN(24), 4, 5, 6, time.UTC).UnixNano() // a late row, or a wrong clock
 		}
-		rows[i] = row{fmt.Sprintf("D-%d", r.IntN(9)), [...]string{"speed", "flow"}[r.IntN(2)], from, from + minute, float64(r.IntN(4000)-500) / 4, none}
+		rows[i] = row{fmt.Sprintf("D-%d", r.IntN(9)), [...]string{"speed", "flow"}[r.IntN(2)], from, from + minute, float64(r.IntN(4000)-500) / 4, noQuality}
 		if r.IntN(2) == 0 {
 			rows[i].quality = 0.5
 		}
@@ -75,7 +75,7 @@ func TestDerived(t *testing.T) {
 	t.Run("values", func(t *testing.T) { testDerivedValues(t, store) })
 	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, store) })
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store) })
-	t.Run("goroutine", func(t *testing.T) { testGoroutine(t, store) })
+	t.Run("background", func(t *testing.T) { testBackgroundUpdates(t, store) })
 	t.Run("documented queries", func(t *testing.T) { testDocumentedQueries(t, store) })
 	t.Run("detectors", func(t *testing.T) { testDetectors(t, store) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, store) })
@@ -89,7 +89,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	for n := range 8 {
 		var batches []*batch.Batch
 		for range 1 + r.IntN(3) {
-			list := overlapping(r, 300)
+			list := overlappingRows(r, 300)
 			list = append(list, list[:r.IntN(100)]...) // duplicates in the batch
 			for i := 300; i < len(list); i++ {
 				list[i].value += 0.25
@@ -102,7 +102,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 			plans, blocks = append(plans, plan), append(blocks, head)
 			rest = after(rest, head.Rows())
 		}
-		if n%3 == 0 { // an earlier block is sent again, before or after its rows are derived
+		if n%3 == 0 { // deliver an earlier block again, before or after its rows are derived
 			i := r.IntN(len(plans))
 			a.restarted().deliver(plans[i], blocks[i])
 		}
@@ -130,7 +130,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	for _, view := range []string{"5m", "15m", "1h"} { // only a few rows are late
 		read := store.Query(t, "SELECT sum(rows) FROM (EXPLAIN ESTIMATE SELECT * FROM "+a.name+"_"+view+" WHERE bucket >= '2150-01-01' AND bucket < '2151-01-01')")
 		all := store.Query(t, "SELECT count() FROM "+a.name+map[bool]string{true: "_by_time", false: "_hours"}[view == "5m"])
-		require.Equal(t, "1", store.Query(t, "SELECT "+read+" BETWEEN 1 AND "+all+" / 2"), "%s reads %s of %s rows for a range of time", view, read, all)
+		require.Equal(t, "1", store.Query(t, "SELECT "+read+" BETWEEN 1 AND "+all+" / 2"), "%s reads %s of %s rows for a time range", view, read, all)
 	}
 }
 
@@ -139,7 +139,7 @@ func testDerivedValues(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	var rows []row
 	for i, v := range []float64{0, 0.1, 112.1, -37, 0.001, 0.0005, 1.0 / 3, 999_999_999.999, 1e9, 1e300, -1e-300, 5e-324, 123456.7895} {
-		rows = append(rows, row{fmt.Sprintf("D-%d", i), "x", epoch, epoch + minute, v, none})
+		rows = append(rows, row{fmt.Sprintf("D-%d", i), "x", epoch, epoch + minute, v, noQuality})
 	}
 	block, plan := a.plan(blockOf(batchOf(1, epoch, rows...)))
 	a.deliver(plan, block)
@@ -147,7 +147,7 @@ func testDerivedValues(t *testing.T, store *stores.ClickHouse) {
 	a.requireDerived()
 }
 
-// testUpgrade migrates a database that has rows.
+// testUpgrade migrates a database that contains rows.
 func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.Database = "old" })
 	list, err := schema.Migrations(a.config.layout())
@@ -173,7 +173,7 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	r := rand.New(rand.NewPCG(9, 2))
 	for n, table := range []string{"_last", "_by_time", "_hours", "_blocks"} {
-		block, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), overlapping(r, 200)...)))
+		block, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), overlappingRows(r, 200)...)))
 		a.deliver(plan, block)
 		store.Query(t, "RENAME TABLE "+a.name+table+" TO "+a.name+"_away")
 		require.ErrorContains(t, a.Derive(t.Context()), "cannot update the tables derived from")
@@ -183,7 +183,7 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	}
 
 	// A block is delivered only when it is recorded. The retry finds its rows in the table.
-	block, plan := a.plan(blockOf(batchOf(9, epoch+9, overlapping(r, 200)...)))
+	block, plan := a.plan(blockOf(batchOf(9, epoch+9, overlappingRows(r, 200)...)))
 	store.Query(t, "RENAME TABLE "+a.name+"_blocks TO "+a.name+"_away")
 	_, err := a.Deliver(t.Context(), plan, block)
 	require.ErrorContains(t, err, "cannot record a block")
@@ -195,11 +195,12 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	a.requireDerived()
 }
 
-// testGoroutine checks that a sink updates the tables after Probe.
-func testGoroutine(t *testing.T, store *stores.ClickHouse) {
+// testBackgroundUpdates checks that after Probe a sink updates the derived tables in the
+// background.
+func testBackgroundUpdates(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.DeriveInterval = time.Second })
 	require.NoError(t, a.Probe(t.Context()))
-	block, plan := a.plan(blockOf(batchOf(1, epoch, overlapping(rand.New(rand.NewPCG(9, 3)), 200)...)))
+	block, plan := a.plan(blockOf(batchOf(1, epoch, overlappingRows(rand.New(rand.NewPCG(9, 3)), 200)...)))
 	a.deliver(plan, block)
 	require.Eventually(t, func() bool {
 		return store.Query(t, "SELECT count() FROM "+a.name+"_blocks FINAL WHERE derived = 0") == "0"
@@ -235,15 +236,15 @@ func testDetectors(t *testing.T, store *stores.ClickHouse) {
 	before := inserted()
 	a.Detectors.Put(list)
 	require.NoError(t, a.saveDetectors(t.Context()))
-	require.Equal(t, before, inserted(), "the same list is not archived again")
+	require.Equal(t, before, inserted(), "the same list must not be archived again")
 	list.Codes, list.Attributes = []string{"A"}, [][]batch.Attribute{{{Name: "street", Value: "Ny Ringvej"}}}
 	a.Detectors.Put(list)
 	require.NoError(t, a.saveDetectors(t.Context()))
 	f("city\tA\tNy Ringvej\t\\N\t\\N\t{'street':'Ny Ringvej'}", "city\tB\t\t\\N\t\\N\t{}", "city\tC\t\t\\N\t\\N\t{}")
 }
 
-// testRetention checks that the tables have the TTL of the setting, and keep it if the setting is
-// removed.
+// testRetention checks that the tables have the TTL that retention_days sets, and keep it if the
+// setting is removed.
 func testRetention(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.RetentionDays = 400 })
 	require.NoError(t, a.Probe(t.Context()))
@@ -275,7 +276,7 @@ func testDocumentedQueries(t *testing.T, store *stores.ClickHouse) {
 	for i := range int64(288) {
 		for d := range 3 {
 			code, from := fmt.Sprintf("D-%d", d), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).UnixNano()+5*i*minute
-			rows = append(rows, row{code, "speed", from, from + 5*minute, 50, none}, row{code, "flow", from, from + 5*minute, 7, none})
+			rows = append(rows, row{code, "speed", from, from + 5*minute, 50, noQuality}, row{code, "flow", from, from + 5*minute, 7, noQuality})
 		}
 	}
 	block, plan := a.plan(blockOf(batchOf(1, epoch, rows...)))

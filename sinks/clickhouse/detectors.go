@@ -15,8 +15,8 @@ import (
 	schema "trafficd/schemas/clickhouse"
 )
 
-// detectorsAtOnce is the maximum number of detectors in one INSERT.
-const detectorsAtOnce = 50_000
+// maxDetectors is the maximum number of detectors in one INSERT.
+const maxDetectors = 50_000
 
 // Detectors holds the detector lists that are waiting to be archived. It is safe for concurrent
 // use.
@@ -57,7 +57,7 @@ func digestOf(l batch.DetectorList) uint64 {
 	return h.Sum64()
 }
 
-// each calls save for each waiting list until one fails. That list and the remaining ones keep
+// each calls save for each waiting list until a call fails. That list and the remaining ones stay
 // waiting.
 func (d *Detectors) each(save func(batch.DetectorList) error) error {
 	d.mu.Lock()
@@ -86,8 +86,8 @@ func (s *Sink) saveDetectors(ctx context.Context) error {
 	}
 	return s.Detectors.each(func(l batch.DetectorList) error {
 		listed := time.Now()
-		for from := 0; from < len(l.Codes); from += detectorsAtOnce {
-			if err := s.insertDetectors(ctx, l, from, min(from+detectorsAtOnce, len(l.Codes)), listed); err != nil {
+		for from := 0; from < len(l.Codes); from += maxDetectors {
+			if err := s.insertDetectors(ctx, l, from, min(from+maxDetectors, len(l.Codes)), listed); err != nil {
 				return fmt.Errorf("cannot archive the detectors of %s: %w", l.ProductInstance, hinted(err))
 			}
 		}
@@ -102,7 +102,7 @@ func (s *Sink) insertDetectors(ctx context.Context, l batch.DetectorList, from, 
 	if err != nil {
 		return err
 	}
-	settings := s.hosts.quorumSettings(s.hosts.copies())
+	settings := s.hosts.quorumSettings(s.hosts.requiredReplicas())
 	maps.Copy(settings, schema.DeriveSettings)
 	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(settings)), s.config.layout().InsertDetectors())
 	if err != nil {

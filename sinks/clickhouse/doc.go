@@ -3,10 +3,10 @@
 //
 // # Blocks, groups, tokens
 //
-// Plan takes a block from the front of the offered rows: block_rows rows, or more if they are from
-// so many months that parts would be small. The plan identifies the block by its number of rows and
-// by the batch id, row and received_at of its first and last rows. No two blocks have the same
-// plan: a batch id may occur again, but received_at increases on a replica.
+// Plan takes a block from the front of the offered rows: block_rows rows, or more if the rows are
+// from so many months that parts would be small. The plan identifies the block by its number of
+// rows, and by the batch id, row number and received_at of its first and last rows. No two blocks
+// have the same plan: a batch id may occur again, but received_at increases on a replica.
 //
 // The server writes one part for each month of an INSERT. Because a block may contain any number of
 // months, Deliver divides it into groups of at most maxMonths months and sends one INSERT for each
@@ -17,8 +17,8 @@
 // (see the settings of the table in schemas/clickhouse).
 //
 // Groups have no month in common, and the month is part of a row's identity, so no row of one group
-// can replace one of another. Groups are sent concurrently, in any order, and the argument below
-// holds for each of them. A block is delivered when all of its groups are.
+// can replace a row of another. Groups are sent concurrently, in any order, and the argument below
+// holds for each of them. A block is delivered when all of its groups are delivered.
 //
 // # Blocks in doubt
 //
@@ -29,8 +29,8 @@
 //     failure a part may exist without its token. A retry would duplicate the rows.
 //   - The server writes the token before it activates the part. If it is killed in between, the
 //     token exists and the rows do not. A retry would be ignored, and the rows lost.
-//   - An INSERT over several months is activated month by month, and a block consists of several
-//     INSERTs. A failure may interrupt either of them.
+//   - An INSERT of several months is activated month by month, and a block may consist of several
+//     INSERTs. A failure may occur between two months or between two INSERTs.
 //
 // Therefore every in-doubt block is resolved, however old it is:
 //
@@ -41,26 +41,27 @@
 //     running on the server, the first of the two wins, because the server checks the token and
 //     activates the part atomically.
 //  4. Look up again. If rows are still missing, the server has their token without the rows: send
-//     them with another token and look up again, for a limited number of rounds.
+//     them with another token and look up again. The number of rounds is limited.
 //
 // TestFaults (connections cut at any byte, a paused server, kill -9 during inserts over 30 months),
-// TestRotatingMonths (connections cut between two INSERTs of a block, one of them rejected) and
+// TestRotatingMonths (connections cut between two INSERTs of a block, and one INSERT rejected) and
 // TestArchive/doubt (each way in which token and rows can disagree) count the rows as inserted,
 // without FINAL.
 //
 // # Replaced rows
 //
-// ReplacingMergeTree drops a row when it merges a later one with the same key. A lookup does not
-// find such a row. If it was replaced by a row of the same block, the replacement is in the table,
-// because both were in one part: the row counts as present and is not sent again, since it would
-// replace the later one (items of one batch have the same received_at). A later block of this
-// daemon cannot have replaced it. If it was replaced by a row that another replica received later,
-// it is sent again, and FINAL and merges drop it again, because received_at decides.
+// When ReplacingMergeTree merges two rows with the same key, it drops the earlier one, which a
+// lookup then does not find. If a row of the same block has replaced it, the replacement is in the
+// table, because both rows were in one part: the dropped row counts as present. It is not sent
+// again, because it could replace the later one (items of one batch have the same received_at). A
+// later block of this daemon cannot have replaced it. If a row that another replica received later
+// has replaced it, it is sent again, and FINAL and merges drop it again, because received_at
+// decides.
 //
 // # The deduplication window
 //
-// Because every retry looks up first, the window must only cover the time for which an attempt can
-// continue on the server after the daemon has given up on it: write_timeout + 5 s, the
+// Because every retry looks up first, the window only needs to cover the time for which an attempt
+// can continue on the server after the daemon has given up on it: write_timeout + 5 s, the
 // max_execution_time of the INSERT. The server counts the window in parts:
 //
 //	window ≥ daemons × parts per second of each × (write_timeout + 5 s)
@@ -71,7 +72,7 @@
 //
 // # Cluster
 //
-// With cluster set, each block goes to one of the live servers, in turn, and its Distributed table
+// With cluster set, blocks go to the live servers in turn, and the Distributed table of a server
 // sends each row to its shard (schemas/clickhouse). Tokens work as on one server: each shard writes
 // them to Keeper atomically with the part.
 //
@@ -80,37 +81,38 @@
 // would stop when one fails. The server gives up on replicas that do not confirm within
 // quorumTimeout, and the block is then in doubt.
 //
-// A lookup asks only the live servers. All servers are polled, and one that does not answer in time
-// is left out. A row is delivered once quorum replicas have it. While it is on fewer, the block is
-// retried, but the row is not sent again. Rows that no replica has are sent with the first token,
-// so that Keeper drops them if an earlier attempt succeeds first. If they are still missing
+// A lookup asks only the live servers. All servers are polled, and one that does not respond in
+// time is not live. A row is delivered once quorum replicas have it. While fewer have it, the block
+// is retried, but the row is not sent again. Rows that no replica has are sent with the first
+// token, so that Keeper drops them if an earlier attempt succeeds first. If they are still missing
 // afterwards, the earlier part is on a dead replica or on a lost disk. After deadAfter, or
 // immediately if all servers are live, the rows are sent under another token. If the dead replica
-// returns with its disk, the table has the rows twice until a merge. They are equal, so FINAL and
-// the derived tables show them once.
+// returns with its disk, the table contains the rows twice until a merge. They are equal, so FINAL
+// and the derived tables show them once.
 //
 // TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends
 // corrections through two daemons to two shards.
 //
 // # Clients
 //
-// All statements but INSERT go through clickhouse-go. An INSERT goes through ch-go, the client for
-// single connections that clickhouse-go is built on: columns are encoded straight from the batches
-// into the connection's buffer, whereas clickhouse-go would copy them into its own columns first.
-// `bench deliver` compares both.
+// Measurements are inserted through ch-go, the client for single connections that clickhouse-go is
+// built on: columns are encoded straight from the batches into the connection's buffer, whereas
+// clickhouse-go would copy them into its own columns first (`bench deliver` compares both). All
+// other statements go through clickhouse-go.
 //
 // # Permanent rejections
 //
-// classify decides by a table of the server's error codes. Only codes that a row's value can cause
-// (a CHECK constraint, the expression of a column that an operator added) are permanent, and only
-// if no group failed for another reason.
+// classify uses a table of the server's error codes. Only errors that a row's value can cause (by a
+// CHECK constraint, or by the expression of a column that an operator added) are permanent, and
+// only if no group failed for another reason.
 //
 // Rows of a rejected block may still be in the table: the rows of other groups or months, or all
 // rows if a view on the table raised the error. Therefore Deliver returns a rejection with a state,
-// the suspect range, which ends where the block ends. Plans that begin in the range repeat it and
-// are in doubt from the first attempt, as after a restart, so they send only the rows that a lookup
-// does not find. A single row is rejected only after a lookup that did not find it.
+// the suspect range, which ends where the block ends. The plan of a block that begins in the range
+// repeats it. Such a block is in doubt from the first attempt, as after a restart, so only the rows
+// that a lookup does not find are sent. A single row is rejected only after a lookup has not found
+// it.
 //
 // A materialized view on the table receives each block once unless the view fails: rows that are in
-// the table are not sent again for a view.
+// the table are not sent again for the view.
 package clickhouse

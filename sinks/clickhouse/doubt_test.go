@@ -17,8 +17,8 @@ import (
 // deduplication tokens and its rows can disagree.
 func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	rows := blockOf(
-		batchOf(1, epoch, random(rand.New(rand.NewPCG(4, 1)), 700, 5)...),
-		batchOf(2, epoch+5, random(rand.New(rand.NewPCG(4, 2)), 300, 5)...))
+		batchOf(1, epoch, randomRows(rand.New(rand.NewPCG(4, 1)), 700, 5)...),
+		batchOf(2, epoch+5, randomRows(rand.New(rand.NewPCG(4, 2)), 300, 5)...))
 
 	f := func(name string, change func(t *testing.T, a *archive)) {
 		t.Run(name, func(t *testing.T) {
@@ -30,33 +30,33 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 			a.requireRows(rows)
 		})
 	}
-	forget := func(t *testing.T, a *archive) {
+	forgetTokens := func(t *testing.T, a *archive) {
 		store.Query(t, "ALTER TABLE "+a.name+" MODIFY SETTING non_replicated_deduplication_window = 0")
 	}
-	lose := func(where string) func(t *testing.T, a *archive) {
+	deleteWhere := func(where string) func(t *testing.T, a *archive) {
 		return func(t *testing.T, a *archive) {
 			store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE "+where+" SETTINGS mutations_sync = 2")
 			require.Less(t, a.count("count()"), 1000)
 		}
 	}
 	f("unchanged", func(*testing.T, *archive) {})
-	f("token forgotten, rows present", forget)
-	f("token kept, rows missing", lose("1"))
-	f("token kept, one month missing", lose("toYYYYMM(timestamp_from) = 202602"))
-	f("token kept, some rows missing", lose("batch_index % 3 = 0"))
+	f("token forgotten, rows present", forgetTokens)
+	f("token kept, rows missing", deleteWhere("1"))
+	f("token kept, one month missing", deleteWhere("toYYYYMM(timestamp_from) = 202602"))
+	f("token kept, some rows missing", deleteWhere("batch_index % 3 = 0"))
 	f("token forgotten, one month missing", func(t *testing.T, a *archive) {
-		lose("toYYYYMM(timestamp_from) = 202602")(t, a)
-		forget(t, a)
+		deleteWhere("toYYYYMM(timestamp_from) = 202602")(t, a)
+		forgetTokens(t, a)
 	})
 	f("partition dropped", func(t *testing.T, a *archive) {
 		store.Query(t, "ALTER TABLE "+a.name+" DROP PARTITION 202601")
 	})
 
-	// The rows that each delivery restores are deleted again until all tokens are used up. Then the
-	// sink gives up on the block, because the table itself seems to remove the rows.
+	// The rows that each delivery restores are deleted again until all tokens have been used. Then
+	// the sink gives up on the block, because the table itself seems to delete the rows.
 	t.Run("tokens kept, rows always missing", func(t *testing.T) {
 		a := newArchive(t, store)
-		rows, plan := a.plan(small(1))
+		rows, plan := a.plan(smallBlock(1))
 		a.deliver(plan, rows)
 		for range maxRounds - 1 {
 			store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE 1 SETTINGS mutations_sync = 2")
@@ -75,15 +75,15 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 // user hides some of them.
 func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthly(40)...))) // in 40 parts
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthlyRows(40)...))) // in 40 parts
 	a.deliver(plan, rows)
-	f := func(hide ch.Settings) {
+	f := func(profile ch.Settings) {
 		t.Helper()
 		hostile := a.restarted()
 		server := hostile.hosts.all[0]
 		require.NoError(t, server.conn.Close())
 		var err error
-		server.conn, err = ch.Open(&ch.Options{Addr: []string{store.TCP}, Settings: hide})
+		server.conn, err = ch.Open(&ch.Options{Addr: []string{store.TCP}, Settings: profile})
 		require.NoError(t, err)
 		if _, err = hostile.Deliver(t.Context(), plan, rows); err != nil {
 			require.ErrorContains(t, err, "cannot look up")
@@ -96,15 +96,15 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	f(ch.Settings{"max_result_rows": 1, "result_overflow_mode": "break", "max_block_size": 1})
 }
 
-// testLookup checks that a lookup reads only the parts and granules of the block's months and time
-// range.
+// testLookup checks that a lookup reads only the parts and granules that contain the block's months
+// and time range.
 func testLookup(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	var wanted batch.Block
 	for n := range 10 { // one detector, consecutive rows
 		rows := make([]row, 9000)
 		for i := range rows {
-			rows[i] = row{"D", "x", epoch + int64(n*9000+i)*int64(time.Second), epoch + int64(n*9000+i)*int64(time.Second), 1, none}
+			rows[i] = row{"D", "x", epoch + int64(n*9000+i)*int64(time.Second), epoch + int64(n*9000+i)*int64(time.Second), 1, noQuality}
 		}
 		block, plan := a.plan(blockOf(batchOf(n, epoch+int64(n)*minute, rows...)))
 		a.deliver(plan, block)
@@ -112,7 +112,7 @@ func testLookup(t *testing.T, store *stores.ClickHouse) {
 			wanted = block
 		}
 	}
-	old, plan := a.plan(blockOf(batchOf(11, epoch, monthly(40)...)))
+	old, plan := a.plan(blockOf(batchOf(11, epoch, monthlyRows(40)...)))
 	a.deliver(plan, old)
 	store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
 	explained := store.Query(t, "EXPLAIN indexes = 1 "+lookupStatement(a.table, wanted)+" FORMAT TSVRaw")

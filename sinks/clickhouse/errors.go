@@ -143,7 +143,7 @@ func classify(err error) class {
 	return classOther
 }
 
-// hinted adds the hint of its class to an error.
+// hinted returns the error with the hint for its class.
 func hinted(err error) error {
 	return fmt.Errorf("%w; %s", err, hints[classify(err)])
 }

@@ -54,8 +54,8 @@ func TestClassify(t *testing.T) {
 	f(classOther, errors.New("something"))
 }
 
-// TestPermanentErrors lists the permanent errors a second time, because an error that is wrongly
-// permanent sends rows to the dead letters, while one that is wrongly retried only causes a delay.
+// TestPermanentErrors lists the permanent errors a second time: if an error were permanent by
+// mistake, rows would become dead letters, whereas retrying a permanent error only causes a delay.
 func TestPermanentErrors(t *testing.T) {
 	require.ElementsMatch(t, []int32{6, 27, 38, 41, 69, 72, 128, 131, 135, 153, 321, 376, 395, 407, 441, 467, 469, 675, 676, 691},
 		slices.Collect(maps.Keys(codes[classRejected])))

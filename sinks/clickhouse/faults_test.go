@@ -20,59 +20,59 @@ func TestFaults(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	t.Run("unavailable", func(t *testing.T) { testUnavailable(t, store) })
 	t.Run("password", func(t *testing.T) { testPassword(t, store) })
-	t.Run("stuck", func(t *testing.T) { testStuck(t, store) })
+	t.Run("paused", func(t *testing.T) { testPausedServer(t, store) })
 	t.Run("cut", func(t *testing.T) { testCut(t, store) })
-	t.Run("kill", func(t *testing.T) { testKill(t, store) })
+	t.Run("killed", func(t *testing.T) { testKilled(t, store) })
 }
 
 func testUnavailable(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, store.Stop())
 	a := newArchive(t, store)
-	rows, plan := a.plan(small(1))
-	require.ErrorContains(t, a.fails(classNetwork, plan, rows), "check that the server is running")
+	rows, plan := a.plan(smallBlock(1))
+	require.ErrorContains(t, a.requireFailure(classNetwork, plan, rows), "check that the server is running")
 	require.NoError(t, store.Restart())
 	before := lookups()
 	a.deliver(plan, rows)
 	require.Equal(t, before, lookups())
 
 	require.NoError(t, store.Kill())
-	next, plan2 := a.plan(small(2))
+	next, plan2 := a.plan(smallBlock(2))
 	for range 3 {
-		a.fails(classNetwork, plan2, next)
+		a.requireFailure(classNetwork, plan2, next)
 	}
 	require.NoError(t, store.Restart())
 	a.deliver(plan2, next)
 	a.requireRows(append(rows, next...))
 }
 
-// testPassword checks that a wrong password is retried and that the error names the remedy.
+// testPassword checks that deliveries with a wrong password are retried, and that the error names
+// the remedy.
 func testPassword(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.Username, c.Password = "trafficd", "wrong" })
-	rows, plan := a.plan(small(1))
-	err := a.fails(classAuth, plan, rows)
+	rows, plan := a.plan(smallBlock(1))
+	err := a.requireFailure(classAuth, plan, rows)
 	require.ErrorContains(t, err, "check username, password")
 	require.NotContains(t, err.Error(), "wrong")
 	require.NoError(t, store.Kill())
 	require.NoError(t, store.Restart())
 
 	right := newArchive(t, store, func(c *Config) { c.Username, c.Password = "trafficd", "trafficd" })
-	rows, plan = right.plan(small(1))
+	rows, plan = right.plan(smallBlock(1))
 	right.deliver(plan, rows)
 	right.requireRows(rows)
 }
 
-// testStuck pauses the server while all or part of a block is in its socket, and resumes it later.
-func testStuck(t *testing.T, store *stores.ClickHouse) {
+// testPausedServer pauses the server while all or part of a block is in its socket, and resumes it
+// later.
+func testPausedServer(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.WriteTimeout, c.DialTimeout = time.Second, time.Second })
-	patient := a.config
-	patient.WriteTimeout = time.Minute
-	require.NoError(t, Migrate(t.Context(), patient, a.log))
-	first, plan := a.plan(small(1))
+	require.NoError(t, Migrate(t.Context(), withLongTimeouts(a.config), a.log))
+	first, plan := a.plan(smallBlock(1))
 	a.retry(plan, first) // a busy server may take longer than write_timeout
 	require.NoError(t, store.Pause())
-	rows, plan := a.plan(small(2))
+	rows, plan := a.plan(smallBlock(2))
 	for range 2 {
-		a.fails(classTimeout, plan, rows)
+		a.requireFailure(classTimeout, plan, rows)
 	}
 	require.NoError(t, store.Resume())
 	a.retry(plan, rows)
@@ -80,12 +80,12 @@ func testStuck(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(append(first, rows...))
 }
 
-// retry delivers a block, retrying after errors like the delivery loop. Before each retry it
-// revives the server like a supervisor: as a library, the engine exits after some connection errors
-// that a server survives, such as a rejected login.
+// retry delivers a block, and retries after errors as the delivery loop does. Before each retry it
+// restarts a server that has exited, as a supervisor does: ClickHouse as a library exits after some
+// connection errors that a real server survives, such as a rejected login.
 func (a *archive) retry(plan []byte, rows batch.Block) {
 	a.t.Helper()
-	ctx := within(a.t, time.Minute)
+	ctx := withTimeout(a.t, time.Minute)
 	for {
 		_, err := a.Deliver(ctx, plan, rows)
 		if err == nil {
@@ -102,24 +102,24 @@ func (a *archive) retry(plan []byte, rows batch.Block) {
 // revive restarts the server if it does not respond.
 func revive(t testing.TB, store *stores.ClickHouse) {
 	t.Helper()
-	if _, err := store.Do(within(t, 2*time.Second), "SELECT 1"); err != nil {
+	if _, err := store.Do(withTimeout(t, 2*time.Second), "SELECT 1"); err != nil {
 		require.NoError(t, store.Kill())
 		require.NoError(t, store.Restart())
 	}
 }
 
-// testCut cuts the connection after a number of bytes in either direction: within the block,
-// between the block and its end, and before or within the acknowledgement.
+// testCut cuts connections after a number of bytes in either direction: within the block, between
+// the block and the end of the INSERT, and before or within the acknowledgement.
 func testCut(t *testing.T, store *stores.ClickHouse) {
 	p := startProxy(t, store.TCP)
 	a := newArchive(t, store, func(c *Config) { c.Addresses, c.Compression = []string{p.address()}, "none" })
 	r := rand.New(rand.NewPCG(7, 1))
 	var all batch.Block
 	for n := range 16 {
-		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), random(r, 200, 4)...)))
+		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), randomRows(r, 200, 4)...)))
 		all = append(all, rows...)
 		p.limit(1<<40, 1<<40)
-		if n > 0 { // the first block opens the connection and is not disturbed
+		if n > 0 { // the connection of the first block is not cut
 			up, down := 300+r.Int64N(24_000), int64(1<<40)
 			if n%2 == 0 {
 				up, down = 1<<40, r.Int64N(3000)
@@ -136,17 +136,17 @@ func testCut(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(all)
 }
 
-// testKill kills the server with SIGKILL during inserts over many months. It compares the rows
+// testKilled kills the server with SIGKILL during inserts of many months. It compares the rows
 // without FINAL: none may be lost or duplicated.
-func testKill(t *testing.T, store *stores.ClickHouse) {
+func testKilled(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	r := rand.New(rand.NewPCG(8, 1))
-	first := small(0)
+	first := smallBlock(0)
 	_, plan := a.plan(first)
 	a.deliver(plan, first)
 	all := first
 	for n := 1; n <= 9; n++ {
-		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), random(r, 3000, 30)...)))
+		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), randomRows(r, 3000, 30)...)))
 		all = append(all, rows...)
 		killed := make(chan error, 1)
 		time.AfterFunc(time.Duration(r.IntN(150))*time.Millisecond, func() { killed <- store.Kill() })
@@ -190,7 +190,7 @@ func serveProxy(t testing.TB, l net.Listener, target string) *proxy {
 
 func (p *proxy) address() string { return p.listener.Addr().String() }
 
-// limit closes the open connections and sets the byte limit of future ones.
+// limit closes all open connections and sets the byte limits of future ones.
 func (p *proxy) limit(up, down int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -46,7 +46,7 @@ type host struct {
 	err      error // why it cannot take rows; nil if it can
 	// In a cluster, as the server last reported:
 	shard, replica string
-	replicas       int // replicas of its shard, including dead ones
+	replicas       int // number of replicas of its shard, including dead ones
 }
 
 var errNotPolled = errors.New("not polled yet")
@@ -57,8 +57,8 @@ const migrateTimeout = time.Minute
 // refreshInterval is the interval at which the servers of a cluster are polled.
 const refreshInterval = 5 * time.Second
 
-// maxConns is the number of connections to a server, apart from those for inserts: one each for the
-// delivery of a block, the update of the derived tables, a poll, and the migration of another
+// maxConns is the maximum number of connections to a server besides those for inserts: one each for
+// the delivery of a block, the update of the derived tables, a poll, and the migration of another
 // server.
 const maxConns = 4
 
@@ -141,13 +141,13 @@ func (s *hosts) set(h *host, err error) {
 	defer s.mu.Unlock()
 	before := h.err
 	h.err = err
-	away := 0
+	unavailable := 0
 	for _, h := range s.all {
 		if h.err != nil {
-			away++
+			unavailable++
 		}
 	}
-	hostsAway.Set(float64(away))
+	hostsAway.Set(float64(unavailable))
 	switch {
 	case err != nil && (before == nil || errors.Is(before, errNotPolled)):
 		s.log.Warn().Err(err).Str("address", h.address).Msg("archive: the server cannot take rows; using the others")
@@ -224,13 +224,13 @@ func (s *hosts) liveLocked() []*host {
 	return live
 }
 
-// pick returns the next of the servers that can take rows, in turn.
+// pick returns the servers that can take rows in turn, one at each call.
 func (s *hosts) pick() (*host, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	live := s.liveLocked()
 	if len(live) == 0 {
-		return nil, s.awayLocked()
+		return nil, s.unavailableLocked()
 	}
 	s.turn++
 	return live[s.turn%len(live)], nil
@@ -245,19 +245,19 @@ func (s *hosts) byShard() (map[string][]*host, error) {
 		shards[h.shard] = append(shards[h.shard], h)
 	}
 	if known := max(s.shards, 1); len(shards) < known {
-		return nil, fmt.Errorf("only %d of %d shards can take rows: %w", len(shards), known, s.awayLocked())
+		return nil, fmt.Errorf("only %d of %d shards can take rows: %w", len(shards), known, s.unavailableLocked())
 	}
 	return shards, nil
 }
 
-// away returns an error that names the servers that cannot take rows, or nil if all can.
-func (s *hosts) away() error {
+// unavailable returns an error that names the servers that cannot take rows, or nil if all can.
+func (s *hosts) unavailable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.awayLocked()
+	return s.unavailableLocked()
 }
 
-func (s *hosts) awayLocked() error {
+func (s *hosts) unavailableLocked() error {
 	var errs []error
 	for _, h := range s.all {
 		if h.err != nil {
@@ -267,9 +267,10 @@ func (s *hosts) awayLocked() error {
 	return errors.Join(errs...)
 }
 
-// copies returns the number of replicas that must have a row before it counts as delivered: quorum,
-// or the majority of a shard's replicas, or all live replicas if these are fewer.
-func (s *hosts) copies() int {
+// requiredReplicas returns the number of replicas that must have a row before it counts as
+// delivered: quorum if it is set, otherwise the majority of a shard's replicas, or all live
+// replicas if these are fewer.
+func (s *hosts) requiredReplicas() int {
 	if s.config.Cluster == "" || s.config.Quorum > 0 {
 		return max(s.config.Quorum, 1)
 	}
@@ -282,29 +283,29 @@ func (s *hosts) copies() int {
 		}
 		replicas[h.shard] = max(replicas[h.shard], h.replicas)
 	}
-	need := math.MaxInt
+	required := math.MaxInt
 	for shard, n := range live {
-		// The last reports of the servers may not count a new replica yet.
-		need = min(need, max(replicas[shard], n)/2+1, n)
+		// The servers' last reports may not include a new replica yet.
+		required = min(required, max(replicas[shard], n)/2+1, n)
 	}
-	return need
+	return required
 }
 
 // quorumTimeout is how long a server waits for other replicas to confirm an insert. After that, the
-// block is in doubt and is looked up.
-var quorumTimeout = 10 * time.Second // a variable for tests
+// block is in doubt and is looked up. Tests replace it.
+var quorumTimeout = 10 * time.Second
 
 // quorumSettings returns the settings that make a server acknowledge an INSERT once the given
 // number of replicas have it.
-func (s *hosts) quorumSettings(copies int) ch.Settings {
+func (s *hosts) quorumSettings(replicas int) ch.Settings {
 	switch {
 	case s.config.Cluster == "":
 		return ch.Settings{}
-	case copies < 2:
+	case replicas < 2:
 		return ch.Settings{"insert_quorum": 0}
 	}
 	return ch.Settings{
-		"insert_quorum": copies, "insert_quorum_parallel": 1,
+		"insert_quorum": replicas, "insert_quorum_parallel": 1,
 		"insert_quorum_timeout": min(s.config.WriteTimeout/2, quorumTimeout).Milliseconds(),
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// columnNames is the order of columnTypes and of appendColumn.
+// columnNames lists the columns in the order of columnTypes and appendColumn.
 var columnNames = []string{
 	"product_instance", "detector_code", "measure_type_code",
 	"timestamp_from", "timestamp_to", "value", "quality",
@@ -24,14 +24,14 @@ var columnNames = []string{
 }
 
 // insert sends rows as one INSERT of one block. It returns nil when they are on the server's disk,
-// also if the server had already received them under this token. sent reports whether the rows may
+// even if the server had already received them under this token. sent reports whether the rows may
 // be in the table despite an error.
-func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token string, copies int) (sent bool, err error) {
+func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token string, replicas int) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	start := time.Now()
 	settings := s.settings(token)
-	maps.Copy(settings, s.hosts.quorumSettings(copies))
+	maps.Copy(settings, s.hosts.quorumSettings(replicas))
 	sent, err = h.insert(ctx, s.statement, settings, rows)
 	switch {
 	case err == nil:
@@ -56,8 +56,8 @@ func (s *Sink) settings(token string) ch.Settings {
 		"insert_deduplicate":                                 1,
 		"insert_deduplication_token":                         token,
 		"deduplicate_blocks_in_dependent_materialized_views": 1,
-		// Asynchronous inserts, the default of newer servers, mix blocks of several clients and are
-		// acknowledged under other rules.
+		// Asynchronous inserts, the default of newer servers, combine blocks of several clients and
+		// are acknowledged under other rules.
 		"async_insert": 0,
 		// Store rows as sent, so that they can be counted and looked up by (batch_id, batch_index)
 		// until a merge replaces some.
@@ -114,7 +114,7 @@ func checkType(i int, got proto.ColumnType) error {
 // insertion is the data of one INSERT.
 type insertion struct {
 	rows    batch.Block
-	checked int         // number of columns whose type was compared; Rows is 0 until all are
+	checked int         // number of columns whose type was checked; Rows returns 0 until all are
 	encoded bool        // whether rows may have been sent
 	abort   func(error) // ends the attempt if a column has another type in the table
 }
@@ -129,7 +129,7 @@ type column struct {
 func (c column) Type() proto.ColumnType      { return columnTypes[c.at] }
 func (c column) WriteColumn(w *proto.Writer) { w.ChainBuffer(c.EncodeColumn) }
 
-// Infer is called with the type in the table before anything is sent.
+// Infer checks the type of the column in the table. It is called before any rows are sent.
 func (c column) Infer(got proto.ColumnType) error {
 	err := checkType(c.at, got)
 	if err != nil {
@@ -217,9 +217,9 @@ func appendFloats(dst []byte, values []float64) []byte {
 	return dst
 }
 
-// insert sends rows as one block over an idle connection. If the server has closed the idle
-// connections, which is noticed before rows are sent, it opens a new one. sent reports whether the
-// rows may be in the table despite an error.
+// insert sends rows as one block over an idle connection. If there is none, or if the server has
+// closed the idle connections, which is noticed before rows are sent, it opens a new one. sent
+// reports whether the rows may be in the table despite an error.
 func (h *host) insert(ctx context.Context, statement string, settings ch.Settings, rows batch.Block) (sent bool, err error) {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -241,7 +241,7 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 				return false, asException(err)
 			}
 		}
-		stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // Do does not stop waiting otherwise
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // otherwise, Do would continue to wait
 		data.checked = 0
 		err = conn.Do(ctx, query)
 		if !stop() && err != nil {

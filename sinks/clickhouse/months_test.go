@@ -13,19 +13,20 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// rotating returns n rows whose months rotate, so that no two adjacent rows are from the same
-// month. Different values of second result in distinct keys.
-func rotating(n, months, second int) []row {
+// rotatingRows returns n rows that rotate through the given number of months, so that no two
+// adjacent rows are from the same month. Different values of second result in distinct keys.
+func rotatingRows(n, months, second int) []row {
 	rows := make([]row, n)
 	for i := range rows {
 		from := time.Date(1970, time.Month(1+i%months), 1, 0, 0, second+i/months, 0, time.UTC).UnixNano()
-		rows[i] = row{fmt.Sprintf("D-%d", i%977), "x", from, from, float64(i), none}
+		rows[i] = row{fmt.Sprintf("D-%d", i%977), "x", from, from, float64(i), noQuality}
 	}
 	return rows
 }
 
-// TestRotatingMonths checks that a client that alternates months does not multiply the parts, and
-// that every row arrives exactly once whatever happens between two INSERTs of a block.
+// TestRotatingMonths checks that a client whose rows alternate between months does not multiply the
+// number of parts, and that every row is inserted exactly once whatever happens between two INSERTs
+// of a block.
 func TestRotatingMonths(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	t.Run("parts", func(t *testing.T) { testParts(t, store) })
@@ -35,7 +36,7 @@ func TestRotatingMonths(t *testing.T) {
 
 func testParts(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	all := blockOf(batchOf(1, epoch, rotating(14_000, 680, 0)...), batchOf(2, epoch+1, rotating(14_000, 680, 100)...), batchOf(3, epoch+2, rotating(14_000, 680, 200)...))
+	all := blockOf(batchOf(1, epoch, rotatingRows(14_000, 680, 0)...), batchOf(2, epoch+1, rotatingRows(14_000, 680, 100)...), batchOf(3, epoch+2, rotatingRows(14_000, 680, 200)...))
 	started := time.Now()
 	for rest := all; len(rest) > 0; {
 		rows, plan := a.plan(rest)
@@ -60,7 +61,7 @@ func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 	interrupted := 0
 	for n := range 6 {
 		p.limit(1<<40, 1<<40)
-		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), rotating(520, 260, 10*n)...)))
+		rows, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), rotatingRows(520, 260, 10*n)...)))
 		all = append(all, rows...)
 		p.limit(int64(4000+4000*n), 1<<40)
 		_, err := a.Deliver(context.Background(), plan, rows)
@@ -74,7 +75,7 @@ func testCutBetweenGroups(t *testing.T, store *stores.ClickHouse) {
 		a.retry(plan, rows)
 		require.Equal(t, (n+1)*520, a.count("count()"))
 	}
-	require.Positive(t, interrupted, "no block was interrupted between two of its INSERTs")
+	require.Positive(t, interrupted, "number of blocks interrupted between two INSERTs")
 	a.requireRows(all)
 }
 
@@ -85,17 +86,17 @@ func testRejectionInOneGroup(t *testing.T, store *stores.ClickHouse) {
 		a := newArchive(t, store)
 		require.NoError(t, a.ready(t.Context()))
 		store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
-		rows := rotating(400, 120, 0)
+		rows := rotatingRows(400, 120, 0)
 		rows[75].value = -1
 		all := blockOf(batchOf(1, epoch, rows[:200]...), batchOf(2, epoch+1, rows[200:]...))
 		block, plan := a.plan(all)
 		state, err := a.Deliver(t.Context(), plan, block)
 		require.ErrorAs(t, err, new(*batch.PermanentError))
-		require.Positive(t, a.count("count()"), "no other group was inserted")
+		require.Positive(t, a.count("count()"), "other groups must have been inserted")
 		if restart {
 			a = a.restarted()
 		}
-		require.Equal(t, 1, deliverByHalvingFrom(a, all, state))
+		require.Equal(t, 1, deliverByHalving(a, all, state))
 		require.Equal(t, 399, a.count("count()"))
 		require.Equal(t, 399, a.count("uniqExact(batch_id, batch_index)"))
 	}

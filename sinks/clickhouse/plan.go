@@ -11,19 +11,19 @@ import (
 // planVersion is the first part of every plan. Increase it when the meaning of a plan changes.
 const planVersion = 2
 
-// planOf returns the plan of a block, which is also its deduplication token: its number of rows,
-// and its first and last row. A batch id may occur again (the same Idempotency-Key and body after
-// the idempotency window, or on another replica), but then with another received_at. The journal
-// determines the rows in between, so the plan identifies the content.
+// planOf returns the plan of a block, which is also its deduplication token: the number of rows,
+// and the first and the last row. A batch id may occur again (the same Idempotency-Key and body
+// after the idempotency window, or on another replica), but then with another received_at. The
+// journal determines the rows in between, so the plan identifies the content.
 func planOf(rows batch.Block) string {
 	first, last := rows[0], rows[len(rows)-1]
 	return fmt.Sprintf("%d/%d/%s.%d@%d-%s.%d@%d", planVersion, rows.Rows(),
 		first.ID, first.From, first.ReceivedAt, last.ID, last.To-1, last.ReceivedAt)
 }
 
-// suspectMark introduces a suspect range, the sink's state after a rejection: rows before its
-// position may be in the table although their block was not delivered. Plans of such rows end with
-// it.
+// suspectMark introduces a suspect range, the sink's state after a rejection: rows before the
+// position in it may be in the table although their block was not delivered. Plans of such rows end
+// with the suspect range.
 const suspectMark = "/suspect-before/"
 
 func suspectBefore(p batch.Position) string {
@@ -55,8 +55,8 @@ const (
 // months numbers the months of a block in the order in which they occur.
 type months struct {
 	number [(lastYear - firstYear + 1) * 12]int16 // month since 1970 → 1 + index in list
-	list   []int                                  // as toYYYYMM of ClickHouse numbers them
-	start  int64                                  // of the month that indexOf returned last, nanoseconds
+	list   []int                                  // in the format of ClickHouse's toYYYYMM
+	start  int64                                  // start of the month that indexOf returned last, in nanoseconds
 	end    int64
 	last   int // index of that month
 }
@@ -71,8 +71,8 @@ func newMonths(rows batch.Block) *months {
 	return m
 }
 
-// indexOf returns the index in the list of the month that contains at, in nanoseconds. It appends
-// the month if it is new.
+// indexOf returns the index in m.list of the month that contains the time at, which is in
+// nanoseconds. It appends the month if it is new.
 func (m *months) indexOf(at int64) int {
 	if at >= m.start && at < m.end {
 		return m.last
@@ -103,7 +103,7 @@ func (m *months) groups(rows batch.Block) []batch.Block {
 	return groups
 }
 
-// appendRow appends a row of s, by extending the last span if the row follows it.
+// appendRow appends a row of s. It extends the last span if the row follows it.
 func appendRow(rows *batch.Block, s batch.Span, row int) {
 	if end := len(*rows) - 1; end >= 0 && (*rows)[end].Batch == s.Batch && (*rows)[end].To == row {
 		(*rows)[end].To++

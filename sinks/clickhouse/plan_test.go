@@ -11,11 +11,11 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// monthly returns n rows in n consecutive months, backwards from the epoch.
-func monthly(n int) []row {
+// monthlyRows returns n rows in n consecutive months, backwards from the epoch.
+func monthlyRows(n int) []row {
 	rows := make([]row, n)
 	for i := range rows {
-		rows[i] = row{"D", "x", time.Unix(0, epoch).UTC().AddDate(0, -i, 0).UnixNano(), epoch, 1, none}
+		rows[i] = row{"D", "x", time.Unix(0, epoch).UTC().AddDate(0, -i, 0).UnixNano(), epoch, 1, noQuality}
 	}
 	return rows
 }
@@ -25,7 +25,7 @@ func monthly(n int) []row {
 func TestGroups(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 1))
 	for range 50 {
-		rows := blockOf(batchOf(1, 1, random(r, 1+r.IntN(3000), 1+r.IntN(300))...), batchOf(2, 2, random(r, 1+r.IntN(300), 1+r.IntN(600))...))
+		rows := blockOf(batchOf(1, 1, randomRows(r, 1+r.IntN(3000), 1+r.IntN(300))...), batchOf(2, 2, randomRows(r, 1+r.IntN(300), 1+r.IntN(600))...))
 		rows = after(rows, r.IntN(rows.Rows()))
 		months := newMonths(rows)
 		all, some := months.groups(rows), months.groups(after(rows, rows.Rows()/2))
@@ -33,7 +33,7 @@ func TestGroups(t *testing.T) {
 		total, groupOf := 0, map[string]int{}
 		for i, group := range all {
 			total += group.Rows()
-			within := map[string]bool{}
+			groupMonths := map[string]bool{}
 			last := rowID{}
 			for _, s := range group {
 				for row := s.From; row < s.To; row++ {
@@ -42,12 +42,12 @@ func TestGroups(t *testing.T) {
 						groupOf[month] = i
 					}
 					require.Equal(t, i, groupOf[month])
-					within[month] = true
+					groupMonths[month] = true
 					require.True(t, s.ID != last.batch || s.Index[row] > last.index)
 					last = rowID{s.ID, s.Index[row]}
 				}
 			}
-			require.LessOrEqual(t, len(within), maxMonths)
+			require.LessOrEqual(t, len(groupMonths), maxMonths)
 		}
 		require.Equal(t, rows.Rows(), total)
 		for i, group := range some {
@@ -85,7 +85,7 @@ func TestMonths(t *testing.T) {
 }
 
 func TestPlanOf(t *testing.T) {
-	a, b := batchOf(1, 1_000_000, monthly(9)...), batchOf(2, 2_000_000, monthly(5)...)
+	a, b := batchOf(1, 1_000_000, monthlyRows(9)...), batchOf(2, 2_000_000, monthlyRows(5)...)
 	all := blockOf(a, b)
 	require.Equal(t, "2/14/00000000-0001-7000-8000-000000000001.0@1000000-00000000-0002-7000-8000-000000000002.4@2000000", planOf(all))
 
@@ -95,7 +95,7 @@ func TestPlanOf(t *testing.T) {
 			seen[planOf(after(all, from).Head(n))] = true
 		}
 	}
-	require.Len(t, seen, 14*15/2, "each range of rows has a different plan")
+	require.Len(t, seen, 14*15/2, "each range of rows must have a different plan")
 
 	moved := blockOf(a, b)
 	moved[0].Frame, moved[1].Frame = 900, 901 // as in a new journal
@@ -116,13 +116,13 @@ func TestSuspect(t *testing.T) {
 	require.Zero(t, parseSuspect(suspect))
 }
 
-// TestFindings compares the missing rows with those that were not marked.
+// TestFindings checks that exactly the rows that were not marked are missing.
 func TestFindings(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 1))
 	for range 200 {
 		var batches []*batch.Batch
 		for n := range 1 + r.IntN(5) {
-			batches = append(batches, batchOf(n, epoch+int64(n), random(r, 1+r.IntN(20), 2)...))
+			batches = append(batches, batchOf(n, epoch+int64(n), randomRows(r, 1+r.IntN(20), 2)...))
 		}
 		rows := after(blockOf(batches...), r.IntN(batches[0].Rows()))
 		f := newFindings(rows)
@@ -137,8 +137,8 @@ func TestFindings(t *testing.T) {
 				marked += f.mark(rowID{s.ID, s.Index[row]})
 			}
 		}
-		marked += f.mark(rowID{batch.ID{1}, 0})             // of a batch of another replica
-		marked += f.mark(rowID{rows[0].ID, math.MaxUint32}) // of an unknown row
+		marked += f.mark(rowID{batch.ID{1}, 0})             // a row that another replica received
+		marked += f.mark(rowID{rows[0].ID, math.MaxUint32}) // an unknown row
 		require.Equal(t, rows.Rows()-len(want), marked)     // each row is counted once
 		got := []rowID{}
 		missing, tooFew := f.missing(1)
@@ -154,14 +154,14 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestReplaced checks that a row that was replaced by a later row of its block is not sent again,
+// TestMarkReplaced checks that a row that a later row of its block has replaced counts as found,
 // unless the later row is missing, too.
-func TestReplaced(t *testing.T) {
-	duplicate := row{"D", "x", epoch, epoch, 1, none}
-	b := batchOf(1, epoch, duplicate, row{"E", "x", epoch, epoch, 1, none}, duplicate, row{"D", "y", epoch, epoch, 1, none})
+func TestMarkReplaced(t *testing.T) {
+	duplicate := row{"D", "x", epoch, epoch, 1, noQuality}
+	b := batchOf(1, epoch, duplicate, row{"E", "x", epoch, epoch, 1, noQuality}, duplicate, row{"D", "y", epoch, epoch, 1, noQuality})
 	found := func(f *findings) (list []bool) {
 		for _, index := range b.Index {
-			list = append(list, f.copies[rowID{b.ID, index}] == 1)
+			list = append(list, f.replicas[rowID{b.ID, index}] == 1)
 		}
 		return list
 	}

@@ -46,13 +46,13 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	for round := 0; round < maxRounds && len(missing) > 0; round++ {
 		token := plan
 		if round > 0 {
-			if err := s.waitForDead(plan, missing.Rows()); err != nil {
+			if err := s.waitForDeadReplica(plan, missing.Rows()); err != nil {
 				return err
 			}
 			token = fmt.Sprintf("%s/again%d", plan, round)
 		}
-		// One copy is enough, because the lookup counts the copies. With a quorum, the server would
-		// wait for a dead replica that has the only copy of the part of another attempt.
+		// One replica is enough, because the lookup counts the replicas. With a quorum, the server
+		// would wait for a dead replica that has the only copy of the part of another attempt.
 		if err := s.send(ctx, token, missing, months, 1); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 		}
 	}
 	clear(s.missingSince)
-	if err := s.hosts.away(); err != nil && len(missing) > 0 {
+	if err := s.hosts.unavailable(); err != nil && len(missing) > 0 {
 		return fmt.Errorf("%d rows of %s are on no live replica: %w", missing.Rows(), s.table, hinted(err))
 	}
 	// The server has acknowledged the rows under several tokens, and then deleted them, for example
@@ -74,11 +74,11 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	return nil
 }
 
-// waitForDead returns an error until rows may be sent under another token: immediately if all
-// servers are live, otherwise after deadAfter.
-func (s *Sink) waitForDead(plan string, rows int) error {
-	away := s.hosts.away()
-	if away == nil {
+// waitForDeadReplica returns nil once rows may be sent under another token: immediately if all
+// servers are live, otherwise after deadAfter. Until then, it returns an error.
+func (s *Sink) waitForDeadReplica(plan string, rows int) error {
+	unavailable := s.hosts.unavailable()
+	if unavailable == nil {
 		return nil
 	}
 	if _, known := s.missingSince[plan]; !known {
@@ -86,16 +86,16 @@ func (s *Sink) waitForDead(plan string, rows int) error {
 	}
 	if waited := time.Since(s.missingSince[plan]); waited < deadAfter {
 		return fmt.Errorf("%d rows of %s are on no live replica, perhaps on a dead one; they will be sent again after %s: %w",
-			rows, s.table, deadAfter, hinted(away))
+			rows, s.table, deadAfter, hinted(unavailable))
 	}
 	return nil
 }
 
-// While rows have too few copies, a lookup is repeated every copyInterval, up to maxLookups times
-// in total.
+// While rows are on too few replicas, the lookup is repeated every lookupInterval, up to maxLookups
+// lookups in total.
 const (
-	maxLookups   = 20
-	copyInterval = 100 * time.Millisecond
+	maxLookups     = 20
+	lookupInterval = 100 * time.Millisecond
 )
 
 // missing returns the rows that are not in the table, in their order, or nil if there are none. A
@@ -110,22 +110,23 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 		if err != nil {
 			return nil, fmt.Errorf("cannot look up %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
 		}
-		missing, tooFew := f.missing(s.hosts.copies())
+		missing, tooFew := f.missing(s.hosts.requiredReplicas())
 		if tooFew == 0 {
 			return missing, nil
 		}
 		if lookups == maxLookups {
-			return nil, fmt.Errorf("%d rows of %s are on fewer than %d replicas: %s", tooFew, s.table, s.hosts.copies(), hints[classQuorum])
+			return nil, fmt.Errorf("%d rows of %s are on fewer than %d replicas: %s",
+				tooFew, s.table, s.hosts.requiredReplicas(), hints[classQuorum])
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(copyInterval):
+		case <-time.After(lookupInterval):
 		}
 	}
 }
 
-// lookUp asks every live server which rows it has, and counts the copies.
+// lookUp asks every live server which rows it has, and counts the replicas of each row.
 func (s *Sink) lookUp(ctx context.Context, rows batch.Block) (*findings, error) {
 	live := s.hosts.live()
 	found := make([]*findings, len(live))
@@ -147,8 +148,8 @@ func (s *Sink) lookUp(ctx context.Context, rows batch.Block) (*findings, error) 
 			s.hosts.set(h, errs[i])
 			continue
 		}
-		for id, copies := range found[i].copies {
-			all.copies[id] += copies
+		for id, replicas := range found[i].replicas {
+			all.replicas[id] += replicas
 		}
 	}
 	_, err := s.hosts.byShard()
@@ -222,23 +223,23 @@ type rowID struct {
 
 // findings holds the number of replicas that have each row of a block.
 type findings struct {
-	rows   batch.Block
-	copies map[rowID]int
+	rows     batch.Block
+	replicas map[rowID]int
 }
 
 func newFindings(rows batch.Block) *findings {
-	f := &findings{rows: rows, copies: make(map[rowID]int, rows.Rows())}
-	f.each(func(id rowID, _ batch.Span, _ int) { f.copies[id] = 0 })
+	f := &findings{rows: rows, replicas: make(map[rowID]int, rows.Rows())}
+	f.each(func(id rowID, _ batch.Span, _ int) { f.replicas[id] = 0 })
 	return f
 }
 
 // mark records that one replica has the row. It returns 1 if the row belongs to the block and was
 // not marked before, otherwise 0.
 func (f *findings) mark(id rowID) int {
-	if copies, known := f.copies[id]; !known || copies > 0 {
+	if replicas, known := f.replicas[id]; !known || replicas > 0 {
 		return 0
 	}
-	f.copies[id] = 1
+	f.replicas[id] = 1
 	return 1
 }
 
@@ -253,13 +254,14 @@ func keyOf(s batch.Span, row int) key {
 	return key{s.ProductInstance, string(s.Code(row)), string(s.TypeCode(int(s.Type[row]))), s.Batch.From[row], s.Batch.To[row]}
 }
 
-// markReplaced marks rows that a merge has replaced by a row of the same block. A part is written
-// whole: if one of two rows with the same key is in the table, both were. If the earlier row were
-// sent again, it could replace the later one, because both may have the same received_at.
+// markReplaced marks rows that a merge has replaced with a row of the same block. Parts are written
+// atomically: if one of two rows with the same key is in the table, the other was there, too. If
+// the earlier row were sent again, it could replace the later one, because both may have the same
+// received_at.
 func (f *findings) markReplaced() {
 	present := make(map[key]bool)
 	f.each(func(id rowID, s batch.Span, row int) {
-		if f.copies[id] > 0 {
+		if f.replicas[id] > 0 {
 			present[keyOf(s, row)] = true
 		}
 	})
@@ -271,13 +273,13 @@ func (f *findings) markReplaced() {
 }
 
 // missing returns the rows that are on no replica, and the number of rows that are on some replicas
-// but on fewer than need.
-func (f *findings) missing(need int) (missing batch.Block, tooFew int) {
+// but on fewer than required.
+func (f *findings) missing(required int) (missing batch.Block, tooFew int) {
 	f.each(func(id rowID, s batch.Span, row int) {
-		switch copies := f.copies[id]; {
-		case copies == 0:
+		switch replicas := f.replicas[id]; {
+		case replicas == 0:
 			appendRow(&missing, s, row)
-		case copies < need:
+		case replicas < required:
 			tooFew++
 		}
 	})

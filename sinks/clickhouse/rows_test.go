@@ -17,14 +17,14 @@ type row struct {
 	value, quality float64
 }
 
-var none = math.NaN() // no quality
+var noQuality = math.NaN()
 
 var epoch = time.Date(2026, 3, 14, 0, 0, 0, 0, time.UTC).UnixNano()
 
 const minute = int64(time.Minute)
 
-// batchOf returns rows as accepted batch number n. Indexes have gaps, as left by rejected items;
-// the id has the form of a UUIDv7.
+// batchOf returns accepted batch number n with these rows. Its indexes have gaps, as if items had
+// been rejected. Its id has the form of a UUIDv7.
 func batchOf(n int, receivedAt int64, rows ...row) *batch.Batch {
 	b := &batch.Batch{ProductInstance: "aarhus", ReceivedAt: receivedAt}
 	binary.BigEndian.PutUint64(b.ID[:], uint64(receivedAt/1e6)<<16|0x7000)
@@ -48,14 +48,14 @@ func batchOf(n int, receivedAt int64, rows ...row) *batch.Batch {
 	return b
 }
 
-// random returns n rows with distinct keys, spread over the given number of months.
-func random(r *rand.Rand, n, months int) []row {
+// randomRows returns n rows with distinct keys, spread over the given number of months.
+func randomRows(r *rand.Rand, n, months int) []row {
 	rows := make([]row, n)
 	for i := range rows {
 		from := time.Unix(0, epoch).UTC().AddDate(0, -r.IntN(months), 0).UnixNano() + int64(i)*int64(time.Millisecond)
 		rows[i] = row{
 			code: fmt.Sprintf("D-%05d", r.IntN(14_000)), typ: [...]string{"speed", "count", "occupancy"}[r.IntN(3)],
-			from: from, to: from + minute + r.Int64N(1000), value: r.NormFloat64() * 100, quality: none,
+			from: from, to: from + minute + r.Int64N(1000), value: r.NormFloat64() * 100, quality: noQuality,
 		}
 		if r.IntN(2) == 0 {
 			rows[i].quality = r.Float64()

@@ -16,7 +16,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// Sink writes blocks to the archive. It is used by one goroutine.
+// Sink writes blocks to the archive. Its methods must not be called concurrently.
 type Sink struct {
 	Detectors *Detectors // detector lists to archive, or nil; must be set before the first Probe
 
@@ -31,8 +31,8 @@ type Sink struct {
 
 	// unsent is the plan whose rows have never been sent; every other plan is in doubt.
 	unsent string
-	// missingSince is the time, by plan, at which a lookup first found acknowledged rows on no live
-	// replica.
+	// missingSince is, by plan, the time of the first lookup that found acknowledged rows on no
+	// live replica.
 	missingSince map[string]time.Time
 }
 
@@ -50,8 +50,8 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 }
 
 // fullMonths is the number of months up to which a block has block_rows rows; Plan enlarges blocks
-// of more months. The server writes a part for each month, and a part takes about as long as some
-// thousand rows.
+// with more months. The server writes a part for each month, which takes about as long as inserting
+// a few thousand rows.
 const fullMonths = 25
 
 // Plan implements pipeline.Sink. The plan is the deduplication token of the block. state is empty
@@ -68,9 +68,10 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 	return n, []byte(s.unsent), nil
 }
 
-// Deliver implements pipeline.Sink: it returns nil when the archive has each of the planned rows
-// once, on disk. It returns a *batch.PermanentError and a suspect range as state if a row's value
-// caused the error. If the block has a single row, the row is not in the table then.
+// Deliver implements pipeline.Sink: it returns nil when the archive contains each of the planned
+// rows once, on disk. If a row's value causes an error, it returns a *batch.PermanentError, and a
+// suspect range as state. In this case, if the block has a single row, the table does not contain
+// it.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	token, suspect := cutPlan(string(plan))
 	if len(rows) == 0 || planOf(rows) != token {
@@ -168,7 +169,7 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 	}
 	var err error
 	if s.unsent == token {
-		err = s.send(ctx, token, rows, newMonths(rows), s.hosts.copies())
+		err = s.send(ctx, token, rows, newMonths(rows), s.hosts.requiredReplicas())
 	} else {
 		err = s.resolve(ctx, token, rows)
 	}
@@ -187,8 +188,8 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 const parallelInserts = 4
 
 // send inserts some or all rows of a block with the given months, in groups, concurrently (see
-// doc.go). The server acknowledges a group once the given number of copies exist.
-func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *months, copies int) error {
+// doc.go). The server acknowledges a group once the given number of replicas have it.
+func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *months, replicas int) error {
 	h, err := s.hosts.pick()
 	if err != nil {
 		return hinted(err)
@@ -204,7 +205,7 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 				if len(groups[i]) == 0 {
 					continue
 				}
-				received, err := s.insert(ctx, h, groups[i], fmt.Sprintf("%s/%d", token, i), copies)
+				received, err := s.insert(ctx, h, groups[i], fmt.Sprintf("%s/%d", token, i), replicas)
 				if received {
 					sent.Store(true)
 				}

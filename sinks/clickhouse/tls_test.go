@@ -31,28 +31,28 @@ func testTLS(t *testing.T, store *stores.ClickHouse) {
 	address := serveProxy(t, l, store.TCP).address()
 	cert, key := trusted.issue("client", "client")
 	foreignCert, foreignKey := foreign.issue("client", "client")
-	good := func(c *Config) {
+	valid := func(c *Config) {
 		c.Addresses, c.Secure, c.ServerName = []string{address}, true, "archive.example"
 		c.CAFile, c.CertFile, c.KeyFile = trusted.file, cert, key
 	}
 
-	a := newArchive(t, store, good)
-	rows, plan := a.plan(small(1))
+	a := newArchive(t, store, valid)
+	rows, plan := a.plan(smallBlock(1))
 	a.deliver(plan, rows)
 	a.requireRows(rows)
 
 	f := func(want class, change func(*Config)) {
 		t.Helper()
-		a := newArchive(t, store, good, change)
-		rows, plan := a.plan(small(1))
-		a.fails(want, plan, rows)
+		a := newArchive(t, store, valid, change)
+		rows, plan := a.plan(smallBlock(1))
+		a.requireFailure(want, plan, rows)
 	}
 	f(classTLS, func(c *Config) { c.CAFile = foreign.file })
 	f(classTLS, func(c *Config) { c.ServerName = "other.example" })
 	f(classTLS, func(c *Config) { c.CertFile, c.KeyFile = foreignCert, foreignKey })
 	f(classTLS, func(c *Config) { c.CertFile, c.KeyFile = "", "" })
-	a = newArchive(t, store, good, func(c *Config) { c.CAFile, c.InsecureSkipVerify = "", true })
-	rows, plan = a.plan(small(1))
+	a = newArchive(t, store, valid, func(c *Config) { c.CAFile, c.InsecureSkipVerify = "", true })
+	rows, plan = a.plan(smallBlock(1))
 	a.deliver(plan, rows)
 }
 

@@ -15,7 +15,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// testServerErrors provokes real errors in the server.
+// testServerErrors tests errors that a real server returns.
 func testServerErrors(t *testing.T, store *stores.ClickHouse) {
 	t.Run("table", func(t *testing.T) { testTable(t, store) })
 	t.Run("constraint", func(t *testing.T) { testConstraint(t, store) })
@@ -25,9 +25,9 @@ func testServerErrors(t *testing.T, store *stores.ClickHouse) {
 	t.Run("migrate", func(t *testing.T) { testMigrate(t, store) })
 }
 
-// fails checks that a delivery fails with a retriable error of the given class, and returns the
-// error.
-func (a *archive) fails(want class, plan []byte, rows batch.Block) error {
+// requireFailure checks that a delivery fails with a retriable error of the given class, and
+// returns the error.
+func (a *archive) requireFailure(want class, plan []byte, rows batch.Block) error {
 	a.t.Helper()
 	before := testutil.ToFloat64(errorsTotal[want])
 	_, err := a.Deliver(context.Background(), plan, rows)
@@ -38,27 +38,27 @@ func (a *archive) fails(want class, plan []byte, rows batch.Block) error {
 	return err
 }
 
-// small returns block number n, of 100 rows.
-func small(n int) batch.Block {
-	return blockOf(batchOf(n, epoch+int64(n), random(rand.New(rand.NewPCG(5, uint64(n))), 100, 1)...))
+// smallBlock returns block number n, which has 100 rows.
+func smallBlock(n int) batch.Block {
+	return blockOf(batchOf(n, epoch+int64(n), randomRows(rand.New(rand.NewPCG(5, uint64(n))), 100, 1)...))
 }
 
 func testTable(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	rows, plan := a.plan(small(1))
+	rows, plan := a.plan(smallBlock(1))
 	a.deliver(plan, rows)
-	next, plan2 := a.plan(small(2))
+	next, plan2 := a.plan(smallBlock(2))
 	store.Query(t, "ALTER TABLE "+a.name+" MODIFY COLUMN value Float32")
-	for range 2 { // over the idle connection, then over a new one
-		require.ErrorContains(t, a.fails(classSchema, plan2, next), "value is Float32 in the table, want Float64")
+	for range 2 { // over an idle connection, then over a new one
+		require.ErrorContains(t, a.requireFailure(classSchema, plan2, next), "value is Float32 in the table, want Float64")
 	}
 	store.Query(t, "RENAME TABLE "+a.name+" TO "+a.name+"_away")
-	a.fails(classSchema, plan2, next)
+	a.requireFailure(classSchema, plan2, next)
 	store.Query(t, "RENAME TABLE "+a.name+"_away TO "+a.name)
 	store.Query(t, "ALTER TABLE "+a.name+" MODIFY COLUMN value Float64 CODEC(ZSTD(1))")
 	before := lookups()
 	a.deliver(plan2, next)
-	require.Equal(t, before, lookups(), "nothing was sent before, so no lookup is needed")
+	require.Equal(t, before, lookups(), "no rows had been sent, so no lookup was needed")
 	require.Equal(t, 200, a.count("count()"))
 }
 
@@ -74,28 +74,26 @@ func testConstraint(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, a.ready(context.Background()))
 	store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
 	all := blockOf(batchOf(1, epoch,
-		row{"A", "x", epoch, epoch, 1, none}, row{"A", "x", epoch + 31*24*60*minute, epoch + 31*24*60*minute, 2, none}, row{"B", "x", epoch, epoch, -1, none}))
-	require.Equal(t, 1, deliverByHalving(a, all))
+		row{"A", "x", epoch, epoch, 1, noQuality}, row{"A", "x", epoch + 31*24*60*minute, epoch + 31*24*60*minute, 2, noQuality}, row{"B", "x", epoch, epoch, -1, noQuality}))
+	require.Equal(t, 1, deliverByHalving(a, all, nil))
 	a.requireRows(all.Head(2))
 
 	// The block was inserted, and one of its rows has been deleted since.
 	store.Query(t, "ALTER TABLE "+a.name+" DROP CONSTRAINT positive")
-	both, plan := a.plan(blockOf(batchOf(2, epoch+1, row{"A", "y", epoch, epoch, 1, none}, row{"B", "y", epoch, epoch, -1, none})))
+	both, plan := a.plan(blockOf(batchOf(2, epoch+1, row{"A", "y", epoch, epoch, 1, noQuality}, row{"B", "y", epoch, epoch, -1, noQuality})))
 	a.deliver(plan, both)
 	store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE value < 0 SETTINGS mutations_sync = 2")
 	store.Query(t, "ALTER TABLE "+a.name+" ADD CONSTRAINT positive CHECK value >= 0")
 	a = a.restarted()
 	state, err := a.Deliver(context.Background(), plan, both)
 	require.ErrorAs(t, err, new(*batch.PermanentError))
-	require.Equal(t, 1, deliverByHalvingFrom(a, both, state))
+	require.Equal(t, 1, deliverByHalving(a, both, state))
 	require.Equal(t, 3, a.count("count()"))
 }
 
-// deliverByHalving halves rejected blocks as the delivery loop does, and returns the number of rows
-// that are rejected on their own.
-func deliverByHalving(a *archive, rows batch.Block) int { return deliverByHalvingFrom(a, rows, nil) }
-
-func deliverByHalvingFrom(a *archive, rows batch.Block, state []byte) (rejected int) {
+// deliverByHalving delivers rows, starting from a state. It halves rejected blocks as the delivery
+// loop does, and returns the number of rows that are rejected on their own.
+func deliverByHalving(a *archive, rows batch.Block, state []byte) (rejected int) {
 	a.t.Helper()
 	for limit := rows.Rows(); len(rows) > 0; {
 		n, plan, err := a.Plan(context.Background(), state, rows.Head(limit))
@@ -116,19 +114,19 @@ func deliverByHalvingFrom(a *archive, rows batch.Block, state []byte) (rejected 
 	return rejected
 }
 
-// testView checks that if an operator's view fails, every row is either rejected or in the archive,
-// and no row is in the archive twice.
+// testView checks that if an operator's view fails, every row is either rejected or in the archive
+// once.
 func testView(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.ready(context.Background()))
 	store.Query(t, "CREATE MATERIALIZED VIEW "+a.name+"_view ENGINE = MergeTree ORDER BY x AS SELECT throwIf(value < 1e9) AS x FROM "+a.name)
-	rows, _ := a.plan(small(1).Head(8))
-	rejected := deliverByHalving(a, rows)
+	rows, _ := a.plan(smallBlock(1).Head(8))
+	rejected := deliverByHalving(a, rows, nil)
 	require.Equal(t, rows.Rows(), rejected+a.count("count()"), "each row is rejected or in the table")
 	require.Equal(t, a.count("count()"), a.count("uniqExact(batch_index)"))
 }
 
-// testTooManyParts provokes the server's own error 252.
+// testTooManyParts checks that blocks are retried while the server returns TOO_MANY_PARTS (252).
 func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.ready(context.Background()))
@@ -136,14 +134,14 @@ func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
 	store.Query(t, "SYSTEM STOP MERGES "+a.name)
 	var all batch.Block
 	for n := 1; n <= 4; n++ {
-		rows, plan := a.plan(small(n))
+		rows, plan := a.plan(smallBlock(n))
 		all = append(all, rows...)
 		if n < 4 {
 			a.deliver(plan, rows)
 			continue
 		}
-		require.ErrorContains(t, a.fails(classOverload, plan, rows), "252")
-		a.fails(classOverload, plan, rows)
+		require.ErrorContains(t, a.requireFailure(classOverload, plan, rows), "252")
+		a.requireFailure(classOverload, plan, rows)
 		store.Query(t, "SYSTEM START MERGES "+a.name)
 		store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
 		a.deliver(plan, rows)
@@ -156,18 +154,18 @@ func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
 func testConcurrentRetries(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.ready(context.Background()))
-	rows, plan := a.plan(blockOf(batchOf(1, epoch, random(rand.New(rand.NewPCG(6, 1)), 2000, 20)...)))
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, randomRows(rand.New(rand.NewPCG(6, 1)), 2000, 20)...)))
 	var wg sync.WaitGroup
 	for range 6 {
-		same := a.restarted()
-		wg.Go(func() { same.deliver(plan, rows) })
+		other := a.restarted()
+		wg.Go(func() { other.deliver(plan, rows) })
 	}
 	wg.Wait()
 	a.requireRows(rows)
 }
 
 // testMigrate migrates twice, as the command migrate does, and checks that a sink does not migrate
-// unless configured.
+// if migrate is false.
 func testMigrate(t *testing.T, store *stores.ClickHouse) {
 	c := DefaultConfig()
 	c.Addresses, c.Database = []string{store.TCP}, "fresh"
@@ -177,6 +175,6 @@ func testMigrate(t *testing.T, store *stores.ClickHouse) {
 	require.Equal(t, "0", store.Query(t, "SELECT count() FROM fresh.measurements"))
 
 	a := newArchive(t, store, func(c *Config) { c.Migrate = false })
-	rows, plan := a.plan(small(1))
-	a.fails(classSchema, plan, rows)
+	rows, plan := a.plan(smallBlock(1))
+	a.requireFailure(classSchema, plan, rows)
 }
