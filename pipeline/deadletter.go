@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/replace"
 )
 
 // DeadLetters is the file of measurements that a sink has permanently rejected, one JSON object per
@@ -122,9 +123,5 @@ func appendDurably(path string, lines []byte) error {
 	if err = cmp.Or(err, f.Sync()); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path)) // the name of a new file becomes durable with its directory
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return replace.SyncDir(filepath.Dir(path)) // the name of a new file becomes durable with its directory
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"trafficd/pipeline/replace"
 )
 
 // FS is the file system of a journal. The tests have an implementation that simulates crashes.
@@ -107,13 +109,7 @@ func (osFS) Open(path string, flag int) (File, error) {
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 func (osFS) Remove(path string) error     { return os.Remove(path) }
 
-func (osFS) SyncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
+func (osFS) SyncDir(dir string) error { return replace.SyncDir(dir) }
 
 // osFile keeps the file descriptor, because (*os.File).Fd takes a lock.
 type osFile struct {

@@ -1,4 +1,4 @@
-// Package replace replaces files atomically.
+// Package replace replaces files atomically and durably.
 package replace
 
 import (
@@ -51,7 +51,12 @@ func File(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err = os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -105,11 +105,10 @@ func edit(path string, change func(old []byte) ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	err = replace.File(path, 0o600, func(w io.Writer) error {
+	return replace.File(path, 0o600, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})
-	return errors.Join(err, dir.Sync()) // makes the rename durable
 }
 
 // addEntry returns the text of a keys file with an additional entry.
