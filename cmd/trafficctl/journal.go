@@ -56,25 +56,18 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 		var f inspect.Journal
 		var name string
 		var err error
-		selected := len(args)
-		for _, flag := range []string{o.File, brokers} {
-			if flag != "" {
-				selected++
-			}
-		}
-		switch {
-		case selected != 1:
+		switch configured := o.File != "" || brokers != ""; {
+		case configured == (len(args) > 0), o.File != "" && brokers != "":
 			return errors.New("specify either the journal's directory, or --config, or --brokers")
-		case len(args) == 0:
+		case configured:
 			name = "--config " + o.File
+			flags := o.Set
 			if brokers != "" {
 				name = "--brokers " + brokers
-			}
-			for _, s := range o.Set {
-				name += " --set " + s
-			}
-			if brokers != "" {
 				o.Set = append(o.Set, "journal.kind="+config.KafkaJournal, "journal.log.brokers="+brokers)
+			}
+			for _, s := range flags {
+				name += " --set " + s
 			}
 			c, _, invalid := config.Load(o)
 			if invalid != nil {
