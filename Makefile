@@ -87,7 +87,7 @@ chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 D
 chaos-cluster: DURATION = 240s
 chaos-cluster: RUNS = 1
 chaos-cluster: ## chaos with three replicas behind HAProxy that share a log in three Apache brokers, and two ClickHouse nodes; then measurements, each with its goal; as root, 10 minutes; SEED=1 DURATION=240s RUNS=1
-	go run ./cmd/chaos --broker apache --brokers 3 --replicas 3 --nodes 2 --links --faults 500 --equal 10000 --rollouts 2 --takeovers 20 --bench \
+	go run ./cmd/chaos --broker apache --brokers 3 --replicas 3 --nodes 2 --links --faults 500 --repeated 10000 --rollouts 2 --takeovers 20 --bench \
 	  --seed $(SEED) --duration $(DURATION) --runs $(RUNS) $(ARGS)
 
 .PHONY: bench

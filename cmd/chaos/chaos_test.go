@@ -65,7 +65,7 @@ func TestInvalidFlags(t *testing.T) {
 	f("must be at least 1", "--clients", "0")
 	f("must be at least 1", "--runs", "0")
 	f("--nodes must be 1 or 2", "--nodes", "3")
-	f("require --replicas 2", "--equal", "10")
+	f("require --replicas 2", "--repeated", "10")
 	f("--dir is for a single run", "--dir", t.TempDir(), "--runs", "2")
 	f("--dir is for a single run", "--dir", t.TempDir(), "--broker", "both")
 }

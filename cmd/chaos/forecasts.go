@@ -165,8 +165,8 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 	must.Do(r.Forecaster.Terminate())
 	records := must.Get(launch.ReadTopic(ctx, r.Broker.Addresses(), rig.Forecasts, kgo.FetchIsolationLevel(kgo.ReadCommitted())))
 	published := must.Get(judge.Publications(records))
-	for _, wrong := range judge.Forecasts(r.ForecastSettings, published, o.responses, o.outageBetween) {
-		o.book.AddUnexpected("forecasts: %s", wrong)
+	for _, fault := range judge.Forecasts(r.ForecastSettings, published, o.responses, o.outageBetween) {
+		o.book.AddUnexpected("forecasts: %s", fault)
 	}
 	fmt.Fprintf(out, "forecasts: %d publications of %d streets, %d different layers served\n",
 		len(published), r.ForecastSettings.Streets, len(o.responses))

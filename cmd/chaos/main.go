@@ -56,7 +56,7 @@ func main() {
 
 // errFound sets the exit code and is not printed: the last line of the output already reports the
 // failure.
-var errFound = errors.New("measurements were lost, duplicated, reordered or altered, or a response was wrong")
+var errFound = errors.New("measurements were lost, duplicated, reordered or altered, or a response or exit was unexpected")
 
 func command() *cobra.Command {
 	cfg := config{Broker: launch.Kfake, Brokers: 1, Nodes: 1, Replicas: 1, Duration: time.Minute, Clients: 4}
@@ -67,7 +67,7 @@ func command() *cobra.Command {
 		Short: "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
 		Long: `chaos injects faults into trafficd and its stores under load, and counts lost, duplicated, reordered and altered measurements.
 
-With --equal, --rollouts or --takeovers it then starts a smaller system with the same replicas and brokers, but one ClickHouse server and
+With --repeated, --rollouts or --takeovers it then starts a smaller system with the same replicas and brokers, but one ClickHouse server and
 no link failures, and runs these measurements one by one. --bench runs a benchmark last. Each result is a line with "ok" or "MISSED".`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -79,16 +79,16 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 			if cfg.Weights, err = parseWeights(given); err != nil {
 				return err
 			}
-			trials := cfg.Duplicated+cfg.Rollouts+cfg.Kills > 0
+			trials := cfg.Repeated+cfg.Rollouts+cfg.Kills > 0
 			switch {
 			case min(runs, cfg.Clients, cfg.Brokers, cfg.Replicas) < 1:
 				return errors.New("--runs, --clients, --brokers and --replicas must be at least 1")
 			case cfg.Nodes < 1 || cfg.Nodes > 2:
 				return errors.New("--nodes must be 1 or 2")
 			case trials && cfg.Replicas == 1:
-				return errors.New("--equal, --rollouts and --takeovers require --replicas 2 or more")
+				return errors.New("--repeated, --rollouts and --takeovers require --replicas 2 or more")
 			case cfg.Dir != "" && (trials || runs > 1 || cfg.Broker == "both"):
-				return errors.New("--dir is for a single run: it cannot be used with --runs, --broker both, --equal, --rollouts or --takeovers")
+				return errors.New("--dir is for a single run: it cannot be used with --runs, --broker both, --repeated, --rollouts or --takeovers")
 			}
 			if cfg.Seed == 0 {
 				cfg.Seed = uint64(time.Now().UnixNano() % 1_000_000)
@@ -116,8 +116,8 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 		"(default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, forecaster=0.5, rollout=0.25, others 1.5)")
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
 	flags.IntVar(&cfg.MinFaults, "faults", cfg.MinFaults, "minimum number of faults in all runs together")
-	flags.IntVar(&cfg.Duplicated, "equal", cfg.Duplicated, "after the faults,"+
-		" send this many requests to all replicas at once with the same Idempotency-Key, and kill replicas")
+	flags.IntVar(&cfg.Repeated, "repeated", cfg.Repeated, "after the faults,"+
+		" send this many requests to all replicas at once, several with the same Idempotency-Key, and kill replicas")
 	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "after the faults,"+
 		" count the requests that fail during this many rolling restarts")
 	flags.IntVar(&cfg.Kills, "takeovers", cfg.Kills, "after the faults,"+
@@ -138,7 +138,7 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	}
 	trials := cfg
 	trials.Nodes, trials.Links, trials.Duration = 1, false, 0 // fewer processes, because some trials measure latencies
-	cfg.Duplicated, cfg.Rollouts, cfg.Kills = 0, 0, 0
+	cfg.Repeated, cfg.Rollouts, cfg.Kills = 0, 0, 0
 	first, total := cfg.Seed, sums{counts: nemesis.Counts{}}
 	do := func(cfg config) error {
 		fmt.Fprintf(out, "\n== broker %s × %d, seed %d, faults for %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
@@ -163,7 +163,7 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	if hits := total.injected(); cfg.MinFaults > 0 {
 		total.goals = append(total.goals, goal{hits >= cfg.MinFaults, fmt.Sprintf("faults: %d, goal %d", hits, cfg.MinFaults)})
 	}
-	if trials.Duplicated+trials.Rollouts+trials.Kills > 0 {
+	if trials.Repeated+trials.Rollouts+trials.Kills > 0 {
 		if err := do(trials); err != nil {
 			return err
 		}

@@ -22,22 +22,22 @@ import (
 
 // config describes one run.
 type config struct {
-	Broker     string
-	Brokers    int
-	Duration   time.Duration // how long faults are injected
-	Seed       uint64
-	Weights    map[string]float64
-	Clients    int
-	Nodes      int    // number of ClickHouse servers; more than 1 are replicas of one shard
-	Links      bool   // cut the links between stores
-	Replicas   int    // number of daemons; if more than 1, they share a log in Kafka, and their volumes are deleted
-	MinFaults  int    // minimum number of faults in all runs together; 0 = none
-	Duplicated int    // number of requests that share their Idempotency-Keys with others
-	Rollouts   int    // rolling restarts without other faults
-	Kills      int    // of replicas without other faults, to measure takeovers
-	Bench      bool   // compare the costs of the journals
-	Dir        string // empty = a new one, kept only after a failure
-	Verbose    bool   // log each fault
+	Broker    string
+	Brokers   int
+	Duration  time.Duration // how long faults are injected
+	Seed      uint64
+	Weights   map[string]float64
+	Clients   int
+	Nodes     int    // number of ClickHouse servers; more than 1 are replicas of one shard
+	Links     bool   // cut the links between stores
+	Replicas  int    // number of daemons; if more than 1, they share a log in Kafka, and their volumes are deleted
+	MinFaults int    // minimum number of faults in all runs together; 0 = none
+	Repeated  int    // number of requests, several with the same Idempotency-Key
+	Rollouts  int    // rolling restarts without other faults
+	Kills     int    // of replicas without other faults, to measure takeovers
+	Bench     bool   // compare the costs of the journals
+	Dir       string // empty = a new one, kept only after a failure
+	Verbose   bool   // log each fault
 }
 
 // settleLimit bounds the time from the last fault to the last delivery.

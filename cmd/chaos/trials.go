@@ -50,7 +50,7 @@ func (t *trials) run(ctx context.Context) error {
 	for _, trial := range []struct {
 		wanted bool
 		do     func(ctx context.Context) error
-	}{{t.Duplicated > 0, t.duplicatedKeys}, {t.Rollouts+t.Kills > 0, t.asShipped}, {t.Rollouts > 0, t.rollouts}, {t.Kills > 0, t.takeovers}} {
+	}{{t.Repeated > 0, t.repeatedKeys}, {t.Rollouts+t.Kills > 0, t.asShipped}, {t.Rollouts > 0, t.rollouts}, {t.Kills > 0, t.takeovers}} {
 		if !trial.wanted {
 			continue
 		}
@@ -79,16 +79,16 @@ func (t *trials) underLoad(ctx context.Context, mode load.Mode, do func(ctx cont
 	}, err
 }
 
-// duplicatedKeys sends each batch to all replicas at once, several times, while replicas are
-// killed. It records results that differ as wrong. The judge finds measurements that were stored
+// repeatedKeys sends each batch to all replicas at once, several times, while replicas are killed.
+// It records results that differ as unexpected. The judge finds measurements that were stored
 // twice.
-func (t *trials) duplicatedKeys(ctx context.Context) error {
+func (t *trials) repeatedKeys(ctx context.Context) error {
 	begin, kills := t.book.Tally().Requests, 0
-	tally, err := t.underLoad(ctx, load.Duplicated, func(ctx context.Context) error {
+	tally, err := t.underLoad(ctx, load.Repeated, func(ctx context.Context) error {
 		killing, stop := context.WithCancel(ctx)
 		defer stop()
 		go func() {
-			for t.book.Tally().Requests < begin+t.Duplicated && launch.Sleep(killing, 50*ms) {
+			for t.book.Tally().Requests < begin+t.Repeated && launch.Sleep(killing, 50*ms) {
 			}
 			stop()
 		}()
@@ -102,9 +102,9 @@ func (t *trials) duplicatedKeys(ctx context.Context) error {
 		t.counts.Add(counts)
 		return err
 	})
-	t.goal(tally.Requests >= t.Duplicated, "equal keys: %d requests with %d keys to all replicas at once, goal %d; %d with a 207, %d kills;"+
-		" responses that differ count as wrong, and measurements that are stored twice as duplicated",
-		tally.Requests, tally.Batches, t.Duplicated, tally.Responses, kills)
+	t.goal(tally.Requests >= t.Repeated, "repeated keys: %d requests with %d keys to all replicas at once, goal %d; %d with a 207, %d kills;"+
+		" responses that differ count as unexpected, and measurements that are stored twice as duplicated",
+		tally.Requests, tally.Batches, t.Repeated, tally.Responses, kills)
 	return err
 }
 

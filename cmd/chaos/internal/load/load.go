@@ -43,15 +43,15 @@ const (
 	// Mixed sends each batch to one replica, directly or through the load balancer, or to all at
 	// the same time, and cancels some attempts.
 	Mixed Mode = iota
-	// Duplicated sends each batch repeats times to every replica and once to the load balancer, all at
+	// Repeated sends each batch repeats times to every replica and once to the load balancer, all at
 	// the same time.
-	Duplicated
+	Repeated
 	// Balanced sends each batch to the load balancer, and waits for every response. It pauses for
 	// longer, so that deliveries do not lag.
 	Balanced
 )
 
-// repeats is the number of times that Duplicated sends a batch to each replica.
+// repeats is the number of times that Repeated sends a batch to each replica.
 const repeats = 3
 
 // Clients represents the clients of a run.
@@ -210,7 +210,7 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.sta
 func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
 	to := slices.Clone(c.Endpoints)
 	switch dice := c.rng.IntN(4); {
-	case c.mode == Duplicated:
+	case c.mode == Repeated:
 		to = append(slices.Repeat(to, repeats), c.Balancer)
 	case c.mode == Balanced:
 		to = []string{c.Balancer}

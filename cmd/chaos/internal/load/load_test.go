@@ -154,15 +154,15 @@ func TestRun(t *testing.T) {
 		}
 		var book ledger.Ledger
 		err := New(Config{Endpoints: []string{server.URL}, Clients: 3, Detectors: 5, Items: 50, Pause: time.Millisecond}, &book).Run(soft, hard, Mixed)
-		accepted, wrong, tally := book.Read()
+		accepted, unexpected, tally := book.Read()
 		if wantWrong != "" {
-			require.NotEmpty(t, wrong)
-			require.Contains(t, strings.Join(wrong, "\n"), wantWrong)
+			require.NotEmpty(t, unexpected)
+			require.Contains(t, strings.Join(unexpected, "\n"), wantWrong)
 			require.Equal(t, d.broken, err != nil)
 			return
 		}
 		require.NoError(t, err)
-		require.Empty(t, wrong)
+		require.Empty(t, unexpected)
 		require.Len(t, accepted, d.accepted)
 		require.Equal(t, tally.Batches, len(d.results))
 		require.Positive(t, tally.Failed)
@@ -190,9 +190,9 @@ func TestWrongStatusBesides207(t *testing.T) {
 	cfg := Config{Clients: 1, Endpoints: []string{replica(207), replica(500), replica(503)}, Balancer: replica(502)}
 	c := New(cfg, &book)[0]
 	defer c.http.CloseIdleConnections()
-	c.mode = Duplicated
+	c.mode = Repeated
 	_, err := c.sendUntilAccepted(t.Context(), &batch{key: "k"})
 	require.NoError(t, err)
-	_, wrong, _ := book.Read()
-	require.Equal(t, slices.Repeat([]string{"batch k: status 500: {}"}, repeats), wrong)
+	_, unexpected, _ := book.Read()
+	require.Equal(t, slices.Repeat([]string{"batch k: status 500: {}"}, repeats), unexpected)
 }
