@@ -90,87 +90,6 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 	return t.confirmed, err
 }
 
-// settle publishes the updates read so far if they are complete or have waited too long, even if
-// other partitions could not be read. In that case it returns err and does not confirm the layer.
-func (t *topicFeed) settle(err error, now time.Time) error {
-	complete, transaction := t.cut.endPoll(t.next, t.ends, err != nil)
-	pending := t.changed || len(t.cut.held.streets) > 0 || !t.caughtUp
-	switch {
-	case err != nil && (!pending || !t.caughtUp):
-		return err
-	case !pending:
-		if complete {
-			t.cut.advance()
-		}
-		t.confirmed = t.newest
-		t.contents.layer.Confirm(t.confirmed)
-		return watch.ErrUnchanged
-	case !complete && t.mustWait(transaction, now):
-		return cmp.Or(err, errTopicWritten)
-	}
-	if !t.caughtUp {
-		if err := t.catchUp(now); err != nil {
-			return err
-		}
-	}
-	if err == nil {
-		t.confirmed = t.newest
-	}
-	published := t.changed
-	if published {
-		t.contents.layer.Publish(t.confirmed)
-		t.changed = false
-	}
-	held, newest := t.cut.advance()
-	t.newest = later(t.newest, newest)
-	for id, l := range held {
-		if err := t.apply(id, l); err != nil {
-			t.faults.skip(l.position(), err)
-		}
-	}
-	if published {
-		if t.changed && len(t.more) == 0 {
-			t.more <- struct{}{}
-		}
-		return err
-	}
-	return cmp.Or(err, errTopicWritten)
-}
-
-// mustWait reports whether incomplete updates must wait longer. If not, it counts and logs them.
-func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
-	limit := t.cfg.QuietWait
-	if transaction {
-		limit = t.cfg.TransactionWait
-	}
-	if t.cut.since.IsZero() {
-		t.cut.since = now
-	}
-	waited := now.Sub(t.cut.since)
-	if waited < limit {
-		return true
-	}
-	incomplete.Inc()
-	if now.Sub(t.logged) >= logInterval {
-		t.logged = now
-		t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown although publications may be incomplete: " +
-			"the topic was written to continuously, a transaction remained open, or a partition cannot be read; " +
-			"see forecasts.kafka.quiet_wait and transaction_wait")
-	}
-	return false
-}
-
-// catchUp prepares the first publication. It returns an error if the streets must not be published
-// yet.
-func (t *topicFeed) catchUp(now time.Time) error {
-	if err := t.contents.admit(t.streets.present(), now); err != nil {
-		return err
-	}
-	t.contents.inUse = nil // no longer needed: streets replaces it
-	t.caughtUp, t.changed = true, true
-	return nil
-}
-
 var (
 	errRecreated    = errors.New("the topic was recreated")
 	errTopicWritten = fmt.Errorf("the topic is %w", watch.ErrUnsettled)
@@ -321,5 +240,86 @@ func (t *topicFeed) apply(id identity, l latest) error {
 		recordsTaken.Inc()
 		t.contents.layer.Put(forecast)
 	}
+	return nil
+}
+
+// settle publishes the updates read so far if they are complete or have waited too long, even if
+// other partitions could not be read. In that case it returns err and does not confirm the layer.
+func (t *topicFeed) settle(err error, now time.Time) error {
+	complete, transaction := t.cut.endPoll(t.next, t.ends, err != nil)
+	pending := t.changed || len(t.cut.held.streets) > 0 || !t.caughtUp
+	switch {
+	case err != nil && (!pending || !t.caughtUp):
+		return err
+	case !pending:
+		if complete {
+			t.cut.advance()
+		}
+		t.confirmed = t.newest
+		t.contents.layer.Confirm(t.confirmed)
+		return watch.ErrUnchanged
+	case !complete && t.mustWait(transaction, now):
+		return cmp.Or(err, errTopicWritten)
+	}
+	if !t.caughtUp {
+		if err := t.catchUp(now); err != nil {
+			return err
+		}
+	}
+	if err == nil {
+		t.confirmed = t.newest
+	}
+	published := t.changed
+	if published {
+		t.contents.layer.Publish(t.confirmed)
+		t.changed = false
+	}
+	held, newest := t.cut.advance()
+	t.newest = later(t.newest, newest)
+	for id, l := range held {
+		if err := t.apply(id, l); err != nil {
+			t.faults.skip(l.position(), err)
+		}
+	}
+	if published {
+		if t.changed && len(t.more) == 0 {
+			t.more <- struct{}{}
+		}
+		return err
+	}
+	return cmp.Or(err, errTopicWritten)
+}
+
+// mustWait reports whether incomplete updates must wait longer. If not, it counts and logs them.
+func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
+	limit := t.cfg.QuietWait
+	if transaction {
+		limit = t.cfg.TransactionWait
+	}
+	if t.cut.since.IsZero() {
+		t.cut.since = now
+	}
+	waited := now.Sub(t.cut.since)
+	if waited < limit {
+		return true
+	}
+	incomplete.Inc()
+	if now.Sub(t.logged) >= logInterval {
+		t.logged = now
+		t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown although publications may be incomplete: " +
+			"the topic was written to continuously, a transaction remained open, or a partition cannot be read; " +
+			"see forecasts.kafka.quiet_wait and transaction_wait")
+	}
+	return false
+}
+
+// catchUp prepares the first publication. It returns an error if the streets must not be published
+// yet.
+func (t *topicFeed) catchUp(now time.Time) error {
+	if err := t.contents.admit(t.streets.present(), now); err != nil {
+		return err
+	}
+	t.contents.inUse = nil // no longer needed: streets replaces it
+	t.caughtUp, t.changed = true, true
 	return nil
 }
