@@ -23,8 +23,8 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// daemon is a trafficd in a temporary directory. By default both sinks are disabled, so
-// batches stay in the journal.
+// daemon is a trafficd in a temporary directory. By default both sinks are disabled, so batches
+// stay in the journal.
 type daemon struct{ launch.Daemon }
 
 const benchKey = "bench"
@@ -172,8 +172,8 @@ func (d *daemon) load(b body, connections, n int) time.Duration {
 }
 
 // paced sends n bodies at the given interval, alternating between the connections. It returns the
-// latency of each body in milliseconds, from its scheduled time to its 207 response. A body
-// waits for earlier ones only if its connection is busy.
+// latency of each body in milliseconds, from its scheduled time to its 207 response. A body waits
+// for earlier ones only if its connection is busy.
 func (d *daemon) paced(b body, connections int, interval time.Duration, n int) []float64 {
 	var wg sync.WaitGroup
 	errs := make([]error, connections)

@@ -107,8 +107,8 @@
 //
 // The files of up to four deleted segments are kept, and new segments overwrite them, within
 // MaxBytes and while the disk has MinFreeBytes (TestDeletedSegmentsAreReused,
-// TestDiskLowFreesSpares). Commits then change no metadata of the file system. No
-// space is freed either, which would delay commits on a disk that is mounted with the option
-// discard. Frames of the former segment are invalid in the new one, because the salt differs. They
-// are truncated when the segment is sealed, and by Close.
+// TestDiskLowFreesSpares). Commits then change no metadata of the file system. No space
+// is freed either, which would delay commits on a disk that is mounted with the option discard.
+// Frames of the former segment are invalid in the new one, because the salt differs. They are
+// truncated when the segment is sealed, and by Close.
 package journal

@@ -17,9 +17,8 @@
 //	distance  to the next point, along the road
 //
 // The coordinates of the first point are absolute, in 360/2²⁴ of a degree. All others are relative
-// to the previous point, in 1/100000 of a degree. Bearing, distance and offsets are
-// indexes of intervals: this package returns the midpoint, and defines half of the width as a
-// constant.
+// to the previous point, in 1/100000 of a degree. Bearing, distance and offsets are indexes of
+// intervals: this package returns the midpoint, and defines half of the width as a constant.
 //
 // The number of points follows from the length, because two offsets take fewer bytes than a point.
 // Reserved bits must be zero, because this package does not know their meaning. A code that can be
