@@ -54,8 +54,8 @@ func (c *Cursor) Load() (seq uint64, state []byte) {
 
 // Save makes seq, the first frame still needed, and state durable. Then it deletes the segments
 // that no consumer needs. seq must not decrease and must not exceed the seq of the next frame;
-// state has at most MaxStateBytes. After an error, either the previous position or this one is on
-// the disk, and Save may be called again.
+// state has at most MaxStateBytes. After an error, the last saved position or one whose Save failed
+// since then is on the disk, and Save may be called again.
 func (c *Cursor) Save(seq uint64, state []byte) error {
 	if err := c.save(seq, state); err != nil {
 		return fmt.Errorf("cannot save cursor %s at frame %d: %w", c.name, seq, err)
@@ -99,6 +99,18 @@ func (c *Cursor) write(slot int, s slot) error {
 	}
 	if err := c.file.Datasync(); err != nil {
 		return fmt.Errorf("cannot sync %s: %w", c.path, err)
+	}
+	return nil
+}
+
+// clear removes the header of a slot that is not valid. The slot may be a mix of the failed saves
+// of a previous process, and the first bytes of the next Save could make it valid again.
+func (c *Cursor) clear(slot int) error {
+	if _, valid, err := readSlot(c.file, c.path, slot); valid || err != nil {
+		return err
+	}
+	if _, err := c.file.WriteAt(make([]byte, slotHeaderBytes), int64(slot)*slotBytes); err != nil {
+		return fmt.Errorf("cannot write %s: %w", c.path, err)
 	}
 	return nil
 }
@@ -167,6 +179,9 @@ func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
 	if err == nil {
 		c.slot, c.gen, c.state = at, s.gen, s.state
 		c.seq.Store(s.seq)
+		err = c.clear(1 - at)
+	}
+	if err == nil {
 		// If the previous process died after a failed sync, the slot may exist only in the page
 		// cache. It must be durable before the next Save overwrites the other slot.
 		err = c.write(at, s)

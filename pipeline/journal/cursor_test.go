@@ -81,6 +81,34 @@ func TestConsumerNames(t *testing.T) {
 	f("duplicate consumer a", "a", "b", "a")
 }
 
+// TestTornSavesOfTwoProcesses checks that a torn save does not complete what the failed saves of a
+// previous process have left in the slot.
+func TestTornSavesOfTwoProcesses(t *testing.T) {
+	const path = "/journal/a.cursor"
+	fs := newMemFS(1)
+	j := mustOpen(t, testConfig(), fs, "a")
+	require.NoError(t, j.Cursor("a").Save(1, []byte("older"))) // slot 1
+	require.NoError(t, j.Cursor("a").Save(1, []byte("saved"))) // slot 0
+	require.NoError(t, j.Close())
+	tear := func(state string, n int) {
+		b := fs.bytes(path)
+		copy(b[slotBytes:], slot{gen: 4, seq: 1, state: []byte(state)}.encode(nil)[:n])
+		fs.put(path, b)
+	}
+	check := func() {
+		t.Helper()
+		j := mustOpen(t, testConfig(), fs, "a")
+		_, state := j.Cursor("a").Load()
+		require.Equal(t, "saved", string(state))
+		require.NoError(t, j.Close())
+	}
+	tear("failed", slotHeaderBytes+6)
+	tear("shorter", 16)
+	check()
+	tear("latest", 16)
+	check()
+}
+
 func TestTornCursor(t *testing.T) {
 	const path = "/journal/a.cursor"
 	build := func() (*memFS, []byte) {

@@ -80,9 +80,10 @@
 //     Open fails with the file and the offset, and writes nothing (TestDamageIsNoTear,
 //     TestEveryFlippedByte, TestForgedFrame). Rewrite the last commit, truncate the file after it,
 //     sync. TestKill9
-//  5. Open the cursors and rewrite the current slot (TestTornCursor). A cursor past the last frame
-//     shows that acknowledged frames are missing, and Open fails (TestCursorPastTheEnd). Create new
-//     cursors at the oldest frame. TestNewConsumerStartsAtTheOldestFrame
+//  5. Open the cursors, clear the other slot unless it is valid (TestTornSavesOfTwoProcesses), and
+//     rewrite the current slot (TestTornCursor). A cursor past the last frame shows that
+//     acknowledged frames are missing, and Open fails (TestCursorPastTheEnd). Create new cursors at
+//     the oldest frame. TestNewConsumerStartsAtTheOldestFrame
 //  6. Delete the segments before all cursors: a crash may have undone their deletion. Deleting
 //     renames a segment to the name of an unfinished file, and then keeps it for reuse or truncates
 //     it in steps.
