@@ -20,7 +20,7 @@ import (
 // Records without a transaction are applied as they are read, and considered complete when a poll
 // reads nothing new.
 type cut struct {
-	started  bool            // a poll has read each partition to its end
+	started  bool            // a poll has read each partition to its end, and found records or no transaction
 	moving   bool            // the current poll has applied records
 	settling map[int64]int16 // last epoch by producer: transactions that must be read to their end
 	barrier  map[int]int64   // by partition: end offset of the records of settling transactions; nil until known
@@ -59,17 +59,27 @@ func (c *cut) endPoll(next, ends map[int]int64, failed bool) (complete, transact
 	if failed {
 		return false, len(c.settling) > 0
 	}
+	if !c.started && !moving && behind(next, ends) { // the first transaction is not committed yet
+		return false, true
+	}
 	if c.started && c.barrier == nil {
 		c.barrier = maps.Clone(ends)
 	}
 	c.started = true
 	if len(c.settling) > 0 {
-		transaction = c.barrier == nil
-		for partition, end := range c.barrier {
-			transaction = transaction || next[partition] < end
-		}
+		transaction = c.barrier == nil || behind(next, c.barrier)
 	}
 	return !moving && !transaction, transaction
+}
+
+// behind reports whether a partition has not been read up to its end.
+func behind(next, ends map[int]int64) bool {
+	for partition, end := range ends {
+		if next[partition] < end {
+			return true
+		}
+	}
+	return false
 }
 
 // advance returns the held records, which the caller must apply, and the time of the newest one.
