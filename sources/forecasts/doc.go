@@ -68,7 +68,7 @@
 // before the next poll.
 //
 // Records of a transaction are used only after it has been committed. An open transaction delays
-// the records after it in its partition: its first record counts as the end of the partition.
-// If no other records are in the topic, the first layer waits for it.
-// Readers see each publication as a whole; see type cut.
+// the records after it in its partition: its first record counts as the end of the partition. If no
+// other records are in the topic, the first layer waits for it. Readers see each publication as a
+// whole; see type cut.
 package forecasts
