@@ -137,7 +137,7 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		case err != nil:
 			return nil, err
 		case len(rows) == 0: // a new delivery continues with the oldest remaining row
-			return nil, fmt.Errorf("%w: the frames of the planned block were deleted", journal.ErrClosed)
+			return nil, fmt.Errorf("%w: frames of the planned block were deleted", journal.ErrClosed)
 		}
 		d.behind.Store(rows[0].ReceivedAt)
 		return rows, nil

@@ -69,11 +69,16 @@ func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, e
 	return w.rows, nil
 }
 
-// upTo returns the rows before a position, waiting until they can be read.
+// upTo returns the rows before a position, waiting until they can be read. It returns none if a
+// frame before the position was deleted.
 func (w *window) upTo(ctx context.Context, end batch.Position) (batch.Block, error) {
 	for w.count == 0 || w.rows.End().Before(end) {
+		expected := w.next
 		if err := w.wait(ctx); err != nil {
 			return nil, err
+		}
+		if w.next != expected+1 {
+			return nil, nil
 		}
 	}
 	n := 0

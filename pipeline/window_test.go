@@ -67,20 +67,27 @@ func TestDeliveredRowsOfADeletedFrame(t *testing.T) {
 	f(batch.Position{Frame: 4, Row: 3}, 5)
 }
 
-// TestPlannedBlockOfDeletedFrames checks that a delivery ends if the frames of its planned block
-// have been deleted.
+// TestPlannedBlockOfDeletedFrames checks that a delivery ends if a frame of its planned block has
+// been deleted: sinks need all rows of a plan.
 func TestPlannedBlockOfDeletedFrames(t *testing.T) {
 	d := &Delivery{at: CursorStatus{Done: batch.Position{Frame: 2}, Plan: []byte("plan"), End: batch.Position{Frame: 4, Row: 1}}}
-	f := func(seq uint64, want error) {
+	f := func(oldest uint64, want error) {
 		t.Helper()
-		source := &frames{coming: make(chan []byte, 1), seq: seq - 1}
+		source := &frames{coming: make(chan []byte, 3), seq: oldest - 1}
 		d.window = window{source: source}
 		d.window.rewind(d.at.Done)
-		source.coming <- encoded(5)
-		_, err := d.next(t.Context())
+		for range cap(source.coming) {
+			source.coming <- encoded(5)
+		}
+		rows, err := d.next(t.Context())
 		require.ErrorIs(t, err, want)
+		if want == nil {
+			require.Equal(t, 11, rows.Rows())
+		}
 	}
-	f(4, nil)
+	f(2, nil)
+	f(3, journal.ErrClosed)
+	f(4, journal.ErrClosed)
 	f(7, journal.ErrClosed)
 }
 
