@@ -125,10 +125,11 @@ type demand struct {
 // moment is a time in Unix seconds.
 type moment struct{ atomic.Int64 }
 
-// note sets the time, at most once a minute, because each write slows down the processors that read
-// the value.
+// note sets the time, at most every 30 seconds, because each write slows down the processors that
+// read the value. A client that sends a request every minute, the minimum of keep_forms, sets it
+// each time.
 func (m *moment) note(now time.Time) {
-	if now.Unix() > m.Load()+60 {
+	if now.Unix() >= m.Load()+30 {
 		m.Store(now.Unix())
 	}
 }

@@ -619,6 +619,25 @@ func TestUnusedForms(t *testing.T) {
 	})
 }
 
+// TestMomentOfRequests checks that a client that repeats its requests at least every minute keeps
+// its forms with the minimum of keep_forms.
+func TestMomentOfRequests(t *testing.T) {
+	f := func(interval time.Duration) {
+		t.Helper()
+		var m moment
+		m.note(noon)
+		for at := noon; at.Before(noon.Add(time.Hour)); at = at.Add(interval) {
+			require.True(t, m.within(time.Minute, at), "at %v", at)
+			m.note(at)
+		}
+	}
+	f(time.Second)
+	f(29 * time.Second)
+	f(30 * time.Second)
+	f(45 * time.Second)
+	f(time.Minute)
+}
+
 // TestPartsKeepForms checks that requests for tiles and bounding boxes keep the forms of the layer
 // that they use.
 func TestPartsKeepForms(t *testing.T) {
