@@ -117,6 +117,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 	// An insert without rows checks the table, its columns, the grants, and the server's settings.
 	h, err := s.hosts.pick()
 	if err != nil {
+		errorsTotal[classify(err)].Inc()
 		return hinted(err)
 	}
 	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(s.settings("probe"))), s.statement)
