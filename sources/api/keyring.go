@@ -47,11 +47,13 @@ func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 	if k.path == "" {
 		return k, k.use(nil)
 	}
-	text, err := os.ReadFile(k.path)
+	file, err := os.Open(k.path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the keys file: %w", err)
 	}
-	if text, err = watch.ReadAll(bytes.NewReader(text), maxKeysFile); err != nil {
+	defer file.Close()
+	text, err := watch.ReadAll(file, maxKeysFile)
+	if err != nil {
 		return nil, fmt.Errorf("cannot read the keys file: %w", tooLong(err))
 	}
 	if err := k.apply(text); err != nil {
