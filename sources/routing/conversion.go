@@ -103,7 +103,7 @@ func (o options) convert(g geom.T) *failure {
 	return f
 }
 
-// conversion is the bulk of a job. It holds coordinates of 8 bytes each, which are converted in
+// conversion implements task. It holds coordinates of 8 bytes each, which are converted in
 // place, so its size is known before the job is accepted.
 type conversion struct {
 	options options
@@ -139,7 +139,7 @@ func (c *conversion) size() int64 {
 	return size
 }
 
-// responseSize estimates the size of a response with the first done pieces in bytes.
+// responseSize estimates the size of a response with the first done items in bytes.
 func (c *conversion) responseSize(done int) (size int) {
 	for _, it := range c.items[:done] {
 		if it.err == nil {

@@ -18,9 +18,9 @@ import (
 
 // status is the status of a job (contract 3, 5.4):
 //
-//	start ─▶ QUEUING ─▶ RUNNING ─▶ SUCCEEDED   some piece succeeded, or there was none
-//	            │       │    └───▶ FAILED      no piece succeeded
-//	            │    STOPPING ───▶ FAILED      by stopJob: the remaining pieces fail
+//	start ─▶ QUEUING ─▶ RUNNING ─▶ SUCCEEDED   an item succeeded, or there was none
+//	            │       │    └───▶ FAILED      no item succeeded
+//	            │    STOPPING ───▶ FAILED      by stopJob: the remaining items fail
 //	            │       └────────▶ SUCCEEDED   if none remained
 //	            └─ from all ─────▶ DELETED     by deleteJob
 //
@@ -37,16 +37,16 @@ const (
 	unknown   = xroute.StatusUnknown
 )
 
-// bulk is the work of a job: pieces that succeed or fail one by one. A worker calls do, and fail
-// after an error, in the order of the pieces. Only finished pieces may be fetched.
-type bulk interface {
+// task is the work of a job: items that succeed or fail one by one. A worker calls do, and fail
+// after an error, in the order of the items. Only finished items may be fetched.
+type task interface {
 	len() int
 	size() int64 // bytes of memory until it is fetched
 	do(i int) error
-	fail(i int, err error) // replaces the piece with the error
+	fail(i int, err error) // replaces the item with the error
 }
 
-// jobs runs bulks in the background and keeps them in memory until they are fetched (contract 3).
+// jobs runs tasks in the background and keeps them in memory until they are fetched (contract 3).
 // After a restart all jobs are lost.
 type jobs struct {
 	cfg     JobsConfig
@@ -60,11 +60,11 @@ type jobs struct {
 	byID   map[string]*job
 	queue  []*job     // jobs of byID that no worker has taken yet, in order
 	change *sync.Cond // of queue or closed
-	closed bool       // the workers stop between two pieces
+	closed bool       // the workers stop between two items
 	bytes  int64      // of all jobs in byID
 }
 
-// job is one bulk. jobs.mu guards the second group of fields.
+// job is one task. jobs.mu guards the second group of fields.
 type job struct {
 	owner  string
 	queued time.Time
@@ -72,7 +72,7 @@ type job struct {
 
 	state  progress
 	seen   status      // last status reported to the owner
-	work   bulk        // nil once deleted
+	work   task        // nil once deleted
 	bytes  int64       // of work
 	expiry *time.Timer // set when the job ends
 }
@@ -106,8 +106,8 @@ const replicaLen = 6
 
 func (t *jobs) newID() string { return t.replica + rand.Text() }
 
-// ofAnotherReplica reports whether another replica issued id.
-func (t *jobs) ofAnotherReplica(id string) bool {
+// isForeign reports whether another replica issued id.
+func (t *jobs) isForeign(id string) bool {
 	return len(id) == len(t.newID()) && id[:replicaLen] != t.replica
 }
 
@@ -126,8 +126,8 @@ func (t *jobs) close() {
 	}
 }
 
-// start queues a bulk. The error is a *failure.
-func (t *jobs) start(owner string, work bulk) (progress, error) {
+// start queues a task. The error is a *failure.
+func (t *jobs) start(owner string, work task) (progress, error) {
 	j := &job{owner: owner, queued: time.Now(), ended: make(chan struct{}), work: work, bytes: work.size()}
 	j.state = progress{id: t.newID(), status: queuing, remaining: work.len()}
 	t.mu.Lock()
@@ -145,8 +145,8 @@ func (t *jobs) start(owner string, work bulk) (progress, error) {
 	return j.progress(), nil
 }
 
-// look returns the progress of a job.
-func (t *jobs) look(owner, id string) progress {
+// get returns the progress of a job.
+func (t *jobs) get(owner, id string) progress {
 	return t.with(owner, id, func(*job) {})
 }
 
@@ -164,8 +164,8 @@ func (t *jobs) with(owner, id string, f func(j *job)) progress {
 	return j.progress()
 }
 
-// halt stops a job after the current piece. Finished pieces can be fetched.
-func (t *jobs) halt(owner, id string) progress {
+// stop stops a job after the current item. Finished items can be fetched.
+func (t *jobs) stop(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
 		switch j.state.status {
 		case queuing:
@@ -176,10 +176,10 @@ func (t *jobs) halt(owner, id string) progress {
 	})
 }
 
-// errStopped is the error of the pieces that remained when a job was stopped.
+// errStopped is the error of the items that remained when a job was stopped.
 var errStopped = &failure{class: business, message: "stopped: the job was stopped before this geometry was converted"}
 
-// finish ends a job after its last piece or when it is stopped. The remaining pieces fail.
+// finish ends a job after its last item or when it is stopped. The remaining items fail.
 func (t *jobs) finish(j *job) {
 	end := succeeded
 	if j.state.remaining > 0 || j.state.failed > 0 && j.state.successful == 0 {
@@ -192,11 +192,11 @@ func (t *jobs) finish(j *job) {
 	t.end(j, end)
 }
 
-// remove deletes a job and its work. The id of the job remains known until it expires or the slot
+// delete deletes a job and its work. The id of the job remains known until it expires or the slot
 // is needed.
-func (t *jobs) remove(owner, id string) progress {
+func (t *jobs) delete(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
-		if j.underWay() {
+		if j.active() {
 			t.end(j, deleted)
 		}
 		j.state.status = deleted
@@ -205,12 +205,12 @@ func (t *jobs) remove(owner, id string) progress {
 	})
 }
 
-// fetch returns the work of a job that has ended, with p.done() finished pieces, and discards the
+// fetch returns the work of a job that has ended, with p.done() finished items, and discards the
 // job. work is nil if the job has not ended or does not exist. fetch first calls ready, which
 // reserves the memory of the response; if ready fails, the job is kept.
-func (t *jobs) fetch(owner, id string, ready func(work bulk, done int) error) (p progress, work bulk, err error) {
+func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p progress, work task, err error) {
 	p = t.with(owner, id, func(j *job) {
-		if j.underWay() || j.work == nil {
+		if j.active() || j.work == nil {
 			return
 		}
 		if err = ready(j.work, j.state.done()); err == nil {
@@ -231,7 +231,7 @@ func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress
 	var ended <-chan struct{} // nil if the job has ended or is unknown
 	known := true             // the owner has seen the status
 	before := t.with(owner, id, func(j *job) {
-		if j.underWay() {
+		if j.active() {
 			ended = j.ended
 		} else {
 			known = j.seen == j.state.status
@@ -252,13 +252,13 @@ func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress
 		case <-limit.C:
 		case <-t.drained.Done():
 		case <-tick.C:
-			now := t.look(owner, id)
+			now := t.get(owner, id)
 			now.elapsed = before.elapsed
 			if now == before {
 				continue
 			}
 		}
-		return t.look(owner, id)
+		return t.get(owner, id)
 	}
 }
 
@@ -279,11 +279,11 @@ func (t *jobs) run() {
 	}
 }
 
-// work processes the pieces of a job until it ends or is stopped. It holds jobs.mu, but not while
-// it processes a piece.
+// work processes the items of a job until it ends or is stopped. It holds jobs.mu, but not while
+// it processes an item.
 func (t *jobs) work(j *job) {
 	work := j.work
-	for i := 0; i < work.len() && j.underWay() && j.state.status != stopping && !t.closed; i++ {
+	for i := 0; i < work.len() && j.active() && j.state.status != stopping && !t.closed; i++ {
 		j.state.status = running
 		t.mu.Unlock()
 		err := t.do(j, work, i)
@@ -292,7 +292,7 @@ func (t *jobs) work(j *job) {
 		}
 		t.mu.Lock()
 		switch {
-		case !j.underWay(): // deleted while the piece was processed
+		case !j.active(): // deleted while the item was processed
 			return
 		case err == nil:
 			j.state.successful++
@@ -301,18 +301,18 @@ func (t *jobs) work(j *job) {
 		}
 		j.state.remaining--
 	}
-	if j.underWay() && !t.closed {
+	if j.active() && !t.closed {
 		t.finish(j)
 	}
 }
 
-// do processes one piece. After a panic only that piece fails.
-func (t *jobs) do(j *job, work bulk, i int) (err error) {
+// do processes one item. After a panic only that item fails.
+func (t *jobs) do(j *job, work task, i int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Inc()
-			t.log.Error().Str("job", j.state.id).Int("piece", i).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).
-				Msg("a piece of a job panicked: the piece failed, the job continues")
+			t.log.Error().Str("job", j.state.id).Int("item", i).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).
+				Msg("an item of a job panicked: it failed, and the job continues")
 			err = errUnexpected
 		}
 	}()
@@ -394,12 +394,12 @@ func (t *jobs) checkLimits(owner string, bytes int64) error {
 	return nil
 }
 
-// underWay reports whether the job has not ended.
-func (j *job) underWay() bool { return !j.state.status.Ended() }
+// active reports whether the job has not ended.
+func (j *job) active() bool { return !j.state.status.Ended() }
 
 func (j *job) progress() progress {
 	p := j.state
-	if j.underWay() {
+	if j.active() {
 		p.elapsed = time.Since(j.queued)
 	}
 	return p

@@ -19,23 +19,23 @@ import (
 )
 
 var (
-	errPiece = errors.New("the piece fails")
-	errPanic = errors.New("the piece panics")
+	errItem  = errors.New("the item fails")
+	errPanic = errors.New("the item panics")
 )
 
-// gated is a bulk whose pieces end with the errors that the test sends.
+// gated is a task whose items end with the errors that the test sends.
 type gated struct {
-	pieces int
+	items  int
 	bytes  int64
 	gate   chan error
 	failed map[int]error
 }
 
-func newGated(pieces int, bytes int64) *gated {
-	return &gated{pieces: pieces, bytes: bytes, gate: make(chan error), failed: map[int]error{}}
+func newGated(items int, bytes int64) *gated {
+	return &gated{items: items, bytes: bytes, gate: make(chan error), failed: map[int]error{}}
 }
 
-func (b *gated) len() int              { return b.pieces }
+func (b *gated) len() int              { return b.items }
 func (b *gated) size() int64           { return b.bytes }
 func (b *gated) fail(i int, err error) { b.failed[i] = err }
 
@@ -56,7 +56,7 @@ type modelJob struct {
 	queued, done time.Time
 }
 
-func (j *modelJob) underWay() bool {
+func (j *modelJob) active() bool {
 	return j.p.status == queuing || j.p.status == running || j.p.status == stopping
 }
 
@@ -64,7 +64,7 @@ func (j *modelJob) end(s status) {
 	j.p.status, j.done, j.p.elapsed = s, time.Now(), time.Since(j.queued)
 }
 
-// stopped ends a job that may have pieces left.
+// stopped ends a job that may have items left.
 func (j *modelJob) stopped() {
 	if j.p.remaining == 0 {
 		j.end(succeeded)
@@ -103,13 +103,13 @@ func (m *model) find(owner, id string) *modelJob {
 	return nil
 }
 
-func (m *model) look(owner, id string) progress {
+func (m *model) get(owner, id string) progress {
 	j := m.find(owner, id)
 	if j == nil {
 		return progress{id: id, status: unknown}
 	}
 	p := j.p
-	if j.underWay() {
+	if j.active() {
 		p.elapsed = time.Since(j.queued)
 	}
 	return p
@@ -129,9 +129,9 @@ func (m *model) dispatch() {
 	}
 }
 
-// finished ends the current piece of a job.
+// finished ends the current item of a job.
 func (m *model) finished(j *modelJob, err error) {
-	if j.underWay() {
+	if j.active() {
 		j.p.remaining--
 		if err == nil {
 			j.p.successful++
@@ -155,7 +155,7 @@ func (m *model) finished(j *modelJob, err error) {
 
 func (m *model) expire() {
 	for _, j := range m.all {
-		if !j.underWay() && time.Since(j.done) >= m.cfg.Keep {
+		if !j.active() && time.Since(j.done) >= m.cfg.Keep {
 			m.all = without(m.all, j)
 		}
 	}
@@ -163,21 +163,21 @@ func (m *model) expire() {
 
 // start adds a job if there is room, and reports whether there was.
 func (m *model) start(j *modelJob) bool {
-	own, ownBytes, dead := 0, int64(0), []*modelJob(nil)
+	own, ownBytes, deletedJobs := 0, int64(0), []*modelJob(nil)
 	for _, x := range m.all {
 		if x.p.status == deleted {
-			dead = append(dead, x)
+			deletedJobs = append(deletedJobs, x)
 		} else if x.owner == j.owner {
 			own++
 			ownBytes += x.gated.bytes
 		}
 	}
 	full := len(m.all) >= m.cfg.Max
-	if own >= m.cfg.MaxPerClient || ownBytes+j.gated.bytes > m.cfg.MaxBytesPerClient || m.bytes()+j.gated.bytes > m.cfg.MaxBytes || full && len(dead) == 0 {
+	if own >= m.cfg.MaxPerClient || ownBytes+j.gated.bytes > m.cfg.MaxBytesPerClient || m.bytes()+j.gated.bytes > m.cfg.MaxBytes || full && len(deletedJobs) == 0 {
 		return false
 	}
 	if full {
-		m.all = without(m.all, dead[0])
+		m.all = without(m.all, deletedJobs[0])
 	}
 	m.all = append(m.all, j)
 	m.wait = append(m.wait, j)
@@ -221,7 +221,7 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 		case 2, 3, 4:
 			if len(m.busy) > 0 {
 				j := m.busy[r.IntN(len(m.busy))]
-				err := []error{nil, errPiece, errPanic}[r.IntN(3)]
+				err := []error{nil, errItem, errPanic}[r.IntN(3)]
 				j.gate <- err
 				if errors.Is(err, errPanic) {
 					err = errUnexpected
@@ -235,16 +235,16 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 				j.stopped()
 				m.wait = without(m.wait, j)
 			}
-			require.Equal(t, m.look(owner, id), table.halt(owner, id))
+			require.Equal(t, m.get(owner, id), table.stop(owner, id))
 		case 6:
 			if j := m.find(owner, id); j != nil {
-				if j.underWay() {
+				if j.active() {
 					j.end(deleted)
 				}
 				j.p.status = deleted
 				m.wait = without(m.wait, j)
 			}
-			require.Equal(t, m.look(owner, id), table.remove(owner, id))
+			require.Equal(t, m.get(owner, id), table.delete(owner, id))
 		case 7:
 			fetchBoth(t, table, m, owner, id)
 		}
@@ -254,9 +254,9 @@ func playModel(t *testing.T, r *rand.Rand, seen map[status]int) {
 		m.expire()
 		for _, j := range made {
 			for _, owner := range owners {
-				want := m.look(owner, j.p.id)
+				want := m.get(owner, j.p.id)
 				seen[want.status]++
-				require.Equal(t, want, table.look(owner, j.p.id))
+				require.Equal(t, want, table.get(owner, j.p.id))
 			}
 		}
 		known, bytes := held(table)
@@ -282,22 +282,22 @@ func startBoth(t *testing.T, table *jobs, m *model, owner string, r *rand.Rand) 
 	work := newGated(r.IntN(4), int64(r.IntN(400)))
 	j := &modelJob{gated: work, owner: owner, queued: time.Now()}
 	got, err := table.start(owner, work)
-	j.p = progress{id: got.id, status: queuing, remaining: work.pieces}
+	j.p = progress{id: got.id, status: queuing, remaining: work.items}
 	if !m.start(j) {
 		var full *failure
 		require.ErrorAs(t, err, &full)
 		return nil
 	}
 	require.NoError(t, err)
-	require.Equal(t, progress{id: got.id, status: queuing, remaining: work.pieces}, got)
+	require.Equal(t, progress{id: got.id, status: queuing, remaining: work.items}, got)
 	require.NotEmpty(t, got.id)
 	return []*modelJob{j}
 }
 
-func always(bulk, int) error { return nil }
+func always(task, int) error { return nil }
 
 func fetchBoth(t *testing.T, table *jobs, m *model, owner, id string) {
-	want := m.look(owner, id)
+	want := m.get(owner, id)
 	got, work, err := table.fetch(owner, id, always)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
@@ -305,23 +305,23 @@ func fetchBoth(t *testing.T, table *jobs, m *model, owner, id string) {
 	switch want.status {
 	case succeeded, failed:
 		require.Same(t, j.gated, work)
-		require.LessOrEqual(t, want.done(), j.pieces)
+		require.LessOrEqual(t, want.done(), j.items)
 		m.all = without(m.all, j)
 	default:
 		require.Nil(t, work)
 	}
 }
 
-// TestFailedPiecesKeepTheReason checks that a failed piece reports why, and that the other pieces
-// are processed, also after a panic.
-func TestFailedPiecesKeepTheReason(t *testing.T) {
+// TestFailedItemsKeepTheirErrors checks that a failed item reports why, and that the other items
+// are processed, even after a panic.
+func TestFailedItemsKeepTheirErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 		defer table.close()
 		work := newGated(4, 1)
 		p, err := table.start("a", work)
 		require.NoError(t, err)
-		for _, err := range []error{nil, errPiece, errPanic, nil} {
+		for _, err := range []error{nil, errItem, errPanic, nil} {
 			work.gate <- err
 		}
 		synctest.Wait()
@@ -329,7 +329,7 @@ func TestFailedPiecesKeepTheReason(t *testing.T) {
 		require.NoError(t, err)
 		require.Same(t, work, fetched)
 		require.Equal(t, succeeded, p.status)
-		require.Equal(t, map[int]error{1: errPiece, 2: errUnexpected}, work.failed)
+		require.Equal(t, map[int]error{1: errItem, 2: errUnexpected}, work.failed)
 		require.Equal(t, 2, p.failed)
 	})
 }
@@ -343,12 +343,12 @@ func TestFailedFetchKeepsTheJob(t *testing.T) {
 		p, err := table.start("a", counted(2))
 		require.NoError(t, err)
 		synctest.Wait()
-		_, work, err := table.fetch("a", p.id, func(work bulk, done int) error {
+		_, work, err := table.fetch("a", p.id, func(work task, done int) error {
 			require.Equal(t, counted(2), work)
 			require.Equal(t, 2, done)
-			return errPiece
+			return errItem
 		})
-		require.ErrorIs(t, err, errPiece)
+		require.ErrorIs(t, err, errItem)
 		require.Nil(t, work)
 		p, work, err = table.fetch("a", p.id, always)
 		require.NoError(t, err)
@@ -408,9 +408,9 @@ func TestJobLimits(t *testing.T) {
 
 // TestWatch checks the waiting rules of contract 3.4 with a synthetic clock.
 func TestWatch(t *testing.T) {
-	// f watches a job of two pieces for 10 s, with progress at most every second, and requires a
-	// response with the status want after the given time. f calls happens while the watch waits.
-	f := func(what string, after time.Duration, want status, happens func(table *jobs, id string, work *gated)) {
+	// f watches a job of two items for 10 s, with progress at most every second, and requires a
+	// response with the status want after the given time. f calls event while the watch waits.
+	f := func(what string, after time.Duration, want status, event func(table *jobs, id string, work *gated)) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
@@ -424,7 +424,7 @@ func TestWatch(t *testing.T) {
 			response := make(chan progress)
 			go func() { response <- table.watch("a", p.id, time.Second, 10*time.Second) }()
 			synctest.Wait()
-			happens(table, p.id, work)
+			event(table, p.id, work)
 			got := <-response
 			require.Equal(t, after, time.Since(begin), what)
 			require.Equal(t, want, got.status, what)
@@ -439,16 +439,16 @@ func TestWatch(t *testing.T) {
 	f("the end at once", 0, succeeded, func(_ *jobs, _ string, w *gated) { w.gate <- nil; w.gate <- nil })
 	f("the end later", 3500*time.Millisecond, failed, func(_ *jobs, _ string, w *gated) {
 		time.Sleep(3500 * time.Millisecond)
-		w.gate <- errPiece
-		w.gate <- errPiece
+		w.gate <- errItem
+		w.gate <- errItem
 	})
 	f("a stop", 300*time.Millisecond, failed, func(table *jobs, id string, w *gated) {
 		time.Sleep(100 * time.Millisecond)
-		table.halt("a", id)
+		table.stop("a", id)
 		time.Sleep(200 * time.Millisecond)
 		w.gate <- nil
 	})
-	f("a delete", 0, deleted, func(table *jobs, id string, _ *gated) { table.remove("a", id) })
+	f("a delete", 0, deleted, func(table *jobs, id string, _ *gated) { table.delete("a", id) })
 	f("the shutdown", 200*time.Millisecond, running, func(table *jobs, _ string, _ *gated) {
 		time.Sleep(200 * time.Millisecond)
 		table.drain()
@@ -492,33 +492,33 @@ func TestWatchDoesNotSpin(t *testing.T) {
 	watched := func(table *jobs, id string) { table.watch("a", id, time.Second, time.Minute) }
 	f(succeeded, time.Second, 10*time.Second, time.Second, watched)
 	f(succeeded, time.Second, time.Millisecond, time.Millisecond, watched)
-	f(deleted, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { table.remove("a", id) })
+	f(deleted, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { table.delete("a", id) })
 	f(unknown, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { _, _, _ = table.fetch("a", id, always) })
 }
 
-// TestStopIsTransitional checks that STOPPING lasts until the current piece is done. Then the job
-// has succeeded if that was the last piece; otherwise it has failed, and so have the remaining
-// pieces.
+// TestStopIsTransitional checks that STOPPING lasts until the current item is done. Then the job
+// has succeeded if that was the last item; otherwise it has failed, and so have the remaining
+// items.
 func TestStopIsTransitional(t *testing.T) {
-	f := func(pieces int, want status, wantFailed map[int]error) {
+	f := func(items int, want status, wantFailed map[int]error) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 			defer table.close()
-			work := newGated(pieces, 1)
+			work := newGated(items, 1)
 			defer close(work.gate)
 			p, err := table.start("a", work)
 			require.NoError(t, err)
 			work.gate <- nil
 			synctest.Wait()
-			require.Equal(t, stopping, table.halt("a", p.id).status)
-			require.Equal(t, stopping, table.halt("a", p.id).status)
+			require.Equal(t, stopping, table.stop("a", p.id).status)
+			require.Equal(t, stopping, table.stop("a", p.id).status)
 			work.gate <- nil
 			synctest.Wait()
 			p, _, err = table.fetch("a", p.id, always)
 			require.NoError(t, err)
 			require.Equal(t, want, p.status)
-			require.Equal(t, []int{2, pieces - 2, 0}, []int{p.successful, p.failed, p.remaining})
+			require.Equal(t, []int{2, items - 2, 0}, []int{p.successful, p.failed, p.remaining})
 			require.Equal(t, wantFailed, work.failed)
 		})
 	}
@@ -526,9 +526,9 @@ func TestStopIsTransitional(t *testing.T) {
 	f(4, failed, map[int]error{2: errStopped, 3: errStopped})
 }
 
-// TestJobsUnderPressure checks that with many clients and workers, the status of a job never goes
-// back, clients see only their own jobs, and nothing is left at the end.
-func TestJobsUnderPressure(t *testing.T) {
+// TestConcurrentClients checks that with several clients and workers, the status of a job never
+// goes back, clients see only their own jobs, and nothing is left at the end.
+func TestConcurrentClients(t *testing.T) {
 	cfg := JobsConfig{Workers: 3, Max: 12, MaxPerClient: 5, MaxBytes: 1 << 20, MaxBytesPerClient: 1 << 20, Keep: 2 * time.Millisecond}
 	table := newJobs(cfg, zerolog.Nop())
 	var clients sync.WaitGroup
@@ -550,7 +550,7 @@ func useJobs(t *testing.T, table *jobs, c int) {
 	note := func(p progress) {
 		before := last[p.id]
 		if rank[p.status] < rank[before.status] || p.done() < before.done() && p.status != unknown {
-			t.Errorf("got %+v after %+v, want no step back", p, before)
+			t.Errorf("got %+v after %+v, want progress only", p, before)
 		}
 		last[p.id] = p
 	}
@@ -566,30 +566,30 @@ func useJobs(t *testing.T, table *jobs, c int) {
 		id := ids[max(0, len(ids)-1-r.IntN(5))]
 		switch r.IntN(5) {
 		case 0:
-			note(table.halt(owner, id))
+			note(table.stop(owner, id))
 		case 1:
-			note(table.remove(owner, id))
+			note(table.delete(owner, id))
 		case 2:
 			p, work, _ := table.fetch(owner, id, always)
 			note(p)
 			if work != nil {
 				last[id] = progress{id: id, status: unknown}
 				if p.status == succeeded && p.done() != work.len() {
-					t.Errorf("got %+v, want all %d pieces done", p, work.len())
+					t.Errorf("got %+v, want all %d items done", p, work.len())
 				}
 			}
 		case 3:
 			note(table.watch(owner, id, time.Millisecond, 2*time.Millisecond))
 		case 4:
-			if p := table.look("other", id); p.status != unknown {
+			if p := table.get("other", id); p.status != unknown {
 				t.Errorf("got %+v for another client, want status UNKNOWN", p)
 			}
-			note(table.look(owner, id))
+			note(table.get(owner, id))
 		}
 	}
 }
 
-// counted is a bulk whose pieces end immediately; every third fails.
+// counted is a task whose items end immediately; every third fails.
 type counted int
 
 func (n counted) len() int        { return int(n) }
@@ -598,7 +598,7 @@ func (n counted) fail(int, error) {}
 
 func (n counted) do(i int) error {
 	if i%3 == 2 {
-		return errPiece
+		return errItem
 	}
 	return nil
 }

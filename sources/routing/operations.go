@@ -30,7 +30,7 @@ func checkProperties(caller *xroute.CallerContext) error {
 			if p.Key != nil && *p.Key != key && strings.EqualFold(*p.Key, key) {
 				return &failure{
 					class: illegal, context: []string{"callerContext", place("wrappedProperties", i)},
-					message: fmt.Sprintf("the key of a property is %q: write %s", *p.Key, key),
+					message: fmt.Sprintf("invalid property key %q: use %s", *p.Key, key),
 				}
 			}
 		}
@@ -44,7 +44,7 @@ func (x *exchange) operate() (xroute.Response, error) {
 		return nil, err
 	}
 	jobs, owner := x.service.jobs, x.client.Owner
-	if id, ok := xroute.JobID(x.request); ok && jobs.ofAnotherReplica(id) {
+	if id, ok := xroute.JobID(x.request); ok && jobs.isForeign(id) {
 		return nil, &failure{
 			class: illegal, context: []string{"id"},
 			message: "another replica started this job: configure the load balancer to send all requests of a client to the same replica",
@@ -60,9 +60,9 @@ func (x *exchange) operate() (xroute.Response, error) {
 	case *xroute.WatchJob:
 		return x.watchJob(r)
 	case *xroute.StopJob:
-		return &xroute.StopJobResponse{Result: jobOf(jobs.halt(owner, r.ID))}, nil
+		return &xroute.StopJobResponse{Result: jobOf(jobs.stop(owner, r.ID))}, nil
 	case *xroute.DeleteJob:
-		return &xroute.DeleteJobResponse{Result: jobOf(jobs.remove(owner, r.ID))}, nil
+		return &xroute.DeleteJobResponse{Result: jobOf(jobs.delete(owner, r.ID))}, nil
 	}
 	return nil, fmt.Errorf("cannot process a request of type %T", x.request)
 }
@@ -126,7 +126,7 @@ func tooMany(message string) *failure {
 }
 
 func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xroute.Response, error) {
-	p, work, err := x.service.jobs.fetch(x.client.Owner, r.ID, func(work bulk, done int) error {
+	p, work, err := x.service.jobs.fetch(x.client.Owner, r.ID, func(work task, done int) error {
 		return x.reserve(work.(*conversion).responseSize(done))
 	})
 	if err != nil {

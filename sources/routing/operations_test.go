@@ -113,10 +113,10 @@ func TestJobsThatEndImmediately(t *testing.T) {
 	f(xroute.StatusFailed, 2, "x", "1 91")
 }
 
-// hold starts a job of client a. Its pieces end when the test sends their errors to work.gate.
-func (s *server) hold(pieces int) (id string, work *gated) {
+// hold starts a job of client a. Its items end when the test sends their errors to work.gate.
+func (s *server) hold(items int) (id string, work *gated) {
 	s.t.Helper()
-	work = newGated(pieces, 1)
+	work = newGated(items, 1)
 	p, err := s.service.jobs.start("city\x00client a", work)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { close(work.gate) })
