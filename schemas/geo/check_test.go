@@ -67,7 +67,7 @@ func checkMember(l geo.Limits, g geom.T, layout geom.Layout) error {
 
 func checkLine(line []geom.Coord) error {
 	if len(line) == 1 {
-		return errors.New("a line with 1 point")
+		return errors.New("a line must have no points or at least 2, got 1")
 	}
 	return nil
 }

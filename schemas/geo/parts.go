@@ -237,7 +237,7 @@ func (l Limits) Validate() error {
 // ErrTooLarge means that a geometry exceeds the Limits.
 var ErrTooLarge = errors.New("geometry is too large")
 
-var errMixed = errors.New("some points have a z and others have none")
+var errMixed = errors.New("some points have a z and others do not")
 
 // checkPath checks the points of a Point, LineString or LinearRing.
 func checkPath(kind Kind, flat []float64, stride int) error {
@@ -246,11 +246,11 @@ func checkPath(kind Kind, flat []float64, stride int) error {
 	case n == 0 || kind == Point:
 		return nil
 	case n == stride && kind == LineString:
-		return errors.New("a line with 1 point: must have none or at least 2")
+		return errors.New("a line must have no points or at least 2, got 1")
 	case kind == LineString:
 		return nil
 	case n < 4*stride:
-		return fmt.Errorf("a ring with %d points: must have none or at least 4", n/stride)
+		return fmt.Errorf("a ring must have no points or at least 4, got %d", n/stride)
 	case flat[0] != flat[n-stride] || flat[1] != flat[n-stride+1]:
 		return fmt.Errorf("ring is not closed: starts at (%v %v) and ends at (%v %v)",
 			flat[0], flat[1], flat[n-stride], flat[n-stride+1])

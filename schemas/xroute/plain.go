@@ -17,7 +17,7 @@ var (
 	ErrNotFinite = errors.New("not a finite number")
 
 	errPlain = errors.New("invalid geometry")
-	errMixed = fmt.Errorf("%w: some points have a z and others have none", errPlain)
+	errMixed = fmt.Errorf("%w: some points have a z and others do not", errPlain)
 )
 
 // FromPlain returns the geometry of plain elements. The error wraps geo.ErrTooLarge or ErrNotFinite

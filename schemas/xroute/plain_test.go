@@ -53,19 +53,19 @@ func TestInvalidPlain(t *testing.T) {
 	}
 	f(&xroute.PlainGeometryBase{}, "invalid geometry: a PlainGeometryBase has no coordinates")
 	f(&xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{&xroute.PlainPoint{}, &xroute.PlainGeometryBase{}}}, "member 1: invalid geometry")
-	f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {Z: &z}}}, "some points have a z and others have none")
+	f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {Z: &z}}}, "some points have a z and others do not")
 	f(&xroute.PlainPolygon{LinearRings: []xroute.PlainLinearRing{{}, {Points: []xroute.PlainPoint{{Z: &z}, {}}}}}, "some points have a z")
 	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: []xroute.PlainPoint{{}, {}}}, {Points: []xroute.PlainPoint{{Z: &z}}}}}, "some points have a z")
 	f(&xroute.PlainMultiPolygon{Polygons: []xroute.PlainPolygon{{LinearRings: []xroute.PlainLinearRing{{Points: []xroute.PlainPoint{{}, {Z: &z}}}}}}}, "some points have a z")
 	f(&xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{&xroute.PlainPoint{}, &xroute.PlainPoint{Z: &z}}}, "some points have a z")
 
 	line, ring := []xroute.PlainPoint{{X: 1}}, []xroute.PlainPoint{{}, {X: 1}, {X: 1, Y: 1}, {}}
-	f(&xroute.PlainLineString{Points: line}, "a line with 1 point")
+	f(&xroute.PlainLineString{Points: line}, "a line must have no points or at least 2, got 1")
 	f(&xroute.PlainLinearRing{Points: append(ring[:3:3], line...)}, "ring is not closed")
-	f(&xroute.PlainPolygon{LinearRings: []xroute.PlainLinearRing{{Points: ring}, {Points: line}}}, "ring 1: a ring with 1 points")
-	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: ring}, {Points: line}}}, "line 1: a line with 1 point")
+	f(&xroute.PlainPolygon{LinearRings: []xroute.PlainLinearRing{{Points: ring}, {Points: line}}}, "ring 1: a ring must have no points or at least 4, got 1")
+	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: ring}, {Points: line}}}, "line 1: a line must have no points or at least 2, got 1")
 	f(&xroute.PlainMultiPolygon{Polygons: []xroute.PlainPolygon{{LinearRings: []xroute.PlainLinearRing{{Points: ring}}}, {LinearRings: []xroute.PlainLinearRing{{Points: line}}}}},
-		"polygon 1: ring 0: a ring with 1 points")
+		"polygon 1: ring 0: a ring must have no points or at least 4, got 1")
 	err := f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {X: math.Inf(1)}}}, "point 1: coordinate +Inf is not a finite number")
 	require.ErrorIs(t, err, xroute.ErrNotFinite)
 	err = f(&xroute.PlainPoint{Z: new(math.NaN())}, "point 0: coordinate NaN is not a finite number")
