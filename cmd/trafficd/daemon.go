@@ -91,7 +91,11 @@ func (d *daemon) steps() []step {
 		{
 			"status",
 			func() error {
-				d.status = status.Start(prometheus.DefaultGatherer, cfg.API.BasePath+ingest.Path, version.Text(), d.readiness)
+				journalDir := ""
+				if cfg.Journal.Kind == config.LocalJournal {
+					journalDir = cfg.Journal.Dir
+				}
+				d.status = status.Start(prometheus.DefaultGatherer, cfg.API.BasePath+ingest.Path, journalDir, version.Text(), d.readiness)
 				return nil
 			},
 			func(context.Context) error { d.status.Stop(); return nil },

@@ -168,13 +168,19 @@ func TestErrors(t *testing.T) {
 }
 
 func TestSecretsStayOutOfErrors(t *testing.T) {
-	c := sampleDefault()
-	_, err := Load(&c, Options{
-		File: file(t, "store: {password: [hunter2]}\nfeeds: [{name: 1, http: {token: [hunter2]}}]"),
-	})
-	require.ErrorContains(t, err, "store.password")
-	require.ErrorContains(t, err, "feeds")
-	require.NotContains(t, err.Error(), "hunter2")
+	const feeds = "[{name: 1, http: {token: [hunter2]}}]"
+	for _, o := range []Options{
+		{File: file(t, "store: {password: [hunter2]}\nfeeds: "+feeds)},
+		{Environ: []string{"TRAFFICD_STORE__PASSWORD__X=hunter2", "TRAFFICD_FEEDS=" + feeds}},
+		{Set: []string{"store.password.x=hunter2", "feeds=" + feeds}},
+		{Set: []string{"store.password.x=hunter2", "feeds=[{http: {token: hunter2}"}}, // invalid YAML
+	} {
+		c := sampleDefault()
+		_, err := Load(&c, o)
+		require.ErrorContains(t, err, "store.password")
+		require.ErrorContains(t, err, "feeds")
+		require.NotContains(t, err.Error(), "hunter2")
+	}
 }
 
 func TestForeignVariables(t *testing.T) {

@@ -142,7 +142,7 @@ func (s *schema) fromText(text string) (any, error) {
 		return nil, fmt.Errorf("invalid YAML: %w", err)
 	}
 	if v == nil {
-		return nil, errors.New("the value is empty")
+		return text, errors.New("the value is empty")
 	}
 	return v, nil
 }

@@ -71,7 +71,7 @@ type Client struct {
 	LastBatch *time.Time `json:"lastBatch,omitempty"`
 }
 
-// Journal holds sizes in bytes.
+// Journal holds sizes in bytes. They are 0 if the journal is in Kafka.
 type Journal struct {
 	Bytes    float64 `json:"bytes"`
 	Limit    float64 `json:"limit"`
@@ -126,6 +126,7 @@ func (p point) MarshalJSON() ([]byte, error) {
 type Recorder struct {
 	gatherer   prometheus.Gatherer
 	ingestPath string
+	journalDir string
 	version    string
 	readiness  func() ops.Readiness
 	started    time.Time
@@ -140,10 +141,11 @@ type Recorder struct {
 	done sync.WaitGroup
 }
 
-// Start starts sampling until Stop. ingestPath is the path of the ingest endpoint.
-func Start(gatherer prometheus.Gatherer, ingestPath, version string, readiness func() ops.Readiness) *Recorder {
+// Start starts sampling until Stop. ingestPath is the path of the ingest endpoint, and journalDir the
+// directory of the journal, or "" if the journal is in Kafka.
+func Start(gatherer prometheus.Gatherer, ingestPath, journalDir, version string, readiness func() ops.Readiness) *Recorder {
 	r := &Recorder{
-		gatherer: gatherer, ingestPath: ingestPath, version: version, readiness: readiness, started: time.Now().UTC(),
+		gatherer: gatherer, ingestPath: ingestPath, journalDir: journalDir, version: version, readiness: readiness, started: time.Now().UTC(),
 		series: map[string][]point{}, trouble: map[string]time.Time{}, stop: make(chan struct{}),
 	}
 	r.record(time.Now())
@@ -222,7 +224,7 @@ func (r *Recorder) Now() Status {
 			s.rate(before, "ingest_batches_total", "OK"), s.rates(before, "ingest_items_accepted_total"),
 			s.rates(before, "ingest_items_rejected_total"),
 		},
-		Journal: Journal{s.sum("journal_bytes"), s.sum("journal_bytes_limit"), s.sum("journal_disk_free_bytes")},
+		Journal: Journal{r.journal(&s, "bytes"), r.journal(&s, "bytes_limit"), r.journal(&s, "disk_free_bytes")},
 		Codes:   []Code{}, Clients: []Client{}, Stores: []Store{}, Registries: []Registry{},
 		History: History{From: r.times[0], Step: step.Seconds(), Series: map[string][]point{}},
 	}
@@ -268,6 +270,11 @@ func (r *Recorder) Now() Status {
 	}
 	st.Summary = r.summary(&s, oldest, ready, now)
 	return st
+}
+
+// journal returns a metric of the journal. The idempotency store has the same metrics.
+func (r *Recorder) journal(s *sample, name string) float64 {
+	return s.values["journal_"+name][r.journalDir]
 }
 
 func unix(seconds float64) *time.Time {

@@ -26,33 +26,37 @@ type fakeDaemon struct {
 	recorder              *Recorder
 	batches, codes, items *prometheus.CounterVec
 	lag, rows             *prometheus.GaugeVec
-	bytes                 prometheus.Gauge
+	bytes, free           prometheus.Gauge // of the journal
 	latency               *prometheus.HistogramVec
 	ready                 ops.Readiness
 }
 
-func start(t *testing.T) *fakeDaemon {
+func start(t *testing.T, journalDir string) *fakeDaemon {
 	registry := prometheus.NewRegistry()
 	with := promauto.With(registry)
-	gauge := func(name string, value float64) prometheus.Gauge {
-		g := with.NewGauge(prometheus.GaugeOpts{Name: "trafficd_" + name})
-		g.Set(value)
-		return g
-	}
 	d := &fakeDaemon{
 		batches: with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_batches_total"}, []string{"code"}),
 		codes:   with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_items_rejected_total"}, []string{"code"}),
 		items:   with.NewCounterVec(prometheus.CounterOpts{Name: "trafficd_ingest_items_accepted_total"}, nil),
 		lag:     with.NewGaugeVec(prometheus.GaugeOpts{Name: "trafficd_pipeline_lag_frames"}, []string{"sink"}),
 		rows:    with.NewGaugeVec(prometheus.GaugeOpts{Name: "trafficd_pipeline_lag_rows"}, []string{"sink"}),
-		bytes:   gauge("journal_bytes", 100),
 		latency: with.NewHistogramVec(prometheus.HistogramOpts{Name: "trafficd_api_request_seconds", Buckets: []float64{.01, .1, 1}}, []string{"route"}),
 	}
-	gauge("journal_bytes_limit", 3700)
-	gauge("journal_disk_free_bytes", 1e9)
-	gauge("journal_disk_free_bytes_min", 0)
+	for name, value := range map[string]float64{
+		"bytes": 100, "bytes_limit": 3700, "disk_free_bytes": 1e9, "disk_free_bytes_min": 1000,
+	} {
+		gauge := with.NewGaugeVec(prometheus.GaugeOpts{Name: "trafficd_journal_" + name}, []string{"dir"})
+		gauge.WithLabelValues("journal").Set(value)
+		gauge.WithLabelValues("journal/idempotency").Set(1e9)
+		switch name {
+		case "bytes":
+			d.bytes = gauge.WithLabelValues("journal")
+		case "disk_free_bytes":
+			d.free = gauge.WithLabelValues("journal")
+		}
+	}
 	d.set("clickhouse", ops.OK, "")
-	d.recorder = Start(registry, "/ingest", "v1", func() ops.Readiness { return d.ready })
+	d.recorder = Start(registry, "/ingest", journalDir, "v1", func() ops.Readiness { return d.ready })
 	t.Cleanup(d.recorder.Stop)
 	return d
 }
@@ -79,7 +83,7 @@ func (d *fakeDaemon) pass(by time.Duration) {
 }
 
 func TestRates(t *testing.T) {
-	d := start(t)
+	d := start(t, "journal")
 	d.pass(10 * time.Second)
 	d.batches.WithLabelValues("OK").Add(2)
 	d.items.WithLabelValues().Add(1000)
@@ -98,6 +102,7 @@ func TestRates(t *testing.T) {
 	require.Equal(t, "INVALID_VALUE", s.Codes[0].Code)
 	require.Equal(t, 50.0, s.Codes[0].Total)
 	require.Equal(t, []Store{{Name: "clickhouse", Batches: 3, Rows: 1234}}, s.Stores)
+	require.Equal(t, Journal{Bytes: 100, Limit: 3700, DiskFree: 1e9}, s.Journal, "without the idempotency store")
 	require.Empty(t, s.Summary)
 	require.Equal(t, ops.OK, s.State)
 }
@@ -176,7 +181,7 @@ func requireConforms(t *testing.T, schema, value any, path string) {
 }
 
 func TestSummary(t *testing.T) {
-	d := start(t)
+	d := start(t, "journal")
 	d.batches.WithLabelValues("OK").Add(1)
 	d.items.WithLabelValues().Add(1000)
 	d.lag.WithLabelValues("clickhouse").Set(1200)
@@ -195,15 +200,30 @@ func TestSummary(t *testing.T) {
 	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are rejected with 503")
 	d.bytes.Set(100)
 	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is 3% full.")
+	d.free.Set(1000)
+	require.Contains(t, d.recorder.Now().Summary[0], "the journal, which is full: batches are rejected with 503")
+	d.free.Set(1e9)
 	d.set("clickhouse", ops.Degraded, "65s behind")
 	require.Equal(t, "ClickHouse is slow, 65s behind; 1.23 M measurements are waiting in the journal, which is 3% full.", d.recorder.Now().Summary[0])
 	d.set("clickhouse", ops.OK, "")
 	require.Empty(t, d.recorder.Now().Summary)
 }
 
+// TestJournalInKafka checks that the size of the idempotency store, which is always on disk, is not
+// reported as that of a journal in Kafka.
+func TestJournalInKafka(t *testing.T) {
+	d := start(t, "")
+	d.lag.WithLabelValues("kafka").Set(1)
+	d.rows.WithLabelValues("kafka").Set(7)
+	d.set("kafka", ops.Degraded, "65s behind")
+	s := d.recorder.Now()
+	require.Zero(t, s.Journal)
+	require.Equal(t, []string{"Kafka is slow, 65s behind; 7 measurements are waiting in the journal."}, s.Summary)
+}
+
 // TestHistoryIsBounded records more than an hour, with a store that was not there from the start.
 func TestHistoryIsBounded(t *testing.T) {
-	d := start(t)
+	d := start(t, "journal")
 	for i := range points + 10 {
 		if i == points-5 {
 			d.lag.WithLabelValues("kafka").Set(1)

@@ -40,7 +40,7 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 				what, why = "has accepted no measurements"+since, " The error is: "+reasons+"."
 			}
 			sentences = append(sentences, fmt.Sprintf("%s %s; %s measurements are waiting in the journal%s.%s",
-				cmp.Or(storeNames[name], name), what, count(rows), room(s, oldest), why))
+				cmp.Or(storeNames[name], name), what, count(rows), r.room(s, oldest), why))
 			continue
 		}
 		sentences = append(sentences, fmt.Sprintf("%s%s: %s.", name, since, reasons))
@@ -48,18 +48,23 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 	return sentences
 }
 
-// room describes how long the journal can grow at its rate of growth since an earlier sample.
-func room(s, before *sample) string {
+// room describes how long the journal can grow at its rate of growth since an earlier sample. It
+// returns "" if the journal is in Kafka.
+func (r *Recorder) room(s, before *sample) string {
+	if r.journalDir == "" {
+		return ""
+	}
+	size, limit := r.journal(s, "bytes"), r.journal(s, "bytes_limit")
 	var growth float64
 	if before.values["journal_bytes"] != nil && s.at.Sub(before.at) >= step { // the first sample may be taken before the journal is open
-		growth = (s.sum("journal_bytes") - before.sum("journal_bytes")) / s.at.Sub(before.at).Seconds()
+		growth = (size - r.journal(before, "bytes")) / s.at.Sub(before.at).Seconds()
 	}
-	free := min(s.sum("journal_bytes_limit")-s.sum("journal_bytes"), s.sum("journal_disk_free_bytes")-s.sum("journal_disk_free_bytes_min"))
+	free := min(limit-size, r.journal(s, "disk_free_bytes")-r.journal(s, "disk_free_bytes_min"))
 	switch {
 	case free <= 0:
 		return ", which is full: batches are rejected with 503 until the store is available again"
 	case growth <= 0:
-		return fmt.Sprintf(", which is %.0f%% full", math.Ceil(100*s.sum("journal_bytes")/s.sum("journal_bytes_limit")))
+		return fmt.Sprintf(", which is %.0f%% full", math.Ceil(100*size/limit))
 	}
 	return fmt.Sprintf(", which has room for %s at this rate", about(time.Duration(min(free/growth, 1e9)*float64(time.Second))))
 }
