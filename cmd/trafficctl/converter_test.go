@@ -65,7 +65,7 @@ func TestConverterMatchesOffline(t *testing.T) {
 		"POINT (8 95)", // invalid latitude
 	}
 	degrees, utm := system(t, "OG_GEODECIMAL", ""), system(t, "OG_SRID", "EPSG:25832")
-	service := soap.Converter{Client: newClient(t, startRouting(t, nil)), From: degrees, To: utm, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: newClient(t, startRouting(t, nil)), From: degrees, To: utm}
 	f := func(texts ...string) {
 		t.Helper()
 		ring := geom.NewLinearRingFlat(geom.XY, []float64{8, 48, 9, 48, 9, 49, 8, 48})
@@ -104,7 +104,7 @@ func TestConverterSplits(t *testing.T) {
 		t.Helper()
 		service := soap.Converter{
 			Client: newClient(t, startRouting(t, limit)),
-			From:   system(t, "OG_GEODECIMAL", ""), To: system(t, "VENDOR_GEODECIMAL", ""), Limits: geo.DefaultLimits(),
+			From:   system(t, "OG_GEODECIMAL", ""), To: system(t, "VENDOR_GEODECIMAL", ""),
 		}
 		var texts []string
 		for i := range 30 {
@@ -139,7 +139,7 @@ func TestConverterInterrupted(t *testing.T) {
 		}
 		return true
 	})
-	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees}
 	_, err := service.Convert(ctx, parse(t, "POINT (8 48)", "POINT (9 49)"))
 	require.ErrorIs(t, err, context.Canceled)
 	service.Client = newClient(t, daemon)
@@ -152,7 +152,7 @@ func TestConverterInterrupted(t *testing.T) {
 func TestConverterBusy(t *testing.T) {
 	degrees := system(t, "OG_GEODECIMAL", "")
 	front := proxy(t, startRouting(t, nil), func(n int32, _ *http.Request) bool { return n != 1 })
-	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees}
 	got, err := service.Convert(t.Context(), parse(t, "POINT (8 48)"))
 	require.NoError(t, err)
 	require.NoError(t, got[0].Err)
@@ -168,7 +168,7 @@ func TestConverterLosesJob(t *testing.T) {
 		}
 		return true
 	})
-	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees, Limits: geo.DefaultLimits()}
+	service := soap.Converter{Client: newClient(t, front), From: degrees, To: degrees}
 	_, err := service.Convert(t.Context(), parse(t, "POINT (8 48)", "POINT (9 49)"))
 	require.ErrorContains(t, err, "results for 0 of 2 geometries, with the job status UNKNOWN")
 	require.ErrorContains(t, err, "try again")

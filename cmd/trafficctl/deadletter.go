@@ -31,9 +31,10 @@ dead-letter file (setting dead_letters; by default dead-letters.ndjson in the jo
 directory). The other store may have it. trafficctl never changes the file.`
 
 func newDeadLetter(std streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "deadletter", Short: "List and resend measurements that a store rejected permanently", Long: deadLetterHelp}
-	cmd.AddCommand(newDeadLetterList(std), newDeadLetterResend(std))
-	return cmd
+	return group(
+		&cobra.Command{Use: "deadletter", Short: "List and resend measurements that a store rejected permanently", Long: deadLetterHelp},
+		newDeadLetterList(std), newDeadLetterResend(std),
+	)
 }
 
 func newDeadLetterList(std streams) *cobra.Command {
@@ -86,7 +87,7 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n",
 					instance)
 			}
-			return s.run(cmd.Context(), cmd.Flags(), std, input{items: selected.items(args[0]), resumable: true})
+			return s.run(cmd.Context(), std, selected.items(args[0]), nil)
 		},
 	}
 	f := cmd.Flags()

@@ -21,7 +21,7 @@ import (
 )
 
 func newForecast(std streams) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "forecast",
 		Short: "Generate, convert, publish and get street forecasts",
 		Long: `Generate synthetic street forecasts, convert forecast files, publish them to the topic
@@ -33,9 +33,7 @@ publish skip or correct the same records as the daemon, report them, and exit wi
 		Example: `  trafficctl forecast generate --streets 5000 --output town.ndjson.gz
   trafficctl forecast publish town.ndjson.gz --brokers 127.0.0.1:9092
   trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson`,
-	}
-	cmd.AddCommand(newForecastGenerate(std), newForecastBuild(std), newForecastPublish(std), newForecastGet(std), newForecastWatch(std))
-	return cmd
+	}, newForecastGenerate(std), newForecastBuild(std), newForecastPublish(std), newForecastGet(std), newForecastWatch(std))
 }
 
 func newForecastGenerate(std streams) *cobra.Command {
@@ -146,7 +144,7 @@ exit code is 0 if the layer has not changed.`,
 			if !slices.Contains(forecast.Formats, format) {
 				return fmt.Errorf("--format %q must be one of %v", format, forecast.Formats)
 			}
-			if r.Config, err = c.config(cmd.Flags()); err != nil {
+			if r.Config, err = c.config(); err != nil {
 				return err
 			}
 			resp, err := forecast.Get(cmd.Context(), r)
@@ -156,7 +154,7 @@ exit code is 0 if the layer has not changed.`,
 			if !c.quiet {
 				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
 			}
-			if resp.NotModified {
+			if resp.Layer == nil {
 				return nil
 			}
 			return forecast.Show(std.out, format, resp.Layer)
@@ -173,15 +171,15 @@ exit code is 0 if the layer has not changed.`,
 
 func describe(resp *forecast.Response) string {
 	text := "not modified"
-	if !resp.NotModified {
+	if resp.Layer != nil {
 		text = fmt.Sprintf("%s streets, %s bytes", grouped(int64(len(resp.Layer.StreetForecast))), grouped(int64(resp.Size)))
-		if resp.Encoding != "" {
-			text += fmt.Sprintf(" (%s as %s)", grouped(resp.Received), resp.Encoding)
+		if encoding := resp.Get("Content-Encoding"); encoding != "" {
+			text += fmt.Sprintf(" (%s as %s)", grouped(resp.Received), encoding)
 		}
 	}
-	for _, part := range [][2]string{{"ETag", resp.ETag}, {"last modified", resp.Modified}, {"age in seconds", resp.Age}} {
-		if part[1] != "" {
-			text += ", " + part[0] + " " + part[1]
+	for _, part := range [][2]string{{"ETag", "ETag"}, {"last modified", "Last-Modified"}, {"age in seconds", "Forecast-Age"}} {
+		if value := resp.Get(part[1]); value != "" {
+			text += ", " + part[0] + " " + value
 		}
 	}
 	return text

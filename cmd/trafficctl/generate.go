@@ -76,7 +76,7 @@ func newGenerate(std streams) *cobra.Command {
 					"--intervals)\n",
 					end.Format(time.RFC3339))
 			}
-			return s.run(cmd.Context(), cmd.Flags(), std, input{items: network.Items()})
+			return s.run(cmd.Context(), std, network.Items(), nil)
 		},
 	}
 	g.register(cmd.Flags())

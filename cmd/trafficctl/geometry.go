@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"trafficd/cmd/trafficctl/internal/geometry"
 	"trafficd/cmd/trafficctl/internal/soap"
@@ -58,7 +57,7 @@ type geometryFlags struct {
 }
 
 func newGeometry(std streams) *cobra.Command {
-	c := &geometryFlags{cfg: geometry.DefaultConfig()}
+	c := &geometryFlags{}
 	var names []string
 	for _, f := range geo.Formats() {
 		names = append(names, string(f))
@@ -72,7 +71,7 @@ func newGeometry(std streams) *cobra.Command {
 			if len(args) > 1 {
 				return fmt.Errorf("unexpected argument %q: convert one file at a time, or concatenate them", args[1])
 			}
-			return c.run(cmd.Context(), cmd.Flags(), std, append(args, stdio)[0])
+			return c.run(cmd.Context(), std, append(args, stdio)[0])
 		},
 	}
 	f := cmd.Flags()
@@ -85,17 +84,17 @@ func newGeometry(std streams) *cobra.Command {
 	f.StringVar(&c.formatTo, "format-to", string(geo.GeoDecimal), "coordinate format of the output")
 	f.StringVar(&c.srID, "srid", "", "EPSG code for the format OG_SRID")
 	f.StringVar(&c.output, "output", stdio, "write the geometries to this file")
-	f.IntVar(&c.cfg.MaxBytes, "max-bytes", c.cfg.MaxBytes, "maximum size of a geometry in the input, in bytes")
+	f.IntVar(&c.cfg.MaxBytes, "max-bytes", geometry.DefaultMaxBytes, "maximum size of a geometry in the input, in bytes")
 	return cmd
 }
 
-func (c *geometryFlags) run(ctx context.Context, flags *pflag.FlagSet, std streams, name string) error {
+func (c *geometryFlags) run(ctx context.Context, std streams, name string) error {
 	cfg := c.cfg
 	cfg.From, cfg.To = geometry.EncodingOf(c.from, name), geometry.EncodingOf(c.to, c.output)
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	converter, closeClient, err := c.converter(flags)
+	converter, closeClient, err := c.converter()
 	if err != nil {
 		return err
 	}
@@ -143,13 +142,13 @@ func (c *geometryFlags) run(ctx context.Context, flags *pflag.FlagSet, std strea
 
 // converter returns the converter that the flags select and a function that closes it. It rejects
 // flags that would have no effect.
-func (c *geometryFlags) converter(flags *pflag.FlagSet) (geometry.Converter, func(), error) {
+func (c *geometryFlags) converter() (geometry.Converter, func(), error) {
 	isSRID := func(format string) bool { return strings.EqualFold(format, string(geo.SRID)) }
 	if c.srID != "" && !isSRID(c.formatFrom) && !isSRID(c.formatTo) {
 		return nil, nil, errors.New("--srid requires OG_SRID in --format-from or --format-to; alternatively, use a format such as EPSG:25832")
 	}
 	for _, name := range []string{"key", "key-file", "ca", "timeout"} {
-		if !flags.Changed("url") && flags.Changed(name) {
+		if !c.flags.Changed("url") && c.flags.Changed(name) {
 			return nil, nil, fmt.Errorf("--%s requires --url; without --url no daemon is called", name)
 		}
 	}
@@ -161,14 +160,14 @@ func (c *geometryFlags) converter(flags *pflag.FlagSet) (geometry.Converter, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	if !flags.Changed("url") {
+	if !c.flags.Changed("url") {
 		return geometry.Offline{Conversion: geo.NewConversion(from, to)}, func() {}, nil
 	}
-	client, err := c.routing(flags)
+	client, err := c.routing()
 	if err != nil {
 		return nil, nil, err
 	}
-	return soap.Converter{Client: client, From: from, To: to, Limits: c.cfg.Limits}, client.Close, nil
+	return soap.Converter{Client: client, From: from, To: to}, client.Close, nil
 }
 
 func (c *geometryFlags) system(flag, text string) (geo.System, error) {

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
@@ -18,7 +16,7 @@ import (
 )
 
 func newJob(std streams) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "job",
 		Short: "Watch, stop, fetch and delete jobs of the routing service",
 		Long: `Manage the jobs of a daemon's routing service, which convert many geometries in
@@ -29,16 +27,14 @@ A job belongs to the client of its key. Its results are returned once. An id tha
 unknown, expired or already fetched has the status UNKNOWN.`,
 		Example: `  trafficctl job watch D5SRAWTM… --key-file routing.key
   trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt`,
-	}
-	cmd.AddCommand(newJobWatch(std), newJobFetch(std),
+	}, newJobWatch(std), newJobFetch(std),
 		newJobEnd(std, "stop", "Stop a job; its results so far can be fetched", (*soap.Client).Stop),
 		newJobEnd(std, "delete", "Delete a job and its results", (*soap.Client).Delete))
-	return cmd
 }
 
 // routing returns a client of the routing service.
-func (c *connection) routing(flags *pflag.FlagSet) (*soap.Client, error) {
-	cfg, err := c.config(flags)
+func (c *connection) routing() (*soap.Client, error) {
+	cfg, err := c.config()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +50,7 @@ func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soa
 		if len(args) != 1 || args[0] == "" {
 			return errors.New("expected one argument: the job id that startConvertGeometries returned")
 		}
-		client, err := c.routing(cmd.Flags())
+		client, err := c.routing()
 		if err != nil {
 			return err
 		}
@@ -115,9 +111,6 @@ func newJobEnd(std streams, verb, short string, end func(*soap.Client, context.C
 	return cmd
 }
 
-// maxFetchedDepth is the maximum nesting that a daemon can be configured to accept.
-const maxFetchedDepth = 1000
-
 func newJobFetch(std streams) *cobra.Command {
 	return newJobCommand(&cobra.Command{
 		Use:   "fetch",
@@ -142,10 +135,9 @@ func printFetched(std streams, results xroute.ConvertedGeometries) error {
 	if err := checkResult(results.Job); err != nil && !errors.Is(err, errRejected) {
 		return err
 	}
-	limits := geo.Limits{Points: math.MaxInt, Depth: maxFetchedDepth} // the size of the response was limited
 	var failed error
 	for i, e := range results.Geometries {
-		g, err := soap.Decode(e, limits)
+		g, err := soap.Decode(e)
 		if err != nil { // print the others, which are not returned again
 			failed = errRejected
 			fmt.Fprintf(std.err, "trafficctl: cannot read geometry %d of the response: %v\n", i+1, err)

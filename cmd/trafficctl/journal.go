@@ -37,9 +37,10 @@ has a cursor for each consumer. A batch may be in several frames; only the first
 delivered.`
 
 func newJournal(std streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "journal", Short: "Inspect a daemon's journal, or deliver the journal of a lost daemon", Long: journalHelp}
-	cmd.AddCommand(newJournalList(std), newJournalVerify(std), newJournalDump(std), newJournalCursors(std), newJournalAdopt(std))
-	return cmd
+	return group(
+		&cobra.Command{Use: "journal", Short: "Inspect a daemon's journal, or deliver the journal of a lost daemon", Long: journalHelp},
+		newJournalList(std), newJournalVerify(std), newJournalDump(std), newJournalCursors(std), newJournalAdopt(std),
+	)
 }
 
 // journalCommand completes a command that reads a journal, which its argument (a directory) or its

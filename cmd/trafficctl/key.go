@@ -15,14 +15,12 @@ import (
 )
 
 func newKey(std streams) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "key",
 		Short: "Create, list and revoke API keys",
 		Long: `Create, list and revoke the API keys in a daemon's keys file. The file contains SHA-256
 digests, never keys. A running daemon reloads it when it changes.`,
-	}
-	cmd.AddCommand(newKeyNew(std), newKeyList(std), newKeyRevoke(std))
-	return cmd
+	}, newKeyNew(std), newKeyList(std), newKeyRevoke(std))
 }
 
 func newKeyNew(std streams) *cobra.Command {

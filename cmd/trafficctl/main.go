@@ -93,25 +93,26 @@ Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 			Args:    cobra.NoArgs,
 			Run:     func(*cobra.Command, []string) { fmt.Fprintln(std.out, "trafficctl", version.Text()) },
 		})
-	for _, group := range root.Commands() {
-		if group.HasSubCommands() {
-			// An unknown command is an error; cobra would print the help and succeed, or complain
-			// about a flag.
-			group.FParseErrWhitelist.UnknownFlags = true
-			group.DisableFlagsInUseLine = true
-			group.RunE = func(_ *cobra.Command, args []string) error {
-				if len(args) == 0 {
-					return group.Help()
-				}
-				var names []string
-				for _, command := range group.Commands() {
-					names = append(names, command.Name())
-				}
-				return fmt.Errorf("unknown command %[2]q for %[1]s; its commands are %[3]s", group.Name(), args[0], strings.Join(names, ", "))
-			}
-		}
-	}
 	return root
+}
+
+// group adds subcommands to a command that does nothing else. An unknown one is an error; cobra
+// would print the help and succeed, or complain about a flag.
+func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(commands...)
+	cmd.FParseErrWhitelist.UnknownFlags = true
+	cmd.DisableFlagsInUseLine = true
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		var names []string
+		for _, command := range cmd.Commands() {
+			names = append(names, command.Name())
+		}
+		return fmt.Errorf("unknown command %q for %s; its commands are %s", args[0], cmd.Name(), strings.Join(names, ", "))
+	}
+	return cmd
 }
 
 // Environment variables that are used if a flag is not set.
@@ -125,10 +126,11 @@ type connection struct {
 	cfg     client.Config
 	keyFile string
 	quiet   bool
+	flags   *pflag.FlagSet
 }
 
 func (c *connection) register(f *pflag.FlagSet, right string) {
-	c.cfg = client.DefaultConfig()
+	c.cfg, c.flags = client.DefaultConfig(), f
 	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon; overrides $"+envURL)
 	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+right+" right; other users of this machine can see it, so prefer --key-file or "+
 		"$"+envKey)
@@ -140,9 +142,9 @@ func (c *connection) register(f *pflag.FlagSet, right string) {
 
 // config completes the settings from the environment and the key file. Flags take precedence over
 // the key file, which takes precedence over the environment.
-func (c *connection) config(flags *pflag.FlagSet) (client.Config, error) {
+func (c *connection) config() (client.Config, error) {
 	cfg := c.cfg
-	if url := os.Getenv(envURL); url != "" && !flags.Changed("url") {
+	if url := os.Getenv(envURL); url != "" && !c.flags.Changed("url") {
 		cfg.URL = url
 	}
 	switch {

@@ -84,7 +84,7 @@ func newSend(std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.sendFile(cmd.Context(), cmd.Flags(), std, cfg)
+			return s.sendFile(cmd.Context(), std, cfg)
 		},
 	}
 	s.register(cmd.Flags())
@@ -110,7 +110,7 @@ Exit codes are those of trafficctl send.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.Path, cfg.Format, cfg.Member = args[0], feed.NDJSON, "item"
-			return s.sendFile(cmd.Context(), cmd.Flags(), std, cfg)
+			return s.sendFile(cmd.Context(), std, cfg)
 		},
 	}
 	s.register(cmd.Flags())
@@ -144,36 +144,30 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&s.json, "json", false, "print the summary as one line of JSON")
 }
 
-// input is the source of a run's items.
-type input struct {
-	items     iter.Seq2[measurement.Item, error]
-	file      *feed.Source // nil: none
-	resumable bool         // the command has the flag --skip-rows
-}
-
-func (s *sendFlags) sendFile(ctx context.Context, flags *pflag.FlagSet, std streams, cfg feed.Config) error {
+func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) error {
 	source, err := feed.Open(cfg, std.in)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = source.Close() }()
-	return s.run(ctx, flags, std, input{source.Items(), source, true})
+	return s.run(ctx, std, source.Items(), source)
 }
 
-// run sends the input and prints a summary, even after a failure.
-func (s *sendFlags) run(ctx context.Context, flags *pflag.FlagSet, std streams, in input) (err error) {
-	if in.file == nil {
-		in.file = &feed.Source{Size: -1} // generated items, or dead letters
+// run sends the items of a file, or other items if file is nil. It prints a summary, even after a
+// failure.
+func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measurement.Item, error], file *feed.Source) (err error) {
+	if file == nil {
+		file = &feed.Source{Size: -1}
 	}
 	if s.dryRun {
-		return parseOnly(ctx, std, in)
+		return parseOnly(ctx, std, items, file)
 	}
 	cfg := s.cfg
 	cfg.Ordered, cfg.SkipBadRows = !s.noOrder, s.onBadRow == "skip"
 	if !cfg.SkipBadRows && s.onBadRow != "stop" {
 		return fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
 	}
-	if cfg.Config, err = s.connection.config(flags); err != nil {
+	if cfg.Config, err = s.connection.config(); err != nil {
 		return err
 	}
 	path := cmp.Or(s.rejected, os.DevNull)
@@ -184,17 +178,17 @@ func (s *sendFlags) run(ctx context.Context, flags *pflag.FlagSet, std streams, 
 	if err != nil {
 		return fmt.Errorf("cannot create the file of rejected items: %w", err)
 	}
-	display := newProgress(std.err, s.quiet, in.file.Size, progressbar.OptionShowBytes(true))
+	display := newProgress(std.err, s.quiet, file.Size, progressbar.OptionShowBytes(true))
 	sender, err := send.New(cfg, rejected, display.note)
 	if err != nil {
 		return errors.Join(err, rejected.Close())
 	}
 	start := time.Now()
-	stop := display.follow(in.file, sender.Tally)
-	err = sender.Send(ctx, in.items)
+	stop := display.follow(file, sender.Tally)
+	err = sender.Send(ctx, items)
 	stop()
 	err = errors.Join(err, rejected.Close())
-	sum := summary{Tally: sender.Tally(), Empty: in.file.Empty, Seconds: time.Since(start).Seconds(), resumable: in.resumable}
+	sum := summary{Tally: sender.Tally(), Empty: file.Empty, Seconds: time.Since(start).Seconds()}
 	sum.PerSecond = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
 	if err != nil {
 		sum.Failure = err.Error()
@@ -202,7 +196,7 @@ func (s *sendFlags) run(ctx context.Context, flags *pflag.FlagSet, std streams, 
 	if s.json {
 		_ = json.NewEncoder(std.out).Encode(&sum)
 	} else {
-		sum.print(std.out, s.rejected)
+		sum.print(std.out, s.rejected, s.flags.Lookup("skip-rows") != nil)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -217,9 +211,9 @@ func (s *sendFlags) run(ctx context.Context, flags *pflag.FlagSet, std streams, 
 const dryRunItems = 5
 
 // parseOnly parses the input and prints its first items.
-func parseOnly(ctx context.Context, std streams, in input) error {
-	items, bad := int64(0), int64(0)
-	for item, err := range in.items {
+func parseOnly(ctx context.Context, std streams, items iter.Seq2[measurement.Item, error], file *feed.Source) error {
+	good, bad := int64(0), int64(0)
+	for item, err := range items {
 		var row *measurement.RowError
 		switch {
 		case ctx.Err() != nil:
@@ -232,12 +226,12 @@ func parseOnly(ctx context.Context, std streams, in input) error {
 		case err != nil:
 			return err
 		}
-		if items++; items <= dryRunItems {
+		if good++; good <= dryRunItems {
 			fmt.Fprintf(std.out, "%s\n", item.JSON)
 		}
 	}
 	fmt.Fprintf(std.err, "trafficctl: dry run: %s items, %s empty values, %s unreadable rows; nothing was sent\n",
-		grouped(items), grouped(in.file.Empty), grouped(bad))
+		grouped(good), grouped(file.Empty), grouped(bad))
 	if bad > 0 {
 		return errRejected
 	}
@@ -251,11 +245,9 @@ type summary struct {
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"items_per_second"`
 	Failure   string  `json:"error,omitempty"`
-
-	resumable bool
 }
 
-func (s *summary) print(w io.Writer, rejectedFile string) {
+func (s *summary) print(w io.Writer, rejectedFile string, canSkipRows bool) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, line := range []struct {
 		name   string
@@ -292,7 +284,7 @@ func (s *summary) print(w io.Writer, rejectedFile string) {
 	case s.Rejected > 0:
 		fmt.Fprintln(w, "Use --rejected FILE to save rejected items for correction.")
 	}
-	if s.Resume > 1 && s.resumable {
+	if s.Resume > 1 && canSkipRows {
 		fmt.Fprintf(w, "All rows before row %s are acknowledged. Resume with --skip-rows %d; later rows that were already accepted "+
 			"are sent again.\n", grouped(s.Resume), s.Resume-1)
 	}

@@ -32,7 +32,7 @@ watch retries every few seconds.`,
   trafficctl forecast watch --key-file map.key --part tile=12/2190/1282 | jq .street`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if r.Config, err = c.config(cmd.Flags()); err != nil {
+			if r.Config, err = c.config(); err != nil {
 				return err
 			}
 			if r.Wait = min(r.Wait, r.Timeout/2); r.Wait < time.Second {
@@ -58,8 +58,11 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 	for {
 		start := time.Now()
 		resp, err := forecast.Get(ctx, r)
-		if err == nil && resp.Version == "" {
-			err = errors.New("the daemon does not send the header Forecast-Version; upgrade it to this version")
+		version := ""
+		if err == nil {
+			if version = resp.Get("Forecast-Version"); version == "" {
+				err = errors.New("the daemon does not send the header Forecast-Version; upgrade it to this version")
+			}
 		}
 		switch {
 		case err != nil && r.Since == "":
@@ -69,7 +72,7 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 		case err != nil:
 			fmt.Fprintln(std.err, "trafficctl:", err)
 		}
-		if err != nil || resp.Version == r.Since && time.Since(start) < time.Second { // too many clients are waiting
+		if err != nil || version == r.Since && time.Since(start) < time.Second { // too many clients are waiting
 			_ = client.Sleep(ctx, watchRetryInterval)
 			continue
 		}
@@ -82,7 +85,7 @@ func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) err
 				return err
 			}
 		}
-		r.Since = resp.Version
+		r.Since = version
 	}
 }
 
@@ -91,7 +94,7 @@ type codes map[[2]int32]string
 
 // complete sets the codes that resp omits because they are unchanged, and remembers all codes.
 func (c codes) complete(resp *forecast.Response) {
-	if !resp.Changes {
+	if resp.Get("Forecast-Content") != "changes" {
 		clear(c)
 	}
 	for _, s := range resp.Layer.StreetForecast {

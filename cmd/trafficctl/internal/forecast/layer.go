@@ -5,6 +5,7 @@ package forecast
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -40,23 +41,17 @@ type Request struct {
 	Encoding string // zstd, gzip or identity; empty: the daemon's choice
 
 	Part  string        // the query parameter that selects streets, such as tile=12/2190/1282; empty: all
-	Since string        // Version of an earlier response, to get only later changes; may be empty
+	Since string        // Forecast-Version of an earlier response, to get only later changes; may be empty
 	Wait  time.Duration // how long the daemon may wait for a change
 }
 
-// Response is the daemon's response to a Request.
+// Response is the daemon's response to a Request. If its Forecast-Content is changes, Layer contains
+// only the changes since Request.Since, and omits openLRcodes that have not changed.
 type Response struct {
-	Layer    *pb.StreetForecastResponse // nil if NotModified
-	ETag     string
-	Version  string // header Forecast-Version
-	Modified string // header Last-Modified
-	Age      string // header Forecast-Age, in seconds
-	Encoding string // Content-Encoding
-	Received int64  // bytes of the body
-	Size     int    // bytes of the decompressed message
-
-	NotModified bool
-	Changes     bool // Layer contains only the changes since Request.Since, and omits openLRcodes that have not changed
+	http.Header
+	Layer    *pb.StreetForecastResponse // nil if not modified
+	Received int64                      // bytes of the body
+	Size     int                        // bytes of the decompressed message
 }
 
 // maxLayer is the maximum size of the message. Protobuf's own limit is 2 GiB.
@@ -64,12 +59,7 @@ const maxLayer = 2 << 30
 
 // Get requests the layer once. It neither retries nor follows redirects.
 func Get(ctx context.Context, r Request) (*Response, error) {
-	encoding := r.Encoding
-	switch encoding {
-	case "":
-		encoding = "zstd, gzip"
-	case "zstd", "gzip", "identity":
-	default:
+	if _, ok := encodings[r.Encoding]; !ok {
 		return nil, fmt.Errorf("--encoding %q must be zstd, gzip or identity", r.Encoding)
 	}
 	if r.Horizon < -1 {
@@ -97,7 +87,7 @@ func Get(ctx context.Context, r Request) (*Response, error) {
 	}
 	req.URL.RawQuery = query.Encode()
 	req.Header.Set("Accept", "application/x-protobuf")
-	req.Header.Set("Accept-Encoding", encoding) // also disables the transport's decompression
+	req.Header.Set("Accept-Encoding", cmp.Or(r.Encoding, "zstd, gzip")) // also disables the transport's decompression
 	if r.ETag != "" {
 		req.Header.Set("If-None-Match", r.ETag)
 	}
@@ -106,16 +96,11 @@ func Get(ctx context.Context, r Request) (*Response, error) {
 		return nil, fmt.Errorf("cannot get the forecasts: %w", err)
 	}
 	defer resp.Body.Close()
-	response := &Response{
-		ETag: resp.Header.Get("ETag"), Version: resp.Header.Get("Forecast-Version"), Modified: resp.Header.Get("Last-Modified"),
-		Age: resp.Header.Get("Forecast-Age"), Encoding: resp.Header.Get("Content-Encoding"),
-		Changes: resp.Header.Get("Forecast-Content") == "changes",
-	}
+	response := &Response{Header: resp.Header}
 	switch resp.StatusCode {
 	case http.StatusOK:
 		return response, response.read(resp.Body)
 	case http.StatusNotModified:
-		response.NotModified = true
 		return response, nil
 	}
 	return nil, c.ReadError(resp)
@@ -125,9 +110,10 @@ func Get(ctx context.Context, r Request) (*Response, error) {
 var encodings = map[string]feed.Compression{"": feed.None, "identity": feed.None, "gzip": feed.Gzip, "zstd": feed.Zstd}
 
 func (r *Response) read(body io.Reader) error {
-	kind, ok := encodings[r.Encoding]
+	encoding := r.Get("Content-Encoding")
+	kind, ok := encodings[encoding]
 	if !ok {
-		return fmt.Errorf("cannot read the response: unexpected Content-Encoding %q", r.Encoding)
+		return fmt.Errorf("cannot read the response: unexpected Content-Encoding %q", encoding)
 	}
 	meter := &feed.Meter{R: body}
 	plain, err := feed.Decompress(meter, kind)

@@ -29,19 +29,14 @@ import (
 // Config describes the input and the output.
 type Config struct {
 	From, To Encoding
-	Limits   geo.Limits
 	MaxBytes int // per record
 }
 
-// DefaultConfig returns the settings for trusted files.
-func DefaultConfig() Config {
-	return Config{
-		From:     WKT,
-		To:       WKT,
-		Limits:   geo.Limits{Points: 10_000_000, Depth: geo.DefaultLimits().Depth},
-		MaxBytes: 256 << 20,
-	}
-}
+// DefaultMaxBytes is the default of Config.MaxBytes.
+const DefaultMaxBytes = 256 << 20
+
+// limits apply to each geometry. The files are trusted.
+var limits = geo.Limits{Points: 10_000_000, Depth: geo.DefaultLimits().Depth}
 
 // Validate returns an error for the first invalid setting.
 func (c Config) Validate() error {
@@ -53,7 +48,7 @@ func (c Config) Validate() error {
 	case c.MaxBytes < 1:
 		return fmt.Errorf("--max-bytes %d must be at least 1", c.MaxBytes)
 	}
-	return c.Limits.Validate()
+	return nil
 }
 
 // Converter converts the coordinates of geometries. It returns a result for each, in order, and may
@@ -94,12 +89,11 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, c Convert
 	r := &run{cfg: cfg, converter: c, out: out, omit: omit, frame: cfg.To.frame()}
 	err := r.convert(ctx, in)
 	text := r.frame.tail
-	switch {
-	case r.started:
-	case err != nil || r.frame.head == "":
-		return r.tally, err // no frame to close
-	default: // a file without geometries consists of the frame
-		text = r.frame.head + r.frame.tail[1:] // one line break is enough
+	if r.tally.Converted == 0 {
+		if err != nil || r.frame.head == "" {
+			return r.tally, err // no frame to close
+		}
+		text = r.frame.head + r.frame.tail[1:] // the frame of a file without geometries needs only one line break
 	}
 	return r.tally, errors.Join(err, r.write([]byte(text)))
 }
@@ -112,11 +106,10 @@ type run struct {
 	frame     frame
 	tally     Tally
 
-	batch   []geom.T
-	places  []string
-	bytes   int // size of the batch in the input
-	text    []byte
-	started bool // frame.head is written
+	batch  []geom.T
+	places []string
+	bytes  int // size of the batch in the input
+	text   []byte
 }
 
 func (r *run) convert(ctx context.Context, in io.Reader) error {
@@ -127,7 +120,7 @@ func (r *run) convert(ctx context.Context, in io.Reader) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
 		}
-		g, err := r.cfg.From.parse(r.cfg.Limits, record.data)
+		g, err := r.cfg.From.parse(record.data)
 		if err != nil {
 			r.tally.Omitted++
 			r.omit(record.place, err)
@@ -153,11 +146,11 @@ func (r *run) flush(ctx context.Context) error {
 		return fmt.Errorf("cannot convert the geometries from %s on: %w", r.places[0], err)
 	}
 	for i, result := range results {
-		r.text = append(r.text[:0], r.frame.between...)
-		if !r.started {
-			r.text = append(r.text[:0], r.frame.head...)
+		separator, err := r.frame.between, result.Err
+		if r.tally.Converted == 0 {
+			separator = r.frame.head
 		}
-		err := result.Err
+		r.text = append(r.text[:0], separator...)
 		if err == nil {
 			r.text, err = r.cfg.To.appendRecord(r.text, result.Geometry)
 		}
@@ -169,7 +162,6 @@ func (r *run) flush(ctx context.Context) error {
 		if r.cfg.To == WKB && r.tally.Converted > 0 {
 			return fmt.Errorf("%s: a WKB file holds one geometry; use hex or base64 for several", r.places[i])
 		}
-		r.started = true
 		if err := r.write(r.text); err != nil {
 			return err
 		}
@@ -205,7 +197,7 @@ var (
 )
 
 // parse reads a record.
-func (e Encoding) parse(limits geo.Limits, record []byte) (_ geom.T, err error) {
+func (e Encoding) parse(record []byte) (_ geom.T, err error) {
 	switch e {
 	case WKT:
 		return limits.ParseWKT(string(record), geo.Any)

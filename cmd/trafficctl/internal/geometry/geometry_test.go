@@ -29,9 +29,7 @@ type outcome struct {
 
 // config returns a configuration with limits that a test can reach.
 func config(from, to geometry.Encoding) geometry.Config {
-	cfg := geometry.DefaultConfig()
-	cfg.From, cfg.To, cfg.MaxBytes = from, to, 10_000
-	return cfg
+	return geometry.Config{From: from, To: to, MaxBytes: 10_000}
 }
 
 func offline(t testing.TB) geometry.Converter {
@@ -199,7 +197,7 @@ func TestOutputFails(t *testing.T) {
 func TestValidate(t *testing.T) {
 	f := func(want string, change func(*geometry.Config)) {
 		t.Helper()
-		cfg := geometry.DefaultConfig()
+		cfg := config(geometry.WKT, geometry.WKT)
 		require.NoError(t, cfg.Validate())
 		change(&cfg)
 		require.ErrorContains(t, cfg.Validate(), want)
@@ -207,7 +205,6 @@ func TestValidate(t *testing.T) {
 	f(`--from "geojson" must be one of [wkt wkb hex base64 kml]`, func(c *geometry.Config) { c.From = geometry.GeoJSON })
 	f(`--to "shp" must be one of [wkt wkb hex base64 kml geojson]`, func(c *geometry.Config) { c.To = "shp" })
 	f("--max-bytes 0", func(c *geometry.Config) { c.MaxBytes = 0 })
-	f("limit of points is 0", func(c *geometry.Config) { c.Limits.Points = 0 })
 }
 
 // counting is a converter that records the sizes of its batches and rejects every other geometry.

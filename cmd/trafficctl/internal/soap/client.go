@@ -84,11 +84,12 @@ func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometri
 }
 
 // Limits of a response. Because a job's results are returned only once, every valid response must
-// be within the limits: they allow about 4 million points, and collections of the maximum
-// configurable depth. A collection takes two levels of elements in the encoding PLAIN.
+// be within the limits: they allow about 4 million points, and collections of the maximum depth that
+// can be configured. A collection takes two levels of elements in the encoding PLAIN.
 const (
 	maxResponse = 256 << 20
-	maxDepth    = 2*1000 + 32
+	maxDepth    = 1000
+	maxElements = 2*maxDepth + 32 // nested
 )
 
 // call sends a request and returns the response of type R. wait is how long the service may wait
@@ -155,7 +156,7 @@ func (c *Client) read(resp *http.Response) (xroute.Response, error) {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusInternalServerError || !isXML {
 		return nil, c.http.ReadError(resp)
 	}
-	result, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxResponse, Depth: maxDepth})
+	result, err := xroute.ReadResponse(resp.Body, xroute.Limits{Bytes: maxResponse, Depth: maxElements})
 	if fault, ok := errors.AsType[*xroute.Fault](err); ok {
 		return nil, (*Fault)(fault)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -19,7 +20,6 @@ import (
 type Converter struct {
 	Client   *Client
 	From, To geo.System
-	Limits   geo.Limits // of the results
 }
 
 // Convert implements geometry.Converter. It splits a batch that is too large for the service. A
@@ -93,7 +93,7 @@ func (c Converter) runJob(ctx context.Context, batch []geom.T) (_ []geometry.Res
 	}
 	for i := range results {
 		if r := &results[i]; r.Err == nil {
-			r.Geometry, r.Err = Decode(fetched.Geometries[0], c.Limits)
+			r.Geometry, r.Err = Decode(fetched.Geometries[0])
 			fetched.Geometries = fetched.Geometries[1:]
 		}
 	}
@@ -125,10 +125,10 @@ func Encode(g geom.T) (xroute.EncodedGeometry, error) {
 	return e, nil
 }
 
-// Decode reads a geometry from its first encoding.
-func Decode(e xroute.EncodedGeometry, limits geo.Limits) (geom.T, error) {
+// Decode reads a geometry of a response from its first encoding.
+func Decode(e xroute.EncodedGeometry) (geom.T, error) {
 	for _, r := range xroute.Readings(e) {
-		return r.Read(limits)
+		return r.Read(geo.Limits{Points: math.MaxInt, Depth: maxDepth}) // the size of the response was limited
 	}
 	return nil, errors.New("the response contains no encoding of the geometry")
 }
