@@ -114,7 +114,7 @@ func listDeadLetters(std streams, path string, asJSON bool) error {
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	defer table.Flush()
 	reasons, n := map[[2]string]*reason{}, 0
-	for l, err := range readLetters(path, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
+	for l, err := range (selection{}).letters(path, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
 		if err != nil {
 			return err
 		}
@@ -193,10 +193,16 @@ type letter struct {
 // measurementID identifies the measurement, which several stores may have rejected.
 func (l letter) measurementID() string { return fmt.Sprintf("%s/%d", l.BatchID, l.Index) }
 
-// readLetters returns the dead letters of a file in order, without the duplicates that a crash may
-// have caused. It calls note with a message for each line that a crash has truncated; the daemon
-// writes that dead letter again after the restart. An error ends the sequence.
-func readLetters(path string, note func(text string)) iter.Seq2[letter, error] {
+// selection selects dead letters. The zero value selects all.
+type selection struct {
+	productInstance, sink string
+	skip                  int64 // number of selected measurements to skip
+}
+
+// letters returns the selected dead letters of a file in order, without the duplicates that a crash
+// may have caused. It calls note with a message for each line that a crash has truncated; the
+// daemon writes that dead letter again after the restart. An error ends the sequence.
+func (s selection) letters(path string, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -236,8 +242,9 @@ func readLetters(path string, note func(text string)) iter.Seq2[letter, error] {
 				yield(letter{}, fmt.Errorf("cannot read %s: line %d is not a dead letter: %w", path, n, err))
 				return
 			}
+			isSelected := (s.productInstance == "" || l.ProductInstance == s.productInstance) && (s.sink == "" || l.Sink == s.sink)
 			key := l.Sink + " " + l.measurementID()
-			if !seen[key] && !yield(l, nil) {
+			if isSelected && !seen[key] && !yield(l, nil) {
 				return
 			}
 			seen[key] = true
@@ -252,30 +259,13 @@ func looksTruncated(line []byte) bool {
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
 }
 
-// selection selects letters to resend.
-type selection struct {
-	productInstance string // empty: all
-	sink            string // empty: all
-	skip            int64  // number of selected measurements to skip
-}
-
-// letters returns the selected letters. It omits truncated lines.
-func (s selection) letters(path string) iter.Seq2[letter, error] {
-	return func(yield func(letter, error) bool) {
-		for l, err := range readLetters(path, func(string) {}) {
-			isSelected := (s.productInstance == "" || l.ProductInstance == s.productInstance) && (s.sink == "" || l.Sink == s.sink)
-			if (err != nil || isSelected) && !yield(l, err) {
-				return
-			}
-		}
-	}
-}
+func ignoreNote(string) {}
 
 // instance returns the product instance of the selected letters. It returns an error if they belong
 // to several, because a key belongs to one product instance.
 func (s selection) instance(path string) (string, error) {
 	found := map[string]bool{}
-	for l, err := range s.letters(path) {
+	for l, err := range s.letters(path, ignoreNote) {
 		if err != nil {
 			return "", err
 		}
@@ -304,7 +294,7 @@ func (s selection) instance(path string) (string, error) {
 func (s selection) items(path string) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		seen := map[string]bool{}
-		for l, err := range s.letters(path) {
+		for l, err := range s.letters(path, ignoreNote) {
 			var item measurement.Item
 			if err == nil {
 				if seen[l.measurementID()] {
@@ -315,7 +305,7 @@ func (s selection) items(path string) iter.Seq2[measurement.Item, error] {
 					continue
 				}
 				item.JSON, err = json.Marshal(l.Item)
-				item.Order, item.Place = measurement.OrderOf(l.Item.DetectorCode), measurement.Place{Row: int64(len(seen)), Line: l.line}
+				item.Detector, item.Place = l.Item.DetectorCode, measurement.Place{Row: int64(len(seen)), Line: l.line}
 			}
 			if !yield(item, err) {
 				return

@@ -37,7 +37,7 @@ func newSender(t testing.TB, cfg send.Config, rejected io.Writer) *send.Sender {
 func itemOf(detector string, n int) measurement.Item {
 	const from = "2026-11-01T07:50:00Z"
 	f := measurement.Fields{Detector: detector, Type: "speed", From: []byte(from), To: []byte(from), Value: fmt.Append(nil, n)}
-	return measurement.Item{JSON: f.AppendJSON(nil), Order: measurement.OrderOf(detector)}
+	return measurement.Item{JSON: f.AppendJSON(nil), Detector: detector}
 }
 
 // series returns the given number of items (each) for every detector, sorted by detector.

@@ -145,17 +145,17 @@ func (m *Mapping) constType() string {
 
 // assembler builds the measurements of a row from its cells.
 type assembler struct {
-	mapping Mapping
-	clock   *clock
-	start   time.Time // start of row 1, if the mapping has Start
-	now     time.Time // rows that are shifted beyond it are skipped
-	values  []valueColumn
-	fields  measurement.Fields
-	body    []byte // the row's measurements
-	ends    []int  // end of each measurement in body
-	orders  []uint64
-	numbers []byte // the row's quality and values
-	empty   *int64 // counts omitted values
+	mapping   Mapping
+	clock     *clock
+	start     time.Time // start of row 1, if the mapping has Start
+	now       time.Time // rows that are shifted beyond it are skipped
+	values    []valueColumn
+	fields    measurement.Fields
+	body      []byte   // the row's measurements
+	ends      []int    // end of each measurement in body
+	detectors []string // of each measurement
+	numbers   []byte   // the row's quality and values
+	empty     *int64   // counts omitted values
 }
 
 func newAssembler(m Mapping, empty *int64) *assembler {
@@ -174,7 +174,7 @@ func (a *assembler) emit(cells []string, place measurement.Place, yield yieldFun
 	}
 	start := 0
 	for i, end := range a.ends {
-		if !yield(measurement.Item{JSON: a.body[start:end], Order: a.orders[i], Place: place}, nil) {
+		if !yield(measurement.Item{JSON: a.body[start:end], Detector: a.detectors[i], Place: place}, nil) {
 			return errStopped
 		}
 		start = end
@@ -183,7 +183,7 @@ func (a *assembler) emit(cells []string, place measurement.Place, yield yieldFun
 }
 
 func (a *assembler) build(cells []string, row int64) (err error) {
-	a.body, a.ends, a.orders, a.numbers = a.body[:0], a.ends[:0], a.orders[:0], a.numbers[:0]
+	a.body, a.ends, a.detectors, a.numbers = a.body[:0], a.ends[:0], a.detectors[:0], a.numbers[:0]
 	for i, cell := range cells {
 		cells[i] = strings.TrimSpace(cell)
 	}
@@ -233,7 +233,7 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 		}
 		f.Value = a.numbers[start:]
 		a.body = f.AppendJSON(a.body)
-		a.ends, a.orders = append(a.ends, len(a.body)), append(a.orders, measurement.OrderOf(f.Detector))
+		a.ends, a.detectors = append(a.ends, len(a.body)), append(a.detectors, f.Detector)
 	}
 	return nil
 }

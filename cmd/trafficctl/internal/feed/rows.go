@@ -248,7 +248,7 @@ func (o *objects) emit(raw []byte, place measurement.Place) error {
 		return yieldRowError(o.yield, place, err)
 	case o.build != nil:
 		return o.build.emit(o.cells, place, o.yield)
-	case !o.yield(measurement.Item{JSON: item, Order: measurement.OrderOf(o.cells[0]), Place: place}, nil):
+	case !o.yield(measurement.Item{JSON: item, Detector: o.cells[0], Place: place}, nil):
 		return errStopped
 	}
 	return nil

@@ -62,9 +62,8 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 			} else {
 				item.JSON = f.AppendJSON(item.JSON[:0])
 			}
-			item.Order = measurement.OrderOf(f.Detector)
+			item.Detector, item.StartsBatch = f.Detector, first
 			item.Place.Row++
-			item.StartsBatch = first
 			if !yield(item, nil) {
 				return
 			}

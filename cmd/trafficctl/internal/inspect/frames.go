@@ -47,30 +47,15 @@ func (g *Gap) Range() string {
 // the meantime may be missing.
 func (f *Directory) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
-		for frame, err := range f.frames(from, f.onRead) {
-			seq := frame.Seq
-			if gap, ok := errors.AsType[*Gap](err); ok {
-				seq = gap.From
-			}
-			if seq > to || !yield(frame, err) {
-				return
-			}
-		}
-	}
-}
-
-// frames returns the frames that start at seq, as Frames does.
-func (f *Directory) frames(seq uint64, onRead func(n int64)) iter.Seq2[journal.Frame, error] {
-	return func(yield func(journal.Frame, error) bool) {
 		in, err := f.Inspect()
 		if err != nil {
 			yield(journal.Frame{}, err)
 			return
 		}
-		r := frameReader{yield: yield}
+		r := frameReader{yield: yield, last: to}
 		for i, s := range f.segments {
 			end, visible := f.span(i, in)
-			if !f.readSegment(&r, s, max(seq, s.first), end, newView(visible, onRead)) {
+			if !f.readSegment(&r, s, max(from, s.first), end, newView(visible, f.onRead)) {
 				return
 			}
 		}
@@ -126,6 +111,7 @@ func (f *Directory) readSegment(r *frameReader, s segment, from, end uint64, fil
 // frameReader yields frames and the gaps between them.
 type frameReader struct {
 	yield  func(journal.Frame, error) bool
+	last   uint64    // last frame to yield
 	next   uint64    // expected frame; 0 before the first segment
 	after  time.Time // when the frame before next was received
 	reason error     // why next cannot be read
@@ -138,14 +124,14 @@ func (r *frameReader) frame(frame journal.Frame) bool {
 		return false
 	}
 	r.next, r.after, r.reason = frame.Seq+1, received, nil
-	return r.yield(frame, nil)
+	return frame.Seq <= r.last && r.yield(frame, nil)
 }
 
 // gap yields a gap that begins at next.
 func (r *frameReader) gap(to uint64, before time.Time) bool {
 	err := cmp.Or(r.reason, errMissingSegment)
 	r.reason = nil
-	return r.yield(journal.Frame{}, &Gap{From: r.next, To: to, After: r.after, Before: before, Err: err})
+	return r.next <= r.last && r.yield(journal.Frame{}, &Gap{From: r.next, To: to, After: r.after, Before: before, Err: err})
 }
 
 // span returns the first frame after segment i, and the segments to show to journal.Frames: the
@@ -181,7 +167,7 @@ func (f *Directory) Verify() (*Verdict, error) {
 		v.Newest = max(v.Newest, s.Last)
 	}
 	if i := slices.IndexFunc(in.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil }); i >= 0 {
-		for frame, err := range f.frames(in.Segments[i].Last, nil) { // from the last intact frame on
+		for frame, err := range f.Frames(in.Segments[i].Last, NoEnd) { // from the last intact frame on
 			var gap *Gap
 			switch {
 			case errors.As(err, &gap):
@@ -236,8 +222,7 @@ type Consumer struct {
 	Ahead     uint64    // number of frames before its position that are missing from the journal
 }
 
-// FirstUnconsumed returns the first frame that one of the consumers with a readable cursor has not
-// consumed.
+// FirstUnconsumed implements Journal. It ignores unreadable cursors.
 func (f *Directory) FirstUnconsumed() uint64 {
 	first := uint64(NoEnd)
 	for _, c := range f.cursors {
@@ -248,8 +233,7 @@ func (f *Directory) FirstUnconsumed() uint64 {
 	return first
 }
 
-// Consumers returns the consumers. gaps are the unconsumed frames that cannot be read; they are not
-// counted.
+// Consumers implements Journal.
 func (f *Directory) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	in, err := f.Inspect()
 	if err != nil {

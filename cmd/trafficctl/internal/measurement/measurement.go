@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/go-faster/jx"
 )
 
@@ -61,9 +60,8 @@ func AppendTime(dst []byte, t time.Time) []byte {
 type Item struct {
 	// JSON is one valid JSON value. It is valid until the next item.
 	JSON []byte
-	// Order is the same for all items of a detector (see OrderOf). Such items stay in order.
-	Order uint64
-	Place Place
+	Detector string // its items stay in order
+	Place    Place
 	// StartsBatch closes all open batches before this item. A generator sets it at the start of an
 	// interval.
 	StartsBatch bool
@@ -94,6 +92,3 @@ func (e *RowError) Error() string { return e.Place.String() + ": " + e.Err.Error
 
 // Unwrap returns the reason.
 func (e *RowError) Unwrap() error { return e.Err }
-
-// OrderOf returns Item.Order for a detector code.
-func OrderOf[T ~string | ~[]byte](code T) uint64 { return xxhash.Sum64String(string(code)) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/gzip"
 
@@ -101,7 +102,7 @@ func (l *lanes) add(ctx context.Context, item measurement.Item) error {
 	if item.StartsBatch {
 		l.queueAll(ctx)
 	}
-	i := int(item.Order % uint64(len(l.queues)))
+	i := int(xxhash.Sum64String(item.Detector) % uint64(len(l.queues)))
 	if l.open[i] == nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -28,7 +28,7 @@ func newSender(t testing.TB, cfg Config, rejected io.Writer) *Sender {
 // itemOf returns the n-th item of a detector.
 func itemOf(detector string, n int) measurement.Item {
 	f := measurement.Fields{Detector: detector, Type: "speed", Value: fmt.Append(nil, n)}
-	return measurement.Item{JSON: f.AppendJSON(nil), Order: measurement.OrderOf(detector), Place: measurement.Place{Row: int64(n)}}
+	return measurement.Item{JSON: f.AppendJSON(nil), Detector: detector, Place: measurement.Place{Row: int64(n)}}
 }
 
 // twoItems yields two items of one detector.
