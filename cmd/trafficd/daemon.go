@@ -96,7 +96,7 @@ func (d *daemon) steps() []step {
 				if cfg.Journal.Kind == config.LocalJournal {
 					journalDir = cfg.Journal.Dir
 				}
-				d.status = status.Start(prometheus.DefaultGatherer, cfg.API.BasePath+ingest.Path, journalDir, version.Text(), d.readiness)
+				d.status = status.Start(prometheus.DefaultGatherer, ingest.Path, journalDir, version.Text(), d.readiness)
 				return nil
 			},
 			func(context.Context) error { d.status.Stop(); return nil },

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficd/status"
 )
 
 // TestPromtool checks that promtool finds no problem in the metrics of a running daemon, and that
@@ -62,6 +64,25 @@ func TestPromtool(t *testing.T) {
 	}, "the series of the new key instead of those of the removed one")
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
+}
+
+// TestStatusWithBasePath checks that /status has the latency of batches if api.base_path is set.
+func TestStatusWithBasePath(t *testing.T) {
+	d := newProcess(t, "api.base_path=/traffic").start()
+	d.await(http.StatusOK)
+	request, err := d.request(t.Context(), pack(`{"measurements":[`+item(1, 0)+`]}`), "")
+	require.NoError(t, err)
+	request.URL.Path = "/traffic" + request.URL.Path
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, http.StatusMultiStatus, response.StatusCode)
+	var got status.Status
+	_, text := d.get("/status")
+	require.NoError(t, json.Unmarshal(text, &got))
+	require.NotNil(t, got.Latency)
+	require.Positive(t, got.Latency.P50)
+	require.Equal(t, float64(8<<30), got.Journal.Limit, "journal.max_bytes")
 }
 
 // TestPrometheus lets a real Prometheus scrape the daemon and computes a quantile there.

@@ -141,7 +141,7 @@ type Recorder struct {
 	done sync.WaitGroup
 }
 
-// Start starts sampling until Stop. ingestPath is the path of the ingest endpoint, and journalDir the
+// Start starts sampling until Stop. ingestPath is the label route of batches, and journalDir the
 // directory of the journal, or "" if the journal is in Kafka.
 func Start(gatherer prometheus.Gatherer, ingestPath, journalDir, version string, readiness func() ops.Readiness) *Recorder {
 	r := &Recorder{
