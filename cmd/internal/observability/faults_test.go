@@ -296,7 +296,7 @@ func follow(t *testing.T, d *daemon, anchor string, env []string) {
 		cmd.Dir = d.Dir
 		cmd.Env = append(os.Environ(), append([]string{
 			"PATH=" + d.programs + ":" + os.Getenv("PATH"), "OPS=" + d.ops, "CONFIG=" + d.config, "JOURNAL=" + d.path("journal"),
-			"LOG=" + d.path("trafficd.log"), "KEYS=" + d.path("keys.yaml"), "CLIENT=" + d.name,
+			"LOG=" + d.path("trafficd.log"), "CLIENT=" + d.name,
 		}, env...)...)
 		out, _ := cmd.CombinedOutput() // some commands fail because of the fault
 		requirePrinted(t, b[2], string(out), b[1])
