@@ -308,7 +308,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			display := newProgress(std.err, quiet, int64(total),
 				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
 			err = publisher.Publish(cmd.Context(), content.Forecasts, removed, func(n int) {
-				display.show(int64(n), "", func() string { return fmt.Sprintf("%d of %d streets", n, total) })
+				display.show(int64(n), "", fmt.Sprintf("%d of %d streets", n, total))
 			})
 			display.end()
 			if err != nil {

@@ -80,7 +80,7 @@ converted.`,
 			if display.bar != nil {
 				display.bar.ChangeMax64(done + int64(s.Remaining))
 			}
-			display.show(done, string(s.Status), s.String)
+			display.show(done, string(s.Status), s.String())
 		})
 		display.end()
 		if err != nil {

@@ -149,7 +149,7 @@ func followDeliveries(ctx context.Context, display *progress, deliveries map[str
 			texts = append(texts, text)
 		}
 		text := strings.Join(texts, ", ")
-		display.show(done, text, func() string { return text })
+		display.show(done, text, text)
 		_ = client.Sleep(ctx, barInterval)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -68,14 +67,16 @@ type progress struct {
 	quiet    bool
 	bar      *progressbar.ProgressBar // nil: print lines
 	lastLine time.Time                // when the last line was printed
-	done     int64
 }
 
-// newProgress returns a progress display for total units. total is negative if it is unknown.
+// newProgress returns a progress display for total units. total is not positive if it is unknown.
 func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Option) *progress {
 	p := &progress{w: w, quiet: quiet, lastLine: time.Now()}
 	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
-		p.bar = progressbar.NewOptions64(max(total, -1), append(options,
+		if total <= 0 {
+			total = -1 // show a spinner
+		}
+		p.bar = progressbar.NewOptions64(total, append(options,
 			progressbar.OptionSetWriter(w),
 			progressbar.OptionSetWidth(24),
 			progressbar.OptionThrottle(barInterval),
@@ -86,15 +87,16 @@ func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Op
 	return p
 }
 
-// newByteProgress returns a progress display for total bytes, or 0 if the total is unknown, and a
-// function that advances it by n bytes.
+// newByteProgress returns a progress display for total bytes and a function that advances it by n
+// bytes.
 func newByteProgress(w io.Writer, verb string, total int64, quiet bool) (p *progress, add func(n int64)) {
-	p = newProgress(w, quiet, cmp.Or(total, -1), progressbar.OptionShowBytes(true))
+	p = newProgress(w, quiet, total, progressbar.OptionShowBytes(true))
+	done := int64(0)
 	return p, func(n int64) {
-		if p.done += n; total > 0 {
-			p.done = min(p.done, total) // a file may have grown
+		if done += n; total > 0 {
+			done = min(done, total) // a file may have grown
 		}
-		p.show(p.done, verb, func() string { return verb + " " + megabytes(p.done, total) })
+		p.show(done, verb, verb+" "+megabytes(done, total))
 	}
 }
 
@@ -108,7 +110,7 @@ func megabytes(done, total int64) string {
 
 // show sets the bar's position and description. Without a bar, it prints the line if the last one
 // is older than lineInterval.
-func (p *progress) show(done int64, description string, line func() string) {
+func (p *progress) show(done int64, description, line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -117,7 +119,7 @@ func (p *progress) show(done int64, description string, line func() string) {
 		p.bar.Set64(done)
 	case !p.quiet && time.Since(p.lastLine) >= lineInterval:
 		p.lastLine = time.Now()
-		fmt.Fprintln(p.w, "trafficctl:", line())
+		fmt.Fprintln(p.w, "trafficctl:", line)
 	}
 }
 
@@ -153,11 +155,12 @@ func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func
 				p.end()
 				return
 			}
-			text, read, input := sendingText(tally(), time.Since(start)), file.BytesRead(), ""
+			text, read := sendingText(tally(), time.Since(start)), file.BytesRead()
+			line := text
 			if read > 0 {
-				input = ", " + megabytes(read, file.Size) + " of input read"
+				line += ", " + megabytes(read, file.Size) + " of input read"
 			}
-			p.show(read, text, func() string { return text + input })
+			p.show(read, text, line)
 		}
 	})
 	return func() {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,19 +17,13 @@ type inputFlags struct {
 	cfg     feed.Config
 	mapping feed.Mapping
 	melt    []string
+	flags   *pflag.FlagSet // the flags that cause items to be built from columns
 }
 
-// mappingFlags lists the flags that cause items to be built from columns.
-var mappingFlags = []string{
-	"detector", "type", "from", "to", "interval", "value", "quality", "melt",
-	"zone", "dst-overlap", "shift", "time-layout", "decimal", "detectors-from-header", "start",
-}
-
-func (r *inputFlags) register(f *pflag.FlagSet) {
-	m := &r.mapping
-	f.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto), "auto, csv, json or ndjson")
-	f.StringVar((*string)(&r.cfg.Compression), "compression", string(feed.Sniff), "auto, none, gzip, xz or zstd")
-	f.Func("separator", "separator of CSV cells: one `character`, or tab (default ,)", func(text string) error {
+func (r *inputFlags) register(all *pflag.FlagSet) {
+	all.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto), "auto, csv, json or ndjson")
+	all.StringVar((*string)(&r.cfg.Compression), "compression", string(feed.Sniff), "auto, none, gzip, xz or zstd")
+	all.Func("separator", "separator of CSV cells: one `character`, or tab (default ,)", func(text string) error {
 		text = strings.NewReplacer("tab", "\t", `\t`, "\t").Replace(text)
 		var n int
 		if r.cfg.Separator, n = utf8.DecodeRuneInString(text); n != len(text) || r.cfg.Separator == utf8.RuneError {
@@ -38,8 +31,9 @@ func (r *inputFlags) register(f *pflag.FlagSet) {
 		}
 		return nil
 	})
-	f.StringSliceVar(&r.cfg.Columns, "columns", nil, "names of the CSV columns, for a file without a header")
-	f.Int64Var(&r.cfg.SkipRows, "skip-rows", 0, "number of rows to skip at the start because an earlier run has sent them")
+	all.StringSliceVar(&r.cfg.Columns, "columns", nil, "names of the CSV columns, for a file without a header")
+	all.Int64Var(&r.cfg.SkipRows, "skip-rows", 0, "number of rows to skip at the start because an earlier run has sent them")
+	f, m := pflag.NewFlagSet("", pflag.ContinueOnError), &r.mapping
 	f.StringVar(&m.Detector, "detector", m.Detector, "column of the detector code")
 	f.StringVar(&m.Type, "type", m.Type, "column of the measure type, or =TYPE for all rows")
 	f.StringVar(&m.From, "from", m.From, "column of the interval's start")
@@ -69,31 +63,35 @@ func (r *inputFlags) register(f *pflag.FlagSet) {
 		"requires --type =TYPE and --interval")
 	f.StringVar(&m.Start, "start", "", "start of the first row of a file for --detectors-from-header without a time column; "+
 		"rows are --interval apart")
+	r.flags = f
+	all.AddFlagSet(f)
 }
 
 // config returns the settings of the input. It clears the defaults that other flags replace.
-func (r *inputFlags) config(flags *pflag.FlagSet, args []string) (feed.Config, error) {
+func (r *inputFlags) config(args []string) (feed.Config, error) {
 	cfg := r.cfg
 	if len(args) > 0 {
 		cfg.Path = args[0]
 	}
-	if !slices.ContainsFunc(mappingFlags, flags.Changed) {
+	isMapped := false
+	r.flags.VisitAll(func(f *pflag.Flag) { isMapped = isMapped || f.Changed })
+	if !isMapped {
 		return cfg, nil
 	}
 	m := r.mapping
-	m.QualityOptional = !flags.Changed("quality")
-	if m.Interval != 0 && !flags.Changed("to") {
+	m.QualityOptional = !r.flags.Changed("quality")
+	if m.Interval != 0 && !r.flags.Changed("to") {
 		m.To = ""
 	}
-	if m.Wide && !flags.Changed("from") {
+	if m.Wide && !r.flags.Changed("from") {
 		m.From = ""
 	}
 	for _, name := range []string{"detector", "value", "quality", "melt", "to"} {
-		if m.Wide && flags.Changed(name) {
+		if m.Wide && r.flags.Changed(name) {
 			return cfg, fmt.Errorf("use either --detectors-from-header or --%s, not both", name)
 		}
 	}
-	if len(r.melt) > 0 && (flags.Changed("type") || flags.Changed("value")) {
+	if len(r.melt) > 0 && (r.flags.Changed("type") || r.flags.Changed("value")) {
 		return cfg, errors.New("use either --melt or --type and --value, not both")
 	}
 	for _, text := range r.melt {

@@ -80,7 +80,7 @@ func newSend(std streams) *cobra.Command {
 		Example: sendExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := r.config(cmd.Flags(), args)
+			cfg, err := r.config(args)
 			if err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) 
 // failure.
 func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measurement.Item, error], file *feed.Source) (err error) {
 	if file == nil {
-		file = &feed.Source{Size: -1}
+		file = new(feed.Source)
 	}
 	if s.dryRun {
 		return parseOnly(ctx, std, items, file)

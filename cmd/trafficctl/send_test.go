@@ -211,7 +211,7 @@ func TestProgressLines(t *testing.T) {
 	var w bytes.Buffer
 	p := newProgress(&w, false, 10e6)
 	tally := send.Tally{Accepted: 1990, Rejected: 10}
-	line := func() string { return sendingText(tally, time.Second) + ", " + megabytes(5e6, 10e6) + " of input read" }
+	line := sendingText(tally, time.Second) + ", " + megabytes(5e6, 10e6) + " of input read"
 	p.show(5e6, "", line) // too early
 	p.lastLine = time.Time{}
 	p.show(5e6, "", line)

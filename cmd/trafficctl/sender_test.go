@@ -103,7 +103,7 @@ func TestOrderAndFullBatches(t *testing.T) {
 		d := newDaemon(t)
 		cfg := configFor(d)
 		cfg.Batch, cfg.Concurrency = limit, workers
-		s := newSender(t, cfg, nil)
+		s := newSender(t, cfg, io.Discard)
 		require.NoError(t, s.Send(t.Context(), series(detectors, each)))
 		require.EqualValues(t, detectors*each, s.Tally().Accepted)
 		require.Zero(t, s.Tally().Resume)
@@ -124,7 +124,7 @@ func TestNoOrderSendsEverythingInFullBatches(t *testing.T) {
 	d := newDaemon(t)
 	cfg := configFor(d)
 	cfg.Batch, cfg.Ordered = 300, false
-	s := newSender(t, cfg, nil)
+	s := newSender(t, cfg, io.Discard)
 	require.NoError(t, s.Send(t.Context(), series(1, 3000)))
 	require.Len(t, d.Batches(), 10)
 	seen := map[int]bool{}
@@ -141,7 +141,7 @@ func TestStartsBatch(t *testing.T) {
 	cfg.Concurrency = 1
 	next := itemOf("A", 4)
 	next.StartsBatch = true
-	s := newSender(t, cfg, nil)
+	s := newSender(t, cfg, io.Discard)
 	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), itemOf("C", 3), next)))
 	require.Len(t, d.Batches(), 2)
 	require.Len(t, d.Batches()[0], 3)
@@ -149,7 +149,7 @@ func TestStartsBatch(t *testing.T) {
 
 func TestNothingToSend(t *testing.T) {
 	d := newDaemon(t)
-	require.NoError(t, newSender(t, configFor(d), nil).Send(t.Context(), mixed()))
+	require.NoError(t, newSender(t, configFor(d), io.Discard).Send(t.Context(), mixed()))
 	require.Empty(t, d.Keys())
 }
 
@@ -160,7 +160,7 @@ func TestRetries(t *testing.T) {
 			t.Parallel() // most of the time is spent in pauses
 			d := newDaemon(t)
 			prepare(d)
-			s := newSender(t, configFor(d), nil)
+			s := newSender(t, configFor(d), io.Discard)
 			require.NoError(t, s.Send(t.Context(), series(1, 10)))
 			require.Len(t, d.Batches(), 1)
 			require.Len(t, d.Keys(), 3)
@@ -214,7 +214,7 @@ func TestPermanentErrorsStop(t *testing.T) {
 			reject(w, status, "THE_CODE", "the reason")
 			return true
 		}
-		s := newSender(t, configFor(d), nil)
+		s := newSender(t, configFor(d), io.Discard)
 		err := s.Send(t.Context(), series(1, 10))
 		require.ErrorContains(t, err, fmt.Sprint(status))
 		require.ErrorContains(t, err, "THE_CODE: the reason")
@@ -245,7 +245,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		http.Redirect(w, r, other.URL, http.StatusFound)
 		return true
 	}
-	err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
+	err := newSender(t, configFor(d), io.Discard).Send(t.Context(), series(1, 2))
 	require.ErrorContains(t, err, "302")
 	require.Empty(t, other.Keys())
 	require.Len(t, d.Keys(), 1)
@@ -262,7 +262,7 @@ func TestInconsistentResponses(t *testing.T) {
 			w.Write([]byte(response))
 			return true
 		}
-		err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
+		err := newSender(t, configFor(d), io.Discard).Send(t.Context(), series(1, 2))
 		require.ErrorContains(t, err, "inconsistent response")
 		require.Len(t, d.Keys(), 1)
 	}
@@ -280,7 +280,7 @@ func TestRetryForEnds(t *testing.T) {
 		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
-	err := newSender(t, configFor(d), nil).Send(t.Context(), series(1, 2))
+	err := newSender(t, configFor(d), io.Discard).Send(t.Context(), series(1, 2))
 	require.ErrorContains(t, err, "--retry-for")
 	require.ErrorContains(t, err, "later")
 	require.Len(t, d.Keys(), 1)
@@ -292,7 +292,7 @@ func TestNoResponse(t *testing.T) {
 	d.CutAfter = func(int) bool { return true }
 	cfg := configFor(d)
 	cfg.RetryFor = 0
-	s := newSender(t, cfg, nil)
+	s := newSender(t, cfg, io.Discard)
 	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "EOF")
 	require.EqualValues(t, 3, s.Tally().Unknown)
 	require.EqualValues(t, 1, s.Tally().Resume)
@@ -311,7 +311,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	cfg := configFor(d)
 	cfg.Batch, cfg.Concurrency = 10, 1
-	s := newSender(t, cfg, nil)
+	s := newSender(t, cfg, io.Discard)
 	require.ErrorIs(t, s.Send(ctx, series(1, 1000)), context.Canceled)
 	tally := s.Tally()
 	require.EqualValues(t, 20, tally.Accepted)
@@ -332,7 +332,7 @@ func TestUnknownAfterLostResponse(t *testing.T) {
 		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
-	s := newSender(t, configFor(d), nil)
+	s := newSender(t, configFor(d), io.Discard)
 	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "later")
 	require.Len(t, d.Items(), 3, "the daemon has accepted the batch")
 	require.EqualValues(t, 3, s.Tally().Unknown)
@@ -343,7 +343,7 @@ func TestUnknownAfterLostResponse(t *testing.T) {
 func TestInterruptedWhileFillingBatch(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancel(t.Context())
-	s := newSender(t, configFor(d), nil)
+	s := newSender(t, configFor(d), io.Discard)
 	err := s.Send(ctx, func(yield func(measurement.Item, error) bool) {
 		for item, err := range series(1, 3) {
 			if !yield(item, err) {
@@ -365,7 +365,7 @@ func TestInterruptedDuringPause(t *testing.T) {
 		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
-	s, err := send.New(configFor(d), nil, func(string) { interrupt() })
+	s, err := send.New(configFor(d), io.Discard, func(string) { interrupt() })
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Send(ctx, series(1, 10)), context.Canceled)
 	require.EqualValues(t, 1, s.Tally().Resume)
@@ -373,7 +373,7 @@ func TestInterruptedDuringPause(t *testing.T) {
 
 func TestBadRowStops(t *testing.T) {
 	d := newDaemon(t)
-	s := newSender(t, configFor(d), nil)
+	s := newSender(t, configFor(d), io.Discard)
 	err := s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), badRow(3), itemOf("C", 4)))
 	require.ErrorContains(t, err, "item 3: unreadable")
 	require.ErrorContains(t, err, "--on-bad-row skip")
@@ -386,7 +386,7 @@ func TestBadRowsSkipped(t *testing.T) {
 	cfg := configFor(d)
 	cfg.SkipBadRows = true
 	var notes []string
-	s, err := send.New(cfg, nil, func(text string) { notes = append(notes, text) })
+	s, err := send.New(cfg, io.Discard, func(text string) { notes = append(notes, text) })
 	require.NoError(t, err)
 	list := []any{itemOf("A", 1)}
 	const reportedRows = 10 // then rows are only counted
@@ -402,7 +402,7 @@ func TestBadRowsSkipped(t *testing.T) {
 // TestInputFails checks that if the input fails, the items before the failure are sent.
 func TestInputFails(t *testing.T) {
 	d := newDaemon(t)
-	s := newSender(t, configFor(d), nil)
+	s := newSender(t, configFor(d), io.Discard)
 	broken := errors.New("unexpected EOF")
 	require.ErrorIs(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), broken)), broken)
 	require.EqualValues(t, 2, s.Tally().Accepted)
@@ -477,7 +477,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 		}
 	}
-	s := newSender(t, cfg, nil)
+	s := newSender(t, cfg, io.Discard)
 	done := make(chan error)
 	go func() { done <- s.Send(t.Context(), counted) }()
 	eventually(t, func() bool { return read.Load() >= maxRead-2*10 })

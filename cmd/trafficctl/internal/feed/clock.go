@@ -28,13 +28,15 @@ const (
 	OverlapSecond Overlap = "second" // standard time
 )
 
-// Clock describes the format of timestamps, which are converted to UTC. A local time that is
-// skipped when daylight saving time begins is an error.
+// Clock describes the format of timestamps and parses them. It resolves local times itself, because
+// time.ParseInLocation does not report times that do not exist or occur twice.
 type Clock struct {
 	Layout  string
 	Zone    *time.Location // of times without a UTC offset
 	Overlap Overlap
 	Shift   time.Duration // added to each timestamp
+
+	layouts []string // of Layout; the one that matched last comes first
 }
 
 // Validate returns an error for the first invalid field, with the name of its flag.
@@ -61,26 +63,13 @@ var isoLayouts = func() (layouts []string) {
 	return layouts
 }()
 
-// clock parses timestamps. It resolves local times itself, because time.ParseInLocation does not
-// report times that do not exist or occur twice.
-type clock struct {
-	Clock
-	layouts []string // the one that matched last comes first
-}
-
-func newClock(c Clock) *clock {
-	if c.Layout == LayoutISO {
-		return &clock{c, slices.Clone(isoLayouts)}
-	}
-	return &clock{c, []string{c.Layout}}
-}
-
-func (c *clock) parse(cell string) (time.Time, error) {
+// parse returns a timestamp in UTC.
+func (c *Clock) parse(cell string) (time.Time, error) {
 	at, err := c.unshifted(cell)
 	return at.Add(c.Shift), err
 }
 
-func (c *clock) unshifted(cell string) (time.Time, error) {
+func (c *Clock) unshifted(cell string) (time.Time, error) {
 	switch c.Layout {
 	case LayoutUnix:
 		return parseUnix(cell, "s")
@@ -90,6 +79,11 @@ func (c *clock) unshifted(cell string) (time.Time, error) {
 	text := cell
 	if c.Layout == LayoutISO {
 		text = strings.ToUpper(cell) // t and z
+	}
+	if c.layouts == nil && c.Layout == LayoutISO {
+		c.layouts = slices.Clone(isoLayouts)
+	} else if c.layouts == nil {
+		c.layouts = []string{c.Layout}
 	}
 	for i, layout := range c.layouts {
 		wall, err := time.Parse(layout, text)
@@ -109,7 +103,7 @@ func (c *clock) unshifted(cell string) (time.Time, error) {
 }
 
 // resolve returns the instant of a local time, which is passed as if it were UTC.
-func (c *clock) resolve(wall time.Time) (time.Time, error) {
+func (c *Clock) resolve(wall time.Time) (time.Time, error) {
 	if c.Zone == time.UTC {
 		return wall, nil
 	}
@@ -135,7 +129,7 @@ const day = 24 * time.Hour
 
 // withOffset returns the instant of the local time wall, assuming the UTC offset in force at
 // wall+after. It returns the zero time if a different offset is in force at that instant.
-func (c *clock) withOffset(wall time.Time, after time.Duration) time.Time {
+func (c *Clock) withOffset(wall time.Time, after time.Duration) time.Time {
 	_, offset := wall.Add(after).In(c.Zone).Zone()
 	at := wall.Add(-time.Duration(offset) * time.Second)
 	if _, actual := at.In(c.Zone).Zone(); actual != offset {

@@ -16,7 +16,7 @@ func zone(t testing.TB, name string) *time.Location {
 func TestClock(t *testing.T) {
 	f := func(layout, zoneName string, overlap Overlap, cell, want string) {
 		t.Helper()
-		c := newClock(Clock{Layout: layout, Zone: zone(t, zoneName), Overlap: overlap})
+		c := Clock{Layout: layout, Zone: zone(t, zoneName), Overlap: overlap}
 		got, err := c.parse(cell)
 		if want == "" {
 			require.Error(t, err)
@@ -60,9 +60,9 @@ func TestClock(t *testing.T) {
 func TestClockRoundTrip(t *testing.T) {
 	for _, name := range []string{"Europe/Copenhagen", "America/St_Johns", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu"} {
 		loc := zone(t, name)
-		first := newClock(Clock{Layout: LayoutISO, Zone: loc, Overlap: OverlapFirst})
-		second := newClock(Clock{Layout: LayoutISO, Zone: loc, Overlap: OverlapSecond})
-		strict := newClock(Clock{Layout: LayoutISO, Zone: loc, Overlap: OverlapReject})
+		first := Clock{Layout: LayoutISO, Zone: loc, Overlap: OverlapFirst}
+		second := Clock{Layout: LayoutISO, Zone: loc, Overlap: OverlapSecond}
+		strict := Clock{Layout: LayoutISO, Zone: loc, Overlap: OverlapReject}
 		for at := time.Date(2010, 12, 1, 0, 0, 0, 0, time.UTC); at.Year() < 2013; at = at.Add(15 * time.Minute) {
 			cell := at.In(loc).Format("2006-01-02T15:04:05")
 			a, errA := first.parse(cell)

@@ -90,7 +90,7 @@ func (m Mapping) validateWide() error {
 		return errors.New("use either --start or --from, not both")
 	}
 	if m.Start != "" {
-		if _, err := newClock(m.Clock).parse(m.Start); err != nil {
+		if _, err := m.Clock.parse(m.Start); err != nil {
 			return fmt.Errorf("--start: %w", err)
 		}
 	}
@@ -146,7 +146,6 @@ func (m *Mapping) constType() string {
 // assembler builds the measurements of a row from its cells.
 type assembler struct {
 	mapping   Mapping
-	clock     *clock
 	start     time.Time // start of row 1, if the mapping has Start
 	now       time.Time // rows that are shifted beyond it are skipped
 	values    []valueColumn
@@ -159,9 +158,9 @@ type assembler struct {
 }
 
 func newAssembler(m Mapping, empty *int64) *assembler {
-	a := &assembler{mapping: m, clock: newClock(m.Clock), values: m.valueColumns(), now: time.Now(), empty: empty}
+	a := &assembler{mapping: m, values: m.valueColumns(), now: time.Now(), empty: empty}
 	if m.Start != "" {
-		a.start, _ = a.clock.parse(m.Start) // validated
+		a.start, _ = a.mapping.Clock.parse(m.Start) // validated
 	}
 	return a
 }
@@ -198,13 +197,13 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 	}
 	from := a.start.Add(time.Duration(row-1) * m.Interval)
 	if m.Start == "" {
-		if from, err = a.clock.parse(cells[cellFrom]); err != nil {
+		if from, err = m.Clock.parse(cells[cellFrom]); err != nil {
 			return fmt.Errorf("column %s: %w", m.From, err)
 		}
 	}
 	to := from.Add(m.Interval)
 	if m.Interval == 0 {
-		if to, err = a.clock.parse(cells[cellTo]); err != nil {
+		if to, err = m.Clock.parse(cells[cellTo]); err != nil {
 			return fmt.Errorf("column %s: %w", m.To, err)
 		}
 	}

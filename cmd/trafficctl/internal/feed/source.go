@@ -129,7 +129,7 @@ var extensions = map[string]Format{".csv": CSV, ".tsv": CSV, ".json": JSON, ".nd
 
 // Source is an open input. Only BytesRead is safe for concurrent use.
 type Source struct {
-	Size  int64 // of the (compressed) input; -1: unknown
+	Size  int64 // of the (compressed) input; 0: unknown
 	Empty int64 // measurements that were omitted because their cell is empty
 
 	cfg    Config
@@ -147,7 +147,7 @@ func Open(cfg Config, stdin io.Reader) (_ *Source, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Source{cfg: cfg, Size: -1, meter: Meter{R: stdin}}
+	s := &Source{cfg: cfg, meter: Meter{R: stdin}}
 	defer func() {
 		if err != nil {
 			_ = s.Close()

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -23,21 +22,17 @@ import (
 	"trafficd/sources/api"
 )
 
-// Prefix makes a key recognisable to people and to secret scanners.
-const Prefix = "tfd_"
-
 // NewKey returns a key of 256 random bits. Because it cannot be guessed, a plain digest protects it
-// as well as a slow hash would.
+// as well as a slow hash would. The prefix makes it recognisable to people and to secret scanners.
 func NewKey() string {
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails
-	return Prefix + base64.RawURLEncoding.EncodeToString(secret)
+	return "tfd_" + base64.RawURLEncoding.EncodeToString(secret)
 }
 
 // Digest returns the SHA-256 digest of a key in hex.
 func Digest(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(key)))
 }
 
 // Read returns the entries of a keys file.
@@ -57,7 +52,15 @@ func Read(path string) ([]api.KeyEntry, error) {
 // Readers see the old file or the new one, and concurrent edits are serialised. The file keeps its
 // mode and owner, so that the daemon can still read it.
 func Append(path string, e api.KeyEntry) error {
-	if err := edit(path, func(old []byte) ([]byte, error) { return addEntry(old, e) }); err != nil {
+	err := edit(path, func(keys *yaml.Node) error {
+		if indexOf(keys, e.Name) >= 0 {
+			return fmt.Errorf("a key named %q already exists; choose another --name, for example %q", e.Name, e.Name+"-2")
+		}
+		var entry yaml.Node
+		keys.Content = append(keys.Content, &entry)
+		return entry.Encode(e)
+	})
+	if err != nil {
 		return fmt.Errorf("cannot add the key to %s: %w", path, err)
 	}
 	return nil
@@ -68,15 +71,13 @@ func Revoke(path, name string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("cannot revoke the key: %w", err)
 	}
-	err := edit(path, func(old []byte) ([]byte, error) {
-		return change(old, func(keys *yaml.Node) error {
-			i := indexOf(keys, name)
-			if i < 0 {
-				return fmt.Errorf("no key is named %q; trafficctl key list shows the names", name)
-			}
-			keys.Content = slices.Delete(keys.Content, i, i+1)
-			return nil
-		})
+	err := edit(path, func(keys *yaml.Node) error {
+		i := indexOf(keys, name)
+		if i < 0 {
+			return fmt.Errorf("no key is named %q; trafficctl key list shows the names", name)
+		}
+		keys.Content = slices.Delete(keys.Content, i, i+1)
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("cannot revoke the key in %s: %w", path, err)
@@ -84,8 +85,9 @@ func Revoke(path, name string) error {
 	return nil
 }
 
-// edit replaces the file. It locks the directory, because the file itself is replaced.
-func edit(path string, change func(old []byte) ([]byte, error)) error {
+// edit replaces the file after apply has changed the items of its list `keys`. It locks the
+// directory, because the file itself is replaced.
+func edit(path string, apply func(keys *yaml.Node) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
@@ -101,25 +103,13 @@ func edit(path string, change func(old []byte) ([]byte, error)) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	text, err := change(old)
+	text, err := change(old, apply)
 	if err != nil {
 		return err
 	}
 	return replace.File(path, 0o600, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
-	})
-}
-
-// addEntry returns the text of a keys file with an additional entry.
-func addEntry(old []byte, e api.KeyEntry) ([]byte, error) {
-	return change(old, func(keys *yaml.Node) error {
-		if indexOf(keys, e.Name) >= 0 {
-			return fmt.Errorf("a key named %q already exists; choose another --name, for example %q", e.Name, e.Name+"-2")
-		}
-		var entry yaml.Node
-		keys.Content = append(keys.Content, &entry)
-		return entry.Encode(e)
 	})
 }
 

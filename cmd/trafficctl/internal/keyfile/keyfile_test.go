@@ -19,10 +19,21 @@ func entry(name string) api.KeyEntry {
 }
 
 // read parses a keys file as the daemon does.
-func read(t testing.TB, text []byte) []api.KeyEntry {
+func read(t testing.TB, text string) []api.KeyEntry {
 	var file struct{ Keys []api.KeyEntry }
-	require.NoError(t, yaml.Unmarshal(text, &file))
+	require.NoError(t, yaml.Unmarshal([]byte(text), &file))
 	return file.Keys
+}
+
+// added returns the content of a keys file after adding an entry.
+func added(t testing.TB, old string) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(old), 0o600))
+	failed := Append(path, entry("new"))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text), failed
 }
 
 func TestNewKey(t *testing.T) {
@@ -36,19 +47,19 @@ func TestDigest(t *testing.T) {
 	require.Equal(t, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", Digest("abc"))
 }
 
-func TestAddEntry(t *testing.T) {
+func TestAppend(t *testing.T) {
 	f := func(old string, names ...string) {
 		t.Helper()
-		text, err := addEntry([]byte(old), entry("new"))
+		text, err := added(t, old)
 		require.NoError(t, err, old)
 		var got []string
 		for _, e := range read(t, text) {
 			got = append(got, e.Name)
 		}
-		require.Equal(t, append(names, "new"), got, "%s", text)
+		require.Equal(t, append(names, "new"), got, text)
 		for line := range strings.Lines(old) {
 			if _, comment, ok := strings.Cut(line, "#"); ok {
-				require.Contains(t, string(text), "#"+strings.TrimRight(comment, "\n"))
+				require.Contains(t, text, "#"+strings.TrimRight(comment, "\n"))
 			}
 		}
 	}
@@ -67,25 +78,28 @@ func TestAddEntry(t *testing.T) {
 	f("comment: keys\nkeys: [{name: a}]\n", "a")
 }
 
-// TestAddEntryKeepsOtherContent checks that everything else in the file is kept.
-func TestAddEntryKeepsOtherContent(t *testing.T) {
+// TestAppendKeepsOtherContent checks that everything else in the file is kept.
+func TestAppendKeepsOtherContent(t *testing.T) {
 	old := "version: 2\nkeys:\n  - name: old\n    sha256: \"0012\"\n    extra: [1, 2]\nlimits:\n  a: 1\n"
-	text, err := addEntry([]byte(old), entry("new"))
+	text, err := added(t, old)
 	require.NoError(t, err)
 	var before, after map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(old), &before))
-	require.NoError(t, yaml.Unmarshal(text, &after))
+	require.NoError(t, yaml.Unmarshal([]byte(text), &after))
 	require.Equal(t, before["keys"].([]any)[0], after["keys"].([]any)[0])
 	delete(before, "keys")
 	delete(after, "keys")
 	require.Equal(t, before, after)
 }
 
-func TestAddEntryToInvalidFile(t *testing.T) {
+// TestAppendToInvalidFile checks that an invalid file is not changed.
+func TestAppendToInvalidFile(t *testing.T) {
 	f := func(old, want string) {
 		t.Helper()
-		_, err := addEntry([]byte(old), entry("new"))
+		text, err := added(t, old)
+		require.ErrorContains(t, err, "keys.yaml: ")
 		require.ErrorContains(t, err, want)
+		require.Equal(t, old, text)
 	}
 	f("keys:\n  - name: new\n", "already")
 	f("keys: 5\n", "must be a list")
@@ -99,7 +113,7 @@ func TestEntryText(t *testing.T) {
 	e := entry("n")
 	for _, digest := range []string{strings.Repeat("1", 64), "1e" + strings.Repeat("0", 62), "0x" + strings.Repeat("1", 62)} {
 		e.SHA256 = digest
-		require.Equal(t, []api.KeyEntry{e}, read(t, []byte("keys:\n"+Text(e))))
+		require.Equal(t, []api.KeyEntry{e}, read(t, "keys:\n"+Text(e)))
 	}
 }
 
@@ -120,7 +134,7 @@ func TestAppendConcurrently(t *testing.T) {
 	all.Wait()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Len(t, read(t, text), 41)
+	require.Len(t, read(t, string(text)), 41)
 	left, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "no temporary file is left")
@@ -144,15 +158,5 @@ func TestAppendKeepsModeAndLink(t *testing.T) {
 	require.NotZero(t, info.Mode()&os.ModeSymlink)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Len(t, read(t, text), 2)
-}
-
-// TestAppendToInvalidFile checks that an invalid file is not changed.
-func TestAppendToInvalidFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keys.yaml")
-	require.NoError(t, os.WriteFile(path, []byte("keys: ["), 0o600))
-	require.ErrorContains(t, Append(path, entry("a")), path)
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, "keys: [", string(text))
+	require.Len(t, read(t, string(text)), 2)
 }

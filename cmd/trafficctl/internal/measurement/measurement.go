@@ -59,7 +59,7 @@ func AppendTime(dst []byte, t time.Time) []byte {
 // Item is a measurement to be added to a batch.
 type Item struct {
 	// JSON is one valid JSON value. It is valid until the next item.
-	JSON []byte
+	JSON     []byte
 	Detector string // its items stay in order
 	Place    Place
 	// StartsBatch closes all open batches before this item. A generator sets it at the start of an

@@ -112,12 +112,11 @@ type Sender struct {
 
 	mu       sync.Mutex // guards the fields below
 	tally    Tally
-	rejected io.Writer // may be nil
-	lines    bytes.Buffer
+	rejected io.Writer
 }
 
-// New returns a sender. It writes rejected items to rejected as NDJSON, unless that is nil. It
-// calls note, from any goroutine, with messages for the user about retries and skipped rows.
+// New returns a sender. It writes rejected items to rejected as NDJSON. It calls note, from any
+// goroutine, with messages for the user about retries and skipped rows.
 func New(cfg Config, rejected io.Writer, note func(text string)) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -280,8 +279,8 @@ func (s *Sender) settle(b *batch, resp *response) error {
 	if resp.replayed {
 		t.Replayed++
 	}
-	s.lines.Reset()
-	lines := json.NewEncoder(&s.lines)
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
 	lines.SetEscapeHTML(false)
 	for _, r := range resp.Rejections {
 		place, item := b.places[r.Index], b.item(r.Index)
@@ -293,12 +292,9 @@ func (s *Sender) settle(b *batch, resp *response) error {
 			return fmt.Errorf("cannot encode a rejected item: %w", err)
 		}
 	}
-	if s.rejected == nil || s.lines.Len() == 0 {
-		return nil
-	}
 	// Write once per batch, so that the file contains all counted rejections even if the program is
 	// killed afterwards.
-	if _, err := s.rejected.Write(s.lines.Bytes()); err != nil {
+	if _, err := s.rejected.Write(text.Bytes()); err != nil {
 		return fmt.Errorf("cannot write rejected items: %w", err)
 	}
 	return nil

@@ -39,7 +39,7 @@ func twoItems(yield func(measurement.Item, error) bool) {
 func TestNoDaemon(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.URL, cfg.Key, cfg.RetryFor = "http://127.0.0.1:1", "k", 0
-	s := newSender(t, cfg, nil)
+	s := newSender(t, cfg, io.Discard)
 	require.ErrorContains(t, s.Send(t.Context(), twoItems), "connection refused")
 	require.Zero(t, s.Tally().Unknown, "without a connection nothing was sent")
 }
@@ -110,7 +110,7 @@ func TestFirstConnection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := DefaultConfig()
 			cfg.Key, cfg.Batch, cfg.Concurrency = "k", 1, 1
-			s := newSender(t, cfg, nil)
+			s := newSender(t, cfg, io.Discard)
 			n := 0
 			s.client.HTTP.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
 				if n++; n > responded {
@@ -135,7 +135,7 @@ func TestUntrustedCertificate(t *testing.T) {
 	defer server.Close()
 	cfg := DefaultConfig()
 	cfg.URL, cfg.Key = server.URL, "k"
-	s := newSender(t, cfg, nil)
+	s := newSender(t, cfg, io.Discard)
 	require.ErrorContains(t, s.Send(t.Context(), twoItems), "--ca FILE")
 	require.Zero(t, s.Tally().Retries)
 	require.Zero(t, s.Tally().Unknown)
