@@ -172,7 +172,7 @@ exit code is 0 if the layer has not changed.`,
 func describe(resp *forecast.Response) string {
 	text := "not modified"
 	if resp.Layer != nil {
-		text = fmt.Sprintf("%s streets, %s bytes", grouped(int64(len(resp.Layer.StreetForecast))), grouped(int64(resp.Size)))
+		text = fmt.Sprintf("%s streets, %s bytes", grouped(len(resp.Layer.StreetForecast)), grouped(resp.Size))
 		if encoding := resp.Get("Content-Encoding"); encoding != "" {
 			text += fmt.Sprintf(" (%s as %s)", grouped(resp.Received), encoding)
 		}
@@ -200,7 +200,7 @@ func readForecasts(ctx context.Context, std streams, path, format string, maxSpe
 		}
 	})
 	if notes > maxNotes {
-		fmt.Fprintf(std.err, "trafficctl: … and %s more\n", grouped(int64(notes-maxNotes)))
+		fmt.Fprintf(std.err, "trafficctl: … and %s more\n", grouped(notes-maxNotes))
 	}
 	return content, err
 }
@@ -212,8 +212,7 @@ func errIfFaulty(std streams, c forecast.Content) error {
 		return nil
 	}
 	fmt.Fprintf(std.err, "trafficctl: %s records skipped, %s of them with a street or fromnode that is not a 32-bit integer; %s parts "+
-		"omitted or corrected\n",
-		grouped(int64(c.Skipped)), grouped(int64(c.Range)), grouped(int64(c.Remarks)))
+		"omitted or corrected\n", grouped(c.Skipped), grouped(c.Range), grouped(c.Remarks))
 	return errRejected
 }
 
@@ -239,7 +238,7 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 	if err != nil {
 		return fmt.Errorf("cannot write forecasts to %s: %w", path, err)
 	}
-	fmt.Fprintf(std.err, "trafficctl: forecasts of %s streets as %s\n", grouped(int64(n)), format)
+	fmt.Fprintf(std.err, "trafficctl: forecasts of %s streets as %s\n", grouped(n), format)
 	return nil
 }
 
@@ -314,8 +313,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(std.err, "trafficctl: %s streets published, %s removed\n",
-				grouped(int64(len(content.Forecasts))), grouped(int64(len(removed))))
+			fmt.Fprintf(std.err, "trafficctl: %s streets published, %s removed\n", grouped(len(content.Forecasts)), grouped(len(removed)))
 			return errIfFaulty(std, content)
 		},
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"trafficd/cmd/trafficctl/internal/generate"
 )
@@ -34,18 +33,11 @@ const generateExamples = `  trafficctl generate --detectors 14000 --days 1 --reg
   trafficctl generate --detectors 500 --days 7 --types speed,flow --all-types --format csv | head
   trafficctl generate --detectors 14000 --from 2026-11-01 --seed 1 --send --key-file si.key --error-rate 0.001`
 
-type generateFlags struct {
-	cfg      generate.Config
-	from     string
-	registry string
-	output   string
-	format   string
-	send     bool
-}
-
 func newGenerate(std streams) *cobra.Command {
-	g, s := &generateFlags{cfg: generate.DefaultConfig()}, newSendFlags()
+	c, s := generate.DefaultConfig(), newSendFlags()
 	s.cfg.Concurrency = 1
+	var from, registry, output, format string
+	var isSent bool
 	cmd := &cobra.Command{
 		Use:     "generate",
 		Short:   "Generate a town's detectors and measurements",
@@ -53,41 +45,35 @@ func newGenerate(std streams) *cobra.Command {
 		Example: generateExamples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if g.cfg.From, err = parseMoment(g.from); err != nil {
+			if c.From, err = parseMoment(from); err != nil {
 				return err
 			}
-			network, err := generate.New(g.cfg)
+			network, err := generate.New(c)
 			if err != nil {
 				return err
 			}
-			if g.registry != "" {
-				if err := writeOutput(g.registry, io.Discard, network.WriteRegistry); err != nil {
+			if registry != "" {
+				if err := writeOutput(registry, io.Discard, network.WriteRegistry); err != nil {
 					return fmt.Errorf("cannot write the registry: %w", err)
 				}
 			}
-			if !g.send {
-				return g.writeAll(std, network)
+			if !isSent {
+				return writeMeasurements(std, c, network, output, format)
 			}
-			if g.output != stdio || g.format != "" {
+			if output != stdio || format != "" {
 				return errors.New("use either --send or --output and --format, not both")
 			}
-			if end := g.cfg.From.Add(time.Duration(g.cfg.Intervals()) * g.cfg.Interval); end.After(time.Now().Add(time.Hour)) {
+			if end := c.From.Add(time.Duration(c.Intervals()) * c.Interval); end.After(time.Now().Add(time.Hour)) {
 				fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from, --days or "+
-					"--intervals)\n",
-					end.Format(time.RFC3339))
+					"--intervals)\n", end.Format(time.RFC3339))
 			}
 			return s.run(cmd.Context(), std, network.Items(), nil)
 		},
 	}
-	g.register(cmd.Flags())
-	s.register(cmd.Flags())
-	return cmd
-}
-
-func (g *generateFlags) register(f *pflag.FlagSet) {
-	c := &g.cfg
+	f := cmd.Flags()
+	s.register(f)
 	f.IntVar(&c.Detectors, "detectors", c.Detectors, "number of detectors")
-	f.StringVar(&g.from, "from", c.From.Format(time.DateOnly), "start in UTC, such as 2026-11-01 or 2026-11-01T06:00:00Z")
+	f.StringVar(&from, "from", c.From.Format(time.DateOnly), "start in UTC, such as 2026-11-01 or 2026-11-01T06:00:00Z")
 	f.IntVar(&c.Days, "days", c.Days, "number of days")
 	f.IntVar(&c.Count, "intervals", 0, "number of intervals, instead of --days")
 	f.DurationVar(&c.Interval, "interval", c.Interval, "length of an interval")
@@ -97,10 +83,11 @@ func (g *generateFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&c.AllTypes, "all-types", false, "let every detector measure every type")
 	f.Float64Var(&c.GapRate, "gap-rate", c.GapRate, "share of missing measurements, 0 to 0.9")
 	f.Float64Var(&c.ErrorRate, "error-rate", 0, "share of invalid measurements, 0 to 1")
-	f.StringVar(&g.registry, "registry-out", "", "write the detectors to this CSV file")
-	f.StringVar(&g.output, "output", stdio, "write the measurements to this file")
-	f.StringVar(&g.format, "format", "", "ndjson or csv; by default from the name of --output, or ndjson")
-	f.BoolVar(&g.send, "send", false, "send the measurements instead of writing them, with the flags of trafficctl send")
+	f.StringVar(&registry, "registry-out", "", "write the detectors to this CSV file")
+	f.StringVar(&output, "output", stdio, "write the measurements to this file")
+	f.StringVar(&format, "format", "", "ndjson or csv; by default from the name of --output, or ndjson")
+	f.BoolVar(&isSent, "send", false, "send the measurements instead of writing them, with the flags of trafficctl send")
+	return cmd
 }
 
 func parseMoment(text string) (time.Time, error) {
@@ -112,25 +99,25 @@ func parseMoment(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--from %q must be a date such as 2026-11-01 or a time such as 2026-11-01T06:00:00Z", text)
 }
 
-func (g *generateFlags) writeAll(std streams, network *generate.Network) error {
-	write, name := network.WriteNDJSON, strings.TrimSuffix(strings.TrimSuffix(g.output, ".gz"), ".zst")
+func writeMeasurements(std streams, c generate.Config, network *generate.Network, output, format string) error {
+	write, name := network.WriteNDJSON, strings.TrimSuffix(strings.TrimSuffix(output, ".gz"), ".zst")
 	switch {
-	case g.format == "csv", g.format == "" && filepath.Ext(name) == ".csv":
-		if g.cfg.ErrorRate > 0 {
+	case format == "csv", format == "" && filepath.Ext(name) == ".csv":
+		if c.ErrorRate > 0 {
 			return errors.New("--error-rate requires NDJSON or --send: CSV cannot represent most errors")
 		}
 		write = network.WriteCSV
-	case g.format != "" && g.format != "ndjson":
-		return fmt.Errorf("--format %q must be ndjson or csv", g.format)
+	case format != "" && format != "ndjson":
+		return fmt.Errorf("--format %q must be ndjson or csv", format)
 	}
 	items := int64(0)
-	err := writeOutput(g.output, std.out, func(w io.Writer) (err error) {
+	err := writeOutput(output, std.out, func(w io.Writer) (err error) {
 		items, err = write(w)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("cannot write measurements to %s: %w", g.output, err)
+		return fmt.Errorf("cannot write measurements to %s: %w", output, err)
 	}
-	fmt.Fprintf(std.err, "trafficctl: %s measurements of %s detectors\n", grouped(items), grouped(int64(g.cfg.Detectors)))
+	fmt.Fprintf(std.err, "trafficctl: %s measurements of %s detectors\n", grouped(items), grouped(c.Detectors))
 	return nil
 }

@@ -199,7 +199,7 @@ func stateOf(job xroute.Job) jobState {
 
 func (s jobState) String() string {
 	return fmt.Sprintf("%s: %s converted, %s failed, %s remaining, %.1f s",
-		s.Status, grouped(int64(s.Successful)), grouped(int64(s.Failed)), grouped(int64(s.Remaining)), s.Elapsed)
+		s.Status, grouped(s.Successful), grouped(s.Failed), grouped(s.Remaining), s.Elapsed)
 }
 
 // printJob prints a job's state. As text, it prints nothing for an unknown job, which the error of

@@ -134,10 +134,10 @@ Exit codes: 0 no damage found, 1 damage found or failure.`,
 			if s.Frames > 0 {
 				first, last = fmt.Sprint(s.First), fmt.Sprint(s.Last)
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, state, first, last, grouped(int64(s.Frames)), grouped(s.Bytes))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Name, state, first, last, grouped(s.Frames), grouped(s.Bytes))
 			frames, bytes = frames+s.Frames, bytes+s.Bytes
 		}
-		fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", plural(len(in.Segments), "segment"), grouped(int64(frames)), grouped(bytes))
+		fmt.Fprintf(table, "%s\t\t\t\t%s\t%s\t\n", plural(len(in.Segments), "segment"), grouped(frames), grouped(bytes))
 		table.Flush()
 		if err := in.Err(); err != nil {
 			fmt.Fprintln(std.out, err)
@@ -148,11 +148,11 @@ Exit codes: 0 no damage found, 1 damage found or failure.`,
 }
 
 // plural formats a number and its noun: 1 segment, 2 segments.
-func plural(n int, noun string) string {
+func plural[N int | int64 | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return grouped(int64(n)) + " " + noun + "s"
+	return grouped(n) + " " + noun + "s"
 }
 
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
@@ -195,7 +195,7 @@ next block. The command reads every frame that a consumer has not consumed.`,
 			}
 			rows, oldest, block := "-", "-", "-"
 			if c.Name != pipeline.IdempotencyConsumer { // it does not consume rows
-				rows = grouped(int64(c.Rows))
+				rows = grouped(c.Rows)
 			}
 			if !c.Oldest.IsZero() {
 				oldest = timestamp(c.Oldest)
@@ -203,17 +203,17 @@ next block. The command reads every frame that a consumer has not consumed.`,
 			if c.Plan != nil {
 				block = fmt.Sprintf("%s, before %s", plural(c.BlockRows, "row"), position(c.End))
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Name, position(c.Done), grouped(int64(c.Frames)), rows, oldest, block)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Name, position(c.Done), grouped(c.Frames), rows, oldest, block)
 			// ClickHouse's plan is the deduplication token of its insert; Kafka's is binary.
 			unprintable := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
 			if plan := string(c.Plan); plan != "" && !strings.ContainsFunc(plan, unprintable) {
 				fmt.Fprintf(&remarks, "%s: the token of the block in flight is %s\n", c.Name, plan)
 			}
 			if c.Deleted > 0 {
-				fmt.Fprintf(&remarks, "%s: %s deleted unread while it was not configured\n", c.Name, plural(int(c.Deleted), "frame"))
+				fmt.Fprintf(&remarks, "%s: %s deleted unread while it was not configured\n", c.Name, plural(c.Deleted, "frame"))
 			}
 			if c.Ahead > 0 {
-				fmt.Fprintf(&remarks, "%s: %s missing that it has already consumed\n", c.Name, plural(int(c.Ahead), "frame"))
+				fmt.Fprintf(&remarks, "%s: %s missing that it has already consumed\n", c.Name, plural(c.Ahead, "frame"))
 				bad = true
 			}
 		}

@@ -291,8 +291,8 @@ func (s *summary) print(w io.Writer, rejectedFile string, canSkipRows bool) {
 }
 
 // grouped formats 14274722 as 14,274,722.
-func grouped(n int64) string {
-	text := strconv.FormatInt(n, 10)
+func grouped[N int | int32 | int64 | uint64](n N) string {
+	text := strconv.FormatInt(int64(n), 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}

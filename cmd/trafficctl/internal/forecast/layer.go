@@ -202,24 +202,20 @@ func showCSV(w io.Writer, layer *pb.StreetForecastResponse) error {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-func showGeoJSON(w io.Writer, layer *pb.StreetForecastResponse) error {
-	if _, err := io.WriteString(w, `{"type":"FeatureCollection","features":[`+"\n"); err != nil {
-		return err
-	}
+func showGeoJSON(w *bufio.Writer, layer *pb.StreetForecastResponse) error {
+	w.WriteString(`{"type":"FeatureCollection","features":[` + "\n")
 	for i, f := range layer.StreetForecast {
 		text, err := json.Marshal(featureOf(f))
 		if err != nil {
 			return err
 		}
 		if i > 0 {
-			text = append([]byte(",\n"), text...)
+			w.WriteString(",\n")
 		}
-		if _, err := w.Write(text); err != nil {
-			return err
-		}
+		w.Write(text)
 	}
-	_, err := io.WriteString(w, "\n]}\n")
-	return err
+	w.WriteString("\n]}\n")
+	return nil
 }
 
 // featureOf returns a street as GeoJSON (RFC 7946), without a geometry if its code cannot be
