@@ -17,9 +17,10 @@ import (
 type IdempotencyConfig struct {
 	// time for which the response to a batch is remembered; must be longer than clients retry
 	Window time.Duration `setting:"window"`
-	// memory of these responses, compressed; at the limit, requests with a new key get 503
+	// maximum memory used by these responses, compressed; at the limit, requests with a new key get
+	// 503
 	MaxBytes int64 `setting:"max_bytes"`
-	// memory of one client's responses, in any case at most half of max_bytes
+	// maximum memory used by the responses of a client, in any case at most half of max_bytes
 	MaxBytesPerClient int64 `setting:"max_bytes_per_client"`
 	// journal of these responses; an empty dir means the directory idempotency in the main journal's
 	Journal journal.Config `setting:"journal"`

@@ -23,11 +23,13 @@ import (
 
 // Config configures the stages between a complete body and the journal.
 type Config struct {
-	Workers int `setting:"workers"` // bodies decoded concurrently, at most half of them from one client; 0: two per CPU
-	// Complete bodies that wait for a worker; with more, batches are rejected with 503. One client
-	// may fill at most half of the queue.
+	// maximum number of bodies decoded concurrently, at most half of them from one client; 0: two per
+	// CPU
+	Workers int `setting:"workers"`
+	// Maximum number of complete bodies that wait for a worker; further batches are rejected with 503.
+	// One client may fill at most half of the queue.
 	Queue        int   `setting:"queue"`
-	MaxBodyBytes int64 `setting:"max_body_bytes"` // decompressed size of a body
+	MaxBodyBytes int64 `setting:"max_body_bytes"` // maximum decompressed size of a body
 
 	Decode      decode.Config     `setting:"decode"`      // limits of a body's contents
 	Validate    validate.Config   `setting:"validate"`    // configurable rules for measurements

@@ -12,10 +12,12 @@ import (
 
 // Config bounds the contents of a body.
 type Config struct {
-	// items of a batch that are examined; the others are rejected one by one (contract 1.2)
+	// maximum number of items of a batch that are validated; the others are rejected individually
+	// (contract 1.2)
 	BatchLimit int `setting:"batch_limit"`
-	HardLimit  int `setting:"hard_limit"` // items of a batch; with more, the whole request fails (contract 1.1)
-	MaxDepth   int `setting:"max_depth"`  // nesting of objects and arrays in a body
+	// maximum number of items of a batch; with more, the whole request fails (contract 1.1)
+	HardLimit int `setting:"hard_limit"`
+	MaxDepth  int `setting:"max_depth"` // maximum nesting of objects and arrays in a body
 }
 
 // DefaultConfig returns a batch limit of 14,000 items, a hard limit of ten times that, and a
@@ -27,8 +29,8 @@ func DefaultConfig() Config {
 // Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
 	return errors.Join(
-		settings.Within("batch_limit", c.BatchLimit, 1, 1_000_000, "each item within it takes about 60 bytes of memory"),
-		settings.Within("hard_limit", c.HardLimit, c.BatchLimit, 100_000_000, "items between batch_limit and it are rejected one by one"),
+		settings.Within("batch_limit", c.BatchLimit, 1, 1_000_000, "each takes about 60 bytes of memory"),
+		settings.Within("hard_limit", c.HardLimit, c.BatchLimit, 100_000_000, "items beyond batch_limit are rejected individually"),
 		settings.Within("max_depth", c.MaxDepth, 4, 10_000, "a measurement is at depth 3"),
 	)
 }

@@ -94,15 +94,19 @@ type ClickHouseQuery struct {
 	ClickHouse `setting:",squash"`
 	Query      string        `setting:"query"`    // SELECT statement; the section that contains it lists the columns
 	Interval   time.Duration `setting:"interval"` // time between runs of the query
-	Timeout    time.Duration `setting:"timeout"`  // longest time of a run
+	Timeout    time.Duration `setting:"timeout"`  // maximum duration of a run
 }
 
-// Validate reports every invalid key except Interval and Timeout, which the caller validates.
+// Validate reports every invalid key with the reason for its bound.
 func (q ClickHouseQuery) Validate(section string) error {
 	return errors.Join(
 		ValidateAddress(section+"address", q.Address),
 		q.ClickHouse.Validate(section),
 		settings.Check(strings.TrimSpace(q.Query) != "", "%squery must be set", section),
+		settings.Within(section+"interval", q.Interval, time.Second, 24*time.Hour,
+			"a shorter interval burdens the server, a longer one delays changes"),
+		settings.Within(section+"timeout", q.Timeout, time.Second, 10*time.Minute,
+			"a shorter timeout gives up on a busy server, a longer one stalls on a dead one"),
 	)
 }
 

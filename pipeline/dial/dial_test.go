@@ -50,9 +50,13 @@ func TestValidateClickHouse(t *testing.T) {
 		}
 		require.Equal(t, len(want) == 0, err == nil)
 	}
-	f(ClickHouseQuery{Address: "[::1]:9000", Query: "SELECT 1", ClickHouse: ClickHouse{Secure: true, CAFile: "ca.pem"}})
+	f(ClickHouseQuery{
+		Address: "[::1]:9000", Query: "SELECT 1", Interval: time.Second, Timeout: time.Second,
+		ClickHouse: ClickHouse{Secure: true, CAFile: "ca.pem"},
+	})
 	f(ClickHouseQuery{Address: "here", ClickHouse: ClickHouse{CertFile: "c.pem"}},
-		`address is "here"`, "query must be set", "cert_file and feed.key_file must be set together", "secure must be true")
+		`address is "here"`, "query must be set", "cert_file and feed.key_file must be set together", "secure must be true",
+		"interval is 0s", "timeout is 0s")
 }
 
 // TestFilesAreRead checks that Transport, not the first connection, reports errors in TLS files and

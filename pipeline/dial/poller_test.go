@@ -39,7 +39,7 @@ func TestPollOverTLS(t *testing.T) {
 	f := func(ca, wantError, want string) {
 		t.Helper()
 		p := Poller{ClickHouseQuery: ClickHouseQuery{
-			Address: l.Addr().String(), Query: "SELECT 'A'", Timeout: time.Minute,
+			Address: l.Addr().String(), Query: "SELECT 'A'", Interval: time.Minute, Timeout: time.Minute,
 			ClickHouse: ClickHouse{Username: "trafficd", Password: "trafficd", Secure: true, CAFile: ca},
 		}}
 		defer p.Close()

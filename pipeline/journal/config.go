@@ -12,13 +12,13 @@ type Config struct {
 	// disk.
 	Dir          string `setting:"dir"`
 	SegmentBytes int64  `setting:"segment_bytes"` // size at which a segment is sealed; a larger frame gets its own segment
-	// size of all segments; at the limit, batches get 503. Raise it to outlast
-	// longer outages of a store.
+	// maximum size of all segments; at the limit, batches get 503. Raise it to outlast longer outages
+	// of a store.
 	MaxBytes      int64 `setting:"max_bytes"`
 	MinFreeBytes  int64 `setting:"min_free_bytes"`  // disk space that the journal leaves free; with less, batches get 503
-	MaxFrameBytes int   `setting:"max_frame_bytes"` // bounds a frame, which holds the accepted items of a batch
-	QueueEntries  int   `setting:"queue_entries"`   // frames that wait for the disk; with more, batches get 503
-	QueueBytes    int64 `setting:"queue_bytes"`     // bytes of the frames that wait for the disk; with more, batches get 503
+	MaxFrameBytes int   `setting:"max_frame_bytes"` // maximum size of a frame, which holds the accepted items of a batch
+	QueueEntries  int   `setting:"queue_entries"`   // maximum number of frames that wait for the disk; at the limit, batches get 503
+	QueueBytes    int64 `setting:"queue_bytes"`     // maximum size of the frames that wait for the disk; at the limit, batches get 503
 }
 
 // DefaultConfig returns the defaults. Dir is empty and must be set.
@@ -35,7 +35,7 @@ func (c Config) Validate() error {
 	return errors.Join(
 		settings.Check(c.Dir != "", "dir is empty: name the directory that holds the journal"),
 		settings.Within("segment_bytes", c.SegmentBytes, 16<<10, 1<<30,
-			"smaller segments hardly hold a commit; larger ones free disk space too late and slow down recovery"),
+			"smaller segments can hardly hold a commit; larger ones free disk space too late and slow down recovery"),
 		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1, maxPayloadBytes, "a whole frame is read into memory"),
 		settings.AtLeast("max_bytes", c.MaxBytes, c.leastMaxBytes(),
 			"the newest segment is always kept, and the largest frame must fit beside it"),

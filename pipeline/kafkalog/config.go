@@ -24,12 +24,12 @@ type Config struct {
 	// batches are rejected once a store is behind by four fifths of it
 	Retention time.Duration `setting:"retention"`
 	Group     string        `setting:"group"` // prefix of the names of the consumer groups, one for each store
-	// Time without heartbeat after which other replicas take over a replica's partitions; at least
+	// Time without a heartbeat after which other replicas take over a replica's partitions; at least
 	// group.min.session.timeout.ms of the brokers.
 	SessionTimeout time.Duration `setting:"session_timeout"`
 	ProduceTimeout time.Duration `setting:"produce_timeout"` // longest wait for the brokers, after which batches get 503
-	MaxFrameBytes  int           `setting:"max_frame_bytes"` // bounds a frame, which holds the accepted items of a batch
-	// bytes of the frames that wait for the brokers; with more, batches get 503
+	MaxFrameBytes  int           `setting:"max_frame_bytes"` // maximum size of a frame, which holds the accepted items of a batch
+	// maximum size of the frames that wait for the brokers; at the limit, batches get 503
 	QueueBytes int64 `setting:"queue_bytes"`
 }
 

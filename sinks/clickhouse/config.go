@@ -24,7 +24,7 @@ type Config struct {
 	Table           string `setting:"table"` // name of the table
 	// name of the cluster in the servers' configuration; empty: one server, no replication
 	Cluster string `setting:"cluster"`
-	// replicas of a shard that must have a row before it counts as delivered; 0: the majority, or
+	// number of replicas of a shard that must have a row before it counts as delivered; 0: the majority, or
 	// all that are alive if these are fewer
 	Quorum  int  `setting:"quorum"`
 	Migrate bool `setting:"migrate"` // create or update the tables when the server first responds
@@ -40,7 +40,7 @@ type Config struct {
 	// time between updates of the derived tables and the detectors (see schemas/clickhouse); 0 if
 	// another daemon updates them
 	DeriveInterval time.Duration `setting:"derive_interval"`
-	// time for which measurements are kept after timestamp_from, rounded up to whole months;
+	// number of days that measurements are kept after timestamp_from, rounded up to whole months;
 	// without a TTL, they are kept forever
 	RetentionDays int `setting:"retention_days"`
 }

@@ -17,15 +17,17 @@ type Config struct {
 	BasePath string `setting:"base_path"`
 	TLSCert  string `setting:"tls_cert"` // certificate with its chain, a PEM file that is watched; empty: plain HTTP
 	TLSKey   string `setting:"tls_key"`  // key of tls_cert, a PEM file
-	// Open connections of all clients. More get a 503; one client gets no more than it leaves for
-	// others. Raise it with the number of clients.
+	// Maximum number of open connections. Further ones get a 503; a client may use no more than it
+	// leaves for others. Raise it with the number of clients.
 	MaxConnections int `setting:"max_connections"`
-	MaxHeaderBytes int `setting:"max_header_bytes"` // size of a request's header, and of the read buffer of each connection
-	// Connections of one address (IPv6: /64) that have not sent a valid key; 0: no limit. Raise it
-	// if many clients share an address, such as a proxy's.
-	MaxSilent     int           `setting:"max_silent_connections"`
-	HeaderTimeout time.Duration `setting:"header_timeout"` // time from a request's first byte to its body's; it shrinks under load
-	// time between two requests on a connection; longer than a proxy keeps its connections
+	// maximum size of a request's header, and size of the read buffer of each connection
+	MaxHeaderBytes int `setting:"max_header_bytes"`
+	// Maximum number of connections of one address (IPv6: /64) that have not sent a valid key; 0: no
+	// limit. Raise it if many clients share an address, such as a proxy's.
+	MaxSilent int `setting:"max_silent_connections"`
+	// time from the first byte of a request to the first byte of its body; reduced under load
+	HeaderTimeout time.Duration `setting:"header_timeout"`
+	// maximum time between two requests on a connection; longer than proxies keep idle connections
 	IdleTimeout  time.Duration `setting:"idle_timeout"`
 	WriteTimeout time.Duration `setting:"write_timeout"` // time for a client to read 256 KiB of a response
 	// minimum average rate at which a client reads a response after write_timeout; 0: none
@@ -33,8 +35,10 @@ type Config struct {
 	// time to read and discard the rest of a body whose request got an error, so that the client
 	// sees the error
 	DiscardTime  time.Duration `setting:"discard_time"`
-	DiscardBytes int64         `setting:"discard_bytes"` // bytes of such a body that are discarded
-	DrainGrace   time.Duration `setting:"drain_grace"`   // serve this long after SIGTERM, with /readyz at 503; longer than balancers poll
+	DiscardBytes int64         `setting:"discard_bytes"` // maximum number of bytes of such a body that are discarded
+	// time for which requests are still served after SIGTERM, while /readyz returns 503; longer than
+	// the interval at which load balancers poll it
+	DrainGrace time.Duration `setting:"drain_grace"`
 	// origins of web pages that may read responses, such as https://map.example.org; *: all
 	CORSOrigins []string   `setting:"cors_origins"`
 	KeysFile    string     `setting:"keys_file"` // YAML file of API keys, which is watched; empty: only those in keys
@@ -81,7 +85,7 @@ func (c Config) Validate() error {
 		settings.AtLeast("write_min_bytes_per_second", c.WriteMinBytesPerSecond, 0, "0 is no minimum"),
 		settings.Within("discard_time", c.DiscardTime, 0, time.Minute, "the connection stays open for this long"),
 		settings.AtLeast("discard_bytes", c.DiscardBytes, 0, "it is a size"),
-		settings.Within("drain_grace", c.DrainGrace, 0, time.Minute, "every stop waits for it"),
+		settings.Within("drain_grace", c.DrainGrace, 0, time.Minute, "every shutdown waits for it"),
 	}
 	for _, origin := range c.CORSOrigins {
 		errs = append(errs, checkOrigin(origin))

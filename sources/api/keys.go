@@ -22,13 +22,13 @@ import (
 // KeyEntry is one key in the keys file or the configuration (contract 1.4).
 type KeyEntry struct {
 	Name              string   `setting:"name" yaml:"name"`                                         // for logs; unique
-	Client            string   `setting:"client" yaml:"client,omitempty"`                           // owns its routing jobs; default: the name
+	Client            string   `setting:"client" yaml:"client,omitempty"`                           // owner of the key; default: the name
 	SHA256            string   `setting:"sha256" yaml:"sha256"`                                     // hexadecimal digest of the key
-	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`                 // of its detectors
+	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`                 // instance of the client's detectors
 	Rights            []string `setting:"rights" yaml:"rights,flow"`                                // ingest, forecast, routing
 	Timezone          string   `setting:"timezone" yaml:"timezone,omitempty"`                       // IANA name; default UTC
-	RequestsPerSecond float64  `setting:"requests_per_second" yaml:"requests_per_second,omitempty"` // 0: unlimited
-	ItemsPerSecond    float64  `setting:"items_per_second" yaml:"items_per_second,omitempty"`       // 0: unlimited
+	RequestsPerSecond float64  `setting:"requests_per_second" yaml:"requests_per_second,omitempty"` // rate limit; 0: none
+	ItemsPerSecond    float64  `setting:"items_per_second" yaml:"items_per_second,omitempty"`       // rate limit; 0: none
 	Expires           string   `setting:"expires" yaml:"expires,omitempty"`                         // RFC 3339; empty: never
 }
 

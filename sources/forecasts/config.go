@@ -105,13 +105,7 @@ func (c Config) Validate() error {
 	case FeedFile:
 		return errors.Join(general, c.File.validate())
 	case FeedClickHouse:
-		return errors.Join(general,
-			c.ClickHouse.Validate("clickhouse."),
-			settings.Within("clickhouse.interval", c.ClickHouse.Interval, time.Second, 24*time.Hour,
-				"a shorter interval burdens the server, a longer one delays the map"),
-			settings.Within("clickhouse.timeout", c.ClickHouse.Timeout, time.Second, 10*time.Minute,
-				"a shorter timeout gives up on a busy server, a longer one stalls on a dead one"),
-		)
+		return errors.Join(general, c.ClickHouse.Validate("clickhouse."))
 	}
 	return errors.Join(general, settings.Check(false, "feed is %q, must be kafka, file, clickhouse or empty (no forecasts)", c.Feed))
 }

@@ -12,12 +12,12 @@ import (
 // A client may use as much of admission_requests and admission_bytes as it leaves free for others,
 // which is half if it is the only one.
 type Config struct {
-	MaxCompressedBytes int64 `setting:"max_compressed_bytes"` // size of one body, as sent
+	MaxCompressedBytes int64 `setting:"max_compressed_bytes"` // maximum size of a body, as sent
 	upload.Limits      `setting:",squash"`
-	// requests whose body is being received or processed; further ones get a 503
+	// maximum number of requests whose body is being received or processed; further ones get a 503
 	AdmissionRequests int64 `setting:"admission_requests"`
-	// Memory for the bodies and responses of these requests; further ones get a 503. Raise it with
-	// the memory of the machine.
+	// Maximum memory used by the bodies and responses of these requests; further ones get a 503.
+	// Raise it with the memory of the machine.
 	AdmissionBytes int64 `setting:"admission_bytes"`
 }
 

@@ -81,17 +81,18 @@ func DefaultConfig() Config {
 // withDefaults returns a copy of f with defaults for omitted keys, because the configuration has no
 // defaults for entries of a list.
 func (f FeedConfig) withDefaults() FeedConfig {
-	switch {
-	case f.File != nil:
+	if f.File != nil {
 		file := *f.File
 		file.Column = cmp.Or(file.Column, DefaultColumn)
 		f.File = &file
-	case f.HTTP != nil:
+	}
+	if f.HTTP != nil {
 		h := *f.HTTP
 		h.Column = cmp.Or(h.Column, DefaultColumn)
 		h.Interval, h.Timeout = cmp.Or(h.Interval, defaultInterval), cmp.Or(h.Timeout, defaultTimeout)
 		f.HTTP = &h
-	case f.ClickHouse != nil:
+	}
+	if f.ClickHouse != nil {
 		c := *f.ClickHouse
 		c.Interval, c.Timeout = cmp.Or(c.Interval, defaultInterval), cmp.Or(c.Timeout, defaultTimeout)
 		f.ClickHouse = &c
@@ -169,21 +170,17 @@ func (f FeedConfig) validate(at string) error {
 			settings.Check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
 				"%shttp.url must be http://… or https://… with a host", at),
 			settings.Check(!strings.ContainsFunc(c.Authorization, unprintable), "%shttp.authorization must not contain control characters", at),
-			validatePolling(at+"http.", c.Interval, c.Timeout))
+			settings.Check(c.Interval == 0 || c.Interval >= time.Second,
+				"%shttp.interval is %s, must be 1s or more: shorter intervals burden the server", at, c.Interval),
+			settings.Check(c.Timeout == 0 || c.Timeout >= time.Second && c.Timeout <= 10*time.Minute,
+				"%shttp.timeout is %s, must be 1s to 10m", at, c.Timeout))
 	}
-	if c := f.ClickHouse; c != nil {
+	if f.ClickHouse != nil {
 		set++
-		errs = append(errs, c.Validate(at+"clickhouse."), validatePolling(at+"clickhouse.", c.Interval, c.Timeout))
+		errs = append(errs, f.withDefaults().ClickHouse.Validate(at+"clickhouse."))
 	}
 	errs = append(errs, settings.Check(set == 1, "%sfile, http and clickhouse: %d of them are set, exactly one must be", at, set))
 	return errors.Join(errs...)
-}
-
-func validatePolling(at string, interval, timeout time.Duration) error {
-	return errors.Join(
-		settings.Check(interval == 0 || interval >= time.Second, "%sinterval is %s, must be 1s or more: shorter intervals burden the server", at,
-			interval),
-		settings.Check(timeout == 0 || timeout >= time.Second && timeout <= 10*time.Minute, "%stimeout is %s, must be 1s to 10m", at, timeout))
 }
 
 const instanceRule = "1 to 128 bytes of visible text: every record contains it"

@@ -240,8 +240,8 @@ func TestValidate(t *testing.T) {
 		c.Feeds[0] = FeedConfig{ProductInstance: "x", HTTP: &HTTPConfig{URL: "ftp://x", Interval: time.Millisecond, Timeout: time.Hour, Authorization: "a\r\nb"}}
 	}, "feeds[0].http.url", "feeds[0].http.interval is 1ms", "feeds[0].http.timeout is 1h0m0s", "feeds[0].http.authorization")
 	f(func(c *Config) {
-		c.Feeds[0] = FeedConfig{ProductInstance: "x", ClickHouse: &dial.ClickHouseQuery{Address: "localhost"}}
-	}, `feeds[0].clickhouse.address is "localhost"`, "feeds[0].clickhouse.query must be set")
+		c.Feeds[0] = FeedConfig{ProductInstance: "x", ClickHouse: &dial.ClickHouseQuery{Address: "localhost", Interval: 25 * time.Hour}}
+	}, `feeds[0].clickhouse.address is "localhost"`, "feeds[0].clickhouse.query must be set", "feeds[0].clickhouse.interval is 25h0m0s")
 }
 
 // TestReload checks that Reload starts feeds of new product instances, stops removed feeds, and

@@ -23,30 +23,33 @@ type Config struct {
 	TrustedProxies []string `setting:"trusted_proxies"` // addresses or CIDR ranges whose X-Forwarded-Proto and -Host the WSDL uses
 	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always
 	// accepted too
-	VendorPrefix      string `setting:"vendor_prefix"`
-	MaxBodyBytes      int64  `setting:"max_body_bytes"` // size of one request, as sent and decompressed
-	MaxPoints         int    `setting:"max_points"`     // points of all geometries in one request
-	MaxDepth          int    `setting:"max_depth"`      // nesting of collections
-	DropMeasures      bool   `setting:"drop_measures"`  // true: drop the M of WKT and WKB; false: reject it
-	upload.Limits     `setting:",squash"`
-	AdmissionRequests int64      `setting:"admission_requests"` // requests whose body is being received or processed; more get a 503
-	AdmissionBytes    int64      `setting:"admission_bytes"`    // memory of the bodies and responses of these requests; more get a 503
-	Concurrency       int        `setting:"concurrency"`        // requests processed concurrently; more than the CPUs makes each slower
-	MaxWatches        int        `setting:"max_watches"`        // requests that watch a job, among those of admission_requests
-	Jobs              JobsConfig `setting:"jobs"`               // limits of jobs
+	VendorPrefix  string `setting:"vendor_prefix"`
+	MaxBodyBytes  int64  `setting:"max_body_bytes"` // maximum size of a request, as sent and decompressed
+	MaxPoints     int    `setting:"max_points"`     // maximum number of points in a request
+	MaxDepth      int    `setting:"max_depth"`      // maximum nesting of collections
+	DropMeasures  bool   `setting:"drop_measures"`  // true: drop the M of WKT and WKB; false: reject it
+	upload.Limits `setting:",squash"`
+	// maximum number of requests whose body is being received or processed; further ones get a 503
+	AdmissionRequests int64 `setting:"admission_requests"`
+	// maximum memory used by the bodies and responses of these requests; further ones get a 503
+	AdmissionBytes int64 `setting:"admission_bytes"`
+	// maximum number of requests processed concurrently; more than one per CPU slows each down
+	Concurrency int        `setting:"concurrency"`
+	MaxWatches  int        `setting:"max_watches"` // maximum number of admitted requests that watch a job
+	Jobs        JobsConfig `setting:"jobs"`        // limits of jobs
 }
 
 // JobsConfig bounds the jobs.
 type JobsConfig struct {
-	Workers           int           `setting:"workers"`              // jobs that run at a time
-	Max               int           `setting:"max"`                  // jobs of all clients, queued, running and kept
-	MaxPerClient      int           `setting:"max_per_client"`       // jobs of one client
-	MaxGeometries     int           `setting:"max_geometries"`       // geometries of one job
-	MaxBytes          int64         `setting:"max_bytes"`            // memory of all jobs
-	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // memory of one client's jobs
-	Keep              time.Duration `setting:"keep"`                 // time for which the result of an ended job can be fetched
+	Workers           int           `setting:"workers"`              // maximum number of jobs that run concurrently
+	Max               int           `setting:"max"`                  // maximum number of jobs: queued, running and kept
+	MaxPerClient      int           `setting:"max_per_client"`       // maximum number of jobs of a client
+	MaxGeometries     int           `setting:"max_geometries"`       // maximum number of geometries of a job
+	MaxBytes          int64         `setting:"max_bytes"`            // maximum memory used by all jobs
+	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // maximum memory used by the jobs of a client
+	Keep              time.Duration `setting:"keep"`                 // time for which the result of a job that has ended can be fetched
 	Replica           string        `setting:"replica"`              // name of this replica in job ids; empty: the host name and api.listen
-	MaxPoll           time.Duration `setting:"max_poll"`             // longest wait of watchJob, whatever it asks for
+	MaxPoll           time.Duration `setting:"max_poll"`             // maximum wait of watchJob, whatever the request specifies
 }
 
 // DefaultConfig returns the default settings, which allow 100,000 points in a request.

@@ -15,8 +15,8 @@ import (
 
 // Log configures the log.
 type Log struct {
-	Level  string `setting:"level"`  // least severity that is logged
-	Format string `setting:"format"` // form of the lines
+	Level  string `setting:"level"`  // minimum severity that is logged
+	Format string `setting:"format"` // format of the lines
 }
 
 // Validate reports every invalid key.
