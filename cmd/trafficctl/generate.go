@@ -72,7 +72,7 @@ func newGenerate(std streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	s.register(f)
-	f.IntVar(&c.Detectors, "detectors", c.Detectors, "number of detectors")
+	f.IntVar(&c.Streets, "detectors", c.Streets, "number of detectors")
 	f.StringVar(&from, "from", c.From.Format(time.DateOnly), "start in UTC, such as 2026-11-01 or 2026-11-01T06:00:00Z")
 	f.IntVar(&c.Days, "days", c.Days, "number of days")
 	f.IntVar(&c.Count, "intervals", 0, "number of intervals, instead of --days")
@@ -118,6 +118,6 @@ func writeMeasurements(std streams, c generate.Config, network *generate.Network
 	if err != nil {
 		return fmt.Errorf("cannot write measurements to %s: %w", output, err)
 	}
-	fmt.Fprintf(std.err, "trafficctl: %s measurements of %s detectors\n", grouped(items), grouped(c.Detectors))
+	fmt.Fprintf(std.err, "trafficctl: %s measurements of %s detectors\n", grouped(items), grouped(c.Streets))
 	return nil
 }

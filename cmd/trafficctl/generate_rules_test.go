@@ -18,7 +18,7 @@ import (
 
 func generateConfig(change func(*generate.Config)) generate.Config {
 	cfg := generate.DefaultConfig()
-	cfg.Detectors, cfg.Interval = 300, 30*time.Minute
+	cfg.Streets, cfg.Interval = 300, 30*time.Minute
 	change(&cfg)
 	return cfg
 }
@@ -62,7 +62,7 @@ func TestMeasurementsAreValid(t *testing.T) {
 	}
 	require.Equal(t, cfg.Intervals(), intervals)
 	require.Empty(t, codesOf(t, cfg, all))
-	whole := float64(cfg.Detectors * cfg.Intervals() * len(generate.Types))
+	whole := float64(cfg.Streets * cfg.Intervals() * len(generate.Types))
 	require.InDelta(t, 1-cfg.GapRate, float64(len(all))/whole, 0.005)
 }
 

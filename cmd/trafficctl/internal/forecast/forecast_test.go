@@ -146,5 +146,6 @@ func TestGetInvalidResponses(t *testing.T) {
 	f(200, "br", message, "unexpected Content-Encoding")
 	f(200, "", message[:len(message)-1], "as StreetForecastResponse")
 	f(302, "", nil, "302")
+	f(304, "", nil, "304") // not a response to a request without an ETag
 	f(502, "", []byte("<html>"), "the daemon responded with 502")
 }

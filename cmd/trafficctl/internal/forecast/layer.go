@@ -97,10 +97,10 @@ func Get(ctx context.Context, r Request) (*Response, error) {
 	}
 	defer resp.Body.Close()
 	response := &Response{Header: resp.Header}
-	switch resp.StatusCode {
-	case http.StatusOK:
+	switch {
+	case resp.StatusCode == http.StatusOK:
 		return response, response.read(resp.Body)
-	case http.StatusNotModified:
+	case resp.StatusCode == http.StatusNotModified && r.ETag != "":
 		return response, nil
 	}
 	return nil, c.ReadError(resp)

@@ -13,7 +13,7 @@ import (
 
 func configured(change func(*Config)) Config {
 	cfg := DefaultConfig()
-	cfg.Detectors, cfg.Interval = 300, 30*time.Minute
+	cfg.Streets, cfg.Interval = 300, 30*time.Minute
 	change(&cfg)
 	return cfg
 }
@@ -66,7 +66,7 @@ func TestErrorRateKeepsValidItems(t *testing.T) {
 }
 
 func TestRegistry(t *testing.T) {
-	rows := registry(t, configured(func(c *Config) { c.Detectors = 14_000 }))
+	rows := registry(t, configured(func(c *Config) { c.Streets = 14_000 }))
 	require.Equal(t, "detectorCode", rows[0][0])
 	codes := map[string]bool{}
 	for _, row := range rows[1:] {
@@ -135,7 +135,7 @@ func TestConfigValidate(t *testing.T) {
 		require.NoError(t, DefaultConfig().Validate())
 		require.ErrorContains(t, configured(change).Validate(), name)
 	}
-	f("--detectors", func(c *Config) { c.Detectors = 0 })
+	f("--detectors", func(c *Config) { c.Streets = 0 })
 	f("--from", func(c *Config) { c.From = time.Time{} })
 	f("--days", func(c *Config) { c.Days = 0 })
 	f("--interval", func(c *Config) { c.Interval = 0 })
@@ -148,7 +148,7 @@ func TestConfigValidate(t *testing.T) {
 }
 
 func BenchmarkItems(b *testing.B) {
-	cfg := configured(func(c *Config) { c.Detectors = 1000 })
+	cfg := configured(func(c *Config) { c.Streets = 1000 })
 	items := 0
 	for b.Loop() {
 		for range network(b, cfg).Items() {

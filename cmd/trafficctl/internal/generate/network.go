@@ -23,16 +23,14 @@ import (
 // Types lists the supported measure types.
 var Types = []string{"speed", "flow", "occupancy"}
 
-// Config describes what to generate. Each field corresponds to the flag of the same name, and Count
-// to --intervals.
+// Config describes what to generate. Each field corresponds to the flag of the same name, Streets to
+// --detectors, and Count to --intervals.
 type Config struct {
-	Detectors int
+	TownConfig
 	From      time.Time // start of the first interval
 	Days      int
 	Count     int // number of intervals, instead of Days if it is not 0
 	Interval  time.Duration
-	Seed      uint64
-	UTCOffset float64 // of the rush hours, in hours
 	Types     []string
 	AllTypes  bool    // every detector measures every type
 	GapRate   float64 // share of measurements that are missing in outages
@@ -43,21 +41,20 @@ type Config struct {
 // one batch.
 func DefaultConfig() Config {
 	return Config{
-		Detectors: 14_000,
-		From:      time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
-		Days:      1,
-		Interval:  5 * time.Minute,
-		Seed:      1,
-		Types:     Types,
-		GapRate:   0.01,
+		TownConfig: TownConfig{Streets: 14_000, Seed: 1},
+		From:       time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+		Days:       1,
+		Interval:   5 * time.Minute,
+		Types:      Types,
+		GapRate:    0.01,
 	}
 }
 
 // Validate returns an error for the first invalid setting.
 func (c Config) Validate() error {
 	switch {
-	case c.Detectors < 1 || c.Detectors > 10_000_000:
-		return fmt.Errorf("--detectors %d must be 1 to 10,000,000 (they are kept in memory)", c.Detectors)
+	case c.Streets < 1 || c.Streets > 10_000_000:
+		return fmt.Errorf("--detectors %d must be 1 to 10,000,000 (they are kept in memory)", c.Streets)
 	case c.From.Year() < 1971 || c.From.Year() > 2259:
 		return fmt.Errorf("--from %s must be in the years 1971 to 2259 (the daemon accepts 1970 to 2261, and --error-rate needs a year on each "+
 			"side)", c.From.Format(time.DateOnly))
@@ -79,10 +76,8 @@ func (c Config) Validate() error {
 			return fmt.Errorf("--types: %q must be one of %v", kind, Types)
 		}
 	}
-	return c.town().Validate()
+	return c.TownConfig.Validate()
 }
-
-func (c Config) town() TownConfig { return TownConfig{c.Detectors, c.Seed, c.UTCOffset} }
 
 // Intervals returns the number of intervals.
 func (c Config) Intervals() int {
@@ -104,7 +99,7 @@ func New(cfg Config) (*Network, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Network{cfg: cfg, town: NewTown(cfg.town()), detectors: make([]detector, cfg.Detectors)}
+	n := &Network{cfg: cfg, town: NewTown(cfg.TownConfig), detectors: make([]detector, cfg.Streets)}
 	for i := range n.detectors {
 		s := &n.town.Streets[i]
 		d := &n.detectors[i]
