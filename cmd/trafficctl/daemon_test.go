@@ -203,7 +203,7 @@ func serve(t testing.TB, right, otherRight string, route api.Route) string {
 	for i, key := range []string{testKey, otherKey, noRightKey} {
 		digest := sha256.Sum256([]byte(key))
 		cfg.Keys = append(cfg.Keys, api.KeyEntry{
-			Name: strconv.Itoa(i), SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{right},
+			Name: strconv.Itoa(i), SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{right}, Timezone: "Europe/Copenhagen",
 		})
 	}
 	cfg.Keys[2].Rights = []string{otherRight}

@@ -55,8 +55,7 @@ func TestDeadLetterList(t *testing.T) {
 	l := newLetters(t)
 	l.add("clickhouse", "code: 252,\n  too many parts", 1, north("A", "B"))
 	l.add("kafka", "MESSAGE_TOO_LARGE", 2, journalBatch{Instance: "south", Codes: []string{"C"}})
-	r := runWith(t, "", "deadletter", "ls", l.path)
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", "deadletter", "ls", l.path)
 	require.Empty(t, r.err)
 	got := lines(r.out)
 	require.Equal(t, "sink at product instance detector type interval value reason", got[0])
@@ -68,20 +67,16 @@ func TestDeadLetterList(t *testing.T) {
 	require.Regexp(t, `^2 clickhouse: code: 252, too many parts \(`, got[6])
 	require.Regexp(t, `^1 kafka: MESSAGE_TOO_LARGE \(`, got[7])
 
-	r = runWith(t, "", "deadletter", "ls", l.path, "--json")
-	require.Zero(t, r.code, r.err)
+	r = requireSuccess(t, "", "deadletter", "ls", l.path, "--json")
 	require.Equal(t, l.text(), r.out, "the letters and nothing else")
 }
 
 func TestDeadLetterListWithoutLetters(t *testing.T) {
 	l := newLetters(t)
-	r := runWith(t, "", "deadletter", "ls", l.path)
-	require.Equal(t, exitFailed, r.code)
+	r := requireFailure(t, "", "there may be none", "deadletter", "ls", l.path)
 	require.Empty(t, r.out)
-	require.Contains(t, r.err, "there may be none")
 	require.NoError(t, os.WriteFile(l.path, nil, 0o600))
-	r = runWith(t, "", "deadletter", "ls", l.path)
-	require.Zero(t, r.code, r.err)
+	r = requireSuccess(t, "", "deadletter", "ls", l.path)
 	require.Equal(t, []string{"", "0 dead letters"}, lines(r.out))
 }
 
@@ -91,8 +86,7 @@ func TestDeadLetterListAfterCrashes(t *testing.T) {
 	l := newLetters(t)
 	f := func(wantNotes int, want ...string) {
 		t.Helper()
-		r := runWith(t, "", "deadletter", "ls", l.path, "--json")
-		require.Zero(t, r.code, r.err)
+		r := requireSuccess(t, "", "deadletter", "ls", l.path, "--json")
 		require.Equal(t, wantNotes, strings.Count(r.err, "is truncated"), r.err)
 		var got []string
 		for line := range strings.Lines(r.out) {
@@ -124,9 +118,7 @@ func TestDeadLetterOfSomethingElse(t *testing.T) {
 	f := func(path, want string) {
 		t.Helper()
 		for _, args := range [][]string{{"ls", path}, {"resend", path, "--key", "k"}} {
-			r := runWith(t, "", append([]string{"deadletter"}, args...)...)
-			require.Equal(t, exitFailed, r.code)
-			require.Contains(t, r.err, want)
+			requireFailure(t, "", want, append([]string{"deadletter"}, args...)...)
 		}
 	}
 	f("no-such-file", "no such file")
@@ -147,8 +139,7 @@ func TestDeadLetterResend(t *testing.T) {
 	f := func(want []string, flags ...string) {
 		t.Helper()
 		d := newDaemon(t)
-		r := runWith(t, "", to(d, append([]string{"deadletter", "resend", l.path, "--json", "--concurrency", "1"}, flags...)...)...)
-		require.Zero(t, r.code, r.err)
+		r := requireSuccess(t, "", to(d, append([]string{"deadletter", "resend", l.path, "--json", "--concurrency", "1"}, flags...)...)...)
 		require.Equal(t, float64(len(want)), summaryOf(t, r)["accepted"])
 		require.Equal(t, want, texts(d))
 		require.Contains(t, r.err, "product instance north")
@@ -170,20 +161,15 @@ func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 	l.add("kafka", "r", 1, north("A"))
 	l.add("kafka", "r", 2, journalBatch{Instance: "south", Codes: []string{"B"}})
 	d := newDaemon(t)
-	r := runWith(t, "", to(d, "deadletter", "resend", l.path)...)
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "2 product instances (north, south)")
+	r := requireFailure(t, "", "2 product instances (north, south)", to(d, "deadletter", "resend", l.path)...)
 	require.Contains(t, r.err, "--product-instance")
 	require.Empty(t, d.Keys(), "nothing is sent")
 
-	r = runWith(t, "", to(d, "deadletter", "resend", l.path, "--product-instance", "south")...)
-	require.Zero(t, r.code, r.err)
+	r = requireSuccess(t, "", to(d, "deadletter", "resend", l.path, "--product-instance", "south")...)
 	require.Len(t, d.Items(), 1)
 	require.Contains(t, texts(d)[0], `"B"`)
 
-	r = runWith(t, "", to(d, "deadletter", "resend", l.path, "--product-instance", "west")...)
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "no dead letters in "+l.path+" of product instance west")
+	requireFailure(t, "", "no dead letters in "+l.path+" of product instance west", to(d, "deadletter", "resend", l.path, "--product-instance", "west")...)
 }
 
 // TestDeadLetterResendRejected checks that rejected items are written to a file for resubmit.

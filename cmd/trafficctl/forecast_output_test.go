@@ -19,9 +19,7 @@ func TestForecastOutputIsAtomic(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("before"), 0o640))
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runForecast(t, "{}\n", append(args, "--output", path)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		requireFailure(t, "{}\n", want, append([]string{"forecast"}, append(args, "--output", path)...)...)
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, "before", string(text))
@@ -32,13 +30,12 @@ func TestForecastOutputIsAtomic(t *testing.T) {
 	f("must be protobuf, json or ndjson", "generate", "--format", "xml")
 	f("it contains no valid forecast", "build", "-", "--input-format", "ndjson")
 
-	r := runForecast(t, "", "generate", "--streets", "3", "--output", path)
-	require.Zero(t, r.code, r.err)
+	requireSuccess(t, "", "forecast", "generate", "--streets", "3", "--output", path)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o640), info.Mode().Perm())
-	require.Zero(t, runForecast(t, "", "build", path, "--output", path).code, "input and output may be the same file")
-	require.Len(t, decoded(t, runForecast(t, "", "build", path).out).StreetForecast, 3)
+	require.Zero(t, runWith(t, "", "forecast", "build", path, "--output", path).code, "input and output may be the same file")
+	require.Len(t, decoded(t, runWith(t, "", "forecast", "build", path).out).StreetForecast, 3)
 }
 
 // TestForecastOutputSymlink checks that an output file that is a symbolic link remains one.
@@ -47,19 +44,17 @@ func TestForecastOutputSymlink(t *testing.T) {
 	link, target := filepath.Join(dir, "link.json.gz"), filepath.Join(dir, "target.json.gz")
 	require.NoError(t, os.WriteFile(target, nil, 0o600))
 	require.NoError(t, os.Symlink("target.json.gz", link))
-	require.Zero(t, runForecast(t, "", "generate", "--streets", "3", "--output", link).code)
+	requireSuccess(t, "", "forecast", "generate", "--streets", "3", "--output", link)
 	to, err := os.Readlink(link)
 	require.NoError(t, err)
 	require.Equal(t, "target.json.gz", to)
-	require.Len(t, decoded(t, runForecast(t, "", "build", link).out).StreetForecast, 3)
+	require.Len(t, decoded(t, runWith(t, "", "forecast", "build", link).out).StreetForecast, 3)
 }
 
 func TestForecastOutputFails(t *testing.T) {
 	f := func(output, want string) {
 		t.Helper()
-		r := runForecast(t, "", "generate", "--streets", "1000", "--output", output)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, "cannot write forecasts to "+output)
+		r := requireFailure(t, "", "cannot write forecasts to "+output, "forecast", "generate", "--streets", "1000", "--output", output)
 		require.Contains(t, r.err, want)
 	}
 	f(filepath.Join(t.TempDir(), "missing", "f.pb"), "no such file")
@@ -76,17 +71,16 @@ func TestForecastInterrupted(t *testing.T) {
 		if atOnce {
 			interrupt()
 		}
-		cmd := newForecast(streams{out: &interrupting{then: interrupt}, err: io.Discard})
-		cmd.SetArgs(args)
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		err := cmd.ExecuteContext(ctx)
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorContains(t, err, want)
+		var errs bytes.Buffer
+		require.Equal(t, exitFailed, run(ctx, append([]string{"forecast", "generate", "--streets", "100000", "--periods", "10000"}, args...),
+			streams{out: &interrupting{then: interrupt}, err: &errs}))
+		require.Contains(t, errs.String(), want)
+		require.Contains(t, errs.String(), "context canceled")
 		require.NoFileExists(t, path)
 		require.NoFileExists(t, path+".new")
 	}
-	f("cannot write forecasts to -", false, "generate", "--streets", "100000", "--periods", "10000")
-	f("cannot write forecasts to "+path, true, "generate", "--streets", "100000", "--periods", "10000", "--output", path)
+	f("cannot write forecasts to -", false)
+	f("cannot write forecasts to "+path, true, "--output", path)
 	input := temporary(t, "in.ndjson")
 	require.NoError(t, os.WriteFile(input, bytes.Repeat([]byte(`{"street":1}`+"\n"), 10), 0o600))
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -5,10 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,7 +16,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/ulikunitz/xz"
-	"github.com/valyala/fasthttp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -28,27 +24,9 @@ import (
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
+	"trafficd/sources/api"
 	"trafficd/sources/forecasts"
 )
-
-// runForecast runs trafficctl forecast with the arguments.
-func runForecast(t testing.TB, stdin string, args ...string) result {
-	t.Helper()
-	var out, errs bytes.Buffer
-	cmd := newForecast(streams{strings.NewReader(stdin), &out, &errs})
-	cmd.SetArgs(args)
-	cmd.SetOut(&out)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	code, err := exitDone, cmd.ExecuteContext(t.Context())
-	switch {
-	case errors.Is(err, errRejected):
-		code = exitRejected
-	case err != nil:
-		code = exitFailed
-		errs.WriteString(err.Error())
-	}
-	return result{code, out.String(), errs.String()}
-}
 
 func decoded(t testing.TB, message string) *pb.StreetForecastResponse {
 	t.Helper()
@@ -66,18 +44,16 @@ func TestForecastGenerate(t *testing.T) {
 	f := func(name string, args ...string) {
 		t.Helper()
 		path := temporary(t, name)
-		args = append([]string{"generate", "--streets", "101", "--periods", "5", "--from", "2026-11-20T18:00:00Z", "--output", path}, args...)
-		r := runForecast(t, "", args...)
-		require.Zero(t, r.code, r.err)
+		args = append([]string{"forecast", "generate", "--streets", "101", "--periods", "5", "--from", "2026-11-20T18:00:00Z", "--output", path}, args...)
+		requireSuccess(t, "", args...)
 		first, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Zero(t, runForecast(t, "", args...).code)
+		requireSuccess(t, "", args...)
 		again, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, first, again)
 
-		built := runForecast(t, "", "build", path)
-		require.Zero(t, built.code, built.err)
+		built := requireSuccess(t, "", "forecast", "build", path)
 		layer := decoded(t, built.out)
 		require.Len(t, layer.StreetForecast, 101)
 		for _, s := range layer.StreetForecast {
@@ -96,12 +72,12 @@ func TestForecastGenerate(t *testing.T) {
 	f("f.ndjson.gz")
 	f("f.json.gz", "--seed", "2")
 
-	a := runForecast(t, "", "generate", "--streets", "3", "--from", "2026-11-20", "--seed", "1").out
-	b := runForecast(t, "", "generate", "--streets", "3", "--from", "2026-11-20", "--seed", "2").out
+	a := runWith(t, "", "forecast", "generate", "--streets", "3", "--from", "2026-11-20", "--seed", "1").out
+	b := runWith(t, "", "forecast", "generate", "--streets", "3", "--from", "2026-11-20", "--seed", "2").out
 	require.NotEqual(t, a, b)
 	today := func() string { return `"start":"` + time.Now().UTC().Format(time.DateOnly) }
 	before := today()
-	now := runForecast(t, "", "generate", "--streets", "1", "--periods", "1", "--step", "24h").out
+	now := runWith(t, "", "forecast", "generate", "--streets", "1", "--periods", "1", "--step", "24h").out
 	require.True(t, strings.Contains(now, before) || strings.Contains(now, today()), "the first period must start today: %s", now)
 }
 
@@ -114,8 +90,7 @@ func TestForecastGenerateForCodes(t *testing.T) {
 	require.NoError(t, w.Close())
 	codes := temporary(t, "lines.txt.xz")
 	require.NoError(t, os.WriteFile(codes, packed.Bytes(), 0o600))
-	r := runForecast(t, "", "generate", "--codes", codes, "--format", "protobuf")
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", "forecast", "generate", "--codes", codes, "--format", "protobuf")
 	layer := decoded(t, r.out)
 	require.Len(t, layer.StreetForecast, 2)
 	require.Equal(t, "CwV/OiHN2TvlAAA1ABM7FQ==", layer.StreetForecast[0].OpenLRcode)
@@ -125,10 +100,7 @@ func TestForecastGenerateForCodes(t *testing.T) {
 func TestForecastGenerateRejects(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runForecast(t, "", append([]string{"generate"}, args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
-		require.Empty(t, r.out)
+		require.Empty(t, requireFailure(t, "", want, append([]string{"forecast", "generate"}, args...)...).out)
 	}
 	f("--streets 0", "--streets", "0")
 	f("--periods 0", "--periods", "0")
@@ -145,7 +117,7 @@ func TestForecastGenerateRejects(t *testing.T) {
 // the exit code is 2 if there are any.
 func TestForecastBuildReportsFaults(t *testing.T) {
 	good := `{"street":1,"fromnode":1,"forecast":[{"start":"2026-11-20T18:00Z","end":"2026-11-20T19:15:00+01:00","speed_valid":true,"speed":50}]}`
-	r := runForecast(t, good+"\n{}\n{\"street\":2147483648,\"fromnode\":1}\n"+strings.Repeat("no\n", 29), "build", "-", "--format", "json")
+	r := runWith(t, good+"\n{}\n{\"street\":2147483648,\"fromnode\":1}\n"+strings.Repeat("no\n", 29), "forecast", "build", "-", "--format", "json")
 	require.Equal(t, exitRejected, r.code)
 	require.Contains(t, r.err, "line 2 skipped: missing street identity: street and fromnode are both 0")
 	require.Contains(t, r.err, "line 3 skipped: street and fromnode must be 32-bit integers: street 2147483648, fromnode 1")
@@ -156,16 +128,12 @@ func TestForecastBuildReportsFaults(t *testing.T) {
 	require.Len(t, layer.StreetForecast, 1)
 	require.Equal(t, "2026-11-20T18:15:00Z", layer.StreetForecast[0].Forecast[0].End)
 
-	r = runForecast(t, "{}\n", "build", "-")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "it contains no valid forecast")
-	r = runForecast(t, good+"\n"+good, "build", "-")
-	require.Zero(t, r.code)
+	requireFailure(t, "{}\n", "it contains no valid forecast", "forecast", "build", "-")
+	r = requireSuccess(t, good+"\n"+good, "forecast", "build", "-")
 	require.Len(t, decoded(t, r.out).StreetForecast, 1)
 
 	fast := strings.ReplaceAll(good, `"speed":50`, `"speed":600`)
-	r = runForecast(t, fast, "build", "-", "--max-speed", "700")
-	require.Zero(t, r.code, r.err)
+	requireSuccess(t, fast, "forecast", "build", "-", "--max-speed", "700")
 }
 
 // TestForecastSpeedValid checks that like the daemon, build and get treat a period without
@@ -176,8 +144,7 @@ func TestForecastSpeedValid(t *testing.T) {
 		t.Helper()
 		in := fmt.Sprintf(`{"street":1,"fromnode":1,"forecast":[{"start":%q,"end":%q,"speed":50%s}]}`,
 			start.Format(time.RFC3339), start.Add(6*time.Hour).Format(time.RFC3339), member)
-		built := runForecast(t, in, "build", "-")
-		require.Zero(t, built.code, built.err)
+		built := requireSuccess(t, in, "forecast", "build", "-")
 		p := decoded(t, built.out).StreetForecast[0].Forecast[0]
 		require.NotNil(t, p.SpeedValid)
 		require.Equal(t, want, p.GetSpeedValid())
@@ -195,7 +162,7 @@ func TestForecastSpeedValid(t *testing.T) {
 	f(`,"speed_valid":false`, false)
 }
 
-// served is a real layer behind an HTTP server.
+// served is a layer behind the daemon's HTTP server.
 type served struct {
 	*layers.Layer
 	url string
@@ -206,44 +173,21 @@ func serveLayer(t *testing.T) served {
 	layer := layers.New(layers.DefaultConfig(), zerolog.New(zerolog.NewTestWriter(t)))
 	zone, err := time.LoadLocation("Europe/Copenhagen")
 	require.NoError(t, err)
-	client := &contract.Client{Name: "map", Rights: contract.RightForecast, Zone: zone}
 	layer.Start()
 	t.Cleanup(layer.Stop)
-	layer.Prepare([]*contract.Client{client})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var ctx fasthttp.RequestCtx
-		ctx.Request.SetRequestURI(strings.TrimPrefix(r.URL.RequestURI(), "/base"))
-		for name := range r.Header {
-			ctx.Request.Header.Set(name, r.Header.Get(name))
-		}
-		err := error(contract.NewError(contract.Unauthenticated, "no key"))
-		if r.Header.Get("Authorization") == "apiKey "+testKey {
-			_, err = layer.Handle(client, &ctx)
-		}
-		respond(w, &ctx, err)
-	}))
-	t.Cleanup(server.Close)
-	return served{layer, server.URL + "/base"}
+	layer.Prepare([]*contract.Client{{Rights: contract.RightForecast, Zone: zone}})
+	url := serve(t, "forecast", "ingest", api.Route{Path: layers.Path, Methods: layers.Methods, Right: contract.RightForecast, Endpoint: layer})
+	return served{layer, url + basePath}
 }
 
-func respond(w http.ResponseWriter, ctx *fasthttp.RequestCtx, err error) {
-	var apiErr *contract.APIError
-	if errors.As(err, &apiErr) {
-		w.Header().Set("Retry-After", "7")
-		w.WriteHeader(http.StatusTeapot)
-		json.NewEncoder(w).Encode(map[string]string{"description": apiErr.Description, "errorCode": apiErr.Code.String(), "traceId": "t1"})
-		return
-	}
-	for name, value := range ctx.Response.Header.All() {
-		w.Header().Set(string(name), string(value))
-	}
-	w.WriteHeader(ctx.Response.StatusCode())
-	w.Write(ctx.Response.Body())
+// args returns the arguments of forecast get.
+func (s served) args(more ...string) []string {
+	return append([]string{"forecast", "get", "--url", s.url, "--key", testKey}, more...)
 }
 
 func (s served) get(t *testing.T, args ...string) result {
 	t.Helper()
-	return runForecast(t, "", append([]string{"get", "--url", s.url, "--key", testKey}, args...)...)
+	return requireSuccess(t, "", s.args(args...)...)
 }
 
 // TestForecastEndToEnd checks that forecasts are generated, published to a real broker, read by
@@ -252,9 +196,8 @@ func TestForecastEndToEnd(t *testing.T) {
 	k := stores.StartKafka(t, stores.Topic("forecasts", 3))
 	file := temporary(t, "f.ndjson.gz")
 	start := time.Now().UTC().Truncate(time.Hour) // with periods that do not end during the test
-	require.Zero(t, runForecast(t, "", "generate", "--streets", "50", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file).code)
-	r := runForecast(t, "", "publish", file, "--brokers", k.Brokers[0])
-	require.Zero(t, r.code, r.err)
+	requireSuccess(t, "", "forecast", "generate", "--streets", "50", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file)
+	r := requireSuccess(t, "", "forecast", "publish", file, "--brokers", k.Brokers[0])
 	require.Contains(t, r.err, "50 streets published, 0 removed")
 	for _, record := range k.Records(t, "forecasts") {
 		var f pb.StreetForecast
@@ -268,7 +211,6 @@ func TestForecastEndToEnd(t *testing.T) {
 	require.Zero(t, feed.Status().Skipped)
 	for _, encoding := range []string{"zstd", "gzip", "identity"} {
 		r := s.get(t, "--format", "protobuf", "--encoding", encoding)
-		require.Zero(t, r.code, r.err)
 		layer := decoded(t, r.out)
 		require.Len(t, layer.StreetForecast, 50)
 		require.Equal(t, "Europe/Copenhagen", layer.StreetForecast[0].Forecast[0].Timezone)
@@ -277,9 +219,8 @@ func TestForecastEndToEnd(t *testing.T) {
 	checkConditional(t, s)
 
 	// Half of the streets are missing: the topic gets tombstones and the layer removes the streets.
-	require.Zero(t, runForecast(t, "", "generate", "--streets", "25", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file).code)
-	r = runForecast(t, "", "publish", file, "--brokers", k.Brokers[0], "--tombstone-missing")
-	require.Zero(t, r.code, r.err)
+	requireSuccess(t, "", "forecast", "generate", "--streets", "25", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file)
+	r = requireSuccess(t, "", "forecast", "publish", file, "--brokers", k.Brokers[0], "--tombstone-missing")
 	require.Contains(t, r.err, "25 streets published, 25 removed")
 	waitForStreets(t, s.Layer, 25)
 	tombstones := 0
@@ -352,7 +293,6 @@ func checkConditional(t *testing.T, s served) {
 	require.True(t, found, r.err)
 	etag, _, _ = strings.Cut(etag, ", ")
 	r = s.get(t, "--horizon", "0", "--encoding", "gzip", "--etag", etag)
-	require.Zero(t, r.code)
 	require.Empty(t, r.out)
 	require.Contains(t, r.err, "not modified, ETag "+etag)
 	require.NotEmpty(t, s.get(t, "--horizon", "0", "--encoding", "gzip", "--etag", `"other"`).out)
@@ -362,14 +302,11 @@ func TestForecastGetRejected(t *testing.T) {
 	s := serveLayer(t)
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := s.get(t, args...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
-		require.Empty(t, r.out)
+		require.Empty(t, requireFailure(t, "", want, s.args(args...)...).out)
 	}
-	f("the daemon responded with 418 GENERAL_SERVICE_UNAVAILABLE") // no layer yet
-	f("try again after 7 s (trace t1)")
-	f("GENERAL_UNAUTHENTICATED: no key", "--key", "wrong")
+	f("the daemon responded with 503 GENERAL_SERVICE_UNAVAILABLE") // no layer yet
+	f("; try again after 10 s (trace ")
+	f("401 GENERAL_UNAUTHENTICATED", "--key", "wrong")
 	f("--encoding", "--encoding", "br")
 	f("--url", "--url", "localhost:8080")
 	f("--format", "--format", "xml")
@@ -383,9 +320,7 @@ func TestForecastPublishRejects(t *testing.T) {
 	good := `{"street":1,"fromnode":1}`
 	f := func(want, stdin string, args ...string) {
 		t.Helper()
-		r := runForecast(t, stdin, append([]string{"publish", "-"}, args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		requireFailure(t, stdin, want, append([]string{"forecast", "publish", "-"}, args...)...)
 	}
 	f("whose streets would be removed", good+"\n{}", "--tombstone-missing")
 	f("it contains no valid forecast", "{}")

@@ -19,23 +19,21 @@ func small(args ...string) []string {
 // TestGenerateThenSend checks that all output formats contain the same measurements, and send
 // reads each of them.
 func TestGenerateThenSend(t *testing.T) {
-	plain := runWith(t, "", small()...)
-	require.Zero(t, plain.code, plain.err)
+	plain := requireSuccess(t, "", small()...)
 	require.Equal(t, plain.out, runWith(t, "", small()...).out)
 	want := strings.Split(strings.TrimSpace(plain.out), "\n")
 	for _, name := range []string{"m.ndjson", "m.ndjson.gz", "m.ndjson.zst", "m.csv", "m.csv.gz", "m.csv.zst"} {
 		path := filepath.Join(t.TempDir(), name)
-		require.Zero(t, runWith(t, "", small("--output", path)...).code)
+		requireSuccess(t, "", small("--output", path)...)
 		first, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Zero(t, runWith(t, "", small("--output", path)...).code)
+		requireSuccess(t, "", small("--output", path)...)
 		second, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(first, second), "same seed, same bytes: %s", name)
 
 		d := newDaemon(t)
-		r := runWith(t, "", to(d, "send", path, "--concurrency", "1")...)
-		require.Zero(t, r.code, r.err)
+		requireSuccess(t, "", to(d, "send", path, "--concurrency", "1")...)
 		require.Equal(t, want, texts(d), name)
 	}
 }
@@ -45,8 +43,7 @@ func TestGenerateThenSend(t *testing.T) {
 func TestGenerateSend(t *testing.T) {
 	d := newDaemon(t)
 	registry := filepath.Join(t.TempDir(), "detectors.csv")
-	r := runWith(t, "", to(d, small("--send", "--json", "--registry-out", registry)...)...)
-	require.Zero(t, r.code, r.err)
+	requireSuccess(t, "", to(d, small("--send", "--json", "--registry-out", registry)...)...)
 	require.Len(t, d.Batches(), 24)
 	last := ""
 	text, err := os.ReadFile(registry)
@@ -88,15 +85,13 @@ func TestGeneratedForecastsAgree(t *testing.T) {
 		Value        float64
 	}
 	measured := map[string]float64{}
-	r := runWith(t, "", append([]string{"generate", "--detectors", "400", "--types", "speed", "--interval", "5m", "--intervals", "1"}, flags...)...)
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", append([]string{"generate", "--detectors", "400", "--types", "speed", "--interval", "5m", "--intervals", "1"}, flags...)...)
 	for line := range strings.Lines(r.out) {
 		require.NoError(t, json.Unmarshal([]byte(line), &m))
 		measured[m.DetectorCode] = m.Value
 	}
 	require.Greater(t, len(measured), 350)
-	r = runForecast(t, "", append([]string{"generate", "--streets", "400", "--periods", "1", "--step", "5m", "--format", "protobuf"}, flags...)...)
-	require.Zero(t, r.code, r.err)
+	r = requireSuccess(t, "", append([]string{"forecast", "generate", "--streets", "400", "--periods", "1", "--step", "5m", "--format", "protobuf"}, flags...)...)
 	found := 0
 	for _, s := range decoded(t, r.out).StreetForecast {
 		if value, ok := measured[fmt.Sprintf("D%d-%d", s.Street, s.Fromnode)]; ok {
@@ -110,9 +105,7 @@ func TestGeneratedForecastsAgree(t *testing.T) {
 func TestGenerateBadFlags(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runWith(t, "", small(args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		requireFailure(t, "", want, small(args...)...)
 	}
 	f("--from", "--from", "tomorrow")
 	f("--detectors", "--detectors", "0")

@@ -81,9 +81,7 @@ func TestGeometryServiceRejects(t *testing.T) {
 	url := startRouting(t, nil)
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runWith(t, place, append([]string{"geometry"}, args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		r := requireFailure(t, place, want, append([]string{"geometry"}, args...)...)
 		require.Empty(t, r.out)
 	}
 	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")

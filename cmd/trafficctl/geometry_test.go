@@ -17,8 +17,7 @@ const (
 func TestGeometry(t *testing.T) {
 	f := func(in, want string, args ...string) {
 		t.Helper()
-		r := runWith(t, in, append([]string{"geometry"}, args...)...)
-		require.Equal(t, exitDone, r.code, r.err)
+		r := requireSuccess(t, in, append([]string{"geometry"}, args...)...)
 		require.Equal(t, want, r.out)
 		require.Equal(t, "trafficctl: 1 geometries converted, 0 omitted\n", r.err)
 	}
@@ -36,11 +35,9 @@ func TestGeometry(t *testing.T) {
 // TestGeometryFiles checks that the encoding is determined by the file name.
 func TestGeometryFiles(t *testing.T) {
 	kml := filepath.Join(t.TempDir(), "places.kml")
-	r := runWith(t, "", "geometry", file(t, "places.WKT", place+place), "--output", kml)
-	require.Equal(t, exitDone, r.code, r.err)
+	r := requireSuccess(t, "", "geometry", file(t, "places.WKT", place+place), "--output", kml)
 	require.Empty(t, r.out)
-	r = runWith(t, "", "geometry", kml, "--quiet")
-	require.Equal(t, exitDone, r.code)
+	r = requireSuccess(t, "", "geometry", kml, "--quiet")
 	require.Equal(t, place+place, r.out)
 	require.Empty(t, r.err)
 
@@ -48,14 +45,11 @@ func TestGeometryFiles(t *testing.T) {
 	require.Contains(t, r.out, `"coordinates":[8.2505556,48.7627778]`)
 
 	json := filepath.Join(t.TempDir(), "places.json")
-	r = runWith(t, "", "geometry", kml, "--output", json)
-	require.Equal(t, exitDone, r.code, r.err)
+	requireSuccess(t, "", "geometry", kml, "--output", json)
 	text, err := os.ReadFile(json)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `{"type":"FeatureCollection"`)
-	r = runWith(t, "", "geometry", json)
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, `--from "geojson" must be one of`)
+	requireFailure(t, "", `--from "geojson" must be one of`, "geometry", json)
 }
 
 // TestGeometryOutputIsInput checks that a file is not truncated before it is read.
@@ -65,9 +59,7 @@ func TestGeometryOutputIsInput(t *testing.T) {
 		if out != in {
 			require.NoError(t, os.Symlink(in, out))
 		}
-		r := runWith(t, "", "geometry", in, "--output", out)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, "is also the input")
+		requireFailure(t, "", "is also the input", "geometry", in, "--output", out)
 		text, err := os.ReadFile(in)
 		require.NoError(t, err)
 		require.Equal(t, place, string(text))
@@ -89,9 +81,7 @@ func TestGeometryOmitted(t *testing.T) {
 func TestGeometryFails(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runWith(t, place, append([]string{"geometry"}, args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		r := requireFailure(t, place, want, append([]string{"geometry"}, args...)...)
 		require.Empty(t, r.out)
 	}
 	f("--from \"geojson\" must be one of", "--from", "geojson")
@@ -138,8 +128,7 @@ func TestGeometryReplacesOutput(t *testing.T) {
 // TestGeometryLong checks that a file of many batches keeps its order.
 func TestGeometryLong(t *testing.T) {
 	path := file(t, "many.wkt", strings.Repeat(place, 10_000))
-	r := runWith(t, "", "geometry", path)
-	require.Equal(t, exitDone, r.code)
+	r := requireSuccess(t, "", "geometry", path)
 	require.Equal(t, strings.Repeat(place, 10_000), r.out)
 	require.Contains(t, r.err, "10,000 geometries converted")
 }

@@ -38,36 +38,32 @@ func startJob(t *testing.T, url string, texts ...string) string {
 	return *job.ID
 }
 
-func runJob(t *testing.T, url, verb, id string, args ...string) result {
-	t.Helper()
-	return runWith(t, "", append([]string{"job", verb, id, "--url", url, "--key", testKey}, args...)...)
+func jobArgs(url, verb, id string, more ...string) []string {
+	return append([]string{"job", verb, id, "--url", url, "--key", testKey}, more...)
 }
 
 func TestJob(t *testing.T) {
 	url := startRouting(t, nil)
 	id := startJob(t, url, "POINT (8.25 48.75)", "POINT (8.25", "POINT (9 49)")
 
-	r := runJob(t, url, "watch", id, "--json")
+	r := runWith(t, "", jobArgs(url, "watch", id, "--json")...)
 	require.Equal(t, exitRejected, r.code, r.err)
 	var state jobState
 	require.NoError(t, json.Unmarshal([]byte(r.out), &state))
 	state.Elapsed = 0
 	require.Equal(t, jobState{ID: id, Status: xroute.StatusSucceeded, Successful: 2, Failed: 1}, state)
 
-	r = runJob(t, url, "stop", id)
-	require.Equal(t, exitDone, r.code, r.err)
+	r = requireSuccess(t, "", jobArgs(url, "stop", id)...)
 	require.Contains(t, r.out, "SUCCEEDED: 2 converted, 1 failed, 0 remaining", "the job had ended")
 
-	r = runJob(t, url, "fetch", id)
+	r = runWith(t, "", jobArgs(url, "fetch", id)...)
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Equal(t, "POINT (825000 4875000)\nPOINT (900000 4900000)\n", r.out)
 	require.Contains(t, r.err, "geometry 2 of the request: REQUEST_INVALID_WKT: ")
 	require.Contains(t, r.err, "check that it is WKT")
 
 	for _, verb := range []string{"watch", "stop", "delete", "fetch"} {
-		r = runJob(t, url, verb, id)
-		require.Equal(t, exitFailed, r.code, verb)
-		require.Contains(t, r.err, "it has expired, was fetched or deleted")
+		requireFailure(t, "", "it has expired, was fetched or deleted", jobArgs(url, verb, id)...)
 	}
 }
 
@@ -86,8 +82,7 @@ func TestJobFetchDeep(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Await(t.Context(), *job.ID, func(xroute.Job) {})
 	require.NoError(t, err)
-	r := runJob(t, url, "fetch", *job.ID)
-	require.Equal(t, exitDone, r.code, r.err)
+	r := requireSuccess(t, "", jobArgs(url, "fetch", *job.ID)...)
 	require.Equal(t, text+"\n", r.out)
 }
 
@@ -123,7 +118,7 @@ func TestJobFetchPlain(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Await(t.Context(), *job.ID, func(xroute.Job) {})
 	require.NoError(t, err)
-	r := runJob(t, url, "fetch", *job.ID)
+	r := runWith(t, "", jobArgs(url, "fetch", *job.ID)...)
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Equal(t, strings.Join(slices.Delete(texts, 7, 8), "\n")+"\n", r.out)
 	require.Contains(t, r.err, "geometry 8 of the request: CONVERT_COORDINATE_FORMAT")
@@ -132,13 +127,10 @@ func TestJobFetchPlain(t *testing.T) {
 func TestJobDelete(t *testing.T) {
 	url := startRouting(t, nil)
 	id := startJob(t, url, "POINT (8 48)")
-	r := runJob(t, url, "delete", id)
-	require.Equal(t, exitDone, r.code, r.err)
+	r := requireSuccess(t, "", jobArgs(url, "delete", id)...)
 	require.Contains(t, r.out, "DELETED")
 	for _, verb := range []string{"watch", "fetch"} {
-		r = runJob(t, url, verb, id)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, "was deleted")
+		requireFailure(t, "", "was deleted", jobArgs(url, verb, id)...)
 	}
 }
 
@@ -149,9 +141,7 @@ func TestJobRejected(t *testing.T) {
 	id := startJob(t, url, "POINT (8 48)")
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runWith(t, "", append([]string{"job", "watch", id}, args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		r := requireFailure(t, "", want, append([]string{"job", "watch", id}, args...)...)
 		require.Empty(t, r.out)
 	}
 	f("unknown job", "--url", url, "--key", otherKey, "--quiet")
@@ -167,9 +157,7 @@ func TestJobRejected(t *testing.T) {
 func TestJobCommands(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runWith(t, "", append([]string{"job"}, args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		r := requireFailure(t, "", want, append([]string{"job"}, args...)...)
 		require.Empty(t, r.out)
 	}
 	const unknownCommand = `unknown command "list" for job; its commands are delete, fetch, stop, watch`
@@ -195,9 +183,7 @@ func TestJobWithoutResponse(t *testing.T) {
 	}))
 	defer daemon.Close()
 	args := []string{"job", "fetch", "A", "--url", daemon.URL, "--key", testKey}
-	r := runWith(t, "", append(args, "--timeout", "1s")...)
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "no response from the routing service within --timeout 1s")
+	requireFailure(t, "", "no response from the routing service within --timeout 1s", append(args, "--timeout", "1s")...)
 	<-asked
 
 	ctx, cancel := context.WithCancelCause(t.Context())

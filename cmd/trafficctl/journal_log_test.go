@@ -46,8 +46,7 @@ func TestJournalInKafka(t *testing.T) {
 	for _, flags := range [][]string{{"--brokers", brokers[0]}, {"--config", config}} {
 		f := func(command string, want ...string) {
 			t.Helper()
-			r := runWith(t, "", append([]string{"journal", command}, flags...)...)
-			require.Zero(t, r.code, r.err)
+			r := requireSuccess(t, "", append([]string{"journal", command}, flags...)...)
 			require.Equal(t, want, lines(r.out))
 		}
 		f("ls", "segment state first last frames bytes", "partition 0 active 1 3 3 0", "1 segment 3 0")
@@ -55,8 +54,7 @@ func TestJournalInKafka(t *testing.T) {
 			"clickhouse, partition 0.cursor intact, at frame 3", "kafka, partition 0.cursor intact, at frame 1", "no damage found")
 		f("cursors", "consumer next frames behind rows behind oldest received block in flight",
 			"clickhouse, partition 0 frame 3 1 10 2026-07-01T06:00:03.000Z -", "kafka, partition 0 frame 1 3 30 2026-07-01T06:00:01.000Z -")
-		r := runWith(t, "", append([]string{"journal", "dump", "--from", "2", "--detector", "D3.7"}, flags...)...)
-		require.Zero(t, r.code, r.err)
+		r := requireSuccess(t, "", append([]string{"journal", "dump", "--from", "2", "--detector", "D3.7"}, flags...)...)
 		require.Equal(t, 1, strings.Count(r.out, "\n"))
 		require.Contains(t, r.out, `"detectorCode":"D3.7"`)
 		require.Contains(t, r.err, "1 measurement from 2 frames read")
@@ -66,9 +64,7 @@ func TestJournalInKafka(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	client := kafka.Client{Addr: kafka.TCP(brokers...), Transport: transport}
 	for range 2 {
-		r := runWith(t, "", "journal", "ls", "--brokers", brokers[0], "--set", "journal.log.topic=missing")
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, `cannot read the partitions of topic "missing"`)
+		requireFailure(t, "", `cannot read the partitions of topic "missing"`, "journal", "ls", "--brokers", brokers[0], "--set", "journal.log.topic=missing")
 	}
 	m, err := client.Metadata(t.Context(), &kafka.MetadataRequest{})
 	require.NoError(t, err)
@@ -89,16 +85,12 @@ func TestJournalInKafka(t *testing.T) {
 	e.Data = e.Data[:len(e.Data)-1] // not a whole frame
 	require.NoError(t, l.Enqueue(&e))
 	require.NoError(t, e.Wait())
-	r = runWith(t, "", "journal", "verify", "--brokers", brokers[0])
-	require.Equal(t, exitFailed, r.code)
+	r = requireFailure(t, "", "the journal is damaged", "journal", "verify", "--brokers", brokers[0])
 	require.Contains(t, r.out, "partition 0  DAMAGED\n    at offset 3, frame 4: ")
-	require.Contains(t, r.err, "the journal is damaged")
 
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runWith(t, "", append([]string{"journal", "ls"}, args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		requireFailure(t, "", want, append([]string{"journal", "ls"}, args...)...)
 	}
 	f("specify either the journal's directory, or --config, or --brokers")
 	f("specify either the journal's directory, or --config, or --brokers", "DIR", "--config", config)
@@ -127,8 +119,7 @@ func TestJournalDumpOfPartitions(t *testing.T) {
 	dumped := func(args ...string) (seqs []int) {
 		t.Helper()
 		args = append([]string{"journal", "dump", "--frames", "--brokers", brokers[0], "--set", "journal.log.partitions=2"}, args...)
-		r := runWith(t, "", args...)
-		require.Zero(t, r.code, r.err)
+		r := requireSuccess(t, "", args...)
 		for line := range strings.Lines(r.out) {
 			var frame struct{ Seq int }
 			require.NoError(t, json.Unmarshal([]byte(line), &frame))
@@ -148,7 +139,6 @@ func TestJournalDumpOfPartitions(t *testing.T) {
 func TestJournalFromConfiguration(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "trafficd.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("journal: {dir: "+fiveFrames(t)+"}"), 0o600))
-	r := runWith(t, "", "journal", "ls", "--config", config)
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", "journal", "ls", "--config", config)
 	require.Contains(t, lines(r.out), "3 segments 5 53,248")
 }

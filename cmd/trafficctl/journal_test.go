@@ -37,8 +37,7 @@ func lines(text string) (all []string) {
 }
 
 func TestJournalList(t *testing.T) {
-	r := runWith(t, "", "journal", "ls", fiveFrames(t))
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", "journal", "ls", fiveFrames(t))
 	require.Equal(t, []string{
 		"segment state first last frames bytes",
 		"00000000000000000001.seg sealed 1 2 2 20,480",
@@ -47,19 +46,16 @@ func TestJournalList(t *testing.T) {
 		"3 segments 5 53,248",
 	}, lines(r.out))
 
-	r = runWith(t, "", "journal", "ls", newTestJournal(t, nil, "kafka"))
-	require.Zero(t, r.code, r.err)
+	r = requireSuccess(t, "", "journal", "ls", newTestJournal(t, nil, "kafka"))
 	require.Contains(t, lines(r.out), "00000000000000000001.seg active - - 0 4,096")
 }
 
 func TestJournalListShowsDamage(t *testing.T) {
 	dir := fiveFrames(t)
 	changeFile(t, segmentPaths(t, dir)[1], flip(4096))
-	r := runWith(t, "", "journal", "ls", dir)
-	require.Equal(t, exitFailed, r.code)
+	r := requireFailure(t, "", "trafficctl journal verify "+dir, "journal", "ls", dir)
 	require.Contains(t, lines(r.out), "00000000000000000003.seg damaged - - 0 20,480")
 	require.Contains(t, r.out, "is corrupt at offset 4096, where frame 3 should be")
-	require.Contains(t, r.err, "trafficctl journal verify "+dir)
 
 	config := file(t, "trafficd.yaml", "journal: {dir: "+dir+"}")
 	r = runWith(t, "", "journal", "ls", "--config", config)
@@ -74,9 +70,7 @@ func TestJournalWrongDirectory(t *testing.T) {
 	f := func(dir, want string) {
 		t.Helper()
 		for _, sub := range []string{"ls", "verify", "dump", "cursors"} {
-			r := runWith(t, "", "journal", sub, dir)
-			require.Equal(t, exitFailed, r.code)
-			require.Contains(t, r.err, want)
+			r := requireFailure(t, "", want, "journal", sub, dir)
 			require.Equal(t, 1, strings.Count(r.err, "\n"), r.err)
 		}
 	}
@@ -93,16 +87,13 @@ func TestJournalWrongDirectory(t *testing.T) {
 func TestJournalSetWithDirectory(t *testing.T) {
 	dir := fiveFrames(t)
 	for _, command := range []string{"ls", "verify", "dump", "cursors"} {
-		r := runWith(t, "", "journal", command, dir, "--set", "no.such=setting")
-		require.Equal(t, exitFailed, r.code, command)
-		require.Contains(t, r.err, "--set needs --config or --brokers", command)
+		requireFailure(t, "", "--set needs --config or --brokers", "journal", command, dir, "--set", "no.such=setting")
 	}
 }
 
 func TestJournalVerify(t *testing.T) {
 	dir := fiveFrames(t)
-	r := runWith(t, "", "journal", "verify", dir)
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", "journal", "verify", dir)
 	require.Empty(t, r.err)
 	require.Equal(t, []string{
 		"00000000000000000001.seg intact, frames 1 to 2",
@@ -114,8 +105,7 @@ func TestJournalVerify(t *testing.T) {
 	}, lines(r.out))
 
 	changeFile(t, segmentPaths(t, dir)[2], func(b []byte) []byte { return append(b, "half a frame"...) })
-	r = runWith(t, "", "journal", "verify", dir)
-	require.Zero(t, r.code, r.err)
+	r = requireSuccess(t, "", "journal", "verify", dir)
 	require.Contains(t, r.out, "torn tail of 12 bytes")
 }
 
@@ -127,8 +117,7 @@ func TestJournalVerifyReportsDamage(t *testing.T) {
 		dir := fiveFrames(t)
 		damage(dir, segmentPaths(t, dir))
 		before := contents(t, dir)
-		r := runWith(t, "", "journal", "verify", dir)
-		require.Equal(t, exitFailed, r.code)
+		r := requireFailure(t, "", "the journal ", "journal", "verify", dir)
 		for _, text := range want {
 			require.Contains(t, r.out+r.err, strings.ReplaceAll(text, "DIR", dir))
 		}
@@ -167,11 +156,9 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	require.NoError(t, j.Cursor("kafka").Save(6, nil))
 	require.NoError(t, j.Close())
 	require.NoError(t, os.Remove(segmentPaths(t, dir)[2]))
-	r := runWith(t, "", "journal", "verify", dir)
-	require.Equal(t, exitFailed, r.code)
+	r := requireFailure(t, "", "the journal is damaged", "journal", "verify", dir)
 	require.Contains(t, r.out, "lost: frame 5\n      not yet delivered to: clickhouse\n")
-	r = runWith(t, "", "journal", "cursors", dir)
-	require.Equal(t, exitFailed, r.code)
+	r = requireFailure(t, "", "the journal or a cursor is damaged", "journal", "cursors", dir)
 	require.Contains(t, r.out, "kafka: 1 frame missing that it has already consumed")
 }
 
@@ -185,8 +172,7 @@ func TestJournalVerifyDeliveredFrames(t *testing.T) {
 	require.NoError(t, j.Cursor("kafka").Save(2, nil))
 	require.NoError(t, j.Close())
 	changeFile(t, segmentPaths(t, dir)[0], flip(5000))
-	r := runWith(t, "", "journal", "verify", dir)
-	require.Equal(t, exitFailed, r.code)
+	r := requireFailure(t, "", "the journal is damaged", "journal", "verify", dir)
 	require.Contains(t, r.out, "already delivered to every consumer")
 	require.Contains(t, r.out, "Nothing is lost. If the daemon is running and delivering, leave it running")
 	require.Contains(t, r.out, "journal dump "+dir+" --skip-damaged --from 2", "frame 2 is intact and not delivered")
@@ -196,8 +182,7 @@ func TestJournalVerifyDeliveredFrames(t *testing.T) {
 func TestJournalVerifyWithoutCursors(t *testing.T) {
 	dir := newTestJournal(t, journalBatches(3, frameRows))
 	changeFile(t, segmentPaths(t, dir)[0], flip(5000))
-	r := runWith(t, "", "journal", "verify", dir)
-	require.Equal(t, exitFailed, r.code)
+	r := requireFailure(t, "", "the journal is damaged", "journal", "verify", dir)
 	require.Contains(t, r.out, "no cursor shows whether they were delivered")
 	require.Contains(t, r.out, "ask the integrators")
 	require.Contains(t, r.out, "--skip-damaged > rescued.ndjson")
@@ -226,7 +211,7 @@ func TestJournalAdvice(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, j.Close())
 	d := newDaemon(t)
-	require.Zero(t, runWith(t, "", to(d, "resubmit", rescued)...).code)
+	requireSuccess(t, "", to(d, "resubmit", rescued)...)
 	require.Len(t, d.Items(), 3*frameRows)
 }
 
@@ -235,8 +220,7 @@ func TestJournalDumpThenResubmit(t *testing.T) {
 	batches := journalBatches(3, 4)
 	batches[1].Instance, batches[1].Codes[0] = "south", `A "b"\ü`
 	dir := newTestJournal(t, batches)
-	r := runWith(t, "", "journal", "dump", dir)
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", "journal", "dump", dir)
 	require.Contains(t, r.err, "12 measurements from 3 frames read")
 	all := strings.Split(strings.TrimSpace(r.out), "\n")
 	require.Len(t, all, 12)
@@ -244,7 +228,7 @@ func TestJournalDumpThenResubmit(t *testing.T) {
 		`"index":0,"batchId":"`+batchID(2).String()+`","receivedAt":"2026-07-01T06:00:02Z","productInstance":"south"}`, all[4])
 
 	d := newDaemon(t)
-	require.Zero(t, runWith(t, "", to(d, "resubmit", file(t, "dump.ndjson", r.out))...).code)
+	requireSuccess(t, "", to(d, "resubmit", file(t, "dump.ndjson", r.out))...)
 	var want []string
 	for _, line := range all {
 		var l struct{ Item json.RawMessage }
@@ -260,8 +244,7 @@ func TestJournalDumpFilters(t *testing.T) {
 	dir := newTestJournal(t, batches)
 	f := func(want string, flags ...string) {
 		t.Helper()
-		r := runWith(t, "", append([]string{"journal", "dump", dir}, flags...)...)
-		require.Zero(t, r.code, r.err)
+		r := requireSuccess(t, "", append([]string{"journal", "dump", dir}, flags...)...)
 		var got []string
 		for line := range strings.Lines(r.out) {
 			var l struct {
@@ -284,9 +267,7 @@ func TestJournalDumpFilters(t *testing.T) {
 
 	bad := func(want string, flags ...string) {
 		t.Helper()
-		r := runWith(t, "", append([]string{"journal", "dump", dir}, flags...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		requireFailure(t, "", want, append([]string{"journal", "dump", dir}, flags...)...)
 	}
 	bad("--to 2 must not be before --from 3", "--from", "3", "--to", "2")
 	bad("must be a Batch-Id", "--batch", "17")
@@ -296,8 +277,7 @@ func TestJournalDumpFrames(t *testing.T) {
 	batches := journalBatches(3, 3)
 	batches[1].Key, batches[1].Rejected = "again", 2
 	dir := newTestJournal(t, batches)
-	r := runWith(t, "", "journal", "dump", dir, "--frames")
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", "journal", "dump", dir, "--frames")
 	want := ""
 	for i, members := range []string{`"rows":3,"rejected":0,"idempotencyKey":false`, `"rows":3,"rejected":2,"idempotencyKey":true`, `"rows":3,"rejected":0,"idempotencyKey":false`} {
 		want += fmt.Sprintf(`{"seq":%d,"batchId":"%s","receivedAt":"2026-07-01T06:00:0%dZ","productInstance":"north",%s,"bytes":%d}`+"\n",
@@ -313,15 +293,11 @@ func TestJournalDumpFrames(t *testing.T) {
 func TestJournalDumpReportsDamage(t *testing.T) {
 	dir := fiveFrames(t)
 	changeFile(t, segmentPaths(t, dir)[1], flip(5000))
-	r := runWith(t, "", "journal", "dump", dir, "--frames")
-	require.Equal(t, exitFailed, r.code)
+	r := requireFailure(t, "", "cannot read frame 3: ", "journal", "dump", dir, "--frames")
 	require.Equal(t, 2, strings.Count(r.out, "\n"))
-	require.Contains(t, r.err, "cannot read frame 3: ")
 	require.Contains(t, r.err, "--skip-damaged continues")
-	r = runWith(t, "", "journal", "dump", dir, "--frames", "--skip-damaged")
-	require.Equal(t, exitFailed, r.code)
+	r = requireFailure(t, "", "cannot read 1 run of frames", "journal", "dump", dir, "--frames", "--skip-damaged")
 	require.Equal(t, 4, strings.Count(r.out, "\n"))
-	require.Contains(t, r.err, "cannot read 1 run of frames")
 	require.Zero(t, runWith(t, "", "journal", "dump", dir, "--to", "2").code, "it ends before the damage")
 }
 
@@ -335,9 +311,7 @@ func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	require.NoError(t, j.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())
-	r := runWith(t, "", "journal", "dump", dir)
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "version 9, this program reads ")
+	r := requireFailure(t, "", "version 9, this program reads ", "journal", "dump", dir)
 	require.Contains(t, r.err, "check the version of the daemon")
 }
 
@@ -391,8 +365,7 @@ func TestJournalCursors(t *testing.T) {
 	deliver(t, j, "kafka", 0)
 	require.NoError(t, j.Close())
 
-	r := runWith(t, "", "journal", "cursors", dir)
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", "journal", "cursors", dir)
 	require.Equal(t, []string{
 		"consumer next frames behind rows behind oldest received block in flight",
 		"clickhouse frame 2, row 1 3 8 2026-07-01T06:00:02.000Z 2 rows, before frame 3",
@@ -403,8 +376,7 @@ func TestJournalCursors(t *testing.T) {
 	}, lines(r.out))
 
 	changeFile(t, segmentPaths(t, dir)[0], flip(4096+24+50)) // frame 1
-	r = runWith(t, "", "journal", "cursors", dir)
-	require.Equal(t, exitFailed, r.code)
+	r = requireFailure(t, "", "the journal or a cursor is damaged", "journal", "cursors", dir)
 	require.Contains(t, r.out, "not counted: cannot read frame 1")
 	require.Contains(t, lines(r.out), "kafka frame 1 3 9 2026-07-01T06:00:02.000Z 0 rows, before frame 1, row 2")
 }
@@ -415,8 +387,7 @@ func TestJournalCursorOfAnotherVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, j.Cursor("kafka").Save(1, []byte{9}))
 	require.NoError(t, j.Close())
-	r := runWith(t, "", "journal", "cursors", dir)
-	require.Equal(t, exitFailed, r.code)
+	r := requireFailure(t, "", "the journal or a cursor is damaged", "journal", "cursors", dir)
 	require.Contains(t, r.out, "kafka: cannot read the cursor at frame 1: ")
 }
 

@@ -20,8 +20,7 @@ var keyFlags = []string{"key", "new", "--product-instance", "north", "--rights",
 // TestKeyNew checks that the entry contains the digest of the key on the first line, not the key
 // itself.
 func TestKeyNew(t *testing.T) {
-	r := runWith(t, "", append(keyFlags, "--name", "acme")...)
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", append(keyFlags, "--name", "acme")...)
 	key, entry, ok := strings.Cut(r.out, "\n\n")
 	require.True(t, ok)
 	require.Contains(t, entry, "sha256: "+keyfile.Digest(key))
@@ -46,15 +45,12 @@ func TestKeyNewFile(t *testing.T) {
 		require.NotContains(t, string(text), strings.TrimSpace(r.out))
 		require.NotContains(t, r.err, strings.TrimSpace(r.out))
 	}
-	third := runWith(t, "", append(keyFlags, "--file", path, "--name", "b")...)
-	require.Equal(t, exitFailed, third.code)
+	third := requireFailure(t, "", "already exists", append(keyFlags, "--file", path, "--name", "b")...)
 	require.Empty(t, third.out, "a key that is not saved is not printed")
 }
 
 func TestKeyNewRemovedRight(t *testing.T) {
-	r := runWith(t, "", "key", "new", "--name", "a", "--product-instance", "p", "--rights", "ingest,admin")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "the right admin was removed")
+	r := requireFailure(t, "", "the right admin was removed", "key", "new", "--name", "a", "--product-instance", "p", "--rights", "ingest,admin")
 	require.Empty(t, r.out)
 	require.NotContains(t, runWith(t, "", "key", "new", "--help").out, "admin")
 }
@@ -68,9 +64,7 @@ func TestKeyNewInvalidEntry(t *testing.T) {
 		if !slices.Contains(flags, "--rights") {
 			valid = append(valid, "--rights", "ingest")
 		}
-		r := runWith(t, "", append(valid, flags...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, "trafficctl: cannot create the key: "+want)
+		r := requireFailure(t, "", "trafficctl: cannot create the key: "+want, append(valid, flags...)...)
 		require.Empty(t, r.out)
 	}
 	f("missing name", "--name", "")
@@ -88,8 +82,7 @@ func TestKeyNewInvalidEntry(t *testing.T) {
 func TestKeyNewClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	for _, flags := range [][]string{{"--name", "acme"}, {"--name", "acme-2027", "--client", "acme"}, {"--name", "other"}} {
-		r := runWith(t, "", append(append(keyFlags, "--file", path), flags...)...)
-		require.Zero(t, r.code, r.err)
+		requireSuccess(t, "", append(append(keyFlags, "--file", path), flags...)...)
 	}
 	ring, err := api.OpenKeyring(api.Config{KeysFile: path}, zerolog.Nop())
 	require.NoError(t, err)
@@ -111,13 +104,11 @@ func TestKeyListAndRevoke(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	list := func() string {
 		t.Helper()
-		r := runWith(t, "", "key", "list", "--file", path)
-		require.Zero(t, r.code, r.err)
+		r := requireSuccess(t, "", "key", "list", "--file", path)
 		return r.out
 	}
 	for _, name := range []string{"a", "b"} {
-		r := runWith(t, "", append(keyFlags, "--file", path, "--name", name, "--expires", "2999-01-01")...)
-		require.Zero(t, r.code, r.err)
+		requireSuccess(t, "", append(keyFlags, "--file", path, "--name", name, "--expires", "2999-01-01")...)
 	}
 	require.Regexp(t, `a +a +north +ingest,forecast +Europe/Copenhagen +- +100000 +2999-01-01T00:00:00Z +[0-9a-f]{12}…`, list())
 	text, err := os.ReadFile(path)
@@ -125,24 +116,20 @@ func TestKeyListAndRevoke(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, append([]byte("# ours\n"), strings.Replace(string(text), "2999", "1999", 1)...), 0o640))
 	require.Contains(t, list(), "1999-01-01T00:00:00Z (expired)")
 
-	r := runWith(t, "", "key", "revoke", "a", "--file", path)
-	require.Zero(t, r.code, r.err)
+	requireSuccess(t, "", "key", "revoke", "a", "--file", path)
 	require.NotContains(t, list(), "1999")
 	require.Contains(t, list(), "b ")
 	text, err = os.ReadFile(path)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "# ours", "comments are kept")
-	r = runWith(t, "", "key", "revoke", "b", "--file", path)
-	require.Zero(t, r.code, r.err)
+	requireSuccess(t, "", "key", "revoke", "b", "--file", path)
 	text, err = os.ReadFile(path)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "keys: []", "the form that the daemon accepts for no keys")
 
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runWith(t, "", append([]string{"key"}, args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		requireFailure(t, "", want, append([]string{"key"}, args...)...)
 	}
 	f(`no key is named "a"`, "revoke", "a", "--file", path)
 	f("no such file", "revoke", "a", "--file", path+".none")

@@ -33,6 +33,23 @@ func runWith(t testing.TB, stdin string, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
+// requireSuccess runs the program, which must succeed.
+func requireSuccess(t testing.TB, stdin string, args ...string) result {
+	t.Helper()
+	r := runWith(t, stdin, args...)
+	require.Equal(t, exitDone, r.code, r.err)
+	return r
+}
+
+// requireFailure runs the program, which must fail with an error that contains want.
+func requireFailure(t testing.TB, stdin, want string, args ...string) result {
+	t.Helper()
+	r := runWith(t, stdin, args...)
+	require.Equal(t, exitFailed, r.code, r.err)
+	require.Contains(t, r.err, want)
+	return r
+}
+
 // to appends the flags for a daemon.
 func to(d *testDaemon, args ...string) []string {
 	return append(args, "--url", d.URL, "--key", testKey)
@@ -56,8 +73,7 @@ func texts(d *testDaemon) (items []string) {
 func TestHelp(t *testing.T) {
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		r := runWith(t, "", append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
-		require.Zero(t, r.code)
+		r := requireSuccess(t, "", append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
 		require.Contains(t, r.out, cmd.CommandPath())
 		if !cmd.HasSubCommands() {
 			require.Contains(t, r.out, "Examples:", cmd.CommandPath())
@@ -72,14 +88,11 @@ func TestHelp(t *testing.T) {
 }
 
 func TestUnknownFlag(t *testing.T) {
-	r := runWith(t, "", "send", "--fast")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "--fast")
+	requireFailure(t, "", "--fast", "send", "--fast")
 }
 
 func TestVersion(t *testing.T) {
-	r := runWith(t, "", "--version")
-	require.Equal(t, exitDone, r.code)
+	r := requireSuccess(t, "", "--version")
 	require.Regexp(t, `^trafficctl .* go1\.\d+`, r.out)
 	require.Equal(t, r, runWith(t, "", "version"))
 }
@@ -113,12 +126,9 @@ func TestUnknownCommands(t *testing.T) {
 			continue
 		}
 		for _, args := range [][]string{{"nosuch"}, {"nosuch", "--url", "http://127.0.0.1:1"}} {
-			r := runWith(t, "", append([]string{group.Name()}, args...)...)
-			require.Equal(t, exitFailed, r.code)
-			require.Contains(t, r.err, `unknown command "nosuch" for `+group.Name()+"; its commands are "+group.Commands()[0].Name())
+			requireFailure(t, "", `unknown command "nosuch" for `+group.Name()+"; its commands are "+group.Commands()[0].Name(), append([]string{group.Name()}, args...)...)
 		}
-		r := runWith(t, "", group.Name())
-		require.Equal(t, exitDone, r.code)
+		r := requireSuccess(t, "", group.Name())
 		require.Contains(t, r.out, "Available Commands:")
 	}
 }

@@ -36,8 +36,7 @@ var meltFlags = []string{
 func TestSendMelt(t *testing.T) {
 	d := newDaemon(t)
 	path := file(t, "wide.csv", wideCSV)
-	r := runWith(t, "", to(d, append([]string{"send", path, "--json"}, meltFlags...)...)...)
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", to(d, append([]string{"send", path, "--json"}, meltFlags...)...)...)
 	require.Equal(t, []string{
 		wire("158324", "speed", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "50"),
 		wire("158324", "flow", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "5"),
@@ -56,8 +55,7 @@ func TestSendFlags(t *testing.T) {
 	f := func(stdin, want string, flags ...string) {
 		t.Helper()
 		d := newDaemon(t)
-		r := runWith(t, stdin, to(d, append([]string{"send", "-", "--format", "csv"}, flags...)...)...)
-		require.Zero(t, r.code, r.err)
+		requireSuccess(t, stdin, to(d, append([]string{"send", "-", "--format", "csv"}, flags...)...)...)
 		require.Equal(t, []string{want}, texts(d))
 	}
 	const t0, t1 = "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z"
@@ -85,9 +83,7 @@ func TestSendFlags(t *testing.T) {
 func TestSendBadFlags(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
-		r := runWith(t, wideCSV, append([]string{"send", "--url", "http://127.0.0.1:1"}, args...)...)
-		require.Equal(t, exitFailed, r.code)
-		require.Contains(t, r.err, want)
+		r := requireFailure(t, wideCSV, want, append([]string{"send", "--url", "http://127.0.0.1:1"}, args...)...)
 		require.Equal(t, 1, strings.Count(r.err, "trafficctl:"), "printed once: %s", r.err)
 	}
 	t.Setenv(envKey, "")
@@ -112,11 +108,9 @@ func TestSendKey(t *testing.T) {
 	t.Setenv(envKey, testKey)
 	t.Setenv(envURL, d.URL)
 	item := wire("D", "speed", "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z", "1")
-	require.Zero(t, runWith(t, item, "send").code)
-	require.Zero(t, runWith(t, item, "send", "--key-file", file(t, "key", testKey+"\nmore\n")).code)
-	r := runWith(t, item, "send", "--key", "another")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "401 GENERAL_UNAUTHENTICATED")
+	requireSuccess(t, item, "send")
+	requireSuccess(t, item, "send", "--key-file", file(t, "key", testKey+"\nmore\n"))
+	r := requireFailure(t, item, "401 GENERAL_UNAUTHENTICATED", "send", "--key", "another")
 	require.Contains(t, r.err, "trafficctl key new")
 	require.Len(t, d.Items(), 2)
 }
@@ -159,16 +153,14 @@ func TestRejectedRoundTrip(t *testing.T) {
 func TestRejectedFileIsKept(t *testing.T) {
 	d := newDaemon(t)
 	kept := file(t, "rejected.ndjson", `{"item":5}`)
-	r := runWith(t, "", to(d, "resubmit", kept, "--rejected", kept)...)
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "already exists")
+	requireFailure(t, "", "already exists", to(d, "resubmit", kept, "--rejected", kept)...)
 	text, err := os.ReadFile(kept)
 	require.NoError(t, err)
 	require.Equal(t, `{"item":5}`, string(text))
 	require.Empty(t, d.Keys())
 
 	empty := file(t, "empty.ndjson", "") // left by a run that failed early
-	require.Zero(t, runWith(t, "", to(d, "send", "--rejected", empty)...).code)
+	requireSuccess(t, "", to(d, "send", "--rejected", empty)...)
 }
 
 // TestSendBadRow checks that a bad row stops the run after the rows before it, and the summary
@@ -176,9 +168,8 @@ func TestRejectedFileIsKept(t *testing.T) {
 func TestSendBadRow(t *testing.T) {
 	d := newDaemon(t)
 	text := wideCSV + "158324,yesterday,1,1\n" + "158324,2014-08-01T08:05:00,1,1\n"
-	r := runWith(t, text, to(d, append([]string{"send"}, meltFlags...)...)...)
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, `line 4: column timestamp: "yesterday"`)
+	r := requireFailure(t, text, `cannot read a row: line 4: column timestamp: "yesterday"`, to(d, append([]string{"send"}, meltFlags...)...)...)
+	require.Contains(t, r.err, "(--on-bad-row skip skips such rows)")
 	require.Contains(t, r.out, "--skip-rows 2")
 	require.Len(t, d.Items(), 3)
 	r = runWith(t, text, to(d, append([]string{"send", "--on-bad-row", "skip", "--skip-rows", "2"}, meltFlags...)...)...)
@@ -237,8 +228,7 @@ func TestSendDetectorsFromHeader(t *testing.T) {
 	d := newDaemon(t)
 	path := file(t, "speeds.csv", "A,B\n50,60\n,70\n")
 	flags := []string{"--detectors-from-header", "--start", "2014-08-01T08:00", "--interval", "5m", "--type", "=speed", "--zone", "Europe/Copenhagen"}
-	r := runWith(t, "", to(d, append([]string{"send", path}, flags...)...)...)
-	require.Zero(t, r.code, r.err)
+	r := requireSuccess(t, "", to(d, append([]string{"send", path}, flags...)...)...)
 	require.ElementsMatch(t, []string{
 		wire("A", "speed", "2014-08-01T06:00:00Z", "2014-08-01T06:05:00Z", "50"),
 		wire("B", "speed", "2014-08-01T06:00:00Z", "2014-08-01T06:05:00Z", "60"),

@@ -371,16 +371,6 @@ func TestInterruptedDuringPause(t *testing.T) {
 	require.EqualValues(t, 1, s.Tally().Resume)
 }
 
-func TestBadRowStops(t *testing.T) {
-	d := newDaemon(t)
-	s := newSender(t, configFor(d), io.Discard)
-	err := s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), badRow(3), itemOf("C", 4)))
-	require.ErrorContains(t, err, "item 3: unreadable")
-	require.ErrorContains(t, err, "--on-bad-row skip")
-	require.EqualValues(t, 2, s.Tally().Accepted, "rows before the bad row are sent")
-	require.EqualValues(t, 3, s.Tally().Resume)
-}
-
 func TestBadRowsSkipped(t *testing.T) {
 	d := newDaemon(t)
 	cfg := configFor(d)

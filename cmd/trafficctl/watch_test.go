@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -36,13 +35,10 @@ func TestForecastWatch(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	lines, out := io.Pipe()
-	cmd := newForecast(streams{nil, out, io.Discard})
-	cmd.SetArgs([]string{"watch", "--url", s.url, "--key", testKey, "--part", "street=1,2"})
-	ended := make(chan error, 1)
+	ended := make(chan int, 1)
 	go func() {
-		err := cmd.ExecuteContext(ctx)
+		ended <- run(ctx, []string{"forecast", "watch", "--url", s.url, "--key", testKey, "--part", "street=1,2"}, streams{nil, out, io.Discard})
 		out.Close()
-		ended <- err
 	}()
 	in := bufio.NewScanner(lines)
 	next := func(number int32, speeds ...float64) {
@@ -69,13 +65,11 @@ func TestForecastWatch(t *testing.T) {
 	next(1)
 	stop()
 	s.Drain() // what the daemon does before it closes connections
-	require.NoError(t, <-ended)
+	require.Equal(t, exitDone, <-ended)
 }
 
 func TestForecastWatchInvalidHorizon(t *testing.T) {
-	r := runForecast(t, "", "watch", "--horizon", "-5", "--key", "k")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "--horizon -5 must be")
+	requireFailure(t, "", "--horizon -5 must be", "forecast", "watch", "--horizon", "-5", "--key", "k")
 }
 
 // TestForecastWatchOldDaemon checks that a daemon that does not send Forecast-Version cannot be
@@ -83,9 +77,5 @@ func TestForecastWatchInvalidHorizon(t *testing.T) {
 func TestForecastWatchOldDaemon(t *testing.T) {
 	old := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer old.Close()
-	var errs bytes.Buffer
-	cmd := newForecast(streams{nil, io.Discard, &errs})
-	cmd.SetArgs([]string{"watch", "--url", old.URL, "--key", testKey})
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "Forecast-Version")
+	requireFailure(t, "", "Forecast-Version", "forecast", "watch", "--url", old.URL, "--key", testKey)
 }
