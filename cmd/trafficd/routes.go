@@ -27,7 +27,7 @@ const schemasPath = "/schemas/"
 // them have no key.
 var publicMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 
-// routes lists everything that the clients' listener serves (contract 4).
+// routes lists everything that the clients' listener serves (contract 6.5).
 func (d *daemon) routes() []api.Route {
 	ingestion := ingest.New(d.cfg.Ingest, d.intake, d.log)
 	d.keys.BeforeUse(ingestion.UseClients)

@@ -98,7 +98,7 @@ func (s setting) decode(root *schema) (at *schema, value reflect.Value, err erro
 		value, err = at.convert(raw)
 	}
 	if err != nil {
-		return nil, value, fmt.Errorf("%q (%s) cannot be %s: %w", s.key, s.from, shown(s.key, raw), err)
+		return nil, value, fmt.Errorf("%q (%s) cannot be %s: %w", s.key, s.from, quoted(s.key, raw), err)
 	}
 	return at, value, nil
 }

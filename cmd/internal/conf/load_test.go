@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sample has a field of each type that the sections use.
+// sample is a configuration with a field of each type that the sections use.
 type sample struct {
 	Timeout time.Duration `setting:"timeout"`
 	Store   sampleStore   `setting:"store"`
@@ -183,7 +183,7 @@ func TestSecretsStayOutOfErrors(t *testing.T) {
 	}
 }
 
-func TestForeignVariables(t *testing.T) {
+func TestUnrelatedVariables(t *testing.T) {
 	c := sampleDefault()
 	origins, err := Load(&c, Options{Environ: []string{
 		"TRAFFICD_PORT=tcp://10.0.0.1:80", "TRAFFICD_KEY=abc", "TRAFFICD_SERVICE_HOST=10.0.0.1", "HOME=/", "STORE__ROWS=5", "TRAFFICD_TIMEOUT=5s",

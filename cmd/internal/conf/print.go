@@ -125,8 +125,8 @@ func hasPassword(text string) bool {
 	return has
 }
 
-// shown formats a value for an error. It does not show lists and maps, which may contain secrets.
-func shown(key string, v any) string {
+// quoted formats a value for an error. It omits lists and maps, which may contain secrets.
+func quoted(key string, v any) string {
 	switch text := v.(type) {
 	case string:
 		if !isSecret(key) && !hasPassword(text) {

@@ -29,7 +29,7 @@ func (s *schema) convert(v any) (reflect.Value, error) {
 		return reflect.Value{}, err
 	}
 	if err := d.Decode(v); err != nil {
-		return reflect.Value{}, errors.New(plain(err))
+		return reflect.Value{}, errors.New(decodeErrorText(err))
 	}
 	return into.Elem(), nil
 }
@@ -108,8 +108,8 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// plain returns the text of mapstructure's error without its headline and empty names.
-func plain(err error) string {
+// decodeErrorText returns the text of a mapstructure error without its headline and empty names.
+func decodeErrorText(err error) string {
 	text := err.Error()
 	if _, list, ok := strings.Cut(text, "error(s):\n\n"); ok {
 		text = list

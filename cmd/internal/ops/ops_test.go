@@ -65,7 +65,7 @@ func TestReadiness(t *testing.T) {
 	f(map[string]Component{"journal": with(NotReady, "full"), "kafka": with(Degraded, "away")}, 503, NotReady)
 }
 
-func TestAddKeepsTheWorst(t *testing.T) {
+func TestAddKeepsWorstState(t *testing.T) {
 	c := Component{State: OK}
 	c.Add(NotReady, "first")
 	c.Add(Degraded, "second")

@@ -63,10 +63,10 @@ func NewPublisher(cfg forecasts.KafkaConfig, o Options) (*Publisher, error) {
 // Close closes the connections.
 func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
 
-// Publish writes the forecasts, and a tombstone for each removed key, in one transaction. It
-// returns when the transaction is committed, and calls done with the number of records written so
-// far.
-func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, removed []string, done func(int)) (err error) {
+// Publish writes the forecasts, and a tombstone for each removed key, in one transaction, and
+// returns when the transaction is committed. It calls progress with the number of records written
+// so far.
+func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, removed []string, progress func(int)) (err error) {
 	outcome := "nothing is published"
 	defer func() {
 		if err != nil {
@@ -100,25 +100,25 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 	for partition, records := range byPartition {
 		sequence := 0
 		for len(records) > 0 {
-			some := firstBatch(records)
-			records = records[len(some):]
-			if err := t.write(ctx, partition, sequence, some); err != nil {
-				// The brokers abort the transaction after its timeout if this fails.
+			batch := firstBatch(records)
+			records = records[len(batch):]
+			if err := t.write(ctx, partition, sequence, batch); err != nil {
+				// If the abort fails, the brokers abort the transaction after its timeout.
 				abort, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(p.cfg.RequestTimeout, 5*time.Second))
 				defer cancel()
 				_ = t.end(abort, false)
 				return err
 			}
-			sequence += len(some)
-			n += len(some)
-			done(n)
+			sequence += len(batch)
+			n += len(batch)
+			progress(n)
 		}
 	}
 	outcome = "it is unknown whether the forecasts are published"
 	return t.commit(ctx)
 }
 
-// firstBatch returns the first records, as many as fit into one record batch.
+// firstBatch returns as many of the first records as fit into one record batch.
 func firstBatch(records []protocol.Record) []protocol.Record {
 	size := 0
 	for i, r := range records[:min(len(records), batchRecords)] {
@@ -133,8 +133,8 @@ func firstBatch(records []protocol.Record) []protocol.Record {
 	return records[:min(len(records), batchRecords)]
 }
 
-// Keys returns the sorted keys of the forecasts in the topic. It reads the topic as the daemon
-// does, without the keys of invalid records.
+// Keys returns the sorted keys of the forecasts in the topic. Like the daemon, it ignores invalid
+// records.
 func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, error) {
 	cfg := forecasts.DefaultConfig()
 	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, maxBytes

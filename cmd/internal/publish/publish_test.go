@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -51,8 +52,8 @@ func (v *view) Publish(time.Time) {
 
 func (v *view) Confirm(time.Time) {}
 
-// generation returns the speed that all streets have, and an error if they differ or are not as
-// many as wanted.
+// generation returns the speed that all streets have and the number of layers published. It returns
+// an error if the speeds differ or the number of streets is wrong.
 func (v *view) generation(streets int) (speed float64, layers int, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -62,12 +63,12 @@ func (v *view) generation(streets int) (speed float64, layers int, err error) {
 	speed = -1
 	for key, s := range v.visible {
 		if speed >= 0 && s != speed {
-			return 0, 0, fmt.Errorf("street %s has generation %g, another one has %g", key, s, speed)
+			return 0, 0, fmt.Errorf("street %s has generation %g, another has %g", key, s, speed)
 		}
 		speed = s
 	}
 	if len(v.visible) != streets {
-		err = fmt.Errorf("%d streets, want %d", len(v.visible), streets)
+		err = fmt.Errorf("got %d streets, want %d", len(v.visible), streets)
 	}
 	return speed, v.layers, err
 }
@@ -157,7 +158,7 @@ func TestNoMixedReads(t *testing.T) {
 			layers := 0
 			for read := 0; read < reads || layers <= 5; read++ { // a busy machine publishes slowly
 				_, seen, err := v.generation(streets)
-				if !assertNoError(t, err) {
+				if !assert.NoError(t, err) {
 					break
 				}
 				layers = max(layers, seen)
@@ -168,13 +169,6 @@ func TestNoMixedReads(t *testing.T) {
 			t.Logf("%s: %d generations published, %d layers shown", topic, published, layers)
 		}
 	})
-}
-
-func assertNoError(t *testing.T, err error) bool {
-	if err != nil {
-		t.Error(err)
-	}
-	return err == nil
 }
 
 // TestKilledPublisher kills a publisher between two records of a publication: neither a daemon that
@@ -199,9 +193,9 @@ func TestKilledPublisher(t *testing.T) {
 		}
 		killed.Close() // no commit, no abort
 
-		hasty := first.cfg
-		hasty.TransactionWait = time.Second
-		follow(t, hasty).await(t, streets, 1)
+		short := first.cfg
+		short.TransactionWait = time.Second
+		follow(t, short).await(t, streets, 1)
 		later := follow(t, first.cfg)
 		v.await(t, streets, 1)
 		keys, err := publisher(t, k, "six", Options{}).Keys(t.Context(), 20*time.Second)
@@ -252,8 +246,8 @@ func TestCommitInDoubt(t *testing.T) {
 	require.NotContains(t, err.Error(), "nothing is published")
 }
 
-// TestBatches checks that record batches have at most 1,000 records and 900 KiB, but at least one
-// record.
+// TestBatches checks that record batches have at least one record, and at most 1,000 records and
+// 900 KiB unless a single record is larger.
 func TestBatches(t *testing.T) {
 	f := func(want []int, values ...int) {
 		t.Helper()

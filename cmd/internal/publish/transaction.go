@@ -15,7 +15,7 @@ import (
 )
 
 // transaction makes records visible together. It has a unique producer epoch, by which the daemon
-// recognises its records in all partitions (contract 2). kafka-go supports the requests, but has no
+// recognizes its records in all partitions (contract 2). kafka-go supports the requests, but has no
 // producer that uses them.
 type transaction struct {
 	*Publisher
@@ -63,7 +63,7 @@ func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, 
 }
 
 // write writes a record batch and returns when all in-sync replicas have it. sequence is the number
-// of records already written to the partition, by which brokers recognise duplicates.
+// of records already written to the partition, by which brokers recognize duplicates.
 func (t *transaction) write(ctx context.Context, partition, sequence int, records []protocol.Record) error {
 	frame, err := t.encode(sequence, records)
 	if err != nil {
@@ -120,14 +120,15 @@ func (t *transaction) end(ctx context.Context, commit bool) error {
 	return err
 }
 
-// retryEvery is the first delay between attempts, shorter than brokers need to end a transaction.
-const retryEvery = 5 * time.Millisecond
+// minRetryDelay is the first delay between attempts. Brokers usually need longer to end a
+// transaction.
+const minRetryDelay = 5 * time.Millisecond
 
 // retry repeats a request until it succeeds, fails permanently, or the request timeout has passed.
 func (p *Publisher) retry(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
 	defer cancel()
-	for wait := retryEvery; ; wait = min(2*wait, time.Second) {
+	for wait := minRetryDelay; ; wait = min(2*wait, time.Second) {
 		err := try(ctx)
 		if err == nil {
 			return nil
