@@ -22,7 +22,7 @@ func TestAdoptJournal(t *testing.T) {
 	ctl := filepath.Join(t.TempDir(), "trafficctl")
 	require.NoError(t, launch.Build(t.Context(), "-o", ctl, "./cmd/trafficctl"))
 	lost, c, k := onRealStores(t)
-	lost.set("clickhouse.delivery.max_rows=700", "clickhouse.delivery.min_rows=1", "kafka.delivery.max_rows=700") // parts of batches
+	lost.Set("clickhouse.delivery.max_rows=700", "clickhouse.delivery.min_rows=1", "kafka.delivery.max_rows=700") // parts of batches
 	other := newProcess(t, settingsOf(lost, "clickhouse", "kafka")...)
 	var promised ledger
 	batch := 0
@@ -36,7 +36,7 @@ func TestAdoptJournal(t *testing.T) {
 		args := append([]string{"journal", "adopt", filepath.Join(lost.Dir, "journal")}, append(lost.Args, flags...)...)
 		return &process{t, launch.Daemon{Binary: ctl, Dir: lost.Dir, Args: args}}
 	}
-	fails := func(want string, flags ...string) bool {
+	failsWith := func(want string, flags ...string) bool {
 		out, err := exec.Command(ctl, adopt(flags...).Args...).CombinedOutput()
 		return err != nil && strings.Contains(string(out), want)
 	}
@@ -57,13 +57,13 @@ func TestAdoptJournal(t *testing.T) {
 	send(lost, 20)
 	lost.awaitLag("clickhouse")
 	lost.awaitLag("kafka")
-	require.True(t, fails("the directory is locked"))
+	require.True(t, failsWith("the directory is locked"))
 	kill(lost)
-	require.True(t, fails("its measurements are also for kafka, which is disabled", "--set", "kafka.enabled=false"))
+	require.True(t, failsWith("its measurements are also for kafka, which is disabled", "--set", "kafka.enabled=false"))
 
 	a := adopt("--set", "kafka.request_timeout=1s").start() // with both stores down
 	until(func() bool { return strings.Contains(a.Log(), "retrying") })
-	require.True(t, fails("the directory is locked"))
+	require.True(t, failsWith("the directory is locked"))
 	kill(a)
 	require.NoError(t, k.Resume())
 	a = adopt().start() // killed after it has delivered to Kafka

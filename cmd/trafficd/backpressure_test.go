@@ -27,13 +27,13 @@ var smallJournal = []string{
 
 // TestBothStoresDownUntilTheJournalIsFull tests promise 5: while both stores are down, the daemon
 // accepts batches until its journal is full, then rejects all, in bounded memory. Once the stores
-// are available again, it delivers the backlog, oldest first, and accepts new batches. Everything
-// it promised is in both stores once.
+// are available again, it delivers the backlog, oldest first, and accepts new batches. Every
+// accepted item is in both stores once.
 func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	d, c, k := onRealStores(t)
 	require.NoError(t, c.Stop())
 	require.NoError(t, k.Stop())
-	d.set(smallJournal...)
+	d.Set(smallJournal...)
 	d.start().await(http.StatusOK)
 
 	const size = 500
@@ -76,8 +76,8 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	requireInOrder(t, k)
 }
 
-// TestOneStoreDown checks that an outage of one store does not delay the other; the journal keeps
-// what the first has not received.
+// TestOneStoreDown checks that an outage of one store does not delay the other, and that the journal
+// keeps the measurements that the first has not received.
 func TestOneStoreDown(t *testing.T) {
 	type store interface {
 		Stop() error
@@ -88,7 +88,7 @@ func TestOneStoreDown(t *testing.T) {
 			d, c, k := onRealStores(t)
 			away := pick(c, k)
 			require.NoError(t, away.Stop())
-			d.set(smallJournal...)
+			d.Set(smallJournal...)
 			d.start()
 			d.await(http.StatusOK)
 			const size, batches = 200, 100
@@ -111,7 +111,7 @@ func TestOneStoreDown(t *testing.T) {
 				return r.Components[name].State == ops.Degraded && r.Components[other].State == ops.OK
 			}, "%s alone is degraded after a failed attempt", name)
 			if name == "clickhouse" {
-				promised.checkForward(t, k)
+				promised.checkTopic(t, k)
 			} else {
 				promised.checkArchive(t, c)
 			}
@@ -126,14 +126,14 @@ func TestOneStoreDown(t *testing.T) {
 	f("kafka", "clickhouse", func(_ *stores.ClickHouse, k *stores.Kafka) store { return k })
 }
 
-// rejected is a rejected batch and its response.
-type rejected struct {
+// sent is a batch and its response.
+type sent struct {
 	batch int
 	response
 }
 
 // fill sends batches one after another until one is rejected.
-func (d *process) fill(promised *ledger, size int) rejected {
+func (d *process) fill(promised *ledger, size int) sent {
 	d.t.Helper()
 	for batch := range 5000 {
 		r := d.send(batch, size)
@@ -142,19 +142,19 @@ func (d *process) fill(promised *ledger, size int) rejected {
 		}
 		promised.add(d.t, batch, r.response)
 	}
-	d.t.Fatal("the journal does not get full")
-	return rejected{}
+	d.t.Fatal("the journal is not full after 5,000 batches")
+	return sent{}
 }
 
 // send sends a batch with unique items once and accepts any response.
-func (d *process) send(batch, size int) rejected {
+func (d *process) send(batch, size int) sent {
 	d.t.Helper()
 	a, err := d.post(d.t.Context(), batchNumber(batch, size), fmt.Sprint("batch-", batch))
 	require.NoError(d.t, err)
-	return rejected{batch, a}
+	return sent{batch, a}
 }
 
-// sendUntilAccepted sends a batch until it gets its 207; every earlier response must be 503.
+// sendUntilAccepted sends a batch until it gets a 207; every earlier response must be 503.
 func (d *process) sendUntilAccepted(promised *ledger, batch, size int) {
 	d.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -177,7 +177,7 @@ func (d *process) awaitLag(sink string) {
 
 // requireJournalFull checks that batches are rejected because the journal is full, and that
 // readiness reports it.
-func (d *process) requireJournalFull(r rejected) {
+func (d *process) requireJournalFull(r sent) {
 	d.t.Helper()
 	requireRetryAfter(d.t, r.response)
 	status, ready := d.ready()
@@ -237,17 +237,17 @@ type watching struct{ stop func() }
 func watchArchive(t *testing.T, c *stores.ClickHouse) watching {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	looks := 0
+	reads := 0
 	go func() {
 		defer close(done)
 		for stopped := false; !stopped; {
-			stopped = ctx.Err() != nil // one more look: a busy machine may not have let this goroutine run before
+			stopped = ctx.Err() != nil // read once more: on a busy machine, this goroutine may not have run before
 			seen, err := c.Do(t.Context(), fmt.Sprintf(`SELECT uniqExact(timestamp_from), intDiv(max(toUnixTimestamp(timestamp_from)) - %d, 300) + 1, count() FROM trafficd.measurements`, day.Unix()))
 			var batches, last, rows int
 			if n, _ := fmt.Sscan(seen, &batches, &last, &rows); err == nil && n == 3 && rows > 0 {
-				looks++
+				reads++
 				if batches != last {
-					t.Errorf("%d batches are archived, though the last of them is number %d", batches, last)
+					t.Errorf("got %d batches in the archive, want %d, because the last one has this number", batches, last)
 				}
 			}
 			time.Sleep(5 * time.Millisecond)
@@ -256,8 +256,8 @@ func watchArchive(t *testing.T, c *stores.ClickHouse) watching {
 	return watching{func() {
 		cancel()
 		<-done
-		if looks == 0 {
-			t.Error("the archive was never looked at")
+		if reads == 0 {
+			t.Error("the archive was never read")
 		}
 	}}
 }
@@ -281,7 +281,7 @@ func requireInOrder(t *testing.T, k *stores.Kafka) {
 func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
 	unused := freeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused)
-	d.set(smallJournal...)
+	d.Set(smallJournal...)
 	d.start().await(http.StatusOK)
 	unknown := strings.Replace(item(1, 0), detector(1), strings.Repeat("x", 64), 1)
 	packed := pack(batchOf(slices.Repeat([]string{unknown}, 2000)...))
@@ -290,7 +290,7 @@ func TestBatchesWithoutAcceptedItemsLeaveTheJournal(t *testing.T) {
 			a, err := d.postPacked(t.Context(), http.DefaultClient, packed, keyOf(n))
 			require.NoError(t, err)
 			return a.status == http.StatusMultiStatus && a.Rejected == 2000
-		}, "batch %d is taken", n)
+		}, "batch %d is accepted", n)
 	}
 	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 0 }, "everything is delivered")
 }

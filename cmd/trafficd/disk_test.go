@@ -29,7 +29,7 @@ func TestDiskFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, c, k := onRealStores(t)
 			disk := mountDisk(t, 48<<20)
-			d.set("journal.dir="+filepath.Join(disk.dir, "journal"), "journal.segment_bytes=1048576", "journal.max_bytes=1073741824", fmt.Sprint("journal.min_free_bytes=", minFree),
+			d.Set("journal.dir="+filepath.Join(disk.dir, "journal"), "journal.segment_bytes=1048576", "journal.max_bytes=1073741824", fmt.Sprint("journal.min_free_bytes=", minFree),
 				"pipeline.idempotency.journal.segment_bytes=1048576", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", minFree))
 			d.start().await(http.StatusOK)
 
@@ -37,11 +37,11 @@ func TestDiskFull(t *testing.T) {
 			var promised ledger
 			batch := 0
 			for range 2 {
-				d.keepSome(&promised, &batch, size)
+				d.sendSome(&promised, &batch, size)
 				d.awaitDelivered()
 				require.NoError(t, c.Pause())
 				require.NoError(t, k.Pause())
-				d.keepSome(&promised, &batch, size)
+				d.sendSome(&promised, &batch, size)
 				disk.fill(minFree)
 				if minFree > 0 {
 					d.await(http.StatusServiceUnavailable)
@@ -53,7 +53,7 @@ func TestDiskFull(t *testing.T) {
 				d.awaitDelivered()
 				disk.free()
 
-				d.keepSome(&promised, &batch, size)
+				d.sendSome(&promised, &batch, size)
 				d.killAndStart(func() { disk.fill(minFree) })
 				d.awaitDelivered()
 				require.NoError(t, c.Pause()) // what is delivered makes room
@@ -63,7 +63,7 @@ func TestDiskFull(t *testing.T) {
 				require.NoError(t, k.Resume())
 				disk.free()
 			}
-			d.keepSome(&promised, &batch, size)
+			d.sendSome(&promised, &batch, size)
 			d.awaitDelivered()
 			promised.check(t, c, k)
 			t.Logf("%d batches were rejected", batch-promised.len())
@@ -78,7 +78,7 @@ func TestDiskFull(t *testing.T) {
 func TestDiskLow(t *testing.T) {
 	d := newProcess(t)
 	settings := d.Args
-	d.set("journal.min_free_bytes=1000000000000000000")
+	d.Set("journal.min_free_bytes=1000000000000000000")
 	d.start()
 	var r ops.Readiness
 	d.eventually(func() bool { _, r = d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
@@ -103,7 +103,7 @@ func (d *process) killAndStart(meanwhile func()) {
 }
 
 // requireNoSpace checks that the rejection is due to a full disk, and that readiness reports it.
-func (d *process) requireNoSpace(r rejected, reason string) {
+func (d *process) requireNoSpace(r sent, reason string) {
 	d.t.Helper()
 	requireRetryAfter(d.t, r.response)
 	status, ready := d.ready()
@@ -112,22 +112,22 @@ func (d *process) requireNoSpace(r rejected, reason string) {
 	require.Contains(d.t, strings.Join(ready.Components["journal"].Reasons, " "), reason)
 }
 
-// keepSome sends some batches that must be accepted, and never retries a rejected one.
-func (d *process) keepSome(promised *ledger, next *int, size int) {
+// sendSome sends new batches until 20 are accepted. It does not send a rejected batch again.
+func (d *process) sendSome(promised *ledger, next *int, size int) {
 	d.t.Helper()
 	for range 20 {
-		var r rejected
+		var r sent
 		d.eventually(func() bool {
 			r = d.send(*next, size)
 			*next++
 			return r.status == http.StatusMultiStatus
-		}, "batches are taken")
+		}, "batches are accepted")
 		promised.add(d.t, r.batch, r.response)
 	}
 }
 
-// fillDisk sends batches until one is rejected, and some more, which must be rejected too.
-func (d *process) fillDisk(promised *ledger, next *int, size int) (r rejected) {
+// fillDisk sends batches until ten are rejected. No batch may be accepted after a rejected one.
+func (d *process) fillDisk(promised *ledger, next *int, size int) (r sent) {
 	d.t.Helper()
 	for rejections := 0; rejections < 10; *next++ {
 		r = d.send(*next, size)
@@ -189,7 +189,7 @@ func mountDisk(t *testing.T, bytes int64) *disk {
 
 func (d *disk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
-// fill uses all free space except for slightly less than the given number of bytes.
+// fill uses the free space up to slightly less than the given number of bytes.
 func (d *disk) fill(leave int64) {
 	d.t.Helper()
 	require.NoError(d.t, os.WriteFile(d.ballast(), nil, 0o600))

@@ -23,25 +23,25 @@ import (
 )
 
 // TestDrainUnderLoad checks promise 8: after SIGTERM under load, the daemon exits with 0. Requests
-// in progress and those within the drain grace get their 207, later ones a 503 or a connection that
+// in progress and requests within the drain grace get a 207. Later ones get a 503, or the connection
 // closes before the response. Batches that got a 207 are in both stores after the next start.
 func TestDrainUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
-	d.set("api.drain_grace=500ms", "shutdown_timeout=20s")
+	d.Set("api.drain_grace=500ms", "shutdown_timeout=20s")
 	d.start().await(http.StatusOK)
 	var promised ledger
 	load := startLoad(t, &promised, d.API, 8, false)
 	const rounds, size = 3, 100
 	for range rounds {
 		load.awaitProgress(d)
-		underWay := map[int]*begun{}
+		started := map[int]*begun{}
 		for range 4 {
 			batch := load.take()
-			underWay[batch] = d.begin(d.raw(batchNumber(batch, size), keyOf(batch)))
+			started[batch] = d.begin(d.raw(batchNumber(batch, size), keyOf(batch)))
 		}
 		d.signal(syscall.SIGTERM)
 		d.awaitDraining()
-		for batch, b := range underWay {
+		for batch, b := range started {
 			a, err := b.finish()
 			require.NoError(t, err, "a request that was in progress at SIGTERM")
 			require.Equal(t, http.StatusMultiStatus, a.status, "%+v", a)
@@ -72,7 +72,7 @@ func TestRollingRestart(t *testing.T) {
 			second := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses="+c.TCP, "kafka.enabled=true", "kafka.brokers="+strings.Join(k.Brokers, ","))
 			replicas := []*process{first, second}
 			for _, d := range replicas {
-				d.set("api.drain_grace=2s")
+				d.Set("api.drain_grace=2s")
 				d.start().await(http.StatusOK)
 			}
 			address, await := edge.start(t, replicas)
@@ -194,8 +194,8 @@ func startEnvoy(t *testing.T, replicas []*process) (address string, await func()
 	return address, usesAll(replicas, admin, "GET /clusters HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n", "health_flags::healthy")
 }
 
-// usesAll returns a function that waits until a load balancer's response to a question has a word
-// for each replica.
+// usesAll returns a function that waits until the response of a load balancer's admin socket to a
+// question contains a word once for each replica.
 func usesAll(replicas []*process, admin, question, word string) (await func()) {
 	return func() {
 		replicas[0].t.Helper()
@@ -228,8 +228,8 @@ func (d *process) awaitDraining() {
 	}, "draining")
 }
 
-// load is a set of clients that send batches of unique items, each repeatedly until it gets its
-// 207.
+// load is a set of clients that send batches of unique items. A client repeats a batch until it gets
+// a 207.
 type load struct {
 	t        *testing.T
 	address  string
@@ -237,8 +237,8 @@ type load struct {
 	promised *ledger
 	next     atomic.Int64
 	rejected atomic.Int64
-	broken   atomic.Int64
-	enough   atomic.Bool
+	closed   atomic.Int64
+	stopping atomic.Bool
 	clients  sync.WaitGroup
 }
 
@@ -249,13 +249,13 @@ func startLoad(t *testing.T, promised *ledger, address string, clients int, stri
 		transport := &http.Transport{DisableKeepAlives: n%2 == 0, MaxConnsPerHost: 1}
 		l.clients.Go(func() {
 			defer transport.CloseIdleConnections()
-			for !l.enough.Load() {
+			for !l.stopping.Load() {
 				l.sendUntilAccepted(&http.Client{Transport: transport, Timeout: time.Minute})
 			}
 		})
 	}
 	t.Cleanup(func() { // if the test has failed
-		l.enough.Store(true)
+		l.stopping.Store(true)
 		l.clients.Wait()
 	})
 	return l
@@ -263,9 +263,9 @@ func startLoad(t *testing.T, promised *ledger, address string, clients int, stri
 
 // stop waits until each client has finished its batch.
 func (l *load) stop() {
-	l.enough.Store(true)
+	l.stopping.Store(true)
 	l.clients.Wait()
-	l.t.Logf("%d batches; %d 503 responses; %d connections closed before a response", l.next.Load(), l.rejected.Load(), l.broken.Load())
+	l.t.Logf("%d batches; %d 503 responses; %d connections closed before a response", l.next.Load(), l.rejected.Load(), l.closed.Load())
 	require.False(l.t, l.t.Failed())
 }
 
@@ -291,7 +291,7 @@ func (l *load) sendUntilAccepted(client *http.Client) {
 			l.t.Errorf("batch %d: %v (response begun: %v)", batch, err, begun.Load())
 			return
 		case err != nil:
-			l.broken.Add(1)
+			l.closed.Add(1)
 		case a.status == http.StatusMultiStatus && a.Accepted == size:
 			l.promised.add(l.t, batch, a)
 			return

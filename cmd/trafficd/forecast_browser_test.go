@@ -34,7 +34,7 @@ const mapStreets = 20_000
 func TestForecastInBrowser(t *testing.T) {
 	d := newProcess(t)
 	feed := filepath.Join(d.Dir, "forecasts.pb")
-	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
 	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
 	publishFile(t, feed)
 	d.start().await(http.StatusOK)
@@ -70,7 +70,7 @@ func TestForecastFromAnotherOrigin(t *testing.T) {
 		t.Helper()
 		d := newProcess(t)
 		feed := filepath.Join(d.Dir, "forecasts.pb")
-		d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "api.cors_origins=["+origin+"]")
+		d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "api.cors_origins=["+origin+"]")
 		replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "UTC"))
 		publishFile(t, feed)
 		d.start().await(http.StatusOK)

@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestForecastCaches puts nginx and Varnish before the daemon, with their defaults and with
+// TestForecastCaches puts nginx and Varnish in front of the daemon, with their defaults and with
 // settings that force them to cache layers. An invalid key never gets the layer of a valid one, and
-// no key that of another time zone or format.
+// no key gets the layer of another time zone or format.
 func TestForecastCaches(t *testing.T) {
 	d := newProcess(t, "layers.query_key=true", "api.cors_origins=https://maps.example", "forecasts.feed=file", "forecasts.file.settle=10ms")
 	feed := filepath.Join(d.Dir, "forecasts.ndjson")
-	d.set("forecasts.file.path=" + feed)
+	d.Set("forecasts.file.path=" + feed)
 	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"), keyEntry("tokyo", "forecast", "Asia/Tokyo"), keyEntry("city", "ingest", "UTC"))
 	replaceFile(t, feed, streetLine(7, 40))
 	d.start()
@@ -99,7 +99,7 @@ func layerFrom(t *testing.T, address, key, query string, headers ...string) (*ht
 	return cache.layer(key, query, headers...)
 }
 
-// startNginxCache starts an nginx with a cache before the daemon.
+// startNginxCache starts an nginx with a cache in front of the daemon.
 func startNginxCache(t *testing.T, upstream, settings string) (address string) {
 	address = freeAddress(t)
 	runNginx(t, address, fmt.Sprintf(`
@@ -112,7 +112,7 @@ func startNginxCache(t *testing.T, upstream, settings string) (address string) {
 	return address
 }
 
-// runNginx runs an nginx with this text in its context http.
+// runNginx runs an nginx with the text in its http context.
 func runNginx(t *testing.T, address, text string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,7 +130,7 @@ http {
 	startServer(t, address, "nginx", "-c", path, "-e", filepath.Join(dir, "error.log"))
 }
 
-// startVarnish starts a Varnish before the daemon.
+// startVarnish starts a Varnish in front of the daemon.
 func startVarnish(t *testing.T, upstream, rules string) (address string) {
 	address, dir := freeAddress(t), t.TempDir()
 	host, port, _ := strings.Cut(upstream, ":")
@@ -145,7 +145,7 @@ sub vcl_deliver { if (obj.hits > 0) { set resp.http.X-Cache = "HIT"; } else { se
 	return address
 }
 
-// startServer starts a server of Debian, waits until it accepts connections, and stops it when the
+// startServer starts a server from a Debian package, waits until it accepts connections, and stops it when the
 // test ends.
 func startServer(t *testing.T, address, name string, args ...string) {
 	t.Helper()
@@ -169,7 +169,7 @@ func startServer(t *testing.T, address, name string, args ...string) {
 			ended <- err
 			t.Fatalf("%s does not start: %v\n%s", name, err, log)
 		case <-t.Context().Done():
-			t.Fatal("the test ends")
+			t.Fatalf("the test ended before %s started", name)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -52,7 +52,7 @@ func TestPhone(t *testing.T) {
 	}
 	d := newProcess(t)
 	feed := filepath.Join(d.Dir, "forecasts.pb")
-	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
 	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
 	publishFile(t, feed)
 	text, err := os.ReadFile(feed)

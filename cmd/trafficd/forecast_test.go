@@ -63,7 +63,7 @@ func (d *process) layer(key, query string, headers ...string) (*http.Response, [
 func TestForecastLayer(t *testing.T) {
 	d := newProcess(t)
 	feed, keys := filepath.Join(d.Dir, "forecasts.ndjson"), filepath.Join(d.Dir, "keys.yaml")
-	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "layers.query_key=true")
+	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "layers.query_key=true")
 	list := "keys:\n" + keyEntry("map", "forecast", "Europe/Copenhagen") + keyEntry("city", "ingest", "UTC")
 	replaceFile(t, keys, list)
 	d.start()
@@ -129,7 +129,7 @@ func TestForecastLayer(t *testing.T) {
 
 func TestForecastKeyWithoutFeed(t *testing.T) {
 	d := newProcess(t)
-	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "UTC"))
+	d.keys(keyEntry("map", "forecast", "UTC"))
 	d.start()
 	var c ops.Component
 	d.eventually(func() bool { _, r := d.ready(); c = r.Components["forecasts"]; return c.State != "" }, "started")

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -52,8 +51,8 @@ func TestForecastTopicHistories(t *testing.T) {
 	writer.write(100)
 	check()
 
-	held := writer.recreate()
-	for writer.held() < held { // so that no offset reveals it
+	before := writer.recreate()
+	for len(writer.records()) < before { // so that no offset shows that it was recreated
 		writer.write(300)
 	}
 	check()
@@ -81,8 +80,8 @@ func TestForecastTopicHistories(t *testing.T) {
 	require.True(t, proto.Equal(writer.oracle(), asJSON))
 }
 
-// TestDeadForecastProducer checks that a strict daemon does not serve the layer, and reports why,
-// if the records of the topic are two hours old and all their periods have ended, although every
+// TestDeadForecastProducer checks that a daemon with layers.stale: refuse does not serve the layer,
+// and reports why, if the records of the topic are two hours old and all their periods have ended, although every
 // poll of the topic succeeds.
 func TestDeadForecastProducer(t *testing.T) {
 	const topic = "forecasts"
@@ -113,12 +112,12 @@ func TestDeadForecastProducer(t *testing.T) {
 	require.EqualValues(t, 1, d.metric("trafficd_layers_stale"))
 }
 
-// followTopic starts a daemon.
+// followTopic starts a daemon whose forecasts come from a topic.
 func followTopic(t *testing.T, brokers []string, topic string) *process {
 	t.Helper()
 	d := newProcess(t)
-	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
-	d.set("forecasts.feed=kafka", "forecasts.kafka.brokers="+brokers[0], "forecasts.kafka.topic="+topic, "forecasts.kafka.interval=50ms",
+	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"))
+	d.Set("forecasts.feed=kafka", "forecasts.kafka.brokers="+brokers[0], "forecasts.kafka.topic="+topic, "forecasts.kafka.interval=50ms",
 		"forecasts.kafka.fetch_bytes=16384", "forecasts.kafka.metadata_max_age=1s")
 	return d.start()
 }
@@ -221,9 +220,6 @@ func (w *topicWriter) street() *pb.StreetForecast {
 	return f
 }
 
-// held returns the number of records in the topic.
-func (w *topicWriter) held() int { return len(w.records()) }
-
 func (w *topicWriter) records() []stores.Record {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -235,9 +231,9 @@ func (w *topicWriter) records() []stores.Record {
 
 // recreate deletes the topic and immediately creates another one of the same name. It returns the
 // number of records in the old one.
-func (w *topicWriter) recreate() (held int) {
+func (w *topicWriter) recreate() (before int) {
 	w.t.Helper()
-	held = w.held()
+	before = len(w.records())
 	c := w.client()
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -257,12 +253,12 @@ func (w *topicWriter) recreate() (held int) {
 		response, err := create.RequestWith(ctx, c)
 		return err == nil && response.Topics[0].ErrorCode == 0
 	}, time.Minute, 10*time.Millisecond)
-	return held
+	return before
 }
 
-// oracle reads the whole topic. In each partition the last valid record about a street counts, with
-// the latest time of the street in that partition; among partitions the latest time, then the
-// highest number.
+// oracle returns the layer that the topic defines. The forecast of a street in a partition is its
+// last valid record, with the latest timestamp of the street in that partition. Among partitions,
+// the latest timestamp wins, then the highest partition number.
 func (w *topicWriter) oracle() *pb.StreetForecastResponse {
 	w.t.Helper()
 	type latest struct {
@@ -272,8 +268,8 @@ func (w *topicWriter) oracle() *pb.StreetForecastResponse {
 	}
 	byKey := map[string]map[int32]latest{}
 	for _, r := range w.records() {
-		f, good := parsed(r)
-		if !good {
+		f, valid := parsed(r)
+		if !valid {
 			continue
 		}
 		if byKey[string(r.Key)] == nil {
@@ -300,8 +296,9 @@ func (w *topicWriter) oracle() *pb.StreetForecastResponse {
 	return all
 }
 
-// parsed returns the forecast of a record as the layer shows it, or nil for a tombstone.
-func parsed(r stores.Record) (f *pb.StreetForecast, good bool) {
+// parsed returns the forecast of a record as the layer shows it, or nil for a tombstone. valid
+// reports whether the record is valid.
+func parsed(r stores.Record) (f *pb.StreetForecast, valid bool) {
 	var street, node int32
 	if n, err := fmt.Sscanf(string(r.Key)+"!", "%d:%d!", &street, &node); n != 2 || err != nil {
 		return nil, false

@@ -103,8 +103,8 @@ func clientsProcess(t *testing.T, settings ...string) *process {
 	feed := filepath.Join(d.Dir, "forecasts.ndjson")
 	replaceFile(t, feed, streetLine(4711, 43.2))
 	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry(integratorKey, "ingest, forecast, routing", "Europe/Copenhagen"))
-	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
-	d.set(settings...)
+	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	d.Set(settings...)
 	d.start().await(http.StatusOK)
 	d.awaitLayer(integratorKey)
 	return d

@@ -63,11 +63,9 @@ func newProcess(t *testing.T, settings ...string) *process {
 	}
 	require.NoError(t, d.Configure(instance, testKey, "ingest", detectors,
 		"journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false"))
-	d.set(settings...)
+	d.Set(settings...)
 	return d
 }
-
-func (d *process) set(settings ...string) { d.Set(settings...) }
 
 // start starts the daemon and kills it when the test ends.
 func (d *process) start() *process {
@@ -133,12 +131,12 @@ func (d *process) eventually(ok func() bool, what string, args ...any) {
 		}
 		select {
 		case <-d.Done():
-			d.t.Fatalf("the daemon exited before: "+what, args...)
+			d.t.Fatalf("the daemon exited while the test waited for: "+what, args...)
 		default:
 		}
 	}
 	_, r := d.ready()
-	d.t.Fatalf("not within a minute: "+what+"; readiness: %+v", append(args, r)...)
+	d.t.Fatalf("timed out after a minute waiting for: "+what+"; readiness: %+v", append(args, r)...)
 }
 
 // metric returns the sum of all series of a metric, or NaN if there is none.

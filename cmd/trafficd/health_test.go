@@ -19,7 +19,7 @@ func TestHealth(t *testing.T) {
 	require.NoError(t, err)
 	port := strconv.Itoa(number)
 	d.Ops = "127.0.0.1:" + port
-	d.set("ops.listen=0.0.0.0:" + port)
+	d.Set("ops.listen=0.0.0.0:" + port)
 	d.start().eventually(func() bool { status, _ := d.get("/readyz"); return status != 0 }, "a response")
 	f := func(code int, want string, args ...string) {
 		t.Helper()

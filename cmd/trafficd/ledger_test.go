@@ -14,8 +14,7 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// ledger records what clients were promised by a 207: for each batch the number of accepted items
-// and the Batch-Id.
+// ledger records the 207 responses: the Batch-Id and the number of accepted items of each batch.
 type ledger struct {
 	mu      sync.Mutex
 	batches map[int]promise
@@ -34,11 +33,11 @@ func (l *ledger) add(t *testing.T, batch int, a response) {
 	if l.batches == nil {
 		l.batches = map[int]promise{}
 	}
-	is := promise{a.header.Get("Batch-Id"), a.Accepted}
-	if was, ok := l.batches[batch]; ok && was != is {
-		t.Errorf("batch %d: first promised %+v, then %+v", batch, was, is)
+	got := promise{a.header.Get("Batch-Id"), a.Accepted}
+	if first, ok := l.batches[batch]; ok && got != first {
+		t.Errorf("batch %d: got %+v, want %+v, as in the first response", batch, got, first)
 	}
-	l.batches[batch] = is
+	l.batches[batch] = got
 }
 
 func (l *ledger) len() int {
@@ -61,7 +60,7 @@ func (l *ledger) items() (sum int) {
 func (l *ledger) check(t *testing.T, c *stores.ClickHouse, k *stores.Kafka) {
 	t.Helper()
 	l.checkArchive(t, c)
-	l.checkForward(t, k)
+	l.checkTopic(t, k)
 	t.Logf("%d batches with %d items, each once in both stores", l.len(), l.items())
 }
 
@@ -87,14 +86,14 @@ func (l *ledger) checkArchive(t *testing.T, c *stores.ClickHouse) {
 		WHERE event_type = 'NewPart' AND error = 0 AND database = 'trafficd' AND table = 'measurements'`), "rows of all inserts")
 }
 
-func (l *ledger) checkForward(t *testing.T, k *stores.Kafka) {
+func (l *ledger) checkTopic(t *testing.T, k *stores.Kafka) {
 	t.Helper()
 	type place struct{ batch, item int }
 	got := map[place]int{}
 	for _, r := range k.Records(t, "measurements") {
 		batch, n := identity(t, r)
 		got[place{batch, n}]++
-		require.Equal(t, l.batches[batch].id, r.Header("batch-id"), "batch %d in Kafka is not the one that was promised", batch)
+		require.Equal(t, l.batches[batch].id, r.Header("batch-id"), "Batch-Id of batch %d in Kafka", batch)
 	}
 	require.Len(t, got, l.items(), "distinct items in Kafka")
 	for where, times := range got {
@@ -102,7 +101,7 @@ func (l *ledger) checkForward(t *testing.T, k *stores.Kafka) {
 	}
 }
 
-// identity returns the batch and the number of an item.
+// identity returns the batch of a record and the number of its item in the batch.
 func identity(t *testing.T, r stores.Record) (batch, n int) {
 	t.Helper()
 	var m trafficdv1.Measurement

@@ -19,7 +19,7 @@ import (
 func TestMemory(t *testing.T) {
 	const clients, limit = 64, 14_000
 	from, to := day.Format(time.RFC3339), day.Add(5*time.Minute).Format(time.RFC3339)
-	each := func(n int, item func(i int) string) []byte {
+	batchWith := func(n int, item func(i int) string) []byte {
 		var b bytes.Buffer
 		b.WriteString(`{"measurements":[`)
 		for i := range n {
@@ -35,7 +35,7 @@ func TestMemory(t *testing.T) {
 		return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"%s","timestampFrom":"%s","timestampTo":"%s","value":%.4f,"quality":%.4f}`,
 			code, kind, from, to, 100+100*math.Sin(float64(i)), 0.5+0.5*math.Cos(float64(i))) // compressible only in part
 	}
-	f := func(name string, accepted, rejected, rounds int, most int64, packed []byte) {
+	f := func(name string, accepted, rejected, rounds int, maxBytes int64, packed []byte) {
 		t.Run(name, func(t *testing.T) {
 			d, _, _ := onRealStores(t)
 			d.start().await(http.StatusOK)
@@ -45,22 +45,22 @@ func TestMemory(t *testing.T) {
 			d.awaitDelivered()
 			peak := d.memory("VmHWM")
 			t.Logf("%s: %d bodies of %d kB (gzip), %d at a time: peak %d MiB (idle %d MiB)", name, rounds*clients, len(packed)>>10, clients, peak>>20, idle>>20)
-			require.Less(t, peak, most)
+			require.Less(t, peak, maxBytes)
 		})
 	}
-	f("full batches", limit, 0, 2, 256<<20, each(limit, func(i int) string {
+	f("full batches", limit, 0, 2, 256<<20, batchWith(limit, func(i int) string {
 		return measurement(detector(i), fmt.Sprint("flow", i/100), i)
 	}))
-	f("codes of 256 bytes", 0, limit, 1, 512<<20, each(limit, func(i int) string {
+	f("codes of 256 bytes", 0, limit, 1, 512<<20, batchWith(limit, func(i int) string {
 		return measurement(strings.Repeat("d", 250)+fmt.Sprintf("%06d", i), "flow", i)
 	}))
-	f("as many measure types as items", limit, 0, 1, 512<<20, each(limit, func(i int) string {
+	f("as many measure types as items", limit, 0, 1, 512<<20, batchWith(limit, func(i int) string {
 		return measurement(detector(i), strings.Repeat("m", 58)+fmt.Sprintf("%06d", i), i)
 	}))
-	f("the longest echoes", 0, limit, 1, 512<<20, each(limit, func(i int) string {
+	f("the longest echoes", 0, limit, 1, 512<<20, batchWith(limit, func(i int) string {
 		return measurement(strings.Repeat(`\u0001`, 250), "flow", i)
 	}))
-	f("ten times too many", limit, 9*limit, 1, 512<<20, each(10*limit, func(i int) string {
+	f("ten times too many", limit, 9*limit, 1, 512<<20, batchWith(10*limit, func(i int) string {
 		return measurement(detector(i), fmt.Sprint("flow", i/100%140), i)
 	}))
 }

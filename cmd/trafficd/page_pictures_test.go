@@ -36,7 +36,7 @@ func TestPages(t *testing.T) {
 	axe, err := os.ReadFile(filepath.Join(pageModules(t), "axe-core", "axe.min.js"))
 	require.NoError(t, err)
 	d, c, _ := onRealStores(t)
-	d.set("clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes
+	d.Set("clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes
 	_, feed := withForecasts(t, d)
 	d.start().await(http.StatusOK)
 	atRushHour(t, feed)

@@ -41,7 +41,7 @@ const pageStreets = 2000
 func withForecasts(t *testing.T, d *process) (_ *process, feed string) {
 	t.Helper()
 	feed = filepath.Join(d.Dir, "forecasts.pb")
-	d.set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
 	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen")+keyEntry("acme", "ingest", "UTC")+keyEntry("ring-road", "ingest", "UTC"))
 	forecastsFrom(t, feed, time.Now(), time.Now())
 	return d, feed

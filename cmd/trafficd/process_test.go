@@ -164,10 +164,7 @@ func TestSecondSignalExitsImmediately(t *testing.T) {
 	_, err := d.post(t.Context(), `{"measurements":[]}`, "")
 	require.NoError(t, err)
 	d.signal(syscall.SIGTERM)
-	d.eventually(func() bool {
-		status, r := d.ready()
-		return status == http.StatusServiceUnavailable && strings.Contains(strings.Join(r.Components["daemon"].Reasons, " "), "draining")
-	}, "draining")
+	d.awaitDraining()
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Equal(t, 1, code)
 	require.Contains(t, log, "second signal")

@@ -20,12 +20,12 @@ import (
 )
 
 // TestLostResponse tests a client that loses its connection at any point of the exchange and
-// retries with the same Idempotency-Key, even after a restart of the daemon. It gets its 207,
+// retries with the same Idempotency-Key, even after a restart of the daemon. It gets a 207,
 // further retries get the same Batch-Id, and the items are in both stores once (contract 1.5).
 func TestLostResponse(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.start().await(http.StatusOK)
-	interludes := []func(){
+	interruptions := []func(){
 		func() {},
 		func() { d.signal(syscall.SIGKILL); <-d.Done(); d.start().await(http.StatusOK) },
 		func() {
@@ -38,10 +38,10 @@ func TestLostResponse(t *testing.T) {
 	var promised ledger
 	next := 0
 	for range rounds {
-		for _, interlude := range interludes {
+		for _, interrupt := range interruptions {
 			var retries sync.WaitGroup
 			batches := d.loseResponses(&next, size)
-			interlude()
+			interrupt()
 			for _, batch := range batches {
 				retries.Go(func() { d.resendUntilAccepted(&promised, batch, size) })
 			}
@@ -103,8 +103,8 @@ func (d *process) cutOff(send []byte, read int, reset bool) {
 	_ = c.Close()
 }
 
-// resendUntilAccepted sends a batch until it gets its 207. The daemon may still process the first
-// attempt.
+// resendUntilAccepted sends a batch until it gets a 207. The daemon may still be processing the
+// first attempt.
 func (d *process) resendUntilAccepted(promised *ledger, batch, size int) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		a, err := d.post(d.t.Context(), batchNumber(batch, size), keyOf(batch))
@@ -229,12 +229,12 @@ func (d *process) tryBegin(r rawRequest) (b *begun, rejected string) {
 	d.t.Cleanup(func() { _ = c.Close() })
 	_, err = c.Write(bytes.Replace(r.header, []byte("\r\n\r\n"), []byte("\r\nExpect: 100-continue\r\n\r\n"), 1))
 	require.NoError(d.t, err)
-	const goOn = "HTTP/1.1 100 Continue\r\n\r\n"
+	const wantContinue = "HTTP/1.1 100 Continue\r\n\r\n"
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	text := make([]byte, len(goOn))
+	text := make([]byte, len(wantContinue))
 	_, err = io.ReadFull(c, text)
 	require.NoError(d.t, err)
-	if string(text) != goOn {
+	if string(text) != wantContinue {
 		return nil, string(text)
 	}
 	half := len(r.body) / 2
@@ -243,7 +243,7 @@ func (d *process) tryBegin(r rawRequest) (b *begun, rejected string) {
 	return &begun{c, r.body[half:]}, ""
 }
 
-// finish sends the rest and reads the whole response.
+// finish sends the rest of the body and reads the response.
 func (b *begun) finish() (response, error) {
 	_ = b.conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := b.conn.Write(b.rest); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -25,7 +24,7 @@ const routingBase = "/traffic" // a prefix that the WSDL must contain
 func routingProcess(t *testing.T) *process {
 	t.Helper()
 	d := newProcess(t, "api.base_path="+routingBase)
-	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "routing", "UTC")+keyEntry("city", "ingest", "UTC"))
+	d.keys(keyEntry("map", "routing", "UTC"), keyEntry("city", "ingest", "UTC"))
 	d.start().await(http.StatusOK)
 	return d
 }
@@ -116,9 +115,9 @@ func TestRoutingDescribesItself(t *testing.T) {
 	}
 }
 
-// TestRoutingJobsAndTheStop checks that a job can be fetched once, and that a restart discards all
+// TestRoutingJobsAndRestart checks that a job can be fetched once, and that a restart discards all
 // jobs.
-func TestRoutingJobsAndTheStop(t *testing.T) {
+func TestRoutingJobsAndRestart(t *testing.T) {
 	d := routingProcess(t)
 	one := pointToMercator("POINT (8 48)")
 	status, response, _ := d.soap(withKey("map"), &xroute.StartConvertGeometries{

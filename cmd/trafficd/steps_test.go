@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// trace returns steps that record their starts and stops.
-func trace(events *[]string, names ...string) []step {
+// recordingSteps returns steps that record their starts and stops.
+func recordingSteps(events *[]string, names ...string) []step {
 	var steps []step
 	for _, name := range names {
 		steps = append(steps, step{
@@ -34,25 +34,25 @@ func TestStepsStopInReverseOrder(t *testing.T) {
 		signals := make(chan os.Signal, 2)
 		r := runner{timeout: time.Minute, draining: func() { events = append(events, "draining") }, log: zerolog.Nop()}
 		go func() { time.Sleep(time.Hour); signals <- syscall.SIGTERM }()
-		require.NoError(t, r.run(trace(&events, "journal", "api"), signals, nil))
+		require.NoError(t, r.run(recordingSteps(&events, "journal", "api"), signals, nil))
 		require.Equal(t, []string{"start journal", "start api", "draining", "stop api", "stop journal"}, events)
 	})
 }
 
-// TestTookIsANumber checks that every "took" in the log is a number of milliseconds.
-func TestTookIsANumber(t *testing.T) {
+// TestLoggedDurationsAreNumbers checks that every "took" in the log is a number of milliseconds.
+func TestLoggedDurationsAreNumbers(t *testing.T) {
 	var log bytes.Buffer
 	var events []string
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
-	require.NoError(t, runner{timeout: time.Minute, log: zerolog.New(&log)}.run(trace(&events, "journal"), signals, nil))
+	require.NoError(t, runner{timeout: time.Minute, log: zerolog.New(&log)}.run(recordingSteps(&events, "journal"), signals, nil))
 	require.Equal(t, 2, strings.Count(log.String(), `"took":`))
 	require.NotContains(t, log.String(), `"took":"`)
 }
 
 func TestStepsAfterFailedStart(t *testing.T) {
 	var events []string
-	steps := trace(&events, "journal", "api", "never")
+	steps := recordingSteps(&events, "journal", "api", "never")
 	steps[1].start = func() error { return errors.New("port in use") }
 	err := runner{timeout: time.Minute, log: zerolog.Nop()}.run(steps, nil, nil)
 	require.ErrorContains(t, err, "port in use")
@@ -62,7 +62,7 @@ func TestStepsAfterFailedStart(t *testing.T) {
 func TestSignalWhileStarting(t *testing.T) {
 	var events []string
 	signals := make(chan os.Signal, 2)
-	steps := trace(&events, "journal", "api")
+	steps := recordingSteps(&events, "journal", "api")
 	steps[0].start = func() error { signals <- syscall.SIGINT; return nil }
 	require.NoError(t, runner{timeout: time.Minute, log: zerolog.Nop()}.run(steps, signals, nil))
 	require.Equal(t, []string{"start api", "stop api", "stop journal"}, events)
@@ -72,7 +72,7 @@ func TestFailedPartStopsTheRest(t *testing.T) {
 	var events []string
 	failed := make(chan error, 1)
 	failed <- errors.New("the listener failed")
-	err := runner{timeout: time.Minute, log: zerolog.Nop()}.run(trace(&events, "a"), nil, failed)
+	err := runner{timeout: time.Minute, log: zerolog.Nop()}.run(recordingSteps(&events, "a"), nil, failed)
 	require.ErrorContains(t, err, "the listener failed")
 	require.Equal(t, []string{"start a", "stop a"}, events)
 }

@@ -92,7 +92,7 @@ func TestTraces(t *testing.T) {
 	)
 	c, k := startCollector(t), stores.StartKafka(t, stores.Topic("measurements", 2))
 	d := newProcess(t, "kafka.brokers="+strings.Join(k.Brokers, ","), "tracing.endpoint="+c.url, "tracing.ratio=0")
-	d.set("kafka.enabled=true", "kafka.brokers=127.0.0.1:9") // nothing there: the next process delivers
+	d.Set("kafka.enabled=true", "kafka.brokers=127.0.0.1:9") // nothing there: the next process delivers
 	post := func(batch int, traceparent string) (batchID string) {
 		req, err := d.request(t.Context(), pack(batchOf(item(batch, batch), item(50+batch, batch))), "")
 		require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestTraces(t *testing.T) {
 	linked("commit to the journal")
 	require.NotContains(t, log, "cannot send spans")
 
-	d.set("kafka.brokers=" + strings.Join(k.Brokers, ","))
+	d.Set("kafka.brokers=" + strings.Join(k.Brokers, ","))
 	d.start().await(http.StatusOK)
 	d.awaitDelivered()
 	found := 0
