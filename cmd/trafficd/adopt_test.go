@@ -19,8 +19,7 @@ import (
 // trafficctl journal adopt delivers its journal while another daemon is running, and is killed and
 // stopped in between. Each measurement is in both stores once. Then the daemon may return.
 func TestAdoptJournal(t *testing.T) {
-	ctl := filepath.Join(t.TempDir(), "trafficctl")
-	require.NoError(t, launch.Build(t.Context(), "-o", ctl, "./cmd/trafficctl"))
+	ctl := trafficctl(t)
 	lost, c, k := onRealStores(t)
 	lost.Set("clickhouse.delivery.max_rows=700", "clickhouse.delivery.min_rows=1", "kafka.delivery.max_rows=700") // parts of batches
 	other := newProcess(t, settingsOf(lost, "clickhouse", "kafka")...)

@@ -30,7 +30,7 @@ func TestDocs(t *testing.T) {
 		for _, operation := range []string{"/mlf/v1/forecast/realtime", "/xroute/ws/XRoute"} {
 			require.Contains(t, text, operation, at)
 		}
-		require.Empty(t, tab.taken(), at)
+		require.Empty(t, tab.takeMessages(), at)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 	"trafficd/sinks/layers"
 )
 
-// mapStreets is enough for some hundred buckets of the layer, each with its own deflate blocks in
+// mapStreets is enough for several hundred buckets of the layer, each with its own deflate blocks in
 // the gzip body.
 const mapStreets = 20_000
 
@@ -33,9 +33,8 @@ const mapStreets = 20_000
 // the layer: an unchanged one is not sent again.
 func TestForecastInBrowser(t *testing.T) {
 	d := newProcess(t)
-	feed := filepath.Join(d.Dir, "forecasts.pb")
-	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
-	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
+	feed := d.setForecastFile("forecasts.pb")
+	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"))
 	publishFile(t, feed)
 	d.start().await(http.StatusOK)
 	d.awaitLayer("map")
@@ -61,18 +60,16 @@ func TestForecastInBrowser(t *testing.T) {
 }
 
 // TestForecastFromAnotherOrigin checks that a page of another origin gets the layer directly from
-// the daemon if the settings name its origin. The browser sends a preflight request before the one
+// the daemon if the settings name its origin. The browser sends a preflight before the request
 // with the key.
 func TestForecastFromAnotherOrigin(t *testing.T) {
 	chrome := startBrowser(t)
 	page := chrome.open(t, &process{}, "", "gzip") // its proxy serves only the page
 	f := func(origin, wantError string) {
 		t.Helper()
-		d := newProcess(t)
-		feed := filepath.Join(d.Dir, "forecasts.pb")
-		d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "api.cors_origins=["+origin+"]")
-		replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "UTC"))
-		publishFile(t, feed)
+		d := newProcess(t, "api.cors_origins=["+origin+"]")
+		d.keys(keyEntry("map", "forecast", "UTC"))
+		publishFile(t, d.setForecastFile("forecasts.pb"))
 		d.start().await(http.StatusOK)
 		d.awaitLayer("map")
 		url := "http://" + d.API + layers.Path
@@ -111,7 +108,7 @@ func (m *mapPage) checkAll(t *testing.T) {
 }
 
 // check has the page fetch the layer with a cache mode. The page must get the bytes that a client
-// without compression gets, and the daemon must have sent what is wanted.
+// without compression gets, and the daemon must have sent the response that want describes.
 func (m *mapPage) check(t *testing.T, query, accept, cache string, want passed) {
 	t.Helper()
 	whole := m.daemon.identity(query, accept)
@@ -157,7 +154,7 @@ func (d *process) awaitLayer(key string) {
 	d.eventually(func() bool { a, _ := d.layer(key, ""); return a.StatusCode == http.StatusOK }, "the layer is served")
 }
 
-// arrived is what the page reports about a response.
+// arrived describes a response as the page received it.
 type arrived struct {
 	Status   int    `json:"status"`
 	Encoding string `json:"encoding"`
@@ -183,7 +180,7 @@ type proxy struct {
 	log []passed
 }
 
-// passed is what the daemon sent.
+// passed describes a response that the proxy forwarded.
 type passed struct {
 	status   int
 	encoding string
@@ -215,7 +212,7 @@ func startProxy(t *testing.T, daemon, accepts string) *proxy {
 	return p
 }
 
-// passed returns what was passed since the last call.
+// passed returns the responses forwarded since the last call.
 func (p *proxy) passed() []passed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,7 +252,7 @@ type mapPage struct {
 	encoding string // Content-Encoding; empty: identity
 }
 
-// open opens the page in a new tab. accepts is that of startProxy.
+// open opens the page in a new tab. See startProxy for accepts.
 func (b browser) open(t *testing.T, d *process, accepts, encoding string) *mapPage {
 	t.Helper()
 	m := &mapPage{daemon: d, proxy: startProxy(t, d.API, accepts), encoding: encoding}

@@ -20,9 +20,8 @@ import (
 // settings that force them to cache layers. An invalid key never gets the layer of a valid one, and
 // no key gets the layer of another time zone or format.
 func TestForecastCaches(t *testing.T) {
-	d := newProcess(t, "layers.query_key=true", "api.cors_origins=https://maps.example", "forecasts.feed=file", "forecasts.file.settle=10ms")
-	feed := filepath.Join(d.Dir, "forecasts.ndjson")
-	d.Set("forecasts.file.path=" + feed)
+	d := newProcess(t, "layers.query_key=true", "api.cors_origins=https://maps.example")
+	feed := d.setForecastFile("forecasts.ndjson")
 	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"), keyEntry("tokyo", "forecast", "Asia/Tokyo"), keyEntry("city", "ingest", "UTC"))
 	replaceFile(t, feed, streetLine(7, 40))
 	d.start()

@@ -32,7 +32,7 @@ const (
 
 // TestForecastClients checks that clients that share no code with the daemon read what was
 // published, field by field, from every kind of feed: they get the protobuf definition from the
-// daemon and the layer with curl, and decode it with protoc and with protoc's code in Python.
+// daemon and the layer with curl, and decode the layer with protoc and with protoc's Python code.
 func TestForecastClients(t *testing.T) {
 	published := publishedForecasts()
 	file := filepath.Join(t.TempDir(), "forecasts.json")
@@ -43,7 +43,7 @@ func TestForecastClients(t *testing.T) {
 	f := func(settings ...string) {
 		t.Helper()
 		d := newProcess(t, settings...)
-		replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry(mapKey, "forecast", mapZone))
+		d.keys(keyEntry(mapKey, "forecast", mapZone))
 		d.start().await(http.StatusOK)
 		d.awaitLayer(mapKey)
 		readByClients(t, d, published)
@@ -117,14 +117,14 @@ func readByClients(t *testing.T, d *process, published *pb.StreetForecastRespons
 			p.Timezone = mapZone
 		}
 	}
-	same := func(client string, got *pb.StreetForecastResponse) {
+	requireSame := func(client string, got *pb.StreetForecastResponse) {
 		t.Helper()
 		require.Len(t, got.StreetForecast, len(want.StreetForecast), client)
 		slices.SortFunc(got.StreetForecast, func(a, b *pb.StreetForecast) int {
 			return cmp.Or(cmp.Compare(a.Street, b.Street), cmp.Compare(a.Fromnode, b.Fromnode))
 		})
 		for i := range want.StreetForecast {
-			require.True(t, proto.Equal(want.StreetForecast[i], got.StreetForecast[i]), "%s: want %v, got %v", client, want.StreetForecast[i], got.StreetForecast[i])
+			require.True(t, proto.Equal(want.StreetForecast[i], got.StreetForecast[i]), "%s: got %v, want %v", client, got.StreetForecast[i], want.StreetForecast[i])
 		}
 	}
 
@@ -140,17 +140,17 @@ func readByClients(t *testing.T, d *process, published *pb.StreetForecastRespons
 	require.Equal(t, curl(), curl("--compressed"))
 
 	mustRun(t, "protoc", "--proto_path="+dir, "--python_out="+dir, "trafficd/v1/forecast.proto")
-	same("Python", fromLines(t, mustRun(t, protobufPython(t), filepath.Join("testdata", "clients", "layer.py"), dir, layer)))
+	requireSame("Python", fromLines(t, mustRun(t, protobufPython(t), filepath.Join("testdata", "clients", "layer.py"), dir, layer)))
 
 	var byProtoc pb.StreetForecastResponse
 	decoded := mustRun(t, "bash", "-c", `protoc --proto_path="$1" --decode trafficd.v1.StreetForecastResponse trafficd/v1/forecast.proto <"$2"`, "bash", dir, layer)
 	require.NoError(t, prototext.Unmarshal(decoded, &byProtoc))
-	same("protoc", &byProtoc)
+	requireSame("protoc", &byProtoc)
 
 	var byTrafficctl pb.StreetForecastResponse
 	shown := mustRun(t, trafficctl(t), "forecast", "get", "--url", base, "--key", mapKey, "--format", "json")
 	require.NoError(t, protojson.Unmarshal(shown, &byTrafficctl))
-	same("trafficctl", &byTrafficctl)
+	requireSame("trafficctl", &byTrafficctl)
 }
 
 // fromLines reads a street as JSON from each line.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -41,7 +40,7 @@ type onPage struct {
 }
 
 // TestPhone checks that a browser that is as slow as a phone shows the streets of a tile, and
-// follows changes without ever getting the tile again.
+// follows changes without requesting the tile again.
 func TestPhone(t *testing.T) {
 	length, strict := phoneDefault, false
 	if text := os.Getenv(phoneEnv); text != "" {
@@ -51,9 +50,8 @@ func TestPhone(t *testing.T) {
 		strict = true
 	}
 	d := newProcess(t)
-	feed := filepath.Join(d.Dir, "forecasts.pb")
-	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
-	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen"))
+	feed := d.setForecastFile("forecasts.pb")
+	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"))
 	publishFile(t, feed)
 	text, err := os.ReadFile(feed)
 	require.NoError(t, err)
@@ -75,7 +73,7 @@ func TestPhone(t *testing.T) {
 	took, err := chromedp.Run(ctx, chromedp.Evaluate[float64](fmt.Sprintf("show(%q)", path), chromedp.EvalAwaitPromise))
 	require.NoError(t, err)
 	t.Logf("%d streets of %s are on the screen after %.0f ms", len(inTile), tile, took)
-	assert.True(t, !strict || took <= 1000, "%v ms", took)
+	assert.True(t, !strict || took <= 1000, "got %v ms, want at most 1000", took)
 
 	state := func() onPage {
 		s, err := chromedp.Run(ctx, chromedp.Evaluate[onPage]("state()"))
@@ -104,7 +102,7 @@ func TestPhone(t *testing.T) {
 		require.NoError(t, err)
 		replaceFile(t, feed, string(text))
 		requirePage()
-		time.Sleep(time.Second) // what a feed takes at least
+		time.Sleep(time.Second) // the minimum interval of a feed
 	}
 	growth := heapOf(ctx, t) - before
 	t.Logf("%d changes of %v followed in %d responses; the heap has grown by %.1f MB", rounds, length, state().Responses, growth/1e6)

@@ -41,6 +41,13 @@ func streetLine(street int, speed float64) string {
 		street, hour.Format(time.RFC3339), hour.Add(6*time.Hour).Format(time.RFC3339), speed)
 }
 
+// setForecastFile makes a file in the daemon's directory its forecast feed, and returns the path.
+func (d *process) setForecastFile(name string) (feed string) {
+	feed = filepath.Join(d.Dir, name)
+	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	return feed
+}
+
 // layer requests the forecast layer with a key.
 func (d *process) layer(key, query string, headers ...string) (*http.Response, []byte) {
 	d.t.Helper()
@@ -61,9 +68,8 @@ func (d *process) layer(key, query string, headers ...string) (*http.Response, [
 }
 
 func TestForecastLayer(t *testing.T) {
-	d := newProcess(t)
-	feed, keys := filepath.Join(d.Dir, "forecasts.ndjson"), filepath.Join(d.Dir, "keys.yaml")
-	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms", "layers.query_key=true")
+	d := newProcess(t, "layers.query_key=true")
+	feed, keys := d.setForecastFile("forecasts.ndjson"), filepath.Join(d.Dir, "keys.yaml")
 	list := "keys:\n" + keyEntry("map", "forecast", "Europe/Copenhagen") + keyEntry("city", "ingest", "UTC")
 	replaceFile(t, keys, list)
 	d.start()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -49,9 +48,9 @@ type generator struct {
 	build      func(t *testing.T, client string, samples map[string]string) map[string]*exec.Cmd
 }
 
-// TestGeneratedClients makes clients from the running daemon's OpenAPI document with
-// openapi-generator, compiles them with the document's code samples, and runs these: they send a
-// batch, read its rejections, and read the forecast layer.
+// TestGeneratedClients generates clients from the running daemon's OpenAPI document with
+// openapi-generator, compiles them with the document's code samples, and runs the samples: they
+// send a batch, read its rejections, and read the forecast layer.
 func TestGeneratedClients(t *testing.T) {
 	d := clientsProcess(t)
 	generators := map[string]generator{
@@ -82,13 +81,7 @@ func TestGeneratedClients(t *testing.T) {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			for want, program := range g.build(t, filepath.Join(directory, g.name), samples[language]) {
-				program.Env = append(program.Environ(), "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+integratorKey)
-				var warnings bytes.Buffer
-				program.Stderr = &warnings
-				got, err := program.Output()
-				require.NoError(t, err, "%s", warnings.String())
-				require.Equal(t, want, string(got))
-				require.Empty(t, warnings.String())
+				runDocumented(t, program, want, "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+integratorKey)
 			}
 		})
 	}
@@ -100,10 +93,8 @@ func clientsProcess(t *testing.T, settings ...string) *process {
 	d := &process{t, launch.Daemon{Binary: binary, Dir: t.TempDir()}}
 	require.NoError(t, d.Configure(instance, testKey, "ingest", []string{sampleDetector, "MQ-4711-2"},
 		"journal.min_free_bytes=0", "clickhouse.enabled=false", "kafka.enabled=false"))
-	feed := filepath.Join(d.Dir, "forecasts.ndjson")
-	replaceFile(t, feed, streetLine(4711, 43.2))
-	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry(integratorKey, "ingest, forecast, routing", "Europe/Copenhagen"))
-	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	replaceFile(t, d.setForecastFile("forecasts.ndjson"), streetLine(4711, 43.2))
+	d.keys(keyEntry(integratorKey, "ingest, forecast, routing", "Europe/Copenhagen"))
 	d.Set(settings...)
 	d.start().await(http.StatusOK)
 	d.awaitLayer(integratorKey)
@@ -220,7 +211,7 @@ func buildGo(t *testing.T, client string, samples map[string]string) map[string]
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "go.mod"), "module example.org/traffic\n\ngo 1.24\n")
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "trafficd"), os.DirFS(client)))
-	require.NoError(t, os.RemoveAll(filepath.Join(dir, "trafficd", "test"))) // of what was not generated
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "trafficd", "test"))) // tests of files that were not generated
 	programs := make(map[string]*exec.Cmd)
 	for output, source := range samples {
 		name := fmt.Sprintf("sample%d", len(programs))

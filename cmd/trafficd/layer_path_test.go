@@ -132,7 +132,7 @@ func readLayer(t *testing.T, addr string, reader, streets int, responses *atomic
 		encoding := []string{"identity", "gzip", "zstd"}[n%3]
 		generation, err := generationOf(client, "http://"+addr+layers.Path+query, accept, encoding, streets)
 		if form := query + encoding; err != nil || generation < latest[form] {
-			t.Errorf("%s %s %s: generation %v after %v: %v", query, accept, encoding, generation, latest[form], err)
+			t.Errorf("%s %s %s: got generation %v after %v: %v", query, accept, encoding, generation, latest[form], err)
 			return
 		}
 		latest[query+encoding] = generation

@@ -42,7 +42,7 @@ type examplesDocument struct {
 	Components struct{ Responses map[string]exampleResponse }
 }
 
-// seenExample is what the daemon sent.
+// seenExample is a response of the daemon.
 type seenExample struct {
 	status int
 	body   string
@@ -150,7 +150,7 @@ func withPeriodOf(t *testing.T, example any, body []byte) string {
 	return strings.NewReplacer(period.Start, shown.Start, period.End, shown.End).Replace(string(body))
 }
 
-// sendExample posts a request example: JSON compressed, XML as it is.
+// sendExample posts a request example: JSON compressed, XML unchanged.
 func (d *process) sendExample(path string, body any) seenExample {
 	d.t.Helper()
 	if text, ok := body.(string); ok {
@@ -161,7 +161,7 @@ func (d *process) sendExample(path string, body any) seenExample {
 	return d.exchange(http.MethodPost, path, pack(string(text)), "Content-Encoding", "gzip")
 }
 
-// exchange sends a request with the key of the integrator, unless the headers have another one.
+// exchange sends a request with the key of the integrator, unless the headers contain another key.
 func (d *process) exchange(method, path string, body []byte, headers ...string) seenExample {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, "http://"+d.API+path, bytes.NewReader(body))
@@ -183,7 +183,7 @@ func (d *process) seen(response *http.Response, err error) seenExample {
 	return seenExample{response.StatusCode, string(text)}
 }
 
-// held returns a batch request to begin but not to finish.
+// held returns a batch request that a test begins but does not finish.
 func (d *process) held(headers string) rawRequest {
 	header := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: apiKey %s\r\ntraceparent: %s\r\n%sContent-Length: 1000\r\n\r\n",
 		ingest.Path, d.API, integratorKey, exampleTraceparent, headers)

@@ -26,7 +26,7 @@ import (
 // pictures is the directory of the committed screenshots, which the README shows.
 const pictures = "../../sources/page/screenshots"
 
-// rushHour is when the forecasts of the pictures are made for.
+// rushHour is the time for which the forecasts of the pictures are generated.
 var rushHour = time.Date(2026, 11, 2, 7, 0, 0, 0, time.UTC)
 
 // TestPages checks every view in both themes, on a screen and on a phone: axe finds no violation,
@@ -70,7 +70,7 @@ func TestPages(t *testing.T) {
 					checkPicture(t, fmt.Sprintf("%s-%s-%d.png", view, scheme, width), last)
 				}
 				checkTolerance(t, p, view, last)
-				require.Empty(t, p.taken())
+				require.Empty(t, p.takeMessages())
 				if view == "map" && width > 1000 {
 					checkGraphics(t, chrome.tab(t, width, 900, "dark"), d, last)
 				}
@@ -103,7 +103,7 @@ func (p *tab) darken(view string) {
 	p.eval(new(any), "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))")
 }
 
-// checkGraphics requires that the map looks the same where a graphics processor draws the streets.
+// checkGraphics requires that the map looks the same if a graphics processor draws the streets.
 func checkGraphics(t *testing.T, p *tab, d *process, want *image.RGBA) {
 	t.Helper()
 	hidden := page.AddScriptToEvaluateOnNewDocumentParams{Source: `{
@@ -117,7 +117,7 @@ func checkGraphics(t *testing.T, p *tab, d *process, want *image.RGBA) {
 	share := difference(want, p.picture())
 	t.Logf("%.3f different with a graphics processor", share)
 	require.Less(t, share, tolerance/2)
-	require.Empty(t, p.taken())
+	require.Empty(t, p.takeMessages())
 }
 
 // checkPicture compares a picture with the committed one, or replaces it.
@@ -135,7 +135,7 @@ func checkPicture(t *testing.T, name string, got *image.RGBA) {
 		var b bytes.Buffer
 		require.NoError(t, png.Encode(&b, got))
 		require.NoError(t, os.WriteFile(failed, b.Bytes(), 0o600))
-		t.Errorf("%.0f%% of %s looks different from %s; SCREENSHOTS=5m go test -run TestPages rewrites the pictures", 100*share, failed, path)
+		t.Errorf("%.0f%% of %s differs from %s; SCREENSHOTS=5m go test -run TestPages rewrites the pictures", 100*share, failed, path)
 	}
 }
 
@@ -269,11 +269,11 @@ func coarse(p *image.RGBA) *image.RGBA {
 
 const (
 	blockSize = 30   // px; larger than what another font or another figure moves
-	tolerance = 0.12 // share of the blocks that may look different; checkTolerance has what is within it, and what is not
+	tolerance = 0.12 // share of the blocks that may look different; see checkTolerance
 )
 
-// difference returns the share of blocks that look different: by their mean colour, or by how much
-// there is to see in them.
+// difference returns the share of blocks that look different, by their mean colour or by the
+// standard deviation of their brightness.
 func difference(a, b *image.RGBA) float64 {
 	if a.Bounds() != b.Bounds() {
 		return 1

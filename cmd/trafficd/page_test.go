@@ -37,18 +37,17 @@ import (
 // pageStreets is the number of streets on the map.
 const pageStreets = 2000
 
-// withForecasts gives a daemon a file of forecasts, and keys.
+// withForecasts configures a daemon with a file of forecasts and with keys.
 func withForecasts(t *testing.T, d *process) (_ *process, feed string) {
 	t.Helper()
-	feed = filepath.Join(d.Dir, "forecasts.pb")
-	d.Set("forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
-	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry("map", "forecast", "Europe/Copenhagen")+keyEntry("acme", "ingest", "UTC")+keyEntry("ring-road", "ingest", "UTC"))
+	feed = d.setForecastFile("forecasts.pb")
+	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"), keyEntry("acme", "ingest", "UTC"), keyEntry("ring-road", "ingest", "UTC"))
 	forecastsFrom(t, feed, time.Now(), time.Now())
 	return d, feed
 }
 
-// forecastsFrom replaces the forecasts with those of four hours from then, in a file written at
-// that time. No period ends within 13 minutes, so that the page does not change during a test.
+// forecastsFrom replaces the forecasts with forecasts for the four hours from then on, in a file
+// with the given modification time. No period ends within 13 minutes, so that the page does not change during a test.
 func forecastsFrom(t *testing.T, feed string, then, written time.Time) {
 	t.Helper()
 	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
@@ -150,7 +149,7 @@ func (p *tab) eval(to any, script string, args ...any) {
 	require.NoError(p.t, json.Unmarshal([]byte(text), to))
 }
 
-// until waits for a script to be true.
+// until waits until a script returns true.
 func (p *tab) until(script string, args ...any) {
 	p.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -161,11 +160,11 @@ func (p *tab) until(script string, args ...any) {
 	}
 	var text string
 	p.eval(&text, "document.body.innerText")
-	p.t.Fatalf("never true: "+script+"\n%s\n%v", append(args, text, p.taken())...)
+	p.t.Fatalf("timed out waiting for: "+script+"\n%s\n%v", append(args, text, p.takeMessages())...)
 }
 
-// taken returns the messages since the last call.
-func (p *tab) taken() []string {
+// takeMessages returns the messages since the last call.
+func (p *tab) takeMessages() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.messages
@@ -180,7 +179,7 @@ func (p *tab) requested() []string {
 	return slices.Clone(p.urls)
 }
 
-// shown is what the map draws.
+// shown describes what the map draws.
 type shown struct {
 	Horizon  int     `json:"horizon"`
 	Scale    string  `json:"scale"`
@@ -273,7 +272,7 @@ func mapColours(t *testing.T, d *process, chrome browser, _ string) {
 			require.Len(t, got, pageStreets)
 		}
 	}
-	require.Empty(t, p.taken())
+	require.Empty(t, p.takeMessages())
 }
 
 // mapStreet finds a street by its id and by a click on its side of the road, and follows the
@@ -318,7 +317,7 @@ func mapStreet(t *testing.T, d *process, chrome browser, _ string) {
 	p.do(chromedp.SendKeys(chromedp.CSS(".panel button"), " "))
 	p.until(`window.shown.horizon != 45`) // it plays
 	p.until(`document.body.innerText.includes("they do not follow the road")`)
-	require.Empty(t, p.taken())
+	require.Empty(t, p.takeMessages())
 }
 
 // mapClient follows a client from the wrong key to the map.
@@ -330,7 +329,7 @@ func mapClient(t *testing.T, d *process, chrome browser, _ string) {
 	}
 	enter("wrong")
 	p.until(`document.querySelector("[role=alert]")?.innerText.includes("key")`)
-	p.taken() // Chromium reports the 401
+	p.takeMessages() // Chromium reports the 401
 	enter("map")
 	p.until("window.shown && window.shown.street.length == %d", pageStreets)
 	var where string
@@ -343,7 +342,7 @@ func mapClient(t *testing.T, d *process, chrome browser, _ string) {
 	require.Equal(t, "http://"+d.API+`/map/{"trafficd-key":"map"}{}`, where, "for the session, as the user asked")
 	p.do(chromedp.Navigate("http://" + d.API + "/map/"))
 	p.until("window.shown && window.shown.street.length == %d", pageStreets)
-	require.Empty(t, p.taken())
+	require.Empty(t, p.takeMessages())
 	for _, u := range p.requested() {
 		require.NotContains(t, u, "map?", u)
 		require.NotContains(t, strings.ToLower(u), "key", u)
@@ -373,11 +372,11 @@ func mapChanges(t *testing.T, d *process, chrome browser, feed string) {
 		}
 		return len(want) < len(s.Street) // streets were removed
 	}, "the steps of the changed layer")
-	require.Empty(t, p.taken())
+	require.Empty(t, p.takeMessages())
 }
 
-// mapStale checks that old forecasts, and those whose periods have ended, are shown as stale until
-// there are new ones.
+// mapStale checks that old forecasts, and forecasts whose periods have ended, are shown as stale
+// until there are new ones.
 func mapStale(t *testing.T, d *process, chrome browser, feed string) {
 	now := time.Now()
 	forecastsFrom(t, feed, now.Add(-30*time.Minute), now.Add(-3*time.Hour))
@@ -392,21 +391,21 @@ func mapStale(t *testing.T, d *process, chrome browser, feed string) {
 	banner("All of them have ended.")
 	forecastsFrom(t, feed, now, now)
 	p.until(`document.querySelector(".freshness b") && !document.querySelector(".banner") && !document.querySelector(".stale")`)
-	require.Empty(t, p.taken())
+	require.Empty(t, p.takeMessages())
 }
 
-// TestBasemap shows vector tiles of an archive under the streets, at both listeners, where traffic
-// keeps to the left.
+// TestBasemap checks that both listeners show the vector tiles of an archive under the streets, with
+// left-hand traffic.
 func TestBasemap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "city.pmtiles")
-	require.NoError(t, os.WriteFile(path, floodedWorld(), 0o600))
+	require.NoError(t, os.WriteFile(path, waterArchive(), 0o600))
 	d, _ := withPage(t, "ui.basemap="+path, "ui.left_hand=true")
 	chrome := startBrowser(t)
 	p := chrome.tab(t, 1440, 900, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
 	p.until("window.streets?.drawn && window.map.getLayer('water-areas') && window.map.areTilesLoaded()")
 	p.until(`window.map.queryRenderedFeatures([20, 800], {layers: ["water-areas"]}).length > 0`)
-	require.Empty(t, p.taken())
+	require.Empty(t, p.takeMessages())
 	mapStreet(t, d, chrome, "")
 
 	url := "http://" + d.API + "/map/basemap.pmtiles"
@@ -416,7 +415,7 @@ func TestBasemap(t *testing.T) {
 	}
 	whole, text := ask(http.MethodGet)
 	require.Equal(t, http.StatusOK, whole.StatusCode)
-	require.Equal(t, string(floodedWorld()), text)
+	require.Equal(t, string(waterArchive()), text)
 	f := func(asked, want string, status int, contentRange string) {
 		t.Helper()
 		part, text := ask(http.MethodGet, "Range", asked)
@@ -438,8 +437,8 @@ func TestBasemap(t *testing.T) {
 	require.Equal(t, http.StatusOK, other.StatusCode)
 }
 
-// floodedWorld returns an archive with one vector tile: the world is water.
-func floodedWorld() []byte {
+// waterArchive returns an archive with one vector tile, which is all water.
+func waterArchive() []byte {
 	bytesField := func(b []byte, field protowire.Number, value []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
 	}
@@ -506,7 +505,7 @@ func TestMapFiles(t *testing.T) {
 	require.Less(t, d.metric("process_resident_memory_bytes")-before, 64e6)
 }
 
-// zeros never ends.
+// zeros is an endless body.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
@@ -540,7 +539,7 @@ func operationsOutage(t *testing.T, d *process, c *stores.ClickHouse, chrome bro
 	p.until(`[...document.querySelectorAll(".tables tr.bad td")].map(d => d.innerText).join().match(/^clickhouse,2,\d+ s,0,.*refused/)`)
 	require.NoError(t, c.Restart())
 	summary("All is well.")
-	require.Empty(t, p.taken())
+	require.Empty(t, p.takeMessages())
 }
 
 // terminal requires that trafficctl shows what the page shows.

@@ -54,22 +54,25 @@ func TestWithoutKeysAndRegistry(t *testing.T) {
 	require.Zero(t, code, log)
 }
 
+// TestReadyWhileStoresAreUnreachable checks that unreachable stores are reported before the first
+// batch, and that batches are accepted.
 func TestReadyWhileStoresAreUnreachable(t *testing.T) {
 	unused := freeAddress(t)
 	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused).start()
-	d.await(http.StatusOK)
-	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
-	require.NoError(t, err)
-	require.Equal(t, http.StatusMultiStatus, a.status)
 	var r ops.Readiness
 	d.eventually(func() bool {
 		_, r = d.ready()
 		return r.Components["clickhouse"].State == ops.Degraded && r.Components["kafka"].State == ops.Degraded
 	}, "both stores degraded")
-	require.Equal(t, ops.Degraded, r.State)
-	require.NotEmpty(t, r.Components["kafka"].Reasons)
+	require.Contains(t, r.Components["clickhouse"].Reasons[0], "connection refused")
+	require.Contains(t, r.Components["kafka"].Reasons[0], "connection refused")
+	require.Equal(t, ops.Degraded, d.await(http.StatusOK).State)
+	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusMultiStatus, a.status)
 	code, log := d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
+	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }
 
 func TestRefusesToStart(t *testing.T) {

@@ -50,8 +50,8 @@ func TestReadinessPerProductInstance(t *testing.T) {
 // TestForecastOnlyReadiness checks that a daemon whose keys only read forecasts needs no registry,
 // and is ready when its forecasts are.
 func TestForecastOnlyReadiness(t *testing.T) {
-	feed := filepath.Join(t.TempDir(), "forecasts.ndjson")
-	d := newProcess(t, "registry.feeds=[]", "forecasts.feed=file", "forecasts.file.path="+feed, "forecasts.file.settle=10ms")
+	d := newProcess(t, "registry.feeds=[]")
+	feed := d.setForecastFile("forecasts.ndjson")
 	d.keys(keyEntry("viewer", "forecast", "UTC"))
 	d.start()
 	var r ops.Readiness
@@ -60,23 +60,6 @@ func TestForecastOnlyReadiness(t *testing.T) {
 	replaceFile(t, feed, streetLine(1, 50))
 	d.eventually(func() bool { _, r = d.ready(); return r.State == ops.OK }, "ready")
 	require.NotContains(t, r.Components, "registry")
-}
-
-// TestUnreachableStoresAreReportedBeforeTheFirstBatch checks that unreachable stores are reported
-// before the first batch.
-func TestUnreachableStoresAreReportedBeforeTheFirstBatch(t *testing.T) {
-	unused := freeAddress(t)
-	d := newProcess(t, "kafka.enabled=true", "kafka.brokers="+unused, "clickhouse.enabled=true", "clickhouse.addresses="+unused).start()
-	var r ops.Readiness
-	d.eventually(func() bool {
-		_, r = d.ready()
-		return r.Components["clickhouse"].State == ops.Degraded && r.Components["kafka"].State == ops.Degraded
-	}, "both stores degraded")
-	require.Contains(t, r.Components["clickhouse"].Reasons[0], "connection refused")
-	require.Contains(t, r.Components["kafka"].Reasons[0], "connection refused")
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
-	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }
 
 // TestNotReadyBeforeRegistriesAreRead checks that the daemon is not ready before each registry

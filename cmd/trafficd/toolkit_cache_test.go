@@ -19,7 +19,7 @@ import (
 const toolkits = "testdata/toolkits"
 
 // fetched returns the cached directory with the packages of name. The file pins fixes their
-// versions; another content is another cache entry. If the entry is missing, fill is called with an
+// versions, and its digest is part of the directory's name. If the entry is missing, fill is called with an
 // empty directory.
 func fetched(t *testing.T, name, pins string, fill func(dir string)) string {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 
 // These tests call the routing service (contract 3) with SOAP toolkits. Each program under
 // testdata/toolkits generates its types from the running daemon's WSDL, as its users do, and makes
-// the calls that the test sends it.
+// the calls that it reads from its standard input.
 
 func TestZeep(t *testing.T) {
 	exercise(t, func(wsdl string) *exec.Cmd {
@@ -62,9 +62,10 @@ const (
 	ingestKey  = "detect"
 )
 
+// exercise runs all checks with the program that uses a toolkit.
 func exercise(t *testing.T, program func(wsdl string) *exec.Cmd) {
 	d := newProcess(t)
-	replaceFile(t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+keyEntry(routingKey, "routing", "UTC")+keyEntry(ingestKey, "ingest", "UTC"))
+	d.keys(keyEntry(routingKey, "routing", "UTC"), keyEntry(ingestKey, "ingest", "UTC"))
 	d.start().await(http.StatusOK)
 	k := startToolkit(t, program("http://"+d.API+routing.Path+"?WSDL"))
 	k.checkKeys()
@@ -257,11 +258,12 @@ func (k *toolkit) checkFormats() {
 	f("OG_SRID", "EPSG:25832", 444924.0947, 5401356.3359, 5e-5) // from PROJ's cs2cs
 }
 
-// checkJob starts a job, watches it until it ends and fetches its results, which works once only.
+// checkJob starts a job, watches it until it ends and fetches its results, which is possible only
+// once.
 func (k *toolkit) checkJob() {
 	k.t.Helper()
 	wanted := []shape{shapes[0], shapes[4], shapes[8]}
-	o := k.do(toolkitStep{Call: "startConvertGeometries", Geometries: all(k.t, wanted), Options: toDegrees("PLAIN", "WKT")})
+	o := k.do(toolkitStep{Call: "startConvertGeometries", Geometries: plainGeometries(k.t, wanted), Options: toDegrees("PLAIN", "WKT")})
 	require.NotNil(k.t, o.Job, "%+v", o.Fault)
 	id := o.Job.ID
 	require.NotEmpty(k.t, id)
@@ -286,7 +288,7 @@ func (k *toolkit) checkJob() {
 	}
 }
 
-func all(t *testing.T, shapes []shape) (geometries []seenGeometry) {
+func plainGeometries(t *testing.T, shapes []shape) (geometries []seenGeometry) {
 	t.Helper()
 	for _, s := range shapes {
 		geometries = append(geometries, *s.in(t, "PLAIN"))
@@ -307,11 +309,11 @@ func (k *toolkit) watch(id string) *seenJob {
 	}
 }
 
-// checkFailures: a job reports the index and the reason of each geometry that it cannot convert,
-// and converts the rest.
+// checkFailures checks that a job reports the index and the reason of each geometry that it cannot
+// convert, and converts the others.
 func (k *toolkit) checkFailures() {
 	k.t.Helper()
-	geometries := all(k.t, shapes[:3])
+	geometries := plainGeometries(k.t, shapes[:3])
 	geometries[1] = seenGeometry{Type: "Point", WKT: "POINT (8 48"}
 	id := k.do(toolkitStep{Call: "startConvertGeometries", Geometries: geometries, Options: toDegrees("WKT")}).Job.ID
 	require.Equal(k.t, &seenProgress{Type: "BulkProgress", Successful: 2, Failed: 1}, k.watch(id).Progress)
@@ -323,11 +325,11 @@ func (k *toolkit) checkFailures() {
 	k.requireException("XServiceException", "REQUEST_INVALID_WKT", o.Failures[0].Exception)
 }
 
-// checkEndedJobs: the results of a stopped job can be fetched, those of a deleted or unknown job
-// cannot.
+// checkEndedJobs checks that the results of a stopped job can be fetched, and those of a deleted or
+// unknown job cannot.
 func (k *toolkit) checkEndedJobs() {
 	k.t.Helper()
-	start := toolkitStep{Call: "startConvertGeometries", Geometries: all(k.t, shapes), Options: toDegrees("WKB")}
+	start := toolkitStep{Call: "startConvertGeometries", Geometries: plainGeometries(k.t, shapes), Options: toDegrees("WKB")}
 	stopped := k.do(start).Job.ID
 	status := k.do(toolkitStep{Call: "stopJob", ID: stopped}).Job.Status
 	require.Contains(k.t, []string{"STOPPING", "FAILED", "SUCCEEDED"}, status)
@@ -347,7 +349,7 @@ func (k *toolkit) checkEndedJobs() {
 	require.Equal(k.t, "UNKNOWN", o.Job.Status)
 }
 
-// checkFaults: each error of contract 3 that a client can cause is its own exception type, with
+// checkFaults checks that each error of contract 3 that a client can cause has its exception type, with
 // error key and reason.
 func (k *toolkit) checkFaults() {
 	k.t.Helper()

@@ -86,8 +86,8 @@ func attributes(s *tracev1.Span) map[string]string {
 // process delivers it.
 func TestTraces(t *testing.T) {
 	const (
-		ours     = "4bf92f3577b34da6a3ce929d0e0e4736"
-		sampled  = "00-" + ours + "-00f067aa0ba902b7-01"
+		traceID  = "4bf92f3577b34da6a3ce929d0e0e4736"
+		sampled  = "00-" + traceID + "-00f067aa0ba902b7-01"
 		excluded = "00-11111111111111111111111111111111-00f067aa0ba902b7-00"
 	)
 	c, k := startCollector(t), stores.StartKafka(t, stores.Topic("measurements", 2))
@@ -116,25 +116,25 @@ func TestTraces(t *testing.T) {
 	requests := c.named("POST /dataprovider/ingestion/v1/detectors/data/ingest")
 	require.Len(t, requests, 1, "%v", c.spans)
 	request := requests[0]
-	require.Equal(t, ours, hex.EncodeToString(request.GetTraceId()))
+	require.Equal(t, traceID, hex.EncodeToString(request.GetTraceId()))
 	require.Equal(t, "00f067aa0ba902b7", hex.EncodeToString(request.GetParentSpanId()))
 	require.Equal(t, tracev1.Span_SPAN_KIND_SERVER, request.GetKind())
-	about := attributes(request)
-	maps.DeleteFunc(about, func(k, _ string) bool { return k == "trafficd.client" || k == "trafficd.replay" })
+	got := attributes(request)
+	maps.DeleteFunc(got, func(k, _ string) bool { return k == "trafficd.client" || k == "trafficd.replay" })
 	require.Equal(t, map[string]string{
 		"http.request.method": "POST", "http.route": "/dataprovider/ingestion/v1/detectors/data/ingest", "http.response.status_code": "207",
 		"trafficd.batch_id": traced, "trafficd.accepted": "2", "trafficd.rejected": "0",
-	}, about)
-	linked := func(name string) {
+	}, got)
+	requireLinked := func(name string) {
 		t.Helper()
 		spans := c.named(name)
 		require.Len(t, spans, 1)
-		require.Len(t, spans[0].GetLinks(), 1, "only the sampled batch")
+		require.Len(t, spans[0].GetLinks(), 1, "links of %s", name)
 		require.Equal(t, request.GetTraceId(), spans[0].GetLinks()[0].GetTraceId())
 		require.Equal(t, request.GetSpanId(), spans[0].GetLinks()[0].GetSpanId())
 		require.GreaterOrEqual(t, spans[0].GetEndTimeUnixNano(), spans[0].GetStartTimeUnixNano())
 	}
-	linked("commit to the journal")
+	requireLinked("commit to the journal")
 	require.NotContains(t, log, "cannot send spans")
 
 	d.Set("kafka.brokers=" + strings.Join(k.Brokers, ","))
@@ -144,7 +144,7 @@ func TestTraces(t *testing.T) {
 	for _, r := range k.Records(t, "measurements") {
 		want := ""
 		if r.Header("batch-id") == traced {
-			want = "00-" + ours + "-" + hex.EncodeToString(request.GetSpanId()) + "-01"
+			want = "00-" + traceID + "-" + hex.EncodeToString(request.GetSpanId()) + "-01"
 			found++
 		}
 		require.Equal(t, want, r.Header("traceparent"))
@@ -152,5 +152,5 @@ func TestTraces(t *testing.T) {
 	require.Equal(t, 2, found)
 	code, log = d.signal(syscall.SIGTERM).end()
 	require.Zero(t, code, log)
-	linked("deliver to kafka")
+	requireLinked("deliver to kafka")
 }
