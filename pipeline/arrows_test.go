@@ -18,7 +18,7 @@ import (
 const module = "trafficd/"
 
 // goPackage is the part of `go list -json` that the arrows need. Imports excludes the imports of
-// tests, which are free.
+// tests, which are not restricted.
 type goPackage struct {
 	ImportPath string
 	Name       string
@@ -58,8 +58,8 @@ var arrows = []arrow{
 	{"deployments/*/", nil, "deployments only embed files"},
 }
 
-// closed lists packages that must not import parts of the outside world either: decode, for
-// example, is a pure function.
+// closed lists standard and third-party packages that some packages must not import, because they
+// must not access files or the network.
 var closed = map[string][]string{
 	"pipeline/decode":   {"os", "net", "net/http", "github.com/valyala/fasthttp"},
 	"pipeline/validate": {"os", "net", "net/http", "github.com/valyala/fasthttp"},
@@ -95,7 +95,7 @@ func TestTopLevel(t *testing.T) {
 		require.True(t, atTop(e.Name()), "%s does not belong to the fixed top level: %s", e.Name(), strings.Join(topLevel, " "))
 	}
 	for _, name := range []string{"internal", "docs", "main.go", ".env"} {
-		require.False(t, atTop(name), "the check does not find %s", name)
+		require.False(t, atTop(name), name)
 	}
 }
 

@@ -2,17 +2,15 @@ package pipeline
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
 )
 
-// gatedStore delivers as many blocks as it is allowed to.
+// gatedStore is a store that accepts one block for each value received from allowed.
 type gatedStore struct {
 	fakeStore
 	allowed chan struct{}
@@ -33,25 +31,20 @@ func (s *gatedStore) Deliver(ctx context.Context, _ []byte, _ batch.Block) ([]by
 
 func (s *gatedStore) Probe(context.Context) error { return nil }
 
-// TestRowsWaiting counts the undelivered rows of a store that takes 25 at a time, before and after
-// a restart in the middle of a frame, and while others arrive.
+// TestRowsWaiting checks the number of undelivered rows of a store that takes 25 at a time, before
+// and after a restart in the middle of a frame, and while more rows arrive.
 func TestRowsWaiting(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	store := &gatedStore{allowed: make(chan struct{})}
 	f := func(steps func(waits func(rows int64))) {
 		t.Helper()
-		d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error)
-		go func() { ended <- d.Run(ctx, ctx) }()
+		d := h.delivery(t, quick, store)
+		defer run(t, d)()
 		steps(func(rows int64) {
 			t.Helper()
 			require.Eventually(t, func() bool { return d.Status().Waiting == rows }, time.Minute, time.Millisecond, "%d rows wait", rows)
 		})
-		cancel()
-		require.NoError(t, <-ended)
 	}
 	h.add(t, 3)
 	f(func(waits func(int64)) {

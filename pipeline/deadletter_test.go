@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// letterLines returns the lines of the file.
+// letterLines returns the lines of a dead-letter file.
 func letterLines(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -50,9 +50,9 @@ func TestDeadLetterHoldsTheWholeMeasurement(t *testing.T) {
 	require.Equal(t, want, l)
 }
 
-// TestDeadLettersAfterATornLine checks that after a crash has truncated the last line, the next
+// TestDeadLettersAfterTornLine checks that after a crash has truncated the last line, the next
 // one starts on a new line.
-func TestDeadLettersAfterATornLine(t *testing.T) {
+func TestDeadLettersAfterTornLine(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	_, err := h.submit(measurements(item("A", 1)), "")

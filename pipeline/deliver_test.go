@@ -21,7 +21,7 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// fakeStore recognizes blocks by their plan, as real stores do by token or sequence, and fails at
+// fakeStore recognizes blocks by their plans, as real stores do by tokens or sequences, and fails at
 // random.
 type fakeStore struct {
 	*rand.Rand
@@ -41,7 +41,7 @@ func (s *fakeStore) Plan(_ context.Context, state []byte, rows batch.Block) (int
 		return 0, nil, errUnavailable
 	}
 	if want := fmt.Sprint(s.state); s.state > 0 && string(state) != want {
-		return 0, nil, fmt.Errorf("state %q, wanted %q", state, want)
+		return 0, nil, fmt.Errorf("got state %q, want %q", state, want)
 	}
 	s.plans++
 	n := 1 + s.IntN(min(rows.Rows(), s.maxRows))
@@ -59,7 +59,7 @@ func (s *fakeStore) Deliver(_ context.Context, plan []byte, rows batch.Block) ([
 		}
 	}
 	if s.applied[string(plan)] != rows.Rows() {
-		return nil, fmt.Errorf("plan %s came with %d rows, then with %d", plan, s.applied[string(plan)], rows.Rows())
+		return nil, fmt.Errorf("plan %s: got %d rows, want %d as before", plan, rows.Rows(), s.applied[string(plan)])
 	}
 	if s.IntN(4) == 0 {
 		return nil, errors.New("the acknowledgement was lost")
@@ -69,7 +69,7 @@ func (s *fakeStore) Deliver(_ context.Context, plan []byte, rows batch.Block) ([
 
 func (s *fakeStore) apply(plan string, rows batch.Block) error {
 	if !strings.HasPrefix(plan, fmt.Sprintf("%d rows from %s/%d", rows.Rows(), rows[0].ID, rows[0].From)) {
-		return &batch.PermanentError{Err: fmt.Errorf("plan %q is not for these %d rows", plan, rows.Rows())}
+		return &batch.PermanentError{Err: fmt.Errorf("plan %q does not match the %d rows", plan, rows.Rows())}
 	}
 	var codes []string
 	for _, span := range rows {
@@ -127,7 +127,7 @@ func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 			_, err := h.submit(measurements(items...), fmt.Sprint(n)) // with a key, batches without rows are stored too
 			require.NoError(t, err)
 			if r.IntN(4) == 0 {
-				h.deliverFor(t, store, dead, time.Duration(r.IntN(20))*time.Millisecond)
+				h.deliverFor(t, store, time.Duration(r.IntN(20))*time.Millisecond)
 			}
 			if r.IntN(15) == 0 {
 				h.close()
@@ -136,7 +136,7 @@ func TestEachRowArrivesOnceAndInOrder(t *testing.T) {
 		}
 		enough := 30 * time.Millisecond
 		require.Eventually(t, func() bool {
-			h.deliverFor(t, store, dead, enough)
+			h.deliverFor(t, store, enough)
 			enough += enough / 4 // the machine may be slow
 			return len(store.rows) >= len(want)
 		}, time.Minute, time.Microsecond)
@@ -157,10 +157,9 @@ func codesOf(n int) (list []string) {
 	return list
 }
 
-// deliverFor runs a delivery for a while and discards its state in memory.
-func (h *fixture) deliverFor(t *testing.T, store Sink, dead string, d time.Duration) {
-	delivery, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(dead), zerolog.Nop())
-	require.NoError(t, err)
+// deliverFor runs a delivery for the given time. Its state in memory is lost.
+func (h *fixture) deliverFor(t *testing.T, store Sink, d time.Duration) {
+	delivery := h.delivery(t, quick, store)
 	delivery.cursor = flaky{delivery.cursor}
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
@@ -169,7 +168,7 @@ func (h *fixture) deliverFor(t *testing.T, store Sink, dead string, d time.Durat
 	}
 }
 
-// flaky is a cursor whose saves fail at random, before or after they are on disk.
+// flaky is a cursor whose saves fail at random, before or after writing to disk.
 type flaky struct{ Cursor }
 
 func (c flaky) Save(frame uint64, state []byte) error {
@@ -182,21 +181,36 @@ func (c flaky) Save(frame uint64, state []byte) error {
 	return c.Cursor.Save(frame, state)
 }
 
-// deliverAll runs a delivery until it reaches the end of the journal.
-func (h *fixture) deliverAll(t *testing.T, store Sink) {
+// delivery returns a delivery from the journal to a store.
+func (h *fixture) delivery(t *testing.T, cfg DeliveryConfig, store Sink) *Delivery {
 	t.Helper()
-	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "dead.ndjson")), zerolog.Nop())
+	d, err := NewDelivery("sink", cfg, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "dead.ndjson")), zerolog.Nop())
 	require.NoError(t, err)
+	return d
+}
+
+// run starts a delivery and returns a function that stops it.
+func run(t *testing.T, d *Delivery) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- d.Run(ctx, ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		require.NoError(t, <-ended)
+	}
+}
+
+// deliverAll runs a delivery until it reaches the end of the journal.
+func (h *fixture) deliverAll(t *testing.T, store Sink) {
+	t.Helper()
+	d := h.delivery(t, quick, store)
+	defer run(t, d)()
 	_, next := h.journal.Bounds()
 	require.Eventually(t, func() bool {
 		done, _ := h.journal.Cursor("sink").Load()
 		return done == next && d.Status().Waiting == 0
 	}, time.Minute, time.Millisecond)
-	cancel()
-	require.NoError(t, <-ended)
 }
 
 func deadCodes(t *testing.T, path string) (codes []string) {
@@ -222,14 +236,11 @@ func TestUnavailableStoreDoesNotStopTheOther(t *testing.T) {
 	h.codes["city"] = set("A")
 	down, up := newFakeStore(1), newFakeStore(2)
 	down.down = true
-	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), down, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx, ctx) }()
+	d := h.delivery(t, quick, down)
+	defer run(t, d)()
 	other, err := NewDelivery(IdempotencyConsumer, quick, Local(h.journal, IdempotencyConsumer), up, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
 	require.NoError(t, err)
-	go func() { ended <- other.Run(ctx, ctx) }()
+	defer run(t, other)()
 	for range 20 {
 		_, err := h.submit(measurements(item("A", 1)), "")
 		require.NoError(t, err)
@@ -238,12 +249,10 @@ func TestUnavailableStoreDoesNotStopTheOther(t *testing.T) {
 	require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, errUnavailable) }, time.Minute, time.Millisecond)
 	require.Positive(t, d.Status().Lag)
 	require.Zero(t, d.Status().Rows)
-	cancel()
-	require.NoError(t, <-ended)
-	require.NoError(t, <-ended)
 }
 
-// halfway stores the first row of a block, rejects the rest, and records this in its state.
+// halfway is a sink that stores the first row of a block, rejects the others, and records this in its
+// state.
 type halfway struct {
 	applied []string
 	states  []string
@@ -298,26 +307,22 @@ func TestUnreadableFrameIsNotPassed(t *testing.T) {
 		t.Helper()
 		h := open(t, t.TempDir())
 		defer h.close()
-		h.codes["city"] = set("before", "behind")
+		h.codes["city"] = set("before", "after")
 		_, err := h.submit(measurements(item("before", 1)), "")
 		require.NoError(t, err)
 		bad := &journal.Entry{Data: []byte{255, 2, 3}}
 		require.NoError(t, h.journal.Enqueue(bad))
 		require.NoError(t, bad.Wait())
-		_, err = h.submit(measurements(item("behind", 1)), "")
+		_, err = h.submit(measurements(item("after", 1)), "")
 		require.NoError(t, err)
 
 		store := newFakeStore(1)
-		d, err := NewDelivery("sink", cfg, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error)
-		go func() { ended <- d.Run(ctx, ctx) }()
+		d := h.delivery(t, cfg, store)
+		stop := run(t, d)
 		require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, batch.ErrFrame) }, time.Minute, time.Millisecond)
 		require.Eventually(t, func() bool { return d.Status().Rows > 0 }, time.Minute, time.Millisecond)
 		require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, batch.ErrFrame) }, time.Minute, time.Millisecond)
-		cancel()
-		require.NoError(t, <-ended)
+		stop()
 		require.Equal(t, []string{"before"}, store.rows)
 		done, _ := h.journal.Cursor("sink").Load()
 		require.Equal(t, bad.Seq, done)
@@ -356,12 +361,9 @@ func TestUnsavedCursorIsRetried(t *testing.T) {
 	require.NoError(t, err)
 	disk := &brokenCursor{}
 	store := &recorder{delivered: func() { disk.broken.Store(true) }}
-	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
-	require.NoError(t, err)
+	d := h.delivery(t, quick, store)
 	disk.Cursor, d.cursor = d.cursor, disk
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx, ctx) }()
+	stop := run(t, d)
 	require.Eventually(t, func() bool { return disk.failed.Load() > 2 }, time.Minute, time.Millisecond)
 	require.ErrorIs(t, d.Status().Trouble, errDisk)
 	disk.broken.Store(false)
@@ -370,9 +372,8 @@ func TestUnsavedCursorIsRetried(t *testing.T) {
 		done, _ := h.journal.Cursor("sink").Load()
 		return done == next && d.Status().Trouble == nil
 	}, time.Minute, time.Millisecond)
-	cancel()
-	require.NoError(t, <-ended)
-	require.Equal(t, []string{"A"}, store.codes, "once")
+	stop()
+	require.Equal(t, []string{"A"}, store.codes, "each row once")
 }
 
 // recorder accepts every block and records its rows and states.
@@ -428,9 +429,9 @@ func TestSameBatchAcceptedAgain(t *testing.T) {
 	require.Len(t, store.states, 3, "one block for each acceptance")
 }
 
-// TestReenabledDeliveryStartsOver checks that a delivery that was disabled for so long that frames
-// it never read were deleted continues with the oldest remaining row: row, plan and state of its
-// cursor refer to deleted frames.
+// TestReenabledDeliveryStartsOver checks that a delivery that was disabled until frames it had not
+// read were deleted continues with the oldest remaining row: the row, plan and state of its cursor
+// refer to deleted frames.
 func TestReenabledDeliveryStartsOver(t *testing.T) {
 	f := func(before CursorStatus, wantState string) {
 		t.Helper()
@@ -498,7 +499,7 @@ func (h *fixture) add(t *testing.T, frames int) {
 }
 
 // TestIdleDeliveryIsAtTheEnd checks that frames without rows after the last row are passed
-// immediately: the next row may be a long time off.
+// immediately, because the next row may not arrive for a long time.
 func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -508,43 +509,14 @@ func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 		_, err := h.submit(measurements(item("unknown", n)), fmt.Sprint(n))
 		require.NoError(t, err)
 	}
-	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), newFakeStore(1), NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.Nop())
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx, ctx) }()
+	d := h.delivery(t, quick, newFakeStore(1))
+	defer run(t, d)()
 	_, next := h.journal.Bounds()
 	require.Eventually(t, func() bool {
 		done, _ := h.journal.Cursor("sink").Load()
 		return done == next && d.reached.Load() == next
 	}, time.Minute, time.Millisecond)
 	require.EqualValues(t, 1, d.Status().Rows)
-	cancel()
-	require.NoError(t, <-ended)
-}
-
-func TestProgressRoundTrip(t *testing.T) {
-	f := func(p CursorStatus) {
-		t.Helper()
-		b := p.encode()
-		got, err := DescribeCursor(p.Done.Frame, b)
-		require.NoError(t, err)
-		require.Equal(t, p, got)
-		for n := 1; n < len(b); n++ {
-			if _, err := DescribeCursor(p.Done.Frame, b[:n]); err == nil {
-				t.Fatalf("decoded %d of %d bytes", n, len(b))
-			}
-		}
-	}
-	f(CursorStatus{Done: batch.Position{Frame: 3}})
-	f(CursorStatus{Done: batch.Position{Frame: 3, Row: 70_000}, State: []byte("abc")})
-	f(CursorStatus{Done: batch.Position{Frame: 3, Row: 7}, State: []byte("abc"), End: batch.Position{Frame: 900, Row: 2}, Plan: []byte("plan")})
-	f(CursorStatus{End: batch.Position{Frame: 1}, Plan: []byte{}})
-	moved, err := DescribeCursor(4, CursorStatus{Done: batch.Position{Frame: 3, Row: 7}, State: []byte("abc")}.encode())
-	require.NoError(t, err)
-	require.Equal(t, CursorStatus{Done: batch.Position{Frame: 4}}, moved)
-	_, err = DescribeCursor(1, []byte{9})
-	require.ErrorIs(t, err, errProgress)
 }
 
 func TestDeliveryBounds(t *testing.T) {
@@ -561,7 +533,7 @@ func TestDeliveryBounds(t *testing.T) {
 	f("retry_min", func(c *DeliveryConfig) { c.RetryMin = 0 })
 }
 
-// idleStore does not expect rows.
+// idleStore is a store that gets no rows.
 type idleStore struct {
 	fakeStore
 	away atomic.Bool
@@ -574,8 +546,8 @@ func (s *idleStore) Probe(context.Context) error {
 	return nil
 }
 
-// TestIdleStoreIsProbed checks that a store that is down is reported before the first row arrives:
-// one line is logged then, and one when the store has recovered.
+// TestIdleStoreIsProbed checks that a store that is down is reported before the first row arrives,
+// and that one line is logged each time it fails or recovers.
 func TestIdleStoreIsProbed(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -584,21 +556,18 @@ func TestIdleStoreIsProbed(t *testing.T) {
 	store.away.Store(true)
 	d, err := NewDelivery("sink", quick, Local(h.journal, "sink"), store, NewDeadLetters(filepath.Join(h.dir, "d")), zerolog.New(&log).Level(zerolog.InfoLevel))
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- d.Run(ctx, ctx) }()
-	known := func(err error) {
+	stop := run(t, d)
+	awaitTrouble := func(err error) {
 		t.Helper()
 		require.Eventually(t, func() bool { return errors.Is(d.Status().Trouble, err) }, time.Minute, time.Millisecond)
 	}
-	known(errUnavailable)
+	awaitTrouble(errUnavailable)
 	time.Sleep(20 * time.Millisecond) // further probes
 	store.away.Store(false)
-	known(nil)
+	awaitTrouble(nil)
 	store.away.Store(true)
-	known(errUnavailable)
-	cancel()
-	require.NoError(t, <-ended)
+	awaitTrouble(errUnavailable)
+	stop()
 	require.Equal(t, 2, strings.Count(log.String(), "the store cannot take rows"), log.String())
 	require.Equal(t, 1, strings.Count(log.String(), "delivery has recovered"), log.String())
 }

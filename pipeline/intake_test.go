@@ -170,25 +170,25 @@ func TestNothingOfAFailedRequestIsStored(t *testing.T) {
 		return b
 	}
 	f("empty", bytes.NewReader(nil), contract.InvalidGzip)
-	f("no gzip", strings.NewReader(good), contract.InvalidGzip)
+	f("not gzip", strings.NewReader(good), contract.InvalidGzip)
 	for n := range len(whole) {
-		f(fmt.Sprint("cut at ", n), bytes.NewReader(whole[:n]), contract.InvalidGzip)
+		f(fmt.Sprint("truncated at ", n), bytes.NewReader(whole[:n]), contract.InvalidGzip)
 	}
 	f("bad checksum", bytes.NewReader(bits(len(whole)-8)), contract.InvalidGzip)
 	f("bad length", bytes.NewReader(bits(len(whole)-1)), contract.InvalidGzip)
 	f("bytes after the end", bytes.NewReader(append(bytes.Clone(whole), "x"...)), contract.InvalidGzip)
 	named := append(bytes.Clone(whole), 0x1f, 0x8b, 8, 0x18, 0, 0, 0, 0, 0, 0xff)
-	f("cut before the name of a later member", bytes.NewReader(named), contract.InvalidGzip)
-	f("cut in the name of a later member", bytes.NewReader(append(bytes.Clone(named), "name"...)), contract.InvalidGzip)
-	f("cut in the comment of a later member", bytes.NewReader(append(bytes.Clone(named), "name\x00comment"...)), contract.InvalidGzip)
+	f("truncated before the name of a later member", bytes.NewReader(named), contract.InvalidGzip)
+	f("truncated in the name of a later member", bytes.NewReader(append(bytes.Clone(named), "name"...)), contract.InvalidGzip)
+	f("truncated in the comment of a later member", bytes.NewReader(append(bytes.Clone(named), "name\x00comment"...)), contract.InvalidGzip)
 	f("zeros after the end", bytes.NewReader(append(bytes.Clone(whole), make([]byte, 20)...)), contract.InvalidGzip)
 	f("two JSON texts", bytes.NewReader(append(bytes.Clone(whole), whole...)), contract.InvalidJSON)
-	f("JSON", bytes.NewReader(zipped(good+"]")), contract.InvalidJSON)
+	f("invalid JSON", bytes.NewReader(zipped(good+"]")), contract.InvalidJSON)
 	f("too long", bytes.NewReader(zipped(good+strings.Repeat(" ", 3000))), contract.BodyTooLarge)
 	f("too many", bytes.NewReader(zipped(measurements(strings.Split(strings.Repeat("{},", 9)+"{}", ",")...))), contract.TooManyItems)
-	f("the first error counts", bytes.NewReader(zipped("x"+strings.Repeat(" ", 3000))), contract.InvalidJSON)
+	f("the first of two errors", bytes.NewReader(zipped("x"+strings.Repeat(" ", 3000))), contract.InvalidJSON)
 	slow := contract.NewError(contract.RequestTimeout, "too slow")
-	f("cut by a timeout", io.MultiReader(bytes.NewReader(whole[:40]), iotest.ErrReader(slow)), contract.RequestTimeout)
+	f("truncated by a timeout", io.MultiReader(bytes.NewReader(whole[:40]), iotest.ErrReader(slow)), contract.RequestTimeout)
 	f("invalid JSON before the timeout", io.MultiReader(bytes.NewReader(zipped("x" + good)[:60]), iotest.ErrReader(slow)), contract.InvalidJSON)
 	require.Empty(t, h.frames())
 
@@ -242,15 +242,15 @@ func TestNoRegistryFeedIsForbidden(t *testing.T) {
 func TestFullQueue(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Workers, c.Queue = 1, 1 })
 	defer h.close()
-	asked, release := make(chan struct{}), make(chan struct{})
+	started, release := make(chan struct{}), make(chan struct{})
 	slow := &batch.Submission{ProductInstance: "city", Body: readerFunc(func([]byte) (int, error) {
-		close(asked)
+		close(started)
 		<-release
 		return 0, io.EOF
 	})}
 	var clients sync.WaitGroup
 	clients.Go(func() { _ = h.intake.Submit(slow) })
-	<-asked
+	<-started
 	clients.Go(func() {
 		if _, err := h.submit(measurements(item("A", 1)), ""); err != nil {
 			t.Error(err)
@@ -322,7 +322,7 @@ func TestConcurrentBatchesSeeOneSnapshotEach(t *testing.T) {
 			for range 50 {
 				s, err := h.submit(measurements(items...), "")
 				if err != nil || s.Result.Accepted != 200 {
-					t.Errorf("a batch saw two snapshots: %v, %d accepted", err, s.Result.Accepted)
+					t.Errorf("got error %v and %d accepted items, want 200 of one snapshot", err, s.Result.Accepted)
 				}
 			}
 		})
@@ -515,7 +515,7 @@ func TestExpiredResponseIsReplaced(t *testing.T) {
 }
 
 // TestVoidedResponseDoesNotHoldTheCursor checks that the response of a voided frame is not stored,
-// and does not keep older frames on disk.
+// and does not keep the cursor from moving on.
 func TestVoidedResponseDoesNotHoldTheCursor(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
@@ -526,7 +526,7 @@ func TestVoidedResponseDoesNotHoldTheCursor(t *testing.T) {
 	require.NoError(t, e.Wait())
 	require.NoError(t, h.store.copy())
 	done, _ := h.journal.Cursor(IdempotencyConsumer).Load()
-	require.Equal(t, e.Seq, done, "not passed while its outcome is unknown")
+	require.Equal(t, e.Seq, done, "the cursor waits for the outcome")
 	h.store.settle(e, journal.ErrVoided)
 	h.copyToStore()
 	require.Len(t, h.store.known, 1)
@@ -552,7 +552,7 @@ func TestKeysInProgressAndFullStore(t *testing.T) {
 }
 
 // TestOneClientCannotFillTheIdempotencyStore checks that a client that has exhausted its quota
-// gets 503 while others still have room, before and after a restart.
+// gets 503 while there is room for others, before and after a restart.
 func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -581,10 +581,10 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	}
 	limit(100, 2)
 	submit(greedy, "1")
-	full() // the setting
+	full() // max_bytes_per_client
 	limit(6, 6)
 	submit(greedy, "2")
-	full() // as much as it leaves free
+	full() // it uses as much as remains free
 	submit(next, "n0")
 	h.close()
 	h = open(t, dir)
@@ -604,8 +604,8 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	h.close()
 }
 
-// TestRememberedResponsesAreCompressed checks that a list of rejections takes a tenth of its size
-// in memory and on disk, and that a replay returns it unchanged.
+// TestRememberedResponsesAreCompressed checks that a list of rejections takes less than a fifth of
+// its size in memory, and that a replay returns it unchanged, also after a restart.
 func TestRememberedResponsesAreCompressed(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
@@ -670,11 +670,9 @@ func TestConfigBounds(t *testing.T) {
 	f("max_body_bytes", func(c *Config) { c.MaxBodyBytes = 1 })
 }
 
-var errSentinel = errors.New("sentinel")
-
 func TestDiskErrors(t *testing.T) {
 	require.ErrorIs(t, diskError(journal.ErrUnknown), batch.ErrNoResponse)
-	require.ErrorIs(t, diskError(errSentinel), batch.ErrNoResponse)
+	require.ErrorIs(t, diskError(errors.New("another error")), batch.ErrNoResponse)
 	var r *contract.APIError
 	require.ErrorAs(t, diskError(journal.ErrVoided), &r)
 	require.Equal(t, contract.ServiceUnavailable, r.Code)

@@ -23,8 +23,10 @@ import (
 // The oracle is a second, simple implementation of the rules of contract 1.2, based on
 // encoding/json.
 
+// verdict is a rejection.
 type verdict struct{ code, parameter string }
 
+// wanted is an accepted item.
 type wanted struct {
 	index          int
 	detector, kind string
@@ -88,18 +90,18 @@ func (o oracle) item(i int, raw json.RawMessage) (code, field string, w wanted) 
 			return "DUPLICATE_FIELD", m, w
 		}
 	}
-	there := func(m string) bool { return values[m] != nil && string(values[m]) != "null" }
-	if there("linkId") {
+	present := func(m string) bool { return values[m] != nil && string(values[m]) != "null" }
+	if present("linkId") {
 		return "RESERVED_FIELD", "linkId", w
 	}
 	for _, m := range members[:5] {
-		if !there(m) {
+		if !present(m) {
 			return "MISSING_FIELD", m, w
 		}
 	}
 	for _, m := range members[:6] {
 		isNumber := m == "value" || m == "quality"
-		if first := values[m]; there(m) && (isNumber && !strings.ContainsRune("-0123456789", rune(first[0])) || !isNumber && first[0] != '"') {
+		if first := values[m]; present(m) && (isNumber && !strings.ContainsRune("-0123456789", rune(first[0])) || !isNumber && first[0] != '"') {
 			return "INVALID_TYPE", m, w
 		}
 	}
@@ -132,7 +134,7 @@ func (o oracle) item(i int, raw json.RawMessage) (code, field string, w wanted) 
 	if math.IsInf(w.value, 0) || w.value < limits[0] || w.value > limits[1] {
 		return "INVALID_VALUE", "value", w
 	}
-	if there("quality") {
+	if present("quality") {
 		q, _ := strconv.ParseFloat(string(values["quality"]), 64)
 		if w.quality = &q; math.IsInf(q, 0) {
 			return "INVALID_QUALITY", "quality", w
@@ -168,7 +170,7 @@ func timestamp(s string) (time.Time, bool) {
 	return at, true
 }
 
-// author writes random batches with all kinds of errors.
+// author generates random batches with all kinds of errors.
 type author struct {
 	*rand.Rand
 	errors int // one in this many items is invalid
@@ -207,11 +209,11 @@ func (a author) item() string {
 	if a.IntN(20) == 0 {
 		m[a.pick("vendor", "Value", "detectorcode")] = a.pick(`{"value":[1,{"linkId":2}]}`, `true`, `"x\"y"`, `-1.5`, `[]`)
 	}
-	twice := ""
+	duplicate := ""
 	if a.IntN(a.errors) == 0 {
 		for range 1 + a.IntN(3) {
 			if a.spoil(m) {
-				twice = a.pick(members...)
+				duplicate = a.pick(members...)
 			}
 		}
 	}
@@ -220,7 +222,7 @@ func (a author) item() string {
 		if v, ok := m[name]; ok {
 			list = append(list, `"`+name+`":`+v)
 		}
-		if name == twice {
+		if name == duplicate {
 			list = append(list, a.pick(`"`+name+`":null`, `"`+name+`":1`, `"\u00`+fmt.Sprintf("%02x", name[0])+name[1:]+`":"x"`))
 		}
 	}
@@ -238,7 +240,7 @@ func (a author) item() string {
 	return "{" + strings.Join(list, a.pick(",", ",", ", ")) + "}"
 }
 
-// spoil breaks a rule. It returns true to ask for a duplicate member.
+// spoil makes an item violate a rule. It returns true if the caller must add a duplicate member.
 func (a author) spoil(m map[string]string) bool {
 	times := []string{
 		`"2026-02-30T00:00:00Z"`, `"2026-01-01T00:00:00"`, `"2026-01-01T00:00:00+01:00"`, `"1969-12-31T23:59:59Z"`, `"2262-01-01T00:00Z"`, `"2999-01-01T00:00Z"`, `"yesterday"`, `""`,
@@ -318,7 +320,7 @@ func (o oracle) compare(t *testing.T, h *fixture, body string) {
 			got.quality = &b.Quality[i]
 		}
 		if fmt.Sprint(w.index, w.detector, w.kind, w.from, w.to, w.value, deref(w.quality)) != fmt.Sprint(got.index, got.detector, got.kind, got.from, got.to, got.value, deref(got.quality)) {
-			t.Fatalf("row %d: wanted %+v, got %+v", i, w, got)
+			t.Fatalf("row %d: got %+v, want %+v", i, got, w)
 		}
 	}
 }

@@ -21,9 +21,14 @@ func TestDescribeCursor(t *testing.T) {
 	f(CursorStatus{Done: at, State: []byte("s"), End: end, Plan: []byte("p")})
 	f(CursorStatus{Done: at, End: end, Plan: []byte{}})
 
+	f(CursorStatus{End: batch.Position{Frame: 1}, Plan: []byte{}})
+
 	never, err := DescribeCursor(5, nil) // created by the journal, not saved yet
 	require.NoError(t, err)
 	require.Equal(t, CursorStatus{Done: batch.Position{Frame: 5}}, never)
+	moved, err := DescribeCursor(4, CursorStatus{Done: batch.Position{Frame: 3, Row: 7}, State: []byte("s")}.encode())
+	require.NoError(t, err)
+	require.Equal(t, CursorStatus{Done: batch.Position{Frame: 4}}, moved, "the frame of the row was deleted")
 }
 
 // TestDescribeInvalidCursor checks that every truncation and every other version is an error.

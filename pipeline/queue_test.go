@@ -13,8 +13,8 @@ import (
 
 func jobOf(client string) *job { return &job{s: &batch.Submission{Client: client}} }
 
-// TestClientsTakeTurns checks that after a job of one client comes a job of another, no matter how
-// many the first has queued, and that each occupies at most half of the workers.
+// TestClientsTakeTurns checks that clients are served in turn, no matter how many jobs each has
+// queued, and that a client occupies at most half of the workers.
 func TestClientsTakeTurns(t *testing.T) {
 	q := newQueue(16, 4)
 	push := func(client string, want int) {
@@ -103,9 +103,9 @@ func TestLastIdleWorkerWakesFirst(t *testing.T) {
 	require.ElementsMatch(t, []int{0, 1, 2}, ended)
 }
 
-// TestQueueOfManyClients checks that each job is popped once, no client exceeds its share of the
+// TestQueueWithManyClients checks that each job is popped once, no client exceeds half of the
 // workers, and all workers exit.
-func TestQueueOfManyClients(t *testing.T) {
+func TestQueueWithManyClients(t *testing.T) {
 	const workers, clients, jobs = 4, 6, 500
 	q := newQueue(10_000, workers)
 	var mu sync.Mutex
@@ -118,7 +118,7 @@ func TestQueueOfManyClients(t *testing.T) {
 				mu.Lock()
 				running[j.s.Client]++
 				if running[j.s.Client] > workers/2 || popped[j] {
-					t.Error("a client exceeds its workers, or a job started twice")
+					t.Errorf("client %q: got %d running jobs, want at most %d; job started before: %t", j.s.Client, running[j.s.Client], workers/2, popped[j])
 				}
 				popped[j] = true
 				mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// validated returns a decoded batch of n items of a client, every second of which is rejected.
+// validated returns a decoded batch of n items, every second of which is rejected.
 func validated(n int) (*batch.Submission, *batch.Items, *batch.Result) {
 	items, r := new(batch.Items), new(batch.Result)
 	items.Count = n
@@ -68,8 +68,8 @@ func TestTapItem(t *testing.T) {
 	require.Zero(t, tap.active.Load())
 }
 
-// TestTapIsBounded checks that a follower gets at most tapRate items per second, and that one that
-// does not read does not delay batches.
+// TestTapIsBounded checks that a follower gets at most tapRate items per second, and that a follower
+// that does not read does not delay batches.
 func TestTapIsBounded(t *testing.T) {
 	var tap Tap
 	follower := tap.Follow(TapFilter{})

@@ -12,18 +12,18 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// frames is a Reader of frames that come over a channel.
+// frames is a Reader of frames from a channel.
 type frames struct {
 	Source
-	coming chan []byte
-	seq    uint64
+	channel chan []byte
+	seq     uint64
 }
 
 func (f *frames) Reader(uint64) Reader { return f }
 
 func (f *frames) Next(ctx context.Context, _ []byte) (uint64, []byte, error) {
 	select {
-	case frame := <-f.coming:
+	case frame := <-f.channel:
 		f.seq++
 		return f.seq, frame, nil
 	case <-ctx.Done():
@@ -33,7 +33,7 @@ func (f *frames) Next(ctx context.Context, _ []byte) (uint64, []byte, error) {
 
 func (f *frames) TryNext([]byte) (uint64, []byte, bool, error) {
 	select {
-	case frame := <-f.coming:
+	case frame := <-f.channel:
 		f.seq++
 		return f.seq, frame, true, nil
 	default:
@@ -52,14 +52,14 @@ func encoded(rows int) []byte {
 	return batch.AppendFrame(nil, b, nil)
 }
 
-// TestDeliveredRowsOfADeletedFrame checks that no rows are skipped if the frame whose first rows
+// TestDeliveredRowsOfDeletedFrame checks that no rows are skipped if the frame whose first rows
 // were delivered has been deleted.
-func TestDeliveredRowsOfADeletedFrame(t *testing.T) {
+func TestDeliveredRowsOfDeletedFrame(t *testing.T) {
 	f := func(from batch.Position, rows int) {
 		t.Helper()
-		w := window{source: &frames{coming: make(chan []byte, 1), seq: 6}}
+		w := window{source: &frames{channel: make(chan []byte, 1), seq: 6}}
 		w.rewind(from)
-		w.source.(*frames).coming <- encoded(5)
+		w.source.(*frames).channel <- encoded(5)
 		require.NoError(t, w.wait(t.Context()))
 		require.Equal(t, rows, w.count)
 	}
@@ -73,11 +73,11 @@ func TestPlannedBlockOfDeletedFrames(t *testing.T) {
 	d := &Delivery{at: CursorStatus{Done: batch.Position{Frame: 2}, Plan: []byte("plan"), End: batch.Position{Frame: 4, Row: 1}}}
 	f := func(oldest uint64, want error) {
 		t.Helper()
-		source := &frames{coming: make(chan []byte, 3), seq: oldest - 1}
+		source := &frames{channel: make(chan []byte, 3), seq: oldest - 1}
 		d.window = window{source: source}
 		d.window.rewind(d.at.Done)
-		for range cap(source.coming) {
-			source.coming <- encoded(5)
+		for range cap(source.channel) {
+			source.channel <- encoded(5)
 		}
 		rows, err := d.next(t.Context())
 		require.ErrorIs(t, err, want)
@@ -91,12 +91,12 @@ func TestPlannedBlockOfDeletedFrames(t *testing.T) {
 	f(7, journal.ErrClosed)
 }
 
-// TestRowsAfterAPauseDoNotWait checks that only blocks that follow another within linger wait for
+// TestRowsAfterPauseDoNotWait checks that only a block that follows another within linger waits for
 // more rows.
-func TestRowsAfterAPauseDoNotWait(t *testing.T) {
+func TestRowsAfterPauseDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &frames{coming: make(chan []byte, 10)}
-		send := func(rows int) { source.coming <- encoded(rows) }
+		source := &frames{channel: make(chan []byte, 10)}
+		send := func(rows int) { source.channel <- encoded(rows) }
 		w := window{source: source, every: time.Hour, idle: func(context.Context) {}}
 		w.rewind(batch.Position{})
 		cfg := DeliveryConfig{MaxRows: 100, MinRows: 10, Linger: time.Second}
