@@ -40,12 +40,7 @@ func (l letters) append(text string) {
 	changeFile(l.t, l.path, func(b []byte) []byte { return append(b, text...) })
 }
 
-func (l letters) text() string {
-	l.t.Helper()
-	text, err := os.ReadFile(l.path)
-	require.NoError(l.t, err)
-	return string(text)
-}
+func (l letters) text() string { return textOf(l.t, l.path) }
 
 func north(codes ...string) journalBatch {
 	return journalBatch{Instance: "north", Codes: codes}
@@ -183,9 +178,7 @@ func TestDeadLetterResendRejected(t *testing.T) {
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Regexp(t, `accepted +1\n +rejected +1\n`, r.out)
 	require.Contains(t, r.out, "UNKNOWN_DETECTOR, first line 2")
-	text, err := os.ReadFile(rejected)
-	require.NoError(t, err)
-	require.Contains(t, string(text), `"detectorCode":"B"`)
+	require.Contains(t, textOf(t, rejected), `"detectorCode":"B"`)
 }
 
 func TestShort(t *testing.T) {

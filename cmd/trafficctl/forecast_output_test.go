@@ -20,9 +20,7 @@ func TestForecastOutputIsAtomic(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		requireFailure(t, "{}\n", want, append([]string{"forecast"}, append(args, "--output", path)...)...)
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, "before", string(text))
+		require.Equal(t, "before", textOf(t, path))
 		left, err := filepath.Glob(filepath.Join(dir, "*"))
 		require.NoError(t, err)
 		require.Equal(t, []string{path}, left)

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,12 +23,9 @@ func TestGenerateThenSend(t *testing.T) {
 	for _, name := range []string{"m.ndjson", "m.ndjson.gz", "m.ndjson.zst", "m.csv", "m.csv.gz", "m.csv.zst"} {
 		path := filepath.Join(t.TempDir(), name)
 		requireSuccess(t, "", small("--output", path)...)
-		first, err := os.ReadFile(path)
-		require.NoError(t, err)
+		first := textOf(t, path)
 		requireSuccess(t, "", small("--output", path)...)
-		second, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(first, second), "same seed, same bytes: %s", name)
+		require.True(t, first == textOf(t, path), "same seed, same bytes: %s", name)
 
 		d := newDaemon(t)
 		requireSuccess(t, "", to(d, "send", path, "--concurrency", "1")...)
@@ -46,14 +41,13 @@ func TestGenerateSend(t *testing.T) {
 	requireSuccess(t, "", to(d, small("--send", "--json", "--registry-out", registry)...)...)
 	require.Len(t, d.Batches(), 24)
 	last := ""
-	text, err := os.ReadFile(registry)
-	require.NoError(t, err)
+	text := textOf(t, registry)
 	for _, batch := range d.Batches() {
 		var m struct{ DetectorCode, TimestampFrom string }
 		require.NoError(t, json.Unmarshal(batch[0], &m))
 		require.Greater(t, m.TimestampFrom, last)
 		last = m.TimestampFrom
-		require.Contains(t, string(text), m.DetectorCode+",")
+		require.Contains(t, text, m.DetectorCode+",")
 	}
 }
 

@@ -46,9 +46,7 @@ func TestGeometryFiles(t *testing.T) {
 
 	json := filepath.Join(t.TempDir(), "places.json")
 	requireSuccess(t, "", "geometry", kml, "--output", json)
-	text, err := os.ReadFile(json)
-	require.NoError(t, err)
-	require.Contains(t, string(text), `{"type":"FeatureCollection"`)
+	require.Contains(t, textOf(t, json), `{"type":"FeatureCollection"`)
 	requireFailure(t, "", `--from "geojson" must be one of`, "geometry", json)
 }
 
@@ -60,9 +58,7 @@ func TestGeometryOutputIsInput(t *testing.T) {
 			require.NoError(t, os.Symlink(in, out))
 		}
 		requireFailure(t, "", "is also the input", "geometry", in, "--output", out)
-		text, err := os.ReadFile(in)
-		require.NoError(t, err)
-		require.Equal(t, place, string(text))
+		require.Equal(t, place, textOf(t, in))
 	}
 }
 
@@ -112,9 +108,7 @@ func TestGeometryReplacesOutput(t *testing.T) {
 		t.Helper()
 		r := runWith(t, in, append([]string{"geometry", "--output", out}, args...)...)
 		require.Equal(t, code, r.code, r.err)
-		text, err := os.ReadFile(out)
-		require.NoError(t, err)
-		require.Equal(t, want, string(text))
+		require.Equal(t, want, textOf(t, out))
 	}
 	f(exitFailed, before, place, "--from", "kml", "--to", "kml")
 	f(exitFailed, before, place, "--url", "http://127.0.0.1:1", "--key", "tfd_key")

@@ -10,30 +10,29 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/routing"
 )
 
-// startJob starts a job for WKT texts and returns its id.
+// startJob starts a job for points in WKT and returns its id.
 func startJob(t *testing.T, url string, texts ...string) string {
 	t.Helper()
-	c, err := soap.New(client.Config{URL: url, Key: testKey, Timeout: time.Minute})
-	require.NoError(t, err)
-	defer c.Close()
 	var list []xroute.EncodedGeometry
 	for _, text := range texts {
 		list = append(list, &xroute.Point{Encodings: xroute.Encodings{WKT: &text}})
 	}
-	job, err := c.Start(t.Context(), list, xroute.RequestOptions{
-		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.VendorGeoDecimal,
-	}, nil)
+	return startJobOf(t, url, geo.VendorGeoDecimal, list, xroute.EncodingWKT)
+}
+
+func startJobOf(t *testing.T, url string, to geo.Format, list []xroute.EncodedGeometry, encodings ...xroute.GeometryEncoding) string {
+	t.Helper()
+	options := xroute.RequestOptions{ResponseGeometry: encodings, CoordFormat: to}
+	job, err := newClient(t, url).Start(t.Context(), list, options, nil)
 	require.NoError(t, err)
 	return *job.ID
 }
@@ -71,18 +70,12 @@ func TestJob(t *testing.T) {
 // results of a job are returned only once.
 func TestJobFetchDeep(t *testing.T) {
 	url := startRouting(t, nil)
-	c, err := soap.New(client.Config{URL: url, Key: testKey, Timeout: time.Minute})
-	require.NoError(t, err)
-	defer c.Close()
 	deepest := routing.DefaultConfig().MaxDepth
 	text := strings.Repeat("GEOMETRYCOLLECTION (", deepest) + "POINT (8 48)" + strings.Repeat(")", deepest)
-	job, err := c.Start(t.Context(), []xroute.EncodedGeometry{&xroute.GeometryCollection{Encodings: xroute.Encodings{WKT: &text}}}, xroute.RequestOptions{
-		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKT}, CoordFormat: geo.GeoDecimal,
-	}, nil)
-	require.NoError(t, err)
-	_, err = c.Await(t.Context(), *job.ID, func(xroute.Job) {})
-	require.NoError(t, err)
-	r := requireSuccess(t, "", jobArgs(url, "fetch", *job.ID)...)
+	list := []xroute.EncodedGeometry{&xroute.GeometryCollection{Encodings: xroute.Encodings{WKT: &text}}}
+	id := startJobOf(t, url, geo.GeoDecimal, list, xroute.EncodingPlain, xroute.EncodingWKT)
+	requireSuccess(t, "", jobArgs(url, "watch", id)...)
+	r := requireSuccess(t, "", jobArgs(url, "fetch", id)...)
 	require.Equal(t, text+"\n", r.out)
 }
 
@@ -90,9 +83,6 @@ func TestJobFetchDeep(t *testing.T) {
 // all types and with heights.
 func TestJobFetchPlain(t *testing.T) {
 	url := startRouting(t, nil)
-	c, err := soap.New(client.Config{URL: url, Key: testKey, Timeout: time.Minute})
-	require.NoError(t, err)
-	defer c.Close()
 	texts := []string{
 		"POINT Z (8 48 1.5)",
 		"LINESTRING (8 48, 9 49)",
@@ -105,20 +95,14 @@ func TestJobFetchPlain(t *testing.T) {
 		"LINESTRING EMPTY",
 	}
 	var list []xroute.EncodedGeometry
-	for _, text := range texts {
-		g, err := geo.DefaultLimits().ParseWKT(text, geo.Any)
-		require.NoError(t, err)
+	for _, g := range parse(t, texts...) {
 		e, err := soap.Encode(g)
 		require.NoError(t, err)
 		list = append(list, e)
 	}
-	job, err := c.Start(t.Context(), list, xroute.RequestOptions{
-		ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingPlain}, CoordFormat: geo.GeoDecimal,
-	}, nil)
-	require.NoError(t, err)
-	_, err = c.Await(t.Context(), *job.ID, func(xroute.Job) {})
-	require.NoError(t, err)
-	r := runWith(t, "", jobArgs(url, "fetch", *job.ID)...)
+	id := startJobOf(t, url, geo.GeoDecimal, list, xroute.EncodingPlain)
+	require.Equal(t, exitRejected, runWith(t, "", jobArgs(url, "watch", id)...).code)
+	r := runWith(t, "", jobArgs(url, "fetch", id)...)
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Equal(t, strings.Join(slices.Delete(texts, 7, 8), "\n")+"\n", r.out)
 	require.Contains(t, r.err, "geometry 8 of the request: CONVERT_COORDINATE_FORMAT")

@@ -499,8 +499,7 @@ func TestJournalWrittenWhileRead(t *testing.T) {
 		t.Helper()
 		dir := newTestJournal(t, journalBatches(3, 1), "kafka")
 		segment := segmentPaths(t, dir)[0]
-		complete, err := os.ReadFile(segment)
-		require.NoError(t, err)
+		complete := textOf(t, segment)
 		const second, third = 8192, 12288 // offsets of frames
 		changeFile(t, segment, func(b []byte) []byte { clear(b[second:third]); return b })
 		directory, err := inspect.Open(dir)
@@ -509,7 +508,7 @@ func TestJournalWrittenWhileRead(t *testing.T) {
 		total := int64(0)
 		directory.OnRead(func(n int64) {
 			if total += n; total > second { // the header of frame 2 has been read
-				changeFile(t, segment, func([]byte) []byte { return complete })
+				changeFile(t, segment, func([]byte) []byte { return []byte(complete) })
 			}
 		})
 		require.NoError(t, read(directory))
@@ -540,9 +539,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		require.NoError(t, err)
-		all[e.Name()] = string(b)
+		all[e.Name()] = textOf(t, filepath.Join(dir, e.Name()))
 	}
 	return all
 }

@@ -38,11 +38,10 @@ func TestKeyNewFile(t *testing.T) {
 	first := runWith(t, "", append(keyFlags, "--file", path, "--name", "a")...)
 	second := runWith(t, "", append(keyFlags, "--file", path, "--name", "b")...)
 	require.Zero(t, first.code+second.code, first.err+second.err)
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := textOf(t, path)
 	for _, r := range []result{first, second} {
-		require.Contains(t, string(text), keyfile.Digest(strings.TrimSpace(r.out)))
-		require.NotContains(t, string(text), strings.TrimSpace(r.out))
+		require.Contains(t, text, keyfile.Digest(strings.TrimSpace(r.out)))
+		require.NotContains(t, text, strings.TrimSpace(r.out))
 		require.NotContains(t, r.err, strings.TrimSpace(r.out))
 	}
 	third := requireFailure(t, "", "already exists", append(keyFlags, "--file", path, "--name", "b")...)
@@ -91,9 +90,7 @@ func TestKeyNewClient(t *testing.T) {
 	require.Len(t, clients, 3)
 	require.Equal(t, clients[0].Owner, clients[1].Owner)
 	require.NotEqual(t, clients[0].Owner, clients[2].Owner)
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(text), "client: acme\n"), "the default is omitted")
+	require.Equal(t, 1, strings.Count(textOf(t, path), "client: acme\n"), "the default is omitted")
 	list := runWith(t, "", "key", "list", "--file", path).out
 	require.Regexp(t, `\nacme-2027 +acme +north `, list)
 	require.Regexp(t, `\nother +other +north `, list)
@@ -111,21 +108,15 @@ func TestKeyListAndRevoke(t *testing.T) {
 		requireSuccess(t, "", append(keyFlags, "--file", path, "--name", name, "--expires", "2999-01-01")...)
 	}
 	require.Regexp(t, `a +a +north +ingest,forecast +Europe/Copenhagen +- +100000 +2999-01-01T00:00:00Z +[0-9a-f]{12}…`, list())
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(path, append([]byte("# ours\n"), strings.Replace(string(text), "2999", "1999", 1)...), 0o640))
+	require.NoError(t, os.WriteFile(path, []byte("# ours\n"+strings.Replace(textOf(t, path), "2999", "1999", 1)), 0o640))
 	require.Contains(t, list(), "1999-01-01T00:00:00Z (expired)")
 
 	requireSuccess(t, "", "key", "revoke", "a", "--file", path)
 	require.NotContains(t, list(), "1999")
 	require.Contains(t, list(), "b ")
-	text, err = os.ReadFile(path)
-	require.NoError(t, err)
-	require.Contains(t, string(text), "# ours", "comments are kept")
+	require.Contains(t, textOf(t, path), "# ours", "comments are kept")
 	requireSuccess(t, "", "key", "revoke", "b", "--file", path)
-	text, err = os.ReadFile(path)
-	require.NoError(t, err)
-	require.Contains(t, string(text), "keys: []", "the form that the daemon accepts for no keys")
+	require.Contains(t, textOf(t, path), "keys: []", "the form that the daemon accepts for no keys")
 
 	f := func(want string, args ...string) {
 		t.Helper()

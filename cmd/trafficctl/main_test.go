@@ -61,6 +61,14 @@ func file(t testing.TB, name, content string) string {
 	return path
 }
 
+// textOf returns the content of a file.
+func textOf(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
 // texts returns the items that arrived.
 func texts(d *testDaemon) (items []string) {
 	for _, item := range d.Items() {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -91,6 +90,15 @@ func TestSendBadFlags(t *testing.T) {
 	f("--key-file", "--key", "a", "--key-file", "b")
 	f("cannot read --key-file", "--key-file", "no-such-file")
 	f("--on-bad-row", "--on-bad-row", "wait", "--key", "k")
+	f("must be an http or https URL", "--url", "127.0.0.1:8080", "--key", "k")
+	f("must be an http or https URL", "--url", "ftp://host", "--key", "k")
+	f("invalid API key", "--key", "a\nb")
+	f("--batch 0 must be", "--batch", "0", "--key", "k")
+	f("--batch 140001 must be", "--batch", "140001", "--key", "k")
+	f("--concurrency 0 must be", "--concurrency", "0", "--key", "k")
+	f("--timeout 0s must be", "--timeout", "0", "--key", "k")
+	f("--retry-for -1s must be", "--retry-for", "-1s", "--key", "k")
+	f("--retry-for 2h0m0s must be", "--retry-for", "2h", "--key", "k")
 	f("--zone", "--zone", "Mars/Olympus", "--key", "k")
 	f("--melt", "--melt", "speed", "--key", "k")
 	f("use either --melt or --type and --value", "--melt", "a=b", "--value", "v", "--key", "k")
@@ -131,22 +139,19 @@ func TestRejectedRoundTrip(t *testing.T) {
 	for _, want := range []string{"UNKNOWN_DETECTOR, first line 2", "RESERVED_FIELD, first line 3", "INVALID_TYPE, first line 4", "trafficctl resubmit " + rejected} {
 		require.Contains(t, r.out, want)
 	}
-	text, err := os.ReadFile(rejected)
-	require.NoError(t, err)
-	require.Equal(t, 3, bytes.Count(text, []byte("\n")))
-	for line := range bytes.Lines(text) {
-		require.True(t, json.Valid(line))
+	text := textOf(t, rejected)
+	require.Equal(t, 3, strings.Count(text, "\n"))
+	for line := range strings.Lines(text) {
+		require.True(t, json.Valid([]byte(line)))
 	}
 
-	corrected := file(t, "corrected.ndjson", strings.ReplaceAll(string(text), `"B"`, `"A"`))
+	corrected := file(t, "corrected.ndjson", strings.ReplaceAll(text, `"B"`, `"A"`))
 	again := filepath.Join(t.TempDir(), "again.ndjson")
 	r = runWith(t, "", to(d, "resubmit", corrected, "--rejected", again, "--json")...)
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Equal(t, 1.0, summaryOf(t, r)["accepted"])
 	require.Contains(t, texts(d), wire("A", "speed", t0, t1, "2"))
-	text, err = os.ReadFile(again)
-	require.NoError(t, err)
-	require.Equal(t, 2, bytes.Count(text, []byte("\n")))
+	require.Equal(t, 2, strings.Count(textOf(t, again), "\n"))
 }
 
 // TestRejectedFileIsKept checks that a file of rejected items is never overwritten.
@@ -154,9 +159,7 @@ func TestRejectedFileIsKept(t *testing.T) {
 	d := newDaemon(t)
 	kept := file(t, "rejected.ndjson", `{"item":5}`)
 	requireFailure(t, "", "already exists", to(d, "resubmit", kept, "--rejected", kept)...)
-	text, err := os.ReadFile(kept)
-	require.NoError(t, err)
-	require.Equal(t, `{"item":5}`, string(text))
+	require.Equal(t, `{"item":5}`, textOf(t, kept))
 	require.Empty(t, d.Keys())
 
 	empty := file(t, "empty.ndjson", "") // left by a run that failed early

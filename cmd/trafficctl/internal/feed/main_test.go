@@ -50,6 +50,22 @@ func readAll(t testing.TB, cfg Config, stdin string) (r result) {
 	return r
 }
 
+// readValid reads an input without errors.
+func readValid(t testing.TB, cfg Config, stdin string) result {
+	t.Helper()
+	r := readAll(t, cfg, stdin)
+	require.NoError(t, r.err)
+	require.Empty(t, r.bad)
+	return r
+}
+
+// configFor returns a configuration for standard input.
+func configFor(format Format, mapping *Mapping) Config {
+	cfg := DefaultConfig()
+	cfg.Format, cfg.Mapping = format, mapping
+	return cfg
+}
+
 func writeFile(t testing.TB, name, content string) string {
 	path := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))

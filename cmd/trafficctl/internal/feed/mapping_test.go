@@ -17,18 +17,8 @@ func item(detector, kind, from, to, rest string) string {
 func TestMapping(t *testing.T) {
 	f := func(change func(*Mapping), csv, json string, want ...string) {
 		t.Helper()
-		cfg := DefaultConfig()
-		cfg.Mapping = mapped(change)
-		cfg.Format = CSV
-		r := readAll(t, cfg, csv)
-		require.NoError(t, r.err)
-		require.Empty(t, r.bad)
-		require.Equal(t, want, r.items)
-		cfg.Format = NDJSON
-		r = readAll(t, cfg, json)
-		require.NoError(t, r.err)
-		require.Empty(t, r.bad)
-		require.Equal(t, want, r.items)
+		require.Equal(t, want, readValid(t, configFor(CSV, mapped(change)), csv).items)
+		require.Equal(t, want, readValid(t, configFor(NDJSON, mapped(change)), json).items)
 	}
 	const t0, t1 = "2026-11-01T07:50:00Z", "2026-11-01T07:55:00Z"
 	f(func(m *Mapping) {
@@ -57,34 +47,19 @@ func TestMapping(t *testing.T) {
 
 // TestShift checks that rows that a shift moves into the future are skipped.
 func TestShift(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Format = CSV
 	const header = "detectorCode,measureTypeCode,timestampFrom,timestampTo,value\n"
-	cfg.Mapping = mapped(func(m *Mapping) { m.Clock.Shift = 24 * time.Hour })
-	r := readAll(t, cfg, header+"D,speed,2020-02-28T07:50,2020-02-28T07:55,1\nD,speed,2999-01-01T00:00,2999-01-01T00:05,2\n"+
+	cfg := configFor(CSV, mapped(func(m *Mapping) { m.Clock.Shift = 24 * time.Hour }))
+	r := readValid(t, cfg, header+"D,speed,2020-02-28T07:50,2020-02-28T07:55,1\nD,speed,2999-01-01T00:00,2999-01-01T00:05,2\n"+
 		"D,speed,2020-02-29T07:50,2020-02-29T07:55,3\n")
-	require.NoError(t, r.err)
-	require.Empty(t, r.bad)
 	require.Equal(t, []string{
 		item("D", "speed", "2020-02-29T07:50:00Z", "2020-02-29T07:55:00Z", "1"), item("D", "speed", "2020-03-01T07:50:00Z", "2020-03-01T07:55:00Z", "3"),
 	}, r.items)
 }
 
-func TestColumnsAndSeparator(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Format, cfg.Separator = CSV, ';'
-	cfg.Columns = []string{"detectorCode", "measureTypeCode", "timestampFrom", "timestampTo", "value"}
-	r := readAll(t, cfg, "D;speed;2026-11-01T07:50:00Z;2026-11-01T07:55:00Z;1\n")
-	require.NoError(t, r.err)
-	require.Equal(t, []string{item("D", "speed", "2026-11-01T07:50:00Z", "2026-11-01T07:55:00Z", "1")}, r.items)
-}
-
 func TestMissingColumn(t *testing.T) {
 	f := func(header, missing string, change func(*Mapping)) {
 		t.Helper()
-		cfg := DefaultConfig()
-		cfg.Format, cfg.Mapping = CSV, mapped(change)
-		r := readAll(t, cfg, header+"\n")
+		r := readAll(t, configFor(CSV, mapped(change)), header+"\n")
 		require.ErrorContains(t, r.err, `no column "`+missing+`"`)
 		require.ErrorContains(t, r.err, "detectorCode", "the error lists the existing columns")
 	}
@@ -101,12 +76,9 @@ func TestBadRows(t *testing.T) {
 	const good = "D,2026-11-01T07:50:00Z,1,2\n"
 	f := func(row, want string) {
 		t.Helper()
-		cfg := DefaultConfig()
-		cfg.Format = CSV
-		cfg.Mapping = mapped(func(m *Mapping) {
-			m.To, m.Interval = "", time.Minute
-			m.Melt = []Melt{{"a", "speed"}, {"b", "flow"}}
-		})
+		cfg := configFor(CSV, mapped(func(m *Mapping) {
+			m.To, m.Interval, m.Melt = "", time.Minute, []Melt{{"a", "speed"}, {"b", "flow"}}
+		}))
 		r := readAll(t, cfg, "detectorCode,timestampFrom,a,b\n"+good+row+good)
 		require.NoError(t, r.err)
 		require.Len(t, r.items, 4)
@@ -128,13 +100,11 @@ func TestBadRows(t *testing.T) {
 func TestBadJSONRows(t *testing.T) {
 	f := func(format Format, bad, want string) {
 		t.Helper()
-		cfg := DefaultConfig()
-		cfg.Format = format
 		text := item1 + "\n" + bad + "\n" + item2 + "\n"
 		if format == JSON {
 			text = "[" + item1 + "," + bad + "," + item2 + "]"
 		}
-		r := readAll(t, cfg, text)
+		r := readAll(t, configFor(format, nil), text)
 		require.NoError(t, r.err)
 		require.Equal(t, []string{item1, item2}, r.items)
 		require.Len(t, r.bad, 1)
@@ -159,16 +129,11 @@ func TestJSONPassesThrough(t *testing.T) {
 		`{"linkId":"x", "detectorCode" : "D" }`, `{"a":"\ud83d\ude00\\ud800"}`, `{"value":1e999}`,
 	} {
 		for _, format := range []Format{JSON, NDJSON} {
-			cfg := DefaultConfig()
-			cfg.Format = format
 			in := text
 			if format == JSON {
 				in = "[\n " + text + "\n]"
 			}
-			r := readAll(t, cfg, in)
-			require.NoError(t, r.err, in)
-			require.Empty(t, r.bad, in)
-			require.Equal(t, []string{text}, r.items)
+			require.Equal(t, []string{text}, readValid(t, configFor(format, nil), in).items)
 		}
 	}
 }
@@ -176,9 +141,7 @@ func TestJSONPassesThrough(t *testing.T) {
 func TestBrokenDocument(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
-		cfg := DefaultConfig()
-		cfg.Format = JSON
-		require.ErrorContains(t, readAll(t, cfg, text).err, want)
+		require.ErrorContains(t, readAll(t, configFor(JSON, nil), text).err, want)
 	}
 	f(``, "--format")
 	f(`5`, "--format")
@@ -192,8 +155,8 @@ func TestBrokenDocument(t *testing.T) {
 
 // TestMember checks that items are read from the member that Config.Member names.
 func TestMember(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Format, cfg.Member = NDJSON, "item"
+	cfg := configFor(NDJSON, nil)
+	cfg.Member = "item"
 	r := readAll(t, cfg, `{"index":3,"item": `+item1+` ,"error":{}}`+"\n"+`{"items":1}`+"\n"+`5`+"\n")
 	require.Equal(t, []string{item1}, r.items)
 	require.Len(t, r.bad, 2)
@@ -229,9 +192,7 @@ func TestAppendNumber(t *testing.T) {
 // TestMissingMemberStaysEmpty checks that a missing member is empty, even if the previous object
 // had it.
 func TestMissingMemberStaysEmpty(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Format = NDJSON
-	cfg.Mapping = mapped(func(m *Mapping) { m.Detector = "loop" })
+	cfg := configFor(NDJSON, mapped(func(m *Mapping) { m.Detector = "loop" }))
 	const times = `"timestampFrom":"2026-07-01T06:00:00Z","timestampTo":"2026-07-01T06:05:00Z"`
 	r := readAll(t, cfg, `{"loop":"A","measureTypeCode":"speed",`+times+`,"value":1,"quality":0.5}`+"\n"+
 		`{"loop":"B","measureTypeCode":"flow",`+times+`,"value":2}`+"\n"+
@@ -250,13 +211,10 @@ func TestMissingMemberStaysEmpty(t *testing.T) {
 // in a named one, or computed.
 func TestWide(t *testing.T) {
 	wide := func(change func(*Mapping)) Config {
-		cfg := DefaultConfig()
-		cfg.Format = CSV
-		m := DefaultMapping()
-		m.Wide, m.From, m.To, m.Type, m.Interval = true, "", "", "=speed", 5*time.Minute
-		change(&m)
-		cfg.Mapping = &m
-		return cfg
+		return configFor(CSV, mapped(func(m *Mapping) {
+			m.Wide, m.From, m.To, m.Type, m.Interval = true, "", "", "=speed", 5*time.Minute
+			change(m)
+		}))
 	}
 	item := func(detector, from, to, value string) string {
 		return `{"detectorCode":"` + detector + `","measureTypeCode":"speed","timestampFrom":"2012-03-01T` + from + `Z","timestampTo":"2012-03-01T` + to + `Z","value":` + value + `}`
@@ -267,9 +225,7 @@ func TestWide(t *testing.T) {
 	}
 	f := func(cfg Config, text string) {
 		t.Helper()
-		r := readAll(t, cfg, text)
-		require.NoError(t, r.err)
-		require.Empty(t, r.bad)
+		r := readValid(t, cfg, text)
 		require.Equal(t, want, r.items)
 		require.EqualValues(t, 1, r.empty)
 	}

@@ -128,9 +128,7 @@ func TestSniffFormat(t *testing.T) {
 func TestRowTooLong(t *testing.T) {
 	f := func(format Format, start string) {
 		t.Helper()
-		cfg := DefaultConfig()
-		cfg.Format = format
-		r := readAll(t, cfg, start+strings.Repeat("x", 3*MaxRow))
+		r := readAll(t, configFor(format, nil), start+strings.Repeat("x", 3*MaxRow))
 		require.ErrorIs(t, r.err, errRowTooLong)
 	}
 	f(CSV, csvText+`"never closed`)
@@ -143,8 +141,8 @@ func TestRowTooLong(t *testing.T) {
 func TestPlacesAndSkipRows(t *testing.T) {
 	f := func(format Format, text string, line int64) {
 		t.Helper()
-		cfg := DefaultConfig()
-		cfg.Format, cfg.SkipRows = format, 1
+		cfg := configFor(format, nil)
+		cfg.SkipRows = 1
 		r := readAll(t, cfg, text)
 		require.Equal(t, []string{item2}, r.items)
 		require.EqualValues(t, 2, r.places[0].Row)
@@ -192,9 +190,7 @@ func TestLongFiles(t *testing.T) {
 		t.Helper()
 		text := head + strings.Repeat(row+between, rows-1) + row + tail
 		require.Greater(t, len(text), 2*MaxRow)
-		cfg := DefaultConfig()
-		cfg.Format = format
-		r := readAll(t, cfg, text)
+		r := readAll(t, configFor(format, nil), text)
 		require.NoError(t, r.err)
 		require.Zero(t, len(r.bad), "%.200s", r.bad)
 		require.Equal(t, rows, len(r.items))

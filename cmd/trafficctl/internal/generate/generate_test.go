@@ -112,23 +112,6 @@ func TestIntervalsAreIndependent(t *testing.T) {
 	require.Less(t, strings.Count(single, "\n"), 301)
 }
 
-// TestCSV checks that CSV contains the same measurements as NDJSON.
-func TestCSV(t *testing.T) {
-	cfg := configured(func(*Config) {})
-	var b bytes.Buffer
-	items, err := network(t, cfg).WriteCSV(&b)
-	require.NoError(t, err)
-	rows, err := csv.NewReader(&b).ReadAll()
-	require.NoError(t, err)
-	require.Len(t, rows, int(items)+1)
-	lines := strings.Split(strings.TrimSpace(ndjson(t, cfg)), "\n")
-	require.Len(t, lines, int(items))
-	var first map[string]any
-	require.NoError(t, json.Unmarshal([]byte(lines[0]), &first))
-	require.Equal(t, first["detectorCode"], rows[1][0])
-	require.Equal(t, first["timestampTo"], rows[1][3])
-}
-
 func TestConfigValidate(t *testing.T) {
 	f := func(name string, change func(*Config)) {
 		t.Helper()

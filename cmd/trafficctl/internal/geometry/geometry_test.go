@@ -14,10 +14,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twpayne/go-geom"
+	"go.uber.org/goleak"
 
 	"trafficd/cmd/trafficctl/internal/geometry"
 	"trafficd/schemas/geo"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // outcome is the result of a run.
 type outcome struct {
@@ -194,19 +197,6 @@ func TestOutputFails(t *testing.T) {
 	require.ErrorContains(t, err, "cannot write the output: full")
 }
 
-func TestValidate(t *testing.T) {
-	f := func(want string, change func(*geometry.Config)) {
-		t.Helper()
-		cfg := config(geometry.WKT, geometry.WKT)
-		require.NoError(t, cfg.Validate())
-		change(&cfg)
-		require.ErrorContains(t, cfg.Validate(), want)
-	}
-	f(`--from "geojson" must be one of [wkt wkb hex base64 kml]`, func(c *geometry.Config) { c.From = geometry.GeoJSON })
-	f(`--to "shp" must be one of [wkt wkb hex base64 kml geojson]`, func(c *geometry.Config) { c.To = "shp" })
-	f("--max-bytes 0", func(c *geometry.Config) { c.MaxBytes = 0 })
-}
-
 // counting is a converter that records the sizes of its batches and rejects every other geometry.
 type counting struct{ batches []int }
 
@@ -245,12 +235,6 @@ func TestConverterFails(t *testing.T) {
 	o := run(t, config(geometry.WKT, geometry.WKT), broken{}, strings.NewReader("x\nPOINT (1 2)\n"))
 	require.ErrorContains(t, o.err, "cannot convert the geometries from line 2 on: no daemon")
 	require.Len(t, o.omitted, 1)
-}
-
-func TestConverts(t *testing.T) {
-	converter := geometry.Offline{Conversion: geo.NewConversion(system(t, geo.VendorGeoDecimal), system(t, geo.GeoDecimal))}
-	o := run(t, config(geometry.WKT, geometry.WKT), converter, strings.NewReader("LINESTRING Z (100000 200000 3, 400000 500000 6)"))
-	require.Equal(t, "LINESTRING Z (1 2 3, 4 5 6)\n", o.out)
 }
 
 // FuzzRun checks that for any input, the output can be read and has as many geometries as were

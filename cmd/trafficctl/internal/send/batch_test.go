@@ -10,9 +10,12 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBatch(t *testing.T) {
 	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)

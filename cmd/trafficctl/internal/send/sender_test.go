@@ -59,27 +59,6 @@ func TestPause(t *testing.T) {
 	require.Less(t, pause(1, 0.999, asked), time.Minute+time.Second)
 }
 
-func TestConfigValidate(t *testing.T) {
-	f := func(name string, change func(*Config)) {
-		t.Helper()
-		cfg := DefaultConfig()
-		cfg.Key = "k"
-		require.NoError(t, cfg.Validate())
-		change(&cfg)
-		require.ErrorContains(t, cfg.Validate(), name)
-	}
-	f("--url", func(c *Config) { c.URL = "127.0.0.1:8080" })
-	f("--url", func(c *Config) { c.URL = "ftp://host" })
-	f("--key", func(c *Config) { c.Key = "" })
-	f("API key", func(c *Config) { c.Key = "a\nb" })
-	f("--batch", func(c *Config) { c.Batch = 0 })
-	f("--batch", func(c *Config) { c.Batch = 140_001 })
-	f("--concurrency", func(c *Config) { c.Concurrency = 0 })
-	f("--timeout", func(c *Config) { c.Timeout = 0 })
-	f("--retry-for", func(c *Config) { c.RetryFor = -1 })
-	f("--retry-for", func(c *Config) { c.RetryFor = 2 * time.Hour })
-}
-
 // TestInDoubt checks that only a response from the daemon settles a batch; one from a proxy does
 // not.
 func TestInDoubt(t *testing.T) {
