@@ -2,11 +2,15 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,7 +67,60 @@ func TestIntegratorsPage(t *testing.T) {
 			write(t, filepath.Join(dir, "main."+language), program)
 			runDocumented(t, commands[language](dir), want, "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+integratorKey)
 		})
+		t.Run(language+" after failures", func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "main."+language), program)
+			proxy, keys := failingProxy(t, d.API)
+			cmd := commands[language](dir)
+			cmd.Env = append(cmd.Environ(), "TRAFFICD_URL="+proxy, "TRAFFICD_KEY="+integratorKey)
+			got, err := cmd.Output()
+			require.NoError(t, err, "%s", got)
+			require.Equal(t, want, string(got))
+			require.Len(t, *keys, 5)
+			require.Equal(t, slices.Repeat((*keys)[:1], 4), (*keys)[:4], "attempts for the first batch")
+			require.NotEqual(t, (*keys)[3], (*keys)[4])
+		})
 	}
+}
+
+// failingProxy returns the URL of a proxy, and the Idempotency-Keys of the requests that it has
+// received. After the first request it closes the connection without a response, after the second
+// one with half of the response; the third one gets a 409.
+func failingProxy(t *testing.T, address string) (url string, keys *[]string) {
+	keys = new([]string)
+	transport := &http.Transport{DisableCompression: true} // forwards Content-Length
+	t.Cleanup(transport.CloseIdleConnections)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*keys = append(*keys, r.Header.Get("Idempotency-Key"))
+		if len(*keys) == 3 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusConflict)
+			return
+		}
+		r.URL.Scheme, r.URL.Host, r.RequestURI = "http", address, ""
+		response, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Errorf("cannot forward a request: %v", err)
+			return
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Errorf("cannot read the response: %v", err)
+		}
+		if len(*keys) == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		maps.Copy(w.Header(), response.Header)
+		w.WriteHeader(response.StatusCode)
+		if len(*keys) == 2 {
+			body = body[:len(body)/2]
+		}
+		_, _ = w.Write(body)
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.URL, keys
 }
 
 // TestConsumersPage runs the programs of schemas/proto/README.md on a topic with one measurement.
