@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,7 +30,7 @@ type dump struct {
 	rows     batch.Batch
 	response batch.Response
 
-	written, read, gaps int
+	written, read int
 }
 
 // origin identifies the batch of a measurement or frame.
@@ -91,7 +90,7 @@ Exit codes: 0 everything was read, 1 damage or failure.`,
 	return cmd
 }
 
-func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) error {
+func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err error) {
 	if d.to != 0 && d.to < d.from {
 		return fmt.Errorf("--to %d must not be before --from %d", d.to, d.from)
 	}
@@ -105,19 +104,17 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) error {
 	out := bufio.NewWriterSize(std.out, 64<<10)
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
-	err := d.each(ctx, f, lines, std.err)
-	if flushed := out.Flush(); flushed != nil && err == nil {
-		err = fmt.Errorf("cannot write the dump: %w", flushed)
-	}
-	noun := "measurement"
-	if d.frames {
-		noun = "line"
-	}
-	fmt.Fprintf(std.err, "trafficctl: %s from %s read\n", plural(d.written, noun), plural(d.read, "frame"))
-	return err
-}
-
-func (d *dump) each(ctx context.Context, f inspect.Journal, lines *json.Encoder, notes io.Writer) error {
+	defer func() {
+		if flushed := out.Flush(); flushed != nil && err == nil {
+			err = fmt.Errorf("cannot write the dump: %w", flushed)
+		}
+		noun := "measurement"
+		if d.frames {
+			noun = "line"
+		}
+		fmt.Fprintf(std.err, "trafficctl: %s from %s read\n", plural(d.written, noun), plural(d.read, "frame"))
+	}()
+	gaps := 0
 	for frame, err := range f.Frames(d.from, cmp.Or(d.to, inspect.NoEnd)) {
 		_, isGap := errors.AsType[*inspect.Gap](err)
 		switch {
@@ -132,12 +129,12 @@ func (d *dump) each(ctx context.Context, f inspect.Journal, lines *json.Encoder,
 		case !d.skipDamaged:
 			return fmt.Errorf("%w; --skip-damaged continues with the next intact frame", err)
 		default:
-			d.gaps++
-			fmt.Fprintln(notes, "trafficctl:", err)
+			gaps++
+			fmt.Fprintln(std.err, "trafficctl:", err)
 		}
 	}
-	if d.gaps > 0 {
-		return fmt.Errorf("cannot read %s of frames", plural(d.gaps, "run"))
+	if gaps > 0 {
+		return fmt.Errorf("cannot read %s of frames", plural(gaps, "run"))
 	}
 	return nil
 }

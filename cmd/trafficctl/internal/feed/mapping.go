@@ -74,8 +74,6 @@ func (m Mapping) Validate() error {
 		return errors.New("use either --to or --interval, not both")
 	case len(m.Melt) == 0 && (m.Value == "" || m.Type == "" || m.Type == "="):
 		return errors.New("either --value and --type or --melt COLUMN=TYPE is required")
-	case m.Decimal != '.' && m.Decimal != ',':
-		return fmt.Errorf("--decimal %q must be . or ,", m.Decimal)
 	}
 	return nil
 }

@@ -177,7 +177,6 @@ func TestConfigValidate(t *testing.T) {
 	m("either --to or --interval", func(m *Mapping) { m.Interval = 1 })
 	m("--type", func(m *Mapping) { m.Type = "=" })
 	m("--value", func(m *Mapping) { m.Value = "" })
-	m("--decimal", func(m *Mapping) { m.Decimal = ';' })
 	m("--dst-overlap", func(m *Mapping) { m.Clock.Overlap = "both" })
 	m("--time-layout", func(m *Mapping) { m.Clock.Layout = "dd.mm.yyyy" })
 	m("--time-layout", func(m *Mapping) { m.Clock.Layout = "2006-01-02 15:04 MST" })

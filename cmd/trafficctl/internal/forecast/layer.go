@@ -30,7 +30,6 @@ import (
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
-	"trafficd/sources/forecasts"
 )
 
 // Request describes a request for the layer.
@@ -150,10 +149,8 @@ func Show(w io.Writer, format string, layer *pb.StreetForecastResponse) error {
 		err = showCSV(out, layer)
 	case "geojson":
 		err = showGeoJSON(out, layer)
-	case forecasts.FormatJSON, forecasts.FormatProtobuf:
-		_, err = publish.Write(out, format, slices.Values(layer.StreetForecast))
 	default:
-		err = fmt.Errorf("--format %q must be one of %v", format, Formats)
+		_, err = publish.Write(out, format, slices.Values(layer.StreetForecast))
 	}
 	if err != nil {
 		return err

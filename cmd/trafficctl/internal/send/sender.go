@@ -56,8 +56,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns an error for the first invalid setting.
-func (c Config) Validate() error {
+func (c Config) validate() error {
 	switch {
 	case c.Batch < 1 || c.Batch > 140_000:
 		return fmt.Errorf("--batch %d must be 1 to 140,000 (the daemon examines the first 14,000 items and rejects larger batches)", c.Batch)
@@ -66,7 +65,7 @@ func (c Config) Validate() error {
 	case c.RetryFor < 0 || c.RetryFor > time.Hour:
 		return fmt.Errorf("--retry-for %s must be 0 to 1h (the daemon deduplicates retries for an hour)", c.RetryFor)
 	}
-	return c.Config.Validate()
+	return nil
 }
 
 const (
@@ -118,7 +117,7 @@ type Sender struct {
 // New returns a sender. It writes rejected items to rejected as NDJSON. It calls note, from any
 // goroutine, with messages for the user about retries and skipped rows.
 func New(cfg Config, rejected io.Writer, note func(text string)) (*Sender, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	c, err := client.New(cfg.Config, client.Ingest)
