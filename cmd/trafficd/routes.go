@@ -23,8 +23,8 @@ import (
 // below it by which they import each other.
 const schemasPath = "/schemas/"
 
-// publicMethods lists the methods that need no key. Schemas are public, and the tools that download
-// them have no key.
+// publicMethods lists the methods of public documents. Schemas are public, because the tools that
+// download them have no key.
 var publicMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 
 // routes lists everything that the clients' listener serves (contract 6.5).
