@@ -20,8 +20,7 @@ func BenchmarkBuild(b *testing.B) {
 		for b.Loop() {
 			l := prepared(DefaultConfig())
 			replace(l, all)
-			l.Publish(noon)
-			l.build(noon)
+			rebuild(l, noon)
 			b.ReportMetric(float64(l.current.Load().size())/1e6, "MB")
 		}
 	})
@@ -29,15 +28,13 @@ func BenchmarkBuild(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			l := prepared(DefaultConfig())
 			replace(l, all)
-			l.Publish(noon)
-			l.build(noon)
+			rebuild(l, noon)
 			for round := 1.0; b.Loop(); round++ {
 				for i := range benchStreets / 100 {
 					f := all[street(i)]
 					l.Put(forecast(f.Street, f.Fromnode, noon, 6, round))
 				}
-				l.Publish(noon)
-				l.build(noon)
+				rebuild(l, noon)
 			}
 		})
 	}
@@ -46,8 +43,7 @@ func BenchmarkBuild(b *testing.B) {
 	b.Run("unchanged", func(b *testing.B) {
 		l := prepared(DefaultConfig())
 		replace(l, all)
-		l.Publish(noon)
-		l.build(noon)
+		rebuild(l, noon)
 		for b.Loop() {
 			l.build(noon)
 		}

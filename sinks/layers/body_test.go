@@ -10,8 +10,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// TestSend sends every range of a body that has several segments, through either method of the
-// stream, with the same response.
+// TestSend checks that every range of a body with several segments can be sent through each method
+// of the stream.
 func TestSend(t *testing.T) {
 	b := body{segments: [][]byte{[]byte("ab"), []byte("c"), []byte("defg")}, size: 7}
 	text := "abcdefg"

@@ -73,8 +73,7 @@ func TestChangesAreSmall(t *testing.T) {
 		}
 		l.Put(f)
 	}
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	p, ok := l.current.Load().zones["UTC"][0].changed(l.current.Load(), version{number: first.number, ref: first.ref})
 	require.True(t, ok)
 	require.Len(t, p.streets, 100)

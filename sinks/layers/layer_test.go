@@ -59,8 +59,7 @@ func TestNoLayerYet(t *testing.T) {
 	require.False(t, l.Status(noon).Published)
 	require.False(t, hasAgeMetric(), "before the first layer")
 
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	_, err = get(l, client("UTC"), "")
 	require.NoError(t, err)
 	require.True(t, hasAgeMetric())
@@ -74,8 +73,7 @@ func hasAgeMetric() bool {
 func TestEmptyLayerIsServed(t *testing.T) {
 	l := prepared(DefaultConfig())
 	replace(l, nil)
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	for _, encoding := range []string{"identity", "gzip", "zstd"} {
 		ctx, err := get(l, client("UTC"), "", "Accept-Encoding", encoding)
 		require.NoError(t, err)
@@ -89,8 +87,7 @@ func TestEmptyLayerIsServed(t *testing.T) {
 func TestPutRemoveReplace(t *testing.T) {
 	l := prepared(DefaultConfig())
 	publish := func() map[int32][]string {
-		l.Publish(noon)
-		l.build(noon)
+		rebuild(l, noon)
 		return periodsOf(t, l, "")
 	}
 	l.Put(forecast(1, 1, noon, 1, 50))
@@ -126,8 +123,7 @@ func TestUnpublishedChangesAreNotBuilt(t *testing.T) {
 	require.Equal(t, map[int32][]string{1: {"12:00"}}, periodsOf(t, l, ""))
 	replace(l, []*pb.StreetForecast{forecast(3, 1, noon, 1, 50)})
 	l.Publish(noon)
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	require.Equal(t, map[int32][]string{3: {"12:00"}}, periodsOf(t, l, ""))
 }
 
@@ -170,8 +166,7 @@ func TestHorizons(t *testing.T) {
 func TestEndedStreetsAreRemoved(t *testing.T) {
 	l := prepared(DefaultConfig())
 	l.Put(forecast(1, 1, noon, 1, 50))
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	for _, later := range []time.Duration{time.Hour, 2 * time.Hour} {
 		l.Put(forecast(2, 1, noon.Add(24*time.Hour), 1, 50))
 		l.Publish(noon)
@@ -187,17 +182,14 @@ func TestMaxStreets(t *testing.T) {
 	for street := int32(5); street > 0; street-- {
 		l.Put(forecast(street, 1, noon, 1, 50))
 	}
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	require.Equal(t, map[int32][]string{1: {"12:00"}, 2: {"12:00"}, 3: {"12:00"}}, periodsOf(t, l, ""))
 	require.Equal(t, 2, l.Status(noon).LeftOut)
 	l.Remove(1, 1)
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	require.Equal(t, 2, l.Status(noon).LeftOut, "streets left out earlier must not be added")
 	replace(l, []*pb.StreetForecast{forecast(9, 1, noon, 1, 50)})
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	require.Zero(t, l.Status(noon).LeftOut)
 }
 
@@ -345,8 +337,7 @@ func TestLayerWithoutCoverage(t *testing.T) {
 		l := prepared(cfg)
 		now := time.Now().Truncate(time.Minute)
 		replace(l, city(10, now.Add(end-6*15*time.Minute)))
-		l.Publish(now)
-		l.build(now)
+		rebuild(l, now)
 		s := l.Status(now)
 		require.Equal(t, wantReason != "", s.Stale)
 		require.Equal(t, s.Stale, s.Refuses)

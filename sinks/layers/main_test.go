@@ -113,6 +113,12 @@ func replace(l *Layer, all []*pb.StreetForecast) {
 	}
 }
 
+// rebuild publishes the forecasts and builds the layer.
+func rebuild(l *Layer, now time.Time) {
+	l.Publish(now)
+	l.build(now)
+}
+
 // get requests the layer. headers alternates between names and values.
 func get(l *Layer, c *contract.Client, query string, headers ...string) (*fasthttp.RequestCtx, error) {
 	ctx := &fasthttp.RequestCtx{}

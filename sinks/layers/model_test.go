@@ -22,8 +22,7 @@ func TestUpdatesMatchFullBuilds(t *testing.T) {
 		for range 8 {
 			now = now.Add(time.Duration(random.IntN(20*60)-4*60) * time.Second) // sometimes the clock is set back
 			change(l, known, random, now)
-			l.Publish(now)
-			l.build(now)
+			rebuild(l, now)
 
 			fresh := prepared(DefaultConfig())
 			for _, f := range known { // streets that have ended make no difference
@@ -31,8 +30,7 @@ func TestUpdatesMatchFullBuilds(t *testing.T) {
 					fresh.Put(f)
 				}
 			}
-			fresh.Publish(now)
-			fresh.build(now)
+			rebuild(fresh, now)
 			requireSame(t, fresh, l)
 			require.LessOrEqual(t, len(l.builder.numbered), len(known))
 		}
@@ -71,8 +69,7 @@ func TestUnchangedPartsAreReused(t *testing.T) {
 	l := prepared(DefaultConfig())
 	built := func() float64 {
 		before := testutil.ToFloat64(partsBuilt)
-		l.Publish(noon)
-		l.build(noon)
+		rebuild(l, noon)
 		return testutil.ToFloat64(partsBuilt) - before
 	}
 	documents := float64(len(l.builder.scopes))
@@ -123,8 +120,7 @@ func TestSnapshotsAreImmutable(t *testing.T) {
 		for street := range int32(300) {
 			l.Put(forecast(street, 1, noon, 6, speed))
 		}
-		l.Publish(noon)
-		l.build(noon)
+		rebuild(l, noon)
 		return l.current.Load()
 	}
 	etags := func(s *snapshot) (list []string) {
@@ -159,8 +155,7 @@ func TestPiecesAreShared(t *testing.T) {
 	}
 	before := segments()
 	l.Put(forecast(5001, 1, noon, 1, 99)) // one more street
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	shared, after := 0, segments()
 	for segment := range after {
 		if before[segment] {

@@ -128,8 +128,7 @@ func TestPartsMatchTheLayer(t *testing.T) {
 					}
 				}
 			}
-			l.Publish(now)
-			l.build(now)
+			rebuild(l, now)
 			for _, horizon := range []string{"", "&horizon=15"} {
 				whole, _, _, _ := shownIn(t, l, "?"+horizon)
 				for range 5 {
@@ -270,8 +269,7 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, responses)
 		l.Put(forecast(1001, 1, noon, 6, 1))
-		l.Publish(noon)
-		l.build(noon)
+		rebuild(l, noon)
 		whole, _, _, _ := shownIn(t, l, "", "Accept-Encoding", "gzip")
 		require.NotNil(t, whole[key{1001, 1}])
 		for _, c := range borrowed {
@@ -299,8 +297,7 @@ func TestSinceWithoutCodes(t *testing.T) {
 	build := func(now int) func(*Layer) { return func(l *Layer) { l.build(at(now)) } }
 	remove := func(l *Layer) {
 		l.Remove(street, 1)
-		l.Publish(noon)
-		l.build(noon)
+		rebuild(l, noon)
 	}
 	f := func(title, query, wantCode string, steps ...func(l *Layer)) {
 		t.Helper()
@@ -351,10 +348,6 @@ func TestSinceUnknown(t *testing.T) {
 		_, whole, _, _ := shownIn(t, l, "")
 		require.Equal(t, "W/"+whole, etag)
 	}
-	build := func(now time.Time) {
-		l.Publish(now)
-		l.build(now)
-	}
 	f(version, "changes", 0)
 	f(strings.Replace(version, `"`, `W/"`, 1), "changes", 0)
 	f(strings.TrimSuffix(version, `"`)+`-jg"`, "changes", 0)
@@ -367,24 +360,24 @@ func TestSinceUnknown(t *testing.T) {
 	f(header(ctx, "Forecast-Version"), "whole", len(all))
 
 	l.Put(forecast(1000, 77, noon, 6, 1))
-	build(noon)
+	rebuild(l, noon)
 	f(version, "changes", 1)
 	for street := range int32(500) {
 		l.Put(forecast(1000+street, 77, noon, 6, 2))
 	}
-	build(noon)
+	rebuild(l, noon)
 	f(version, "whole", len(all)+500)
 	_, _, version, _ = shownIn(t, l, "")
 	l.Put(forecast(1000, 77, noon, 6, 3))
-	build(noon.Add(time.Minute))
+	rebuild(l, noon.Add(time.Minute))
 	f(version, "changes", 1)
 	other := forecast(1000, 77, noon, 6, 3)
 	other.OpenLRcode = codeOf(1001)
 	l.Put(other)
-	build(noon.Add(time.Minute))
+	rebuild(l, noon.Add(time.Minute))
 	f(version, "whole", len(all)+500)
 	_, _, version, _ = shownIn(t, l, "")
-	build(noon.Add(keepVersions + 2*time.Minute))
+	rebuild(l, noon.Add(keepVersions + 2*time.Minute))
 	_, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
 	require.Equal(t, "whole", content)
 }
@@ -395,8 +388,7 @@ func TestSinceIsWeak(t *testing.T) {
 	l := served(t, 1000)
 	_, old, _, _ := shownIn(t, l, "")
 	l.Put(forecast(1000, 77, noon, 6, 1))
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	_, strong, _, _ := shownIn(t, l, "")
 	f := func(since string, wantStatus int, headers ...string) {
 		t.Helper()
@@ -429,8 +421,7 @@ func TestManyRemovals(t *testing.T) {
 			all = append(all, forecast(street, fromnode, noon, 1, 1))
 		}
 		replace(l, all)
-		l.Publish(noon)
-		l.build(noon)
+		rebuild(l, noon)
 		_, _, version, _ := shownIn(t, l, "")
 		return version
 	}
@@ -706,8 +697,7 @@ func builtAt(n int32, now time.Time) *Layer {
 	for i := range n {
 		l.Put(forecast(1000+i, 1, noon, 8, float64(i)))
 	}
-	l.Publish(now)
-	l.build(now)
+	rebuild(l, now)
 	return l
 }
 
@@ -726,8 +716,7 @@ func TestDocumentsAreBuiltOnRequest(t *testing.T) {
 			for _, f := range clones(all) {
 				layer.Put(f)
 			}
-			layer.Publish(at)
-			layer.build(at)
+			rebuild(layer, at)
 		}
 	}
 	built := func(scope int) bool { return l.current.Load().zones["UTC"][scope].built }
@@ -807,14 +796,14 @@ func TestPickSkipsPeriods(t *testing.T) {
 	require.Positive(t, skipped)
 }
 
-// TestRequestsDuringABuild requests a document that is not built at different times during a build.
-func TestRequestsDuringABuild(t *testing.T) {
+// TestRequestsDuringBuild checks that a document that is not built can be requested at any time during
+// a build.
+func TestRequestsDuringBuild(t *testing.T) {
 	for i := range 20 {
 		l := New(DefaultConfig(), zerolog.Nop())
 		l.Prepare([]*contract.Client{client("UTC")})
 		replace(l, city(10, noon))
-		l.Publish(noon)
-		l.build(noon)
+		rebuild(l, noon)
 		require.False(t, l.current.Load().zones["UTC"][0].built)
 		replace(l, city(300, noon))
 		l.Publish(noon)

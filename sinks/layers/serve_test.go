@@ -12,8 +12,7 @@ import (
 func served(t testing.TB, n int) *Layer {
 	l := prepared(DefaultConfig())
 	replace(l, city(n, noon))
-	l.Publish(noon)
-	l.build(noon)
+	rebuild(l, noon)
 	return l
 }
 
