@@ -23,7 +23,7 @@ func TestCallerLogs(t *testing.T) {
 		if operation == "watchJob" {
 			rest = watchOptions(0, 250) + caller
 		}
-		resp, _ := s.post(about(operation, "none", rest))
+		resp, _ := s.post(jobRequest(operation, "none", rest))
 		require.Equal(t, 200, resp.StatusCode)
 		var line map[string]any
 		require.NoError(t, json.Unmarshal(log.Bytes(), &line), log.String())
@@ -40,8 +40,8 @@ func TestPropertyKeys(t *testing.T) {
 	request := func(key string) string {
 		return convert(`Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees, "WKT"), caller(key, "OG_GEODECIMAL"))
 	}
-	s.fails(&xroute.IllegalParameterException{}, "", request("coordformat"))
-	s.fails(&xroute.IllegalParameterException{}, "", request("SRID"))
+	s.requireFault(&xroute.IllegalParameterException{}, "", request("coordformat"))
+	s.requireFault(&xroute.IllegalParameterException{}, "", request("SRID"))
 	ask[*xroute.ConvertGeometryResponse](s, request("CoordFormat"))
 	ask[*xroute.ConvertGeometryResponse](s, request("Unknown"))
 }

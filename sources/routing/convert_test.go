@@ -12,7 +12,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-var all = []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
+var allEncodings = []xroute.GeometryEncoding{xroute.EncodingPlain, xroute.EncodingWKB, xroute.EncodingWKT, xroute.EncodingKML}
 
 // message returns the envelope of a request.
 func message(t testing.TB, r xroute.Request) string {
@@ -56,15 +56,15 @@ func TestEveryKindInEveryEncoding(t *testing.T) {
 	s := start(t, nil)
 	f := func(e xroute.EncodedGeometry, wkt string) {
 		t.Helper()
-		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(e, wkt), geo.GeoDecimal, all...))).Result
+		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(e, wkt), geo.GeoDecimal, allEncodings...))).Result
 		require.IsType(t, e, first)
 		require.Equal(t, wkt, *first.Encoded().WKT)
 		require.NotNil(t, xroute.PlainOf(first))
 		require.NotEmpty(t, first.Encoded().WKB)
 		require.True(t, strings.HasPrefix(*first.Encoded().KML.KML, "<kml "), *first.Encoded().KML.KML)
-		for _, encoding := range all {
+		for _, encoding := range allEncodings {
 			one := only(first, encoding)
-			again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(one, geo.GeoDecimal, all...))).Result
+			again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(one, geo.GeoDecimal, allEncodings...))).Result
 			require.Equal(t, first, again, "from %s", encoding)
 			converted := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, geo.GeoDecimal, encoding))).Result
 			require.Equal(t, one, converted, "to %s", encoding)
@@ -105,13 +105,13 @@ func TestEmptyGeometries(t *testing.T) {
 		}
 	}
 	f(&xroute.Point{}, "POINT EMPTY", xroute.EncodingWKT, xroute.EncodingWKB, xroute.EncodingKML)
-	f(&xroute.LineString{}, "LINESTRING EMPTY", all...)
-	f(&xroute.LinearRing{}, "LINESTRING EMPTY", all...)
-	f(&xroute.Polygon{}, "POLYGON EMPTY", all...)
-	f(&xroute.MultiPoint{}, "MULTIPOINT EMPTY", all...)
-	f(&xroute.MultiLineString{}, "MULTILINESTRING EMPTY", all...)
-	f(&xroute.MultiPolygon{}, "MULTIPOLYGON EMPTY", all...)
-	f(&xroute.GeometryCollection{}, "GEOMETRYCOLLECTION EMPTY", all...)
+	f(&xroute.LineString{}, "LINESTRING EMPTY", allEncodings...)
+	f(&xroute.LinearRing{}, "LINESTRING EMPTY", allEncodings...)
+	f(&xroute.Polygon{}, "POLYGON EMPTY", allEncodings...)
+	f(&xroute.MultiPoint{}, "MULTIPOINT EMPTY", allEncodings...)
+	f(&xroute.MultiLineString{}, "MULTILINESTRING EMPTY", allEncodings...)
+	f(&xroute.MultiPolygon{}, "MULTIPOLYGON EMPTY", allEncodings...)
+	f(&xroute.GeometryCollection{}, "GEOMETRYCOLLECTION EMPTY", allEncodings...)
 }
 
 // TestResponsesAreValidRequests checks that the geometry of a response is accepted in all its
@@ -120,7 +120,7 @@ func TestResponsesAreValidRequests(t *testing.T) {
 	s := start(t, nil)
 	f := func(want, wkt string) {
 		t.Helper()
-		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(&xroute.GeometryCollection{}, wkt), geo.GeoDecimal, all...))).Result
+		first := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(asWKT(&xroute.GeometryCollection{}, wkt), geo.GeoDecimal, allEncodings...))).Result
 		again := ask[*xroute.ConvertGeometryResponse](s, message(t, convertTo(first, geo.GeoDecimal, xroute.EncodingWKT))).Result
 		require.Equal(t, want, *again.Encoded().WKT)
 	}

@@ -17,9 +17,9 @@ const (
 	inDegrees   = `coordFormat="OG_GEODECIMAL"`
 )
 
-// fails requires a fault with this exception, checks all of its members, and returns it with its
+// requireFault requires a fault with this exception, checks all of its members, and returns it with its
 // stack element.
-func (s *server) fails(class xroute.Exception, key xroute.ErrorCode, body string, headers ...string) (*xroute.Fault, *xroute.StackElement) {
+func (s *server) requireFault(class xroute.Exception, key xroute.ErrorCode, body string, headers ...string) (*xroute.Fault, *xroute.StackElement) {
 	s.t.Helper()
 	_, fault := s.call(body, append(headers, "traceparent", traceparent)...)
 	require.NotNil(s.t, fault)
@@ -60,7 +60,7 @@ func TestErrorCodes(t *testing.T) {
 	// f sends a geometry and requires this context and cause.
 	f := func(key xroute.ErrorCode, what, content, options, caller, context, cause string) {
 		t.Helper()
-		_, stack := s.fails(&xroute.XServiceException{}, key, convert(what, content, options, caller))
+		_, stack := s.requireFault(&xroute.XServiceException{}, key, convert(what, content, options, caller))
 		require.Contains(t, strings.Join(stack.Context, " "), context)
 		require.Contains(t, messages(stack), cause)
 	}
@@ -103,7 +103,7 @@ func TestParameterNotSet(t *testing.T) {
 	s := start(t, nil)
 	f := func(path, message string) {
 		t.Helper()
-		_, stack := s.fails(&xroute.ParameterNotSetException{}, "", envelope(message))
+		_, stack := s.requireFault(&xroute.ParameterNotSetException{}, "", envelope(message))
 		require.Contains(t, strings.Join(stack.Context, " "), path)
 	}
 	point := `<r:geometry xsi:type="c:Point" wkt="POINT (8 48)"/>`
@@ -126,7 +126,7 @@ func TestIllegalParameter(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxPoints, c.MaxDepth, c.Jobs.MaxGeometries = 10, 2, 3 })
 	f := func(want, body string) {
 		t.Helper()
-		fault, _ := s.fails(&xroute.IllegalParameterException{}, "", body)
+		fault, _ := s.requireFault(&xroute.IllegalParameterException{}, "", body)
 		require.Contains(t, fault.Text, want)
 	}
 	wkt := xmlOptions(inDegrees, "WKT")
@@ -213,7 +213,7 @@ func TestUnexpected(t *testing.T) {
 	f := func(operate func(*exchange) (xroute.Response, error)) {
 		t.Helper()
 		s := start(t, nil, func(s *Service) { s.operate = operate })
-		fault, stack := s.fails(&xroute.UnexpectedException{}, "", envelope("<r:stopJob><r:id>x</r:id></r:stopJob>"))
+		fault, stack := s.requireFault(&xroute.UnexpectedException{}, "", envelope("<r:stopJob><r:id>x</r:id></r:stopJob>"))
 		require.Contains(t, fault.Text, "transactionId")
 		require.NotContains(t, fault.Text, "secret")
 		require.Nil(t, stack.Cause)

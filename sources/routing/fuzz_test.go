@@ -28,8 +28,8 @@ func FuzzHandle(f *testing.F) {
 	f.Add([]byte(convert(`GeometryCollection"`, `<c:geometryCollection><c:wrappedGeometries><c:PlainGeometryBase xsi:type="c:PlainPoint" x="1" y="2"/></c:wrappedGeometries></c:geometryCollection>`, all, "")))
 	f.Add([]byte(convert(`LineString" wkt="LINESTRING Z EMPTY"`, "", all, "")))
 	f.Add([]byte(startMessage("8 48", "x")))
-	f.Add([]byte(about("watchJob", "x", watchOptions(0, 250))))
-	f.Add([]byte(about("fetchConvertGeometries", "x", "")))
+	f.Add([]byte(jobRequest("watchJob", "x", watchOptions(0, 250))))
+	f.Add([]byte(jobRequest("fetchConvertGeometries", "x", "")))
 	cfg := DefaultConfig()
 	cfg.MaxBodyBytes = 64 << 10
 	f.Fuzz(func(t *testing.T, text []byte) {

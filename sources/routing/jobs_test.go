@@ -23,7 +23,7 @@ var (
 	errPanic = errors.New("the item panics")
 )
 
-// gated is a task whose items end with the errors that the test sends.
+// gated is a task whose items return the errors that the test sends to gate.
 type gated struct {
 	items  int
 	bytes  int64
@@ -47,8 +47,8 @@ func (b *gated) do(int) error {
 	return err
 }
 
-// modelJob and model implement the rules of contract 3 in the simplest form: one list, one step at
-// a time.
+// modelJob and model implement the rules of contract 3.4 in the simplest way: one list, one step at a
+// time.
 type modelJob struct {
 	*gated
 	owner        string
@@ -406,7 +406,7 @@ func TestJobLimits(t *testing.T) {
 	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together hold 60 of at most 119 bytes")
 }
 
-// TestWatch checks the waiting rules of contract 3.4 with a synthetic clock.
+// TestWatch checks when a watch returns (contract 3.4).
 func TestWatch(t *testing.T) {
 	// f watches a job of two items for 10 s, with progress at most every second, and requires a
 	// response with the status want after the given time. f calls event while the watch waits.

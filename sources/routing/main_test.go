@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
-// patience is how long a test waits for an expected event.
-const patience = time.Minute
+// waitLimit is the maximum time that a test waits for an event.
+const waitLimit = time.Minute
 
 // server runs the service on a real port, with the clients a and b.
 type server struct {
@@ -52,7 +52,7 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 	require.NoError(t, cfg.Validate())
 	front := api.DefaultConfig()
 	front.Listen, front.BasePath, front.DrainGrace = "127.0.0.1:0", "/base", 10*time.Millisecond
-	front.WriteTimeout = 2 * patience
+	front.WriteTimeout = 2 * waitLimit
 	for _, name := range []string{"a", "b", "a2"} { // a2 is another key of client a
 		digest, client := sha256.Sum256([]byte(name)), ""
 		if name == "a2" {
@@ -75,7 +75,7 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		s.service.Drain()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		require.NoError(t, s.api.Stop(ctx))
 		s.service.Stop()

@@ -25,7 +25,8 @@ func startMessage(coordinates ...string) string {
 	return envelope(`<r:startConvertGeometries><r:geometries>` + list + `</r:geometries>` + xmlOptions(`coordFormat="VENDOR_GEODECIMAL"`, "WKT") + `</r:startConvertGeometries>`)
 }
 
-func about(operation, id, rest string) string {
+// jobRequest returns a request for an operation on a job. rest follows the id.
+func jobRequest(operation, id, rest string) string {
 	return envelope(`<r:` + operation + `><r:id>` + id + `</r:id>` + rest + `</r:` + operation + `>`)
 }
 
@@ -35,10 +36,10 @@ func watchOptions(timeout, interval int) string {
 
 func (s *server) watch(id, options string) xroute.Job {
 	s.t.Helper()
-	return ask[*xroute.WatchJobResponse](s, about("watchJob", id, options)).Result
+	return ask[*xroute.WatchJobResponse](s, jobRequest("watchJob", id, options)).Result
 }
 
-// watchToTheEnd watches a job until it has ended; one watch may report progress before.
+// watchToTheEnd watches a job until it has ended. A watch may return earlier to report progress.
 func (s *server) watchToTheEnd(id string) xroute.Job {
 	s.t.Helper()
 	for {
@@ -50,7 +51,7 @@ func (s *server) watchToTheEnd(id string) xroute.Job {
 
 func (s *server) fetch(id string, headers ...string) xroute.ConvertedGeometries {
 	s.t.Helper()
-	return ask[*xroute.FetchConvertGeometriesResponse](s, about("fetchConvertGeometries", id, ""), headers...).Result
+	return ask[*xroute.FetchConvertGeometriesResponse](s, jobRequest("fetchConvertGeometries", id, ""), headers...).Result
 }
 
 // requireUnknown requires the response for an unknown id, which is not a fault.
@@ -69,7 +70,7 @@ func TestJobFromStartToFetch(t *testing.T) {
 	require.Equal(t, xroute.StatusSucceeded, done.Status)
 	require.Equal(t, &xroute.BulkProgress{Failed: 2, Successful: 2}, done.Progress)
 
-	other := ask[*xroute.FetchConvertGeometriesResponse](s, about("fetchConvertGeometries", *j.ID, ""), "Authorization", "apiKey b").Result
+	other := ask[*xroute.FetchConvertGeometriesResponse](s, jobRequest("fetchConvertGeometries", *j.ID, ""), "Authorization", "apiKey b").Result
 	requireUnknown(t, *j.ID, other.Job)
 	require.Nil(t, other.Geometries)
 
@@ -113,8 +114,8 @@ func TestJobsThatEndImmediately(t *testing.T) {
 	f(xroute.StatusFailed, 2, "x", "1 91")
 }
 
-// hold starts a job of client a. Its items end when the test sends their errors to work.gate.
-func (s *server) hold(items int) (id string, work *gated) {
+// startGatedJob starts a job of client a. Its items end when the test sends their errors to work.gate.
+func (s *server) startGatedJob(items int) (id string, work *gated) {
 	s.t.Helper()
 	work = newGated(items, 1)
 	p, err := s.service.jobs.start("city\x00client a", work)
@@ -125,11 +126,11 @@ func (s *server) hold(items int) (id string, work *gated) {
 
 func TestStopAndDelete(t *testing.T) {
 	s := start(t, func(c *Config) { c.Jobs.Workers = 1 })
-	held, work := s.hold(3)
+	id, work := s.startGatedJob(3)
 	work.gate <- nil
 	require.Eventually(t, func() bool {
-		return s.watch(held, watchOptions(0, 250)).Progress.(*xroute.BulkProgress).Successful == 1
-	}, patience, time.Millisecond)
+		return s.watch(id, watchOptions(0, 250)).Progress.(*xroute.BulkProgress).Successful == 1
+	}, waitLimit, time.Millisecond)
 
 	waiting := s.startJob("8 48")
 	require.Equal(t, xroute.StatusQueuing, s.watch(*waiting.ID, watchOptions(0, 250)).Status)
@@ -137,7 +138,7 @@ func TestStopAndDelete(t *testing.T) {
 	require.Equal(t, xroute.StatusQueuing, early.Job.Status)
 	require.Nil(t, early.Geometries)
 
-	stopped := ask[*xroute.StopJobResponse](s, about("stopJob", *waiting.ID, "")).Result
+	stopped := ask[*xroute.StopJobResponse](s, jobRequest("stopJob", *waiting.ID, "")).Result
 	require.Equal(t, xroute.StatusFailed, stopped.Status, "no worker had started it")
 	require.Equal(t, &xroute.BulkProgress{Failed: 1}, stopped.Progress)
 	require.Equal(t, xroute.StatusFailed, s.watch(*waiting.ID, "").Status)
@@ -149,29 +150,29 @@ func TestStopAndDelete(t *testing.T) {
 	requireUnknown(t, *waiting.ID, s.watch(*waiting.ID, watchOptions(0, 250)))
 
 	for range 2 {
-		gone := ask[*xroute.DeleteJobResponse](s, about("deleteJob", held, "")).Result
+		gone := ask[*xroute.DeleteJobResponse](s, jobRequest("deleteJob", id, "")).Result
 		require.Equal(t, xroute.StatusDeleted, gone.Status)
 	}
-	require.Equal(t, xroute.StatusDeleted, s.watch(held, "").Status)
-	require.Equal(t, xroute.StatusDeleted, ask[*xroute.StopJobResponse](s, about("stopJob", held, "")).Result.Status)
-	r = s.fetch(held)
+	require.Equal(t, xroute.StatusDeleted, s.watch(id, "").Status)
+	require.Equal(t, xroute.StatusDeleted, ask[*xroute.StopJobResponse](s, jobRequest("stopJob", id, "")).Result.Status)
+	r = s.fetch(id)
 	require.Equal(t, xroute.StatusDeleted, r.Job.Status)
 	require.Nil(t, r.Geometries)
 
-	requireUnknown(t, "none", ask[*xroute.StopJobResponse](s, about("stopJob", "none", "")).Result)
-	requireUnknown(t, "none", ask[*xroute.DeleteJobResponse](s, about("deleteJob", "none", "")).Result)
+	requireUnknown(t, "none", ask[*xroute.StopJobResponse](s, jobRequest("stopJob", "none", "")).Result)
+	requireUnknown(t, "none", ask[*xroute.DeleteJobResponse](s, jobRequest("deleteJob", "none", "")).Result)
 }
 
 // TestWatchEndsWithDrain checks that a watch ends with the drain, and does not block other
 // requests before it.
 func TestWatchEndsWithDrain(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
-	id, _ := s.hold(1)
+	id, _ := s.startGatedJob(1)
 	watched := make(chan xroute.Job)
 	for range 3 {
 		go func() { watched <- s.watch(id, watchOptions(60_000, 50_000)) }()
 	}
-	require.Eventually(t, func() bool { return s.service.watches.Total() == 3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.service.watches.Total() == 3 }, waitLimit, time.Millisecond)
 	requireUnknown(t, "none", s.watch("none", watchOptions(0, 250)))
 	s.service.Drain()
 	for range 3 {
@@ -197,14 +198,14 @@ func TestWatchTimes(t *testing.T) {
 	require.Equal(t, []time.Duration{time.Second, 3 * time.Second}, []time.Duration{interval, timeout})
 }
 
-// TestNoRoomForAJob checks that the fault contains advice, and that a job that can never fit is an
+// TestNoRoomForJob checks that the fault contains advice, and that a job that can never fit is an
 // error of the client.
-func TestNoRoomForAJob(t *testing.T) {
+func TestNoRoomForJob(t *testing.T) {
 	f := func(want string, class xroute.Exception, geometries int, change func(*Config)) {
 		t.Helper()
 		s := start(t, change)
-		s.hold(1)
-		fault, _ := s.fails(class, "", startMessage(strings.Split(strings.Repeat(",8 48", geometries)[1:], ",")...))
+		s.startGatedJob(1)
+		fault, _ := s.requireFault(class, "", startMessage(strings.Split(strings.Repeat(",8 48", geometries)[1:], ",")...))
 		require.Contains(t, fault.Text, want)
 	}
 	f("all 1 job slots are in use: try again later", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 1 })
@@ -228,7 +229,7 @@ func TestJobOfAnotherReplica(t *testing.T) {
 	two := start(t, func(c *Config) { c.Jobs.Replica = "two" })
 	j := one.startJob("8 48")
 	for _, operation := range []string{"watchJob", "fetchConvertGeometries", "stopJob", "deleteJob"} {
-		_, place := two.fails(&xroute.IllegalParameterException{}, "", about(operation, *j.ID, ""))
+		_, place := two.requireFault(&xroute.IllegalParameterException{}, "", jobRequest(operation, *j.ID, ""))
 		require.Contains(t, *place.Message, "another replica started this job")
 	}
 	require.Equal(t, xroute.StatusSucceeded, one.watch(*j.ID, "").Status)

@@ -55,7 +55,7 @@ func TestSlowClientLeavesSlots(t *testing.T) {
 	for range 2 {
 		slow = append(slow, s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(simple))).send(simple[:1]))
 	}
-	require.Eventually(t, func() bool { return s.service.receiver.Slots.Total() == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.service.receiver.Slots.Total() == 2 }, waitLimit, time.Millisecond)
 	resp, text := s.post(simple)
 	requireQuotaExceeded(t, resp, text, "2 requests in progress")
 	ask[*xroute.ConvertGeometryResponse](s, simple, asB...)
@@ -74,7 +74,7 @@ func TestSlowClientLeavesMemory(t *testing.T) {
 	f := func(sent, held int) {
 		t.Helper()
 		s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(large))).send(large[:sent])
-		require.Eventually(t, func() bool { return s.service.memory.Total() == int64(held) }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return s.service.memory.Total() == int64(held) }, waitLimit, time.Millisecond)
 	}
 	f(4097, 8192)
 	for i := range 7 {
@@ -101,8 +101,8 @@ func TestClientThatDoesNotReadResponses(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return testutil.ToFloat64(apiErrors.WithLabelValues(contract.ServiceUnavailable.String())) == before+5
-	}, patience, time.Millisecond)
-	require.Eventually(t, func() bool { return s.service.receiver.Slots.Total() == 0 }, patience, time.Millisecond)
+	}, waitLimit, time.Millisecond)
+	require.Eventually(t, func() bool { return s.service.receiver.Slots.Total() == 0 }, waitLimit, time.Millisecond)
 	require.Greater(t, s.service.memory.Total(), int64(8<<20))
 
 	for range 3 {
@@ -123,7 +123,7 @@ func TestClientThatDoesNotReadResponses(t *testing.T) {
 		requireQuotaExceeded(t, resp, text, "")
 	}
 	require.Equal(t, 1, served)
-	require.Eventually(t, func() bool { return s.service.memory.Total() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.service.memory.Total() == 0 }, waitLimit, time.Millisecond)
 	ask[*xroute.ConvertGeometryResponse](s, large)
 }
 
@@ -132,9 +132,9 @@ func TestFetchWithoutMemory(t *testing.T) {
 	s := start(t, nil)
 	j := s.startJob("8 48")
 	require.Equal(t, xroute.StatusSucceeded, s.watchToTheEnd(*j.ID).Status)
-	request := about("fetchConvertGeometries", *j.ID, "")
+	request := jobRequest("fetchConvertGeometries", *j.ID, "")
 	p := s.dial(fmt.Sprintf("Content-Length: %d\r\n", len(request))).send(request[:1])
-	require.Eventually(t, func() bool { return s.service.memory.Total() > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.service.memory.Total() > 0 }, waitLimit, time.Millisecond)
 	waiting := newResponseBody(s.service.memory, "city\x00client a", make([]byte, s.service.cfg.AdmissionBytes/2))
 	resp, text := p.send(request[1:]).response()
 	requireQuotaExceeded(t, resp, text, "")
@@ -145,15 +145,15 @@ func TestFetchWithoutMemory(t *testing.T) {
 // TestClientGetsHalfOfTheWatches checks that one client gets half of the watches.
 func TestClientGetsHalfOfTheWatches(t *testing.T) {
 	s := start(t, func(c *Config) { c.MaxWatches = 4 })
-	id, _ := s.hold(1)
+	id, _ := s.startGatedJob(1)
 	watched := make(chan xroute.Job)
 	for range 2 {
 		go func() { watched <- s.watch(id, watchOptions(60_000, 50_000)) }()
 	}
-	require.Eventually(t, func() bool { return s.service.watches.Total() == 2 }, patience, time.Millisecond)
-	resp, text := s.post(about("watchJob", id, ""))
+	require.Eventually(t, func() bool { return s.service.watches.Total() == 2 }, waitLimit, time.Millisecond)
+	resp, text := s.post(jobRequest("watchJob", id, ""))
 	requireQuotaExceeded(t, resp, text, "2 watches of jobs")
-	other := ask[*xroute.WatchJobResponse](s, about("watchJob", id, ""), asB...).Result
+	other := ask[*xroute.WatchJobResponse](s, jobRequest("watchJob", id, ""), asB...).Result
 	requireUnknown(t, id, other)
 	s.service.Drain()
 	for range 2 {

@@ -96,11 +96,11 @@ func TestRejected(t *testing.T) {
 	broken[len(broken)-5] ^= 1 // in the checksum
 	s.requireError(400, contract.InvalidGzip, string(broken), "Content-Encoding", "gzip")
 
-	fault, _ := s.fails(&xroute.IllegalParameterException{}, "", zip(simple+strings.Repeat(" ", 1<<20)), "Content-Encoding", "gzip")
+	fault, _ := s.requireFault(&xroute.IllegalParameterException{}, "", zip(simple+strings.Repeat(" ", 1<<20)), "Content-Encoding", "gzip")
 	require.Contains(t, fault.Text, "2000 bytes")
-	fault, _ = s.fails(&xroute.IllegalParameterException{}, "", zip(simple))
+	fault, _ = s.requireFault(&xroute.IllegalParameterException{}, "", zip(simple))
 	require.Contains(t, fault.Text, "Content-Encoding: gzip")
-	fault, _ = s.fails(&xroute.IllegalParameterException{}, "", simple, "Content-Type", "text/xml; charset=ISO-8859-1")
+	fault, _ = s.requireFault(&xroute.IllegalParameterException{}, "", simple, "Content-Type", "text/xml; charset=ISO-8859-1")
 	require.Contains(t, fault.Text, "send UTF-8")
 }
 
@@ -116,7 +116,7 @@ func (s *server) dial(headers string) *peer {
 	c, err := net.Dial("tcp", s.api.Addr().String())
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = c.Close() })
-	require.NoError(s.t, c.SetDeadline(time.Now().Add(patience)))
+	require.NoError(s.t, c.SetDeadline(time.Now().Add(waitLimit)))
 	_, err = fmt.Fprintf(c, "POST /base%s HTTP/1.1\r\nHost: h\r\nAuthorization: apiKey a\r\nContent-Type: text/xml\r\n%s\r\n", Path, headers)
 	require.NoError(s.t, err)
 	return &peer{s.t, c}
