@@ -130,7 +130,7 @@ func TestJobRejected(t *testing.T) {
 	}
 	f("unknown job", "--url", url, "--key", otherKey, "--quiet")
 	f("401 GENERAL_UNAUTHENTICATED", "--url", url, "--key", "tfd_wrong")
-	f("grant the key the routing right", "--url", url, "--key", noRightKey)
+	f("the key does not have the right routing", "--url", url, "--key", noRightKey)
 	f("check --url", "--url", url+"/elsewhere", "--key", testKey)
 	f("cannot reach the routing service", "--url", "http://127.0.0.1:1", "--key", testKey)
 	f("missing API key", "--url", url)

@@ -128,7 +128,8 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 			return unauthenticated("unknown key: check that it is complete, has not expired and was not withdrawn")
 		}
 		if !x.key.client.May(x.route.Right) {
-			return contract.NewError(contract.Forbidden, "the key does not have the right that this path requires")
+			return contract.NewError(contract.Forbidden,
+				"the key does not have the right "+nameOf(x.route.Right)+", which this path requires; the operator can add it to the keys file")
 		}
 		if wait, what := x.key.admit(); wait > 0 {
 			return &contract.APIError{

@@ -48,6 +48,15 @@ var rights = map[string]contract.Right{
 	"routing":  contract.RightRouting,
 }
 
+func nameOf(r contract.Right) string {
+	for name, right := range rights {
+		if right == r {
+			return name
+		}
+	}
+	return ""
+}
+
 // obsoleteRight never allowed anything. Entries may still name it, because an error would lock out
 // their clients.
 const obsoleteRight = "admin"
@@ -141,7 +150,7 @@ func (e KeyEntry) Validate() error {
 func (e KeyEntry) client() (*contract.Client, error) {
 	c := &contract.Client{Name: e.Name, ProductInstance: e.ProductInstance, Owner: e.ProductInstance + "\x00" + cmp.Or(e.Client, e.Name)}
 	if e.Name == "" {
-		return nil, errors.New("missing name: logs need one")
+		return nil, errors.New("missing name, which identifies the client in logs and metrics")
 	}
 	if digest, err := hex.DecodeString(e.SHA256); err != nil || len(digest) != sha256.Size {
 		return nil, errors.New("sha256 must be the 64 hexadecimal digits of the key's SHA-256 digest")

@@ -22,17 +22,14 @@ import (
 // Service is one of the daemon's endpoints.
 type Service struct {
 	Path     string
-	Right    string // required of the API key
 	TooLarge string // advice for a 413
 }
 
 // The daemon's services (contract 1, 2 and 3).
 var (
-	Ingest = Service{
-		"/dataprovider/ingestion/v1/detectors/data/ingest", "ingest", "use a smaller --batch, or raise the daemon's limits",
-	}
-	Forecast = Service{"/mlf/v1/forecast/realtime", "forecast", ""}
-	Routing  = Service{"/xroute/ws/XRoute", "routing", "raise the daemon's setting routing.max_body_bytes"}
+	Ingest   = Service{"/dataprovider/ingestion/v1/detectors/data/ingest", "use a smaller --batch, or raise the daemon's limits"}
+	Forecast = Service{"/mlf/v1/forecast/realtime", ""}
+	Routing  = Service{"/xroute/ws/XRoute", "raise the daemon's setting routing.max_body_bytes"}
 )
 
 // Config holds the settings of the connection to a daemon. Each field corresponds to the flag of
@@ -177,11 +174,12 @@ func (e *Error) Error() string {
 	hint := ""
 	switch e.Status {
 	case http.StatusOK, http.StatusBadRequest:
+		if e.ErrorCode == "INVALID_PARAMETER" {
+			break // the description suffices
+		}
 		hint = "check that --url names the daemon and that no proxy changes requests or responses"
 	case http.StatusUnauthorized:
 		hint = "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file has its digest (trafficctl key new)"
-	case http.StatusForbidden:
-		hint = "grant the key the " + e.service.Right + " right in the daemon's keys file"
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		hint = "check --url: it must be the daemon's base URL, including its path prefix if it has one"
 	case http.StatusRequestEntityTooLarge:

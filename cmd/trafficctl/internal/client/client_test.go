@@ -44,6 +44,21 @@ func TestEndpoint(t *testing.T) {
 	f("http://h"+Ingest.Path, "http://h"+Ingest.Path)
 }
 
+// TestHints checks that an error names the next step unless the daemon's description does.
+func TestHints(t *testing.T) {
+	f := func(want string, e Error) {
+		t.Helper()
+		e.Description = "description"
+		require.EqualError(t, &e, want)
+	}
+	f("the daemon responded with 400 INVALID_PARAMETER: description", Error{Status: 400, ErrorCode: "INVALID_PARAMETER"})
+	f("the daemon responded with 400 INVALID_GZIP: description; check that --url names the daemon and that no proxy changes requests or responses",
+		Error{Status: 400, ErrorCode: "INVALID_GZIP"})
+	f("the daemon responded with 403 GENERAL_FORBIDDEN: description", Error{Status: 403, ErrorCode: "GENERAL_FORBIDDEN"})
+	f("the daemon responded with 503 GENERAL_SERVICE_UNAVAILABLE: description; try again after 2 s (trace 1)",
+		Error{Status: 503, ErrorCode: "GENERAL_SERVICE_UNAVAILABLE", RetryAfter: 2 * time.Second, TraceID: "1"})
+}
+
 // TestCA checks that a private certificate authority is trusted with --ca and reported as
 // permanent without it.
 func TestCA(t *testing.T) {
