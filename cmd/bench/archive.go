@@ -105,13 +105,11 @@ func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [
 	fmt.Fprintf(o.notes, "%s rows; CPU of ClickHouse for a day: %v, with derived tables %v\n", rows, cpu[0], cpu[1])
 	o.line("archive_derived_over_delivery", float64(cpu[1])/float64(cpu[0]), "ratio")
 	for _, q := range archiveQueries {
-		var times []float64
-		for range 3 + o.rounds {
+		o.medians(o.rounds, func(add series) {
 			start := time.Now()
 			must.Get(c.Do(ctx, strings.ReplaceAll(q.sql, "measurements_", "trafficd.measurements_")+" FORMAT Null"))
-			times = append(times, milliseconds(time.Since(start)))
-		}
-		o.line("archive_"+q.name+"_ms", median(times[3:]), "ms")
+			add("archive_"+q.name+"_ms", milliseconds(time.Since(start)), "ms")
+		})
 	}
 	tables := must.Get(c.Do(ctx, "SELECT table, sum(bytes_on_disk) / "+rows+" FROM system.parts"+
 		" WHERE active AND database = 'trafficd' GROUP BY table ORDER BY table"))

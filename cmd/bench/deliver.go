@@ -45,32 +45,27 @@ func (o options) deliver(ctx context.Context) {
 	bare := newBareClients(ctx, stores)
 	defer bare.close()
 
-	var ingested, delivered, inserted, produced, ratios []float64 // CPU seconds per million rows
 	var blocks deliveryCounters
-	for round := range o.rounds + 1 {
+	o.medians(o.rounds, func(add series) {
 		journal.load(b, 2, 1)
 		before := journal.cpu()
 		journal.load(b, 2, deliverBatches/2)
 		ingest := perMillion(journal.cpu()-before, deliverBatches*b.items)
-		var all time.Duration
-		all, blocks = d.deliverAll(ctx, b, stores.ClickHouse)
+		var spent time.Duration
+		spent, blocks = d.deliverAll(ctx, b, stores.ClickHouse)
+		deliver := perMillion(spent, deliverBatches*b.items)
 		before = ownCPU()
 		bare.insert(ctx)
 		insert := perMillion(ownCPU()-before, bare.rows())
 		before = ownCPU()
 		bare.produce(ctx)
 		produce := perMillion(ownCPU()-before, bare.rows())
-		if deliver := perMillion(all, deliverBatches*b.items); round > 0 { // the first is a warm-up
-			ingested, delivered = append(ingested, ingest), append(delivered, deliver)
-			inserted, produced = append(inserted, insert), append(produced, produce)
-			ratios = append(ratios, deliver/(ingest+insert+produce))
-		}
-	}
-	o.line("bare_clickhouse_cpu_s_per_million", median(inserted), "s")
-	o.line("bare_kafka_cpu_s_per_million", median(produced), "s")
-	o.line("delivered_cpu_s_per_million", median(delivered), "s")
-	o.line("delivered_over_bare_and_ingest", median(ratios), "ratio")
-	o.line("ingest_cpu_s_per_million", median(ingested), "s")
+		add("bare_clickhouse_cpu_s_per_million", insert, "s")
+		add("bare_kafka_cpu_s_per_million", produce, "s")
+		add("delivered_cpu_s_per_million", deliver, "s")
+		add("delivered_over_bare_and_ingest", deliver/(ingest+insert+produce), "ratio")
+		add("ingest_cpu_s_per_million", ingest, "s")
+	})
 	o.line("bare_clickhouse_bytes_per_row", bare.sent/float64(bare.rows()), "B")
 	o.line("bare_kafka_bytes_per_row", float64(bare.bytes.Load())/float64(bare.rows()*(o.rounds+1)), "B")
 	o.line("delivered_clickhouse_bytes_per_row", blocks.received/blocks.rows, "B")

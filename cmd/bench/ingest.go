@@ -27,32 +27,24 @@ func (o options) ingest(ctx context.Context, body body) {
 		body.name, body.items, body.length, len(body.zipped), o.rounds, o.batches)
 	c := must.Get(d.dial())
 	defer c.Close()
-	var gunzip, scan, ingest, overGunzip, overScan, allocs []float64 // CPU milliseconds, ratios, number
-	for round := range o.rounds + 1 {
-		unzipped, scanned := cpuPerCall(o.batches, body.gunzip), cpuPerCall(o.batches, body.scan)
-		ingested, mallocs := d.perBatch(ctx, c, body, o.batches)
-		if round == 0 {
-			continue // warm-up
-		}
-		gunzip, scan, ingest, allocs = append(gunzip, unzipped), append(scan, scanned), append(ingest, ingested), append(allocs, mallocs)
-		overGunzip, overScan = append(overGunzip, ingested/unzipped), append(overScan, ingested/scanned)
-	}
-	o.line(body.name+"gunzip_ms", median(gunzip), "ms")
-	o.line(body.name+"gunzip_scan_ms", median(scan), "ms")
-	o.line(body.name+"ingest_cpu_ms", median(ingest), "ms")
-	o.line(body.name+"ingest_cpu_over_gunzip_scan", median(overScan), "ratio")
-	o.line(body.name+"ingest_cpu_over_gunzip", median(overGunzip), "ratio")
-	o.line(body.name+"ingest_allocs_per_batch", median(allocs), "allocs")
+	o.medians(o.rounds, func(add series) {
+		gunzip, scan := cpuPerCall(o.batches, body.gunzip), cpuPerCall(o.batches, body.scan)
+		ingest, allocs := d.perBatch(ctx, c, body, o.batches)
+		add(body.name+"gunzip_ms", gunzip, "ms")
+		add(body.name+"gunzip_scan_ms", scan, "ms")
+		add(body.name+"ingest_cpu_ms", ingest, "ms")
+		add(body.name+"ingest_cpu_over_gunzip_scan", ingest/scan, "ratio")
+		add(body.name+"ingest_cpu_over_gunzip", ingest/gunzip, "ratio")
+		add(body.name+"ingest_allocs_per_batch", allocs, "allocs")
+	})
 }
 
 // inflate compares the CPU time of the daemon's gunzip with klauspost's.
 func (o options) inflate(body body) {
-	var ratios []float64
-	for range 3 * o.rounds {
+	o.medians(3*o.rounds, func(add series) {
 		theirs := cpuPerCall(o.batches/5+1, body.gunzip)
-		ratios = append(ratios, cpuPerCall(o.batches/5+1, body.inflate)/theirs)
-	}
-	o.line(body.name+"inflate_over_klauspost", median(ratios), "ratio")
+		add(body.name+"inflate_over_klauspost", cpuPerCall(o.batches/5+1, body.inflate)/theirs, "ratio")
+	})
 }
 
 func (o options) line(name string, value float64, unit string) {
@@ -69,16 +61,13 @@ func (o options) throughput(ctx context.Context, body body) {
 		o.line(fmt.Sprintf("http_items_per_s_%d", connections), float64(connections*o.batches*body.items)/took.Seconds(), "items/s")
 		interval = time.Duration(float64(took) / float64(connections*o.batches) / 0.7)
 	}
-	var p50, overP50, disk []float64
-	for range o.rounds {
+	o.medians(o.rounds, func(add series) {
 		ms := d.paced(body, 16, interval, 20*o.batches)
-		p50, overP50 = append(p50, median(ms)), append(overP50, p99(ms)/median(ms))
+		add("http_p50_ms", median(ms), "ms")
+		add("http_p99_over_p50", p99(ms)/median(ms), "ratio")
 		ms = commits(filepath.Join(d.Dir, "disk"), interval, 20*o.batches)
-		disk = append(disk, p99(ms)/median(ms))
-	}
-	o.line("http_p50_ms", median(p50), "ms")
-	o.line("http_p99_over_p50", median(overP50), "ratio")
-	o.line("disk_p99_over_p50", median(disk), "ratio")
+		add("disk_p99_over_p50", p99(ms)/median(ms), "ratio")
+	})
 }
 
 // commits overwrites and syncs as many bytes as a batch has in the journal, n times at the given

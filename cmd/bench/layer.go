@@ -15,7 +15,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -283,13 +282,12 @@ func (o options) layerMemory(ctx context.Context) {
 	}
 	pause(ctx, 10*time.Second)
 	steady := d.rssMB()
-	reading, stop := context.WithCancel(ctx)
-	var readers sync.WaitGroup
-	defer readers.Wait()
-	defer stop()
-	for i := range memoryReaders {
-		readers.Go(func() { d.read(reading, []string{"", "?horizon=30"}[i%2]) })
-	}
+	defer inBackground(ctx, memoryReaders, func(ctx context.Context, i int) {
+		for ctx.Err() == nil {
+			_ = d.get(ctx, []string{"", "?horizon=30"}[i%2]) // ctx may interrupt it
+			time.Sleep(50 * time.Millisecond)                // leave CPU time for the daemon
+		}
+	})()
 	d.rebuild(ctx, all)
 	o.line("layer_bodies_mb", must.Get(d.metric(ctx, "trafficd_layers_body_bytes"))/1e6, "MB")
 	o.line("layer_rss_steady_mb", steady, "MB")
@@ -316,12 +314,4 @@ func (d *daemon) get(ctx context.Context, query string) error {
 	_, _, err := request(ctx, http.DefaultClient, http.MethodGet, "http://"+d.API+layers.Path+query, nil, http.StatusOK,
 		"Authorization", "apiKey "+benchKey, "Accept-Encoding", "gzip, deflate, br, zstd")
 	return err
-}
-
-// read requests the layer until ctx is done.
-func (d *daemon) read(ctx context.Context, query string) {
-	for ctx.Err() == nil {
-		_ = d.get(ctx, query)             // ctx may interrupt it
-		time.Sleep(50 * time.Millisecond) // leave CPU time for the daemon
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -126,6 +127,41 @@ func run(ctx context.Context, parts []part) (err error) {
 		measure(ctx)
 	}
 	return nil
+}
+
+// series adds a value to a figure, whose median is printed.
+type series func(name string, value float64, unit string)
+
+// medians calls measure once as a warm-up and then n times, and prints the median of each figure.
+func (o options) medians(n int, measure func(add series)) {
+	measure(func(string, float64, string) {})
+	var names []string
+	values, units := map[string][]float64{}, map[string]string{}
+	for range n {
+		measure(func(name string, value float64, unit string) {
+			if values[name] == nil {
+				names = append(names, name)
+			}
+			values[name], units[name] = append(values[name], value), unit
+		})
+	}
+	for _, name := range names {
+		o.line(name, median(values[name]), units[name])
+	}
+}
+
+// inBackground calls do in n goroutines, numbered from 0, with a context that ends with stop. stop
+// waits until all calls have returned.
+func inBackground(ctx context.Context, n int, do func(ctx context.Context, i int)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() { do(ctx, i) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // batchCosts measures the decompression and ingestion of each body, and the throughput and memory

@@ -48,30 +48,29 @@ func (o options) layerServing(ctx context.Context) {
 	}
 }
 
-// againstNginx compares a layer of the given size with nginx as packaged, and with one that keeps
-// the file open.
+// againstNginx compares a layer of the given size with nginx.
 func (o options) againstNginx(ctx context.Context, name string, size int) {
 	const perStreet = 340 // approximate bytes of five periods
 	d := o.layerDaemon(ctx, o.network(ctx, max(1, size/perStreet), 5, quarter()), "GOMAXPROCS=1")
 	defer d.stop()
 	ours := server{url: "http://" + d.API + layers.Path}
-	body := must.Get(ours.get(ctx))
-	o.compare(ctx, "layer_"+name, ours, d.Dir, body)
+	_, body, err := ours.request(ctx)
+	must.Do(err)
+	o.compare(ctx, "layer_"+name, ours, body)
 	if name == "100k" {
 		ours.conditional = true
-		o.compare(ctx, "layer_304", ours, d.Dir, body)
+		o.compare(ctx, "layer_304", ours, body)
 	}
 }
 
-// compare prints the daemon's requests per second and their ratio to nginx's, as medians over the
-// rounds. Each round starts new servers in new directories below dir, because one that starts slow
-// or fast remains so, for unknown reasons.
-func (o options) compare(ctx context.Context, name string, ours server, dir string, body []byte) {
+// compare prints the daemon's requests per second and their ratio to those of nginx as packaged,
+// and of an nginx that keeps the file open, as medians over the rounds. Each round starts new
+// servers in new directories, because one that starts slow or fast remains so, for unknown reasons.
+func (o options) compare(ctx context.Context, name string, ours server, body []byte) {
 	nginx := func(settings string) float64 {
-		s, stop := startNginx(ctx, must.Get(os.MkdirTemp(dir, "nginx")), settings, body)
-		defer stop()
-		s.conditional = ours.conditional
-		return s.load(ctx)
+		d := startNginx(ctx, settings, body)
+		defer d.stop()
+		return server{url: "http://" + d.API + "/layer", conditional: ours.conditional}.load(ctx)
 	}
 	var rates, overPackaged, overTuned, overBare []float64
 	for range servingRounds {
@@ -95,23 +94,21 @@ func (o options) compare(ctx context.Context, name string, ours server, dir stri
 // server serves a layer.
 type server struct {
 	url         string
-	etag        string // of the last get
-	conditional bool   // send If-None-Match with the current ETag
+	conditional bool // send If-None-Match with the current ETag
 }
 
-func (s *server) get(ctx context.Context) ([]byte, error) {
-	header, body, err := request(ctx, http.DefaultClient, http.MethodGet, s.url, nil, http.StatusOK,
+func (s server) request(ctx context.Context) (http.Header, []byte, error) {
+	return request(ctx, http.DefaultClient, http.MethodGet, s.url, nil, http.StatusOK,
 		"Authorization", "apiKey "+benchKey, "Accept-Encoding", "identity")
-	s.etag = header.Get("Etag")
-	return body, err
 }
 
 // load returns the requests per second measured by wrk.
 func (s server) load(ctx context.Context) (rate float64) {
 	args := []string{"-t", "1", "-c", servingClients, "-d", servingTime, "--timeout", "30s", "-H", "Authorization: apiKey " + benchKey}
 	if s.conditional {
-		must.Get(s.get(ctx)) // a period of the layer may have ended
-		args = append(args, "-H", "If-None-Match: "+s.etag)
+		header, _, err := s.request(ctx) // a period of the layer may have ended
+		must.Do(err)
+		args = append(args, "-H", "If-None-Match: "+header.Get("Etag"))
 	}
 	out, err := exec.CommandContext(ctx, "wrk", append(args, s.url)...).CombinedOutput()
 	if err != nil {
@@ -155,29 +152,25 @@ http {
 // fileKeptOpen avoids opening the file for each request.
 const fileKeptOpen = "open_file_cache max=100; open_file_cache_valid 60s;"
 
-// startNginx serves the body from a file in dir.
-func startNginx(ctx context.Context, dir, settings string, body []byte) (s server, stop func()) {
-	address, config := launch.Address(must.Get(launch.PickPort("nginx", 0))), filepath.Join(dir, "nginx.conf")
-	must.Do(os.WriteFile(filepath.Join(dir, "layer"), body, 0o600))
-	must.Do(os.WriteFile(config, fmt.Appendf(nil, nginxConf, dir, address, settings), 0o600))
-	d := launch.Daemon{
-		Binary: "nginx", Dir: dir, Args: []string{"-c", config, "-e", filepath.Join(dir, "error.log")}, OnDeath: syscall.SIGTERM,
-	}
-	must.Do(d.Start())
-	stop = func() { _ = d.Stop(10 * time.Second) }
-	s.url = "http://" + address + "/layer"
-	err := launch.Eventually(ctx, 2*time.Second, func() error {
-		sent, err := s.get(ctx)
-		if err == nil && !bytes.Equal(sent, body) {
-			err = errors.New("unexpected body")
-		}
-		return err
+// startNginx starts an nginx that serves the body from a file at /layer.
+func startNginx(ctx context.Context, settings string, body []byte) *daemon {
+	d := startPeer(ctx, "nginx", func(d *daemon) []string {
+		config := filepath.Join(d.Dir, "nginx.conf")
+		must.Do(os.WriteFile(filepath.Join(d.Dir, "layer"), body, 0o600))
+		must.Do(os.WriteFile(config, fmt.Appendf(nil, nginxConf, d.Dir, d.API, settings), 0o600))
+		d.OnDeath = syscall.SIGTERM // it stops its worker
+		return []string{"-c", config, "-e", filepath.Join(d.Dir, "error.log")}
 	})
-	if err != nil {
-		stop()
-		must.Do(fmt.Errorf("nginx does not serve the layer: %w: %s", err, d.LogTail()))
+	_, sent, err := server{url: "http://" + d.API + "/layer"}.request(ctx)
+	if err == nil && !bytes.Equal(sent, body) {
+		err = errors.New("unexpected body")
 	}
-	return s, stop
+	if err != nil {
+		err = fmt.Errorf("nginx does not serve the layer: %w: %s", err, d.LogTail())
+		d.stop()
+		must.Do(err)
+	}
+	return d
 }
 
 // bare responds to each read from a connection with a 304 of the same size as the daemon's, without

@@ -189,44 +189,28 @@ func (o options) pageLoad(ctx context.Context) {
 	defer d.stop()
 	d.startWith(ctx, o.network(ctx, 20_000, pagePeriods, quarter()))
 	latency := func() float64 { return p99(d.latencies(b, pageBatches, pageInterval)) }
-	latency() // warm-up
-	var without, with, ratios []float64
 	var before, after float64
-	for range pageRounds {
+	o.medians(pageRounds, func(add series) {
 		alone := latency()
 		if before == 0 {
 			before = d.rssMB()
 		}
-		watched := 0.0
-		d.viewed(ctx, func() {
-			watched = latency()
-			after = max(after, d.rssMB())
-		})
-		without, with, ratios = append(without, alone), append(with, watched), append(ratios, watched/alone)
-	}
-	o.line("page_ingest_p99_ms", median(without), "ms")
-	o.line("page_ingest_p99_50_pages_ms", median(with), "ms")
-	o.line("page_ingest_p99_50_pages_ratio", median(ratios), "ratio")
+		defer inBackground(ctx, pageViewers, d.view)()
+		pause(ctx, 6*time.Second) // until all of them have the layer
+		watched := latency()
+		after = max(after, d.rssMB())
+		add("page_ingest_p99_ms", alone, "ms")
+		add("page_ingest_p99_50_pages_ms", watched, "ms")
+		add("page_ingest_p99_50_pages_ratio", watched/alone, "ratio")
+	})
 	o.line("page_rss_50_pages_mb", after-before, "MB")
 }
 
-// viewed calls measure while clients send the requests of open pages.
-func (d *daemon) viewed(ctx context.Context, measure func()) {
-	viewing, stop := context.WithCancel(ctx)
-	var viewers sync.WaitGroup
-	defer viewers.Wait()
-	defer stop()
-	for i := range pageViewers {
-		viewers.Go(func() { d.view(viewing, time.Duration(i)*100*time.Millisecond) })
-	}
-	pause(ctx, 6*time.Second) // until all of them have the layer
-	measure()
-}
-
 // view sends the requests of an open page with both views until ctx is done: /status every five
-// seconds, the rejections, and the layer of each horizon, then its changes.
-func (d *daemon) view(ctx context.Context, after time.Duration) {
-	launch.Sleep(ctx, after)
+// seconds, the rejections, and the layer of each horizon, then its changes. The pages are opened
+// one after the other.
+func (d *daemon) view(ctx context.Context, page int) {
+	launch.Sleep(ctx, time.Duration(page)*100*time.Millisecond)
 	c := &http.Client{Transport: &http.Transport{}}
 	defer c.CloseIdleConnections()
 	get := func(path string, headers ...string) http.Header {

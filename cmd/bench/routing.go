@@ -95,11 +95,7 @@ func (o options) geometries(ctx context.Context) {
 
 // points measures how many points per second do processes; each call processes n.
 func (o options) points(name string, n int, do func() error) {
-	var rates []float64
-	for range o.rounds + 1 {
-		rates = append(rates, float64(n)/cpuPerCall(lines, do)*1000)
-	}
-	o.line(name, median(rates[1:]), "points/s") // the first round is the warm-up
+	o.medians(o.rounds, func(add series) { add(name, float64(n)/cpuPerCall(lines, do)*1000, "points/s") })
 }
 
 // soap compares the daemon's CPU time for convertGeometry with that of the conversion alone (read
@@ -113,8 +109,7 @@ func (o options) soap(ctx context.Context, line *geom.LineString) {
 		Geometry: &xroute.LineString{Encodings: xroute.Encodings{WKT: &text}},
 		Options:  xroute.RequestOptions{ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.Mercator},
 	}))
-	var calls, ratios []float64
-	for round := range o.rounds + 1 {
+	o.medians(o.rounds, func(add series) {
 		alone := cpuPerCall(lines, func() error { return conversion(text) })
 		before := d.cpu()
 		for range lines {
@@ -123,12 +118,9 @@ func (o options) soap(ctx context.Context, line *geom.LineString) {
 			must.Do(err)
 		}
 		call := milliseconds(d.cpu()-before) / lines
-		if round > 0 {
-			calls, ratios = append(calls, call), append(ratios, call/alone)
-		}
-	}
-	o.line(fmt.Sprintf("soap_convert_%d_points_cpu_ms", linePoints), median(calls), "ms")
-	o.line("soap_over_conversion", median(ratios), "ratio")
+		add(fmt.Sprintf("soap_convert_%d_points_cpu_ms", linePoints), call, "ms")
+		add("soap_over_conversion", call/alone, "ratio")
+	})
 }
 
 func conversion(text string) (err error) {
