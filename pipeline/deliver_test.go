@@ -21,8 +21,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// fakeStore recognizes blocks by their plans, as real stores do by tokens or sequences, and fails at
-// random.
+// fakeStore recognizes blocks by their plans, as real stores do by tokens or sequences, and fails
+// at random.
 type fakeStore struct {
 	*rand.Rand
 	rows    []string // in the order they were applied
@@ -251,8 +251,8 @@ func TestUnavailableStoreDoesNotStopTheOther(t *testing.T) {
 	require.Zero(t, d.Status().Rows)
 }
 
-// halfway is a sink that stores the first row of a block, rejects the others, and records this in its
-// state.
+// halfway is a sink that stores the first row of a block, rejects the others, and records this in
+// its state.
 type halfway struct {
 	applied []string
 	states  []string

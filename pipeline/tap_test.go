@@ -68,8 +68,8 @@ func TestTapItem(t *testing.T) {
 	require.Zero(t, tap.active.Load())
 }
 
-// TestTapIsBounded checks that a follower gets at most tapRate items per second, and that a follower
-// that does not read does not delay batches.
+// TestTapIsBounded checks that a follower gets at most tapRate items per second, and that a
+// follower that does not read does not delay batches.
 func TestTapIsBounded(t *testing.T) {
 	var tap Tap
 	follower := tap.Follow(TapFilter{})

@@ -76,8 +76,8 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	requireInOrder(t, k)
 }
 
-// TestOneStoreDown checks that an outage of one store does not delay the other, and that the journal
-// keeps the measurements that the first has not received.
+// TestOneStoreDown checks that an outage of one store does not delay the other, and that the
+// journal keeps the measurements that the first has not received.
 func TestOneStoreDown(t *testing.T) {
 	type store interface {
 		Stop() error

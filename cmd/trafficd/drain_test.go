@@ -23,8 +23,9 @@ import (
 )
 
 // TestDrainUnderLoad checks promise 8: after SIGTERM under load, the daemon exits with 0. Requests
-// in progress and requests within the drain grace get a 207. Later ones get a 503, or the connection
-// closes before the response. Batches that got a 207 are in both stores after the next start.
+// in progress and requests within the drain grace get a 207. Later ones get a 503, or the
+// connection closes before the response. Batches that got a 207 are in both stores after the next
+// start.
 func TestDrainUnderLoad(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.Set("api.drain_grace=500ms", "shutdown_timeout=20s")
@@ -228,8 +229,8 @@ func (d *process) awaitDraining() {
 	}, "draining")
 }
 
-// load is a set of clients that send batches of unique items. A client repeats a batch until it gets
-// a 207.
+// load is a set of clients that send batches of unique items. A client repeats a batch until it
+// gets a 207.
 type load struct {
 	t        *testing.T
 	address  string

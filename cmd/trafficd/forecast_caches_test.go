@@ -144,8 +144,8 @@ sub vcl_deliver { if (obj.hits > 0) { set resp.http.X-Cache = "HIT"; } else { se
 	return address
 }
 
-// startServer starts a server from a Debian package, waits until it accepts connections, and stops it when the
-// test ends.
+// startServer starts a server from a Debian package, waits until it accepts connections, and stops
+// it when the test ends.
 func startServer(t *testing.T, address, name string, args ...string) {
 	t.Helper()
 	log := new(bytes.Buffer)

@@ -81,8 +81,8 @@ func TestForecastTopicHistories(t *testing.T) {
 }
 
 // TestDeadForecastProducer checks that a daemon with layers.stale: refuse does not serve the layer,
-// and reports why, if the records of the topic are two hours old and all their periods have ended, although every
-// poll of the topic succeeds.
+// and reports why, if the records of the topic are two hours old and all their periods have ended,
+// although every poll of the topic succeeds.
 func TestDeadForecastProducer(t *testing.T) {
 	const topic = "forecasts"
 	k := stores.StartKafka(t, stores.Topic(topic, 1))

@@ -47,7 +47,8 @@ func withForecasts(t *testing.T, d *process) (_ *process, feed string) {
 }
 
 // forecastsFrom replaces the forecasts with forecasts for the four hours from then on, in a file
-// with the given modification time. No period ends within 13 minutes, so that the page does not change during a test.
+// with the given modification time. No period ends within 13 minutes, so that the page does not
+// change during a test.
 func forecastsFrom(t *testing.T, feed string, then, written time.Time) {
 	t.Helper()
 	mustRun(t, trafficctl(t), "forecast", "generate", "--streets", fmt.Sprint(pageStreets),
@@ -394,8 +395,8 @@ func mapStale(t *testing.T, d *process, chrome browser, feed string) {
 	require.Empty(t, p.takeMessages())
 }
 
-// TestBasemap checks that both listeners show the vector tiles of an archive under the streets, with
-// left-hand traffic.
+// TestBasemap checks that both listeners show the vector tiles of an archive under the streets,
+// with left-hand traffic.
 func TestBasemap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "city.pmtiles")
 	require.NoError(t, os.WriteFile(path, waterArchive(), 0o600))

@@ -74,8 +74,8 @@ func (r runner) announce(s os.Signal) {
 }
 
 // stop stops the steps. It returns at the end of the timeout or on a second signal even if steps
-// are still running; the process must then exit. signalled reports whether the first signal has been
-// received.
+// are still running; the process must then exit. signalled reports whether the first signal has
+// been received.
 func (r runner) stop(started []step, signals <-chan os.Signal, signalled bool) error {
 	begin := time.Now()
 	grace, cancel := context.WithTimeout(context.Background(), r.timeout*3/4)

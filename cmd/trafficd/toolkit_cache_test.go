@@ -19,8 +19,8 @@ import (
 const toolkits = "testdata/toolkits"
 
 // fetched returns the cached directory with the packages of name. The file pins fixes their
-// versions, and its digest is part of the directory's name. If the entry is missing, fill is called with an
-// empty directory.
+// versions, and its digest is part of the directory's name. If the entry is missing, fill is called
+// with an empty directory.
 func fetched(t *testing.T, name, pins string, fill func(dir string)) string {
 	t.Helper()
 	text, err := os.ReadFile(pins)

@@ -349,8 +349,8 @@ func (k *toolkit) checkEndedJobs() {
 	require.Equal(k.t, "UNKNOWN", o.Job.Status)
 }
 
-// checkFaults checks that each error of contract 3 that a client can cause has its exception type, with
-// error key and reason.
+// checkFaults checks that each error of contract 3 that a client can cause has its exception type,
+// with error key and reason.
 func (k *toolkit) checkFaults() {
 	k.t.Helper()
 	f := func(class, key string, s toolkitStep) {

@@ -24,8 +24,8 @@ type Config struct {
 	Table           string `setting:"table"` // name of the table
 	// name of the cluster in the servers' configuration; empty: one server, no replication
 	Cluster string `setting:"cluster"`
-	// number of replicas of a shard that must have a row before it counts as delivered; 0: the majority, or
-	// all that are alive if these are fewer
+	// number of replicas of a shard that must have a row before it counts as delivered; 0: the
+	// majority, or all that are alive if these are fewer
 	Quorum  int  `setting:"quorum"`
 	Migrate bool `setting:"migrate"` // create or update the tables when the server first responds
 

@@ -377,7 +377,7 @@ func TestSinceUnknown(t *testing.T) {
 	rebuild(l, noon.Add(time.Minute))
 	f(version, "whole", len(all)+500)
 	_, _, version, _ = shownIn(t, l, "")
-	rebuild(l, noon.Add(keepVersions + 2*time.Minute))
+	rebuild(l, noon.Add(keepVersions+2*time.Minute))
 	_, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
 	require.Equal(t, "whole", content)
 }
@@ -796,8 +796,8 @@ func TestPickSkipsPeriods(t *testing.T) {
 	require.Positive(t, skipped)
 }
 
-// TestRequestsDuringBuild checks that a document that is not built can be requested at any time during
-// a build.
+// TestRequestsDuringBuild checks that a document that is not built can be requested at any time
+// during a build.
 func TestRequestsDuringBuild(t *testing.T) {
 	for i := range 20 {
 		l := New(DefaultConfig(), zerolog.Nop())

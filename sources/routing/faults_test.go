@@ -17,8 +17,8 @@ const (
 	inDegrees   = `coordFormat="OG_GEODECIMAL"`
 )
 
-// requireFault requires a fault with this exception, checks all of its members, and returns it with its
-// stack element.
+// requireFault requires a fault with this exception, checks all of its members, and returns it with
+// its stack element.
 func (s *server) requireFault(class xroute.Exception, key xroute.ErrorCode, body string, headers ...string) (*xroute.Fault, *xroute.StackElement) {
 	s.t.Helper()
 	_, fault := s.call(body, append(headers, "traceparent", traceparent)...)

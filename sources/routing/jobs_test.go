@@ -47,8 +47,8 @@ func (b *gated) do(int) error {
 	return err
 }
 
-// modelJob and model implement the rules of contract 3.4 in the simplest way: one list, one step at a
-// time.
+// modelJob and model implement the rules of contract 3.4 in the simplest way: one list, one step at
+// a time.
 type modelJob struct {
 	*gated
 	owner        string

@@ -114,7 +114,8 @@ func TestJobsThatEndImmediately(t *testing.T) {
 	f(xroute.StatusFailed, 2, "x", "1 91")
 }
 
-// startGatedJob starts a job of client a. Its items end when the test sends their errors to work.gate.
+// startGatedJob starts a job of client a. Its items end when the test sends their errors to
+// work.gate.
 func (s *server) startGatedJob(items int) (id string, work *gated) {
 	s.t.Helper()
 	work = newGated(items, 1)
