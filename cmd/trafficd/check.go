@@ -13,6 +13,7 @@ import (
 
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/trafficd/config"
+	"trafficd/pipeline"
 	"trafficd/sources/api"
 )
 
@@ -33,7 +34,7 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, deep boo
 		section("journal.log", c.Journal.Log.Check(ctx, c.Pipeline.Idempotency.Window, deep))
 	}
 	section("pipeline.idempotency.journal", checkDir("dir", c.Pipeline.Idempotency.Journal.Dir))
-	section("", checkDir("dead_letters", filepath.Dir(c.DeadLetters)))
+	section("", checkDeadLetters(c))
 	return errors.Join(errs...)
 }
 
@@ -53,6 +54,15 @@ func checkAPI(c api.Config) error {
 		}
 	}
 	return err
+}
+
+// checkDeadLetters returns an error unless the daemon could write the dead-letter file. The journal's
+// directory, where the file is by default, may be missing, because the daemon creates it.
+func checkDeadLetters(c *config.Config) error {
+	if _, err := os.Stat(c.Journal.Dir); err != nil && filepath.Dir(c.DeadLetters) == filepath.Clean(c.Journal.Dir) {
+		return nil // checked as journal.dir
+	}
+	return settingError("dead_letters", pipeline.NewDeadLetters(c.DeadLetters).Check())
 }
 
 // checkDir returns an error that starts with key unless the directory is writable or can be

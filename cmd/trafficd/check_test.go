@@ -72,9 +72,32 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 }
 
 func TestCheckConfigAcceptsOnlyDeep(t *testing.T) {
-	out, ok := checkConfig(t, "--check-config=deeper")
-	require.False(t, ok)
-	require.Contains(t, out, `--check-config is "deeper", must be deep or without a value`)
+	for _, mode := range []string{"deeper", ""} {
+		out, ok := checkConfig(t, "--check-config="+mode, "kafka.toppic=x") // a daemon would not start either
+		require.False(t, ok)
+		require.Contains(t, out, fmt.Sprintf("--check-config is %q, must be deep or without a value", mode))
+	}
+}
+
+// TestCheckConfigReportsDeadLetterFile checks that a dead-letter file that the daemon could not
+// write is reported.
+func TestCheckConfigReportsDeadLetterFile(t *testing.T) {
+	f := func(path, want string) {
+		t.Helper()
+		out, ok := checkConfig(t, "--check-config", "dead_letters="+path)
+		require.Equal(t, want == "", ok, out)
+		if want != "" {
+			requireProblems(t, out, "dead_letters: "+want)
+		}
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "dead.ndjson")
+	f("", "")
+	f(file, "")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	f(file, "")
+	f(dir, "cannot write the dead-letter file: open "+dir+": is a directory")
+	f(filepath.Join(dir, "missing", "dead.ndjson"), "cannot write the dead-letter file: write to "+filepath.Join(dir, "missing")+": no such file or directory")
 }
 
 func TestDeepCheckClickHouse(t *testing.T) {

@@ -125,7 +125,8 @@ func (f *flags) load(cmd *cobra.Command) (*config.Config, conf.Origins, error) {
 }
 
 func (f *flags) serve(cmd *cobra.Command) error {
-	if f.check != "" && f.print {
+	checks := cmd.Flags().Changed("check-config")
+	if checks && f.print {
 		return errors.New("use either --check-config or --print-config, not both")
 	}
 	c, origins, err := f.load(cmd)
@@ -136,7 +137,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 		return nil
-	case f.check != "":
+	case checks:
 		return fmt.Errorf("--check-config is %q, must be deep or without a value", f.check)
 	case f.print && err != nil:
 		return conf.Invalid(err)

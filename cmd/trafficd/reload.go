@@ -8,7 +8,8 @@ import (
 )
 
 // reload applies the settings that can change while the daemon is running, and logs the others that
-// differ. Invalid settings change nothing.
+// differ. Invalid settings change nothing. Keys that conflict with those of the keys file are not
+// applied.
 func (d *daemon) reload(load func() (*config.Config, error)) {
 	next, err := load()
 	if err == nil {
@@ -19,7 +20,10 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 		return
 	}
 	next.Log.SetLevel()
-	d.keys.Reload(next.API.Keys)
+	if err := d.keys.Reload(next.API.Keys); err != nil {
+		d.log.Error().Err(err).Msg("the last valid keys stay in use")
+		next.API.Keys = d.current.API.Keys
+	}
 	d.api.Reload()
 	applied, pending := []string{}, []string{}
 	for _, key := range conf.Differences(&d.current, next) {

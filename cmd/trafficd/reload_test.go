@@ -57,8 +57,12 @@ func TestHangupReloads(t *testing.T) {
 
 	lake := filepath.Join(d.Dir, "lake.csv")
 	require.NoError(t, os.WriteFile(lake, []byte("code\nL1\n"), 0o600))
-	replaceFile(t, file, feeds+"  - {product_instance: lake, file: {path: "+lake+", column: code}}\n"+
-		"log: {level: debug}\njournal: {max_bytes: 7GiB}\napi: {keys: [{name: inline, sha256: "+strings.Repeat("ab", 32)+", product_instance: lake, rights: [ingest]}]}\n")
+	withKey := func(name string) string {
+		return feeds + "  - {product_instance: lake, file: {path: " + lake + ", column: code}}\n" +
+			"log: {level: debug}\njournal: {max_bytes: 7GiB}\n" +
+			"api: {keys: [{name: " + name + ", sha256: " + strings.Repeat("ab", 32) + ", product_instance: lake, rights: [ingest]}]}\n"
+	}
+	replaceFile(t, file, withKey("inline"))
 	d.signal(syscall.SIGHUP)
 	logged(`"changed":["log.level","api.keys","registry.feeds"],"need_restart":["journal.max_bytes"]`)
 	logged(`"added":["inline"]`)
@@ -71,6 +75,11 @@ func TestHangupReloads(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, a.Accepted, "the list of the other product instance must stay in use")
 	logged(`"level":"debug"`)
+
+	replaceFile(t, file, withKey("city")) // the keys file has this name
+	d.signal(syscall.SIGHUP)
+	logged(`duplicate name: entry 1 has it too`)
+	logged(`"changed":[],"need_restart":["journal.max_bytes"]`)
 
 	replaceFile(t, file, "log: {level: loud}\n")
 	d.signal(syscall.SIGHUP)

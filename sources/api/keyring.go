@@ -81,8 +81,9 @@ func (k *Keyring) Close() {
 	}
 }
 
-// Reload replaces the keys of the configuration and reads the keys file now.
-func (k *Keyring) Reload(inline []KeyEntry) {
+// Reload replaces the keys of the configuration and reads the keys file now. If it returns an error,
+// the previous keys remain in use.
+func (k *Keyring) Reload(inline []KeyEntry) error {
 	if k.file != nil {
 		defer k.file.Poke()
 	}
@@ -99,10 +100,10 @@ func (k *Keyring) Reload(inline []KeyEntry) {
 	}
 	if err != nil {
 		k.inline = was
-		k.log.Error().Err(err).Msg("the last valid keys stay in use")
-		return
+		return err
 	}
 	k.logReload(before)
+	return nil
 }
 
 func (k *Keyring) logReload(before *ring) {
