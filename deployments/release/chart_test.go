@@ -201,7 +201,7 @@ func TestChartDecodesStrictly(t *testing.T) {
 	for _, kind := range []string{"local", "kafka"} {
 		f(replicas(t, kind), "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
 	}
-	f("{config: {registry: null}, tlsSecret: null}", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
+	f("config: {registry: null}", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
 	f(numbers, "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "Service", "StatefulSet")
 	f(everything, "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceMonitor", "StatefulSet")
 }
@@ -331,16 +331,6 @@ func TestChartIsConsistent(t *testing.T) {
 		_, err := fmt.Sscanf(settings["shutdown_timeout"].(string), "%ds", &shutdown)
 		require.NoError(t, err)
 		require.Greater(t, *pod.TerminationGracePeriodSeconds, shutdown+container.Lifecycle.PreStop.Sleep.Seconds)
-	}
-
-	for values, name := range map[string]string{"": "http", "tlsSecret: null": "http", "tlsSecret: certificate": "https"} {
-		names := []string{}
-		for _, o := range render(t, values) {
-			if service, ok := o.(*core.Service); ok && service.Spec.ClusterIP != core.ClusterIPNone {
-				names = append(names, service.Spec.Ports[0].Name)
-			}
-		}
-		require.Equal(t, []string{name}, names, "%q", values)
 	}
 
 	objects := render(t, everything)
