@@ -1,9 +1,11 @@
 package conf
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"strings"
@@ -144,11 +146,17 @@ func fromFile(path string, root *schema) ([]setting, []error) {
 	if err != nil {
 		return nil, []error{fmt.Errorf("cannot read the configuration: %w", err)}
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, []error{fmt.Errorf("cannot parse the configuration %s: %w", path, err)}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, next yaml.Node
+	if err = d.Decode(&doc); err == nil {
+		err = d.Decode(&next)
 	}
-	if len(doc.Content) == 0 { // an empty file
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, []error{fmt.Errorf("cannot parse the configuration %s: %w", path, err)}
+	case len(next.Content) > 0 && next.Content[0].Tag != "!!null":
+		return nil, []error{fmt.Errorf("the configuration %s has more than one YAML document", path)}
+	case len(doc.Content) == 0: // an empty file
 		return nil, nil
 	}
 	return fromNode(doc.Content[0], "", path, root)

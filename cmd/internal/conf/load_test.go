@@ -102,6 +102,7 @@ func TestValues(t *testing.T) {
 	same := func(*sample) {}
 	f("", "", same)
 	f("store:\n", "", same) // an empty section
+	f("---\ntimeout: 1m30s\n...\n---\n# nothing more\n", "", func(s *sample) { s.Timeout = 90 * time.Second })
 	f("store:\n  rows:\n", "", same)
 	f("timeout: 1m30s", "timeout=1m30s", func(s *sample) { s.Timeout = 90 * time.Second })
 	f("store: {addresses: [a]}", "store.addresses=a", func(s *sample) { s.Store.Addresses = []string{"a"} })
@@ -159,6 +160,7 @@ func TestErrors(t *testing.T) {
 	f(set("rows"), "want section.key=value")
 	f(yaml("store: {rows: 1, rows: 2}"), `duplicate key "store.rows"`)
 	f(yaml("store: {"), "cannot parse the configuration")
+	f(yaml("timeout: 5s\n---\ntimeout: 6s\n"), "trafficd.yaml", "more than one YAML document")
 	f(Options{File: "/nonexistent/trafficd.yaml"}, "cannot read the configuration", "/nonexistent/trafficd.yaml")
 
 	// All errors are reported together.
