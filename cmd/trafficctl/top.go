@@ -88,8 +88,10 @@ func page(s *status.Status) string {
 	if s.Latency != nil {
 		fmt.Fprintf(w, "207 p50\t%.1f ms\tp99\t%.1f ms\n", 1000*s.Latency.P50, 1000*s.Latency.P99)
 	}
-	fmt.Fprintf(w, "journal\t%.0f MiB\tof\t%.0f MiB\tdisk free\t%.0f MiB\n", s.Journal.Bytes/(1<<20), s.Journal.Limit/(1<<20),
-		s.Journal.DiskFree/(1<<20))
+	if s.Journal.Limit > 0 { // on disk
+		fmt.Fprintf(w, "journal\t%.0f MiB\tof\t%.0f MiB\tdisk free\t%.0f MiB\n", s.Journal.Bytes/(1<<20), s.Journal.Limit/(1<<20),
+			s.Journal.DiskFree/(1<<20))
+	}
 	if s.Forecast != nil {
 		fmt.Fprintf(w, "forecast\t%.0f streets\tage\t%.0f s\n", s.Forecast.Streets, s.Forecast.Age)
 	}
