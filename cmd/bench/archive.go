@@ -79,7 +79,7 @@ func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse
 	before := cpuOf(c.PIDs()...)
 	must.Do(o.control(ctx, "generate", "--from", day, "--types", "speed,flow", "--all-types", "--send",
 		"--url", "http://"+d.API, "--key", benchKey, "--quiet", "--json"))
-	d.awaitForwarded(ctx)
+	d.awaitDelivered(ctx)
 	if derived {
 		awaitEmpty(pending)
 	}

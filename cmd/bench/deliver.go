@@ -41,7 +41,7 @@ func (o options) deliver(ctx context.Context) {
 		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic)
 	defer d.stop()
 	d.load(b, 1, 1)
-	d.awaitForwarded(ctx) // the bare clients send what is in the stores
+	d.awaitDelivered(ctx) // the bare clients send what is in the stores
 	bare := newBareClients(ctx, stores)
 	defer bare.close()
 

@@ -56,17 +56,14 @@ func (o options) hostile(ctx context.Context) {
 			must.Do(fmt.Errorf("unknown attack %q: bench --help lists the attacks", o.attack))
 		}
 	}
-	keys := "keys:\n"
-	add := func(name string, itemsPerSecond int) {
-		keys += fmt.Sprintf("- {name: %s, sha256: %x, product_instance: city, rights: [ingest], items_per_second: %d}\n",
-			name, sha256.Sum256([]byte(name)), itemsPerSecond)
+	keys := []launch.Key{
+		{Name: "kept", Key: "kept", Instance: "city", Rights: "ingest"},
+		{Name: "fresh", Key: "fresh", Instance: "city", Rights: "ingest"},
 	}
-	add("kept", 0)
-	add("fresh", 0)
 	for _, a := range attacks {
-		add(a.name, 100_000)
+		keys = append(keys, launch.Key{Name: a.name, Key: a.name, Instance: "city", Rights: "ingest", ItemsPerSecond: 100_000})
 	}
-	must.Do(os.WriteFile(filepath.Join(dir, "keys.yaml"), []byte(keys), 0o600))
+	must.Do(t.SetKeys(keys...))
 	t.start(ctx)
 	defer func() { _ = t.Stop(35 * time.Second) }()
 	t.kept.Transport = &http.Transport{}

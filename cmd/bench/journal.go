@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -56,14 +55,14 @@ func (o options) journals(ctx context.Context, stores launch.Options) {
 		for _, c := range all {
 			before := c.cpu()
 			took := c.latencies(b, o.batches, 0)
-			c.awaitForwarded(ctx)
+			c.awaitDelivered(ctx)
 			cpu := float64(c.cpu() - before)
 			if c == all[0] {
 				local = cpu
 			}
 			each, began := max(1, o.batches/4), time.Now()
 			c.load(b, 4, each)
-			c.awaitForwarded(ctx)
+			c.awaitDelivered(ctx)
 			rate := float64(4*each*b.items) / time.Since(began).Seconds()
 			if round > 0 { // the first is a warm-up
 				c.took, c.overLocal, c.rates = append(c.took, took...), append(c.overLocal, cpu/local), append(c.rates, rate)
@@ -80,16 +79,7 @@ func (o options) journals(ctx context.Context, stores launch.Options) {
 	}
 }
 
-// awaitForwarded waits until the daemon has delivered everything.
-func (d *daemon) awaitForwarded(ctx context.Context) {
-	must.Do(launch.Eventually(ctx, 5*time.Minute, func() error {
-		metrics, err := d.Metrics(ctx)
-		if err != nil {
-			return err
-		}
-		if lag := metrics.Sum("trafficd_pipeline_lag_frames"); lag != 0 {
-			return fmt.Errorf("%v frames have not been delivered yet", lag)
-		}
-		return nil
-	}))
+// awaitDelivered waits until the daemon has delivered everything.
+func (d *daemon) awaitDelivered(ctx context.Context) {
+	must.Do(launch.Eventually(ctx, 5*time.Minute, func() error { return d.Delivered(ctx) }))
 }

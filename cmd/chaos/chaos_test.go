@@ -10,6 +10,7 @@ import (
 
 	"trafficd/cmd/chaos/internal/judge"
 	"trafficd/cmd/chaos/internal/nemesis"
+	"trafficd/cmd/chaos/internal/rig"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -17,19 +18,16 @@ import (
 func TestChaos(t *testing.T) {
 	weights, err := parseWeights(map[string]string{archive: "3", broker: "4"})
 	require.NoError(t, err)
-	cfg := config{Broker: launch.Kfake, Brokers: 1, Nodes: 1, Replicas: 1, Duration: 15 * time.Second, Seed: 1, Weights: weights, Clients: 4, Verbose: true}
-	runUntil(t, cfg, map[string][]string{daemon: {kill9, sigterm}, archive: {kill9}, broker: {stopped}})
+	one := rig.Config{Broker: launch.Kfake, Brokers: 1, Nodes: 1, Replicas: 1, Clients: 4}
+	runUntil(t, config{Config: one, Duration: 15 * time.Second, Weights: weights}, map[string][]string{daemon: {kill9, sigterm}, archive: {kill9}, broker: {stopped}})
 }
 
 // TestChaosCluster is a short `make chaos-cluster`: three replicas, whose journal is in Apache
 // Kafka, lose their volumes and are paused for longer than their session, and their clocks differ.
 func TestChaosCluster(t *testing.T) {
 	weights := map[string]float64{daemon: 12, clock: 3}
-	cfg := config{
-		Broker: launch.Apache, Brokers: 1, Nodes: 1, Replicas: 3, Duration: 9 * time.Second, Seed: 1, Weights: weights, Clients: 4,
-		Verbose: true,
-	}
-	runUntil(t, cfg, map[string][]string{daemon: {wiped}})
+	three := rig.Config{Broker: launch.Apache, Brokers: 1, Nodes: 1, Replicas: 3, Clients: 4}
+	runUntil(t, config{Config: three, Duration: 9 * time.Second, Weights: weights}, map[string][]string{daemon: {wiped}})
 }
 
 // runUntil repeats the run, with twice the duration each time, until every kind of fault has
@@ -38,7 +36,7 @@ func runUntil(t *testing.T, cfg config, kinds map[string][]string) {
 	t.Helper()
 	for missing := true; missing; cfg.Duration *= 2 {
 		require.Less(t, cfg.Duration, 4*time.Minute, "not every kind of fault has occurred")
-		cfg.Dir = t.TempDir()
+		cfg.Dir, cfg.Seed, cfg.Verbose = t.TempDir(), 1, true
 		var out bytes.Buffer
 		found, err := run(t.Context(), cfg, &out)
 		t.Log(out.String())

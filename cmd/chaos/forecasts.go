@@ -136,7 +136,7 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*settleLimit)
 	defer cancel()
 	err = launch.Eventually(ctx, settleLimit, func() error {
-		return cmp.Or(errors.Join(r.Revive(), r.StartDaemons()), r.Replicas[0].Drained(ctx))
+		return cmp.Or(r.Revive(), r.Replicas[0].Delivered(ctx))
 	})
 	if err != nil {
 		return nil // Drain reports it
@@ -146,7 +146,7 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 	defer func() { _ = reference.Kill() }()
 	mismatch := launch.Eventually(ctx, settleLimit, func() (err error) {
 		defer must.Return(&err)
-		must.Do(errors.Join(r.Revive(), r.StartDaemons()))
+		must.Do(r.Revive())
 		want := must.Get(judge.ParseLayer(must.Get(os.ReadFile(file))))
 		served := &observer{rig: r, book: o.book}
 		if served.read(ctx); len(served.responses) == 0 {

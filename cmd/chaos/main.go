@@ -39,6 +39,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/chaos/internal/nemesis"
+	"trafficd/cmd/chaos/internal/rig"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -59,7 +60,7 @@ func main() {
 var errFound = errors.New("measurements were lost, duplicated, reordered or altered, or a response or exit was unexpected")
 
 func command() *cobra.Command {
-	cfg := config{Broker: launch.Kfake, Brokers: 1, Nodes: 1, Replicas: 1, Duration: time.Minute, Clients: 4}
+	cfg := config{Config: rig.Config{Broker: launch.Kfake, Brokers: 1, Nodes: 1, Replicas: 1, Clients: 4}, Duration: time.Minute}
 	runs := 1
 	var given map[string]string
 	c := &cobra.Command{

@@ -22,22 +22,16 @@ import (
 
 // config describes one run.
 type config struct {
-	Broker    string
-	Brokers   int
-	Duration  time.Duration // how long faults are injected
-	Seed      uint64
-	Weights   map[string]float64
-	Clients   int
-	Nodes     int    // number of ClickHouse servers; more than 1 are replicas of one shard
-	Links     bool   // cut the links between stores
-	Replicas  int    // number of daemons; if more than 1, they share a log in Kafka, and their volumes are deleted
-	MinFaults int    // minimum number of faults in all runs together; 0 = none
-	Repeated  int    // number of requests, several with the same Idempotency-Key
-	Rollouts  int    // rolling restarts without other faults
-	Kills     int    // of replicas without other faults, to measure takeovers
-	Bench     bool   // compare the costs of the journals
-	Dir       string // empty = a new one, kept only after a failure
-	Verbose   bool   // log each fault
+	rig.Config               // an empty Dir means a new one, kept only after a failure
+	Duration   time.Duration // how long faults are injected
+	Seed       uint64
+	Weights    map[string]float64
+	MinFaults  int  // minimum number of faults in all runs together; 0 = none
+	Repeated   int  // number of requests, several with the same Idempotency-Key
+	Rollouts   int  // rolling restarts without other faults
+	Kills      int  // of replicas without other faults, to measure takeovers
+	Bench      bool // compare the costs of the journals
+	Verbose    bool // log each fault
 }
 
 // settleLimit bounds the time from the last fault to the last delivery.
@@ -86,11 +80,8 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	book := &ledger.Ledger{}
 	loadConfig := load.Config{Clients: cfg.Clients, Detectors: 20, Items: 200, Pause: 30 * time.Millisecond, Seed: cfg.Seed}
 	fmt.Fprintln(out, "starting; the first run downloads toxiproxy, ClickHouse (178 MB) and Apache Kafka (43 MB); see stores.log in", cfg.Dir)
-	r, err := rig.Start(ctx, rig.Config{
-		Dir: cfg.Dir, Detectors: load.Detectors(loadConfig), Broker: cfg.Broker, Brokers: cfg.Brokers, Replicas: cfg.Replicas,
-		Clients: cfg.Clients, Nodes: cfg.Nodes, Links: cfg.Links,
-		LowDisk: cfg.Seed%2 == 0, Unexpected: book.AddUnexpected,
-	})
+	cfg.Detectors, cfg.LowDisk, cfg.Unexpected = load.Detectors(loadConfig), cfg.Seed%2 == 0, book.AddUnexpected
+	r, err := rig.Start(ctx, cfg.Config)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	must.Do(err)
 	loadConfig.Endpoints, loadConfig.Balancer = r.Endpoints()
@@ -152,7 +143,7 @@ func supervise(r *rig.Rig, sent <-chan struct{}) {
 		case <-sent:
 			return
 		case <-tick.C:
-			_ = errors.Join(r.StartDaemons(), r.Revive()) // the next tick retries, and Drain reports errors
+			_ = r.Revive() // the next tick retries, and Drain reports errors
 		}
 	}
 }

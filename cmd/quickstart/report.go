@@ -72,9 +72,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 		return fmt.Errorf("cannot parse trafficctl's summary %q: %w", text, err)
 	}
 	say("waiting until both stores have everything")
-	for waiting := true; waiting; {
-		metrics, err := q.daemon.Metrics(ctx)
-		waiting = err != nil || metrics.Sum("trafficd_pipeline_lag_frames") > 0 // on an error, the daemon is restarting
+	for q.daemon.Delivered(ctx) != nil { // or the daemon is restarting
 		if !launch.Sleep(ctx, 100*time.Millisecond) {
 			return ctx.Err()
 		}

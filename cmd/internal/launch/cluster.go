@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
 
 	"trafficd/cmd/internal/must"
 )
@@ -66,19 +65,13 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 			Shard: shard, Replica: fmt.Sprint("r", i+1), Clusters: clusters,
 		}
 	}
-	errs := make([]error, len(shards))
-	var starting sync.WaitGroup
-	for i := range shards {
-		starting.Go(func() {
-			var st *store
-			var a Announcement
-			if st, a, errs[i] = startStore(ctx, nodes[i], "clickhouse"); errs[i] == nil {
-				c.Nodes[i] = &ClickHouse{st, *a.ClickHouse}
-			}
-		})
-	}
-	starting.Wait()
-	return c, errors.Join(errs...)
+	return c, Each(nodes, func(i int, node Options) error {
+		st, a, err := startStore(ctx, node, "clickhouse")
+		if err == nil {
+			c.Nodes[i] = &ClickHouse{st, *a.ClickHouse}
+		}
+		return err
+	})
 }
 
 // Close kills all nodes and ZooKeeper. It does not stop them cleanly, because nothing needs their

@@ -1,17 +1,19 @@
 package launch
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,16 +43,36 @@ type Daemon struct {
 func (d *Daemon) Configure(instance, key, rights string, detectors []string, settings ...string) (err error) {
 	defer must.Return(&err, "cannot configure "+d.Name())
 	d.API, d.Ops = must.Get(FreeAddress()), must.Get(FreeAddress())
-	keys, registry := filepath.Join(d.Dir, "keys.yaml"), filepath.Join(d.Dir, "detectors.csv")
-	must.Do(os.WriteFile(keys, fmt.Appendf(nil, "keys:\n- {name: %s, sha256: %x, product_instance: %s, rights: [%s]}\n",
-		instance, sha256.Sum256([]byte(key)), instance, rights), 0o600))
-	must.Do(os.WriteFile(registry, []byte("code\n"+strings.Join(detectors, "\n")+"\n"), 0o600))
-	d.Set("api.listen="+d.API, "ops.listen="+d.Ops, "api.keys_file="+keys,
-		"registry.feeds=[{product_instance: "+instance+", file: {path: "+registry+", column: code}}]", "registry.settle=10ms",
-		"journal.dir="+filepath.Join(d.Dir, "journal"), "api.drain_grace=100ms", "log.format=json")
+	must.Do(os.WriteFile(d.path("detectors.csv"), []byte("code\n"+strings.Join(detectors, "\n")+"\n"), 0o600))
+	must.Do(d.SetKeys(Key{Name: instance, Key: key, Instance: instance, Rights: rights}))
+	d.Set("api.listen="+d.API, "ops.listen="+d.Ops, "registry.settle=10ms", "journal.dir="+d.path("journal"),
+		"api.drain_grace=100ms", "log.format=json")
 	d.Set(settings...)
 	return nil
 }
+
+// Key is an API key of a daemon.
+type Key struct {
+	Name, Key      string
+	Instance       string // product instance
+	Rights         string // separated by commas
+	ItemsPerSecond int    // rate limit; 0 = none
+}
+
+// SetKeys replaces the daemon's API keys. All product instances of the keys have the registry that
+// Configure wrote.
+func (d *Daemon) SetKeys(keys ...Key) error {
+	text, feeds := "keys:\n", map[string]string{}
+	for _, k := range keys {
+		text += fmt.Sprintf("- {name: %s, sha256: %x, product_instance: %s, rights: [%s], items_per_second: %d}\n",
+			k.Name, sha256.Sum256([]byte(k.Key)), k.Instance, k.Rights, k.ItemsPerSecond)
+		feeds[k.Instance] = fmt.Sprintf("{product_instance: %s, file: {path: %s, column: code}}", k.Instance, d.path("detectors.csv"))
+	}
+	d.Set("api.keys_file="+d.path("keys.yaml"), "registry.feeds=["+strings.Join(slices.Sorted(maps.Values(feeds)), ", ")+"]")
+	return os.WriteFile(d.path("keys.yaml"), []byte(text), 0o600)
+}
+
+func (d *Daemon) path(name string) string { return filepath.Join(d.Dir, name) }
 
 // Set adds settings for all later starts. The last one for a key wins.
 func (d *Daemon) Set(settings ...string) {
@@ -72,11 +94,7 @@ func (d *Daemon) Start() error {
 	cmd := exec.Command(d.Binary, d.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.Dir, out, out
 	cmd.Env = append(cmd.Environ(), d.Env...)
-	onDeath := d.OnDeath
-	if onDeath == 0 {
-		onDeath = unix.SIGKILL
-	}
-	d.Process, err = StartGroup(cmd, onDeath)
+	d.Process, err = StartGroup(cmd, cmp.Or(d.OnDeath, unix.SIGKILL))
 	return err
 }
 
@@ -90,7 +108,7 @@ func (d *Daemon) Pause() error { return d.Process.Pause() }
 // Resume calls [Process.Resume] of the current process.
 func (d *Daemon) Resume() error { return d.Process.Resume() }
 
-func (d *Daemon) logFile() string { return filepath.Join(d.Dir, d.Name()+".log") }
+func (d *Daemon) logFile() string { return d.path(d.Name() + ".log") }
 
 // Name returns the name of the program.
 func (d *Daemon) Name() string { return filepath.Base(d.Binary) }
@@ -162,16 +180,26 @@ func (d *Daemon) Metrics(ctx context.Context) (Metrics, error) {
 	return parseMetrics(string(body)), nil
 }
 
+// Delivered returns nil if trafficd has delivered everything that it has accepted.
+func (d *Daemon) Delivered(ctx context.Context) error {
+	metrics, err := d.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"trafficd_pipeline_lag_frames", "trafficd_pipeline_lag_seconds"} {
+		if n := metrics.Sum(name); n != 0 {
+			return fmt.Errorf("%s is %v", name, n)
+		}
+	}
+	return nil
+}
+
 func parseMetrics(text string) Metrics {
 	m := Metrics{}
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		line := lines.Text()
-		i := strings.LastIndexByte(line, ' ')
-		if i < 0 || line[0] == '#' {
-			continue
-		}
-		if v, err := strconv.ParseFloat(line[i+1:], 64); err == nil {
-			m[line[:i]] = v
+	for line := range strings.Lines(text) {
+		series := line[:strings.LastIndexByte(line, ' ')+1]
+		if v, err := strconv.ParseFloat(strings.TrimSpace(line[len(series):]), 64); err == nil && line[0] != '#' {
+			m[strings.TrimSpace(series)] = v
 		}
 	}
 	return m

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -192,6 +193,17 @@ func (p *Process) Stop(grace time.Duration) error {
 		return err
 	}
 	return fmt.Errorf("%s did not stop within %v and was killed", p.cmd.Path, grace)
+}
+
+// Each calls do for all elements concurrently and returns all errors.
+func Each[T any](all []T, do func(i int, element T) error) error {
+	errs := make([]error, len(all))
+	var running sync.WaitGroup
+	for i, element := range all {
+		running.Go(func() { errs[i] = do(i, element) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
 }
 
 // Eventually calls try until it succeeds. After limit or when ctx is done, Eventually returns the

@@ -72,17 +72,11 @@ func New(cfg Config, l *ledger.Ledger) (all Clients) {
 // Run sends batches until ctx is done, then waits until the last batch of each client has received
 // its 207. It returns an error if hard is done before that.
 func (all Clients) Run(ctx, hard context.Context, mode Mode) error {
-	errs := make([]error, len(all))
-	var running sync.WaitGroup
-	for n, c := range all {
-		running.Go(func() {
-			defer c.http.CloseIdleConnections()
-			c.mode = mode
-			errs[n] = c.run(ctx, hard)
-		})
-	}
-	running.Wait()
-	return errors.Join(errs...)
+	return launch.Each(all, func(_ int, c *client) error {
+		defer c.http.CloseIdleConnections()
+		c.mode = mode
+		return c.run(ctx, hard)
+	})
 }
 
 // APIKey returns the API key of a client. Its product instance is that of the client's detectors.

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -80,7 +78,7 @@ func startApache(
 	}
 	a = &apache{nodes: make([]*launch.Kafka, len(ports))}
 	controllers := must.Get(launch.PickPorts("Kafka controller", len(ports)))
-	must.Do(each(a.nodes, func(i int, _ *launch.Kafka) error { // no node is ready until most are running
+	must.Do(launch.Each(a.nodes, func(i int, _ *launch.Kafka) error { // no node is ready until most are running
 		stores, err := launch.StartStores(ctx, launch.Options{
 			Host: hosts.At(i), Hosts: hosts,
 			Dir: dir, Only: "kafka", Stderr: out, Broker: launch.Apache, Brokers: len(ports), Node: i + 1,
@@ -94,28 +92,17 @@ func startApache(
 	return a, launch.Eventually(ctx, time.Minute, func() error { return a.nodes[0].CreateTopic(ctx, Topic, partitions) })
 }
 
-// each calls do for all elements concurrently.
-func each[T any](all []T, do func(i int, element T) error) error {
-	errs := make([]error, len(all))
-	var done sync.WaitGroup
-	for i, element := range all {
-		done.Go(func() { errs[i] = do(i, element) })
-	}
-	done.Wait()
-	return errors.Join(errs...)
-}
-
 func (a *apache) Stop(r *rand.Rand, n int) error {
 	for _, i := range r.Perm(len(a.nodes))[:n] {
 		a.down = append(a.down, a.nodes[i])
 	}
-	return each(a.down, func(_ int, k *launch.Kafka) error { return k.Kill() })
+	return launch.Each(a.down, func(_ int, k *launch.Kafka) error { return k.Kill() })
 }
 
 func (a *apache) Restart() error {
 	down := a.down
 	a.down = nil
-	return each(down, func(_ int, k *launch.Kafka) error { return k.Restart() })
+	return launch.Each(down, func(_ int, k *launch.Kafka) error { return k.Restart() })
 }
 
 // Freeze pauses one node. After its session timeout the others take over its partitions, and it
@@ -153,7 +140,7 @@ const wipeLimit = 15 * time.Second
 func (a *apache) covered(ctx context.Context, dead int) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	return each(a.nodes, func(i int, k *launch.Kafka) (err error) {
+	return launch.Each(a.nodes, func(i int, k *launch.Kafka) (err error) {
 		defer must.Return(&err)
 		if i == dead {
 			return nil
@@ -216,7 +203,7 @@ func (a *apache) Addresses() (all []string) {
 // Close kills the nodes. In a clean shutdown the last node would wait for the others, which have
 // already exited.
 func (a *apache) Close() error {
-	return each(a.nodes, func(_ int, k *launch.Kafka) error {
+	return launch.Each(a.nodes, func(_ int, k *launch.Kafka) error {
 		if k == nil {
 			return nil // it could not be started
 		}

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -79,7 +78,13 @@ func (r *Rig) newDaemon(binary string, n int) *Daemon {
 	if r.cfg.Nodes > 1 {
 		d.Set("clickhouse.cluster=main", "clickhouse.migrate=false")
 	}
-	d.configureClients(r.cfg.Clients)
+	var keys []launch.Key
+	for n := range r.cfg.Clients {
+		keys = append(keys, launch.Key{
+			Name: fmt.Sprint("client-", n), Key: load.APIKey(n), Instance: judge.Instance(load.Detector(n, 0)), Rights: "ingest, forecast",
+		})
+	}
+	must.Do(d.SetKeys(keys...))
 	return d
 }
 
@@ -91,21 +96,6 @@ func addresses(wires []*Wire) (all []string) {
 		all = append(all, w.Address)
 	}
 	return all
-}
-
-// configureClients writes a key and a product instance for each client. Each instance's registry
-// lists the detectors of all clients.
-func (d *Daemon) configureClients(clients int) {
-	var keys, feeds []string
-	for n := range clients {
-		instance := judge.Instance(load.Detector(n, 0))
-		keys = append(keys, fmt.Sprintf("- {name: client-%d, sha256: %x, product_instance: %s, rights: [ingest, forecast]}\n",
-			n, sha256.Sum256([]byte(load.APIKey(n))), instance))
-		list := filepath.Join(d.Dir, "detectors.csv")
-		feeds = append(feeds, fmt.Sprintf("{product_instance: %s, file: {path: %s, column: code}}", instance, list))
-	}
-	d.Set("registry.feeds=[" + strings.Join(feeds, ", ") + "]")
-	must.Do(os.WriteFile(filepath.Join(d.Dir, "keys.yaml"), []byte("keys:\n"+strings.Join(keys, "")), 0o600))
 }
 
 // The log that several replicas share.
@@ -279,20 +269,6 @@ func (d *Daemon) Terminate() error {
 	aborted := d.sharesLog && strings.Contains(d.LogTail(), "requests were aborted at the end of the grace period")
 	if !d.State().Success() && !tooEarly && !aborted && !d.diskFailed() {
 		d.unexpected("the daemon exited with %v, %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())
-	}
-	return nil
-}
-
-// Drained returns nil if the daemon reports that it has delivered everything to both stores.
-func (d *Daemon) Drained(ctx context.Context) error {
-	metrics, err := d.Metrics(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"trafficd_pipeline_lag_frames", "trafficd_pipeline_lag_seconds"} {
-		if n := metrics.Sum(name); n != 0 {
-			return fmt.Errorf("%s is %v", name, n)
-		}
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func (r *Rig) startDaemons(ctx context.Context) {
 		r.admin = kadm.NewClient(client)
 	}
 	must.Do(r.Archive.prepare(ctx, r.Replicas[0]))
-	must.Do(r.StartDaemons())
+	must.Do(r.Revive())
 }
 
 // daemons returns the replicas and the forecaster.
@@ -202,30 +202,26 @@ func (r *Rig) daemons() []*Daemon {
 	return append(slices.Clip(r.Replicas), r.Forecaster)
 }
 
-// StartDaemons starts the replicas and the forecaster unless they are running.
-func (r *Rig) StartDaemons() (err error) {
+// Revive starts the replicas and the forecaster unless they are running, and restarts the servers
+// of the archive that do not respond.
+func (r *Rig) Revive() (err error) {
 	for _, d := range r.daemons() {
 		err = errors.Join(err, d.Start())
 	}
-	return err
-}
-
-// Revive restarts the servers of the archive that do not respond.
-func (r *Rig) Revive() error {
-	return each(r.Archive.Nodes, func(_ int, n *Node) error { return n.Revive() })
+	return errors.Join(err, launch.Each(r.Archive.Nodes, func(_ int, n *Node) error { return n.Revive() }))
 }
 
 // Drain restarts any process that has exited, waits until the daemons have delivered everything,
 // and sends them SIGTERM.
 func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	err := launch.Eventually(ctx, limit, func() error {
-		if err := errors.Join(r.Revive(), r.StartDaemons()); err != nil {
+		if err := r.Revive(); err != nil {
 			return err
 		}
 		if r.cfg.Replicas > 1 {
 			return r.AwaitDelivered(ctx, 20*time.Second)
 		}
-		return r.Replicas[0].Drained(ctx)
+		return r.Replicas[0].Delivered(ctx)
 	})
 	if err != nil {
 		return fmt.Errorf("the daemon has not delivered everything: %w", err)

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"text/template"
 	"time"
 
@@ -51,13 +50,7 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 	s := &Server{KafkaInfo: launch.KafkaInfo{Kind: launch.Apache, Version: apacheVersion()}}
 	var procs []*launch.Process
 	s.stop = func() error { // stops all at once, because otherwise the last one would wait for a controller that has exited
-		errs := make([]error, len(procs))
-		var all sync.WaitGroup
-		for i, p := range procs {
-			all.Go(func() { errs[i] = p.Stop(apacheStopLimit) })
-		}
-		all.Wait()
-		return errors.Join(errs...)
+		return launch.Each(procs, func(_ int, p *launch.Process) error { return p.Stop(apacheStopLimit) })
 	}
 	for i, port := range opts.KafkaPorts {
 		if opts.Node > 0 && opts.Node != i+1 {
