@@ -161,6 +161,11 @@ const maxTime = 40
 // normaliseTime converts an ISO 8601 date-time with a zone to the form of contract 2. Seconds are
 // optional, the decimal separator may be a comma, and T and Z may be lower case.
 func normaliseTime(text string) (string, error) {
+	if len(text) == len("2006-01-02T15:04:05Z") { // most times have this form already
+		if t, err := contract.ParseForecastTime(text); err == nil {
+			return text, checkYear(t)
+		}
+	}
 	t, err := parseTime(text)
 	if err != nil {
 		return "", fmt.Errorf("%.64q is not a date-time like 2026-11-20T18:15:00Z", text)
@@ -168,11 +173,13 @@ func normaliseTime(text string) (string, error) {
 	return formatTime(t)
 }
 
-func formatTime(t time.Time) (string, error) {
+func formatTime(t time.Time) (string, error) { return contract.FormatForecastTime(t), checkYear(t) }
+
+func checkYear(t time.Time) error {
 	if year := t.UTC().Year(); year < firstYear || year > lastYear {
-		return "", fmt.Errorf("year %d is not between %d and %d", year, firstYear, lastYear)
+		return fmt.Errorf("year %d is not between %d and %d", year, firstYear, lastYear)
 	}
-	return contract.FormatForecastTime(t), nil
+	return nil
 }
 
 func parseTime(text string) (t time.Time, err error) {
