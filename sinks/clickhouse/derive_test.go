@@ -76,6 +76,7 @@ func TestDerived(t *testing.T) {
 	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, store) })
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store) })
 	t.Run("background", func(t *testing.T) { testBackgroundUpdates(t, store) })
+	require.Zero(t, testutil.ToFloat64(derivedAt), "Close must reset the gauge, because another replica may continue the updates")
 	t.Run("documented queries", func(t *testing.T) { testDocumentedQueries(t, store) })
 	t.Run("detectors", func(t *testing.T) { testDetectors(t, store) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, store) })
@@ -207,6 +208,7 @@ func testBackgroundUpdates(t *testing.T, store *stores.ClickHouse) {
 	}, time.Minute, 50*time.Millisecond)
 	a.requireDerived()
 	require.NotZero(t, testutil.ToFloat64(derivedAt))
+	require.EqualValues(t, 1, testutil.ToFloat64(deriveInterval))
 }
 
 // testDetectors checks that the registry's lists are archived with the columns of the feed.

@@ -156,8 +156,10 @@ var (
 	deriveSeconds = metrics.NewSeconds("trafficd_clickhouse_derive_seconds", "Duration of an update of the derived tables, in seconds.")
 	deriveErrors  = metrics.NewCounter("trafficd_clickhouse_derive_errors_total", "Failed updates of the derived tables.")
 	hostsAway     = metrics.NewGauge("trafficd_clickhouse_hosts_away", "Servers of the cluster that cannot take rows.")
-	derivedAt     = metrics.NewGauge("trafficd_clickhouse_derived_at_seconds", "Time of the last update of the derived tables, as Unix time.")
-	rowsVanished  = metrics.NewCounter("trafficd_clickhouse_rows_vanished_total",
+	derivedAt     = metrics.NewGauge("trafficd_clickhouse_derived_at_seconds",
+		"Time of the last update of the derived tables, as Unix time; 0 if this process does not update them.")
+	deriveInterval = metrics.NewGauge("trafficd_clickhouse_derive_interval_seconds", "Time between updates of the derived tables, in seconds.")
+	rowsVanished   = metrics.NewCounter("trafficd_clickhouse_rows_vanished_total",
 		"Rows that are not in the table although ClickHouse acknowledged them.")
 
 	errorsTotal = counters("trafficd_clickhouse_errors_total", "Failed deliveries of a block, by class of the error.", "class", hints)

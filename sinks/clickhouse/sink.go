@@ -112,6 +112,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 		return err
 	}
 	if s.config.DeriveInterval > 0 {
+		deriveInterval.Set(s.config.DeriveInterval.Seconds())
 		s.deriving.start(s.config.DeriveInterval, s.updateDerived)
 	}
 	// An insert without rows checks the table, its columns, the grants, and the server's settings.
@@ -158,6 +159,9 @@ func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 // Close stops the updates of the derived tables and closes all connections.
 func (s *Sink) Close() error {
 	s.deriving.stop()
+	if s.config.DeriveInterval > 0 {
+		derivedAt.Set(0)
+	}
 	if err := s.hosts.close(); err != nil {
 		return fmt.Errorf("cannot close the connection to ClickHouse: %w", err)
 	}

@@ -197,7 +197,7 @@ var faster = map[string][2]string{
 	"TrafficdDiskLow":      {"< 4 * 3600", "< 0"}, // disabled, because others use the machine's disk, too
 	"TrafficdClientSilent": {", 300)", ", 5)"},
 
-	"TrafficdArchiveViewsStale": {"> 600", "> 40"},
+	"TrafficdArchiveViewsStale": {", 600)", ", 40)"},
 }
 
 var duration = regexp.MustCompile(`(\[|offset )(\d+)([mhd])`)
