@@ -31,7 +31,8 @@ func newTop(std streams) *cobra.Command {
 		Short: "Show the daemon's state, refreshed until Ctrl-C",
 		Long: `Show problems, rates, latency, stores, rejections and clients, refreshed until Ctrl-C.
 The figures come from /status of the operators' listener, whose web page also shows their
-history. With --json, print the response of /status once.`,
+history. If the daemon cannot be reached later, top retries. With --json, print the
+response of /status once.`,
 		Example: `  trafficctl top
   trafficctl top --url http://10.0.0.7:8081 --interval 10s
   trafficctl top --json | jq .summary`,
@@ -40,7 +41,7 @@ history. With --json, print the response of /status once.`,
 			if interval < 100*time.Millisecond {
 				return fmt.Errorf("--interval %s must be at least 100ms", interval)
 			}
-			for {
+			for shown := false; ; shown = true {
 				text, err := getStatus(cmd.Context(), base)
 				switch {
 				case asJSON && err == nil:
@@ -48,15 +49,19 @@ history. With --json, print the response of /status once.`,
 					return err
 				case !asJSON && cmd.Context().Err() != nil:
 					return nil
-				case err != nil:
+				case err != nil && !shown:
 					return err
 				}
 				var s status.Status
-				if err = json.Unmarshal(text, &s); err != nil {
+				if err != nil {
+					text = fmt.Appendf(nil, "! %v; retrying\n", err)
+				} else if err = json.Unmarshal(text, &s); err != nil {
 					return fmt.Errorf("cannot decode the response of %s/status; check that it is a trafficd of this version: %w", base, err)
+				} else {
+					text = []byte(page(&s))
 				}
 				const home = "\033[H\033[2J" // move the cursor to the top and clear the screen
-				if _, err = io.WriteString(std.out, home+page(&s)); err != nil {
+				if _, err = fmt.Fprintf(std.out, "%s%s", home, text); err != nil {
 					return err
 				}
 				if client.Sleep(cmd.Context(), interval) != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,4 +42,30 @@ func TestTopInterval(t *testing.T) {
 	code := run(ctx, []string{"top", "--url", server.URL, "--interval", "0"}, streams{strings.NewReader(""), &out, &errs})
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs.String(), "--interval 0s must be at least 100ms")
+}
+
+// TestTopRetries checks that top continues while the daemon restarts.
+func TestTopRetries(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out, errs bytes.Buffer
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch requests++; requests {
+		case 2, 3: // net/http repeats the first of them
+			panic(http.ErrAbortHandler)
+		case 5:
+			cancel()
+		}
+		fmt.Fprintf(w, `{"version":"v%d"}`, requests)
+	}))
+	defer http.DefaultClient.CloseIdleConnections()
+	defer server.Close()
+	code := run(ctx, []string{"top", "--url", server.URL, "--interval", "100ms"}, streams{strings.NewReader(""), &out, &errs})
+	require.Equal(t, exitDone, code)
+	require.Empty(t, errs.String())
+	first, rest, _ := strings.Cut(out.String(), "; retrying")
+	require.Contains(t, first, "trafficd v1 ")
+	require.Contains(t, first, "! cannot reach the operators' listener")
+	require.Contains(t, rest, "trafficd v4 ")
 }
