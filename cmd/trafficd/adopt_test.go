@@ -43,10 +43,6 @@ func TestAdoptJournal(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, ok, time.Minute, 20*time.Millisecond)
 	}
-	kill := func(d *process) {
-		d.signal(syscall.SIGKILL)
-		<-d.Done()
-	}
 
 	lost.start().await(http.StatusOK)
 	send(lost, 5)
@@ -57,17 +53,17 @@ func TestAdoptJournal(t *testing.T) {
 	lost.awaitLag("clickhouse")
 	lost.awaitLag("kafka")
 	require.True(t, failsWith("the directory is locked"))
-	kill(lost)
+	lost.kill()
 	require.True(t, failsWith("its measurements are also for kafka, which is disabled", "--set", "kafka.enabled=false"))
 
 	a := adopt("--set", "kafka.request_timeout=1s").start() // with both stores down
 	until(func() bool { return strings.Contains(a.Log(), "retrying") })
 	require.True(t, failsWith("the directory is locked"))
-	kill(a)
+	a.kill()
 	require.NoError(t, k.Resume())
 	a = adopt().start() // killed after it has delivered to Kafka
 	until(func() bool { return k.Count(t, "measurements") == promised.items() })
-	kill(a)
+	a.kill()
 	require.NoError(t, c.Resume())
 	other.start().await(http.StatusOK)
 	send(other, 5)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -52,8 +51,7 @@ func TestBothStoresDownUntilTheJournalIsFull(t *testing.T) {
 	require.Less(t, d.memory("VmHWM"), int64(300<<20))
 
 	// A restart changes nothing.
-	d.signal(syscall.SIGKILL)
-	<-d.Done()
+	d.kill()
 	d.start().eventually(func() bool { // ready only if there is room for the smallest batch
 		_, r := d.ready()
 		return r.Components["daemon"].State == ops.OK && r.Components["registry"].State == ops.OK
@@ -96,8 +94,7 @@ func TestOneStoreDown(t *testing.T) {
 			for batch := range batches {
 				d.sendUntilAccepted(&promised, batch, size)
 				if batch == batches/2 {
-					d.signal(syscall.SIGKILL)
-					<-d.Done()
+					d.kill()
 					d.start().await(http.StatusOK)
 				}
 			}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -111,8 +110,7 @@ func TestGoodAndBadItemsEndToEnd(t *testing.T) {
 	d.eventually(func() bool { return c.Query(t, "SELECT count() FROM trafficd.measurements_detectors") == "100" }, "the registry is archived")
 
 	// Repeating the request, also after a restart, gets the same response and stores nothing twice.
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	log := d.terminate()
 	require.NotContains(t, log, "the store cannot take rows", "the probes of both stores must succeed")
 	d.start().await(http.StatusOK)
 	again, err := d.post(t.Context(), mixed, "the-key")
@@ -143,8 +141,7 @@ func TestStopWhileTheStoresHang(t *testing.T) {
 	require.NoError(t, k.Pause())
 	post(1)
 	d.eventually(func() bool { return d.metric("trafficd_pipeline_lag_frames") == 2 }, "both deliveries have a block in progress")
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	d.terminate()
 
 	require.NoError(t, c.Resume())
 	require.NoError(t, k.Resume())
@@ -167,11 +164,9 @@ func TestKilledAndStoppedUnderLoad(t *testing.T) {
 		d.await(http.StatusOK)
 		load.awaitProgress(d)
 		if n%2 == 0 {
-			d.signal(syscall.SIGKILL)
-			<-d.Done()
+			d.kill()
 		} else {
-			code, log := d.signal(syscall.SIGTERM).end()
-			require.Zero(t, code, log)
+			d.terminate()
 		}
 		d.start()
 	}

@@ -84,8 +84,7 @@ func TestDiskLow(t *testing.T) {
 	d.eventually(func() bool { _, r = d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
 	require.Contains(t, strings.Join(r.Components["journal"].Reasons, " "), "the journal's disk is low on space")
 	requireRetryAfter(t, d.send(0, 10).response)
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	d.terminate()
 
 	d.Args = settings
 	d.start().await(http.StatusOK)
@@ -95,8 +94,7 @@ func TestDiskLow(t *testing.T) {
 // killAndStart kills the daemon, calls meanwhile, and starts the daemon again; it may be unready.
 func (d *process) killAndStart(meanwhile func()) {
 	d.t.Helper()
-	d.signal(syscall.SIGKILL)
-	<-d.Done()
+	d.kill()
 	meanwhile()
 	d.start()
 	d.eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")

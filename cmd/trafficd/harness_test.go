@@ -98,6 +98,21 @@ func (d *process) signal(s syscall.Signal) *process {
 	return d
 }
 
+// terminate stops the daemon with SIGTERM, requires the exit code 0, and returns the log.
+func (d *process) terminate() (log string) {
+	d.t.Helper()
+	code, log := d.signal(syscall.SIGTERM).end()
+	require.Zero(d.t, code, log)
+	return log
+}
+
+// kill kills the daemon and waits until it has exited.
+func (d *process) kill() {
+	d.t.Helper()
+	d.signal(syscall.SIGKILL)
+	<-d.Done()
+}
+
 // ready returns the response of /readyz; status 0 means that there was none.
 func (d *process) ready() (status int, r ops.Readiness) {
 	status, body := d.get("/readyz")

@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"strconv"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,7 +41,6 @@ func TestHealth(t *testing.T) {
 	require.False(t, proxied)
 	f(1, "ops.listen is empty", "--set", "ops.listen=")
 	f(1, "ops.listen", "--ops-listen", "8081")
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	d.terminate()
 	f(1, "cannot reach the daemon", "--ops-listen", d.Ops)
 }

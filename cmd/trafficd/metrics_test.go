@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,8 +61,7 @@ func TestPromtool(t *testing.T) {
 		_, text = d.get("/metrics")
 		return strings.Contains(string(text), `{client="renamed"} 0`) && !strings.Contains(string(text), `client="test"`)
 	}, "the series of the new key instead of those of the removed one")
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	d.terminate()
 }
 
 // TestStatusWithBasePath checks that /status has the latency of batches if api.base_path is set.

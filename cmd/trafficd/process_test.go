@@ -26,13 +26,12 @@ func TestStartAndStop(t *testing.T) {
 	_, body = d.get("/schemas/openapi.yaml")
 	require.Contains(t, string(body), "openapi: 3.1")
 
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	log := d.terminate()
 	require.Contains(t, log, "draining")
 
 	// The same directory again, stopped by the other signal.
 	d.start().await(http.StatusOK)
-	code, log = d.signal(syscall.SIGINT).end()
+	code, log := d.signal(syscall.SIGINT).end()
 	require.Zero(t, code, log)
 }
 
@@ -50,8 +49,7 @@ func TestWithoutKeysAndRegistry(t *testing.T) {
 	require.Equal(t, ops.OK, r.Components["journal"].State)
 	status, _ = d.get("/healthz")
 	require.Equal(t, http.StatusOK, status)
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	d.terminate()
 }
 
 // TestReadyWhileStoresAreUnreachable checks that unreachable stores are reported before the first
@@ -70,8 +68,7 @@ func TestReadyWhileStoresAreUnreachable(t *testing.T) {
 	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusMultiStatus, a.status)
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	log := d.terminate()
 	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -128,8 +127,7 @@ func TestRegistryVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, replay.header.Values("Registry-Version"), "a replay was validated before")
 
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	d.terminate()
 	require.NoError(t, os.Remove(list))
 	d.start().await(http.StatusOK)
 	require.Equal(t, loaded, version())

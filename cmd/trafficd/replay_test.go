@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,12 +26,8 @@ func TestLostResponse(t *testing.T) {
 	d.start().await(http.StatusOK)
 	interruptions := []func(){
 		func() {},
-		func() { d.signal(syscall.SIGKILL); <-d.Done(); d.start().await(http.StatusOK) },
-		func() {
-			code, log := d.signal(syscall.SIGTERM).end()
-			require.Zero(t, code, log)
-			d.start().await(http.StatusOK)
-		},
+		func() { d.kill(); d.start().await(http.StatusOK) },
+		func() { d.terminate(); d.start().await(http.StatusOK) },
 	}
 	const size, rounds = 300, 3
 	var promised ledger
@@ -139,8 +134,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	restart := func() {
 		t.Helper()
-		d.signal(syscall.SIGKILL)
-		<-d.Done()
+		d.kill()
 		d.start().await(http.StatusOK)
 	}
 

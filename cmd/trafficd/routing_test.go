@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -144,8 +143,7 @@ func TestRoutingJobsAndRestart(t *testing.T) {
 	_, response, _ = d.soap(withKey("map"), &xroute.StartConvertGeometries{Geometries: []xroute.EncodedGeometry{one.Geometry}, Options: one.Options})
 	id = *response.(*xroute.StartConvertGeometriesResponse).Result.ID
 	require.Equal(t, xroute.StatusSucceeded, watched())
-	code, _ := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code)
+	d.terminate()
 	d.start().await(http.StatusOK)
 	require.Equal(t, xroute.StatusUnknown, watched())
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -110,8 +109,7 @@ func TestTraces(t *testing.T) {
 	traced := post(1, sampled)
 	post(2, excluded)
 	post(3, "") // the ratio is 0
-	code, log := d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	log := d.terminate()
 
 	requests := c.named("POST /dataprovider/ingestion/v1/detectors/data/ingest")
 	require.Len(t, requests, 1, "%v", c.spans)
@@ -150,7 +148,6 @@ func TestTraces(t *testing.T) {
 		require.Equal(t, want, r.Header("traceparent"))
 	}
 	require.Equal(t, 2, found)
-	code, log = d.signal(syscall.SIGTERM).end()
-	require.Zero(t, code, log)
+	d.terminate()
 	requireLinked("deliver to kafka")
 }
