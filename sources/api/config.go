@@ -40,9 +40,10 @@ type Config struct {
 	// the interval at which load balancers poll it
 	DrainGrace time.Duration `setting:"drain_grace"`
 	// origins of web pages that may read responses, such as https://map.example.org; *: all
-	CORSOrigins []string   `setting:"cors_origins"`
-	KeysFile    string     `setting:"keys_file"` // YAML file of API keys, which is watched; empty: only those in keys
-	Keys        []KeyEntry `setting:"keys"`      // keys in the configuration, as in the keys file; digests, never keys
+	CORSOrigins []string `setting:"cors_origins"`
+	KeysFile    string   `setting:"keys_file"` // YAML file of API keys, which is watched; empty: only those in keys
+	// entries as in the keys file, with digests of the keys, never the keys themselves
+	Keys []KeyEntry `setting:"keys"`
 }
 
 // DefaultConfig returns the defaults, without keys.

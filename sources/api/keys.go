@@ -24,7 +24,7 @@ type KeyEntry struct {
 	Name              string   `setting:"name" yaml:"name"`                                         // for logs; unique
 	Client            string   `setting:"client" yaml:"client,omitempty"`                           // owner of the key; default: the name
 	SHA256            string   `setting:"sha256" yaml:"sha256"`                                     // hexadecimal digest of the key
-	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`                 // instance of the client's detectors
+	ProductInstance   string   `setting:"product_instance" yaml:"product_instance"`                 // product instance of the client
 	Rights            []string `setting:"rights" yaml:"rights,flow"`                                // ingest, forecast, routing
 	Timezone          string   `setting:"timezone" yaml:"timezone,omitempty"`                       // IANA name; default UTC
 	RequestsPerSecond float64  `setting:"requests_per_second" yaml:"requests_per_second,omitempty"` // rate limit; 0: none

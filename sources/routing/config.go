@@ -27,7 +27,7 @@ type Config struct {
 	MaxBodyBytes  int64  `setting:"max_body_bytes"` // maximum size of a request, as sent and decompressed
 	MaxPoints     int    `setting:"max_points"`     // maximum number of points in a request
 	MaxDepth      int    `setting:"max_depth"`      // maximum nesting of collections
-	DropMeasures  bool   `setting:"drop_measures"`  // true: drop the M of WKT and WKB; false: reject it
+	DropMeasures  bool   `setting:"drop_measures"`  // true: drop the M coordinates of WKT and WKB; false: reject them
 	upload.Limits `setting:",squash"`
 	// maximum number of requests whose body is being received or processed; further ones get a 503
 	AdmissionRequests int64 `setting:"admission_requests"`
