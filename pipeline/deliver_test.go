@@ -277,7 +277,7 @@ func (h *halfway) Probe(context.Context) error { return nil }
 
 func (h *halfway) Close() error { return nil }
 
-func TestStateOfARejectedBlockIsKept(t *testing.T) {
+func TestStateOfRejectedBlockIsKept(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
 	_, err := h.submit(measurements(item("A", 1), item("B", 2)), "")

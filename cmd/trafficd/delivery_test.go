@@ -45,7 +45,7 @@ func (d *process) awaitDelivered() {
 	d.eventually(idle, "both deliveries are up to date")
 }
 
-func TestGoodAndBadItemsEndToEnd(t *testing.T) {
+func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.Set("clickhouse.migrate=false", "clickhouse.derive_interval=1s")
 	d.Set("clickhouse.delivery.retry_max=150ms", "kafka.delivery.retry_max=150ms") // also the interval of probes

@@ -72,7 +72,7 @@ func TestReadyWhileStoresAreUnreachable(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log, "the store cannot take rows"), log)
 }
 
-func TestRefusesToStart(t *testing.T) {
+func TestStartFails(t *testing.T) {
 	f := func(d *process, want ...string) {
 		t.Helper()
 		code, log := d.start().end()

@@ -36,9 +36,9 @@ func writeCertificate(t *testing.T, cert, key string, serial int64) {
 	replaceFile(t, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 }
 
-// TestHangupReloads checks that SIGHUP reloads the settings that can be reloaded, names the
+// TestSIGHUPReloads checks that SIGHUP reloads the settings that can be reloaded, names the
 // others, and never stops the daemon.
-func TestHangupReloads(t *testing.T) {
+func TestSIGHUPReloads(t *testing.T) {
 	d := newProcess(t)
 	file := filepath.Join(d.Dir, "trafficd.yaml")
 	feeds := "registry:\n  feeds:\n  - {product_instance: city, file: {path: " + filepath.Join(d.Dir, "detectors.csv") + ", column: code}}\n"

@@ -87,9 +87,9 @@ func TestRoutingConverts(t *testing.T) {
 	require.Equal(t, 4.0, d.metric("trafficd_routing_points_total")) // two geometries of one point each
 }
 
-// TestRoutingDescribesItself checks that the WSDL and its schemas need no key, and that the WSDL
+// TestRoutingServesWSDL checks that the WSDL and its schemas need no key, and that the WSDL
 // contains the address at which it was requested.
-func TestRoutingDescribesItself(t *testing.T) {
+func TestRoutingServesWSDL(t *testing.T) {
 	d := routingProcess(t)
 	get := func(url string) string {
 		t.Helper()

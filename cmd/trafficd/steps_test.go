@@ -77,9 +77,9 @@ func TestFailedPartStopsTheRest(t *testing.T) {
 	require.Equal(t, []string{"start a", "stop a"}, events)
 }
 
-// TestSignalAfterAFailure checks that the first signal does not interrupt the shutdown after a
+// TestSignalAfterFailure checks that the first signal does not interrupt the shutdown after a
 // failure, for example if the service manager also stops the daemon.
-func TestSignalAfterAFailure(t *testing.T) {
+func TestSignalAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals, failed := make(chan os.Signal, 2), make(chan error, 1)
 		failed <- errors.New("the listener failed")

@@ -610,9 +610,9 @@ func TestUnusedForms(t *testing.T) {
 	})
 }
 
-// TestMomentOfRequests checks that a client that repeats its requests at least every minute keeps
+// TestMomentWithin checks that a client that repeats its requests at least every minute keeps
 // its forms with the minimum of keep_forms.
-func TestMomentOfRequests(t *testing.T) {
+func TestMomentWithin(t *testing.T) {
 	f := func(interval time.Duration) {
 		t.Helper()
 		var m moment

@@ -81,8 +81,8 @@ func (k *Keyring) Close() {
 	}
 }
 
-// Reload replaces the keys of the configuration and reads the keys file now. If it returns an error,
-// the previous keys remain in use.
+// Reload replaces the keys of the configuration and reads the keys file now. If it returns an
+// error, the previous keys remain in use.
 func (k *Keyring) Reload(inline []KeyEntry) error {
 	if k.file != nil {
 		defer k.file.Poke()

@@ -334,9 +334,9 @@ func TestFailedItemsKeepTheirErrors(t *testing.T) {
 	})
 }
 
-// TestFailedFetchKeepsTheJob checks that a job can be fetched again if its response could not
+// TestFailedFetchKeepsJob checks that a job can be fetched again if its response could not
 // be sent.
-func TestFailedFetchKeepsTheJob(t *testing.T) {
+func TestFailedFetchKeepsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
 		defer table.close()

@@ -18,9 +18,9 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// TestWatchesLeaveASlot checks that with any settings, a client with as many watches as it may
+// TestWatchesLeaveSlot checks that with any settings, a client with as many watches as it may
 // have can still stop a job.
-func TestWatchesLeaveASlot(t *testing.T) {
+func TestWatchesLeaveSlot(t *testing.T) {
 	for requests := range int64(40) {
 		for watching := range 40 {
 			c := DefaultConfig()
