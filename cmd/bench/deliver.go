@@ -45,14 +45,14 @@ func (o options) deliver(ctx context.Context) {
 	bare := newBareClients(ctx, stores)
 	defer bare.close()
 
-	var blocks deliveryCounters
+	var sent launch.Metrics // by the daemon in the last round
 	o.medians(o.rounds, func(add series) {
 		journal.load(b, 2, 1)
 		before := journal.cpu()
 		journal.load(b, 2, deliverBatches/2)
 		ingest := perMillion(journal.cpu()-before, deliverBatches*b.items)
 		var spent time.Duration
-		spent, blocks = d.deliverAll(ctx, b, stores.ClickHouse)
+		spent, sent = d.deliverAll(ctx, b, stores.ClickHouse)
 		deliver := perMillion(spent, deliverBatches*b.items)
 		before = ownCPU()
 		bare.insert(ctx)
@@ -68,32 +68,20 @@ func (o options) deliver(ctx context.Context) {
 	})
 	o.line("bare_clickhouse_bytes_per_row", bare.sent/float64(bare.rows()), "B")
 	o.line("bare_kafka_bytes_per_row", float64(bare.bytes.Load())/float64(bare.rows()*(o.rounds+1)), "B")
-	o.line("delivered_clickhouse_bytes_per_row", blocks.received/blocks.rows, "B")
-	o.line("delivered_clickhouse_rows_per_block", blocks.rows/blocks.blocks, "rows")
-	o.line("delivered_kafka_bytes_per_row", blocks.bytes/blocks.records, "B")
-	o.line("delivered_kafka_rows_per_request", blocks.records/blocks.requests, "rows")
+	o.line("delivered_clickhouse_bytes_per_row", sent[archiveBytes]/sent[archiveRows], "B")
+	o.line("delivered_clickhouse_rows_per_block", sent[archiveRows]/sent["trafficd_clickhouse_blocks_total"], "rows")
+	o.line("delivered_kafka_bytes_per_row", sent["trafficd_kafka_bytes_total"]/sent[kafkaRecords], "B")
+	o.line("delivered_kafka_rows_per_request", sent[kafkaRecords]/sent["trafficd_kafka_requests_total"], "rows")
 }
 
 // perMillion returns CPU seconds per million rows.
 func perMillion(spent time.Duration, rows int) float64 { return spent.Seconds() / float64(rows) * 1e6 }
 
-// deliveryCounters are the metrics that show what was delivered.
-type deliveryCounters struct {
-	rows, blocks, received   float64 // ClickHouse; bytes received
-	records, requests, bytes float64 // Kafka
-}
-
-// delivered returns what the daemon has delivered since an earlier call.
-func (d *daemon) delivered(ctx context.Context, since deliveryCounters) deliveryCounters {
-	m := must.Get(d.Metrics(ctx))
-	return deliveryCounters{
-		rows:     m["trafficd_clickhouse_rows_inserted_total"] - since.rows,
-		blocks:   m["trafficd_clickhouse_blocks_total"] - since.blocks,
-		records:  m["trafficd_kafka_records_total"] - since.records,
-		requests: m["trafficd_kafka_requests_total"] - since.requests,
-		bytes:    m["trafficd_kafka_bytes_total"] - since.bytes,
-	}
-}
+const (
+	archiveRows  = "trafficd_clickhouse_rows_inserted_total"
+	kafkaRecords = "trafficd_kafka_records_total"
+	archiveBytes = "received" // deliverAll adds it to the daemon's metrics
+)
 
 // received returns the number of bytes that a ClickHouse server has received over the network.
 func received(ctx context.Context, c *launch.ClickHouse) float64 {
@@ -102,18 +90,21 @@ func received(ctx context.Context, c *launch.ClickHouse) float64 {
 }
 
 // deliverAll sends a round of batches over two connections and waits until both stores have them.
-// It returns the CPU time and what was delivered.
-func (d *daemon) deliverAll(ctx context.Context, b body, archive *launch.ClickHouse) (spent time.Duration, sum deliveryCounters) {
-	old, receivedBefore := d.delivered(ctx, deliveryCounters{}), received(ctx, archive)
+// It returns the CPU time and the growth of each metric.
+func (d *daemon) deliverAll(ctx context.Context, b body, archive *launch.ClickHouse) (spent time.Duration, growth launch.Metrics) {
+	old, receivedBefore := must.Get(d.Metrics(ctx)), received(ctx, archive)
 	before := d.cpu()
 	d.load(b, 2, deliverBatches/2)
 	until(ctx, "the delivery of everything", func() bool {
-		sum = d.delivered(ctx, old)
-		return int(min(sum.rows, sum.records)) >= deliverBatches*b.items
+		growth = must.Get(d.Metrics(ctx))
+		for name := range growth {
+			growth[name] -= old[name]
+		}
+		return int(min(growth[archiveRows], growth[kafkaRecords])) >= deliverBatches*b.items
 	})
 	spent = d.cpu() - before
-	sum.received = received(ctx, archive) - receivedBefore
-	return spent, sum
+	growth[archiveBytes] = received(ctx, archive) - receivedBefore
+	return spent, growth
 }
 
 // bareClients are clients that repeatedly send what the daemon has delivered before: finished

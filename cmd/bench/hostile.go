@@ -270,9 +270,7 @@ func (t *target) silent(ctx context.Context) {
 		if i > 4400 {
 			pause = 5*time.Second + rand.N(5*time.Second)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !launch.Sleep(ctx, pause) {
 			return
 		}
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.API)
@@ -297,10 +295,7 @@ func (t *target) readers(ctx context.Context) {
 	each(ctx, 64, 1<<16, func(int) {
 		t.post(ctx, body, "", func(r io.Reader) error {
 			for {
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
+				launch.Sleep(ctx, time.Second)
 				if _, err := io.CopyN(io.Discard, r, 100); err != nil {
 					if err == io.EOF {
 						return nil

@@ -46,20 +46,17 @@ func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, p
 	d.start(ctx)
 	d.awaitServed(ctx, 0)
 	publications = 1
-	publishing, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() {
-		var err error
-		for err == nil && publishing.Err() == nil {
+	var err error // while publishing
+	stop := inBackground(ctx, 1, func(ctx context.Context, _ int) {
+		for err == nil && ctx.Err() == nil {
 			publications++
-			err = o.publishGeneration(publishing, d.Dir, broker, topic, publications)
+			err = o.publishGeneration(ctx, d.Dir, broker, topic, publications)
 		}
-		if publishing.Err() != nil {
+		if ctx.Err() != nil {
 			err = nil // it was interrupted
 		}
-		ended <- err
-	}()
+	})
+	defer stop()
 	for range mixedReads {
 		if !d.readWhole(ctx) {
 			mixed++
@@ -67,7 +64,7 @@ func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, p
 		time.Sleep(time.Millisecond) // so that the reads see many layers
 	}
 	stop()
-	must.Do(<-ended)
+	must.Do(err)
 	return mixed, publications
 }
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"trafficd/cmd/chaos/internal/ledger"
 	"trafficd/cmd/chaos/internal/load"
 	"trafficd/cmd/chaos/internal/nemesis"
@@ -152,7 +154,7 @@ func (t *trials) rollouts(ctx context.Context) error {
 // after it.
 func (t *trials) takeovers(ctx context.Context) error {
 	var times []time.Duration
-	before := cpuTicks()
+	busyBefore, idleBefore := cpuTime()
 	_, err := t.underLoad(ctx, load.Balanced, func(ctx context.Context) (err error) {
 		defer must.Return(&err)
 		r := rand.New(rand.NewPCG(t.Seed, 0))
@@ -177,10 +179,12 @@ func (t *trials) takeovers(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot measure takeovers: %w", err)
 	}
+	busy, idle := cpuTime()
+	busy, idle = busy-busyBefore, idle-idleBefore
 	slices.Sort(times)
 	at := func(q float64) float64 { return times[int(math.Ceil(q*float64(len(times))))-1].Seconds() }
 	t.goal(at(0.99) <= 10, "takeovers: %d partitions after %d kills, p50 %.1f s, p99 %.1f s (goal 10 s), max %.1f s; CPU load %.0f%%",
-		len(times), t.Kills, at(0.5), at(0.99), at(1), 100*cpuTicks().since(before))
+		len(times), t.Kills, at(0.5), at(0.99), at(1), 100*busy/max(1, busy+idle))
 	return nil
 }
 
@@ -219,22 +223,11 @@ func bench(ctx context.Context) (goals []goal, err error) {
 	return goals, nil
 }
 
-// ticks holds the CPU ticks of all processors since boot.
-type ticks struct{ busy, all float64 }
-
-// cpuTicks returns the ticks in /proc/stat, or zeros if there is no such file.
-func cpuTicks() (t ticks) {
-	text, _ := os.ReadFile("/proc/stat")
-	first, _, _ := strings.Cut(string(text), "\n")
-	for i, word := range strings.Fields(first) {
-		n, _ := strconv.ParseFloat(word, 64) // 0 for the first word, which is a name
-		t.all += n
-		if i != 4 && i != 5 { // idle, iowait
-			t.busy += n
-		}
-	}
-	return t
+// cpuTime returns for how long the processors have been busy and idle since boot, in seconds. On
+// systems other than Linux, it returns zeros.
+func cpuTime() (busy, idle float64) {
+	proc, _ := procfs.NewDefaultFS()
+	stat, _ := proc.Stat()
+	t := stat.CPUTotal
+	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal, t.Idle + t.Iowait
 }
-
-// since returns the share of the time that the processors were busy.
-func (t ticks) since(before ticks) float64 { return (t.busy - before.busy) / max(1, t.all-before.all) }

@@ -2,10 +2,13 @@ package stores_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -42,11 +45,9 @@ func testTopics(t *testing.T, k *stores.Kafka) {
 
 	compact := map[string]*string{"cleanup.policy": new("compact")}
 	require.NoError(t, launch.CreateTopic(t.Context(), k.Brokers, "compacted", 1, compact))
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers...), kgo.DisableClientMetrics())
-	require.NoError(t, err)
-	defer client.Close()
-	require.Equal(t, "compact", topicConfig(t, client, "compacted", "cleanup.policy"))
-	require.Equal(t, "delete", topicConfig(t, client, "measurements", "cleanup.policy"))
+	admin := adminOf(t, k)
+	require.Equal(t, "compact", topicConfig(t, admin, "compacted", "cleanup.policy"))
+	require.Equal(t, "delete", topicConfig(t, admin, "measurements", "cleanup.policy"))
 }
 
 func testRecords(t *testing.T, k *stores.Kafka) {
@@ -148,35 +149,28 @@ func TestThreeBrokers(t *testing.T) {
 	require.NoError(t, k.Restart())
 	require.Equal(t, 10, k.Count(t, "measurements"))
 
+	admin := adminOf(t, k)
+	require.Equal(t, "2", topicConfig(t, admin, "measurements", "min.insync.replicas"))
+	topics, err := admin.ListTopics(t.Context(), "measurements")
+	require.NoError(t, err)
+	require.Equal(t, 3, topics["measurements"].Partitions.NumReplicas())
+}
+
+func adminOf(t *testing.T, k *stores.Kafka) *kadm.Client {
+	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.Brokers...), kgo.DisableClientMetrics())
 	require.NoError(t, err)
-	defer client.Close()
-	require.Equal(t, "2", topicConfig(t, client, "measurements", "min.insync.replicas"))
-	require.Equal(t, 3, replicas(t, client, "measurements"))
+	t.Cleanup(client.Close)
+	return kadm.NewClient(client)
 }
 
-func topicConfig(t *testing.T, client *kgo.Client, topic, name string) string {
+func topicConfig(t *testing.T, admin *kadm.Client, topic, name string) string {
 	t.Helper()
-	resource := kmsg.NewDescribeConfigsRequestResource()
-	resource.ResourceType, resource.ResourceName, resource.ConfigNames = kmsg.ConfigResourceTypeTopic, topic, []string{name}
-	req := kmsg.NewPtrDescribeConfigsRequest()
-	req.Resources = append(req.Resources, resource)
-	response, err := req.RequestWith(t.Context(), client)
+	configs, err := admin.DescribeTopicConfigs(t.Context(), topic)
 	require.NoError(t, err)
-	require.Len(t, response.Resources, 1)
-	require.Len(t, response.Resources[0].Configs, 1)
-	return *response.Resources[0].Configs[0].Value
-}
-
-func replicas(t *testing.T, client *kgo.Client, topic string) int {
-	t.Helper()
-	wanted := kmsg.NewMetadataRequestTopic()
-	wanted.Topic = &topic
-	req := kmsg.NewPtrMetadataRequest()
-	req.Topics = append(req.Topics, wanted)
-	response, err := req.RequestWith(t.Context(), client)
-	require.NoError(t, err)
-	require.Len(t, response.Topics, 1)
-	require.NotEmpty(t, response.Topics[0].Partitions)
-	return len(response.Topics[0].Partitions[0].Replicas)
+	config, err := configs.On(topic, nil)
+	require.NoError(t, errors.Join(err, config.Err))
+	i := slices.IndexFunc(config.Configs, func(c kadm.Config) bool { return c.Key == name })
+	require.GreaterOrEqual(t, i, 0)
+	return config.Configs[i].MaybeValue()
 }

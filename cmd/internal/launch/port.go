@@ -68,19 +68,6 @@ func PickPort(what string, port int) (int, error) {
 	return 0, fmt.Errorf("cannot find a free port for %s between %d and %d", what, lowestPort, highestPort)
 }
 
-// PickPorts returns n free ports.
-func PickPorts(what string, n int) ([]int, error) {
-	var ports []int
-	for i := range n {
-		port, err := PickPort(fmt.Sprintf("%s %d", what, i+1), 0)
-		if err != nil {
-			return nil, err
-		}
-		ports = append(ports, port)
-	}
-	return ports, nil
-}
-
 func checkPort(what string, port int) error {
 	l, err := net.Listen("tcp", Address(port))
 	if err != nil {

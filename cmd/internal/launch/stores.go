@@ -12,12 +12,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/internal/must"
@@ -355,11 +355,10 @@ func (s *store) Pause() error {
 
 // running reports whether a thread of the process may still be running.
 func running(pid int) bool {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is valid
-	return slices.ContainsFunc(threads, func(file string) bool {
-		stat, err := os.ReadFile(file)
-		_, after, _ := strings.Cut(string(stat), ") ")
-		return err == nil && !strings.ContainsAny(after[:min(1, len(after))], "TtZX")
+	threads, _ := procfs.AllThreads(pid) // none if it has exited
+	return slices.ContainsFunc(threads, func(t procfs.Proc) bool {
+		stat, err := t.Stat()
+		return err == nil && !strings.Contains("TtZX", stat.State)
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"trafficd/cmd/internal/launch"
@@ -79,26 +78,20 @@ func (c Counts) Add(o Counts) {
 // Run hits all targets until ctx is done. When it returns, all faults have been undone, unless it
 // returns an error.
 func Run(ctx context.Context, seed uint64, targets []Target, log func(format string, args ...any)) (Counts, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	counts := make([]Counts, len(targets))
+	err := launch.Each(targets, func(i int, t Target) (err error) {
+		if counts[i], err = t.run(ctx, seed, log); err != nil {
+			stop() // results after a permanent fault are meaningless
+		}
+		return err
+	})
 	sum := Counts{}
-	var failed error
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for _, t := range targets {
-		all.Go(func() {
-			counts, err := t.run(ctx, seed, log)
-			mu.Lock()
-			defer mu.Unlock()
-			sum.Add(counts)
-			if err != nil && failed == nil {
-				failed = err
-				stop(err) // results after a permanent fault are meaningless
-			}
-		})
+	for _, c := range counts {
+		sum.Add(c)
 	}
-	all.Wait()
-	return sum, failed
+	return sum, err
 }
 
 func (t Target) run(ctx context.Context, seed uint64, log func(format string, args ...any)) (Counts, error) {

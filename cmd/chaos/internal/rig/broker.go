@@ -3,7 +3,6 @@ package rig
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -68,22 +67,18 @@ type apache struct {
 	frozen *launch.Kafka
 }
 
-func startApache(
-	ctx context.Context, dir string, out io.Writer, ports []int, advertised []string, hosts launch.Hosts,
-) (a *apache, err error) {
+// startApache starts the brokers that the completed options describe.
+func startApache(ctx context.Context, opts launch.Options) (a *apache, err error) {
 	defer must.Return(&err)
-	properties := map[string]string{"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"}
-	if len(ports) > 1 {
-		properties["min.insync.replicas"] = "2"
+	opts.Properties = map[string]string{"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"}
+	if opts.Brokers > 1 {
+		opts.Properties["min.insync.replicas"] = "2"
 	}
-	a = &apache{nodes: make([]*launch.Kafka, len(ports))}
-	controllers := must.Get(launch.PickPorts("Kafka controller", len(ports)))
+	a = &apache{nodes: make([]*launch.Kafka, opts.Brokers)}
 	must.Do(launch.Each(a.nodes, func(i int, _ *launch.Kafka) error { // no node is ready until most are running
-		stores, err := launch.StartStores(ctx, launch.Options{
-			Host: hosts.At(i), Hosts: hosts,
-			Dir: dir, Only: "kafka", Stderr: out, Broker: launch.Apache, Brokers: len(ports), Node: i + 1,
-			KafkaPorts: ports, Controllers: controllers, Advertised: advertised, Properties: properties,
-		})
+		node := opts
+		node.Node, node.Host = i+1, opts.Hosts.At(i)
+		stores, err := launch.StartStores(ctx, node)
 		if err == nil {
 			a.nodes[i] = stores.Kafka
 		}

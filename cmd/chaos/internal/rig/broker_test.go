@@ -16,13 +16,13 @@ import (
 // TestApacheNodes checks that the cluster works without one of three brokers, that Restart
 // restarts it, and that a broker that lost its disk gets everything back.
 func TestApacheNodes(t *testing.T) {
-	ports, err := launch.PickPorts("test", 3)
-	require.NoError(t, err)
+	opts := launch.Options{Dir: t.TempDir(), Stderr: t.Output(), Only: "kafka", Broker: launch.Apache, Brokers: 3}
+	require.NoError(t, opts.Complete())
 	var own []string
-	for _, port := range ports {
+	for _, port := range opts.KafkaPorts {
 		own = append(own, launch.Address(port))
 	}
-	a, err := startApache(t.Context(), t.TempDir(), t.Output(), ports, own, nil)
+	a, err := startApache(t.Context(), opts)
 	defer func() { require.NoError(t, a.Close()) }()
 	require.NoError(t, err)
 	require.Equal(t, own, a.Addresses())

@@ -148,19 +148,20 @@ func (r *Rig) hosts(from, n int) launch.Hosts {
 
 // startBroker starts the wires first, because a broker advertises their addresses.
 func (r *Rig) startBroker(ctx context.Context) {
-	ports, hosts := must.Get(launch.PickPorts("Kafka broker", r.cfg.Brokers)), r.hosts(0, r.cfg.Brokers)
-	for i, port := range ports {
-		r.BrokerWires = append(r.BrokerWires, r.startWire(fmt.Sprint("broker-", i), hosts.At(i).Endpoint(port).String()))
+	opts := launch.Options{
+		Dir: r.cfg.Dir, Stderr: r.log, Only: "kafka", Broker: r.cfg.Broker, Brokers: r.cfg.Brokers, Hosts: r.hosts(0, r.cfg.Brokers),
+	}
+	must.Do(opts.Complete())
+	for i, port := range opts.KafkaPorts {
+		r.BrokerWires = append(r.BrokerWires, r.startWire(fmt.Sprint("broker-", i), opts.Hosts.At(i).Endpoint(port).String()))
 	}
 	var err error
-	switch advertised := addresses(r.BrokerWires); r.cfg.Broker {
-	case launch.Apache:
-		r.Broker, err = startApache(ctx, r.cfg.Dir, r.log, ports, advertised, hosts)
-	case launch.Kfake:
-		r.Broker = &fake{dir: r.path("kfake"), ports: ports, advertised: advertised}
+	if advertised := addresses(r.BrokerWires); r.cfg.Broker == launch.Apache {
+		opts.Advertised = advertised
+		r.Broker, err = startApache(ctx, opts)
+	} else {
+		r.Broker = &fake{dir: r.path("kfake"), ports: opts.KafkaPorts, advertised: advertised}
 		err = r.Broker.Restart()
-	default:
-		must.Do(fmt.Errorf("unknown broker kind %q: must be %s or %s", r.cfg.Broker, launch.Kfake, launch.Apache))
 	}
 	r.onClose(r.Broker.Close)
 	must.Do(err)

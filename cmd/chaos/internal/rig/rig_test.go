@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -101,19 +100,4 @@ func TestLogOfThisProcess(t *testing.T) {
 	<-d.Done()
 	require.False(t, d.Running())
 	require.Len(t, *unexpected, 1)
-}
-
-func TestPause(t *testing.T) {
-	// No child processes: a shell whose vforked child is stopped before its exec does not stop
-	// itself.
-	d, unexpected := scripted(t, `trap 'exit 0' TERM; echo here; while :; do :; done`)
-	logged(t, d)
-	require.NoError(t, d.Signal(unix.SIGSTOP))
-	var status syscall.WaitStatus
-	_, err := syscall.Wait4(d.PID(), &status, syscall.WUNTRACED, nil)
-	require.NoError(t, err)
-	require.True(t, status.Stopped())
-	require.NoError(t, d.Signal(unix.SIGCONT))
-	require.NoError(t, d.Terminate())
-	require.Empty(t, *unexpected)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -21,15 +22,16 @@ type Wire struct {
 
 	proxy  launch.Daemon
 	server string
-	port   int // of toxiproxy's API
 }
 
 // startWire starts a proxy that forwards a free port to a server, which need not be running.
 func (r *Rig) startWire(name, server string) *Wire {
-	ports, dir := must.Get(launch.PickPorts("toxiproxy", 2)), r.path("wire-"+name)
+	dir, api := r.path("wire-"+name), must.Get(launch.FreeAddress())
 	must.Do(os.MkdirAll(dir, 0o755))
-	w := &Wire{Address: launch.Address(ports[0]), server: server, port: ports[1]}
-	w.proxy = launch.Daemon{Binary: r.proxy, Dir: dir, Args: []string{"-host", "127.0.0.1", "-port", fmt.Sprint(w.port)}}
+	host, port, err := net.SplitHostPort(api)
+	must.Do(err)
+	w := &Wire{Address: must.Get(launch.FreeAddress()), server: server}
+	w.proxy = launch.Daemon{Binary: r.proxy, Dir: dir, Args: []string{"-host", host, "-port", port}, API: api}
 	r.onClose(w.Cut)
 	must.Do(w.Join())
 	return w
@@ -88,7 +90,7 @@ func (w *Wire) call(method, path string, body any) error {
 	if err != nil {
 		return err
 	}
-	r, err := launch.Request(ctx, http.DefaultClient, method, "http://"+launch.Address(w.port)+path, message)
+	r, err := launch.Request(ctx, http.DefaultClient, method, "http://"+w.proxy.API+path, message)
 	if err != nil {
 		return fmt.Errorf("cannot reach toxiproxy: %w", err)
 	}
