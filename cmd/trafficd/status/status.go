@@ -175,13 +175,16 @@ func (r *Recorder) record(now time.Time) {
 	s, ready := take(r.gatherer, r.ingestPath, now), r.readiness()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	trouble := map[string]time.Time{}
 	for name, c := range ready.Components {
-		if c.State == ops.OK {
-			delete(r.trouble, name)
-		} else if r.trouble[name].IsZero() {
-			r.trouble[name] = now
+		if c.State != ops.OK {
+			trouble[name] = now
+			if since, before := r.trouble[name]; before {
+				trouble[name] = since
+			}
 		}
 	}
+	r.trouble = trouble
 	before := &sample{}
 	if n := len(r.recent); n > 0 {
 		before = &r.recent[n-1]

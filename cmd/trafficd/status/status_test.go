@@ -209,6 +209,20 @@ func TestSummary(t *testing.T) {
 	require.Empty(t, d.recorder.Now().Summary)
 }
 
+// TestTroubleOfNewComponent checks that the trouble of a component that was not reported for a
+// while, for example because no key needed it, begins when it is reported again.
+func TestTroubleOfNewComponent(t *testing.T) {
+	d := start(t, "journal")
+	for range 2 {
+		d.set("journal", ops.OK, "")
+		d.recorder.record(time.Now())
+		d.set("registry", ops.Degraded, "no list")
+		d.recorder.record(time.Now())
+		d.pass(4 * time.Minute)
+		require.Equal(t, []string{"registry for 4 min: no list."}, d.recorder.Now().Summary)
+	}
+}
+
 // TestJournalInKafka checks that the size of the idempotency store, which is always on disk, is not
 // reported as that of a journal in Kafka.
 func TestJournalInKafka(t *testing.T) {
