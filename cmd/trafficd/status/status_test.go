@@ -257,3 +257,16 @@ func TestHistoryIsBounded(t *testing.T) {
 	var decoded map[string]any
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &decoded), "NaN is null")
 }
+
+func TestCount(t *testing.T) {
+	f := func(want string, n float64) {
+		t.Helper()
+		require.Equal(t, want, count(n))
+	}
+	f("0", 0)
+	f("9999", 9999)
+	f("10,000", 10_000)
+	f("999,000", 999_499)
+	f("1 M", 999_500)
+	f("1.23 M", 1_234_567)
+}

@@ -85,7 +85,7 @@ func about(d time.Duration) string {
 // count formats a number with about three significant digits.
 func count(n float64) string {
 	switch {
-	case n >= 1e6:
+	case n >= 999_500: // rounded to a million
 		return fmt.Sprintf("%.3g M", n/1e6)
 	case n >= 1e4:
 		return fmt.Sprintf("%.0f,000", n/1e3)
