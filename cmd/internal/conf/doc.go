@@ -1,6 +1,7 @@
 // Package conf reads the settings of a program from the defaults, a YAML file, the environment and
 // the command line; later ones win. It also prints them and configures the log.
 //
-// The struct tags are the only list of keys. The detection of unknown keys, the suggestions and the
-// printed configuration are derived from them.
+// Settings are strings, booleans, numbers (int, int64, float64), durations, and lists and sections
+// of these. The struct tags are the only list of keys. The detection of unknown keys, the
+// suggestions and the printed configuration are derived from them.
 package conf

@@ -10,15 +10,16 @@ import (
 	"trafficd/cmd/trafficd/config"
 )
 
-// TestEveryFieldHasAKey checks that every field has a tag: without one it cannot be set, printed
-// or suggested.
+// TestEveryFieldHasAKey checks that every field has a tag, without which it cannot be set, printed
+// or suggested, and a type that package conf supports.
 func TestEveryFieldHasAKey(t *testing.T) {
 	var walk func(typ reflect.Type, at string)
 	walk = func(typ reflect.Type, at string) {
-		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Map {
+		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
 			typ = typ.Elem()
 		}
 		if !conf.IsSection(typ) {
+			require.Contains(t, []reflect.Kind{reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64}, typ.Kind(), at)
 			return
 		}
 		fields := conf.FieldsOf(typ)

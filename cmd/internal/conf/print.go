@@ -51,8 +51,6 @@ func content(v reflect.Value, key string, origins Origins) *yaml.Node {
 		return content(v.Elem(), key, origins)
 	case v.Kind() == reflect.Slice:
 		return list(v, key, origins)
-	case v.Kind() == reflect.Map:
-		return mapping(v, key, origins)
 	case (strings.Contains(key, "bytes") || key == "memory_limit") && v.CanInt():
 		return scalar(formatSize(v.Int()))
 	}
@@ -83,19 +81,6 @@ func list(v reflect.Value, key string, origins Origins) *yaml.Node {
 	}
 	if v.Len() == 0 || !isSection(v.Type().Elem()) {
 		n.Style = yaml.FlowStyle
-	}
-	return n
-}
-
-func mapping(v reflect.Value, key string, origins Origins) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	if v.Len() == 0 {
-		n.Style = yaml.FlowStyle
-	}
-	byName := func(a, b reflect.Value) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
-	for _, k := range slices.SortedFunc(slices.Values(v.MapKeys()), byName) {
-		name := fmt.Sprint(k)
-		n.Content = append(n.Content, scalar(name), node(v.MapIndex(k), join(key, name), origins))
 	}
 	return n
 }

@@ -1,15 +1,13 @@
 package conf
 
 import (
-	"encoding"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 )
 
 // schema is the tree of the keys of a struct with setting tags. A leaf is set by one value: a
-// scalar, or a whole list or map.
+// scalar, a whole list, or a section that a pointer refers to.
 type schema struct {
 	name     string
 	key      string // dotted path from the root
@@ -55,11 +53,7 @@ func fieldsOf(typ reflect.Type) []field {
 	return list
 }
 
-func isSection(typ reflect.Type) bool {
-	return typ.Kind() == reflect.Struct &&
-		typ != reflect.TypeFor[time.Time]() &&
-		!reflect.PointerTo(typ).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
-}
+func isSection(typ reflect.Type) bool { return typ.Kind() == reflect.Struct }
 
 func join(key, name string) string {
 	if key == "" {

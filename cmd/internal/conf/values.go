@@ -21,9 +21,7 @@ func (s *schema) convert(v any) (reflect.Value, error) {
 		Result:      into.Interface(),
 		TagName:     "setting",
 		ErrorUnused: true,
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(
-			hookDuration, hookInteger, mapstructure.TextUnmarshallerHookFunc(),
-		),
+		DecodeHook:  mapstructure.ComposeDecodeHookFunc(hookDuration, hookInteger),
 	})
 	if err != nil {
 		return reflect.Value{}, err
@@ -46,7 +44,7 @@ func hookDuration(from, to reflect.Type, v any) (any, error) {
 	return d, nil
 }
 
-// sizes lists the units that any integer may have.
+// sizes lists the units that any whole number may have.
 var sizes = []struct {
 	suffix string
 	factor int64
@@ -55,17 +53,10 @@ var sizes = []struct {
 var errInteger = errors.New("want a whole number, also with KiB, MiB, GiB or TiB, such as 64MiB")
 
 func hookInteger(_, to reflect.Type, v any) (any, error) {
-	if to == reflect.TypeFor[time.Duration]() || to.Kind() < reflect.Int || to.Kind() > reflect.Uint64 {
+	if to != reflect.TypeFor[int]() && to != reflect.TypeFor[int64]() {
 		return v, nil
 	}
-	n, err := wholeNumber(v)
-	if err != nil {
-		return nil, err
-	}
-	if to.Kind() >= reflect.Uint && (n < 0 || to.OverflowUint(uint64(n))) || to.Kind() < reflect.Uint && to.OverflowInt(n) {
-		return nil, fmt.Errorf("want a whole number within the range of %s", to.Kind())
-	}
-	return n, nil
+	return wholeNumber(v)
 }
 
 func wholeNumber(v any) (int64, error) {
