@@ -237,10 +237,10 @@ func brokerFaults(b rig.Broker, brokers int) []nemesis.Fault {
 	}
 	faults := []nemesis.Fault{{Name: "pause", Weight: 2, Hit: nemesis.During(time.Second, 5*time.Second, b.Freeze, b.Thaw)}}
 	switch kind := b.(type) {
-	case rig.FailingBroker:
+	case *rig.Kfake:
 		faults = append(faults, down(stopped, 8, brokers, 500*ms),
 			nemesis.Fault{Name: "errors", Weight: 10, Hit: nemesis.During(0, 0, kind.FailProduce, func() error { return nil })})
-	case rig.KilledBroker:
+	case *rig.Apache:
 		faults = append(faults, down(kill9, 8, brokers, 500*ms))
 		if brokers == 1 {
 			break

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"strings"
 	"text/template"
 	"time"
+
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
@@ -137,17 +139,9 @@ func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string
 	return nil
 }
 
-// thousands formats a number with separators.
-func thousands(n uint64) string {
-	if n > math.MaxInt64 { // a negative difference: merges replaced earlier rows
-		return "-" + thousands(-n)
-	}
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+// thousands formats a number with separators. A difference is negative if merges replaced earlier
+// rows.
+func thousands(n uint64) string { return message.NewPrinter(language.English).Sprint(int64(n)) }
 
 // counts holds the numbers that the stores report.
 type counts struct {

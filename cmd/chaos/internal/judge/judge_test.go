@@ -26,7 +26,7 @@ func accepted() []ledger.Accepted {
 			from := time.Date(2025, time.Month(1+seq%3), 1, 0, 0, int(seq), 123456789, time.UTC).UnixNano()
 			list = append(list, ledger.Accepted{
 				Item:  ledger.Item{Detector: detector, Seq: seq + 1, Type: "flow", From: from, To: from + 1, Value: float64(seq) / 3, Quality: 0.5},
-				Batch: "0190aaaa-0000-7000-8000-00000000000" + strconv.FormatInt(seq/2, 10), Index: int(2*(seq%2)) + n,
+				Batch: "0190aaaa-0000-7000-8000-00000000000" + strconv.FormatInt(seq/2, 10), Index: 2*(seq%2) + int64(n),
 			})
 		}
 	}
@@ -164,7 +164,7 @@ func TestReadArchive(t *testing.T) {
 		}
 		at := func(ns int64) string { return "fromUnixTimestamp64Nano(" + strconv.FormatInt(ns, 10) + ", 'UTC')" }
 		store.Query(t, "INSERT INTO t.m SELECT '"+instance+"', '"+a.Detector+"', '"+a.Type+"', "+at(a.From)+", "+at(a.To)+
-			", reinterpretAsFloat64(toUInt64("+strconv.FormatUint(math.Float64bits(a.Value), 10)+")), "+quality+", '"+a.Batch+"', "+strconv.Itoa(a.Index)+", "+at(a.Received))
+			", reinterpretAsFloat64(toUInt64("+strconv.FormatUint(math.Float64bits(a.Value), 10)+")), "+quality+", '"+a.Batch+"', "+strconv.FormatInt(a.Index, 10)+", "+at(a.Received))
 	}
 	all := arrivals(accepted())
 	for _, a := range all {
@@ -201,7 +201,7 @@ func record(a Arrival) launch.Record {
 	}
 	value, _ := proto.Marshal(m)
 	return launch.Record{Record: &kgo.Record{Key: []byte(a.Detector), Value: value, Timestamp: time.UnixMilli(a.Received), Headers: []kgo.RecordHeader{
-		{Key: "product-instance", Value: []byte(Instance(a.Detector))}, {Key: "batch-id", Value: []byte(a.Batch)}, {Key: "index", Value: []byte(strconv.Itoa(a.Index))},
+		{Key: "product-instance", Value: []byte(Instance(a.Detector))}, {Key: "batch-id", Value: []byte(a.Batch)}, {Key: "index", Value: []byte(strconv.FormatInt(a.Index, 10))},
 	}}}
 }
 

@@ -19,43 +19,24 @@ import (
 // chaos-01-007.
 func Instance(detector string) string { return detector[:max(0, strings.LastIndexByte(detector, '-'))] }
 
-// rowsOf selects floats as bits and times as nanoseconds, to avoid rounding, and without FINAL, to
-// see duplicates. The columns are those of row.
-const rowsOf = `SELECT product_instance AS Instance, detector_code AS Detector, measure_type_code AS Type,
-	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
-	reinterpretAsUInt64(value) AS Value, if(isNull(quality), NULL, reinterpretAsUInt64(assumeNotNull(quality))) AS Quality,
-	toString(batch_id) AS Batch, batch_index AS Index, toUnixTimestamp64Nano(received_at) AS Received, _part AS Part
+// arrivalsFrom selects the fields of Arrival: times as nanoseconds, to avoid rounding, and rows
+// without FINAL, to see duplicates. Defect is the product instance.
+const arrivalsFrom = `SELECT detector_code AS Detector, measure_type_code AS Type,
+	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To, value AS Value, ifNull(quality, nan) AS Quality,
+	toString(batch_id) AS Batch, toInt64(batch_index) AS Index, toUnixTimestamp64Nano(received_at) AS Received, concat('part ', _part) AS Place,
+	product_instance AS Defect
 	FROM `
-
-type row struct {
-	Instance, Detector, Type string
-	From, To                 int64
-	Value                    uint64
-	Quality                  *uint64
-	Batch                    string
-	Index                    uint32
-	Received                 int64
-	Part                     string
-}
 
 // ReadArchive returns all rows of a server's table.
 func ReadArchive(ctx context.Context, address, table string) (rows []Arrival, err error) {
 	defer must.Return(&err, "cannot read the archive")
 	conn := must.Get(ch.Open(&ch.Options{Addr: []string{address}}))
 	defer func() { _ = conn.Close() }()
-	var found []row
-	must.Do(conn.Select(ctx, &found, rowsOf+table))
-	for _, r := range found {
-		a := Arrival{Received: r.Received, Place: "part " + r.Part}
-		a.Detector, a.Type, a.From, a.To, a.Batch, a.Index = r.Detector, r.Type, r.From, r.To, r.Batch, int(r.Index)
-		a.Value, a.Quality = math.Float64frombits(r.Value), math.NaN()
-		if r.Quality != nil {
-			a.Quality = math.Float64frombits(*r.Quality)
+	must.Do(conn.Select(ctx, &rows, arrivalsFrom+table))
+	for i, r := range rows {
+		if rows[i].Defect = ""; r.Defect != Instance(r.Detector) {
+			rows[i].Defect = "product_instance is " + r.Defect
 		}
-		if r.Instance != Instance(r.Detector) {
-			a.Defect = "product_instance is " + r.Instance
-		}
-		rows = append(rows, a)
 	}
 	return rows, nil
 }
@@ -89,7 +70,7 @@ func parseRecord(r launch.Record) Arrival {
 		a.Quality = m.GetQuality()
 	}
 	a.Batch, a.Index = r.Header("batch-id"), -1
-	if n, err := strconv.Atoi(r.Header("index")); err == nil {
+	if n, err := strconv.ParseInt(r.Header("index"), 10, 64); err == nil {
 		a.Index = n
 	}
 	switch { // fields that the record's key and headers repeat

@@ -49,7 +49,7 @@ func same(a, b float64) bool {
 type Accepted struct {
 	Item
 	Batch string // Batch-Id
-	Index int
+	Index int64
 }
 
 // Ledger collects the records of all clients. It is safe for concurrent use.

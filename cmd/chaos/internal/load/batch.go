@@ -175,7 +175,7 @@ func (b *batch) accepted() []ledger.Accepted {
 	var list []ledger.Accepted
 	for i, item := range b.items {
 		if _, bad := b.faults[i]; !bad {
-			list = append(list, ledger.Accepted{Item: item, Batch: b.first.batchID, Index: i})
+			list = append(list, ledger.Accepted{Item: item, Batch: b.first.batchID, Index: int64(i)})
 		}
 	}
 	return list

@@ -43,38 +43,22 @@ type Broker interface {
 	Close() error
 }
 
-// FailingBroker is a broker that can be made to return errors: kfake.
-type FailingBroker interface {
-	// FailProduce makes the next produce requests return random errors, some after storing the
-	// records.
-	FailProduce(r *rand.Rand) error
-}
-
-// KilledBroker is a broker that survives kill -9 and the loss of a disk: Apache Kafka.
-type KilledBroker interface {
-	// Wipe kills a random broker and deletes its disk. If that could lose records that no other
-	// broker has, it returns nemesis.ErrNotInjected instead. Restart starts the broker again.
-	Wipe(ctx context.Context, r *rand.Rand) error
-	// MoveLeaders assigns each partition another preferred leader and elects it.
-	MoveLeaders(ctx context.Context, r *rand.Rand) error
-}
-
-// apache is Apache Kafka with each node in its own process. A killed node loses nothing that it
+// Apache is Apache Kafka with each node in its own process. A killed node loses nothing that it
 // acknowledged, and recovers the state of its producers.
-type apache struct {
+type Apache struct {
 	nodes  []*launch.Kafka
 	down   []*launch.Kafka
 	frozen *launch.Kafka
 }
 
 // startApache starts the brokers that the completed options describe.
-func startApache(ctx context.Context, opts launch.Options) (a *apache, err error) {
+func startApache(ctx context.Context, opts launch.Options) (a *Apache, err error) {
 	defer must.Return(&err)
 	opts.Properties = map[string]string{"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"}
 	if opts.Brokers > 1 {
 		opts.Properties["min.insync.replicas"] = "2"
 	}
-	a = &apache{nodes: make([]*launch.Kafka, opts.Brokers)}
+	a = &Apache{nodes: make([]*launch.Kafka, opts.Brokers)}
 	must.Do(launch.Each(a.nodes, func(i int, _ *launch.Kafka) error { // no node is ready until most are running
 		node := opts
 		node.Node, node.Host = i+1, opts.Hosts.At(i)
@@ -87,14 +71,14 @@ func startApache(ctx context.Context, opts launch.Options) (a *apache, err error
 	return a, launch.Eventually(ctx, time.Minute, func() error { return a.nodes[0].CreateTopic(ctx, Topic, partitions) })
 }
 
-func (a *apache) Stop(r *rand.Rand, n int) error {
+func (a *Apache) Stop(r *rand.Rand, n int) error {
 	for _, i := range r.Perm(len(a.nodes))[:n] {
 		a.down = append(a.down, a.nodes[i])
 	}
 	return launch.Each(a.down, func(_ int, k *launch.Kafka) error { return k.Kill() })
 }
 
-func (a *apache) Restart() error {
+func (a *Apache) Restart() error {
 	down := a.down
 	a.down = nil
 	return launch.Each(down, func(_ int, k *launch.Kafka) error { return k.Restart() })
@@ -102,15 +86,18 @@ func (a *apache) Restart() error {
 
 // Freeze pauses one node. After its session timeout the others take over its partitions, and it
 // resumes without knowing that.
-func (a *apache) Freeze(r *rand.Rand) error {
+func (a *Apache) Freeze(r *rand.Rand) error {
 	a.frozen = a.nodes[r.IntN(len(a.nodes))]
 	return a.frozen.Pause()
 }
 
+// Wipe kills a random broker and deletes its disk. If that could lose records that no other broker
+// has, it returns nemesis.ErrNotInjected instead. Restart starts the broker again.
+//
 // Wipe waits until all replicas are in sync, and after the kill until the other nodes know that
 // those of the killed one are not. Acknowledged records are on every in-sync replica, so the other
 // nodes then have them all.
-func (a *apache) Wipe(ctx context.Context, r *rand.Rand) error {
+func (a *Apache) Wipe(ctx context.Context, r *rand.Rand) error {
 	i := r.IntN(len(a.nodes))
 	err := launch.Eventually(ctx, wipeLimit, func() error { return a.covered(ctx, -1) })
 	if err == nil {
@@ -132,7 +119,7 @@ const wipeLimit = 15 * time.Second
 
 // covered returns nil if every live broker reports that each partition has a leader and that all of
 // its replicas, except on the dead broker, are in sync. If dead is negative, all brokers are live.
-func (a *apache) covered(ctx context.Context, dead int) error {
+func (a *Apache) covered(ctx context.Context, dead int) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	return launch.Each(a.nodes, func(i int, k *launch.Kafka) (err error) {
@@ -155,8 +142,9 @@ func (a *apache) covered(ctx context.Context, dead int) error {
 	})
 }
 
-// MoveLeaders returns nemesis.ErrNotInjected if the cluster currently rejects it.
-func (a *apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
+// MoveLeaders assigns each partition another preferred leader and elects it. It returns
+// nemesis.ErrNotInjected if the cluster currently rejects that.
+func (a *Apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(a.Addresses()...), kgo.DisableClientMetrics())
@@ -186,9 +174,9 @@ func (a *apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
 	return err
 }
 
-func (a *apache) Thaw() error { return a.frozen.Resume() }
+func (a *Apache) Thaw() error { return a.frozen.Resume() }
 
-func (a *apache) Addresses() (all []string) {
+func (a *Apache) Addresses() (all []string) {
 	for _, k := range a.nodes {
 		all = append(all, k.Brokers...)
 	}
@@ -197,7 +185,7 @@ func (a *apache) Addresses() (all []string) {
 
 // Close kills the nodes. In a clean shutdown the last node would wait for the others, which have
 // already exited.
-func (a *apache) Close() error {
+func (a *Apache) Close() error {
 	return launch.Each(a.nodes, func(_ int, k *launch.Kafka) error {
 		if k == nil {
 			return nil // it could not be started
@@ -206,10 +194,10 @@ func (a *apache) Close() error {
 	})
 }
 
-// fake is kfake in this process, where its faults can be controlled. It is never killed, because it
+// Kfake is kfake in this process, where its faults can be controlled. It is never killed, because it
 // saves producer state only when it is closed, and a broker that forgets its producers during a
 // request may duplicate records.
-type fake struct {
+type Kfake struct {
 	dir        string
 	ports      []int
 	advertised []string
@@ -217,7 +205,7 @@ type fake struct {
 	thaw       chan struct{}
 }
 
-func (f *fake) Restart() (err error) {
+func (f *Kfake) Restart() (err error) {
 	f.cluster, err = kfake.NewCluster(kfake.NumBrokers(len(f.ports)), kfake.Ports(f.ports...), kfake.ListenFn(f.listen),
 		kfake.DataDir(f.dir), kfake.SyncWrites(), kfake.SeedTopics(partitions, Topic))
 	if err != nil {
@@ -227,7 +215,7 @@ func (f *fake) Restart() (err error) {
 }
 
 // listen returns a listener with the wire's address, which kfake advertises to clients.
-func (f *fake) listen(network, address string) (net.Listener, error) {
+func (f *Kfake) listen(network, address string) (net.Listener, error) {
 	l, err := net.Listen(network, address)
 	if err != nil {
 		return nil, err
@@ -249,11 +237,11 @@ type advertisedListener struct {
 
 func (a *advertisedListener) Addr() net.Addr { return a.wire }
 
-func (f *fake) Stop(*rand.Rand, int) error { return f.Close() }
+func (f *Kfake) Stop(*rand.Rand, int) error { return f.Close() }
 
 // Freeze blocks the cluster's only goroutine at the next request. The cluster then neither responds
 // nor closes connections.
-func (f *fake) Freeze(*rand.Rand) error {
+func (f *Kfake) Freeze(*rand.Rand) error {
 	thaw := make(chan struct{})
 	f.thaw = thaw
 	f.cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -264,7 +252,7 @@ func (f *fake) Freeze(*rand.Rand) error {
 	return nil
 }
 
-func (f *fake) Thaw() error {
+func (f *Kfake) Thaw() error {
 	close(f.thaw)
 	return nil
 }
@@ -278,7 +266,8 @@ var produceErrors = [][]*kerr.Error{
 	{kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.UnknownServerError, kerr.CorruptMessage},
 }
 
-func (f *fake) FailProduce(r *rand.Rand) error {
+// FailProduce makes the next produce requests return random errors, some after storing the records.
+func (f *Kfake) FailProduce(r *rand.Rand) error {
 	for range 1 + r.IntN(4) {
 		errs := produceErrors[r.IntN(len(produceErrors))]
 		f.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: Topic, Err: errs[r.IntN(len(errs))], Count: 1 + r.IntN(4)})
@@ -286,14 +275,14 @@ func (f *fake) FailProduce(r *rand.Rand) error {
 	return nil
 }
 
-func (f *fake) Addresses() (all []string) {
+func (f *Kfake) Addresses() (all []string) {
 	for _, port := range f.ports {
 		all = append(all, launch.Address(port))
 	}
 	return all
 }
 
-func (f *fake) Close() error {
+func (f *Kfake) Close() error {
 	if f.cluster != nil {
 		f.cluster.Close()
 	}

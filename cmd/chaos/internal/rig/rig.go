@@ -160,7 +160,7 @@ func (r *Rig) startBroker(ctx context.Context) {
 		opts.Advertised = advertised
 		r.Broker, err = startApache(ctx, opts)
 	} else {
-		r.Broker = &fake{dir: r.path("kfake"), ports: opts.KafkaPorts, advertised: advertised}
+		r.Broker = &Kfake{dir: r.path("kfake"), ports: opts.KafkaPorts, advertised: advertised}
 		err = r.Broker.Restart()
 	}
 	r.onClose(r.Broker.Close)
