@@ -105,7 +105,9 @@ bench-peers: ## send the same batch to trafficd, a plain Go handler and Telegraf
 
 .PHONY: forecast-eval
 forecast-eval: ## backtest the forecaster on DATA=dir and print lines `bench: forecast_<set>_<what> <value> <unit>`
-	FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | grep --line-buffered '^bench:'
+	@[ -n '$(DATA)' ] || { echo 'forecast-eval: DATA=dir is missing' >&2; exit 1; }
+	FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | \
+	  awk '/^bench:/ { print; fflush(); next } { print > "/dev/stderr" }'
 
 .PHONY: hostile
 hostile: ## attack a daemon while two integrators send, one line per attack; up to 5 minutes
