@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"trafficd/cmd/internal/conf"
 )
 
 // healthTimeout is shorter than the usual interval between health checks.
@@ -32,13 +34,16 @@ Exit codes: 0 alive or ready, 1 otherwise.`,
   trafficd health --ready --ops-listen 127.0.0.1:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, _ := f.load(cmd) // a running daemon is not affected by invalid settings
+			c, _, invalid := f.load(cmd)
 			path := "/healthz"
 			if ready {
 				path = "/readyz"
 			}
 			text, err := getOps(cmd.Context(), c.Ops.Listen, path)
 			fmt.Fprint(cmd.OutOrStdout(), text)
+			if err != nil && invalid != nil { // a running daemon is not affected by invalid settings
+				return errors.Join(err, conf.Invalid(invalid))
+			}
 			return err
 		},
 	}

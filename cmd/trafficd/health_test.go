@@ -43,4 +43,5 @@ func TestHealth(t *testing.T) {
 	f(1, "ops.listen", "--ops-listen", "8081")
 	d.terminate()
 	f(1, "cannot reach the daemon", "--ops-listen", d.Ops)
+	f(1, "/nowhere/trafficd.yaml", "--ops-listen", d.Ops, "--config", "/nowhere/trafficd.yaml")
 }
