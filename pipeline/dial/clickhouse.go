@@ -42,8 +42,7 @@ func (c ClickHouse) Validate(section string) error {
 
 // ValidateAddress returns an error if an address is not host:port. key is that of its setting.
 func ValidateAddress(key, address string) error {
-	_, _, err := net.SplitHostPort(address)
-	return settings.Check(err == nil, "%s is %q, must be host:port of the native protocol", key, address)
+	return settings.Check(settings.IsHostPort(address), "%s is %q, must be host:port of the native protocol", key, address)
 }
 
 func (c ClickHouse) tlsConfig() (*tls.Config, error) {

@@ -4,6 +4,7 @@ package settings
 import (
 	"cmp"
 	"fmt"
+	"net"
 )
 
 // Check returns an error with the formatted text unless ok.
@@ -28,4 +29,15 @@ func AtLeast[T cmp.Ordered](key string, v, low T, reason string) error {
 func Positive[T cmp.Ordered](key string, v T, reason string) error {
 	var zero T
 	return Check(v > zero, "%s is %v, must be more than 0: %s", key, v, reason)
+}
+
+// IsHostPort reports whether address is host:port. The host may be empty; the port is a number or the
+// name of a service.
+func IsHostPort(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
 }

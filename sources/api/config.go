@@ -3,7 +3,6 @@ package api
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -69,10 +68,9 @@ func DefaultConfig() Config {
 // Validate returns all invalid settings, joined; each error names its key. A configuration without
 // keys is valid: they may come later, and readiness reports it.
 func (c Config) Validate() error {
-	_, _, err := net.SplitHostPort(c.Listen)
 	plainPath := strings.HasPrefix(c.BasePath, "/") && !strings.HasSuffix(c.BasePath, "/") && !strings.ContainsAny(c.BasePath, "?#% ")
 	errs := []error{
-		settings.Check(err == nil, "listen is %q, must be host:port, such as :8080", c.Listen),
+		settings.Check(settings.IsHostPort(c.Listen), "listen is %q, must be host:port, such as :8080", c.Listen),
 		settings.Check(c.BasePath == "" || plainPath,
 			"base_path is %q, must be empty or like /traffic, without a trailing slash and escapes: paths are compared byte by byte", c.BasePath),
 		settings.Check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key must be set together"),

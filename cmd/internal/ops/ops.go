@@ -17,11 +17,12 @@ import (
 
 	"trafficd/cmd/internal/version"
 	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/settings"
 )
 
 // Config configures the operators' listener.
 type Config struct {
-	Listen string `setting:"listen"` // host:port; empty: no listener
+	Listen string `setting:"listen"` // address for operators
 	Pprof  bool   `setting:"pprof"`  // serve /debug/pprof
 }
 
@@ -31,13 +32,8 @@ func DefaultConfig() Config { return Config{Listen: "127.0.0.1:8081"} }
 
 // Validate checks the address.
 func (c Config) Validate() error {
-	if c.Listen == "" {
-		return nil
-	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return fmt.Errorf("listen is %q, must be host:port, such as 127.0.0.1:8081, or empty for no listener", c.Listen)
-	}
-	return nil
+	return settings.Check(c.Listen == "" || settings.IsHostPort(c.Listen),
+		"listen is %q, must be host:port, such as 127.0.0.1:8081, or empty for no listener", c.Listen)
 }
 
 // Server is the running listener.

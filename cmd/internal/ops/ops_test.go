@@ -99,5 +99,8 @@ func TestServerStartsAndStops(t *testing.T) {
 func TestValidate(t *testing.T) {
 	require.NoError(t, DefaultConfig().Validate())
 	require.NoError(t, Config{}.Validate())
-	require.ErrorContains(t, Config{Listen: "8081"}.Validate(), "host:port")
+	require.NoError(t, Config{Listen: ":http"}.Validate())
+	for _, address := range []string{"8081", "127.0.0.1:", ":99999", ":-1", ":no-such-service"} {
+		require.ErrorContains(t, Config{Listen: address}.Validate(), "host:port", address)
+	}
 }

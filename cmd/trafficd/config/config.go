@@ -195,5 +195,7 @@ func (c *Config) validateOwn() error {
 			"a block takes up to a second, and platforms do not wait longer"),
 		settings.Check(c.MemoryLimit == 0 || c.MemoryLimit >= 64<<20,
 			"memory_limit is %d, must be 0 (none) or at least 64MiB: less keeps the garbage collector busy", c.MemoryLimit),
+		settings.Check(c.Journal.Kind != LocalJournal || filepath.Clean(c.Pipeline.Idempotency.Journal.Dir) != filepath.Clean(c.Journal.Dir),
+			"pipeline.idempotency.journal.dir is %q, must not be journal.dir: a directory holds one journal", c.Pipeline.Idempotency.Journal.Dir),
 	)
 }
