@@ -190,7 +190,7 @@ func (d *daemon) serveBasemap(ctx *fasthttp.RequestCtx) error {
 		f.Reader.Close()
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return nil
-	case len(wanted) == 0 || bytes.ContainsRune(wanted, ','): // servers may respond to several ranges with the whole file
+	case !bytes.HasPrefix(wanted, []byte("bytes=")) || bytes.ContainsRune(wanted, ','): // several ranges may get the whole file
 	case err != nil:
 		f.Reader.Close()
 		ctx.Response.Header.Set(fasthttp.HeaderContentRange, fmt.Sprintf("bytes */%d", f.Size))
