@@ -238,18 +238,12 @@ func (q *quickstart) trafficctl(ctx context.Context, progress *os.File, args ...
 	if progress != nil {
 		cmd.Stderr = progress
 	}
-	p, err := launch.StartGroup(cmd, unix.SIGTERM)
-	if err != nil {
-		return "", "", err
-	}
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		_ = p.Stop(10 * time.Second)
+	err := launch.Run(ctx, cmd)
+	if ctx.Err() != nil {
 		return "", "", ctx.Err()
 	}
-	if code := p.State().ExitCode(); code != 0 && code != 2 {
-		return "", "", fmt.Errorf("cannot run trafficctl %s: %s: %s", args[0], p.State(), strings.TrimSpace(notes.String()))
+	if err != nil && cmd.ProcessState.ExitCode() != 2 {
+		return "", "", fmt.Errorf("cannot run trafficctl %s: %w: %s", args[0], err, strings.TrimSpace(notes.String()))
 	}
 	return out.String(), notes.String(), nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"debug/elf"
 	"fmt"
 	"io"
@@ -24,37 +23,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unpackTar writes the files of a tar archive below a directory.
-func unpackTar(t *testing.T, in io.Reader, to string) {
-	t.Helper()
-	for archive := tar.NewReader(in); ; {
-		h, err := archive.Next()
-		if err == io.EOF {
-			return
-		}
-		require.NoError(t, err)
-		path := filepath.Join(to, h.Name)
-		if h.Typeflag == tar.TypeDir {
-			require.NoError(t, os.MkdirAll(path, os.FileMode(h.Mode)))
-		} else {
-			require.Equal(t, byte(tar.TypeReg), h.Typeflag)
-			f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, os.FileMode(h.Mode))
-			require.NoError(t, err)
-			_, err = io.Copy(f, archive)
-			require.NoError(t, err)
-			require.NoError(t, f.Close())
-		}
-	}
-}
-
 // images returns the image in the OCI layout for each architecture.
 func images(t *testing.T) map[string]v1.Image {
 	t.Helper()
-	f, err := os.Open(filepath.Join(built.out, "trafficd-"+testVersion+"-image.oci.tar"))
-	require.NoError(t, err)
-	defer f.Close()
 	dir := t.TempDir()
-	unpackTar(t, f, dir)
+	output(t, "tar", "-xf", filepath.Join(built.out, "trafficd-"+testVersion+"-image.oci.tar"), "-C", dir)
 	outer, err := layout.ImageIndexFromPath(dir)
 	require.NoError(t, err)
 	require.NoError(t, validate.Index(outer))
@@ -110,7 +83,10 @@ func unpackImage(t *testing.T, image v1.Image, to string) {
 	t.Helper()
 	content := mutate.Extract(image)
 	defer content.Close()
-	unpackTar(t, content, to)
+	unpack := exec.Command("tar", "-x", "--preserve-permissions", "--no-same-owner", "-C", to)
+	unpack.Stdin = content
+	text, err := unpack.CombinedOutput()
+	require.NoError(t, err, "%s", text)
 }
 
 // TestImageRuns starts the daemon as in a container with a read-only root: with only the files of

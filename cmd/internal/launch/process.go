@@ -96,9 +96,10 @@ func (p *Process) run(started chan<- error, failed func(error)) {
 	}
 }
 
-// Run starts cmd and returns how it exited. If ctx is done first, the child is killed.
+// Run starts cmd as StartGroup does and returns how it exited. If ctx is done first, Run stops the
+// child, which may take 10 seconds to finish what it is doing.
 func Run(ctx context.Context, cmd *exec.Cmd) error {
-	p, err := Start(cmd, nil)
+	p, err := StartGroup(cmd, unix.SIGTERM)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 	case <-p.done:
 		return p.err
 	case <-ctx.Done():
-		_ = p.Kill()
+		_ = p.Stop(10 * time.Second)
 		return context.Cause(ctx)
 	}
 }
