@@ -90,6 +90,7 @@ func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 
 func (s *hosts) close() error {
 	s.polling.stop()
+	hostsAway.Set(0) // other sinks of this process set it again when they poll
 	var errs []error
 	for _, h := range s.all {
 		errs = append(errs, h.conn.Close())
