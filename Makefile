@@ -1,4 +1,4 @@
-# `make` lists the targets. Needed: Go, git, make and bash; `make run` and `make test` install what else they need.
+# `make` lists the targets. Needed: Go, git, make and bash; `make run` and `make test` install everything else.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
