@@ -68,31 +68,26 @@ var (
 )
 
 // gunzip decompresses the body and discards it.
-func (b body) gunzip() error {
-	if err := gunzipper.Reset(bytes.NewReader(b.zipped)); err != nil {
-		return err
-	}
-	_, err := io.Copy(io.Discard, &gunzipper)
-	return err
+func (b body) gunzip() {
+	must.Do(gunzipper.Reset(bytes.NewReader(b.zipped)))
+	must.Get(io.Copy(io.Discard, &gunzipper))
 }
 
 // scan decompresses the body and skips over its JSON with jx.
-func (b body) scan() error {
-	if err := gunzipper.Reset(bytes.NewReader(b.zipped)); err != nil {
-		return err
-	}
-	return jx.Decode(&gunzipper, 128<<10).Skip()
+func (b body) scan() {
+	must.Do(gunzipper.Reset(bytes.NewReader(b.zipped)))
+	must.Do(jx.Decode(&gunzipper, 128<<10).Skip())
 }
 
 // inflate decompresses the body as the daemon does, and discards it.
-func (b body) inflate() error {
+func (b body) inflate() {
 	inflater.Reset(bytes.NewReader(b.zipped))
 	for {
-		if _, err := inflater.Next(0); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
+		_, err := inflater.Next(0)
+		if err == io.EOF {
+			return
 		}
+		must.Do(err)
 	}
 }
 

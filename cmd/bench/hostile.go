@@ -34,7 +34,7 @@ func (o options) hostile(ctx context.Context) {
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: filepath.Join(dir, "stores"), Only: "clickhouse", Stderr: io.Discard}))
 	defer func() { _ = stores.Close() }()
 	t := &target{daemon: daemon{launch.Daemon{Binary: o.daemon, Dir: dir}}, detectors: synthetic().detectors}
-	must.Do(t.Configure("city", "kept", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
+	must.Do(t.Configure("city", "persistent", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
 		"clickhouse.addresses="+stores.ClickHouse.TCP,
 		"pipeline.idempotency.max_bytes=16MiB")) // small enough to fill within seconds; one client may use half of it
 	type attack struct {
@@ -57,8 +57,8 @@ func (o options) hostile(ctx context.Context) {
 		}
 	}
 	keys := []launch.Key{
-		{Name: "kept", Key: "kept", Instance: "city", Rights: "ingest"},
-		{Name: "fresh", Key: "fresh", Instance: "city", Rights: "ingest"},
+		{Name: "persistent", Key: "persistent", Instance: "city", Rights: "ingest"},
+		{Name: "reconnecting", Key: "reconnecting", Instance: "city", Rights: "ingest"},
 	}
 	for _, a := range attacks {
 		keys = append(keys, launch.Key{Name: a.name, Key: a.name, Instance: "city", Rights: "ingest", ItemsPerSecond: 100_000})
@@ -66,8 +66,8 @@ func (o options) hostile(ctx context.Context) {
 	must.Do(t.SetKeys(keys...))
 	t.start(ctx)
 	defer func() { _ = t.Stop(35 * time.Second) }()
-	t.kept.Transport = &http.Transport{}
-	t.fresh.Transport = &http.Transport{DisableKeepAlives: true}
+	t.persistent.Transport = &http.Transport{}
+	t.reconnecting.Transport = &http.Transport{DisableKeepAlives: true}
 
 	var failed []string
 	for _, a := range attacks {
@@ -96,10 +96,10 @@ func (o options) hostile(ctx context.Context) {
 // target is the attacked daemon.
 type target struct {
 	daemon
-	detectors   []string
-	kept, fresh http.Client // of the integrators
-	sent        atomic.Int64
-	key         string // of the attacker
+	detectors                []string
+	persistent, reconnecting http.Client // of the integrators
+	sent                     atomic.Int64
+	key                      string // of the attacker
 
 	mu       sync.Mutex
 	attacker map[string]int // the attacker's results and their counts
@@ -124,7 +124,7 @@ func (t *target) integrate(ctx context.Context, d time.Duration, attack func(con
 		all.Go(func() { attack(ctx) })
 	}
 	var mu sync.Mutex
-	for name, client := range map[string]*http.Client{"kept": &t.kept, "fresh": &t.fresh} {
+	for name, client := range map[string]*http.Client{"persistent": &t.persistent, "reconnecting": &t.reconnecting} {
 		all.Go(func() {
 			tick := time.NewTicker(50 * time.Millisecond)
 			defer tick.Stop()

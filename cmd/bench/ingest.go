@@ -73,7 +73,7 @@ func (o options) throughput(ctx context.Context, body body) {
 // commits overwrites and syncs as many bytes as a batch has in the journal, n times at the given
 // interval, in a file of the size of a segment. It returns the milliseconds that each write took.
 func commits(path string, interval time.Duration, n int) (ms []float64) {
-	f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_DSYNC, 0o600)) // each write is synced like by fdatasync
+	f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_DSYNC, 0o600)) // each write is synced, as by fdatasync
 	defer f.Close()
 	commit := make([]byte, 106<<12)
 	segment := int64(64<<20/len(commit)) * int64(len(commit))
@@ -100,7 +100,7 @@ func (o options) registry(ctx context.Context) {
 	began := time.Now()
 	d.start(ctx)
 	o.line("registry_1m_ready_ms", float64(time.Since(began).Milliseconds()), "ms")
-	time.Sleep(time.Second) // until it has returned the memory used for reading
+	time.Sleep(time.Second) // until the daemon has returned the memory that it used to read the registry
 	o.line("registry_1m_rss_mb", d.rssMB(), "MB")
 	o.line("registry_1m_peak_mb", d.peakMB(), "MB")
 }
@@ -120,10 +120,10 @@ func median(list []float64) float64 {
 }
 
 // cpuPerCall calls do n times and returns the mean CPU time of a call in milliseconds.
-func cpuPerCall(n int, do func() error) float64 {
+func cpuPerCall(n int, do func()) float64 {
 	before := ownCPU()
 	for range n {
-		must.Do(do())
+		do()
 	}
 	return milliseconds(ownCPU()-before) / float64(n)
 }

@@ -233,9 +233,9 @@ func (o options) layerTurn(ctx context.Context, prefix string, queries []string)
 	l := newLayer(ctx, all, slices.Contains(queries, ""))
 	defer l.Stop()
 	full := l.build(ctx)
-	l.all = nil // a million small objects, which the garbage collector would mark and which a daemon does not have
+	l.all = nil // otherwise the garbage collector would mark a million small objects that a daemon does not have
 	pause(ctx, time.Until(turn.Add(-time.Minute-40*time.Second)))
-	debug.FreeOSMemory() // otherwise Go returns the garbage of this program's earlier work during one of the minutes
+	debug.FreeOSMemory() // otherwise Go would return the memory of earlier benchmarks during one of the minutes
 	measure := func(name string, until time.Time) (took float64) {
 		before := ownCPU()
 		pause(ctx, time.Until(until))
@@ -250,7 +250,7 @@ func (o options) layerTurn(ctx context.Context, prefix string, queries []string)
 	o.line(prefix+"quarter_turn_over_floor", took/floor, "ratio")
 }
 
-// pause waits for d. If ctx is done first, it ends with must.
+// pause waits for d. If ctx is done first, it reports the cause through package must.
 func pause(ctx context.Context, d time.Duration) {
 	if !launch.Sleep(ctx, d) {
 		must.Do(context.Cause(ctx))

@@ -117,8 +117,8 @@ func beside(name string) string {
 	return filepath.Join(filepath.Dir(self), name)
 }
 
-// part measures figures and prints them. Like most functions of this program, it ends with must on
-// an error.
+// part measures figures and prints them. Like most functions of this program, it reports errors
+// through package must.
 type part func(context.Context)
 
 func run(ctx context.Context, parts []part) (err error) {

@@ -22,8 +22,8 @@ const (
 	mixedStreets = 600
 )
 
-// layerMixed counts the reads that return streets of two publications while trafficctl publishes to
-// a topic with one partition, and to one with six.
+// layerMixed counts the reads that return streets from two publications while trafficctl publishes
+// to a topic with one partition, and to one with six.
 func (o options) layerMixed(ctx context.Context) {
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Only: "kafka", Topics: map[string]int{"one": 1, "six": 6}, Stderr: io.Discard}))
 	defer func() { _ = stores.Close() }()

@@ -176,21 +176,17 @@ func startNginx(ctx context.Context, settings string, body []byte) *daemon {
 // bare responds to each read from a connection with a 304 of the same size as the daemon's, without
 // parsing the request. No server that uses Go's network package needs fewer system calls. Like the
 // daemon in this comparison, it uses one processor.
-func bare(address string) error {
+func bare(address string) (err error) {
+	defer must.Return(&err)
 	runtime.GOMAXPROCS(1)
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
+	l := must.Get(net.Listen("tcp", address))
 	response := fmt.Appendf(nil, "HTTP/1.1 304 Not Modified\r\nETag: %0318d\r\n\r\n", 0)
 	for {
-		c, err := l.Accept()
-		if err != nil {
-			return err
-		}
+		c := must.Get(l.Accept())
 		go func() {
 			defer c.Close()
 			request := make([]byte, 4096)
+			var err error
 			for err == nil {
 				if _, err = c.Read(request); err == nil {
 					_, err = c.Write(response)

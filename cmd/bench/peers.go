@@ -132,19 +132,13 @@ func (d *daemon) awaitLines(ctx context.Context, lines int) {
 
 // plain is an ingestion server with as little code as possible: it decodes with encoding/json into
 // maps, checks items approximately, and writes them to a file of JSON lines.
-func plain(address, registry, output string) error {
-	text, err := os.ReadFile(registry)
-	if err != nil {
-		return err
-	}
+func plain(address, registry, output string) (err error) {
+	defer must.Return(&err)
 	known := map[string]bool{}
-	for code := range strings.Lines(string(text)) {
+	for code := range strings.Lines(string(must.Get(os.ReadFile(registry)))) {
 		known[strings.TrimSpace(code)] = true
 	}
-	f, err := os.Create(output)
-	if err != nil {
-		return err
-	}
+	f := must.Get(os.Create(output))
 	var mu sync.Mutex
 	http.HandleFunc("POST "+ingestPath, func(w http.ResponseWriter, r *http.Request) {
 		var batch struct {
@@ -185,9 +179,5 @@ func plain(address, registry, output string) error {
 		w.WriteHeader(http.StatusMultiStatus)
 		fmt.Fprintf(w, `{"accepted":%d,"rejected":%d}`, len(accepted), len(batch.Measurements)-len(accepted))
 	})
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	return http.Serve(l, nil)
+	return http.Serve(must.Get(net.Listen("tcp", address)), nil)
 }

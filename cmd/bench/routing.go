@@ -45,11 +45,9 @@ func (o options) geometries(ctx context.Context) {
 		system := must.Get(geo.ParseSystem(string(format), utm32))
 		forward, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
 		flat := slices.Clone(line.FlatCoords())
-		o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() error {
-			if err := forward.Points(flat, 2); err != nil {
-				return err
-			}
-			return back.Points(flat, 2)
+		o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() {
+			must.Do(forward.Points(flat, 2))
+			must.Do(back.Points(flat, 2))
 		})
 	}
 	limits := geo.DefaultLimits()
@@ -64,28 +62,23 @@ func (o options) geometries(ctx context.Context) {
 	var text []byte
 	for _, encoding := range []struct {
 		name         string
-		writeAndRead func() error
+		writeAndRead func()
 	}{
-		{"wkt", func() error {
+		{"wkt", func() {
 			text = geo.AppendWKT(text[:0], line)
-			_, err := limits.ParseWKT(string(text), geo.Any)
-			return err
+			must.Get(limits.ParseWKT(string(text), geo.Any))
 		}},
-		{"wkb", func() error {
+		{"wkb", func() {
 			text = geo.AppendWKB(text[:0], line, binary.LittleEndian)
-			_, err := limits.ParseWKB(text, geo.Any)
-			return err
+			must.Get(limits.ParseWKB(text, geo.Any))
 		}},
-		{"kml", func() error {
+		{"kml", func() {
 			text = geo.AppendKML(text[:0], line)
-			_, err := limits.ParseKML(geo.Any, string(text))
-			return err
+			must.Get(limits.ParseKML(geo.Any, string(text)))
 		}},
-		{"plain", func() (err error) {
-			if text, err = xroute.AppendMessage(text[:0], plain); err == nil {
-				_, err = xroute.ReadRequest(bytes.NewReader(text), xroute.DefaultLimits())
-			}
-			return err
+		{"plain", func() {
+			text = must.Get(xroute.AppendMessage(text[:0], plain))
+			must.Get(xroute.ReadRequest(bytes.NewReader(text), xroute.DefaultLimits()))
 		}},
 	} {
 		o.points("geo_"+encoding.name+"_points_per_s", linePoints, encoding.writeAndRead)
@@ -94,7 +87,7 @@ func (o options) geometries(ctx context.Context) {
 }
 
 // points measures how many points per second do processes; each call processes n.
-func (o options) points(name string, n int, do func() error) {
+func (o options) points(name string, n int, do func()) {
 	o.medians(o.rounds, func(add series) { add(name, float64(n)/cpuPerCall(lines, do)*1000, "points/s") })
 }
 
@@ -110,7 +103,7 @@ func (o options) soap(ctx context.Context, line *geom.LineString) {
 		Options:  xroute.RequestOptions{ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.Mercator},
 	}))
 	o.medians(o.rounds, func(add series) {
-		alone := cpuPerCall(lines, func() error { return conversion(text) })
+		alone := cpuPerCall(lines, func() { conversion(text) })
 		before := d.cpu()
 		for range lines {
 			_, _, err := request(ctx, http.DefaultClient, http.MethodPost, "http://"+d.API+routing.Path, envelope, http.StatusOK,
@@ -123,11 +116,9 @@ func (o options) soap(ctx context.Context, line *geom.LineString) {
 	})
 }
 
-func conversion(text string) (err error) {
-	defer must.Return(&err)
+func conversion(text string) {
 	g := must.Get(geo.DefaultLimits().ParseWKT(text, geo.LineString))
 	degrees, mercator := must.Get(geo.ParseSystem(string(geo.GeoDecimal), "")), must.Get(geo.ParseSystem(string(geo.Mercator), ""))
 	must.Do(geo.NewConversion(degrees, mercator).Apply(g))
 	geo.AppendWKT(nil, g)
-	return nil
 }

@@ -85,8 +85,8 @@ func TestParseWeights(t *testing.T) {
 	f("from 0 to 100", daemon, "101")
 }
 
-func TestSums(t *testing.T) {
-	all := sums{counts: nemesis.Counts{}}
+func TestSummary(t *testing.T) {
+	all := result{counts: nemesis.Counts{}}
 	all.add(&result{stores: []*judge.Verdict{{}, {}}, counts: nemesis.Counts{"trafficd kill -9": 2, "trafficd pause": 9, "clickhouse kill -9": 1}})
 	require.True(t, all.clean())
 	all.add(&result{unexpected: []string{"exit status 1"}, counts: nemesis.Counts{"trafficd SIGTERM": 3, "kafka kill -9 of one": 4, "kafka kill -9": 1}})
@@ -98,7 +98,7 @@ chaos: missing 0 duplicated 0 reordered 0 altered 0 kills 11 seed 7`, all.summar
 	all.add(&result{stores: []*judge.Verdict{{Altered: 2}}})
 	require.Contains(t, all.summary(7), "altered 2 ")
 
-	missed := sums{counts: nemesis.Counts{}, goals: []goal{{true, "one"}, {false, "two"}}}
+	missed := result{counts: nemesis.Counts{}, goals: []goal{{true, "one"}, {false, "two"}}}
 	require.False(t, missed.clean(), "a goal was missed")
 	require.True(t, strings.HasPrefix(missed.summary(1), "chaos: ok: one\nchaos: MISSED: two\nchaos: faults 0\n"), missed.summary(1))
 }

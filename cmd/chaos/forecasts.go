@@ -83,8 +83,8 @@ func (o *observer) read(ctx context.Context) {
 	o.responses = append(o.responses, judge.Response{First: begin, Last: begin, Layer: layer})
 }
 
-// recordOutages makes each fault that can delay forecasts record an outage. Faults of the disk, on
-// which only the journal is, and of the daemon's clock cannot delay them.
+// recordOutages makes each fault that can delay forecasts record an outage. Faults of the disk,
+// which holds only the journal, and of the daemon's clock cannot delay forecasts.
 func (o *observer) recordOutages(targets []nemesis.Target) []nemesis.Target {
 	for _, t := range targets {
 		if t.Name == disk || t.Name == clock || t.Name == network+" of clients" {

@@ -140,7 +140,7 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	trials := cfg
 	trials.Nodes, trials.Links, trials.Duration = 1, false, 0 // fewer processes, because some trials measure latencies
 	cfg.Repeated, cfg.Rollouts, cfg.Kills = 0, 0, 0
-	first, total := cfg.Seed, sums{counts: nemesis.Counts{}}
+	first, total := cfg.Seed, result{counts: nemesis.Counts{}}
 	do := func(cfg config) error {
 		fmt.Fprintf(out, "\n== broker %s × %d, seed %d, faults for %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
 		if cfg.Broker == launch.Kfake {
@@ -161,7 +161,7 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 			}
 		}
 	}
-	if hits := total.injected(); cfg.MinFaults > 0 {
+	if hits := total.counts.Total(); cfg.MinFaults > 0 {
 		total.goals = append(total.goals, goal{hits >= cfg.MinFaults, fmt.Sprintf("faults: %d, goal %d", hits, cfg.MinFaults)})
 	}
 	if trials.Repeated+trials.Rollouts+trials.Kills > 0 {

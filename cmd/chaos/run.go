@@ -37,7 +37,7 @@ type config struct {
 // settleLimit bounds the time from the last fault to the last delivery.
 const settleLimit = 3 * time.Minute
 
-// result is the outcome of a run.
+// result is the outcome of one or several runs.
 type result struct {
 	accepted   int // items
 	stores     []*judge.Verdict
@@ -52,6 +52,17 @@ func (r *result) violations() int {
 		n += v.Faults()
 	}
 	return n
+}
+
+// add adds the outcome of another run.
+func (r *result) add(o *result) {
+	r.stores, r.unexpected, r.goals = append(r.stores, o.stores...), append(r.unexpected, o.unexpected...), append(r.goals, o.goals...)
+	r.counts.Add(o.counts)
+}
+
+// clean reports whether there are no violations and all goals are met.
+func (r *result) clean() bool {
+	return r.violations() == 0 && !slices.ContainsFunc(r.goals, func(g goal) bool { return !g.met })
 }
 
 // run performs one run in cfg.Dir, or in a new directory that is kept only after a failure.
@@ -192,60 +203,35 @@ func report(out io.Writer, t ledger.Tally, found *result) {
 	}
 }
 
-// sums holds the totals of all runs.
-type sums struct {
-	judge.Verdict
-	unexpected int // responses and exits that should not have happened
-	counts     nemesis.Counts
-	goals      []goal
-}
-
-func (s *sums) add(r *result) {
-	for _, v := range r.stores {
-		s.Missing += v.Missing
-		s.Duplicated += v.Duplicated
-		s.Reordered += v.Reordered
-		s.Altered += v.Altered
-	}
-	s.unexpected += len(r.unexpected)
-	s.counts.Add(r.counts)
-	s.goals = append(s.goals, r.goals...)
-}
-
-// injected returns the number of faults that were injected.
-func (s *sums) injected() (n int) {
-	for _, count := range s.counts {
-		n += count
-	}
-	return n
-}
-
-func (s *sums) clean() bool {
-	return s.Faults()+s.unexpected == 0 && !slices.ContainsFunc(s.goals, func(g goal) bool { return !g.met })
-}
-
 // summary returns lines: the goals, the forced exits of the daemon and the stores by kind, and,
 // on the last line, the totals.
-func (s *sums) summary(seed uint64) string {
+func (r *result) summary(seed uint64) string {
+	var all judge.Verdict
+	for _, v := range r.stores {
+		all.Missing += v.Missing
+		all.Duplicated += v.Duplicated
+		all.Reordered += v.Reordered
+		all.Altered += v.Altered
+	}
 	var kinds []string
 	kills := 0
 	for _, target := range []string{daemon, archive, zookeeper, broker, balancer, forecast} {
 		for _, how := range []string{kill9, sigterm, stopped} {
-			if n := s.counts.Of(target, how); n > 0 {
+			if n := r.counts.Of(target, how); n > 0 {
 				kinds, kills = append(kinds, fmt.Sprintf("%s %s %d", target, how, n)), kills+n
 			}
 		}
 	}
 	volumes := ""
-	if n := s.counts.Of(daemon, wiped) + s.counts.Of(archive, wiped) + s.counts.Of(broker, wiped); n > 0 {
+	if n := r.counts.Of(daemon, wiped) + r.counts.Of(archive, wiped) + r.counts.Of(broker, wiped); n > 0 {
 		volumes = fmt.Sprintf(" volumes %d", n)
 	}
 	text := fmt.Sprintf("chaos: faults %d\nchaos: kills: %s\nchaos: missing %d duplicated %d reordered %d altered %d kills %d%s seed %d",
-		s.injected(), strings.Join(kinds, ", "), s.Missing, s.Duplicated, s.Reordered, s.Altered, kills, volumes, seed)
-	if s.unexpected > 0 {
-		text = fmt.Sprintf("chaos: unexpected responses or exits %d\n%s", s.unexpected, text)
+		r.counts.Total(), strings.Join(kinds, ", "), all.Missing, all.Duplicated, all.Reordered, all.Altered, kills, volumes, seed)
+	if n := len(r.unexpected); n > 0 {
+		text = fmt.Sprintf("chaos: unexpected responses or exits %d\n%s", n, text)
 	}
-	for _, g := range slices.Backward(s.goals) {
+	for _, g := range slices.Backward(r.goals) {
 		text = fmt.Sprintf("chaos: %s: %s\n%s", map[bool]string{true: "ok", false: "MISSED"}[g.met], g.text, text)
 	}
 	return text

@@ -122,15 +122,12 @@ func (t *trials) asShipped(ctx context.Context) error {
 
 // restartAll restarts the replicas in turn, waiting for each to become ready and for HAProxy to
 // notice.
-func (t *trials) restartAll(ctx context.Context) error {
+func (t *trials) restartAll(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	const noticed = 2 * time.Second // rise 2 × inter 500 ms
 	for _, d := range t.rig.Replicas {
-		if err := errors.Join(d.Terminate(), d.Start()); err != nil {
-			return err
-		}
-		if err := d.AwaitReady(ctx, time.Minute); err != nil {
-			return err
-		}
+		must.Do(errors.Join(d.Terminate(), d.Start()))
+		must.Do(d.AwaitReady(ctx, time.Minute))
 		launch.Sleep(ctx, noticed)
 	}
 	return nil

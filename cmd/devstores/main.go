@@ -36,7 +36,7 @@ func main() {
 
 func command() *cobra.Command {
 	opts := launch.Options{}
-	given, withParent := "", true
+	optionsJSON, withParent := "", true
 	root := &cobra.Command{
 		Use:   "devstores",
 		Short: "Run ClickHouse and a Kafka-protocol broker on loopback",
@@ -61,9 +61,9 @@ The broker is kfake, which starts immediately, or Apache Kafka, which is downloa
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if given != "" {
+			if optionsJSON != "" {
 				opts = launch.Options{}
-				if err := json.Unmarshal([]byte(given), &opts); err != nil {
+				if err := json.Unmarshal([]byte(optionsJSON), &opts); err != nil {
 					return fmt.Errorf("cannot parse --options: %w", err)
 				}
 			}
@@ -73,7 +73,7 @@ The broker is kfake, which starts immediately, or Apache Kafka, which is downloa
 	}
 	bind(root.Flags(), &opts)
 	root.Flags().BoolVar(&withParent, "with-parent", true, "exit when the parent dies or a pipe on standard input closes")
-	root.Flags().StringVar(&given, "options", "", "launch.Options as JSON, instead of all other flags")
+	root.Flags().StringVar(&optionsJSON, "options", "", "launch.Options as JSON, instead of all other flags")
 	_ = root.Flags().MarkHidden("options") // it exists
 	root.AddCommand(fetchCommand(), libraryCommand())
 	return root

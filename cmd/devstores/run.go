@@ -17,6 +17,7 @@ import (
 	"trafficd/cmd/devstores/internal/kafka"
 	"trafficd/cmd/devstores/internal/zookeeper"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // bind defines a flag for each option, with the usual ports as defaults.
@@ -56,22 +57,17 @@ func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Wr
 
 // serve starts the stores, announces them on stdout, waits, and stops them in reverse order.
 func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io.Writer) (err error) {
+	defer must.Return(&err)
 	var running launch.Announcement
 	begin := time.Now()
 	if opts.Only == "zookeeper" {
-		var server *zookeeper.Server
-		if server, err = zookeeper.Start(ctx, opts, fail); err != nil {
-			return err
-		}
+		server := must.Get(zookeeper.Start(ctx, opts, fail))
 		defer func() { err = errors.Join(err, server.Stop()) }()
 		running.ZooKeeper = &server.ZooKeeperInfo
 		fmt.Fprintf(opts.Stderr, "ZooKeeper ready in %.2f s: %s\n", time.Since(begin).Seconds(), server.Address)
 	}
 	if opts.Only == "clickhouse" || opts.Only == "" {
-		var server *clickhouse.Server
-		if server, err = clickhouse.Start(ctx, opts, fail); err != nil {
-			return err
-		}
+		server := must.Get(clickhouse.Start(ctx, opts, fail))
 		defer func() { err = errors.Join(err, server.Stop()) }()
 		running.ClickHouse = &server.ClickHouseInfo
 		fmt.Fprintf(opts.Stderr, "ClickHouse %s (%s) ready in %.2f s: native %s, HTTP %s\n",
@@ -79,18 +75,13 @@ func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io
 	}
 	if opts.Only == "kafka" || opts.Only == "" {
 		begin = time.Now()
-		var server *kafka.Server
-		if server, err = kafka.Start(ctx, opts, fail); err != nil {
-			return err
-		}
+		server := must.Get(kafka.Start(ctx, opts, fail))
 		defer func() { err = errors.Join(err, server.Stop()) }()
 		running.Kafka = &server.KafkaInfo
 		fmt.Fprintf(opts.Stderr, "Kafka %s (%s) ready in %.2f s: %v\n",
 			server.Version, server.Kind, time.Since(begin).Seconds(), server.Brokers)
 	}
-	if err := json.NewEncoder(stdout).Encode(running); err != nil {
-		return err
-	}
+	must.Do(json.NewEncoder(stdout).Encode(running))
 	<-ctx.Done()
 	fmt.Fprintln(opts.Stderr, "stopping")
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {

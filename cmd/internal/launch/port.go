@@ -54,7 +54,7 @@ type Endpoint struct {
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
 // PickPort returns port if it is free. If port is 0, it returns a free port, a different one each
-// time. what is the purpose of the port, for the error.
+// time. Errors contain what, the purpose of the port.
 func PickPort(what string, port int) (int, error) {
 	if port != 0 {
 		return port, checkPort(what, port)

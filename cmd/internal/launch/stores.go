@@ -146,7 +146,7 @@ type Stores struct {
 }
 
 type (
-	// ClickHouseInfo is what devstores announces about ClickHouse.
+	// ClickHouseInfo describes a running ClickHouse.
 	ClickHouseInfo struct {
 		TCP     string `json:"tcp"`  // host:port of the native protocol
 		HTTP    string `json:"http"` // host:port
@@ -155,7 +155,7 @@ type (
 
 		Processes []int `json:"pids"`
 	}
-	// KafkaInfo is what devstores announces about Kafka.
+	// KafkaInfo describes a running Kafka cluster.
 	KafkaInfo struct {
 		Brokers []string `json:"brokers"` // host:port, in the order of node ids
 		Kind    string   `json:"kind"`    // Kfake or Apache
@@ -163,7 +163,7 @@ type (
 
 		Processes []int `json:"pids"` // one per broker; kfake's brokers share one process
 	}
-	// ZooKeeperInfo is what devstores announces about ZooKeeper.
+	// ZooKeeperInfo describes a running ZooKeeper.
 	ZooKeeperInfo struct {
 		Address   string `json:"address"` // host:port
 		Processes []int  `json:"pids"`

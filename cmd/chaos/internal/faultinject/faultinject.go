@@ -25,7 +25,7 @@ import (
 //go:embed syscall.go.txt
 var syscallFile string
 
-// change replaces old, which must occur exactly once, by new in a file of the standard library.
+// change replaces old, which must occur exactly once, with new in a file of the standard library.
 type change struct{ file, old, new string }
 
 var changes = []change{

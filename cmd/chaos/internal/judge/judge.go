@@ -107,7 +107,7 @@ func All(accepted []ledger.Accepted, topic []Arrival, servers [][]Arrival) []*Ve
 	return all
 }
 
-// agree adds to v, the topic's verdict, the records whose time differs from the archive's
+// agree notes in v, the topic's verdict, each record whose time differs from the archive's
 // received_at, truncated to milliseconds.
 func agree(v *Verdict, rows, topic []Arrival) {
 	received := make(map[ledger.Key]int64, len(rows))

@@ -79,7 +79,7 @@ func (all Clients) Run(ctx, hard context.Context, mode Mode) error {
 	})
 }
 
-// APIKey returns the API key of a client. Its product instance is that of the client's detectors.
+// APIKey returns the API key of a client, for the product instance of the client's detectors.
 func APIKey(client int) string { return fmt.Sprintf("tk_chaos-%02d", client) }
 
 // Detectors returns the codes of all detectors that Run uses.

@@ -68,6 +68,14 @@ func (c Counts) Of(target string, prefixes ...string) int {
 	return n
 }
 
+// Total returns the number of hits.
+func (c Counts) Total() (n int) {
+	for _, count := range c {
+		n += count
+	}
+	return n
+}
+
 // Add adds another run's counts.
 func (c Counts) Add(o Counts) {
 	for name, n := range o {

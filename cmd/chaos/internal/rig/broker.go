@@ -144,34 +144,28 @@ func (a *Apache) covered(ctx context.Context, dead int) error {
 
 // MoveLeaders assigns each partition another preferred leader and elects it. It returns
 // nemesis.ErrNotInjected if the cluster currently rejects that.
-func (a *Apache) MoveLeaders(ctx context.Context, r *rand.Rand) error {
+func (a *Apache) MoveLeaders(ctx context.Context, r *rand.Rand) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w: %w", nemesis.ErrNotInjected, err)
+		}
+	}()
+	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	client, err := kgo.NewClient(kgo.SeedBrokers(a.Addresses()...), kgo.DisableClientMetrics())
-	if err != nil {
-		return err
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(a.Addresses()...), kgo.DisableClientMetrics()))
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	topics, err := admin.ListTopicsWithInternal(ctx)
-	if err == nil {
-		err = topics.Error()
-	}
+	topics := must.Get(admin.ListTopicsWithInternal(ctx))
+	must.Do(topics.Error())
 	moves := kadm.AlterPartitionAssignmentsReq{}
 	topics.EachPartition(func(p kadm.PartitionDetail) {
 		r.Shuffle(len(p.Replicas), func(i, j int) { p.Replicas[i], p.Replicas[j] = p.Replicas[j], p.Replicas[i] })
 		moves.Assign(p.Topic, p.Partition, p.Replicas)
 	})
-	if err == nil {
-		_, err = admin.AlterPartitionAssignments(ctx, moves)
-	}
-	if err == nil {
-		_, err = admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, topics.TopicsSet())
-	}
-	if err != nil {
-		err = fmt.Errorf("%w: %w", nemesis.ErrNotInjected, err)
-	}
-	return err
+	must.Get(admin.AlterPartitionAssignments(ctx, moves))
+	must.Get(admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, topics.TopicsSet()))
+	return nil
 }
 
 func (a *Apache) Thaw() error { return a.frozen.Resume() }

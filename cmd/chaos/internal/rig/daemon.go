@@ -174,16 +174,12 @@ func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) 
 // read returns how far the partitions with frames have been read. It returns an error if a group
 // has no members or is not in the given state, if any. Lag omits the partitions of a group that
 // is rebalancing and has not committed anything in them yet.
-func (r *Rig) read(ctx context.Context, state ...string) (map[Source]kadm.GroupMemberLag, error) {
-	ends, err := r.admin.ListEndOffsets(ctx, Log)
-	if err = errors.Join(err, ends.Error()); err != nil {
-		return nil, err
-	}
-	groups, err := r.admin.Lag(ctx, logGroup+".clickhouse", logGroup+".kafka")
-	if err = errors.Join(err, groups.Error()); err != nil {
-		return nil, err
-	}
-	all := map[Source]kadm.GroupMemberLag{}
+func (r *Rig) read(ctx context.Context, state ...string) (all map[Source]kadm.GroupMemberLag, err error) {
+	defer must.Return(&err)
+	ends := must.Get(r.admin.ListEndOffsets(ctx, Log))
+	groups := must.Get(r.admin.Lag(ctx, logGroup+".clickhouse", logGroup+".kafka"))
+	must.Do(errors.Join(ends.Error(), groups.Error()))
+	all = map[Source]kadm.GroupMemberLag{}
 	for _, g := range groups {
 		if len(g.Members) == 0 || len(state) > 0 && g.State != state[0] {
 			return nil, fmt.Errorf("group %s is %s and has %d members", g.Group, g.State, len(g.Members))

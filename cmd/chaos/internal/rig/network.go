@@ -22,8 +22,8 @@ type Network struct {
 	bridge string
 }
 
-// noCard is a MAC address that no host has.
-const noCard = "02:00:00:00:00:01"
+// unusedMAC is a MAC address that no host has.
+const unusedMAC = "02:00:00:00:00:01"
 
 // newNetwork creates the namespaces, which needs root and iproute2.
 func newNetwork(hosts int) (n *Network, err error) {
@@ -38,28 +38,29 @@ func newNetwork(hosts int) (n *Network, err error) {
 		in, address := fmt.Sprintf("%s-%d", n.bridge, i), fmt.Sprint(subnet, i+1)
 		must.Do(ip("netns", "add", in))
 		n.Hosts = append(n.Hosts, launch.Host{Address: address, Namespace: in})
-		must.Do(ip("link", "add", vethOf(in), "type", "veth", "peer", "name", card, "netns", in))
+		must.Do(ip("link", "add", vethOf(in), "type", "veth", "peer", "name", hostInterface, "netns", in))
 		must.Do(ip("link", "set", vethOf(in), "master", n.bridge, "up"))
 		must.Do(ip("-n", in, "link", "set", "lo", "up"))
-		must.Do(ip("-n", in, "addr", "add", address+"/24", "dev", card))
-		must.Do(ip("-n", in, "link", "set", card, "up"))
+		must.Do(ip("-n", in, "addr", "add", address+"/24", "dev", hostInterface))
+		must.Do(ip("-n", in, "link", "set", hostInterface, "up"))
 	}
 	return n, nil
 }
 
 const (
-	card          = "e0" // the name of a host's network interface
+	hostInterface = "e0" // a host's network interface
 	networkPrefix = "chaos"
 )
 
 // Cut drops all packets from one host to another until Join.
 func (n *Network) Cut(from, to int) error {
-	return ip("-n", n.Hosts[from].Namespace, "neigh", "replace", n.Hosts[to].Address, "lladdr", noCard, "dev", card, "nud", "permanent")
+	return ip("-n", n.Hosts[from].Namespace, "neigh", "replace", n.Hosts[to].Address, "dev", hostInterface, "lladdr", unusedMAC,
+		"nud", "permanent")
 }
 
 // Join undoes Cut.
 func (n *Network) Join(from, to int) error {
-	return ip("-n", n.Hosts[from].Namespace, "neigh", "del", n.Hosts[to].Address, "dev", card)
+	return ip("-n", n.Hosts[from].Namespace, "neigh", "del", n.Hosts[to].Address, "dev", hostInterface)
 }
 
 // close removes the namespaces. Processes in them must have been stopped.

@@ -43,12 +43,12 @@ func (r *relay) accept() {
 		if err != nil {
 			return
 		}
-		r.running.Go(func() { r.pass(client.(*net.TCPConn)) })
+		r.running.Go(func() { r.forward(client.(*net.TCPConn)) })
 	}
 }
 
-// pass returns when the engine has closed its side.
-func (r *relay) pass(client *net.TCPConn) {
+// forward forwards a client's connection and returns when the engine has closed its side.
+func (r *relay) forward(client *net.TCPConn) {
 	defer client.Close()
 	conn, err := net.Dial("tcp", r.engine)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/internal/must"
 )
 
 // clickhouse-local supports Replicated tables, has the ZooKeeper client and the handler from which
@@ -34,19 +36,13 @@ const (
 
 var noCredentials [256]byte // two empty std::string
 
-func enableReplication(library, address string) error {
+func enableReplication(library, address string) (err error) {
+	defer must.Return(&err)
 	if platform := runtime.GOOS + "/" + runtime.GOARCH; platform != replicationPlatform {
 		return fmt.Errorf("cannot run a cluster with the library on %s, only on %s: put a clickhouse binary on PATH",
 			platform, replicationPlatform)
 	}
-	to, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	base, err := loadedAt(library)
-	if err != nil {
-		return err
-	}
+	to, base := must.Get(netip.ParseAddrPort(address)), must.Get(loadedAt(library))
 	credentials := uintptr(unsafe.Pointer(&noCredentials[0]))
 	if credentials>>31 != 0 {
 		return fmt.Errorf("cannot run a cluster: this program's data is at %#x, above 2 GiB; build it with -buildmode=exe", credentials)
@@ -100,16 +96,9 @@ func patch(at uintptr, want, code []byte) error {
 }
 
 // loadedAt returns the base address of the library in this process.
-func loadedAt(library string) (uintptr, error) {
-	self, err := procfs.Self()
-	if err != nil {
-		return 0, err
-	}
-	maps, err := self.ProcMaps()
-	if err != nil {
-		return 0, err
-	}
-	for _, m := range maps {
+func loadedAt(library string) (base uintptr, err error) {
+	defer must.Return(&err)
+	for _, m := range must.Get(must.Get(procfs.Self()).ProcMaps()) {
 		if m.Pathname == library && m.Offset == 0 {
 			return m.StartAddr, nil
 		}

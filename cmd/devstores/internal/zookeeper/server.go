@@ -71,21 +71,16 @@ func Fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
 }
 
 // checkServing returns an error unless the server serves requests. It accepts connections earlier.
-func (s *Server) checkServing() error {
-	conn, err := net.DialTimeout("tcp", s.Address, time.Second)
-	if err != nil {
-		return err
-	}
+func (s *Server) checkServing() (err error) {
+	defer must.Return(&err)
+	conn := must.Get(net.DialTimeout("tcp", s.Address, time.Second))
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second)) // cannot fail on an open connection
-	if _, err = io.WriteString(conn, "srvr"); err != nil {
-		return err
+	must.Do(conn.SetDeadline(time.Now().Add(time.Second)))
+	must.Get(io.WriteString(conn, "srvr"))
+	if status := must.Get(io.ReadAll(conn)); !strings.Contains(string(status), "Mode: standalone") {
+		return fmt.Errorf("unexpected response to srvr: %q", status)
 	}
-	status, err := io.ReadAll(conn)
-	if err == nil && !strings.Contains(string(status), "Mode: standalone") {
-		err = fmt.Errorf("unexpected response to srvr: %q", status)
-	}
-	return err
+	return nil
 }
 
 // Stop kills the server. ZooKeeper has no other way to stop it.
