@@ -79,7 +79,7 @@ persistence: {storageClass: "0x1"}
 forecaster: {enabled: true}
 `
 
-const least = `
+const minimal = `
 replicas: 0
 networkPolicy: {enabled: false}
 podDisruptionBudget: {enabled: false}
@@ -176,7 +176,7 @@ func one[T any](t *testing.T, objects []runtime.Object) T {
 }
 
 func TestChartLint(t *testing.T) {
-	for _, values := range []string{"", least, everything, replicas(t, "local"), replicas(t, "kafka")} {
+	for _, values := range []string{"", minimal, everything, replicas(t, "local"), replicas(t, "kafka")} {
 		set := map[string]any{}
 		require.NoError(t, yaml.Unmarshal([]byte(values), &set))
 		linter := lint.RunAll(chartDir, set, "traffic")
@@ -197,7 +197,7 @@ func TestChartDecodesStrictly(t *testing.T) {
 		require.Equal(t, kinds, got)
 	}
 	f("", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
-	f(least, "ConfigMap", "Secret", "Service", "Service", "StatefulSet")
+	f(minimal, "ConfigMap", "Secret", "Service", "Service", "StatefulSet")
 	for _, kind := range []string{"local", "kafka"} {
 		f(replicas(t, kind), "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
 	}
@@ -225,7 +225,7 @@ func TestChartFitsOpenAPI(t *testing.T) {
 		out, _ := exec.Command(kubernetesValidate(t), args...).CombinedOutput() // it fails if it prints an error
 		return string(out)
 	}
-	for _, values := range []string{"", least, everything, replicas(t, "local"), replicas(t, "kafka")} {
+	for _, values := range []string{"", minimal, everything, replicas(t, "local"), replicas(t, "kafka")} {
 		out := validate(values)
 		require.NotContains(t, out, "ERROR")
 		for _, version := range []string{"1.30", "1.37"} {
@@ -262,7 +262,7 @@ func kubernetesValidate(t *testing.T) string {
 // TestChartIsConsistent checks what the API types cannot: references between objects, and promises
 // of the documents.
 func TestChartIsConsistent(t *testing.T) {
-	for _, values := range []string{"", least, everything, replicas(t, "local"), replicas(t, "kafka")} {
+	for _, values := range []string{"", minimal, everything, replicas(t, "local"), replicas(t, "kafka")} {
 		objects := render(t, values)
 		set := one[*apps.StatefulSet](t, objects)
 		pod := set.Spec.Template.Spec
