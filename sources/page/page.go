@@ -21,6 +21,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"trafficd/pipeline/settings"
 	"trafficd/schemas/negotiate"
 )
 
@@ -35,13 +36,18 @@ type Config struct {
 	LeftHand bool   `setting:"left_hand"` // draw lines on the left side of the road, for left-hand traffic
 	Basemap  string `setting:"basemap"`   // PMTiles archive with vector or raster tiles under the streets; empty: only coastlines and borders
 
-	// host:port of the forecaster's ops.listen, which provides the details of a street that
-	// operators see; empty: no details
+	// ops.listen of the forecaster, which provides the details of a street that operators see
 	Forecaster string `setting:"forecaster"`
 }
 
 // DefaultConfig returns the default settings: clients are served the map.
 func DefaultConfig() Config { return Config{Clients: true} }
+
+// Validate checks the address of the forecaster.
+func (c Config) Validate() error {
+	return settings.Check(c.Forecaster == "" || settings.IsHostPort(c.Forecaster),
+		"forecaster is %q, must be host:port, such as 127.0.0.1:8081, or empty for no details", c.Forecaster)
+}
 
 // Settings holds the settings of the daemon that the page fetches as settings.json.
 type Settings struct {

@@ -186,6 +186,7 @@ func (c *Config) validate(origins conf.Origins) error {
 	section("layers", c.Layers.Validate())
 	section("routing", c.Routing.Validate())
 	section("tracing", c.Tracing.Validate())
+	section("ui", c.UI.Validate())
 	return errors.Join(errs...)
 }
 
