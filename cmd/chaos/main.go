@@ -41,6 +41,7 @@ import (
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/chaos/internal/rig"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 func main() {
@@ -132,7 +133,8 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 }
 
 // runAll performs all runs, then the trials, and prints the totals.
-func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
+func runAll(ctx context.Context, cfg config, runs int, out io.Writer) (err error) {
+	defer must.Return(&err)
 	brokers := []string{cfg.Broker}
 	if cfg.Broker == "both" {
 		brokers = []string{launch.Kfake, launch.Apache}
@@ -141,40 +143,28 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) error {
 	trials.Nodes, trials.Links, trials.Duration = 1, false, 0 // fewer processes, because some trials measure latencies
 	cfg.Repeated, cfg.Rollouts, cfg.Kills = 0, 0, 0
 	first, total := cfg.Seed, result{counts: nemesis.Counts{}}
-	do := func(cfg config) error {
+	do := func(cfg config) {
 		fmt.Fprintf(out, "\n== broker %s × %d, seed %d, faults for %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
 		if cfg.Broker == launch.Kfake {
 			fmt.Fprint(out, " (kfake is stopped cleanly: it saves producer state only on a clean shutdown)")
 		}
 		fmt.Fprintln(out)
-		found, err := run(ctx, cfg, out)
-		if err == nil {
-			total.add(found)
-		}
-		return err
+		total.add(must.Get(run(ctx, cfg, out)))
 	}
 	for _, cfg.Broker = range brokers {
 		for n := range runs {
 			cfg.Seed = first + uint64(n)
-			if err := do(cfg); err != nil {
-				return err
-			}
+			do(cfg)
 		}
 	}
 	if hits := total.counts.Total(); cfg.MinFaults > 0 {
 		total.goals = append(total.goals, goal{hits >= cfg.MinFaults, fmt.Sprintf("faults: %d, goal %d", hits, cfg.MinFaults)})
 	}
 	if trials.Repeated+trials.Rollouts+trials.Kills > 0 {
-		if err := do(trials); err != nil {
-			return err
-		}
+		do(trials)
 	}
 	if cfg.Bench {
-		goals, err := bench(ctx)
-		if err != nil {
-			return err
-		}
-		total.goals = append(total.goals, goals...)
+		total.goals = append(total.goals, must.Get(bench(ctx))...)
 	}
 	fmt.Fprintln(out, total.summary(first))
 	if !total.clean() {

@@ -159,25 +159,19 @@ func (q *quickstart) startForecaster(ctx context.Context) error {
 
 // start writes a small configuration that users can read and change, starts a program, and waits
 // until it is ready.
-func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Duration) error {
+func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Duration) (err error) {
+	defer must.Return(&err)
 	name := d.Name() + ".yaml"
 	var text bytes.Buffer
-	err := template.Must(template.ParseFS(configs, name)).Execute(&text, map[string]any{
+	must.Do(template.Must(template.ParseFS(configs, name)).Execute(&text, map[string]any{
 		"API": q.daemon.API, "Ops": d.Ops, "Forecaster": q.forecaster.Ops, "Keys": q.path(keysFile),
 		"Instance": instance, "Registry": q.source.registry, "Column": q.source.column, "Columns": q.source.columns,
 		"Journal":    q.path("journal"),
 		"ClickHouse": q.stores.ClickHouse.TCP, "Database": database,
 		"Brokers": strings.Join(q.stores.Kafka.Brokers, ", "), "Topic": topic, "ForecastTopic": forecastTopic,
-	})
-	if err == nil {
-		err = os.WriteFile(q.path(name), text.Bytes(), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write the configuration: %w", err)
-	}
-	if err := d.Start(); err != nil {
-		return err
-	}
+	}))
+	must.Do(os.WriteFile(q.path(name), text.Bytes(), 0o644))
+	must.Do(d.Start())
 	q.keep(d)
 	return d.AwaitReady(ctx, limit)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"trafficd/cmd/internal/must"
 )
 
 // source is the traffic to send and the registry of its detectors.
@@ -25,15 +27,13 @@ type source struct {
 
 // findSource opens the data set, or generates a town.
 func (q *quickstart) findSource(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	if q.data != "" {
 		q.source, err = openDataset(q.root, q.data, q.profile, q.path("live.csv"), time.Now().UTC())
 		return err
 	}
 	now := time.Now().UTC()
-	offset, err := q.utcOffset(now)
-	if err != nil {
-		return err
-	}
+	offset := must.Get(q.utcOffset(now))
 	generate := []string{
 		"generate", "--quiet", "--detectors", strconv.Itoa(q.detectors), "--types", "speed,flow", "--all-types",
 		"--seed", "1", "--utc-offset", strconv.FormatFloat(offset.Hours(), 'f', 2, 64),

@@ -23,6 +23,7 @@ import (
 
 	"trafficd/cmd/chaos/internal/ledger"
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // Config describes the load.
@@ -107,13 +108,11 @@ type client struct {
 // oldest of them to precede several restarts of the daemon.
 const replayable = 60
 
-func (c *client) run(ctx, hard context.Context) error {
+func (c *client) run(ctx, hard context.Context) (err error) {
+	defer must.Return(&err)
 	for ctx.Err() == nil {
 		b := c.batch(c.Items)
-		r, err := c.sendUntilAccepted(hard, b)
-		if err != nil {
-			return err
-		}
+		r := must.Get(c.sendUntilAccepted(hard, b))
 		if wrong := b.compare(r); wrong != "" {
 			c.ledger.AddUnexpected("batch %s (%s): %s", b.key, r.batchID, wrong)
 		}
@@ -123,9 +122,7 @@ func (c *client) run(ctx, hard context.Context) error {
 		c.sent = append(c.sent, b)
 		c.sent = c.sent[max(0, len(c.sent)-replayable):]
 		if c.rng.IntN(10) == 0 {
-			if err := c.repeat(hard); err != nil {
-				return err
-			}
+			c.repeat(hard)
 		}
 		pause := c.Pause
 		if c.mode == Balanced {
@@ -136,13 +133,11 @@ func (c *client) run(ctx, hard context.Context) error {
 	return nil
 }
 
-// repeat sends one of the latest batches again and expects its original result.
-func (c *client) repeat(ctx context.Context) error {
+// repeat sends one of the latest batches again and expects its original result. It reports errors
+// through package must.
+func (c *client) repeat(ctx context.Context) {
 	old := c.sent[c.rng.IntN(len(c.sent))]
-	r, err := c.sendUntilAccepted(ctx, old)
-	if err != nil {
-		return err
-	}
+	r := must.Get(c.sendUntilAccepted(ctx, old))
 	switch {
 	case !r.replayed && len(c.Endpoints) == 1: // another replica does not have the result
 		c.ledger.AddUnexpected("batch %s (%s) sent again after its 207: result %s is not a replay", old.key, old.first.batchID, r.batchID)
@@ -150,7 +145,6 @@ func (c *client) repeat(ctx context.Context) error {
 		c.ledger.AddUnexpected("batch %s sent again after its 207: first %v, now %v", old.key, old.first, r)
 	}
 	c.ledger.Add(func(t *ledger.Tally) { t.Replays++ })
-	return nil
 }
 
 // retryable lists the statuses that the daemon or, for 502 and 504, HAProxy may return during a

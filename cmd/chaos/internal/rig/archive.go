@@ -106,13 +106,11 @@ func (n *Node) count(query string) (rows uint64, err error) {
 	return rows, n.with(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.QueryRow(ctx, query).Scan(&rows) })
 }
 
-func (n *Node) with(limit time.Duration, do func(ctx context.Context, conn ch.Conn) error) error {
+func (n *Node) with(limit time.Duration, do func(ctx context.Context, conn ch.Conn) error) (err error) {
+	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	conn, err := ch.Open(&ch.Options{Addr: []string{n.TCP}, DialTimeout: 10 * time.Second})
-	if err != nil {
-		return err
-	}
+	conn := must.Get(ch.Open(&ch.Options{Addr: []string{n.TCP}, DialTimeout: 10 * time.Second}))
 	defer func() { _ = conn.Close() }()
 	return do(ctx, conn)
 }
@@ -208,15 +206,13 @@ func (n *Node) Wipe(ctx context.Context) error {
 func (n *Node) checkReplicated(limit time.Duration) error {
 	return n.other().with(limit, func(ctx context.Context, conn ch.Conn) error {
 		var missing uint64
-		err := conn.Exec(ctx, "SYSTEM SYNC REPLICA "+n.archive.Table+" PULL")
-		if err == nil {
-			err = conn.QueryRow(ctx, "SELECT count() FROM system.replication_queue WHERE concat(database, '.', table) = '"+
-				n.archive.Table+"'").Scan(&missing)
+		must.Do(conn.Exec(ctx, "SYSTEM SYNC REPLICA "+n.archive.Table+" PULL"))
+		must.Do(conn.QueryRow(ctx, "SELECT count() FROM system.replication_queue WHERE concat(database, '.', table) = '"+
+			n.archive.Table+"'").Scan(&missing))
+		if missing > 0 {
+			return fmt.Errorf("%s lacks %d parts", n.other().replica(), missing)
 		}
-		if err == nil && missing > 0 {
-			err = fmt.Errorf("%s lacks %d parts", n.other().replica(), missing)
-		}
-		return err
+		return nil
 	})
 }
 
@@ -249,7 +245,8 @@ func (n *Node) Replace(ctx context.Context) error {
 
 // AwaitReplicated waits until all nodes have all rows. It returns an error if any parts were
 // merged, because duplicates may then be missing from the count.
-func (a *Archive) AwaitReplicated(ctx context.Context) error {
+func (a *Archive) AwaitReplicated(ctx context.Context) (err error) {
+	defer must.Return(&err)
 	for _, n := range a.Nodes {
 		if a.cluster != nil {
 			err := launch.Eventually(ctx, time.Minute, func() error { return n.do("SYSTEM SYNC REPLICA " + a.Table) })
@@ -257,10 +254,7 @@ func (a *Archive) AwaitReplicated(ctx context.Context) error {
 				return fmt.Errorf("node %d does not have all rows: %w", n.number, err)
 			}
 		}
-		merged, err := n.count("SELECT count() FROM system.parts WHERE concat(database, '.', table) = '" + a.Table + "' AND level > 0")
-		if err != nil {
-			return err
-		}
+		merged := must.Get(n.count("SELECT count() FROM system.parts WHERE concat(database, '.', table) = '" + a.Table + "' AND level > 0"))
 		if merged > 0 {
 			return fmt.Errorf("%d parts of the archive were merged, so duplicates may have been removed", merged)
 		}
