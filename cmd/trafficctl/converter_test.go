@@ -27,10 +27,10 @@ var _ geometry.Converter = soap.Converter{}
 
 func newClient(t *testing.T, base string) *soap.Client {
 	t.Helper()
-	c, err := soap.New(client.Config{URL: base, Key: testKey, Timeout: time.Minute})
+	c, err := client.New(client.Config{URL: base, Key: testKey, Timeout: time.Minute}, client.Routing)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	return c
+	return soap.New(c)
 }
 
 func system(t *testing.T, format, srID string) geo.System {

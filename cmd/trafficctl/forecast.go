@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/publish"
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/forecast"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
@@ -140,14 +141,16 @@ exit code is 0 if the layer has not changed.`,
 		Example: `  trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson
   trafficctl forecast get --key-file map.key --etag '"5f1c"' --format csv`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(forecast.Formats, format) {
 				return fmt.Errorf("--format %q must be one of %v", format, forecast.Formats)
 			}
-			if r.Config, err = c.config(); err != nil {
+			daemon, err := c.client()
+			if err != nil {
 				return err
 			}
-			resp, err := forecast.Get(cmd.Context(), r)
+			defer daemon.Close()
+			resp, err := forecast.Get(cmd.Context(), daemon, r)
 			if err != nil {
 				return err
 			}
@@ -161,7 +164,7 @@ exit code is 0 if the layer has not changed.`,
 		},
 	}
 	f := cmd.Flags()
-	c.register(f, "forecast")
+	c.register(f, client.Forecast)
 	f.IntVar(&r.Horizon, "horizon", r.Horizon, "only the period that is this many minutes from now; -1 for all periods")
 	f.StringVar(&r.ETag, "etag", "", "ETag of the layer that you already have")
 	f.StringVar(&r.Encoding, "encoding", "", "zstd, gzip or identity; by default the daemon chooses")

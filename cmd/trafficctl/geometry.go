@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/geometry"
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
@@ -75,7 +76,7 @@ func newGeometry(std streams) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	c.connection.register(f, "routing")
+	c.connection.register(f, client.Routing)
 	url := f.Lookup("url")
 	url.DefValue, url.Usage = "", "base URL of a daemon whose routing service converts the coordinates; by default trafficctl does"
 	f.StringVar(&c.from, "from", "", "encoding of the input")
@@ -163,11 +164,11 @@ func (c *geometryFlags) converter() (geometry.Converter, func(), error) {
 	if !c.flags.Changed("url") {
 		return geometry.Offline{Conversion: geo.NewConversion(from, to)}, func() {}, nil
 	}
-	client, err := c.routing()
+	daemon, err := c.client()
 	if err != nil {
 		return nil, nil, err
 	}
-	return soap.Converter{Client: client, From: from, To: to}, client.Close, nil
+	return soap.Converter{Client: soap.New(daemon), From: from, To: to}, daemon.Close, nil
 }
 
 func (c *geometryFlags) system(flag, text string) (geo.System, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/xroute"
@@ -32,15 +33,6 @@ unknown, expired or already fetched has the status UNKNOWN.`,
 		newJobEnd(std, "delete", "Delete a job and its results", (*soap.Client).Delete))
 }
 
-// routing returns a client of the routing service.
-func (c *connection) routing() (*soap.Client, error) {
-	cfg, err := c.config()
-	if err != nil {
-		return nil, err
-	}
-	return soap.New(cfg)
-}
-
 // newJobCommand completes a command whose argument is a job id. It adds the connection flags, and
 // calls run with a client.
 func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soap.Client, c *connection, id string) error) *cobra.Command {
@@ -50,14 +42,14 @@ func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soa
 		if len(args) != 1 || args[0] == "" {
 			return errors.New("expected one argument: the job id that startConvertGeometries returned")
 		}
-		client, err := c.routing()
+		daemon, err := c.client()
 		if err != nil {
 			return err
 		}
-		defer client.Close()
-		return run(cmd.Context(), client, &c, args[0])
+		defer daemon.Close()
+		return run(cmd.Context(), soap.New(daemon), &c, args[0])
 	}
-	c.register(cmd.Flags(), "routing")
+	c.register(cmd.Flags(), client.Routing)
 	return cmd
 }
 

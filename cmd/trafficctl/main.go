@@ -123,16 +123,17 @@ const (
 
 // connection holds the flags of all commands that connect to a daemon.
 type connection struct {
+	service client.Service
 	cfg     client.Config
 	keyFile string
 	quiet   bool
 	flags   *pflag.FlagSet
 }
 
-func (c *connection) register(f *pflag.FlagSet, right string) {
-	c.cfg, c.flags = client.DefaultConfig(), f
+func (c *connection) register(f *pflag.FlagSet, service client.Service) {
+	c.service, c.cfg, c.flags = service, client.DefaultConfig(), f
 	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon; overrides $"+envURL)
-	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+right+" right; other users of this machine can see it, so prefer --key-file or "+
+	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+service.Right+" right; other users of this machine can see it, so prefer --key-file or "+
 		"$"+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file with the API key in its first line")
 	f.StringVar(&c.cfg.CA, "ca", "", "PEM file with the certificate authorities to trust instead of the system's")
@@ -140,29 +141,27 @@ func (c *connection) register(f *pflag.FlagSet, right string) {
 	f.BoolVar(&c.quiet, "quiet", false, "do not print progress")
 }
 
-// config completes the settings from the environment and the key file. Flags take precedence over
-// the key file, which takes precedence over the environment.
-func (c *connection) config() (client.Config, error) {
+// client returns a client of the service. Flags take precedence over the key file, which takes
+// precedence over the environment. The caller closes the client.
+func (c *connection) client() (*client.Client, error) {
 	cfg := c.cfg
 	if url := os.Getenv(envURL); url != "" && !c.flags.Changed("url") {
 		cfg.URL = url
 	}
 	switch {
 	case cfg.Key != "" && c.keyFile != "":
-		return cfg, errors.New("use either --key or --key-file, not both")
-	case cfg.Key != "":
-		return cfg, nil
-	case c.keyFile == "":
+		return nil, errors.New("use either --key or --key-file, not both")
+	case c.keyFile != "":
+		text, err := os.ReadFile(c.keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read --key-file: %w", err)
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		if cfg.Key = strings.TrimSpace(first); cfg.Key == "" {
+			return nil, fmt.Errorf("the first line of --key-file %s is empty; it must contain the API key", c.keyFile)
+		}
+	case cfg.Key == "":
 		cfg.Key = os.Getenv(envKey)
-		return cfg, nil
 	}
-	text, err := os.ReadFile(c.keyFile)
-	if err != nil {
-		return cfg, fmt.Errorf("cannot read --key-file: %w", err)
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	if cfg.Key = strings.TrimSpace(first); cfg.Key == "" {
-		err = fmt.Errorf("the first line of --key-file %s is empty; it must contain the API key", c.keyFile)
-	}
-	return cfg, err
+	return client.New(cfg, c.service)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/cmd/trafficctl/internal/send"
@@ -132,7 +133,7 @@ type sendFlags struct {
 func newSendFlags() *sendFlags { return &sendFlags{cfg: send.DefaultConfig(), onBadRow: "stop"} }
 
 func (s *sendFlags) register(f *pflag.FlagSet) {
-	s.connection.register(f, "ingest")
+	s.connection.register(f, client.Ingest)
 	f.IntVar(&s.cfg.Batch, "batch", s.cfg.Batch, "measurements per batch")
 	f.IntVar(&s.cfg.Concurrency, "concurrency", s.cfg.Concurrency, "batches in flight")
 	f.BoolVar(&s.noOrder, "no-order", false, "do not preserve the order of a detector's measurements; faster if most of the data "+
@@ -167,7 +168,8 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	if !cfg.SkipBadRows && s.onBadRow != "stop" {
 		return fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
 	}
-	if cfg.Config, err = s.connection.config(); err != nil {
+	daemon, err := s.client()
+	if err != nil {
 		return err
 	}
 	path := cmp.Or(s.rejected, os.DevNull)
@@ -179,7 +181,7 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 		return fmt.Errorf("cannot create the file of rejected items: %w", err)
 	}
 	display := newProgress(std.err, s.quiet, file.Size, progressbar.OptionShowBytes(true))
-	sender, err := send.New(cfg, rejected, display.note)
+	sender, err := send.New(cfg, daemon, rejected, display.note)
 	if err != nil {
 		return errors.Join(err, rejected.Close())
 	}

@@ -17,18 +17,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/cmd/trafficctl/internal/send"
 )
 
-func configFor(d *testDaemon) send.Config {
-	cfg := send.DefaultConfig()
-	cfg.URL, cfg.Key = d.URL, testKey
-	return cfg
-}
-
-func newSender(t testing.TB, cfg send.Config, rejected io.Writer) *send.Sender {
-	s, err := send.New(cfg, rejected, func(string) {})
+func newSender(t testing.TB, d *testDaemon, cfg send.Config, rejected io.Writer, note func(string)) *send.Sender {
+	c, err := client.New(client.Config{URL: d.URL, Key: testKey, Timeout: time.Minute}, client.Ingest)
+	require.NoError(t, err)
+	s, err := send.New(cfg, c, rejected, note)
 	require.NoError(t, err)
 	return s
 }
@@ -101,9 +98,9 @@ func TestOrderAndFullBatches(t *testing.T) {
 	const detectors, each, limit = 40, 250, 500
 	for _, workers := range []int{1, 4} {
 		d := newDaemon(t)
-		cfg := configFor(d)
+		cfg := send.DefaultConfig()
 		cfg.Batch, cfg.Concurrency = limit, workers
-		s := newSender(t, cfg, io.Discard)
+		s := newSender(t, d, cfg, io.Discard, ignoreNote)
 		require.NoError(t, s.Send(t.Context(), series(detectors, each)))
 		require.EqualValues(t, detectors*each, s.Tally().Accepted)
 		require.Zero(t, s.Tally().Resume)
@@ -122,9 +119,9 @@ func TestOrderAndFullBatches(t *testing.T) {
 
 func TestNoOrderSendsEverythingInFullBatches(t *testing.T) {
 	d := newDaemon(t)
-	cfg := configFor(d)
+	cfg := send.DefaultConfig()
 	cfg.Batch, cfg.Ordered = 300, false
-	s := newSender(t, cfg, io.Discard)
+	s := newSender(t, d, cfg, io.Discard, ignoreNote)
 	require.NoError(t, s.Send(t.Context(), series(1, 3000)))
 	require.Len(t, d.Batches(), 10)
 	seen := map[int]bool{}
@@ -137,11 +134,11 @@ func TestNoOrderSendsEverythingInFullBatches(t *testing.T) {
 
 func TestStartsBatch(t *testing.T) {
 	d := newDaemon(t)
-	cfg := configFor(d)
+	cfg := send.DefaultConfig()
 	cfg.Concurrency = 1
 	next := itemOf("A", 4)
 	next.StartsBatch = true
-	s := newSender(t, cfg, io.Discard)
+	s := newSender(t, d, cfg, io.Discard, ignoreNote)
 	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), itemOf("C", 3), next)))
 	require.Len(t, d.Batches(), 2)
 	require.Len(t, d.Batches()[0], 3)
@@ -149,7 +146,7 @@ func TestStartsBatch(t *testing.T) {
 
 func TestNothingToSend(t *testing.T) {
 	d := newDaemon(t)
-	require.NoError(t, newSender(t, configFor(d), io.Discard).Send(t.Context(), mixed()))
+	require.NoError(t, newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote).Send(t.Context(), mixed()))
 	require.Empty(t, d.Keys())
 }
 
@@ -160,7 +157,7 @@ func TestRetries(t *testing.T) {
 			t.Parallel() // most of the time is spent in pauses
 			d := newDaemon(t)
 			prepare(d)
-			s := newSender(t, configFor(d), io.Discard)
+			s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
 			require.NoError(t, s.Send(t.Context(), series(1, 10)))
 			require.Len(t, d.Batches(), 1)
 			require.Len(t, d.Keys(), 3)
@@ -214,7 +211,7 @@ func TestPermanentErrorsStop(t *testing.T) {
 			reject(w, status, "THE_CODE", "the reason")
 			return true
 		}
-		s := newSender(t, configFor(d), io.Discard)
+		s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
 		err := s.Send(t.Context(), series(1, 10))
 		require.ErrorContains(t, err, fmt.Sprint(status))
 		require.ErrorContains(t, err, "THE_CODE: the reason")
@@ -245,7 +242,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		http.Redirect(w, r, other.URL, http.StatusFound)
 		return true
 	}
-	err := newSender(t, configFor(d), io.Discard).Send(t.Context(), series(1, 2))
+	err := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote).Send(t.Context(), series(1, 2))
 	require.ErrorContains(t, err, "302")
 	require.Empty(t, other.Keys())
 	require.Len(t, d.Keys(), 1)
@@ -262,7 +259,7 @@ func TestInconsistentResponses(t *testing.T) {
 			w.Write([]byte(response))
 			return true
 		}
-		err := newSender(t, configFor(d), io.Discard).Send(t.Context(), series(1, 2))
+		err := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote).Send(t.Context(), series(1, 2))
 		require.ErrorContains(t, err, "inconsistent response")
 		require.Len(t, d.Keys(), 1)
 	}
@@ -280,7 +277,7 @@ func TestRetryForEnds(t *testing.T) {
 		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
-	err := newSender(t, configFor(d), io.Discard).Send(t.Context(), series(1, 2))
+	err := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote).Send(t.Context(), series(1, 2))
 	require.ErrorContains(t, err, "--retry-for")
 	require.ErrorContains(t, err, "later")
 	require.Len(t, d.Keys(), 1)
@@ -290,9 +287,9 @@ func TestRetryForEnds(t *testing.T) {
 func TestNoResponse(t *testing.T) {
 	d := newDaemon(t)
 	d.CutAfter = func(int) bool { return true }
-	cfg := configFor(d)
+	cfg := send.DefaultConfig()
 	cfg.RetryFor = 0
-	s := newSender(t, cfg, io.Discard)
+	s := newSender(t, d, cfg, io.Discard, ignoreNote)
 	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "EOF")
 	require.EqualValues(t, 3, s.Tally().Unknown)
 	require.EqualValues(t, 1, s.Tally().Resume)
@@ -309,9 +306,9 @@ func TestInterrupted(t *testing.T) {
 		}
 		return false
 	}
-	cfg := configFor(d)
+	cfg := send.DefaultConfig()
 	cfg.Batch, cfg.Concurrency = 10, 1
-	s := newSender(t, cfg, io.Discard)
+	s := newSender(t, d, cfg, io.Discard, ignoreNote)
 	require.ErrorIs(t, s.Send(ctx, series(1, 1000)), context.Canceled)
 	tally := s.Tally()
 	require.EqualValues(t, 20, tally.Accepted)
@@ -332,7 +329,7 @@ func TestUnknownAfterLostResponse(t *testing.T) {
 		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
-	s := newSender(t, configFor(d), io.Discard)
+	s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
 	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "later")
 	require.Len(t, d.Items(), 3, "the daemon has accepted the batch")
 	require.EqualValues(t, 3, s.Tally().Unknown)
@@ -343,7 +340,7 @@ func TestUnknownAfterLostResponse(t *testing.T) {
 func TestInterruptedWhileFillingBatch(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancel(t.Context())
-	s := newSender(t, configFor(d), io.Discard)
+	s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
 	err := s.Send(ctx, func(yield func(measurement.Item, error) bool) {
 		for item, err := range series(1, 3) {
 			if !yield(item, err) {
@@ -365,19 +362,17 @@ func TestInterruptedDuringPause(t *testing.T) {
 		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
-	s, err := send.New(configFor(d), io.Discard, func(string) { interrupt() })
-	require.NoError(t, err)
+	s := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) { interrupt() })
 	require.ErrorIs(t, s.Send(ctx, series(1, 10)), context.Canceled)
 	require.EqualValues(t, 1, s.Tally().Resume)
 }
 
 func TestBadRowsSkipped(t *testing.T) {
 	d := newDaemon(t)
-	cfg := configFor(d)
+	cfg := send.DefaultConfig()
 	cfg.SkipBadRows = true
 	var notes []string
-	s, err := send.New(cfg, io.Discard, func(text string) { notes = append(notes, text) })
-	require.NoError(t, err)
+	s := newSender(t, d, cfg, io.Discard, func(text string) { notes = append(notes, text) })
 	list := []any{itemOf("A", 1)}
 	const reportedRows = 10 // then rows are only counted
 	for row := range int64(2 * reportedRows) {
@@ -392,7 +387,7 @@ func TestBadRowsSkipped(t *testing.T) {
 // TestInputFails checks that if the input fails, the items before the failure are sent.
 func TestInputFails(t *testing.T) {
 	d := newDaemon(t)
-	s := newSender(t, configFor(d), io.Discard)
+	s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
 	broken := errors.New("unexpected EOF")
 	require.ErrorIs(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), broken)), broken)
 	require.EqualValues(t, 2, s.Tally().Accepted)
@@ -405,12 +400,12 @@ func TestRejectedItems(t *testing.T) {
 	d := newDaemon(t)
 	d.Known = map[string]bool{"A": true}
 	var file bytes.Buffer
-	cfg := configFor(d)
+	cfg := send.DefaultConfig()
 	cfg.Concurrency = 1
 	pretty := itemOf("B", 3)
 	pretty.JSON = []byte(strings.ReplaceAll(string(pretty.JSON), ",", ",\n  "))
 	other := itemOf("C", 4)
-	s := newSender(t, cfg, &file)
+	s := newSender(t, d, cfg, &file, ignoreNote)
 	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("A", 2), pretty, other)))
 
 	lines := strings.Split(strings.TrimSpace(file.String()), "\n")
@@ -444,7 +439,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full
 func TestRejectedItemsCannotBeWritten(t *testing.T) {
 	d := newDaemon(t)
 	d.Known = map[string]bool{}
-	err := newSender(t, configFor(d), brokenWriter{}).Send(t.Context(), series(1, 2))
+	err := newSender(t, d, send.DefaultConfig(), brokenWriter{}, ignoreNote).Send(t.Context(), series(1, 2))
 	require.ErrorContains(t, err, "disk full")
 }
 
@@ -454,7 +449,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	d := newDaemon(t)
 	release := make(chan struct{})
 	d.Before = func(int, http.ResponseWriter, *http.Request) bool { <-release; return false }
-	cfg := configFor(d)
+	cfg := send.DefaultConfig()
 	cfg.Batch, cfg.Concurrency = 10, 2
 	const batchesPerWorker = 4                // of package send
 	const maxRead = 2*batchesPerWorker*10 + 1 // including the item that waits for a batch
@@ -467,7 +462,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 		}
 	}
-	s := newSender(t, cfg, io.Discard)
+	s := newSender(t, d, cfg, io.Discard, ignoreNote)
 	done := make(chan error)
 	go func() { done <- s.Send(t.Context(), counted) }()
 	eventually(t, func() bool { return read.Load() >= maxRead-2*10 })

@@ -31,18 +31,20 @@ watch retries every few seconds.`,
 		Example: `  trafficctl forecast watch --key-file map.key --horizon 30
   trafficctl forecast watch --key-file map.key --part tile=12/2190/1282 | jq .street`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if r.Config, err = c.config(); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			daemon, err := c.client()
+			if err != nil {
 				return err
 			}
-			if r.Wait = min(r.Wait, r.Timeout/2); r.Wait < time.Second {
+			defer daemon.Close()
+			if r.Wait = min(r.Wait, c.cfg.Timeout/2); r.Wait < time.Second {
 				return fmt.Errorf("--wait %s must be at least 1s, and --timeout twice as long", r.Wait)
 			}
-			return watch(cmd.Context(), std, r, c.quiet)
+			return watch(cmd.Context(), std, daemon, r, c.quiet)
 		},
 	}
 	f := cmd.Flags()
-	c.register(f, "forecast")
+	c.register(f, client.Forecast)
 	f.IntVar(&r.Horizon, "horizon", r.Horizon, "only the period that is this many minutes from now; -1 for all periods")
 	f.StringVar(&r.Part, "part", "", "only these streets: tile=z/x/y, bbox=minLon,minLat,maxLon,maxLat or street=1,2,3")
 	f.DurationVar(&r.Wait, "wait", r.Wait, "how long the daemon may wait for a change, at most half of --timeout")
@@ -53,11 +55,11 @@ watch retries every few seconds.`,
 const watchRetryInterval = 5 * time.Second
 
 // watch prints changes until the context ends.
-func watch(ctx context.Context, std streams, r forecast.Request, quiet bool) error {
+func watch(ctx context.Context, std streams, daemon *client.Client, r forecast.Request, quiet bool) error {
 	known := codes{}
 	for {
 		start := time.Now()
-		resp, err := forecast.Get(ctx, r)
+		resp, err := forecast.Get(ctx, daemon, r)
 		version := ""
 		if err == nil {
 			if version = resp.Get("Forecast-Version"); version == "" {

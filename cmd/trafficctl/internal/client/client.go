@@ -44,8 +44,7 @@ type Config struct {
 // DefaultConfig returns the settings for a daemon on this machine.
 func DefaultConfig() Config { return Config{URL: "http://127.0.0.1:8080", Timeout: time.Minute} }
 
-// Validate returns an error for the first invalid setting.
-func (c Config) Validate() error {
+func (c Config) validate() error {
 	base, err := url.Parse(c.URL)
 	switch {
 	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
@@ -71,7 +70,7 @@ type Client struct {
 
 // New returns a client. The caller closes it.
 func New(cfg Config, service Service) (*Client, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()

@@ -130,7 +130,10 @@ func TestGetInvalidResponses(t *testing.T) {
 			w.Write(body)
 		}))
 		defer server.Close()
-		a, err := Get(t.Context(), Request{Config: client.Config{URL: server.URL + "/base/", Key: "k", Timeout: time.Minute}, Horizon: -1})
+		c, err := client.New(client.Config{URL: server.URL + "/base/", Key: "k", Timeout: time.Minute}, client.Forecast)
+		require.NoError(t, err)
+		defer c.Close()
+		a, err := Get(t.Context(), c, Request{Horizon: -1})
 		if want == "" {
 			require.NoError(t, err)
 			require.Len(t, a.Layer.StreetForecast, 3)

@@ -34,7 +34,6 @@ import (
 
 // Request describes a request for the layer.
 type Request struct {
-	client.Config
 	Horizon  int    // minutes from now; -1: all periods
 	ETag     string // of the layer that the caller has; may be empty
 	Encoding string // zstd, gzip or identity; empty: the daemon's choice
@@ -57,18 +56,13 @@ type Response struct {
 const maxLayer = 2 << 30
 
 // Get requests the layer once. It neither retries nor follows redirects.
-func Get(ctx context.Context, r Request) (*Response, error) {
+func Get(ctx context.Context, c *client.Client, r Request) (*Response, error) {
 	if _, ok := encodings[r.Encoding]; !ok {
 		return nil, fmt.Errorf("--encoding %q must be zstd, gzip or identity", r.Encoding)
 	}
 	if r.Horizon < -1 {
 		return nil, fmt.Errorf("--horizon %d must be a number of minutes from now, or -1 for all periods", r.Horizon)
 	}
-	c, err := client.New(r.Config, client.Forecast)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
 	req, err := c.NewRequest(ctx, http.MethodGet, nil)
 	if err != nil {
 		return nil, err

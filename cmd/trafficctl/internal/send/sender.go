@@ -41,7 +41,6 @@ const BatchLimit = 14_000
 
 // Config holds the settings for sending. Each field corresponds to the flag of the same name.
 type Config struct {
-	client.Config
 	Batch       int           // measurements per batch
 	Concurrency int           // batches in flight
 	Ordered     bool          // keep the order of each detector's measurements
@@ -49,11 +48,9 @@ type Config struct {
 	SkipBadRows bool          // skip rows that cannot be parsed
 }
 
-// DefaultConfig returns the settings for a daemon on this machine.
+// DefaultConfig returns the default settings.
 func DefaultConfig() Config {
-	return Config{
-		Config: client.DefaultConfig(), Batch: BatchLimit, Concurrency: 4, Ordered: true, RetryFor: 10 * time.Minute,
-	}
+	return Config{Batch: BatchLimit, Concurrency: 4, Ordered: true, RetryFor: 10 * time.Minute}
 }
 
 func (c Config) validate() error {
@@ -114,14 +111,10 @@ type Sender struct {
 	rejected io.Writer
 }
 
-// New returns a sender. It writes rejected items to rejected as NDJSON. It calls note, from any
-// goroutine, with messages for the user about retries and skipped rows.
-func New(cfg Config, rejected io.Writer, note func(text string)) (*Sender, error) {
+// New returns a sender, which closes the client. It writes rejected items to rejected as NDJSON. It
+// calls note, from any goroutine, with messages for the user about retries and skipped rows.
+func New(cfg Config, c *client.Client, rejected io.Writer, note func(text string)) (*Sender, error) {
 	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
-	c, err := client.New(cfg.Config, client.Ingest)
-	if err != nil {
 		return nil, err
 	}
 	tally := Tally{Codes: map[string]int64{}, Examples: map[string]Example{}}

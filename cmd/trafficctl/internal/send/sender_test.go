@@ -19,8 +19,10 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-func newSender(t testing.TB, cfg Config, rejected io.Writer) *Sender {
-	s, err := New(cfg, rejected, func(string) {})
+func newSender(t testing.TB, cfg Config, url string) *Sender {
+	c, err := client.New(client.Config{URL: url, Key: "k", Timeout: time.Minute}, client.Ingest)
+	require.NoError(t, err)
+	s, err := New(cfg, c, io.Discard, func(string) {})
 	require.NoError(t, err)
 	return s
 }
@@ -38,8 +40,8 @@ func twoItems(yield func(measurement.Item, error) bool) {
 
 func TestNoDaemon(t *testing.T) {
 	cfg := DefaultConfig()
-	cfg.URL, cfg.Key, cfg.RetryFor = "http://127.0.0.1:1", "k", 0
-	s := newSender(t, cfg, io.Discard)
+	cfg.RetryFor = 0
+	s := newSender(t, cfg, "http://127.0.0.1:1")
 	require.ErrorContains(t, s.Send(t.Context(), twoItems), "connection refused")
 	require.Zero(t, s.Tally().Unknown, "without a connection nothing was sent")
 }
@@ -88,8 +90,8 @@ func TestFirstConnection(t *testing.T) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			cfg := DefaultConfig()
-			cfg.Key, cfg.Batch, cfg.Concurrency = "k", 1, 1
-			s := newSender(t, cfg, io.Discard)
+			cfg.Batch, cfg.Concurrency = 1, 1
+			s := newSender(t, cfg, "http://127.0.0.1:1")
 			n := 0
 			s.client.HTTP.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
 				if n++; n > responded {
@@ -112,9 +114,7 @@ func TestFirstConnection(t *testing.T) {
 func TestUntrustedCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	cfg := DefaultConfig()
-	cfg.URL, cfg.Key = server.URL, "k"
-	s := newSender(t, cfg, io.Discard)
+	s := newSender(t, DefaultConfig(), server.URL)
 	require.ErrorContains(t, s.Send(t.Context(), twoItems), "--ca FILE")
 	require.Zero(t, s.Tally().Retries)
 	require.Zero(t, s.Tally().Unknown)

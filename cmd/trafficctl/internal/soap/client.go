@@ -22,19 +22,13 @@ type Client struct {
 	timeout time.Duration
 }
 
-// New returns a client. The caller closes it. cfg.Timeout does not include the time for which the
-// service waits in watchJob.
-func New(cfg client.Config) (*Client, error) {
-	c, err := client.New(cfg, client.Routing)
-	if err != nil {
-		return nil, err
-	}
+// New returns a client that uses c, which the caller closes and uses for nothing else. The timeout of
+// c does not include the time for which the service waits in watchJob.
+func New(c *client.Client) *Client {
+	timeout := c.HTTP.Timeout
 	c.HTTP.Timeout = 0 // call sets a deadline
-	return &Client{c, cfg.Timeout}, nil
+	return &Client{c, timeout}
 }
-
-// Close closes idle connections.
-func (c *Client) Close() { c.http.Close() }
 
 // Start starts a job that converts geometries. Their coordinate format is in caller.
 func (c *Client) Start(
