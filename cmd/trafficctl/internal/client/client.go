@@ -22,14 +22,15 @@ import (
 // Service is one of the daemon's endpoints.
 type Service struct {
 	Path     string
+	Right    string // required of the API key
 	TooLarge string // advice for a 413
 }
 
 // The daemon's services (contract 1, 2 and 3).
 var (
-	Ingest   = Service{"/dataprovider/ingestion/v1/detectors/data/ingest", "use a smaller --batch, or raise the daemon's limits"}
-	Forecast = Service{"/mlf/v1/forecast/realtime", ""}
-	Routing  = Service{"/xroute/ws/XRoute", "raise the daemon's setting routing.max_body_bytes"}
+	Ingest   = Service{"/dataprovider/ingestion/v1/detectors/data/ingest", "ingest", "use a smaller --batch, or raise the daemon's limits"}
+	Forecast = Service{"/mlf/v1/forecast/realtime", "forecast", ""}
+	Routing  = Service{"/xroute/ws/XRoute", "routing", "raise the daemon's setting routing.max_body_bytes"}
 )
 
 // Config holds the settings of the connection to a daemon. Each field corresponds to the flag of
