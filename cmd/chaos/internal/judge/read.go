@@ -21,10 +21,10 @@ func Instance(detector string) string { return detector[:max(0, strings.LastInde
 
 // arrivalsFrom selects the fields of Arrival: times as nanoseconds, to avoid rounding, and rows
 // without FINAL, to see duplicates. Defect is the product instance.
-const arrivalsFrom = `SELECT detector_code AS Detector, measure_type_code AS Type,
-	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To, value AS Value, ifNull(quality, nan) AS Quality,
-	toString(batch_id) AS Batch, toInt64(batch_index) AS Index, toUnixTimestamp64Nano(received_at) AS Received, concat('part ', _part) AS Place,
-	product_instance AS Defect
+const arrivalsFrom = `SELECT detector_code AS Detector, measure_type_code AS Type, value AS Value, ifNull(quality, nan) AS Quality,
+	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
+	toUnixTimestamp64Nano(received_at) AS Received, toString(batch_id) AS Batch, toInt64(batch_index) AS Index,
+	concat('part ', _part) AS Place, product_instance AS Defect
 	FROM `
 
 // ReadArchive returns all rows of a server's table.

@@ -71,6 +71,7 @@ func startApache(ctx context.Context, opts launch.Options) (a *Apache, err error
 	return a, launch.Eventually(ctx, time.Minute, func() error { return a.nodes[0].CreateTopic(ctx, Topic, partitions) })
 }
 
+// Stop implements Broker.
 func (a *Apache) Stop(r *rand.Rand, n int) error {
 	for _, i := range r.Perm(len(a.nodes))[:n] {
 		a.down = append(a.down, a.nodes[i])
@@ -78,6 +79,7 @@ func (a *Apache) Stop(r *rand.Rand, n int) error {
 	return launch.Each(a.down, func(_ int, k *launch.Kafka) error { return k.Kill() })
 }
 
+// Restart implements Broker.
 func (a *Apache) Restart() error {
 	down := a.down
 	a.down = nil
@@ -168,8 +170,10 @@ func (a *Apache) MoveLeaders(ctx context.Context, r *rand.Rand) (err error) {
 	return nil
 }
 
+// Thaw implements Broker.
 func (a *Apache) Thaw() error { return a.frozen.Resume() }
 
+// Addresses implements Broker.
 func (a *Apache) Addresses() (all []string) {
 	for _, k := range a.nodes {
 		all = append(all, k.Brokers...)
@@ -188,8 +192,8 @@ func (a *Apache) Close() error {
 	})
 }
 
-// Kfake is kfake in this process, where its faults can be controlled. It is never killed, because it
-// saves producer state only when it is closed, and a broker that forgets its producers during a
+// Kfake is kfake in this process, where its faults can be controlled. It is never killed, because
+// it saves producer state only when it is closed, and a broker that forgets its producers during a
 // request may duplicate records.
 type Kfake struct {
 	dir        string
@@ -199,6 +203,7 @@ type Kfake struct {
 	thaw       chan struct{}
 }
 
+// Restart implements Broker.
 func (f *Kfake) Restart() (err error) {
 	f.cluster, err = kfake.NewCluster(kfake.NumBrokers(len(f.ports)), kfake.Ports(f.ports...), kfake.ListenFn(f.listen),
 		kfake.DataDir(f.dir), kfake.SyncWrites(), kfake.SeedTopics(partitions, Topic))
@@ -231,6 +236,7 @@ type advertisedListener struct {
 
 func (a *advertisedListener) Addr() net.Addr { return a.wire }
 
+// Stop implements Broker.
 func (f *Kfake) Stop(*rand.Rand, int) error { return f.Close() }
 
 // Freeze blocks the cluster's only goroutine at the next request. The cluster then neither responds
@@ -246,6 +252,7 @@ func (f *Kfake) Freeze(*rand.Rand) error {
 	return nil
 }
 
+// Thaw implements Broker.
 func (f *Kfake) Thaw() error {
 	close(f.thaw)
 	return nil
@@ -269,6 +276,7 @@ func (f *Kfake) FailProduce(r *rand.Rand) error {
 	return nil
 }
 
+// Addresses implements Broker.
 func (f *Kfake) Addresses() (all []string) {
 	for _, port := range f.ports {
 		all = append(all, launch.Address(port))
@@ -276,6 +284,7 @@ func (f *Kfake) Addresses() (all []string) {
 	return all
 }
 
+// Close implements Broker.
 func (f *Kfake) Close() error {
 	if f.cluster != nil {
 		f.cluster.Close()
