@@ -31,8 +31,8 @@ func Positive[T cmp.Ordered](key string, v T, reason string) error {
 	return Check(v > zero, "%s is %v, must be more than 0: %s", key, v, reason)
 }
 
-// IsHostPort reports whether address is host:port. The host may be empty; the port is a number or the
-// name of a service.
+// IsHostPort reports whether address is host:port. The host may be empty; the port is a number or
+// the name of a service.
 func IsHostPort(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
