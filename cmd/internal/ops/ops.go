@@ -1,4 +1,4 @@
-// Package ops is the operators' listener: metrics, liveness, readiness, routes added by the daemon
+// Package ops implements the operators' listener: metrics, liveness, readiness, additional routes
 // and, optionally, profiles. It has its own address, so it responds even if the clients' listener
 // is full or draining, and need not be reachable by clients.
 package ops
@@ -44,8 +44,8 @@ type Server struct {
 	cancel   func() // ends streams
 }
 
-// Start listens and serves until Stop. It calls check for each request of /readyz. routes are
-// additional routes by pattern. Without an address it returns nil.
+// Start listens and serves until Stop. It calls check for each request to /readyz or /metrics. routes
+// are additional routes by pattern. Without an address it returns nil.
 func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, log zerolog.Logger) (*Server, error) {
 	if cfg.Listen == "" {
 		return nil, nil
@@ -93,7 +93,7 @@ func (s *Server) Stop(ctx context.Context) {
 	<-s.done
 }
 
-// Handler returns the listener's routes.
+// Handler registers the listener's metrics and returns its routes.
 func Handler(cfg Config, check func() Readiness, routes map[string]http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range routes {
