@@ -267,14 +267,10 @@ func startStore(ctx context.Context, opts Options, name string) (*store, Announc
 
 // start runs devstores and waits for its announcement.
 func (s *store) start(ctx context.Context) (a Announcement, err error) {
-	options, err := json.Marshal(s.opts)
-	if err != nil {
-		return a, err
-	}
+	defer must.Return(&err)
+	options := must.Get(json.Marshal(s.opts))
 	stdout, childStdout, err := os.Pipe()
-	if err != nil {
-		return a, fmt.Errorf("cannot start a store: %w", err)
-	}
+	must.Do(err)
 	defer stdout.Close()
 	var printed bytes.Buffer // a few lines of progress
 	args := []string{s.opts.Binary, "--options", string(options)}
@@ -286,9 +282,7 @@ func (s *store) start(ctx context.Context) (a Announcement, err error) {
 	cmd.Stderr = io.MultiWriter(s.opts.Stderr, &printed) // a writer, not a file, so that Done waits for the whole process tree
 	s.proc, err = StartGroup(cmd, s.opts.OnDeath)
 	childStdout.Close()
-	if err != nil {
-		return a, err
-	}
+	must.Do(err)
 	defer context.AfterFunc(ctx, func() { _ = s.proc.Kill() })()
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
 	if err != nil { // devstores exited before the store was ready
