@@ -160,7 +160,7 @@ func TestDeadLetterResendOfSeveralInstances(t *testing.T) {
 	require.Contains(t, r.err, "--product-instance")
 	require.Empty(t, d.Keys(), "nothing is sent")
 
-	r = requireSuccess(t, "", to(d, "deadletter", "resend", l.path, "--product-instance", "south")...)
+	requireSuccess(t, "", to(d, "deadletter", "resend", l.path, "--product-instance", "south")...)
 	require.Len(t, d.Items(), 1)
 	require.Contains(t, texts(d)[0], `"B"`)
 

@@ -133,8 +133,8 @@ type connection struct {
 func (c *connection) register(f *pflag.FlagSet, service client.Service) {
 	c.service, c.cfg, c.flags = service, client.DefaultConfig(), f
 	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon; overrides $"+envURL)
-	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+service.Right+" right; other users of this machine can see it, so prefer --key-file or "+
-		"$"+envKey)
+	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+service.Right+" right; other users of this machine can see it, so prefer "+
+		"--key-file or $"+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file with the API key in its first line")
 	f.StringVar(&c.cfg.CA, "ca", "", "PEM file with the certificate authorities to trust instead of the system's")
 	f.DurationVar(&c.cfg.Timeout, "timeout", c.cfg.Timeout, "time limit for a request and its response")

@@ -73,8 +73,11 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 
 // WriteNDJSON writes one item per line and returns their number.
 func (n *Network) WriteNDJSON(w io.Writer) (items int64, err error) {
-	for item := range n.Items() { // without errors
-		if _, err := w.Write(append(item.JSON, '\n')); err != nil {
+	for item, err := range n.Items() {
+		if err == nil {
+			_, err = w.Write(append(item.JSON, '\n'))
+		}
+		if err != nil {
 			return items, err
 		}
 		items++
