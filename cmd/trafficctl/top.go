@@ -200,6 +200,8 @@ func line(i *pipeline.TapItem) string {
 
 // getStatus returns the response of /status.
 func getStatus(ctx context.Context, base string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	body, err := getOperators(ctx, base, "/status", nil)
 	if err != nil {
 		return nil, err
