@@ -44,8 +44,8 @@ type Server struct {
 	cancel   func() // ends streams
 }
 
-// Start listens and serves until Stop. It calls check for each request to /readyz or /metrics. routes
-// are additional routes by pattern. Without an address it returns nil.
+// Start listens and serves until Stop. It calls check for each request to /readyz or /metrics.
+// routes are additional routes by pattern. Without an address it returns nil.
 func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, log zerolog.Logger) (*Server, error) {
 	if cfg.Listen == "" {
 		return nil, nil

@@ -43,8 +43,8 @@ type Request struct {
 	Wait  time.Duration // how long the daemon may wait for a change
 }
 
-// Response is the daemon's response to a Request. If its Forecast-Content is changes, Layer contains
-// only the changes since Request.Since, and omits openLRcodes that have not changed.
+// Response is the daemon's response to a Request. If its Forecast-Content is changes, Layer
+// contains only the changes since Request.Since, and omits openLRcodes that have not changed.
 type Response struct {
 	http.Header
 	Layer    *pb.StreetForecastResponse // nil if not modified

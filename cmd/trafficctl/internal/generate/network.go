@@ -23,7 +23,8 @@ import (
 // Types lists the supported measure types.
 var Types = []string{"speed", "flow", "occupancy"}
 
-// Config describes what to generate. Each field corresponds to the flag of the same name, Streets to
+// Config describes what to generate. Each field corresponds to the flag of the same name, Streets
+// to
 // --detectors, and Count to --intervals.
 type Config struct {
 	TownConfig

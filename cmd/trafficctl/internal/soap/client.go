@@ -22,8 +22,8 @@ type Client struct {
 	timeout time.Duration
 }
 
-// New returns a client that uses c, which the caller closes and uses for nothing else. The timeout of
-// c does not include the time for which the service waits in watchJob.
+// New returns a client that uses c, which the caller closes and uses for nothing else. The timeout
+// of c does not include the time for which the service waits in watchJob.
 func New(c *client.Client) *Client {
 	timeout := c.HTTP.Timeout
 	c.HTTP.Timeout = 0 // call sets a deadline
@@ -78,8 +78,8 @@ func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometri
 }
 
 // Limits of a response. Because a job's results are returned only once, every valid response must
-// be within the limits: they allow about 4 million points, and collections of the maximum depth that
-// can be configured. A collection takes two levels of elements in the encoding PLAIN.
+// be within the limits: they allow about 4 million points, and collections of the maximum depth
+// that can be configured. A collection takes two levels of elements in the encoding PLAIN.
 const (
 	maxResponse = 256 << 20
 	maxDepth    = 1000
