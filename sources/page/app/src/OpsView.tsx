@@ -61,11 +61,13 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
           name="207: p50 / p99"
           value={s.latency ? `${short(1000 * s.latency.p50)} / ${milliseconds(s.latency.p99)}` : "–"}
         />
-        <Figure
-          name={`Journal, of ${bytes(s.journal.limit)}`}
-          value={bytes(s.journal.bytes)}
-          bad={s.journal.bytes > 0.8 * s.journal.limit}
-        />
+        {s.journal.limit > 0 && ( // on disk
+          <Figure
+            name={`Journal, of ${bytes(s.journal.limit)}`}
+            value={bytes(s.journal.bytes)}
+            bad={s.journal.bytes > 0.8 * s.journal.limit}
+          />
+        )}
         <Figure name="Dead letters" value={short(dead)} bad={dead > 0} />
         <Figure
           name={s.forecast ? `Forecasts, ${whole(s.forecast.streets)} streets` : "Forecasts"}
