@@ -541,6 +541,10 @@ func operationsOutage(t *testing.T, d *process, c *stores.ClickHouse, chrome bro
 	p.until(`[...document.querySelectorAll(".tables tr.bad td")].map(d => d.innerText).join().match(/^clickhouse,2,\d+ s,0,.*refused/)`)
 	require.NoError(t, c.Restart())
 	summary("All is well.")
+	require.NoError(t, d.Pause()) // accepts connections, but does not respond
+	summary("The daemon cannot be reached")
+	require.NoError(t, d.Resume())
+	summary("All is well.")
 	require.Empty(t, p.takeMessages())
 }
 

@@ -13,20 +13,22 @@ export default function OpsView() {
   const [status, setStatus] = useState<Status>();
   const [error, setError] = useState("");
   useEffect(() => {
-    let timer = 0;
+    let gone = false;
     const poll = async () => {
       try {
-        const response = await fetch("status", { cache: "no-store" });
-        if (!response.ok) throw new Error(`/status answers ${response.status}`);
+        const response = await fetch("status", { cache: "no-store", signal: AbortSignal.timeout(interval) });
+        if (!response.ok) throw new Error(`/status returned ${response.status}`);
         setStatus(await response.json());
         setError("");
       } catch (e) {
         setError(`The daemon cannot be reached: ${(e as Error).message}.`);
       }
-      timer = window.setTimeout(poll, interval);
+      if (!gone) setTimeout(poll, interval);
     };
     void poll();
-    return () => clearTimeout(timer);
+    return () => {
+      gone = true;
+    };
   }, []);
   if (!status) return <main class="ops">{error ? <p role="alert">{error}</p> : <p>Loading …</p>}</main>;
   const old = error && `${error} These figures are from ${clock(status.time, true)}.`;

@@ -101,9 +101,7 @@ export async function fetchDetail(
 function errorText(body: ArrayBuffer, status: number): string {
   const text = new TextDecoder().decode(body);
   try {
-    const json = JSON.parse(text);
-    const first = json.errors?.[0] ?? json;
-    return first.message ?? first.errorMessage ?? first.description ?? `HTTP status ${status}`;
+    return JSON.parse(text).description ?? `HTTP status ${status}`;
   } catch {
     return text.length > 0 && text.length < 300 ? text.trim() : `HTTP status ${status}`;
   }
