@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -268,7 +267,6 @@ func (d *daemon) startAPI() (err error) {
 		}
 	}()
 	d.started.Store(true)
-	debug.FreeOSMemory() // starting leaves garbage
 	d.log.Info().Stringer("address", d.api.Addr()).Str("base_path", d.cfg.API.BasePath).Msg("listening for clients")
 	return nil
 }
