@@ -143,6 +143,13 @@ func classify(err error) class {
 	return classOther
 }
 
+// countError counts the error that a method of the sink returns, if it is not nil.
+func countError(err *error) {
+	if *err != nil {
+		errorsTotal[classify(*err)].Inc()
+	}
+}
+
 // hinted returns the error with the hint for its class.
 func hinted(err error) error {
 	return fmt.Errorf("%w; %s", err, hints[classify(err)])

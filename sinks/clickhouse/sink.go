@@ -73,25 +73,21 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 // suspect range as state. In this case, if the block has a single row, the table does not contain
 // it.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
+	defer countError(&err)
 	token, suspect := cutPlan(string(plan))
 	if len(rows) == 0 || planOf(rows) != token {
-		err := fmt.Errorf("cannot deliver: the rows do not match plan %q", plan)
-		errorsTotal[classify(err)].Inc()
-		return nil, err
+		return nil, fmt.Errorf("cannot deliver: the rows do not match plan %q", plan)
 	}
 	err = s.deliver(ctx, token, rows)
 	if suspect == "" {
 		suspect = suspectBefore(rows.End())
 	}
-	if err != nil {
-		errorsTotal[classify(err)].Inc()
-		if errors.As(err, new(*batch.PermanentError)) {
-			state = []byte(suspect)
-		}
-		return state, err
+	if errors.As(err, new(*batch.PermanentError)) {
+		return []byte(suspect), err
+	} else if err != nil {
+		return nil, err
 	}
 	if err := s.record(ctx, rows); err != nil {
-		errorsTotal[classify(err)].Inc()
 		return nil, err // the next attempt will find the rows in the table
 	}
 	rowsInserted.Add(float64(rows.Rows()))
@@ -104,11 +100,11 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 
 // Probe creates or updates the tables if the setting migrate is true, and returns an error if rows
 // cannot be inserted.
-func (s *Sink) Probe(ctx context.Context) error {
+func (s *Sink) Probe(ctx context.Context) (err error) {
+	defer countError(&err)
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	if err := s.ready(ctx); err != nil {
-		errorsTotal[classify(err)].Inc()
 		return err
 	}
 	if s.config.DeriveInterval > 0 {
@@ -118,7 +114,6 @@ func (s *Sink) Probe(ctx context.Context) error {
 	// An insert without rows checks the table, its columns, the grants, and the server's settings.
 	h, err := s.hosts.pick()
 	if err != nil {
-		errorsTotal[classify(err)].Inc()
 		return hinted(err)
 	}
 	b, err := h.conn.PrepareBatch(ch.Context(ctx, ch.WithSettings(s.settings("probe"))), s.statement)
@@ -129,7 +124,6 @@ func (s *Sink) Probe(ctx context.Context) error {
 		err = errors.Join(err, b.Close())
 	}
 	if err != nil {
-		errorsTotal[classify(err)].Inc()
 		return fmt.Errorf("cannot insert into %s: %w", s.table, hinted(err))
 	}
 	return nil
