@@ -46,13 +46,14 @@ func (o options) deliver(ctx context.Context) {
 	defer bare.close()
 
 	var sent launch.Metrics // by the daemon in the last round
+	var archived float64    // bytes
 	o.medians(o.rounds, func(add series) {
 		journal.load(b, 2, 1)
 		before := journal.cpu()
 		journal.load(b, 2, deliverBatches/2)
 		ingest := perMillion(journal.cpu()-before, deliverBatches*b.items)
 		var spent time.Duration
-		spent, sent = d.deliverAll(ctx, b, stores.ClickHouse)
+		spent, sent, archived = d.deliverAll(ctx, b, stores.ClickHouse)
 		deliver := perMillion(spent, deliverBatches*b.items)
 		before = ownCPU()
 		bare.insert(ctx)
@@ -68,7 +69,7 @@ func (o options) deliver(ctx context.Context) {
 	})
 	o.line("bare_clickhouse_bytes_per_row", bare.sent/float64(bare.rows()), "B")
 	o.line("bare_kafka_bytes_per_row", float64(bare.bytes.Load())/float64(bare.rows()*(o.rounds+1)), "B")
-	o.line("delivered_clickhouse_bytes_per_row", sent[archiveBytes]/sent[archiveRows], "B")
+	o.line("delivered_clickhouse_bytes_per_row", archived/sent[archiveRows], "B")
 	o.line("delivered_clickhouse_rows_per_block", sent[archiveRows]/sent["trafficd_clickhouse_blocks_total"], "rows")
 	o.line("delivered_kafka_bytes_per_row", sent["trafficd_kafka_bytes_total"]/sent[kafkaRecords], "B")
 	o.line("delivered_kafka_rows_per_request", sent[kafkaRecords]/sent["trafficd_kafka_requests_total"], "rows")
@@ -80,7 +81,6 @@ func perMillion(spent time.Duration, rows int) float64 { return spent.Seconds() 
 const (
 	archiveRows  = "trafficd_clickhouse_rows_inserted_total"
 	kafkaRecords = "trafficd_kafka_records_total"
-	archiveBytes = "received" // deliverAll adds it to the daemon's metrics
 )
 
 // received returns the number of bytes that a ClickHouse server has received over the network.
@@ -90,8 +90,10 @@ func received(ctx context.Context, c *launch.ClickHouse) float64 {
 }
 
 // deliverAll sends a round of batches over two connections and waits until both stores have them.
-// It returns the CPU time and the growth of each metric.
-func (d *daemon) deliverAll(ctx context.Context, b body, archive *launch.ClickHouse) (spent time.Duration, growth launch.Metrics) {
+// It returns the CPU time, the growth of each metric, and the bytes that ClickHouse has received.
+func (d *daemon) deliverAll(
+	ctx context.Context, b body, archive *launch.ClickHouse,
+) (spent time.Duration, growth launch.Metrics, archived float64) {
 	old, receivedBefore := must.Get(d.Metrics(ctx)), received(ctx, archive)
 	before := d.cpu()
 	d.load(b, 2, deliverBatches/2)
@@ -103,8 +105,7 @@ func (d *daemon) deliverAll(ctx context.Context, b body, archive *launch.ClickHo
 		return int(min(growth[archiveRows], growth[kafkaRecords])) >= deliverBatches*b.items
 	})
 	spent = d.cpu() - before
-	growth[archiveBytes] = received(ctx, archive) - receivedBefore
-	return spent, growth
+	return spent, growth, received(ctx, archive) - receivedBefore
 }
 
 // bareClients are clients that repeatedly send what the daemon has delivered before: finished

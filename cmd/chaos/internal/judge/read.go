@@ -19,12 +19,12 @@ import (
 // chaos-01-007.
 func Instance(detector string) string { return detector[:max(0, strings.LastIndexByte(detector, '-'))] }
 
-// arrivalsFrom selects the fields of Arrival: times as nanoseconds, to avoid rounding, and rows
-// without FINAL, to see duplicates. Defect is the product instance.
+// arrivalsFrom selects the fields of Arrival, and the product instance: times as nanoseconds, to
+// avoid rounding, and rows without FINAL, to see duplicates.
 const arrivalsFrom = `SELECT detector_code AS Detector, measure_type_code AS Type, value AS Value, ifNull(quality, nan) AS Quality,
 	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
 	toUnixTimestamp64Nano(received_at) AS Received, toString(batch_id) AS Batch, toInt64(batch_index) AS Index,
-	concat('part ', _part) AS Place, product_instance AS Defect
+	concat('part ', _part) AS Place, product_instance AS ProductInstance
 	FROM `
 
 // ReadArchive returns all rows of a server's table.
@@ -32,11 +32,16 @@ func ReadArchive(ctx context.Context, address, table string) (rows []Arrival, er
 	defer must.Return(&err, "cannot read the archive")
 	conn := must.Get(ch.Open(&ch.Options{Addr: []string{address}}))
 	defer func() { _ = conn.Close() }()
-	must.Do(conn.Select(ctx, &rows, arrivalsFrom+table))
-	for i, r := range rows {
-		if rows[i].Defect = ""; r.Defect != Instance(r.Detector) {
-			rows[i].Defect = "product_instance is " + r.Defect
+	var found []struct {
+		Arrival
+		ProductInstance string
+	}
+	must.Do(conn.Select(ctx, &found, arrivalsFrom+table))
+	for _, r := range found {
+		if r.ProductInstance != Instance(r.Detector) {
+			r.Defect = "product_instance is " + r.ProductInstance
 		}
+		rows = append(rows, r.Arrival)
 	}
 	return rows, nil
 }
