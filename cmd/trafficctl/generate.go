@@ -37,7 +37,7 @@ func newGenerate(std streams) *cobra.Command {
 	c, s := generate.DefaultConfig(), newSendFlags()
 	s.cfg.Concurrency = 1
 	var from, registry, output, format string
-	var isSent bool
+	var sends bool
 	cmd := &cobra.Command{
 		Use:     "generate",
 		Short:   "Generate a town's detectors and measurements",
@@ -57,7 +57,7 @@ func newGenerate(std streams) *cobra.Command {
 					return fmt.Errorf("cannot write the registry: %w", err)
 				}
 			}
-			if !isSent {
+			if !sends {
 				return writeMeasurements(std, c, network, output, format)
 			}
 			if output != stdio || format != "" {
@@ -86,7 +86,7 @@ func newGenerate(std streams) *cobra.Command {
 	f.StringVar(&registry, "registry-out", "", "write the detectors to this CSV file")
 	f.StringVar(&output, "output", stdio, "write the measurements to this file")
 	f.StringVar(&format, "format", "", "ndjson or csv; by default from the name of --output, or ndjson")
-	f.BoolVar(&isSent, "send", false, "send the measurements instead of writing them, with the flags of trafficctl send")
+	f.BoolVar(&sends, "send", false, "send the measurements instead of writing them, with the flags of trafficctl send")
 	return cmd
 }
 

@@ -129,7 +129,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 		}
 		if !x.key.client.May(x.route.Right) {
 			return contract.NewError(contract.Forbidden,
-				"the key does not have the right "+nameOf(x.route.Right)+", which this path requires; the operator can add it to the keys file")
+				"the key does not have the right "+rightName(x.route.Right)+", which this path requires; the operator can add it to the keys file")
 		}
 		if wait, what := x.key.admit(); wait > 0 {
 			return &contract.APIError{

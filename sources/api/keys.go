@@ -48,7 +48,7 @@ var rights = map[string]contract.Right{
 	"routing":  contract.RightRouting,
 }
 
-func nameOf(r contract.Right) string {
+func rightName(r contract.Right) string {
 	for name, right := range rights {
 		if right == r {
 			return name

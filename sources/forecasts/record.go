@@ -161,7 +161,7 @@ const maxTime = 40
 // normaliseTime converts an ISO 8601 date-time with a zone to the form of contract 2. Seconds are
 // optional, the decimal separator may be a comma, and T and Z may be lower case.
 func normaliseTime(text string) (string, error) {
-	if len(text) == len("2006-01-02T15:04:05Z") { // most times have this form already
+	if len(text) == len("2006-01-02T15:04:05Z") { // most times have the form of contract 2 already
 		if t, err := contract.ParseForecastTime(text); err == nil {
 			return text, checkYear(t)
 		}
