@@ -157,38 +157,6 @@ func (t *topicFeed) readToEnd(ctx context.Context, partition int) error {
 	return nil
 }
 
-// take parses a record and passes it to apply.
-func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, latest) error) error {
-	if r.Offset < t.next[partition] { // brokers return whole batches
-		return nil
-	}
-	key, err := kafka.ReadAll(r.Key)
-	if err != nil {
-		return err
-	}
-	value, err := kafka.ReadAll(r.Value)
-	if err != nil {
-		return err
-	}
-	t.next[partition] = r.Offset + 1
-	if apply == nil { // aborted
-		return nil
-	}
-	id, forecast, remarks, err := parseRecord(key, value, t.maxSpeed)
-	l := latest{forecast, forecast == nil, partition, r.Offset, r.Time, streetBytes + int64(len(value))}
-	if err == nil {
-		err = apply(id, l)
-	}
-	if err != nil {
-		t.faults.skip(l.position(), err)
-		return nil
-	}
-	if remarks.Count > 0 {
-		t.faults.remark(l.position(), remarks)
-	}
-	return nil
-}
-
 // applyNow applies a record that is not held.
 func (t *topicFeed) applyNow(id identity, l latest) error {
 	t.cut.moving = true
