@@ -107,11 +107,13 @@ func (o options) registry(ctx context.Context) {
 
 // memory measures the daemon's resident size when idle, and its peak with 64 concurrent batches.
 func (o options) memory(ctx context.Context, body body) {
-	d := start(ctx, o.daemon, body.detectors)
-	defer d.stop()
-	o.line("rss_idle_mb", d.rssMB(), "MB")
-	d.load(body, 64, 5)
-	o.line("rss_64_batches_mb", d.peakMB(), "MB")
+	o.medians(o.rounds, func(add series) {
+		d := start(ctx, o.daemon, body.detectors)
+		defer d.stop()
+		add("rss_idle_mb", d.rssMB(), "MB")
+		d.load(body, 64, 5)
+		add("rss_64_batches_mb", d.peakMB(), "MB")
+	})
 }
 
 func median(list []float64) float64 {

@@ -163,8 +163,10 @@ func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
 		c.gen = 1
 		c.seq.Store(oldest)
 		c.file, err = createFile(j.fs, j.cfg.Dir, "", c.path, func(f File) error {
-			if _, err := f.WriteAt(make([]byte, 2*slotBytes), 0); err != nil { // zeros, so that the blocks are allocated now
-				return err
+			for at := int64(0); at < 2*slotBytes; at += blockBytes { // zeros, so that the blocks are allocated now
+				if _, err := f.WriteAt(zeros[:], at); err != nil {
+					return err
+				}
 			}
 			_, err := f.WriteAt(slot{gen: c.gen, seq: oldest}.encode(nil), 0)
 			return err
