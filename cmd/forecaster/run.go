@@ -293,7 +293,7 @@ func (f *forecaster) forecast(ctx context.Context, origin time.Time) ([]*pb.Stre
 
 // refresh reads the learned tables and the detectors if they changed.
 func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
-	if f.fresh.Swap(false) || f.learned == nil || f.learned.Pool == nil || !f.source.Midnight(origin).Equal(f.learned.Day) {
+	if f.fresh.Swap(false) || f.learned == nil || f.learned.Pool == nil || !f.source.Day(origin, 0).Equal(f.learned.Day) {
 		l, err := f.source.Load(ctx, origin)
 		if err != nil {
 			f.fresh.Store(true)

@@ -193,7 +193,7 @@ func (w *town) testRounds(t *testing.T) {
 // testLeak checks that an evaluation fails if its tables were learned from the evaluated day.
 func (w *town) testLeak(t *testing.T) {
 	f := w.start(t)
-	day := f.source.Midnight(noon)
+	day := f.source.Day(noon, 0)
 	e := evaluate.Evaluation{Source: f.source, From: day, To: noon, Horizons: []time.Duration{15 * time.Minute, time.Hour}}
 	l, err := f.source.Load(t.Context(), day)
 	require.NoError(t, err)

@@ -70,10 +70,19 @@ type Source struct {
 // ErrEmpty reports an archive without measurements.
 var ErrEmpty = errors.New("the archive has no measurements of this product instance and measure type")
 
-// Midnight returns the start of t's local day.
-func (s *Source) Midnight(t time.Time) time.Time {
+// Day returns the start of the local day that is n days after the day of t.
+func (s *Source) Day(t time.Time, n int) time.Time {
 	y, m, d := t.In(s.Location).Date()
-	return time.Date(y, m, d, 0, 0, 0, 0, s.Location)
+	return s.start(y, m, d+n)
+}
+
+// start returns the start of a local day.
+func (s *Source) start(y int, m time.Month, d int) time.Time {
+	t := time.Date(y, m, d, 0, 0, 0, 0, s.Location)
+	if t.Hour() == 23 { // clocks are set forward at midnight, so the day starts at 1:00
+		_, t = t.ZoneBounds()
+	}
+	return t
 }
 
 // Learn learns all days that ended at or before until, and calls done after each. It stops when
@@ -84,15 +93,15 @@ func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.
 		return err
 	}
 	days := 1
-	if next.AddDate(0, 0, 2).Before(until) {
+	if s.Day(next, 2).Before(until) {
 		if days, err = s.readDays(ctx, next); err != nil {
 			return err
 		}
 	}
-	for read := next; !next.AddDate(0, 0, 1).After(until); next = next.AddDate(0, 0, 1) {
+	for read := next; !s.Day(next, 1).After(until); next = s.Day(next, 1) {
 		if !next.Before(read) {
-			if read = next.AddDate(0, 0, days); read.After(until) {
-				read = s.Midnight(until)
+			if read = s.Day(next, days); read.After(until) {
+				read = s.Day(until, 0)
 			}
 			if err := s.exec(ctx, s.query(next, next, read, 0), "values"); err != nil {
 				return err
@@ -130,24 +139,23 @@ func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 		return day, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
 	}
 	if n > 0 {
-		y, m, d := day.Date()
-		return time.Date(y, m, d, 0, 0, 0, 0, s.Location), nil
+		return s.start(day.Date()), nil
 	}
 	err = s.Conn.QueryRow(ctx, "SELECT min(timestamp_from), count() FROM "+q.Archive+" WHERE "+q.Key()+
-		fmt.Sprintf(" AND timestamp_from >= fromUnixTimestamp(%d)", s.Midnight(until).AddDate(0, 0, -history).Unix())).Scan(&day, &n)
+		fmt.Sprintf(" AND timestamp_from >= fromUnixTimestamp(%d)", s.Day(until, -history).Unix())).Scan(&day, &n)
 	if err == nil && n == 0 {
 		err = ErrEmpty
 	}
 	if err != nil {
 		return day, fmt.Errorf("cannot find the first measurement in %s: %w", q.Archive, err)
 	}
-	return s.Midnight(day), nil
+	return s.Day(day, 0), nil
 }
 
 // learnDay learns day from forecaster_values. Days are learned in order.
 func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 	lead := int(s.Horizons[len(s.Horizons)-1]/s.Interval) + model.Hour
-	tomorrow := day.AddDate(0, 0, 1)
+	tomorrow := s.Day(day, 1)
 	q := s.query(day, day.Add(-time.Duration(lead)*s.Interval), tomorrow, lead)
 	var learned uint64
 	if err := s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM %s.forecaster_learned WHERE %s AND day = %s",
@@ -173,7 +181,7 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix())); err != nil {
 		return fmt.Errorf("cannot record the day: %w", err)
 	}
-	old := quote(day.AddDate(0, 0, -keepDays).Format(time.DateOnly))
+	old := quote(s.Day(day, -keepDays).Format(time.DateOnly))
 	for _, table := range []string{"values", "moments", "profiles", "weights"} {
 		drop := fmt.Sprintf("ALTER TABLE %s.forecaster_%s DROP PARTITION (%s, %s, toDate(%s))",
 			q.Tables, table, quote(s.Instance), quote(s.Measure), old)
@@ -214,7 +222,7 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 // Load reads the latest tables: those learned for the day of at or, if there are none, for an
 // earlier day. If nothing was learned, Pool is nil.
 func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error) {
-	day := s.Midnight(at)
+	day := s.Day(at, 0)
 	q := s.query(day, day, day, 0)
 	var latest, until time.Time
 	var n uint64
@@ -228,8 +236,7 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 	if n == 0 {
 		return l, nil
 	}
-	y, m, d := latest.Date()
-	l.Day, l.Until = time.Date(y, m, d, 0, 0, 0, 0, s.Location), until
+	l.Day, l.Until = s.start(latest.Date()), until
 	q.Day = l.Day.Format(time.DateOnly)
 	var profiles []struct {
 		Code string `ch:"detector_code"`
@@ -290,7 +297,7 @@ type Values struct {
 // Values reads the intervals in [from, to), sorted by detector code. Measurements that end after to
 // are not used.
 func (s *Source) Values(ctx context.Context, from, to time.Time) ([]Values, error) {
-	return s.values(ctx, s.query(s.Midnight(from), from, to, 0))
+	return s.values(ctx, s.query(s.Day(from, 0), from, to, 0))
 }
 
 func (s *Source) values(ctx context.Context, q *query) ([]Values, error) {
@@ -307,7 +314,7 @@ func (s *Source) values(ctx context.Context, q *query) ([]Values, error) {
 
 // Recent returns the codes of the detectors, sorted, and their values in the hour before an origin.
 func (s *Source) Recent(ctx context.Context, origin time.Time) (codes []string, recent []model.Recent, err error) {
-	q := s.query(s.Midnight(origin), origin.Add(-model.Hour*s.Interval), origin, 0)
+	q := s.query(s.Day(origin, 0), origin.Add(-model.Hour*s.Interval), origin, 0)
 	q.Received = q.From - int64(clockSkew/time.Second) // lets ClickHouse skip older parts by an index
 	all, err := s.values(ctx, q)
 	if err != nil {

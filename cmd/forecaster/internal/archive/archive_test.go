@@ -74,7 +74,7 @@ ARRAY JOIN ['speed', 'flow'] AS measure, [if(h %% 97 = 0, 1000, speed), toFloat6
 func (s *Source) learn(t *testing.T, day time.Time) *model.Learned {
 	t.Helper()
 	require.NoError(t, s.Learn(t.Context(), day, func(time.Time) error { return nil }))
-	require.NoError(t, s.exec(t.Context(), s.query(day, day, day.AddDate(0, 0, 1), 0), "values"))
+	require.NoError(t, s.exec(t.Context(), s.query(day, day, s.Day(day, 1), 0), "values"))
 	l, err := s.Load(t.Context(), day)
 	require.NoError(t, err)
 	require.True(t, l.Day.Equal(day))
@@ -88,15 +88,19 @@ func TestOracle(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	f := func(s *Source, day string, hours float64) {
 		t.Helper()
-		midnight, err := time.ParseInLocation(time.DateOnly, day, s.Location)
+		noon, err := time.ParseInLocation(time.DateTime, day+" 12:00:00", s.Location)
 		require.NoError(t, err)
-		require.InDelta(t, hours, midnight.AddDate(0, 0, 1).Sub(midnight).Hours(), 0)
-		s.compare(t, s.learn(t, midnight), midnight)
+		start := s.Day(noon, 0)
+		require.InDelta(t, hours, s.Day(noon, 1).Sub(start).Hours(), 0)
+		s.compare(t, s.learn(t, start), start)
 	}
 	f(start(t, store, "spring", "Europe/Copenhagen", time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)), "2026-03-29", 23)
 	autumn := start(t, store, "autumn", "Europe/Copenhagen", time.Date(2026, 10, 26, 0, 0, 0, 0, time.UTC))
 	f(autumn, "2026-10-25", 25)
 	f(autumn, "2026-10-26", 24)
+	santiago := start(t, store, "santiago", "America/Santiago", time.Date(2026, 9, 7, 0, 0, 0, 0, time.UTC))
+	f(santiago, "2026-09-06", 23) // starts at 1:00
+	f(santiago, "2026-09-07", 24)
 }
 
 func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
@@ -107,7 +111,7 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 		intervals uint8
 	}
 	lead := int(s.Horizons[len(s.Horizons)-1]/s.Interval) + model.Hour
-	sql, err := s.query(day, day.Add(-time.Duration(lead)*s.Interval), day.AddDate(0, 0, 1), lead).sql("predictions")
+	sql, err := s.query(day, day.Add(-time.Duration(lead)*s.Interval), s.Day(day, 1), lead).sql("predictions")
 	require.NoError(t, err)
 	rows, err := s.Conn.Query(clickhouse.Context(t.Context(), clickhouse.WithSettings(settings)),
 		"SELECT detector_code, toInt64(j), toUInt8(h), p + c, p + c + low, p + c + high FROM ("+sql+") "+
@@ -126,7 +130,7 @@ func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {
 	compared, own := 0, 0
 	for compared < 1000 {
 		h := s.Horizons[random.IntN(len(s.Horizons))]
-		place := 1 + random.IntN(int(day.AddDate(0, 0, 1).Sub(day)/s.Interval))
+		place := 1 + random.IntN(int(s.Day(day, 1).Sub(day)/s.Interval))
 		origin := day.Add(time.Duration(place)*s.Interval - h)
 		codes, recent, err := s.Recent(t.Context(), origin)
 		require.NoError(t, err)

@@ -141,16 +141,16 @@ func (s *Source) query(day, from, to time.Time, lead int) *query {
 	q := &query{
 		Source: s, Archive: "`" + s.Database + "`.`" + s.Table + "`", Tables: "`" + s.Learned + "`",
 		Step: int64(s.Interval / time.Second), From: from.Unix(), To: to.Unix(), Lead: lead,
-		Day: day.Format(time.DateOnly), DayBefore: day.AddDate(0, 0, -1).Format(time.DateOnly),
+		Day: day.Format(time.DateOnly), DayBefore: s.Day(day, -1).Format(time.DateOnly),
 	}
 	q.Places = int((q.To - q.From) / q.Step)
 	q.Length = q.Places - lead
-	q.Before = int(day.Sub(day.AddDate(0, 0, -1)) / s.Interval)
+	q.Before = int(day.Sub(s.Day(day, -1)) / s.Interval)
 	q.Longest = int(25 * time.Hour / s.Interval)
 	var days []string
-	for next := day; lead == 0 && next.Before(to); next = next.AddDate(0, 0, 1) {
+	for next := day; lead == 0 && next.Before(to); next = s.Day(next, 1) {
 		days = append(days, fmt.Sprintf("(toDate(%s), %d, %d)", quote(next.Format(time.DateOnly)), next.Sub(from)/s.Interval+1,
-			next.AddDate(0, 0, 1).Sub(next)/s.Interval))
+			s.Day(next, 1).Sub(next)/s.Interval))
 	}
 	q.Days = "[" + strings.Join(days, ", ") + "]"
 	l := model.Learned{Day: day}
@@ -164,13 +164,13 @@ func (s *Source) query(day, from, to time.Time, lead int) *query {
 	q.Slots, q.Horizons, q.Expanded = array(slots), array(horizons), expanded(slots)
 	var holidays []string
 	for _, h := range s.Holidays {
-		if h >= day.AddDate(0, 0, -history).Format(time.DateOnly) && h <= q.Day {
+		if h >= s.Day(day, -history).Format(time.DateOnly) && h <= q.Day {
 			holidays = append(holidays, quote(h))
 		}
 	}
 	q.Holidays = "CAST([" + strings.Join(holidays, ",") + "], 'Array(String)')"
 	for i := -1; i <= 1; i++ {
-		q.Targets = append(q.Targets, s.target(day.AddDate(0, 0, i)))
+		q.Targets = append(q.Targets, s.target(s.Day(day, i)))
 	}
 	return q
 }

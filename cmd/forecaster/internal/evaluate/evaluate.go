@@ -57,13 +57,13 @@ type Evaluation struct {
 // learned tables of the source must be empty: tables learned from later days would be a leak.
 func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]Result, error) {
 	e.sums = make([]sums, len(e.Horizons))
-	first := e.Source.Midnight(e.From)
+	first := e.Source.Day(e.From, 0)
 	resumed := time.Now()
 	err := e.Source.Learn(ctx, e.To, func(learned time.Time) error {
 		e.Learning += time.Since(resumed)
 		defer func() { resumed = time.Now() }()
 		progress(learned)
-		day := learned.AddDate(0, 0, 1)
+		day := e.Source.Day(learned, 1)
 		if day.Before(first) || !day.Before(e.To) {
 			return nil
 		}
@@ -85,7 +85,7 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 		e.sums = make([]sums, len(e.Horizons))
 	}
 	lead := 24 * time.Hour
-	tomorrow := day.AddDate(0, 0, 1)
+	tomorrow := e.Source.Day(day, 1)
 	end := tomorrow.Add(e.Horizons[len(e.Horizons)-1])
 	if end.After(e.To) {
 		end = e.To

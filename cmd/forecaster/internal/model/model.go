@@ -74,7 +74,7 @@ type Detector struct {
 
 // Learned holds the learned tables for one day.
 type Learned struct {
-	Day       time.Time // local midnight of the day for which the tables were learned
+	Day       time.Time // start of the local day for which the tables were learned
 	Until     time.Time // end of the measurements from which they were learned
 	Interval  time.Duration
 	Detectors map[string]*Detector
