@@ -141,7 +141,8 @@ func (m Model) validate() error {
 		settings.Check(m.Interval >= time.Minute && 15*time.Minute%max(m.Interval, 1) == 0,
 			"interval is %s, must be 1m, 3m, 5m or 15m: slots of 15 minutes consist of whole intervals", m.Interval),
 		settings.Check(zone == nil, "time_zone is %q, must be a name of the IANA database, such as Europe/Copenhagen", m.TimeZone),
-		settings.Check(len(m.Horizons) > 0 && slices.IsSorted(m.Horizons), "horizons must be sorted, and not empty"),
+		settings.Check(len(m.Horizons) > 0 && slices.IsSorted(m.Horizons) && len(slices.Compact(slices.Clone(m.Horizons))) == len(m.Horizons),
+			"horizons must be sorted, different, and not empty"),
 		settings.Within("learn_after", m.LearnAfter, 0, 12*time.Hour, "later measurements of a day are not learned"),
 	}
 	_, known := regions[m.HolidayRegion]
@@ -159,12 +160,14 @@ func (m Model) validate() error {
 }
 
 func (f Forecasts) validate(m Model) error {
+	const longest = 24 * time.Hour
 	return errors.Join(
 		settings.Check(f.Every == 0 || f.Every >= time.Second && m.Interval%f.Every == 0,
 			"every is %s, must be 0 or divide model.interval: all instances publish at the same times", f.Every),
 		settings.Within("grace", f.Grace, 0, max(m.Interval, 0), "a longer one delays forecasts by more than an interval"),
-		settings.Check(f.Step >= m.Interval && f.Step%max(m.Interval, 1) == 0, "step is %s, must be a multiple of model.interval", f.Step),
-		settings.Within("periods", f.Periods, 1, 96, "profiles end with the next day"),
+		settings.Check(f.Step >= m.Interval && f.Step <= longest && f.Step%max(m.Interval, 1) == 0,
+			"step is %s, must be a multiple of model.interval up to %s", f.Step, longest),
+		settings.Within("periods", f.Periods, 1, max(int(longest/max(f.Step, 1)), 1), "profiles end with the next day"),
 		settings.Positive("tolerance", f.Tolerance, "speeds are multiples of it"),
 		settings.Within("max_age", f.MaxAge, m.Interval, time.Hour, "forecasts use the values of the last hour"),
 	)

@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -72,11 +73,13 @@ type Street struct {
 	Lengths          []float64
 }
 
+const maxInvalid = 10 // in Content.Invalid
+
 // Content is the parsed content of a file.
 type Content struct {
 	Streets  []Street // sorted by street and fromnode
 	Unplaced int      // detectors without a street
-	Invalid  error    // joined errors of entries that are not used
+	Invalid  error    // the first errors of entries that are not used, joined
 }
 
 // Read reads the file.
@@ -97,7 +100,12 @@ func Read(c Config) (Content, error) {
 	if err != nil {
 		return Content{}, fmt.Errorf("cannot read the detectors in %s: %w", c.Path, err)
 	}
-	return combine(rows, c.Columns), nil
+	content := combine(rows, c.Columns)
+	if content.Streets == nil {
+		return content, errors.Join(fmt.Errorf("cannot read the detectors in %s: no detector has a valid street in %q", c.Path, c.Columns.Street),
+			content.Invalid)
+	}
+	return content, nil
 }
 
 func readCSV(body []byte) (rows []map[string]string, err error) {
@@ -129,6 +137,9 @@ func readJSON(body []byte) (rows []map[string]string, err error) {
 	if err := d.Decode(&list); err != nil {
 		return nil, err
 	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("unexpected data after the array")
+	}
 	for _, object := range list {
 		row := make(map[string]string, len(object))
 		for name, v := range object {
@@ -145,6 +156,7 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 	slices.SortStableFunc(rows, func(a, b map[string]string) int { return strings.Compare(a[c.Code], b[c.Code]) })
 	index := make(map[[2]int32]int) // in content.Streets, by street and fromnode
 	seen := make(map[string]bool)
+	var invalid []error
 	for _, row := range rows {
 		code := row[c.Code]
 		if code == "" || row[c.Street] == "" {
@@ -157,7 +169,7 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 			node, err2 = strconv.ParseInt(text, 10, 32)
 		}
 		if err = errors.Join(err, err2); err != nil || street == 0 && node == 0 || seen[code] {
-			content.Invalid = errors.Join(content.Invalid, fmt.Errorf("detector %q is ignored: "+
+			invalid = append(invalid, fmt.Errorf("detector %q is ignored: "+
 				"its street and fromnode must be 32-bit integers, not both 0, and its code must be unique", code))
 			continue
 		}
@@ -179,6 +191,10 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 			s.OpenLR = location(row, c, length)
 		}
 	}
+	if more := len(invalid) - maxInvalid; more > 0 {
+		invalid = append(invalid[:maxInvalid], fmt.Errorf("%d more detectors are ignored", more))
+	}
+	content.Invalid = errors.Join(invalid...)
 	for _, s := range content.Streets {
 		complete(s.Lengths)
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +41,32 @@ func TestRead(t *testing.T) {
 	f("c.json", `[{"detectorCode":"B","street":7,"fromnode":2,"length":300,"openlr":"CwRbWyNG9RpsCQCb/jsb"},
 		{"detectorCode":"A","street":"7","fromnode":2,"length":100}, {"detectorCode":"C","street":7,"fromnode":-1},
 		{"detectorCode":"D","street":7,"fromnode":2}, {"detectorCode":"E"}, {"detectorCode":"F","street":0}]`)
+}
+
+// TestNoStreet checks that a file without any street is an error: it would remove every forecast.
+func TestNoStreet(t *testing.T) {
+	f := func(name, text, want string) {
+		t.Helper()
+		c := DefaultConfig()
+		c.Path = filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(c.Path, []byte(text), 0o600))
+		_, err := Read(c)
+		require.ErrorContains(t, err, want)
+	}
+	f("a.csv", "detectorCode,road\nA,1\n", `no detector has a valid street in "street"`)
+	f("b.csv", "detectorCode,street\nA,main\n", `detector "A"`)
+	f("c.csv", "code,street\nA,1\n", `no detector has a code in "detectorCode"`)
+	f("d.csv", "", `no detector has a code`)
+	f("e.json", `[{"detectorCode":"A","street":7}] [`, "after the array")
+}
+
+// TestManyInvalidDetectors checks that the error names some detectors and counts the others.
+func TestManyInvalidDetectors(t *testing.T) {
+	text := "detectorCode,street\nA,1\n" + strings.Repeat("A,1\n", 1000)
+	err := read(t, "a.csv", text).Invalid
+	require.ErrorContains(t, err, `detector "A" is ignored`)
+	require.ErrorContains(t, err, "990 more")
+	require.Less(t, len(err.Error()), 2000)
 }
 
 func TestLocationFromEndPoints(t *testing.T) {
