@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/internal/launch"
@@ -33,9 +34,9 @@ func BenchmarkForecastEval(b *testing.B) {
 	figure := func(what string, value float64, unit string) {
 		fmt.Printf("bench: forecast_%s %.4g %s\n", filepath.Base(directory)+"_"+what, value, unit)
 	}
-	c := Default()
+	c := config.Default()
 	c.ClickHouse.Address, c.ClickHouse.Database, c.ClickHouse.Timeout, c.Model.ProductInstance = store.TCP, "eval", 30*time.Minute, "eval"
-	conn, err := c.connect()
+	conn, err := connect(&c)
 	require.NoError(b, err)
 	_, err = schema.Migrate(b.Context(), conn, schema.Layout{Database: "learned", Table: "measurements"})
 	require.NoError(b, err)
@@ -51,7 +52,7 @@ func BenchmarkForecastEval(b *testing.B) {
 	from, to := time.Date(2014, 8, 1, 0, 0, 0, 0, time.UTC), time.Date(2014, 10, 1, 0, 0, 0, 0, time.UTC)
 	split := from.Add(to.Sub(from) * 8 / 10).Truncate(c.Model.Interval)
 
-	e := evaluate.Evaluation{Source: c.source(conn, "learned"), From: split, To: to, Horizons: evaluatedHorizons}
+	e := evaluate.Evaluation{Source: newSource(&c, conn, "learned"), From: split, To: to, Horizons: evaluatedHorizons}
 	results, err := e.Run(b.Context(), func(time.Time) {})
 	require.NoError(b, err)
 	figure("learn_scratch", e.Learning.Seconds(), "s")
@@ -83,7 +84,7 @@ func BenchmarkForecastEval(b *testing.B) {
 func untilServed(b *testing.B, store *stores.ClickHouse, conn driver.Conn) time.Duration {
 	b.Helper()
 	const detectors = 10_000
-	w := &town{clickhouse: store, kafka: stores.StartKafka(b, stores.Topic(topicName, 1)), cfg: Default()}
+	w := &town{clickhouse: store, kafka: stores.StartKafka(b, stores.Topic(topicName, 1)), cfg: config.Default()}
 	w.cfg.ClickHouse.Address, w.cfg.Model.ProductInstance = store.TCP, "town"
 	w.cfg.Output.Kafka.Brokers, w.cfg.Output.Kafka.Topic = w.kafka.Brokers, topicName
 	w.cfg.Detectors.Path = filepath.Join(b.TempDir(), "detectors.csv")
@@ -171,7 +172,7 @@ func memoryPerStreet() float64 {
 	before := heap()
 	list, l := network(n)
 	codes, recent := hour(list)
-	all, _ := build(Default().Forecasts, model.NewStep(l, noon, codes, recent), list)
+	all, _ := build(config.Default().Forecasts, model.NewStep(l, noon, codes, recent), list)
 	after := heap()
 	runtime.KeepAlive([]any{list, l, codes, recent, all})
 	return (after - before) / n

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/internal/conf"
 	"trafficd/pipeline/replace"
@@ -85,7 +86,7 @@ dropped at the end.`,
 	return cmd
 }
 
-func parseTime(c *Config, text string) (time.Time, error) {
+func parseTime(c *config.Config, text string) (time.Time, error) {
 	zone, err := time.LoadLocation(c.Model.TimeZone)
 	if err != nil {
 		return time.Time{}, err
@@ -104,13 +105,13 @@ var evaluatedHorizons = []time.Duration{15 * time.Minute, 30 * time.Minute, time
 
 // backtest evaluates the model on the archive or, if table is not nil, on its values. It keeps the
 // learned tables in the database scratch, which it drops at the end.
-func backtest(ctx context.Context, c *Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) (
+func backtest(ctx context.Context, c *config.Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) (
 	[]evaluate.Result, error,
 ) {
 	if scratch == c.ClickHouse.Database {
 		return nil, fmt.Errorf("--scratch %s is the database of the archive, which would be dropped", scratch)
 	}
-	conn, err := c.connect()
+	conn, err := connect(c)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func backtest(ctx context.Context, c *Config, table *detectorTable, scratch stri
 	if _, err := schema.Migrate(ctx, conn, schema.Layout{Database: scratch, Table: c.ClickHouse.Table}); err != nil {
 		return nil, err
 	}
-	source := c.source(conn, scratch)
+	source := newSource(c, conn, scratch)
 	if table != nil {
 		source.Database, source.Table = scratch, "metr_la"
 		if err := table.insert(ctx, conn, "`"+scratch+"`.metr_la", c.Model); err != nil {

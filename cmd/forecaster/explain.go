@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
@@ -46,12 +47,12 @@ recent values, each feature with its weight, and the result with its bounds.`,
 			if err != nil {
 				return err
 			}
-			conn, err := c.connect()
+			conn, err := connect(c)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = conn.Close() }()
-			source := c.source(conn, c.ClickHouse.Database)
+			source := newSource(c, conn, c.ClickHouse.Database)
 			l, err := source.Load(cmd.Context(), origin)
 			if err != nil {
 				return err
@@ -81,7 +82,7 @@ recent values, each feature with its weight, and the result with its bounds.`,
 	return cmd
 }
 
-func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, horizon time.Duration) {
+func explain(w io.Writer, c *config.Config, s *model.Step, t *streets.Street, horizon time.Duration) {
 	utc := func(after time.Duration) string { return s.Origin.Add(after).UTC().Format(time.RFC3339) }
 	fmt.Fprintf(w, "street %d, fromnode %d: %s to %s, from values until %s\n",
 		t.Street, t.FromNode, utc(horizon-s.Interval), utc(horizon), utc(0))
@@ -108,7 +109,7 @@ func explain(w io.Writer, c *Config, s *model.Step, t *streets.Street, horizon t
 		speeds[i] = explainDetector(w, out[0], detail[0])
 	}
 	if v := t.Speed(speeds); !math.IsNaN(v) {
-		fmt.Fprintf(w, "\nspeed of the street: %.1f, published as %g\n", v, c.Forecasts.round(v))
+		fmt.Fprintf(w, "\nspeed of the street: %.1f, published as %g\n", v, round(c.Forecasts, v))
 	} else {
 		fmt.Fprintln(w, "\nno forecast of the street")
 	}

@@ -2,7 +2,8 @@
 // publishes them to the topic or the file that the daemon reads.
 //
 //	main.go      the command line
-//	config.go    settings
+//	config/      settings
+//	source.go    connection to the archive
 //	run.go       an interval: learn, read, forecast, publish
 //	explain.go   how a forecast was computed
 //	evaluate.go  backtests
@@ -19,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/version"
 )
@@ -69,8 +71,8 @@ Settings come from the defaults, a YAML file, the environment (FORECASTER_SECTIO
 	return root
 }
 
-func (f *flags) load() (*Config, conf.Origins, error) {
-	return Load(conf.Options{Prefix: "FORECASTER_", File: f.file, Environ: os.Environ(), Set: f.set})
+func (f *flags) load() (*config.Config, conf.Origins, error) {
+	return config.Load(conf.Options{Prefix: "FORECASTER_", File: f.file, Environ: os.Environ(), Set: f.set})
 }
 
 func (f *flags) serve(cmd *cobra.Command) error {
@@ -78,7 +80,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	if f.print && err == nil {
 		return conf.Print(cmd.OutOrStdout(), c, origins)
 	}
-	err = errors.Join(err, c.validateOutput(origins))
+	err = errors.Join(err, c.ValidateOutput(origins))
 	if f.check != "" && err == nil {
 		err = check(cmd.Context(), c, f.check == "deep")
 	}

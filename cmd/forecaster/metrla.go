@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"trafficd/cmd/forecaster/config"
 )
 
 const (
@@ -96,7 +98,7 @@ func readMETRLA(path string) (*detectorTable, error) {
 }
 
 // insert creates a table with the columns of the archive and inserts the values.
-func (t *detectorTable) insert(ctx context.Context, conn driver.Conn, table string, m Model) error {
+func (t *detectorTable) insert(ctx context.Context, conn driver.Conn, table string, m config.Model) error {
 	err := conn.Exec(ctx, "CREATE TABLE "+table+` (product_instance LowCardinality(String), detector_code LowCardinality(String),
 		measure_type_code LowCardinality(String), timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'), value Float64)
 		ENGINE = ReplacingMergeTree PARTITION BY toYYYYMM(timestamp_from)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
@@ -53,7 +54,7 @@ const retryAfter = 5 * time.Second
 
 // forecaster publishes forecasts of the streets of a product instance.
 type forecaster struct {
-	cfg    *Config
+	cfg    *config.Config
 	log    zerolog.Logger
 	source *archive.Source
 	out    output
@@ -85,7 +86,7 @@ type output interface {
 	close()
 }
 
-func newOutput(o Output) (output, error) {
+func newOutput(o config.Output) (output, error) {
 	if o.Feed == forecasts.FeedFile {
 		return fileOutput{o.File}, nil
 	}
@@ -104,7 +105,7 @@ func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, r
 	return t.Publish(ctx, changed, remove, func(int) {})
 }
 
-type fileOutput struct{ OutputFile }
+type fileOutput struct{ config.OutputFile }
 
 // keys returns a key that no street has, so that the first publication always replaces the file.
 func (f fileOutput) keys(context.Context) ([]string, error) { return []string{""}, nil }
@@ -122,7 +123,7 @@ func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, re
 
 // check returns the problems that would keep the forecaster from working: those with the files and,
 // if deep, those with the stores.
-func check(ctx context.Context, c *Config, deep bool) error {
+func check(ctx context.Context, c *config.Config, deep bool) error {
 	_, err := streets.Read(c.Detectors)
 	errs := []error{err}
 	if c.Output.Feed == forecasts.FeedFile {
@@ -137,7 +138,7 @@ func check(ctx context.Context, c *Config, deep bool) error {
 			errs = append(errs, fmt.Errorf("output.%w", err))
 		}
 	}
-	conn, err := c.connect()
+	conn, err := connect(c)
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("clickhouse.%w", err))...)
 	}
@@ -154,8 +155,8 @@ func check(ctx context.Context, c *Config, deep bool) error {
 const stopTime = 5 * time.Second
 
 // run publishes forecasts until ctx is done.
-func run(ctx context.Context, c *Config, log zerolog.Logger) error {
-	conn, err := c.connect()
+func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
+	conn, err := connect(c)
 	if err != nil {
 		return fmt.Errorf("clickhouse.%w", err)
 	}
@@ -165,7 +166,7 @@ func run(ctx context.Context, c *Config, log zerolog.Logger) error {
 		return fmt.Errorf("output.%w", err)
 	}
 	defer out.close()
-	f := &forecaster{cfg: c, log: log, source: c.source(conn, c.ClickHouse.Database), out: out}
+	f := &forecaster{cfg: c, log: log, source: newSource(c, conn, c.ClickHouse.Database), out: out}
 	f.state.Store(&status{})
 	o, err := ops.Start(c.Ops, f.readiness, map[string]http.Handler{"GET /street": http.HandlerFunc(f.serveStreet)}, log)
 	if err != nil {
@@ -326,7 +327,7 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 
 // periods returns the forecast periods, and a target in the middle of each. The first period
 // contains the origin.
-func periods(c Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []model.Target) {
+func periods(c config.Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []model.Target) {
 	first := s.Origin.Truncate(c.Step)
 	for i := range c.Periods {
 		start := first.Add(time.Duration(i) * c.Step)
@@ -340,13 +341,13 @@ func periods(c Forecasts, s *model.Step) (list []*pb.ForecastPeriod, targets []m
 }
 
 // round returns the speed to publish: a multiple of the tolerance, but not 0.
-func (f Forecasts) round(speed float64) float64 {
-	return max(math.Round(speed/f.Tolerance), 1) * f.Tolerance
+func round(c config.Forecasts, speed float64) float64 {
+	return max(math.Round(speed/c.Tolerance), 1) * c.Tolerance
 }
 
 // build returns the forecasts of the streets, without the periods that have no forecast. basis
 // counts the streets by the worst basis among their detectors' forecasts.
-func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
+func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
 	times, targets := periods(c, s)
 	out := make([]model.Forecast, len(targets))
 	basis = make(map[model.Basis]int)
@@ -380,7 +381,7 @@ func build(c Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetF
 				at[d] = speeds[d][n]
 			}
 			if speed := street.Speed(at); !math.IsNaN(speed) {
-				p := &pb.ForecastPeriod{Start: period.Start, End: period.End, SpeedValid: period.SpeedValid, Speed: c.round(speed)}
+				p := &pb.ForecastPeriod{Start: period.Start, End: period.End, SpeedValid: period.SpeedValid, Speed: round(c, speed)}
 				f.Forecast = append(f.Forecast, p)
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
@@ -38,13 +39,13 @@ var noon = time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC)
 type town struct {
 	clickhouse *stores.ClickHouse
 	kafka      *stores.Kafka
-	cfg        Config
+	cfg        config.Config
 	early      *forecaster // started before any other forecaster had learned anything
 }
 
 func newTown(t *testing.T) *town {
 	t.Helper()
-	w := &town{clickhouse: stores.StartClickHouse(t), kafka: stores.StartKafka(t, stores.Topic(topicName, 3)), cfg: Default()}
+	w := &town{clickhouse: stores.StartClickHouse(t), kafka: stores.StartKafka(t, stores.Topic(topicName, 3)), cfg: config.Default()}
 	c := &w.cfg
 	c.ClickHouse.Address, c.ClickHouse.Timeout = w.clickhouse.TCP, time.Minute
 	c.Model.ProductInstance = "town"
@@ -88,12 +89,12 @@ SELECT 'town', toString(d), measure, ts, ts + 300, value, NULL, generateUUIDv4()
 
 func (w *town) start(t testing.TB) *forecaster {
 	t.Helper()
-	conn, err := w.cfg.connect()
+	conn, err := connect(&w.cfg)
 	require.NoError(t, err)
 	out, err := newOutput(w.cfg.Output)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(); out.close() })
-	f := &forecaster{cfg: &w.cfg, log: zerolog.Nop(), source: w.cfg.source(conn, "trafficd"), out: out}
+	f := &forecaster{cfg: &w.cfg, log: zerolog.Nop(), source: newSource(&w.cfg, conn, "trafficd"), out: out}
 	f.state.Store(&status{})
 	return f
 }
@@ -227,7 +228,7 @@ func (w *town) testMETRLA(t *testing.T) {
 	table, err := readMETRLA(path)
 	require.NoError(t, err)
 	require.Equal(t, start.AddDate(0, 0, 8), table.split())
-	c := Default()
+	c := config.Default()
 	c.ClickHouse.Address = w.clickhouse.TCP
 	c.Model.ProductInstance, c.Model.Count = formatMETRLA, ""
 	results, err := backtest(t.Context(), &c, table, "scratch", table.split(), table.end(), func(time.Time) {})
@@ -259,14 +260,14 @@ func TestMETRLAWithoutSensors(t *testing.T) {
 
 func TestFileOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "forecasts.ndjson")
-	o, err := newOutput(Output{Feed: forecasts.FeedFile, File: OutputFile{Path: path}})
+	o, err := newOutput(config.Output{Feed: forecasts.FeedFile, File: config.OutputFile{Path: path}})
 	require.NoError(t, err)
 	f := &forecaster{out: o}
 	list, l := network(3)
-	all, _ := build(Default().Forecasts, model.NewStep(l, noon, nil, nil), list)
+	all, _ := build(config.Default().Forecasts, model.NewStep(l, noon, nil, nil), list)
 	require.Empty(t, all, "nothing was measured")
 	codes, recent := hour(list)
-	all, _ = build(Default().Forecasts, model.NewStep(l, noon, codes, recent), list)
+	all, _ = build(config.Default().Forecasts, model.NewStep(l, noon, codes, recent), list)
 	require.NoError(t, f.publish(t.Context(), all))
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -309,7 +310,7 @@ func TestStreetDetail(t *testing.T) {
 	list, l := network(2)
 	codes, recent := hour(list)
 	recent[0].Weights[3] = 0 // a reading that repeats an earlier one is not used
-	c := Default()
+	c := config.Default()
 	f := &forecaster{cfg: &c}
 	get := func(query string) (*httptest.ResponseRecorder, streetDetail) {
 		w := httptest.NewRecorder()
@@ -360,9 +361,9 @@ func TestWorstBasis(t *testing.T) {
 		list := []streets.Street{{Street: 1, Detectors: detectors, Lengths: []float64{1, 1}}}
 		_, recent := hour(known)
 		s := model.NewStep(l, noon, []string{"000000", "new"}, []model.Recent{recent[0], recent[0]})
-		_, basis := build(Default().Forecasts, s, list)
+		_, basis := build(config.Default().Forecasts, s, list)
 		require.Equal(t, map[model.Basis]int{model.Pooled: 1}, basis)
-		require.Equal(t, model.Pooled, (&snapshot{s, list}).detail(Default().Forecasts, &list[0]).Basis)
+		require.Equal(t, model.Pooled, (&snapshot{s, list}).detail(config.Default().Forecasts, &list[0]).Basis)
 	}
 }
 
@@ -371,7 +372,7 @@ func TestPeriodWithoutForecast(t *testing.T) {
 	list, l := network(1)
 	origin := l.Day.Add(47 * time.Hour)      // the profiles end after an hour
 	silent := []model.Recent{{Seen: origin}} // measurements, but no usable value
-	all, basis := build(Default().Forecasts, model.NewStep(l, origin, []string{"000000"}, silent), list)
+	all, basis := build(config.Default().Forecasts, model.NewStep(l, origin, []string{"000000"}, silent), list)
 	require.Equal(t, map[model.Basis]int{model.Own: 1}, basis)
 	require.Len(t, all[0].Forecast, 4)
 	for _, p := range all[0].Forecast {
@@ -382,7 +383,7 @@ func TestPeriodWithoutForecast(t *testing.T) {
 func TestHundredThousandStreets(t *testing.T) {
 	list, l := network(100_000)
 	codes, recent := hour(list)
-	c := Default().Forecasts
+	c := config.Default().Forecasts
 	all, basis := build(c, model.NewStep(l, noon, codes, recent), list)
 	require.Len(t, all, 100_000)
 	require.Equal(t, map[model.Basis]int{model.Own: 100_000}, basis)
@@ -421,7 +422,7 @@ func newStepBench() func() {
 func BenchmarkBuild(b *testing.B) {
 	list, l := network(10_000)
 	codes, recent := hour(list)
-	c := Default().Forecasts
+	c := config.Default().Forecasts
 	c.Periods = 12
 	for b.Loop() {
 		build(c, model.NewStep(l, noon, codes, recent), list)
@@ -431,8 +432,8 @@ func BenchmarkBuild(b *testing.B) {
 func TestConfig(t *testing.T) {
 	f := func(set []string, want ...string) {
 		t.Helper()
-		c, origins, err := Load(conf.Options{Prefix: "FORECASTER_", Set: set})
-		text := fmt.Sprint(err, c.validateOutput(origins))
+		c, origins, err := config.Load(conf.Options{Prefix: "FORECASTER_", Set: set})
+		text := fmt.Sprint(err, c.ValidateOutput(origins))
 		for _, w := range want {
 			require.Contains(t, text, w)
 		}
@@ -451,14 +452,14 @@ func TestConfig(t *testing.T) {
 	f([]string{"forecasts.step=25h"}, "forecasts.step is 25h0m0s, must be a multiple of model.interval up to 24h0m0s")
 	f([]string{"output.feed=fax"}, "output.feed is")
 	f([]string{"output.feed=file"}, "output.file.path must be set")
-	c, origins, err := Load(conf.Options{Set: []string{"model.product_instance=a", "detectors.path=x.csv"}})
+	c, origins, err := config.Load(conf.Options{Set: []string{"model.product_instance=a", "detectors.path=x.csv"}})
 	require.NoError(t, err)
-	require.NoError(t, c.validateOutput(origins))
+	require.NoError(t, c.ValidateOutput(origins))
 	require.ErrorContains(t, check(t.Context(), c, false), "cannot read the detectors")
 }
 
 func TestHolidays(t *testing.T) {
-	got := Model{HolidayRegion: "dk", Holidays: []string{"2026-06-10"}}.holidays()
+	got := config.Model{HolidayRegion: "dk", Holidays: []string{"2026-06-10"}}.HolidayDates()
 	require.Subset(t, got, []string{"2026-12-25", "2026-04-03", "2026-06-10"}) // Christmas, Good Friday, and a configured date
 	require.NotContains(t, got, "2026-06-11")
 }

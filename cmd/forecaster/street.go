@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 )
@@ -62,7 +63,7 @@ func (f *forecaster) serveStreet(w http.ResponseWriter, r *http.Request) {
 
 // detail computes the last hour and the forecast of a street from the input of the published
 // forecast.
-func (s *snapshot) detail(c Forecasts, t *streets.Street) streetDetail {
+func (s *snapshot) detail(c config.Forecasts, t *streets.Street) streetDetail {
 	d := streetDetail{Origin: s.step.Origin.UTC(), Interval: s.step.Interval.Seconds(), Basis: model.None}
 	end := s.step.Origin.Truncate(c.Step).Add(time.Duration(c.Periods) * c.Step)
 	n := int(end.Sub(s.step.Origin) / s.step.Interval)

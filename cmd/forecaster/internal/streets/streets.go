@@ -30,22 +30,22 @@ import (
 
 // Config is the detectors section of the configuration.
 type Config struct {
-	Path    string  `setting:"path"` // CSV with a header, or a JSON array of objects if the name ends in .json
-	Columns Columns `setting:"columns"`
+	Path    string  `setting:"path"`    // CSV with a header, or a JSON array of objects if the name ends in .json
+	Columns Columns `setting:"columns"` // names of columns, or of members in JSON; only code and street must exist
 }
 
 // Columns holds the names of columns, or of members in JSON. Only Code and Street are required in
 // the file.
 type Columns struct {
-	Code     string `setting:"code"`
-	Street   string `setting:"street"`
-	FromNode string `setting:"fromnode"`
-	OpenLR   string `setting:"openlr"` // base64; if absent, derived from the end points
-	Length   string `setting:"length"` // in metres
-	FromLat  string `setting:"from_lat"`
-	FromLon  string `setting:"from_lon"`
-	ToLat    string `setting:"to_lat"`
-	ToLon    string `setting:"to_lon"`
+	Code     string `setting:"code"`     // code of the detector
+	Street   string `setting:"street"`   // number of the street
+	FromNode string `setting:"fromnode"` // node at which the street starts; without the column: 0
+	OpenLR   string `setting:"openlr"`   // location reference, OpenLR in base64; without it, derived from the end points
+	Length   string `setting:"length"`   // length of the detector's section in metres; without it, the mean of the street's other detectors
+	FromLat  string `setting:"from_lat"` // latitude of the section's start in degrees
+	FromLon  string `setting:"from_lon"` // longitude of the section's start
+	ToLat    string `setting:"to_lat"`   // latitude of the section's end
+	ToLon    string `setting:"to_lon"`   // longitude of the section's end
 }
 
 // DefaultConfig returns the default settings, without a file.

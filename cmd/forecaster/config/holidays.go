@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"maps"
@@ -30,8 +30,8 @@ var regions = map[string][]*cal.Holiday{
 	"us": us.Holidays,
 }
 
-// holidays returns the region's holidays from 2000 to 2049 and the dates of the setting holidays.
-func (m Model) holidays() []string {
+// HolidayDates returns the region's holidays from 2000 to 2049 and the dates of the setting holidays.
+func (m Model) HolidayDates() []string {
 	dates := make(map[string]bool)
 	for _, d := range m.Holidays {
 		dates[d] = true

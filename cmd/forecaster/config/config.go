@@ -1,4 +1,5 @@
-package main
+// Package config holds the forecaster's settings.
+package config
 
 import (
 	"errors"
@@ -7,10 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
-
-	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/ops"
@@ -21,61 +18,63 @@ import (
 
 // Config holds the forecaster's settings.
 type Config struct {
-	Log        conf.Log       `setting:"log"`
-	Ops        ops.Config     `setting:"ops"`
-	ClickHouse ClickHouse     `setting:"clickhouse"`
-	Detectors  streets.Config `setting:"detectors"`
-	Model      Model          `setting:"model"`
-	Forecasts  Forecasts      `setting:"forecasts"`
-	Output     Output         `setting:"output"`
+	Log        conf.Log       `setting:"log"`        // what is logged
+	Ops        ops.Config     `setting:"ops"`        // health, metrics and details of streets, for operators
+	ClickHouse ClickHouse     `setting:"clickhouse"` // connection to the archive
+	Detectors  streets.Config `setting:"detectors"`  // file that assigns detectors to streets
+	Model      Model          `setting:"model"`      // what the forecaster learns
+	Forecasts  Forecasts      `setting:"forecasts"`  // what is published, and when
+	Output     Output         `setting:"output"`     // where forecasts are published
 }
 
 // ClickHouse is the clickhouse section: the connection to the archive.
 type ClickHouse struct {
 	Address         string `setting:"address"` // host:port of the native protocol
 	dial.ClickHouse `setting:",squash"`
-	Table           string        `setting:"table"`
-	Cluster         string        `setting:"cluster"` // name on the servers; empty: one server, no replication
+	Table           string        `setting:"table"`   // the archive: clickhouse.table of the daemon
+	Cluster         string        `setting:"cluster"` // name of the cluster on the servers; empty: one server, no replication
 	Migrate         bool          `setting:"migrate"` // create or update the tables on startup
-	Timeout         time.Duration `setting:"timeout"` // for a statement
+	Timeout         time.Duration `setting:"timeout"` // time for a statement
 }
 
 // Model is the model section: what the forecaster learns.
 type Model struct {
-	ProductInstance string          `setting:"product_instance"`
-	Measure         string          `setting:"measure"` // measure type to forecast; a speed, if forecasts are published
-	Count           string          `setting:"count"`   // measure type of the vehicle counts; empty: none
-	Most            float64         `setting:"most"`    // higher values are discarded as impossible
-	Zero            bool            `setting:"zero"`    // 0 is a valid value, as for flow
-	Interval        time.Duration   `setting:"interval"`
-	Horizons        []time.Duration `setting:"horizons"`       // weights are learned for these and interpolated in between
-	TimeZone        string          `setting:"time_zone"`      // of profiles and days: an IANA name
-	Holidays        []string        `setting:"holidays"`       // dates treated as Sundays, such as 2026-12-25
-	HolidayRegion   string          `setting:"holiday_region"` // country code whose public holidays are added, such as dk; empty: none
-	LearnAfter      time.Duration   `setting:"learn_after"`    // delay between the end of a day and learning it
+	ProductInstance string  `setting:"product_instance"` // product instance whose measurements are used
+	Measure         string  `setting:"measure"`          // measure type to forecast; a speed, if forecasts are published
+	Count           string  `setting:"count"`            // measure type of the vehicle counts; empty: none
+	Most            float64 `setting:"most"`             // higher values are discarded as impossible
+	Zero            bool    `setting:"zero"`             // 0 is a valid value, as for flow
+	// Length of the detectors' intervals. To change it later, stop the forecaster and truncate the
+	// tables whose names start with forecaster_: it then learns the archive again.
+	Interval      time.Duration   `setting:"interval"`
+	Horizons      []time.Duration `setting:"horizons"`       // horizons at which weights are learned; in between, they are interpolated
+	TimeZone      string          `setting:"time_zone"`      // time zone of profiles and days, an IANA name
+	Holidays      []string        `setting:"holidays"`       // dates that are treated as Sundays, such as 2026-12-25
+	HolidayRegion string          `setting:"holiday_region"` // country code whose public holidays are added, such as dk; empty: none
+	LearnAfter    time.Duration   `setting:"learn_after"`    // delay between the end of a day and learning it
 }
 
 // Forecasts is the forecasts section: what is published, and when.
 type Forecasts struct {
-	Every     time.Duration `setting:"every"`     // how often they are published; 0: every model.interval
-	Grace     time.Duration `setting:"grace"`     // for late measurements of an interval
+	Every     time.Duration `setting:"every"`     // time between publications; 0: model.interval
+	Grace     time.Duration `setting:"grace"`     // wait for late measurements of an interval
 	Step      time.Duration `setting:"step"`      // length of a period
-	Periods   int           `setting:"periods"`   // number of periods; the first contains the origin
+	Periods   int           `setting:"periods"`   // number of periods; the first contains the end of the last measured interval
 	Tolerance float64       `setting:"tolerance"` // speeds are rounded to multiples of it, so that smaller changes are not published
-	MaxAge    time.Duration `setting:"max_age"`   // of a detector's latest measurement; older: no forecast
+	MaxAge    time.Duration `setting:"max_age"`   // age of a detector's latest measurement above which it has no forecast
 }
 
 // Output is the output section: where forecasts are published.
 type Output struct {
-	Feed            string                `setting:"feed"` // kafka or file
-	Kafka           forecasts.KafkaConfig `setting:"kafka"`
-	TransactionalID string                `setting:"transactional_id"` // the same for all instances
-	File            OutputFile            `setting:"file"`
+	Feed            string                `setting:"feed"`             // kafka or file
+	Kafka           forecasts.KafkaConfig `setting:"kafka"`            // topic that the daemon reads as forecasts.kafka
+	TransactionalID string                `setting:"transactional_id"` // Kafka's transactional.id, the same for all instances
+	File            OutputFile            `setting:"file"`             // file that the daemon reads as forecasts.file
 }
 
 // OutputFile is the file that the daemon reads as forecasts.file.
 type OutputFile struct {
-	Path   string `setting:"path"`
+	Path   string `setting:"path"`   // replaced with every publication
 	Format string `setting:"format"` // protobuf, json or ndjson; empty: derived from the file's name
 }
 
@@ -113,8 +112,8 @@ func Load(o conf.Options) (*Config, conf.Origins, error) {
 	return &c, origins, errors.Join(errs...)
 }
 
-// validateOutput validates the settings that only publishing needs.
-func (c *Config) validateOutput(origins conf.Origins) error {
+// ValidateOutput validates the settings that only publishing needs.
+func (c *Config) ValidateOutput(origins conf.Origins) error {
 	var out error
 	switch o := c.Output; o.Feed {
 	case forecasts.FeedKafka:
@@ -171,29 +170,4 @@ func (f Forecasts) validate(m Model) error {
 		settings.Positive("tolerance", f.Tolerance, "speeds are multiples of it"),
 		settings.Within("max_age", f.MaxAge, m.Interval, time.Hour, "forecasts use the values of the last hour"),
 	)
-}
-
-// connect returns a connection to the archive, which is dialled when it is first used.
-func (c *Config) connect() (driver.Conn, error) {
-	t := c.ClickHouse
-	t.ClickHouse.Database = "" // it may not exist yet; statements use qualified names
-	return t.Open(&clickhouse.Options{
-		Addr: []string{t.Address}, DialTimeout: 10 * time.Second, ReadTimeout: t.Timeout, MaxOpenConns: 3,
-		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
-	})
-}
-
-// source returns the archive of the product instance. learned is the database of the learned
-// tables.
-func (c *Config) source(conn driver.Conn, learned string) *archive.Source {
-	m := c.Model
-	zone, err := time.LoadLocation(m.TimeZone)
-	if err != nil {
-		zone = time.UTC // the setting is validated
-	}
-	return &archive.Source{
-		Conn: conn, Database: c.ClickHouse.Database, Table: c.ClickHouse.Table, Learned: learned, Instance: m.ProductInstance,
-		Measure: m.Measure, Count: m.Count, Most: m.Most, Zero: m.Zero,
-		Interval: m.Interval, Horizons: m.Horizons, Location: zone, Holidays: m.holidays(),
-	}
 }
