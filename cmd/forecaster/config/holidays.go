@@ -30,7 +30,8 @@ var regions = map[string][]*cal.Holiday{
 	"us": us.Holidays,
 }
 
-// HolidayDates returns the region's holidays from 2000 to 2049 and the dates of the setting holidays.
+// HolidayDates returns the region's holidays from 2000 to 2049 and the dates of the setting
+// holidays.
 func (m Model) HolidayDates() []string {
 	dates := make(map[string]bool)
 	for _, d := range m.Holidays {
