@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -156,18 +154,12 @@ func serveFile(ctx *fasthttp.RequestCtx, f page.File) error {
 	for _, h := range f.Header {
 		ctx.Response.Header.Set(h[0], h[1])
 	}
-	if unchanged(ctx, f.ETag) {
+	if negotiate.Unmodified(&ctx.Request.Header, []byte(f.ETag), time.Time{}) {
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return nil
 	}
 	ctx.Response.SetBodyRaw(f.Body)
 	return nil
-}
-
-// unchanged reports whether the client already has the file with the given ETag.
-func unchanged(ctx *fasthttp.RequestCtx, etag string) bool {
-	known := string(ctx.Request.Header.Peek(fasthttp.HeaderIfNoneMatch))
-	return known == "*" || strings.Contains(known, etag)
 }
 
 // serveBasemap serves the basemap, or one range of it. The file is read while it is sent.
@@ -180,31 +172,29 @@ func (d *daemon) serveBasemap(ctx *fasthttp.RequestCtx) error {
 		ctx.Response.Header.Set(h[0], h[1])
 	}
 	ctx.Response.Header.Set(fasthttp.HeaderAcceptRanges, "bytes")
-	from, to := int64(0), f.Size-1
-	wanted := ctx.Request.Header.Peek(fasthttp.HeaderRange)
-	if etag := ctx.Request.Header.Peek(fasthttp.HeaderIfRange); len(etag) > 0 && string(etag) != f.ETag {
-		wanted = nil
-	}
-	switch start, end, err := fasthttp.ParseByteRange(wanted, int(f.Size)); {
-	case unchanged(ctx, f.ETag):
+	request := &ctx.Request.Header
+	if negotiate.Unmodified(request, []byte(f.ETag), time.Time{}) {
 		f.Reader.Close()
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return nil
-	case !bytes.HasPrefix(wanted, []byte("bytes=")) || bytes.ContainsRune(wanted, ','): // several ranges may get the whole file
-	case err != nil:
-		f.Reader.Close()
-		ctx.Response.Header.Set(fasthttp.HeaderContentRange, fmt.Sprintf("bytes */%d", f.Size))
-		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
-		return nil
-	default:
-		from, to = int64(start), int64(end)
-		ctx.Response.Header.Set(fasthttp.HeaderContentRange, fmt.Sprintf("bytes %d-%d/%d", from, to, f.Size))
+	}
+	part := negotiate.RangeOf(request, []byte(f.ETag), int(f.Size))
+	if part.Whole {
+		part.To = int(f.Size)
+	} else {
+		ctx.Response.Header.SetBytesV(fasthttp.HeaderContentRange, part.AppendContentRange(nil, int(f.Size)))
 		ctx.SetStatusCode(fasthttp.StatusPartialContent)
 	}
-	part := struct {
+	if part.Unsatisfiable {
+		f.Reader.Close()
+		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
+		return nil
+	}
+	length := part.To - part.From
+	body := struct {
 		io.Reader
 		io.Closer
-	}{io.NewSectionReader(f.Reader, from, to-from+1), f.Reader}
-	ctx.SetBodyStream(part, int(to-from+1)) // closes it
+	}{io.NewSectionReader(f.Reader, int64(part.From), int64(length)), f.Reader}
+	ctx.SetBodyStream(body, length) // closes it
 	return nil
 }

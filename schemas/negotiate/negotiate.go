@@ -1,6 +1,7 @@
-// Package negotiate parses the request headers Accept, Accept-Encoding and Content-Encoding as RFC
-// 9110 (sections 8.4 and 12.5) defines them. Its functions take all lines of a header, because a
-// request may repeat it. They do not allocate.
+// Package negotiate evaluates the headers of requests by which a client selects a response, as RFC
+// 9110 defines them: Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges (14).
+// It also parses Content-Encoding (8.4). Headers may be repeated. Nothing allocates, except for
+// dates in obsolete formats.
 package negotiate
 
 import (

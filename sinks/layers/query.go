@@ -159,7 +159,7 @@ var (
 func (r *response) choose(l *Layer, q *query, now time.Time) {
 	r.etag = r.etags[r.format][r.encoding]
 	if q.since != "" {
-		r.etag = slices.Concat(weakPrefix, r.etag)
+		r.etag = append([]byte("W/"), r.etag...)
 		if r.content = contentWhole; r.follow(l, q) {
 			r.content, r.part = contentChanges, true
 			return

@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/negotiate"
 )
 
 // Path is the layer's path below the base path (contract 2).
@@ -144,10 +145,10 @@ func (r *response) send(ctx *fasthttp.RequestCtx) outcome {
 	req, h := &ctx.Request.Header, &ctx.Response.Header
 	switch { // in the order of RFC 9110, 13.2.2
 	case !r.headers.condition:
-	case preconditionFailed(req, r.etag, r.modified):
+	case negotiate.PreconditionFailed(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusPreconditionFailed)
 		return conditionFailed
-	case unmodified(req, r.etag, r.modified):
+	case negotiate.Unmodified(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return notModified
 	}
@@ -164,23 +165,23 @@ func (r *response) send(ctx *fasthttp.RequestCtx) outcome {
 		return sentWhole
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
-	part := wholeBody
+	part := negotiate.WholeBody
 	if r.headers.byteRange {
-		part = rangeOf(req, r.etag, b.size)
+		part = negotiate.RangeOf(req, r.etag, b.size)
 	}
 	switch {
-	case part.whole:
+	case part.Whole:
 		b.send(&ctx.Response, 0, b.size)
 		return sentWhole
-	case part.unsatisfiable:
+	case part.Unsatisfiable:
 		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
 	default:
 		ctx.SetStatusCode(fasthttp.StatusPartialContent)
-		b.send(&ctx.Response, part.from, part.to)
+		b.send(&ctx.Response, part.From, part.To)
 	}
 	var text [80]byte
-	h.SetCanonical(headerContentRange, part.appendContentRange(text[:0], b.size))
-	if part.unsatisfiable {
+	h.SetCanonical(headerContentRange, part.AppendContentRange(text[:0], b.size))
+	if part.Unsatisfiable {
 		return badRange
 	}
 	return sentRange

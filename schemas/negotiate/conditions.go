@@ -1,4 +1,4 @@
-package layers
+package negotiate
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// preconditionFailed reports whether If-Match or, if it is absent, If-Unmodified-Since does not
+// PreconditionFailed reports whether If-Match or, if it is absent, If-Unmodified-Since does not
 // match the body with this ETag and modification time (RFC 9110, 13.1).
-func preconditionFailed(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
+func PreconditionFailed(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
 	if lists := h.PeekAll(fasthttp.HeaderIfMatch); len(lists) > 0 {
 		return !matches(lists, etag, strong)
 	}
@@ -19,14 +19,14 @@ func preconditionFailed(h *fasthttp.RequestHeader, etag []byte, modified time.Ti
 	return ok && modified.After(since)
 }
 
-// unmodified reports whether the client already has the body with this ETag and modification time,
+// Unmodified reports whether the client already has the body with this ETag and modification time,
 // according to If-None-Match or, if it is absent, If-Modified-Since.
-func unmodified(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
+func Unmodified(h *fasthttp.RequestHeader, etag []byte, modified time.Time) bool {
 	if lists := h.PeekAll(fasthttp.HeaderIfNoneMatch); len(lists) > 0 {
 		return matches(lists, etag, weak)
 	}
 	since, ok := dateIn(h, fasthttp.HeaderIfModifiedSince)
-	return ok && !modified.After(since)
+	return ok && !modified.IsZero() && !modified.After(since)
 }
 
 // dateIn returns the date in a header, in any of the three formats of RFC 9110, 5.6.7. ok is false
@@ -82,41 +82,42 @@ var (
 	hyphen     = []byte{'-'}
 )
 
-// byteRange is the requested part [from, to) of a body.
-type byteRange struct {
-	whole         bool // no range: the whole body
-	unsatisfiable bool // 416
-	from, to      int
+// ByteRange is the requested part [from, to) of a body.
+type ByteRange struct {
+	Whole         bool // no range: the whole body
+	Unsatisfiable bool // 416
+	From, To      int
 }
 
-var wholeBody = byteRange{whole: true}
+// WholeBody is the range of a request without one.
+var WholeBody = ByteRange{Whole: true}
 
-// rangeOf returns the part of a body of size bytes that a GET requests (RFC 9110, 14.2). It is the
+// RangeOf returns the part of a body of size bytes that a GET requests (RFC 9110, 14.2). It is the
 // whole body unless Range is a single byte range and If-Range, if present, is the strong tag of the
-// body. A date in If-Range never matches: two replicas may build different layers in the same
+// body. A date in If-Range never matches: two replicas may have different bodies of the same
 // second.
-func rangeOf(h *fasthttp.RequestHeader, etag []byte, size int) byteRange {
+func RangeOf(h *fasthttp.RequestHeader, etag []byte, size int) ByteRange {
 	spec, ok := bytes.CutPrefix(h.Peek(fasthttp.HeaderRange), bytesRange)
 	if !ok || !h.IsGet() {
-		return wholeBody
+		return WholeBody
 	}
 	if tag := h.Peek(fasthttp.HeaderIfRange); len(tag) > 0 && !bytes.Equal(tag, etag) {
-		return wholeBody
+		return WholeBody
 	}
 	first, last, ok := bytes.Cut(bytes.TrimSpace(spec), hyphen)
 	if !ok {
-		return wholeBody
+		return WholeBody
 	}
 	from, to := position(first), position(last)
 	switch {
 	case from == malformed || to == malformed, from == missing && to == missing, to != missing && from > to:
-		return wholeBody
+		return WholeBody
 	case from == missing: // the last bytes
-		return byteRange{from: max(0, size-to), to: size, unsatisfiable: to == 0 || size == 0}
+		return ByteRange{From: max(0, size-to), To: size, Unsatisfiable: to == 0 || size == 0}
 	case to == missing:
-		return byteRange{from: from, to: size, unsatisfiable: from >= size}
+		return ByteRange{From: from, To: size, Unsatisfiable: from >= size}
 	}
-	return byteRange{from: from, to: min(to, size-1) + 1, unsatisfiable: from >= size}
+	return ByteRange{From: from, To: min(to, size-1) + 1, Unsatisfiable: from >= size}
 }
 
 // Special results of position.
@@ -138,14 +139,14 @@ func position(text []byte) int {
 	return n
 }
 
-// appendContentRange appends the value of Content-Range.
-func (r byteRange) appendContentRange(dst []byte, size int) []byte {
+// AppendContentRange appends the value of Content-Range.
+func (r ByteRange) AppendContentRange(dst []byte, size int) []byte {
 	dst = append(dst, "bytes "...)
-	if r.unsatisfiable {
+	if r.Unsatisfiable {
 		dst = append(dst, '*')
 	} else {
-		dst = append(strconv.AppendInt(dst, int64(r.from), 10), '-')
-		dst = strconv.AppendInt(dst, int64(r.to-1), 10)
+		dst = append(strconv.AppendInt(dst, int64(r.From), 10), '-')
+		dst = strconv.AppendInt(dst, int64(r.To-1), 10)
 	}
 	return strconv.AppendInt(append(dst, '/'), int64(size), 10)
 }

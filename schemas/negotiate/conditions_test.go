@@ -1,4 +1,4 @@
-package layers
+package negotiate
 
 import (
 	"net/http"
@@ -12,9 +12,12 @@ import (
 // The time of noon, and the times one second before and after it.
 const atNoon, beforeNoon, afterNoon = "Sat, 31 Jan 2026 12:00:00 GMT", "Sat, 31 Jan 2026 11:59:59 GMT", "Sat, 31 Jan 2026 12:00:01 GMT"
 
-// conditions returns the header of a request. headers alternates between names and values.
-func conditions(headers []string) *fasthttp.RequestHeader {
-	h := requestWith("")
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+// get returns the header of a GET request. headers alternates between names and values.
+func get(headers ...string) *fasthttp.RequestHeader {
+	h := &fasthttp.RequestHeader{}
+	h.SetMethod("GET")
 	for i := 0; i < len(headers); i += 2 {
 		h.Add(headers[i], headers[i+1])
 	}
@@ -24,7 +27,7 @@ func conditions(headers []string) *fasthttp.RequestHeader {
 func TestUnmodified(t *testing.T) {
 	f := func(want bool, headers ...string) {
 		t.Helper()
-		require.Equal(t, want, unmodified(conditions(headers), []byte(`"ab-g"`), noon), "%q", headers)
+		require.Equal(t, want, Unmodified(get(headers...), []byte(`"ab-g"`), noon), "%q", headers)
 	}
 	require.Equal(t, atNoon, noon.Format(http.TimeFormat))
 	f(false)
@@ -41,12 +44,13 @@ func TestUnmodified(t *testing.T) {
 	f(true, "If-Modified-Since", afterNoon)
 	f(false, "If-Modified-Since", beforeNoon)
 	f(false, "If-None-Match", `"x"`, "If-Modified-Since", afterNoon) // the date is ignored
+	require.False(t, Unmodified(get("If-Modified-Since", atNoon), []byte(`"a"`), time.Time{}), "the body has no modification time")
 }
 
 func TestPreconditionFailed(t *testing.T) {
 	f := func(want bool, headers ...string) {
 		t.Helper()
-		require.Equal(t, want, preconditionFailed(conditions(headers), []byte(`"ab-g"`), noon), "%q", headers)
+		require.Equal(t, want, PreconditionFailed(get(headers...), []byte(`"ab-g"`), noon), "%q", headers)
 	}
 	f(false)
 	f(false, "If-Match", `"ab-g"`)
@@ -68,7 +72,7 @@ func TestPreconditionFailed(t *testing.T) {
 func TestDateIn(t *testing.T) {
 	f := func(want bool, lines ...string) {
 		t.Helper()
-		h := requestWith("")
+		h := get()
 		for _, line := range lines {
 			h.Add("If-Modified-Since", line)
 		}
@@ -91,34 +95,34 @@ func TestDateIn(t *testing.T) {
 
 func TestRangeOf(t *testing.T) {
 	const size = 10
-	f := func(spec string, want byteRange, ifRange ...string) {
+	f := func(spec string, want ByteRange, ifRange ...string) {
 		t.Helper()
-		h := requestWith("Range", spec)
+		h := get("Range", spec)
 		for _, tag := range ifRange {
 			h.Set("If-Range", tag)
 		}
-		require.Equal(t, want, rangeOf(h, []byte(`"ab"`), size), "%q", spec)
+		require.Equal(t, want, RangeOf(h, []byte(`"ab"`), size), "%q", spec)
 	}
-	f("bytes=0-0", byteRange{from: 0, to: 1})
-	f("bytes=2-5", byteRange{from: 2, to: 6})
-	f("bytes=2-", byteRange{from: 2, to: size})
-	f("bytes=2-99999", byteRange{from: 2, to: size})
-	f("bytes=-3", byteRange{from: 7, to: size})
-	f("bytes=-99", byteRange{from: 0, to: size})
-	f("bytes=9-", byteRange{from: 9, to: size})
-	f("bytes=10-", byteRange{from: 10, to: size, unsatisfiable: true})
-	f("bytes=10-12", byteRange{from: 10, to: size, unsatisfiable: true})
-	f("bytes=-0", byteRange{from: size, to: size, unsatisfiable: true})
+	f("bytes=0-0", ByteRange{From: 0, To: 1})
+	f("bytes=2-5", ByteRange{From: 2, To: 6})
+	f("bytes=2-", ByteRange{From: 2, To: size})
+	f("bytes=2-99999", ByteRange{From: 2, To: size})
+	f("bytes=-3", ByteRange{From: 7, To: size})
+	f("bytes=-99", ByteRange{From: 0, To: size})
+	f("bytes=9-", ByteRange{From: 9, To: size})
+	f("bytes=10-", ByteRange{From: 10, To: size, Unsatisfiable: true})
+	f("bytes=10-12", ByteRange{From: 10, To: size, Unsatisfiable: true})
+	f("bytes=-0", ByteRange{From: size, To: size, Unsatisfiable: true})
 	for _, ignored := range []string{"", "bytes=", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=1-2,4-5", "lines=1-2", "bytes=--1", "bytes=99999999999999999999-"} {
-		f(ignored, wholeBody)
+		f(ignored, WholeBody)
 	}
-	f("bytes=2-5", byteRange{from: 2, to: 6}, `"ab"`)
-	f("bytes=2-5", wholeBody, `W/"ab"`)
-	f("bytes=2-5", wholeBody, `"cd"`)
-	f("bytes=2-5", wholeBody, "Sat, 31 Jan 2026 12:00:00 GMT")
-	head := requestWith("Range", "bytes=2-5")
+	f("bytes=2-5", ByteRange{From: 2, To: 6}, `"ab"`)
+	f("bytes=2-5", WholeBody, `W/"ab"`)
+	f("bytes=2-5", WholeBody, `"cd"`)
+	f("bytes=2-5", WholeBody, "Sat, 31 Jan 2026 12:00:00 GMT")
+	head := get("Range", "bytes=2-5")
 	head.SetMethod("HEAD")
-	require.Equal(t, wholeBody, rangeOf(head, nil, size))
+	require.Equal(t, WholeBody, RangeOf(head, nil, size))
 }
 
 // FuzzRange checks that every range is within the body.
@@ -128,9 +132,9 @@ func FuzzRange(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, spec string, size int) {
 		size &= 0xffff
-		r := rangeOf(requestWith("Range", spec), nil, size)
-		if !r.whole && !r.unsatisfiable && (r.from < 0 || r.from >= r.to || r.to > size) {
-			t.Fatalf("rangeOf(%q, %d) = %+v, want a range within the body", spec, size, r)
+		r := RangeOf(get("Range", spec), nil, size)
+		if !r.Whole && !r.Unsatisfiable && (r.From < 0 || r.From >= r.To || r.To > size) {
+			t.Fatalf("RangeOf(%q, %d) = %+v, want a range within the body", spec, size, r)
 		}
 	})
 }
