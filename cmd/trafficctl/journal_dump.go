@@ -84,7 +84,7 @@ Exit codes: 0 everything was read, 1 damage or failure.`,
 	f.Uint64Var(&d.to, "to", 0, "last frame; 0 for no limit")
 	f.StringVar(&d.batch, "batch", "", "only the batch with this Batch-Id")
 	f.StringVar(&d.detector, "detector", "", "only measurements of this detector; with --frames, only frames that contain it")
-	f.StringVar(&d.instance, "product-instance", "", "only measurements of this product instance, to which the key for resubmit must belong")
+	f.StringVar(&d.instance, "product-instance", "", "only measurements of this product instance; resubmit needs a key of the same instance")
 	f.BoolVar(&d.frames, "frames", false, "print a line per frame instead of its measurements")
 	f.BoolVar(&d.skipDamaged, "skip-damaged", false, "continue after frames that cannot be read")
 	return cmd
@@ -105,14 +105,14 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
 	defer func() {
-		if flushed := out.Flush(); flushed != nil && err == nil {
-			err = fmt.Errorf("cannot write the dump: %w", flushed)
+		if flushErr := out.Flush(); flushErr != nil && err == nil {
+			err = fmt.Errorf("cannot write the dump: %w", flushErr)
 		}
 		noun := "measurement"
 		if d.frames {
 			noun = "line"
 		}
-		fmt.Fprintf(std.err, "trafficctl: %s from %s read\n", plural(d.written, noun), plural(d.read, "frame"))
+		fmt.Fprintf(std.err, "trafficctl: wrote %s from %s\n", plural(d.written, noun), plural(d.read, "frame"))
 	}()
 	gaps := 0
 	for frame, err := range f.Frames(d.from, cmp.Or(d.to, inspect.NoEnd)) {
@@ -134,7 +134,7 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 		}
 	}
 	if gaps > 0 {
-		return fmt.Errorf("cannot read %s of frames", plural(gaps, "run"))
+		return fmt.Errorf("skipped %s of unreadable frames", plural(gaps, "gap"))
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func TestJournalInKafka(t *testing.T) {
 		r := requireSuccess(t, "", append([]string{"journal", "dump", "--from", "2", "--detector", "D3.7"}, flags...)...)
 		require.Equal(t, 1, strings.Count(r.out, "\n"))
 		require.Contains(t, r.out, `"detectorCode":"D3.7"`)
-		require.Contains(t, r.err, "1 measurement from 2 frames read")
+		require.Contains(t, r.err, "wrote 1 measurement from 2 frames")
 	}
 
 	transport := &kafka.Transport{}

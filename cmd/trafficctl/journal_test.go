@@ -221,7 +221,7 @@ func TestJournalDumpThenResubmit(t *testing.T) {
 	batches[1].Instance, batches[1].Codes[0] = "south", `A "b"\ü`
 	dir := newTestJournal(t, batches)
 	r := requireSuccess(t, "", "journal", "dump", dir)
-	require.Contains(t, r.err, "12 measurements from 3 frames read")
+	require.Contains(t, r.err, "wrote 12 measurements from 3 frames")
 	all := strings.Split(strings.TrimSpace(r.out), "\n")
 	require.Len(t, all, 12)
 	require.Equal(t, `{"item":{"detectorCode":"A \"b\"\\ü","measureTypeCode":"speed","timestampFrom":"2026-07-01T06:00:00Z","timestampTo":"2026-07-01T06:05:00Z","value":0.5},`+
@@ -296,7 +296,7 @@ func TestJournalDumpReportsDamage(t *testing.T) {
 	r := requireFailure(t, "", "cannot read frame 3: ", "journal", "dump", dir, "--frames")
 	require.Equal(t, 2, strings.Count(r.out, "\n"))
 	require.Contains(t, r.err, "--skip-damaged continues")
-	r = requireFailure(t, "", "cannot read 1 run of frames", "journal", "dump", dir, "--frames", "--skip-damaged")
+	r = requireFailure(t, "", "skipped 1 gap of unreadable frames", "journal", "dump", dir, "--frames", "--skip-damaged")
 	require.Equal(t, 4, strings.Count(r.out, "\n"))
 	require.Zero(t, runWith(t, "", "journal", "dump", dir, "--to", "2").code, "it ends before the damage")
 }

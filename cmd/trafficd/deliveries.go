@@ -35,7 +35,7 @@ func (d *daemon) startDeliveries() error {
 		return fmt.Errorf("%w; see the setting dead_letters", err)
 	}
 	for _, s := range d.cfg.EnabledSinks() {
-		p, err := d.deliverer(s, dead)
+		p, err := d.newDeliverer(s, dead)
 		if err != nil {
 			return errors.Join(err, d.stopDeliveries(context.Background()))
 		}
@@ -59,7 +59,7 @@ func (d *daemon) startDeliveries() error {
 	return nil
 }
 
-func (d *daemon) deliverer(s config.Sink, dead *pipeline.DeadLetters) (deliverer, error) {
+func (d *daemon) newDeliverer(s config.Sink, dead *pipeline.DeadLetters) (deliverer, error) {
 	if d.shared != nil {
 		return &partitions{d: d, sink: s, dead: dead, running: map[int]*pipeline.Delivery{}}, nil
 	}
@@ -97,7 +97,7 @@ func (d *daemon) stopDeliveries(ctx context.Context) error {
 		select {
 		case <-x.done:
 		case <-ctx.Done():
-			d.log.Warn().Str("sink", x.name).Msg("the store did not accept the current block in time; it is retried after the next start")
+			d.log.Warn().Str("sink", x.name).Msg("the store did not accept the current block in time; the block will be retried after the next start")
 			x.hard()
 			<-x.done
 		}

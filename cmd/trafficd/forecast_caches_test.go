@@ -68,7 +68,7 @@ sub vcl_backend_response { if (beresp.status == 200) { set beresp.ttl = 10m; ret
 				}
 			}
 			const protobuf, json, page = "application/x-protobuf", "application/json", "https://maps.example"
-			for range 2 { // the second time after every other request
+			for range 2 { // the second time, after all the other requests
 				for _, origin := range []string{"", page} {
 					f(http.StatusOK, "map", origin, protobuf, "", "Europe/Copenhagen")
 					f(http.StatusUnauthorized, "wrong", origin, protobuf, "", "GENERAL_UNAUTHENTICATED")
@@ -82,9 +82,9 @@ sub vcl_backend_response { if (beresp.status == 200) { set beresp.ttl = 10m; ret
 				}
 			}
 			if cache.forced {
-				require.Positive(t, hits, "the cache is used")
+				require.Positive(t, hits, "the cache was never used")
 			} else {
-				require.Zero(t, hits, "no-cache and private are respected")
+				require.Zero(t, hits, "no-cache or private was ignored")
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func startServer(t *testing.T, address, name string, args ...string) {
 	log := new(bytes.Buffer)
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	require.NoError(t, cmd.Start(), "it is in the Debian packages nginx-light, haproxy and varnish")
+	require.NoError(t, cmd.Start(), "install the Debian packages nginx-light, haproxy and varnish")
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {

@@ -32,7 +32,7 @@ func (r *WireReader) Fail(reason string) {
 	r.rest = nil
 }
 
-// End returns the first error, or one if bytes are left.
+// End returns the first error, or an error if unread bytes are left.
 func (r *WireReader) End() error {
 	if len(r.rest) != 0 {
 		r.Fail("trailing bytes")
@@ -101,8 +101,8 @@ func (r *WireReader) skip(n int) {
 	r.rest = r.rest[n:]
 }
 
-// Count reads a number of elements, each of which takes at least one byte. A count that exceeds the
-// bytes left is an error, so that it cannot cause a large allocation.
+// Count reads the number of elements that follow. Each takes at least one byte, so a count that exceeds
+// the bytes left is an error, and cannot cause a large allocation.
 func (r *WireReader) Count() int {
 	n := r.Uvarint()
 	if n > uint64(len(r.rest)) {

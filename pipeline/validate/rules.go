@@ -12,7 +12,7 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// check applies the rules of contract 1.2 to a row, in their order. It returns the code of the
+// check applies the rules of contract 1.2 to a row, in order. It returns the code of the
 // first rule that the row breaks, the invalid field, and the input to quote, or contract.OK. Rule
 // 1, the batch limit, concerns only items without a row.
 func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code contract.Code, field contract.Field, echo []byte) {
@@ -128,9 +128,9 @@ func equal(a, b []byte) bool {
 }
 
 // identities finds items of a batch with the same detector, measure type and interval, which
-// replace each other in the archive. Most batches are sorted, with few exceptions: a row that comes
-// after all previous ones in the order cannot be a duplicate. The exceptions, or all rows of other
-// batches, are looked up in a hash table with open addressing, at most half full. The memory is
+// replace each other in the archive. Most batches are sorted, with few exceptions. A row that sorts
+// after all earlier rows cannot be a duplicate. The exceptions, or all rows of a batch that is not
+// sorted, are looked up in a hash table with open addressing, at most half full. The memory is
 // reused for the next batch.
 type identities struct {
 	byDetector bool     // sorted is in the order detector, interval, type; otherwise interval, detector, type
@@ -157,7 +157,7 @@ func (d *identities) count(it *batch.Items, detectors []uint32) (duplicates int)
 	if limit := len(detectors) / share; d.split(it, detectors, false, limit) || d.split(it, detectors, true, limit) {
 		d.clear(len(d.others))
 		for _, row := range d.others {
-			if d.isSorted(it, detectors, row) || d.add(it, detectors, row) {
+			if d.isInSorted(it, detectors, row) || d.add(it, detectors, row) {
 				duplicates++
 			}
 		}
@@ -210,8 +210,8 @@ func (d *identities) split(it *batch.Items, detectors []uint32, byDetector bool,
 	return true
 }
 
-// isSorted reports whether sorted contains a row with the same identity.
-func (d *identities) isSorted(it *batch.Items, detectors []uint32, row uint32) bool {
+// isInSorted reports whether sorted contains a row with the same identity.
+func (d *identities) isInSorted(it *batch.Items, detectors []uint32, row uint32) bool {
 	_, found := slices.BinarySearchFunc(d.sorted, row, func(a, b uint32) int {
 		interval := cmp.Or(cmp.Compare(it.From[a], it.From[b]), cmp.Compare(it.To[a], it.To[b]))
 		detector := cmp.Compare(detectors[a], detectors[b])

@@ -119,7 +119,7 @@ func readHelp(t *testing.T) map[string]string {
 		_, err := checker.Check(path, d.fset, parsed, d.info)
 		require.NoError(t, err)
 		for _, f := range parsed {
-			ast.Inspect(f, func(n ast.Node) bool { d.fields(path, n); return true })
+			ast.Inspect(f, func(n ast.Node) bool { d.recordFields(path, n); return true })
 		}
 	}
 	for path, parsed := range files {
@@ -142,8 +142,8 @@ func typeName(e ast.Expr) string {
 	return name.String()
 }
 
-// fields records the comments of a struct's settings.
-func (d *definitions) fields(path string, n ast.Node) {
+// recordFields records the comments of a struct's settings.
+func (d *definitions) recordFields(path string, n ast.Node) {
 	spec, ok := n.(*ast.TypeSpec)
 	if !ok {
 		return
@@ -170,7 +170,7 @@ func (d *definitions) fields(path string, n ast.Node) {
 			text = f.Comment.Text()
 		}
 		text = strings.Join(strings.Fields(text), " ")
-		for field, name := range names { // comments contain the names of fields, help the names of settings
+		for field, name := range names { // comments use the names of fields, but help uses the names of settings
 			if camelCase.MatchString(field) {
 				text = regexp.MustCompile(`\b`+field+`\b`).ReplaceAllString(text, name)
 			}
@@ -201,8 +201,8 @@ func sentence(text string) string {
 // condition is the text of an error such as "level is %q, must be debug or info".
 var condition = regexp.MustCompile(`^(?:%s)?([a-z_]+)(?: is %[a-z]|)[,:]? (?:it )?(must [^%]*)$`)
 
-// bounds adds the condition that a call in a method of owner checks: a bound of settings.Within and
-// similar functions, or the text of an error.
+// bounds adds to the help the condition that a call in a method of owner checks: the bounds that are
+// passed to settings.Within and similar functions, or the condition in the text of an error.
 func (d *definitions) bounds(owner string, n ast.Node) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) < 2 {
@@ -233,7 +233,7 @@ func (d *definitions) bounds(owner string, n ast.Node) {
 	default:
 		if m := condition.FindStringSubmatch(text(1)); m != nil {
 			for field, name := range d.names[owner] {
-				if name == m[1] && !strings.Contains(m[2], "given") { // it does not depend on other settings
+				if name == m[1] && !strings.Contains(m[2], "given") { // "given" means that it depends on another setting
 					d.add(owner+"."+field, "M%s", sentence(m[2][1:]))
 				}
 			}
@@ -247,7 +247,8 @@ func (d *definitions) add(field, format string, args ...any) {
 	}
 }
 
-// field returns the field that an expression such as c.Kafka.Interval selects, by its type.
+// field returns the qualified name of the field that an expression such as c.Kafka.Interval selects:
+// package.Type.Field.
 func (d *definitions) field(e ast.Expr) string {
 	selector, ok := e.(*ast.SelectorExpr)
 	if !ok || d.info.Selections[selector] == nil {

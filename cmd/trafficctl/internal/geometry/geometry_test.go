@@ -92,7 +92,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestWritten(t *testing.T) {
+func TestEncodings(t *testing.T) {
 	const in = "POINT Z (1 2 3)\nLINEARRING (0 0, 1 0, 1 1, 0 0)\n"
 	f := func(to geometry.Encoding, in, want string) {
 		t.Helper()
