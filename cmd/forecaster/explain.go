@@ -40,8 +40,8 @@ recent values, each feature with its weight, and the result with its bounds.`,
 			}
 			origin = origin.Truncate(c.Model.Interval)
 			length := time.Duration(horizon) * time.Minute
-			if length < c.Model.Interval {
-				return fmt.Errorf("--horizon %d must be at least one interval (%s)", horizon, c.Model.Interval)
+			if length < c.Model.Interval || length > config.MaxHorizon {
+				return fmt.Errorf("--horizon %d must be from one interval (%s) to %s", horizon, c.Model.Interval, config.MaxHorizon)
 			}
 			content, err := streets.Read(c.Detectors)
 			if err != nil {

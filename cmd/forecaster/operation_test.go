@@ -86,6 +86,8 @@ func (w *town) testExplain(t *testing.T) {
 	require.ErrorContains(t, err, "belongs to street 999")
 	_, err = f("explain", "--street", "103", "--at", "yesterday")
 	require.ErrorContains(t, err, "must be a time such as")
+	_, err = f("explain", "--street", "103", "--horizon", "1500")
+	require.ErrorContains(t, err, "--horizon 1500 must be from one interval (5m0s) to 24h0m0s")
 }
 
 // testRun runs the program, and checks how it verifies the stores, its readiness, metrics and

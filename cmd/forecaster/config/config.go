@@ -54,6 +54,10 @@ type Model struct {
 	LearnAfter    time.Duration   `setting:"learn_after"`    // delay between the end of a day and learning it
 }
 
+// MaxHorizon is the maximum time from an origin to the end of a forecast: profiles end with the day
+// after the origin.
+const MaxHorizon = 24 * time.Hour
+
 // Forecasts is the forecasts section: what is published, and when.
 type Forecasts struct {
 	Every     time.Duration `setting:"every"`     // time between publications; 0: model.interval
@@ -159,14 +163,13 @@ func (m Model) validate() error {
 }
 
 func (f Forecasts) validate(m Model) error {
-	const longest = 24 * time.Hour
 	return errors.Join(
 		settings.Check(f.Every == 0 || f.Every >= time.Second && m.Interval%f.Every == 0,
 			"every is %s, must be 0 or divide model.interval: all instances publish at the same times", f.Every),
 		settings.Within("grace", f.Grace, 0, max(m.Interval, 0), "a longer one delays forecasts by more than an interval"),
-		settings.Check(f.Step >= m.Interval && f.Step <= longest && f.Step%max(m.Interval, 1) == 0,
-			"step is %s, must be a multiple of model.interval up to %s", f.Step, longest),
-		settings.Within("periods", f.Periods, 1, max(int(longest/max(f.Step, 1)), 1), "profiles end with the next day"),
+		settings.Check(f.Step >= m.Interval && f.Step <= MaxHorizon && f.Step%max(m.Interval, 1) == 0,
+			"step is %s, must be a multiple of model.interval up to %s", f.Step, MaxHorizon),
+		settings.Within("periods", f.Periods, 1, max(int(MaxHorizon/max(f.Step, 1)), 1), "profiles end with the next day"),
 		settings.Positive("tolerance", f.Tolerance, "speeds are multiples of it"),
 		settings.Within("max_age", f.MaxAge, m.Interval, time.Hour, "forecasts use the values of the last hour"),
 	)
