@@ -31,11 +31,15 @@ export interface Query {
   wait?: number;
 }
 
-/** Fetches a layer like any other client. Returns no body if nothing has changed. */
+/**
+ * Fetches a layer like any other client. Returns no body if nothing has changed. Fails after `limit` ms, not counting the
+ * time to wait for a change: without a limit, a lost connection would stop all updates.
+ */
 export async function fetchLayer(
   base: string,
   key: string,
-  { horizon, street, since, wait }: Query,
+  { horizon, street, since, wait = 0 }: Query,
+  limit = 120_000,
 ): Promise<{ body?: Uint8Array; changes: boolean; state: LayerState }> {
   const query = Object.entries({ horizon, street, since: since?.version }).filter(([, v]) => v !== undefined);
   const headers: Record<string, string> = { Accept: "application/x-protobuf" };
@@ -47,7 +51,8 @@ export async function fetchLayer(
   try {
     // Bypass the browser's cache, because a 304 must be visible to this code.
     const path = `${base}mlf/v1/forecast/realtime?${new URLSearchParams(query as [string, string][])}`;
-    response = await fetch(path, { headers, cache: "no-store" });
+    const signal = AbortSignal.timeout(1000 * wait + limit);
+    response = await fetch(path, { headers, cache: "no-store", signal });
     body = await response.arrayBuffer();
   } catch {
     throw new LayerError("The daemon cannot be reached. These forecasts are no longer updated.", 0);
