@@ -27,7 +27,7 @@ const (
 )
 
 // deliver compares the daemon's CPU time from the socket to both stores with the CPU time of
-// ingestion alone plus that of bare clients, which send finished rows and records.
+// ingestion alone plus that of bare clients, which send encoded rows and records.
 func (o options) deliver(ctx context.Context) {
 	stores := must.Get(launch.StartStores(ctx, launch.Options{
 		Topics: map[string]int{deliverTopic: deliverPartitions, bareTopic: deliverPartitions}, Stderr: o.notes,
@@ -97,7 +97,7 @@ func (d *daemon) deliverAll(
 	old, receivedBefore := must.Get(d.Metrics(ctx)), received(ctx, archive)
 	before := d.cpu()
 	d.load(b, 2, deliverBatches/2)
-	until(ctx, "the delivery of everything", func() bool {
+	until(ctx, "delivery of all rows", func() bool {
 		growth = must.Get(d.Metrics(ctx))
 		for name := range growth {
 			growth[name] -= old[name]
@@ -108,8 +108,8 @@ func (d *daemon) deliverAll(
 	return spent, growth, received(ctx, archive) - receivedBefore
 }
 
-// bareClients are clients that repeatedly send what the daemon has delivered before: finished
-// records with franz-go and finished columns with clickhouse-go, both compressed with lz4.
+// bareClients are clients that repeatedly send what the daemon has delivered before: encoded
+// records with franz-go and filled columns with clickhouse-go, both compressed with lz4.
 type bareClients struct {
 	kafka   *kgo.Client
 	records []*kgo.Record
@@ -157,7 +157,7 @@ type bareRow struct {
 	Received time.Time `ch:"received_at"`
 }
 
-// column returns a field of each row, for a block of several batches.
+// column returns a field of each row, repeated to fill a block of several batches.
 func column[T any](rows []bareRow, field func(bareRow) T) []T {
 	values := make([]T, len(rows))
 	for i, r := range rows {

@@ -59,7 +59,7 @@ func TestJob(t *testing.T) {
 	require.Equal(t, exitRejected, r.code, r.err)
 	require.Equal(t, "POINT (825000 4875000)\nPOINT (900000 4900000)\n", r.out)
 	require.Contains(t, r.err, "geometry 2 of the request: REQUEST_INVALID_WKT: ")
-	require.Contains(t, r.err, "check that it is WKT")
+	require.Contains(t, r.err, "check that the geometry is valid WKT")
 
 	for _, verb := range []string{"watch", "stop", "delete", "fetch"} {
 		requireFailure(t, "", "it has expired, was fetched or deleted", jobArgs(url, verb, id)...)

@@ -135,9 +135,9 @@ func sums(t *testing.T, dir string) map[string]string {
 }
 
 func TestChecksums(t *testing.T) {
-	list := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
-	list.Dir = built.out
-	text, err := list.CombinedOutput()
+	cmd := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
+	cmd.Dir = built.out
+	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	require.Equal(t, len(sums(t, built.out))-1, strings.Count(string(text), ": OK\n"))
 	require.Len(t, sums(t, built.out), 11) // archives 2, packages 2, images 3, chart, SBOM, changelog, checksums
@@ -213,7 +213,7 @@ func TestReleaseRejects(t *testing.T) {
 	f("v999.0.0 of 2026-11-22", "", "want image, package or release")
 }
 
-// TestCheckChangelog checks that the heading must name the version exactly.
+// TestCheckChangelog checks that a heading must name the version exactly.
 func TestCheckChangelog(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()

@@ -101,8 +101,8 @@ func (r *WireReader) skip(n int) {
 	r.rest = r.rest[n:]
 }
 
-// Count reads the number of elements that follow. Each takes at least one byte, so a count that exceeds
-// the bytes left is an error, and cannot cause a large allocation.
+// Count reads the number of elements that follow. Each takes at least one byte, so a count that
+// exceeds the bytes left is an error, and cannot cause a large allocation.
 func (r *WireReader) Count() int {
 	n := r.Uvarint()
 	if n > uint64(len(r.rest)) {

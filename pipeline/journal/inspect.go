@@ -136,7 +136,7 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 				// segments.
 				before := &in.Segments[len(in.Segments)-1]
 				if before.Err == nil && (before.TornBytes > 0 || before.Last+1 != s.first) {
-					before.TornBytes, before.Err = 0, endErr // its end was valid when s was created
+					before.TornBytes, before.Err = 0, endErr // before s was created, the end of this segment was valid
 				}
 				before.Err = errors.Join(before.Err, follows(prev, s))
 			}
@@ -149,8 +149,8 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	return in, nil
 }
 
-// read describes the frames of a segment. end is the *CorruptError after the last valid frame,
-// which means damage unless it is the end of the data. nil means that info.Err has another error.
+// read describes the frames of a segment. It returns the *CorruptError at the end of the last valid
+// frame, which is damage unless the data ends there, or nil if info.Err has another error.
 func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) {
 	info.First, info.Last, info.Bytes = s.first, s.first-1, s.end
 	var w walker

@@ -13,8 +13,8 @@ import (
 // after a failure, tries to create a new segment.
 const maintenanceInterval = time.Second
 
-// writer is used only by the goroutine of run. Only that goroutine changes end and last of the
-// active segment; it holds Journal.mu while it does.
+// writer is the state of the goroutine that executes run. Only that goroutine changes the fields
+// end and last of the active segment, and it holds Journal.mu while doing so.
 type writer struct {
 	active *segment
 	dirty  bool // something was written to active: there may be reserved space, old contents or voided frames after its end
@@ -74,7 +74,7 @@ func (j *Journal) write(batch []*Entry) {
 			if err := j.roll(); err != nil {
 				segmentErrors.Inc()
 				j.fail(err)
-				break // nothing of the remaining batch was written
+				break // none of the remaining batch was written
 			}
 			n = w.fit(batch, j.cfg.SegmentBytes)
 		}
@@ -95,7 +95,7 @@ func (j *Journal) write(batch []*Entry) {
 			j.mu.Unlock()
 			framesTotal.Add(float64(n))
 			commitsTotal.Inc()
-			j.updateFree() // before settle removes the frames from the queue: so low always takes account of them
+			j.updateFree() // before settle removes the frames from the queue, so that low always counts them
 		} else {
 			commitErrors.Inc()
 			j.fail(err)
@@ -198,8 +198,8 @@ func (w *writer) cut() error {
 	return nil
 }
 
-// roll makes a new segment the active one. An empty active segment is replaced. Otherwise it is
-// sealed: truncated first, because the header of the new segment contains its size.
+// roll makes a new segment the active one. An empty active segment is replaced. Any other
+// is sealed, and truncated before that, because the header of the new segment contains its size.
 func (j *Journal) roll() error {
 	if err := j.writer.cut(); err != nil {
 		return err
@@ -280,7 +280,8 @@ type Entry struct {
 // Enqueue. If it returns nil, the frame is durable. See ErrVoided and ErrUnknown for failures.
 func (e *Entry) Wait() error { return <-e.outcome }
 
-// Open prepares e for Wait. An implementation of Enqueue calls it, and later Settle once.
+// Open prepares e for Wait. An implementation of Enqueue must call Open, and later Settle exactly
+// once.
 func (e *Entry) Open() {
 	if e.outcome == nil {
 		e.outcome = make(chan error, 1)

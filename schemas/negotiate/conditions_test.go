@@ -9,7 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// The time of noon, and the times one second before and after it.
+// HTTP dates: noon, and one second before and after it.
 const atNoon, beforeNoon, afterNoon = "Sat, 31 Jan 2026 12:00:00 GMT", "Sat, 31 Jan 2026 11:59:59 GMT", "Sat, 31 Jan 2026 12:00:01 GMT"
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)

@@ -120,7 +120,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	a.derive()
 	a.requireDerived()
 
-	// Derive everything again, by two daemons at the same time.
+	// Derive everything again, with two daemons at the same time.
 	store.Query(t, "INSERT INTO "+a.name+"_blocks (first_received_at, last_received_at, months) SELECT first_received_at, last_received_at, months FROM "+a.name+"_blocks")
 	other := make(chan error)
 	go func() { other <- a.restarted().Derive(context.Background()) }()
@@ -128,7 +128,7 @@ func testDerivedOracle(t *testing.T, store *stores.ClickHouse) {
 	require.NoError(t, <-other)
 	a.requireDerived()
 
-	for _, view := range []string{"5m", "15m", "1h"} { // only a few rows are late
+	for _, view := range []string{"5m", "15m", "1h"} { // a query for 2150, from which there are few rows, must not read all rows
 		read := store.Query(t, "SELECT sum(rows) FROM (EXPLAIN ESTIMATE SELECT * FROM "+a.name+"_"+view+" WHERE bucket >= '2150-01-01' AND bucket < '2151-01-01')")
 		all := store.Query(t, "SELECT count() FROM "+a.name+map[bool]string{true: "_by_time", false: "_hours"}[view == "5m"])
 		require.Equal(t, "1", store.Query(t, "SELECT "+read+" BETWEEN 1 AND "+all+" / 2"), "%s reads %s of %s rows for a time range", view, read, all)
@@ -165,7 +165,7 @@ func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	store.Query(t, "INSERT INTO "+a.name+"_hours (product_instance, hour, measure_type_code, detector_code, counts, sums, minimum, maximum, computed_at)"+
 		" SELECT product_instance, hour, measure_type_code, detector_code, [count_1, count_2, count_3, count_4],"+
 		" [thousandths_1 / 1000 + other_1, thousandths_2 / 1000 + other_2, thousandths_3 / 1000 + other_3, thousandths_4 / 1000 + other_4],"+
-		" minimum, maximum, now64(6) FROM "+a.name+"_hours FINAL") // as versions before migration 21
+		" minimum, maximum, now64(6) FROM "+a.name+"_hours FINAL") // as versions before migration 21 wrote them
 	a.requireDerived()
 }
 

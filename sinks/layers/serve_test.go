@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// The time of noon, and one second before it.
+// HTTP dates: noon, and one second before it.
 const atNoon, beforeNoon = "Sat, 31 Jan 2026 12:00:00 GMT", "Sat, 31 Jan 2026 11:59:59 GMT"
 
 // served returns a layer of n streets, built at noon.

@@ -11,7 +11,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// syntaxCodes are the error codes for invalid text of an encoding.
+// syntaxCodes maps each encoding to the error code for invalid input in it.
 var syntaxCodes = map[string]xroute.ErrorCode{
 	"PLAIN": xroute.CodeGeometryObject, "WKB": xroute.CodeInvalidWKB, "WKT": xroute.CodeInvalidWKT,
 	"KML": xroute.CodeInvalidKML, "KML placemarks": xroute.CodeInvalidKML,
@@ -43,8 +43,8 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (first geom.T, _ *f
 	return first, nil
 }
 
-// same is like geo.Same, but ignores the z coordinate of geometries without points, because PLAIN
-// and KML cannot express it.
+// same is like geo.Same, but geometries without points are also the same if only one of them has z
+// coordinates, because PLAIN and KML cannot express that.
 func same(a, b geom.T) bool {
 	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && geo.Count(a) == geo.Count(b)
 }
@@ -58,7 +58,7 @@ func hasNoPoints(g geom.T) bool {
 	return true
 }
 
-// bytesPerPoint estimates the size of a point by encoding.
+// bytesPerPoint is the estimated size of a point in each encoding.
 var bytesPerPoint = map[xroute.GeometryEncoding]int{
 	xroute.EncodingPlain: 80, xroute.EncodingWKB: 30, xroute.EncodingWKT: 42, xroute.EncodingKML: 42,
 }

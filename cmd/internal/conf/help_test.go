@@ -201,8 +201,8 @@ func sentence(text string) string {
 // condition is the text of an error such as "level is %q, must be debug or info".
 var condition = regexp.MustCompile(`^(?:%s)?([a-z_]+)(?: is %[a-z]|)[,:]? (?:it )?(must [^%]*)$`)
 
-// bounds adds to the help the condition that a call in a method of owner checks: the bounds that are
-// passed to settings.Within and similar functions, or the condition in the text of an error.
+// bounds adds to the help the condition that a call in a method of owner checks: the bounds that
+// are passed to settings.Within and similar functions, or the condition in the text of an error.
 func (d *definitions) bounds(owner string, n ast.Node) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) < 2 {
@@ -247,8 +247,8 @@ func (d *definitions) add(field, format string, args ...any) {
 	}
 }
 
-// field returns the qualified name of the field that an expression such as c.Kafka.Interval selects:
-// package.Type.Field.
+// field returns the qualified name of the field that an expression such as c.Kafka.Interval
+// selects: package.Type.Field.
 func (d *definitions) field(e ast.Expr) string {
 	selector, ok := e.(*ast.SelectorExpr)
 	if !ok || d.info.Selections[selector] == nil {

@@ -28,7 +28,7 @@ func TestEntryIsFilledOnce(t *testing.T) {
 				return os.WriteFile(filepath.Join(dir, "file"), []byte("whole"), 0o644)
 			})
 			if err != nil || dir != filepath.Join(root, "entry") {
-				t.Errorf("%s, %v", dir, err)
+				t.Errorf("Entry() = %q, %v, want the directory of the entry", dir, err)
 				return
 			}
 			if text, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(text) != "whole" {

@@ -142,7 +142,7 @@ func (f *Directory) inspect(
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the journal: %w", err)
 		}
-		newest, outdated := len(f.segments)-1, 0 // number of segments
+		newest, outdated := len(f.segments)-1, 0 // index of the newest segment; number of segments to drop
 		for i, s := range f.segments {
 			// If the newest segment was overwritten, frames may be missing without an error.
 			if (in.Segments[i].Err != nil || i == newest) && f.deleted(s) {
@@ -231,15 +231,15 @@ type file struct {
 	journal.File
 	raw   *os.File
 	meter func(n int64)
-	read  int64 // end of the part that is already reported to meter
+	read  int64 // end of the part that has been reported to meter
 	size  int64 // returned by Size
 }
 
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.raw.ReadAt(p, off)
-	if blank := min(int64(len(p)), f.size-off); err == io.EOF && int64(n) < blank {
-		clear(p[n:blank])
-		if n = int(blank); n == len(p) {
+	if want := min(int64(len(p)), f.size-off); err == io.EOF && int64(n) < want {
+		clear(p[n:want])
+		if n = int(want); n == len(p) {
 			err = nil
 		}
 	}

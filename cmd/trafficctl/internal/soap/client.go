@@ -30,7 +30,7 @@ func New(c *client.Client) *Client {
 	return &Client{c, timeout}
 }
 
-// Start starts a job that converts geometries. Their coordinate format is in caller.
+// Start starts a job that converts geometries. caller specifies their coordinate format.
 func (c *Client) Start(
 	ctx context.Context, list []xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext,
 ) (xroute.Job, error) {
@@ -79,11 +79,11 @@ func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometri
 
 // Limits of a response. Because a job's results are returned only once, every valid response must
 // be within the limits: they allow about 4 million points, and collections of the maximum depth
-// that can be configured. A collection takes two levels of elements in the encoding PLAIN.
+// that can be configured. A collection takes two levels of elements in the PLAIN encoding.
 const (
 	maxResponse = 256 << 20
 	maxDepth    = 1000
-	maxElements = 2*maxDepth + 32 // nested
+	maxElements = 2*maxDepth + 32 // depth of nested elements
 )
 
 // call sends a request and returns the response of type R. wait is how long the service may wait
@@ -179,8 +179,8 @@ func (f *Fault) Error() string {
 // request.
 func Reason(x xroute.Exception) string { return describe(x, "geometries[") }
 
-// describe returns a description of an exception, without the places that start with omitted if
-// that is not empty.
+// describe returns a description of an exception. Unless omitted is empty, it leaves out the places
+// that start with it.
 func describe(x xroute.Exception, omitted string) string {
 	name, reason, location := reflect.TypeOf(x).Elem().Name(), "no reason given", ""
 	if e := x.Base().StackElement; e != nil {
@@ -215,9 +215,9 @@ func describe(x xroute.Exception, omitted string) string {
 
 // remedies maps error keys of contract 3 to advice.
 var remedies = map[string]string{
-	string(xroute.CodeInvalidWKT):        "check that it is WKT",
-	string(xroute.CodeInvalidWKB):        "check that it is WKB",
-	string(xroute.CodeInvalidKML):        "check that it is KML",
+	string(xroute.CodeInvalidWKT):        "check that the geometry is valid WKT",
+	string(xroute.CodeInvalidWKB):        "check that the geometry is valid WKB",
+	string(xroute.CodeInvalidKML):        "check that the geometry is valid KML",
 	string(xroute.CodePlacemarkNotFound): "put the geometry into a Placemark",
 	string(xroute.CodeCoordinateFormat):  "check --format-from and --format-to of trafficctl geometry",
 	"UnexpectedException":                "try again; if it recurs, report the trace id",

@@ -26,7 +26,7 @@ func TestFaultError(t *testing.T) {
 	top := element("REQUEST_INVALID_WKT", "the WKT cannot be used", "geometry", "WKT")
 	top.Cause = element("", "cannot read WKT: byte 11: a number is missing.")
 	top.Cause.Cause = element("", "byte 11: a number is missing")
-	f("REQUEST_INVALID_WKT: the WKT cannot be used: cannot read WKT: byte 11: a number is missing (at geometry, WKT); check that it is WKT (trace 0af7)",
+	f("REQUEST_INVALID_WKT: the WKT cannot be used: cannot read WKT: byte 11: a number is missing (at geometry, WKT); check that the geometry is valid WKT (trace 0af7)",
 		new(xroute.XServiceException), top)
 	f("IllegalParameterException: too many points (trace 0af7)", new(xroute.IllegalParameterException), element("", "too many points"))
 	f("UnexpectedException: no reason given; try again; if it recurs, report the trace id (trace 0af7)", new(xroute.UnexpectedException), nil)
