@@ -97,7 +97,8 @@ func (d *daemon) stopDeliveries(ctx context.Context) error {
 		select {
 		case <-x.done:
 		case <-ctx.Done():
-			d.log.Warn().Str("sink", x.name).Msg("the store did not accept the current block in time; the block will be retried after the next start")
+			d.log.Warn().Str("sink", x.name).
+				Msg("the store did not accept the current block in time; the block will be retried after the next start")
 			x.hard()
 			<-x.done
 		}
