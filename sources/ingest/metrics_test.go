@@ -43,17 +43,17 @@ func TestClientMetrics(t *testing.T) {
 		e.count("b", r) // has no right to send batches
 	}
 	count()
-	require.Zero(t, testing.AllocsPerRun(10, count))
-	require.Equal(t, 12.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")))
-	require.Equal(t, 24.0, testutil.ToFloat64(clientAccepted.WithLabelValues("a")))
-	require.Equal(t, 12.0, testutil.ToFloat64(clientRejected.WithLabelValues("a")))
+	require.Zero(t, testing.AllocsPerRun(1000, count)) // many runs, because other goroutines allocate too
+	require.Equal(t, 1002.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")))
+	require.Equal(t, 2004.0, testutil.ToFloat64(clientAccepted.WithLabelValues("a")))
+	require.Equal(t, 1002.0, testutil.ToFloat64(clientRejected.WithLabelValues("a")))
 	require.Positive(t, testutil.ToFloat64(clientLast.WithLabelValues("a")))
 	require.Equal(t, 1, testutil.CollectAndCount(clientBatches))
 	require.Equal(t, 1, testutil.CollectAndCount(clientPeriod))
 
 	e.UseClients([]*contract.Client{a})
-	require.Equal(t, 12.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")), "a reload keeps the counts")
-	require.Equal(t, 11, (*e.clients.Load())["a"].period.gaps, "a reload keeps the gaps")
+	require.Equal(t, 1002.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")), "a reload keeps the counts")
+	require.Equal(t, 1001, (*e.clients.Load())["a"].period.gaps, "a reload keeps the gaps")
 	clients := e.clients.Load()
 	e.UseClients(nil)
 	removed := e.clients.Swap(clients)
