@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"trafficd/pipeline/settings"
 	"trafficd/schemas/openlr"
@@ -73,7 +74,10 @@ type Street struct {
 	Lengths          []float64
 }
 
-const maxInvalid = 10 // in Content.Invalid
+const (
+	maxInvalid = 10   // errors in Content.Invalid
+	maxOpenLR  = 4096 // bytes of an OpenLR code that the daemon accepts
+)
 
 // Content is the parsed content of a file.
 type Content struct {
@@ -171,6 +175,10 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 		if err = errors.Join(err, err2); err != nil || street == 0 && node == 0 || seen[code] {
 			invalid = append(invalid, fmt.Errorf("detector %q is ignored: "+
 				"its street and fromnode must be 32-bit integers, not both 0, and its code must be unique", code))
+			continue
+		}
+		if text := row[c.OpenLR]; len(text) > maxOpenLR || !utf8.ValidString(text) {
+			invalid = append(invalid, fmt.Errorf("detector %q is ignored: its OpenLR code must be UTF-8 and have at most %d bytes", code, maxOpenLR))
 			continue
 		}
 		seen[code] = true

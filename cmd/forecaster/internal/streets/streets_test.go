@@ -69,6 +69,15 @@ func TestManyInvalidDetectors(t *testing.T) {
 	require.Less(t, len(err.Error()), 2000)
 }
 
+// TestUnusableOpenLR checks that a detector whose OpenLR code cannot be part of a record is ignored:
+// the record would prevent every publication, or the daemon would skip it.
+func TestUnusableOpenLR(t *testing.T) {
+	content := read(t, "a.csv", "detectorCode,street,openlr\nA,1,\xff\nB,2,CwRbWyNG9RpsCQCb/jsb\nC,3,"+strings.Repeat("A", 4097)+"\n")
+	require.Equal(t, []Street{{Street: 2, OpenLR: "CwRbWyNG9RpsCQCb/jsb", Detectors: []string{"B"}, Lengths: []float64{1}}}, content.Streets)
+	require.ErrorContains(t, content.Invalid, `detector "A" is ignored: its OpenLR code`)
+	require.ErrorContains(t, content.Invalid, `detector "C" is ignored: its OpenLR code`)
+}
+
 func TestLocationFromEndPoints(t *testing.T) {
 	s := read(t, "a.csv", "detectorCode,street,fromnode,from_lat,from_lon,to_lat,to_lon,length\n"+
 		"A,1,2,56.1,10.1,56.1,10.2,7000\n").Streets[0]
