@@ -230,7 +230,7 @@ func (f *forecaster) update(change func(*status)) {
 // rounds publishes the forecasts of each interval after a grace period for late measurements. After
 // an error it retries with the latest origin.
 func (f *forecaster) rounds(ctx context.Context) {
-	interval, grace := cmp.Or(f.cfg.Forecasts.Every, f.cfg.Model.Interval), f.cfg.Forecasts.Grace
+	interval, grace := f.interval(), f.cfg.Forecasts.Grace
 	for ctx.Err() == nil {
 		origin := time.Now().Add(-grace).Truncate(interval)
 		err := f.round(ctx, origin)
@@ -242,6 +242,11 @@ func (f *forecaster) rounds(ctx context.Context) {
 		f.update(func(s *status) { s.err = err })
 		sleep(ctx, next)
 	}
+}
+
+// interval returns the time between publications.
+func (f *forecaster) interval() time.Duration {
+	return cmp.Or(f.cfg.Forecasts.Every, f.cfg.Model.Interval)
 }
 
 func sleep(ctx context.Context, until time.Time) {
@@ -258,6 +263,9 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	if err != nil {
 		failures.WithLabelValues("forecast").Inc()
 		return err
+	}
+	if origin.Sub(f.state.Load().origin) > f.interval() {
+		f.sent = nil // another instance may have published in an interval that this one has missed
 	}
 	if err := f.publish(ctx, all); err != nil {
 		f.sent = nil // it is unknown whether the transaction was committed

@@ -160,6 +160,19 @@ func (w *town) testRounds(t *testing.T) {
 	require.NoError(t, w.start(t).round(t.Context(), noon.Add(5*time.Minute)))
 	require.Equal(t, second, w.layer(t))
 
+	// An instance that has missed an interval replaces what another instance published in it, even if
+	// its own forecasts have not changed.
+	coarse, c := w.start(t), w.cfg
+	coarse.cfg, c.Forecasts.Tolerance = &c, 1000
+	require.NoError(t, coarse.round(t.Context(), noon))
+	unchanged := w.layer(t)
+	require.NoError(t, w.start(t).round(t.Context(), noon.Add(5*time.Minute)))
+	require.NotEqual(t, unchanged, w.layer(t))
+	require.NoError(t, coarse.round(t.Context(), noon.Add(10*time.Minute)))
+	require.Equal(t, unchanged, w.layer(t))
+	require.NoError(t, w.start(t).round(t.Context(), noon.Add(5*time.Minute)))
+	require.Equal(t, second, w.layer(t))
+
 	// Streets that left the registry are removed, even by an instance that never read them.
 	w.register(t, 16)
 	require.NoError(t, os.Chtimes(w.cfg.Detectors.Path, noon, noon))
