@@ -217,7 +217,7 @@ func usesAll(replicas []*process, admin, question, word string) (await func()) {
 func startNginx(t *testing.T, replicas []*process) (address string, await func()) {
 	address = freeAddress(t)
 	runNginx(t, address, shippedEdge(t, "nginx.conf", address, replicas))
-	return address, func() { time.Sleep(1100 * time.Millisecond) } // fail_timeout
+	return address, func() { time.Sleep(2100 * time.Millisecond) } // more than fail_timeout, in whole seconds
 }
 
 func (d *process) awaitDraining() {

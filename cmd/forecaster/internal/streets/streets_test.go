@@ -69,8 +69,8 @@ func TestManyInvalidDetectors(t *testing.T) {
 	require.Less(t, len(err.Error()), 2000)
 }
 
-// TestUnusableOpenLR checks that a detector whose OpenLR code cannot be part of a record is ignored:
-// the record would prevent every publication, or the daemon would skip it.
+// TestUnusableOpenLR checks that a detector whose OpenLR code cannot be part of a record is
+// ignored: the record would prevent every publication, or the daemon would skip it.
 func TestUnusableOpenLR(t *testing.T) {
 	content := read(t, "a.csv", "detectorCode,street,openlr\nA,1,\xff\nB,2,CwRbWyNG9RpsCQCb/jsb\nC,3,"+strings.Repeat("A", 4097)+"\n")
 	require.Equal(t, []Street{{Street: 2, OpenLR: "CwRbWyNG9RpsCQCb/jsb", Detectors: []string{"B"}, Lengths: []float64{1}}}, content.Streets)
