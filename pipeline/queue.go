@@ -3,8 +3,8 @@ package pipeline
 import "sync"
 
 // queue holds the jobs that wait for a worker. The clients take turns: between two jobs of a
-// client, each other client may start one, however many it has queued. At most half of the workers
-// run jobs of the same client, and at most half of the queue holds them.
+// client, every other client may start one, however many jobs the first one has queued. At most
+// half of the workers run jobs of the same client, and at most half of the queue holds them.
 type queue struct {
 	capacity, maxRunning int // maxRunning is per client
 

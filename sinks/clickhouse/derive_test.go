@@ -169,7 +169,8 @@ func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	a.requireDerived()
 }
 
-// testInterrupted checks that an update that failed at any statement is completed by the next one.
+// testInterrupted checks that an update that failed at any statement is completed by the next
+// update.
 func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	r := rand.New(rand.NewPCG(9, 2))

@@ -25,7 +25,7 @@ func TestCachedList(t *testing.T) {
 		r.Close()
 		return r
 	}
-	require.Nil(t, restart().Snapshot("city/1"), "without a list and a cached list")
+	require.Nil(t, restart().Snapshot("city/1"), "without a list or a cached list")
 
 	write(t, list, numbered("D", 100))
 	first := restart()

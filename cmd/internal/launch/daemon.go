@@ -81,7 +81,7 @@ func (d *Daemon) Set(settings ...string) {
 	}
 }
 
-// Start starts the daemon. It does not wait until it is ready.
+// Start starts the daemon. It does not wait for the daemon to be ready.
 func (d *Daemon) Start() error {
 	out, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {

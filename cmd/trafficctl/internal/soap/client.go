@@ -22,8 +22,8 @@ type Client struct {
 	timeout time.Duration
 }
 
-// New returns a client that uses c, which the caller closes and uses for nothing else. The timeout
-// of c does not include the time for which the service waits in watchJob.
+// New returns a client that uses c. The caller must close c and must not use it for anything else.
+// The timeout of c does not include the time for which the service waits in watchJob.
 func New(c *client.Client) *Client {
 	timeout := c.HTTP.Timeout
 	c.HTTP.Timeout = 0 // call sets a deadline
