@@ -178,6 +178,9 @@ func fromNode(n *yaml.Node, key, path string, s *schema) (list []setting, errs [
 	if n.Tag == "!!null" { // an empty section
 		return nil, nil
 	}
+	if n.Kind != yaml.MappingNode && key == "" {
+		return nil, []error{fmt.Errorf("cannot parse the configuration %s: want keys, such as %s", from, s.children[0].key)}
+	}
 	if n.Kind != yaml.MappingNode {
 		return nil, []error{fmt.Errorf("%q (%s): want a section with keys, such as %s", key, from, s.children[0].key)}
 	}

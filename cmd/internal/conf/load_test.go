@@ -155,6 +155,7 @@ func TestErrors(t *testing.T) {
 	f(set("store=1"), `"store" (--set) is a section`)
 	f(set("rows"), "want section.key=value")
 	f(yaml("store: {rows: 1, rows: 2}"), `duplicate key "store.rows"`)
+	f(yaml("timeout"), "cannot parse the configuration", "trafficd.yaml, line 1: want keys, such as timeout")
 	f(yaml("store: {"), "cannot parse the configuration")
 	f(yaml("timeout: 5s\n---\ntimeout: 6s\n"), "trafficd.yaml", "more than one YAML document")
 	f(Options{File: "/nonexistent/trafficd.yaml"}, "cannot read the configuration", "/nonexistent/trafficd.yaml")
