@@ -95,6 +95,14 @@ func TestReadBody(t *testing.T) {
 	require.ErrorContains(t, err, "line 2")
 }
 
+func TestInvalidFlags(t *testing.T) {
+	for _, flag := range []string{"--rounds", "--batches"} {
+		c := command()
+		c.SetArgs([]string{flag, "0", "--daemon", "/nonexistent/trafficd"})
+		require.EqualError(t, c.Execute(), "--rounds and --batches must be at least 1")
+	}
+}
+
 func TestMedian(t *testing.T) {
 	require.Equal(t, 2.0, median([]float64{3, 1, 2}))
 }

@@ -66,6 +66,9 @@ func command() *cobra.Command {
 			if runtime.GOOS != "linux" {
 				return errors.New("bench runs only on Linux, because it reads /proc")
 			}
+			if min(o.rounds, o.batches) < 1 {
+				return errors.New("--rounds and --batches must be at least 1")
+			}
 			for _, path := range files {
 				b, err := readBody(path)
 				if err != nil {

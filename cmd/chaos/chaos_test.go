@@ -63,6 +63,8 @@ func TestInvalidFlags(t *testing.T) {
 	f("must be at least 1", "--clients", "0")
 	f("must be at least 1", "--runs", "0")
 	f("--nodes must be 1 or 2", "--nodes", "3")
+	f(`--broker "rabbit" must be kfake, apache or both`, "--broker", "rabbit")
+	f("--duration 0s must be positive", "--duration", "0")
 	f("require --replicas 2", "--repeated", "10")
 	f("--dir is for a single run", "--dir", t.TempDir(), "--runs", "2")
 	f("--dir is for a single run", "--dir", t.TempDir(), "--broker", "both")

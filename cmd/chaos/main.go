@@ -85,6 +85,10 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 			switch {
 			case min(runs, cfg.Clients, cfg.Brokers, cfg.Replicas) < 1:
 				return errors.New("--runs, --clients, --brokers and --replicas must be at least 1")
+			case cfg.Broker != launch.Kfake && cfg.Broker != launch.Apache && cfg.Broker != "both":
+				return fmt.Errorf("--broker %q must be kfake, apache or both", cfg.Broker)
+			case cfg.Duration <= 0:
+				return fmt.Errorf("--duration %s must be positive", cfg.Duration)
 			case cfg.Nodes < 1 || cfg.Nodes > 2:
 				return errors.New("--nodes must be 1 or 2")
 			case trials && cfg.Replicas == 1:
@@ -116,6 +120,7 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 	flags.StringToStringVar(&given, "kills", nil, "fault rate by target: trafficd, clickhouse, zookeeper, kafka, haproxy,"+
 		" network, disk, clock, rollout, forecaster; 1 = every four seconds, 0 = never "+
 		"(default trafficd=6, clock=1, haproxy=1, zookeeper=0.5, forecaster=0.5, rollout=0.25, others 1.5)")
+	flags.Lookup("kills").DefValue = "" // the usage describes the default
 	flags.IntVar(&cfg.Clients, "clients", cfg.Clients, "number of clients that send concurrently")
 	flags.IntVar(&cfg.MinFaults, "faults", cfg.MinFaults, "minimum number of faults in all runs together")
 	flags.IntVar(&cfg.Repeated, "repeated", cfg.Repeated, "after the faults,"+

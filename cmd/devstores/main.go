@@ -47,8 +47,8 @@ else goes to standard error. It stops on SIGTERM and SIGINT, when its parent die
 input closes if that is a pipe. The directory --dir keeps all data across restarts.
 
 ClickHouse is the program "clickhouse" on PATH, or else an engine that is downloaded once from the npm registry
-(178 MB, npm itself is not needed) into $TRAFFICD_CACHE (default: .cache/devstores in the module's root). Users: "default" without a
-password, "trafficd" with the password "trafficd".
+(178 MB, npm itself is not needed) into $TRAFFICD_CACHE (default: .cache/devstores in the module's root or, outside the module,
+trafficd/devstores in the user's cache directory). Users: "default" without a password, "trafficd" with the password "trafficd".
 
 ZooKeeper is for tests of ClickHouse clusters, and runs on Apache's jars, which Maven downloads once.
 

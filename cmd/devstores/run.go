@@ -34,6 +34,9 @@ func bind(flags *pflag.FlagSet, o *launch.Options) {
 	flags.IntVar(&o.Partitions, "partitions", 6, "partitions of automatically created topics")
 	flags.StringToIntVar(&o.Topics, "topic", nil, "create this topic, as name=partitions; repeatable")
 	flags.StringToStringVar(&o.Properties, "set", nil, "set a broker property, as key=value; repeatable")
+	for _, name := range []string{"topic", "set"} {
+		flags.Lookup(name).DefValue = "" // not []
+	}
 }
 
 // run runs the stores until ctx is done, the parent exits or a store fails. It returns nil if it
