@@ -136,8 +136,8 @@ The formats table and csv have a row per period. json is protobuf's JSON mapping
 geojson has a straight line between the points of each street's OpenLR code, or null and
 a note if the code cannot be decoded. protobuf is the message itself.
 
-The layer's ETag is printed on standard error. With --etag, nothing is printed and the
-exit code is 0 if the layer has not changed.`,
+The layer's ETag is printed on standard error, unless --quiet is set. With --etag, if the
+layer has not changed, standard output is empty and the exit code is 0.`,
 		Example: `  trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson
   trafficctl forecast get --key-file map.key --etag '"5f1c"' --format csv`,
 		Args: cobra.NoArgs,
@@ -193,6 +193,9 @@ const maxNotes = 20
 
 // readForecasts reads a file and prints its faults on standard error.
 func readForecasts(ctx context.Context, std streams, path, format string, maxSpeed float64) (forecast.Content, error) {
+	if !(maxSpeed > 0 && maxSpeed <= forecasts.HighestMaxSpeed) { // NaN is invalid
+		return forecast.Content{}, fmt.Errorf("--max-speed %g must be more than 0 and at most %g", maxSpeed, forecasts.HighestMaxSpeed)
+	}
 	if format == "" && path == stdio {
 		format = forecasts.FormatNDJSON
 	}
@@ -223,20 +226,13 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 	if format == "" {
 		format = forecasts.FormatNDJSON
 		if path != stdio {
-			format = forecasts.FormatOf(path)
-		}
-	}
-	untilDone := func(yield func(*pb.StreetForecast) bool) {
-		for f := range all {
-			if ctx.Err() != nil || !yield(f) {
-				return
-			}
+			format = forecast.FormatOf(path)
 		}
 	}
 	n := 0
-	err := writeOutput(path, std.out, func(w io.Writer) (err error) {
-		n, err = publish.Write(w, format, untilDone)
-		return errors.Join(err, ctx.Err())
+	err := writeOutput(ctx, path, std.out, func(w io.Writer) (err error) {
+		n, err = publish.Write(w, format, all)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write forecasts to %s: %w", path, err)
@@ -247,6 +243,14 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 
 // envPassword is used instead of a flag, which other users of the machine could see.
 const envPassword = "TRAFFICD_KAFKA_PASSWORD"
+
+// kafkaFlags replaces the names of settings in an error with those of the flags of publish.
+var kafkaFlags = strings.NewReplacer(
+	"kafka.brokers", "--brokers", "kafka.topic", "--topic", "kafka.request_timeout", "--timeout",
+	"kafka.tls.enabled must be true", "--tls must be set",
+	"kafka.tls.ca", "--tls-ca", "kafka.tls.cert", "--tls-cert", "kafka.tls.key", "--tls-key",
+	"kafka.sasl.mechanism", "--sasl", "kafka.sasl.username", "--sasl-user", "kafka.sasl.password", envPassword,
+)
 
 func newForecastPublish(std streams) *cobra.Command {
 	cfg, options := forecasts.DefaultConfig().Kafka, publish.Options{Timeout: time.Minute}
@@ -280,6 +284,9 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cfg.SASL.Mechanism != "" {
 				cfg.SASL.Password = os.Getenv(envPassword)
+			}
+			if err := cfg.Validate(); err != nil {
+				return errors.New(kafkaFlags.Replace(err.Error()))
 			}
 			content, err := readForecasts(cmd.Context(), std, args[0], input, maxSpeed)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,4 +95,16 @@ type interrupting struct{ then func() }
 func (i *interrupting) Write(b []byte) (int, error) {
 	i.then()
 	return len(b), nil
+}
+
+// TestForecastCompressedNames checks that the format of a compressed file follows from its name
+// without the extension of the compression, for reading and for writing.
+func TestForecastCompressedNames(t *testing.T) {
+	for _, name := range []string{"f.ndjson.gz", "f.ndjson.zst", "f.json.zst", "f.pb.zst"} {
+		path := temporary(t, name)
+		format := map[string]string{"ndjson": "ndjson", "json": "json", "pb": "protobuf"}[strings.Split(name, ".")[1]]
+		r := requireSuccess(t, "", "forecast", "generate", "--streets", "3", "--output", path)
+		require.Contains(t, r.err, "forecasts of 3 streets as "+format)
+		requireSuccess(t, "", "forecast", "build", path)
+	}
 }

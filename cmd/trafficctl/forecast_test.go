@@ -321,8 +321,12 @@ func TestForecastPublishRejects(t *testing.T) {
 	}
 	f("whose streets would be removed", good+"\n{}", "--tombstone-missing")
 	f("it contains no valid forecast", "{}")
-	f("kafka.topic", good, "--topic", "a b")
-	f("sasl.username", good, "--sasl", "plain")
+	f("--topic must be", good, "--topic", "a b")
+	f("--sasl-user and "+envPassword+" must be set", good, "--sasl", "plain")
+	f("--sasl must be set", good, "--sasl-user", "maps")
+	f("--tls must be set", good, "--tls-ca", "ca.pem")
+	f("--timeout is 0s", good, "--timeout", "0")
+	f("--max-speed 0 must be", good, "--max-speed", "0")
 	f(`cannot write to topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--timeout", "200ms")
 	f(`cannot read topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--tombstone-missing", "--read-within", "500ms")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"trafficd/cmd/trafficctl/internal/generate"
 )
@@ -20,7 +22,7 @@ the same bytes. trafficctl forecast generate generates forecasts of the same tow
 Measurements are ordered by time. They are written to standard output or to --output
 FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. Each
 interval is then one batch, or several if it has more than 14,000 measurements;
---concurrency defaults to 1 to preserve their order.
+--concurrency defaults to 1 to preserve their order. The flags for sending require --send.
 
 --registry-out writes the detectors and their streets as CSV. The daemon's registry reads
 the column detectorCode.
@@ -36,6 +38,8 @@ const generateExamples = `  trafficctl generate --detectors 14000 --days 1 --reg
 func newGenerate(std streams) *cobra.Command {
 	c, s := generate.DefaultConfig(), newSendFlags()
 	s.cfg.Concurrency = 1
+	sending := pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.register(sending)
 	var from, registry, output, format string
 	var sends bool
 	cmd := &cobra.Command{
@@ -45,6 +49,14 @@ func newGenerate(std streams) *cobra.Command {
 		Example: generateExamples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			sending.VisitAll(func(f *pflag.Flag) {
+				if f.Changed && !sends && f.Name != "quiet" {
+					err = fmt.Errorf("--%s requires --send; without --send no daemon is called", f.Name)
+				}
+			})
+			if err != nil {
+				return err
+			}
 			if c.From, err = parseMoment(from); err != nil {
 				return err
 			}
@@ -53,12 +65,12 @@ func newGenerate(std streams) *cobra.Command {
 				return err
 			}
 			if registry != "" {
-				if err := writeOutput(registry, io.Discard, network.WriteRegistry); err != nil {
+				if err := writeOutput(cmd.Context(), registry, io.Discard, network.WriteRegistry); err != nil {
 					return fmt.Errorf("cannot write the registry: %w", err)
 				}
 			}
 			if !sends {
-				return writeMeasurements(std, c, network, output, format)
+				return writeMeasurements(cmd.Context(), std, c, network, output, format)
 			}
 			if output != stdio || format != "" {
 				return errors.New("use either --send or --output and --format, not both")
@@ -71,7 +83,7 @@ func newGenerate(std streams) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	s.register(f)
+	f.AddFlagSet(sending)
 	f.IntVar(&c.Streets, "detectors", c.Streets, "number of detectors")
 	f.StringVar(&from, "from", c.From.Format(time.DateOnly), "start in UTC, such as 2026-11-01 or 2026-11-01T06:00:00Z")
 	f.IntVar(&c.Days, "days", c.Days, "number of days")
@@ -99,7 +111,7 @@ func parseMoment(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--from %q must be a date such as 2026-11-01 or a time such as 2026-11-01T06:00:00Z", text)
 }
 
-func writeMeasurements(std streams, c generate.Config, network *generate.Network, output, format string) error {
+func writeMeasurements(ctx context.Context, std streams, c generate.Config, network *generate.Network, output, format string) error {
 	write, name := network.WriteNDJSON, strings.TrimSuffix(strings.TrimSuffix(output, ".gz"), ".zst")
 	switch {
 	case format == "csv", format == "" && filepath.Ext(name) == ".csv":
@@ -111,13 +123,13 @@ func writeMeasurements(std streams, c generate.Config, network *generate.Network
 		return fmt.Errorf("--format %q must be ndjson or csv", format)
 	}
 	items := int64(0)
-	err := writeOutput(output, std.out, func(w io.Writer) (err error) {
+	err := writeOutput(ctx, output, std.out, func(w io.Writer) (err error) {
 		items, err = write(w)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write measurements to %s: %w", output, err)
 	}
-	fmt.Fprintf(std.err, "trafficctl: %s measurements of %s detectors\n", grouped(items), grouped(c.Streets))
+	fmt.Fprintf(std.err, "trafficctl: %s of %s\n", plural(items, "measurement"), plural(c.Streets, "detector"))
 	return nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -114,4 +116,38 @@ func TestGenerateWarnsAboutTheFuture(t *testing.T) {
 	d := newDaemon(t)
 	r := runWith(t, "", to(d, small("--send", "--from", "2200-01-01")...)...)
 	require.Contains(t, r.err, "future")
+}
+
+// TestGenerateWithoutSend checks that flags for sending require --send.
+func TestGenerateWithoutSend(t *testing.T) {
+	f := func(args ...string) {
+		t.Helper()
+		require.Empty(t, requireFailure(t, "", args[0]+" requires --send", small(args...)...).out)
+	}
+	f("--dry-run")
+	f("--url", "http://127.0.0.1:1")
+	f("--rejected", "x")
+	f("--concurrency", "2")
+	requireSuccess(t, "", small("--quiet")...)
+}
+
+// TestGenerateInterrupted checks that an interrupt ends the generation of a file and removes what
+// was written.
+func TestGenerateInterrupted(t *testing.T) {
+	f := func(atOnce bool, path string) {
+		t.Helper()
+		ctx, interrupt := context.WithCancel(t.Context())
+		if atOnce {
+			interrupt()
+		}
+		var errs bytes.Buffer
+		code := run(ctx, []string{"generate", "--detectors", "100", "--days", "366", "--output", path}, streams{out: &interrupting{then: interrupt}, err: &errs})
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs.String(), "cannot write measurements to "+path+": interrupted")
+		require.NoFileExists(t, path)
+		require.NoFileExists(t, path+".new")
+	}
+	f(false, stdio)
+	f(true, temporary(t, "m.ndjson"))
+	f(true, temporary(t, "m.csv.gz"))
 }

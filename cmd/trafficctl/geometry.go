@@ -120,7 +120,7 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	}
 	var tally geometry.Tally
 	var failed error
-	err = writeOutput(c.output, std.out, func(out io.Writer) error {
+	err = writeOutput(ctx, c.output, std.out, func(out io.Writer) error {
 		tally, failed = geometry.Run(ctx, in, out, cfg, converter, func(place string, err error) {
 			display.note(fmt.Sprintf("%s: %v", place, err))
 		})

@@ -119,7 +119,7 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 		_, isGap := errors.AsType[*inspect.Gap](err)
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
+			return interrupted(ctx)
 		case err == nil:
 			if err := d.frame(frame, lines); err != nil {
 				return err

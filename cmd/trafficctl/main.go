@@ -44,6 +44,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, std streams) int {
+	std.in = interruptibleReader{ctx, std.in}
 	root := newRoot(std)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -93,22 +94,44 @@ Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 			Args:    cobra.NoArgs,
 			Run:     func(*cobra.Command, []string) { fmt.Fprintln(std.out, "trafficctl", version.Text()) },
 		})
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+	})
+	addUsage(root)
 	return root
+}
+
+// addUsage appends the usage to the errors about the arguments of cmd and its subcommands.
+func addUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return fmt.Errorf("%w; usage: %s", err, cmd.UseLine())
+			}
+			return nil
+		}
+	}
+	for _, child := range cmd.Commands() {
+		addUsage(child)
+	}
 }
 
 // group adds subcommands to a command that does nothing else. An unknown one is an error; cobra
 // would print the help and succeed, or complain about a flag.
 func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(commands...)
-	cmd.FParseErrWhitelist.UnknownFlags = true
+	cmd.DisableFlagParsing = true
 	cmd.DisableFlagsInUseLine = true
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
 			return cmd.Help()
 		}
 		var names []string
 		for _, command := range cmd.Commands() {
 			names = append(names, command.Name())
+		}
+		if flag, _, _ := strings.Cut(args[0], "="); strings.HasPrefix(flag, "-") {
+			return fmt.Errorf("unknown flag: %s; %s requires a command: %s", flag, cmd.Name(), strings.Join(names, ", "))
 		}
 		return fmt.Errorf("unknown command %q for %s; its commands are %s", args[0], cmd.Name(), strings.Join(names, ", "))
 	}

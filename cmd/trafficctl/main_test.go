@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -99,6 +101,43 @@ func TestUnknownFlag(t *testing.T) {
 	requireFailure(t, "", "--fast", "send", "--fast")
 }
 
+// TestUsageErrors checks that errors about arguments and flags say where the usage is described.
+func TestUsageErrors(t *testing.T) {
+	requireFailure(t, "", "received 0; usage: trafficctl resubmit FILE|- [flags]", "resubmit")
+	requireFailure(t, "", "usage: trafficctl generate [flags]", "generate", "day.csv")
+	requireFailure(t, "", "unknown flag: --fast; see trafficctl send --help", "send", "--fast")
+}
+
+// TestInterruptedInput checks that an interrupt ends a command that waits for standard input.
+func TestInterruptedInput(t *testing.T) {
+	f := func(args ...string) {
+		t.Helper()
+		in, input, err := os.Pipe()
+		require.NoError(t, err)
+		defer in.Close()
+		defer input.Close() // ends the blocked read
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, interrupt)
+		var errs bytes.Buffer
+		done := make(chan int, 1)
+		go func() { done <- run(ctx, args, streams{in, io.Discard, &errs}) }()
+		select {
+		case code := <-done:
+			require.Equal(t, exitFailed, code, args)
+			require.Contains(t, errs.String(), "interrupted", args)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%v did not end after an interrupt", args)
+		}
+	}
+	d := newDaemon(t)
+	f(to(d, "send", "-")...)
+	f("send", "-", "--dry-run")
+	f("resubmit", "-", "--dry-run")
+	f("geometry")
+	f("forecast", "build", "-")
+	f("forecast", "generate", "--codes", "-")
+}
+
 func TestVersion(t *testing.T) {
 	r := requireSuccess(t, "", "--version")
 	require.Regexp(t, `^trafficctl .* go1\.\d+`, r.out)
@@ -136,7 +175,9 @@ func TestUnknownCommands(t *testing.T) {
 		for _, args := range [][]string{{"nosuch"}, {"nosuch", "--url", "http://127.0.0.1:1"}} {
 			requireFailure(t, "", `unknown command "nosuch" for `+group.Name()+"; its commands are "+group.Commands()[0].Name(), append([]string{group.Name()}, args...)...)
 		}
-		r := requireSuccess(t, "", group.Name())
-		require.Contains(t, r.out, "Available Commands:")
+		requireFailure(t, "", "unknown flag: --url; "+group.Name()+" requires a command", group.Name(), "--url", "http://127.0.0.1:1")
+		for _, args := range [][]string{{group.Name()}, {group.Name(), "-h"}, {group.Name(), "--help"}, {"help", group.Name()}} {
+			require.Contains(t, requireSuccess(t, "", args...).out, "Available Commands:")
+		}
 	}
 }

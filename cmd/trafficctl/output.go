@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,11 +26,13 @@ const stdio = feed.Stdin // the file name for standard input and standard output
 
 // writeOutput calls write with a buffered writer for stdout if path is "-", otherwise for the file.
 // It compresses .gz and .zst files. It replaces the file atomically once write has succeeded: a
-// daemon may be watching the file, and a failure must keep the old content.
-func writeOutput(path string, stdout io.Writer, write func(io.Writer) error) error {
+// daemon may be watching the file, and a failure must keep the old content. The writer fails once
+// ctx is done.
+func writeOutput(ctx context.Context, path string, stdout io.Writer, write func(io.Writer) error) error {
 	buffered := func(w io.Writer) error {
-		out := bufio.NewWriterSize(w, 64<<10)
-		return errors.Join(write(out), out.Flush())
+		out := bufio.NewWriterSize(interruptibleWriter{ctx, w}, 64<<10)
+		err := write(out)
+		return cmp.Or(err, out.Flush()) // Flush repeats an error of the writer
 	}
 	if path == stdio {
 		return buffered(stdout)

@@ -160,13 +160,13 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	if file == nil {
 		file = new(feed.Source)
 	}
-	if s.dryRun {
-		return parseOnly(ctx, std, items, file)
-	}
 	cfg := s.cfg
 	cfg.Ordered, cfg.SkipBadRows = !s.noOrder, s.onBadRow == "skip"
 	if !cfg.SkipBadRows && s.onBadRow != "stop" {
 		return fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
+	}
+	if s.dryRun {
+		return parseOnly(ctx, std, items, file)
 	}
 	daemon, err := s.client()
 	if err != nil {
@@ -219,7 +219,7 @@ func parseOnly(ctx context.Context, std streams, items iter.Seq2[measurement.Ite
 		var row *measurement.RowError
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
+			return interrupted(ctx)
 		case errors.As(err, &row):
 			if bad++; bad <= dryRunItems {
 				fmt.Fprintln(std.err, "trafficctl: cannot read a row:", err)
@@ -232,8 +232,8 @@ func parseOnly(ctx context.Context, std streams, items iter.Seq2[measurement.Ite
 			fmt.Fprintf(std.out, "%s\n", item.JSON)
 		}
 	}
-	fmt.Fprintf(std.err, "trafficctl: dry run: %s items, %s empty values, %s unreadable rows; nothing was sent\n",
-		grouped(good), grouped(file.Empty), grouped(bad))
+	fmt.Fprintf(std.err, "trafficctl: dry run: %s, %s, %s; nothing was sent\n",
+		plural(good, "item"), plural(file.Empty, "empty value"), plural(bad, "unreadable row"))
 	if bad > 0 {
 		return errRejected
 	}

@@ -223,7 +223,8 @@ func TestSendDryRun(t *testing.T) {
 		wire("158324", "flow", "2014-08-01T07:50:00Z", "2014-08-01T07:55:00Z", "5")+"\n"+
 		wire("158324", "flow", "2014-08-01T07:55:00Z", "2014-08-01T08:00:00Z", "6")+"\n", r.out)
 	require.Contains(t, r.err, `line 4: column timestamp: "yesterday"`)
-	require.Contains(t, r.err, "dry run: 3 items, 1 empty values, 1 unreadable rows; nothing was sent")
+	require.Contains(t, r.err, "dry run: 3 items, 1 empty value, 1 unreadable row; nothing was sent")
+	requireFailure(t, "", `--on-bad-row "ignore" must be stop or skip`, "send", path, "--dry-run", "--on-bad-row", "ignore")
 }
 
 // TestSendDetectorsFromHeader tests a table with a column per detector and no time column.

@@ -216,9 +216,12 @@ func getStatus(ctx context.Context, base string) ([]byte, error) {
 
 // getOperators requests path from the operators' listener. The caller closes the body.
 func getOperators(ctx context.Context, base, path string, query url.Values) (io.ReadCloser, error) {
+	if err := client.ValidateURL(base); err != nil {
+		return nil, err
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("invalid --url: %w", err)
+		return nil, err
 	}
 	req.URL.RawQuery = query.Encode()
 	resp, err := http.DefaultClient.Do(req)

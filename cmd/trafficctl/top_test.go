@@ -69,3 +69,13 @@ func TestTopRetries(t *testing.T) {
 	require.Contains(t, first, "! cannot reach the operators' listener")
 	require.Contains(t, rest, "trafficd v4 ")
 }
+
+// TestOperatorsURL checks that an invalid --url is not reported as an unreachable daemon.
+func TestOperatorsURL(t *testing.T) {
+	for _, command := range []string{"top", "tap"} {
+		for _, url := range []string{"", "localhost:8081", "ftp://localhost:8081", "http://"} {
+			r := requireFailure(t, "", fmt.Sprintf("--url %q must be an http or https URL", url), command, "--url", url)
+			require.NotContains(t, r.err, "cannot reach")
+		}
+	}
+}

@@ -45,11 +45,20 @@ type Config struct {
 // DefaultConfig returns the settings for a daemon on this machine.
 func DefaultConfig() Config { return Config{URL: "http://127.0.0.1:8080", Timeout: time.Minute} }
 
+// ValidateURL returns an error unless base, the value of --url, is an http or https URL.
+func ValidateURL(base string) error {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("--url %q must be an http or https URL, for example https://traffic.example.org", base)
+	}
+	return nil
+}
+
 func (c Config) validate() error {
-	base, err := url.Parse(c.URL)
+	if err := ValidateURL(c.URL); err != nil {
+		return err
+	}
 	switch {
-	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
-		return fmt.Errorf("--url %q must be an http or https URL, for example https://traffic.example.org", c.URL)
 	case c.Key == "":
 		return errors.New("missing API key: set --key, --key-file or the environment variable TRAFFICD_KEY")
 	case strings.ContainsFunc(c.Key, func(r rune) bool { return r <= ' ' || r > '~' }):

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"trafficd/cmd/trafficctl/internal/feed"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -35,7 +37,7 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 		return all, fmt.Errorf("cannot read %s: %w", path, err)
 	}
 	if format == "" {
-		format = forecasts.FormatOf(path)
+		format = FormatOf(path)
 	}
 	index := make(map[string]int) // in all.Forecasts, by key
 	for r, err := range forecasts.Read(text, format, maxSpeed) {
@@ -84,6 +86,15 @@ func ReadCodes(path string, stdin io.Reader) ([]string, error) {
 		return nil, fmt.Errorf("cannot use %s: it contains no location reference", path)
 	}
 	return codes, nil
+}
+
+// FormatOf returns the format that a file's name implies, without the extension of a compression.
+func FormatOf(path string) string {
+	switch extension := filepath.Ext(path); strings.ToLower(extension) {
+	case ".gz", ".xz", ".zst":
+		path = strings.TrimSuffix(path, extension)
+	}
+	return forecasts.FormatOf(path)
 }
 
 func readAll(path string, stdin io.Reader) ([]byte, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,8 @@ func TestConfigValidate(t *testing.T) {
 	f("--types", func(c *Config) { c.Types = []string{"colour"} })
 	f("--gap-rate", func(c *Config) { c.GapRate = 1 })
 	f("--error-rate", func(c *Config) { c.ErrorRate = -1 })
+	f("--gap-rate NaN", func(c *Config) { c.GapRate = math.NaN() })
+	f("--error-rate NaN", func(c *Config) { c.ErrorRate = math.NaN() })
 	f("--intervals", func(c *Config) { c.Count = -1 })
 	f("--utc-offset", func(c *Config) { c.UTCOffset = 15 })
 }

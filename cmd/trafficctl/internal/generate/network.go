@@ -24,8 +24,7 @@ import (
 var Types = []string{"speed", "flow", "occupancy"}
 
 // Config describes what to generate. Each field corresponds to the flag of the same name, Streets
-// to
-// --detectors, and Count to --intervals.
+// to --detectors, and Count to --intervals.
 type Config struct {
 	TownConfig
 	From      time.Time // start of the first interval
@@ -67,9 +66,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--interval %s must be 1s to 24h", c.Interval)
 	case len(c.Types) == 0:
 		return fmt.Errorf("--types must list at least one of %v", Types)
-	case c.GapRate < 0 || c.GapRate > 0.9:
+	case !(c.GapRate >= 0 && c.GapRate <= 0.9): // including NaN
 		return fmt.Errorf("--gap-rate %g must be 0 to 0.9", c.GapRate)
-	case c.ErrorRate < 0 || c.ErrorRate > 1:
+	case !(c.ErrorRate >= 0 && c.ErrorRate <= 1):
 		return fmt.Errorf("--error-rate %g must be 0 to 1", c.ErrorRate)
 	}
 	for _, kind := range c.Types {
