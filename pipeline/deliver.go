@@ -295,7 +295,7 @@ func sleep(ctx context.Context, wait time.Duration) error {
 }
 
 // delivered moves past a delivered block. The cursor is saved with the next plan. A restart before
-// that repeats the block, and the store recognizes the repetition.
+// that repeats the block, and the store recognises the repetition.
 func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) {
 	n := rows.Rows()
 	d.at = CursorStatus{Done: rows.End(), State: state}

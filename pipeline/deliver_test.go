@@ -21,7 +21,7 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// fakeStore recognizes blocks by their plans, as real stores do by tokens or sequences, and fails
+// fakeStore recognises blocks by their plans, as real stores do by tokens or sequences, and fails
 // at random.
 type fakeStore struct {
 	*rand.Rand

@@ -421,7 +421,7 @@ func jarsOf(t *testing.T, toolkit, pom string) string {
 	return filepath.Join(dir, "*")
 }
 
-// java returns a command for a short program: the optimizing compiler of the JVM would not pay off.
+// java returns a command for a short program: the optimising compiler of the JVM would not pay off.
 func java(args ...string) *exec.Cmd {
 	return exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}, args...)...)
 }

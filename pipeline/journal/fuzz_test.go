@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The coverage of an input varies between runs, because of the goroutines, and minimization does
+// The coverage of an input varies between runs, because of the goroutines, and minimisation does
 // not converge. Run these fuzz tests with -fuzzminimizetime=5x.
 
 // FuzzSegment opens a directory whose only segment has a valid header, followed by arbitrary bytes.

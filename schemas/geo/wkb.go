@@ -2,6 +2,7 @@ package geo
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -34,7 +35,7 @@ func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
 	g, err := r.Read(&r)
 	if err == nil && r.at < len(data) {
-		err = fmt.Errorf("%d bytes after the geometry", len(data)-r.at)
+		err = errors.New("unexpected data after the geometry")
 	}
 	if err == nil && r.srid != 0 {
 		g, err = geom.SetSRID(g, int(r.srid))

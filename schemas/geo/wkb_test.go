@@ -111,7 +111,7 @@ func TestWKBInvalid(t *testing.T) {
 	f("01 01000040", "type code 0x40000001: measures (M)")
 	f("01 01000000"+one, "byte 5: unexpected end: 8 bytes left, need 16")
 	f("01 01000020 e610", "byte 5: unexpected end: 2 bytes left, need 4")
-	f(point+"00", "byte 21: 1 bytes after the geometry")
+	f(point+"00", "byte 21: unexpected data after the geometry")
 	f("01 01000000"+one+nan, "byte 13: coordinate NaN is not a finite number")
 	f("01 01000000"+nan+one, "byte 5: coordinate NaN")
 	f("01 01000000"+one+"000000000000f07f", "byte 13: coordinate +Inf")

@@ -311,7 +311,7 @@ func (s *hosts) quorumSettings(replicas int) ch.Settings {
 	}
 }
 
-// migrate creates or updates the tables on one server. Calls are serialized, so that servers do not
+// migrate creates or updates the tables on one server. Calls are serialised, so that servers do not
 // contend for Keeper.
 func (s *hosts) migrate(ctx context.Context, h *host) error {
 	s.migrating.Lock()

@@ -12,7 +12,7 @@
 // # Exactly once
 //
 // The bytes of a record batch are a function of the plan and its rows, and include producer id,
-// epoch and sequence: a broker that knows the producer recognizes a duplicate. Four rules cover the
+// epoch and sequence: a broker that knows the producer recognises a duplicate. Four rules cover the
 // other cases.
 //
 //  1. A broker that has forgotten a producer accepts any sequence from it, and a restarted daemon
@@ -20,7 +20,7 @@
 //     looked up in the topic first. The same holds for the rows of an attempt without a response if
 //     the attempt, or the rows' received_at (which brokers use to expire producers), is older than
 //     resolve_after. A lookup reads the partition from the last acknowledged offset to its end and
-//     recognizes rows by their headers (batch-id, index). Only rows that it does not find are sent.
+//     recognises rows by their headers (batch-id, index). Only rows that it does not find are sent.
 //  2. If the broker rejects the sequence or the epoch (45, 47, 59), the rows are looked up, and the
 //     missing ones are sent under the next epoch of the same producer id, with sequence 0. These
 //     bytes are again a function of the plan: after a crash, the next process repeats the same

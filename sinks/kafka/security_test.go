@@ -56,7 +56,7 @@ func certificate(t *testing.T) (server *tls.Config, file string) {
 	return &tls.Config{Certificates: s.TLS.Certificates}, file
 }
 
-// TestNotABroker checks that peers that are not Kafka brokers are recognized, and that the client
+// TestNotABroker checks that peers that are not Kafka brokers are recognised, and that the client
 // uses little memory for their responses, however long these are or claim to be.
 func TestNotABroker(t *testing.T) {
 	f := func(want, first, repeated string) {

@@ -25,7 +25,7 @@ import (
 // drops compressors, and creating new ones would take most of the time.
 func TestMain(m *testing.M) {
 	encoder, decoder := newZstd()
-	encoder.EncodeAll([]byte("initialize the encoder outside of any synctest bubble"), nil)
+	encoder.EncodeAll([]byte("initialise the encoder outside of any synctest bubble"), nil)
 	newZstd = func() (*zstd.Encoder, *zstd.Decoder) { return encoder, decoder }
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")) // never ends
 }

@@ -20,9 +20,9 @@ var (
 	partsBuilt   = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents that were built.")
 	partsReused  = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents that were reused.")
 	formsMade    = metrics.NewCounter("trafficd_layers_forms_made_total",
-		"Parts of documents serialized in a format and encoding.")
+		"Parts of documents serialised in a format and encoding.")
 	piecesStored = metrics.NewCounter("trafficd_layers_pieces_stored_total",
-		"Serialized parts stored uncompressed because the compressed bytes could not be verified.")
+		"Serialised parts stored uncompressed because the compressed bytes could not be verified.")
 	responses = responseCounters()
 )
 

@@ -62,7 +62,7 @@
 // # Topics
 //
 // A topic that was deleted and recreated is read from its start, and replaces the whole layer. It
-// is recognized by its ID, which brokers report since Kafka 2.8, or because it ends before the
+// is recognised by its ID, which brokers report since Kafka 2.8, or because it ends before the
 // offset already reached. The layer stays unchanged until the new topic has been read to its end.
 // If an unclean leader election removes records, this is not noticed if their offsets are reused
 // before the next poll.

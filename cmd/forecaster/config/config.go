@@ -45,7 +45,8 @@ type Model struct {
 	Most            float64 `setting:"most"`             // higher values are discarded as impossible
 	Zero            bool    `setting:"zero"`             // 0 is a valid value, as for flow
 	// Length of the detectors' intervals. To change it later, stop the forecaster and truncate the
-	// tables whose names start with forecaster_: it then learns the archive again.
+	// tables whose names start with forecaster_: it then learns the archive again. Until then, it
+	// reports an error.
 	Interval      time.Duration   `setting:"interval"`
 	Horizons      []time.Duration `setting:"horizons"`       // horizons at which weights are learned; in between, they are interpolated
 	TimeZone      string          `setting:"time_zone"`      // time zone of profiles and days, an IANA name

@@ -15,7 +15,7 @@ import (
 )
 
 // transaction makes records visible together. It has a unique producer epoch, by which the daemon
-// recognizes its records in all partitions (contract 2). kafka-go supports the requests, but has no
+// recognises its records in all partitions (contract 2). kafka-go supports the requests, but has no
 // producer that uses them.
 type transaction struct {
 	*Publisher
@@ -63,7 +63,7 @@ func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, 
 }
 
 // write writes a record batch and returns when all in-sync replicas have it. sequence is the number
-// of records already written to the partition, by which brokers recognize duplicates.
+// of records already written to the partition, by which brokers recognise duplicates.
 func (t *transaction) write(ctx context.Context, partition, sequence int, records []protocol.Record) error {
 	frame, err := t.encode(sequence, records)
 	if err != nil {

@@ -132,11 +132,9 @@ func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
 // next returns the first day that has not been learned.
 func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 	q := s.query(until, until, until, 0)
-	var day time.Time
-	var n uint64
-	err := s.Conn.QueryRow(ctx, "SELECT max(day), count() FROM "+q.Tables+".forecaster_learned WHERE "+q.Key()).Scan(&day, &n)
+	day, _, n, err := s.latest(ctx, q, "true")
 	if err != nil {
-		return day, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
+		return day, err
 	}
 	if n > 0 {
 		return s.start(day.Date()), nil
@@ -150,6 +148,24 @@ func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 		return day, fmt.Errorf("cannot find the first measurement in %s: %w", q.Archive, err)
 	}
 	return s.Day(day, 0), nil
+}
+
+// latest returns the latest day in forecaster_learned that matches a condition, the end of the
+// measurements that it was learned from, and the number of such days. It fails if the day was
+// learned with another interval, because the learned tables count in intervals.
+func (s *Source) latest(ctx context.Context, q *query, condition string) (day, until time.Time, n uint64, err error) {
+	var seconds uint32
+	err = s.Conn.QueryRow(ctx, fmt.Sprintf(
+		"SELECT max(day), argMax(learned_until, day), argMax(interval_seconds, day), count() FROM %s.forecaster_learned WHERE %s AND %s",
+		q.Tables, q.Key(), condition)).Scan(&day, &until, &seconds, &n)
+	if err != nil {
+		return day, until, n, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
+	}
+	if learned := time.Duration(seconds) * time.Second; learned != 0 && learned != s.Interval {
+		return day, until, n, fmt.Errorf("model.interval is %s, but the tables %s.forecaster_… were learned with %s: "+
+			"set it back or, to learn the archive again, stop the forecaster and truncate these tables", s.Interval, q.Tables, learned)
+	}
+	return day, until, n, nil
 }
 
 // learnDay learns day from forecaster_values. Days are learned in order.
@@ -176,9 +192,9 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 			return err
 		}
 	}
-	if err := s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned (product_instance, measure_type_code, day, learned_until) "+
-		"VALUES (%s, %s, %s, fromUnixTimestamp(%d))",
-		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix())); err != nil {
+	if err := s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned "+
+		"(product_instance, measure_type_code, day, learned_until, interval_seconds) VALUES (%s, %s, %s, fromUnixTimestamp(%d), %d)",
+		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix(), int64(s.Interval/time.Second))); err != nil {
 		return fmt.Errorf("cannot record the day: %w", err)
 	}
 	old := quote(s.Day(day, -keepDays).Format(time.DateOnly))
@@ -224,13 +240,9 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error) {
 	day := s.Day(at, 0)
 	q := s.query(day, day, day, 0)
-	var latest, until time.Time
-	var n uint64
-	err := s.Conn.QueryRow(ctx, fmt.Sprintf(
-		"SELECT max(day), argMax(learned_until, day), count() FROM %s.forecaster_learned WHERE %s AND day <= %s",
-		q.Tables, q.Key(), quote(q.Day))).Scan(&latest, &until, &n)
+	latest, until, n, err := s.latest(ctx, q, "day <= "+quote(q.Day))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
+		return nil, err
 	}
 	l := &model.Learned{Day: day, Interval: s.Interval, Detectors: make(map[string]*model.Detector)}
 	if n == 0 {

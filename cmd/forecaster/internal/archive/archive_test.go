@@ -168,6 +168,12 @@ func TestLearning(t *testing.T) {
 		t.Helper()
 		requireEqual(t, want, s.learn(t, last))
 	}
+	s.Interval = 15 * time.Minute
+	require.ErrorContains(t, s.Learn(t.Context(), last, nil), "were learned with 5m0s")
+	_, err = s.Load(t.Context(), last)
+	require.ErrorContains(t, err, "model.interval is 15m0s, but")
+	s.Interval = 5 * time.Minute
+
 	// Learn the last day again, as after a crash before the row in forecaster_learned was written.
 	require.NoError(t, s.Conn.Exec(t.Context(),
 		"ALTER TABLE city.forecaster_learned DELETE WHERE day >= '2026-06-10' SETTINGS mutations_sync = 2"))
