@@ -19,9 +19,9 @@ type Conn interface {
 
 // Migrate creates or updates the database and its tables on one server, and returns the names of
 // the applied migrations. In a cluster it must be called for each server. Several daemons may call
-// it at the same time. The connection needs no default database. On a new server of a cluster,
-// replicated tables are created with the definitions of the other servers, because the columns and
-// the TTL must be the same on all replicas.
+// it at the same time. The connection needs no default database. In a cluster, missing replicated
+// tables are created with the definitions of the other servers, because the columns and the TTL
+// must be the same on all replicas.
 func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
@@ -34,15 +34,14 @@ func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []s
 	if err != nil {
 		return nil, err
 	}
-	if l.Cluster != "" && len(done) == 0 {
+	isDone := func(m Migration) bool { return slices.Contains(done, m.Version) }
+	list = slices.DeleteFunc(list, isDone)
+	if l.Cluster != "" && len(list) > 0 {
 		if err := join(ctx, c, l, others); err != nil {
 			return nil, err
 		}
 	}
 	for _, m := range list {
-		if slices.Contains(done, m.Version) {
-			continue
-		}
 		if err := apply(ctx, c, l, m); err != nil {
 			return applied, err
 		}
@@ -116,6 +115,7 @@ func replicatedTables(ctx context.Context, c Conn, l Layout) (statements []strin
 
 // The server's error codes that exec handles.
 const (
+	otherColumns    = 122 // INCOMPATIBLE_COLUMNS: Keeper has a newer definition of the table
 	replicaExists   = 253 // REPLICA_ALREADY_EXISTS: Keeper lists this replica for a table that the server does not have
 	cannotAssignDDL = 517 // CANNOT_ASSIGN_ALTER: the replica has not yet applied the ALTER of another replica
 )
@@ -131,6 +131,8 @@ func exec(ctx context.Context, c Conn, l Layout, statement string) error {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
 			}
+		case exception != nil && exception.Code == otherColumns:
+			return fmt.Errorf("%w; run trafficd migrate with all servers in clickhouse.addresses, which creates the table as on the others", err)
 		case exception != nil && exception.Code == replicaExists:
 			return fmt.Errorf("%w; if the server lost its disk, remove its replica from Keeper by running on another server of its shard:"+
 				" SYSTEM DROP REPLICA '<replica>' FROM DATABASE %s; repeat that with '<shard>-<replica>'", err, l.Database)

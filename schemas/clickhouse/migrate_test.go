@@ -100,6 +100,31 @@ func testConcurrent(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	require.Equal(t, versions(t), store.Query(t, "SELECT DISTINCT version FROM concurrent.schema_migrations ORDER BY 1"))
 }
 
+// TestNewServer checks that a new server of a cluster gets tables from the others, even if an
+// earlier attempt, which did not know them, failed after some migrations.
+func TestNewServer(t *testing.T) {
+	c := stores.StartCluster(t, "1", "1", "2")
+	conns := make([]driver.Conn, len(c.Nodes))
+	for i, n := range c.Nodes {
+		var err error
+		conns[i], err = ch.Open(&ch.Options{Addr: []string{n.TCP}})
+		require.NoError(t, err)
+		defer conns[i].Close()
+	}
+	first := conns[0]
+	_, err := schema.Migrate(t.Context(), first, cluster)
+	require.NoError(t, err)
+	for _, conn := range conns[1:] {
+		_, err := schema.Migrate(t.Context(), conn, cluster)
+		require.ErrorContains(t, err, "run trafficd migrate with all servers in clickhouse.addresses")
+		_, err = schema.Migrate(t.Context(), conn, cluster, first)
+		require.NoError(t, err)
+		applied, err := schema.Migrate(t.Context(), conn, cluster, first)
+		require.NoError(t, err)
+		require.Empty(t, applied)
+	}
+}
+
 // versions returns the numbers of all migrations, one per line.
 func versions(t *testing.T) string {
 	t.Helper()

@@ -87,8 +87,7 @@ CREATE TABLE IF NOT EXISTS `{{.Database}}`.forecaster_learned
     measure_type_code LowCardinality(String),
     day               Date,
     learned_until     DateTime('UTC'),
-    updated_at        DateTime64(3, 'UTC') DEFAULT now64(3),
-    interval_seconds  UInt32 -- the last column, because migration 22 adds it to existing tables
+    updated_at        DateTime64(3, 'UTC') DEFAULT now64(3)
 )
 ENGINE = {{.Engine "ReplacingMergeTree" (print .Database "/forecaster_learned") "{shard}-{replica}" "updated_at"}}
 ORDER BY (product_instance, measure_type_code, day);

@@ -132,13 +132,14 @@ func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
 // next returns the first day that has not been learned.
 func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 	q := s.query(until, until, until, 0)
-	day, _, n, err := s.latest(ctx, q, "true")
+	day, _, ok, err := s.latest(ctx, q, "true")
 	if err != nil {
 		return day, err
 	}
-	if n > 0 {
+	if ok {
 		return s.start(day.Date()), nil
 	}
+	var n uint64
 	err = s.Conn.QueryRow(ctx, "SELECT min(timestamp_from), count() FROM "+q.Archive+" WHERE "+q.Key()+
 		fmt.Sprintf(" AND timestamp_from >= fromUnixTimestamp(%d)", s.Day(until, -history).Unix())).Scan(&day, &n)
 	if err == nil && n == 0 {
@@ -150,22 +151,23 @@ func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 	return s.Day(day, 0), nil
 }
 
-// latest returns the latest day in forecaster_learned that matches a condition, the end of the
-// measurements that it was learned from, and the number of such days. It fails if the day was
+// latest returns the latest day in forecaster_learned that matches a condition, and the end of the
+// measurements from which it was learned. ok is false if there is none. It fails if the day was
 // learned with another interval, because the learned tables count in intervals.
-func (s *Source) latest(ctx context.Context, q *query, condition string) (day, until time.Time, n uint64, err error) {
+func (s *Source) latest(ctx context.Context, q *query, condition string) (day, until time.Time, ok bool, err error) {
 	var seconds uint32
+	var n uint64
 	err = s.Conn.QueryRow(ctx, fmt.Sprintf(
 		"SELECT max(day), argMax(learned_until, day), argMax(interval_seconds, day), count() FROM %s.forecaster_learned WHERE %s AND %s",
 		q.Tables, q.Key(), condition)).Scan(&day, &until, &seconds, &n)
 	if err != nil {
-		return day, until, n, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
+		return day, until, false, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)
 	}
 	if learned := time.Duration(seconds) * time.Second; learned != 0 && learned != s.Interval {
-		return day, until, n, fmt.Errorf("model.interval is %s, but the tables %s.forecaster_… were learned with %s: "+
+		return day, until, false, fmt.Errorf("model.interval is %s, but the tables %s.forecaster_… were learned with %s: "+
 			"set it back or, to learn the archive again, stop the forecaster and truncate these tables", s.Interval, q.Tables, learned)
 	}
-	return day, until, n, nil
+	return day, until, n > 0, nil
 }
 
 // learnDay learns day from forecaster_values. Days are learned in order.
@@ -240,12 +242,12 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error) {
 	day := s.Day(at, 0)
 	q := s.query(day, day, day, 0)
-	latest, until, n, err := s.latest(ctx, q, "day <= "+quote(q.Day))
+	latest, until, ok, err := s.latest(ctx, q, "day <= "+quote(q.Day))
 	if err != nil {
 		return nil, err
 	}
 	l := &model.Learned{Day: day, Interval: s.Interval, Detectors: make(map[string]*model.Detector)}
-	if n == 0 {
+	if !ok {
 		return l, nil
 	}
 	l.Day, l.Until = s.start(latest.Date()), until

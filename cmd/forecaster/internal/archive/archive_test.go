@@ -35,7 +35,7 @@ func start(t *testing.T, store *stores.ClickHouse, database string, zone string,
 }
 
 // open returns a source without measurements.
-func open(t *testing.T, address string, layout schema.Layout) *Source {
+func open(t *testing.T, address string, layout schema.Layout, others ...schema.Conn) *Source {
 	t.Helper()
 	conn, err := clickhouse.Open(&clickhouse.Options{
 		Addr: []string{address}, ReadTimeout: time.Minute, Settings: clickhouse.Settings{"distributed_foreground_insert": 1},
@@ -43,7 +43,7 @@ func open(t *testing.T, address string, layout schema.Layout) *Source {
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	layout.Table = "measurements"
-	_, err = schema.Migrate(t.Context(), conn, layout)
+	_, err = schema.Migrate(t.Context(), conn, layout, others...)
 	require.NoError(t, err)
 	return &Source{
 		Conn: conn, Database: layout.Database, Table: layout.Table, Learned: layout.Database, Instance: "city",
@@ -172,6 +172,10 @@ func TestLearning(t *testing.T) {
 	require.ErrorContains(t, s.Learn(t.Context(), last, nil), "were learned with 5m0s")
 	_, err = s.Load(t.Context(), last)
 	require.ErrorContains(t, err, "model.interval is 15m0s, but")
+	require.NoError(t, s.Conn.Exec(t.Context(), "ALTER TABLE city.forecaster_learned UPDATE interval_seconds = 0 WHERE true "+
+		"SETTINGS mutations_sync = 2")) // as if an earlier version had learned the days
+	_, err = s.Load(t.Context(), last)
+	require.NoError(t, err)
 	s.Interval = 5 * time.Minute
 
 	// Learn the last day again, as after a crash before the row in forecaster_learned was written.
@@ -275,10 +279,9 @@ func TestCluster(t *testing.T) {
 	last := time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC)
 	end := last.AddDate(0, 0, 1)
 	single := open(t, c.Nodes[0].TCP, schema.Layout{Database: "single"})
-	nodes := make([]*Source, len(c.Nodes))
-	for i, n := range c.Nodes {
-		nodes[i] = open(t, n.TCP, schema.Layout{Database: "city", Cluster: "main"})
-	}
+	city := schema.Layout{Database: "city", Cluster: "main"}
+	first := open(t, c.Nodes[0].TCP, city)
+	nodes := []*Source{first, open(t, c.Nodes[1].TCP, city, first.Conn)}
 	single.insert(t, end.AddDate(0, 0, -days), end, end, 0)
 	nodes[0].insert(t, end.AddDate(0, 0, -days), end, end, 0)
 	nodes[1].insert(t, end.AddDate(0, 0, -days), end, end.Add(-time.Hour), 30) // earlier versions
