@@ -196,6 +196,7 @@ func TestQuickstart(t *testing.T) {
 	code, text := first.end(t)
 	require.Zero(t, code, text)
 	require.Contains(t, text, "✓ every accepted measurement is in both stores, exactly once")
+	require.NotContains(t, text, "earlier run")
 
 	second := startQuickstart(t, binary, dir, "--exit")
 	sender := second.child(t, "trafficctl", "send")
@@ -206,6 +207,7 @@ func TestQuickstart(t *testing.T) {
 	require.Zero(t, code, text)
 	require.Contains(t, text, "trafficd exited (signal: killed) and was restarted")
 	require.Contains(t, text, "✓ every accepted measurement is in both stores, exactly once")
+	require.Contains(t, text, "the others replaced those of an earlier run")
 
 	third := startQuickstart(t, binary, dir)
 	third.child(t, "trafficctl", "send")
