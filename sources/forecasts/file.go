@@ -17,14 +17,14 @@ type fileFeed struct {
 	file     *watch.File
 	maxBytes int64
 	maxSpeed float64
-	contents contents
+	guarded  guardedLayer
 	faults   *faults
 }
 
 func newFileFeed(cfg Config, layer Layer, faults *faults) *fileFeed {
 	return &fileFeed{
 		FileConfig: cfg.File, file: watch.NewFile(cfg.File.Path, cfg.File.Settle, cfg.MaxBytes),
-		maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, contents: newContents(cfg, layer, "the file"), faults: faults,
+		maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed, guarded: guard(cfg, layer, "the file"), faults: faults,
 	}
 }
 
@@ -40,8 +40,8 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 		modified = now
 	}
 	if errors.Is(err, watch.ErrUnchanged) {
-		f.contents.guard.Reset()
-		f.contents.layer.Confirm(modified)
+		f.guarded.guard.Reset()
+		f.guarded.layer.Confirm(modified)
 	}
 	if err != nil {
 		return modified, err
@@ -64,7 +64,7 @@ const expansion = 4
 
 func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.Time) error {
 	f.faults.reset()
-	streets := newStreets(f.faults, f.contents.layer)
+	streets := newStreets(f.faults, f.guarded.layer)
 	for record, err := range Read(content, cmp.Or(f.Format, FormatOf(f.Path)), f.maxSpeed) {
 		err = cmp.Or(err, ctx.Err())
 		if err == nil {
@@ -79,7 +79,7 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 			return err
 		}
 	}
-	return streets.publish(&f.contents, confirmed)
+	return streets.publish(&f.guarded, confirmed)
 }
 
 // streets passes the valid forecasts of a feed's whole content to the layer. It passes each as soon
@@ -116,7 +116,7 @@ var errNoValidForecast = errors.New("no valid forecast: the last valid content r
 
 // publish makes the streets visible. If there are none, or the guard rejects them, it returns an
 // error.
-func (s *streets) publish(to *contents, confirmed time.Time) error {
+func (s *streets) publish(to *guardedLayer, confirmed time.Time) error {
 	err := errNoValidForecast
 	if len(s.known) > 0 {
 		err = to.admit(s.known, time.Now())

@@ -73,7 +73,7 @@ func TestShrunkFile(t *testing.T) {
 	feed.check(t.Context())
 	require.Contains(t, feed.Status().Error, "truncated NDJSON")
 	write(t, path, lines(10))
-	feed.feed.(*fileFeed).contents.guard.ShrinkConfirm = 0
+	feed.feed.(*fileFeed).guarded.guard.ShrinkConfirm = 0
 	feed.check(t.Context())
 	require.Empty(t, feed.Status().Error)
 	require.Len(t, layer.shown(), 10)
@@ -98,7 +98,7 @@ func TestShrunkQuery(t *testing.T) {
 	query(100)
 	requireSuspect(t, feed, "the query's result lacks 19900 of the 20000 streets in use")
 	require.Len(t, layer.shown(), 20_000)
-	source.contents.guard.ShrinkConfirm = time.Nanosecond
+	source.guarded.guard.ShrinkConfirm = time.Nanosecond
 	feed.check(t.Context())
 	require.Len(t, layer.shown(), 100)
 }
@@ -146,7 +146,7 @@ func TestShrunkTopic(t *testing.T) {
 	recreate(t, c, "f")
 	require.ErrorContains(t, check(), "was recreated")
 	require.ErrorAs(t, check(), &suspect)
-	topic.contents.guard.ShrinkConfirm = time.Nanosecond
+	topic.guarded.guard.ShrinkConfirm = time.Nanosecond
 	require.NoError(t, check(), "a topic that remains empty must be used")
 	require.Empty(t, layer.shown())
 }

@@ -19,14 +19,14 @@ type queryFeed struct {
 	dial.Poller
 	maxBytes int64
 	maxSpeed float64
-	contents contents
+	guarded  guardedLayer
 	faults   *faults
 }
 
 func newQueryFeed(cfg Config, layer Layer, faults *faults) *queryFeed {
 	return &queryFeed{
 		Poller: dial.Poller{ClickHouseQuery: cfg.ClickHouse}, maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed,
-		contents: newContents(cfg, layer, "the query's result"), faults: faults,
+		guarded: guard(cfg, layer, "the query's result"), faults: faults,
 	}
 }
 
@@ -47,7 +47,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return start, err
 	}
-	streets := all.streets(q.faults, q.contents.layer, q.maxSpeed)
+	streets := all.streets(q.faults, q.guarded.layer, q.maxSpeed)
 	newest := all.updated
 	if newest.IsZero() {
 		newest, _ = contract.ParseForecastTime(streets.newest) // valid, because it was normalised
@@ -55,7 +55,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	if newest.After(start) {
 		newest = start
 	}
-	return newest, streets.publish(&q.contents, newest)
+	return newest, streets.publish(&q.guarded, newest)
 }
 
 // rowBytes is the approximate memory of a period without its openLRcode.

@@ -3,11 +3,9 @@ package forecasts
 import (
 	"cmp"
 	"fmt"
-	"hash/maphash"
 	"time"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
-	"trafficd/sources/internal/shrink"
 )
 
 // latest is the latest record of a street.
@@ -102,35 +100,4 @@ func (s *store) forgetTombstones() {
 			s.forget(id)
 		}
 	}
-}
-
-// contents guards the layer against implausible content.
-type contents struct {
-	layer Layer
-	guard shrink.Guard
-	seed  maphash.Seed
-	inUse map[identity]struct{} // the streets of the layer
-}
-
-// newContents returns the contents of layer. Errors refer to them as source.
-func newContents(cfg Config, layer Layer, source string) contents {
-	guard := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it immediately, restart trafficd"}
-	return contents{layer: layer, guard: guard, seed: maphash.MakeSeed()}
-}
-
-// admit returns an error if the guard does not allow next to replace the streets in use.
-func (c *contents) admit(next map[identity]struct{}, now time.Time) error {
-	var mark shrink.Mark
-	missing := len(c.inUse)
-	for id := range next {
-		mark.Add(maphash.Comparable(c.seed, id))
-		if _, ok := c.inUse[id]; ok {
-			missing--
-		}
-	}
-	if err := c.guard.Admit(missing, len(c.inUse), mark, now); err != nil {
-		return err
-	}
-	c.inUse = next
-	return nil
 }

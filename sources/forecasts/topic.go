@@ -18,7 +18,7 @@ import (
 type topicFeed struct {
 	cfg       KafkaConfig
 	maxSpeed  float64
-	contents  contents
+	guarded   guardedLayer
 	faults    *faults
 	transport *kafka.Transport
 	client    *kafka.Client
@@ -45,7 +45,7 @@ func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
 		return nil, fmt.Errorf("forecasts.kafka.%w", err)
 	}
 	t := &topicFeed{
-		cfg: cfg, maxSpeed: all.MaxSpeed, contents: newContents(all, layer, "the topic"), faults: faults,
+		cfg: cfg, maxSpeed: all.MaxSpeed, guarded: guard(all, layer, "the topic"), faults: faults,
 		more: make(chan struct{}, 1), transport: transport,
 	}
 	t.client = &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
@@ -61,11 +61,11 @@ func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 // startOver discards all records, so that the topic is read from its start.
 func (t *topicFeed) startOver() {
 	if t.caughtUp { // the new topic is compared with the layer
-		t.contents.inUse = t.streets.present()
+		t.guarded.inUse = t.streets.present()
 	}
 	t.next, t.ends = make(map[int]int64), make(map[int]int64)
 	t.streets.clear()
-	t.contents.layer.Clear()
+	t.guarded.layer.Clear()
 	t.cut.startOver()
 	t.caughtUp, t.changed, t.newest = false, false, time.Time{}
 	t.faults.reset()
@@ -203,10 +203,10 @@ func (t *topicFeed) apply(id identity, l latest) error {
 	t.changed = true
 	if l.tombstone {
 		recordsRemoved.Inc()
-		t.contents.layer.Remove(id.street, id.fromnode)
+		t.guarded.layer.Remove(id.street, id.fromnode)
 	} else {
 		recordsTaken.Inc()
-		t.contents.layer.Put(forecast)
+		t.guarded.layer.Put(forecast)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 			t.cut.advance()
 		}
 		t.confirmed = t.newest
-		t.contents.layer.Confirm(t.confirmed)
+		t.guarded.layer.Confirm(t.confirmed)
 		return watch.ErrUnchanged
 	case !complete && t.mustWait(transaction, now):
 		return cmp.Or(err, errTopicWritten)
@@ -239,7 +239,7 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 	}
 	published := t.changed
 	if published {
-		t.contents.layer.Publish(t.confirmed)
+		t.guarded.layer.Publish(t.confirmed)
 		t.changed = false
 	}
 	held, newest := t.cut.advance()
@@ -284,10 +284,10 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 // catchUp prepares the first publication. It returns an error if the streets must not be published
 // yet.
 func (t *topicFeed) catchUp(now time.Time) error {
-	if err := t.contents.admit(t.streets.present(), now); err != nil {
+	if err := t.guarded.admit(t.streets.present(), now); err != nil {
 		return err
 	}
-	t.contents.inUse = nil // no longer needed: streets replaces it
+	t.guarded.inUse = nil // no longer needed: streets replaces it
 	t.caughtUp, t.changed = true, true
 	return nil
 }

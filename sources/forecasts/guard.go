@@ -1,0 +1,39 @@
+package forecasts
+
+import (
+	"hash/maphash"
+	"time"
+
+	"trafficd/sources/internal/shrink"
+)
+
+// guardedLayer is a layer that is replaced only by plausible content.
+type guardedLayer struct {
+	layer Layer
+	guard shrink.Guard
+	seed  maphash.Seed
+	inUse map[identity]struct{} // the streets of the layer
+}
+
+// guard returns a guardedLayer. Errors name the content that replaces the layer as source.
+func guard(cfg Config, layer Layer, source string) guardedLayer {
+	limits := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it immediately, restart trafficd"}
+	return guardedLayer{layer: layer, guard: limits, seed: maphash.MakeSeed()}
+}
+
+// admit returns an error if the guard does not allow next to replace the streets in use.
+func (g *guardedLayer) admit(next map[identity]struct{}, now time.Time) error {
+	var mark shrink.Mark
+	missing := len(g.inUse)
+	for id := range next {
+		mark.Add(maphash.Comparable(g.seed, id))
+		if _, ok := g.inUse[id]; ok {
+			missing--
+		}
+	}
+	if err := g.guard.Admit(missing, len(g.inUse), mark, now); err != nil {
+		return err
+	}
+	g.inUse = next
+	return nil
+}
