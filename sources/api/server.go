@@ -76,7 +76,9 @@ func (s *Server) Start() error {
 	if s.certificate, err = openCertificate(s.cfg, s.log); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", s.cfg.Listen)
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // does not support ignoreNew
+	l, err := config.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
 		s.certificate.close()
 		return fmt.Errorf("cannot listen for clients (api.listen): %w", err)
@@ -104,16 +106,16 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // after Stop, otherwise the error.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// rejectTime is how long new requests get a 503 before the listener is closed. Load balancers
-// without health checks then send requests elsewhere. Otherwise closing the listener would reset
-// the connections in its queue, and their clients would not know the outcome.
-const rejectTime = time.Second
+// emptyQueue is how long the server accepts the connections in the listener's queue, while new ones
+// are ignored. Closing the listener would reset those still in it, and their clients would not know
+// whether their requests were accepted.
+const emptyQueue = 200 * time.Millisecond
 
 // Stop first continues to serve new requests for the drain grace, even on new connections, but
 // closes each connection after its response, because load balancers notice a shutdown late. Then it
-// responds to new requests with a 503 for a moment, accepts no more connections, lets the requests
-// in progress finish, and closes everything. When ctx is done, it closes the connections that are
-// still busy and returns an error with their number.
+// accepts no more connections, without resetting one, responds to new requests with a 503, lets the
+// requests in progress finish, and closes everything. When ctx is done, it closes the connections
+// that are still busy and returns an error with their number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
 		return nil
@@ -121,8 +123,11 @@ func (s *Server) Stop(ctx context.Context) error {
 	defer s.certificate.close()
 	s.draining.Store(true)
 	s.wait(ctx, s.cfg.DrainGrace)
+	if err := ignoreNew(s.listener.Listener); err != nil {
+		s.log.Warn().Err(err).Msg("cannot ignore new connections before the listener is closed: some may be reset")
+	}
+	s.wait(ctx, emptyQueue)
 	s.rejecting.Store(true)
-	s.wait(ctx, min(rejectTime, s.cfg.DrainGrace))
 	_ = s.listener.Close()
 	<-s.done
 	s.listener.closeUnused()

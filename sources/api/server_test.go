@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -12,9 +13,12 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -133,6 +137,45 @@ func TestStop(t *testing.T) {
 	require.True(t, resp.Close)
 	require.NoError(t, <-stopped)
 	require.NoError(t, <-s.Failed())
+}
+
+// TestStopResetsNoConnection checks that clients which open connections all the time get a response
+// on each, until the server refuses new ones. Otherwise a proxy would have to tell its client that
+// the outcome of a request is unknown.
+func TestStopResetsNoConnection(t *testing.T) {
+	s := start(t, &probe{}, func(c *Config) { c.DrainGrace = 50 * time.Millisecond })
+	const clients = 32
+	var responses atomic.Int64
+	ends := make(chan error, clients)
+	for range clients {
+		go func() {
+			for {
+				c, err := net.Dial("tcp", s.Addr().String())
+				if errors.Is(err, syscall.ECONNREFUSED) {
+					err = nil
+				} else if err == nil {
+					_, err = io.WriteString(c, post+good+"Connection: close\r\n\r\n")
+					if err == nil {
+						_, err = http.ReadResponse(bufio.NewReader(c), nil)
+					}
+					_ = c.Close()
+					if err == nil {
+						responses.Add(1)
+						continue
+					}
+				}
+				ends <- err
+				return
+			}
+		}()
+	}
+	require.Eventually(t, func() bool { return responses.Load() > clients }, patience, time.Millisecond)
+	ctx, cancel := contextWithin(patience)
+	defer cancel()
+	require.NoError(t, s.Stop(ctx))
+	for range clients {
+		require.NoError(t, <-ends)
+	}
 }
 
 // TestStopClosesUnusedConnections checks that a connection that was opened in advance and never
