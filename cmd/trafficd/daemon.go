@@ -91,11 +91,7 @@ func (d *daemon) steps() []step {
 		{
 			"status",
 			func() error {
-				journalDir := ""
-				if cfg.Journal.Kind == config.LocalJournal {
-					journalDir = cfg.Journal.Dir
-				}
-				d.status = status.Start(prometheus.DefaultGatherer, ingest.Path, journalDir, version.Text(), d.readiness)
+				d.status = status.Start(prometheus.DefaultGatherer, ingest.Path, version.Text(), d.readiness)
 				return nil
 			},
 			func(context.Context) error { d.status.Stop(); return nil },

@@ -41,7 +41,7 @@ func TestPromtool(t *testing.T) {
 		"trafficd_ingest_client_items_accepted_total":         `{client="test"} 2`,
 		"trafficd_ingest_client_items_rejected_total":         `{client="test"} 2`,
 		"trafficd_build_info":                                 `{goversion="go`,
-		"trafficd_journal_bytes_limit":                        `{dir="` + filepath.Join(d.Dir, "journal") + `"} 8.589934592e+09`,
+		"trafficd_journal_bytes_limit":                        `{journal="measurements"} 8.589934592e+09`,
 		"trafficd_ingest_client_last_batch_timestamp_seconds": `{client="test"} 1.`,
 		"trafficd_ops_ready":                                  " 1",
 		"go_goroutines":                                       " ",

@@ -68,6 +68,8 @@ type Journal struct {
 	spares   []string  // files of deleted segments, for reuse
 	closed   bool
 
+	name       string              // see WithName
+	count      counters            // set by Open
 	collectors []metrics.Collector // registered by Open
 
 	collecting sync.Mutex // held while deleting segments
@@ -96,6 +98,9 @@ func WithCommitHook(hook func(start time.Time, entries []*Entry, err error)) Opt
 	return func(j *Journal) { j.committed = hook }
 }
 
+// WithName sets the value of the label journal of the metrics. The default is "measurements".
+func WithName(name string) Option { return func(j *Journal) { j.name = name } }
+
 const lockName = "LOCK"
 
 // Open locks the directory, recovers its contents (doc.go lists the steps) and starts the writer,
@@ -106,6 +111,7 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 		return nil, fmt.Errorf("cannot open the journal: %w", err)
 	}
 	j := newJournal(cfg, opts)
+	j.count = newCounters(j.name)
 	if err := j.fs.MkdirAll(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("cannot create directory %s: %w", cfg.Dir, err)
 	}
@@ -226,7 +232,7 @@ func (j *Journal) collect() {
 			err = j.fs.SyncDir(j.cfg.Dir)
 		}
 		if err != nil {
-			removeErrors.Inc()
+			j.count.removeErrors.Inc()
 			j.log.Warn().Err(err).Str("file", s.path).Msg("cannot delete a segment; will retry")
 			return
 		}
@@ -244,7 +250,7 @@ func (j *Journal) collect() {
 
 func (j *Journal) removeSpare(path string) {
 	if err := removeInSteps(j.fs, path); err != nil {
-		removeErrors.Inc()
+		j.count.removeErrors.Inc()
 		j.log.Warn().Err(err).Str("file", path).Msg("cannot free the space of a deleted segment; the next start will free it")
 	}
 }
@@ -312,7 +318,7 @@ func (j *Journal) newest() *segment { return j.segments[len(j.segments)-1] }
 
 func newJournal(cfg Config, opts []Option) *Journal {
 	j := &Journal{
-		cfg: cfg, fs: osFS{}, log: zerolog.Nop(), cursors: map[string]*Cursor{},
+		cfg: cfg, fs: osFS{}, log: zerolog.Nop(), cursors: map[string]*Cursor{}, name: "measurements",
 		free:      math.MaxInt64, // until it is measured
 		committed: func(time.Time, []*Entry, error) {},
 		wake:      make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),

@@ -517,13 +517,14 @@ func TestTornTailIsLogged(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs, "a")
-	frames, commits, voided, failed := testutil.ToFloat64(framesTotal), testutil.ToFloat64(commitsTotal), testutil.ToFloat64(voidedTotal), testutil.ToFloat64(commitErrors)
+	n := j.count
+	frames, commits, voided, failed := testutil.ToFloat64(n.frames), testutil.ToFloat64(n.commits), testutil.ToFloat64(n.voided), testutil.ToFloat64(n.commitErrors)
 	addTogether(t, j, fs, []byte("a"), []byte("b")) // and a first commit of one frame
 	for range 9 {
 		add(t, j, sized(4000))
 	}
-	require.EqualValues(t, 12, testutil.ToFloat64(framesTotal)-frames)
-	require.EqualValues(t, 11, testutil.ToFloat64(commitsTotal)-commits)
+	require.EqualValues(t, 12, testutil.ToFloat64(n.frames)-frames)
+	require.EqualValues(t, 11, testutil.ToFloat64(n.commits)-commits)
 	gauges := func() (values []float64) {
 		for _, c := range j.collectors {
 			values = append(values, testutil.ToFloat64(c))
@@ -541,16 +542,19 @@ func TestMetrics(t *testing.T) {
 
 	other := testConfig()
 	other.Dir = "other"
-	second := mustOpen(t, other, newMemFS(2), "a")
+	second, err := Open(other, []string{"a"}, WithFS(newMemFS(2)), WithName("other"))
+	require.NoError(t, err)
+	add(t, second, sized(1))
 	require.Equal(t, want, gauges(), "gauges of the first journal")
+	require.EqualValues(t, 12, testutil.ToFloat64(n.frames)-frames, "counters of the first journal")
 	require.NoError(t, second.Close())
 
 	fs.failOnce("sync")
 	e := &Entry{}
 	require.NoError(t, j.Enqueue(e))
 	require.ErrorIs(t, e.Wait(), ErrVoided)
-	require.EqualValues(t, 1, testutil.ToFloat64(voidedTotal)-voided)
-	require.EqualValues(t, 1, testutil.ToFloat64(commitErrors)-failed)
+	require.EqualValues(t, 1, testutil.ToFloat64(n.voided)-voided)
+	require.EqualValues(t, 1, testutil.ToFloat64(n.commitErrors)-failed)
 	require.NoError(t, j.Close())
 }
 

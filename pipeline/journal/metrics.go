@@ -2,27 +2,43 @@ package journal
 
 import "trafficd/pipeline/metrics"
 
-// The counters are totals of all journals of the process.
-var (
-	framesTotal   = metrics.NewCounter("trafficd_journal_frames_total", "Frames written to the journal and synced.")
-	commitsTotal  = metrics.NewCounter("trafficd_journal_commits_total", "Commits of the journal; each makes all waiting frames durable.")
-	commitSeconds = metrics.NewSeconds("trafficd_journal_commit_seconds", "Time to write and sync one commit of the journal, in seconds.")
-	voidedTotal   = metrics.NewCounter("trafficd_journal_voided_total", "Frames that were rejected because a write or sync failed.")
+// nameLabel is the label of all metrics of a journal. Its value is the name that WithName sets.
+const nameLabel = "journal"
 
+var (
+	framesTotal = metrics.NewCounters("trafficd_journal_frames_total",
+		"Frames written to the journal and synced.", nameLabel)
+	commitsTotal = metrics.NewCounters("trafficd_journal_commits_total",
+		"Commits of the journal; each makes all waiting frames durable.", nameLabel)
+	commitSeconds = metrics.NewSecondsBy("trafficd_journal_commit_seconds",
+		"Time to write and sync one commit of the journal, in seconds.", nameLabel)
+	voidedTotal = metrics.NewCounters("trafficd_journal_voided_total",
+		"Frames that were rejected because a write or sync failed.", nameLabel)
 	errorsTotal = metrics.NewCounters("trafficd_journal_errors_total",
-		"Failed operations on the journal's files, by operation.", "op")
-	commitErrors   = errorsTotal.WithLabelValues("commit")
-	voidErrors     = errorsTotal.WithLabelValues("void")
-	segmentErrors  = errorsTotal.WithLabelValues("segment")
-	cursorErrors   = errorsTotal.WithLabelValues("cursor")
-	removeErrors   = errorsTotal.WithLabelValues("remove")
-	readErrors     = errorsTotal.WithLabelValues("read")
-	diskFreeErrors = errorsTotal.WithLabelValues("disk_free")
+		"Failed operations on the journal's files, by operation.", nameLabel, "op")
 )
+
+// counters are the counters of one journal.
+type counters struct {
+	frames, commits, voided metrics.Counter
+	commitSeconds           metrics.Observer
+
+	commitErrors, voidErrors, segmentErrors, cursorErrors, removeErrors, readErrors, diskFreeErrors metrics.Counter
+}
+
+func newCounters(name string) counters {
+	failed := func(op string) metrics.Counter { return errorsTotal.WithLabelValues(name, op) }
+	return counters{
+		frames: framesTotal.WithLabelValues(name), commits: commitsTotal.WithLabelValues(name), voided: voidedTotal.WithLabelValues(name),
+		commitSeconds: commitSeconds.WithLabelValues(name),
+		commitErrors:  failed("commit"), voidErrors: failed("void"), segmentErrors: failed("segment"), cursorErrors: failed("cursor"),
+		removeErrors: failed("remove"), readErrors: failed("read"), diskFreeErrors: failed("disk_free"),
+	}
+}
 
 func (j *Journal) gauges() []metrics.Collector {
 	gauge := func(name, help string, value func() float64) metrics.Collector {
-		return metrics.GaugeFunc("trafficd_journal_"+name, help, map[string]string{"dir": j.cfg.Dir}, func() float64 {
+		return metrics.GaugeFunc("trafficd_journal_"+name, help, map[string]string{nameLabel: j.name}, func() float64 {
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			return value()

@@ -72,7 +72,7 @@ func (j *Journal) write(batch []*Entry) {
 		n := w.fit(batch, j.cfg.SegmentBytes)
 		if n == 0 {
 			if err := j.roll(); err != nil {
-				segmentErrors.Inc()
+				j.count.segmentErrors.Inc()
 				j.fail(err)
 				break // none of the remaining batch was written
 			}
@@ -80,7 +80,7 @@ func (j *Journal) write(batch []*Entry) {
 		}
 		start := time.Now()
 		end, err := w.commit(batch[:n])
-		metrics.Since(commitSeconds, start)
+		metrics.Since(j.count.commitSeconds, start)
 		j.committed(start, batch[:n], err)
 		if err == nil {
 			j.mu.Lock() // before the entries are settled, so that the callers of Wait can read them
@@ -93,27 +93,27 @@ func (j *Journal) write(batch []*Entry) {
 			}
 			j.wakeReaders()
 			j.mu.Unlock()
-			framesTotal.Add(float64(n))
-			commitsTotal.Inc()
+			j.count.frames.Add(float64(n))
+			j.count.commits.Inc()
 			j.updateFree() // before settle removes the frames from the queue, so that low always counts them
 		} else {
-			commitErrors.Inc()
+			j.count.commitErrors.Inc()
 			j.fail(err)
 			// After a failed sync the kernel may mark pages clean that are not on disk, so the
 			// segment is not written to again.
 			if cutErr := w.cut(); cutErr != nil {
-				voidErrors.Inc()
+				j.count.voidErrors.Inc()
 				j.log.Error().Err(cutErr).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
 				err = ErrUnknown
 			} else {
-				voidedTotal.Add(float64(n))
+				j.count.voided.Add(float64(n))
 				err = ErrVoided
 			}
 		}
 		j.settle(batch[:n], err)
 		batch = batch[n:]
 	}
-	voidedTotal.Add(float64(len(batch)))
+	j.count.voided.Add(float64(len(batch)))
 	j.settle(batch, ErrVoided)
 }
 
@@ -175,7 +175,7 @@ func (j *Journal) fail(cause error) {
 func (j *Journal) heal() {
 	err := j.roll()
 	if err != nil {
-		segmentErrors.Inc()
+		j.count.segmentErrors.Inc()
 	} else {
 		j.log.Info().Str("file", j.writer.active.path).Msg("the journal has recovered")
 	}
@@ -237,7 +237,7 @@ func (j *Journal) roll() error {
 func (j *Journal) updateFree() {
 	free, err := j.writer.active.file.Free()
 	if err != nil {
-		diskFreeErrors.Inc()
+		j.count.diskFreeErrors.Inc()
 		return
 	}
 	j.mu.Lock()

@@ -126,7 +126,6 @@ func (p point) MarshalJSON() ([]byte, error) {
 type Recorder struct {
 	gatherer   prometheus.Gatherer
 	ingestPath string
-	journalDir string
 	version    string
 	readiness  func() ops.Readiness
 	started    time.Time
@@ -141,11 +140,10 @@ type Recorder struct {
 	done sync.WaitGroup
 }
 
-// Start starts sampling until Stop. ingestPath is the label route of batches, and journalDir the
-// directory of the journal, or "" if the journal is in Kafka.
-func Start(gatherer prometheus.Gatherer, ingestPath, journalDir, version string, readiness func() ops.Readiness) *Recorder {
+// Start starts sampling until Stop. ingestPath is the label route of batches.
+func Start(gatherer prometheus.Gatherer, ingestPath, version string, readiness func() ops.Readiness) *Recorder {
 	r := &Recorder{
-		gatherer: gatherer, ingestPath: ingestPath, journalDir: journalDir, version: version, readiness: readiness, started: time.Now().UTC(),
+		gatherer: gatherer, ingestPath: ingestPath, version: version, readiness: readiness, started: time.Now().UTC(),
 		series: map[string][]point{}, trouble: map[string]time.Time{}, stop: make(chan struct{}),
 	}
 	r.record(time.Now())
@@ -275,9 +273,10 @@ func (r *Recorder) Now() Status {
 	return st
 }
 
-// journal returns a metric of the journal. The idempotency store has the same metrics.
+// journal returns a metric of the journal, or 0 if the journal is in Kafka. The idempotency store
+// has the same metrics.
 func (r *Recorder) journal(s *sample, name string) float64 {
-	return s.values["journal_"+name][r.journalDir]
+	return s.values["journal_"+name]["measurements"]
 }
 
 func unix(seconds float64) *time.Time {

@@ -31,7 +31,7 @@ type fakeDaemon struct {
 	ready                 ops.Readiness
 }
 
-func start(t *testing.T, journalDir string) *fakeDaemon {
+func start(t *testing.T, inKafka bool) *fakeDaemon {
 	registry := prometheus.NewRegistry()
 	with := promauto.With(registry)
 	d := &fakeDaemon{
@@ -45,18 +45,21 @@ func start(t *testing.T, journalDir string) *fakeDaemon {
 	for name, value := range map[string]float64{
 		"bytes": 100, "bytes_limit": 3700, "disk_free_bytes": 1e9, "disk_free_bytes_min": 1000,
 	} {
-		gauge := with.NewGaugeVec(prometheus.GaugeOpts{Name: "trafficd_journal_" + name}, []string{"dir"})
-		gauge.WithLabelValues("journal").Set(value)
-		gauge.WithLabelValues("journal/idempotency").Set(1e9)
+		gauge := with.NewGaugeVec(prometheus.GaugeOpts{Name: "trafficd_journal_" + name}, []string{"journal"})
+		gauge.WithLabelValues("responses").Set(1e9)
+		if inKafka {
+			continue
+		}
+		gauge.WithLabelValues("measurements").Set(value)
 		switch name {
 		case "bytes":
-			d.bytes = gauge.WithLabelValues("journal")
+			d.bytes = gauge.WithLabelValues("measurements")
 		case "disk_free_bytes":
-			d.free = gauge.WithLabelValues("journal")
+			d.free = gauge.WithLabelValues("measurements")
 		}
 	}
 	d.set("clickhouse", ops.OK, "")
-	d.recorder = Start(registry, "/ingest", journalDir, "v1", func() ops.Readiness { return d.ready })
+	d.recorder = Start(registry, "/ingest", "v1", func() ops.Readiness { return d.ready })
 	t.Cleanup(d.recorder.Stop)
 	return d
 }
@@ -83,7 +86,7 @@ func (d *fakeDaemon) pass(by time.Duration) {
 }
 
 func TestRates(t *testing.T) {
-	d := start(t, "journal")
+	d := start(t, false)
 	d.pass(10 * time.Second)
 	d.batches.WithLabelValues("OK").Add(2)
 	d.items.WithLabelValues().Add(1000)
@@ -181,7 +184,7 @@ func requireConforms(t *testing.T, schema, value any, path string) {
 }
 
 func TestSummary(t *testing.T) {
-	d := start(t, "journal")
+	d := start(t, false)
 	d.batches.WithLabelValues("OK").Add(1)
 	d.items.WithLabelValues().Add(1000)
 	d.lag.WithLabelValues("clickhouse").Set(1200)
@@ -212,7 +215,7 @@ func TestSummary(t *testing.T) {
 // TestTroubleOfNewComponent checks that the trouble of a component that was not reported for a
 // while, for example because no key needed it, begins when it is reported again.
 func TestTroubleOfNewComponent(t *testing.T) {
-	d := start(t, "journal")
+	d := start(t, false)
 	for range 2 {
 		d.set("journal", ops.OK, "")
 		d.recorder.record(time.Now())
@@ -226,7 +229,7 @@ func TestTroubleOfNewComponent(t *testing.T) {
 // TestJournalInKafka checks that the size of the idempotency store, which is always on disk, is not
 // reported as that of a journal in Kafka.
 func TestJournalInKafka(t *testing.T) {
-	d := start(t, "")
+	d := start(t, true)
 	d.lag.WithLabelValues("kafka").Set(1)
 	d.rows.WithLabelValues("kafka").Set(7)
 	d.set("kafka", ops.Degraded, "65s behind")
@@ -237,7 +240,7 @@ func TestJournalInKafka(t *testing.T) {
 
 // TestHistoryIsBounded records more than an hour, with a store that was not there from the start.
 func TestHistoryIsBounded(t *testing.T) {
-	d := start(t, "journal")
+	d := start(t, false)
 	for i := range points + 10 {
 		if i == points-5 {
 			d.lag.WithLabelValues("kafka").Set(1)

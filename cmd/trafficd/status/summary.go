@@ -51,10 +51,10 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 // room describes how long the journal can grow at its rate of growth since an earlier sample. It
 // returns "" if the journal is in Kafka.
 func (r *Recorder) room(s, before *sample) string {
-	if r.journalDir == "" {
+	size, limit := r.journal(s, "bytes"), r.journal(s, "bytes_limit")
+	if limit == 0 {
 		return ""
 	}
-	size, limit := r.journal(s, "bytes"), r.journal(s, "bytes_limit")
 	var growth float64
 	if before.values["journal_bytes"] != nil && s.at.Sub(before.at) >= step { // the first sample may be taken before the journal is open
 		growth = (size - r.journal(before, "bytes")) / s.at.Sub(before.at).Seconds()
