@@ -83,8 +83,8 @@ func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, 
 }
 
 // steps lists the parts in the order in which they start; they stop in reverse order. The clients'
-// listener starts last and stops first, so that everything acknowledged with a 207 is in the
-// journal before it closes. /readyz is available throughout.
+// listener starts after and stops before everything that it uses, so that everything acknowledged
+// with a 207 is in the journal before it closes. /readyz is available throughout.
 func (d *daemon) steps() []step {
 	cfg, log := d.cfg, d.log
 	return []step{
@@ -236,6 +236,7 @@ func (d *daemon) steps() []step {
 			func(context.Context) error { d.routing.Stop(); return nil },
 		},
 		{"clients' listener", d.startAPI, d.stopAPI},
+		notifyStep(log),
 	}
 }
 

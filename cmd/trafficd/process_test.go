@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,6 +34,35 @@ func TestStartAndStop(t *testing.T) {
 	d.start().await(http.StatusOK)
 	code, log := d.signal(syscall.SIGINT).end()
 	require.Zero(t, code, log)
+}
+
+// TestNotifySystemd checks what a unit of Type=notify expects: READY=1 when clients can connect and
+// a reload is possible, and STOPPING=1 when the shutdown begins.
+func TestNotifySystemd(t *testing.T) {
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = socket.Close() })
+	t.Setenv("NOTIFY_SOCKET", socket.LocalAddr().String())
+	message := func() string {
+		require.NoError(t, socket.SetReadDeadline(time.Now().Add(time.Minute)))
+		buf := make([]byte, 100)
+		n, err := socket.Read(buf)
+		require.NoError(t, err)
+		return string(buf[:n])
+	}
+	d := newProcess(t).start()
+	require.Equal(t, "READY=1", message())
+	c, err := net.Dial("tcp", d.API)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	d.signal(syscall.SIGHUP)
+	d.await(http.StatusOK)
+	d.terminate()
+	require.Equal(t, "STOPPING=1", message())
+
+	t.Setenv("NOTIFY_SOCKET", "/does/not/exist")
+	d.start().await(http.StatusOK)
+	require.Contains(t, d.terminate(), "cannot notify systemd")
 }
 
 func TestWithoutKeysAndRegistry(t *testing.T) {
