@@ -23,6 +23,7 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -202,8 +203,10 @@ func TestChartDecodesStrictly(t *testing.T) {
 		f(replicas(t, kind), "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
 	}
 	f("config: {registry: null}", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet")
-	f(numbers, "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "Service", "StatefulSet")
-	f(everything, "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceMonitor", "StatefulSet")
+	f(numbers, "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget", "Service", "Service", "Service",
+		"StatefulSet")
+	f(everything, "ConfigMap", "ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget",
+		"PrometheusRule", "Service", "Service", "Service", "ServiceMonitor", "StatefulSet")
 }
 
 // TestChartFitsOpenAPI validates the objects with the OpenAPI document of the API server, for the
@@ -295,7 +298,7 @@ func TestChartIsConsistent(t *testing.T) {
 		var headless string
 		for _, o := range objects {
 			service, ok := o.(*core.Service)
-			if !ok {
+			if !ok || strings.HasSuffix(service.Name, "-forecaster") { // see below
 				continue
 			}
 			selects(service.Spec.Selector)
@@ -335,17 +338,32 @@ func TestChartIsConsistent(t *testing.T) {
 
 	objects := render(t, everything)
 	monitor, rules := one[*monitoring.ServiceMonitor](t, objects), one[*monitoring.PrometheusRule](t, objects)
-	matched := 0
+	require.Equal(t, "ops", monitor.Spec.Endpoints[0].Port)
+	selector, err := meta.LabelSelectorAsSelector(&monitor.Spec.Selector)
+	require.NoError(t, err)
+	forecaster := one[*apps.Deployment](t, objects)
+	scraped := map[string]string{} // the Kubernetes service of each job; the alerts expect trafficd
 	for _, o := range objects {
-		if service, ok := o.(*core.Service); ok && labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels)) {
-			require.Equal(t, "trafficd", service.Labels[monitor.Spec.JobLabel], "the alerts expect this job")
-			require.Equal(t, "ops", monitor.Spec.Endpoints[0].Port)
-			matched++
+		service, ok := o.(*core.Service)
+		if ok && selector.Matches(labels.Set(service.Labels)) {
+			scraped[service.Labels[monitor.Spec.JobLabel]] = service.Name
+			pods := one[*apps.StatefulSet](t, objects).Spec.Template
+			if service.Name == forecaster.Name {
+				pods = forecaster.Spec.Template
+			}
+			require.True(t, labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pods.Labels)))
+		}
+		if policy, ok := o.(*networking.NetworkPolicy); ok && policy.Name == forecaster.Name {
+			require.True(t, labels.SelectorFromSet(policy.Spec.PodSelector.MatchLabels).Matches(labels.Set(forecaster.Spec.Template.Labels)))
+			require.True(t, labels.SelectorFromSet(policy.Spec.Ingress[0].From[0].PodSelector.MatchLabels).
+				Matches(labels.Set(one[*apps.StatefulSet](t, objects).Spec.Template.Labels)), "the web page asks the forecaster")
+		}
+		if config, ok := o.(*core.ConfigMap); ok && config.Data["trafficd.yaml"] != "" {
+			require.Contains(t, config.Data["trafficd.yaml"], "forecaster: "+forecaster.Name+":8081")
 		}
 	}
-	require.Equal(t, 1, matched)
+	require.Equal(t, map[string]string{"trafficd": "city-trafficd-replicas", "trafficd-forecaster": forecaster.Name}, scraped)
 
-	forecaster := one[*apps.Deployment](t, objects)
 	require.False(t, labels.SelectorFromSet(one[*apps.StatefulSet](t, objects).Spec.Selector.MatchLabels).
 		Matches(labels.Set(forecaster.Spec.Template.Labels)), "clients must not reach the forecaster")
 	require.True(t, labels.SelectorFromSet(forecaster.Spec.Selector.MatchLabels).Matches(labels.Set(forecaster.Spec.Template.Labels)))

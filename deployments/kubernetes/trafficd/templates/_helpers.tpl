@@ -14,6 +14,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{- define "trafficd.forecaster" -}}
+{{ include "trafficd.name" . }}-forecaster
+{{- end }}
+
+{{- define "trafficd.forecasterSelector" -}}
+app.kubernetes.io/name: trafficd-forecaster
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{- define "trafficd.image" -}}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
@@ -31,5 +40,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
       "api" $api
       "ops" (dict "listen" ":8081")
       "journal" (dict "dir" "/var/lib/trafficd/journal") }}
+{{- if and .Values.forecaster.enabled (not (hasKey (get .Values.config "ui" | default dict) "forecaster")) }}
+{{- $ours = set $ours "ui" (dict "forecaster" (printf "%s:8081" (include "trafficd.forecaster" .))) }}
+{{- end }}
 {{- mustMergeOverwrite (deepCopy .Values.config) $ours | toYaml }}
 {{- end }}
