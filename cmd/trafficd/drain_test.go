@@ -32,7 +32,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	d.Set("api.drain_grace=500ms", "shutdown_timeout=20s")
 	d.start().await(http.StatusOK)
 	var promised ledger
-	load := startLoad(t, &promised, d.API, 8, false)
+	load := startLoad(t, &promised, d.API, 8, refused)
 	const rounds, size = 3, 100
 	for range rounds {
 		load.awaitProgress(d)
@@ -78,7 +78,7 @@ func TestRollingRestart(t *testing.T) {
 			}
 			address, await := edge.start(t, replicas)
 			var promised ledger
-			load := startLoad(t, &promised, address, 8, true)
+			load := startLoad(t, &promised, address, 8, none)
 			for _, d := range replicas {
 				await()
 				load.awaitProgress(d)
@@ -231,7 +231,7 @@ func (d *process) awaitDraining() {
 type load struct {
 	t        *testing.T
 	address  string
-	strict   bool // every request must get a response
+	expected func(error) bool // reports whether a request may fail like this before its response
 	promised *ledger
 	next     atomic.Int64
 	rejected atomic.Int64
@@ -239,9 +239,14 @@ type load struct {
 	clients  sync.WaitGroup
 }
 
+// The errors that clients of load expect before a response.
+func none(error) bool        { return false }
+func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+func every(error) bool       { return true }
+
 // startLoad starts clients, half of which keep their connections, until stop.
-func startLoad(t *testing.T, promised *ledger, address string, clients int, strict bool) *load {
-	l := &load{t: t, address: address, strict: strict, promised: promised}
+func startLoad(t *testing.T, promised *ledger, address string, clients int, expected func(error) bool) *load {
+	l := &load{t: t, address: address, expected: expected, promised: promised}
 	for n := range clients {
 		transport := &http.Transport{DisableKeepAlives: n%2 == 0, MaxConnsPerHost: 1}
 		l.clients.Go(func() {
@@ -284,7 +289,7 @@ func (l *load) sendUntilAccepted(client *http.Client) {
 		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{GotFirstResponseByte: func() { begun.Store(true) }})
 		a, err := target.postPacked(ctx, client, packed, keyOf(batch))
 		switch {
-		case errors.Is(err, syscall.ECONNREFUSED) && !l.strict: // until the daemon is back
+		case err != nil && !begun.Load() && l.expected(err): // until the daemon is back
 		case err != nil:
 			l.t.Errorf("batch %d: %v (response begun: %v)", batch, err, begun.Load())
 			return
