@@ -353,6 +353,11 @@ func TestChartIsConsistent(t *testing.T) {
 			}
 			require.True(t, labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pods.Labels)))
 		}
+		if policy, ok := o.(*networking.NetworkPolicy); ok && policy.Name != forecaster.Name {
+			rules := policy.Spec.Egress
+			require.True(t, labels.SelectorFromSet(rules[len(rules)-1].To[0].PodSelector.MatchLabels).
+				Matches(labels.Set(forecaster.Spec.Template.Labels)), "the web page asks the forecaster")
+		}
 		if policy, ok := o.(*networking.NetworkPolicy); ok && policy.Name == forecaster.Name {
 			require.True(t, labels.SelectorFromSet(policy.Spec.PodSelector.MatchLabels).Matches(labels.Set(forecaster.Spec.Template.Labels)))
 			require.True(t, labels.SelectorFromSet(policy.Spec.Ingress[0].From[0].PodSelector.MatchLabels).

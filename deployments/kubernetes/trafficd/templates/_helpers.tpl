@@ -4,7 +4,7 @@
 
 {{- define "trafficd.selector" -}}
 app.kubernetes.io/name: trafficd
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "trafficd.labels" -}}
@@ -20,7 +20,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- define "trafficd.forecasterSelector" -}}
 app.kubernetes.io/name: trafficd-forecaster
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "trafficd.image" -}}
