@@ -100,7 +100,7 @@ func (a *storedResponse) size() int64 {
 // ones; Close stops it. cfg.Journal.Dir must be set. from reads the frames of main whose responses
 // may not have been copied; it is nil if main cannot be read again.
 func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts ...journal.Option) (*IdempotencyStore, error) {
-	own, err := journal.Open(cfg.Journal, []string{windowConsumer}, append(opts, journal.WithName("responses"))...)
+	own, err := journal.Open(cfg.Journal, []string{windowConsumer}, append([]journal.Option{journal.WithName("responses")}, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the idempotency store: %w", err)
 	}

@@ -159,7 +159,7 @@ func TestKilledAndStoppedUnderLoad(t *testing.T) {
 	d.start().await(http.StatusOK)
 
 	var promised ledger
-	load := startLoad(t, &promised, d.API, 4, every)
+	load := startLoad(t, &promised, d.API, 4, mayBeCut)
 	for n := range 6 {
 		d.await(http.StatusOK)
 		load.awaitProgress(d)

@@ -32,7 +32,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	d.Set("api.drain_grace=500ms", "shutdown_timeout=20s")
 	d.start().await(http.StatusOK)
 	var promised ledger
-	load := startLoad(t, &promised, d.API, 8, refused)
+	load := startLoad(t, &promised, d.API, 8, mayBeRefused)
 	const rounds, size = 3, 100
 	for range rounds {
 		load.awaitProgress(d)
@@ -61,8 +61,8 @@ func TestDrainUnderLoad(t *testing.T) {
 }
 
 // TestRollingRestart restarts two replicas in turn, under load, behind the shipped configurations
-// of HAProxy, Envoy and nginx. No request fails, and none gets a 503. Batches that got
-// a 207 are in both stores once.
+// of HAProxy, Envoy and nginx. No request fails, and none gets a 503. Batches that got a 207
+// are in both stores once.
 func TestRollingRestart(t *testing.T) {
 	for _, edge := range []struct {
 		name  string
@@ -78,7 +78,7 @@ func TestRollingRestart(t *testing.T) {
 			}
 			address, await := edge.start(t, replicas)
 			var promised ledger
-			load := startLoad(t, &promised, address, 8, none)
+			load := startLoad(t, &promised, address, 8, neverFails)
 			for _, d := range replicas {
 				await()
 				load.awaitProgress(d)
@@ -240,9 +240,9 @@ type load struct {
 }
 
 // The errors that clients of load expect before a response.
-func none(error) bool        { return false }
-func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
-func every(error) bool       { return true }
+func neverFails(error) bool       { return false }
+func mayBeRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+func mayBeCut(error) bool         { return true }
 
 // startLoad starts clients, half of which keep their connections, until stop.
 func startLoad(t *testing.T, promised *ledger, address string, clients int, expected func(error) bool) *load {

@@ -80,7 +80,7 @@ func (c *Cursor) save(seq uint64, state []byte) error {
 	}
 	s := slot{gen: c.gen + 1, seq: seq, state: state}
 	if err := c.write(1-c.slot, s); err != nil {
-		c.journal.count.cursorErrors.Inc()
+		c.journal.counters.cursorErrors.Inc()
 		return err
 	}
 	c.gen, c.slot = s.gen, 1-c.slot

@@ -69,7 +69,7 @@ type Journal struct {
 	closed   bool
 
 	name       string              // see WithName
-	count      counters            // set by Open
+	counters   counters            // set by Open
 	collectors []metrics.Collector // registered by Open
 
 	collecting sync.Mutex // held while deleting segments
@@ -111,7 +111,7 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 		return nil, fmt.Errorf("cannot open the journal: %w", err)
 	}
 	j := newJournal(cfg, opts)
-	j.count = newCounters(j.name)
+	j.counters = newCounters(j.name)
 	if err := j.fs.MkdirAll(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("cannot create directory %s: %w", cfg.Dir, err)
 	}
@@ -232,7 +232,7 @@ func (j *Journal) collect() {
 			err = j.fs.SyncDir(j.cfg.Dir)
 		}
 		if err != nil {
-			j.count.removeErrors.Inc()
+			j.counters.removeErrors.Inc()
 			j.log.Warn().Err(err).Str("file", s.path).Msg("cannot delete a segment; will retry")
 			return
 		}
@@ -250,7 +250,7 @@ func (j *Journal) collect() {
 
 func (j *Journal) removeSpare(path string) {
 	if err := removeInSteps(j.fs, path); err != nil {
-		j.count.removeErrors.Inc()
+		j.counters.removeErrors.Inc()
 		j.log.Warn().Err(err).Str("file", path).Msg("cannot free the space of a deleted segment; the next start will free it")
 	}
 }

@@ -517,7 +517,7 @@ func TestTornTailIsLogged(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	fs := newMemFS(1)
 	j := mustOpen(t, testConfig(), fs, "a")
-	n := j.count
+	n := j.counters
 	frames, commits, voided, failed := testutil.ToFloat64(n.frames), testutil.ToFloat64(n.commits), testutil.ToFloat64(n.voided), testutil.ToFloat64(n.commitErrors)
 	addTogether(t, j, fs, []byte("a"), []byte("b")) // and a first commit of one frame
 	for range 9 {

@@ -53,7 +53,7 @@ func (r *Reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err err
 			r.segment = nil
 			continue
 		case err != nil:
-			r.journal.count.readErrors.Inc()
+			r.journal.counters.readErrors.Inc()
 			return 0, nil, false, err
 		}
 		r.seq++

@@ -72,7 +72,7 @@ func (j *Journal) write(batch []*Entry) {
 		n := w.fit(batch, j.cfg.SegmentBytes)
 		if n == 0 {
 			if err := j.roll(); err != nil {
-				j.count.segmentErrors.Inc()
+				j.counters.segmentErrors.Inc()
 				j.fail(err)
 				break // none of the remaining batch was written
 			}
@@ -80,7 +80,7 @@ func (j *Journal) write(batch []*Entry) {
 		}
 		start := time.Now()
 		end, err := w.commit(batch[:n])
-		metrics.Since(j.count.commitSeconds, start)
+		metrics.Since(j.counters.commitSeconds, start)
 		j.committed(start, batch[:n], err)
 		if err == nil {
 			j.mu.Lock() // before the entries are settled, so that the callers of Wait can read them
@@ -93,27 +93,27 @@ func (j *Journal) write(batch []*Entry) {
 			}
 			j.wakeReaders()
 			j.mu.Unlock()
-			j.count.frames.Add(float64(n))
-			j.count.commits.Inc()
+			j.counters.frames.Add(float64(n))
+			j.counters.commits.Inc()
 			j.updateFree() // before settle removes the frames from the queue, so that low always counts them
 		} else {
-			j.count.commitErrors.Inc()
+			j.counters.commitErrors.Inc()
 			j.fail(err)
 			// After a failed sync the kernel may mark pages clean that are not on disk, so the
 			// segment is not written to again.
 			if cutErr := w.cut(); cutErr != nil {
-				j.count.voidErrors.Inc()
+				j.counters.voidErrors.Inc()
 				j.log.Error().Err(cutErr).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
 				err = ErrUnknown
 			} else {
-				j.count.voided.Add(float64(n))
+				j.counters.voided.Add(float64(n))
 				err = ErrVoided
 			}
 		}
 		j.settle(batch[:n], err)
 		batch = batch[n:]
 	}
-	j.count.voided.Add(float64(len(batch)))
+	j.counters.voided.Add(float64(len(batch)))
 	j.settle(batch, ErrVoided)
 }
 
@@ -175,7 +175,7 @@ func (j *Journal) fail(cause error) {
 func (j *Journal) heal() {
 	err := j.roll()
 	if err != nil {
-		j.count.segmentErrors.Inc()
+		j.counters.segmentErrors.Inc()
 	} else {
 		j.log.Info().Str("file", j.writer.active.path).Msg("the journal has recovered")
 	}
@@ -237,7 +237,7 @@ func (j *Journal) roll() error {
 func (j *Journal) updateFree() {
 	free, err := j.writer.active.file.Free()
 	if err != nil {
-		j.count.diskFreeErrors.Inc()
+		j.counters.diskFreeErrors.Inc()
 		return
 	}
 	j.mu.Lock()
