@@ -76,7 +76,7 @@ func command() *cobra.Command {
 				}
 				o.bodies = append(o.bodies, b)
 			}
-			ingest, layer := []part{o.batchCosts, o.registry}, []part{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerMixed}
+			ingest, layer := []part{o.batchCosts, o.registry}, []part{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerFollowing, o.layerMixed}
 			return run(cmd.Context(), map[string][]part{
 				"":        slices.Concat(ingest, []part{o.decompressionBombs, o.geometries}, layer),
 				"ingest":  ingest,
