@@ -18,9 +18,9 @@ const (
 )
 
 // layerFollowing measures how many clients the daemon keeps up to date with one processor while the
-// layer does not change, and how many nginx does. The daemon's clients wait for changes, as contract
-// 2 describes, and receive one within milliseconds. Those of nginx send a conditional request every
-// second.
+// layer does not change, and how many nginx does. The daemon's clients wait for changes, as
+// contract 2 describes, and receive one within milliseconds. Those of nginx send a conditional
+// request every second.
 func (o options) layerFollowing(ctx context.Context) {
 	d := newDaemon(o.daemon, []string{"A"}, fmt.Sprintf("layers.max_waiting=%d", followers))
 	defer d.stop()

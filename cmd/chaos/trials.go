@@ -24,7 +24,7 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// trials runs one measurement at a time, under load and without other faults.
+// trials runs the trials one at a time, under load. Each injects only the faults that it needs.
 type trials struct {
 	config
 	rig     *rig.Rig
@@ -35,7 +35,7 @@ type trials struct {
 	goals   []goal
 }
 
-// goal is the result of a measurement and whether it is within its limit.
+// goal is a target of the run: whether it was met, and the line that reports it.
 type goal struct {
 	met  bool
 	text string
@@ -147,8 +147,8 @@ func (t *trials) rollouts(ctx context.Context) error {
 }
 
 // takeovers kills replicas. For each partition that a replica owned, it measures the time from the
-// kill until a store has all items that the partition had before it and one batch that was accepted
-// after it.
+// kill until a store has all items that were accepted before the kill and one batch that was
+// accepted after it.
 func (t *trials) takeovers(ctx context.Context) error {
 	var times []time.Duration
 	busyBefore, idleBefore := cpuTime()
@@ -212,16 +212,16 @@ func bench(ctx context.Context) (goals []goal, err error) {
 		goals = append(goals, goal{value <= limit, fmt.Sprintf("%s: %.2f, goal %v", what, value, limit)})
 	}
 	within("CPU per batch, journal in Kafka over a local one", at("kafka_cpu_over_local"), 1.3)
-	within("latency of a 207 with a journal in Kafka minus that with a local one, p50 in ms", at("kafka_p50_ms")-at("local_p50_ms"), 10)
-	within("latency of a 207 with a journal in Kafka minus that with a local one, p99 in ms", at("kafka_p99_ms")-at("local_p99_ms"), 40)
+	within("increase of the latency of a 207 with a journal in Kafka instead of a local one, p50 in ms", at("kafka_p50_ms")-at("local_p50_ms"), 10)
+	within("increase of the latency of a 207 with a journal in Kafka instead of a local one, p99 in ms", at("kafka_p99_ms")-at("local_p99_ms"), 40)
 	if before := at("before_cpu_over_local"); !math.IsNaN(before) {
-		within("CPU per batch, local journal over that of the commit in BEFORE", 1/before, 1.05)
+		within("CPU per batch with a local journal, relative to the commit in BEFORE", 1/before, 1.05)
 	}
 	return goals, nil
 }
 
-// cpuTime returns for how long the processors have been busy and idle since boot, in seconds. On
-// systems other than Linux, it returns zeros.
+// cpuTime returns the busy and idle time of all CPUs since boot, in seconds. On systems other than
+// Linux, it returns zeros.
 func cpuTime() (busy, idle float64) {
 	proc, _ := procfs.NewDefaultFS()
 	stat, _ := proc.Stat()

@@ -111,7 +111,7 @@ func explain(w io.Writer, c *config.Config, s *model.Step, t *streets.Street, ho
 	if v := t.Speed(speeds); !math.IsNaN(v) {
 		fmt.Fprintf(w, "\nspeed of the street: %.1f, published as %g\n", v, round(c.Forecasts, v))
 	} else {
-		fmt.Fprintln(w, "\nno forecast of the street")
+		fmt.Fprintln(w, "\nno forecast for the street")
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// testData checks forecasts with missing, late and repeated measurements, with detectors whose
-// clocks are ahead, and with detectors that fail and return.
-func (w *town) testData(t *testing.T) {
+// testImperfectData checks forecasts with missing, late and repeated measurements, with detectors
+// whose clocks are ahead, and with detectors that fail and return.
+func (w *town) testImperfectData(t *testing.T) {
 	f := w.start(t)
 	origin := noon.Add(-2 * time.Hour)
 	forecast := func(streets int) []*pb.StreetForecast {
@@ -81,7 +81,7 @@ func (w *town) testExplain(t *testing.T) {
 	text, err = f("explain", "--street", "103", "--at", noon.AddDate(0, 0, 10).Format(time.RFC3339))
 	require.NoError(t, err)
 	require.Contains(t, text, "no measurement in the last 1h0m0s")
-	require.Contains(t, text, "no forecast of the street")
+	require.Contains(t, text, "no forecast for the street")
 	_, err = f("explain", "--street", "999", "--at", noon.Format(time.RFC3339))
 	require.ErrorContains(t, err, "belongs to street 999")
 	_, err = f("explain", "--street", "103", "--at", "yesterday")
@@ -90,8 +90,8 @@ func (w *town) testExplain(t *testing.T) {
 	require.ErrorContains(t, err, "--horizon 1500 must be from one interval (5m0s) to 24h0m0s")
 }
 
-// testRun runs the program, and checks how it verifies the stores, its readiness, metrics and
-// publications, and that it stops.
+// testRun checks that check verifies the stores, and that the running program becomes ready,
+// exports metrics, publishes forecasts and stops when its context is done.
 func (w *town) testRun(t *testing.T) {
 	w.register(t, 20)
 	c := w.cfg

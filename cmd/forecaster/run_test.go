@@ -117,7 +117,7 @@ func (w *town) layer(t *testing.T) map[string]string {
 func TestTown(t *testing.T) {
 	w := newTown(t)
 	t.Run("explain", w.testExplain)
-	t.Run("data", w.testData)
+	t.Run("imperfect data", w.testImperfectData)
 	t.Run("leak", w.testLeak)
 	t.Run("rounds", w.testRounds)
 	t.Run("metr-la", w.testMETRLA)

@@ -16,11 +16,11 @@ import (
 	"trafficd/schemas/geo"
 )
 
-const geometryHelp = `Convert the geometries of a file, or of standard input, between encodings and coordinate
-formats. The results are those of the routing service.
+const geometryHelp = `Convert the geometries in a file, or from standard input, between encodings and coordinate
+formats. The results are identical to those of the routing service.
 
-Encodings for --from and --to; the default follows from the extension of the file name
-(.json is geojson), or is wkt:
+Encodings for --from and --to. By default, the extension of the file name selects the
+encoding (.json selects geojson); without a known extension, it is wkt:
 
   wkt, hex, base64   one geometry per line; hex and base64 contain WKB
   wkb                one geometry per file
@@ -78,7 +78,7 @@ func newGeometry(std streams) *cobra.Command {
 	f := cmd.Flags()
 	c.connection.register(f, client.Routing)
 	url := f.Lookup("url")
-	url.DefValue, url.Usage = "", "base URL of a daemon whose routing service converts the coordinates; by default trafficctl does"
+	url.DefValue, url.Usage = "", "base URL of a daemon whose routing service converts the coordinates; by default, they are converted locally"
 	f.StringVar(&c.from, "from", "", "encoding of the input")
 	f.StringVar(&c.to, "to", "", "encoding of the output")
 	f.StringVar(&c.formatFrom, "format-from", string(geo.GeoDecimal), "coordinate format of the input")

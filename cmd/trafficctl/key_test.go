@@ -116,7 +116,7 @@ func TestKeyListAndRevoke(t *testing.T) {
 	require.Contains(t, list(), "b ")
 	require.Contains(t, textOf(t, path), "# ours", "comments are kept")
 	requireSuccess(t, "", "key", "revoke", "b", "--file", path)
-	require.Contains(t, textOf(t, path), "keys: []", "the form that the daemon accepts for no keys")
+	require.Contains(t, textOf(t, path), "keys: []", "the daemon accepts this form of an empty list")
 
 	f := func(want string, args ...string) {
 		t.Helper()

@@ -30,9 +30,9 @@ const (
 	mapZone = "America/Argentina/Buenos_Aires"
 )
 
-// TestForecastClients checks that clients that share no code with the daemon read what was
-// published, field by field, from every kind of feed: they get the protobuf definition from the
-// daemon and the layer with curl, and decode the layer with protoc and with protoc's Python code.
+// TestForecastClients checks that clients that share no code with the daemon read every published
+// field, for each kind of feed. They download the protobuf definition from the daemon, fetch the
+// layer with curl, and decode it with protoc and with the Python code that protoc generates.
 func TestForecastClients(t *testing.T) {
 	published := publishedForecasts()
 	file := filepath.Join(t.TempDir(), "forecasts.json")
@@ -46,7 +46,7 @@ func TestForecastClients(t *testing.T) {
 		d.keys(keyEntry(mapKey, "forecast", mapZone))
 		d.start().await(http.StatusOK)
 		d.awaitLayer(mapKey)
-		readByClients(t, d, published)
+		requireClientsRead(t, d, published)
 	}
 	f("forecasts.feed=file", "forecasts.file.path="+file)
 
@@ -107,8 +107,8 @@ func fillTable(t *testing.T, c *stores.ClickHouse, published *pb.StreetForecastR
 	c.Query(t, "INSERT INTO road.forecasts VALUES "+strings.Join(rows, ", "))
 }
 
-// readByClients reads the layer with each client.
-func readByClients(t *testing.T, d *process, published *pb.StreetForecastResponse) {
+// requireClientsRead checks that each client reads exactly the published forecasts.
+func requireClientsRead(t *testing.T, d *process, published *pb.StreetForecastResponse) {
 	t.Helper()
 	base, dir := "http://"+d.API, t.TempDir()
 	want := proto.Clone(published).(*pb.StreetForecastResponse)
@@ -190,7 +190,7 @@ var buildTrafficctl = sync.OnceValues(func() ([]byte, error) {
 	return exec.Command("go", "build", "-o", filepath.Dir(binary), "../trafficctl").CombinedOutput()
 })
 
-// trafficctl returns the path of the program, built as for a release.
+// trafficctl builds the program once and returns its path.
 func trafficctl(t *testing.T) string {
 	t.Helper()
 	out, err := buildTrafficctl()

@@ -180,7 +180,7 @@ func buildJava(t *testing.T, client string, samples map[string]string) map[strin
 		}
 		return err
 	}))
-	silent(t, exec.Command("javac", args...))
+	runSilent(t, exec.Command("javac", args...))
 	return programs
 }
 
@@ -203,7 +203,7 @@ func buildTypeScript(t *testing.T, client string, samples map[string]string) map
 		args = append(args, write(t, filepath.Join(dir, name+".ts"), source))
 		programs[output] = exec.Command("node", "--no-warnings", filepath.Join(dir, "out", name+".js")) // fetch is experimental in Node.js 18
 	}
-	silent(t, exec.Command("node", args...))
+	runSilent(t, exec.Command("node", args...))
 	return programs
 }
 
@@ -221,6 +221,6 @@ func buildGo(t *testing.T, client string, samples map[string]string) map[string]
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin")+string(filepath.Separator), "./...")
 	build.Dir = dir
 	build.Env = append(build.Environ(), "GOWORK=off")
-	silent(t, build)
+	runSilent(t, build)
 	return programs
 }

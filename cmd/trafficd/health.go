@@ -24,7 +24,8 @@ func healthCommand(f *flags) *cobra.Command {
 		Use:   "health",
 		Short: "Report whether the daemon on this machine is alive or ready, for health checks",
 		Long: `health requests /healthz from the daemon's operators' listener (ops.listen) and prints the
-response. With --ready, it requests /readyz, whose response contains the reasons.
+response. With --ready, it requests /readyz, whose response says why the daemon is not
+ready.
 
 It reads the same settings as the daemon. Containers without a shell can use it, because
 it needs no other program.
@@ -51,8 +52,8 @@ Exit codes: 0 alive or ready, 1 otherwise.`,
 	return cmd
 }
 
-// getOps requests path from the operators' listener at the address listen, which may be that of all
-// interfaces. It returns the body of any response.
+// getOps requests path from the operators' listener. listen is its address, which may be a wildcard
+// address. getOps returns the response body whatever the status, and an error if it is not 200.
 func getOps(ctx context.Context, listen, path string) (text string, err error) {
 	if listen == "" {
 		return "", errors.New("cannot request the daemon's health: ops.listen is empty, so there is no operators' listener")

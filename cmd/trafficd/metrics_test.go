@@ -21,7 +21,7 @@ import (
 )
 
 // TestPromtool checks that promtool finds no problem in the metrics of a running daemon, and that
-// there are no series that cannot occur.
+// the daemon exports no series for impossible label values.
 func TestPromtool(t *testing.T) {
 	d := newProcess(t)
 	d.changeKeys("test")
@@ -127,7 +127,8 @@ func TestPrometheus(t *testing.T) {
 	require.NotEmpty(t, a.Data["trafficd_api_request_seconds"][0].Help)
 }
 
-// queryPrometheus returns the value of a query with a single result, which is not NaN.
+// queryPrometheus returns the value of a query. found reports whether the query returned exactly
+// one result that is not NaN.
 func queryPrometheus(address, query string) (v float64, found bool) {
 	r, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(query))
 	if err != nil {
@@ -156,7 +157,7 @@ func sendBatches(d *process, n int) {
 	}
 }
 
-// changeKeys replaces the keys file by one with the same key under another name.
+// changeKeys replaces the keys file with one that contains the same key under the given name.
 func (d *process) changeKeys(name string) {
 	digest := sha256.Sum256([]byte(testKey))
 	keys := "keys:\n- {name: " + name + ", sha256: " + hex.EncodeToString(digest[:]) + ", product_instance: " + instance + ", rights: [ingest]}\n"

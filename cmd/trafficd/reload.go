@@ -21,7 +21,7 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 	}
 	next.Log.SetLevel()
 	if err := d.keys.Reload(next.API.Keys); err != nil {
-		d.log.Error().Err(err).Msg("the last valid keys stay in use")
+		d.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use")
 		next.API.Keys = d.current.API.Keys
 	}
 	d.api.Reload()

@@ -20,12 +20,12 @@ type toolkit struct {
 	responses *bufio.Reader
 }
 
-// toolkitStep is a call of the service. The call "authorize" sets the credentials of later calls;
-// without any, no key is sent.
+// toolkitStep is a call to the service. The call "authorize" sets the credentials of later calls;
+// without credentials, no key is sent.
 type toolkitStep struct {
 	Call       string            `json:"call"`
-	Geometry   *seenGeometry     `json:"geometry,omitempty"`
-	Geometries []seenGeometry    `json:"geometries,omitempty"`
+	Geometry   *decodedGeometry  `json:"geometry,omitempty"`
+	Geometries []decodedGeometry `json:"geometries,omitempty"`
 	Options    *routingOptions   `json:"options,omitempty"`
 	Watch      *watchOptions     `json:"watch,omitempty"`
 	Properties map[string]string `json:"properties,omitempty"` // of the CallerContext
@@ -46,40 +46,40 @@ type watchOptions struct {
 	ProgressUpdatePeriod int `json:"progressUpdatePeriod"`
 }
 
-// seenGeometry is a geometry as the toolkit decoded it, without absent members.
-type seenGeometry struct {
-	Type  string     `json:"type"` // the name of the class
-	Plain *seenPlain `json:"plain,omitempty"`
-	WKT   string     `json:"wkt,omitempty"`
-	WKB   []byte     `json:"wkb,omitempty"`
-	KML   *seenKML   `json:"kml,omitempty"`
+// decodedGeometry is a geometry as the toolkit decoded it.
+type decodedGeometry struct {
+	Type  string        `json:"type"` // the name of the class
+	Plain *decodedPlain `json:"plain,omitempty"`
+	WKT   string        `json:"wkt,omitempty"`
+	WKB   []byte        `json:"wkb,omitempty"`
+	KML   *decodedKML   `json:"kml,omitempty"`
 }
 
-// seenPlain is a geometry of a Plain type: coordinates nested as in GeoJSON, or the members of a
+// decodedPlain is a geometry of a Plain type: coordinates nested as in GeoJSON, or the members of a
 // collection.
-type seenPlain struct {
+type decodedPlain struct {
 	Type        string          `json:"type"`
 	Coordinates json.RawMessage `json:"coordinates,omitempty"`
-	Geometries  []seenPlain     `json:"geometries,omitempty"`
+	Geometries  []decodedPlain  `json:"geometries,omitempty"`
 }
 
-type seenKML struct {
+type decodedKML struct {
 	KML        string   `json:"kml,omitempty"`
 	Placemarks []string `json:"placemarks,omitempty"`
 }
 
-// seen is a decoded response.
-type seen struct {
-	Geometry   *seenGeometry  `json:"geometry"`
-	Job        *seenJob       `json:"job"`
-	Geometries []seenGeometry `json:"geometries"` // of a fetch, with Job
-	Failures   []seenFailure  `json:"failures"`   // likewise
-	Fault      *seenFault     `json:"fault"`
-	Status     int            `json:"status"` // of an HTTP response without an envelope
-	Error      string         `json:"error"`  // any other failure of the toolkit
+// decodedResponse is a response as the toolkit decoded it.
+type decodedResponse struct {
+	Geometry   *decodedGeometry  `json:"geometry"`
+	Job        *decodedJob       `json:"job"`
+	Geometries []decodedGeometry `json:"geometries"` // of a fetch, with Job
+	Failures   []decodedFailure  `json:"failures"`   // likewise
+	Fault      *decodedFault     `json:"fault"`
+	Status     int               `json:"status"` // of an HTTP response without an envelope
+	Error      string            `json:"error"`  // any other failure of the toolkit
 }
 
-type seenJob struct {
+type decodedJob struct {
 	ID          string        `json:"id"`
 	Status      string        `json:"status"`
 	ElapsedTime *int          `json:"elapsedTime"`
@@ -93,15 +93,15 @@ type seenProgress struct {
 	Successful int    `json:"successful"`
 }
 
-// seenFailure is the error of a geometry that a job could not convert.
-type seenFailure struct {
-	Index     int       `json:"index"`
-	Exception seenFault `json:"exception"`
+// decodedFailure is the error of a geometry that a job could not convert.
+type decodedFailure struct {
+	Index     int          `json:"index"`
+	Exception decodedFault `json:"exception"`
 }
 
-// seenFault is a typed exception: its class, and its stack elements from the outermost to the
+// decodedFault is a typed exception: its class, and its stack elements from the outermost to the
 // innermost.
-type seenFault struct {
+type decodedFault struct {
 	Type          string             `json:"type"`
 	String        string             `json:"string"` // faultstring, of a fault only
 	TransactionID string             `json:"transactionId"`
@@ -137,7 +137,7 @@ func startToolkit(t *testing.T, cmd *exec.Cmd) *toolkit {
 }
 
 // do makes the program execute a step and returns what it decoded.
-func (k *toolkit) do(s toolkitStep) seen {
+func (k *toolkit) do(s toolkitStep) decodedResponse {
 	k.t.Helper()
 	line, err := json.Marshal(s)
 	require.NoError(k.t, err)
@@ -145,14 +145,14 @@ func (k *toolkit) do(s toolkitStep) seen {
 	require.NoError(k.t, err)
 	response, err := k.responses.ReadBytes('\n')
 	require.NoError(k.t, err, "no response to %s", line)
-	var o seen
+	var o decodedResponse
 	require.NoError(k.t, json.Unmarshal(response, &o), "%s", response)
 	require.Empty(k.t, o.Error, "%s", line)
 	return o
 }
 
-// silent runs a program that must succeed without output, because output would be warnings.
-func silent(t *testing.T, cmd *exec.Cmd) {
+// runSilent runs a program, which must succeed without output. Any output would be a warning.
+func runSilent(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s: %s", cmd.Path, lastBytes(text, 4000))

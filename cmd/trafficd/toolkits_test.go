@@ -136,13 +136,13 @@ var shapes = []shape{
 var encodings = []string{"PLAIN", "WKB", "WKT", "KML"}
 
 // in returns the shape in these encodings, as a toolkit shows it.
-func (s shape) in(t *testing.T, encodings ...string) *seenGeometry {
+func (s shape) in(t *testing.T, encodings ...string) *decodedGeometry {
 	t.Helper()
-	g := &seenGeometry{Type: s.kind}
+	g := &decodedGeometry{Type: s.kind}
 	for _, encoding := range encodings {
 		switch encoding {
 		case "PLAIN":
-			g.Plain = &seenPlain{Type: "Plain" + s.kind}
+			g.Plain = &decodedPlain{Type: "Plain" + s.kind}
 			if s.kind == "GeometryCollection" {
 				require.NoError(t, json.Unmarshal([]byte(s.plain), &g.Plain.Geometries))
 			} else {
@@ -153,7 +153,7 @@ func (s shape) in(t *testing.T, encodings ...string) *seenGeometry {
 		case "WKT":
 			g.WKT = s.wkt
 		case "KML":
-			g.KML = &seenKML{KML: `<kml xmlns="http://www.opengis.net/kml/2.2">` + s.placemark() + "</kml>"}
+			g.KML = &decodedKML{KML: `<kml xmlns="http://www.opengis.net/kml/2.2">` + s.placemark() + "</kml>"}
 		}
 	}
 	return g
@@ -200,14 +200,14 @@ func (k *toolkit) checkEncodings() {
 		o := k.do(toolkitStep{Call: "convertGeometry", Geometry: s.in(k.t, encodings...), Options: toDegrees("WKT")})
 		k.requireGeometry(s.in(k.t, "WKT"), o.Geometry, "%s from all encodings at once: %+v", s.kind, o)
 	}
-	for _, kml := range []seenKML{{KML: shapes[0].kml}, {Placemarks: []string{shapes[0].placemark()}}} {
-		o := k.do(toolkitStep{Call: "convertGeometry", Geometry: &seenGeometry{Type: "Point", KML: &kml}, Options: toDegrees("WKT")})
+	for _, kml := range []decodedKML{{KML: shapes[0].kml}, {Placemarks: []string{shapes[0].placemark()}}} {
+		o := k.do(toolkitStep{Call: "convertGeometry", Geometry: &decodedGeometry{Type: "Point", KML: &kml}, Options: toDegrees("WKT")})
 		k.requireGeometry(shapes[0].in(k.t, "WKT"), o.Geometry, "%+v: %+v", kml, o)
 	}
 }
 
 // requireGeometry compares coordinates by value, because languages format numbers differently.
-func (k *toolkit) requireGeometry(want, got *seenGeometry, what string, args ...any) {
+func (k *toolkit) requireGeometry(want, got *decodedGeometry, what string, args ...any) {
 	k.t.Helper()
 	wanted, err := json.Marshal(want)
 	require.NoError(k.t, err)
@@ -228,7 +228,7 @@ func (k *toolkit) checkFormats() {
 			o.Encodings = []string{"PLAIN"}
 			coordinates, err := json.Marshal([]float64{x, y})
 			require.NoError(k.t, err)
-			point := &seenGeometry{Type: "Point", Plain: &seenPlain{Type: "PlainPoint", Coordinates: coordinates}}
+			point := &decodedGeometry{Type: "Point", Plain: &decodedPlain{Type: "PlainPoint", Coordinates: coordinates}}
 			response := k.do(toolkitStep{Call: "convertGeometry", Geometry: point, Options: &o, Properties: from})
 			require.NotNil(k.t, response.Geometry, "%s: %+v", format, response.Fault)
 			var xy []float64
@@ -288,7 +288,7 @@ func (k *toolkit) checkJob() {
 	}
 }
 
-func plainGeometries(t *testing.T, shapes []shape) (geometries []seenGeometry) {
+func plainGeometries(t *testing.T, shapes []shape) (geometries []decodedGeometry) {
 	t.Helper()
 	for _, s := range shapes {
 		geometries = append(geometries, *s.in(t, "PLAIN"))
@@ -297,7 +297,7 @@ func plainGeometries(t *testing.T, shapes []shape) (geometries []seenGeometry) {
 }
 
 // watch calls watchJob until the job has ended.
-func (k *toolkit) watch(id string) *seenJob {
+func (k *toolkit) watch(id string) *decodedJob {
 	k.t.Helper()
 	for {
 		o := k.do(toolkitStep{Call: "watchJob", ID: id, Watch: &watchOptions{MaximumPollingPeriod: 5000, ProgressUpdatePeriod: 250}})
@@ -314,7 +314,7 @@ func (k *toolkit) watch(id string) *seenJob {
 func (k *toolkit) checkFailures() {
 	k.t.Helper()
 	geometries := plainGeometries(k.t, shapes[:3])
-	geometries[1] = seenGeometry{Type: "Point", WKT: "POINT (8 48"}
+	geometries[1] = decodedGeometry{Type: "Point", WKT: "POINT (8 48"}
 	id := k.do(toolkitStep{Call: "startConvertGeometries", Geometries: geometries, Options: toDegrees("WKT")}).Job.ID
 	require.Equal(k.t, &seenProgress{Type: "BulkProgress", Successful: 2, Failed: 1}, k.watch(id).Progress)
 	o := k.do(toolkitStep{Call: "fetchConvertGeometries", ID: id})
@@ -363,27 +363,27 @@ func (k *toolkit) checkFaults() {
 		require.NotEmpty(k.t, fault.String)
 		k.requireException(class, key, *fault)
 	}
-	point := func(g seenGeometry) *seenGeometry { g.Type = "Point"; return &g }
-	good, wkt := point(seenGeometry{WKT: "POINT (8 48)"}), toDegrees("WKT")
+	point := func(g decodedGeometry) *decodedGeometry { g.Type = "Point"; return &g }
+	good, wkt := point(decodedGeometry{WKT: "POINT (8 48)"}), toDegrees("WKT")
 	in := func(format, srID string) *routingOptions {
 		return &routingOptions{Encodings: []string{"WKT"}, CoordFormat: format, SrID: srID}
 	}
 	const own = "XServiceException"
-	f(own, "REQUEST_INVALID_WKT", toolkitStep{Geometry: point(seenGeometry{WKT: "POINT (8 48"}), Options: wkt})
-	f(own, "REQUEST_INVALID_WKB", toolkitStep{Geometry: point(seenGeometry{WKB: []byte{1, 1, 0}}), Options: wkt})
-	f(own, "REQUEST_INVALID_KML", toolkitStep{Geometry: point(seenGeometry{KML: &seenKML{KML: "<Point><coordinates>8,48</Point>"}}), Options: wkt})
-	f(own, "KML_PLACEMARK_NOT_FOUND", toolkitStep{Geometry: point(seenGeometry{KML: &seenKML{KML: "<kml><Document/></kml>"}}), Options: wkt})
-	f(own, "CONVERT_GEOMETRY_OBJECT", toolkitStep{Geometry: point(seenGeometry{WKT: "LINESTRING (8 48, 9 49)"}), Options: wkt})
-	f(own, "CONVERT_GEOMETRY_OBJECT", toolkitStep{Geometry: point(seenGeometry{WKT: "POINT (8 48)", KML: &seenKML{KML: shapes[0].kml}}), Options: wkt})
+	f(own, "REQUEST_INVALID_WKT", toolkitStep{Geometry: point(decodedGeometry{WKT: "POINT (8 48"}), Options: wkt})
+	f(own, "REQUEST_INVALID_WKB", toolkitStep{Geometry: point(decodedGeometry{WKB: []byte{1, 1, 0}}), Options: wkt})
+	f(own, "REQUEST_INVALID_KML", toolkitStep{Geometry: point(decodedGeometry{KML: &decodedKML{KML: "<Point><coordinates>8,48</Point>"}}), Options: wkt})
+	f(own, "KML_PLACEMARK_NOT_FOUND", toolkitStep{Geometry: point(decodedGeometry{KML: &decodedKML{KML: "<kml><Document/></kml>"}}), Options: wkt})
+	f(own, "CONVERT_GEOMETRY_OBJECT", toolkitStep{Geometry: point(decodedGeometry{WKT: "LINESTRING (8 48, 9 49)"}), Options: wkt})
+	f(own, "CONVERT_GEOMETRY_OBJECT", toolkitStep{Geometry: point(decodedGeometry{WKT: "POINT (8 48)", KML: &decodedKML{KML: shapes[0].kml}}), Options: wkt})
 	f(own, "CONVERT_COORDINATE_FORMAT", toolkitStep{Geometry: good, Options: in("OG_SRID", "EPSG:1")})
-	f(own, "CONVERT_COORDINATE_FORMAT", toolkitStep{Geometry: point(seenGeometry{WKT: "POINT (8 95)"}), Options: in("VENDOR_MERCATOR", "")})
+	f(own, "CONVERT_COORDINATE_FORMAT", toolkitStep{Geometry: point(decodedGeometry{WKT: "POINT (8 95)"}), Options: in("VENDOR_MERCATOR", "")})
 	f(own, "GEOMETRY_ENCODING", toolkitStep{Geometry: good, Options: toDegrees()})
 	f("ParameterNotSetException", "", toolkitStep{Geometry: good, Options: in("OG_SRID", "")})
 	f("IllegalParameterException", "", toolkitStep{Call: "watchJob", ID: "any", Watch: &watchOptions{MaximumPollingPeriod: -1, ProgressUpdatePeriod: 250}})
 }
 
 // requireException requires an exception with type, key, context, messages and transaction id.
-func (k *toolkit) requireException(class, key string, e seenFault) {
+func (k *toolkit) requireException(class, key string, e decodedFault) {
 	k.t.Helper()
 	require.Equal(k.t, class, e.Type)
 	require.NotEmpty(k.t, e.TransactionID)
@@ -434,14 +434,14 @@ func buildJAXWS(t *testing.T, toolkit, generator, wsdl string, options ...string
 	generated, classes := filepath.Join(dir, "generated"), filepath.Join(dir, "classes")
 	require.NoError(t, os.Mkdir(generated, 0o755))
 	args := append([]string{"-cp", libraries, generator, "-p", "xroute", "-b", filepath.Join(toolkits, "jaxws", "bindings.xml"), "-d", generated}, options...)
-	silent(t, java(append(args, wsdl)...))
+	runSilent(t, java(append(args, wsdl)...))
 	compile := []string{"-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-cp", libraries, "-d", classes, filepath.Join(toolkits, toolkit, "Toolkit.java")}
 	for _, directory := range []string{filepath.Join(generated, "xroute"), filepath.Join(toolkits, "jaxws")} {
 		sources, err := filepath.Glob(filepath.Join(directory, "*.java"))
 		require.NoError(t, err)
 		compile = append(compile, sources...)
 	}
-	silent(t, exec.Command("javac", compile...))
+	runSilent(t, exec.Command("javac", compile...))
 	return classes + string(filepath.ListSeparator) + libraries
 }
 
@@ -467,7 +467,7 @@ func buildGSOAP(t *testing.T, wsdl string) (program string) {
 	for i, compiler := range compilers {
 		require.NoError(t, compiler.Wait(), files[i])
 	}
-	silent(t, exec.Command("g++", append(objects, "-lgsoap++")...))
+	runSilent(t, exec.Command("g++", append(objects, "-lgsoap++")...))
 	return filepath.Join(dir, "client")
 }
 

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// imageUser is the conventional user id in images without an operating system.
+	// imageUser is the id of the user "nonroot" in distroless images.
 	imageUser  = 65532
 	configFile = "/etc/trafficd/trafficd.yaml"
 )
 
-// writeImages writes an archive for `docker load` and `podman load` for each architecture, and one
-// with both for registries, as OCI layout.
+// writeImages writes one archive per architecture, for `docker load` and `podman load`, and an OCI
+// layout archive with all architectures, for registries.
 func (r *release) writeImages() error {
 	tag, err := name.NewTag("trafficd:"+r.version, name.WithDefaultRegistry(""))
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// AppendItemDescription appends the description of a rejected item, escaped as the inside of a JSON
-// string. It depends only on code, field and echo. echo is the input to quote, at most EchoLimit
-// bytes of any value.
+// AppendItemDescription appends the description of a rejected item, escaped for use inside a JSON
+// string. It depends only on code, field and echo. echo is the input to quote, which the caller has
+// truncated to EchoLimit bytes.
 func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte {
 	if field == FieldItem {
 		b = append(b, "the item"...)
@@ -52,8 +52,8 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
-// appendEscaped appends echo as the inside of a JSON string. It replaces invalid UTF-8 with U+FFFD,
-// and omits a character that was truncated at EchoLimit.
+// appendEscaped appends echo, escaped for use inside a JSON string. It replaces invalid UTF-8 with
+// U+FFFD, and omits a character that was truncated at EchoLimit.
 func appendEscaped(b, echo []byte) []byte {
 	const hexDigits = "0123456789abcdef"
 	if len(echo) == EchoLimit {

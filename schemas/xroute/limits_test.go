@@ -62,7 +62,7 @@ func numbered(text string, n int) string {
 	return b.String()
 }
 
-// TestMemory checks that small envelopes that are designed to need much memory do not need it.
+// TestMemory checks that small envelopes crafted to exhaust memory cause only bounded allocations.
 func TestMemory(t *testing.T) {
 	const limit = 1 << 18
 	f := func(text string) {

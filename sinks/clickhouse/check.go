@@ -110,8 +110,8 @@ func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	return nil
 }
 
-// checkTables returns an error for each engine and setting of a table with which the sink cannot
-// keep its promises.
+// checkTables returns an error for each table engine or setting that would break the sink's
+// guarantees.
 func (c Config) checkTables(ctx context.Context, conn driver.Conn, address string) error {
 	var engines map[string]string
 	query := fmt.Sprintf("SELECT mapFromArrays(groupArray(name), groupArray(engine_full)) FROM system.tables"+
@@ -135,15 +135,15 @@ func (c Config) checkTables(ctx context.Context, conn driver.Conn, address strin
 		}
 	}
 	if key := c.layout().ShardingKey(); c.Cluster != "" && !strings.Contains(engines[c.Table], key) {
-		errs = append(errs, fmt.Errorf("table: %s on %s is %.80q, must be Distributed by %s: otherwise FINAL is wrong",
+		errs = append(errs, fmt.Errorf("table: %s on %s is %.80q, must be Distributed by %s: otherwise queries with FINAL return wrong results",
 			c.Table, address, engines[c.Table], key))
 	}
 	return errors.Join(append(errs, c.checkWindow(ctx, conn, address, engines[c.layout().Local()]))...)
 }
 
 func (c Config) wrongSetting(table, address, name string, want int, reason string) error {
-	return fmt.Errorf("table: %s of %s on %s is too small: %s: ALTER TABLE `%s`.`%s` MODIFY SETTING %s = %d",
-		name, table, address, reason, c.Database, table, name, want)
+	return fmt.Errorf("table: %s of %s on %s must be at least %d: %s: ALTER TABLE `%s`.`%s` MODIFY SETTING %s = %d",
+		name, table, address, want, reason, c.Database, table, name, want)
 }
 
 // numberOf returns the value of a setting in the engine_full of a table.

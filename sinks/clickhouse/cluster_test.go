@@ -202,7 +202,7 @@ func testCheckCluster(t *testing.T, c *stores.Cluster, given Config) {
 	f("are both replica r1 of shard 1", func(c *Config) { c.Addresses[1] = c.Addresses[0] })
 	node, table := server{c.Nodes[0].TCP}, "trafficd."+given.Table
 	node.Query(t, "ALTER TABLE "+table+"_local MODIFY SETTING old_parts_lifetime = 1")
-	f("old_parts_lifetime of "+given.Table+"_local on "+c.Nodes[0].TCP+" is too small", func(*Config) {})
+	f("old_parts_lifetime of "+given.Table+"_local on "+c.Nodes[0].TCP+" must be at least 480", func(*Config) {})
 	node.Query(t, "ALTER TABLE "+table+"_local MODIFY SETTING old_parts_lifetime = 480, replicated_deduplication_window = 0")
 	f("replicated_deduplication_window = 10000", func(*Config) {})
 	node.Query(t, "CREATE OR REPLACE TABLE "+table+" AS "+table+"_local ENGINE = Distributed('main', 'trafficd', '"+given.Table+"_local', rand())")

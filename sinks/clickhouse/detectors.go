@@ -57,9 +57,9 @@ func digestOf(l batch.DetectorList) uint64 {
 	return h.Sum64()
 }
 
-// each calls save for each waiting list until a call fails. That list and the remaining ones stay
-// waiting.
-func (d *Detectors) each(save func(batch.DetectorList) error) error {
+// drain calls save for each waiting list and removes the lists that were saved. It stops at the
+// first error and returns it; that list and the remaining ones are kept.
+func (d *Detectors) drain(save func(batch.DetectorList) error) error {
 	d.mu.Lock()
 	lists := slices.Collect(maps.Values(d.waiting))
 	clear(d.waiting)
@@ -84,7 +84,7 @@ func (s *Sink) saveDetectors(ctx context.Context) error {
 	if s.Detectors == nil {
 		return nil
 	}
-	return s.Detectors.each(func(l batch.DetectorList) error {
+	return s.Detectors.drain(func(l batch.DetectorList) error {
 		listed := time.Now()
 		for from := 0; from < len(l.Codes); from += maxDetectors {
 			if err := s.insertDetectors(ctx, l, from, min(from+maxDetectors, len(l.Codes)), listed); err != nil {

@@ -1,12 +1,13 @@
 // Package clickhouse archives accepted measurements: it writes blocks of rows to ClickHouse over
-// the native protocol, each row exactly once (promises 1 and 2).
+// the native protocol, each row exactly once (promises 1 and 2 of package pipeline).
 //
 // # Blocks, groups, tokens
 //
 // Plan takes a block from the front of the offered rows: block_rows rows, or more if the rows are
 // from so many months that parts would be small. The plan identifies the block by its number of
 // rows, and by the batch id, row number and received_at of its first and last rows. No two blocks
-// have the same plan: a batch id may occur again, but received_at increases on a replica.
+// have the same plan: a batch id may occur again, but received_at strictly increases within a
+// daemon.
 //
 // The server writes one part for each month of an INSERT. Because a block may contain any number of
 // months, Deliver divides it into groups of at most maxMonths months and sends one INSERT for each
@@ -22,8 +23,8 @@
 //
 // # Blocks in doubt
 //
-// A block is in doubt once its rows have been sent without an acknowledgement, and after a restart.
-// A token alone is not enough for a safe retry:
+// A block is in doubt if its rows were sent but not acknowledged, and always after a restart. A
+// token alone is not enough for a safe retry:
 //
 //   - The server remembers a limited number of tokens, and does not fsync them: after a power
 //     failure a part may exist without its token. A retry would duplicate the rows.
@@ -43,20 +44,22 @@
 //  4. Look up again. If rows are still missing, the server has their token without the rows: send
 //     them with another token and look up again. The number of rounds is limited.
 //
-// TestFaults (connections cut at any byte, a paused server, kill -9 during inserts over 30 months),
-// TestRotatingMonths (connections cut between two INSERTs of a block, and one INSERT rejected) and
-// TestArchive/doubt (each way in which token and rows can disagree) count the rows as inserted,
-// without FINAL.
+// These tests count the rows without FINAL, which would hide duplicates: TestFaults (connections
+// cut at any byte, a paused server, kill -9 during inserts over 30 months), TestRotatingMonths
+// (connections cut between two INSERTs of a block, and one INSERT rejected) and TestArchive/doubt
+// (each way in which token and rows can disagree).
 //
 // # Replaced rows
 //
-// When ReplacingMergeTree merges two rows with the same key, it drops the earlier one, which a
-// lookup then does not find. If a row of the same block has replaced it, the replacement is in the
-// table, because both rows were in one part: the dropped row counts as present. It is not sent
-// again, because it could replace the later one (items of one batch have the same received_at). A
-// later block of this daemon cannot have replaced it. If a row that another replica received later
-// has replaced it, it is sent again, and FINAL and merges drop it again, because received_at
-// decides.
+// When ReplacingMergeTree merges two rows with the same key, it drops the earlier one, and a lookup
+// no longer finds it. What the sink does depends on the row that replaced it:
+//
+//   - A row of the same block: both rows were in one part, so if the table has the replacement, the
+//     dropped row counts as present. Sending the dropped row again could replace the later one,
+//     because the items of one batch have the same received_at.
+//   - A row of a later block of this daemon: impossible, because blocks are delivered in order.
+//   - A row that another daemon received later: the dropped row is sent again, and FINAL and merges
+//     drop it again, because received_at decides.
 //
 // # The deduplication window
 //
@@ -107,11 +110,11 @@
 // only if no group failed for another reason.
 //
 // Rows of a rejected block may still be in the table: the rows of other groups or months, or all
-// rows if a view on the table raised the error. Therefore Deliver returns a rejection with a state,
-// the suspect range, which ends where the block ends. The plan of a block that begins in the range
-// repeats it. Such a block is in doubt from the first attempt, as after a restart, so only the rows
-// that a lookup does not find are sent. A single row is rejected only after a lookup has not found
-// it.
+// rows if a view on the table raised the error. With the rejection, Deliver therefore returns a
+// state that marks the suspect range: all rows up to the end of the rejected block. If a block
+// begins in this range, its plan records the range, and the block is in doubt from its first
+// attempt, like a block after a restart: only the rows that a lookup does not find are sent. A
+// single row is rejected only after a lookup has not found it.
 //
 // A materialized view on the table receives each block once unless the view fails: rows that are in
 // the table are not sent again for the view.

@@ -156,14 +156,14 @@ func hinted(err error) error {
 }
 
 var (
-	rowsInserted  = metrics.NewCounter("trafficd_clickhouse_rows_inserted_total", "Rows whose insert was acknowledged, each counted once.")
-	blocksDone    = metrics.NewCounter("trafficd_clickhouse_blocks_total", "Blocks of rows delivered.")
-	insertSeconds = metrics.NewSeconds("trafficd_clickhouse_insert_seconds", "Duration of an acknowledged INSERT, in seconds.")
-	lookupSeconds = metrics.NewSeconds("trafficd_clickhouse_lookup_seconds", "Duration of a lookup of an in-doubt block, in seconds.")
-	deriveSeconds = metrics.NewSeconds("trafficd_clickhouse_derive_seconds", "Duration of an update of the derived tables, in seconds.")
-	deriveErrors  = metrics.NewCounter("trafficd_clickhouse_derive_errors_total", "Failed updates of the derived tables.")
-	hostsAway     = metrics.NewGauge("trafficd_clickhouse_hosts_away", "Servers of the cluster that cannot take rows.")
-	derivedAt     = metrics.NewGauge("trafficd_clickhouse_derived_at_seconds",
+	rowsInserted     = metrics.NewCounter("trafficd_clickhouse_rows_inserted_total", "Rows whose insert was acknowledged, each counted once.")
+	blocksDone       = metrics.NewCounter("trafficd_clickhouse_blocks_total", "Blocks of rows delivered.")
+	insertSeconds    = metrics.NewSeconds("trafficd_clickhouse_insert_seconds", "Duration of an acknowledged INSERT, in seconds.")
+	lookupSeconds    = metrics.NewSeconds("trafficd_clickhouse_lookup_seconds", "Duration of a lookup of an in-doubt block, in seconds.")
+	deriveSeconds    = metrics.NewSeconds("trafficd_clickhouse_derive_seconds", "Duration of an update of the derived tables, in seconds.")
+	deriveErrors     = metrics.NewCounter("trafficd_clickhouse_derive_errors_total", "Failed updates of the derived tables.")
+	hostsUnavailable = metrics.NewGauge("trafficd_clickhouse_hosts_unavailable", "Servers of the cluster that cannot take rows.")
+	derivedAt        = metrics.NewGauge("trafficd_clickhouse_derived_at_seconds",
 		"Time of the last update of the derived tables, as Unix time; 0 if this process does not update them.")
 	deriveInterval = metrics.NewGauge("trafficd_clickhouse_derive_interval_seconds", "Time between updates of the derived tables, in seconds.")
 	rowsVanished   = metrics.NewCounter("trafficd_clickhouse_rows_vanished_total",

@@ -90,7 +90,7 @@ func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 
 func (s *hosts) close() error {
 	s.polling.stop()
-	hostsAway.Set(0) // other sinks of this process set it again when they poll
+	hostsUnavailable.Set(0) // other sinks of this process set it again when they poll
 	var errs []error
 	for _, h := range s.all {
 		errs = append(errs, h.conn.Close())
@@ -148,7 +148,7 @@ func (s *hosts) set(h *host, err error) {
 			unavailable++
 		}
 	}
-	hostsAway.Set(float64(unavailable))
+	hostsUnavailable.Set(float64(unavailable))
 	switch {
 	case err != nil && (before == nil || errors.Is(before, errNotPolled)):
 		s.log.Warn().Err(err).Str("address", h.address).Msg("archive: the server cannot take rows; using the others")

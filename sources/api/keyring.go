@@ -178,7 +178,7 @@ func (k *Keyring) check(context.Context) time.Duration {
 	}
 	if k.problem == nil || k.problem.Error() != err.Error() {
 		keysReloadErrors.Inc()
-		k.log.Error().Err(err).Msg("the last valid keys stay in use")
+		k.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use")
 	}
 	k.problem = err
 	keysStale.Set(1)

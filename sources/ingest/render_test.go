@@ -37,15 +37,15 @@ func FuzzEcho(f *testing.F) {
 		if len(input) == 0 {
 			return
 		}
-		whole := input
-		if len(whole) > contract.EchoLimit {
-			whole = whole[:contract.EchoLimit]
+		echoed := input
+		if len(echoed) > contract.EchoLimit {
+			echoed = echoed[:contract.EchoLimit]
 		}
 		text := strings.TrimSuffix(strings.TrimPrefix(got.Error.Description, `detectorCode "`), `" does not exist in the product instance`)
-		if len(whole) == contract.EchoLimit && !utf8.Valid(whole) {
+		if len(echoed) == contract.EchoLimit && !utf8.Valid(echoed) {
 			return // the result for invalid UTF-8 at the limit is unspecified
 		}
-		want := string([]rune(string(whole))) // each invalid byte becomes one U+FFFD
+		want := string([]rune(string(echoed))) // each invalid byte becomes one U+FFFD
 		if text != want || got.Error.Parameter != "measurements[7].detectorCode" || got.Index != 7 {
 			t.Fatalf("input %q: got %q, want a description that quotes %q", input, raw, want)
 		}
@@ -141,8 +141,8 @@ func TestAcceptEncoding(t *testing.T) {
 	f(false, "Accept: application/gzipped")
 }
 
-// TestBlocks compares blocks with a byte slice: written bytes are read in pieces of any size, and
-// charged.
+// TestBlocks checks that bytes written in pieces of any size are read back unchanged, and that
+// every block is charged to the client.
 func TestBlocks(t *testing.T) {
 	a := admission.New(DefaultConfig().AdmissionBytes, memory)
 	f := func(size, piece int) {
@@ -186,8 +186,9 @@ func TestBlocks(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
-// TestBodyWaitsForResponses checks that no body is read while unread responses exceed the limit.
-func TestBodyWaitsForResponses(t *testing.T) {
+// TestUnreadResponsesBlockBodies checks that no body is read while unread responses exceed the
+// limit.
+func TestUnreadResponsesBlockBodies(t *testing.T) {
 	a := admission.New(DefaultConfig().AdmissionBytes, memory)
 	body := newBlocks(a, "client")
 	fmt.Fprint(body, "body")

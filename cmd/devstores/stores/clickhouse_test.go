@@ -46,8 +46,8 @@ func TestClickHouseKeepsDataAcrossKillAndRestart(t *testing.T) {
 	require.Equal(t, t.Name()+" clickhouse "+s.Kind+" "+s.Version+"\n", string(written))
 }
 
-// TestClickHouseCountsInsertedRows checks that system.part_log counts all inserted rows, even
-// those that the table replaces, also after every kind of exit, when it may start empty.
+// TestClickHouseCountsInsertedRows checks that system.part_log counts all inserted rows, even those
+// that are replaced, and that it still counts after a stop or a kill, either of which may empty it.
 func TestClickHouseCountsInsertedRows(t *testing.T) {
 	s := stores.StartClickHouse(t)
 	s.Query(t, "CREATE DATABASE trafficd ENGINE = Atomic")
@@ -79,8 +79,8 @@ func inserted(t *testing.T, s *stores.ClickHouse) int {
 	return n
 }
 
-// TestClickHouseSettings checks the time zone, which does not depend on the machine's, the errors,
-// which contain the server's message, and the users.
+// TestClickHouseSettings checks that the time zone is UTC whatever the machine's is, that errors
+// contain the server's message, and that only the configured users can log in.
 func TestClickHouseSettings(t *testing.T) {
 	t.Setenv("TZ", "Asia/Kolkata")
 	s := stores.StartClickHouse(t)

@@ -90,7 +90,7 @@ func faults(t *testing.T) []fault {
 			alerts: "TrafficdStoreUnreachable", name: "no-archive", settings: clickhouse(lostArchive, "traffic"),
 			inject: func(*daemon) { require.NoError(t, lostArchive.Kill()) },
 		},
-		{alerts: "TrafficdArchiveServersAway", name: "replica", settings: []string{
+		{alerts: "TrafficdArchiveServersUnavailable", name: "replica", settings: []string{
 			"clickhouse.enabled=true", "clickhouse.cluster=main", "clickhouse.addresses=" + cluster.Nodes[0].TCP + "," + unused, derived,
 		}},
 		{alerts: "TrafficdStoreUnreachable", name: "no-broker", settings: kafka(lostBroker), inject: killBroker},

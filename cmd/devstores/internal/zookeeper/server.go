@@ -1,6 +1,6 @@
 // Package zookeeper runs Apache ZooKeeper on loopback. The nodes of a ClickHouse cluster need it,
-// because the engine as a library has no Keeper server. It does not sync its log, so that tests are
-// faster.
+// because libchdb does not include ClickHouse Keeper. ZooKeeper does not sync its log, which makes
+// tests faster.
 package zookeeper
 
 import (
@@ -23,7 +23,7 @@ import (
 //go:embed pom.xml
 var pom []byte
 
-// A tick of 500 ms allows sessions of 1 s and more.
+// A tick of 500 ms allows session timeouts as short as 1 s.
 const configuration = `tickTime=500
 dataDir=%s
 clientPortAddress=%s
@@ -70,7 +70,8 @@ func Fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
 	return cache.Jars(ctx, "ZooKeeper", "3.9.3", pom, opts.Stderr)
 }
 
-// checkServing returns an error unless the server serves requests. It accepts connections earlier.
+// checkServing returns an error unless the server serves requests. Connecting is not enough,
+// because ZooKeeper accepts connections before it can serve them.
 func (s *Server) checkServing() (err error) {
 	defer must.Return(&err)
 	conn := must.Get(net.DialTimeout("tcp", s.Address, time.Second))

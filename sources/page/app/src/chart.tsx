@@ -17,9 +17,9 @@ export const colours = { blue: "#2f7ebc", red: "#d04216", ochre: "#b07d10", viol
 const shortest = 300; // s; minimum length of the time axis of a history
 
 /**
- * The largest value that the scale of a history must reach. Rare peaks (the highest tenth of the values above zero, if they
- * are more than three times as large as the rest) do not count, because everything else would be a flat line until they are
- * an hour old; the last minute always counts.
+ * The largest value that the scale of a history must reach. Rare peaks do not count, because they would flatten the rest of the
+ * chart until they leave it after an hour. A line has rare peaks if its maximum is more than three times the 90th percentile of
+ * its positive values. The last minute always counts.
  */
 export function ceiling(times: number[], lines: Line[]): number {
   const recent = (times.at(-1) ?? 0) - 60;
@@ -37,9 +37,9 @@ export function ceiling(times: number[], lines: Line[]): number {
 }
 
 /**
- * A line chart over time; `times` are seconds since 1970. `label` describes it to screen readers. Below it are the values
- * under the pointer, else the last ones. A history (without `steps`) marks peaks above its scale with a triangle and says the
- * highest one.
+ * A line chart over time; `times` are seconds since 1970. `label` describes it to screen readers. The values at the pointer,
+ * or the last values without a pointer, are shown below it. A history (without `steps`) marks each peak above its scale with a
+ * triangle, and shows the value and time of the highest one.
  */
 export function Chart(props: {
   label: string;
@@ -60,7 +60,7 @@ export function Chart(props: {
   scale.current = { times, top };
   const data = [times, ...lines.map((l) => l.values)] as uPlot.AlignedData;
   useEffect(() => {
-    const element = host.current!; // until this effect ends, which is later than the reference
+    const element = host.current!; // captured, because the ref may be cleared before this effect is cleaned up
     const ink = getComputedStyle(element).color;
     const grid = { stroke: "rgb(128 128 128 / 0.25)", width: 1 };
     const axis = { stroke: ink, grid, ticks: grid, font: "11px system-ui" };

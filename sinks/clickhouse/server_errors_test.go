@@ -17,7 +17,7 @@ import (
 
 // testServerErrors tests errors that a real server returns.
 func testServerErrors(t *testing.T, store *stores.ClickHouse) {
-	t.Run("table", func(t *testing.T) { testTable(t, store) })
+	t.Run("unusable table", func(t *testing.T) { testUnusableTable(t, store) })
 	t.Run("constraint", func(t *testing.T) { testConstraint(t, store) })
 	t.Run("view", func(t *testing.T) { testView(t, store) })
 	t.Run("too many parts", func(t *testing.T) { testTooManyParts(t, store) })
@@ -43,7 +43,9 @@ func smallBlock(n int) batch.Block {
 	return blockOf(batchOf(n, epoch+int64(n), randomRows(rand.New(rand.NewPCG(5, uint64(n))), 100, 1)...))
 }
 
-func testTable(t *testing.T, store *stores.ClickHouse) {
+// testUnusableTable checks that a block is retried while the table is missing or has a column of
+// the wrong type.
+func testUnusableTable(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	rows, plan := a.plan(smallBlock(1))
 	a.deliver(plan, rows)
@@ -164,8 +166,8 @@ func testConcurrentRetries(t *testing.T, store *stores.ClickHouse) {
 	a.requireRows(rows)
 }
 
-// testMigrate migrates twice, as the command migrate does, and checks that a sink does not migrate
-// if migrate is false.
+// testMigrate checks that Migrate, which the migrate command calls, can run twice, and that a sink
+// does not migrate if Config.Migrate is false.
 func testMigrate(t *testing.T, store *stores.ClickHouse) {
 	c := DefaultConfig()
 	c.Addresses, c.Database = []string{store.TCP}, "fresh"
