@@ -38,6 +38,7 @@ type querier interface {
 
 func newArchive(t testing.TB, store *stores.ClickHouse, change ...func(*Config)) *archive {
 	c := DefaultConfig()
+	c.DeriveInterval = 0 // tests call Derive
 	if store != nil {
 		c.Addresses = []string{store.TCP}
 	}

@@ -18,7 +18,7 @@ import (
 
 // Sink writes blocks to the archive. Its methods must not be called concurrently.
 type Sink struct {
-	Detectors *Detectors // detector lists to archive, or nil; must be set before the first Probe
+	Detectors *Detectors // detector lists to archive, or nil; must be set before the first Probe or Deliver
 
 	config    Config
 	log       zerolog.Logger
@@ -106,10 +106,6 @@ func (s *Sink) Probe(ctx context.Context) (err error) {
 	defer cancel()
 	if err := s.ready(ctx); err != nil {
 		return err
-	}
-	if s.config.DeriveInterval > 0 {
-		deriveInterval.Set(s.config.DeriveInterval.Seconds())
-		s.deriving.start(s.config.DeriveInterval, s.updateDerived)
 	}
 	// An insert without rows checks the table, its columns, the grants, and the server's settings.
 	h, err := s.hosts.pick()
@@ -231,11 +227,17 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 	return rejected
 }
 
+// ready returns an error if rows cannot be written now. Once they can, it starts the updates of the
+// derived tables: without a pause in the traffic, the sink may never be probed.
 func (s *Sink) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	if err := s.hosts.ready(ctx); err != nil {
 		return hinted(err)
+	}
+	if s.config.DeriveInterval > 0 {
+		deriveInterval.Set(s.config.DeriveInterval.Seconds())
+		s.deriving.start(s.config.DeriveInterval, s.updateDerived)
 	}
 	return nil
 }
