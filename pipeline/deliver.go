@@ -121,7 +121,10 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 		switch {
 		case err == nil:
 		case soft.Err() != nil, errors.Is(err, journal.ErrClosed):
-			return errors.Join(d.saveIdle(), d.sink.Close())
+			if d.at.Plan != nil { // it is already saved
+				return d.sink.Close()
+			}
+			return errors.Join(d.save(d.at), d.sink.Close())
 		default: // the journal cannot be read, or the cursor not be saved
 			d.report(err, "delivery failed; retrying")
 			_ = sleep(soft, d.cfg.RetryMax) // if soft is done, next returns its error
@@ -188,16 +191,24 @@ const maxUnsavedFrames = 64
 // every maxUnsavedFrames frames: otherwise a journal that is full of such frames would stay full.
 func (d *Delivery) passEmptyFrames() error {
 	d.at.Done = d.window.end()
-	idle := !d.window.more()
-	if idle {
-		d.at.Done = d.window.end() // more may have read further empty frames
-	}
-	d.reached.Store(d.at.Done.Frame)
-	d.backlog.pass(0, d.at.Done)
+	idle := d.advance(0)
 	if saved, _ := d.cursor.Load(); !idle && d.at.Done.Frame-saved < maxUnsavedFrames {
 		return nil
 	}
 	return d.save(d.at)
+}
+
+// advance moves past the n rows before d.at.Done. If no row follows them, it returns true, after
+// moving past the frames without rows.
+func (d *Delivery) advance(n int) (idle bool) {
+	d.window.drop(n)
+	if idle = !d.window.more(); idle {
+		d.behind.Store(0)
+		d.at.Done = d.window.end()
+	}
+	d.reached.Store(d.at.Done.Frame)
+	d.backlog.pass(n, d.at.Done)
+	return idle
 }
 
 // plan has the sink plan the next block and saves the plan before the first attempt.
@@ -299,21 +310,15 @@ func sleep(ctx context.Context, wait time.Duration) error {
 func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) {
 	n := rows.Rows()
 	d.at = CursorStatus{Done: rows.End(), State: state}
-	d.window.drop(n)
 	d.rows.Add(int64(n))
-	d.backlog.pass(n, d.at.Done)
 	d.limit = min(2*d.limit, d.cfg.MaxRows)
 	d.report(nil, "")
 	d.log.Debug().Int("rows", n).Dur("took", time.Since(started)).Msg("delivered a block")
-	if !d.window.more() { // there is no next plan yet: save the cursor now
-		d.behind.Store(0)
-		d.at.Done = d.window.end()
-		d.backlog.pass(0, d.at.Done)
-		if err := d.saveIdle(); err != nil {
+	if d.advance(n) { // there is no next plan yet: save the cursor now
+		if err := d.save(d.at); err != nil {
 			d.report(err, "cannot save the cursor; retrying")
 		}
 	}
-	d.reached.Store(d.at.Done.Frame)
 }
 
 // rejected halves the next block or, if the rejected one has a single row, writes that row to the
@@ -329,26 +334,19 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 	}
 	d.log.Error().Err(cause).Str("batch", rows[0].ID.String()).Uint32("index", rows[0].Index[rows[0].From]).
 		Msg("the store permanently rejects a measurement; wrote it to the dead-letter file")
-	d.window.drop(1)
-	err := d.save(CursorStatus{Done: rows.End(), State: d.at.State})
-	if err == nil { // otherwise the row is attempted again
-		d.backlog.pass(1, rows.End())
+	if err := d.save(CursorStatus{Done: rows.End(), State: d.at.State}); err != nil {
+		return err // the row is attempted again
 	}
-	return err
+	if d.advance(1) {
+		return d.save(d.at)
+	}
+	return nil
 }
 
 func (d *Delivery) probe(ctx context.Context) {
 	if err := d.sink.Probe(ctx); err != nil || !d.unsaved {
 		d.report(err, "the store cannot take rows; retrying")
 	}
-}
-
-// saveIdle saves the cursor unless a block is in progress: its plan is already saved.
-func (d *Delivery) saveIdle() error {
-	if d.at.Plan != nil {
-		return nil
-	}
-	return d.save(d.at)
 }
 
 func (d *Delivery) save(p CursorStatus) error {

@@ -519,6 +519,27 @@ func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 	require.EqualValues(t, 1, d.Status().Rows)
 }
 
+// TestRejectedRowIsNotBehind checks that a row in the dead-letter file no longer counts as
+// undelivered, even if no row follows it.
+func TestRejectedRowIsNotBehind(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	_, err := h.submit(measurements(item("A", 1)), "")
+	require.NoError(t, err)
+	_, err = h.submit(measurements(item("unknown", 1)), "frame without rows")
+	require.NoError(t, err)
+	store := newFakeStore(1)
+	store.rejects = func(string) bool { return true }
+	d := h.delivery(t, quick, store)
+	defer run(t, d)()
+	_, next := h.journal.Bounds()
+	require.Eventually(t, func() bool {
+		done, _ := h.journal.Cursor("sink").Load()
+		return done == next
+	}, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { s := d.Status(); return s.Lag == 0 && s.Frames == 0 && s.Waiting == 0 }, time.Minute, time.Millisecond)
+}
+
 func TestDeliveryBounds(t *testing.T) {
 	require.NoError(t, quick.Validate())
 	f := func(want string, change func(*DeliveryConfig)) {
