@@ -352,12 +352,24 @@ func TestBrokersAway(t *testing.T) {
 		require.Equal(t, want, notStored(err), "%v", err)
 	}
 	f(true, kafka.NotEnoughReplicas)
-	f(true, &net.OpError{Op: "dial"})
 	f(false, &net.OpError{Op: "read"})
 	f(false, kafka.NotLeaderForPartition)
 	f(false, kafka.NotEnoughReplicasAfterAppend)
 	f(false, kafka.RequestTimedOut)
 	f(false, context.DeadlineExceeded)
+}
+
+// TestUnsentFramesAreVoided checks that frames are voided if no attempt has sent them, because the
+// client has no connection and does not know the leader.
+func TestUnsentFramesAreVoided(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "unsent")
+	appendTo(t, l, frame(1, 1, 0))
+	cluster.Close()
+	l.transport.CloseIdleConnections() // the first attempt could send the frame over one
+	e := &journal.Entry{Data: frame(2, 2, 0)}
+	soon := time.Now().Add(time.Second - l.cfg.ProduceTimeout)
+	require.Equal(t, journal.ErrVoided, l.writers[0].write([]queued{{Entry: e, since: soon}}))
 }
 
 // TestReadyWhileProduceFails checks that the log is not ready while the leader responds to other

@@ -3,8 +3,8 @@ package kafkalog
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -90,7 +90,7 @@ func (w *writer) write(frames []queued) error {
 	failed := journal.ErrVoided
 	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
 	for wait := 20 * time.Millisecond; time.Now().Before(deadline) && w.l.hard.Err() == nil; wait = min(2*wait, time.Second) {
-		err := w.produce(frames, deadline)
+		sent, err := w.produce(frames, deadline)
 		w.l.mu.Lock()
 		w.report(err)
 		w.l.mu.Unlock()
@@ -98,7 +98,7 @@ func (w *writer) write(frames []queued) error {
 			return nil
 		}
 		errorsTotal.Inc()
-		if !notStored(err) {
+		if sent && !notStored(err) {
 			failed = journal.ErrUnknown
 		}
 		w.l.transport.CloseIdleConnections() // also discards the metadata, which may name a former leader
@@ -111,7 +111,8 @@ func (w *writer) write(frames []queued) error {
 	return failed
 }
 
-func (w *writer) produce(frames []queued, deadline time.Time) error {
+// produce sends the frames once. sent reports whether the leader may receive them despite an error.
+func (w *writer) produce(frames []queued, deadline time.Time) (sent bool, err error) {
 	ctx, cancel := context.WithDeadline(w.l.hard, deadline)
 	defer cancel()
 	records := make([]kafka.Record, len(frames))
@@ -128,20 +129,35 @@ func (w *writer) produce(frames []queued, deadline time.Time) error {
 		}
 	}
 	start := time.Now()
+	reader := &recordReader{RecordReader: kafka.NewRecordReader(records...)}
 	// Snappy takes about half the CPU of lz4 (BenchmarkEncode in sinks/kafka).
 	r, err := w.l.client.Produce(ctx, &kafka.ProduceRequest{
-		Topic: w.l.cfg.Topic, Partition: w.partition, RequiredAcks: kafka.RequireAll, Compression: kafka.Snappy,
-		Records: kafka.NewRecordReader(records...),
+		Topic: w.l.cfg.Topic, Partition: w.partition, RequiredAcks: kafka.RequireAll, Compression: kafka.Snappy, Records: reader,
 	})
 	if err != nil {
 		w.copied = nil
-		return err
+		// After a timeout, a connection that has not begun cannot send any more, but after a
+		// cancellation it can.
+		return reader.begun.Load() || errors.Is(err, context.Canceled), err
 	}
 	if err = r.Error; err == nil {
 		metrics.Since(produceSeconds, start)
 		framesTotal.Add(float64(len(frames)))
 	}
-	return err
+	return true, err
+}
+
+// recordReader notes when a connection begins to encode the records, which it does before it sends
+// the first byte of them.
+type recordReader struct {
+	kafka.RecordReader
+	begun atomic.Bool
+}
+
+// ReadRecord implements kafka.RecordReader.
+func (r *recordReader) ReadRecord() (*kafka.Record, error) {
+	r.begun.Store(true)
+	return r.RecordReader.ReadRecord()
 }
 
 // report records the outcome of an attempt or a probe, and logs when they begin to fail or have
@@ -157,26 +173,19 @@ func (w *writer) report(err error) {
 	w.failing = err
 }
 
-// notStored reports whether the error of an attempt proves that none of its frames is or will be in
-// the log.
+// notStored reports whether the leader's response proves that none of the frames is or will be in
+// the log. With other errors, such as NotEnoughReplicasAfterAppend and RequestTimedOut, it may have
+// appended them. It also returns NotLeaderForPartition or, if the partition was moved away,
+// UnknownTopicOrPartition when it has appended them and is replaced as leader while it waits for the
+// followers.
 func notStored(err error) bool {
 	var code kafka.Error
-	var network *net.OpError
-	switch {
-	case errors.As(err, &code):
-		// A broker that returns one of these has not appended the records. With others, such as
-		// NotEnoughReplicasAfterAppend and RequestTimedOut, it may have. It also returns
-		// NotLeaderForPartition or, if the partition was moved away, UnknownTopicOrPartition when it
-		// has appended the records and is replaced as leader while it waits for the followers.
-		switch code {
-		case kafka.LeaderNotAvailable, kafka.BrokerNotAvailable, kafka.MessageSizeTooLarge, kafka.RecordListTooLarge,
-			kafka.NotEnoughReplicas, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.InvalidRecord,
-			kafka.InvalidTimestamp, kafka.UnsupportedCompressionType, kafka.SASLAuthenticationFailed:
-			return true
-		}
-		return false
-	case errors.As(err, &network):
-		return network.Op == "dial"
+	errors.As(err, &code)
+	switch code {
+	case kafka.LeaderNotAvailable, kafka.BrokerNotAvailable, kafka.MessageSizeTooLarge, kafka.RecordListTooLarge,
+		kafka.NotEnoughReplicas, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.InvalidRecord,
+		kafka.InvalidTimestamp, kafka.UnsupportedCompressionType:
+		return true
 	}
 	return false
 }
