@@ -10,8 +10,9 @@ import (
 )
 
 // revokeGrace is the time that a delivery has to finish its attempt after its partition was
-// revoked. If it does not finish, the block is in doubt for the next owner.
-const revokeGrace = 2 * time.Second
+// revoked. If it does not finish, the block is in doubt for the next owner. The coordinator removes
+// a replica that has not rejoined the group within a session, so the grace is a third of it at most.
+func (c Config) revokeGrace() time.Duration { return min(2*time.Second, c.SessionTimeout/3) }
 
 // Consume joins the group of a consumer. It calls run in a separate goroutine for each partition
 // that the group assigns to this replica, and calls it again if it returns early. run must return
@@ -106,7 +107,7 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 		select {
 		case <-soft.Done(): // the daemon stops, and ctx bounds the attempt
 		case <-hard.Done():
-		case <-time.After(revokeGrace):
+		case <-time.After(m.log.cfg.revokeGrace()):
 			stop()
 		}
 	})()

@@ -260,6 +260,52 @@ func TestFormerOwner(t *testing.T) {
 	require.Equal(t, "1 next", fmt.Sprint(offsets[0], " ", string(state)))
 }
 
+// TestSlowAttemptKeepsMembership checks that a replica whose attempt does not end stays in the group
+// when another replica joins, also with a short session: otherwise each of them would in turn
+// take over the other's partition and interrupt its attempt.
+func TestSlowAttemptKeepsMembership(t *testing.T) {
+	brokers := stores.StartKfake(t, kfake.GroupMinSessionTimeout(2*time.Second)).ListenAddrs()
+	errs := make(chan error, 100)
+	join := func() (joined, runs chan struct{}) {
+		l := openLog(t, brokers, "slow")
+		l.cfg.SessionTimeout = 2 * time.Second
+		joined, runs = make(chan struct{}, 100), make(chan struct{}, 100)
+		soft, stop := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() {
+			done <- l.Consume(soft, soft, "sink", func(ctx, _ context.Context, _ *Partition) error {
+				runs <- struct{}{}
+				<-ctx.Done()
+				return nil
+			}, func(err error) {
+				if err != nil {
+					errs <- err
+				}
+				joined <- struct{}{}
+			})
+		}()
+		t.Cleanup(func() { stop(); require.NoError(t, <-done) })
+		return joined, runs
+	}
+	await := func(c chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case err := <-errs:
+			t.Fatal(err)
+		case <-time.After(time.Minute):
+			t.Fatal("nothing within a minute")
+		}
+	}
+	joined, runs := join()
+	await(runs)
+	await(joined)
+	other, _ := join()
+	await(other)
+	await(joined) // again, after the attempt was interrupted
+	require.Empty(t, errs)
+}
+
 // TestLaggingConsumer checks that a consumer lags if there are frames from before the limit that
 // it has not read, whether or not it has ever saved its cursor, and whether or not there are newer
 // frames.
