@@ -43,9 +43,8 @@ func (d *daemon) readiness() ops.Readiness {
 		}
 	}
 	clients := d.keys.Clients()
-	components := map[string]ops.Component{"journal": d.journalState(), "keys": d.keysState()}
+	components := map[string]ops.Component{"journal": d.journalState(clients), "keys": d.keysState()}
 	registry, served := d.registryState(clients)
-	served = served && components["journal"].State == ops.OK
 	if anyHas(clients, contract.RightIngest) || !anyHas(clients, contract.RightForecast|contract.RightRouting) {
 		components["registry"] = registry
 	}
@@ -77,15 +76,32 @@ func anyHas(clients []*contract.Client, right contract.Right) bool {
 	return slices.ContainsFunc(clients, func(c *contract.Client) bool { return c.Rights&right != 0 })
 }
 
-func (d *daemon) journalState() ops.Component {
+func (d *daemon) journalState(clients []*contract.Client) ops.Component {
 	c := ops.Component{State: ops.OK, Detail: map[string]any{"kind": d.cfg.Journal.Kind}}
 	if d.local != nil {
 		c.Detail["oldest_frame"], c.Detail["next_frame"] = d.local.Bounds()
 	}
 	if err := d.journal.Ready(); err != nil {
 		c.Add(ops.NotReady, err.Error())
+		return c
+	}
+	for _, client := range clients {
+		if err := d.journalReady(client.ProductInstance); err != nil && client.May(contract.RightIngest) {
+			reason := fmt.Sprintf("product instance %q: %s", client.ProductInstance, err)
+			if !slices.Contains(c.Reasons, reason) {
+				c.Add(ops.NotReady, reason)
+			}
+		}
 	}
 	return c
+}
+
+// journalReady returns an error if the journal rejects the batches of the product instance.
+func (d *daemon) journalReady(productInstance string) error {
+	if d.shared != nil {
+		return d.shared.ReadyFor(productInstance)
+	}
+	return d.journal.Ready()
 }
 
 func (d *daemon) keysState() ops.Component {
@@ -133,7 +149,7 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 			add(client.ProductInstance, ops.NotReady,
 				fmt.Sprintf("key %q has the ingest right, but no entry in registry.feeds: its batches are rejected with 403", client.Name))
 		}
-		served = served || known && one.State != ops.NotReady
+		served = served || known && one.State != ops.NotReady && d.journalReady(client.ProductInstance) == nil
 	}
 	return c, served
 }

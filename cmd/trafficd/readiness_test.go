@@ -10,7 +10,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/internal/ops"
 	"trafficd/sources/registry"
 )
@@ -44,6 +48,26 @@ func TestReadinessPerProductInstance(t *testing.T) {
 	require.Equal(t, "ok", instances[instance].(map[string]any)["state"])
 	require.Equal(t, "not_ready", instances["lake"].(map[string]any)["state"])
 	require.Contains(t, instances["lake"].(map[string]any)["reasons"].([]any)[0], "no detectors yet")
+}
+
+// TestReadinessPerPartition checks that a daemon with the journal in Kafka is not ready while the
+// brokers reject the frames of its only product instance, although other partitions can be written.
+func TestReadinessPerPartition(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "trafficd.log", Err: kerr.NotEnoughReplicas, Count: -1})
+	d := newProcess(t, "journal.kind=kafka", "journal.log.brokers="+strings.Join(cluster.ListenAddrs(), ",")).start()
+	d.await(http.StatusOK)
+	answers := make(chan response, 1)
+	go func() {
+		a, _ := d.post(t.Context(), batchNumber(1, 1), "")
+		answers <- a
+	}()
+	r := d.await(http.StatusServiceUnavailable)
+	require.Equal(t, ops.NotReady, r.Components["journal"].State)
+	require.Contains(t, r.Components["journal"].Reasons[0], "product instance \""+instance+"\": cannot write to the log in Kafka")
+	fault.Remove()
+	require.Equal(t, http.StatusMultiStatus, (<-answers).status)
+	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["journal"].State)
 }
 
 // TestForecastOnlyReadiness checks that a daemon whose keys only read forecasts needs no registry,

@@ -103,30 +103,44 @@ func (l *Log) Close(ctx context.Context) error {
 // received_at.
 func (l *Log) Last() (seq uint64, frame []byte, err error) { return 0, nil, nil }
 
-// Ready implements pipeline.Journal.
+// ReadyFor returns the error with which Enqueue would fail now for a frame of the product instance.
+func (l *Log) ReadyFor(productInstance string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writerFor(productInstance).unready()
+}
+
+func (l *Log) writerFor(productInstance string) *writer {
+	return l.writers[dial.PartitionOf([]byte(productInstance), len(l.writers))]
+}
+
+// Ready implements pipeline.Journal. It returns an error if no partition can be written.
 func (l *Log) Ready() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.unready(); err != nil {
-		return err
-	}
+	var err error
 	for _, w := range l.writers {
-		if w.failing == nil {
+		if err = w.unready(); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, l.writers[0].failing)
+	return err
 }
 
-// unready returns an error if no frame can be queued. The caller holds mu.
-func (l *Log) unready() error {
+// unready returns an error if no frame can be queued for the partition. The caller holds Log.mu.
+func (w *writer) unready() error {
+	l := w.l
 	switch {
 	case l.closed:
 		return journal.ErrClosed
 	case l.unusable != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, l.unusable)
+	case l.full != nil:
+		return l.full
+	case w.failing != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, w.failing)
 	}
-	return l.full
+	return nil
 }
 
 // Enqueue implements pipeline.Journal. It does not set e.Seq.
@@ -138,14 +152,11 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 	if err != nil {
 		return err
 	}
-	w := l.writers[dial.PartitionOf([]byte(h.ProductInstance), len(l.writers))]
+	w := l.writerFor(h.ProductInstance)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.unready(); err != nil {
+	if err := w.unready(); err != nil {
 		return err
-	}
-	if w.failing != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, w.failing)
 	}
 	if l.bytes+int64(len(e.Data)) > l.cfg.QueueBytes {
 		return journal.ErrBusy
