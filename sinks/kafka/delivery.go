@@ -26,10 +26,10 @@ type delivery struct {
 // part is one partition's share of a block: one record batch.
 type part struct {
 	id       int
-	rows     []row           // rows to send, as positions in the block of the current call
-	found    map[rowID]int64 // rows found by lookups, with their offsets; nil before the first lookup
-	producer                 // for the next attempt
-	offset   int64           // offset of the last record known to be acknowledged
+	rows     []row          // rows to send, as positions in the block of the current call
+	found    map[rowID]bool // rows found by lookups; nil before the first one
+	producer                // for the next attempt
+	offset   int64          // offset of the last record known to be acknowledged
 	done     bool
 	rejected error // why the last attempt was permanently rejected
 
@@ -64,21 +64,13 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 		return nil, fmt.Errorf("cannot deliver rows of batch %s with a plan for rows of batch %s", first.id, d.first.id)
 	}
 	d.block = rows
-	var found map[rowID]int64
 	if d.search > 0 {
-		var err error
-		if found, err = s.searchAll(ctx, d); err != nil {
+		if err := s.searchAll(ctx, d); err != nil {
 			return nil, err
 		}
 	}
 	for i, share := range divide(rows, len(d.offsets)) {
 		p := d.parts[i]
-		for _, at := range share {
-			id := rowIDOf(rows, at)
-			if _, ok := found[id]; ok {
-				p.found[id] = unknownOffset
-			}
-		}
 		p.rows = p.missing(rows, share)
 		p.done = p.done || len(p.rows) == 0
 	}
@@ -123,7 +115,7 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	n := min(partitions, len(d.parts))
 	d.cluster, d.parts, d.offsets, d.endsSession, d.search = cluster, d.parts[:n], d.offsets[:n], true, partitions
 	for _, p := range d.parts {
-		p.producer, p.inDoubt, p.found = producer{id: id, epoch: epoch}, false, map[rowID]int64{}
+		p.producer, p.inDoubt = producer{id: id, epoch: epoch}, false
 	}
 	return d, nil
 }
@@ -166,7 +158,7 @@ func (s *Sink) conclude(d *delivery) error {
 		case acknowledged:
 			p.done = true
 			if p.base >= 0 {
-				p.offset = max(p.offset, p.base+int64(len(p.rows))-1)
+				p.offset = p.base + int64(len(p.rows)) - 1 // less than before if the topic was recreated
 			}
 			recordsTotal.Add(float64(len(p.rows)))
 		case lost:
@@ -261,7 +253,7 @@ func (p *part) missing(block batch.Block, rows []row) []row {
 	}
 	rest := make([]row, 0, len(rows))
 	for _, at := range rows {
-		if _, ok := p.found[rowIDOf(block, at)]; !ok {
+		if !p.found[rowIDOf(block, at)] {
 			rest = append(rest, at)
 		}
 	}

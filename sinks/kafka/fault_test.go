@@ -149,6 +149,31 @@ func TestRecreatedTopic(t *testing.T) {
 	s.requireOnce()
 }
 
+// TestRecreatedTopicThatGrows checks that a lookup finds rows below the last offset of a former topic
+// of the same name, after another daemon has written above it.
+func TestRecreatedTopicThatGrows(t *testing.T) {
+	s := newFixture(t, 1)
+	s.offer(rowsOf(random(), 100, 40))
+	s.run(s.sink)
+	require.NoError(t, s.DeleteTopic(topic))
+	require.NoError(t, s.CreateTopic(topic, 1, nil))
+	s.rows = nil
+	s.offer(rowsOf(random(), 60, 40))
+	s.run(s.sink)
+
+	s.offer(rowsOf(random(), 20, 40))
+	s.fault(kerr.RequestTimedOut, 1, nil) // written
+	require.Error(t, s.step(s.sink))
+	other := &deliveryLoop{t: t}
+	other.add(block(rowsOf(random(), 30, 40)))
+	s.rows = append(s.rows, other.rows...)
+	other.run(newSink(t, s.cfg))
+	s.restart()
+	s.fault(kerr.UnknownProducerID, 1, nil) // if the rows were sent again
+	s.run(s.sink)
+	s.requireOnce()
+}
+
 // TestFewerPartitions recreates the topic with fewer partitions between two blocks, and while a
 // block is planned or in doubt.
 func TestFewerPartitions(t *testing.T) {

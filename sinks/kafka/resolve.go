@@ -48,7 +48,7 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 		from = start
 	}
 	if p.found == nil {
-		p.found = map[rowID]int64{}
+		p.found = map[rowID]bool{}
 	}
 	want := make(map[rowID]bool, len(p.rows))
 	for _, at := range p.rows {
@@ -56,9 +56,6 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	}
 	if err := s.readBack(ctx, p, want, from, end); err != nil {
 		return err
-	}
-	for _, offset := range p.found {
-		p.offset = max(p.offset, offset)
 	}
 	found := len(p.rows) - len(want)
 	s.log.Info().Str("topic", d.topic).Int("partition", p.id).Int64("from", from).Int64("to", end).
@@ -79,19 +76,19 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	return nil
 }
 
-// searchAll reads the whole topic and returns the rows of the block that it contains.
-func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[rowID]int64, error) {
-	want, found := map[rowID]bool{}, map[rowID]int64{}
+// searchAll reads the whole topic. The found rows become those of every part.
+func (s *Sink) searchAll(ctx context.Context, d *delivery) error {
+	want, found := map[rowID]bool{}, map[rowID]bool{}
 	for _, at := range divide(d.block, 1)[0] {
 		want[rowIDOf(d.block, at)] = true
 	}
 	for id := range d.search {
 		start, end, err := s.cluster.bounds(ctx, id)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := s.readBack(ctx, &part{id: id, found: found}, want, start, end); err != nil {
-			return nil, err
+			return err
 		}
 		if id < len(d.parts) {
 			d.parts[id].offset, d.offsets[id] = end-1, end-1
@@ -103,11 +100,14 @@ func (s *Sink) searchAll(ctx context.Context, d *delivery) (map[rowID]int64, err
 	foundTotal.Add(float64(len(found)))
 	missingTotal.Add(float64(len(want)))
 	recordsTotal.Add(float64(len(found)))
-	return found, nil
+	for _, p := range d.parts {
+		p.found = found
+	}
+	return nil
 }
 
-// readBack reads a range of offsets and moves every row that it finds from want to p.found, with
-// its offset. It holds one response in memory at a time.
+// readBack reads a range of offsets and moves every row that it finds from want to p.found. p.offset
+// becomes the offset of the last one. It holds one response in memory at a time.
 func (s *Sink) readBack(ctx context.Context, p *part, want map[rowID]bool, from, end int64) error {
 	for from < end && len(want) > 0 {
 		records, err := s.cluster.fetch(ctx, p.id, from)
@@ -117,7 +117,8 @@ func (s *Sink) readBack(ctx context.Context, p *part, want map[rowID]bool, from,
 		next, err := scan(records, from, func(id rowID, offset int64) {
 			if want[id] {
 				delete(want, id)
-				p.found[id] = offset
+				p.found[id] = true
+				p.offset = offset
 			}
 		})
 		if err == nil && next == from {
