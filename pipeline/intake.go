@@ -272,17 +272,23 @@ func diskError(err error) error {
 	return fmt.Errorf("%w: %w", batch.ErrNoResponse, err)
 }
 
-// journalError converts the error of a frame that was not queued to an API error.
+// journalError converts the error of a frame that was not queued to an API error. Clients see only
+// its kind: the cause may contain addresses and paths, and operators find it in /readyz.
 func journalError(err error) *contract.APIError {
-	after := 5 * time.Second
-	switch {
-	case errors.Is(err, journal.ErrBusy):
-		after = time.Second
-	case errors.Is(err, journal.ErrTooLarge):
+	if errors.Is(err, journal.ErrTooLarge) {
 		return contract.NewError(contract.BodyTooLarge,
 			"the batch exceeds the maximum frame size of the journal; send fewer measurements per request")
 	}
-	return contract.Unavailable("cannot accept the batch: "+err.Error(), after)
+	reason, after := "the journal is unavailable", 5*time.Second
+	for _, kind := range []error{journal.ErrBusy, journal.ErrFull, journal.ErrDiskLow, journal.ErrFailed, journal.ErrClosed} {
+		if errors.Is(err, kind) {
+			reason = kind.Error()
+		}
+	}
+	if errors.Is(err, journal.ErrBusy) {
+		after = time.Second
+	}
+	return contract.Unavailable("cannot accept the batch: "+reason, after)
 }
 
 func queueFull() *contract.APIError {

@@ -681,12 +681,14 @@ func TestDiskErrors(t *testing.T) {
 func TestJournalErrors(t *testing.T) {
 	f := func(err error, code contract.Code, after time.Duration) {
 		t.Helper()
-		r := journalError(fmt.Errorf("wrapped: %w", err))
+		r := journalError(fmt.Errorf("%w: dial tcp 10.0.0.7:9092: connection refused", err))
 		require.Equal(t, code, r.Code)
+		require.NotContains(t, r.Description, "10.0.0.7", "clients must not see what the operators' network looks like")
 		require.Equal(t, after, r.RetryAfter)
 	}
 	f(journal.ErrBusy, contract.ServiceUnavailable, time.Second)
 	f(journal.ErrFull, contract.ServiceUnavailable, 5*time.Second)
 	f(journal.ErrDiskLow, contract.ServiceUnavailable, 5*time.Second)
+	f(errors.New("cannot write to the log in Kafka"), contract.ServiceUnavailable, 5*time.Second)
 	f(journal.ErrTooLarge, contract.BodyTooLarge, 0) // a retry would fail again
 }
