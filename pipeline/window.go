@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"trafficd/pipeline/batch"
@@ -151,15 +152,16 @@ func (w *window) more() bool {
 // drop removes the first n rows.
 func (w *window) drop(n int) {
 	w.count -= n
-	for n > 0 {
-		s := &w.rows[0]
+	spans := 0
+	for ; n > 0; spans++ {
+		s := &w.rows[spans]
 		left := s.To - s.From
 		if n < left {
 			s.From += n
-			return
+			break
 		}
 		n -= left
 		w.free = append(w.free, s.Batch)
-		w.rows = append(w.rows[:0], w.rows[1:]...)
 	}
+	w.rows = slices.Delete(w.rows, 0, spans) // at once: a block may have a span for each row
 }
