@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -323,25 +324,21 @@ func (s *IdempotencyStore) copy() error {
 			break
 		}
 	}
-	var left []*storedResponse
-	for i, a := range fresh {
-		if i < queued {
-			err := entries[i].Wait()
-			if err == nil {
-				a.seq = entries[i].Seq
-				continue
-			}
+	for i := range queued {
+		if err := entries[i].Wait(); err != nil {
 			failed = err
+		} else {
+			fresh[i].seq = entries[i].Seq
 		}
-		left = append(left, a)
 	}
 
 	s.mu.Lock()
-	for _, a := range fresh {
+	left := slices.DeleteFunc(fresh, func(a *storedResponse) bool {
 		if a.seq != 0 {
 			s.unpend(a.main)
 		}
-	}
+		return a.seq != 0
+	})
 	s.fresh = append(left, s.fresh...) // keeps the order of expiry, which is that of the store's journal
 	for seq := range s.pending {
 		next = min(next, seq)
