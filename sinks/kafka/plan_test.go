@@ -113,7 +113,7 @@ func TestDivideKeepsOrder(t *testing.T) {
 		}
 	}
 	require.Equal(t, rows.Rows(), n)
-	first, last := firstAndLast(append(batch.Block{rows[1]}, append(rows, rows[1])...))
+	first, last := firstAndLast(rows)
 	require.Equal(t, rowID{rows[0].ID, rows[0].Index[10]}, first)
 	require.Equal(t, rowID{rows[2].ID, rows[2].Index[249]}, last)
 }

@@ -53,15 +53,8 @@ func rowIDOf(block batch.Block, at row) rowID {
 	return rowID{id: b.ID, index: b.Index[at.row]}
 }
 
-// firstAndLast returns the ids of the first and last rows of a block, which must have rows.
+// firstAndLast returns the ids of the first and last rows of a block. No span may be empty.
 func firstAndLast(block batch.Block) (first, last rowID) {
-	lo, hi := 0, len(block)-1
-	for block[lo].From == block[lo].To {
-		lo++
-	}
-	for block[hi].From == block[hi].To {
-		hi--
-	}
-	return rowIDOf(block, row{span: uint32(lo), row: uint32(block[lo].From)}),
-		rowIDOf(block, row{span: uint32(hi), row: uint32(block[hi].To - 1)})
+	end := len(block) - 1
+	return rowIDOf(block, row{row: uint32(block[0].From)}), rowIDOf(block, row{span: uint32(end), row: uint32(block[end].To - 1)})
 }
