@@ -32,15 +32,15 @@ func DerivedID(client, key string, bodyHash uint64) (id ID) {
 func (id ID) Derived() bool { return id[6]>>4 == 8 }
 
 // String returns the canonical form, which has 36 characters.
-func (id ID) String() string {
-	var b [36]byte
-	hex.Encode(b[0:8], id[0:4])
-	hex.Encode(b[9:13], id[4:6])
-	hex.Encode(b[14:18], id[6:8])
-	hex.Encode(b[19:23], id[8:10])
-	hex.Encode(b[24:36], id[10:16])
-	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
-	return string(b[:])
+func (id ID) String() string { return string(id.Append(make([]byte, 0, 36))) }
+
+// Append appends the canonical form to dst.
+func (id ID) Append(dst []byte) []byte {
+	dst = append(hex.AppendEncode(dst, id[0:4]), '-')
+	dst = append(hex.AppendEncode(dst, id[4:6]), '-')
+	dst = append(hex.AppendEncode(dst, id[6:8]), '-')
+	dst = append(hex.AppendEncode(dst, id[8:10]), '-')
+	return hex.AppendEncode(dst, id[10:16])
 }
 
 // Batch holds the accepted rows of one request, which are archived and forwarded (contract 4).

@@ -145,7 +145,7 @@ func AppendFrame(dst []byte, b *Batch, response *Response) []byte {
 		dst = appendVarint(dst, span-lastSpan)
 		lastFrom, lastSpan = from, span
 	}
-	return appendFloats(appendFloats(dst, b.Value), b.Quality[:n(qualities)])
+	return AppendFloats(AppendFloats(dst, b.Value), b.Quality[:n(qualities)])
 }
 
 // appendUvarint is like binary.AppendUvarint but faster for numbers of one byte.
@@ -185,7 +185,8 @@ var (
 	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(1<<30))
 )
 
-func appendFloats(dst []byte, values []float64) []byte {
+// AppendFloats appends the values, 8 little-endian bytes each.
+func AppendFloats(dst []byte, values []float64) []byte {
 	n := len(dst)
 	dst = slices.Grow(dst, 8*len(values))[:n+8*len(values)]
 	for i, v := range values {
@@ -199,25 +200,33 @@ func appendFloats(dst []byte, values []float64) []byte {
 func DecodeFrame(frame []byte, b *Batch, response *Response) error {
 	r := NewWireReader(frame, ErrFrame)
 	b.Reset()
-	b.ReceivedAt, b.ID, b.Trace = readHeader(&r)
-	b.ProductInstance = string(r.Counted())
+	h := readHeader(&r)
+	b.ReceivedAt, b.ID, b.Trace, b.ProductInstance = h.ReceivedAt, h.ID, h.Trace, h.ProductInstance
 	readResponse(&r, response)
 	readColumns(&r, b)
 	return r.End()
 }
 
-// readHeader reads the fields before the product instance.
-func readHeader(r *WireReader) (receivedAt int64, id ID, request trace.SpanContext) {
+// Header is the start of a frame; see Batch for the fields.
+type Header struct {
+	ReceivedAt      int64
+	ID              ID
+	Trace           trace.SpanContext
+	ProductInstance string
+}
+
+func readHeader(r *WireReader) (h Header) {
 	version := r.Versions(frameVersion, tracedVersion)
-	receivedAt = int64(r.Uint64())
-	copy(id[:], r.Bytes(len(id)))
+	h.ReceivedAt = int64(r.Uint64())
+	copy(h.ID[:], r.Bytes(len(h.ID)))
 	if version == tracedVersion {
 		c := trace.SpanContextConfig{TraceFlags: trace.FlagsSampled, Remote: true}
 		copy(c.TraceID[:], r.Bytes(len(c.TraceID)))
 		copy(c.SpanID[:], r.Bytes(len(c.SpanID)))
-		request = trace.NewSpanContext(c)
+		h.Trace = trace.NewSpanContext(c)
 	}
-	return receivedAt, id, request
+	h.ProductInstance = string(r.Counted())
+	return h
 }
 
 // readResponse reads the response into a. If a is nil, it skips the response.
@@ -329,37 +338,21 @@ func FrameReceivedAt(frame []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(frame[stampAt:]))
 }
 
-// FrameTrace returns the trace context of a frame's request, or the zero value if the request was
-// not sampled.
-func FrameTrace(frame []byte) trace.SpanContext {
-	r := NewWireReader(frame, ErrFrame)
-	_, _, request := readHeader(&r)
-	return request
-}
-
 // FrameKey returns a frame's response with only Key, Client and BodyHash set. They are empty if the
 // request had no Idempotency-Key.
 func FrameKey(frame []byte) (a Response, err error) {
 	r := NewWireReader(frame, ErrFrame)
 	readHeader(&r)
-	r.Counted() // product instance
 	if a.Key = string(r.Counted()); a.Key != "" {
 		a.Client, a.BodyHash = string(r.Counted()), r.Uint64()
 	}
 	return a, r.Err()
 }
 
-// Header is the start of a frame.
-type Header struct {
-	ID              ID
-	ProductInstance string
-}
-
 // FrameHeader returns the header of a frame.
 func FrameHeader(frame []byte) (h Header, err error) {
 	r := NewWireReader(frame, ErrFrame)
-	_, h.ID, _ = readHeader(&r)
-	h.ProductInstance = string(r.Counted())
+	h = readHeader(&r)
 	return h, r.Err()
 }
 
@@ -404,7 +397,6 @@ func FrameWithout(frame []byte, earlier [][]byte) ([]byte, error) {
 func FrameRows(frame []byte) (int, error) {
 	r := NewWireReader(frame, ErrFrame)
 	readHeader(&r)
-	r.Counted() // product instance
 	readResponse(&r, nil)
 	return r.Count(), r.Err()
 }
@@ -413,7 +405,6 @@ func FrameRows(frame []byte) (int, error) {
 func FrameWithoutRows(frame []byte) []byte {
 	r := NewWireReader(frame, ErrFrame)
 	readHeader(&r)
-	r.Counted()
 	readResponse(&r, nil)
 	end := len(frame) - r.Left()
 	short := make([]byte, 0, end+len(noRows))

@@ -199,10 +199,7 @@ func (w *walker) corrupt(at int64, reason string) error {
 	return &CorruptError{Path: w.path, Offset: at, Seq: w.seq, Reason: reason}
 }
 
-func isCorrupt(err error) bool {
-	var c *CorruptError
-	return errors.As(err, &c)
-}
+func isCorrupt(err error) bool { return errors.As(err, new(*CorruptError)) }
 
 // roomFor returns the maximum number of bytes that a frame adds to the directory: its blocks and
 // the header of a new segment.

@@ -183,9 +183,9 @@ func appendColumn(dst []byte, at int, s batch.Span) []byte {
 	case 4:
 		dst = appendInts(dst, s.Batch.To[s.From:s.To])
 	case 5:
-		dst = appendFloats(dst, s.Value[s.From:s.To])
+		dst = batch.AppendFloats(dst, s.Value[s.From:s.To])
 	case 6: // the server ignores the value where the flag says NULL
-		dst = appendFloats(dst, s.Quality[s.From:s.To])
+		dst = batch.AppendFloats(dst, s.Quality[s.From:s.To])
 	case 7: // two little-endian halves
 		high, low := binary.BigEndian.Uint64(s.ID[:8]), binary.BigEndian.Uint64(s.ID[8:])
 		for range s.To - s.From {
@@ -206,13 +206,6 @@ func appendColumn(dst []byte, at int, s batch.Span) []byte {
 func appendInts(dst []byte, values []int64) []byte {
 	for _, v := range values {
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(v))
-	}
-	return dst
-}
-
-func appendFloats(dst []byte, values []float64) []byte {
-	for _, v := range values {
-		dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(v))
 	}
 	return dst
 }

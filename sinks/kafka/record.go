@@ -53,7 +53,7 @@ func (e *encoder) appendRecord(b *batch.Batch, r int, timestampDelta, offsetDelt
 	body = appendBytes(body, headerInstance)
 	body = appendBytes(body, b.ProductInstance)
 	body = appendBytes(body, headerBatch)
-	body = appendID(binary.AppendVarint(body, idLen), b.ID)
+	body = b.ID.Append(binary.AppendVarint(body, idLen))
 	body = appendBytes(body, headerIndex)
 	var index [10]byte
 	body = appendBytes(body, strconv.AppendUint(index[:0], uint64(b.Index[r]), 10))
@@ -137,15 +137,6 @@ func split(nanoseconds int64) (seconds, nanos int64) {
 // appendBytes appends p, preceded by its length, in the format of records.
 func appendBytes[T string | []byte](dst []byte, p T) []byte {
 	return append(binary.AppendVarint(dst, int64(len(p))), p...)
-}
-
-// appendID appends the canonical text of a batch id without allocating a string.
-func appendID(dst []byte, id batch.ID) []byte {
-	dst = append(hex.AppendEncode(dst, id[0:4]), '-')
-	dst = append(hex.AppendEncode(dst, id[4:6]), '-')
-	dst = append(hex.AppendEncode(dst, id[6:8]), '-')
-	dst = append(hex.AppendEncode(dst, id[8:10]), '-')
-	return hex.AppendEncode(dst, id[10:16])
 }
 
 // appendTrace appends a W3C traceparent: version 00, trace id, span id, flags 01 (sampled).

@@ -108,8 +108,8 @@ func (s linkSampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 func (t *Tracing) Committed(start time.Time, entries []*journal.Entry, err error) {
 	var links []trace.Link
 	for _, e := range entries {
-		if c := batch.FrameTrace(e.Data); c.IsSampled() {
-			links = append(links, trace.Link{SpanContext: c})
+		if h, err := batch.FrameHeader(e.Data); err == nil && h.Trace.IsSampled() {
+			links = append(links, trace.Link{SpanContext: h.Trace})
 		}
 	}
 	if len(links) == 0 {
