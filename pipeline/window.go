@@ -26,6 +26,10 @@ type window struct {
 	every  time.Duration
 }
 
+// maxFree is the maximum number of batches that a window keeps for reuse. Each may have the columns
+// of a large batch, although a window can hold thousands of small ones.
+const maxFree = 32
+
 // rewind discards all rows and continues at a position.
 func (w *window) rewind(from batch.Position) {
 	w.drop(w.count)
@@ -118,7 +122,7 @@ func (w *window) add(seq uint64, frame []byte) error {
 		b, w.free = w.free[n-1], w.free[:n-1]
 	}
 	if err := batch.DecodeFrame(frame, b, nil); err != nil {
-		w.free = append(w.free, b)
+		w.release(b)
 		w.reader = w.source.Reader(seq) // so that the next read returns the same error
 		return fmt.Errorf("cannot read frame %d of the journal: %w", seq, err)
 	}
@@ -128,12 +132,18 @@ func (w *window) add(seq uint64, frame []byte) error {
 	}
 	w.next, w.skip = seq+1, 0
 	if from >= b.Rows() { // no accepted rows, or all were delivered before
-		w.free = append(w.free, b)
+		w.release(b)
 		return nil
 	}
 	w.rows = append(w.rows, batch.Span{Batch: b, Frame: seq, From: from, To: b.Rows()})
 	w.count += b.Rows() - from
 	return nil
+}
+
+func (w *window) release(b *batch.Batch) {
+	if len(w.free) < maxFree {
+		w.free = append(w.free, b)
+	}
 }
 
 // end returns the position after the last row that was read.
@@ -161,7 +171,7 @@ func (w *window) drop(n int) {
 			break
 		}
 		n -= left
-		w.free = append(w.free, s.Batch)
+		w.release(s.Batch)
 	}
 	w.rows = slices.Delete(w.rows, 0, spans) // at once: a block may have a span for each row
 }

@@ -52,6 +52,32 @@ func encoded(rows int) []byte {
 	return batch.AppendFrame(nil, b, nil)
 }
 
+// TestWindowDoesNotKeepMemory checks that the memory that a window keeps for reuse does not grow
+// while it delivers a backlog of many small batches with a few large ones among them.
+func TestWindowDoesNotKeepMemory(t *testing.T) {
+	const small, large = 200, 10_000
+	f := &frames{channel: make(chan []byte, small+1)}
+	w := window{source: f, reader: f, next: 1, every: time.Minute}
+	kept := 0
+	for cycle := range 10 * maxFree {
+		for n := range small {
+			if n == cycle%small {
+				f.channel <- encoded(large)
+			}
+			f.channel <- encoded(1)
+		}
+		rows, err := w.gather(t.Context(), DeliveryConfig{MaxRows: small + large, MinRows: 1})
+		require.NoError(t, err)
+		require.Equal(t, small+large, rows.Rows())
+		w.drop(w.count)
+		kept = 0
+		for _, b := range w.free {
+			kept += cap(b.Value)
+		}
+	}
+	require.LessOrEqual(t, kept, 2*maxFree*large)
+}
+
 // TestDeliveredRowsOfDeletedFrame checks that no rows are skipped if the frame whose first rows
 // were delivered has been deleted.
 func TestDeliveredRowsOfDeletedFrame(t *testing.T) {
