@@ -434,6 +434,19 @@ func TestReadyWhileProduceFails(t *testing.T) {
 	require.NoError(t, l.Ready())
 }
 
+// TestRejectedFramesKeepConnections checks that the connections, which all partitions share, stay open
+// while the leader of one partition rejects frames for a reason that another leader would also have.
+func TestRejectedFramesKeepConnections(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "connections")
+	appendTo(t, l, frame(1, 1, 0))
+	opened := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ApiVersions}, Observe: true, Count: -1})
+	rejected := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: 5})
+	appendTo(t, l, frame(2, 2, 0))
+	require.Equal(t, 5, rejected.Hits())
+	require.LessOrEqual(t, opened.Hits(), 2, "a probe may open connections, because another request uses the others")
+}
+
 // TestLogTopic checks that a topic that could lose or reject batches is not used, and that
 // the error names the setting.
 func TestLogTopic(t *testing.T) {

@@ -98,10 +98,12 @@ func (w *writer) write(frames []queued) error {
 			return nil
 		}
 		errorsTotal.Inc()
-		if sent && !notStored(err) {
-			failed = journal.ErrUnknown
+		if !notStored(err) {
+			if sent {
+				failed = journal.ErrUnknown
+			}
+			w.l.transport.CloseIdleConnections() // also discards the metadata, which may name a former leader
 		}
-		w.l.transport.CloseIdleConnections() // also discards the metadata, which may name a former leader
 		w.l.log.Debug().Err(err).Int("partition", w.partition).Int("frames", len(frames)).Msg("cannot write to the log; retrying")
 		select {
 		case <-w.l.hard.Done():
@@ -182,9 +184,8 @@ func notStored(err error) bool {
 	var code kafka.Error
 	errors.As(err, &code)
 	switch code {
-	case kafka.LeaderNotAvailable, kafka.BrokerNotAvailable, kafka.MessageSizeTooLarge, kafka.RecordListTooLarge,
-		kafka.NotEnoughReplicas, kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.InvalidRecord,
-		kafka.InvalidTimestamp, kafka.UnsupportedCompressionType:
+	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.NotEnoughReplicas, kafka.TopicAuthorizationFailed,
+		kafka.ClusterAuthorizationFailed, kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.UnsupportedCompressionType:
 		return true
 	}
 	return false
