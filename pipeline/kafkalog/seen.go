@@ -49,22 +49,18 @@ func (s *seen) earlier(id batch.ID, m mark, window time.Duration) []mark {
 
 // expire removes the frames that are older than a time.
 func (s *seen) expire(before int64) {
-	n := 0
-	for ; n < len(s.order); n++ {
-		id := s.order[n]
+	for len(s.order) > 0 {
+		id := s.order[0]
 		marks := s.batches[id]
 		if marks[0].time >= before {
-			break
+			return
 		}
-		s.from = marks[0].frame + 1
+		s.order, s.from = s.order[1:], marks[0].frame+1
 		if len(marks) == 1 {
 			delete(s.batches, id)
 		} else {
 			s.batches[id] = marks[1:]
 		}
-	}
-	if n > 0 {
-		s.order = append(s.order[:0], s.order[n:]...)
 	}
 }
 
