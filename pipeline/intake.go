@@ -268,6 +268,8 @@ func diskError(err error) error {
 		return nil
 	case errors.Is(err, journal.ErrVoided):
 		return contract.Unavailable("the journal cannot store the batch; nothing of it was stored; retry", 5*time.Second)
+	case errors.Is(err, journal.ErrTooLarge):
+		return journalError(err)
 	}
 	return fmt.Errorf("%w: %w", batch.ErrNoResponse, err)
 }

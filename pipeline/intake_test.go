@@ -676,6 +676,8 @@ func TestDiskErrors(t *testing.T) {
 	var r *contract.APIError
 	require.ErrorAs(t, diskError(journal.ErrVoided), &r)
 	require.Equal(t, contract.ServiceUnavailable, r.Code)
+	require.ErrorAs(t, diskError(journal.ErrTooLarge), &r)
+	require.Equal(t, contract.BodyTooLarge, r.Code)
 }
 
 func TestJournalErrors(t *testing.T) {

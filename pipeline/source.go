@@ -9,7 +9,7 @@ import (
 // Journal makes accepted frames durable: journal.Journal on disk, or kafkalog.Log in a topic.
 type Journal interface {
 	// Enqueue queues a frame; journal.Entry.Wait waits until it is durable. Frames of the same
-	// product instance keep the order of the calls.
+	// product instance keep the order of the calls. Both may fail with journal.ErrTooLarge.
 	Enqueue(e *journal.Entry) error
 	// Ready returns an error if Enqueue would fail now.
 	Ready() error

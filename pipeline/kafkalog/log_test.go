@@ -434,6 +434,22 @@ func TestReadyWhileProduceFails(t *testing.T) {
 	require.NoError(t, l.Ready())
 }
 
+// TestTooLargeFrame checks that a frame that the topic does not take is rejected at once, and does not
+// keep the others of its partition waiting.
+func TestTooLargeFrame(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "large")
+	appendTo(t, l, frame(1, 1, 0))
+	rejected := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.MessageTooLarge, Count: -1})
+	e := &journal.Entry{Data: frame(2, 2, 0)}
+	require.NoError(t, l.Enqueue(e))
+	require.ErrorIs(t, e.Wait(), journal.ErrTooLarge)
+	require.Equal(t, 1, rejected.Hits())
+	rejected.Remove()
+	require.NoError(t, l.Ready())
+	appendTo(t, l, frame(3, 3, 0))
+}
+
 // TestRejectedFramesKeepConnections checks that the connections, which all partitions share, stay open
 // while the leader of one partition rejects frames for a reason that another leader would also have.
 func TestRejectedFramesKeepConnections(t *testing.T) {

@@ -84,13 +84,21 @@ func (w *writer) settle(frames []queued, err error) {
 	}
 }
 
-// write returns nil when all in-sync replicas have the frames, journal.ErrVoided if no attempt can
-// have stored them, else journal.ErrUnknown.
+// write returns nil when all in-sync replicas have the frames, journal.ErrTooLarge if the topic does
+// not take a single frame, journal.ErrVoided if no attempt can have stored them, else
+// journal.ErrUnknown.
 func (w *writer) write(frames []queued) error {
 	failed := journal.ErrVoided
 	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
 	for wait := 20 * time.Millisecond; time.Now().Before(deadline) && w.l.hard.Err() == nil; wait = min(2*wait, time.Second) {
 		sent, err := w.produce(frames, deadline)
+		tooLarge := errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
+		if tooLarge && len(frames) == 1 && failed == journal.ErrVoided {
+			errorsTotal.Inc()
+			w.l.log.Warn().Err(err).Int("partition", w.partition).Int("bytes", len(frames[0].Data)).
+				Msg("rejecting a batch that is too large for the topic of the log: raise max.message.bytes or lower max_frame_bytes")
+			return journal.ErrTooLarge // other frames of the partition can be written
+		}
 		w.l.mu.Lock()
 		w.report(err)
 		w.l.mu.Unlock()
