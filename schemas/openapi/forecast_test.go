@@ -2,6 +2,9 @@ package openapi_test
 
 import (
 	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -117,4 +120,50 @@ func TestForecastResponse(t *testing.T) {
 		_, err := openlr.Decode(street.GetOpenLRcode())
 		require.NoError(t, err)
 	}
+}
+
+// TestForecastHeaders checks that the operation has the headers of contract 6.2 and 6.3 for
+// forecasts, and the statuses of contract 2.
+func TestForecastHeaders(t *testing.T) {
+	doc := document(t)
+	has := map[string]bool{"Authorization": true, "Accept": true} // OpenAPI describes these without a parameter
+	for _, p := range at(t, doc, "paths", forecastPath, "get", "parameters").([]any) {
+		parameter := at(t, doc, path(reference(p))...).(object)
+		has[parameter["name"].(string)] = parameter["in"] == "header"
+	}
+	for _, header := range forecastHeaders(t, "6.2") {
+		require.True(t, has[header], "no parameter for the header %s", header)
+	}
+	f := func(status string, without ...string) {
+		t.Helper()
+		headers := at(t, doc, "paths", forecastPath, "get", "responses", status, "headers").(object)
+		for _, header := range forecastHeaders(t, "6.3") {
+			absent := strings.Contains(strings.Join(without, " "), header)
+			require.Equal(t, !absent, headers[header] != nil, "header %s of status %s", header, status)
+		}
+	}
+	const bodyHeaders, rangeHeaders = "Content-Encoding", "Accept-Ranges Content-Range"
+	f("200", "Content-Range")
+	f("206", bodyHeaders, "Forecast-Content", "Preference-Applied")
+	f("304", bodyHeaders, rangeHeaders)
+	f("412", bodyHeaders, rangeHeaders)
+	f("416", bodyHeaders, "Forecast-Content", "Preference-Applied")
+	forbidden := at(t, doc, "components", "responses", "Forbidden", "description").(string)
+	require.Contains(t, forbidden, "no forecasts are configured")
+	operation := at(t, doc, "paths", forecastPath, "get", "description").(string)
+	require.NotContains(t, operation, "503 if there is no feed")
+}
+
+// forecastHeaders returns the headers in a section of the contract that forecasts have.
+func forecastHeaders(t *testing.T, section string) (names []string) {
+	text, err := os.ReadFile("../contract/contract.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "\n### "+section+" ")
+	require.True(t, found, section)
+	table, _, _ = strings.Cut(table, "\n##")
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][\w, -]+) \|[^|]*forecasts[^|]*\|`).FindAllStringSubmatch(table, -1) {
+		names = append(names, strings.Split(row[1], ", ")...)
+	}
+	require.Greater(t, len(names), 5)
+	return names
 }
