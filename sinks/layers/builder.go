@@ -124,7 +124,12 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 		}
 		b.leftOut += over
 		b.numbered = streets[:len(streets)-over]
-		b.remove(append(removed, streets[len(b.numbered):]...), now)
+		for _, s := range streets[len(b.numbered):] {
+			if _, served := search(before, s.id); served {
+				removed = append(removed, s)
+			}
+		}
+		b.remove(removed, now)
 		b.ordered = b.order(before)
 	}
 	for name, z := range b.zones {

@@ -121,7 +121,7 @@ func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 		if r.number <= v.number {
 			continue
 		}
-		i, exists := s.search(r.id)
+		i, exists := search(s.numbered, r.id)
 		switch {
 		case exists && s.numbered[i].code != r.code:
 			return nil, false
@@ -135,14 +135,14 @@ func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 }
 
 // search returns the index of the street with the key. If there is none, it returns false and the
-// index of the next street.
-func (s *snapshot) search(k key) (index int, found bool) {
-	return slices.BinarySearchFunc(s.numbered, k, func(s *street, k key) int { return s.id.compare(k) })
+// index of the next street. The streets are ordered by key.
+func search(streets []*street, k key) (index int, found bool) {
+	return slices.BinarySearchFunc(streets, k, func(s *street, k key) int { return s.id.compare(k) })
 }
 
 // entries returns all streets with the given street number, which differ in fromnode.
 func (s *snapshot) entries(number int32) []*street {
-	from, _ := s.search(key{number, math.MinInt32})
+	from, _ := search(s.numbered, key{number, math.MinInt32})
 	to := from
 	for to < len(s.numbered) && s.numbered[to].id.street == number {
 		to++

@@ -443,6 +443,35 @@ func TestManyRemovals(t *testing.T) {
 	require.Equal(t, "changes", content(second), "the version is current again")
 }
 
+// TestSinceWithMoreThanMaxStreets checks that forecasts that were never in the layer are not sent as
+// removed streets, which could make the changes larger than the limit.
+func TestSinceWithMoreThanMaxStreets(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxStreets = 200
+	l := prepared(cfg)
+	publish := func(speed float64) string {
+		all := []*pb.StreetForecast{forecast(1, 1, noon, 1, speed)}
+		for street := range int32(299) {
+			all = append(all, forecast(2+street, 1, noon, 1, 1))
+		}
+		replace(l, all)
+		rebuild(l, noon)
+		_, _, version, _ := shownIn(t, l, "")
+		return version
+	}
+	version := publish(50)
+	publish(60)
+	streets, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
+	require.Equal(t, "changes", content)
+	require.Len(t, streets, 1)
+
+	l.Put(forecast(0, 1, noon, 1, 1)) // in place of street 200
+	rebuild(l, noon)
+	streets, _, _, _ = shownIn(t, l, "?since="+url.QueryEscape(version))
+	require.Len(t, streets, 3)
+	require.Empty(t, streets[key{200, 1}].Forecast)
+}
+
 func TestBadQueries(t *testing.T) {
 	l := served(t, 10)
 	f := func(query, parameter string) {
