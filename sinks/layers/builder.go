@@ -288,27 +288,13 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 
 // document returns the requested document, or old if it has the same pieces.
 func (b *builder) document(old *document, r request, ref instant, now time.Time) *document {
-	z, scope := r.zone, b.scopes[r.scope]
-	v := scope.view(ref)
-	d := &document{pieces: make([]*piece, len(b.buckets)), zone: z, scope: scope, built: true}
+	pieces := make([]*piece, len(b.buckets))
 	for i, k := range b.buckets {
-		d.pieces[i] = k.part(z, v, nil).piece // prepared
+		pieces[i] = k.part(r.zone, b.scopes[r.scope].view(ref), nil).piece // prepared
 	}
-	d.sum = sumOf(d.pieces, z, scope)
-	d.version = etagOf(d.sum, protobuf, identity)
-	for f := range numFormats {
-		for e := range numEncodings {
-			d.etags[f][e] = etagOf(d.sum, f, e)
-		}
-	}
-	if old != nil && old.sum == d.sum {
-		d.modified, d.lastModified = old.modified, old.lastModified
-	} else {
-		d.modified = now.Truncate(time.Second)
-		d.lastModified = []byte(d.modified.UTC().Format(http.TimeFormat))
-	}
-	if old != nil && slices.Equal(old.pieces, d.pieces) {
-		d = old
+	d := old
+	if old == nil || !slices.Equal(old.pieces, pieces) {
+		d = newDocument(r.zone, b.scopes[r.scope], pieces, old, now)
 	}
 	for f, encodings := range r.forms {
 		for e, wanted := range encodings {
@@ -319,5 +305,24 @@ func (b *builder) document(old *document, r request, ref instant, now time.Time)
 			}
 		}
 	}
+	return d
+}
+
+// newDocument returns the document that follows old, which may be nil.
+func newDocument(z *zone, c scope, pieces []*piece, old *document, now time.Time) *document {
+	d := &document{zone: z, scope: c, built: true, pieces: pieces, sum: sumOf(pieces, z, c), modified: now.Truncate(time.Second)}
+	for f := range numFormats {
+		for e := range numEncodings {
+			d.etags[f][e] = etagOf(d.sum, f, e)
+		}
+	}
+	switch {
+	case old == nil:
+	case old.sum == d.sum:
+		d.modified = old.modified
+	case !d.modified.After(old.modified): // built in the same second, or the clock was set back
+		d.modified = old.modified.Add(time.Second)
+	}
+	d.lastModified = []byte(d.modified.UTC().Format(http.TimeFormat))
 	return d
 }

@@ -125,7 +125,7 @@ func TestSnapshotsAreImmutable(t *testing.T) {
 	}
 	etags := func(s *snapshot) (list []string) {
 		for _, d := range s.zones["UTC"] {
-			list = append(list, string(d.version))
+			list = append(list, string(d.etags[protobuf][identity]))
 		}
 		return list
 	}

@@ -159,8 +159,7 @@ type document struct {
 	built        bool      // false: clients have not requested it recently, and the following fields are not set
 	pieces       []*piece  // of each bucket; some are nil
 	sum          uint64    // hash of the content
-	version      []byte    // sum as a header value
-	modified     time.Time // when this content was built, in whole seconds
+	modified     time.Time // when this content was built, in whole seconds; later than for the previous content
 	lastModified []byte    // modified as a header value
 	etags        [numFormats][numEncodings][]byte
 	bodies       [numFormats][numEncodings]atomic.Pointer[body]

@@ -111,7 +111,7 @@ func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, r *response, now time.Tim
 	h.SetCanonical(headerLastModified, r.lastModified)
 	h.SetCanonical(headerCacheControl, private)
 	h.SetCanonical(headerVary, vary)
-	h.SetCanonical(headerVersion, r.version)
+	h.SetCanonical(headerVersion, r.etags[protobuf][identity])
 	if r.content != nil {
 		h.SetCanonical(headerContent, r.content)
 	}

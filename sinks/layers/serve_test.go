@@ -3,6 +3,7 @@ package layers
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
@@ -54,6 +55,21 @@ func TestHeaders(t *testing.T) {
 	f("*/*", "gzip", "application/x-protobuf", "gzip", "")
 	f("application/json", "gzip, zstd", "application/json", "gzip", "")
 	f("application/json", "gzip;q=0.5, zstd", "application/json", "zstd", "")
+}
+
+// TestLastModifiedIncreases changes the layer twice within a second, and after the clock is set back.
+// A client that sends only a date must get each change.
+func TestLastModifiedIncreases(t *testing.T) {
+	l := served(t, 100)
+	modified := atNoon
+	for i, after := range []time.Duration{500 * time.Millisecond, -time.Minute, 0} {
+		l.Put(forecast(1, 1, noon, 6, float64(i)))
+		rebuild(l, noon.Add(after))
+		ctx, err := get(l, client("UTC"), "", "If-Modified-Since", modified)
+		require.NoError(t, err)
+		require.Equal(t, 200, ctx.Response.StatusCode(), "change %d", i)
+		modified = header(ctx, "Last-Modified")
+	}
 }
 
 func TestEveryVariantHasItsOwnETag(t *testing.T) {
