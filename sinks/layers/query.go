@@ -16,7 +16,8 @@ import (
 // query holds the query parameters of a request.
 type query struct {
 	scope   int
-	since   string // an ETag; empty if there is none
+	follows bool   // since is present
+	since   uint64 // hash of the content that the client has
 	within  string // the parameter that selects streets: tile, bbox or street; empty if there is none
 	area    area
 	numbers []int32
@@ -38,11 +39,10 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 			}
 			continue
 		case "since":
-			_, ok = sumOfETag(string(value))
-			if ok = ok && q.since == ""; !ok {
+			if q.since, ok = sumOfETag(string(value)); !ok || q.follows {
 				return q, invalid("since", `since must be one ETag or Forecast-Version of an earlier response, such as "5f1c0d9be2a4467a"`)
 			}
-			q.since = string(value)
+			q.follows = true
 			continue
 		case "tile":
 			if q.area, ok = parseTile(string(value)); !ok {
@@ -141,10 +141,7 @@ func (q *query) selects(s *street) bool {
 }
 
 // current reports whether since is the version of the document, so that nothing has changed.
-func (r *response) current(q *query) bool {
-	sum, ok := sumOfETag(q.since)
-	return ok && sum == r.sum
-}
+func (r *response) current(q *query) bool { return q.follows && q.since == r.sum }
 
 // Values of Forecast-Content.
 var (
@@ -158,7 +155,7 @@ var (
 // than another, or all of them.
 func (r *response) choose(l *Layer, q *query, now time.Time) {
 	r.etag = r.etags[r.format][r.encoding]
-	if q.since != "" {
+	if q.follows {
 		r.etag = append([]byte("W/"), r.etag...)
 		if r.content = contentWhole; r.follow(l, q) {
 			r.content, r.part = contentChanges, true
@@ -182,8 +179,7 @@ func (r *response) follow(l *Layer, q *query) bool {
 	if r.current(q) {
 		return true
 	}
-	sum, _ := sumOfETag(q.since) // checked by parse
-	v, known := l.history.find(r.document, sum)
+	v, known := l.history.find(r.document, q.since)
 	if !known || v.number < r.snapshot.oldest {
 		return false
 	}
@@ -249,10 +245,9 @@ func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	ctx.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
 	timer := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer timer.Stop()
-	sum, _ := sumOfETag(q.since)
 	for {
 		s := l.current.Load()
-		if documents := s.zones[c.Zone.String()]; documents == nil || documents[q.scope].sum != sum {
+		if documents := s.zones[c.Zone.String()]; documents == nil || documents[q.scope].sum != q.since {
 			return
 		}
 		select {

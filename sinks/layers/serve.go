@@ -72,7 +72,7 @@ func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, no
 	if r.snapshot == nil {
 		return r, noLayer
 	}
-	if l.cfg.Stale == staleRefuse && l.stale(r.snapshot, now) {
+	if l.cfg.Stale == staleRefuse && l.stale(r.snapshot, now) != nil {
 		return r, staleLayer
 	}
 	documents := r.snapshot.zones[c.Zone.String()]

@@ -27,24 +27,14 @@ type Status struct {
 func (l *Layer) Status(now time.Time) Status {
 	var s Status
 	if current := l.current.Load(); current != nil {
-		age := l.age(now)
 		s.Published, s.Streets, s.LeftOut = true, current.streets, current.leftOut
 		s.Builds, s.Built = current.number, current.built.UTC()
 		s.Reference = current.ref.time()
-		s.AgeSeconds = age.Seconds()
+		s.AgeSeconds = l.age(now).Seconds()
 		if current.covered > 0 {
 			s.Covered = current.covered.time()
 		}
-		var reasons []string
-		switch {
-		case current.streets == 0:
-			reasons = append(reasons, "no street has a current or future forecast")
-		case l.endsEarly(current):
-			reasons = append(reasons, fmt.Sprintf("the last forecast ends at %s, before the first horizon", current.until))
-		}
-		if age > l.cfg.StaleAfter {
-			reasons = append(reasons, fmt.Sprintf("the newest data is %v old", age.Truncate(time.Minute)))
-		}
+		reasons := l.stale(current, now)
 		s.Stale, s.Reason = len(reasons) > 0, strings.Join(reasons, "; ")
 		s.Refuses = s.Stale && l.cfg.Stale == staleRefuse
 	}
@@ -56,18 +46,22 @@ func (l *Layer) Status(now time.Time) Status {
 	return s
 }
 
-// stale reports whether clients should not rely on the snapshot (contract 2).
-func (l *Layer) stale(s *snapshot, now time.Time) bool {
-	return l.age(now) > l.cfg.StaleAfter || l.endsEarly(s)
-}
-
-// endsEarly reports whether all forecasts end at or before the first horizon, or there are none.
-func (l *Layer) endsEarly(s *snapshot) bool {
-	horizon := time.Duration(0)
+// stale returns the reasons why clients should not rely on the snapshot (contract 2).
+func (l *Layer) stale(s *snapshot, now time.Time) (reasons []string) {
+	horizon := 0
 	if len(l.cfg.Horizons) > 0 {
-		horizon = time.Duration(slices.Min(l.cfg.Horizons)) * time.Minute
+		horizon = slices.Min(l.cfg.Horizons)
 	}
-	return s.covered <= s.ref+instant(horizon.Microseconds())
+	switch {
+	case s.streets == 0:
+		reasons = append(reasons, "no street has a current or future forecast")
+	case s.covered <= s.ref+atHorizon(horizon).horizon:
+		reasons = append(reasons, fmt.Sprintf("the last forecast ends at %s, before the first horizon", s.until))
+	}
+	if age := l.age(now); age > l.cfg.StaleAfter {
+		reasons = append(reasons, fmt.Sprintf("the newest data is %v old", age.Truncate(time.Minute)))
+	}
+	return reasons
 }
 
 // age returns the age of the newest data.
