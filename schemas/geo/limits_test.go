@@ -52,18 +52,3 @@ func TestTooDeep(t *testing.T) {
 		require.ErrorContains(t, err, "deeper than 32")
 	}
 }
-
-func TestLimitsValidate(t *testing.T) {
-	f := func(l geo.Limits, want string) {
-		t.Helper()
-		if want == "" {
-			require.NoError(t, l.Validate())
-			return
-		}
-		require.ErrorContains(t, l.Validate(), want)
-	}
-	f(geo.DefaultLimits(), "")
-	f(geo.Limits{Points: 0, Depth: 1}, "limit of points is 0")
-	f(geo.Limits{Points: 1, Depth: 0}, "depth of collections is 0")
-	f(geo.Limits{Points: 1, Depth: 1001}, "depth of collections is 1001")
-}

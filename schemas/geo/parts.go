@@ -222,18 +222,6 @@ var errMeasures = errors.New("measures (M) are not supported, only x, y and z")
 // DefaultLimits returns limits for a service on an open network.
 func DefaultLimits() Limits { return Limits{Points: 1_000_000, Depth: 32} }
 
-// Validate returns an error if the limits cannot be used.
-func (l Limits) Validate() error {
-	const maxDepth = 1000 // the readers are recursive
-	switch {
-	case l.Points < 1:
-		return fmt.Errorf("limit of points is %d, must be at least 1", l.Points)
-	case l.Depth < 1 || l.Depth > maxDepth:
-		return fmt.Errorf("limit of the depth of collections is %d, must be between 1 and %d", l.Depth, maxDepth)
-	}
-	return nil
-}
-
 // ErrTooLarge means that a geometry exceeds the Limits.
 var ErrTooLarge = errors.New("geometry is too large")
 
