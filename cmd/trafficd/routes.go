@@ -54,9 +54,7 @@ func (d *daemon) routes() []api.Route {
 		routes = append(routes, publicRoute(path, func(ctx *fasthttp.RequestCtx) error { return serveFile(ctx, f) }))
 	}
 	for _, name := range xroute.SchemaNames() { // the WSDL imports them by relative paths
-		content, _ := xroute.Schema(name, "") // the name comes from the list
-		content = xroute.WithPrefix(content, d.cfg.Routing.VendorPrefix)
-		schema(path.Join(path.Dir(routing.Path), name), "text/xml; charset=utf-8", content)
+		schema(path.Join(path.Dir(routing.Path), name), "text/xml; charset=utf-8", xroute.Schema(name, d.cfg.Routing.VendorPrefix))
 	}
 	list := "openapi.yaml\n"
 	schema(schemasPath+"openapi.yaml", "application/yaml", openapi.Document)

@@ -31,7 +31,7 @@ func TestRoutingNamesMatchPackage(t *testing.T) {
 	require.Equal(t, xroute.SchemaNames(), names)
 
 	post := at(t, doc, "paths", routingPath, "post", "description").(string)
-	wsdl := string(xroute.WSDL("http://h", ""))
+	wsdl := string(xroute.WSDL("http://h"))
 	for _, operation := range xroute.Operations() {
 		require.Contains(t, post, "| "+operation+" |")
 		require.Equal(t, 2, strings.Count(wsdl, `<wsdl:operation name="`+operation+`">`), "in the port type and in the binding")

@@ -4,38 +4,26 @@ import (
 	"bytes"
 	"embed"
 	"path"
-	"slices"
 )
 
 //go:embed xsd/XRoute.wsdl xsd/*.xsd
 var documents embed.FS
 
 const (
-	wsdlName = "XRoute.wsdl"
-	// Placeholders in the documents.
-	addressPlaceholder = "http://localhost:8080/xroute/ws/XRoute"
-	locationAttribute  = `schemaLocation="`
+	wsdlName           = "XRoute.wsdl"
+	addressPlaceholder = "http://localhost:8080/xroute/ws/XRoute" // in the WSDL
 )
 
-// WSDL returns the description of the service at an address. location is the prefix of the schemas'
-// file names: empty if they are in the same directory, otherwise for example address + "?xsd=".
-func WSDL(address, location string) []byte {
-	text := document(wsdlName, location)
-	return bytes.ReplaceAll(text, []byte(addressPlaceholder), appendText(nil, address))
+// WSDL returns the description of the service at an address. It imports the schemas by their file
+// names.
+func WSDL(address string) []byte {
+	return bytes.ReplaceAll(document(wsdlName), []byte(addressPlaceholder), appendText(nil, address))
 }
 
-// Schema returns the schema with the given file name, and false if there is none. location is the
-// prefix of file names, as for WSDL.
-func Schema(file, location string) ([]byte, bool) {
-	if !slices.Contains(SchemaNames(), file) {
-		return nil, false
-	}
-	return document(file, location), true
-}
-
-// WithPrefix returns a copy of a schema in which prefix replaces the prefix VENDOR of format names.
-func WithPrefix(schema []byte, prefix string) []byte {
-	return bytes.ReplaceAll(schema, []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
+// Schema returns one of the files that SchemaNames lists. prefix replaces the prefix VENDOR of format
+// names.
+func Schema(file, prefix string) []byte {
+	return bytes.ReplaceAll(document(file), []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
 }
 
 // schemas lists the schemas in xsd/, one for each namespace.
@@ -55,11 +43,10 @@ func SchemaNames() (names []string) {
 	return names
 }
 
-// document returns a file in xsd/ with location before the file names of schemas.
-func document(file, location string) []byte {
+func document(file string) []byte {
 	text, err := documents.ReadFile(path.Join("xsd", file))
 	if err != nil {
 		panic(err)
 	}
-	return bytes.ReplaceAll(text, []byte(locationAttribute), appendText([]byte(locationAttribute), location))
+	return text
 }

@@ -186,9 +186,9 @@ func TestVendorPrefix(t *testing.T) {
 	require.Nil(t, f(s, "VENDOR_MERCATOR", "VENDOR_CONFORM"))
 	require.NotNil(t, f(s, "PTV_MERCATOR", "VENDOR_CONFORM"))
 	require.NotNil(t, f(s, "VENDOR_MERCATOR", "PTV_CONFORM"))
-	schema, _ := xroute.Schema("common.xsd", "")
-	require.Contains(t, string(xroute.WithPrefix(schema, "PTV")), `<xsd:enumeration value="PTV_MERCATOR"/>`)
-	require.Equal(t, string(schema), string(xroute.WithPrefix(schema, "VENDOR")))
+	for _, prefix := range []string{"PTV", "VENDOR"} {
+		require.Contains(t, string(xroute.Schema("common.xsd", prefix)), `<xsd:enumeration value="`+prefix+`_MERCATOR"/>`)
+	}
 	for _, prefix := range []string{"OG", "", "ptv", "PTV_", `A"`} {
 		cfg := DefaultConfig()
 		cfg.VendorPrefix = prefix

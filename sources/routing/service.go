@@ -233,7 +233,7 @@ func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	for key := range ctx.QueryArgs().All() {
 		if strings.EqualFold(string(key), "wsdl") { // toolkits send ?wsdl and ?WSDL
 			ctx.SetContentType("text/xml; charset=utf-8")
-			ctx.SetBody(xroute.WSDL(s.address(ctx), "")) // the schemas are in the same directory
+			ctx.SetBody(xroute.WSDL(s.address(ctx))) // the schemas are in the same directory
 			return nil
 		}
 	}
