@@ -177,17 +177,18 @@ type Reading struct {
 	Read     func(geo.Limits) (geom.T, error)
 }
 
-// Readings lists the encodings that an element has.
+// Readings lists the encodings that an element has. WKB is the first one, because only a geometry
+// read from WKB has an SRID.
 func Readings(e EncodedGeometry) (list []Reading) {
-	kind, plain, encoded := KindOf(e), PlainOf(e), e.Encoded()
+	kind, encoded := KindOf(e), e.Encoded()
 	add := func(encoding string, read func(geo.Limits) (geom.T, error)) {
 		list = append(list, Reading{encoding, read})
 	}
-	if plain != nil {
-		add("PLAIN", func(l geo.Limits) (geom.T, error) { return FromPlain(plain, l) })
-	}
 	if encoded.WKB != nil {
 		add("WKB", func(l geo.Limits) (geom.T, error) { return l.ParseWKB(encoded.WKB, kind) })
+	}
+	if plain := PlainOf(e); plain != nil {
+		add("PLAIN", func(l geo.Limits) (geom.T, error) { return FromPlain(plain, l) })
 	}
 	if encoded.WKT != nil {
 		add("WKT", func(l geo.Limits) (geom.T, error) { return l.ParseWKT(*encoded.WKT, kind) })

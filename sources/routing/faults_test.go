@@ -89,6 +89,9 @@ func TestErrorCodes(t *testing.T) {
 	f(xroute.CodeCoordinateFormat, `LineString" wkt="LINESTRING (8 48, 8 91)"`, "", wkt, "", "geometry point[1]", "latitude")
 	f(xroute.CodeCoordinateFormat, `Point"`, `<c:point x="NaN" y="48"/>`, wkt, "", "geometry PLAIN", "not a finite number")
 	f(xroute.CodeCoordinateFormat, `Point"`, `<c:point x="8" y="-INF"/>`, wkt, "", "geometry PLAIN", "not a finite number")
+	for _, other := range []string{"", `<c:point x="8" y="48"/>`} {
+		f(xroute.CodeCoordinateFormat, `Point" wkb="AQEAACDoZAAAAAAAAAAAIEAAAAAAAABIQA=="`, other, wkt, "", "geometry", "the geometry has SRID 25832")
+	}
 	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", xmlOptions(`coordFormat="OG_SRID" srId="EPSG:31467"`, "WKT"), "", "options/@srId", "unknown coordinate system")
 	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", xmlOptions(`coordFormat="VENDOR_GAUSS"`, "WKT"), "", "options/@coordFormat", "VENDOR_GAUSS")
 	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", wkt, caller("CoordFormat", "og_geodecimal"), "CoordFormat", "unknown coordinate system")
