@@ -43,8 +43,7 @@ const (
 	CodeCount
 )
 
-// codes is the table of all codes (contract 1.1, 1.2, 6). A new validation rule is one row here and
-// one case in pipeline/validate/rules.go.
+// codes is the table of all codes (contract 1.1, 1.2, 6).
 var codes = [CodeCount]struct {
 	name   string // errorCode in responses
 	status int    // HTTP status of a whole request; 0 if the code is only for items
