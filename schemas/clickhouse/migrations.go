@@ -1,9 +1,11 @@
 package clickhouse
 
 import (
+	"cmp"
 	"embed"
+	"errors"
 	"fmt"
-	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -21,43 +23,22 @@ type Migration struct {
 
 // Migrations lists all migrations in the order of their numbers.
 func Migrations(l Layout) ([]Migration, error) {
-	entries, err := files.ReadDir("migrations") // sorted by name
+	templates, err := template.ParseFS(files, "migrations/*.sql")
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the embedded migrations: %w", err)
+		return nil, fmt.Errorf("cannot parse the embedded migrations: %w", err)
 	}
-	list := make([]Migration, 0, len(entries))
-	for _, e := range entries {
-		m, err := load(e.Name(), l)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read migration %s: %w", e.Name(), err)
+	var list []Migration
+	for _, t := range templates.Templates() {
+		number, name, _ := strings.Cut(strings.TrimSuffix(t.Name(), ".sql"), "_")
+		version, err := strconv.ParseUint(number, 10, 32)
+		var sql strings.Builder
+		if err = errors.Join(err, t.Execute(&sql, l)); err != nil {
+			return nil, fmt.Errorf("cannot read migration %s: %w", t.Name(), err)
 		}
-		list = append(list, m)
+		list = append(list, Migration{uint32(version), name, split(sql.String())})
 	}
+	slices.SortFunc(list, func(a, b Migration) int { return cmp.Compare(a.Version, b.Version) })
 	return list, nil
-}
-
-func load(file string, l Layout) (Migration, error) {
-	number, name, _ := strings.Cut(strings.TrimSuffix(file, ".sql"), "_")
-	version, err := strconv.ParseUint(number, 10, 32)
-	if err != nil {
-		return Migration{}, fmt.Errorf("the name must start with a number: %w", err)
-	}
-	text, err := files.ReadFile(path.Join("migrations", file))
-	if err != nil {
-		return Migration{}, err
-	}
-	sql, err := render(string(text), l)
-	return Migration{Version: uint32(version), Name: name, Statements: split(sql)}, err
-}
-
-func render(text string, l Layout) (string, error) {
-	t, err := template.New("migration").Parse(text)
-	if err != nil {
-		return "", err
-	}
-	var sql strings.Builder
-	err = t.Execute(&sql, l)
-	return sql.String(), err
 }
 
 // split returns the statements of a file, which end with a semicolon at the end of a line. It
