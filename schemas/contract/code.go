@@ -43,7 +43,7 @@ const (
 	CodeCount
 )
 
-// codes is the table of all codes (contract 1.1, 1.2, 6).
+// codes is the table of all codes (contract 1.1, 1.2 and 6.1).
 var codes = [CodeCount]struct {
 	name   string // errorCode in responses
 	status int    // HTTP status of a whole request; 0 if the code is only for items

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The namespaces, one for each family of types (contract 3).
+// The namespaces, one for each family of types (contract 3.1).
 const (
 	nsCommon     = "urn:xserver:common"
 	nsRouting    = "urn:xserver:routing"

@@ -31,9 +31,9 @@ type Config struct {
 	QueryKey   bool          `setting:"query_key"`   // also accept the key as ?apiKey=; URLs end up in logs
 }
 
-// DefaultConfig returns the defaults in contract 2. A street with twelve periods takes about 0.7 kB
-// of memory. In each time zone, each form that clients request takes another 0.2 kB if compressed,
-// 1.7 kB as uncompressed protobuf, and 3.4 kB as uncompressed JSON.
+// DefaultConfig returns the defaults in contract 6.4. A street with twelve periods takes about 0.7
+// kB of memory. In each time zone, each form that clients request takes another 0.2 kB if
+// compressed, 1.7 kB as uncompressed protobuf, and 3.4 kB as uncompressed JSON.
 func DefaultConfig() Config {
 	return Config{
 		MaxStreets:    100_000,

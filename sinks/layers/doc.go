@@ -1,4 +1,4 @@
-// Package layers builds and serves the street forecast layer (contract 2, 5.3 and 4.2). Map clients
+// Package layers builds and serves the street forecast layer (contract 2 and 5.3). Map clients
 // poll it all day, but it changes only every few minutes. It is therefore built when it changes,
 // and requests are served from prebuilt bytes.
 //
