@@ -61,11 +61,15 @@ func (l *Layer) Put(f *pb.StreetForecast) {
 	s, err := newStreet(f)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil {
-		l.reject(err)
+	if err == nil {
+		l.open.set(s.id, s)
 		return
 	}
-	l.open.set(s.id, s)
+	streetsRejected.Inc()
+	if l.rejected == nil {
+		l.log.Error().Err(err).Msg("rejected an invalid forecast; further ones are only counted, and the readiness check shows the last one")
+	}
+	l.rejected = err
 }
 
 // Remove removes a street.
@@ -80,15 +84,6 @@ func (l *Layer) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = changes{replace: true}
-}
-
-// reject records why a forecast is invalid. The caller holds l.mu.
-func (l *Layer) reject(err error) {
-	streetsRejected.Inc()
-	if l.rejected == nil {
-		l.log.Error().Err(err).Msg("rejected an invalid forecast; further ones are only counted, and the readiness check shows the last one")
-	}
-	l.rejected = err
 }
 
 // Publish includes all updates so far in the next build. dataTime is the time of the newest data;

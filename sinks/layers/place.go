@@ -1,10 +1,6 @@
 package layers
 
-import (
-	"math"
-
-	"trafficd/schemas/openlr"
-)
+import "math"
 
 // place is a point on the Web Mercator map. Its coordinates are distances from the north-west
 // corner in units of 2⁻³² of the map's width.
@@ -17,15 +13,6 @@ func placeOf(lon, lat float64) place {
 
 // scale maps [0, 1) to uint32. It clamps values outside this range, such as those of the poles.
 func scale(v float64) uint32 { return uint32(max(0, min(v*(1<<32), math.MaxUint32))) }
-
-// placeOfCode returns the place of the first location reference point of an OpenLR code.
-func placeOfCode(code string) (p place, ok bool) {
-	line, err := openlr.Decode(code)
-	if err != nil {
-		return p, false
-	}
-	return placeOf(line.Points[0].Lon, line.Points[0].Lat), true
-}
 
 // area is a rectangle on the map that includes all four of its sides.
 type area struct{ west, north, east, south uint32 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -71,7 +72,8 @@ func (i instant) time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 // newStreet converts a feed's message. Times must be in normal form.
 func newStreet(f *pb.StreetForecast) (*street, error) {
 	s := &street{id: key{f.GetStreet(), f.GetFromnode()}, code: f.GetOpenLRcode()}
-	if s.place, s.located = placeOfCode(s.code); s.located {
+	if line, err := openlr.Decode(s.code); err == nil {
+		s.located, s.place = true, placeOf(line.Points[0].Lon, line.Points[0].Lat)
 		s.position = s.place.hilbert() >> 2
 	} else {
 		s.position = 1<<63 | (uint64(s.id.street)+1<<31)<<30 // after all others, by street
@@ -82,12 +84,9 @@ func newStreet(f *pb.StreetForecast) (*street, error) {
 		s.periods = make([]period, 0, n)
 	}
 	for _, p := range f.GetForecast() {
-		start, err := contract.ParseForecastTime(p.GetStart())
-		if err != nil {
-			return nil, fmt.Errorf("street %d from node %d: %w", s.id.street, s.id.fromnode, err)
-		}
-		end, err := contract.ParseForecastTime(p.GetEnd())
-		if err != nil {
+		start, startErr := contract.ParseForecastTime(p.GetStart())
+		end, endErr := contract.ParseForecastTime(p.GetEnd())
+		if err := cmp.Or(startErr, endErr); err != nil {
 			return nil, fmt.Errorf("street %d from node %d: %w", s.id.street, s.id.fromnode, err)
 		}
 		s.until = max(s.until, instantOf(end))
