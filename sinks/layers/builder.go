@@ -118,17 +118,19 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 	if !c.empty() {
 		before := b.numbered
 		streets, removed := c.apply(before, b.number(), ref, ref+b.farthest)
-		over := max(0, len(streets)-b.maxStreets)
 		if c.replace {
 			b.leftOut = 0
 		}
-		b.leftOut += over
-		b.numbered = streets[:len(streets)-over]
-		for _, s := range streets[len(b.numbered):] {
+		kept, rest := b.limit(streets, ref)
+		for _, s := range rest {
+			if !s.ended(ref) {
+				b.leftOut++
+			}
 			if _, served := search(before, s.id); served {
 				removed = append(removed, s)
 			}
 		}
+		b.numbered = kept
 		b.remove(removed, now)
 		b.ordered = b.order(before)
 	}
@@ -138,6 +140,22 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 		}
 	}
 	return b.build(ref, now)
+}
+
+// limit divides streets into at most maxStreets to keep and the rest. If there are too many, those
+// that have ended are in the rest.
+func (b *builder) limit(streets []*street, ref instant) (kept, rest []*street) {
+	if len(streets) <= b.maxStreets {
+		return streets, nil
+	}
+	for _, s := range streets {
+		if s.ended(ref) || len(kept) == b.maxStreets {
+			rest = append(rest, s)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	return kept, rest
 }
 
 // order returns the streets in the order of the layer. before holds the streets of the previous

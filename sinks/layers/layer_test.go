@@ -2,6 +2,7 @@ package layers
 
 import (
 	"errors"
+	"net/url"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -191,6 +192,28 @@ func TestMaxStreets(t *testing.T) {
 	replace(l, []*pb.StreetForecast{forecast(9, 1, noon, 1, 50)})
 	rebuild(l, noon)
 	require.Zero(t, l.Status(noon).LeftOut)
+}
+
+// TestEndedStreetsMakeRoom checks that streets that are kept after their end do not displace others.
+func TestEndedStreetsMakeRoom(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxStreets = 3
+	l := prepared(cfg)
+	l.Put(forecast(1, 1, noon, 1, 50))
+	l.Put(forecast(2, 1, noon, 1, 50))
+	rebuild(l, noon)
+	_, _, version, _ := shownIn(t, l, "")
+	later := noon.Add(30 * time.Minute)
+	for street := range int32(4) {
+		l.Put(forecast(3+street, 1, later, 1, 50))
+	}
+	rebuild(l, later)
+	require.Equal(t, map[int32][]string{3: {"12:30"}, 4: {"12:30"}, 5: {"12:30"}}, periodsOf(t, l, ""))
+	require.Equal(t, 1, l.Status(later).LeftOut)
+	changes, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
+	require.Equal(t, "changes", content)
+	require.Len(t, changes, 5)
+	require.Empty(t, changes[key{1, 1}].Forecast)
 }
 
 func TestLayerChangesAtStartOfMinute(t *testing.T) {
