@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -13,7 +14,8 @@ func Retain(ctx context.Context, c Conn, l Layout, days int) error {
 		l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",
 		l.Derived("hours"): "hour",
 	} {
-		ttl := fmt.Sprintf("TTL toDateTime(%s) + toIntervalDay(%d)", column, days)
+		// A TTL must be a DateTime, which overflows in 2106: a later end would be in the past.
+		ttl := fmt.Sprintf("TTL toDateTime(least(toUnixTimestamp64Second(%s) + %d, %d))", column, days*86400, uint32(math.MaxUint32))
 		var current []struct {
 			Engine string `ch:"engine_full"`
 		}

@@ -251,23 +251,23 @@ func testDetectors(t *testing.T, store *stores.ClickHouse) {
 func testRetention(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.RetentionDays = 400 })
 	require.NoError(t, a.Probe(t.Context()))
-	f := func(days string) {
+	f := func(days int) {
 		t.Helper()
 		for _, table := range []string{"", "_by_time", "_hours"} {
 			full := store.Query(t, "SELECT engine_full FROM system.tables WHERE database || '.' || name = '"+a.name+table+"'")
-			require.Contains(t, full, "toIntervalDay("+days+")", table)
+			require.Contains(t, full, fmt.Sprintf(" + %d, ", days*86400), table)
 			require.Contains(t, full, "ttl_only_drop_parts = 1", table)
 		}
 	}
-	f("400")
+	f(400)
 	require.NoError(t, a.restarted().Probe(t.Context()))
-	f("400")
+	f(400)
 	a.config.RetentionDays = 30
 	require.NoError(t, a.restarted().Probe(t.Context()))
-	f("30")
+	f(30)
 	a.config.RetentionDays = 0
 	require.NoError(t, a.restarted().Probe(t.Context()))
-	f("30")
+	f(30)
 }
 
 // testDocumentedQueries checks that each query in schemas/clickhouse/README.md returns rows.
