@@ -9,8 +9,9 @@
 //
 // # Invalid input
 //
-// A record is one StreetForecast. If it is skipped, the previous forecast of its street remains. A
-// remark reports a defect in a record that is still used.
+// A record is one StreetForecast. If it is skipped in a topic, the previous forecast of its street
+// remains. A file or a result of a query replaces all streets, so the street is missing. A remark
+// reports a defect in a record that is still used.
 //
 //	time with a fraction of a second      truncated to the second
 //	time in a zone other than UTC         converted

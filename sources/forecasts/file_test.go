@@ -162,6 +162,17 @@ func TestFileInUseIsNotReadAgain(t *testing.T) {
 	f(jsonOf(t, street(1, 1, 11)), 0)
 }
 
+// TestBadRecordReplacesStreet checks that a street whose record is skipped is missing, because a file
+// replaces all streets.
+func TestBadRecordReplacesStreet(t *testing.T) {
+	path := tempPath(t, "f.pb")
+	write(t, path, response(t, street(1, 1, 10), street(2, 1, 20)))
+	_, layer := run(t, fileConfig(path))
+	layer.waitFor("1:1 10", "2:1 20")
+	write(t, path, response(t, street(1, 1, 11), street(2, 1, MaxSpeed+1)))
+	layer.waitFor("1:1 11")
+}
+
 // TestBadFileIsReadOnce checks that an invalid file is not read and counted at every check.
 func TestBadFileIsReadOnce(t *testing.T) {
 	path := tempPath(t, "f.ndjson")
