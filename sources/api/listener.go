@@ -19,7 +19,7 @@ import (
 
 const (
 	maxRejects  = 32                    // surplus connections that get a 503 at a time; further ones are closed without a response
-	rejectLimit = time.Second           // time to write each of these responses
+	rejectLimit = time.Second           // time to write each of these responses, including a TLS handshake
 	acceptPause = 50 * time.Millisecond // after a failed accept, for example when out of file descriptors
 	allInUse    = "all connections are in use: try again later"
 	waitStep    = 5 * time.Millisecond // how often wait checks for open connections
@@ -220,7 +220,7 @@ func (l *listener) reject(c *conn) {
 	}
 	go func() {
 		defer func() { <-l.surplus }()
-		_ = c.SetDeadline(time.Now().Add(rejectLimit))
+		_ = c.raw.SetDeadline(time.Now().Add(rejectLimit)) // conn's deadlines do not cover the reads of a TLS handshake
 		var resp fasthttp.Response
 		trace := traceID(nil)
 		writeError(&resp, contract.Unavailable(allInUse, time.Second), trace.String())

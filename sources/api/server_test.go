@@ -248,6 +248,19 @@ func TestSurplusConnectionsGet503(t *testing.T) {
 	require.Equal(t, 200, dial(t, s).send(post+good+"\r\n").response().StatusCode)
 }
 
+// TestSilentSurplusConnectionsAreClosed checks that a surplus connection that never begins its TLS
+// handshake is closed, instead of taking the place of others and delaying the shutdown.
+func TestSilentSurplusConnectionsAreClosed(t *testing.T) {
+	cert, key, pool := certificate(t)
+	s := start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey, c.MaxConnections = cert, key, 1 })
+	c, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
+	require.NoError(t, err)
+	defer c.Close()
+	first := peer{t: t, Conn: c, in: bufio.NewReader(c)}
+	require.Equal(t, 200, first.send(post+good+"\r\n").response().StatusCode)
+	dial(t, s).ended()
+}
+
 // TestSilentConnectionsAreEvicted checks that a client that opens all connections without
 // presenting a key does not lock out others: its oldest connections are closed, and those with a
 // key are kept.
