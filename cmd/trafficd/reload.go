@@ -9,7 +9,7 @@ import (
 
 // reload applies the settings that can change while the daemon is running, and logs the others that
 // differ. Invalid settings change nothing. Keys that conflict with those of the keys file are not
-// applied.
+// applied until the file has changed.
 func (d *daemon) reload(load func() (*config.Config, error)) {
 	next, err := load()
 	if err == nil {
@@ -21,7 +21,7 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 	}
 	next.Log.SetLevel()
 	if err := d.keys.Reload(next.API.Keys); err != nil {
-		d.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use")
+		d.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use until the keys file changes")
 		next.API.Keys = d.current.API.Keys
 	}
 	d.api.Reload()

@@ -24,15 +24,16 @@ import (
 // new set replaces the old one as a whole. If the file is invalid, the last valid set stays in use
 // (contract 1.4).
 type Keyring struct {
-	path   string
-	inline []KeyEntry
-	log    zerolog.Logger
+	path string
+	log  zerolog.Logger
 
 	now  atomic.Pointer[ring]
 	file *watch.File // nil: no keys file
 	stop func()      // stops watching
 
 	mu      sync.Mutex // guards the fields below and serialises reloads
+	inline  []KeyEntry // entries of the configuration in use
+	wanted  []KeyEntry // entries of the last Reload, which may conflict with the file
 	text    []byte     // the last content of the file
 	seen    bool       // the last attempt to read the file succeeded
 	problem error
@@ -43,9 +44,9 @@ type Keyring struct {
 // OpenKeyring reads the keys and watches their file until Close. An invalid file is an error,
 // because there is no last valid set yet.
 func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
-	k := &Keyring{path: cfg.KeysFile, inline: cfg.Keys, log: log}
+	k := &Keyring{path: cfg.KeysFile, inline: cfg.Keys, wanted: cfg.Keys, log: log}
 	if k.path == "" {
-		return k, k.use(nil)
+		return k, k.use(k.inline, nil)
 	}
 	file, err := os.Open(k.path)
 	if err != nil {
@@ -81,29 +82,28 @@ func (k *Keyring) Close() {
 	}
 }
 
-// Reload replaces the keys of the configuration and reads the keys file now. If it returns an
-// error, the previous keys remain in use.
+// Reload replaces the keys of the configuration and has the keys file read. If it returns an error,
+// the previous keys remain in use until the file changes.
 func (k *Keyring) Reload(inline []KeyEntry) error {
 	if k.file != nil {
 		defer k.file.Poke()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	before, was := k.now.Load(), k.inline
+	k.wanted = inline
+	before := k.now.Load()
 	var entries []KeyEntry
 	var err error
 	if k.path != "" {
 		entries, err = parseKeys(k.text)
 	}
-	if k.inline = inline; err == nil {
-		err = k.use(entries)
+	if err == nil {
+		err = k.use(inline, entries)
 	}
-	if err != nil {
-		k.inline = was
-		return err
+	if err == nil {
+		k.logReload(before)
 	}
-	k.logReload(before)
-	return nil
+	return err
 }
 
 func (k *Keyring) logReload(before *ring) {
@@ -193,12 +193,13 @@ func tooLong(err error) error {
 	return err
 }
 
-// apply puts the keys of the file's content into use.
+// apply puts the keys of the file's content into use, with those of the last Reload unless they
+// conflict with the file.
 func (k *Keyring) apply(text []byte) error {
 	k.text, k.seen = text, true
 	entries, err := parseKeys(text)
-	if err == nil {
-		err = k.use(entries)
+	if err == nil && k.use(k.wanted, entries) != nil {
+		err = k.use(k.inline, entries)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot use the keys file %s: %w", k.path, err)
@@ -206,9 +207,9 @@ func (k *Keyring) apply(text []byte) error {
 	return nil
 }
 
-// use activates the inline keys and the entries of the file.
-func (k *Keyring) use(entries []KeyEntry) error {
-	all := slices.Concat(k.inline, entries)
+// use activates the entries of the configuration and of the file.
+func (k *Keyring) use(inline, entries []KeyEntry) error {
+	all := slices.Concat(inline, entries)
 	r, err := newRing(all, k.now.Load())
 	if err != nil {
 		return err
@@ -226,6 +227,7 @@ func (k *Keyring) use(entries []KeyEntry) error {
 		k.log.Warn().Strs("keys", obsolete).Msgf("the right %s of these keys allows nothing and is ignored: remove it", obsoleteRight)
 	}
 	k.now.Store(r)
+	k.inline = inline
 	k.loaded = time.Now()
 	if k.seen { // otherwise the file still cannot be read
 		k.problem = nil

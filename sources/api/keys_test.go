@@ -156,6 +156,22 @@ func TestReloadEndsConflict(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(keysStale))
 }
 
+// TestReloadAheadOfFile checks that keys of the configuration that conflict with the keys file are
+// used once the file has changed: a key that moves from the file to the configuration must not be
+// lost if SIGHUP arrives before the new file is read.
+func TestReloadAheadOfFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	write(t, path, keysYAML(entry("one", "k1", "ingest"), entry("two", "k2", "ingest")))
+	k := openKeys(t, path)
+	require.Error(t, k.Reload([]KeyEntry{entry("one", "k1", "ingest"), entry("three", "k3", "ingest")}))
+	require.Equal(t, "one two", names(k))
+	write(t, path, keysYAML(entry("one", "k1", "ingest")))
+	becomes(t, k, "one") // the conflict remains: only the file is used
+	write(t, path, "keys: []")
+	becomes(t, k, "one three")
+	require.NoError(t, k.Err())
+}
+
 // TestKeysFileFormats checks that a file with a byte order mark or compression can be read at
 // startup and by each later check.
 func TestKeysFileFormats(t *testing.T) {
@@ -189,6 +205,9 @@ func TestBrokenKeysFileAtStart(t *testing.T) {
 	write(t, path, "keys: {}")
 	_, err = OpenKeyring(Config{KeysFile: path}, zerolog.Nop())
 	require.ErrorContains(t, err, "cannot use the keys file")
+	write(t, path, keysYAML(entry("one", "k1", "ingest")))
+	_, err = OpenKeyring(Config{KeysFile: path, Keys: []KeyEntry{entry("one", "k2", "ingest")}}, zerolog.Nop())
+	require.ErrorContains(t, err, "duplicate name")
 }
 
 func TestEntriesAreChecked(t *testing.T) {
