@@ -146,8 +146,11 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 		}
 		one, known := instances[client.ProductInstance]
 		if !known {
-			add(client.ProductInstance, ops.NotReady,
-				fmt.Sprintf("key %q has the ingest right, but no entry in registry.feeds: its batches are rejected with 403", client.Name))
+			problem := "no feed in registry.feeds has its product instance: its batches are rejected with 403"
+			if d.registry.HasFeed(client.ProductInstance) {
+				problem = "the shared detector list has not been read yet: its batches are rejected with 503"
+			}
+			add(client.ProductInstance, ops.NotReady, fmt.Sprintf("key %q has the ingest right, but %s", client.Name, problem))
 		}
 		served = served || known && one.State != ops.NotReady && d.journalReady(client.ProductInstance) == nil
 	}

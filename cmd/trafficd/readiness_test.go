@@ -70,6 +70,27 @@ func TestReadinessPerPartition(t *testing.T) {
 	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["journal"].State)
 }
 
+// TestReadinessOfSharedList checks that the reason for a product instance of a shared list names the
+// status that its batches get: 503 until the list has been read, then 403 if it is not in the list.
+func TestReadinessOfSharedList(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "all.csv")
+	d := newProcess(t, "registry.feeds=[{instance_column: town, file: {path: "+list+"}}]")
+	d.start()
+	reason := func(status int, want string) {
+		t.Helper()
+		d.eventually(func() bool {
+			_, r := d.ready()
+			return strings.Contains(strings.Join(r.Components["registry"].Reasons, "\n"), want)
+		}, "%s", want)
+		response, err := d.post(t.Context(), batchNumber(1, 1), "")
+		require.NoError(t, err)
+		require.Equal(t, status, response.status)
+	}
+	reason(http.StatusServiceUnavailable, `product instance "`+instance+`": key "city" has the ingest right, but the shared detector list has not been read yet`)
+	replaceFile(t, list, "town,detectorCode\nlake,L1\n")
+	reason(http.StatusForbidden, `but no feed in registry.feeds has its product instance: its batches are rejected with 403`)
+}
+
 // TestForecastOnlyReadiness checks that a daemon whose keys only read forecasts needs no registry,
 // and is ready when its forecasts are.
 func TestForecastOnlyReadiness(t *testing.T) {
