@@ -194,6 +194,9 @@ func (c *Config) validateOwn() error {
 	return errors.Join(
 		settings.Within("shutdown_timeout", c.ShutdownTimeout, time.Second, 10*time.Minute,
 			"a block takes up to a second, and platforms do not wait longer"),
+		settings.Check(c.API.DrainGrace < c.ShutdownTimeout*3/4,
+			"api.drain_grace is %s, must be less than three quarters of shutdown_timeout (%s): the rest is for requests in progress",
+			c.API.DrainGrace, c.ShutdownTimeout),
 		settings.Check(c.MemoryLimit == 0 || c.MemoryLimit >= 64<<20,
 			"memory_limit is %d, must be 0 (none) or at least 64MiB: less keeps the garbage collector busy", c.MemoryLimit),
 		settings.Check(c.Journal.Kind != LocalJournal || filepath.Clean(c.Pipeline.Idempotency.Journal.Dir) != filepath.Clean(c.Journal.Dir),

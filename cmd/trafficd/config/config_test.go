@@ -123,6 +123,7 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f([]string{"log.level=loud"}, nil, "log.level is \"loud\"", "from --set")
 	f([]string{"log.format=xml"}, nil, "log.format is \"xml\"")
 	f([]string{"shutdown_timeout=0s"}, nil, "shutdown_timeout is 0s")
+	f([]string{"shutdown_timeout=4s", "api.drain_grace=3s"}, nil, "api.drain_grace is 3s, must be less than three quarters of shutdown_timeout (4s)", "(from --set)")
 	f([]string{"memory_limit=1"}, nil, "memory_limit is 1")
 	f([]string{"ops.listen=8081"}, nil, "ops.listen", "host:port")
 	f(nil, []string{"TRAFFICD_JOURNAL__SEGMENT_BYTES=5"}, "journal.segment_bytes", "environment TRAFFICD_JOURNAL__SEGMENT_BYTES")
