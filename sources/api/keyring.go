@@ -27,17 +27,16 @@ type Keyring struct {
 	path string
 	log  zerolog.Logger
 
-	now  atomic.Pointer[ring]
-	file *watch.File // nil: no keys file
-	stop func()      // stops watching
+	now     atomic.Pointer[ring]
+	problem atomic.Pointer[error] // with the keys file; nil if there is none
+	file    *watch.File           // nil: no keys file
+	stop    func()                // stops watching
 
 	mu      sync.Mutex // guards the fields below and serialises reloads
 	inline  []KeyEntry // entries of the configuration in use
 	wanted  []KeyEntry // entries of the last Reload, which may conflict with the file
 	text    []byte     // the last content of the file
 	seen    bool       // the last attempt to read the file succeeded
-	problem error
-	loaded  time.Time
 	prepare []func([]*contract.Client)
 }
 
@@ -133,14 +132,14 @@ func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	f(k.Clients())
 }
 
-// Err returns the problem with the keys file, for readiness.
+// Err returns the problem with the keys file, for readiness. It does not wait for the functions
+// registered by BeforeUse, which may take seconds.
 func (k *Keyring) Err() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.problem == nil {
+	problem, now := k.problem.Load(), k.now.Load()
+	if problem == nil {
 		return nil
 	}
-	return fmt.Errorf("the %d keys of %s stay in use: %w", len(k.now.Load().clients), k.loaded.UTC().Format(time.RFC3339), k.problem)
+	return fmt.Errorf("the %d keys of %s stay in use: %w", len(now.clients), now.loaded.UTC().Format(time.RFC3339), *problem)
 }
 
 // find returns the key whose text was presented, or nil if there is none or it has expired.
@@ -176,11 +175,10 @@ func (k *Keyring) check(context.Context) time.Duration {
 		k.logReload(before)
 		return pollEvery
 	}
-	if k.problem == nil || k.problem.Error() != err.Error() {
+	if last := k.problem.Swap(&err); last == nil || (*last).Error() != err.Error() {
 		keysReloadErrors.Inc()
 		k.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use")
 	}
-	k.problem = err
 	keysStale.Set(1)
 	return pollEvery
 }
@@ -228,9 +226,8 @@ func (k *Keyring) use(inline, entries []KeyEntry) error {
 	}
 	k.now.Store(r)
 	k.inline = inline
-	k.loaded = time.Now()
 	if k.seen { // otherwise the file still cannot be read
-		k.problem = nil
+		k.problem.Store(nil)
 		keysStale.Set(0)
 	}
 	keysActive.Set(float64(len(r.clients)))

@@ -74,6 +74,7 @@ type key struct {
 type ring struct {
 	byPrefix map[[4]byte][]*key
 	clients  []*contract.Client
+	loaded   time.Time
 }
 
 func (r *ring) find(digest [sha256.Size]byte) *key {
@@ -88,7 +89,7 @@ func (r *ring) find(digest [sha256.Size]byte) *key {
 // newRing returns a set of keys. Keys that are also in old keep the levels of their rate limits.
 // The error joins all errors and names the entries.
 func newRing(entries []KeyEntry, old *ring) (*ring, error) {
-	r := &ring{byPrefix: make(map[[4]byte][]*key, len(entries))}
+	r := &ring{byPrefix: make(map[[4]byte][]*key, len(entries)), loaded: time.Now()}
 	var errs []error
 	names, digests := map[string]int{}, map[string]int{}
 	for i, e := range entries {

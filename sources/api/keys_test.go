@@ -288,6 +288,24 @@ func TestBeforeUse(t *testing.T) {
 
 // TestRatesSurviveReload checks that a reload keeps the levels of the rate limits and applies the
 // new rates.
+// TestErrWhileKeysAreReplaced checks that readiness does not wait while the layer of new keys is
+// being built.
+func TestErrWhileKeysAreReplaced(t *testing.T) {
+	k, err := OpenKeyring(Config{Keys: []KeyEntry{entry("one", "k1", "ingest")}}, zerolog.Nop())
+	require.NoError(t, err)
+	building, built, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go k.BeforeUse(func([]*contract.Client) { close(building); <-built })
+	<-building
+	go func() { result <- k.Err() }()
+	select {
+	case err := <-result:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		t.Error("readiness is blocked")
+	}
+	close(built)
+}
+
 func TestRatesSurviveReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited := entry("one", "k1", "ingest")
