@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"math"
@@ -240,7 +241,7 @@ func (r *Recorder) Now() Status {
 			st.Codes = append(st.Codes, Code{code, total, s.rate(before, "ingest_items_rejected_total", code)})
 		}
 	}
-	slices.SortFunc(st.Codes, func(a, b Code) int { return int(b.Total - a.Total) })
+	slices.SortFunc(st.Codes, func(a, b Code) int { return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Code, b.Code)) })
 	for _, name := range sorted(s.values["ingest_client_batches_total"]) {
 		c := Client{
 			Name: name, Batches: s.values["ingest_client_batches_total"][name],

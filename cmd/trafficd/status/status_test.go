@@ -110,6 +110,23 @@ func TestRates(t *testing.T) {
 	require.Equal(t, ops.OK, s.State)
 }
 
+// TestCodesAreOrdered checks that codes with equal numbers are in the same order in each response, so
+// that the rows of the page do not jump.
+func TestCodesAreOrdered(t *testing.T) {
+	d := start(t, false)
+	want := []string{"UNKNOWN_DETECTOR", "INVALID_INTERVAL", "INVALID_QUALITY", "INVALID_TIMESTAMP", "INVALID_TYPE", "INVALID_VALUE"}
+	for i, code := range want {
+		d.codes.WithLabelValues(code).Add(float64(max(2-i, 1)))
+	}
+	for range 20 {
+		var got []string
+		for _, c := range d.recorder.Now().Codes {
+			got = append(got, c.Code)
+		}
+		require.Equal(t, want, got)
+	}
+}
+
 var update = flag.Bool("update", false, "write status.example.json, from which the page takes its types")
 
 // examplePath is the path of an example that has every member of a status.
