@@ -180,20 +180,30 @@ type aborted struct {
 	active  map[int64]bool                 // producers with an aborted transaction at this point
 }
 
-// contains reports whether a batch belongs to an aborted transaction.
-func (a *aborted) contains(b *protocol.RecordBatch) bool {
-	for len(a.pending) > 0 && a.pending[0].FirstOffset <= b.BaseOffset {
+// begin activates the transactions that start at or before an offset.
+func (a *aborted) begin(offset int64) {
+	for len(a.pending) > 0 && a.pending[0].FirstOffset <= offset {
 		a.active[a.pending[0].ProducerID] = true
 		a.pending = a.pending[1:]
 	}
+}
+
+// contains reports whether a batch belongs to an aborted transaction.
+func (a *aborted) contains(b *protocol.RecordBatch) bool {
+	a.begin(b.BaseOffset)
 	return b.Attributes.Transactional() && a.active[b.ProducerID]
 }
 
-// end processes a control record, which ends a transaction.
+// end processes a control record, which ends a transaction. Compaction may have removed all records
+// of the transaction, and later the control record from its batch.
 func (a *aborted) end(b *protocol.ControlBatch) error {
 	const abort = 0
+	a.begin(b.BaseOffset)
 	r, err := b.ReadControlRecord()
-	if err == nil && r.Type == abort {
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err == nil && r.Type == abort:
 		delete(a.active, b.ProducerID)
 	}
 	return err
