@@ -83,7 +83,7 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 		for _, q := range []*admission.Quotas{s.service.receiver.Slots, s.service.memory, s.service.watches} {
 			require.Zero(t, q.Total(), q.Noun)
 		}
-		require.Empty(t, s.service.cpu)
+		require.Equal(t, s.service.cfg.Concurrency, s.service.cpu.free)
 	})
 	return s
 }

@@ -47,6 +47,44 @@ func requireQuotaExceeded(t testing.TB, resp *http.Response, text []byte, what s
 
 var asB = []string{"Authorization", "apiKey b"}
 
+// TestClientsTakeTurns checks that a client with many waiting requests does not delay the request of
+// another client until all of them have been processed.
+func TestClientsTakeTurns(t *testing.T) {
+	s := start(t, func(c *Config) { c.Concurrency = 1 })
+	var order []string // clients whose requests are processed; only one is at a time
+	proceed := make(chan struct{})
+	s.service.operate = func(x *exchange) (xroute.Response, error) {
+		<-proceed
+		order = append(order, x.client.Name)
+		return x.operate()
+	}
+	done := make(chan struct{})
+	post := func(waiting int, headers ...string) {
+		go func() {
+			ask[*xroute.ConvertGeometryResponse](s, simple, headers...)
+			done <- struct{}{}
+		}()
+		require.Eventually(t, func() bool {
+			s.service.cpu.mu.Lock()
+			defer s.service.cpu.mu.Unlock()
+			n := 0
+			for _, requests := range s.service.cpu.waiting {
+				n += len(requests)
+			}
+			return s.service.cpu.free == 0 && n == waiting
+		}, waitLimit, time.Millisecond)
+	}
+	for i := range 4 {
+		post(i)
+	}
+	post(4, asB...)
+	close(proceed)
+	for range 5 {
+		<-done
+	}
+	require.Equal(t, []string{"client a", "client a", "client b", "client a", "client a"}, order)
+}
+
 // TestSlowClientLeavesSlots checks that a client that does not complete its bodies gets at most
 // half of the slots.
 func TestSlowClientLeavesSlots(t *testing.T) {

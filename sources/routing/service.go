@@ -36,7 +36,7 @@ type Service struct {
 	receiver upload.Receiver
 	memory   *admission.Quotas // for request bodies and responses
 	watches  *admission.Quotas // one slot for each request that watches a job
-	cpu      chan struct{}     // one token for each request that is being processed
+	cpu      *turns            // of the requests that are processed
 	limits   geo.Limits
 	jobs     *jobs
 	operate  func(*exchange) (xroute.Response, error) // exchange.operate; tests replace it
@@ -56,7 +56,7 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 			Bytes: bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
 		},
 		memory: admission.New(cfg.AdmissionBytes, memory), watches: admission.New(int64(cfg.MaxWatches), watches),
-		cpu: make(chan struct{}, cfg.Concurrency), jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
+		cpu: newTurns(cfg.Concurrency), jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
 	}
 }
 
@@ -152,12 +152,11 @@ type exchange struct {
 }
 
 // process returns the response. The error is a *contract.APIError, or becomes a fault. A panic
-// affects only this request. process holds a CPU token except while watchJob waits, which also
+// affects only this request. process takes a turn, but not while watchJob waits, which also
 // bounds the memory of decompressed bodies.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
-	tokens := x.service.cpu
-	tokens <- struct{}{}
-	release := sync.OnceFunc(func() { <-tokens })
+	x.service.cpu.take(x.client.Owner)
+	release := sync.OnceFunc(x.service.cpu.pass)
 	defer func() {
 		release()
 		if p := recover(); p != nil {

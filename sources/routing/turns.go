@@ -1,0 +1,50 @@
+package routing
+
+import "sync"
+
+// turns bounds the number of requests that are processed at the same time. While more are waiting,
+// the clients take turns, so that a client with many requests does not delay the others.
+type turns struct {
+	mu      sync.Mutex
+	free    int
+	clients []string // those with waiting requests; the first has the next turn
+	waiting map[string][]chan struct{}
+}
+
+func newTurns(n int) *turns { return &turns{free: n, waiting: map[string][]chan struct{}{}} }
+
+// take waits for a turn of the client.
+func (t *turns) take(client string) {
+	t.mu.Lock()
+	if t.free > 0 {
+		t.free--
+		t.mu.Unlock()
+		return
+	}
+	turn := make(chan struct{})
+	if len(t.waiting[client]) == 0 {
+		t.clients = append(t.clients, client)
+	}
+	t.waiting[client] = append(t.waiting[client], turn)
+	t.mu.Unlock()
+	<-turn
+}
+
+// pass ends a turn.
+func (t *turns) pass() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.clients) == 0 {
+		t.free++
+		return
+	}
+	client := t.clients[0]
+	t.clients = t.clients[1:]
+	requests := t.waiting[client]
+	close(requests[0])
+	if t.waiting[client] = requests[1:]; len(requests) == 1 {
+		delete(t.waiting, client)
+	} else {
+		t.clients = append(t.clients, client)
+	}
+}
