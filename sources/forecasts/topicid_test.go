@@ -1,7 +1,6 @@
 package forecasts
 
 import (
-	"encoding/hex"
 	"errors"
 	"testing"
 	"time"
@@ -88,16 +87,9 @@ func TestTopicOldBroker(t *testing.T) {
 	layer.waitFor("1:1 10")
 }
 
-// TestTopicIDMessages compares the request and the response with their encoding by franz-go.
-func TestTopicIDMessages(t *testing.T) {
-	request := kmsg.NewMetadataRequest()
-	request.Version = metadataWithID
-	topic := kmsg.NewMetadataRequestTopic()
+// TestTopicIDResponses checks that a response is decoded even if it is truncated or reports an error.
+func TestTopicIDResponses(t *testing.T) {
 	name := "forecasts"
-	topic.Topic = &name
-	request.Topics = append(request.Topics, topic)
-	require.Equal(t, hex.EncodeToString(request.AppendTo(nil)), hex.EncodeToString((&topicIDRequest{name}).encode()[4+11:]), "without size and header")
-
 	response := kmsg.NewMetadataResponse()
 	response.Version = metadataWithID
 	cluster, rack := "c1", "r1"
