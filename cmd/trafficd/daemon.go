@@ -113,10 +113,10 @@ func (d *daemon) steps() []step {
 				return err
 			},
 			func(ctx context.Context) error {
-				if d.tracing == nil {
-					return nil
+				if d.tracing != nil {
+					d.tracing.Stop(ctx)
 				}
-				return d.tracing.Stop(ctx)
+				return nil
 			},
 		},
 		{

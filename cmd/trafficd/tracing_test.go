@@ -151,3 +151,17 @@ func TestTraces(t *testing.T) {
 	d.terminate()
 	requireLinked("deliver to kafka")
 }
+
+// TestSilentCollector checks that a collector that never responds does not make a shutdown fail.
+func TestSilentCollector(t *testing.T) {
+	release := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { close(release) })
+	d := newProcess(t, "tracing.endpoint="+s.URL).start()
+	d.await(http.StatusOK)
+	response, err := d.post(t.Context(), batchNumber(1, 1), "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusMultiStatus, response.status)
+	require.Contains(t, d.terminate(), "cannot send the last spans; they are dropped")
+}

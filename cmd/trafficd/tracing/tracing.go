@@ -53,6 +53,7 @@ func (c Config) Validate() error {
 type Tracing struct {
 	trace.Tracer
 	provider *sdk.TracerProvider
+	log      zerolog.Logger
 }
 
 // Start returns nil if no endpoint is configured. The collector need not be reachable: spans that
@@ -77,19 +78,24 @@ func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot start tracing: %w", err)
 	}
-	log = log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn().Err(err).Msg("cannot send spans; they are dropped") }))
+	sampled := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { sampled.Warn().Err(err).Msg("cannot send spans; they are dropped") }))
 	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(attributes),
 		sdk.WithSampler(linkSampler{sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))}))
-	return &Tracing{p.Tracer("trafficd"), p}, nil
+	return &Tracing{p.Tracer("trafficd"), p, log}, nil
 }
 
-// Stop sends the remaining spans until ctx is done.
-func (t *Tracing) Stop(ctx context.Context) error {
+// stopTimeout is long enough for a collector that works.
+const stopTimeout = 2 * time.Second
+
+// Stop sends the remaining spans, for at most stopTimeout or until ctx is done, because a shutdown
+// must neither fail nor take long if the collector does not respond.
+func (t *Tracing) Stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		return fmt.Errorf("cannot send the last spans: %w", err)
+		t.log.Warn().Err(err).Msg("cannot send the last spans; they are dropped")
 	}
-	return nil
 }
 
 // linkSampler samples every span with links, because links only refer to sampled requests.
