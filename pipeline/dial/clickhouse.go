@@ -109,6 +109,10 @@ func (q ClickHouseQuery) Validate(section string) error {
 	)
 }
 
+// handshakeTimeout bounds how long Poll may go on after its context has ended: the client ignores
+// the context while it waits for the response to its handshake.
+const handshakeTimeout = 5 * time.Second
+
 // Poller runs a query repeatedly on one connection. It must be used by one goroutine.
 type Poller struct {
 	ClickHouseQuery
@@ -124,7 +128,7 @@ func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err er
 	}()
 	if p.conn == nil {
 		if p.conn, err = p.Open(&clickhouse.Options{
-			Addr: []string{p.Address}, DialTimeout: p.Timeout, ReadTimeout: p.Timeout,
+			Addr: []string{p.Address}, DialTimeout: min(p.Timeout, handshakeTimeout), ReadTimeout: p.Timeout,
 			Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
 		}); err != nil {
 			return err

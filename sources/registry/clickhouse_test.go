@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -75,4 +76,27 @@ func TestClickHouseFeed(t *testing.T) {
 	f("", "A", "B", "C", "D")
 	store.Query(t, "TRUNCATE TABLE road.detectors")
 	f("never used", "A", "B", "C", "D")
+}
+
+// TestCloseDuringHandshake checks that a ClickHouse server that accepts connections but does not
+// respond does not block a reload or a shutdown until the timeout of the query.
+func TestCloseDuringHandshake(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	r := start(t, testConfig(FeedConfig{ProductInstance: "city", ClickHouse: &dial.ClickHouseQuery{
+		Address: l.Addr().String(), Query: "SELECT 1", Interval: time.Hour, Timeout: 10 * time.Minute,
+	}}))
+	c, err := l.Accept()
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Read(make([]byte, 1)) // of the handshake
+	require.NoError(t, err)
+	closed := make(chan struct{})
+	go func() { r.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Fatal("Close is blocked")
+	}
 }
