@@ -30,6 +30,7 @@ func TestSchemathesis(t *testing.T) {
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Environ(), "COLUMNS=140")
 	text, err := cmd.CombinedOutput()
+	require.NoError(t, ctx.Err(), "schemathesis takes longer than usual")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text) // testify cannot print long lines
 	}
