@@ -135,7 +135,7 @@ type Recorder struct {
 	recent  []sample // the last window, oldest first
 	times   []int64  // Unix times of the points, s
 	series  map[string][]point
-	trouble map[string]time.Time // when a component ceased to be OK
+	trouble map[string]time.Time // by troubleOf: when it began
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -177,9 +177,10 @@ func (r *Recorder) record(now time.Time) {
 	trouble := map[string]time.Time{}
 	for name, c := range ready.Components {
 		if c.State != ops.OK {
-			trouble[name] = now
-			if since, before := r.trouble[name]; before {
-				trouble[name] = since
+			of := troubleOf(name, c)
+			trouble[of] = now
+			if since, before := r.trouble[of]; before {
+				trouble[of] = since
 			}
 		}
 	}

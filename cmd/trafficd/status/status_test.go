@@ -229,6 +229,21 @@ func TestSummary(t *testing.T) {
 	require.Empty(t, d.recorder.Now().Summary)
 }
 
+// TestSlowStoreFails checks that the time for which a store has accepted nothing does not include
+// the time before, when it was only slow.
+func TestSlowStoreFails(t *testing.T) {
+	d := start(t, false)
+	d.lag.WithLabelValues("clickhouse").Set(1)
+	d.rows.WithLabelValues("clickhouse").Set(7)
+	d.set("clickhouse", ops.Degraded, "65s behind")
+	d.recorder.record(time.Now())
+	d.pass(time.Hour)
+	d.set("clickhouse", ops.Degraded, "connection refused")
+	d.recorder.record(time.Now())
+	d.pass(4 * time.Minute)
+	require.Contains(t, d.recorder.Now().Summary[0], "ClickHouse has accepted no measurements for 4 min;")
+}
+
 // TestTroubleOfNewComponent checks that the trouble of a component that was not reported for a
 // while, for example because no key needed it, begins when it is reported again.
 func TestTroubleOfNewComponent(t *testing.T) {

@@ -30,13 +30,13 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 			continue
 		}
 		var since string
-		if began := r.trouble[name]; !began.IsZero() && now.Sub(began) >= step {
+		if began := r.trouble[troubleOf(name, c)]; !began.IsZero() && now.Sub(began) >= step {
 			since = " for " + about(now.Sub(began))
 		}
 		reasons := strings.Join(c.Reasons, "; ")
 		if rows, ok := s.values["pipeline_lag_rows"][name]; ok {
 			what, why := "is slow, "+reasons, ""
-			if _, failing := c.Detail["error"]; failing {
+			if fails(c) {
 				what, why = "has accepted no measurements"+since, " The error is: "+reasons+"."
 			}
 			sentences = append(sentences, fmt.Sprintf("%s %s; %s measurements are waiting in the journal%s.%s",
@@ -46,6 +46,17 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 		sentences = append(sentences, fmt.Sprintf("%s%s: %s.", name, since, reasons))
 	}
 	return sentences
+}
+
+// fails reports whether a component is a store that accepts no measurements.
+func fails(c ops.Component) bool { return c.Detail["error"] != nil }
+
+// troubleOf identifies the trouble of a component. A store that is only slow may fail later.
+func troubleOf(name string, c ops.Component) string {
+	if fails(c) {
+		return name + " fails"
+	}
+	return name
 }
 
 // room describes how long the journal can grow at its rate of growth since an earlier sample. It
