@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
+	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"trafficd/cmd/internal/launch"
@@ -132,42 +132,28 @@ func newBareClients(ctx context.Context, stores *launch.Stores) *bareClients {
 		Addr: []string{stores.ClickHouse.TCP}, Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
 	}))
 	must.Get(stores.ClickHouse.Do(ctx, "CREATE TABLE trafficd.bare AS trafficd.measurements ENGINE = Null"))
-	var rows []bareRow
-	must.Do(c.archive.Select(ctx, &rows, "SELECT "+bareColumns+" FROM trafficd.measurements LIMIT "+fmt.Sprint(batchItems)))
-	c.columns = []any{
-		column(rows, func(r bareRow) string { return r.Instance }), column(rows, func(r bareRow) string { return r.Detector }),
-		column(rows, func(r bareRow) string { return r.Type }), column(rows, func(r bareRow) time.Time { return r.From }),
-		column(rows, func(r bareRow) time.Time { return r.To }), column(rows, func(r bareRow) float64 { return r.Value }),
-		column(rows, func(r bareRow) *float64 { return r.Quality }), column(rows, func(r bareRow) uuid.UUID { return r.Batch }),
-		column(rows, func(r bareRow) uint32 { return r.Index }), column(rows, func(r bareRow) time.Time { return r.Received }),
+	// Each column is one array of an only row. groupArrayArray keeps NULL, which groupArray omits.
+	arrays := "groupArrayArray([" + strings.ReplaceAll(bareColumns, ", ", "]), groupArrayArray([") + "])"
+	row := must.Get(c.archive.Query(ctx, fmt.Sprintf("SELECT %s FROM (SELECT * FROM trafficd.measurements LIMIT %d)", arrays, batchItems)))
+	defer func() { _ = row.Close() }() // Scan reports errors
+	row.Next()
+	for _, t := range row.ColumnTypes() {
+		c.columns = append(c.columns, reflect.New(t.ScanType()).Interface())
+	}
+	must.Do(row.Scan(c.columns...))
+	for i, column := range c.columns {
+		values := reflect.ValueOf(column).Elem()
+		block := values
+		for range bareBlock - 1 {
+			block = reflect.AppendSlice(block, values)
+		}
+		c.columns[i] = block.Interface()
 	}
 	return c
 }
 
-type bareRow struct {
-	Instance string    `ch:"product_instance"`
-	Detector string    `ch:"detector_code"`
-	Type     string    `ch:"measure_type_code"`
-	From     time.Time `ch:"timestamp_from"`
-	To       time.Time `ch:"timestamp_to"`
-	Value    float64   `ch:"value"`
-	Quality  *float64  `ch:"quality"`
-	Batch    uuid.UUID `ch:"batch_id"`
-	Index    uint32    `ch:"batch_index"`
-	Received time.Time `ch:"received_at"`
-}
-
-// column returns a field of each row, repeated to fill a block of several batches.
-func column[T any](rows []bareRow, field func(bareRow) T) []T {
-	values := make([]T, len(rows))
-	for i, r := range rows {
-		values[i] = field(r)
-	}
-	return slices.Repeat(values, bareBlock)
-}
-
-const bareColumns = "product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to, value, quality," +
-	" batch_id, batch_index, received_at"
+const bareColumns = "product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to, value, quality, " +
+	"batch_id, batch_index, received_at"
 
 func (c *bareClients) rows() int { return deliverBatches / bareBlock * bareBlock * batchItems }
 
