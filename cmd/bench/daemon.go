@@ -21,6 +21,7 @@ import (
 
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
+	"trafficd/sources/ingest"
 )
 
 // daemon is a trafficd in a temporary directory. By default both sinks are disabled, so batches
@@ -75,12 +76,10 @@ func (d *daemon) dial() (*client, error) {
 	return &client{c, bufio.NewReader(c)}, nil
 }
 
-const ingestPath = "/dataprovider/ingestion/v1/detectors/data/ingest"
-
 // head returns the header of an ingest request with a gzip body of this length.
 func head(key string, length int, headers string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: apiKey %s\r\nContent-Type: application/json\r\n"+
-		"Content-Encoding: gzip\r\nContent-Length: %d\r\n%s\r\n", ingestPath, key, length, headers)
+		"Content-Encoding: gzip\r\nContent-Length: %d\r\n%s\r\n", ingest.Path, key, length, headers)
 }
 
 // post sends the body and checks that every item was accepted.

@@ -20,6 +20,7 @@ import (
 
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
+	"trafficd/sources/ingest"
 )
 
 // hostile attacks a daemon as one client while two well-behaved integrators send batches, and
@@ -161,7 +162,7 @@ func (t *target) integrate(ctx context.Context, d time.Duration, attack func(con
 func (t *target) send(client *http.Client, key, idempotencyKey string, body []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	_, _, err := request(ctx, client, http.MethodPost, "http://"+t.API+ingestPath, body, http.StatusMultiStatus,
+	_, _, err := request(ctx, client, http.MethodPost, "http://"+t.API+ingest.Path, body, http.StatusMultiStatus,
 		"Authorization", "apiKey "+key, "Idempotency-Key", idempotencyKey)
 	return err
 }

@@ -19,6 +19,7 @@ import (
 
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
+	"trafficd/sources/ingest"
 )
 
 //go:embed telegraf.conf
@@ -140,7 +141,7 @@ func plain(address, registry, output string) (err error) {
 	}
 	f := must.Get(os.Create(output))
 	var mu sync.Mutex
-	http.HandleFunc("POST "+ingestPath, func(w http.ResponseWriter, r *http.Request) {
+	http.HandleFunc("POST "+ingest.Path, func(w http.ResponseWriter, r *http.Request) {
 		var batch struct {
 			Measurements []map[string]any `json:"measurements"`
 		}

@@ -20,12 +20,6 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// Paths of contract 1 and 2.
-const (
-	ingestPath   = "/dataprovider/ingestion/v1/detectors/data/ingest"
-	forecastPath = "/mlf/v1/forecast/realtime"
-)
-
 const (
 	rejectedFile = "rejected.ndjson"
 	sampleFile   = "sample.json"
@@ -128,7 +122,7 @@ func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string
 			"Items": s.Accepted + s.Rejected, "Rate": uint64(float64(s.Accepted+s.Rejected) / max(s.Seconds, 1e-3)),
 			"Sent": s, "Now": now, "Total": total, "Agree": s.arrived(now),
 			"Restarts": q.restarts.Load(), "Layer": layer, "Key": q.key, "Live": !q.exit, "Source": q.source, "Step": liveStep,
-			"API": q.daemon.API, "Ops": q.daemon.Ops, "IngestPath": ingestPath, "ForecastPath": forecastPath,
+			"API": q.daemon.API, "Ops": q.daemon.Ops,
 			"ClickHouse": q.stores.ClickHouse, "Table": table,
 			"Broker": q.stores.Kafka.Brokers[0], "BrokerKind": q.stores.Kafka.Kind, "Topic": topic, "ForecastTopic": forecastTopic,
 		})

@@ -108,25 +108,27 @@ func ReadTopic(ctx context.Context, brokers []string, topic string, options ...k
 	defer must.Return(&err, "cannot read the topic "+topic)
 	client := must.Get(newClient(brokers, options...))
 	defer client.Close()
-	spans := must.Get(spansOf(ctx, client, topic))
+	starts, ends, err := offsets(ctx, client, topic)
+	must.Do(err)
 	open := map[int32]int64{} // by partition: the end offset, until the last record before it is read
-	start := map[int32]kgo.Offset{}
-	for p, s := range spans {
-		if s.first < s.end {
-			open[p], start[p] = s.end, kgo.NewOffset().At(s.first)
+	from := map[int32]kgo.Offset{}
+	starts.Each(func(start kadm.ListedOffset) {
+		if end, _ := ends.Lookup(topic, start.Partition); start.Offset < end.Offset {
+			open[start.Partition], from[start.Partition] = end.Offset, kgo.NewOffset().At(start.Offset)
 		}
-	}
-	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: start})
+	})
+	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
 	for len(open) > 0 {
 		fetched := client.PollFetches(ctx)
 		if err := fetched.Err(); err != nil {
 			return nil, fmt.Errorf("cannot read the topic %s: %d records read, partitions %v incomplete: %w", topic, len(records), open, err)
 		}
 		fetched.EachRecord(func(r *kgo.Record) {
-			if r.Offset >= spans[r.Partition].end {
+			end, _ := ends.Lookup(topic, r.Partition)
+			if r.Offset >= end.Offset {
 				return // written after the offsets were read
 			}
-			if r.Offset == open[r.Partition]-1 {
+			if r.Offset == end.Offset-1 {
 				delete(open, r.Partition)
 			}
 			if !r.Attrs.IsControl() {
@@ -145,21 +147,19 @@ func CountRecords(ctx context.Context, brokers []string, topic string) (n int64,
 	defer must.Return(&err, "cannot read the offsets of the topic "+topic)
 	client := must.Get(newClient(brokers))
 	defer client.Close()
-	for _, s := range must.Get(spansOf(ctx, client, topic)) {
-		n += s.end - s.first
-	}
+	starts, ends, err := offsets(ctx, client, topic)
+	must.Do(err)
+	starts.Each(func(start kadm.ListedOffset) { n -= start.Offset })
+	ends.Each(func(end kadm.ListedOffset) { n += end.Offset })
 	return n, nil
 }
 
-// span is the range of a partition's offsets; end is exclusive.
-type span struct{ first, end int64 }
-
-// spansOf returns the offsets of every partition, and waits while the cluster elects leaders.
-func spansOf(ctx context.Context, client *kgo.Client, topic string) (map[int32]span, error) {
+// offsets returns the first offset of every partition, and the one after its last. It waits while
+// the cluster elects leaders.
+func offsets(ctx context.Context, client *kgo.Client, topic string) (starts, ends kadm.ListedOffsets, err error) {
 	admin := kadm.NewClient(client)
-	var starts, ends kadm.ListedOffsets
 	var failed error
-	err := Eventually(ctx, clusterLimit, func() (err error) {
+	err = Eventually(ctx, clusterLimit, func() (err error) {
 		if starts, err = admin.ListStartOffsets(ctx, topic); err == nil {
 			ends, err = admin.ListEndOffsets(ctx, topic)
 		}
@@ -169,16 +169,5 @@ func spansOf(ctx context.Context, client *kgo.Client, topic string) (map[int32]s
 		}
 		return nil
 	})
-	if err == nil {
-		err = failed
-	}
-	if err != nil {
-		return nil, err
-	}
-	spans := map[int32]span{}
-	starts.Each(func(o kadm.ListedOffset) {
-		end, _ := ends.Lookup(topic, o.Partition)
-		spans[o.Partition] = span{o.Offset, end.Offset}
-	})
-	return spans, nil
+	return starts, ends, cmp.Or(err, failed)
 }
