@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,24 @@ func TestInvalidFlags(t *testing.T) {
 	f("require --replicas 2", "--repeated", "10")
 	f("--dir is for a single run", "--dir", t.TempDir(), "--runs", "2")
 	f("--dir is for a single run", "--dir", t.TempDir(), "--broker", "both")
+}
+
+func TestPlan(t *testing.T) {
+	f := func(broker string, runs int, want []string, wantTrials string) {
+		t.Helper()
+		cfg := config{Config: rig.Config{Broker: broker, Nodes: 2, Replicas: 3}, Seed: 7, Rollouts: 1}
+		faults, trials := cfg.plan(runs)
+		var got []string
+		for _, cfg := range faults {
+			require.False(t, cfg.hasTrials())
+			got = append(got, fmt.Sprint(cfg.Broker, " ", cfg.Seed))
+		}
+		require.Equal(t, want, got)
+		require.True(t, trials.hasTrials())
+		require.Equal(t, wantTrials, fmt.Sprint(trials.Broker, " ", trials.Seed))
+	}
+	f("kfake", 1, []string{"kfake 7"}, "kfake 7")
+	f("both", 2, []string{"kfake 7", "kfake 8", "apache 7", "apache 8"}, "apache 7")
 }
 
 func TestParseWeights(t *testing.T) {

@@ -81,7 +81,7 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 			if cfg.Weights, err = parseWeights(given); err != nil {
 				return err
 			}
-			trials := cfg.Repeated+cfg.Rollouts+cfg.Kills > 0
+			trials := cfg.hasTrials()
 			switch {
 			case min(runs, cfg.Clients, cfg.Brokers, cfg.Replicas) < 1:
 				return errors.New("--runs, --clients, --brokers and --replicas must be at least 1")
@@ -137,17 +137,33 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 	return c
 }
 
-// runAll performs all runs, then the trials, and prints the totals.
-func runAll(ctx context.Context, cfg config, runs int, out io.Writer) (err error) {
-	defer must.Return(&err)
+func (cfg config) hasTrials() bool { return cfg.Repeated+cfg.Rollouts+cfg.Kills > 0 }
+
+// plan returns the runs with faults, and the run with the trials, which takes place on the last of
+// the brokers.
+func (cfg config) plan(runs int) (faults []config, trials config) {
 	brokers := []string{cfg.Broker}
 	if cfg.Broker == "both" {
 		brokers = []string{launch.Kfake, launch.Apache}
 	}
-	trials := cfg
+	trials = cfg
+	trials.Broker = brokers[len(brokers)-1]
 	trials.Nodes, trials.Links, trials.Duration = 1, false, 0 // fewer processes, because some trials measure latencies
 	cfg.Repeated, cfg.Rollouts, cfg.Kills = 0, 0, 0
-	first, total := cfg.Seed, result{counts: nemesis.Counts{}}
+	for _, cfg.Broker = range brokers {
+		for n := range runs {
+			one := cfg
+			one.Seed += uint64(n)
+			faults = append(faults, one)
+		}
+	}
+	return faults, trials
+}
+
+// runAll performs all runs, then the trials, and prints the totals.
+func runAll(ctx context.Context, cfg config, runs int, out io.Writer) (err error) {
+	defer must.Return(&err)
+	total := result{counts: nemesis.Counts{}}
 	do := func(cfg config) {
 		fmt.Fprintf(out, "\n== broker %s × %d, seed %d, faults for %v", cfg.Broker, cfg.Brokers, cfg.Seed, cfg.Duration)
 		if cfg.Broker == launch.Kfake {
@@ -156,22 +172,20 @@ func runAll(ctx context.Context, cfg config, runs int, out io.Writer) (err error
 		fmt.Fprintln(out)
 		total.add(must.Get(run(ctx, cfg, out)))
 	}
-	for _, cfg.Broker = range brokers {
-		for n := range runs {
-			cfg.Seed = first + uint64(n)
-			do(cfg)
-		}
+	faults, trials := cfg.plan(runs)
+	for _, cfg := range faults {
+		do(cfg)
 	}
 	if hits := total.counts.Total(); cfg.MinFaults > 0 {
 		total.goals = append(total.goals, goal{hits >= cfg.MinFaults, fmt.Sprintf("faults: %d, goal %d", hits, cfg.MinFaults)})
 	}
-	if trials.Repeated+trials.Rollouts+trials.Kills > 0 {
+	if trials.hasTrials() {
 		do(trials)
 	}
 	if cfg.Bench {
 		total.goals = append(total.goals, must.Get(bench(ctx))...)
 	}
-	fmt.Fprintln(out, total.summary(first))
+	fmt.Fprintln(out, total.summary(cfg.Seed))
 	if !total.clean() {
 		return errFound
 	}

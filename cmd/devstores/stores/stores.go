@@ -147,7 +147,7 @@ func (k *Kafka) Records(t testing.TB, topic string) []Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	records, err := k.Read(ctx, topic)
+	records, err := launch.ReadTopic(ctx, k.Brokers, topic)
 	require.NoError(t, err)
 	return records
 }
@@ -158,7 +158,7 @@ func (k *Kafka) Count(t testing.TB, topic string) int {
 	return len(k.Records(t, topic))
 }
 
-// ReadTopic is like [launch.Kafka.Read], but for any cluster, such as one behind a proxy or one of
+// ReadTopic is like [Kafka.Records], but for any cluster, such as one behind a proxy or one of
 // [StartKfake] (with its ListenAddrs).
 func ReadTopic(ctx context.Context, brokers []string, topic string) ([]Record, error) {
 	return launch.ReadTopic(ctx, brokers, topic)

@@ -30,7 +30,8 @@ const (
 )
 
 // Options describes what devstores runs. The zero value means both stores, with one kfake broker,
-// on free ports. [StartStores] passes them to devstores as JSON.
+// on free ports. [StartStores] passes them to devstores as JSON. Options without a flag of devstores
+// are not validated.
 type Options struct {
 	Dir  string // data directory, kept across restarts; empty = a new one, removed by Close
 	Only string // "clickhouse", "kafka" or "zookeeper"; empty = the first two
@@ -99,7 +100,7 @@ func (o *Options) pickPorts(what string, given []int) (ports []int, err error) {
 }
 
 func (o *Options) validate() error {
-	for _, port := range slices.Concat([]int{o.ClickHouseTCP, o.ClickHouseHTTP}, o.KafkaPorts, o.Controllers) {
+	for _, port := range append([]int{o.ClickHouseTCP, o.ClickHouseHTTP}, o.KafkaPorts...) {
 		if port < 0 || port > 65535 {
 			return fmt.Errorf("cannot use port %d: must be 1 to 65535, or 0 for a free one", port)
 		}
@@ -111,29 +112,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("unknown broker kind %q: must be %s or %s", o.Broker, Kfake, Apache)
 	case o.Brokers < 1 || o.Brokers > 9:
 		return fmt.Errorf("cannot run %d brokers: must be 1 to 9", o.Brokers)
-	case max(len(o.KafkaPorts), len(o.Controllers)) > o.Brokers:
+	case len(o.KafkaPorts) > o.Brokers:
 		return fmt.Errorf("cannot use more ports than the %d brokers: must be at most one per broker", o.Brokers)
-	case len(o.Advertised) > 0 && len(o.Advertised) != o.Brokers:
-		return fmt.Errorf("cannot advertise %d addresses for %d brokers: must be one per broker, or none", len(o.Advertised), o.Brokers)
-	case len(o.Advertised) > 0 && o.Broker == Kfake:
-		return fmt.Errorf("cannot advertise another address with %s: use broker kind %s", Kfake, Apache)
 	case o.Partitions < 1:
 		return fmt.Errorf("cannot create topics with %d partitions: must be at least 1", o.Partitions)
-	}
-	return o.validateNode()
-}
-
-func (o *Options) validateNode() error {
-	all := len(o.KafkaPorts) == o.Brokers && len(o.Controllers) == o.Brokers &&
-		!slices.Contains(o.KafkaPorts, 0) && !slices.Contains(o.Controllers, 0)
-	switch {
-	case o.Node == 0:
-		return nil
-	case o.Node < 0 || o.Node > o.Brokers || o.Broker == Kfake:
-		return fmt.Errorf("cannot run node %d of %d: must be 1 to %d, with broker kind %s", o.Node, o.Brokers, o.Brokers, Apache)
-	case !all:
-		return fmt.Errorf("cannot run node %d of %d without the others' ports: set the port of every broker and every controller",
-			o.Node, o.Brokers)
 	}
 	return nil
 }
@@ -411,10 +393,4 @@ func QueryClickHouse(ctx context.Context, address, sql string) (string, error) {
 // the same number of partitions is not an error.
 func (k *Kafka) CreateTopic(ctx context.Context, topic string, partitions int) error {
 	return CreateTopic(ctx, k.Brokers, topic, partitions, nil)
-}
-
-// Read returns everything that a topic holds, including uncommitted records, ordered by partition
-// and offset.
-func (k *Kafka) Read(ctx context.Context, topic string) ([]Record, error) {
-	return ReadTopic(ctx, k.Brokers, topic)
 }

@@ -26,7 +26,6 @@ type Archive struct {
 	ZooKeeper *launch.ZooKeeper // nil = no cluster
 	Table     string            // the table with a node's own rows
 
-	cluster *launch.ClickHouseCluster
 	migrate func(ctx context.Context) error // creates the tables that are missing on any node
 }
 
@@ -61,7 +60,7 @@ func (r *Rig) startArchive(ctx context.Context) {
 		cluster := must.Get(launch.StartClickHouseCluster(ctx, opts, slices.Repeat([]string{"1"}, r.cfg.Nodes)...))
 		r.onClose(cluster.Close)
 		r.Archive.Table += "_local"
-		r.Archive.cluster, r.Archive.ZooKeeper, servers = cluster, cluster.ZooKeeper, cluster.Nodes
+		r.Archive.ZooKeeper, servers = cluster.ZooKeeper, cluster.Nodes
 	}
 	for i, s := range servers {
 		r.Archive.Nodes = append(r.Archive.Nodes, &Node{ClickHouse: s, archive: r.Archive, number: i})
@@ -88,7 +87,7 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 		return nil
 	}
 	// A busy server may not respond in time, so retry.
-	if err := launch.Eventually(ctx, 2*time.Minute, func() error { return a.migrate(ctx) }); err != nil || a.cluster != nil {
+	if err := launch.Eventually(ctx, 2*time.Minute, func() error { return a.migrate(ctx) }); err != nil || a.ZooKeeper != nil {
 		return err
 	}
 	return a.Nodes[0].do("CREATE TABLE IF NOT EXISTS trafficd.nowhere (n UInt64) ENGINE = Null")
@@ -142,7 +141,7 @@ var refusals = map[string][2]string{
 
 // Refusals returns the valid arguments of Refuse.
 func (n *Node) Refusals() []string {
-	if n.archive.cluster != nil {
+	if n.archive.ZooKeeper != nil {
 		return []string{TooManyParts}
 	}
 	return slices.Sorted(maps.Keys(refusals))
@@ -154,7 +153,7 @@ func (n *Node) Refuse(how string) error { return n.refuse(how, 0) }
 // Allow undoes Refuse. In a cluster it waits for ZooKeeper, without which a table cannot be
 // altered.
 func (n *Node) Allow(how string) error {
-	if n.archive.cluster == nil {
+	if n.archive.ZooKeeper == nil {
 		return n.refuse(how, 1)
 	}
 	return launch.Eventually(context.Background(), time.Minute, func() error { return n.orRevive(n.refuse(how, 1)) })
@@ -248,7 +247,7 @@ func (n *Node) Replace(ctx context.Context) error {
 func (a *Archive) AwaitReplicated(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	for _, n := range a.Nodes {
-		if a.cluster != nil {
+		if a.ZooKeeper != nil {
 			err := launch.Eventually(ctx, time.Minute, func() error { return n.do("SYSTEM SYNC REPLICA " + a.Table) })
 			if err != nil {
 				return fmt.Errorf("node %d does not have all rows: %w", n.number, err)

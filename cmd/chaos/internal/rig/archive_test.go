@@ -16,7 +16,7 @@ import (
 // not if the node has the only copy of a row.
 func TestWipe(t *testing.T) {
 	c := stores.StartCluster(t, "1", "1")
-	a := &Archive{Table: "trafficd.measurements_local", cluster: c.ClickHouseCluster}
+	a := &Archive{Table: "trafficd.measurements_local", ZooKeeper: c.ZooKeeper}
 	for i, n := range c.Nodes {
 		a.Nodes = append(a.Nodes, &Node{ClickHouse: n, archive: a, number: i})
 	}

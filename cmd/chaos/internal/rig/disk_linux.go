@@ -1,26 +1,21 @@
 package rig
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"trafficd/cmd/internal/must"
 )
 
 // newDisk requires permission to mount; without it, the error wraps os.ErrPermission.
-func newDisk(bytes int) (*Disk, error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("cannot create a small disk: %w", err)
-	}
+func newDisk(bytes int) (d *Disk, err error) {
+	defer must.Return(&err, "cannot create a small disk")
+	fs := must.Get(unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC))
 	defer func() { _ = unix.Close(fs) }()
-	if err := errors.Join(unix.FsconfigSetString(fs, "size", fmt.Sprint(bytes)), unix.FsconfigCreate(fs)); err != nil {
-		return nil, fmt.Errorf("cannot create a small disk: %w", err)
-	}
-	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("cannot create a small disk: %w", err)
-	}
+	must.Do(unix.FsconfigSetString(fs, "size", fmt.Sprint(bytes)))
+	must.Do(unix.FsconfigCreate(fs))
+	fd := must.Get(unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0))
 	return &Disk{fd: fd, Dir: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)}, nil
 }
