@@ -91,6 +91,8 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 				return fmt.Errorf("--duration %s must be positive", cfg.Duration)
 			case cfg.Nodes < 1 || cfg.Nodes > 2:
 				return errors.New("--nodes must be 1 or 2")
+			case cfg.Links && (cfg.Broker != launch.Apache || cfg.Brokers == 1 || cfg.Nodes == 1):
+				return errors.New("--links requires --broker apache, --brokers 2 or more, and --nodes 2")
 			case trials && cfg.Replicas == 1:
 				return errors.New("--repeated, --rollouts and --takeovers require --replicas 2 or more")
 			case cfg.Dir != "" && (trials || runs > 1 || cfg.Broker == "both"):
@@ -111,7 +113,7 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 	flags.IntVar(&cfg.Nodes, "nodes", cfg.Nodes, "number of ClickHouse servers;"+
 		" 2 are replicas of one shard, with ZooKeeper, and their disks are deleted too")
 	flags.BoolVar(&cfg.Links, "links", cfg.Links, "cut the links between brokers and between ClickHouse nodes;"+
-		" they are in network namespaces, which needs root and iproute2")
+		" they are in network namespaces, which needs root, iproute2 and several of each, with --broker apache")
 	flags.IntVar(&cfg.Replicas, "replicas", cfg.Replicas, "number of daemons;"+
 		" with 2 or more, their journal is in Kafka, and volumes are deleted too")
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long faults are injected in each run")

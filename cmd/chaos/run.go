@@ -65,7 +65,8 @@ func (r *result) clean() bool {
 	return r.violations() == 0 && !slices.ContainsFunc(r.goals, func(g goal) bool { return !g.met })
 }
 
-// run performs one run in cfg.Dir, or in a new directory that is kept only after a failure.
+// run performs one run in cfg.Dir, or in a new directory that is kept only after a failure, such as
+// a missed goal.
 func run(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
 	temporary := cfg.Dir == ""
 	if temporary {
@@ -77,7 +78,7 @@ func run(ctx context.Context, cfg config, out io.Writer) (found *result, err err
 		return nil, fmt.Errorf("cannot create the run's directory: %w", err)
 	}
 	found, err = attack(ctx, cfg, out)
-	if temporary && err == nil && found.violations() == 0 {
+	if temporary && err == nil && found.clean() {
 		return found, os.RemoveAll(cfg.Dir)
 	}
 	fmt.Fprintln(out, "logs and data are kept in", cfg.Dir)
