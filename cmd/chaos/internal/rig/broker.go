@@ -206,7 +206,7 @@ type Kfake struct {
 // Restart implements Broker.
 func (f *Kfake) Restart() (err error) {
 	f.cluster, err = kfake.NewCluster(kfake.NumBrokers(len(f.ports)), kfake.Ports(f.ports...), kfake.ListenFn(f.listen),
-		kfake.DataDir(f.dir), kfake.SyncWrites(), kfake.SeedTopics(partitions, Topic))
+		kfake.DataDir(f.dir), kfake.SyncWrites(), kfake.SeedTopics(partitions, Topic), kfake.GroupMinSessionTimeout(time.Second))
 	if err != nil {
 		return fmt.Errorf("cannot start kfake in %s: %w", f.dir, err)
 	}

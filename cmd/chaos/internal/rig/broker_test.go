@@ -55,3 +55,21 @@ func TestApacheNodes(t *testing.T) {
 	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error { return a.covered(t.Context(), -1) }))
 	read()
 }
+
+// TestKfakeSessions checks that replicas of the daemon can share a log in kfake, although their
+// sessions are short.
+func TestKfakeSessions(t *testing.T) {
+	port, err := launch.PickPort("kfake", 0)
+	require.NoError(t, err)
+	f := &Kfake{dir: t.TempDir(), ports: []int{port}, advertised: []string{launch.Address(port)}}
+	require.NoError(t, f.Restart())
+	defer func() { require.NoError(t, f.Close()) }()
+	client, err := kgo.NewClient(kgo.SeedBrokers(f.Addresses()...), kgo.DisableClientMetrics(), kgo.ConsumeTopics(Topic), kgo.ConsumerGroup("replicas"),
+		kgo.SessionTimeout(SessionTimeout), kgo.HeartbeatInterval(SessionTimeout/4), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: Topic, Value: []byte("delivered")}).FirstErr())
+	fetched := client.PollFetches(t.Context())
+	require.NoError(t, fetched.Err())
+	require.Equal(t, 1, fetched.NumRecords())
+}
