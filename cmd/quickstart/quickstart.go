@@ -172,8 +172,9 @@ func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Dur
 	}))
 	must.Do(os.WriteFile(q.path(name), text.Bytes(), 0o644))
 	must.Do(d.Start())
-	q.keep(d)
-	return d.AwaitReady(ctx, limit)
+	must.Do(d.AwaitReady(ctx, limit))
+	q.keep(d) // not earlier, because both use d
+	return nil
 }
 
 // watch restarts a program when it exits, until ctx is done. It returns an error if a store exits,
