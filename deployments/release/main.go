@@ -5,6 +5,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -57,10 +58,11 @@ func run(root, out, stamp, what string) error {
 
 func (r *release) make(what string) error {
 	steps := map[string][]func() error{
-		"image":   {r.buildPrograms, r.writeImages},
-		"package": {r.buildPrograms, r.writePackages},
+		"image":   {r.emptyOut, r.buildPrograms, r.writeImages},
+		"package": {r.emptyOut, r.buildPrograms, r.writePackages},
 		"release": {
-			r.checkChangelog, r.buildPrograms, r.writeArchives, r.writePackages, r.writeImages, r.writeChart, r.writeSBOM, r.writeChecksums,
+			r.checkChangelog, r.emptyOut, r.buildPrograms, r.writeArchives, r.writePackages, r.writeImages, r.writeChart, r.writeSBOM,
+			r.copyChangelog, r.writeChecksums,
 		},
 	}[what]
 	if steps == nil {
@@ -86,14 +88,15 @@ func newRelease(root, out, stamp string) (*release, error) {
 	if r.out, err = filepath.Abs(out); err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(r.out); err != nil {
-		return nil, fmt.Errorf("cannot empty the directory for the artefacts: %w", err)
-	}
-	if err := os.MkdirAll(r.out, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot create the directory for the artefacts: %w", err)
-	}
 	r.build, err = os.MkdirTemp("", "trafficd-release-")
 	return r, err
+}
+
+func (r *release) emptyOut() error {
+	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
+		return fmt.Errorf("cannot empty the directory for the artefacts: %w", err)
+	}
+	return nil
 }
 
 // checkChangelog returns an error unless the tree is clean and CHANGELOG.md describes the version.
@@ -112,6 +115,14 @@ func (r *release) checkChangelog() error {
 	isHeading := func(line string) bool { return line == heading || strings.HasPrefix(line, heading+" ") }
 	if !slices.ContainsFunc(strings.Split(string(text), "\n"), isHeading) {
 		return fmt.Errorf("cannot release %s: CHANGELOG.md has no heading %q", r.version, heading)
+	}
+	return nil
+}
+
+func (r *release) copyChangelog() error {
+	text, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
+	if err != nil {
+		return err
 	}
 	return os.WriteFile(filepath.Join(r.out, "CHANGELOG.md"), text, 0o644)
 }

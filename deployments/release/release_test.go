@@ -202,11 +202,16 @@ func TestSBOM(t *testing.T) {
 	require.NotContains(t, string(text), `"pkg:npm/vitest@`, "only used for development")
 }
 
-// TestReleaseRejects checks that a release requires a clean tree and an entry in CHANGELOG.md.
+// TestReleaseRejects checks that a release requires a clean tree and an entry in CHANGELOG.md, and
+// that it otherwise deletes nothing.
 func TestReleaseRejects(t *testing.T) {
 	f := func(stamp, what, want string) {
 		t.Helper()
-		require.ErrorContains(t, run(root, filepath.Join(t.TempDir(), "dist"), stamp, what), want)
+		out := t.TempDir()
+		earlier := filepath.Join(out, "SHA256SUMS")
+		require.NoError(t, os.WriteFile(earlier, nil, 0o600))
+		require.ErrorContains(t, run(root, out, stamp, what), want)
+		require.FileExists(t, earlier, "the earlier release is kept")
 	}
 	f("0123abc+changes of 2026-11-22", "release", "the tree has uncommitted changes")
 	f("v999.0.0 of 2026-11-22", "release", `CHANGELOG.md has no heading "## 999.0.0"`)
