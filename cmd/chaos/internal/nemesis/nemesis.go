@@ -95,6 +95,9 @@ func Run(ctx context.Context, seed uint64, targets []Target, log func(format str
 		}
 		return err
 	})
+	if err == nil {
+		<-ctx.Done() // there may be no target that is hit
+	}
 	sum := Counts{}
 	for _, c := range counts {
 		sum.Add(c)

@@ -93,3 +93,16 @@ func TestErrNotInjected(t *testing.T) {
 		require.Equal(t, begun, ended)
 	})
 }
+
+// TestRunLastsUntilItsContextIsDone checks that clients can send for the whole duration even if
+// nothing is hit.
+func TestRunLastsUntilItsContextIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		counts, err := Run(ctx, 1, []Target{{Name: "never", Faults: []Fault{{"kill -9", 1, nil}}}}, nil)
+		require.NoError(t, err)
+		require.Empty(t, counts)
+		require.Error(t, ctx.Err())
+	})
+}
