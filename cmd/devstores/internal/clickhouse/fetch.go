@@ -67,10 +67,8 @@ func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
 func (a archive) fetch(ctx context.Context, dir string, log io.Writer) (err error) {
 	defer must.Return(&err)
 	npm := must.Get(readNPMConfig(os.Environ()))
-	client := must.Get(npm.client())
-	defer client.CloseIdleConnections()
-	found := must.Get(npm.find(ctx, client, a.name, libraryVersion))
-	resp, err := npm.get(ctx, client, found.Tarball)
+	found := must.Get(npm.find(ctx, a.name, libraryVersion))
+	resp, err := npm.get(ctx, found.Tarball)
 	if err != nil {
 		return err
 	}

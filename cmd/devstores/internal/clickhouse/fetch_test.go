@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/sha512"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -160,10 +159,6 @@ func TestFetchUsesNPMSettings(t *testing.T) {
 	password := base64.StdEncoding.EncodeToString([]byte("secret"))
 	f(basic, "", "registry=REGISTRY\nHOST/:username=me\nHOST/:_password="+password+"\n", nil)
 	f(basic, "", "registry=REGISTRY\nHOST/:_auth="+strings.TrimPrefix(basic.token, "Basic ")+"\n", nil)
-
-	// a request for a nonexistent host must go to the proxy
-	f(registry{packed: good, tarball: "http://registry.invalid/"}, "", "registry=http://registry.invalid/\nproxy=REGISTRY\n", nil)
-	f(registry{packed: good}, "", "registry=REGISTRY\nproxy=http://127.0.0.1:1\nnoproxy=localhost,127.0.0.1\n", nil)
 }
 
 func TestNPMCredentialsStayWithTheirRegistry(t *testing.T) {
@@ -180,31 +175,6 @@ func TestNPMCredentialsStayWithTheirRegistry(t *testing.T) {
 	f("https://a.example", "Bearer two")
 	f("https://a.example:8443/npm/lib", "")
 	f("https://b.example/npm/lib", "")
-}
-
-func TestFetchTrustsNPMsCAFile(t *testing.T) {
-	good := tarball(t, "package/lib.so", "the engine")
-	r := &registry{packed: good}
-	server := httptest.NewTLSServer(r)
-	t.Cleanup(server.Close)
-	r.tarball = server.URL + "/"
-	a := archive{name: "@scope/lib", integrity: integrity(good), member: "package/lib.so"}
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o644))
-	f := func(name, value, want string) {
-		t.Helper()
-		isolate(t, map[string]string{"npm_config_registry": server.URL, name: value})
-		err := a.fetch(t.Context(), t.TempDir(), io.Discard)
-		if want != "" {
-			require.ErrorContains(t, err, want)
-			return
-		}
-		require.NoError(t, err)
-	}
-	f("npm_config_cafile", ca, "")
-	f("npm_config_cafile", "", "certificate")
-	f("npm_config_cafile", "/dev/null", "has no certificate")
-	f("npm_config_strict_ssl", "false", "")
 }
 
 // TestMismatchLeavesNothingInTheCache checks a download from a registry that returns a package

@@ -2,8 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -20,8 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpproxy"
-
 	"trafficd/cmd/internal/launch"
 )
 
@@ -31,7 +27,8 @@ import (
 const defaultRegistry = "https://registry.npmjs.org/"
 
 // npmConfig holds npm's settings: environment variables override the .npmrc files of the project,
-// the user and the machine.
+// the user and the machine. Only the registry and its credentials are used. The proxy and the
+// certificates are those of Go, which needs them for modules too.
 type npmConfig map[string]string
 
 func readNPMConfig(environ []string) (npmConfig, error) {
@@ -129,43 +126,6 @@ func (c npmConfig) authorization(u *url.URL) string {
 	}
 }
 
-// client returns an HTTP client with the proxy and the certificates from the settings.
-func (c npmConfig) client() (*http.Client, error) {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.ResponseHeaderTimeout = time.Minute
-	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: c["strict-ssl"] == "false"} // the archive's digest is checked anyway
-	if file := c["cafile"]; file != "" && file != "null" {
-		pem, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read npm's cafile: %w", err)
-		}
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool()
-		}
-		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("npm's cafile %s has no certificate", file)
-		}
-		t.TLSClientConfig.RootCAs = pool
-	}
-	for _, key := range []string{"https-proxy", "proxy"} {
-		switch address := c[key]; address {
-		case "", "null":
-			continue
-		case "false":
-			t.Proxy = nil
-		default:
-			if proxy, err := url.Parse(address); err != nil || proxy.Host == "" {
-				return nil, fmt.Errorf("npm's setting %s is not a URL", key) // the value may contain a password
-			}
-			proxyFor := (&httpproxy.Config{HTTPProxy: address, HTTPSProxy: address, NoProxy: c["noproxy"]}).ProxyFunc()
-			t.Proxy = func(r *http.Request) (*url.URL, error) { return proxyFor(r.URL) }
-		}
-		break
-	}
-	return &http.Client{Transport: t}, nil
-}
-
 // release is the registry's description of one version of a package.
 type release struct {
 	Tarball   string `json:"tarball"`
@@ -173,9 +133,9 @@ type release struct {
 }
 
 // find requests the description of a package version from the registry, as npm does.
-func (c npmConfig) find(ctx context.Context, client *http.Client, name, version string) (r release, err error) {
+func (c npmConfig) find(ctx context.Context, name, version string) (r release, err error) {
 	registry := c.registry(name)
-	resp, err := c.get(ctx, client, registry+strings.ReplaceAll(name, "/", "%2f"))
+	resp, err := c.get(ctx, registry+strings.ReplaceAll(name, "/", "%2f"))
 	if err != nil {
 		return r, err
 	}
@@ -198,8 +158,15 @@ func (c npmConfig) find(ctx context.Context, client *http.Client, name, version 
 	return found.Dist, nil
 }
 
+// client waits for the start of a response, but no longer than a minute.
+var client = func() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = time.Minute
+	return &http.Client{Transport: t}
+}()
+
 // get returns a successful response, whose body must be closed.
-func (c npmConfig) get(ctx context.Context, client *http.Client, address string) (*http.Response, error) {
+func (c npmConfig) get(ctx context.Context, address string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
