@@ -22,10 +22,10 @@ import (
 const (
 	step   = 5 * time.Second
 	points = int(time.Hour / step)
-	window = int(time.Minute / step) // samples for the latency and the growth of the journal
+	window = int(time.Minute / step) // samples for rates, the latency and the growth of the journal
 )
 
-// Status is the response of /status. Rates are per second over the last step, and times are in UTC.
+// Status is the response of /status. Rates are per second over the last minute, and times are in UTC.
 type Status struct {
 	Time       time.Time  `json:"time"`
 	Version    string     `json:"version"`
@@ -217,15 +217,12 @@ func (r *Recorder) Now() Status {
 	s, ready := take(r.gatherer, r.ingestPath, now), r.readiness()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, oldest := &r.recent[len(r.recent)-1], &r.recent[0]
-	if now.Sub(before.at) < step/2 && len(r.recent) > 1 { // too short for a rate
-		before = &r.recent[len(r.recent)-2]
-	}
+	oldest := &r.recent[0] // clients may send only a few times a minute
 	st := Status{
 		Time: now.UTC(), Version: r.version, Started: r.started, State: ready.State,
 		Rates: Rates{
-			s.rate(before, "ingest_batches_total", "OK"), s.rates(before, "ingest_items_accepted_total"),
-			s.rates(before, "ingest_items_rejected_total"),
+			s.rate(oldest, "ingest_batches_total", "OK"), s.rates(oldest, "ingest_items_accepted_total"),
+			s.rates(oldest, "ingest_items_rejected_total"),
 		},
 		Journal: Journal{r.journal(&s, "bytes"), r.journal(&s, "bytes_limit"), r.journal(&s, "disk_free_bytes")},
 		Codes:   []Code{}, Clients: []Client{}, Stores: []Store{}, Registries: []Registry{},
@@ -239,7 +236,7 @@ func (r *Recorder) Now() Status {
 	}
 	for code, total := range s.values["ingest_items_rejected_total"] {
 		if total > 0 {
-			st.Codes = append(st.Codes, Code{code, total, s.rate(before, "ingest_items_rejected_total", code)})
+			st.Codes = append(st.Codes, Code{code, total, s.rate(oldest, "ingest_items_rejected_total", code)})
 		}
 	}
 	slices.SortFunc(st.Codes, func(a, b Code) int { return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Code, b.Code)) })

@@ -127,6 +127,23 @@ func TestCodesAreOrdered(t *testing.T) {
 	}
 }
 
+// TestRatesBetweenBatches checks that the rates of a client that sends every few seconds do not
+// depend on how long ago its last batch was.
+func TestRatesBetweenBatches(t *testing.T) {
+	d := start(t, false)
+	for n := range 2 * window {
+		d.items.WithLabelValues().Add(1000 * float64(n%2)) // every 10 seconds
+		d.pass(step)
+		d.recorder.record(time.Now())
+		if n < window { // not yet a minute
+			continue
+		}
+		d.pass(step - time.Second)                                                        // until just before the next sample
+		require.InDelta(t, 100, d.recorder.Now().Rates.Accepted, 20, "after %d steps", n) // a minute has 5 or 6 batches
+		d.pass(time.Second - step)
+	}
+}
+
 var update = flag.Bool("update", false, "write status.example.json, from which the page takes its types")
 
 // examplePath is the path of an example that has every member of a status.
