@@ -51,7 +51,9 @@ func (d *daemon) operatorRoutes() map[string]http.Handler {
 }
 
 func (d *daemon) pageSettings() page.Settings {
-	return page.Settings{Horizons: d.cfg.Layers.Horizons, StaleAfter: d.cfg.Layers.StaleAfter.Seconds()}
+	return page.Settings{
+		Horizons: d.cfg.Layers.Horizons, StaleAfter: d.cfg.Layers.StaleAfter.Seconds(), Forecasts: d.cfg.Forecasts.Feed != "",
+	}
 }
 
 // document serves an OpenAPI document.
@@ -77,11 +79,11 @@ func (d *daemon) serveLayer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if _, err := d.layer.Handle(d.viewer.Load(), &ctx); err != nil {
-		status := http.StatusInternalServerError
+		status, text := http.StatusInternalServerError, err.Error()
 		if apiErr, ok := errors.AsType[*contract.APIError](err); ok {
-			status = apiErr.Code.Status()
+			status, text = apiErr.Code.Status(), apiErr.Description
 		}
-		http.Error(w, err.Error(), status)
+		http.Error(w, text, status)
 		return
 	}
 	for name, value := range ctx.Response.Header.All() {

@@ -395,6 +395,21 @@ func mapStale(t *testing.T, d *process, chrome browser, feed string) {
 	require.Empty(t, p.takeMessages())
 }
 
+// TestMapWithoutForecasts checks that the map says what is missing, with a feed that is not set and
+// with one that has no forecasts yet.
+func TestMapWithoutForecasts(t *testing.T) {
+	chrome := startBrowser(t)
+	f := func(want string, settings ...string) {
+		d := newProcess(t, settings...)
+		d.start().await(http.StatusOK)
+		p := chrome.tab(t, 390, 844, "light")
+		p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+		p.until(`document.querySelector(".banner[role=alert]")?.innerText == %q`, want)
+	}
+	f("No forecasts are configured: the operator must set forecasts.feed.")
+	f("no forecasts yet: try again later", "forecasts.feed=kafka", "forecasts.kafka.brokers=127.0.0.1:1")
+}
+
 // TestBasemap checks that both listeners show the vector tiles of an archive under the streets,
 // with left-hand traffic.
 func TestBasemap(t *testing.T) {

@@ -53,6 +53,7 @@ func (c Config) Validate() error {
 type Settings struct {
 	Horizons   []int   `json:"horizons"`   // minutes
 	StaleAfter float64 `json:"staleAfter"` // seconds
+	Forecasts  bool    `json:"forecasts"`  // there is a feed of forecasts
 	LeftHand   bool    `json:"leftHand"`
 	Basemap    bool    `json:"basemap"`    // BasemapName exists
 	Forecaster bool    `json:"forecaster"` // StreetPath exists

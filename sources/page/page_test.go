@@ -57,7 +57,7 @@ func TestFiles(t *testing.T) {
 		require.Equal(t, plain.Body.String(), string(text), name)
 	}
 	require.Less(t, total, 800_000, "total size in bytes, compressed with gzip")
-	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"leftHand":false,"basemap":false,"forecaster":false}`, get(h, "/settings.json").Body.String())
+	require.JSONEq(t, `{"horizons":[0,30],"staleAfter":60,"forecasts":false,"leftHand":false,"basemap":false,"forecaster":false}`, get(h, "/settings.json").Body.String())
 	for _, path := range []string{"/index.html", "/map.html", "/assets/", "/assets/none.js", "/../page.go"} {
 		require.Equal(t, http.StatusNotFound, get(h, path).Code, path)
 	}

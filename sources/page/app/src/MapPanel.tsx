@@ -24,7 +24,6 @@ export function Freshness(props: {
   const age = state?.age === undefined ? undefined : state.age + (now - state.received) / 1000;
   const why = error || (state ? staleness(state, age, now, props) : "");
   useEffect(() => onStale(why !== ""), [why !== "", onStale]);
-  const next = new Date(Math.floor(now / 60_000 + 1) * 60_000);
   return (
     <>
       {why && (
@@ -38,7 +37,6 @@ export function Freshness(props: {
           <b>{forecasts === streets ? whole(streets) : `${whole(forecasts)} of ${whole(streets)}`} streets</b>
           {age !== undefined && `, data ${duration(age)} old`}
           {state.coveredUntil && `, forecasts until ${clock(state.coveredUntil)}`}
-          <span class="note"> · next build {clock(next)}</span>
         </p>
       ) : (
         !error && <p class="freshness">Loading the forecast layer …</p>

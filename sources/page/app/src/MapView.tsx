@@ -20,6 +20,7 @@ export interface Settings {
   staleAfter: number; // s
   leftHand: boolean;
   basemap: boolean; // basemap.pmtiles exists
+  forecasts: boolean; // the daemon has a feed of forecasts
   forecaster: boolean; // operators get details of a street from it
 }
 
@@ -127,6 +128,10 @@ export default function MapView(props: {
   }, [colours, settings]);
 
   useEffect(() => {
+    if (!settings.forecasts) {
+      setError("No forecasts are configured: the operator must set forecasts.feed.");
+      return;
+    }
     const w = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
     worker.current = w;
     w.onmessage = ({ data }: MessageEvent<Report>) => {
@@ -263,6 +268,7 @@ export default function MapView(props: {
           street={geometry.street[selected]}
           fromnode={geometry.fromnode[selected]}
           arrived={arrived}
+          horizon={horizon}
           forecaster={settings.forecaster}
           onClose={close}
         />

@@ -111,6 +111,7 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
         <Table
           title="Stores"
           head={["store", "waiting", "delay", "dead letters", "last error"]}
+          numbers={3}
           rows={s.stores.map((x) => ({
             key: x.name,
             cells: [x.name, whole(x.rows), duration(x.seconds), whole(x.deadLetters), x.error ?? "none"],
@@ -121,6 +122,7 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
         <Table
           title="Clients"
           head={["client", "batches", "accepted", "rejected", "last batch"]}
+          numbers={3}
           rows={s.clients.map((c) => ({
             key: c.name,
             cells: [c.name, whole(c.batches), whole(c.accepted), whole(c.rejected), ago(c.lastBatch, s.time)],
@@ -130,12 +132,14 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
         <Table
           title="Rejections by code"
           head={["code", "total", "per second"]}
+          numbers={2}
           rows={s.codes.map((c) => ({ key: c.code, cells: [c.code, whole(c.total), short(c.perSecond)] }))}
           none="No measurement has been rejected."
         />
         <Table
           title="Detector registries"
           head={["product instance", "detectors", "age", "last error"]}
+          numbers={2}
           rows={s.registries.map((r) => ({
             key: r.productInstance,
             cells: [r.productInstance, whole(r.detectors), duration(r.age), r.error ?? "none"],
@@ -167,7 +171,16 @@ const Figure = ({ name, value, bad }: { name: string; value: string; bad?: boole
   </div>
 );
 
-const Table = ({ title, ...table }: { title: string; head: string[]; rows: Row[]; none: string }) => (
+const Table = ({
+  title,
+  ...table
+}: {
+  title: string;
+  head: string[];
+  numbers: number;
+  rows: Row[];
+  none: string;
+}) => (
   <Card title={title}>
     <Rows label={title} {...table} />
   </Card>

@@ -15,10 +15,11 @@ export function StreetPanel(props: {
   street: number;
   fromnode: number;
   arrived: number;
+  horizon: number; // minutes
   forecaster: boolean;
   onClose: () => void;
 }) {
-  const { base, apiKey, street, fromnode, arrived, forecaster, onClose } = props;
+  const { base, apiKey, street, fromnode, arrived, horizon, forecaster, onClose } = props;
   const [forecast, setForecast] = useState<StreetForecast>();
   const [detail, setDetail] = useState<StreetDetail>();
   const [message, setMessage] = useState("Loading …");
@@ -63,6 +64,7 @@ export function StreetPanel(props: {
             unit="km/h"
             times={chart.times}
             lines={chart.lines}
+            mark={60 * (Math.floor(Date.now() / 60_000) + horizon)}
             steps
           />
           {detail && <p class="note">{basisText[detail.basis]}</p>}

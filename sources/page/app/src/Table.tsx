@@ -4,17 +4,25 @@ export interface Row {
   bad?: boolean;
 }
 
-/** A table that scrolls. `role` is the role of the element around it. */
-export function Rows(props: { label: string; role?: "log"; head: string[]; rows: Row[]; none: string }) {
-  const { label, role, head, rows, none } = props;
+/** A table that scrolls. `role` is the role of the element around it, and `numbers` is the number of columns after the first with numbers. */
+export function Rows(props: {
+  label: string;
+  role?: "log";
+  head: string[];
+  numbers?: number;
+  rows: Row[];
+  none: string;
+}) {
+  const { label, role, head, numbers = 0, rows, none } = props;
+  const kind = (column: number) => (column >= 1 && column <= numbers ? "number" : undefined);
   if (rows.length === 0) return <p class="note">{none}</p>;
   return (
     <section class="scroll" tabIndex={0} role={role} aria-label={label}>
       <table>
         <thead>
           <tr>
-            {head.map((h) => (
-              <th key={h} scope="col">
+            {head.map((h, i) => (
+              <th key={h} scope="col" class={kind(i)}>
                 {h}
               </th>
             ))}
@@ -24,7 +32,9 @@ export function Rows(props: { label: string; role?: "log"; head: string[]; rows:
           {rows.map((r) => (
             <tr key={r.key} class={r.bad ? "bad" : ""}>
               {r.cells.map((c, i) => (
-                <td key={head[i]}>{c}</td>
+                <td key={head[i]} class={kind(i)}>
+                  {c}
+                </td>
               ))}
             </tr>
           ))}

@@ -37,9 +37,9 @@ export function ceiling(times: number[], lines: Line[]): number {
 }
 
 /**
- * A line chart over time; `times` are seconds since 1970. `label` describes it to screen readers. The values at the pointer,
- * or the last values without a pointer, are shown below it. A history (without `steps`) marks each peak above its scale with a
- * triangle, and shows the value and time of the highest one.
+ * A line chart over time; `times` are seconds since 1970. `label` describes it to screen readers. The values at the pointer
+ * are shown below it; without a pointer, those at the time `mark`, which has a vertical line, or the last ones. A history
+ * (without `steps`) marks each peak above its scale with a triangle, and shows the value and time of the highest one.
  */
 export function Chart(props: {
   label: string;
@@ -48,16 +48,17 @@ export function Chart(props: {
   lines: Line[];
   height?: number;
   steps?: boolean;
+  mark?: number;
 }) {
   const host = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>();
   const dark = useDark();
-  const { times, lines, height = 150, unit, steps } = props;
+  const { times, lines, height = 150, unit, steps, mark } = props;
   const shape = lines.map((l) => l.label).join() + unit + steps;
   const top = steps ? Number.POSITIVE_INFINITY : ceiling(times, lines);
-  const scale = useRef({ times, top });
-  scale.current = { times, top };
+  const scale = useRef({ times, top, mark });
+  scale.current = { times, top, mark };
   const data = [times, ...lines.map((l) => l.values)] as uPlot.AlignedData;
   useEffect(() => {
     const element = host.current!; // captured, because the ref may be cleared before this effect is cleaned up
@@ -72,7 +73,10 @@ export function Chart(props: {
         cursor: { y: false },
         hooks: {
           setCursor: [(u) => setAt(u.cursor.idx)],
-          draw: [(u) => markPeaks(u, scale.current.top, lines)],
+          draw: [
+            (u) => markPeaks(u, scale.current.top, lines),
+            (u) => scale.current.mark !== undefined && markTime(u, scale.current.mark, ink),
+          ],
         },
         axes: [
           { ...axis, size: 26, values: (_, v) => v.map((t) => clock(1000 * t)), space: 70 },
@@ -115,8 +119,9 @@ export function Chart(props: {
       chart.current?.destroy();
     };
   }, [shape, height, dark]);
-  useEffect(() => chart.current?.setData(data), [times, lines]);
-  const shown = at ?? times.length - 1;
+  useEffect(() => chart.current?.setData(data), [times, lines, mark]);
+  const shown = at ?? (mark === undefined ? times.length - 1 : times.findLastIndex((t) => t <= mark));
+  const time = at == null ? mark : times[at];
   let peak = { value: top, time: 0 };
   for (const { values } of lines) {
     values.forEach((v, i) => {
@@ -138,7 +143,7 @@ export function Chart(props: {
             ▲ up to <b>{value(peak.value, unit)}</b> at {clock(1000 * peak.time, true)}
           </li>
         )}
-        <li class="note">{at == null || times.length === 0 ? "" : `at ${clock(1000 * times[at], true)}`}</li>
+        <li class="note">{time !== undefined && times.length > 0 && `at ${clock(1000 * time, !steps)}`}</li>
       </ul>
     </>
   );
@@ -162,7 +167,15 @@ function markPeaks(u: uPlot, top: number, lines: Line[]) {
   });
 }
 
-const value = (v: number | null | undefined, unit: string) => (v == null ? "–" : `${short(v)} ${unit}`);
+/** Draws a vertical line at a time. */
+function markTime(u: uPlot, time: number, colour: string) {
+  const x = Math.round(u.valToPos(time, "x", true));
+  u.ctx.fillStyle = colour;
+  u.ctx.fillRect(x, u.bbox.top, devicePixelRatio, u.bbox.height);
+}
+
+const value = (v: number | null | undefined, unit: string) =>
+  v == null ? "–" : `${short(v)}${unit.startsWith("/") ? "" : " "}${unit}`;
 
 /** The colour of a line, for a legend. */
 export const Swatch = ({ colour }: { colour: string }) => (

@@ -104,7 +104,7 @@ function KeyForm(props: { refused: string; onKey: (key: string) => void }) {
         }}
       >
         <h2>API key</h2>
-        <p>The forecast layer needs an API key with the right “forecast”.</p>
+        <p>The map shows the street forecasts. It needs an API key with the right “forecast”.</p>
         {props.refused && (
           <p class="bad" role="alert">
             {props.refused}
@@ -112,7 +112,7 @@ function KeyForm(props: { refused: string; onKey: (key: string) => void }) {
         )}
         <input type="password" name="key" aria-label="API key" autocomplete="off" required />
         <label>
-          <input type="checkbox" name="keep" /> keep it until this tab is closed
+          <input type="checkbox" name="keep" /> Keep it until this tab is closed
         </label>
         <button type="submit">Show the map</button>
       </form>
