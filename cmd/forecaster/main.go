@@ -77,8 +77,11 @@ func (f *flags) load() (*config.Config, conf.Origins, error) {
 
 func (f *flags) serve(cmd *cobra.Command) error {
 	c, origins, err := f.load()
-	if f.print && err == nil {
-		return conf.Print(cmd.OutOrStdout(), c, origins)
+	if f.print { // even if settings without a default are missing
+		if err = errors.Join(err, conf.Print(cmd.OutOrStdout(), c, origins)); err != nil {
+			return conf.Invalid(err)
+		}
+		return nil
 	}
 	err = errors.Join(err, c.ValidateOutput(origins))
 	if f.check != "" && err == nil {

@@ -133,3 +133,14 @@ func (w *town) testRun(t *testing.T) {
 	stop()
 	require.NoError(t, <-ended)
 }
+
+// TestPrintConfig checks that the settings can be printed before those without a default are set.
+func TestPrintConfig(t *testing.T) {
+	var out bytes.Buffer
+	c := command()
+	c.SetArgs([]string{"--print-config"})
+	c.SetOut(&out)
+	require.ErrorContains(t, c.Execute(), "model.product_instance must be set")
+	require.Contains(t, out.String(), "product_instance: \"\"\n")
+	require.Contains(t, out.String(), "transactional_id: forecaster\n")
+}
