@@ -50,6 +50,8 @@ func TestPackageContents(t *testing.T) {
 		for _, path := range []string{
 			"./usr/bin/trafficd", "./usr/bin/trafficctl", "./lib/systemd/system/trafficd.service", "./etc/trafficd/trafficd.yaml",
 			"./usr/share/doc/trafficd/README.md", "./usr/share/doc/trafficd/changelog.gz", "./usr/share/doc/trafficd/contract.md", "./usr/share/doc/trafficd/copyright",
+			"./usr/share/doc/trafficd/runbook.md", "./usr/share/doc/trafficd/settings.yaml", "./usr/share/doc/trafficd/edge/haproxy.cfg",
+			"./usr/share/doc/trafficd/observability/prometheus/alerts.yml", "./usr/share/doc/trafficd/observability/grafana/trafficd-overview.json",
 		} {
 			require.Contains(t, list, " "+path+"\n")
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,11 +63,19 @@ func (r *release) writeArchives() error {
 			entries = append(entries, entry{name: directory + "/" + name, source: r.program(arch, name), mode: 0o755})
 		}
 		for name, source := range map[string]string{
-			"LICENSE": "LICENSE", "CHANGELOG.md": "CHANGELOG.md", "README.md": "deployments/README.md",
-			"contract.md":   "schemas/contract/contract.md",
+			"LICENSE": "LICENSE", "CHANGELOG.md": "CHANGELOG.md", "contract.md": "schemas/contract/contract.md",
 			"trafficd.yaml": "deployments/debian/trafficd.yaml", "trafficd.service": "deployments/systemd/trafficd.service",
 		} {
 			entries = append(entries, entry{name: directory + "/" + name, source: filepath.Join(r.root, source), mode: 0o644})
+		}
+		for _, pattern := range []string{
+			"README.md", "runbook.md", "settings.yaml", "edge/*", "observability/README.md", "observability/grafana/*.json", "observability/prometheus/*.yml",
+		} {
+			names, _ := fs.Glob(os.DirFS(filepath.Join(r.root, "deployments")), pattern) // the pattern is valid
+			for _, name := range names {
+				source := filepath.Join(r.root, "deployments", name)
+				entries = append(entries, entry{name: directory + "/" + name, source: source, mode: 0o644})
+			}
 		}
 		entries = append(entries, entry{name: directory + "/NOTICES.txt", source: filepath.Join(r.build, "NOTICES.txt"), mode: 0o644})
 		slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
