@@ -20,6 +20,67 @@ import (
 	"trafficd/sources/ingest"
 )
 
+// TestLinks checks that the files and sections that the documents link to exist.
+func TestLinks(t *testing.T) {
+	const root = "../.."
+	list, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "*.md").Output()
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?ms)^```.*?^```$")
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return blocks.ReplaceAllString(string(text), "")
+	}
+	anchors := func(document string) (found []string) {
+		for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(read(document), -1) {
+			kept := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+			found = append(found, strings.ReplaceAll(kept, " ", "-"))
+		}
+		return found
+	}
+	links := 0
+	for _, document := range strings.Fields(string(list)) {
+		document = filepath.Join(root, document)
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(document), -1) {
+			if strings.HasPrefix(m[1], "https://") {
+				continue
+			}
+			links++
+			path, anchor, _ := strings.Cut(m[1], "#")
+			target := document
+			if path != "" {
+				target = filepath.Join(filepath.Dir(document), path)
+			}
+			_, err := os.Stat(target)
+			require.NoError(t, err, "%s links to %s", document, m[1])
+			if anchor != "" {
+				require.Contains(t, anchors(target), anchor, "%s links to %s", document, m[1])
+			}
+		}
+	}
+	require.Greater(t, links, 50)
+}
+
+// TestDocumentedSettings checks that the daemon accepts the settings that the documents show.
+func TestDocumentedSettings(t *testing.T) {
+	checked := 0
+	for _, document := range []string{"../../README.md", "../../deployments/README.md"} {
+		text, err := os.ReadFile(document)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "# forecaster.yaml") || strings.Contains(m[1], "envSecret:") { // values of the chart
+				continue
+			}
+			file := filepath.Join(t.TempDir(), "trafficd.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(m[1]), 0o600))
+			out, err := exec.CommandContext(t.Context(), binary, "--config", file, "--print-config").CombinedOutput()
+			require.NoError(t, err, "%s: %s\n%s", document, m[1], out)
+			checked++
+		}
+	}
+	require.Equal(t, 3, checked)
+}
+
 // snippets returns the fenced blocks of a document by language. Each language occurs once.
 func snippets(t *testing.T, document string) map[string]string {
 	t.Helper()
