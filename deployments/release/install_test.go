@@ -49,6 +49,7 @@ func TestPackageContents(t *testing.T) {
 		list := output(t, "dpkg-deb", "--contents", packageOf(testVersion, arch))
 		for _, path := range []string{
 			"./usr/bin/trafficd", "./usr/bin/trafficctl", "./lib/systemd/system/trafficd.service", "./etc/trafficd/trafficd.yaml",
+			"./usr/bin/forecaster", "./lib/systemd/system/forecaster.service",
 			"./usr/share/doc/trafficd/README.md", "./usr/share/doc/trafficd/changelog.gz", "./usr/share/doc/trafficd/contract.md", "./usr/share/doc/trafficd/copyright",
 			"./usr/share/doc/trafficd/runbook.md", "./usr/share/doc/trafficd/settings.yaml", "./usr/share/doc/trafficd/edge/haproxy.cfg",
 			"./usr/share/doc/trafficd/observability/prometheus/alerts.yml", "./usr/share/doc/trafficd/observability/grafana/trafficd-overview.json",
@@ -61,12 +62,19 @@ func TestPackageContents(t *testing.T) {
 	}
 }
 
-// TestUnitExposure checks the unit's sandbox. testdata/install.sh verifies the unit itself, which
-// needs the installed programs.
+// TestUnitExposure checks the sandbox of the units, which is the same. testdata/install.sh verifies
+// the units themselves, which needs the installed programs.
 func TestUnitExposure(t *testing.T) {
-	const unit = root + "/deployments/systemd/trafficd.service"
-	output(t, "systemd-analyze", "security", "--offline=yes", "--threshold=15", "--no-pager", unit)
-	text, err := os.ReadFile(unit)
-	require.NoError(t, err)
-	require.NotContains(t, string(text), "\nProcSubset=", "TrafficdRestarts needs process_start_time_seconds, which is computed from /proc/stat")
+	var sandboxes []string
+	for _, name := range []string{"trafficd", "forecaster"} {
+		unit := root + "/deployments/systemd/" + name + ".service"
+		output(t, "systemd-analyze", "security", "--offline=yes", "--threshold=15", "--no-pager", unit)
+		text, err := os.ReadFile(unit)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "\nProcSubset=", "TrafficdRestarts needs process_start_time_seconds, which is computed from /proc/stat")
+		_, sandbox, found := strings.Cut(string(text), "\nCapabilityBoundingSet=")
+		require.True(t, found)
+		sandboxes = append(sandboxes, sandbox)
+	}
+	require.Equal(t, sandboxes[0], sandboxes[1])
 }

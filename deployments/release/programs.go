@@ -65,6 +65,7 @@ func (r *release) writeArchives() error {
 		for name, source := range map[string]string{
 			"LICENSE": "LICENSE", "CHANGELOG.md": "CHANGELOG.md", "contract.md": "schemas/contract/contract.md",
 			"trafficd.yaml": "deployments/debian/trafficd.yaml", "trafficd.service": "deployments/systemd/trafficd.service",
+			"forecaster.service": "deployments/systemd/forecaster.service",
 		} {
 			entries = append(entries, entry{name: directory + "/" + name, source: filepath.Join(r.root, source), mode: 0o644})
 		}
