@@ -7,6 +7,7 @@ import { type Row, Rows } from "./Table";
 import { Tail } from "./Tail";
 
 const interval = 5_000; // ms; the same as in the daemon's history
+const lag = 120; // s; delay of a store that is too long, as in the alert TrafficdDeliveryLag
 
 /** What an operator needs in the first ten seconds of an incident. */
 export default function OpsView() {
@@ -115,9 +116,9 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
           rows={s.stores.map((x) => ({
             key: x.name,
             cells: [x.name, whole(x.rows), duration(x.seconds), whole(x.deadLetters), x.error ?? "none"],
-            bad: x.error !== undefined,
+            bad: x.error !== undefined || x.seconds > lag,
           }))}
-          none="No store is enabled: measurements stay in the journal."
+          none="No store is enabled: accepted measurements are discarded."
         />
         <Table
           title="Clients"
