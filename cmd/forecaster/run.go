@@ -16,7 +16,6 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/archive"
@@ -63,7 +62,7 @@ type forecaster struct {
 	fresh   atomic.Bool // a day has been learned but not loaded yet
 	content streets.Content
 	changed time.Time         // modification time of the detectors file
-	sent    map[string]string // key → published record; nil: unknown
+	sent    map[string]uint64 // digests of the published forecasts by key; nil: unknown
 	state   atomic.Pointer[status]
 	latest  atomic.Pointer[snapshot]
 }
@@ -79,8 +78,8 @@ type status struct {
 
 // output publishes forecasts.
 type output interface {
-	// keys returns the keys of the published forecasts.
-	keys(ctx context.Context) ([]string, error)
+	// digests returns the digests of the published forecasts by key.
+	digests(ctx context.Context) (map[string]uint64, error)
 	// put publishes the changed forecasts and removes keys. all contains every forecast.
 	put(ctx context.Context, all, changed []*pb.StreetForecast, remove []string) error
 	close()
@@ -96,8 +95,10 @@ func newOutput(o config.Output) (output, error) {
 
 type topicOutput struct{ *publish.Publisher }
 
-func (t topicOutput) keys(ctx context.Context) ([]string, error) { return t.Keys(ctx, time.Minute) }
-func (t topicOutput) close()                                     { t.Close() }
+func (t topicOutput) digests(ctx context.Context) (map[string]uint64, error) {
+	return t.Digests(ctx, time.Minute)
+}
+func (t topicOutput) close() { t.Close() }
 func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, remove []string) error {
 	if len(changed)+len(remove) == 0 {
 		return nil
@@ -107,9 +108,11 @@ func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, r
 
 type fileOutput struct{ config.OutputFile }
 
-// keys returns a key that no street has, so that the first publication always replaces the file.
-func (f fileOutput) keys(context.Context) ([]string, error) { return []string{""}, nil }
-func (f fileOutput) close()                                 {}
+// digests returns a key that no street has, so that the first publication always replaces the file.
+func (f fileOutput) digests(context.Context) (map[string]uint64, error) {
+	return map[string]uint64{"": 0}, nil
+}
+func (f fileOutput) close() {}
 func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, remove []string) error {
 	if len(changed)+len(remove) == 0 {
 		return nil
@@ -236,8 +239,13 @@ func (f *forecaster) rounds(ctx context.Context) {
 		err := f.round(ctx, origin)
 		next := origin.Add(interval + grace)
 		if err != nil && ctx.Err() == nil {
-			f.log.Warn().Err(err).Time("origin", origin).Msg("cannot publish forecasts; retrying")
 			next = time.Now().Add(retryAfter)
+			if publish.Fenced(err) { // usually another instance has published the same forecasts
+				f.log.Info().Err(err).Time("origin", origin).Msg("another instance is publishing; comparing its forecasts")
+				err = nil
+			} else {
+				f.log.Warn().Err(err).Time("origin", origin).Msg("cannot publish forecasts; retrying")
+			}
 		}
 		f.update(func(s *status) { s.err = err })
 		sleep(ctx, next)
@@ -269,7 +277,9 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	}
 	if err := f.publish(ctx, all); err != nil {
 		f.sent = nil // it is unknown whether the transaction was committed
-		failures.WithLabelValues("publish").Inc()
+		if !publish.Fenced(err) {
+			failures.WithLabelValues("publish").Inc()
+		}
 		return err
 	}
 	for _, b := range model.Bases {
@@ -402,24 +412,16 @@ func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.
 // longer have a forecast.
 func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) error {
 	if f.sent == nil {
-		keys, err := f.out.keys(ctx)
-		if err != nil {
+		var err error
+		if f.sent, err = f.out.digests(ctx); err != nil {
 			return err
 		}
-		f.sent = make(map[string]string, len(keys))
-		for _, key := range keys {
-			f.sent[key] = ""
-		}
 	}
-	next := make(map[string]string, len(all))
+	next := make(map[string]uint64, len(all))
 	var changed []*pb.StreetForecast
 	for _, forecast := range all {
-		record, err := proto.MarshalOptions{Deterministic: true}.Marshal(forecast)
-		if err != nil {
-			return fmt.Errorf("cannot encode a forecast: %w", err)
-		}
 		key := string(forecasts.Key(forecast))
-		if next[key] = string(record); f.sent[key] != next[key] {
+		if next[key] = publish.Digest(forecast); f.sent[key] != next[key] {
 			changed = append(changed, forecast)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -26,6 +28,7 @@ import (
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/publish"
 	schema "trafficd/schemas/clickhouse"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
@@ -141,16 +144,14 @@ func (w *town) testRounds(t *testing.T) {
 		require.True(t, *p.SpeedValid)
 	}
 
-	// Other instances and a restart publish the same bytes, and an instance that has already read
-	// them publishes nothing.
+	// Other instances and a restart compute the same forecasts, so they publish nothing.
+	before := w.kafka.Count(t, topicName)
 	require.NoError(t, w.early.round(t.Context(), noon))
-	require.Equal(t, first, w.layer(t))
 	b := w.start(t)
 	require.NoError(t, b.round(t.Context(), noon))
-	require.Equal(t, first, w.layer(t))
-	before := w.kafka.Count(t, topicName)
 	require.NoError(t, b.round(t.Context(), noon))
 	require.Equal(t, before, w.kafka.Count(t, topicName))
+	require.Equal(t, first, w.layer(t))
 
 	// The next interval: the instances take turns, and agree with one that has just started.
 	w.measure(t, noon, noon.Add(5*time.Minute), 20, -15)
@@ -158,6 +159,20 @@ func (w *town) testRounds(t *testing.T) {
 	second := w.layer(t)
 	require.NotEqual(t, first, second)
 	require.NoError(t, w.start(t).round(t.Context(), noon.Add(5*time.Minute)))
+	require.Equal(t, second, w.layer(t))
+
+	// Two instances publish at the same time. The one whose transaction is aborted has nothing left
+	// to publish.
+	w.measure(t, noon, noon.Add(5*time.Minute), 20, 15)
+	fenced := w.start(t)
+	fenced.out = contested{fenced.out, func() error { return b.round(t.Context(), noon.Add(5*time.Minute)) }}
+	b.sent = nil
+	require.True(t, publish.Fenced(fenced.round(t.Context(), noon.Add(5*time.Minute))))
+	before = w.kafka.Count(t, topicName)
+	require.NoError(t, fenced.round(t.Context(), noon.Add(5*time.Minute)))
+	require.Equal(t, before, w.kafka.Count(t, topicName))
+	w.measure(t, noon, noon.Add(5*time.Minute), 20, -15)
+	require.NoError(t, b.round(t.Context(), noon.Add(5*time.Minute)))
 	require.Equal(t, second, w.layer(t))
 
 	// An instance that has missed an interval replaces what another instance published in it, even if
@@ -202,6 +217,19 @@ func (w *town) testRounds(t *testing.T) {
 	require.NoError(t, a.round(t.Context(), noon.Add(3*time.Hour)))
 	require.Empty(t, w.layer(t))
 	require.Equal(t, 7, a.state.Load().streets[model.None])
+}
+
+// contested is an output whose publications another instance aborts.
+type contested struct {
+	output
+	publish func() error // by the other instance
+}
+
+func (c contested) put(_ context.Context, _, changed []*pb.StreetForecast, remove []string) error {
+	if len(changed)+len(remove) == 0 {
+		return nil
+	}
+	return errors.Join(c.publish(), kafka.InvalidProducerEpoch)
 }
 
 // testLeak checks that an evaluation fails if its tables were learned from the evaluated day.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -303,7 +304,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			defer publisher.Close()
 			var removed []string
 			if missing {
-				inTopic, err := publisher.Keys(cmd.Context(), readWithin)
+				inTopic, err := publisher.Digests(cmd.Context(), readWithin)
 				if err != nil {
 					return err
 				}
@@ -311,7 +312,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 				for _, f := range content.Forecasts {
 					inFile[string(forecasts.Key(f))] = true
 				}
-				removed = slices.DeleteFunc(inTopic, func(key string) bool { return inFile[key] })
+				removed = slices.DeleteFunc(slices.Sorted(maps.Keys(inTopic)), func(key string) bool { return inFile[key] })
 			}
 			total := len(content.Forecasts) + len(removed)
 			display := newProgress(std.err, quiet, int64(total),

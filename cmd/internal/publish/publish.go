@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
@@ -28,8 +29,8 @@ const (
 	batchBytes   = 900 << 10
 )
 
-// maxBytes is the maximum size of the latest records of a topic that Keys reads. It keeps only
-// their keys.
+// maxBytes is the maximum size of the latest records of a topic that Digests reads. It keeps only
+// their keys and digests.
 const maxBytes = 4 << 30
 
 // Publisher writes forecasts to the topic. It is not safe for concurrent use.
@@ -133,13 +134,19 @@ func firstBatch(records []protocol.Record) []protocol.Record {
 	return records[:min(len(records), batchRecords)]
 }
 
-// Keys returns the sorted keys of the forecasts in the topic. Like the daemon, it ignores invalid
-// records.
-func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, error) {
+// Digest returns a digest of a forecast, by which changes are detected.
+func Digest(f *pb.StreetForecast) uint64 {
+	record, _ := proto.MarshalOptions{Deterministic: true}.Marshal(f) // Publish reports the error
+	return xxhash.Sum64(record)
+}
+
+// Digests returns the digests of the forecasts in the topic by key. Like the daemon, it ignores
+// invalid records.
+func (p *Publisher) Digests(ctx context.Context, timeout time.Duration) (map[string]uint64, error) {
 	cfg := forecasts.DefaultConfig()
 	cfg.Feed, cfg.Kafka, cfg.MaxBytes = forecasts.FeedKafka, p.cfg, maxBytes
 	cfg.MaxSpeed = forecasts.HighestMaxSpeed // include the keys of records that a daemon would skip
-	seen := &inventory{keys: make(map[string]bool), complete: make(chan struct{})}
+	seen := &inventory{digests: make(map[string]uint64), complete: make(chan struct{})}
 	feed, err := forecasts.New(cfg, seen, zerolog.Nop())
 	if err != nil {
 		return nil, err
@@ -153,27 +160,27 @@ func (p *Publisher) Keys(ctx context.Context, timeout time.Duration) ([]string, 
 	defer feed.Close()
 	select {
 	case <-seen.complete:
-		feed.Close() // stop it before reading keys
-		return slices.Sorted(maps.Keys(seen.keys)), nil
+		feed.Close() // stop it before reading digests
+		return seen.digests, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot read topic %q: %w; %s", p.cfg.Topic, ctx.Err(), feed.Status().Error)
 	}
 }
 
-// inventory is a layer that keeps only the keys.
+// inventory is a layer that keeps only the keys and digests.
 type inventory struct {
-	keys     map[string]bool
+	digests  map[string]uint64
 	first    sync.Once
-	complete chan struct{} // closed once keys covers the whole topic
+	complete chan struct{} // closed once digests covers the whole topic
 }
 
-func (i *inventory) Put(f *pb.StreetForecast) { i.keys[string(forecasts.Key(f))] = true }
+func (i *inventory) Put(f *pb.StreetForecast) { i.digests[string(forecasts.Key(f))] = Digest(f) }
 
 func (i *inventory) Remove(street, fromnode int32) {
-	delete(i.keys, string(forecasts.Key(&pb.StreetForecast{Street: street, Fromnode: fromnode})))
+	delete(i.digests, string(forecasts.Key(&pb.StreetForecast{Street: street, Fromnode: fromnode})))
 }
 
-func (i *inventory) Clear() { clear(i.keys) }
+func (i *inventory) Clear() { clear(i.digests) }
 
 func (i *inventory) Publish(time.Time) { i.first.Do(func() { close(i.complete) }) }
 

@@ -198,15 +198,19 @@ func TestKilledPublisher(t *testing.T) {
 		follow(t, short).await(t, streets, 1)
 		later := follow(t, first.cfg)
 		v.await(t, streets, 1)
-		keys, err := publisher(t, k, "six", Options{}).Keys(t.Context(), 20*time.Second)
+		digests, err := publisher(t, k, "six", Options{}).Digests(t.Context(), 20*time.Second)
 		require.NoError(t, err)
-		require.Len(t, keys, streets)
+		require.Len(t, digests, streets)
+		for _, f := range generationOf(streets, 1) {
+			require.Equal(t, Digest(f), digests[string(forecasts.Key(f))])
+		}
 		require.NoError(t, first.Publish(t.Context(), generationOf(streets, 3), nil, ignoreCount))
 		v.await(t, streets, 3)
 		later.await(t, streets, 3)
 		follow(t, first.cfg).await(t, streets, 3)
 		err = tx.commit(t.Context())
 		require.ErrorContains(t, err, `another publisher with the transactional id "trafficctl-forecasts-six" took over`)
+		require.True(t, Fenced(err))
 	})
 }
 
@@ -224,9 +228,9 @@ func TestPublishInterrupted(t *testing.T) {
 		other := publisher(t, k, "one", Options{ID: "other"})
 		require.NoError(t, other.Publish(t.Context(), generationOf(3000, 3), []string{"3001:1"}, ignoreCount))
 		v.await(t, 3000, 3)
-		keys, err := p.Keys(t.Context(), time.Minute)
+		digests, err := p.Digests(t.Context(), time.Minute)
 		require.NoError(t, err)
-		require.Len(t, keys, 3000)
+		require.Len(t, digests, 3000)
 	})
 }
 

@@ -120,6 +120,12 @@ func (t *transaction) end(ctx context.Context, commit bool) error {
 	return err
 }
 
+// Fenced reports whether a publication failed because another publisher with the same transactional
+// id has aborted its transaction, or because the transaction took longer than its timeout.
+func Fenced(err error) bool {
+	return errors.Is(err, kafka.InvalidProducerEpoch) || errors.Is(err, kafka.ProducerFenced) || errors.Is(err, kafka.InvalidTransactionState)
+}
+
 // minRetryDelay is the first delay between attempts. Brokers usually need longer to end a
 // transaction.
 const minRetryDelay = 5 * time.Millisecond
@@ -135,7 +141,7 @@ func (p *Publisher) retry(ctx context.Context, what string, try func(context.Con
 		}
 		hint := ""
 		switch {
-		case errors.Is(err, kafka.InvalidProducerEpoch), errors.Is(err, kafka.ProducerFenced), errors.Is(err, kafka.InvalidTransactionState):
+		case Fenced(err):
 			hint = fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than its timeout",
 				p.options.ID)
 		case errors.Is(err, kafka.TransactionalIDAuthorizationFailed):
