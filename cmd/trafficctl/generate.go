@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/generate"
 )
 
@@ -112,9 +112,9 @@ func parseMoment(text string) (time.Time, error) {
 }
 
 func writeMeasurements(ctx context.Context, std streams, c generate.Config, network *generate.Network, output, format string) error {
-	write, name := network.WriteNDJSON, strings.TrimSuffix(strings.TrimSuffix(output, ".gz"), ".zst")
+	write := network.WriteNDJSON
 	switch {
-	case format == "csv", format == "" && filepath.Ext(name) == ".csv":
+	case format == "csv", format == "" && filepath.Ext(feed.TrimCompression(output)) == ".csv":
 		if c.ErrorRate > 0 {
 			return errors.New("--error-rate requires NDJSON or --send: CSV cannot represent most errors")
 		}

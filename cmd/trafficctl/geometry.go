@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/trafficctl/internal/client"
+	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/geometry"
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
@@ -27,6 +28,9 @@ encoding (.json selects geojson); without a known extension, it is wkt:
   kml                one geometry per placemark
   geojson            a FeatureCollection; output only
 
+The input may be compressed with gzip, xz or zstd. The output is compressed if the name
+of its file ends in .gz or .zst.
+
 Formats for --format-from and --format-to; an EPSG code selects OG_SRID:
 
   %s
@@ -35,7 +39,8 @@ Formats for --format-from and --format-to; an EPSG code selects OG_SRID:
 x is the longitude or easting, y the latitude or northing. Programs that read KML and
 GeoJSON expect OG_GEODECIMAL.
 
-A geometry that cannot be converted is reported with its line and omitted.
+A geometry that cannot be converted is reported with its line and omitted. After an
+interrupt, standard output has the geometries converted so far; a file is left unchanged.
 
 With --url, a daemon's routing service converts the coordinates, in jobs of several
 hundred geometries. The key needs the routing right.
@@ -91,7 +96,8 @@ func newGeometry(std streams) *cobra.Command {
 
 func (c *geometryFlags) run(ctx context.Context, std streams, name string) error {
 	cfg := c.cfg
-	cfg.From, cfg.To = geometry.EncodingOf(c.from, name), geometry.EncodingOf(c.to, c.output)
+	cfg.From = geometry.EncodingOf(c.from, feed.TrimCompression(name))
+	cfg.To = geometry.EncodingOf(c.to, feed.TrimCompression(c.output))
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -118,10 +124,16 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 			in = io.TeeReader(f, counter(add))
 		}
 	}
+	plain, err := feed.Decompress(in, feed.Sniff)
+	if err != nil {
+		return fmt.Errorf("cannot read geometries: %w", err)
+	}
+	defer plain.Close()
 	var tally geometry.Tally
 	var failed error
-	err = writeOutput(ctx, c.output, std.out, func(out io.Writer) error {
-		tally, failed = geometry.Run(ctx, in, out, cfg, converter, func(place string, err error) {
+	// Run ends when ctx is done, and then still writes what it has converted.
+	err = writeOutput(context.WithoutCancel(ctx), c.output, std.out, func(out io.Writer) error {
+		tally, failed = geometry.Run(ctx, plain, out, cfg, converter, func(place string, err error) {
 			display.note(fmt.Sprintf("%s: %v", place, err))
 		})
 		return failed

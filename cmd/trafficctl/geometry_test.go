@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +53,38 @@ func TestGeometryFiles(t *testing.T) {
 	requireFailure(t, "", `--from "geojson" must be one of`, "geometry", json)
 }
 
+// TestGeometryCompressed checks that the encoding is that of the name without .gz.
+func TestGeometryCompressed(t *testing.T) {
+	kml := filepath.Join(t.TempDir(), "places.kml.gz")
+	requireSuccess(t, place, "geometry", "--output", kml)
+	r := requireSuccess(t, "", "geometry", kml)
+	require.Equal(t, place, r.out)
+	xz := filepath.Join(t.TempDir(), "places.wkt.xz")
+	requireFailure(t, place, "xz is only supported for input; use .gz or .zst", "geometry", "--output", xz)
+	require.NoFileExists(t, xz)
+}
+
+// TestGeometryInterrupted checks that standard output has what was converted before an interrupt.
+func TestGeometryInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	end := make(chan struct{})
+	defer close(end)
+	waiting := readerFunc(func([]byte) (int, error) { // after what precedes it was read
+		interrupt()
+		<-end
+		return 0, io.EOF
+	})
+	in := io.MultiReader(strings.NewReader(place+place), waiting)
+	var out, errs bytes.Buffer
+	require.Equal(t, exitFailed, run(ctx, []string{"geometry"}, streams{in, &out, &errs}))
+	require.Equal(t, place+place, out.String())
+	require.Contains(t, errs.String(), "interrupted")
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 // TestGeometryOutputIsInput checks that a file is not truncated before it is read.
 func TestGeometryOutputIsInput(t *testing.T) {
 	in := file(t, "places.wkt", place)
@@ -95,7 +130,7 @@ func TestGeometryFails(t *testing.T) {
 	f("--key requires --url", "--key", "tfd_key")
 	f("--key-file requires --url", "--key-file", "routing.key")
 	f("--timeout requires --url", "--timeout", "1m")
-	f("compressed with gzip; decompress it first", file(t, "places.wkt.gz", "\x1f\x8b\x08"))
+	f("cannot read geometries: unexpected EOF", file(t, "places.wkt.gz", "\x1f\x8b\x08"))
 	f("check --from and the file name", file(t, "places.kml", place))
 }
 

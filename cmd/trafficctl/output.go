@@ -44,9 +44,13 @@ func writeOutput(ctx context.Context, path string, stdout io.Writer, write func(
 		}
 		return errors.Join(buffered(f), f.Close())
 	}
+	extension := filepath.Ext(path)
+	if extension == ".xz" {
+		return errors.New("xz is only supported for input; use .gz or .zst")
+	}
 	return replace.File(path, 0o666, func(w io.Writer) error {
 		var z io.WriteCloser
-		switch filepath.Ext(path) { // the errors only report invalid options
+		switch extension { // the errors only report invalid options
 		case ".gz":
 			z, _ = gzip.NewWriterLevel(w, gzip.BestSpeed)
 		case ".zst":

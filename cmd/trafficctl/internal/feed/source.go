@@ -103,11 +103,7 @@ func (c Config) formatOf(r *bufio.Reader) (Format, error) {
 	if c.Format != Auto {
 		return c.Format, nil
 	}
-	name := strings.ToLower(c.Path)
-	for _, extension := range []string{".gz", ".xz", ".zst"} {
-		name = strings.TrimSuffix(name, extension)
-	}
-	if format, ok := extensions[filepath.Ext(name)]; ok {
+	if format, ok := extensions[strings.ToLower(filepath.Ext(TrimCompression(c.Path)))]; ok {
 		return format, nil
 	}
 	start, err := r.Peek(512)
@@ -261,6 +257,15 @@ func ignoreEOF(err error) error {
 		return nil
 	}
 	return err
+}
+
+// TrimCompression returns the name of a file without the extension of a compression.
+func TrimCompression(path string) string {
+	switch extension := filepath.Ext(path); strings.ToLower(extension) {
+	case ".gz", ".xz", ".zst":
+		return strings.TrimSuffix(path, extension)
+	}
+	return path
 }
 
 // Compression is the compression of a file.

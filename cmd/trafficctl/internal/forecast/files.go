@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"trafficd/cmd/trafficctl/internal/feed"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -89,13 +87,7 @@ func ReadCodes(path string, stdin io.Reader) ([]string, error) {
 }
 
 // FormatOf returns the format that a file's name implies, without the extension of a compression.
-func FormatOf(path string) string {
-	switch extension := filepath.Ext(path); strings.ToLower(extension) {
-	case ".gz", ".xz", ".zst":
-		path = strings.TrimSuffix(path, extension)
-	}
-	return forecasts.FormatOf(path)
-}
+func FormatOf(path string) string { return forecasts.FormatOf(feed.TrimCompression(path)) }
 
 func readAll(path string, stdin io.Reader) ([]byte, error) {
 	in := stdin

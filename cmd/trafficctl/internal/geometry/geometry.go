@@ -118,7 +118,7 @@ func (r *run) convert(ctx context.Context, in io.Reader) error {
 			return errors.Join(r.flush(ctx), err)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted (%w)", context.Cause(ctx))
+			return cmp.Or(r.flush(ctx), fmt.Errorf("interrupted (%w)", context.Cause(ctx)))
 		}
 		g, err := r.cfg.From.parse(record.data)
 		if err != nil {

@@ -176,17 +176,25 @@ func TestEndsEarly(t *testing.T) {
 	f(geometry.KML, geometry.WKT, strings.NewReader(`<?xml version="1.0" encoding="ISO-8859-1"?><kml/>`), "", "unsupported encoding ISO-8859-1; convert the file to UTF-8")
 	f(geometry.KML, geometry.KML, strings.NewReader(" hello"), "", "no placemark or geometry found; check --from")
 	f(geometry.KML, geometry.WKT, strings.NewReader("<gpx><Point/></gpx>"), "", "check --from")
-	f(geometry.WKT, geometry.GeoJSON, strings.NewReader("\x1f\x8b\x08"), "", "the input is compressed with gzip; decompress it first")
 	f(geometry.WKT, geometry.WKT, io.MultiReader(strings.NewReader("POINT (1 2)\n"), iotest.ErrReader(errors.New("disk"))), "POINT (1 2)\n", "cannot read the input after line 1: disk")
 	f(geometry.WKT, geometry.WKB, strings.NewReader("POINT (1 2)\nPOINT (1 2)"), "\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\xf0?\x00\x00\x00\x00\x00\x00\x00@", "line 2: a WKB file holds one geometry")
 }
 
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := geometry.Run(ctx, strings.NewReader("POINT (1 2)"), io.Discard, config(geometry.WKT, geometry.WKT), offline(t), nil)
+	in := io.MultiReader(strings.NewReader("POINT (1 2)\n"), readerFunc(func(p []byte) (int, error) {
+		cancel()
+		return copy(p, "POINT (3 4)\n"), nil
+	}))
+	var out strings.Builder
+	_, err := geometry.Run(ctx, in, &out, config(geometry.WKT, geometry.WKT), offline(t), nil)
 	require.ErrorContains(t, err, "interrupted")
+	require.Equal(t, "POINT (1 2)\n", out.String())
 }
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 type failingWriter struct{}
 

@@ -19,15 +19,10 @@ type record struct {
 // records splits the input into records of at most limit bytes each. An error ends the sequence.
 func records(in io.Reader, e Encoding, limit int) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
-		in := bufio.NewReader(in)
-		switch magic, _ := in.Peek(2); {
-		case string(magic) == "\x1f\x8b":
-			yield(record{}, errors.New("the input is compressed with gzip; decompress it first, for example with zcat"))
-		case e == KML:
+		switch e {
+		case KML:
 			placemarks(in, limit)(yield)
-		case e != WKB:
-			lines(in, limit)(yield)
-		default:
+		case WKB:
 			data, err := io.ReadAll(io.LimitReader(in, int64(limit)+1))
 			if err == nil && len(data) > limit {
 				err = tooLong(limit)
@@ -36,6 +31,8 @@ func records(in io.Reader, e Encoding, limit int) iter.Seq2[record, error] {
 				err = fmt.Errorf("cannot read the input: %w", err)
 			}
 			yield(record{"the input", data}, err)
+		default:
+			lines(in, limit)(yield)
 		}
 	}
 }
