@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +50,9 @@ skipped and reported.`,
 		Example: `  trafficctl deadletter ls trafficd-data/journal/dead-letters.ndjson
   trafficctl deadletter ls dead-letters.ndjson --json | jq -r .reason | sort | uniq -c`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return listDeadLetters(std, args[0], asJSON) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return listDeadLetters(cmd.Context(), std, args[0], asJSON)
+		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each dead letter as one line of JSON, instead of the table and counts")
 	return cmd
@@ -79,7 +82,7 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
   trafficctl deadletter resend dead-letters.ndjson --product-instance north --key-file north.key`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			instance, err := selected.instance(args[0])
+			instance, err := selected.instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -87,7 +90,7 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n",
 					instance)
 			}
-			return s.run(cmd.Context(), std, selected.items(args[0]), nil)
+			return s.run(cmd.Context(), std, selected.items(cmd.Context(), args[0]), nil)
 		},
 	}
 	f := cmd.Flags()
@@ -109,12 +112,12 @@ type reason struct {
 // tableRows is the number of table rows that are aligned together, which bounds memory.
 const tableRows = 1000
 
-func listDeadLetters(std streams, path string, asJSON bool) error {
+func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool) error {
 	lines := json.NewEncoder(std.out)
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	defer table.Flush()
 	reasons, n := map[[2]string]*reason{}, 0
-	for l, err := range (selection{}).letters(path, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
+	for l, err := range (selection{}).letters(ctx, path, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
 		if err != nil {
 			return err
 		}
@@ -202,7 +205,7 @@ type selection struct {
 // letters returns the selected dead letters of a file in order, without the duplicates that a crash
 // may have caused. It calls note with a message for each line that a crash has truncated; the
 // daemon writes that dead letter again after the restart. An error ends the sequence.
-func (s selection) letters(path string, note func(text string)) iter.Seq2[letter, error] {
+func (s selection) letters(ctx context.Context, path string, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -218,6 +221,9 @@ func (s selection) letters(path string, note func(text string)) iter.Seq2[letter
 		for n := int64(1); ; n++ {
 			line, err := feed.ReadLine(r, maxLetterBytes)
 			switch {
+			case ctx.Err() != nil:
+				yield(letter{}, interrupted(ctx))
+				return
 			case err == io.EOF:
 				return
 			case err != nil:
@@ -263,9 +269,9 @@ func ignoreNote(string) {}
 
 // instance returns the product instance of the selected letters. It returns an error if they belong
 // to several, because a key belongs to one product instance.
-func (s selection) instance(path string) (string, error) {
+func (s selection) instance(ctx context.Context, path string) (string, error) {
 	found := map[string]bool{}
-	for l, err := range s.letters(path, ignoreNote) {
+	for l, err := range s.letters(ctx, path, ignoreNote) {
 		if err != nil {
 			return "", err
 		}
@@ -291,10 +297,10 @@ func (s selection) instance(path string) (string, error) {
 
 // items returns the selected measurements, each once even if several stores rejected it, with
 // consecutive rows.
-func (s selection) items(path string) iter.Seq2[measurement.Item, error] {
+func (s selection) items(ctx context.Context, path string) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		seen := map[string]bool{}
-		for l, err := range s.letters(path, ignoreNote) {
+		for l, err := range s.letters(ctx, path, ignoreNote) {
 			var item measurement.Item
 			if err == nil {
 				if seen[l.measurementID()] {

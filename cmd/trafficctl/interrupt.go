@@ -45,6 +45,18 @@ func (w interruptibleWriter) Write(p []byte) (int, error) {
 	return w.out.Write(p)
 }
 
+// untilInterrupted calls read, and abandons it once ctx is done. It is for commands that only read.
+func untilInterrupted(ctx context.Context, read func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- read() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return interrupted(ctx)
+	}
+}
+
 // interrupted returns the error of a command whose context is done.
 func interrupted(ctx context.Context) error {
 	return fmt.Errorf("interrupted (%w)", context.Cause(ctx))

@@ -110,9 +110,9 @@ contents, use trafficctl journal verify.
 Exit codes: 0 no damage found, 1 damage found or failure.`,
 		Example: `  trafficctl journal ls trafficd-data/journal
   trafficctl journal ls --config /etc/trafficd/trafficd.yaml`,
-	}, func(_ context.Context, dir string, f inspect.Journal) error {
-		in, err := f.Inspect()
-		if err != nil {
+	}, func(ctx context.Context, dir string, f inspect.Journal) error {
+		var in *journal.Inspection
+		if err := untilInterrupted(ctx, func() (err error) { in, err = f.Inspect(); return err }); err != nil {
 			return err
 		}
 		table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -170,10 +170,12 @@ A running daemon is slightly ahead of its cursors on disk, which are updated wit
 next block. The command reads every frame that a consumer has not consumed.`,
 		Example: `  trafficctl journal cursors trafficd-data/journal
   trafficctl journal cursors --brokers kafka-1:9092,kafka-2:9092`,
-	}, func(_ context.Context, dir string, f inspect.Journal) error {
+	}, func(ctx context.Context, dir string, f inspect.Journal) error {
 		display, add := newByteProgress(std.err, "counted", f.Bytes(f.FirstUnconsumed()), quiet)
 		f.OnRead(add)
-		consumers, gaps, err := f.Consumers()
+		var consumers []inspect.Consumer
+		var gaps []*inspect.Gap
+		err := untilInterrupted(ctx, func() (err error) { consumers, gaps, err = f.Consumers(); return err })
 		display.end()
 		if err != nil {
 			return err
@@ -251,10 +253,11 @@ is writing.
 Exit codes: 0 no damage, 1 damage found or failure.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
   trafficctl journal verify trafficd-data/journal/idempotency`,
-	}, func(_ context.Context, dir string, f inspect.Journal) error {
+	}, func(ctx context.Context, dir string, f inspect.Journal) error {
 		display, add := newByteProgress(std.err, "verified", f.Bytes(0), quiet)
 		f.OnRead(add)
-		v, err := f.Verify()
+		var v *inspect.Verdict
+		err := untilInterrupted(ctx, func() (err error) { v, err = f.Verify(); return err })
 		display.end()
 		if err != nil {
 			return err

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -213,6 +216,22 @@ func TestJournalAdvice(t *testing.T) {
 	d := newDaemon(t)
 	requireSuccess(t, "", to(d, "resubmit", rescued)...)
 	require.Len(t, d.Items(), 3*frameRows)
+}
+
+// TestJournalInterrupted checks that an interrupt ends the commands while they read.
+func TestJournalInterrupted(t *testing.T) {
+	for _, command := range []string{"ls", "verify", "cursors"} {
+		dir := t.TempDir()
+		segment := filepath.Join(dir, "00000000000000000001.seg")
+		require.NoError(t, syscall.Mkfifo(segment, 0o600)) // blocks whoever opens it
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, interrupt)
+		var errs bytes.Buffer
+		require.Equal(t, exitFailed, run(ctx, []string{"journal", command, dir}, streams{err: &errs, out: io.Discard}))
+		require.Contains(t, errs.String(), "interrupted")
+		_, err := syscall.Open(segment, syscall.O_RDWR, 0) // ends the abandoned call, which may open it again later
+		require.NoError(t, err)
+	}
 }
 
 // TestJournalDumpThenResubmit checks that resubmit accepts a dump and sends the same measurements.
