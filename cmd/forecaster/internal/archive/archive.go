@@ -152,13 +152,15 @@ func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 }
 
 // latest returns the latest day in forecaster_learned that matches a condition, and the end of the
-// measurements from which it was learned. ok is false if there is none. It fails if the day was
-// learned with another interval, because the learned tables count in intervals.
+// measurements from which it was learned. ok is false if there is none. It fails if a day was last
+// learned with another interval, because the learned tables count in intervals. Days that an earlier
+// version has learned do not record it.
 func (s *Source) latest(ctx context.Context, q *query, condition string) (day, until time.Time, ok bool, err error) {
 	var seconds uint32
 	var n uint64
 	err = s.Conn.QueryRow(ctx, fmt.Sprintf(
-		"SELECT max(day), argMax(learned_until, day), argMax(interval_seconds, day), count() FROM %s.forecaster_learned WHERE %s AND %s",
+		"SELECT max(day), argMax(learned_until, day), argMaxIf(interval_seconds, day, interval_seconds > 0), count() "+
+			"FROM %s.forecaster_learned WHERE %s AND %s",
 		q.Tables, q.Key(), condition)).Scan(&day, &until, &seconds, &n)
 	if err != nil {
 		return day, until, false, fmt.Errorf("cannot read %s.forecaster_learned: %w", q.Tables, err)

@@ -92,6 +92,7 @@ func Read(c Config) (Content, error) {
 	if err != nil {
 		return Content{}, fmt.Errorf("cannot read the detectors: %w", err)
 	}
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	var rows []map[string]string
 	if strings.HasSuffix(strings.ToLower(c.Path), ".json") {
 		rows, err = readJSON(body)
@@ -113,7 +114,7 @@ func Read(c Config) (Content, error) {
 }
 
 func readCSV(body []byte) (rows []map[string]string, err error) {
-	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))))
+	r := csv.NewReader(bytes.NewReader(body))
 	first, _, _ := bytes.Cut(body, []byte("\n"))
 	for _, c := range ";\t|" {
 		if bytes.ContainsRune(first, c) && !bytes.ContainsRune(first, ',') {

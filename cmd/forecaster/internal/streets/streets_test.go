@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 		"B,7,2,CwRbWyNG9RpsCQCb/jsb,300\nA,7,2,,100\nC,7,-1,,\nD,7,2,,\nE,,,,\nF,x,1,,\n")
 	f("b.csv", "\xef\xbb\xbfstreet;detectorCode;fromnode;length;openlr\r\n7;B;2;300;CwRbWyNG9RpsCQCb/jsb\r\n"+
 		"7;A;2;100;\r\n7;C;-1;;\r\n7;D;2;;\r\n;E;;;\r\n99999999999;F;;;\r\n")
-	f("c.json", `[{"detectorCode":"B","street":7,"fromnode":2,"length":300,"openlr":"CwRbWyNG9RpsCQCb/jsb"},
+	f("c.json", "\ufeff"+`[{"detectorCode":"B","street":7,"fromnode":2,"length":300,"openlr":"CwRbWyNG9RpsCQCb/jsb"},
 		{"detectorCode":"A","street":"7","fromnode":2,"length":100}, {"detectorCode":"C","street":7,"fromnode":-1},
 		{"detectorCode":"D","street":7,"fromnode":2}, {"detectorCode":"E"}, {"detectorCode":"F","street":0}]`)
 }
