@@ -166,6 +166,9 @@ func (c *Client) ReadError(resp *http.Response) *Error {
 	if json.Unmarshal(text, e) != nil || e.Description == "" {
 		e.Description = http.StatusText(resp.StatusCode) + ", not a response from trafficd"
 	}
+	if to := resp.Header.Get("Location"); to != "" {
+		e.Description += "; redirects are not followed, so set --url for " + to
+	}
 	e.Status, e.RetryAfter = resp.StatusCode, RetryAfter(resp.Header.Get("Retry-After"), time.Now())
 	return e
 }

@@ -59,6 +59,24 @@ func TestHints(t *testing.T) {
 		Error{Status: 503, ErrorCode: "GENERAL_SERVICE_UNAVAILABLE", RetryAfter: 2 * time.Second, TraceID: "1"})
 }
 
+// TestRedirect checks that the error names the address of a redirect, for example to https.
+func TestRedirect(t *testing.T) {
+	server := httptest.NewServer(http.RedirectHandler("https://h/x", http.StatusPermanentRedirect))
+	defer server.Close()
+	cfg := DefaultConfig()
+	cfg.URL, cfg.Key = server.URL, "k"
+	c, err := New(cfg, Ingest)
+	require.NoError(t, err)
+	defer c.Close()
+	req, err := c.NewRequest(t.Context(), http.MethodGet, nil)
+	require.NoError(t, err)
+	resp, err := c.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.EqualError(t, c.ReadError(resp), "the daemon responded with 308: Permanent Redirect, not a response from trafficd; "+
+		"redirects are not followed, so set --url for https://h/x")
+}
+
 // TestCA checks that a private certificate authority is trusted with --ca and reported as
 // permanent without it.
 func TestCA(t *testing.T) {
