@@ -107,33 +107,24 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	}
 	defer closeClient()
 
-	in, display := std.in, newProgress(std.err, true, -1)
-	if name != stdio {
-		f, err := os.Open(name)
-		if err != nil {
-			return fmt.Errorf("cannot read geometries: %w", err)
-		}
-		defer f.Close()
-		in = f
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			if out, err := os.Stat(c.output); err == nil && os.SameFile(info, out) {
-				return fmt.Errorf("--output %s is also the input; write to another file", c.output)
-			}
-			var add func(n int64)
-			display, add = newByteProgress(std.err, "converted", info.Size(), c.quiet)
-			in = io.TeeReader(f, counter(add))
+	if in, err := os.Stat(name); err == nil && in.Mode().IsRegular() {
+		if out, err := os.Stat(c.output); err == nil && os.SameFile(in, out) {
+			return fmt.Errorf("--output %s is also the input; write to another file", c.output)
 		}
 	}
-	plain, err := feed.Decompress(in, feed.Sniff)
+	in, err := feed.OpenFile(name, feed.Sniff, std.in)
 	if err != nil {
 		return fmt.Errorf("cannot read geometries: %w", err)
 	}
-	defer plain.Close()
+	defer in.Close()
+	display, add := newByteProgress(std.err, "converted", in.Size, c.quiet || in.Size == 0)
+	add(in.BytesRead())
+	in.OnRead(add)
 	var tally geometry.Tally
 	var failed error
 	// Run ends when ctx is done, and then still writes what it has converted.
 	err = writeOutput(context.WithoutCancel(ctx), c.output, std.out, func(out io.Writer) error {
-		tally, failed = geometry.Run(ctx, plain, out, cfg, converter, func(place string, err error) {
+		tally, failed = geometry.Run(ctx, in, out, cfg, converter, func(place string, err error) {
 			display.note(fmt.Sprintf("%s: %v", place, err))
 		})
 		return failed
@@ -196,12 +187,4 @@ func (c *geometryFlags) system(flag, text string) (geo.System, error) {
 		err = fmt.Errorf("--%s: %w", flag, err)
 	}
 	return s, err
-}
-
-// counter is an io.Writer that reports the number of bytes of each write.
-type counter func(n int64)
-
-func (c counter) Write(p []byte) (int, error) {
-	c(int64(len(p)))
-	return len(p), nil
 }

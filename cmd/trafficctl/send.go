@@ -158,7 +158,7 @@ func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) 
 // failure.
 func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measurement.Item, error], file *feed.Source) (err error) {
 	if file == nil {
-		file = new(feed.Source)
+		file = &feed.Source{File: new(feed.File)}
 	}
 	cfg := s.cfg
 	cfg.Ordered, cfg.SkipBadRows = !s.noOrder, s.onBadRow == "skip"

@@ -123,15 +123,55 @@ func (c Config) formatOf(r *bufio.Reader) (Format, error) {
 
 var extensions = map[string]Format{".csv": CSV, ".tsv": CSV, ".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON}
 
-// Source is an open input. Only BytesRead is safe for concurrent use.
+// File is an open input, which is decompressed. Only BytesRead is safe for concurrent use.
+type File struct {
+	Size int64 // of the (compressed) input; 0: unknown
+
+	io.ReadCloser          // the decompressed content
+	file          *os.File // nil: standard input, which is not closed
+	meter         Meter
+}
+
+// OpenFile opens path, or uses stdin for "-". The caller closes the file.
+func OpenFile(path string, kind Compression, stdin io.Reader) (f *File, err error) {
+	f = &File{meter: Meter{R: stdin}}
+	if path != Stdin {
+		if f.file, err = os.Open(path); err != nil {
+			return nil, err
+		}
+		f.meter.R = f.file
+		if info, err := f.file.Stat(); err == nil && info.Mode().IsRegular() {
+			f.Size = info.Size()
+		}
+	}
+	if f.ReadCloser, err = Decompress(&f.meter, kind); err != nil {
+		_ = f.file.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// BytesRead returns the number of bytes read of the (compressed) input.
+func (f *File) BytesRead() int64 { return f.meter.N.Load() }
+
+// OnRead sets a function that is called with the number of bytes of each read, to show progress.
+func (f *File) OnRead(count func(n int64)) { f.meter.onRead = count }
+
+// Close closes the file.
+func (f *File) Close() error {
+	err := f.ReadCloser.Close()
+	if f.file != nil {
+		err = errors.Join(err, f.file.Close())
+	}
+	return err
+}
+
+// Source is an open input of measurements.
 type Source struct {
-	Size  int64 // of the (compressed) input; 0: unknown
+	*File
 	Empty int64 // measurements that were omitted because their cell is empty
 
 	cfg    Config
-	file   *os.File // nil: standard input, which is not closed
-	meter  Meter
-	plain  io.ReadCloser
 	row    *rowLimiter
 	text   *bufio.Reader
 	format Format
@@ -139,39 +179,26 @@ type Source struct {
 
 // Open opens cfg.Path, or uses stdin for "-", and detects compression and format. The caller closes
 // the source.
-func Open(cfg Config, stdin io.Reader) (_ *Source, err error) {
+func Open(cfg Config, stdin io.Reader) (*Source, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Source{cfg: cfg, meter: Meter{R: stdin}}
-	defer func() {
-		if err != nil {
-			_ = s.Close()
-			err = fmt.Errorf("cannot read %s: %w", cfg.name(), err)
-		}
-	}()
-	if cfg.Path != Stdin {
-		if s.file, err = os.Open(cfg.Path); err != nil {
-			return nil, err
-		}
-		s.meter.R = s.file
-		if info, err := s.file.Stat(); err == nil && info.Mode().IsRegular() {
-			s.Size = info.Size()
-		}
+	file, err := OpenFile(cfg.Path, cfg.Compression, stdin)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", cfg.name(), err)
 	}
-	if s.plain, err = Decompress(&s.meter, cfg.Compression); err != nil {
-		return nil, err
-	}
-	s.row = &rowLimiter{r: s.plain, left: MaxRow}
+	s := &Source{File: file, cfg: cfg, row: &rowLimiter{r: file, left: MaxRow}}
 	s.text = bufio.NewReaderSize(s.row, 64<<10)
 	if mark, _ := s.text.Peek(3); string(mark) == "\xef\xbb\xbf" { // a byte order mark is not part of the first column's name
 		_, _ = s.text.Discard(len(mark)) // buffered
 	}
-	if s.format, err = cfg.formatOf(s.text); err != nil {
-		return nil, err
+	s.format, err = cfg.formatOf(s.text)
+	if err == nil && s.format != CSV && cfg.Mapping != nil && cfg.Mapping.Wide {
+		err = fmt.Errorf("--detectors-from-header requires CSV, not %s (see --format)", s.format)
 	}
-	if s.format != CSV && cfg.Mapping != nil && cfg.Mapping.Wide {
-		return nil, fmt.Errorf("--detectors-from-header requires CSV, not %s (see --format)", s.format)
+	if err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("cannot read %s: %w", cfg.name(), err)
 	}
 	return s, nil
 }
@@ -193,20 +220,6 @@ func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 	}
 }
 
-// BytesRead returns the number of bytes read of the (compressed) input.
-func (s *Source) BytesRead() int64 { return s.meter.N.Load() }
-
-// Close closes the file.
-func (s *Source) Close() (err error) {
-	if s.plain != nil {
-		err = s.plain.Close()
-	}
-	if s.file != nil {
-		err = errors.Join(err, s.file.Close())
-	}
-	return err
-}
-
 // yieldFunc receives items. It returns false to stop.
 type yieldFunc = func(measurement.Item, error) bool
 
@@ -223,14 +236,18 @@ func yieldRowError(yield yieldFunc, place measurement.Place, err error) error {
 
 // Meter counts the bytes read from R.
 type Meter struct {
-	R io.Reader
-	N atomic.Int64
+	R      io.Reader
+	N      atomic.Int64
+	onRead func(n int64) // may be nil
 }
 
 // Read implements io.Reader.
 func (m *Meter) Read(p []byte) (int, error) {
 	n, err := m.R.Read(p)
 	m.N.Add(int64(n))
+	if m.onRead != nil {
+		m.onRead(int64(n))
+	}
 	return n, err
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"trafficd/cmd/trafficctl/internal/feed"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -90,21 +89,12 @@ func ReadCodes(path string, stdin io.Reader) ([]string, error) {
 func FormatOf(path string) string { return forecasts.FormatOf(feed.TrimCompression(path)) }
 
 func readAll(path string, stdin io.Reader) ([]byte, error) {
-	in := stdin
-	if path != feed.Stdin {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		in = file
-	}
-	plain, err := feed.Decompress(in, feed.Sniff)
+	file, err := feed.OpenFile(path, feed.Sniff, stdin)
 	if err != nil {
 		return nil, err
 	}
-	defer plain.Close()
-	text, err := io.ReadAll(io.LimitReader(plain, MaxBytes+1))
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
 	if err == nil && len(text) > MaxBytes {
 		err = fmt.Errorf("longer than %d bytes", MaxBytes)
 	}
