@@ -289,6 +289,9 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			if err := cfg.Validate(); err != nil {
 				return errors.New(kafkaFlags.Replace(err.Error()))
 			}
+			if options.Timeout < time.Second {
+				return fmt.Errorf("--transaction-timeout %s must be at least 1s", options.Timeout)
+			}
 			content, err := readForecasts(cmd.Context(), std, args[0], input, maxSpeed)
 			if err != nil {
 				return err

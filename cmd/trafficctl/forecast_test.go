@@ -326,6 +326,7 @@ func TestForecastPublishRejects(t *testing.T) {
 	f("--sasl must be set", good, "--sasl-user", "maps")
 	f("--tls must be set", good, "--tls-ca", "ca.pem")
 	f("--timeout is 0s", good, "--timeout", "0")
+	f("--transaction-timeout 0s must be at least 1s", good, "--transaction-timeout", "0")
 	f("--max-speed 0 must be", good, "--max-speed", "0")
 	f(`cannot write to topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--timeout", "200ms")
 	f(`cannot read topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--tombstone-missing", "--read-within", "500ms")
