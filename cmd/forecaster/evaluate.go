@@ -56,6 +56,9 @@ dropped at the end.`,
 			if err != nil {
 				return fmt.Errorf("--to: %w", err)
 			}
+			if !last.After(first) {
+				return fmt.Errorf("--to %s must be after --from %s", to, from)
+			}
 			results, err := backtest(cmd.Context(), c, table, scratch, first, last, func(day time.Time) {
 				fmt.Fprintf(os.Stderr, "forecaster: learned %s\n", day.Format(time.DateOnly))
 			})

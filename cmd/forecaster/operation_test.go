@@ -88,6 +88,8 @@ func (w *town) testExplain(t *testing.T) {
 	require.ErrorContains(t, err, "must be a time such as")
 	_, err = f("explain", "--street", "103", "--horizon", "1500")
 	require.ErrorContains(t, err, "--horizon 1500 must be from one interval (5m0s) to 24h0m0s")
+	_, err = f("evaluate", "--from", "2026-06-10", "--to", "2026-06-09")
+	require.ErrorContains(t, err, "--to 2026-06-09 must be after --from 2026-06-10")
 }
 
 // testRun checks that check verifies the stores, and that the running program becomes ready,

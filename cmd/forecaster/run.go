@@ -78,11 +78,11 @@ type status struct {
 
 // output publishes forecasts.
 type output interface {
-	// digests returns the digests of the published forecasts by key.
-	digests(ctx context.Context) (map[string]uint64, error)
+	// Digests returns the digests of the published forecasts by key.
+	Digests(ctx context.Context, timeout time.Duration) (map[string]uint64, error)
 	// put publishes the changed forecasts and removes keys. all contains every forecast.
 	put(ctx context.Context, all, changed []*pb.StreetForecast, remove []string) error
-	close()
+	Close()
 }
 
 func newOutput(o config.Output) (output, error) {
@@ -95,28 +95,18 @@ func newOutput(o config.Output) (output, error) {
 
 type topicOutput struct{ *publish.Publisher }
 
-func (t topicOutput) digests(ctx context.Context) (map[string]uint64, error) {
-	return t.Digests(ctx, time.Minute)
-}
-func (t topicOutput) close() { t.Close() }
 func (t topicOutput) put(ctx context.Context, _, changed []*pb.StreetForecast, remove []string) error {
-	if len(changed)+len(remove) == 0 {
-		return nil
-	}
 	return t.Publish(ctx, changed, remove, func(int) {})
 }
 
 type fileOutput struct{ config.OutputFile }
 
-// digests returns a key that no street has, so that the first publication always replaces the file.
-func (f fileOutput) digests(context.Context) (map[string]uint64, error) {
+// Digests returns a key that no street has, so that the first publication always replaces the file.
+func (f fileOutput) Digests(context.Context, time.Duration) (map[string]uint64, error) {
 	return map[string]uint64{"": 0}, nil
 }
-func (f fileOutput) close() {}
-func (f fileOutput) put(_ context.Context, all, changed []*pb.StreetForecast, remove []string) error {
-	if len(changed)+len(remove) == 0 {
-		return nil
-	}
+func (f fileOutput) Close() {}
+func (f fileOutput) put(_ context.Context, all, _ []*pb.StreetForecast, _ []string) error {
 	format := cmp.Or(f.Format, forecasts.FormatOf(f.Path))
 	return replace.File(f.Path, 0o644, func(w io.Writer) error {
 		_, err := publish.Write(w, format, slices.Values(all))
@@ -168,7 +158,7 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("output.%w", err)
 	}
-	defer out.close()
+	defer out.Close()
 	f := &forecaster{cfg: c, log: log, source: newSource(c, conn, c.ClickHouse.Database), out: out}
 	f.state.Store(&status{})
 	o, err := ops.Start(c.Ops, f.readiness, map[string]http.Handler{"GET /street": http.HandlerFunc(f.serveStreet)}, log)
@@ -413,7 +403,7 @@ func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.
 func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) error {
 	if f.sent == nil {
 		var err error
-		if f.sent, err = f.out.digests(ctx); err != nil {
+		if f.sent, err = f.out.Digests(ctx, time.Minute); err != nil {
 			return err
 		}
 	}
@@ -432,8 +422,10 @@ func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) erro
 		}
 	}
 	slices.Sort(remove)
-	if err := f.out.put(ctx, all, changed, remove); err != nil {
-		return err
+	if len(changed)+len(remove) > 0 {
+		if err := f.out.put(ctx, all, changed, remove); err != nil {
+			return err
+		}
 	}
 	f.sent = next
 	published.Add(float64(len(changed)))

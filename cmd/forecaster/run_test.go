@@ -96,7 +96,7 @@ func (w *town) start(t testing.TB) *forecaster {
 	require.NoError(t, err)
 	out, err := newOutput(w.cfg.Output)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close(); out.close() })
+	t.Cleanup(func() { _ = conn.Close(); out.Close() })
 	f := &forecaster{cfg: &w.cfg, log: zerolog.Nop(), source: newSource(&w.cfg, conn, "trafficd"), out: out}
 	f.state.Store(&status{})
 	return f
@@ -225,10 +225,7 @@ type contested struct {
 	publish func() error // by the other instance
 }
 
-func (c contested) put(_ context.Context, _, changed []*pb.StreetForecast, remove []string) error {
-	if len(changed)+len(remove) == 0 {
-		return nil
-	}
+func (c contested) put(context.Context, []*pb.StreetForecast, []*pb.StreetForecast, []string) error {
 	return errors.Join(c.publish(), kafka.InvalidProducerEpoch)
 }
 
