@@ -42,7 +42,9 @@ response of /status once.`,
 				return fmt.Errorf("--interval %s must be at least 100ms", interval)
 			}
 			for shown := false; ; shown = true {
-				text, err := getStatus(cmd.Context(), base)
+				var s status.Status
+				text, err := getStatus(cmd.Context(), base, &s)
+				var screen string
 				switch {
 				case asJSON && err == nil:
 					_, err = std.out.Write(text)
@@ -51,17 +53,13 @@ response of /status once.`,
 					return nil
 				case err != nil && !shown:
 					return err
-				}
-				var s status.Status
-				if err != nil {
-					text = fmt.Appendf(nil, "! %v; retrying\n", err)
-				} else if err = json.Unmarshal(text, &s); err != nil {
-					return fmt.Errorf("cannot decode the response of %s/status; check that it is a trafficd of this version: %w", base, err)
-				} else {
-					text = []byte(page(&s))
+				case err != nil:
+					screen = fmt.Sprintf("! %v; retrying\n", err)
+				default:
+					screen = page(&s)
 				}
 				const home = "\033[H\033[2J" // move the cursor to the top and clear the screen
-				if _, err = fmt.Fprintf(std.out, "%s%s", home, text); err != nil {
+				if _, err = io.WriteString(std.out, home+screen); err != nil {
 					return err
 				}
 				if client.Sleep(cmd.Context(), interval) != nil {
@@ -198,8 +196,8 @@ func line(i *pipeline.TapItem) string {
 	return text + "  " + message
 }
 
-// getStatus returns the response of /status.
-func getStatus(ctx context.Context, base string) ([]byte, error) {
+// getStatus decodes the response of /status into s and returns its text.
+func getStatus(ctx context.Context, base string, s *status.Status) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	body, err := getOperators(ctx, base, "/status", nil)
@@ -210,6 +208,9 @@ func getStatus(ctx context.Context, base string) ([]byte, error) {
 	text, err := io.ReadAll(body)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the response of /status: %w", err)
+	}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("cannot decode the response of %s/status; check that it is a trafficd of this version: %w", base, err)
 	}
 	return text, nil
 }

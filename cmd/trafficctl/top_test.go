@@ -70,6 +70,17 @@ func TestTopRetries(t *testing.T) {
 	require.Contains(t, rest, "trafficd v4 ")
 }
 
+// TestTopOfSomethingElse checks that the page of another server is not printed as the status.
+func TestTopOfSomethingElse(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	defer http.DefaultClient.CloseIdleConnections()
+	defer server.Close()
+	for _, args := range [][]string{{"top"}, {"top", "--json"}} {
+		r := requireFailure(t, "", "check that it is a trafficd of this version", append(args, "--url", server.URL)...)
+		require.Empty(t, r.out)
+	}
+}
+
 // TestOperatorsURL checks that an invalid --url is not reported as an unreachable daemon.
 func TestOperatorsURL(t *testing.T) {
 	for _, command := range []string{"top", "tap"} {
