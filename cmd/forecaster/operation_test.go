@@ -84,6 +84,8 @@ func (w *town) testExplain(t *testing.T) {
 	require.Contains(t, text, "no forecast for the street")
 	_, err = f("explain", "--street", "999", "--at", noon.Format(time.RFC3339))
 	require.ErrorContains(t, err, "belongs to street 999")
+	_, err = f("explain")
+	require.ErrorContains(t, err, `required flag(s) "street" not set`)
 	_, err = f("explain", "--street", "103", "--at", "yesterday")
 	require.ErrorContains(t, err, "must be a time such as")
 	_, err = f("explain", "--street", "103", "--horizon", "1500")
