@@ -57,6 +57,9 @@ func newGenerate(std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if registry == stdio && (sends || output == stdio) {
+				return errors.New("--registry-out - requires --output FILE, because standard output is already used")
+			}
 			if c.From, err = parseMoment(from); err != nil {
 				return err
 			}
@@ -65,7 +68,7 @@ func newGenerate(std streams) *cobra.Command {
 				return err
 			}
 			if registry != "" {
-				if err := writeOutput(cmd.Context(), registry, io.Discard, network.WriteRegistry); err != nil {
+				if err := writeOutput(cmd.Context(), registry, std.out, network.WriteRegistry); err != nil {
 					return fmt.Errorf("cannot write the registry: %w", err)
 				}
 			}

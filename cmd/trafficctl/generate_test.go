@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -110,6 +111,14 @@ func TestGenerateBadFlags(t *testing.T) {
 	f("--output", "--send", "--output", "x")
 	f("registry", "--registry-out", "no/such/directory/r.csv")
 	f("cannot write", "--output", "no/such/directory/m.csv")
+	f("standard output is already used", "--registry-out", "-")
+	f("standard output is already used", "--registry-out", "-", "--send")
+}
+
+// TestRegistryToStandardOutput checks that the registry is not discarded.
+func TestRegistryToStandardOutput(t *testing.T) {
+	r := requireSuccess(t, "", small("--registry-out", "-", "--output", os.DevNull)...)
+	require.True(t, strings.HasPrefix(r.out, "detectorCode,"), r.out)
 }
 
 func TestGenerateWarnsAboutTheFuture(t *testing.T) {
