@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
@@ -109,8 +111,13 @@ func (f fileOutput) Close() {}
 func (f fileOutput) put(_ context.Context, all, _ []*pb.StreetForecast, _ []string) error {
 	format := cmp.Or(f.Format, forecasts.FormatOf(f.Path))
 	return replace.File(f.Path, 0o644, func(w io.Writer) error {
-		_, err := publish.Write(w, format, slices.Values(all))
-		return err
+		if !strings.HasSuffix(strings.ToLower(f.Path), ".gz") {
+			_, err := publish.Write(w, format, slices.Values(all))
+			return err
+		}
+		z := gzip.NewWriter(w)
+		_, err := publish.Write(z, format, slices.Values(all))
+		return errors.Join(err, z.Close())
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
@@ -297,19 +299,27 @@ func TestMETRLAWithoutSensors(t *testing.T) {
 }
 
 func TestFileOutput(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "forecasts.ndjson")
-	o, err := newOutput(config.Output{Feed: forecasts.FeedFile, File: config.OutputFile{Path: path}})
-	require.NoError(t, err)
-	f := &forecaster{out: o}
 	list, l := network(3)
 	all, _ := build(config.Default().Forecasts, model.NewStep(l, noon, nil, nil), list)
 	require.Empty(t, all, "nothing was measured")
 	codes, recent := hour(list)
 	all, _ = build(config.Default().Forecasts, model.NewStep(l, noon, codes, recent), list)
-	require.NoError(t, f.publish(t.Context(), all))
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, 3, strings.Count(string(text), "\n"))
+	for _, name := range []string{"forecasts.ndjson", "forecasts.ndjson.gz"} {
+		path := filepath.Join(t.TempDir(), name)
+		o, err := newOutput(config.Output{Feed: forecasts.FeedFile, File: config.OutputFile{Path: path}})
+		require.NoError(t, err)
+		f := &forecaster{out: o}
+		require.NoError(t, f.publish(t.Context(), all))
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		if filepath.Ext(name) == ".gz" {
+			z, err := gzip.NewReader(bytes.NewReader(content))
+			require.NoError(t, err)
+			content, err = io.ReadAll(z)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 3, bytes.Count(content, []byte("\n")))
+	}
 }
 
 // network returns streets with one detector each, and learned tables.
@@ -477,6 +487,7 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	f(nil, "model.product_instance must be set", "detectors.path must be set")
+	f([]string{"output.feed=file", "output.file.format=xml"}, "output.file.path must be set", `output.file.format is "xml", must be protobuf`)
 	f([]string{"model.interval=7m"}, "model.interval is 7m0s", "(from --set)")
 	f([]string{"model.horizons=[1h, 15m]"}, "model.horizons must be sorted")
 	f([]string{"model.horizons=[15m, 15m]"}, "model.horizons must be sorted")

@@ -79,7 +79,7 @@ type Output struct {
 
 // OutputFile is the file that the daemon reads as forecasts.file.
 type OutputFile struct {
-	Path   string `setting:"path"`   // replaced with every publication
+	Path   string `setting:"path"`   // replaced with every publication; compressed if it ends in .gz
 	Format string `setting:"format"` // protobuf, json or ndjson; empty: derived from the file's name
 }
 
@@ -124,7 +124,9 @@ func (c *Config) ValidateOutput(origins conf.Origins) error {
 	case forecasts.FeedKafka:
 		out = errors.Join(o.Kafka.Kafka.Validate("kafka."), settings.Check(o.TransactionalID != "", "transactional_id must be set"))
 	case forecasts.FeedFile:
-		out = settings.Check(o.File.Path != "", "file.path must be set")
+		feed := forecasts.DefaultConfig()
+		feed.Feed, feed.File.Path, feed.File.Format = o.Feed, o.File.Path, o.File.Format
+		out = feed.Validate()
 	default:
 		out = fmt.Errorf("feed is %q, must be kafka or file", o.Feed)
 	}
