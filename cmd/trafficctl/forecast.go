@@ -176,7 +176,7 @@ layer has not changed, standard output is empty and the exit code is 0.`,
 func describe(resp *forecast.Response) string {
 	text := "not modified"
 	if resp.Layer != nil {
-		text = fmt.Sprintf("%s streets, %s bytes", grouped(len(resp.Layer.StreetForecast)), grouped(resp.Size))
+		text = fmt.Sprintf("%s, %s bytes", plural(len(resp.Layer.StreetForecast), "street"), grouped(resp.Size))
 		if encoding := resp.Get("Content-Encoding"); encoding != "" {
 			text += fmt.Sprintf(" (%s as %s)", grouped(resp.Received), encoding)
 		}
@@ -218,8 +218,8 @@ func errIfFaulty(std streams, c forecast.Content) error {
 	if c.Skipped+c.Remarks == 0 {
 		return nil
 	}
-	fmt.Fprintf(std.err, "trafficctl: %s records skipped, %s of them with a street or fromnode that is not a 32-bit integer; %s parts "+
-		"omitted or corrected\n", grouped(c.Skipped), grouped(c.Range), grouped(c.Remarks))
+	fmt.Fprintf(std.err, "trafficctl: %s skipped, %s of them with a street or fromnode that is not a 32-bit integer; %s "+
+		"omitted or corrected\n", plural(c.Skipped, "record"), grouped(c.Range), plural(c.Remarks, "part"))
 	return errRejected
 }
 
@@ -238,7 +238,7 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 	if err != nil {
 		return fmt.Errorf("cannot write forecasts to %s: %w", path, err)
 	}
-	fmt.Fprintf(std.err, "trafficctl: forecasts of %s streets as %s\n", grouped(n), format)
+	fmt.Fprintf(std.err, "trafficctl: forecasts of %s as %s\n", plural(n, "street"), format)
 	return nil
 }
 
@@ -327,7 +327,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(std.err, "trafficctl: %s streets published, %s removed\n", grouped(len(content.Forecasts)), grouped(len(removed)))
+			fmt.Fprintf(std.err, "trafficctl: %s published, %s removed\n", plural(len(content.Forecasts), "street"), grouped(len(removed)))
 			return errIfFaulty(std, content)
 		},
 	}

@@ -136,7 +136,7 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	case err != nil:
 		return err
 	case !c.quiet:
-		fmt.Fprintf(std.err, "trafficctl: %s geometries converted, %s omitted\n", grouped(tally.Converted), grouped(tally.Omitted))
+		fmt.Fprintf(std.err, "trafficctl: %s converted, %s omitted\n", plural(tally.Converted, "geometry"), grouped(tally.Omitted))
 	}
 	if tally.Omitted > 0 {
 		return errRejected

@@ -22,7 +22,7 @@ func TestGeometry(t *testing.T) {
 		t.Helper()
 		r := requireSuccess(t, in, append([]string{"geometry"}, args...)...)
 		require.Equal(t, want, r.out)
-		require.Equal(t, "trafficctl: 1 geometries converted, 0 omitted\n", r.err)
+		require.Equal(t, "trafficctl: 1 geometry converted, 0 omitted\n", r.err)
 	}
 	f(place, place)
 	f(place, "POINT (825055.56 4876277.78)\n", "--format-to", "VENDOR_GEODECIMAL")
@@ -105,7 +105,7 @@ func TestGeometryOmitted(t *testing.T) {
 	require.Equal(t, []string{
 		`trafficctl: line 1: cannot read WKT: byte 8: unexpected ")", want a number; points have 2`,
 		"trafficctl: line 3: point 0 (200 1) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not between -180 and 180",
-		"trafficctl: 1 geometries converted, 2 omitted",
+		"trafficctl: 1 geometry converted, 2 omitted",
 	}, strings.Split(strings.TrimSpace(r.err), "\n"))
 }
 
