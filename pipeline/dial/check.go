@@ -86,7 +86,7 @@ type Topic struct {
 	Name       string
 	Brokers    int // number of brokers in the cluster
 	Partitions []kafka.Partition
-	Config     map[string]string // empty if the user lacks the permission DescribeConfigs
+	Config     map[string]string // nil if the user lacks the permission DescribeConfigs
 }
 
 // Errorf returns an error about the topic. It starts with "topic", the key of the setting.
@@ -203,7 +203,7 @@ func TopicConfig(ctx context.Context, client *kafka.Client, topic string) map[st
 	r, err := client.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
 		Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}},
 	})
-	if err != nil || len(r.Resources) != 1 {
+	if err != nil || len(r.Resources) != 1 || r.Resources[0].Error != nil {
 		return nil
 	}
 	config := map[string]string{}

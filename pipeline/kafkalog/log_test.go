@@ -463,6 +463,14 @@ func TestRejectedFramesKeepConnections(t *testing.T) {
 	require.LessOrEqual(t, opened.Hits(), 2, "a probe may open connections, because another request uses the others")
 }
 
+// TestUnreadableTopicConfig checks that the log can be used without the permission to read the
+// configuration of its topic.
+func TestUnreadableTopicConfig(t *testing.T) {
+	cluster := stores.StartKfake(t, kfake.SeedTopics(1, "secret"))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	appendTo(t, openLog(t, cluster.ListenAddrs(), "secret"), frame(1, 1, 0))
+}
+
 // TestLogTopic checks that a topic that could lose or reject batches is not used, and that
 // the error names the setting.
 func TestLogTopic(t *testing.T) {
