@@ -20,8 +20,8 @@ func WSDL(address string) []byte {
 	return bytes.ReplaceAll(document(wsdlName), []byte(addressPlaceholder), appendText(nil, address))
 }
 
-// Schema returns one of the files that SchemaNames lists. prefix replaces the prefix VENDOR of format
-// names.
+// Schema returns one of the files that SchemaNames lists. prefix replaces the prefix VENDOR of
+// format names.
 func Schema(file, prefix string) []byte {
 	return bytes.ReplaceAll(document(file), []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
 }

@@ -56,8 +56,8 @@ func New(cfg Config, log zerolog.Logger) *Layer {
 }
 
 // Put sets the forecast of a street and takes ownership of f. If f is invalid, the error is
-// counted, the first one is also logged, and the street keeps its earlier forecast, unless Clear has
-// removed it.
+// counted, the first one is also logged, and the street keeps its earlier forecast, unless Clear
+// has removed it.
 func (l *Layer) Put(f *pb.StreetForecast) {
 	s, err := newStreet(f)
 	l.mu.Lock()

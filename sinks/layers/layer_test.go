@@ -194,7 +194,8 @@ func TestMaxStreets(t *testing.T) {
 	require.Zero(t, l.Status(noon).LeftOut)
 }
 
-// TestEndedStreetsMakeRoom checks that streets that are kept after their end do not displace others.
+// TestEndedStreetsMakeRoom checks that streets that are kept after their end do not displace
+// others.
 func TestEndedStreetsMakeRoom(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxStreets = 3

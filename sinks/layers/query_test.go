@@ -443,8 +443,8 @@ func TestManyRemovals(t *testing.T) {
 	require.Equal(t, "changes", content(second), "the version is current again")
 }
 
-// TestSinceWithMoreThanMaxStreets checks that forecasts that were never in the layer are not sent as
-// removed streets, which could make the changes larger than the limit.
+// TestSinceWithMoreThanMaxStreets checks that forecasts that were never in the layer are not sent
+// as removed streets, which could make the changes larger than the limit.
 func TestSinceWithMoreThanMaxStreets(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxStreets = 200

@@ -57,8 +57,8 @@ func TestHeaders(t *testing.T) {
 	f("application/json", "gzip;q=0.5, zstd", "application/json", "zstd", "")
 }
 
-// TestLastModifiedIncreases changes the layer twice within a second, and after the clock is set back.
-// A client that sends only a date must get each change.
+// TestLastModifiedIncreases changes the layer twice within a second, and after the clock is set
+// back. A client that sends only a date must get each change.
 func TestLastModifiedIncreases(t *testing.T) {
 	l := served(t, 100)
 	modified := atNoon

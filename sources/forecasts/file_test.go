@@ -162,8 +162,8 @@ func TestFileInUseIsNotReadAgain(t *testing.T) {
 	f(jsonOf(t, street(1, 1, 11)), 0)
 }
 
-// TestBadRecordReplacesStreet checks that a street whose record is skipped is missing, because a file
-// replaces all streets.
+// TestBadRecordReplacesStreet checks that a street whose record is skipped is missing, because a
+// file replaces all streets.
 func TestBadRecordReplacesStreet(t *testing.T) {
 	path := tempPath(t, "f.pb")
 	write(t, path, response(t, street(1, 1, 10), street(2, 1, 20)))
