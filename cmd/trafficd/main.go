@@ -14,6 +14,7 @@
 //	page.go        the paths for operators, and the web page
 //	reload.go      SIGHUP
 //	readiness.go   the reasons in /readyz
+//	notify.go      systemd
 //	migrate.go     the ClickHouse tables
 //	health.go      health checks of containers
 //	status/        /status
