@@ -38,10 +38,11 @@ func TestKafka(t *testing.T) {
 func testTopics(t *testing.T, k *stores.Kafka) {
 	k.Create(t, "forecasts", 2)
 	k.Create(t, "forecasts", 2)
-	require.ErrorContains(t, k.CreateTopic(t.Context(), "forecasts", 5), "exists with 2")
+	create := func(topic string) error { return launch.CreateTopic(t.Context(), k.Brokers, topic, 5, nil) }
+	require.ErrorContains(t, create("forecasts"), "exists with 2")
 	produce(t, k.Brokers, "by-use", 1)
-	require.ErrorContains(t, k.CreateTopic(t.Context(), "by-use", 5), "exists with 3", "the option Partitions")
-	require.ErrorContains(t, k.CreateTopic(t.Context(), "measurements", 5), "exists with 6", "the option Topics")
+	require.ErrorContains(t, create("by-use"), "exists with 3", "the option Partitions")
+	require.ErrorContains(t, create("measurements"), "exists with 6", "the option Topics")
 
 	compact := map[string]*string{"cleanup.policy": new("compact")}
 	require.NoError(t, launch.CreateTopic(t.Context(), k.Brokers, "compacted", 1, compact))

@@ -136,10 +136,10 @@ func StartKfake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	return cluster
 }
 
-// Create calls CreateTopic and fails the test on an error.
+// Create calls [launch.CreateTopic] and fails the test on an error.
 func (k *Kafka) Create(t testing.TB, topic string, partitions int) {
 	t.Helper()
-	require.NoError(t, k.CreateTopic(t.Context(), topic, partitions))
+	require.NoError(t, launch.CreateTopic(t.Context(), k.Brokers, topic, partitions, nil))
 }
 
 // Records returns the records of a topic. It fails the test on an error, or after two minutes.

@@ -388,9 +388,3 @@ func QueryClickHouse(ctx context.Context, address, sql string) (string, error) {
 	}
 	return strings.TrimSuffix(string(r.Body), "\n"), nil
 }
-
-// CreateTopic creates a topic and returns when every partition has a leader. An existing topic with
-// the same number of partitions is not an error.
-func (k *Kafka) CreateTopic(ctx context.Context, topic string, partitions int) error {
-	return CreateTopic(ctx, k.Brokers, topic, partitions, nil)
-}

@@ -68,7 +68,7 @@ func startApache(ctx context.Context, opts launch.Options) (a *Apache, err error
 		}
 		return err
 	}))
-	return a, launch.Eventually(ctx, time.Minute, func() error { return a.nodes[0].CreateTopic(ctx, Topic, partitions) })
+	return a, launch.Eventually(ctx, time.Minute, func() error { return launch.CreateTopic(ctx, a.nodes[0].Brokers, Topic, partitions, nil) })
 }
 
 // Stop implements Broker.

@@ -8,7 +8,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,12 +88,11 @@ func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed fu
 	s.Processes = []int{s.proc.PID()}
 	err = launch.Eventually(ctx, startLimit, func() (err error) {
 		defer must.Return(&err)
-		if s.HTTP == "" {
-			s.Version = must.Get(nativeVersion(ctx, s.native))
-			return nil
+		if s.HTTP != "" {
+			must.Get(launch.QueryClickHouse(ctx, s.HTTP, "SELECT 1"))
 		}
-		s.Version = must.Get(launch.QueryClickHouse(ctx, s.HTTP, "SELECT version()"))
-		return must.Get(new(net.Dialer).DialContext(ctx, "tcp", s.native)).Close()
+		s.Version = must.Get(nativeVersion(ctx, s.native))
+		return nil
 	})
 	if err != nil {
 		_ = s.proc.Kill()
