@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Retain sets a TTL on the tables with measurements, unless they already have it: a month is
-// dropped when all of its rows are older than the given number of days.
+// Retain sets a TTL on the tables with measurements, unless they already have it: a part is dropped
+// when all of its rows are older than the given number of days. A part has rows of one month.
 func Retain(ctx context.Context, c Conn, l Layout, days int) error {
 	for table, column := range map[string]string{
 		l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",

@@ -40,8 +40,8 @@ type Config struct {
 	// time between updates of the derived tables and the detectors (see schemas/clickhouse); 0 if
 	// another daemon updates them
 	DeriveInterval time.Duration `setting:"derive_interval"`
-	// number of days that measurements are kept after timestamp_from, rounded up to whole months;
-	// without a TTL, they are kept forever
+	// minimum number of days that measurements are kept after timestamp_from; they are dropped at the
+	// latest when their whole month is older. Without a TTL, they are kept forever
 	RetentionDays int `setting:"retention_days"`
 }
 
