@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/trafficctl/internal/feed"
+	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/pipeline"
 )
@@ -222,7 +223,7 @@ func (s selection) letters(ctx context.Context, path string, note func(text stri
 			line, err := feed.ReadLine(r, maxLetterBytes)
 			switch {
 			case ctx.Err() != nil:
-				yield(letter{}, interrupted(ctx))
+				yield(letter{}, interrupt.Error(ctx))
 				return
 			case err == io.EOF:
 				return

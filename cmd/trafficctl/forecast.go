@@ -66,7 +66,7 @@ the same bytes.`,
 			}
 			var lines []string
 			if codes != "" {
-				if lines, err = forecast.ReadCodes(codes, std.in); err != nil {
+				if lines, err = forecast.ReadCodes(cmd.Context(), codes, std.in); err != nil {
 					return err
 				}
 			}

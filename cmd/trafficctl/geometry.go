@@ -112,7 +112,7 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 			return fmt.Errorf("--output %s is also the input; write to another file", c.output)
 		}
 	}
-	in, err := feed.OpenFile(name, feed.Sniff, std.in)
+	in, err := feed.OpenFile(ctx, name, feed.Sniff, std.in)
 	if err != nil {
 		return fmt.Errorf("cannot read geometries: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/trafficctl/internal/inspect"
+	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
@@ -111,8 +112,8 @@ Exit codes: 0 no damage found, 1 damage found or failure.`,
 		Example: `  trafficctl journal ls trafficd-data/journal
   trafficctl journal ls --config /etc/trafficd/trafficd.yaml`,
 	}, func(ctx context.Context, dir string, f inspect.Journal) error {
-		var in *journal.Inspection
-		if err := untilInterrupted(ctx, func() (err error) { in, err = f.Inspect(); return err }); err != nil {
+		in, err := interrupt.Call(ctx, f.Inspect)
+		if err != nil {
 			return err
 		}
 		table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -176,9 +177,8 @@ next block. The command reads every frame that a consumer has not consumed.`,
 	}, func(ctx context.Context, dir string, f inspect.Journal) error {
 		display, add := newByteProgress(std.err, "counted", f.Bytes(f.FirstUnconsumed()), quiet)
 		f.OnRead(add)
-		var consumers []inspect.Consumer
 		var gaps []*inspect.Gap
-		err := untilInterrupted(ctx, func() (err error) { consumers, gaps, err = f.Consumers(); return err })
+		consumers, err := interrupt.Call(ctx, func() (all []inspect.Consumer, err error) { all, gaps, err = f.Consumers(); return all, err })
 		display.end()
 		if err != nil {
 			return err
@@ -259,8 +259,7 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 	}, func(ctx context.Context, dir string, f inspect.Journal) error {
 		display, add := newByteProgress(std.err, "verified", f.Bytes(0), quiet)
 		f.OnRead(add)
-		var v *inspect.Verdict
-		err := untilInterrupted(ctx, func() (err error) { v, err = f.Verify(); return err })
+		v, err := interrupt.Call(ctx, f.Verify)
 		display.end()
 		if err != nil {
 			return err

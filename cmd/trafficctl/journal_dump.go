@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/trafficctl/internal/inspect"
+	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/pipeline"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
@@ -119,7 +120,7 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 		_, isGap := errors.AsType[*inspect.Gap](err)
 		switch {
 		case ctx.Err() != nil:
-			return interrupted(ctx)
+			return interrupt.Error(ctx)
 		case err == nil:
 			if err := d.frame(frame, lines); err != nil {
 				return err

@@ -19,6 +19,7 @@ import (
 
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficctl/internal/client"
+	"trafficd/cmd/trafficctl/internal/interrupt"
 )
 
 // Exit codes, as documented in the help texts.
@@ -44,7 +45,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, std streams) int {
-	std.in = interruptibleReader{ctx, std.in}
+	std.in = interrupt.Reader{Ctx: ctx, In: std.in}
 	root := newRoot(std)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

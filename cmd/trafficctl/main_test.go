@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,6 +137,17 @@ func TestInterruptedInput(t *testing.T) {
 	f("geometry")
 	f("forecast", "build", "-")
 	f("forecast", "generate", "--codes", "-")
+
+	// A named pipe, first without a writer, then with one that does not write.
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	f("send", pipe, "--dry-run")
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // ends the abandoned call
+	require.NoError(t, err)
+	defer writer.Close()
+	f(to(d, "send", pipe)...)
+	f("geometry", pipe)
+	f("forecast", "build", pipe)
 }
 
 func TestVersion(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"trafficd/cmd/trafficctl/internal/feed"
+	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/send"
 	"trafficd/pipeline/replace"
 )
@@ -30,7 +31,7 @@ const stdio = feed.Stdin // the file name for standard input and standard output
 // ctx is done.
 func writeOutput(ctx context.Context, path string, stdout io.Writer, write func(io.Writer) error) error {
 	buffered := func(w io.Writer) error {
-		out := bufio.NewWriterSize(interruptibleWriter{ctx, w}, 64<<10)
+		out := bufio.NewWriterSize(interrupt.Writer{Ctx: ctx, Out: w}, 64<<10)
 		err := write(out)
 		return cmp.Or(err, out.Flush()) // Flush repeats an error of the writer
 	}

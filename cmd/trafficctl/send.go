@@ -22,6 +22,7 @@ import (
 
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
+	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"
 	"trafficd/cmd/trafficctl/internal/send"
 )
@@ -146,7 +147,7 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 }
 
 func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) error {
-	source, err := feed.Open(cfg, std.in)
+	source, err := feed.Open(ctx, cfg, std.in)
 	if err != nil {
 		return err
 	}
@@ -219,7 +220,7 @@ func parseOnly(ctx context.Context, std streams, items iter.Seq2[measurement.Ite
 		var row *measurement.RowError
 		switch {
 		case ctx.Err() != nil:
-			return interrupted(ctx)
+			return interrupt.Error(ctx)
 		case errors.As(err, &row):
 			if bad++; bad <= dryRunItems {
 				fmt.Fprintln(std.err, "trafficctl: cannot read a row:", err)

@@ -57,7 +57,7 @@ func TestLoneSurrogate(t *testing.T) {
 func TestDetector(t *testing.T) {
 	f := func(text string) {
 		t.Helper()
-		source, err := Open(DefaultConfig(), strings.NewReader(text))
+		source, err := Open(t.Context(), DefaultConfig(), strings.NewReader(text))
 		require.NoError(t, err)
 		defer source.Close()
 		var detectors []string
@@ -99,7 +99,7 @@ func benchmarkItems(b *testing.B, cfg Config, text []byte) {
 	b.SetBytes(int64(len(text)))
 	items := 0
 	for b.Loop() {
-		source, err := Open(cfg, bytes.NewReader(text))
+		source, err := Open(b.Context(), cfg, bytes.NewReader(text))
 		require.NoError(b, err)
 		for _, err := range source.Items() {
 			if err != nil && !errors.As(err, new(*measurement.RowError)) {

@@ -25,7 +25,7 @@ type result struct {
 }
 
 func readAll(t testing.TB, cfg Config, stdin string) (r result) {
-	source, err := Open(cfg, strings.NewReader(stdin))
+	source, err := Open(t.Context(), cfg, strings.NewReader(stdin))
 	if err != nil {
 		return result{err: err}
 	}

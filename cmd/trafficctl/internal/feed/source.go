@@ -16,6 +16,7 @@ package feed
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/mikelolasagasti/xz"
 
+	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
@@ -132,14 +134,15 @@ type File struct {
 	meter         Meter
 }
 
-// OpenFile opens path, or uses stdin for "-". The caller closes the file.
-func OpenFile(path string, kind Compression, stdin io.Reader) (f *File, err error) {
+// OpenFile opens path, or uses stdin for "-". The caller closes the file. Once ctx is done, opening
+// and reading a file fail, even if it is a named pipe without a writer.
+func OpenFile(ctx context.Context, path string, kind Compression, stdin io.Reader) (f *File, err error) {
 	f = &File{meter: Meter{R: stdin}}
 	if path != Stdin {
-		if f.file, err = os.Open(path); err != nil {
+		if f.file, err = interrupt.Call(ctx, func() (*os.File, error) { return os.Open(path) }); err != nil {
 			return nil, err
 		}
-		f.meter.R = f.file
+		f.meter.R = interrupt.Reader{Ctx: ctx, In: f.file}
 		if info, err := f.file.Stat(); err == nil && info.Mode().IsRegular() {
 			f.Size = info.Size()
 		}
@@ -179,11 +182,11 @@ type Source struct {
 
 // Open opens cfg.Path, or uses stdin for "-", and detects compression and format. The caller closes
 // the source.
-func Open(cfg Config, stdin io.Reader) (*Source, error) {
+func Open(ctx context.Context, cfg Config, stdin io.Reader) (*Source, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	file, err := OpenFile(cfg.Path, cfg.Compression, stdin)
+	file, err := OpenFile(ctx, cfg.Path, cfg.Compression, stdin)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", cfg.name(), err)
 	}

@@ -99,7 +99,7 @@ func TestTruncation(t *testing.T) {
 // decompression.
 func TestCloseEarly(t *testing.T) {
 	packed := pack(t, XZ, csvText+strings.Repeat("D1,speed,2026-11-01T07:50:00Z,2026-11-01T07:55:00Z,50,0.9\n", 100_000))
-	source, err := Open(DefaultConfig(), strings.NewReader(packed))
+	source, err := Open(t.Context(), DefaultConfig(), strings.NewReader(packed))
 	require.NoError(t, err)
 	for item, err := range source.Items() {
 		require.NoError(t, err)

@@ -29,7 +29,7 @@ type Content struct {
 // corrected record. It fails only if the file as a whole is invalid or has no valid forecast.
 func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
-	text, err := readAll(path, stdin)
+	text, err := readAll(ctx, path, stdin)
 	if err != nil {
 		return all, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -68,8 +68,8 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 }
 
 // ReadCodes reads location references, one per line. It skips empty lines.
-func ReadCodes(path string, stdin io.Reader) ([]string, error) {
-	text, err := readAll(path, stdin)
+func ReadCodes(ctx context.Context, path string, stdin io.Reader) ([]string, error) {
+	text, err := readAll(ctx, path, stdin)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the codes in %s: %w", path, err)
 	}
@@ -88,8 +88,8 @@ func ReadCodes(path string, stdin io.Reader) ([]string, error) {
 // FormatOf returns the format that a file's name implies, without the extension of a compression.
 func FormatOf(path string) string { return forecasts.FormatOf(feed.TrimCompression(path)) }
 
-func readAll(path string, stdin io.Reader) ([]byte, error) {
-	file, err := feed.OpenFile(path, feed.Sniff, stdin)
+func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) {
+	file, err := feed.OpenFile(ctx, path, feed.Sniff, stdin)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/twpayne/go-geom"
 	"github.com/twpayne/go-geom/encoding/geojson"
 
+	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/schemas/geo"
 )
 
@@ -118,7 +119,7 @@ func (r *run) convert(ctx context.Context, in io.Reader) error {
 			return errors.Join(r.flush(ctx), err)
 		}
 		if ctx.Err() != nil {
-			return cmp.Or(r.flush(ctx), fmt.Errorf("interrupted (%w)", context.Cause(ctx)))
+			return cmp.Or(r.flush(ctx), interrupt.Error(ctx))
 		}
 		g, err := r.cfg.From.parse(record.data)
 		if err != nil {

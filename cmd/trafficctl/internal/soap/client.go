@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"trafficd/cmd/trafficctl/internal/client"
+	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/schemas/xroute"
 )
 
@@ -99,7 +100,7 @@ func call[R any](ctx context.Context, c *Client, wait time.Duration, request xro
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return none, fmt.Errorf("interrupted (%w)", context.Cause(ctx))
+		return none, interrupt.Error(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
 		return none, fmt.Errorf("no response from the routing service within --timeout %s; increase it, or check the daemon", c.timeout)
 	default:
