@@ -32,8 +32,8 @@ func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	}
 	origin := h.Peek(fasthttp.HeaderOrigin)
 	switch {
-	case len(origin) > 0 && o[anyOrigin]:
-		return []byte(anyOrigin)
+	case o[anyOrigin]:
+		return []byte(anyOrigin) // also without Origin, because caches may use the response for a page
 	case o[string(origin)]:
 		return origin
 	}
@@ -43,7 +43,8 @@ func (o origins) names(h *fasthttp.RequestHeader) []byte {
 // preflight reports whether a request is a CORS preflight of an allowed origin. Such a request
 // never has a key.
 func (o origins) preflight(h *fasthttp.RequestHeader) bool {
-	return h.IsOptions() && len(h.Peek(fasthttp.HeaderAccessControlRequestMethod)) > 0 && o.names(h) != nil
+	return h.IsOptions() && len(h.Peek(fasthttp.HeaderOrigin)) > 0 && len(h.Peek(fasthttp.HeaderAccessControlRequestMethod)) > 0 &&
+		o.names(h) != nil
 }
 
 // mark adds the CORS headers to a response.

@@ -32,6 +32,7 @@ func TestOrigins(t *testing.T) {
 	f(nil, mine, "", nil)
 	f([]string{"*"}, mine, "*", nil)
 	f([]string{"*"}, "null", "*", nil) // a page from a file
+	f([]string{"*"}, "", "*", nil)     // so that a cache may use the response for a page
 	f([]string{other, mine}, mine, mine, []string{"Origin"})
 	f([]string{other, mine}, other, other, []string{"Origin"})
 	f([]string{mine}, other, "", []string{"Origin"})
