@@ -135,6 +135,6 @@ func explainDetector(w io.Writer, f model.Forecast, d model.Detail) float64 {
 	}
 	fmt.Fprintf(table, "  forecast\t\t\t%.2f\t\n", f.Value)
 	table.Flush()
-	fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f\n", f.Low, f.High)
+	fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f\n", max(0, f.Low), f.High)
 	return f.Value
 }
