@@ -22,6 +22,7 @@ type blocks struct {
 	memory        *admission.Quotas
 	client        string
 	checkMagic    bool // the header does not declare gzip
+	response      bool
 	list          []*block
 	written, read int
 	end           error // returned by Read after the last byte
@@ -74,6 +75,7 @@ var errNotGzip = gzipRequired("the body must be compressed with gzip")
 
 // Write appends to a response. It never fails, because a response may exceed the quota.
 func (b *blocks) Write(p []byte) (int, error) {
+	b.response = true
 	for rest := p; len(rest) > 0; {
 		if b.written == len(b.list)*blockSize {
 			b.memory.Charge(b.client, blockSize)
@@ -90,11 +92,13 @@ func (b *blocks) grow() { b.list = append(b.list, blockPool.Get().(*block)) }
 
 // Read implements io.Reader.
 //
-// While unread responses exceed the memory limit, reading a body fails at its start, because the
-// body would cause another response.
+// While the client's unread responses exceed its quota, or those of all clients the memory limit,
+// reading a body fails at its start, because the body would cause another response.
 func (b *blocks) Read(p []byte) (int, error) {
-	if b.read == 0 && b.memory.Exceeded() {
-		return 0, contract.Unavailable(b.memory.Full, retryAfter)
+	if b.read == 0 {
+		if apiErr := b.memory.CheckCharged(b.client); apiErr != nil {
+			return 0, apiErr
+		}
 	}
 	if b.read == b.written {
 		return 0, b.end
@@ -122,7 +126,11 @@ func (b *blocks) unread() []byte {
 
 // Close implements io.Closer. It recycles the blocks and b, which must not be used afterwards.
 func (b *blocks) Close() error {
-	b.memory.Release(b.client, int64(len(b.list))*blockSize)
+	free := b.memory.Release
+	if b.response {
+		free = b.memory.Discharge
+	}
+	free(b.client, int64(len(b.list))*blockSize)
 	for i, x := range b.list {
 		poison(x)
 		blockPool.Put(x)

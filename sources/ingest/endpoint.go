@@ -3,7 +3,6 @@ package ingest
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
@@ -18,9 +17,6 @@ import (
 
 // Path is the endpoint's path below the base path (contract 1).
 const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
-
-// retryAfter is the Retry-After of a 503 that reports a lack of memory.
-const retryAfter = time.Second
 
 // Pipeline is the interface of the stages after the endpoint.
 type Pipeline interface {

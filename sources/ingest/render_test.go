@@ -197,7 +197,7 @@ func TestUnreadResponsesBlockBodies(t *testing.T) {
 	var apiErr *contract.APIError
 	require.ErrorAs(t, err, &apiErr)
 	require.Equal(t, contract.ServiceUnavailable, apiErr.Code)
-	a.Release("client", DefaultConfig().AdmissionBytes)
+	a.Discharge("client", DefaultConfig().AdmissionBytes)
 	text, err := io.ReadAll(body)
 	require.NoError(t, err)
 	require.Equal(t, "body", string(text))

@@ -180,7 +180,7 @@ func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
 // Close implements io.Closer. The server calls it when the response has been written or cannot be
 // written.
 func (x *rendering) Close() error {
-	x.memory.Release(x.client, x.charged)
+	x.memory.Discharge(x.client, x.charged)
 	rejections := x.result.Rejections
 	rejections.Reset()
 	*x = rendering{result: batch.Result{Rejections: rejections}, piece: x.piece}

@@ -8,13 +8,16 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
+	"trafficd/sources/ingest"
 )
 
 // ingestResult is the response body of contract 5.2.
@@ -190,4 +193,60 @@ func TestItemsOfRejectedBodiesAreCharged(t *testing.T) {
 	c.beginAs("limited", length(body)).send(body).requireError(413, contract.TooManyItems)
 	resp := c.beginAs("limited", length(body)).requireError(429, contract.RateLimited)
 	require.Contains(t, []string{"13", "14"}, resp.Header.Get("Retry-After"), "130,001 items at 10,000 per second")
+}
+
+// worker is a pipeline that processes one body at a time. It rejects 140,000 items of each body of
+// the key "key".
+type worker struct {
+	stages
+	one  sync.Mutex
+	done atomic.Int32
+}
+
+func (p *worker) Submit(s *batch.Submission) error {
+	p.one.Lock()
+	defer p.one.Unlock()
+	defer p.done.Add(1)
+	if _, err := io.ReadAll(s.Body); err != nil {
+		return err
+	}
+	for i := range 140_000 {
+		if !strings.HasSuffix(s.Client, "other") {
+			s.Result.Add(i, contract.BatchLimitExceeded, contract.FieldItem, nil)
+		}
+	}
+	return nil
+}
+
+// TestUnreadResponsesLeaveMemory checks that a client that does not read its responses does not use
+// up the memory of the others, although all its requests were admitted before the first response.
+func TestUnreadResponsesLeaveMemory(t *testing.T) {
+	p := &worker{}
+	addr := start(t, p, func(c *ingest.Config) { c.MaxCompressedBytes, c.AdmissionBytes = 256<<10, 32<<20 })
+	body := zip(measurements("known"))
+	before := ingest.HeldBytes() // held by other tests
+	const requests = 40
+	var peers []*peer
+	for range requests {
+		peers = append(peers, dial(t, addr).begin(length(body)).send(body[:1]))
+	}
+	require.Eventually(t, func() bool { return ingest.HeldBytes()-before == requests*64<<10 }, patience, time.Millisecond)
+	for _, c := range peers {
+		c.send(body[1:])
+	}
+	require.Eventually(t, func() bool { return p.done.Load() == requests }, patience, time.Millisecond)
+	resp, text := dial(t, addr).beginAs("other", length(body)).send(body).response()
+	require.Equal(t, 207, resp.StatusCode, text)
+	served := 0
+	for _, c := range peers {
+		resp, text := c.response()
+		if resp.StatusCode == 207 {
+			served++
+			continue
+		}
+		require.Equal(t, 503, resp.StatusCode)
+		require.Contains(t, text, "read the pending responses")
+	}
+	require.Greater(t, served, 1)
+	require.Less(t, served, requests)
 }

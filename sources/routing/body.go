@@ -67,7 +67,7 @@ func newResponseBody(memory *admission.Quotas, client string, text []byte) *resp
 }
 
 func (r *responseBody) Close() error {
-	r.memory.Release(r.client, r.size)
+	r.memory.Discharge(r.client, r.size)
 	r.Reset(nil)
 	r.size = 0
 	return nil

@@ -47,12 +47,13 @@ type Quotas struct {
 	mu       sync.Mutex
 	total    int64
 	byClient map[string]int64 // only clients that hold something
+	charged  map[string]int64 // the part of it that was charged
 }
 
 // New returns quotas for a resource with the given limit.
 func New(limit int64, r Resource) *Quotas {
 	r.Limit.Set(float64(limit))
-	return &Quotas{Resource: r, limit: limit, byClient: map[string]int64{}}
+	return &Quotas{Resource: r, limit: limit, byClient: map[string]int64{}, charged: map[string]int64{}}
 }
 
 // Acquire adds n to what a client holds, or returns a 503. Release subtracts it again.
@@ -87,15 +88,42 @@ func (q *Quotas) check(client string, n int64) *contract.APIError {
 		"to others: %s", own, q.Noun, n, q.Advice), time.Second)
 }
 
-// Charge adds n to what a client holds, even if that exceeds its quota or the limit.
+// Release ends an Acquire.
+func (q *Quotas) Release(client string, n int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.add(client, -n)
+}
+
+// Charge adds n to what a client holds, even if that exceeds its quota or the limit. Discharge
+// subtracts it again.
 func (q *Quotas) Charge(client string, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(client, n)
+	if q.charged[client] += n; q.charged[client] == 0 {
+		delete(q.charged, client)
+	}
 }
 
-// Release subtracts n from what a client holds.
-func (q *Quotas) Release(client string, n int64) { q.Charge(client, -n) }
+// Discharge ends a Charge.
+func (q *Quotas) Discharge(client string, n int64) { q.Charge(client, -n) }
+
+// CheckCharged returns a 503 if a client was charged more than it leaves to others, or if the
+// clients hold more than the limit. A client must be checked before work that charges it.
+func (q *Quotas) CheckCharged(client string) *contract.APIError {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	own, free := q.charged[client], q.limit-q.total
+	switch {
+	case own > 0 && own > free:
+		return contract.Unavailable(fmt.Sprintf("this client has %d %s, more than its quota, which is as much as it leaves to others: %s",
+			own, q.Noun, q.Advice), time.Second)
+	case free < 0:
+		return contract.Unavailable(q.Full, time.Second)
+	}
+	return nil
+}
 
 func (q *Quotas) add(client string, n int64) {
 	q.total += n
@@ -111,6 +139,3 @@ func (q *Quotas) Total() int64 {
 	defer q.mu.Unlock()
 	return q.total
 }
-
-// Exceeded reports whether the clients hold more than the limit.
-func (q *Quotas) Exceeded() bool { return q.Total() > q.limit }

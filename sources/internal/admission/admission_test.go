@@ -47,11 +47,17 @@ func TestQuotasLeaveSomething(t *testing.T) {
 	f("d", 5, 5, "this client has 5 ")
 	f("e", 5, 5, "; 5 more ") // of 3 that are left
 	f("f", 1, 0, "all slots are in use")
-	require.True(t, q.Exceeded())
+	require.Contains(t, q.CheckCharged("f").Description, "all slots are in use")
 	q.Charge("e", 100)
 	f("f", 1, 0, "all slots are in use")
-	q.Release("e", 105)
-	require.False(t, q.Exceeded())
+	require.Contains(t, q.CheckCharged("e").Description, "this client has 100 slots, more than its quota, which is as much as it leaves to others: wait")
+	q.Discharge("e", 100)
+	q.Release("e", 5)
+	require.Nil(t, q.CheckCharged("e"))
+	q.Charge("e", 2)
+	require.NotNil(t, q.CheckCharged("e"), "1 is left")
+	require.Nil(t, q.CheckCharged("a"), "nothing was charged to it")
+	q.Discharge("e", 2)
 	f("f", 1, 1, "this client has 1 ")
 	for client, n := range held {
 		if client != "e" {
