@@ -32,13 +32,17 @@ func Return(err *error, what ...string) {
 	switch r := recover().(type) {
 	case nil:
 	case failure:
+		cause, others := r.error, *err // others are the errors of deferred calls
+		if errors.Is(others, cause) {  // err was assigned before Do
+			cause, others = others, nil
+		}
 		for _, w := range what {
-			r.error = fmt.Errorf("%s: %w", w, r.error)
+			cause = fmt.Errorf("%s: %w", w, cause)
 		}
-		if *err != nil {
-			r.error = errors.Join(r.error, *err)
+		if others != nil {
+			cause = errors.Join(cause, others)
 		}
-		*err = r.error
+		*err = cause
 	default:
 		panic(r)
 	}
