@@ -76,7 +76,8 @@ func command() *cobra.Command {
 				}
 				o.bodies = append(o.bodies, b)
 			}
-			ingest, layer := []part{o.batchCosts, o.registry}, []part{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerFollowing, o.layerMixed}
+			ingest := []part{o.batchCosts, o.registry}
+			layer := []part{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerFollowing, o.layerMixed}
 			return run(cmd.Context(), map[string][]part{
 				"":        slices.Concat(ingest, []part{o.decompressionBombs, o.geometries}, layer),
 				"ingest":  ingest,

@@ -236,15 +236,7 @@ func (s selection) letters(ctx context.Context, path string, note func(text stri
 				note(fmt.Sprintf("line %d is truncated; the daemon writes the measurement again in a later line", n))
 				continue
 			}
-			l := letter{line: n}
-			err = json.Unmarshal(line, &l.DeadLetter)
-			switch {
-			case err != nil:
-			case l.Sink == "" || l.Item.DetectorCode == "":
-				err = errors.New("missing sink or item; for a file of rejected items use trafficctl resubmit")
-			case uuid.Validate(l.BatchID) != nil:
-				err = errors.New("batchId is not a UUID")
-			}
+			l, err := parseLetter(n, line)
 			if err != nil {
 				yield(letter{}, fmt.Errorf("cannot read %s: line %d is not a dead letter: %w", path, n, err))
 				return
@@ -257,6 +249,19 @@ func (s selection) letters(ctx context.Context, path string, note func(text stri
 			seen[key] = true
 		}
 	}
+}
+
+func parseLetter(number int64, line []byte) (letter, error) {
+	l := letter{line: number}
+	err := json.Unmarshal(line, &l.DeadLetter)
+	switch {
+	case err != nil:
+	case l.Sink == "" || l.Item.DetectorCode == "":
+		err = errors.New("missing sink or item; for a file of rejected items use trafficctl resubmit")
+	case uuid.Validate(l.BatchID) != nil:
+		err = errors.New("batchId is not a UUID")
+	}
+	return l, err
 }
 
 // looksTruncated reports whether an invalid line may be a dead letter that a crash has truncated:

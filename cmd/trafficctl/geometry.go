@@ -116,7 +116,7 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	if err != nil {
 		return fmt.Errorf("cannot read geometries: %w", err)
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	display, add := newByteProgress(std.err, "converted", in.Size, c.quiet || in.Size == 0)
 	add(in.BytesRead())
 	in.OnRead(add)

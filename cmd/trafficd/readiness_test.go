@@ -70,8 +70,9 @@ func TestReadinessPerPartition(t *testing.T) {
 	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["journal"].State)
 }
 
-// TestReadinessOfSharedList checks that the reason for a product instance of a shared list names the
-// status that its batches get: 503 until the list has been read, then 403 if it is not in the list.
+// TestReadinessOfSharedList checks that the reason for a product instance of a shared list names
+// the status that its batches get: 503 until the list has been read, then 403 if it is not in the
+// list.
 func TestReadinessOfSharedList(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "all.csv")
 	d := newProcess(t, "registry.feeds=[{instance_column: town, file: {path: "+list+"}}]")

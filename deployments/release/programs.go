@@ -70,7 +70,8 @@ func (r *release) writeArchives() error {
 			entries = append(entries, entry{name: directory + "/" + name, source: filepath.Join(r.root, source), mode: 0o644})
 		}
 		for _, pattern := range []string{
-			"README.md", "runbook.md", "settings.yaml", "edge/*", "observability/README.md", "observability/grafana/*.json", "observability/prometheus/*.yml",
+			"README.md", "runbook.md", "settings.yaml", "edge/*",
+			"observability/README.md", "observability/grafana/*.json", "observability/prometheus/*.yml",
 		} {
 			names, _ := fs.Glob(os.DirFS(filepath.Join(r.root, "deployments")), pattern) // the pattern is valid
 			for _, name := range names {

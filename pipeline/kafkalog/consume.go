@@ -11,7 +11,8 @@ import (
 
 // revokeGrace is the time that a delivery has to finish its attempt after its partition was
 // revoked. If it does not finish, the block is in doubt for the next owner. The coordinator removes
-// a replica that has not rejoined the group within a session, so the grace is a third of it at most.
+// a replica that has not rejoined the group within a session, so the grace is a third of it at
+// most.
 func (c Config) revokeGrace() time.Duration { return min(2*time.Second, c.SessionTimeout/3) }
 
 // Consume joins the group of a consumer. It calls run in a separate goroutine for each partition

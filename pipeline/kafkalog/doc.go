@@ -22,8 +22,8 @@
 // journal.ErrVoided (the client gets 503) or, if one of the attempts may have stored them, with
 // journal.ErrUnknown (the client gets no response and retries with its Idempotency-Key). Nothing is
 // sent after ProduceTimeout, so a replica that resumes after a pause does not add old frames.
-// A frame that exceeds max.message.bytes settles with journal.ErrTooLarge at once: other frames of its
-// partition must not wait for it.
+// A frame that exceeds max.message.bytes settles with journal.ErrTooLarge at once: other frames of
+// its partition must not wait for it.
 //
 // # Reading: a function of the log
 //

@@ -260,8 +260,8 @@ func TestFormerOwner(t *testing.T) {
 	require.Equal(t, "1 next", fmt.Sprint(offsets[0], " ", string(state)))
 }
 
-// TestSlowAttemptKeepsMembership checks that a replica whose attempt does not end stays in the group
-// when another replica joins, also with a short session: otherwise each of them would in turn
+// TestSlowAttemptKeepsMembership checks that a replica whose attempt does not end stays in the
+// group when another replica joins, also with a short session: otherwise each of them would in turn
 // take over the other's partition and interrupt its attempt.
 func TestSlowAttemptKeepsMembership(t *testing.T) {
 	brokers := stores.StartKfake(t, kfake.GroupMinSessionTimeout(2*time.Second)).ListenAddrs()
@@ -434,8 +434,8 @@ func TestReadyWhileProduceFails(t *testing.T) {
 	require.NoError(t, l.Ready())
 }
 
-// TestTooLargeFrame checks that a frame that the topic does not take is rejected at once, and does not
-// keep the others of its partition waiting.
+// TestTooLargeFrame checks that a frame that the topic does not take is rejected at once, and does
+// not keep the others of its partition waiting.
 func TestTooLargeFrame(t *testing.T) {
 	cluster := stores.StartKfake(t)
 	l := openLog(t, cluster.ListenAddrs(), "large")
@@ -450,8 +450,9 @@ func TestTooLargeFrame(t *testing.T) {
 	appendTo(t, l, frame(3, 3, 0))
 }
 
-// TestRejectedFramesKeepConnections checks that the connections, which all partitions share, stay open
-// while the leader of one partition rejects frames for a reason that another leader would also have.
+// TestRejectedFramesKeepConnections checks that the connections, which all partitions share, stay
+// open while the leader of one partition rejects frames for a reason that another leader would also
+// have.
 func TestRejectedFramesKeepConnections(t *testing.T) {
 	cluster := stores.StartKfake(t)
 	l := openLog(t, cluster.ListenAddrs(), "connections")

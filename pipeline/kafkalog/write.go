@@ -84,8 +84,8 @@ func (w *writer) settle(frames []queued, err error) {
 	}
 }
 
-// write returns nil when all in-sync replicas have the frames, journal.ErrTooLarge if the topic does
-// not take a single frame, journal.ErrVoided if no attempt can have stored them, else
+// write returns nil when all in-sync replicas have the frames, journal.ErrTooLarge if the topic
+// does not take a single frame, journal.ErrVoided if no attempt can have stored them, else
 // journal.ErrUnknown.
 func (w *writer) write(frames []queued) error {
 	failed := journal.ErrVoided
@@ -186,8 +186,8 @@ func (w *writer) report(err error) {
 // notStored reports whether the leader's response proves that none of the frames is or will be in
 // the log. With other errors, such as NotEnoughReplicasAfterAppend and RequestTimedOut, it may have
 // appended them. It also returns NotLeaderForPartition or, if the partition was moved away,
-// UnknownTopicOrPartition when it has appended them and is replaced as leader while it waits for the
-// followers.
+// UnknownTopicOrPartition when it has appended them and is replaced as leader while it waits for
+// the followers.
 func notStored(err error) bool {
 	var code kafka.Error
 	errors.As(err, &code)

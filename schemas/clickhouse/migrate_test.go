@@ -42,7 +42,7 @@ func testRetention(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 		t.Helper()
 		require.NoError(t, schema.Retain(t.Context(), conn, l, days))
 		require.NoError(t, conn.Exec(t.Context(), "INSERT INTO trafficd.retained"+
-			" SELECT 'city', 'D-1', 'speed', timestamp, timestamp, 50, NULL, generateUUIDv4(), 0, now64(9, 'UTC')"+
+			" SELECT 'city', 'D-1', 'speed', timestamp AS from, from AS to, 50, NULL, generateUUIDv4(), 0, now64(9, 'UTC')"+
 			" FROM (SELECT toDateTime64(arrayJoin(['2020-01-01', '2026-01-01', '2200-01-01']), 9, 'UTC') AS timestamp)"))
 		require.NoError(t, conn.Exec(t.Context(), "OPTIMIZE TABLE trafficd.retained FINAL"))
 		require.Equal(t, want, store.Query(t, "SELECT arraySort(groupArray(toYear(timestamp_from))) FROM trafficd.retained FINAL"))

@@ -149,8 +149,8 @@ func TestRecreatedTopic(t *testing.T) {
 	s.requireOnce()
 }
 
-// TestRecreatedTopicThatGrows checks that a lookup finds rows below the last offset of a former topic
-// of the same name, after another daemon has written above it.
+// TestRecreatedTopicThatGrows checks that a lookup finds rows below the last offset of a former
+// topic of the same name, after another daemon has written above it.
 func TestRecreatedTopicThatGrows(t *testing.T) {
 	s := newFixture(t, 1)
 	s.offer(rowsOf(random(), 100, 40))

@@ -106,8 +106,8 @@ func (s *Sink) searchAll(ctx context.Context, d *delivery) error {
 	return nil
 }
 
-// readBack reads a range of offsets and moves every row that it finds from want to p.found. p.offset
-// becomes the offset of the last one. It holds one response in memory at a time.
+// readBack reads a range of offsets and moves every row that it finds from want to p.found.
+// p.offset becomes the offset of the last one. It holds one response in memory at a time.
 func (s *Sink) readBack(ctx context.Context, p *part, want map[rowID]bool, from, end int64) error {
 	for from < end && len(want) > 0 {
 		records, err := s.cluster.fetch(ctx, p.id, from)

@@ -13,8 +13,8 @@ import (
 )
 
 // topicID distinguishes a topic from a deleted one with the same name. Brokers report it in
-// metadata version 10 and later (KIP-516). kafka-go supports versions up to 8, so this file uses the
-// messages of franz-go.
+// metadata version 10 and later (KIP-516). kafka-go supports versions up to 8, so this file uses
+// the messages of franz-go.
 type topicID [16]byte
 
 const metadataWithID = 10
@@ -65,7 +65,8 @@ func (r *topicIDRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error)
 	request := kmsg.NewPtrMetadataRequest()
 	request.Version = metadataWithID
 	request.Topics = []kmsg.MetadataRequestTopic{{Topic: &r.topic}}
-	if _, err := rw.Write(kmsg.NewRequestFormatter().AppendRequest(nil, request, 0)); err != nil { // the connection serves one request at a time
+	const correlation = 0 // the connection serves one request at a time
+	if _, err := rw.Write(kmsg.NewRequestFormatter().AppendRequest(nil, request, correlation)); err != nil {
 		return nil, err
 	}
 	var size [4]byte

@@ -87,7 +87,8 @@ func TestTopicOldBroker(t *testing.T) {
 	layer.waitFor("1:1 10")
 }
 
-// TestTopicIDResponses checks that a response is decoded even if it is truncated or reports an error.
+// TestTopicIDResponses checks that a response is decoded even if it is truncated or reports an
+// error.
 func TestTopicIDResponses(t *testing.T) {
 	name := "forecasts"
 	response := kmsg.NewMetadataResponse()

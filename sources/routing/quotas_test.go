@@ -47,8 +47,8 @@ func requireQuotaExceeded(t testing.TB, resp *http.Response, text []byte, what s
 
 var asB = []string{"Authorization", "apiKey b"}
 
-// TestClientsTakeTurns checks that a client with many waiting requests does not delay the request of
-// another client until all of them have been processed.
+// TestClientsTakeTurns checks that a client with many waiting requests does not delay the request
+// of another client until all of them have been processed.
 func TestClientsTakeTurns(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	var order []string // clients whose requests are processed; only one is at a time

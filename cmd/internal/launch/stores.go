@@ -30,8 +30,8 @@ const (
 )
 
 // Options describes what devstores runs. The zero value means both stores, with one kfake broker,
-// on free ports. [StartStores] passes them to devstores as JSON. Options without a flag of devstores
-// are not validated.
+// on free ports. [StartStores] passes them to devstores as JSON. Options without a flag of
+// devstores are not validated.
 type Options struct {
 	Dir  string // data directory, kept across restarts; empty = a new one, removed by Close
 	Only string // "clickhouse", "kafka" or "zookeeper"; empty = the first two

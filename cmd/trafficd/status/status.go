@@ -25,7 +25,8 @@ const (
 	window = int(time.Minute / step) // samples for rates, the latency and the growth of the journal
 )
 
-// Status is the response of /status. Rates are per second over the last minute, and times are in UTC.
+// Status is the response of /status. Rates are per second over the last minute, and times are in
+// UTC.
 type Status struct {
 	Time       time.Time  `json:"time"`
 	Version    string     `json:"version"`

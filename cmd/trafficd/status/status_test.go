@@ -110,8 +110,8 @@ func TestRates(t *testing.T) {
 	require.Equal(t, ops.OK, s.State)
 }
 
-// TestCodesAreOrdered checks that codes with equal numbers are in the same order in each response, so
-// that the rows of the page do not jump.
+// TestCodesAreOrdered checks that codes with equal numbers are in the same order in each response,
+// so that the rows of the page do not jump.
 func TestCodesAreOrdered(t *testing.T) {
 	d := start(t, false)
 	want := []string{"UNKNOWN_DETECTOR", "INVALID_INTERVAL", "INVALID_QUALITY", "INVALID_TIMESTAMP", "INVALID_TYPE", "INVALID_VALUE"}

@@ -153,8 +153,8 @@ func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 
 // latest returns the latest day in forecaster_learned that matches a condition, and the end of the
 // measurements from which it was learned. ok is false if there is none. It fails if a day was last
-// learned with another interval, because the learned tables count in intervals. Days that an earlier
-// version has learned do not record it.
+// learned with another interval, because the learned tables count in intervals. Days that an
+// earlier version has learned do not record it.
 func (s *Source) latest(ctx context.Context, q *query, condition string) (day, until time.Time, ok bool, err error) {
 	var seconds uint32
 	var n uint64

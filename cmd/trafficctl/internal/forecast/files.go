@@ -93,7 +93,7 @@ func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
 	if err == nil && len(text) > MaxBytes {
 		err = fmt.Errorf("longer than %d bytes", MaxBytes)
