@@ -146,6 +146,9 @@ func fromFile(path string, root *schema) ([]setting, []error) {
 	if err != nil {
 		return nil, []error{fmt.Errorf("cannot read the configuration: %w", err)}
 	}
+	if len(text) == 0 { // probably it is being written, and a reload would drop all keys and registry feeds
+		return nil, []error{fmt.Errorf("the configuration %s is empty; for the defaults, write a comment into it", path)}
+	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, next yaml.Node
 	if err = d.Decode(&doc); err == nil {
@@ -156,7 +159,7 @@ func fromFile(path string, root *schema) ([]setting, []error) {
 		return nil, []error{fmt.Errorf("cannot parse the configuration %s: %w", path, err)}
 	case len(next.Content) > 0 && next.Content[0].Tag != "!!null":
 		return nil, []error{fmt.Errorf("the configuration %s has more than one YAML document", path)}
-	case len(doc.Content) == 0: // an empty file
+	case len(doc.Content) == 0: // only comments
 		return nil, nil
 	}
 	return fromNode(doc.Content[0], "", path, root)

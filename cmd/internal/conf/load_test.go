@@ -75,12 +75,12 @@ func TestPrecedence(t *testing.T) {
 		require.Contains(t, origins["store.rows"], wantFrom)
 	}
 	yaml, env, set := "store:\n  rows: 2\n", []string{"TRAFFICD_STORE__ROWS=3"}, []string{"store.rows=4"}
-	f("", nil, nil, nil, 10, "")
+	f("# defaults only", nil, nil, nil, 10, "")
 	f(yaml, nil, nil, nil, 2, "trafficd.yaml, line 2")
 	f(yaml, env, nil, nil, 3, "environment TRAFFICD_STORE__ROWS")
 	f(yaml, env, set, nil, 4, "--set")
 	f(yaml, env, set, []Flag{{Name: "rows", Key: "store.rows", Value: "5"}}, 5, "--rows")
-	f("", nil, []string{"store.rows=6", "store.rows=7"}, nil, 7, "--set")
+	f("# defaults only", nil, []string{"store.rows=6", "store.rows=7"}, nil, 7, "--set")
 }
 
 func TestValues(t *testing.T) {
@@ -99,7 +99,7 @@ func TestValues(t *testing.T) {
 		}
 	}
 	same := func(*sample) {}
-	f("", "", same)
+	f("# only a comment\n", "", same)
 	f("store:\n", "", same) // an empty section
 	f("---\ntimeout: 1m30s\n...\n---\n# nothing more\n", "", func(s *sample) { s.Timeout = 90 * time.Second })
 	f("store:\n  rows:\n", "", same)
@@ -157,6 +157,7 @@ func TestErrors(t *testing.T) {
 	f(yaml("store: {rows: 1, rows: 2}"), `duplicate key "store.rows"`)
 	f(yaml("timeout"), "cannot parse the configuration", "trafficd.yaml, line 1: want keys, such as timeout")
 	f(yaml("store: {"), "cannot parse the configuration")
+	f(yaml(""), "trafficd.yaml is empty")
 	f(yaml("timeout: 5s\n---\ntimeout: 6s\n"), "trafficd.yaml", "more than one YAML document")
 	f(Options{File: "/nonexistent/trafficd.yaml"}, "cannot read the configuration", "/nonexistent/trafficd.yaml")
 
