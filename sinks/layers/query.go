@@ -230,12 +230,15 @@ func (r *response) selected(q *query) (pieces []*piece) {
 	return pieces
 }
 
-// maxWait bounds how long a request waits for a change.
-const maxWait = time.Minute
+const (
+	maxWait      = time.Minute // how long a request waits for a change at most
+	drainingWait = time.Second // the same after Drain
+)
 
 // wait waits until the document differs from the version in since, for at most the time in the
 // Prefer header. It returns immediately if there is no such header, or if too many requests of the
-// client are already waiting.
+// client are already waiting. Drain ends the wait, and shortens the next ones: a client that asks
+// again must not do so in a loop.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	seconds := preferredWait(&ctx.Request.Header)
 	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {
@@ -243,7 +246,13 @@ func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	}
 	defer l.waiters.leave(c.Owner)
 	ctx.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
-	timer := time.NewTimer(time.Duration(seconds) * time.Second)
+	limit, draining := time.Duration(seconds)*time.Second, l.draining
+	select {
+	case <-draining:
+		limit, draining = min(limit, drainingWait), nil
+	default:
+	}
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		s := l.current.Load()
@@ -254,7 +263,7 @@ func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 		case <-s.replaced:
 		case <-timer.C:
 			return
-		case <-l.draining:
+		case <-draining:
 			return
 		}
 	}

@@ -560,6 +560,7 @@ func TestWait(t *testing.T) {
 		sleep(time.Second)
 		l.Drain()
 		require.Equal(t, result{time.Second, 0, "wait=30"}, <-waiting)
+		require.Equal(t, result{time.Second, 0, "wait=30"}, <-ask(version(), "wait=30"), "no loop of requests")
 	})
 }
 
