@@ -64,11 +64,14 @@ func appendTo(t *testing.T, j pipeline.Journal, frames ...[]byte) {
 }
 
 // openLog opens a log with one partition, as one process would.
-func openLog(t testing.TB, brokers []string, topic string) *Log {
+func openLog(t testing.TB, brokers []string, topic string, change ...func(*Config)) *Log {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Brokers, cfg.Topic, cfg.Partitions = brokers, topic, 1
 	cfg.DialTimeout, cfg.MetadataMaxAge = time.Minute, time.Minute // the latter is also the time for a metadata request
+	for _, f := range change {
+		f(&cfg)
+	}
 	l, err := Open(cfg, []string{"sink"}, window, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.InfoLevel))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
@@ -267,8 +270,7 @@ func TestSlowAttemptKeepsMembership(t *testing.T) {
 	brokers := stores.StartKfake(t, kfake.GroupMinSessionTimeout(2*time.Second)).ListenAddrs()
 	errs := make(chan error, 100)
 	join := func() (joined, runs chan struct{}) {
-		l := openLog(t, brokers, "slow")
-		l.cfg.SessionTimeout = 2 * time.Second
+		l := openLog(t, brokers, "slow", func(c *Config) { c.SessionTimeout = 2 * time.Second })
 		joined, runs = make(chan struct{}, 100), make(chan struct{}, 100)
 		soft, stop := context.WithCancel(context.Background())
 		done := make(chan error)
