@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"time"
 
+	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
 	"trafficd/sinks/layers"
 )
@@ -17,53 +21,69 @@ const (
 	followTime = 30 * time.Second // measured, and how long a request waits at most
 )
 
-// layerFollowing measures how many clients the daemon keeps up to date with one processor while the
-// layer does not change, and how many nginx does. The daemon's clients wait for changes, as
-// contract 2 describes, and receive one within milliseconds. Those of nginx send a conditional
-// request every second.
+// layerFollowing compares the CPU time for the same number of clients while the layer does not
+// change. Those of the daemon wait for changes, as contract 2 describes, and receive one within
+// milliseconds. Those of nginx send a conditional request every second.
 func (o options) layerFollowing(ctx context.Context) {
-	d := newDaemon(o.daemon, []string{"A"}, fmt.Sprintf("layers.max_waiting=%d", followers))
-	defer d.stop()
-	d.startWith(ctx, o.network(ctx, 300, 5, quarter()))
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: followers}}
-	header, body, err := server{url: "http://" + d.API + layers.Path}.request(ctx)
-	must.Do(err)
-	since := "http://" + d.API + layers.Path + "?since=" + url.QueryEscape(header.Get("Etag"))
-	errs := make(chan error, followers)
-	stop := inBackground(ctx, followers, func(ctx context.Context, i int) {
-		wait := 1 + i*int(followTime/time.Second)/followers // spreads the requests
-		for ctx.Err() == nil {
-			_, _, err := request(ctx, client, http.MethodGet, since, nil, http.StatusOK,
-				"Authorization", "apiKey "+benchKey, "Prefer", fmt.Sprintf("wait=%d", wait))
-			if err != nil && ctx.Err() == nil {
-				errs <- err
-				return
-			}
-			wait = int(followTime / time.Second)
-		}
-	})
-	defer stop()
-	pause(ctx, 5*time.Second) // all of them are connected
-	before := d.cpu()
-	pause(ctx, followTime)
-	used := d.cpu() - before
-	stop()
-	client.CloseIdleConnections()
-	select {
-	case err := <-errs:
-		must.Do(err)
-	default:
-	}
-	following := followers * followTime.Seconds() / used.Seconds()
-	o.line("layer_following_clients", following, "clients per CPU")
 	if _, err := exec.LookPath("nginx"); err != nil {
 		return // layerServing reports it
 	}
-	var polls []float64
-	for range layerRounds {
-		n := startNginx(ctx, fileKeptOpen, body)
-		polls = append(polls, server{url: "http://" + n.API + "/layer", conditional: true}.load(ctx))
-		n.stop()
+	d := newDaemon(o.daemon, []string{"A"}, fmt.Sprintf("layers.max_waiting=%d", followers))
+	defer d.stop()
+	d.startWith(ctx, o.network(ctx, 300, 5, quarter()))
+	header, body, err := server{url: "http://" + d.API + layers.Path}.request(ctx)
+	must.Do(err)
+	since := "http://" + d.API + layers.Path + "?since=" + url.QueryEscape(header.Get("Etag"))
+	waiting := follow(ctx, d.cpu, func(ctx context.Context, client *http.Client, i, n int) error {
+		wait := int(followTime / time.Second)
+		if n == 0 {
+			wait = 1 + i*wait/followers // spreads the requests
+		}
+		_, _, err := request(ctx, client, http.MethodGet, since, nil, http.StatusOK,
+			"Authorization", "apiKey "+benchKey, "Prefer", fmt.Sprintf("wait=%d", wait))
+		return err
+	})
+
+	n := startNginx(ctx, fileKeptOpen, body)
+	defer n.stop()
+	file := "http://" + n.API + "/layer"
+	header, _, err = server{url: file}.request(ctx)
+	must.Do(err)
+	children := must.Get(os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", n.PID())))
+	worker := must.Get(strconv.Atoi(strings.TrimSpace(string(children))))
+	polling := follow(ctx, func() time.Duration { return cpuOf(worker) }, func(ctx context.Context, client *http.Client, _, _ int) error {
+		launch.Sleep(ctx, time.Second)
+		_, _, err := request(ctx, client, http.MethodGet, file, nil, http.StatusNotModified, "If-None-Match", header.Get("Etag"))
+		return err
+	})
+	o.line("layer_following_ms_per_s", milliseconds(waiting)/followTime.Seconds(), "ms")
+	o.line("layer_following_over_nginx_polls", waiting.Seconds()/polling.Seconds(), "ratio")
+}
+
+// follow returns a server's CPU time while clients, numbered from 0, repeat their requests, of
+// which n is the number.
+func follow(
+	ctx context.Context, cpu func() time.Duration, send func(ctx context.Context, client *http.Client, i, n int) error,
+) time.Duration {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: followers}}
+	defer client.CloseIdleConnections()
+	errs := make([]error, followers)
+	stop := inBackground(ctx, followers, func(ctx context.Context, i int) {
+		launch.Sleep(ctx, time.Duration(i)*time.Millisecond) // the daemon bounds the connections that have not sent a key
+		for n := 0; errs[i] == nil && ctx.Err() == nil; n++ {
+			if err := send(ctx, client, i, n); ctx.Err() == nil {
+				errs[i] = err
+			}
+		}
+	})
+	defer stop()
+	pause(ctx, 5*time.Second) // until all of them are connected
+	before := cpu()
+	pause(ctx, followTime)
+	used := cpu() - before
+	stop()
+	for _, err := range errs {
+		must.Do(err)
 	}
-	o.line("layer_following_over_nginx_polls", following/median(polls), "ratio")
+	return used
 }

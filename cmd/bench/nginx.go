@@ -132,7 +132,7 @@ worker_processes 1;
 user root;
 pid %[1]s/nginx.pid;
 error_log %[1]s/error.log;
-events { worker_connections 768; }
+events { worker_connections 4096; }
 http {
   sendfile on;
   tcp_nopush on;
