@@ -333,12 +333,12 @@ func (s *IdempotencyStore) copy() error {
 	}
 
 	s.mu.Lock()
-	left := slices.DeleteFunc(fresh, func(a *storedResponse) bool {
+	for _, a := range fresh {
 		if a.seq != 0 {
 			s.unpend(a.main)
 		}
-		return a.seq != 0
-	})
+	}
+	left := slices.DeleteFunc(fresh, func(a *storedResponse) bool { return a.seq != 0 })
 	s.fresh = append(left, s.fresh...) // keeps the order of expiry, which is that of the store's journal
 	for seq := range s.pending {
 		next = min(next, seq)
