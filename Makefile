@@ -103,6 +103,11 @@ bench-peers: ## send the same batch to trafficd, a plain Go handler and Telegraf
 	  go install -tags custom,inputs.http_listener_v2,parsers.json,outputs.file,serializers.influx $(TELEGRAF)
 	bin/bench peers --telegraf .cache/peers/telegraf
 
+.PHONY: profile
+profile: ## update cmd/trafficd/default.pgo, with which go build optimizes the daemon; DATA=dir for real batches too; needs nginx and wrk
+	DATA='$(DATA)' .ci/bench profile
+	cd bin && go tool pprof -proto trafficd ../.cache/profiles/*.pprof > ../cmd/trafficd/default.pgo # the name replaces this machine's path
+
 .PHONY: forecast-eval
 forecast-eval: ## backtest the forecaster on DATA=dir and print lines `bench: forecast_<set>_<what> <value> <unit>`
 	@[ -n '$(DATA)' ] || { echo 'forecast-eval: DATA=dir is missing' >&2; exit 1; }

@@ -36,9 +36,7 @@ func (o options) deliver(ctx context.Context) {
 	b := synthetic()
 	journal := start(ctx, o.daemon, b.detectors)
 	defer journal.stop()
-	d := start(ctx, o.daemon, b.detectors,
-		"clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP, "clickhouse.derive_interval=0s",
-		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic)
+	d := o.delivering(ctx, b, stores)
 	defer d.stop()
 	d.load(b, 1, 1)
 	d.awaitDelivered(ctx) // the bare clients send what is in the stores
@@ -73,6 +71,13 @@ func (o options) deliver(ctx context.Context) {
 	o.line("delivered_clickhouse_rows_per_block", sent[archiveRows]/sent["trafficd_clickhouse_blocks_total"], "rows")
 	o.line("delivered_kafka_bytes_per_row", sent["trafficd_kafka_bytes_total"]/sent[kafkaRecords], "B")
 	o.line("delivered_kafka_rows_per_request", sent[kafkaRecords]/sent["trafficd_kafka_requests_total"], "rows")
+}
+
+// delivering starts a daemon that delivers to both stores.
+func (o options) delivering(ctx context.Context, b body, stores *launch.Stores) *daemon {
+	return start(ctx, o.daemon, b.detectors,
+		"clickhouse.enabled=true", "clickhouse.addresses="+stores.ClickHouse.TCP, "clickhouse.derive_interval=0s",
+		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic)
 }
 
 // perMillion returns CPU seconds per million rows.

@@ -32,6 +32,7 @@ type options struct {
 	before     string    // path of another version of trafficd, for bench journal; empty = none
 	axe        string    // path of axe-core
 	telegraf   string    // path of Telegraf
+	output     string    // directory for bench profile
 	attack     string    // the only attack of bench hostile; empty = all
 	lines      io.Writer // receives the figures
 	notes      io.Writer // receives everything else
@@ -55,11 +56,11 @@ func command() *cobra.Command {
 	o := options{lines: os.Stdout, notes: os.Stderr}
 	var files []string
 	cmd := &cobra.Command{
-		Use:           "bench [ingest | deliver | layer | page | archive | journal | hostile | peers]",
+		Use:           "bench [ingest | deliver | layer | page | archive | journal | hostile | peers | profile]",
 		Short:         "Measure the CPU time and memory of the daemon",
 		Long:          strings.TrimSpace(help),
 		Args:          cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:     []string{"ingest", "deliver", "layer", "page", "archive", "journal", "hostile", "peers"},
+		ValidArgs:     []string{"ingest", "deliver", "layer", "page", "archive", "journal", "hostile", "peers", "profile"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,6 +88,7 @@ func command() *cobra.Command {
 				"journal": {o.journalInApache},
 				"hostile": {o.hostile},
 				"peers":   {o.peers},
+				"profile": {o.profile},
 				"page":    {o.pageSize, o.pageView, o.pageAccess, o.pageLoad},
 			}[strings.Join(args, "")])
 		},
@@ -107,6 +109,7 @@ func command() *cobra.Command {
 	f.IntVar(&o.batches, "batches", 50, "number of batches per round")
 	f.StringVar(&o.axe, "axe", "sources/page/app/node_modules/axe-core/axe.min.js", "path of axe-core for bench page")
 	f.StringVar(&o.telegraf, "telegraf", "telegraf", "path of Telegraf for bench peers")
+	f.StringVar(&o.output, "output", ".cache/profiles", "directory to write the CPU profiles of bench profile to")
 	f.StringVar(&o.attack, "attack", "", "run only this attack of bench hostile (default all)")
 	f.StringArrayVar(&files, "body", nil, "NDJSON file of measurements to send as one batch; its name prefixes the figures")
 	return cmd

@@ -55,7 +55,10 @@ func readNumber(b []byte, p int) (v float64, next int) {
 	t = t*10 + t>>8
 	const pairs = 0x000000ff000000ff
 	t = (t&pairs*(100+1_000_000<<32) + t>>16&pairs*(1+10_000<<32)) >> 32
-	v = float64(int64(t)) / powers[(digits-integer)/8&15]
+	v = float64(int64(t))
+	if digits > integer {
+		v /= powers[(digits-integer)/8&15]
+	}
 	if first > p {
 		v = -v
 	}

@@ -121,10 +121,15 @@ func (f *follower) find(c *batch.Columns, dst []uint32) []uint32 {
 // equal is bytes.Equal without a call for codes of the usual length.
 func equal(a, b []byte) bool {
 	n, le := len(a), binary.LittleEndian
-	if n != len(b) || n < 8 || n > 16 {
-		return string(a) == string(b)
+	switch {
+	case n != len(b):
+		return false
+	case n >= 8 && n <= 16:
+		return le.Uint64(a) == le.Uint64(b) && le.Uint64(a[n-8:]) == le.Uint64(b[n-8:])
+	case n >= 4 && n < 8:
+		return le.Uint32(a) == le.Uint32(b) && le.Uint32(a[n-4:]) == le.Uint32(b[n-4:])
 	}
-	return le.Uint64(a) == le.Uint64(b) && le.Uint64(a[n-8:]) == le.Uint64(b[n-8:])
+	return string(a) == string(b)
 }
 
 // identities finds items of a batch with the same detector, measure type and interval, which
