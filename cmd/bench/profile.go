@@ -21,7 +21,6 @@ func (o options) profile(ctx context.Context) {
 	must.Do(os.MkdirAll(o.output, 0o700))
 	for i, b := range append([]body{synthetic()}, o.bodies...) {
 		d := start(ctx, o.daemon, b.detectors)
-		defer d.stop()
 		d.profile(ctx, o.path(fmt.Sprintf("ingest%d", i)), func() { d.load(b, 1, o.batches) })
 	}
 
@@ -29,11 +28,9 @@ func (o options) profile(ctx context.Context) {
 	defer func() { _ = stores.Close() }()
 	b := synthetic()
 	d := o.delivering(ctx, b, stores)
-	defer d.stop()
 	d.profile(ctx, o.path("deliver"), func() { d.deliverAll(ctx, b, stores.ClickHouse) })
 
 	l := o.layerDaemon(ctx, o.network(ctx, 300, 5, quarter()))
-	defer l.stop()
 	layer := server{url: "http://" + l.API + layers.Path}
 	l.profile(ctx, o.path("layer"), func() {
 		layer.conditional = !layer.conditional
@@ -43,8 +40,9 @@ func (o options) profile(ctx context.Context) {
 
 func (o options) path(name string) string { return filepath.Join(o.output, name+".pprof") }
 
-// profile writes a CPU profile to path while it calls load repeatedly.
+// profile writes a CPU profile to path while it calls load repeatedly, and stops the daemon.
 func (d *daemon) profile(ctx context.Context, path string, load func()) {
+	defer d.stop()
 	var profile []byte
 	var err error
 	done := make(chan struct{})
