@@ -58,16 +58,22 @@ func (s *fileSource) read(_ context.Context, add addEntry) error {
 	if err != nil {
 		return err
 	}
-	if s.format() == FormatJSON {
-		err = parseJSON(body, fields{s.Column, s.instance}, add)
-	} else {
-		err = parseCSV(body, fields{s.Column, s.instance}, s.comma(), add)
-	}
-	if err != nil {
+	if err = s.Parse(body, s.instance, add); err != nil {
 		err = fmt.Errorf("cannot read %s: %w", s.Path, err)
 		s.file.Reject(err)
 	}
 	return err
+}
+
+// Parse parses the content of the file, without a byte order mark and decompressed. It calls add
+// for each detector, with its product instance, which is empty unless instanceColumn names the
+// column for it, and with the other columns that are not empty. add must not retain the slice.
+func (f FileConfig) Parse(body []byte, instanceColumn string, add func(instance, code string, others ...batch.Attribute)) error {
+	names := fields{f.Column, instanceColumn}
+	if f.format() == FormatJSON {
+		return parseJSON(body, names, add)
+	}
+	return parseCSV(body, names, f.comma(), add)
 }
 
 // httpSource polls a registry service for JSON. It sends the ETag of the list in use, so that a

@@ -13,11 +13,8 @@ package streets
 import (
 	"bytes"
 	"cmp"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"slices"
@@ -25,8 +22,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"trafficd/pipeline/batch"
 	"trafficd/pipeline/settings"
 	"trafficd/schemas/openlr"
+	"trafficd/sources/registry"
 )
 
 // Config is the detectors section of the configuration.
@@ -92,13 +91,15 @@ func Read(c Config) (Content, error) {
 	if err != nil {
 		return Content{}, fmt.Errorf("cannot read the detectors: %w", err)
 	}
-	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	var rows []map[string]string
-	if strings.HasSuffix(strings.ToLower(c.Path), ".json") {
-		rows, err = readJSON(body)
-	} else {
-		rows, err = readCSV(body)
-	}
+	list := registry.FileConfig{Path: c.Path, Column: c.Columns.Code}
+	err = list.Parse(bytes.TrimPrefix(body, []byte("\ufeff")), "", func(_, code string, others ...batch.Attribute) {
+		row := map[string]string{c.Columns.Code: code}
+		for _, o := range others {
+			row[o.Name] = o.Value
+		}
+		rows = append(rows, row)
+	})
 	if err == nil && !slices.ContainsFunc(rows, func(r map[string]string) bool { return r[c.Columns.Code] != "" }) {
 		err = fmt.Errorf("no detector has a code in %q", c.Columns.Code)
 	}
@@ -111,50 +112,6 @@ func Read(c Config) (Content, error) {
 			content.Invalid)
 	}
 	return content, nil
-}
-
-func readCSV(body []byte) (rows []map[string]string, err error) {
-	r := csv.NewReader(bytes.NewReader(body))
-	first, _, _ := bytes.Cut(body, []byte("\n"))
-	for _, c := range ";\t|" {
-		if bytes.ContainsRune(first, c) && !bytes.ContainsRune(first, ',') {
-			r.Comma = c
-		}
-	}
-	all, err := r.ReadAll()
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	for _, values := range all[1:] {
-		row := make(map[string]string, len(values))
-		for i, v := range values {
-			row[strings.TrimSpace(all[0][i])] = strings.TrimSpace(v)
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
-func readJSON(body []byte) (rows []map[string]string, err error) {
-	var list []map[string]any
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	if err := d.Decode(&list); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("unexpected data after the array")
-	}
-	for _, object := range list {
-		row := make(map[string]string, len(object))
-		for name, v := range object {
-			if v != nil {
-				row[name] = fmt.Sprint(v)
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
 }
 
 func combine(rows []map[string]string, c Columns) (content Content) {
@@ -178,7 +135,7 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 				"its street and fromnode must be 32-bit integers, not both 0, and its code must be unique", code))
 			continue
 		}
-		if text := row[c.OpenLR]; len(text) > maxOpenLR || !utf8.ValidString(text) {
+		if text := row[c.OpenLR]; len(text) > maxOpenLR || strings.ContainsRune(text, utf8.RuneError) {
 			invalid = append(invalid, fmt.Errorf("detector %q is ignored: its OpenLR code must be UTF-8 and have at most %d bytes", code, maxOpenLR))
 			continue
 		}

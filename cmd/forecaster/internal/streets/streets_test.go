@@ -55,9 +55,10 @@ func TestNoStreet(t *testing.T) {
 	}
 	f("a.csv", "detectorCode,road\nA,1\n", `no detector has a valid street in "street"`)
 	f("b.csv", "detectorCode,street\nA,main\n", `detector "A"`)
-	f("c.csv", "code,street\nA,1\n", `no detector has a code in "detectorCode"`)
-	f("d.csv", "", `no detector has a code`)
-	f("e.json", `[{"detectorCode":"A","street":7}] [`, "after the array")
+	f("c.csv", "code,street\nA,1\n", `no column "detectorCode"`)
+	f("d.csv", "", `the file is empty`)
+	f("d.csv", "detectorCode,street\n", `no detector has a code in "detectorCode"`)
+	f("e.json", `[{"detectorCode":"A","street":7}] [`, "invalid or truncated JSON")
 }
 
 // TestManyInvalidDetectors checks that the error names some detectors and counts the others.
