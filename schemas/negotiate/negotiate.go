@@ -4,10 +4,7 @@
 // dates in obsolete formats.
 package negotiate
 
-import (
-	"bytes"
-	"iter"
-)
+import "bytes"
 
 // Quality is the weight of an alternative in thousandths. 0 means not acceptable; the default is
 // 1000.
@@ -126,20 +123,19 @@ func Coding(lines [][]byte, coding []byte) Quality {
 // AcceptsGzip reports whether Accept-Encoding allows gzip.
 func AcceptsGzip(lines [][]byte) bool { return Coding(lines, gzip) > 0 }
 
-// Codings returns an iterator over the content codings in the lines of Content-Encoding.
-func Codings(lines [][]byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for _, line := range lines {
-			for coding := range bytes.SplitSeq(line, []byte{','}) {
-				if coding = bytes.TrimSpace(coding); len(coding) > 0 && !yield(coding) {
-					return
-				}
+// ContentGzip returns how often the lines of Content-Encoding name gzip or x-gzip, and the first
+// other coding except for ignored, which may be empty.
+func ContentGzip(lines [][]byte, ignored string) (times int, other []byte) {
+	for _, line := range lines {
+		for coding := range bytes.SplitSeq(line, []byte{','}) {
+			coding = bytes.TrimSpace(coding)
+			switch {
+			case bytes.EqualFold(coding, gzip), bytes.EqualFold(coding, xGzip):
+				times++
+			case len(coding) > 0 && other == nil && !bytes.EqualFold(coding, []byte(ignored)):
+				other = coding
 			}
 		}
 	}
-}
-
-// IsGzip reports whether a content coding is gzip or x-gzip.
-func IsGzip(coding []byte) bool {
-	return bytes.EqualFold(coding, gzip) || bytes.EqualFold(coding, xGzip)
+	return times, other
 }

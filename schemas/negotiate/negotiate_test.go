@@ -72,10 +72,19 @@ func TestQuality(t *testing.T) {
 	f("q", 0)
 }
 
-func TestIsGzip(t *testing.T) {
-	require.True(t, IsGzip([]byte("GZIP")))
-	require.True(t, IsGzip([]byte("x-gzip")))
-	require.False(t, IsGzip([]byte("deflate")))
+func TestContentGzip(t *testing.T) {
+	f := func(ignored string, wantTimes int, wantOther string, text ...string) {
+		t.Helper()
+		times, other := ContentGzip(lines(text...), ignored)
+		require.Equal(t, wantTimes, times, "%q", text)
+		require.Equal(t, wantOther, string(other), "%q", text)
+	}
+	f("", 0, "")
+	f("", 0, "", " , ")
+	f("", 2, "", "GZIP", "x-gzip")
+	f("", 1, "deflate", "gzip, deflate", "br")
+	f("", 0, "Identity", "Identity")
+	f("identity", 1, "br", "Identity, gzip", "br")
 }
 
 func TestAllocations(t *testing.T) {

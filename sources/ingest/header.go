@@ -36,12 +36,9 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 // checkEncoding accepts gzip once, or no Content-Encoding. declared reports whether the header
 // names gzip. If not, the first bytes of the body decide.
 func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
-	times := 0
-	for coding := range negotiate.Codings(h.PeekAll(fasthttp.HeaderContentEncoding)) {
-		times++
-		if !negotiate.IsGzip(coding) {
-			return false, gzipRequired(fmt.Sprintf("unsupported Content-Encoding %q: compress the body with gzip", contract.Echo(coding)))
-		}
+	times, other := negotiate.ContentGzip(h.PeekAll(fasthttp.HeaderContentEncoding), "")
+	if other != nil {
+		return false, gzipRequired(fmt.Sprintf("unsupported Content-Encoding %q: compress the body with gzip", contract.Echo(other)))
 	}
 	if times > 1 {
 		return false, gzipRequired(fmt.Sprintf("the Content-Encoding names gzip %d times: compress the body once", times))

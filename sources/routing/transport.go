@@ -68,15 +68,7 @@ func contentType(h *fasthttp.RequestHeader) (media, charset string) {
 // codings returns how often the Content-Encoding names gzip, and the first coding that is neither
 // gzip nor identity.
 func codings(h *fasthttp.RequestHeader) (times int, other []byte) {
-	for coding := range negotiate.Codings(h.PeekAll(fasthttp.HeaderContentEncoding)) {
-		switch {
-		case negotiate.IsGzip(coding):
-			times++
-		case other == nil && !bytes.EqualFold(coding, []byte("identity")):
-			other = coding
-		}
-	}
-	return times, other
+	return negotiate.ContentGzip(h.PeekAll(fasthttp.HeaderContentEncoding), "identity")
 }
 
 // minCompressed is the size from which a response is compressed. Smaller ones fit into one packet.
