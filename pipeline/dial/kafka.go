@@ -185,3 +185,16 @@ func Offset(ctx context.Context, client *kafka.Client, topic string, partition i
 	}
 	return offset, nil
 }
+
+// CreateTopic creates a topic unless it exists. With dryRun, it only checks whether that is
+// possible.
+func CreateTopic(ctx context.Context, client *kafka.Client, topic kafka.TopicConfig, dryRun bool) error {
+	r, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}, ValidateOnly: dryRun})
+	if err == nil {
+		err = r.Errors[topic.Topic]
+	}
+	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+		return fmt.Errorf("cannot create topic %q: %w", topic.Topic, err)
+	}
+	return nil
+}

@@ -250,21 +250,14 @@ func (l *Log) create(ctx context.Context, brokers int) error {
 	entry := func(name string, value any) kafka.ConfigEntry {
 		return kafka.ConfigEntry{ConfigName: name, ConfigValue: fmt.Sprint(value)}
 	}
-	r, err := l.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+	return dial.CreateTopic(ctx, l.client, kafka.TopicConfig{
 		Topic: l.cfg.Topic, NumPartitions: l.cfg.Partitions, ReplicationFactor: replicas,
 		ConfigEntries: []kafka.ConfigEntry{
 			entry("min.insync.replicas", min(2, replicas)), entry("cleanup.policy", "delete"),
 			entry("retention.ms", l.cfg.Retention.Milliseconds()), entry("retention.bytes", -1),
 			entry("message.timestamp.type", "CreateTime"), entry("max.message.bytes", l.cfg.MaxFrameBytes+recordOverhead),
 		},
-	}}})
-	if err == nil {
-		err = r.Errors[l.cfg.Topic]
-	}
-	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
-		return fmt.Errorf("cannot create topic %q: %w", l.cfg.Topic, err)
-	}
-	return nil
+	}, false)
 }
 
 // probe requests the last offset of the given partition, and of those that could not be written, to

@@ -64,16 +64,9 @@ func (c *cluster) describe(ctx context.Context) (id string, partitions int, err 
 
 // create creates the topic unless it exists. With dryRun, it only checks whether that is possible.
 func (c *cluster) create(ctx context.Context, dryRun bool) error {
-	r, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{ValidateOnly: dryRun, Topics: []kafka.TopicConfig{{
+	return c.fail(dial.CreateTopic(ctx, c.client, kafka.TopicConfig{
 		Topic: c.topic, NumPartitions: c.cfg.CreateTopic.Partitions, ReplicationFactor: c.cfg.CreateTopic.ReplicationFactor,
-	}}})
-	if err == nil {
-		err = r.Errors[c.topic]
-	}
-	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
-		return c.fail(fmt.Errorf("cannot create topic %q: %w", c.topic, err))
-	}
-	return nil
+	}, dryRun))
 }
 
 // newProducer returns a producer id that has never been used.
