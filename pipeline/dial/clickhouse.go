@@ -47,7 +47,7 @@ func ValidateAddress(key, address string) error {
 
 func (c ClickHouse) tlsConfig() (*tls.Config, error) {
 	t := TLS{c.Secure, c.CAFile, c.CertFile, c.KeyFile, c.InsecureSkipVerify}
-	return t.config(c.ServerName, "ca_file", "cert_file and key_file")
+	return t.Config(c.ServerName, "ca_file", "cert_file and key_file")
 }
 
 // Open returns a connection pool, of one connection unless options allow more. It reads the TLS

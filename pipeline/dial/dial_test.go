@@ -76,7 +76,7 @@ func TestFilesAreRead(t *testing.T) {
 	require.ErrorContains(t, err, "sasl.username and sasl.password: cannot use them with scram-sha-256")
 	require.NotContains(t, err.Error(), "secret")
 
-	c, err := TLS{Enabled: true, InsecureSkipVerify: true}.config("name", "ca", "cert and key")
+	c, err := TLS{Enabled: true, InsecureSkipVerify: true}.Config("name", "ca", "cert and key")
 	require.NoError(t, err)
 	require.True(t, c.InsecureSkipVerify)
 	require.Equal(t, "name", c.ServerName)

@@ -82,7 +82,7 @@ func (s SASL) validate(section string) error {
 // As a side effect, Transport limits the size of what kafka-go decompresses in this process; see
 // boundCodecs.
 func (k Kafka) Transport() (*kafka.Transport, error) {
-	tlsConfig, err := k.TLS.config("", "tls.ca", "tls.cert and tls.key")
+	tlsConfig, err := k.TLS.Config("", "tls.ca", "tls.cert and tls.key")
 	if err != nil {
 		return nil, err
 	}

@@ -30,10 +30,10 @@ func (t TLS) validate(section string) error {
 	)
 }
 
-// config returns the configuration for crypto/tls, or nil if TLS is disabled. If serverName is
+// Config returns the configuration for crypto/tls, or nil if TLS is disabled. If serverName is
 // empty, certificates are verified for the host of the address. An error starts with ca or pair,
 // the keys of the settings with the files.
-func (t TLS) config(serverName, ca, pair string) (*tls.Config, error) {
+func (t TLS) Config(serverName, ca, pair string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
 	}

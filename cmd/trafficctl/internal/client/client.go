@@ -5,7 +5,6 @@ package client
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,10 +12,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"trafficd/pipeline/dial"
 )
 
 // Service is one of the daemon's endpoints.
@@ -85,16 +85,9 @@ func New(cfg Config, service Service) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	if cfg.CA != "" {
-		text, err := os.ReadFile(cfg.CA)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read --ca: %w", err)
-		}
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("cannot use --ca %s: it contains no PEM certificate", cfg.CA)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	var err error
+	if transport.TLSClientConfig, err = (dial.TLS{Enabled: true, CA: cfg.CA}).Config("", "--ca", ""); err != nil {
+		return nil, err
 	}
 	base := strings.TrimRight(cfg.URL, "/")
 	return &Client{

@@ -99,7 +99,7 @@ func TestCA(t *testing.T) {
 
 	cfg.CA = filepath.Join(t.TempDir(), "ca.pem")
 	_, err = New(cfg, Ingest)
-	require.ErrorContains(t, err, "cannot read --ca")
+	require.ErrorContains(t, err, "--ca: cannot read")
 	require.NoError(t, os.WriteFile(cfg.CA, []byte("no certificate"), 0o600))
 	_, err = New(cfg, Ingest)
 	require.ErrorContains(t, err, "no PEM certificate")
