@@ -12,13 +12,13 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/journal"
 	"trafficd/schemas/contract"
+	"trafficd/schemas/gunzip/compress"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -92,13 +92,7 @@ func (h *fixture) frames() (list []batch.Batch) {
 	}
 }
 
-func zipped(body string) []byte {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	w.Write([]byte(body))
-	w.Close()
-	return b.Bytes()
-}
+func zipped(body string) []byte { return compress.Gzip(body) }
 
 func item(code string, value any) string {
 	return fmt.Sprintf(`{"detectorCode":"%s","measureTypeCode":"speed","timestampFrom":"2026-01-01T00:00:00Z","timestampTo":"2026-01-01T00:05:00Z","value":%v}`, code, value)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/csv"
 	"encoding/json"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/trafficctl/internal/generate"
+	"trafficd/schemas/gunzip/compress"
 	"trafficd/sources/ingest"
 )
 
@@ -115,11 +115,7 @@ func codesOf(t *testing.T, cfg generate.Config, items []json.RawMessage) map[int
 	for start := 0; start < len(items); start += perBatch {
 		body, err := json.Marshal(map[string]any{"measurements": items[start:min(len(items), start+perBatch)]})
 		require.NoError(t, err)
-		var packed bytes.Buffer
-		z := gzip.NewWriter(&packed)
-		z.Write(body)
-		require.NoError(t, z.Close())
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+ingest.Path, &packed)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+ingest.Path, bytes.NewReader(compress.Gzip(body)))
 		require.NoError(t, err)
 		req.Header = http.Header{
 			"Authorization": {"apiKey " + testKey}, "Content-Type": {"application/json"}, "Content-Encoding": {"gzip"},

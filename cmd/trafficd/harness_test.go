@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/ops"
+	"trafficd/schemas/gunzip/compress"
 	"trafficd/sources/ingest"
 )
 
@@ -190,13 +190,7 @@ func (d *process) post(ctx context.Context, body, idempotencyKey string) (respon
 	return d.postPacked(ctx, http.DefaultClient, pack(body), idempotencyKey)
 }
 
-func pack(body string) []byte {
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = z.Write([]byte(body))
-	_ = z.Close()
-	return packed.Bytes()
-}
+func pack(body string) []byte { return compress.Gzip(body) }
 
 func (d *process) postPacked(ctx context.Context, client *http.Client, packed []byte, idempotencyKey string) (response, error) {
 	req, err := d.request(ctx, packed, idempotencyKey)

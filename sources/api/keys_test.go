@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/gunzip/compress"
 	"trafficd/sources/internal/watch"
 )
 
@@ -191,11 +191,7 @@ func TestKeysFileFormats(t *testing.T) {
 	}
 	f("keys: []\n")
 	f("\xef\xbb\xbfkeys: []\n")
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = z.Write([]byte("keys: []\n"))
-	require.NoError(t, z.Close())
-	f(packed.String())
+	f(string(compress.Gzip("keys: []\n")))
 }
 
 func TestBrokenKeysFileAtStart(t *testing.T) {

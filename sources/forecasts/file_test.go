@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/schemas/gunzip/compress"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/watch"
 )
@@ -56,16 +57,16 @@ func TestFileFormats(t *testing.T) {
 	a, b := street(1, 1, 10, 11), street(2, 1, 20)
 	binary := response(t, a, b)
 	f("f.pb", binary, "")
-	f("f.pb.gz", gzipped(t, binary), "")
+	f("f.pb.gz", string(compress.Gzip(binary)), "")
 	f("f", binary, "")
 	f("f.json", binary, FormatProtobuf)
 	whole := jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{a, b}})
 	f("f.json", whole, "")
-	f("F.JSON.GZ", gzipped(t, "\xef\xbb\xbf"+whole), "")
+	f("F.JSON.GZ", string(compress.Gzip("\xef\xbb\xbf"+whole)), "")
 	f("f.json", fmt.Sprintf("[%s,%s]", jsonOf(t, a), jsonOf(t, b)), "")
 	lines := jsonOf(t, a) + "\r\n\n" + jsonOf(t, b)
 	f("f.ndjson", lines, "")
-	f("f.jsonl.gz", gzipped(t, lines+"\n")+gzipped(t, ""), "")
+	f("f.jsonl.gz", string(compress.Gzip(lines+"\n"))+string(compress.Gzip("")), "")
 	f("f.ndjson", jsonOf(t, street(2, 1, 99))+"\n"+lines, "") // the last forecast of a street is used
 }
 
@@ -125,8 +126,8 @@ func TestInvalidFile(t *testing.T) {
 	f(`{"streetForecast":[{"street":1,`, "truncated JSON, at byte 31")
 	f(`{"streetForecast":[{"street":0}]}`, "no valid forecast")
 	f(strings.Repeat(" ", 2001), "max_bytes")
-	f(gzipped(t, strings.Repeat(" ", 2001)), "max_bytes")
-	f(gzipped(t, "{}")[:12], "unexpected EOF")
+	f(string(compress.Gzip(strings.Repeat(" ", 2001))), "max_bytes")
+	f(string(compress.Gzip("{}"))[:12], "unexpected EOF")
 	require.NoError(t, os.Remove(path))
 	checkFails("no such file")
 	write(t, path, jsonOf(t, &pb.StreetForecastResponse{StreetForecast: []*pb.StreetForecast{street(2, 1, 20)}}))

@@ -1,8 +1,6 @@
 package forecasts
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"maps"
 	"os"
@@ -175,17 +173,6 @@ func write(t *testing.T, path, content string) {
 	old := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(path+".new", old, old))
 	require.NoError(t, os.Rename(path+".new", path))
-}
-
-// gzipped returns content compressed with gzip.
-func gzipped(t *testing.T, content string) string {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := w.Write([]byte(content))
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	return b.String()
 }
 
 // tempPath returns the path of a file in a new temporary directory.

@@ -25,6 +25,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
+	"trafficd/schemas/gunzip/compress"
 	"trafficd/sources/api"
 	"trafficd/sources/ingest"
 )
@@ -250,13 +251,7 @@ func (p *peer) ended() {
 	require.Empty(p.t, string(rest))
 }
 
-func zip(text string) string {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, _ = io.WriteString(w, text)
-	_ = w.Close()
-	return b.String()
-}
+func zip(text string) string { return string(compress.Gzip(text)) }
 
 // measurements is the JSON of a batch with these detector codes.
 func measurements(codes ...string) string {

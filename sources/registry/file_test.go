@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/gunzip/compress"
 )
 
 func TestFileFormats(t *testing.T) {
@@ -23,11 +25,11 @@ func TestFileFormats(t *testing.T) {
 	f("a.csv", csv, FileConfig{}, "A", "B")
 	f("a.csv", csv, FileConfig{Column: "id"}, "1", "2")
 	f("a.csv", csv, FileConfig{Separator: ";"}, "A", "B")
-	f("a.csv.gz", gzipped(t, csv), FileConfig{}, "A", "B")
-	f("packed", gzipped(t, csv)+gzipped(t, "3;C\r\n"), FileConfig{}, "A", "B", "C")
+	f("a.csv.gz", string(compress.Gzip(csv)), FileConfig{}, "A", "B")
+	f("packed", string(compress.Gzip(csv))+string(compress.Gzip("3;C\r\n")), FileConfig{}, "A", "B", "C")
 	f("a.tsv", "detectorCode\tx\nA\t1\n", FileConfig{Separator: "tab"}, "A")
 	f("a.json", "\xef\xbb\xbf[\"A\"]", FileConfig{}, "A")
-	f("A.JSON.GZ", gzipped(t, `[{"id":"A"}]`), FileConfig{Column: "id"}, "A")
+	f("A.JSON.GZ", string(compress.Gzip(`[{"id":"A"}]`)), FileConfig{Column: "id"}, "A")
 	f("a.txt", `{"detectors":["A"]}`, FileConfig{Format: FormatJSON}, "A")
 	f("a.json", "detectorCode\nA\n", FileConfig{Format: FormatCSV}, "A")
 }
@@ -64,8 +66,8 @@ func TestFileErrors(t *testing.T) {
 		require.Contains(t, feed.onlyList().status(time.Now()).Error, path)
 	}
 	f("detectorCode\n"+strings.Repeat("A", 100), "max_bytes")
-	f(gzipped(t, "detectorCode\n"+strings.Repeat("A", 100)), "max_bytes")
-	whole := gzipped(t, "detectorCode\nA\n")
+	f(string(compress.Gzip("detectorCode\n"+strings.Repeat("A", 100))), "max_bytes")
+	whole := string(compress.Gzip("detectorCode\nA\n"))
 	for n := 2; n < len(whole); n++ {
 		f(whole[:n], "cannot read")
 	}

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,17 +62,6 @@ func numbered(prefix string, n int) string {
 	for i := range n {
 		fmt.Fprintf(&b, "%s%d,Søftenvej\n", prefix, i)
 	}
-	return b.String()
-}
-
-// gzipped returns content compressed with gzip.
-func gzipped(t *testing.T, content string) string {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := w.Write([]byte(content))
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
 	return b.String()
 }
 

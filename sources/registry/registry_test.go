@@ -17,6 +17,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/dial"
+	"trafficd/schemas/gunzip/compress"
 )
 
 func start(t *testing.T, cfg Config) *Registry {
@@ -98,7 +99,7 @@ func TestFileCreatedLater(t *testing.T) {
 	require.Nil(t, r.Snapshot("elsewhere"))
 	require.True(t, r.HasFeed("city"))
 	require.False(t, r.HasFeed("elsewhere"))
-	require.NoError(t, os.WriteFile(path, []byte(gzipped(t, `{"detectors":[{"detectorCode":"A"}]}`)), 0o644))
+	require.NoError(t, os.WriteFile(path, compress.Gzip(`{"detectors":[{"detectorCode":"A"}]}`), 0o644))
 	waitForCodes(t, r, "A")
 }
 

@@ -17,19 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/gunzip/compress"
 	"trafficd/schemas/xroute"
 )
 
 // simple is a request for a WKT.
 var simple = convert(`Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees, "WKT"), "")
 
-func zip(text string) string {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, _ = io.WriteString(w, text)
-	_ = w.Close()
-	return b.String()
-}
+func zip(text string) string { return string(compress.Gzip(text)) }
 
 // requireError requires an error in the format of the other paths.
 func (s *server) requireError(status int, code contract.Code, body string, headers ...string) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/gunzip/compress"
 )
 
 // TestUnsettledFile checks that a file that changed recently is not read. A modification time in
@@ -111,13 +113,13 @@ func TestReadAll(t *testing.T) {
 	f("", "", "")
 	f(long, long, "")
 	f(long+"a", "", "max_bytes")
-	f(gzipped(t, long), long, "")
-	f(gzipped(t, long+"a"), "", "max_bytes")
-	f(gzipped(t, "a")+gzipped(t, "b"), "ab", "")
+	f(string(compress.Gzip(long)), long, "")
+	f(string(compress.Gzip(long+"a")), "", "max_bytes")
+	f(string(compress.Gzip("a"))+string(compress.Gzip("b")), "ab", "")
 	f("\xef\xbb\xbfa", "a", "")
-	f(gzipped(t, "\xef\xbb\xbfa"), "a", "")
-	f(gzipped(t, "a")+"x", "", "cannot decompress")
-	whole := gzipped(t, "abc")
+	f(string(compress.Gzip("\xef\xbb\xbfa")), "a", "")
+	f(string(compress.Gzip("a"))+"x", "", "cannot decompress")
+	whole := string(compress.Gzip("abc"))
 	for n := 2; n < len(whole); n++ {
 		f(whole[:n], "", "cannot decompress")
 	}

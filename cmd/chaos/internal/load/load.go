@@ -9,12 +9,10 @@ package load
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -24,6 +22,7 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
+	"trafficd/schemas/gunzip/compress"
 )
 
 // Config describes the load.
@@ -240,11 +239,7 @@ func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err e
 
 // send posts a batch once. If the error is not a *statusError, the batch may have been accepted.
 func (c *client) send(ctx context.Context, endpoint string, b *batch) (*result, error) {
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = io.WriteString(z, b.body) // writing to memory cannot fail
-	_ = z.Close()
-	r, err := launch.Request(ctx, &c.http, http.MethodPost, endpoint, packed.Bytes(), "Authorization", "apiKey "+c.apiKey,
+	r, err := launch.Request(ctx, &c.http, http.MethodPost, endpoint, compress.Gzip(b.body), "Authorization", "apiKey "+c.apiKey,
 		"Content-Type", "application/json", "Content-Encoding", "gzip", "Idempotency-Key", b.key)
 	if err != nil {
 		return nil, err
