@@ -11,7 +11,6 @@ import (
 type snapshot struct {
 	zones    map[string][]*document // by the name of the time zone, then by scope as in builder.scopes
 	ref      instant                // the reference time
-	ordered  []*street              // all streets, as in the layer
 	numbered []*street              // all streets, by number
 	buckets  []*bucket
 	removed  []removal
@@ -281,7 +280,7 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 	requests := b.requests(now)
 	b.prepare(b.buckets, requests, ref, ref)
 	next := &snapshot{
-		zones: make(map[string][]*document, len(b.zones)), ref: ref, ordered: b.ordered, numbered: b.numbered, buckets: b.buckets,
+		zones: make(map[string][]*document, len(b.zones)), ref: ref, numbered: b.numbered, buckets: b.buckets,
 		removed: b.removed, oldest: b.oldest, streets: len(shown), covered: covered, leftOut: b.leftOut, built: now, number: b.number(),
 		replaced: make(chan struct{}),
 	}
