@@ -80,9 +80,8 @@ type Delivery struct {
 	reached atomic.Uint64 // frame of the first undelivered row
 	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
 	rows    atomic.Int64  // delivered by this process
-	backlog backlog
-	mu      sync.Mutex // guards trouble
-	trouble error      // why the last attempt failed, nil if it succeeded
+	mu      sync.Mutex    // guards trouble
+	trouble error         // why the last attempt failed, nil if it succeeded
 }
 
 // NewDelivery returns a delivery that starts at the sink's cursor.
@@ -97,7 +96,6 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 		return nil, fmt.Errorf("cannot read the cursor of %s: %w", name, err)
 	}
 	d.reached.Store(frame)
-	d.backlog = backlog{source: source, at: d.at.Done}
 	d.window.idle, d.window.every = d.probe, cfg.RetryMax
 	d.window.rewind(d.at.Done)
 	return d, nil
@@ -107,9 +105,6 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 // ctx must not be done before soft. The next Run, in this process or another, continues with the
 // undelivered rows. Run closes the sink.
 func (d *Delivery) Run(ctx, soft context.Context) error {
-	var counting sync.WaitGroup
-	defer counting.Wait()
-	counting.Go(func() { d.backlog.count(soft, d.log) })
 	if d.at.Plan == nil {
 		d.probe(soft)
 	}
@@ -207,7 +202,6 @@ func (d *Delivery) advance(n int) (idle bool) {
 		d.at.Done = d.window.end()
 	}
 	d.reached.Store(d.at.Done.Frame)
-	d.backlog.pass(n, d.at.Done)
 	return idle
 }
 
@@ -380,7 +374,7 @@ func (d *Delivery) report(err error, what string) {
 // Status reports how far a delivery is behind, for readiness and metrics.
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
-	Waiting int64         // undelivered rows in the journal; may be an estimate, see backlog
+	Waiting int64         // estimated number of undelivered rows in the journal, see window.meanRows
 	Frames  uint64        // frames in the journal that are not completely delivered
 	Rows    int64         // rows delivered by this process
 	Trouble error         // why the last attempt failed, nil if it succeeded
@@ -391,9 +385,9 @@ func (d *Delivery) Status() Status {
 	d.mu.Lock()
 	s := Status{Rows: d.rows.Load(), Trouble: d.trouble}
 	d.mu.Unlock()
-	s.Waiting = d.backlog.rows()
 	_, next := d.source.Bounds()
 	s.Frames = next - min(d.reached.Load(), next)
+	s.Waiting = int64(float64(s.Frames) * d.window.meanRows())
 	if at := d.behind.Load(); at != 0 {
 		s.Lag = max(time.Since(time.Unix(0, at)), 0)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"trafficd/pipeline/batch"
@@ -24,6 +25,8 @@ type window struct {
 	began  time.Time             // when the last block was gathered
 	idle   func(context.Context) // called at the interval every while there is no frame to read
 	every  time.Duration
+
+	framesRead, rowsRead atomic.Int64
 }
 
 // maxFree is the maximum number of batches that a window keeps for reuse. Each may have the columns
@@ -126,6 +129,8 @@ func (w *window) add(seq uint64, frame []byte) error {
 		w.reader = w.source.Reader(seq) // so that the next read returns the same error
 		return fmt.Errorf("cannot read frame %d of the journal: %w", seq, err)
 	}
+	w.framesRead.Add(1)
+	w.rowsRead.Add(int64(b.Rows()))
 	from := 0
 	if seq == w.next { // otherwise that frame was deleted
 		from = int(w.skip)
@@ -144,6 +149,12 @@ func (w *window) release(b *batch.Batch) {
 	if len(w.free) < maxFree {
 		w.free = append(w.free, b)
 	}
+}
+
+// meanRows returns the mean number of rows of the frames that were read, at least 1. It may be
+// called from any goroutine.
+func (w *window) meanRows() float64 {
+	return max(1, float64(w.rowsRead.Load())/max(1, float64(w.framesRead.Load())))
 }
 
 // end returns the position after the last row that was read.
