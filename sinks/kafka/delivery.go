@@ -202,8 +202,8 @@ func (s *Sink) finish(d *delivery) ([]byte, error) {
 		if d.plan.rows > 1 {
 			next.suspect = max(next.suspect, d.plan.rows)
 		}
-		s.session, s.rejected = nil, next.encode()
-		return bytes.Clone(s.rejected), err
+		s.session = nil
+		return next.encode(), err
 	}
 	next.suspect = max(0, next.suspect-d.plan.rows)
 	if d.endsSession || s.session == nil || s.session.id != d.id {
@@ -215,7 +215,6 @@ func (s *Sink) finish(d *delivery) ([]byte, error) {
 			s.session.sequences[p.id] = advance(p.sequence, len(p.rows))
 		}
 	}
-	s.rejected = nil
 	return next.encode(), nil
 }
 

@@ -105,15 +105,14 @@ func newSink(t testing.TB, cfg Config) *Sink {
 
 // deliveryLoop replaces the delivery loop and its durable state in tests.
 type deliveryLoop struct {
-	t          testing.TB
-	state      []byte
-	plan       []byte
-	n          int
-	rows       batch.Block // not yet delivered
-	dead       []rowID     // rows that were rejected on their own
-	limit      int         // maximum number of rows offered; 0: all
-	retries    int
-	losesState bool // ignore the state that Deliver returns with a rejection
+	t       testing.TB
+	state   []byte
+	plan    []byte
+	n       int
+	rows    batch.Block // not yet delivered
+	dead    []rowID     // rows that were rejected on their own
+	limit   int         // maximum number of rows offered; 0: all
+	retries int
 }
 
 func (l *deliveryLoop) add(b batch.Block) { l.rows = append(l.rows, b...) }
@@ -160,9 +159,7 @@ func (l *deliveryLoop) step(s *Sink) error {
 	default:
 		l.limit = l.n / 2
 	}
-	if l.plan = nil; err == nil || !l.losesState {
-		l.state = state
-	}
+	l.plan, l.state = nil, state
 	return nil
 }
 

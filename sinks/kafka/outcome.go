@@ -14,16 +14,9 @@ type outcome uint8
 const (
 	acknowledged outcome = iota // the record batch is in the log, now or from an earlier attempt
 	retry                       // it may be in the log: send the same bytes again
-	moved                       // like retry, but to another broker
 	lost                        // the broker rejected the epoch or sequence: look up, then continue with the next epoch
 	rejected                    // it is not in the log, and retries cannot help
-	numOutcomes
 )
-
-// String returns the label for the metric of errors.
-func (o outcome) String() string {
-	return [numOutcomes]string{"acknowledged", "retry", "moved", "lost", "refused"}[o]
-}
 
 // outcomeOf returns the outcome of an attempt with the given error. An error is permanent only if
 // it depends on nothing but the record batch. Unlisted errors are retried. INVALID_TIMESTAMP
@@ -44,10 +37,6 @@ func outcomeOf(err error) outcome {
 		return lost
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidRecord:
 		return rejected
-	case kafka.LeaderNotAvailable, kafka.NotLeaderForPartition, kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable,
-		kafka.FencedLeaderEpoch, kafka.UnknownLeaderEpoch, kafka.UnknownTopicOrPartition, kafka.UnknownTopicID,
-		kafka.KafkaStorageError:
-		return moved
 	}
 	return retry
 }
@@ -97,15 +86,9 @@ var (
 
 	errorsVec = metrics.NewCounters("trafficd_kafka_errors_total",
 		"Failed record batches, by error class, and failures to plan a block (plan) or to look up an in-doubt one (look_up).", "class")
-	errorsTotal       = errorCounters() // by outcome
+	errorsTotal = map[outcome]metrics.Counter{
+		retry: errorsVec.WithLabelValues("retry"), lost: errorsVec.WithLabelValues("lost"), rejected: errorsVec.WithLabelValues("refused"),
+	}
 	planErrorsTotal   = errorsVec.WithLabelValues("plan")
 	lookUpErrorsTotal = errorsVec.WithLabelValues("look_up")
 )
-
-// errorCounters returns counters for all outcomes except acknowledged.
-func errorCounters() (counters [numOutcomes]metrics.Counter) {
-	for o := retry; o < numOutcomes; o++ {
-		counters[o] = errorsVec.WithLabelValues(o.String())
-	}
-	return counters
-}

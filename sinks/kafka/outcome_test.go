@@ -25,7 +25,7 @@ func TestOutcomeOf(t *testing.T) {
 	f(acknowledged, nil, kafka.Error(46))
 	f(lost, kafka.Error(45), kafka.Error(47), kafka.Error(49), kafka.Error(59), kafka.Error(90))
 	f(rejected, kafka.Error(10), kafka.Error(18), kafka.Error(87))
-	f(moved, kafka.Error(3), kafka.Error(5), kafka.Error(6), kafka.Error(8), kafka.Error(9), kafka.Error(56), kafka.Error(74), kafka.Error(75), kafka.Error(100))
+	f(retry, kafka.Error(3), kafka.Error(5), kafka.Error(6), kafka.Error(8), kafka.Error(9), kafka.Error(56), kafka.Error(74), kafka.Error(75), kafka.Error(100))
 	f(retry, kafka.Error(-1), kafka.Error(7), kafka.Error(13), kafka.Error(19), kafka.Error(20), kafka.Error(29), kafka.Error(31),
 		kafka.Error(2), kafka.Error(32), kafka.Error(35), kafka.Error(76), kafka.Error(89), kafka.Error(9999),
 		io.EOF, net.ErrClosed, context.DeadlineExceeded, context.Canceled, errors.New("anything"))

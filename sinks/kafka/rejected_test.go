@@ -32,13 +32,11 @@ func batchWithInvalidRows(n int, at ...int) (*batch.Batch, []rowID) {
 }
 
 // TestRejectedRows checks that only the rows that the broker rejects become dead letters, although
-// other partitions of their blocks were written, even if the daemon is restarted at each step, or
-// the delivery loop plans from the state before the rejection.
+// other partitions of their blocks were written, even if the daemon is restarted at each step.
 func TestRejectedRows(t *testing.T) {
 	f := func(partitions int32, restart bool, at ...int) {
 		t.Helper()
 		s := newFixture(t, partitions)
-		s.losesState = !restart && len(at) > 1
 		s.fault(kerr.InvalidRecord, -1, hasInvalidRow)
 		b, ids := batchWithInvalidRows(200, at...)
 		s.offer(b)

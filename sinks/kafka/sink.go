@@ -22,7 +22,6 @@ type Sink struct {
 	session       *session // nil: the next plan gets a new producer id
 	sessionTarget string   // cluster id and topic that the session belongs to
 	batchBytes    int      // less than the setting after a broker has rejected a record batch as too large
-	rejected      []byte   // the state returned with the last rejection; nil once a block is delivered
 	planned       []byte   // the last plan of this process
 	current       *delivery
 	encoders      []encoder // one for each concurrent request
@@ -51,9 +50,6 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 		}
 	}()
 	p := plan{codec: codecs[s.cfg.Compression]}
-	if s.rejected != nil {
-		state = s.rejected // the delivery loop may pass an older state
-	}
 	if p.state, err = s.baseState(ctx, state); err != nil {
 		return 0, nil, err
 	}

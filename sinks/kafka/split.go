@@ -5,16 +5,11 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// fill is the size of a partition's record batch while a block is planned.
-type fill struct {
-	rows, bytes int
-}
-
 // fit returns the number of rows in the next block: at most maxRows, and no more than fit into one
 // record batch of maxBytes, before compression, per partition. It is at least 1, even if the first
 // row is larger than maxBytes.
 func fit(offered batch.Block, partitions, maxBytes, maxRows int) int {
-	fills := make([]fill, partitions)
+	fills := make([]struct{ rows, bytes int }, partitions) // of the record batches so far
 	n := 0
 	for _, s := range offered {
 		for r := s.From; r < s.To; r++ {
