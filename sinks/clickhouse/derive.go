@@ -136,29 +136,27 @@ func (s *Sink) updateDerived(ctx context.Context) {
 
 // periodic calls a function at regular intervals in a goroutine.
 type periodic struct {
-	once   sync.Once
-	cancel context.CancelFunc // nil until start
-	done   chan struct{}
+	once    sync.Once
+	cancel  context.CancelFunc // nil until start
+	running sync.WaitGroup
 }
 
-// start calls f every interval until stop. Only the first call has an effect.
+// start calls f until stop, and waits for the interval before each call. Only the first start has an
+// effect.
 func (p *periodic) start(interval time.Duration, f func(context.Context)) {
 	p.once.Do(func() {
-		ctx, cancel := context.WithCancel(context.Background()) // until stop
-		p.cancel, p.done = cancel, make(chan struct{})
-		go func() {
-			defer close(p.done)
-			ticker := time.NewTicker(interval)
-			defer ticker.Stop()
+		ctx, cancel := context.WithCancel(context.Background())
+		p.cancel = cancel
+		p.running.Go(func() {
 			for {
 				select {
 				case <-ctx.Done():
 					return
-				case <-ticker.C:
+				case <-time.After(interval):
 					f(ctx)
 				}
 			}
-		}()
+		})
 	})
 }
 
@@ -166,6 +164,6 @@ func (p *periodic) start(interval time.Duration, f func(context.Context)) {
 func (p *periodic) stop() {
 	if p.cancel != nil {
 		p.cancel()
-		<-p.done
+		p.running.Wait()
 	}
 }

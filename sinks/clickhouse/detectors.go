@@ -9,7 +9,6 @@ import (
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/cespare/xxhash/v2"
 
 	"trafficd/pipeline/batch"
 	schema "trafficd/schemas/clickhouse"
@@ -22,59 +21,39 @@ const maxDetectors = 50_000
 // use.
 type Detectors struct {
 	mu      sync.Mutex
-	waiting map[string]batch.DetectorList // by product instance
-	digests map[string]uint64             // digest of the last list of each product instance
+	last    map[string]*batch.DetectorList // by product instance
+	waiting map[string]*batch.DetectorList // the lists of last that are not archived yet
 }
 
 // Put replaces the list of a product instance. The caller must not change the list afterwards. A
 // list that equals the last one is ignored.
 func (d *Detectors) Put(l batch.DetectorList) {
-	digest := digestOf(l)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.waiting == nil {
-		d.waiting, d.digests = map[string]batch.DetectorList{}, map[string]uint64{}
+	if d.last == nil {
+		d.last, d.waiting = map[string]*batch.DetectorList{}, map[string]*batch.DetectorList{}
 	}
-	if last, known := d.digests[l.ProductInstance]; !known || last != digest {
-		d.waiting[l.ProductInstance], d.digests[l.ProductInstance] = l, digest
+	last := d.last[l.ProductInstance]
+	if last == nil || !slices.Equal(l.Codes, last.Codes) || !slices.EqualFunc(l.Attributes, last.Attributes, slices.Equal) {
+		d.last[l.ProductInstance], d.waiting[l.ProductInstance] = &l, &l
 	}
 }
 
-func digestOf(l batch.DetectorList) uint64 {
-	h := xxhash.New()
-	write := func(text string) {
-		_, _ = h.WriteString(text) // never fails
-		_, _ = h.Write([]byte{0})
-	}
-	for i, code := range l.Codes {
-		write(code)
-		for _, a := range l.Attributes[i] {
-			write(a.Name)
-			write(a.Value)
-		}
-		write("")
-	}
-	return h.Sum64()
-}
-
-// drain calls save for each waiting list and removes the lists that were saved. It stops at the
-// first error and returns it; that list and the remaining ones are kept.
-func (d *Detectors) drain(save func(batch.DetectorList) error) error {
+// drain calls save for each waiting list, and removes the list unless save fails. It stops at the
+// first error and returns it.
+func (d *Detectors) drain(save func(*batch.DetectorList) error) error {
 	d.mu.Lock()
-	lists := slices.Collect(maps.Values(d.waiting))
-	clear(d.waiting)
+	waiting := maps.Clone(d.waiting)
 	d.mu.Unlock()
-	for i, l := range lists {
+	for instance, l := range waiting {
 		if err := save(l); err != nil {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			for _, l := range lists[i:] {
-				if _, newer := d.waiting[l.ProductInstance]; !newer {
-					d.waiting[l.ProductInstance] = l
-				}
-			}
 			return err
 		}
+		d.mu.Lock()
+		if d.waiting[instance] == l { // otherwise Put has replaced it
+			delete(d.waiting, instance)
+		}
+		d.mu.Unlock()
 	}
 	return nil
 }
@@ -84,7 +63,7 @@ func (s *Sink) saveDetectors(ctx context.Context) error {
 	if s.Detectors == nil {
 		return nil
 	}
-	return s.Detectors.drain(func(l batch.DetectorList) error {
+	return s.Detectors.drain(func(l *batch.DetectorList) error {
 		listed := time.Now()
 		for from := 0; from < len(l.Codes); from += maxDetectors {
 			if err := s.insertDetectors(ctx, l, from, min(from+maxDetectors, len(l.Codes)), listed); err != nil {
@@ -95,7 +74,7 @@ func (s *Sink) saveDetectors(ctx context.Context) error {
 	})
 }
 
-func (s *Sink) insertDetectors(ctx context.Context, l batch.DetectorList, from, to int, listed time.Time) error {
+func (s *Sink) insertDetectors(ctx context.Context, l *batch.DetectorList, from, to int, listed time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	h, err := s.hosts.pick()

@@ -13,13 +13,12 @@
 // months, Deliver divides it into groups of at most maxMonths months and sends one INSERT for each
 // group. The division depends only on the block's rows and keeps the order within a month. The
 // deduplication token of a group is the plan and the group's number, so a retry repeats the tokens
-// of the first attempt, whether it sends all rows of the group or some, and even after a restart.
-// The server remembers the token for each month separately. It acknowledges an INSERT after fsync
-// (see the settings of the table in schemas/clickhouse).
+// of the first attempt, even after a restart, and even if it sends only some rows of a group. The
+// server remembers the token for each month separately. It acknowledges an INSERT after fsync (see
+// the settings of the table in schemas/clickhouse).
 //
-// Groups have no month in common, and the month is part of a row's identity, so no row of one group
-// can replace a row of another. Groups are sent concurrently, in any order, and the argument below
-// holds for each of them. A block is delivered when all of its groups are delivered.
+// No two groups share a month, and rows of different months cannot replace each other. So groups
+// are sent concurrently, in any order. A block is delivered when all of its groups are delivered.
 //
 // # Blocks in doubt
 //
@@ -31,7 +30,7 @@
 //   - The server writes the token before it activates the part. If it is killed in between, the
 //     token exists and the rows do not. A retry would be ignored, and the rows lost.
 //   - An INSERT of several months is activated month by month, and a block may consist of several
-//     INSERTs. A failure may occur between two months or between two INSERTs.
+//     INSERTs. A failure may leave only some of them.
 //
 // Therefore every in-doubt block is resolved, however old it is:
 //
@@ -69,9 +68,8 @@
 //
 //	window ≥ daemons × parts per second of each × (write_timeout + 5 s)
 //
-// The default window, 10000, and the default write_timeout, 60 s, are enough for 150 parts a
-// second. For more, raise non_replicated_deduplication_window (in a cluster
-// replicated_deduplication_window).
+// The defaults, a window of 10000 and a write_timeout of 60 s, allow 150 parts a second. For more,
+// raise non_replicated_deduplication_window (in a cluster replicated_deduplication_window).
 //
 // # Cluster
 //
@@ -81,33 +79,24 @@
 //
 // An insert is acknowledged when quorum replicas of each shard have its rows, by default the
 // majority. While fewer are alive, all live replicas suffice; otherwise a shard of two replicas
-// would stop when one fails. The server gives up on replicas that do not confirm within
-// quorumTimeout, and the block is then in doubt.
+// would stop when one fails. If replicas do not confirm within quorumTimeout, the insert fails, and
+// the block is in doubt.
 //
-// A lookup asks only the live servers. All servers are polled, and one that does not respond in
-// time is not live. A row is delivered once quorum replicas have it. While fewer have it, the block
-// is retried, but the row is not sent again. Rows that no replica has are sent with the first
-// token, so that Keeper drops them if an earlier attempt succeeds first. If they are still missing
-// afterwards, the earlier part is on a dead replica or on a lost disk. After deadAfter, or
-// immediately if all servers are live, the rows are sent under another token. If the dead replica
-// returns with its disk, the table contains the rows twice until a merge. They are equal, so FINAL
-// and the derived tables show them once.
+// A lookup asks only the live servers: those that responded to the last poll. A row is delivered
+// once quorum replicas have it. While fewer have it, the block is retried, but the row is not sent
+// again. Rows that no replica has are sent with the first token, so that Keeper drops them if an
+// earlier attempt succeeds first. If they are still missing afterwards, the earlier part is on a
+// dead replica or on a lost disk. After deadAfter, or immediately if all servers are live, the rows
+// are sent with another token. If the dead replica returns with its disk, the table contains the
+// rows twice until a merge. They are equal, so FINAL and the derived tables show them once.
 //
 // TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends
 // corrections through two daemons to two shards.
 //
-// # Clients
-//
-// Measurements are inserted through ch-go, the client for single connections that clickhouse-go is
-// built on: columns are encoded straight from the batches into the connection's buffer, whereas
-// clickhouse-go would copy them into its own columns first (`bench deliver` compares both). All
-// other statements go through clickhouse-go.
-//
 // # Permanent rejections
 //
-// classify uses a table of the server's error codes. Only errors that a row's value can cause (by a
-// CHECK constraint, or by the expression of a column that an operator added) are permanent, and
-// only if no group failed for another reason.
+// Only errors that a row's value can cause (by a CHECK constraint, or by the expression of a column
+// that an operator added) are permanent, and only if no group failed for another reason.
 //
 // Rows of a rejected block may still be in the table: the rows of other groups or months, or all
 // rows if a view on the table raised the error. With the rejection, Deliver therefore returns a

@@ -47,22 +47,18 @@ func cutPlan(plan string) (token, suspect string) {
 	return plan, ""
 }
 
-const (
-	firstYear = 1970
-	lastYear  = 2262 // contract 1.2: a leap second at the end of 2261 is in 2262
-)
-
 // months numbers the months of a block in the order in which they occur.
 type months struct {
-	number [(lastYear - firstYear + 1) * 12]int16 // month since 1970 → 1 + index in list
-	list   []int                                  // in the format of ClickHouse's toYYYYMM
-	start  int64                                  // start of the month that indexOf returned last, in nanoseconds
-	end    int64
-	last   int // index of that month
+	list  []int       // in the format of ClickHouse's toYYYYMM
+	index map[int]int // month → index in list
+
+	// The month that indexOf returned last. Most rows are in the same month as the previous row.
+	start, end int64 // in nanoseconds
+	last       int   // index
 }
 
 func newMonths(rows batch.Block) *months {
-	m := new(months)
+	m := &months{index: map[int]int{}}
 	for _, s := range rows {
 		for _, from := range s.Batch.From[s.From:s.To] {
 			m.indexOf(from)
@@ -78,15 +74,17 @@ func (m *months) indexOf(at int64) int {
 		return m.last
 	}
 	year, month, _ := time.Unix(0, at).UTC().Date()
-	number := &m.number[(year-firstYear)*12+int(month)-1]
-	if *number == 0 {
-		m.list = append(m.list, year*100+int(month))
-		*number = int16(len(m.list))
+	number := year*100 + int(month)
+	index, known := m.index[number]
+	if !known {
+		index = len(m.list)
+		m.index[number] = index
+		m.list = append(m.list, number)
 	}
 	m.start = time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	m.end = time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
-	m.last = int(*number) - 1
-	return m.last
+	m.last = index
+	return index
 }
 
 // groups divides some or all rows of the block into groups of at most maxMonths months, one for

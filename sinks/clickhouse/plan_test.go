@@ -64,7 +64,7 @@ func TestGroups(t *testing.T) {
 func TestMonths(t *testing.T) {
 	f := func(at int64) {
 		t.Helper()
-		var m months
+		m := newMonths(nil)
 		require.Zero(t, m.indexOf(at))
 		year, month, _ := time.Unix(0, at).UTC().Date()
 		require.Equal(t, []int{year*100 + int(month)}, m.list)
