@@ -128,21 +128,21 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 	}
 }
 
-// next returns the block to deliver: the one in progress, which an earlier Run may have planned, or
-// a new one. Its plan has been saved.
+// next returns the block in progress, which an earlier Run may have planned, or plans a new one. The
+// plan has been saved.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	if d.at.Plan != nil {
 		rows, err := d.window.upTo(ctx, d.at.End)
 		switch {
 		case err != nil:
 			return nil, err
-		case len(rows) == 0: // a new delivery continues with the oldest remaining row
+		case len(rows) == 0: // the next Run starts at the oldest remaining row
 			return nil, fmt.Errorf("%w: frames of the planned block were deleted", journal.ErrClosed)
 		}
 		d.behind.Store(rows[0].ReceivedAt)
 		return rows, nil
 	}
-	if d.unsaved { // the next row may be a long time off, and the journal deletes nothing after the saved cursor
+	if d.unsaved { // without a new row, the cursor would not be saved, and the journal could not delete frames
 		if err := d.save(d.at); err != nil {
 			return nil, err
 		}
@@ -163,9 +163,8 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	}
 }
 
-// distinct returns the rows before the second batch with the same ID, so that batch ID and index
-// identify a row of a block. A batch that is accepted again after the idempotency window has the
-// same ID as the first time.
+// distinct cuts a block off before a batch ID occurs again, so that batch ID and index identify a
+// row of the block. A batch that is accepted again after the idempotency window has its former ID.
 func distinct(rows batch.Block) batch.Block {
 	seen := map[batch.ID]struct{}{}
 	for i, s := range rows {
@@ -182,8 +181,8 @@ func distinct(rows batch.Block) batch.Block {
 // maxUnsavedFrames is the number of frames without rows after which the cursor is saved.
 const maxUnsavedFrames = 64
 
-// passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and once
-// every maxUnsavedFrames frames: otherwise a journal that is full of such frames would stay full.
+// passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and
+// every maxUnsavedFrames frames: otherwise a journal full of such frames would stay full.
 func (d *Delivery) passEmptyFrames() error {
 	d.at.Done = d.window.end()
 	idle := d.advance(0)
@@ -193,8 +192,8 @@ func (d *Delivery) passEmptyFrames() error {
 	return d.save(d.at)
 }
 
-// advance moves past the n rows before d.at.Done. If no row follows them, it returns true, after
-// moving past the frames without rows.
+// advance moves past the n rows before d.at.Done. If no row follows, it also moves past the frames
+// without rows, and returns true.
 func (d *Delivery) advance(n int) (idle bool) {
 	d.window.drop(n)
 	if idle = !d.window.more(); idle {
@@ -251,23 +250,19 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 	return err
 }
 
-// maxLinks is the maximum number of batches that a block's span links to. A block may have rows of
-// thousands of batches.
+// maxLinks limits the links of a span: a block may have rows of thousands of batches.
 const maxLinks = 128
 
-// startSpan starts the span of a block, which covers all attempts of this process. The span does
-// nothing if no batch of the block comes from a sampled request.
+// startSpan starts a span for all attempts of this process to deliver a block. It does so only if a
+// batch of the block is from a sampled request.
 func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Context, trace.Span) {
-	if d.Tracer == nil {
-		return ctx, trace.SpanFromContext(context.Background())
-	}
 	var links []trace.Link
 	for _, s := range rows {
 		if s.Trace.IsSampled() && len(links) < maxLinks {
 			links = append(links, trace.Link{SpanContext: s.Trace, Attributes: []attribute.KeyValue{attribute.Stringer("trafficd.batch_id", s.ID)}})
 		}
 	}
-	if len(links) == 0 {
+	if d.Tracer == nil || len(links) == 0 {
 		return ctx, trace.SpanFromContext(context.Background())
 	}
 	return d.Tracer.Start(ctx, "deliver to "+d.name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithLinks(links...),

@@ -63,7 +63,7 @@ const windowConsumer = "window"
 type IdempotencyStore struct {
 	cfg  IdempotencyConfig
 	main Journal
-	from Source // in main; nil if main cannot be read again: responses that were not copied are then lost
+	from Source // reads main; nil if main cannot be read again, so that responses not yet copied are lost in a crash
 	own  *journal.Journal
 	now  func() time.Time
 
@@ -71,7 +71,7 @@ type IdempotencyStore struct {
 	known   map[scopedKey]*storedResponse
 	order   []*storedResponse // by expiry, oldest first
 	fresh   []*storedResponse // durable in main, not copied yet
-	pending map[uint64]int    // frame of main → its responses to copy; may be over 1, because seqs of voided frames are reused
+	pending map[uint64]int    // frame of main → responses to copy; may exceed 1, because seqs of voided frames are reused
 	held    map[scopedKey]struct{}
 	bytes   int64            // size of all responses in known
 	charged map[string]int64 // the same by client; clients without responses are absent
@@ -98,8 +98,8 @@ func (a *storedResponse) size() int64 {
 }
 
 // OpenIdempotencyStore loads the remembered responses and starts the goroutine that copies new
-// ones; Close stops it. cfg.Journal.Dir must be set. from reads the frames of main whose responses
-// may not have been copied; it is nil if main cannot be read again.
+// ones, which Close stops. cfg.Journal.Dir must be set. from reads the frames of main whose
+// responses may not have been copied. It is nil if main cannot be read again.
 func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts ...journal.Option) (*IdempotencyStore, error) {
 	own, err := journal.Open(cfg.Journal, []string{windowConsumer}, append([]journal.Option{journal.WithName("responses")}, opts...)...)
 	if err != nil {
@@ -157,8 +157,8 @@ func (s *IdempotencyStore) load(r Reader, locate func(a *storedResponse, seq uin
 }
 
 // Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
-// is already claimed, and with 503 if the store or the client's quota is full. A client may take at
-// most as much as is free, so there is always room for another client.
+// is already claimed, and with 503 if the store or the client's quota is full. A client may use at
+// most as much as it leaves free, so another client always finds room.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
 	k := scopedKey{c.Owner, key}
 	s.mu.Lock()
@@ -220,8 +220,8 @@ func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, err
 	return true, nil
 }
 
-// enqueue queues a frame with a response in the main journal. The store's cursor does not pass the
-// frame until settle was called and the response was copied.
+// enqueue queues a frame with a response in the main journal. The store's cursor stays before the
+// frame until settle has been called and the response has been copied.
 func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,9 +232,9 @@ func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 	return nil
 }
 
-// settle remembers the response of a durable frame. err is the outcome of the frame. A failed frame
-// no longer holds the cursor back: either the journal voids it before it accepts others, or the
-// next process finds it after the cursor.
+// settle remembers the response in a frame unless err, the outcome of the frame, is an error. A
+// failed frame no longer holds the cursor back: either the journal voids it before it accepts
+// others, or the next process finds it after the cursor.
 func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

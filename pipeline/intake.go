@@ -64,8 +64,8 @@ type Registry interface {
 }
 
 // Intake decompresses, decodes and validates complete bodies and appends them to the journal. Its
-// workers do all of this except waiting for the disk, which the goroutines of the requests do, so
-// that one fsync serves many requests.
+// workers do not wait for the disk: the goroutines of the requests do, so that one fsync serves many
+// requests.
 type Intake struct {
 	Tap Tap // samples the validated items
 
@@ -147,8 +147,8 @@ func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
 func (in *Intake) Release(c *contract.Client, key string) { in.idempotency.Release(c, key) }
 
 // Submit decodes, validates and stores a body. If it returns nil, every accepted item is durable
-// and s.Result is the content of the 207. A *contract.APIError means that no item was or will be
-// archived or forwarded, batch.ErrNoResponse that the outcome is unknown.
+// and s.Result is the content of the 207. If it returns a *contract.APIError, no item was or will be
+// archived or forwarded. After batch.ErrNoResponse, the outcome is unknown.
 func (in *Intake) Submit(s *batch.Submission) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()
@@ -211,11 +211,11 @@ func (in *Intake) process(st *stages, j *job) error {
 	b.left, b.hashed = b.max, s.IdempotencyKey != ""
 	err := st.decoder.Decode(b, &st.items)
 	s.Result.Items = st.items.Count
-	var apiErr *contract.APIError
-	if err != nil && !errors.As(err, &apiErr) {
-		return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error()) // the decoder's own errors are API errors
-	} else if err != nil {
-		return apiErr
+	if err != nil {
+		if apiErr, ok := errors.AsType[*contract.APIError](err); ok { // from the decoder, or body
+			return apiErr
+		}
+		return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error())
 	}
 	var hash uint64
 	if s.IdempotencyKey != "" {
@@ -274,8 +274,8 @@ func diskError(err error) error {
 	return fmt.Errorf("%w: %w", batch.ErrNoResponse, err)
 }
 
-// journalError converts the error of a frame that was not queued to an API error. Clients see only
-// its kind: the cause may contain addresses and paths, and operators find it in /readyz.
+// journalError converts the error of a frame that was not queued to an API error. It omits the
+// cause, which may contain addresses and paths; operators find it in /readyz.
 func journalError(err error) *contract.APIError {
 	if errors.Is(err, journal.ErrTooLarge) {
 		return contract.NewError(contract.BodyTooLarge,

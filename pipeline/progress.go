@@ -21,8 +21,8 @@ const progressVersion = 2
 
 var errProgress = errors.New("invalid cursor state")
 
-// encode returns the state to save with the frame Done.Frame. It contains the frame again, because
-// the journal may move a cursor to the oldest remaining frame without changing its state; see
+// encode returns the state to save with the frame Done.Frame. The state repeats the frame, because
+// the journal may move a cursor to the oldest frame without changing the state; see
 // journal.Cursor.Load.
 func (p CursorStatus) encode() []byte {
 	b := []byte{progressVersion}
@@ -38,10 +38,10 @@ func (p CursorStatus) encode() []byte {
 	return batch.AppendCounted(b, p.Plan)
 }
 
-// DescribeCursor decodes a delivery's cursor, the frame and state of Cursor.Load or of a
-// journal.CursorInfo. If the cursor was never saved, or if the journal moved it because the frames
-// before it were deleted, the result is the start of frame, without state and plan. It returns an
-// error if the state is invalid or has another version. CursorStatus.State is a view into state.
+// DescribeCursor decodes a delivery's cursor: the frame and the state from Cursor.Load or a
+// journal.CursorInfo. If the cursor was never saved, or the journal moved it because frames were
+// deleted, the result is the start of frame, without state and plan. CursorStatus.State is a view
+// into state.
 func DescribeCursor(frame uint64, state []byte) (CursorStatus, error) {
 	start := CursorStatus{Done: batch.Position{Frame: frame}}
 	if len(state) == 0 {

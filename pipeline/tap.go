@@ -51,8 +51,7 @@ type TapItem struct {
 
 // Follower receives items until Stop is called.
 type Follower struct {
-	Items  <-chan TapItem
-	items  chan TapItem
+	Items  chan TapItem
 	filter TapFilter
 	tap    *Tap
 
@@ -70,8 +69,7 @@ func (t *Tap) Follow(filter TapFilter) *Follower {
 	if t.followers == nil {
 		t.followers = map[*Follower]bool{}
 	}
-	c := make(chan TapItem, 2*tapRate)
-	f := &Follower{Items: c, items: c, filter: filter, tap: t}
+	f := &Follower{Items: make(chan TapItem, 2*tapRate), filter: filter, tap: t}
 	t.followers[f] = true
 	t.active.Add(1)
 	return f
@@ -97,7 +95,6 @@ func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, no
 		if f.filter.Client != "" && f.filter.Client != client || !f.admits(now) {
 			continue
 		}
-		next := 0 // index in r.List
 		if !f.filter.Accepted {
 			for _, x := range r.List {
 				if !f.offer(items, r, int(x.Index), &x, client, now) {
@@ -106,6 +103,7 @@ func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, no
 			}
 			continue
 		}
+		next := 0 // index in r.List
 		for row := range items.Rows() {
 			if next < len(r.List) && int(r.List[next].Index) == row {
 				next++
@@ -151,7 +149,7 @@ func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.
 		}
 	}
 	select {
-	case f.items <- item:
+	case f.Items <- item:
 		f.sent++
 		return f.sent < tapRate
 	default:

@@ -81,7 +81,7 @@ func TestTapIsBounded(t *testing.T) {
 	for second := range int64(10) {
 		tap.offer(s, items, r, time.Unix(2+second, 0))
 	}
-	require.Len(t, follower.Items, cap(follower.items))
+	require.Len(t, follower.Items, cap(follower.Items))
 	for range tapFollowers - 1 {
 		require.NotNil(t, tap.Follow(TapFilter{}))
 	}

@@ -29,8 +29,8 @@ type window struct {
 	framesRead, rowsRead atomic.Int64
 }
 
-// maxFree is the maximum number of batches that a window keeps for reuse. Each may have the columns
-// of a large batch, although a window can hold thousands of small ones.
+// maxFree is the maximum number of batches kept for reuse. A window can hold thousands of small
+// batches, but each batch kept may have the memory of a large one.
 const maxFree = 32
 
 // rewind discards all rows and continues at a position.
@@ -41,9 +41,9 @@ func (w *window) rewind(from batch.Position) {
 }
 
 // gather waits for a row, and then until there are cfg.MinRows rows or cfg.Linger has passed since
-// it last returned. So rows after a pause do not wait, and blocks are large under load. It reads
-// until there are cfg.MaxRows rows. If it has read only frames without rows, it returns none. If a
-// frame is unreadable, it returns the rows before that frame, and the next call returns the error.
+// it last returned. So rows after a pause do not wait, and blocks are large under load. It reads at
+// most until there are cfg.MaxRows rows. It returns no rows if it has read only frames without rows.
+// If a frame cannot be read, it returns the rows before it, and the next call returns the error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	for w.count == 0 {
 		pause, cancel := context.WithTimeout(ctx, w.every)

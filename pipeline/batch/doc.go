@@ -1,7 +1,6 @@
 // Package batch defines the data that the stages, sources and sinks exchange: measurements in
 // columns, decoded items with their rejections, submissions and results, the set of known
-// detectors, the frames that the journal stores, and the blocks of rows that sinks deliver. It is
-// all that sources and sinks have in common.
+// detectors, the frames that the journal stores, and the blocks of rows that sinks deliver.
 //
 // Reset keeps the capacity of the columns, so that the owner of a value can refill it without
 // allocating. The bytes that Code, TypeCode and Echo return are views into the value's buffers and

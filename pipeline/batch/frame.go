@@ -32,10 +32,9 @@ var ErrFrame = errors.New("invalid frame")
 //	deltas of From to the previous row, the same of To-From  (varint)
 //	values, qualities                                8 bytes each
 //
-// A shared column has only the entry of the first row: the others have the same one or, for
-// indexes, consecutive ones. In real batches most deltas take one byte. Only frames of sampled
-// requests have version 6: without tracing, a program that knows only version 5 can read the
-// journal.
+// A shared column has only the entry of the first row: those of the other rows are the same or, for
+// indexes, consecutive. In real batches most deltas take one byte. Only frames of sampled requests
+// have version 6, so that an older program can read the journal if tracing was not used.
 const (
 	frameVersion  = 5
 	tracedVersion = 6
@@ -359,8 +358,8 @@ func FrameHeader(frame []byte) (h Header, err error) {
 // FrameSum returns a hash of a valid frame that does not depend on received_at.
 func FrameSum(frame []byte) uint64 { return xxhash.Sum64(frame[stampAt+8:]) }
 
-// FrameWithout returns a copy of a frame without the rows that earlier frames of the same batch
-// contain: those with the same index.
+// FrameWithout returns a copy of a frame without the rows whose indexes are in earlier frames of the
+// same batch.
 func FrameWithout(frame []byte, earlier [][]byte) ([]byte, error) {
 	var b, other Batch
 	var a Response

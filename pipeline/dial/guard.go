@@ -29,13 +29,11 @@ const (
 	responsePrefix = 8  // length 4, correlation id 4
 )
 
-// Write implements net.Conn.
 func (c *brokerConn) Write(b []byte) (int, error) {
 	c.request = append(c.request, b[:min(requestPrefix-len(c.request), len(b))]...)
 	return c.Conn.Write(b)
 }
 
-// Read implements net.Conn.
 func (c *brokerConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	missing := responsePrefix - len(c.response)
@@ -66,7 +64,6 @@ var boundCodecs = sync.OnceFunc(func() {
 
 type boundedCodec struct{ compress.Codec }
 
-// NewReader implements compress.Codec.
 func (c boundedCodec) NewReader(r io.Reader) io.ReadCloser {
 	return &boundedReader{c.Codec.NewReader(r), maxBatch}
 }
@@ -76,7 +73,6 @@ type boundedReader struct {
 	left int64
 }
 
-// Read implements io.Reader.
 func (r *boundedReader) Read(b []byte) (n int, err error) {
 	n, err = r.ReadCloser.Read(b)
 	if r.left -= int64(n); r.left < 0 {

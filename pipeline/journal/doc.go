@@ -14,9 +14,9 @@
 //   - Writing part of a block may damage the rest of that block, but no other block. Therefore
 //     commits share no blocks.
 //   - Rename is atomic. A name is durable once its directory has been synced.
-//   - A failed sync has made an unknown part of the data durable, and a later successful sync
-//     proves nothing about the other part: Linux marks the pages clean. Therefore data whose sync
-//     failed is truncated or written again, never only synced again.
+//   - After a failed sync, an unknown part of the data is durable, and a later successful sync proves
+//     nothing about the rest: Linux marks the pages clean. Therefore data whose sync failed is
+//     truncated or written again, never only synced again.
 //   - If the previous process died after a failed sync, data that can be read may exist only in
 //     memory. Recovery therefore rewrites and syncs what it relies on and cannot prove durable.
 //
@@ -42,13 +42,13 @@
 // The checksum (CRC-32C) starts from the salt's high half and covers mark, length, seq, index and
 // payload. So neither bytes of another segment nor bytes that a client sent form a valid frame.
 // Index numbers the frames of a commit from 0. A commit is written only when all previous ones are
-// durable, so a valid frame proves that the frames below seq-index were durable. This distinguishes
+// durable, so a valid frame proves that the frames before seq-index were durable. This distinguishes
 // a torn tail, which may lack any part of the last commit, from damage to acknowledged frames.
 //
-// prevFirst and prevBytes are the first frame and the size of the previous segment, so the first
-// blocks of all segments suffice to detect a missing or shortened one. The frames of sealed
-// segments are checked when they are read, not by Open: reading a full journal takes minutes on a
-// slow disk, and nothing is accepted before Open returns. Verify checks everything.
+// prevFirst and prevBytes are the first frame and the size of the previous segment: Open detects a
+// missing or shortened segment by the first blocks alone. The frames of sealed segments are checked
+// when they are read, because reading a full journal takes minutes on a slow disk. Verify checks
+// everything.
 //
 // A cursor file has two slots of 4096 bytes + 1 MiB, written in turn:
 //
@@ -57,12 +57,11 @@
 //	             │ magic  │version │ length │ generation │ seq    │ crc    │ 0    │ state    │
 //	             │ 8      │ u32    │ u32    │ u64        │ u64    │ u32    │ u32  │ length   │
 //
-// The valid slot with the higher generation is current. The file is filled with zeros when it is
-// created, so a Save needs no new space: even on a full disk, a consumer can move on and thereby
-// free segments.
+// The valid slot with the higher generation is current. The file has its full size from the start,
+// so that a consumer can move on, and thereby free segments, even on a full disk.
 //
-// Seqs are contiguous from 1, across segments and restarts. The seq of a voided frame is reused; no
-// reader has seen the voided frame.
+// Seqs are contiguous from 1, across segments and restarts. The seq of a voided frame, which no
+// reader has seen, is reused.
 //
 // # Recovery
 //
@@ -84,10 +83,9 @@
 //     rewrite the current slot (TestTornCursor). A cursor past the last frame shows that
 //     acknowledged frames are missing, and Open fails (TestCursorPastTheEnd). Create new cursors at
 //     the oldest frame. TestNewConsumerStartsAtTheOldestFrame
-//  6. Delete the segments before all cursors: a crash may have undone their deletion. Deleting
-//     renames a segment to the name of an unfinished file, and then keeps it for reuse or truncates
-//     it in steps.
-//     TestDeletionThatFailsIsRepeated, TestDeletedSegmentsAreReused, TestSpaceIsFreedInSteps
+//  6. Delete the segments before all cursors: a crash may have undone their deletion. Deleting gives
+//     a segment the name of an unfinished file, and then keeps it for reuse or truncates it in
+//     steps. TestDeletionThatFailsIsRepeated, TestDeletedSegmentsAreReused, TestSpaceIsFreedInSteps
 //  7. Compare each segment with what the next one records about it. TestSealedSegments
 //  8. Create the first segment if there is none. TestOnTheRealDisk
 //
@@ -100,16 +98,14 @@
 //
 // # Space on the disk
 //
-// Creating a segment reserves its disk space without changing the size of the file (fallocate with
-// FALLOC_FL_KEEP_SIZE). Unused space is released before the next segment is created. MaxBytes
-// limits the data, not the reserved space. If the space cannot be reserved, the segment is not
-// created (TestNoSegmentOnAFullDisk). On ext4, the reservation makes commits of 430 kB take 6 %
-// less time and 24 % less CPU.
+// To make commits cheaper, creating a segment reserves its disk space without changing the size of
+// the file (fallocate with FALLOC_FL_KEEP_SIZE). Unused space is released before the next segment is
+// created. MaxBytes limits the data, not the reserved space. If the space cannot be reserved, the
+// segment is not created (TestNoSegmentOnAFullDisk).
 //
-// The files of up to four deleted segments are kept, and new segments overwrite them, within
-// MaxBytes and while the disk has MinFreeBytes (TestDeletedSegmentsAreReused,
-// TestDiskLowFreesSpares). Commits then change no metadata of the file system. No space
-// is freed either, which would delay commits on a disk that is mounted with the option discard.
-// Frames of the former segment are invalid in the new one, because the salt differs. They are
-// truncated when the segment is sealed, and by Close.
+// New segments overwrite the files of up to four deleted segments, which are kept within MaxBytes
+// and while the disk has MinFreeBytes (TestDeletedSegmentsAreReused, TestDiskLowFreesSpares). Commits
+// then change no metadata of the file system, and no space is freed, which would delay commits on a
+// disk that is mounted with the option discard. Frames of the former segment are invalid in the new
+// one, because the salt differs. They are truncated when the segment is sealed, and by Close.
 package journal

@@ -43,7 +43,7 @@ type frameHeader struct {
 	mark   uint32 // of the segment; never zero
 	length uint32 // of the payload
 	seq    uint64
-	index  uint32 // in the commit; all frames before the commit, which starts at seq-index, were durable when it was written
+	index  uint32 // in the commit, which starts at seq-index
 	sum    uint32 // CRC-32C of the segment's salt, the fields above and the payload
 }
 
@@ -56,8 +56,7 @@ func (h frameHeader) encode(dst *[frameHeaderBytes]byte, salt uint64, payload []
 	binary.LittleEndian.PutUint32(dst[20:], sum)
 }
 
-// headerSum returns the checksum of a frame up to its payload. It includes the salt, so that bytes
-// of another file, or bytes that a client sent, are not a valid frame in this one.
+// headerSum returns the checksum of the salt and the header.
 func headerSum(header *[frameHeaderBytes]byte, salt uint64) uint32 {
 	return crc32.Update(uint32(salt>>32), castagnoli, header[:20])
 }

@@ -149,8 +149,8 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	return in, nil
 }
 
-// read describes the frames of a segment. It returns the *CorruptError at the end of the last valid
-// frame, which is damage unless the data ends there, or nil if info.Err has another error.
+// read describes the frames of a segment. It returns the *CorruptError after the last valid frame,
+// which is damage unless the data ends there, or nil if info.Err is another error.
 func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) {
 	info.First, info.Last, info.Bytes = s.first, s.first-1, s.end
 	var w walker

@@ -206,9 +206,8 @@ func (j *Journal) Last() (seq uint64, frame []byte, err error) {
 // Cursor returns the cursor of a consumer, or nil if the name was not passed to Open.
 func (j *Journal) Cursor(name string) *Cursor { return j.cursors[name] }
 
-// collect deletes the segments that no consumer needs. It starts with the oldest one and makes each
-// deletion durable before the next, so that a crash leaves no gap. It logs failures; the next Save
-// tries again.
+// collect deletes the segments that no consumer needs, oldest first. It makes each deletion durable
+// before the next, so that a crash leaves no gap. It logs failures; the next Save tries again.
 func (j *Journal) collect() {
 	j.collecting.Lock()
 	defer j.collecting.Unlock()
@@ -250,8 +249,7 @@ func (j *Journal) removeSpare(path string) {
 // a cursor.
 const maxSpares = 4
 
-// keep adds the file of a deleted segment to the spares. It returns false if there is no room for
-// it.
+// keep adds the file of a deleted segment to the spares, unless there is no room for it.
 func (j *Journal) keep(path string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -263,11 +261,11 @@ func (j *Journal) keep(path string) bool {
 	return true
 }
 
-// removeStep is small enough that freeing it delays commits by at most a few milliseconds.
+// removeStep is small enough that freeing it delays commits by at most a few milliseconds, even on a
+// file system that is mounted with the option discard.
 const removeStep = 8 << 20
 
-// removeInSteps removes a file if it exists. Freeing 64 MiB at once on a file system that is
-// mounted with the option discard would delay commits by tens of milliseconds.
+// removeInSteps removes a file if it exists, freeing removeStep bytes at a time.
 func removeInSteps(fs FS, path string) error {
 	file, err := fs.Open(path, os.O_RDWR)
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -46,7 +47,7 @@ func (j *Journal) recover(consumers []string) error {
 		j.segments, j.bytes = []*segment{s}, s.end
 	}
 	j.next = j.durable + 1
-	j.writer.active = j.newest()
+	j.writer.active, j.writer.out = j.newest(), bufio.NewWriterSize(nil, 64<<10)
 	return nil
 }
 
@@ -102,9 +103,9 @@ func (j *Journal) repair(s *segment) error {
 	return nil
 }
 
-// torn returns the number of bytes after the last valid frame, not counting the zeros before the
-// first other byte. It returns a *CorruptError if a later frame proves that frames are missing, and
-// the bytes are not the remains of an unfinished write.
+// torn returns the number of bytes after the last valid frame, starting at the first that is not
+// zero. It returns a *CorruptError if they are not the remains of an unfinished write, because a
+// later frame proves that frames are missing.
 func (w *walker) torn() (int64, error) {
 	from := min(alignUp(w.off, frameAlign), w.size)
 	blank := from
@@ -123,9 +124,9 @@ func (w *walker) torn() (int64, error) {
 	return w.size - blank, nil
 }
 
-// proof searches for a valid frame whose commit started after the missing frame w.seq, and returns
-// a *CorruptError if there is one: a commit starts only when all frames before it are durable.
-// Frames of the same commit prove nothing, because the disk may write them in any order.
+// proof returns a *CorruptError if there is a valid frame whose commit started after the missing
+// frame w.seq: a commit starts only when all frames before it are durable. Frames of the same commit
+// prove nothing, because the disk may write them in any order.
 func (w *walker) proof(from int64) error {
 	probe := *w
 	probe.chunk = nil // w.chunk is in use
@@ -150,8 +151,8 @@ func (w *walker) proof(from int64) error {
 	})
 }
 
-// rewrite writes the last commit again, with zeros up to end. If the previous process died after a
-// failed sync, the commit may exist only in the page cache, and no sync would write it to the disk.
+// rewrite writes the last commit again, followed by zeros up to end. If the previous process died
+// after a failed sync, the commit may be only in the page cache, and no sync would write it to disk.
 func (w *walker) rewrite(file File, end int64) error {
 	err := w.chunks(w.commit, w.off, func(at int64, p []byte) error {
 		_, err := file.WriteAt(p, at)

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -69,9 +67,9 @@ func (s *segment) close() error {
 	return s.file.Close()
 }
 
-// cut truncates the file durably. It truncates to a larger size first, so that the size changes in
-// any case: if an earlier attempt had truncated the file but failed to sync it, truncating it to
-// the same size would change nothing, and the sync would prove nothing.
+// cut truncates the file durably. It first sets a larger size, so that the size changes in any case:
+// if an earlier attempt truncated the file but failed to sync it, setting the same size again would
+// change nothing, and the sync would prove nothing.
 func (s *segment) cut(end int64) error {
 	for _, size := range [...]int64{end + blockBytes, end} {
 		if err := s.file.Truncate(size); err != nil {
@@ -84,12 +82,9 @@ func (s *segment) cut(end int64) error {
 	return nil
 }
 
-// createSegment creates a segment file under a temporary name, syncs it and renames it, so that a
-// file with the final name always has a valid header. It replaces an empty segment of the same
-// name. If spare is not empty, that file is reused; the frames in it have another salt.
-//
-// createSegment reserves disk space if the file system supports that, which makes commits cheaper.
-// It fails if the disk does not have that much: the header might fit, but the next frame would not.
+// createSegment creates a segment file, or replaces an empty one. If spare is not empty, that file is
+// reused. If the file system supports it, createSegment reserves disk space. It fails if the disk
+// does not have that much: the header might fit, but the next frame would not.
 func createSegment(fs FS, dir, spare string, h segmentHeader, reserve int64) (*segment, error) {
 	for markOf(h.salt) == 0 { // zero bytes must not look like a frame
 		var b [8]byte
@@ -110,8 +105,8 @@ func createSegment(fs FS, dir, spare string, h segmentHeader, reserve int64) (*s
 	return &segment{segmentHeader: h, path: path, end: blockBytes, last: h.first - 1, file: file}, nil
 }
 
-// createFile creates or replaces a file completely or not at all. fill writes its contents. If
-// spare is not empty, that file is reused or, if it cannot be opened, removed.
+// createFile creates or replaces a file atomically, with the contents that fill writes. If spare is
+// not empty, that file is reused or, if it cannot be opened, removed.
 func createFile(fs FS, dir, spare, path string, fill func(File) error) (_ File, err error) {
 	temp, flag := spare, os.O_RDWR
 	if spare == "" {
@@ -205,6 +200,8 @@ func openSegment(fs FS, path string, flag int) (_ *segment, err error) {
 	return &segment{segmentHeader: h, path: path, end: size, last: h.first - 1, file: file}, nil
 }
 
+// openSegments opens the segments of a directory in the order of their names, which is that of their
+// frames.
 func openSegments(fs FS, dir string, flag int) (_ []*segment, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -226,7 +223,6 @@ func openSegments(fs FS, dir string, flag int) (_ []*segment, err error) {
 		}
 		segments = append(segments, s)
 	}
-	slices.SortFunc(segments, func(a, b *segment) int { return cmp.Compare(a.first, b.first) })
 	return segments, nil
 }
 

@@ -13,12 +13,12 @@ import (
 // after a failure, tries to create a new segment.
 const maintenanceInterval = time.Second
 
-// writer is the state of the goroutine that executes run. Only that goroutine changes the fields
-// end and last of the active segment, and it holds Journal.mu while doing so.
+// writer is the state of the goroutine that executes run. Only that goroutine changes end and last
+// of the active segment, holding Journal.mu.
 type writer struct {
 	active *segment
-	dirty  bool // something was written to active: there may be reserved space, old contents or voided frames after its end
-	out    *bufio.Writer
+	dirty  bool          // something was written to active: there may be reserved space, old contents or voided frames after its end
+	out    *bufio.Writer // joins small frames into one write, and does not copy most of a large one
 	file   io.OffsetWriter
 	header [frameHeaderBytes]byte
 }
@@ -133,9 +133,6 @@ func (w *writer) commit(batch []*Entry) (end int64, err error) {
 	s := w.active
 	w.dirty = true
 	w.file = *io.NewOffsetWriter(s.file, s.end)
-	if w.out == nil { // bufio joins small frames into one write, and does not copy most of a large one
-		w.out = bufio.NewWriterSize(nil, 64<<10)
-	}
 	w.out.Reset(&w.file)
 	end = s.end
 	put := func(p []byte) {
@@ -181,9 +178,8 @@ func (j *Journal) heal() {
 	j.failure = err
 }
 
-// cut truncates the active segment after its last durable frame. After a success it does nothing
-// until the next write: once the next segment may exist, the size of this one must not change
-// again, not even temporarily.
+// cut truncates the active segment after its last durable frame, unless nothing was written since the
+// last cut: once the next segment exists, the size of this one must not change, not even temporarily.
 func (w *writer) cut() error {
 	if !w.dirty {
 		return nil
@@ -195,8 +191,8 @@ func (w *writer) cut() error {
 	return nil
 }
 
-// roll makes a new segment the active one. An empty active segment is replaced. Any other
-// is sealed, and truncated before that, because the header of the new segment contains its size.
+// roll makes a new segment the active one. It replaces an empty active segment. Any other is sealed:
+// it is truncated first, because the header of the new segment contains its size.
 func (j *Journal) roll() error {
 	if err := j.writer.cut(); err != nil {
 		return err

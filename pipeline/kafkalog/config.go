@@ -44,21 +44,20 @@ func DefaultConfig() Config {
 	return c
 }
 
-// Validate reports every setting that is out of bounds. section is the name of the section, with a
-// dot.
-func (c Config) Validate(section string) error {
+// Validate reports every setting that is out of bounds.
+func (c Config) Validate() error {
 	return errors.Join(
-		c.Kafka.Validate(section),
-		settings.Within(section+"partitions", c.Partitions, 1, 1000, "a replica has two deliveries for each of its partitions"),
-		settings.Within(section+"replication_factor", c.ReplicationFactor, 0, 10, "it cannot exceed the number of brokers"),
-		settings.AtLeast(section+"retention", c.Retention, time.Hour, "measurements that wait for longer are lost"),
-		settings.Check(c.Group != "", "%sgroup is empty: name the consumer groups", section),
-		settings.Within(section+"session_timeout", c.SessionTimeout, time.Second, 5*time.Minute,
+		c.Kafka.Validate(""),
+		settings.Within("partitions", c.Partitions, 1, 1000, "a replica has two deliveries for each of its partitions"),
+		settings.Within("replication_factor", c.ReplicationFactor, 0, 10, "it cannot exceed the number of brokers"),
+		settings.AtLeast("retention", c.Retention, time.Hour, "measurements that wait for longer are lost"),
+		settings.Check(c.Group != "", "group is empty: name the consumer groups"),
+		settings.Within("session_timeout", c.SessionTimeout, time.Second, 5*time.Minute,
 			"shorter takes partitions from replicas that are only slow, longer delays measurements when a replica is lost"),
-		settings.Within(section+"produce_timeout", c.ProduceTimeout, c.RequestTimeout, 10*time.Minute,
+		settings.Within("produce_timeout", c.ProduceTimeout, c.RequestTimeout, 10*time.Minute,
 			"shorter than request_timeout leaves no time for one attempt, longer keeps clients waiting"),
-		settings.Within(section+"max_frame_bytes", c.MaxFrameBytes, 1<<10, 100<<20, "a whole frame is read into memory"),
-		settings.AtLeast(section+"queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
+		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1<<10, 100<<20, "a whole frame is read into memory"),
+		settings.AtLeast("queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
 	)
 }
 
@@ -67,8 +66,7 @@ const recordOverhead = 4 << 10
 
 // CheckWindow returns an error if the retention is too short for the idempotency window. While
 // batches are accepted, an undelivered frame is younger than four fifths of the retention (see
-// Log.checkLag). The frames of the window before it, whose batches may be repeated in it, must
-// still be in the log when a new owner reads it.
+// Log.checkLag). The last fifth must cover the window before that frame, which a new owner reads.
 func (c Config) CheckWindow(window time.Duration) error {
 	return checkWindow("retention", c.Retention, window)
 }

@@ -1,4 +1,4 @@
-// Package kafkalog is a journal in a Kafka topic, which replicas share: none of them keeps
+// Package kafkalog is a journal in a Kafka topic that replicas share, so that none of them keeps
 // essential data on its own disk. It implements pipeline.Journal, and pipeline.Source for each
 // partition.
 //
@@ -10,20 +10,19 @@
 //	              └─ group trafficd.kafka      ─▶ the same
 //
 // The key is the product instance, not the client: all measurements of a detector are in one
-// partition and delivered in order, so a correction wins whichever client and replica it came
-// through. Therefore the number of partitions must not change while frames wait; it is a setting,
+// partition and delivered in order, so a correction wins whichever client sent it, through whichever
+// replica. Therefore the number of partitions must not change while frames wait. It is a setting,
 // and a topic with another number is rejected.
 //
 // # Writing
 //
-// kafka-go has no idempotent producer, and none is needed. A failed request is repeated until
-// ProduceTimeout after its oldest frame was queued. This may store frames several times; readers
-// drop the second frame with the same Batch-Id. If all attempts fail, the frames settle with
-// journal.ErrVoided (the client gets 503) or, if one of the attempts may have stored them, with
-// journal.ErrUnknown (the client gets no response and retries with its Idempotency-Key). Nothing is
-// sent after ProduceTimeout, so a replica that resumes after a pause does not add old frames.
-// A frame that exceeds max.message.bytes settles with journal.ErrTooLarge at once: other frames of
-// its partition must not wait for it.
+// A failed request is repeated until ProduceTimeout after its oldest frame was queued. This may
+// store frames several times; readers drop the repetitions by their Batch-Id, so no idempotent
+// producer is needed. If all attempts fail, the frames settle with journal.ErrVoided (the client
+// gets 503) or, if an attempt may have stored them, with journal.ErrUnknown (the client gets no
+// response and retries with its Idempotency-Key). Nothing is sent after ProduceTimeout, so a replica
+// that resumes after a pause does not add old frames. A frame that exceeds max.message.bytes settles
+// with journal.ErrTooLarge at once: other frames of its partition must not wait for it.
 //
 // # Reading: a function of the log
 //
@@ -35,37 +34,35 @@
 //     the idempotency window. Normally these are all rows of a frame or none. If the registries of
 //     two replicas differ, each row that was accepted in a 207 still arrives once.
 //   - received_at of a frame with rows is raised to at least 1 ns after that of the previous one.
-//     So the archive orders versions of a measurement as the log does, whatever the clocks of the
-//     replicas are. If a clock is ahead, later frames get a received_at that is ahead, too; brokers
-//     reject records that are more than message.timestamp.after.max.ms ahead.
+//     So the archive orders versions of a measurement as the log does, whatever the replicas' clocks
+//     say. If a clock is ahead, the received_at of later frames is ahead, too; brokers reject
+//     records that are more than message.timestamp.after.max.ms ahead.
 //
-// A new owner takes the last received_at from the cursor. It reads the Batch-Ids of the idempotency
-// window from the log, from the first record whose timestamp is in the window (ListOffsets). No
-// later frame can be outside the window, because times never decrease. It reads the window once, at
-// about the speed of the brokers' disks, and keeps the result while the process runs, even if the
-// partition moves away and returns.
+// A new owner of a partition takes the last received_at from the cursor, and reads the Batch-Ids of
+// the idempotency window from the log, starting with the first record whose timestamp is in the
+// window (ListOffsets). No later frame is before the window, because times never decrease. It keeps
+// the Batch-Ids while the process runs, even if the partition moves away and returns.
 //
 // # Ownership
 //
 // The cursor of a delivery, with its plan and the sink's state, is the metadata of the group's
-// offset commit. Compressed, it may have at most offset.metadata.max.bytes of the brokers (4 KiB).
+// offset commit. Compressed, it must not exceed offset.metadata.max.bytes of the brokers (4 KiB).
 // A plan is committed before the first attempt to deliver its block. The group coordinator rejects
 // commits of former generations, so all owners agree on the block in progress: a new owner repeats
 // the same rows with the same plan, and the sink finds out what an earlier owner stored. A commit
-// without a response may still arrive and undo later ones. The owner then leaves the group, and the
-// coordinator rejects the commit as one of a former generation.
+// without a response may arrive late and undo later ones. Therefore its owner leaves the group, and
+// the coordinator rejects the late commit as one of a former generation.
 //
 // A former owner that resumes after minutes does no harm:
 //
 //   - It cannot move the cursor, so it cannot begin another block. If the last commit is older than
 //     half a session, Confirm commits again before an attempt.
-//   - If it was paused during an attempt, the attempt repeats a block that the next owner has taken
-//     over and has finished since. ClickHouse drops the block by its deduplication token. The
-//     server remembers the tokens of the last 10,000 parts; if there were more, the rows exist
-//     twice until a merge, and FINAL returns them once, because they are equal. Kafka drops the
-//     block as a duplicate: its bytes, producer id, epoch and sequences are those of the plan, the
-//     next owner continues with another producer id, and brokers remember a producer for
-//     producer.id.expiration.ms (a day) after received_at of its last record.
+//   - If it was paused during an attempt, the attempt repeats a block that the next owner has
+//     finished since. ClickHouse drops the block by its deduplication token. The server remembers
+//     the tokens of the last 10,000 parts; if there were more, the rows exist twice until a merge,
+//     and FINAL returns them once, because they are equal. Kafka drops the block as a duplicate: its
+//     producer id, epoch and sequences are those of the plan, the next owner continues with another
+//     producer id, and brokers remember a producer for producer.id.expiration.ms (a day).
 //
 // # What is not covered
 //

@@ -16,8 +16,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// ErrUnavailable means that the brokers cannot store frames, or that the topic is not suitable.
-// Errors that wrap it contain the cause.
+// ErrUnavailable means that the brokers cannot store frames, or that the topic is not suitable. It is
+// always wrapped together with the cause.
 var ErrUnavailable = errors.New("cannot write to the log in Kafka")
 
 // Log is a journal in a Kafka topic. Its methods may be called from any goroutine.
@@ -54,7 +54,7 @@ type delivery struct {
 // they fail with journal.ErrFull. window is the idempotency window, in which the second frame of a
 // batch is dropped.
 func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
-	if err := cfg.Validate(""); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	l, err := newLog(cfg, consumers, window, log)
@@ -241,7 +241,6 @@ func (l *Log) prepare(ctx context.Context) error {
 	return nil
 }
 
-// create creates the topic.
 func (l *Log) create(ctx context.Context, brokers int) error {
 	replicas := l.cfg.ReplicationFactor
 	if replicas == 0 {
@@ -298,8 +297,8 @@ func (l *Log) probed(ctx context.Context, w *writer, err error) {
 	}
 }
 
-// checkLag makes Enqueue fail while a consumer has not read frames that are older than four fifths
-// of the topic's retention and will soon be deleted.
+// checkLag makes Enqueue fail while frames that a consumer has not read are older than four fifths of
+// the topic's retention, and so will soon be deleted.
 func (l *Log) checkLag(ctx context.Context) {
 	ms, err := strconv.ParseInt(dial.TopicConfig(ctx, l.client, l.cfg.Topic)["retention.ms"], 10, 64)
 	if err != nil {
@@ -309,7 +308,7 @@ func (l *Log) checkLag(ctx context.Context) {
 	if ms >= 0 {
 		limit := time.UnixMilli(max(0, time.Now().UnixMilli()-(ms-ms/5)))
 		if full, err = l.findLagging(ctx, limit); err != nil {
-			return // the brokers cannot be reached, and Enqueue reports that
+			return // probe reports that the brokers cannot be reached
 		}
 	}
 	l.mu.Lock()
@@ -322,13 +321,11 @@ func (l *Log) checkLag(ctx context.Context) {
 // findLagging returns full, an error that wraps journal.ErrFull, if a consumer has not read all
 // frames from before limit.
 func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error) {
-	committed := map[string][]int64{}
+	committed := map[string][]kafka.OffsetFetchPartition{}
 	for _, c := range l.consumers {
-		offsets, _, err := l.committed(ctx, c, -1)
-		if err != nil {
+		if committed[c], err = l.committed(ctx, c); err != nil {
 			return nil, err
 		}
-		committed[c] = offsets
 	}
 	for p := range l.writers {
 		first, end, err := l.bounds(ctx, p)
@@ -342,8 +339,8 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error
 		if newer >= 0 {
 			end = newer // of the frames from before limit
 		}
-		for c, offsets := range committed {
-			if max(offsets[p], first) < end {
+		for c, partitions := range committed {
+			if max(partitions[p].CommittedOffset, first) < end {
 				return fmt.Errorf("%w: %s has not read the frames of partition %d of topic %q from before %s; four fifths of retention.ms have passed",
 					journal.ErrFull, c, p, l.cfg.Topic, limit.UTC().Format(time.RFC3339)), nil
 			}
@@ -361,29 +358,26 @@ func (l *Log) bounds(ctx context.Context, partition int) (first, end int64, err 
 	return first, end, err
 }
 
-// committed returns the committed offset of each partition, -1 if there is none, and the metadata
-// that was committed for the given one. If partition is -1, metadata is empty.
-func (l *Log) committed(ctx context.Context, consumer string, partition int) (offsets []int64, metadata string, err error) {
+// committed returns what the group of a consumer has committed for each partition. The offset is -1
+// if there is nothing.
+func (l *Log) committed(ctx context.Context, consumer string) (partitions []kafka.OffsetFetchPartition, err error) {
 	var all []int
 	for p := range l.writers {
-		all, offsets = append(all, p), append(offsets, -1)
+		all, partitions = append(all, p), append(partitions, kafka.OffsetFetchPartition{CommittedOffset: -1})
 	}
 	r, err := l.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: l.group(consumer), Topics: map[string][]int{l.cfg.Topic: all}})
 	if err == nil {
 		err = r.Error
 	}
 	if errors.Is(err, kafka.GroupIdNotFound) {
-		return offsets, "", nil
+		return partitions, nil
 	}
 	if err == nil {
 		found := 0
 		for _, p := range r.Topics[l.cfg.Topic] {
-			if err = errors.Join(err, p.Error); p.Partition < len(offsets) {
-				offsets[p.Partition] = p.CommittedOffset
+			if err = errors.Join(err, p.Error); p.Partition < len(partitions) {
+				partitions[p.Partition] = p
 				found++
-			}
-			if p.Partition == partition {
-				metadata = p.Metadata
 			}
 		}
 		if err == nil && found != len(all) {
@@ -391,9 +385,9 @@ func (l *Log) committed(ctx context.Context, consumer string, partition int) (of
 		}
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot read the cursors of group %q: %w", l.group(consumer), err)
+		return nil, fmt.Errorf("cannot read the cursors of group %q: %w", l.group(consumer), err)
 	}
-	return offsets, metadata, nil
+	return partitions, nil
 }
 
 func (l *Log) group(consumer string) string { return l.cfg.Group + "." + consumer }

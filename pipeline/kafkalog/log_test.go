@@ -256,11 +256,11 @@ func TestFormerOwner(t *testing.T) {
 	require.ErrorIs(t, err, journal.ErrClosed)
 	require.True(t, errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration), "got %v, want a rejection by the coordinator", err)
 	require.ErrorIs(t, former.Save(1, []byte("late")), journal.ErrClosed)
-	offsets, metadata, err := l.committed(t.Context(), "sink", 0)
+	committed, err := l.committed(t.Context(), "sink")
 	require.NoError(t, err)
-	_, state, err = decodeCursor(metadata)
+	_, state, err = decodeCursor(committed[0].Metadata)
 	require.NoError(t, err)
-	require.Equal(t, "1 next", fmt.Sprint(offsets[0], " ", string(state)))
+	require.Equal(t, "1 next", fmt.Sprint(committed[0].CommittedOffset, " ", string(state)))
 }
 
 // TestSlowAttemptKeepsMembership checks that a replica whose attempt does not end stays in the

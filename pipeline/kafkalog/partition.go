@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -46,7 +47,7 @@ var _ pipeline.Source = (*Partition)(nil)
 
 // open reads the cursor and the batches of the idempotency window.
 func (p *Partition) open() error {
-	offsets, metadata, err := p.log.committed(p.ctx, p.consumer, p.ID)
+	committed, err := p.log.committed(p.ctx, p.consumer)
 	if err != nil {
 		return err
 	}
@@ -56,12 +57,12 @@ func (p *Partition) open() error {
 	}
 	p.oldest.Store(frameAt(first))
 	p.end.Store(frameAt(end))
-	offset := offsets[p.ID]
+	offset := committed[p.ID].CommittedOffset
 	if offset > end {
 		return fmt.Errorf("partition %d of topic %q ends at offset %d, but group %q has read up to %d: accepted measurements are missing",
 			p.ID, p.log.cfg.Topic, end, p.log.group(p.consumer), offset)
 	}
-	if p.base, p.state, err = decodeCursor(metadata); err != nil {
+	if p.base, p.state, err = decodeCursor(committed[p.ID].Metadata); err != nil {
 		return fmt.Errorf("cannot read the cursor of group %q in partition %d: %w", p.log.group(p.consumer), p.ID, err)
 	}
 	if offset >= 0 && offset < first {
@@ -93,7 +94,7 @@ func (p *Partition) Cursor() pipeline.Cursor { return p }
 // Bounds implements pipeline.Source.
 func (p *Partition) Bounds() (oldest, next uint64) { return p.oldest.Load(), p.end.Load() }
 
-// Load implements pipeline.Cursor, but must be called by the goroutine of the delivery.
+// Load implements pipeline.Cursor, but only for the goroutine of the delivery.
 func (p *Partition) Load() (frame uint64, state []byte) { return p.saved, p.state }
 
 // Save implements pipeline.Cursor.
@@ -105,11 +106,7 @@ func (p *Partition) Save(frame uint64, state []byte) error {
 	p.saved, p.state = frame, state
 	p.base = at
 	p.base.frame = frame
-	n := 0
-	for n < len(p.clocks) && p.clocks[n].frame < frame {
-		n++
-	}
-	p.clocks = append(p.clocks[:0], p.clocks[n:]...)
+	p.clocks = slices.DeleteFunc(p.clocks, func(c clock) bool { return c.frame < frame })
 	p.seen.expire(at.highest - int64(p.log.window))
 	return nil
 }
@@ -138,9 +135,9 @@ func (p *Partition) errLost() error {
 // errors.
 const commitTries = 20
 
-// commit saves the cursor as the offset and the metadata of the group. If the coordinator returns a
-// temporary error, commit tries again. Without a response, or if the coordinator has another
-// generation, the partition is lost.
+// commit saves the cursor as the offset and the metadata of the group. It retries temporary errors
+// of the coordinator. Without a response, or if the coordinator has another generation, the
+// partition is lost.
 func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
 	if p.lost { // not checkOwned: ctx is done when a stopping delivery saves its cursor
 		return p.errLost()

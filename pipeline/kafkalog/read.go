@@ -33,7 +33,6 @@ type reader struct {
 	clock
 }
 
-// Next implements pipeline.Reader.
 func (r *reader) Next(ctx context.Context, buf []byte) (uint64, []byte, error) {
 	if err := r.p.checkOwned(); err != nil {
 		return 0, nil, err
@@ -45,7 +44,6 @@ func (r *reader) Next(ctx context.Context, buf []byte) (uint64, []byte, error) {
 	return r.read(ctx, frame, data, buf)
 }
 
-// TryNext implements pipeline.Reader.
 func (r *reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error) {
 	if err := r.p.checkOwned(); err != nil {
 		return 0, nil, false, err
@@ -93,9 +91,9 @@ func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint
 	return frame, buf, nil
 }
 
-// without returns a frame without the rows of earlier frames of the same batch. An earlier frame
-// with the same sum has the same rows. Others exist only if the registries of two replicas
-// differed; their rows are read again.
+// without returns a frame without the rows of earlier frames of the same batch. A frame with the same
+// sum has the same rows. Others, which exist only if the registries of two replicas differed, are
+// read again.
 func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []mark) ([]byte, error) {
 	for _, e := range earlier {
 		if e.sum == m.sum {

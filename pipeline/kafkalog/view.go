@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/dial"
 	"trafficd/pipeline/journal"
@@ -29,7 +30,7 @@ type ViewedPartition struct {
 // OpenView reads the bounds of all partitions and the cursors of the consumers. The view reads
 // until ctx is done. The caller must close it.
 func OpenView(ctx context.Context, cfg Config, consumers []string) (*View, error) {
-	if err := cfg.Validate(""); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	l, err := newLog(cfg, consumers, 0, zerolog.Nop())
@@ -51,6 +52,12 @@ func (v *View) read() error {
 		return err
 	}
 	l.writers = make([]*writer, len(partitions)) // only their number matters
+	committed := map[string][]kafka.OffsetFetchPartition{}
+	for _, consumer := range l.consumers {
+		if committed[consumer], err = l.committed(v.ctx, consumer); err != nil {
+			return err
+		}
+	}
 	for i := range partitions {
 		first, end, err := l.bounds(v.ctx, i)
 		if err != nil {
@@ -58,12 +65,9 @@ func (v *View) read() error {
 		}
 		p := ViewedPartition{First: frameAt(first), Next: frameAt(end)}
 		for _, consumer := range l.consumers {
-			offsets, metadata, err := l.committed(v.ctx, consumer, i)
-			if err != nil {
-				return err
-			}
-			c := journal.CursorInfo{Name: consumer, Seq: frameAt(max(offsets[i], first))}
-			_, c.State, c.Err = decodeCursor(metadata)
+			at := committed[consumer][i]
+			c := journal.CursorInfo{Name: consumer, Seq: frameAt(max(at.CommittedOffset, first))}
+			_, c.State, c.Err = decodeCursor(at.Metadata)
 			p.Cursors = append(p.Cursors, c)
 		}
 		v.Partitions = append(v.Partitions, p)

@@ -84,9 +84,9 @@ func (w *writer) settle(frames []queued, err error) {
 	}
 }
 
-// write returns nil when all in-sync replicas have the frames, journal.ErrTooLarge if the topic
-// does not take a single frame, journal.ErrVoided if no attempt can have stored them, else
-// journal.ErrUnknown.
+// write returns nil when all in-sync replicas have the frames. Otherwise it returns
+// journal.ErrTooLarge if a single frame is too large for the topic, journal.ErrVoided if no attempt
+// can have stored the frames, or journal.ErrUnknown.
 func (w *writer) write(frames []queued) error {
 	failed := journal.ErrVoided
 	deadline := frames[0].since.Add(w.l.cfg.ProduceTimeout)
@@ -164,7 +164,6 @@ type recordReader struct {
 	begun atomic.Bool
 }
 
-// ReadRecord implements kafka.RecordReader.
 func (r *recordReader) ReadRecord() (*kafka.Record, error) {
 	r.begun.Store(true)
 	return r.RecordReader.ReadRecord()

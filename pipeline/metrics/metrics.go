@@ -1,8 +1,8 @@
 // Package metrics creates the daemon's metrics and registers them with the default registry of
 // Prometheus, which also contains those of the Go runtime and of the process.
 //
-// A label has a fixed set of values, or one value for each API key. Hot paths keep their counters
-// in variables or arrays, because looking up a label costs more than counting.
+// A label has a fixed set of values, or one value for each API key. Hot paths store their counters in
+// variables, because looking up a label costs more than counting.
 package metrics
 
 import (
@@ -79,8 +79,7 @@ func GaugeFunc(name, help string, labels prometheus.Labels, value func() float64
 
 var registering sync.Mutex
 
-// Register registers collectors. Each replaces a collector of the same metrics that an earlier
-// instance in the same process may have registered.
+// Register registers collectors. A collector replaces that of an earlier instance in this process.
 func Register(all ...Collector) {
 	registering.Lock()
 	defer registering.Unlock()

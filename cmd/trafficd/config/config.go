@@ -172,7 +172,7 @@ func (c *Config) validate(origins conf.Origins) error {
 	section("pipeline.idempotency.journal", c.Pipeline.Idempotency.Journal.Validate())
 	section("journal", c.Journal.Validate())
 	if c.Journal.Kind == KafkaJournal {
-		section("journal.log", errors.Join(c.Journal.Log.Validate(""), c.Journal.Log.CheckWindow(c.Pipeline.Idempotency.Window)))
+		section("journal.log", errors.Join(c.Journal.Log.Validate(), c.Journal.Log.CheckWindow(c.Pipeline.Idempotency.Window)))
 	}
 	if c.ClickHouse.Enabled {
 		section("clickhouse", c.ClickHouse.Validate())
