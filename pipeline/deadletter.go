@@ -49,8 +49,8 @@ type DeadLetterItem struct {
 // NewDeadLetters returns the dead-letter file at path. Add creates it.
 func NewDeadLetters(path string) *DeadLetters { return &DeadLetters{path: path} }
 
-// Check returns an error if Add could not write the file. It writes nothing, because the disk may be
-// full.
+// Check returns an error if Add could not write the file. It writes nothing, because the disk may
+// be full.
 func (d *DeadLetters) Check() error {
 	f, err := os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND, 0)
 	switch {

@@ -128,8 +128,8 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 	}
 }
 
-// next returns the block in progress, which an earlier Run may have planned, or plans a new one. The
-// plan has been saved.
+// next returns the block in progress, which an earlier Run may have planned, or plans a new one.
+// The plan has been saved.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	if d.at.Plan != nil {
 		rows, err := d.window.upTo(ctx, d.at.End)

@@ -64,8 +64,8 @@ type Registry interface {
 }
 
 // Intake decompresses, decodes and validates complete bodies and appends them to the journal. Its
-// workers do not wait for the disk: the goroutines of the requests do, so that one fsync serves many
-// requests.
+// workers do not wait for the disk: the goroutines of the requests do, so that one fsync serves
+// many requests.
 type Intake struct {
 	Tap Tap // samples the validated items
 
@@ -147,8 +147,8 @@ func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
 func (in *Intake) Release(c *contract.Client, key string) { in.idempotency.Release(c, key) }
 
 // Submit decodes, validates and stores a body. If it returns nil, every accepted item is durable
-// and s.Result is the content of the 207. If it returns a *contract.APIError, no item was or will be
-// archived or forwarded. After batch.ErrNoResponse, the outcome is unknown.
+// and s.Result is the content of the 207. If it returns a *contract.APIError, no item was or will
+// be archived or forwarded. After batch.ErrNoResponse, the outcome is unknown.
 func (in *Intake) Submit(s *batch.Submission) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()

@@ -42,8 +42,9 @@ func (w *window) rewind(from batch.Position) {
 
 // gather waits for a row, and then until there are cfg.MinRows rows or cfg.Linger has passed since
 // it last returned. So rows after a pause do not wait, and blocks are large under load. It reads at
-// most until there are cfg.MaxRows rows. It returns no rows if it has read only frames without rows.
-// If a frame cannot be read, it returns the rows before it, and the next call returns the error.
+// most until there are cfg.MaxRows rows. It returns no rows if it has read only frames without
+// rows. If a frame cannot be read, it returns the rows before it, and the next call returns the
+// error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	for w.count == 0 {
 		pause, cancel := context.WithTimeout(ctx, w.every)

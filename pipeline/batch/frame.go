@@ -358,8 +358,8 @@ func FrameHeader(frame []byte) (h Header, err error) {
 // FrameSum returns a hash of a valid frame that does not depend on received_at.
 func FrameSum(frame []byte) uint64 { return xxhash.Sum64(frame[stampAt+8:]) }
 
-// FrameWithout returns a copy of a frame without the rows whose indexes are in earlier frames of the
-// same batch.
+// FrameWithout returns a copy of a frame without the rows whose indexes are in earlier frames of
+// the same batch.
 func FrameWithout(frame []byte, earlier [][]byte) ([]byte, error) {
 	var b, other Batch
 	var a Response

@@ -42,8 +42,8 @@ type Cursor struct {
 	closed bool
 }
 
-// Load returns the first frame that the consumer still needs, and a copy of the state saved with it.
-// A new consumer starts at the oldest frame, without state. If frames were deleted while the
+// Load returns the first frame that the consumer still needs, and a copy of the state saved with
+// it. A new consumer starts at the oldest frame, without state. If frames were deleted while the
 // consumer was not passed to Open, seq is the oldest frame, but state is the saved one.
 func (c *Cursor) Load() (seq uint64, state []byte) {
 	c.mu.Lock()
@@ -51,10 +51,10 @@ func (c *Cursor) Load() (seq uint64, state []byte) {
 	return c.seq.Load(), slices.Clone(c.state)
 }
 
-// Save makes seq, the first frame still needed, and state durable. Then it deletes the segments that
-// no consumer needs. seq must not decrease and must not exceed the seq of the next frame; state has
-// at most MaxStateBytes. After an error, the disk has the last saved position or one whose Save has
-// failed since then, and Save may be called again.
+// Save makes seq, the first frame still needed, and state durable. Then it deletes the segments
+// that no consumer needs. seq must not decrease and must not exceed the seq of the next frame;
+// state has at most MaxStateBytes. After an error, the disk has the last saved position or one
+// whose Save has failed since then, and Save may be called again.
 func (c *Cursor) Save(seq uint64, state []byte) error {
 	if err := c.save(seq, state); err != nil {
 		return fmt.Errorf("cannot save cursor %s at frame %d: %w", c.name, seq, err)
@@ -100,8 +100,8 @@ func (c *Cursor) write(slot int, s slot) error {
 	return nil
 }
 
-// clear removes the header of an invalid slot. The slot may be a mix of failed saves of the previous
-// process, and the first bytes of the next Save could make it valid.
+// clear removes the header of an invalid slot. The slot may be a mix of failed saves of the
+// previous process, and the first bytes of the next Save could make it valid.
 func (c *Cursor) clear(slot int) error {
 	if _, valid, err := readSlot(c.file, c.path, slot); valid || err != nil {
 		return err

@@ -42,8 +42,9 @@
 // The checksum (CRC-32C) starts from the salt's high half and covers mark, length, seq, index and
 // payload. So neither bytes of another segment nor bytes that a client sent form a valid frame.
 // Index numbers the frames of a commit from 0. A commit is written only when all previous ones are
-// durable, so a valid frame proves that the frames before seq-index were durable. This distinguishes
-// a torn tail, which may lack any part of the last commit, from damage to acknowledged frames.
+// durable, so a valid frame proves that the frames before seq-index were durable. This
+// distinguishes a torn tail, which may lack any part of the last commit, from damage to
+// acknowledged frames.
 //
 // prevFirst and prevBytes are the first frame and the size of the previous segment: Open detects a
 // missing or shortened segment by the first blocks alone. The frames of sealed segments are checked
@@ -99,13 +100,14 @@
 // # Space on the disk
 //
 // To make commits cheaper, creating a segment reserves its disk space without changing the size of
-// the file (fallocate with FALLOC_FL_KEEP_SIZE). Unused space is released before the next segment is
-// created. MaxBytes limits the data, not the reserved space. If the space cannot be reserved, the
-// segment is not created (TestNoSegmentOnAFullDisk).
+// the file (fallocate with FALLOC_FL_KEEP_SIZE). Unused space is released before the next segment
+// is created. MaxBytes limits the data, not the reserved space. If the space cannot be reserved,
+// the segment is not created (TestNoSegmentOnAFullDisk).
 //
 // New segments overwrite the files of up to four deleted segments, which are kept within MaxBytes
-// and while the disk has MinFreeBytes (TestDeletedSegmentsAreReused, TestDiskLowFreesSpares). Commits
-// then change no metadata of the file system, and no space is freed, which would delay commits on a
-// disk that is mounted with the option discard. Frames of the former segment are invalid in the new
-// one, because the salt differs. They are truncated when the segment is sealed, and by Close.
+// and while the disk has MinFreeBytes (TestDeletedSegmentsAreReused, TestDiskLowFreesSpares).
+// Commits then change no metadata of the file system, and no space is freed, which would delay
+// commits on a disk that is mounted with the option discard. Frames of the former segment are
+// invalid in the new one, because the salt differs. They are truncated when the segment is sealed,
+// and by Close.
 package journal

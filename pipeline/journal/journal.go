@@ -261,8 +261,8 @@ func (j *Journal) keep(path string) bool {
 	return true
 }
 
-// removeStep is small enough that freeing it delays commits by at most a few milliseconds, even on a
-// file system that is mounted with the option discard.
+// removeStep is small enough that freeing it delays commits by at most a few milliseconds, even on
+// a file system that is mounted with the option discard.
 const removeStep = 8 << 20
 
 // removeInSteps removes a file if it exists, freeing removeStep bytes at a time.

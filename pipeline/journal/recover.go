@@ -125,8 +125,8 @@ func (w *walker) torn() (int64, error) {
 }
 
 // proof returns a *CorruptError if there is a valid frame whose commit started after the missing
-// frame w.seq: a commit starts only when all frames before it are durable. Frames of the same commit
-// prove nothing, because the disk may write them in any order.
+// frame w.seq: a commit starts only when all frames before it are durable. Frames of the same
+// commit prove nothing, because the disk may write them in any order.
 func (w *walker) proof(from int64) error {
 	probe := *w
 	probe.chunk = nil // w.chunk is in use
@@ -152,7 +152,8 @@ func (w *walker) proof(from int64) error {
 }
 
 // rewrite writes the last commit again, followed by zeros up to end. If the previous process died
-// after a failed sync, the commit may be only in the page cache, and no sync would write it to disk.
+// after a failed sync, the commit may be only in the page cache, and no sync would write it to
+// disk.
 func (w *walker) rewrite(file File, end int64) error {
 	err := w.chunks(w.commit, w.off, func(at int64, p []byte) error {
 		_, err := file.WriteAt(p, at)

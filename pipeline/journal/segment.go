@@ -67,9 +67,9 @@ func (s *segment) close() error {
 	return s.file.Close()
 }
 
-// cut truncates the file durably. It first sets a larger size, so that the size changes in any case:
-// if an earlier attempt truncated the file but failed to sync it, setting the same size again would
-// change nothing, and the sync would prove nothing.
+// cut truncates the file durably. It first sets a larger size, so that the size changes in any
+// case: if an earlier attempt truncated the file but failed to sync it, setting the same size again
+// would change nothing, and the sync would prove nothing.
 func (s *segment) cut(end int64) error {
 	for _, size := range [...]int64{end + blockBytes, end} {
 		if err := s.file.Truncate(size); err != nil {
@@ -82,9 +82,9 @@ func (s *segment) cut(end int64) error {
 	return nil
 }
 
-// createSegment creates a segment file, or replaces an empty one. If spare is not empty, that file is
-// reused. If the file system supports it, createSegment reserves disk space. It fails if the disk
-// does not have that much: the header might fit, but the next frame would not.
+// createSegment creates a segment file, or replaces an empty one. If spare is not empty, that file
+// is reused. If the file system supports it, createSegment reserves disk space. It fails if the
+// disk does not have that much: the header might fit, but the next frame would not.
 func createSegment(fs FS, dir, spare string, h segmentHeader, reserve int64) (*segment, error) {
 	for markOf(h.salt) == 0 { // zero bytes must not look like a frame
 		var b [8]byte
@@ -200,8 +200,8 @@ func openSegment(fs FS, path string, flag int) (_ *segment, err error) {
 	return &segment{segmentHeader: h, path: path, end: size, last: h.first - 1, file: file}, nil
 }
 
-// openSegments opens the segments of a directory in the order of their names, which is that of their
-// frames.
+// openSegments opens the segments of a directory in the order of their names, which is that of
+// their frames.
 func openSegments(fs FS, dir string, flag int) (_ []*segment, err error) {
 	names, err := fs.List(dir)
 	if err != nil {

@@ -178,8 +178,9 @@ func (j *Journal) heal() {
 	j.failure = err
 }
 
-// cut truncates the active segment after its last durable frame, unless nothing was written since the
-// last cut: once the next segment exists, the size of this one must not change, not even temporarily.
+// cut truncates the active segment after its last durable frame, unless nothing was written since
+// the last cut: once the next segment exists, the size of this one must not change, not even
+// temporarily.
 func (w *writer) cut() error {
 	if !w.dirty {
 		return nil
@@ -191,8 +192,8 @@ func (w *writer) cut() error {
 	return nil
 }
 
-// roll makes a new segment the active one. It replaces an empty active segment. Any other is sealed:
-// it is truncated first, because the header of the new segment contains its size.
+// roll makes a new segment the active one. It replaces an empty active segment. Any other is
+// sealed: it is truncated first, because the header of the new segment contains its size.
 func (j *Journal) roll() error {
 	if err := j.writer.cut(); err != nil {
 		return err

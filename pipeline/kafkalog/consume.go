@@ -9,15 +9,16 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// revokeGrace is the time that a delivery has to finish its attempt after its partition was revoked.
-// If it does not finish, the block is in doubt for the next owner. The grace is much shorter than
-// the session, because the replica must rejoin the group within a session.
+// revokeGrace is the time that a delivery has to finish its attempt after its partition was
+// revoked. If it does not finish, the block is in doubt for the next owner. The grace is much
+// shorter than the session, because the replica must rejoin the group within a session.
 func (c Config) revokeGrace() time.Duration { return min(2*time.Second, c.SessionTimeout/3) }
 
 // Consume joins the group of a consumer. It calls run in a separate goroutine for each partition
-// that the group assigns to this replica, and again if run returns early. run must return soon after
-// its soft is done, and immediately when its ctx is done. Consume returns when soft is done and all
-// calls have returned. It calls report with errors, and with nil when it has joined the group.
+// that the group assigns to this replica, and again if run returns early. run must return soon
+// after its soft is done, and immediately when its ctx is done. Consume returns when soft is done
+// and all calls have returned. It calls report with errors, and with nil when it has joined the
+// group.
 func (l *Log) Consume(
 	ctx, soft context.Context, consumer string, run func(ctx, soft context.Context, p *Partition) error, report func(error),
 ) error {

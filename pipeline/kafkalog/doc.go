@@ -10,9 +10,9 @@
 //	              └─ group trafficd.kafka      ─▶ the same
 //
 // The key is the product instance, not the client: all measurements of a detector are in one
-// partition and delivered in order, so a correction wins whichever client sent it, through whichever
-// replica. Therefore the number of partitions must not change while frames wait. It is a setting,
-// and a topic with another number is rejected.
+// partition and delivered in order, so a correction wins whichever client sent it, through
+// whichever replica. Therefore the number of partitions must not change while frames wait. It is a
+// setting, and a topic with another number is rejected.
 //
 // # Writing
 //
@@ -20,9 +20,10 @@
 // store frames several times; readers drop the repetitions by their Batch-Id, so no idempotent
 // producer is needed. If all attempts fail, the frames settle with journal.ErrVoided (the client
 // gets 503) or, if an attempt may have stored them, with journal.ErrUnknown (the client gets no
-// response and retries with its Idempotency-Key). Nothing is sent after ProduceTimeout, so a replica
-// that resumes after a pause does not add old frames. A frame that exceeds max.message.bytes settles
-// with journal.ErrTooLarge at once: other frames of its partition must not wait for it.
+// response and retries with its Idempotency-Key). Nothing is sent after ProduceTimeout, so a
+// replica that resumes after a pause does not add old frames. A frame that exceeds
+// max.message.bytes settles with journal.ErrTooLarge at once: other frames of its partition must
+// not wait for it.
 //
 // # Reading: a function of the log
 //

@@ -16,8 +16,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// ErrUnavailable means that the brokers cannot store frames, or that the topic is not suitable. It is
-// always wrapped together with the cause.
+// ErrUnavailable means that the brokers cannot store frames, or that the topic is not suitable. It
+// is always wrapped together with the cause.
 var ErrUnavailable = errors.New("cannot write to the log in Kafka")
 
 // Log is a journal in a Kafka topic. Its methods may be called from any goroutine.
@@ -297,8 +297,8 @@ func (l *Log) probed(ctx context.Context, w *writer, err error) {
 	}
 }
 
-// checkLag makes Enqueue fail while frames that a consumer has not read are older than four fifths of
-// the topic's retention, and so will soon be deleted.
+// checkLag makes Enqueue fail while frames that a consumer has not read are older than four fifths
+// of the topic's retention, and so will soon be deleted.
 func (l *Log) checkLag(ctx context.Context) {
 	ms, err := strconv.ParseInt(dial.TopicConfig(ctx, l.client, l.cfg.Topic)["retention.ms"], 10, 64)
 	if err != nil {

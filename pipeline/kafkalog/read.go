@@ -91,9 +91,9 @@ func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint
 	return frame, buf, nil
 }
 
-// without returns a frame without the rows of earlier frames of the same batch. A frame with the same
-// sum has the same rows. Others, which exist only if the registries of two replicas differed, are
-// read again.
+// without returns a frame without the rows of earlier frames of the same batch. A frame with the
+// same sum has the same rows. Others, which exist only if the registries of two replicas differed,
+// are read again.
 func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []mark) ([]byte, error) {
 	for _, e := range earlier {
 		if e.sum == m.sum {

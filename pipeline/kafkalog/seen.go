@@ -9,8 +9,8 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// seen holds the IDs of the batches in a range of a partition. It remains valid while other replicas
-// own the partition, because it depends only on the log.
+// seen holds the IDs of the batches in a range of a partition. It remains valid while other
+// replicas own the partition, because it depends only on the log.
 type seen struct {
 	from, to uint64              // the range of frames: from ≤ frame < to
 	batches  map[batch.ID][]mark // the frames of each batch, ascending

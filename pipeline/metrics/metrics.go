@@ -1,8 +1,8 @@
 // Package metrics creates the daemon's metrics and registers them with the default registry of
 // Prometheus, which also contains those of the Go runtime and of the process.
 //
-// A label has a fixed set of values, or one value for each API key. Hot paths store their counters in
-// variables, because looking up a label costs more than counting.
+// A label has a fixed set of values, or one value for each API key. Hot paths store their counters
+// in variables, because looking up a label costs more than counting.
 package metrics
 
 import (
