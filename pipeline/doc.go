@@ -1,5 +1,5 @@
-// Package pipeline connects the sources and the sinks. Intake takes a batch through the stages
-// until it is durable; a Delivery writes durable rows to a store.
+// Package pipeline connects the sources and the sinks. Intake processes a batch until it is
+// durable; a Delivery writes durable rows to a store.
 //
 //	sources/ingest ─▶ Intake ───────────────────────────────────────────────┐
 //	 (receives the     │ body: gunzip through a fixed buffer                │
@@ -31,15 +31,14 @@
 // # Deliveries
 //
 // All sinks share one loop (Delivery.Run in deliver.go). A block is a run of consecutive rows of
-// the journal. Before the first attempt the sink's Plan decides how many rows it has, and the plan
-// is saved with the cursor. So every attempt, even after a crash, sends the same block with the
-// same deduplication token (ClickHouse) or the same producer id, epoch and sequences (Kafka).
+// the journal, and may start and end inside a batch. Before the first attempt the sink's Plan
+// decides how many rows the block has, and the plan is saved with the cursor. So every attempt,
+// even after a crash, sends the same block with the same deduplication token (ClickHouse) or the
+// same producer id, epoch and sequences (Kafka).
 //
-// A block may start and end inside a batch: the sink limits it to what its store takes at once. If
-// the store permanently rejects a block, the loop halves it until only the rejected row is left,
-// and writes that row to the dead-letter file. If a sink was disabled for so long that frames were
-// deleted before it received them, its delivery discards its plan, which refers to deleted frames,
-// and starts at the oldest remaining frame.
+// If the store permanently rejects a block, the loop halves it until only the rejected row is left,
+// and writes that row to the dead-letter file. If frames were deleted while a sink was disabled,
+// its delivery discards the plan of deleted frames and starts at the oldest remaining frame.
 //
 // Intake and Delivery use the journal through the interfaces Journal and Source. Package journal
 // implements them on a local disk, package kafkalog in Kafka, with one Delivery per partition.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// NoTime is the value of an invalid timestamp in From and To. It is outside the years 1970–2261,
-// which contract 1.2 allows.
+// NoTime stands for an invalid timestamp in From and To. It is before 1970, the first year that
+// contract 1.2 allows.
 const NoTime = math.MinInt64
 
 // Columns holds measurements column by column. CodeEnd, Type, From, To, Value and Quality have one

@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// WireReader reads binary messages that consist of numbers, counts and byte strings, such as
-// frames, cursors and plans. After the first error all methods return zero values, so callers need
-// to check the error only once, at the end.
+// WireReader reads binary messages, such as frames, cursors and plans. After the first error all
+// methods return zero values, so callers need to check the error only once, at the end.
 type WireReader struct {
 	rest []byte
 	err  error

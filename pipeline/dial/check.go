@@ -128,8 +128,8 @@ func (t Topic) CheckDurability() error {
 
 // Check returns an error if the TLS files cannot be read or, if deep, if any broker cannot be used,
 // including those that the cluster advertises. Each of the joined errors starts with the key of a
-// setting. t is what the brokers report about the topic. If the topic does not exist, it has no
-// partitions, which is not an error.
+// setting. t is what the brokers report about the topic; a topic without partitions does not exist,
+// which is not an error.
 func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, err error) {
 	t.Name = k.Topic
 	transport, err := k.Transport()
@@ -179,7 +179,7 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 	return t, errors.Join(errs...)
 }
 
-// diagnose adds to the error of a failed connection the settings that may have caused it.
+// diagnose adds the settings that may have caused a failed connection to its error.
 func (k Kafka) diagnose(address string, err error) error {
 	switch {
 	case errors.Is(err, kafka.SASLAuthenticationFailed):

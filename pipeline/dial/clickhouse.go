@@ -51,8 +51,8 @@ func (c ClickHouse) tlsConfig() (*tls.Config, error) {
 }
 
 // Open returns a connection pool, of one connection unless options allow more. It reads the TLS
-// files, but does not connect. An error starts with the key of a setting. options must contain the
-// addresses, timeouts and compression; Open sets the rest.
+// files, but does not connect. An error starts with the key of a setting. The caller sets the
+// addresses, timeouts and compression in options; Open sets the rest.
 func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 	tlsConfig, err := c.tlsConfig()
 	if err != nil {
@@ -109,8 +109,8 @@ func (q ClickHouseQuery) Validate(section string) error {
 	)
 }
 
-// handshakeTimeout bounds how long Poll may go on after its context has ended: the client ignores
-// the context while it waits for the response to its handshake.
+// handshakeTimeout bounds how long Poll continues after its context is done: the client ignores the
+// context while it waits for the response to its handshake.
 const handshakeTimeout = 5 * time.Second
 
 // Poller runs a query repeatedly on one connection. It must be used by one goroutine.

@@ -15,9 +15,9 @@ const (
 	maxBatch         = 256 << 20 // maximum size of a record batch, decompressed
 )
 
-// brokerConn is a connection that fails unless the first response begins like one of a Kafka
-// broker: with a plausible length and the correlation id of the request. kafka-go trusts any length
-// and would allocate gigabytes for the response from another server, such as one for HTTP.
+// brokerConn is a connection that fails unless the first response begins like that of a Kafka
+// broker: with a plausible length and the correlation id of the request. kafka-go trusts any
+// length, and would allocate gigabytes for the response of an HTTP server.
 type brokerConn struct {
 	net.Conn
 	request  []byte // the start of the first request, up to and including the correlation id
@@ -51,9 +51,9 @@ func (c *brokerConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// boundCodecs limits the decompressed size of record batches. kafka-go has no such limit, so a few
-// kilobytes could become gigabytes. It replaces the codecs in an exported table of kafka-go, and so
-// for the whole process: there is no setting for a single client.
+// boundCodecs limits the decompressed size of record batches in this process: kafka-go has no such
+// limit, so a few kilobytes could become gigabytes. It replaces the codecs in a table of kafka-go,
+// which has no setting for a single client.
 var boundCodecs = sync.OnceFunc(func() {
 	for i, codec := range compress.Codecs {
 		if codec != nil {

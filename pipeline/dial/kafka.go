@@ -77,10 +77,7 @@ func (s SASL) validate(section string) error {
 
 // Transport returns a transport for requests about the topic. It reads the TLS files, but does not
 // connect. An error starts with the key of a setting. The caller must call CloseIdleConnections
-// when it no longer uses the transport.
-//
-// As a side effect, Transport limits the size of what kafka-go decompresses in this process; see
-// boundCodecs.
+// when it no longer uses the transport. As a side effect, Transport calls boundCodecs.
 func (k Kafka) Transport() (*kafka.Transport, error) {
 	tlsConfig, err := k.TLS.Config("", "tls.ca", "tls.cert and tls.key")
 	if err != nil {
@@ -101,8 +98,8 @@ func (k Kafka) Transport() (*kafka.Transport, error) {
 	}, nil
 }
 
-// Dialer returns a dialer that connects like the Transport. It is for consumer groups, which do not
-// take a Transport.
+// Dialer returns a dialer that connects like the Transport, for consumer groups, which cannot use a
+// Transport.
 func (k Kafka) Dialer() (*kafka.Dialer, error) {
 	t, err := k.Transport()
 	if err != nil {
@@ -156,13 +153,13 @@ func Partitions(ctx context.Context, client *kafka.Client, topic string) (cluste
 	return m.ClusterID, partitions, nil
 }
 
-// Offset returns an offset of a partition. If which is kafka.FirstOffset, that is the oldest one.
-// If which is kafka.LastOffset, it is the one after the newest record that readers can see.
-// Otherwise which is a time in milliseconds since 1970, and Offset returns the first record that is
-// not earlier, or -1 if there is none.
+// Offset returns an offset of a partition: for kafka.FirstOffset, the oldest one; for
+// kafka.LastOffset, the one after the newest record that readers can see. Otherwise which is a time
+// in milliseconds since 1970, and Offset returns the first record that is not earlier, or -1 if
+// there is none.
 //
-// It asks for one partition at a time: if some are missing in a response about several, kafka-go
-// returns offset 0 for them.
+// It requests one partition at a time: kafka-go returns offset 0 for partitions that are missing in
+// a response.
 func Offset(ctx context.Context, client *kafka.Client, topic string, partition int, which int64) (int64, error) {
 	r, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 		Topics: map[string][]kafka.OffsetRequest{topic: {{Partition: partition, Timestamp: which}}},

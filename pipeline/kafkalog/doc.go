@@ -41,7 +41,7 @@
 //
 // A new owner of a partition takes the last received_at from the cursor, and reads the Batch-Ids of
 // the idempotency window from the log, starting with the first record whose timestamp is in the
-// window (ListOffsets). No later frame is before the window, because times never decrease. It keeps
+// window (ListOffsets). All later frames are in the window, because times never decrease. It keeps
 // the Batch-Ids while the process runs, even if the partition moves away and returns.
 //
 // # Ownership

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/settings"
 	"trafficd/schemas/contract"
 )
 
@@ -35,21 +36,17 @@ func DefaultConfig() Config {
 
 // Validate reports every setting that is out of bounds.
 func (c Config) Validate() error {
-	var errs []error
-	if c.FutureTolerance < 0 || c.FutureTolerance > 100*365*24*time.Hour {
-		errs = append(errs, fmt.Errorf("future_tolerance is %v, must be 0 to 876000h", c.FutureTolerance))
-	}
+	const longest = 100 * 365 * 24 * time.Hour
+	errs := []error{settings.Check(c.FutureTolerance >= 0 && c.FutureTolerance <= longest,
+		"future_tolerance is %v, must be 0 to 876000h", c.FutureTolerance)}
 	if _, err := newRange(c.QualityMin, c.QualityMax); err != nil {
 		errs = append(errs, fmt.Errorf("quality_min, quality_max: %w", err))
 	}
 	seen := map[string]bool{}
 	for i, t := range c.MeasureTypes {
-		if !validTypeCode([]byte(t.Code)) {
-			errs = append(errs, fmt.Errorf("measure_types[%d].code is %q, must be 1 to 64 of A-Za-z0-9_.-", i, t.Code))
-		}
-		if seen[t.Code] {
-			errs = append(errs, fmt.Errorf("measure_types[%d].code: duplicate code %q", i, t.Code))
-		}
+		errs = append(errs,
+			settings.Check(validTypeCode([]byte(t.Code)), "measure_types[%d].code is %q, must be 1 to 64 of A-Za-z0-9_.-", i, t.Code),
+			settings.Check(!seen[t.Code], "measure_types[%d].code: duplicate code %q", i, t.Code))
 		seen[t.Code] = true
 		if _, err := newRange(t.Min, t.Max); err != nil {
 			errs = append(errs, fmt.Errorf("measure_types[%d] (%s): %w", i, t.Code, err))
