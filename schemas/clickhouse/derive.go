@@ -38,9 +38,9 @@ func (l Layout) Record(derived bool, blocks ...Block) string {
 		l.Database, l.Derived("blocks"), strings.Join(values, ", "))
 }
 
-// Derive returns the statements that add the rows of blocks to the derived tables. They must be
-// executed in this order, with DeriveSettings, when all rows are in the archive. Each can be
-// repeated, even concurrently with others: the tables keep the latest version of a row.
+// Derive returns the statements that add the rows of blocks to the derived tables. When all rows
+// are in the archive, they must be executed in this order, with DeriveSettings. Each can be
+// repeated, even concurrently: the tables keep the latest version of a row.
 func (l Layout) Derive(blocks ...Block) []string {
 	var where []string
 	for _, b := range blocks {
@@ -87,8 +87,8 @@ SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Secon
     if(rounded / 1000 = value, 0, value), received_at
 FROM {archive} WHERE {blocks}`,
 
-	// All buckets of each hour with a new row are read again, so that hours is correct even if rows
-	// were replaced.
+	// All buckets of an hour with a new row are read, so that hours is correct even if rows were
+	// replaced.
 	`INSERT INTO {hours} (product_instance, hour, measure_type_code, detector_code, count_1, count_2, count_3, count_4,
     thousandths_1, thousandths_2, thousandths_3, thousandths_4, other_1, other_2, other_3, other_4, minimum, maximum, computed_at)
 SELECT product_instance, hour, measure_type_code, detector_code, n[1], n[2], n[3], n[4],

@@ -31,8 +31,8 @@
 //
 // The archive is ordered by detector, then time: the history of a detector is one range, and
 // adjacent rows compress well. But the rows of one interval are in as many places as there are
-// detectors. In by_time they are adjacent. Its detector_code is a String with ZSTD in blocks of
-// 4 MB, in which the list of detectors repeats: LowCardinality would take almost 50 times the space,
+// detectors. In by_time they are adjacent. Its detector_code is a String with ZSTD in blocks of 4
+// MB, in which the list of detectors repeats: LowCardinality would take almost 50 times the space,
 // because 14,000 detectors exceed its dictionary of 8192 entries. The other columns have small
 // blocks, because large ones make reading 5 minutes slower.
 //

@@ -34,8 +34,7 @@ func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []s
 	if err != nil {
 		return nil, err
 	}
-	isDone := func(m Migration) bool { return slices.Contains(done, m.Version) }
-	list = slices.DeleteFunc(list, isDone)
+	list = slices.DeleteFunc(list, func(m Migration) bool { return slices.Contains(done, m.Version) })
 	if l.Cluster != "" && len(list) > 0 {
 		if err := join(ctx, c, l, others); err != nil {
 			return nil, err

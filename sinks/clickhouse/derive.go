@@ -20,8 +20,8 @@ const (
 	deriveTimeout   = 30 * time.Minute
 )
 
-// record stores in the archive that the block of rows is in the table, so that the next update of
-// the derived tables includes it. The block is delivered only after record has succeeded.
+// record adds the block to the table of blocks, so that the next update of the derived tables
+// includes it. The block is delivered only after record has succeeded.
 func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -141,8 +141,8 @@ type periodic struct {
 	running sync.WaitGroup
 }
 
-// start calls f until stop, and waits for the interval before each call. Only the first start has an
-// effect.
+// start calls f until stop, and waits for the interval before each call. Only the first start has
+// an effect.
 func (p *periodic) start(interval time.Duration, f func(context.Context)) {
 	p.once.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background())

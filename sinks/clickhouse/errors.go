@@ -14,8 +14,8 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// class is the class of an error. It labels the metric of errors and selects the hint. Only
-// classRejected is permanent.
+// class is the class of an error. It is a label of the metric of errors, and determines the hint.
+// Only classRejected is permanent.
 type class string
 
 const (
@@ -110,8 +110,7 @@ var codes = map[class]map[int32]string{
 // errSchema is wrapped if the table's columns differ from the schema.
 var errSchema = errors.New("unexpected column")
 
-// classify returns the class of an error. classRejected means that the server received the data and
-// rejected the value of a row. Errors of all other classes are retried.
+// classify returns the class of an error.
 func classify(err error) class {
 	var exception *ch.Exception
 	var network net.Error

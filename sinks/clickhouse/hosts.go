@@ -57,9 +57,8 @@ const migrateTimeout = time.Minute
 // refreshInterval is the interval at which the servers of a cluster are polled.
 const refreshInterval = 5 * time.Second
 
-// maxConns is the maximum number of connections to a server besides those for inserts: one each for
-// the delivery of a block, the update of the derived tables, a poll, and the migration of another
-// server.
+// maxConns is the maximum number of connections to a server, not counting those for inserts: one
+// each for delivering a block, updating the derived tables, polling, and migrating another server.
 const maxConns = 4
 
 func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
@@ -212,14 +211,9 @@ func (s *hosts) describe(ctx context.Context, h *host) error {
 	return nil
 }
 
-// live returns the servers that can take rows, ordered by shard and replica name.
+// live returns the servers that can take rows, ordered by shard and replica name. The caller holds
+// mu.
 func (s *hosts) live() []*host {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.liveLocked()
-}
-
-func (s *hosts) liveLocked() []*host {
 	live := slices.DeleteFunc(slices.Clone(s.all), func(h *host) bool { return h.err != nil })
 	slices.SortStableFunc(live, func(a, b *host) int { return strings.Compare(a.shard+"\n"+a.replica, b.shard+"\n"+b.replica) })
 	return live
@@ -229,7 +223,7 @@ func (s *hosts) liveLocked() []*host {
 func (s *hosts) pick() (*host, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	live := s.liveLocked()
+	live := s.live()
 	if len(live) == 0 {
 		return nil, s.unavailableLocked()
 	}
@@ -242,7 +236,7 @@ func (s *hosts) byShard() (map[string][]*host, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	shards := map[string][]*host{}
-	for _, h := range s.liveLocked() {
+	for _, h := range s.live() {
 		shards[h.shard] = append(shards[h.shard], h)
 	}
 	if known := max(s.shards, 1); len(shards) < known {
@@ -268,9 +262,9 @@ func (s *hosts) unavailableLocked() error {
 	return errors.Join(errs...)
 }
 
-// requiredReplicas returns the number of replicas that must have a row before it counts as
-// delivered: quorum if it is set, otherwise the majority of a shard's replicas, or all live
-// replicas if these are fewer.
+// requiredReplicas returns the number of replicas that must have a row before it is delivered: the
+// quorum if it is set, otherwise the majority of a shard's replicas, or all live ones if these are
+// fewer.
 func (s *hosts) requiredReplicas() int {
 	if s.config.Cluster == "" || s.config.Quorum > 0 {
 		return max(s.config.Quorum, 1)
@@ -293,7 +287,7 @@ func (s *hosts) requiredReplicas() int {
 }
 
 // quorumTimeout is how long a server waits for other replicas to confirm an insert. After that, the
-// block is in doubt and is looked up. Tests replace it.
+// block is in doubt. Tests replace it.
 var quorumTimeout = 10 * time.Second
 
 // quorumSettings returns the settings that make a server acknowledge an INSERT once the given

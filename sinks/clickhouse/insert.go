@@ -24,8 +24,8 @@ var columnNames = []string{
 }
 
 // insert sends rows as one INSERT of one block. It returns nil when they are on the server's disk,
-// even if the server had already received them under this token. sent reports whether the rows may
-// be in the table despite an error.
+// even if the server received them earlier with this token. sent reports whether the rows may be in
+// the table despite an error.
 func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token string, replicas int) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -51,16 +51,15 @@ func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token stri
 // user's settings profile.
 func (s *Sink) settings(token string) ch.Settings {
 	set := ch.Settings{
-		// The server deduplicates every month of the block separately, so that a retry completes a
-		// block that was interrupted between two months.
+		// The server deduplicates each month separately, so a retry completes a block that was
+		// interrupted between two months.
 		"insert_deduplicate":                                 1,
 		"insert_deduplication_token":                         token,
 		"deduplicate_blocks_in_dependent_materialized_views": 1,
 		// Asynchronous inserts, the default of newer servers, combine blocks of several clients and
 		// are acknowledged under other rules.
 		"async_insert": 0,
-		// Store rows as sent, so that they can be counted and looked up by (batch_id, batch_index)
-		// until a merge replaces some.
+		// Store rows as sent, so that lookups find them until a merge replaces some.
 		"optimize_on_insert": 0,
 		// Do not merge or split blocks on the way to the table: 0 passes them on unchanged, and
 		// max_insert_block_size is above maxBlockRows.
@@ -211,9 +210,9 @@ func appendInts(dst []byte, values []int64) []byte {
 	return dst
 }
 
-// insert sends rows as one block over an idle connection. If there is none, or if the server has
-// closed the idle connections, which is noticed before rows are sent, it opens a new one. sent
-// reports whether the rows may be in the table despite an error.
+// insert sends rows as one block over an idle connection. If there is none, or the server has
+// closed it, which is noticed before rows are sent, insert opens a new one. sent reports whether
+// the rows may be in the table despite an error.
 func (h *host) insert(ctx context.Context, statement string, settings ch.Settings, rows batch.Block) (sent bool, err error) {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)

@@ -13,17 +13,16 @@ const planVersion = 2
 
 // planOf returns the plan of a block, which is also its deduplication token: the number of rows,
 // and the first and the last row. A batch id may occur again (the same Idempotency-Key and body
-// after the idempotency window, or on another replica), but then with another received_at. The
-// journal determines the rows in between, so the plan identifies the content.
+// after the idempotency window, or on another replica), but with another received_at. The journal
+// determines the rows in between.
 func planOf(rows batch.Block) string {
 	first, last := rows[0], rows[len(rows)-1]
 	return fmt.Sprintf("%d/%d/%s.%d@%d-%s.%d@%d", planVersion, rows.Rows(),
 		first.ID, first.From, first.ReceivedAt, last.ID, last.To-1, last.ReceivedAt)
 }
 
-// suspectMark introduces a suspect range, the sink's state after a rejection: rows before the
-// position in it may be in the table although their block was not delivered. Plans of such rows end
-// with the suspect range.
+// suspectMark introduces a suspect range, the sink's state after a rejection: rows before its
+// position may be in the table although their block was not delivered. Their plans end with it.
 const suspectMark = "/suspect-before/"
 
 func suspectBefore(p batch.Position) string {
@@ -41,10 +40,8 @@ func parseSuspect(text string) (p batch.Position) {
 
 // cutPlan splits a plan into its token and its suspect range, which is empty if there is none.
 func cutPlan(plan string) (token, suspect string) {
-	if at := strings.Index(plan, suspectMark); at >= 0 {
-		return plan[:at], plan[at:]
-	}
-	return plan, ""
+	token, _, _ = strings.Cut(plan, suspectMark)
+	return token, plan[len(token):]
 }
 
 // months numbers the months of a block in the order in which they occur.

@@ -3,6 +3,8 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,17 +16,17 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// maxRounds is the maximum number of times that missing rows are sent, each time under another
-// token. The second round is needed if the server remembers a token but does not have the rows (see
-// doc.go). Each further crash at the same point needs one more.
+// maxRounds is the maximum number of times that missing rows are sent, each time with another
+// token. The second round is needed if the server has a token without its rows (see doc.go). Each
+// further crash at the same point needs one more.
 const maxRounds = 4
 
 // deadAfter is how long rows may be on no live replica before they are sent with another token (see
 // doc.go).
 var deadAfter = 10 * time.Second // a variable for tests
 
-// resolve completes a block that may have been applied, in whole or in part: it looks up which rows
-// are in the table and sends the others, until none is missing.
+// resolve completes an in-doubt block: it looks up which rows are in the table and sends the
+// others, until none is missing.
 func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
 	if s.config.Cluster != "" {
 		s.hosts.refresh(ctx) // a server may have failed since the last poll
@@ -74,8 +76,8 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	return nil
 }
 
-// waitForDeadReplica returns nil once rows may be sent under another token: immediately if all
-// servers are live, otherwise after deadAfter. Until then, it returns an error.
+// waitForDeadReplica returns nil if rows may be sent with another token: all servers are live, or
+// the rows have been missing for deadAfter.
 func (s *Sink) waitForDeadReplica(plan string, rows int) error {
 	unavailable := s.hosts.unavailable()
 	if unavailable == nil {
@@ -128,7 +130,11 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 
 // lookUp asks every live server which rows it has, and counts the replicas of each row.
 func (s *Sink) lookUp(ctx context.Context, rows batch.Block) (*findings, error) {
-	live := s.hosts.live()
+	shards, err := s.hosts.byShard()
+	if err != nil {
+		return nil, err
+	}
+	live := slices.Concat(slices.Collect(maps.Values(shards))...)
 	found := make([]*findings, len(live))
 	errs := make([]error, len(live))
 	var lookups sync.WaitGroup
@@ -152,13 +158,12 @@ func (s *Sink) lookUp(ctx context.Context, rows batch.Block) (*findings, error) 
 			all.replicas[id] += replicas
 		}
 	}
-	_, err := s.hosts.byShard()
+	_, err = s.hosts.byShard()
 	return all, err
 }
 
-// lookUpOn asks one server for all rows in the block's months and its range of received_at.
-// received_at never decreases on a replica, so these are the rows of the block and rows that other
-// replicas received at the same time. The server finds them by index.
+// lookUpOn asks one server for all rows in the block's months and its range of received_at: those
+// of the block, and those that other daemons received at the same time. The server has an index.
 func (s *Sink) lookUpOn(ctx context.Context, h *host, rows batch.Block) (*findings, error) {
 	if s.config.Cluster != "" {
 		var cancel context.CancelFunc
@@ -254,10 +259,8 @@ func keyOf(s batch.Span, row int) key {
 	return key{s.ProductInstance, string(s.Code(row)), string(s.TypeCode(int(s.Type[row]))), s.Batch.From[row], s.Batch.To[row]}
 }
 
-// markReplaced marks rows that a merge has replaced with a row of the same block. Parts are written
-// atomically: if one of two rows with the same key is in the table, the other was there, too. If
-// the earlier row were sent again, it could replace the later one, because both may have the same
-// received_at.
+// markReplaced marks rows that a merge has replaced with a row of the same block; see doc.go,
+// "Replaced rows".
 func (f *findings) markReplaced() {
 	present := make(map[key]bool)
 	f.each(func(id rowID, s batch.Span, row int) {

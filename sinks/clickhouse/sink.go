@@ -29,11 +29,8 @@ type Sink struct {
 	deriving     periodic // updates the derived tables
 	deriveFailed bool     // the last update failed; used by updateDerived only
 
-	// unsent is the plan whose rows have never been sent; every other plan is in doubt.
-	unsent string
-	// missingSince is, by plan, the time of the first lookup that found acknowledged rows on no
-	// live replica.
-	missingSince map[string]time.Time
+	unsent       string               // the plan whose rows have never been sent; every other plan is in doubt
+	missingSince map[string]time.Time // plan → first lookup that found acknowledged rows on no live replica
 }
 
 // New returns a sink for a valid configuration. It does not connect; the first Deliver or Probe
@@ -49,29 +46,26 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 	return s, nil
 }
 
-// fullMonths is the number of months up to which a block has block_rows rows; Plan enlarges blocks
-// with more months. The server writes a part for each month, which takes about as long as inserting
-// a few thousand rows.
+// fullMonths is the number of months above which Plan enlarges a block. The server writes a part
+// for each month, which takes about as long as inserting a few thousand rows.
 const fullMonths = 25
 
 // Plan implements pipeline.Sink. The plan is the deduplication token of the block. state is empty
 // or a suspect range, which the plan repeats if the block begins in it.
 func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error) {
 	n = min(rows.Rows(), max(s.config.BlockRows, s.config.BlockRows*len(newMonths(rows).list)/fullMonths))
-	block, suspect := rows.Head(n), string(state)
-	s.unsent = planOf(block)
-	if (batch.Position{Frame: rows[0].Frame, Row: uint32(rows[0].From)}).Before(parseSuspect(suspect)) {
-		plan = []byte(s.unsent + suspect)
+	token := planOf(rows.Head(n))
+	if (batch.Position{Frame: rows[0].Frame, Row: uint32(rows[0].From)}).Before(parseSuspect(string(state))) {
 		s.unsent = ""
-		return n, plan, nil
+		return n, append([]byte(token), state...), nil
 	}
-	return n, []byte(s.unsent), nil
+	s.unsent = token
+	return n, []byte(token), nil
 }
 
 // Deliver implements pipeline.Sink: it returns nil when the archive contains each of the planned
 // rows once, on disk. If a row's value causes an error, it returns a *batch.PermanentError, and a
-// suspect range as state. In this case, if the block has a single row, the table does not contain
-// it.
+// suspect range as state. If such a block has a single row, the table does not contain it.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	defer countError(&err)
 	token, suspect := cutPlan(string(plan))
@@ -168,8 +162,8 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 	} else {
 		err = s.resolve(ctx, token, rows)
 	}
-	// Rows of a rejected block may be in the table (see doc.go). The delivery loop halves a block,
-	// and resolve looks up the halves; a single row is looked up here.
+	// Rows of a rejected block may be in the table (see doc.go). The delivery loop halves the
+	// block, and resolve looks up the halves; a single row is looked up here.
 	if errors.As(err, new(*batch.PermanentError)) && rows.Rows() == 1 {
 		if missing, lookErr := s.missing(ctx, rows); lookErr != nil || len(missing) == 0 {
 			return lookErr

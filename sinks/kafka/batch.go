@@ -49,9 +49,8 @@ type encoder struct {
 	body, value    []byte // buffers for one record
 }
 
-// encode returns a record batch of the given rows, preceded by its length, as RawProduce sends it.
-// There must be at least one row. The bytes depend only on the arguments and are valid until the
-// next call.
+// encode returns a record batch of the given rows, at least one, preceded by its length, as
+// RawProduce sends it. The bytes depend only on the arguments and are valid until the next call.
 func (e *encoder) encode(p producer, codec compress.Compression, block batch.Block, rows []row) ([]byte, error) {
 	first := milliseconds(block[rows[0].span].Batch)
 	last := first // the latest timestamp
@@ -83,10 +82,10 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 	return f, nil
 }
 
-// compress appends the compressed records to the frame. kafka-go's lz4 and snappy writers would
-// take 1.6 and 2.5 times the CPU, because they write lz4 blocks of 4 MiB with an additional
-// checksum, and use a slower snappy level. compress writes lz4 blocks of 64 KiB, as Java does, and
-// one snappy block without framing, as franz-go and Sarama do.
+// compress appends the compressed records to the frame: in lz4 blocks of 64 KiB, as the Java client
+// does, or in one snappy block without framing, as franz-go and Sarama do. kafka-go's writers would
+// use 1.6 times the CPU for lz4, with blocks of 4 MiB and another checksum, and 2.5 times for
+// snappy.
 func (e *encoder) compress(codec compress.Compression) error {
 	switch codec {
 	case compress.None:

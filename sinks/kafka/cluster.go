@@ -47,8 +47,8 @@ func (c *cluster) selectTopic(topic string) {
 // refresh closes idle connections and discards the metadata, which names the leaders.
 func (c *cluster) refresh() { c.transport.CloseIdleConnections() }
 
-// fail returns the error with a hint, and calls refresh, because leaders may have moved. It returns
-// nil for a nil error.
+// fail adds a hint to an error, and calls refresh, because leaders may have moved. It returns nil
+// for a nil error.
 func (c *cluster) fail(err error) error {
 	if err == nil {
 		return nil
@@ -105,9 +105,9 @@ func (c *cluster) explain(ctx context.Context, err error) error {
 }
 
 // produce sends a record batch, preceded by its length, and waits until all in-sync replicas have
-// it. base is the offset of its first record, for a duplicate the offset from the first attempt; it
-// is negative if the broker does not report it. Without a response, the connection may still read
-// frame, so the caller must not reuse its memory.
+// it. base is the offset of its first record (for a duplicate, that of the first attempt), or
+// negative if the broker does not report it. Without a response, the caller must not reuse the
+// memory of frame, because the connection may still read it.
 func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (base int64, err error) {
 	start := time.Now()
 	r, err := c.client.RawProduce(ctx, &kafka.RawProduceRequest{

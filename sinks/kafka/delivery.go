@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/batch"
 )
@@ -47,8 +50,8 @@ type part struct {
 // errAgain is wrapped by errors of conclude after which an immediate retry is useful.
 var errAgain = errors.New("the broker does not know the sequence or rejected an in-doubt record batch")
 
-// resume returns the delivery of a plan, which is the current one if it has the same plan. It
-// divides the rows of this call among the parts of the delivery.
+// resume returns the current delivery if it has the given plan, otherwise a new one. It divides the
+// rows of this call among the parts of the delivery.
 func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*delivery, error) {
 	d := s.current
 	if d == nil || !bytes.Equal(d.planned, planned) {
@@ -135,7 +138,7 @@ func (s *Sink) attempt(ctx context.Context, d *delivery) {
 				if p.size, p.err = len(e.records), err; err == nil {
 					p.base, p.err = s.cluster.produce(ctx, p.id, frame)
 				}
-				if !hasResponse(p.err) {
+				if _, responded := errors.AsType[kafka.Error](p.err); p.err != nil && !responded {
 					e.frame = nil // the connection may still read it
 				}
 			}
@@ -218,14 +221,15 @@ func (s *Sink) finish(d *delivery) ([]byte, error) {
 	return next.encode(), nil
 }
 
-// permanentError returns the error of a block with rejected parts, or nil if there are none. If
-// smaller record batches would help, it reduces batchBytes for later plans.
+// permanentError returns the error of a rejected part, or nil if there is none. If smaller record
+// batches would help, it reduces batchBytes for later plans.
 func (s *Sink) permanentError(d *delivery) error {
 	for _, p := range d.parts {
 		if p.rejected == nil {
 			continue
 		}
-		if tooLarge(p.rejected) && len(p.rows) > 1 && p.size/2 < s.batchBytes {
+		tooLarge := errors.Is(p.rejected, kafka.MessageSizeTooLarge) || errors.Is(p.rejected, kafka.RecordListTooLarge)
+		if tooLarge && len(p.rows) > 1 && p.size/2 < s.batchBytes {
 			s.batchBytes = max(1, p.size/2)
 			s.log.Warn().Str("topic", d.topic).Int("batch_bytes", s.batchBytes).
 				Msg("record batch too large: using smaller ones from now on; lower kafka.batch_bytes or raise max.message.bytes of the topic")
@@ -245,16 +249,10 @@ func (d *delivery) pending() (list []*part) {
 	return list
 }
 
-// missing returns the rows that lookups have not found in the topic.
+// missing returns the rows that lookups have not found in the topic. It modifies rows.
 func (p *part) missing(block batch.Block, rows []row) []row {
 	if len(p.found) == 0 {
 		return rows
 	}
-	rest := make([]row, 0, len(rows))
-	for _, at := range rows {
-		if !p.found[rowIDOf(block, at)] {
-			rest = append(rest, at)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(rows, func(at row) bool { return p.found[rowIDOf(block, at)] })
 }

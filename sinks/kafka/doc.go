@@ -12,13 +12,13 @@
 // # Exactly once
 //
 // The bytes of a record batch are a function of the plan and its rows, and include producer id,
-// epoch and sequence: a broker that knows the producer recognises a duplicate. Four rules cover the
-// other cases.
+// epoch and sequence: a broker that remembers the producer recognises a duplicate. Four rules cover
+// the other cases.
 //
 //  1. A broker that has forgotten a producer accepts any sequence from it, and a restarted daemon
 //     does not know which rows were sent. Therefore the rows of a plan from an earlier process are
-//     looked up in the topic first. The same holds for the rows of an attempt without a response if
-//     the attempt, or the rows' received_at (which brokers use to expire producers), is older than
+//     looked up in the topic first, and so are the rows of an attempt without a response if the
+//     attempt, or the rows' received_at (which brokers use to expire producers), is older than
 //     resolve_after. A lookup reads the partition from the last acknowledged offset to its end and
 //     recognises rows by their headers (batch-id, index). Only rows that it does not find are sent.
 //  2. If the broker rejects the sequence or the epoch (45, 47, 59), the rows are looked up, and the
@@ -50,12 +50,11 @@
 // acknowledged or permanently rejected with no attempt in doubt, and only then returns a
 // *batch.PermanentError, with a state that marks the block's rows as suspect. When the delivery
 // loop then plans parts of the block, the lookup finds the accepted rows. After MESSAGE_TOO_LARGE,
-// this process also halves the batch_bytes of later plans, so that their blocks are not rejected as
-// well.
+// this process also halves the batch_bytes of later plans, so that the broker accepts them.
 //
 // # Memory
 //
 // The sink needs parallel_requests × (batch_bytes + the size of the compressed record batch), 12
-// bytes per row of a block, and, during a lookup, memory for one response and the ids of one
+// bytes per row of a block and, during a lookup, memory for one response and the ids of one
 // partition's rows.
 package kafka

@@ -19,8 +19,8 @@ const (
 )
 
 // outcomeOf returns the outcome of an attempt with the given error. An error is permanent only if
-// it depends on nothing but the record batch. Unlisted errors are retried. INVALID_TIMESTAMP
-// depends on a setting of the topic that the operator can change, so it makes no row a dead letter.
+// it depends on the record batch alone: not INVALID_TIMESTAMP, which depends on settings of the
+// topic. Unlisted errors are retried.
 func outcomeOf(err error) outcome {
 	var code kafka.Error
 	switch {
@@ -41,23 +41,9 @@ func outcomeOf(err error) outcome {
 	return retry
 }
 
-// hasResponse reports whether the broker has responded, possibly with an error.
-func hasResponse(err error) bool {
-	var code kafka.Error
-	return err == nil || errors.As(err, &code)
-}
-
-// tooLarge reports whether smaller record batches would help.
-func tooLarge(err error) bool {
-	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge)
-}
-
 // hint returns the remedy for an error that the operator must fix, or an empty string.
 func hint(err error) string {
-	var code kafka.Error
-	if !errors.As(err, &code) {
-		return ""
-	}
+	code, _ := errors.AsType[kafka.Error](err)
 	switch code {
 	case kafka.InvalidTimestamp:
 		return " (raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic, or compare the clocks)"

@@ -20,9 +20,8 @@ import (
 // removes the rows that are in the topic.
 func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 	for _, p := range d.pending() {
-		// A broker expires a producer by the timestamp of its last record, which is received_at. A
-		// producer of rows that have been in the journal for days expires at the broker's next
-		// check.
+		// A broker expires a producer by the timestamp of its last record, which is received_at: if
+		// the rows have been in the journal for days, it expires at the broker's next check.
 		last := time.Unix(0, d.block[p.rows[len(p.rows)-1].span].ReceivedAt)
 		expired := !p.unknownSince.IsZero() && (time.Since(p.unknownSince) > s.cfg.ResolveAfter || time.Since(last) > s.cfg.ResolveAfter)
 		if !p.inDoubt && !expired {
@@ -67,8 +66,8 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	p.rows = p.missing(d.block, p.rows)
 	p.done = len(p.rows) == 0
 	p.inDoubt, p.unknownSince = false, time.Time{}
-	// Sequences start at 0 in each epoch. A block starts with the first epoch of its producer, so
-	// it does not run out of epochs.
+	// Sequences start at 0 in each epoch. Each block starts with the first epoch of its producer, so
+	// epochs do not run out.
 	if p.nextEpoch && p.epoch < math.MaxInt16 {
 		p.epoch, p.sequence = p.epoch+1, 0
 	}
@@ -107,7 +106,7 @@ func (s *Sink) searchAll(ctx context.Context, d *delivery) error {
 }
 
 // readBack reads a range of offsets and moves every row that it finds from want to p.found.
-// p.offset becomes the offset of the last one. It holds one response in memory at a time.
+// p.offset becomes the offset of the last one. It keeps one response in memory at a time.
 func (s *Sink) readBack(ctx context.Context, p *part, want map[rowID]bool, from, end int64) error {
 	for from < end && len(want) > 0 {
 		records, err := s.cluster.fetch(ctx, p.id, from)

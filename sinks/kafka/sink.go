@@ -92,8 +92,8 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 	return nil, err
 }
 
-// forgetShrunk forgets a failed delivery if the topic was recreated with fewer partitions than were
-// planned. The next attempt divides the rows among the existing partitions, as after a restart.
+// forgetShrunk forgets a failed delivery if the topic has fewer partitions than planned, because it
+// was recreated. The next attempt divides the rows among these, as after a restart.
 func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
 	if _, partitions, err := s.cluster.describe(ctx); err == nil && partitions < len(d.parts) {
 		s.current, s.planned = nil, nil
