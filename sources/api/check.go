@@ -16,8 +16,8 @@ import (
 // requestHeaders holds the headers that this package needs. They are collected in one pass, because
 // each Peek of fasthttp canonicalises the name and scans all headers.
 type requestHeaders struct {
-	authorization  []byte // value of the last such header
-	authorizations int    // number of such headers
+	authorization  []byte // the last Authorization header
+	authorizations int    // number of Authorization headers
 	traceparent    []byte
 	close          bool // the Connection header contains close
 	malformed      bool // a name contains a space, which fasthttp accepts
@@ -47,8 +47,7 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 	if announcesBody(h) || len(expect) > 0 {
 		x := s.begin(h, time.Now())
 		if len(expect) > 0 {
-			// A request gets a 100 Continue only if it has no error and is not HTTP/1.0. fasthttp
-			// compares the value case-sensitively.
+			// fasthttp sends a 100 Continue even to HTTP/1.0, but compares the value case-sensitively.
 			continues := x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
 			h.Del(fasthttp.HeaderExpect)
 			if continues {
@@ -76,7 +75,7 @@ func announcesBody(h *fasthttp.RequestHeader) bool {
 	return h.ContentLength() > 0 || h.ContentLength() == -1 // -1: chunked
 }
 
-// begin checks the header of a request and returns its exchange.
+// begin starts the exchange of a request and checks its header.
 func (s *Server) begin(h *fasthttp.RequestHeader, now time.Time) *exchange {
 	r := readHeaders(h)
 	x := newExchange(&r, now)
@@ -116,8 +115,8 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 	if x.preflight = s.origins.preflight(h); x.preflight {
 		return nil
 	}
-	if !x.route.takes(h.Method()) {
-		return contract.NewError(contract.MethodNotAllowed, fmt.Sprintf("this path takes %s, not %q", x.route.allow, contract.Echo(h.Method())))
+	if !x.route.accepts(h.Method()) {
+		return contract.NewError(contract.MethodNotAllowed, fmt.Sprintf("this path accepts %s, not %q", x.route.allow, contract.Echo(h.Method())))
 	}
 	if !x.route.open(h.Method()) {
 		presented, apiErr := credential(x.route, h, r)
@@ -155,16 +154,19 @@ func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
 	if !coded {
 		return nil
 	}
-	apiErr := &contract.APIError{Code: contract.InvalidParameter}
 	if !bytes.EqualFold(te, []byte("chunked")) {
-		apiErr.Description, apiErr.Parameter = "unsupported transfer coding: only chunked is supported", fasthttp.HeaderTransferEncoding
-	} else if _, both := rawHeader(raw, fasthttp.HeaderContentLength); both {
-		apiErr.Description, apiErr.Parameter = "a request has either a Content-Length or a Transfer-Encoding, not "+
-			"both", fasthttp.HeaderContentLength
-	} else {
-		return nil
+		return &contract.APIError{
+			Code: contract.InvalidParameter, Parameter: fasthttp.HeaderTransferEncoding,
+			Description: "unsupported transfer coding: only chunked is supported",
+		}
 	}
-	return apiErr
+	if _, both := rawHeader(raw, fasthttp.HeaderContentLength); both {
+		return &contract.APIError{
+			Code: contract.InvalidParameter, Parameter: fasthttp.HeaderContentLength,
+			Description: "a request has either a Content-Length or a Transfer-Encoding, not both",
+		}
+	}
+	return nil
 }
 
 // rawHeader returns the first value of a header in an unparsed block. Comparing the first letter

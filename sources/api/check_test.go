@@ -216,18 +216,10 @@ func TestPathOf(t *testing.T) {
 	f("", "")
 }
 
-func TestRoutesAreChecked(t *testing.T) {
-	f := func(want string, list ...Route) {
-		t.Helper()
-		_, err := newRoutes("/b", list)
-		require.ErrorContains(t, err, want)
-	}
-	ok := Route{Path: "/a", Methods: []string{"GET"}, Endpoint: &probe{}}
-	f("twice", ok, ok)
-	f("slash", Route{Path: "a", Methods: ok.Methods, Endpoint: ok.Endpoint})
-	f("method", Route{Path: "/a", Endpoint: ok.Endpoint})
-	f("endpoint", Route{Path: "/a", Methods: ok.Methods})
-	f("open", Route{Path: "/a", Methods: ok.Methods, Endpoint: ok.Endpoint, Open: []string{"POST"}})
+func TestRouteIsMountedOnce(t *testing.T) {
+	r := Route{Path: "/a", Methods: []string{"GET"}, Endpoint: &probe{}}
+	_, err := newRoutes("/b", []Route{r, r})
+	require.ErrorContains(t, err, "twice")
 }
 
 // FuzzErrorBody checks that any description and parameter become valid JSON.

@@ -65,8 +65,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns all invalid settings, joined; each error names its key. A configuration without
-// keys is valid: they may come later, and readiness reports it.
+// Validate returns an error for each invalid setting, joined. A configuration without keys is
+// valid, because they may be added later.
 func (c Config) Validate() error {
 	plainPath := strings.HasPrefix(c.BasePath, "/") && !strings.HasSuffix(c.BasePath, "/") && !strings.ContainsAny(c.BasePath, "?#% ")
 	errs := []error{

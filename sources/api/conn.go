@@ -25,8 +25,8 @@ type conn struct {
 	silent   *list.Element // in owner.silent until a request has a valid key; guarded by owner.mu
 	used     atomic.Bool   // a byte of a request has arrived
 	unread   atomic.Bool   // the client may still be sending data that will not be read
-	idle     atomic.Int64  // start of the last response while no request is in progress, otherwise 0; or evicted
-	client   string        // owner of the key that was presented, or empty; written by c's goroutine under owner.mu
+	idle     atomic.Int64  // start of the last response; 0 while a request is in progress; or evicted
+	client   string        // owner of the presented key, or empty; written by c's goroutine under owner.mu
 	closing  sync.Once
 
 	// Only the goroutine of the connection uses the following fields.
@@ -60,12 +60,12 @@ func (c *conn) Read(p []byte) (int, error) {
 // evicted is the value of conn.idle after the listener has evicted the connection.
 const evicted = -1
 
-// Write implements net.Conn. It ends the exchange of a request whose 100 Continue cannot be
-// written: fasthttp then closes the connection and calls no handler.
+// Write implements net.Conn. It writes in pieces, each of which renews the deadline. So a client
+// that reads steadily receives the whole response, however long that takes. A client that stalls or
+// falls below the minimum rate is disconnected.
 //
-// A response is written in pieces, each of which renews the deadline. So a client that reads
-// steadily receives the whole response, however long that takes. A client that stalls or falls
-// below the minimum rate is disconnected.
+// Write ends the exchange of a request whose 100 Continue cannot be written, because fasthttp then
+// calls no handler.
 func (c *conn) Write(p []byte) (n int, err error) {
 	for more := true; more && err == nil; more = n < len(p) {
 		if !c.began.IsZero() {
@@ -88,7 +88,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 // timeout.
 const writePiece = 256 << 10
 
-// present calls listener.present for the key of a request, if it has one.
+// present records the client of a request whose key is valid.
 func (c *conn) present(x *exchange) *contract.APIError {
 	if x.key == nil {
 		return nil
@@ -138,8 +138,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 // Close implements net.Conn. If data may be unread, it first closes the sending side and discards
-// received data, for a bounded time and size. The operating system resets a socket that is closed
-// with unread data, and a reset can overtake the response.
+// received data, for a bounded time and size (see the package comment).
 func (c *conn) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {
@@ -165,10 +164,10 @@ func (c *conn) discard() {
 	discardedBytes.Add(float64(n))
 }
 
-// deadline is the read or write deadline of a connection. fasthttp sets three for each request,
-// most of which never expire, and each costs a timer operation. So a deadline is only recorded, and
-// passed to the socket before a read or write unless the socket's deadline is close enough: it may
-// be late by slack, but never early.
+// deadline is the read or write deadline of a connection. fasthttp sets three for each request, and
+// each costs a timer operation. So a deadline is only recorded, and passed to the socket before a
+// read or write unless the socket's deadline is close enough: it may be late by slack, but never
+// early.
 type deadline struct {
 	wanted, socket time.Time
 }
@@ -187,9 +186,9 @@ func (d *deadline) apply(set func(time.Time) error) error {
 	return set(d.socket)
 }
 
-// joined saves a system call for large responses. fasthttp writes a buffer with the header and the
-// beginning of the body, and then the rest directly from the body. joined holds the first write
-// back and writes both together.
+// joined saves a system call for large responses, which fasthttp writes in two parts: a buffer with
+// the header and the beginning of the body, and then the rest of the body. joined holds the first
+// part back and writes both together.
 type joined struct {
 	wanted bool   // the next write is followed by another one
 	held   []byte // data of the first write

@@ -29,8 +29,7 @@ type cause struct {
 	Parameter   string `json:"parameter"`
 }
 
-// writeError replaces the response with r. Its body is valid JSON even if the description repeats
-// arbitrary bytes.
+// writeError replaces the response with r.
 func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	status := r.Code.Status()
 	if status == 0 {
@@ -64,8 +63,7 @@ const traceHeader = "Trace-Id"
 
 var traceHeaderName = []byte(traceHeader)
 
-// trace is a trace id in 32 lower-case hexadecimal digits. It is not a string, which would need an
-// allocation.
+// trace is a trace id in hexadecimal, in an array to avoid an allocation.
 type trace [32]byte
 
 func (t *trace) String() string { return string(t[:]) }

@@ -28,8 +28,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	var err error
 	switch apiErr := c.present(x); {
-	case apiErr != nil:
-		err, x.close = apiErr, true // even if the connection was evicted and the response cannot be sent, the request must have no effect
+	case apiErr != nil: // also if the connection was evicted: the request must have no effect
+		err, x.close = apiErr, true
 	case x.apiErr != nil:
 		err = x.apiErr
 	case x.preflight:
@@ -91,8 +91,8 @@ func (s *Server) respond(x *exchange, ctx *fasthttp.RequestCtx, err error) contr
 	var apiErr *contract.APIError
 	switch {
 	case errors.Is(err, batch.ErrNoResponse):
-		// Close the connection, but only after buffered responses to earlier requests, which
-		// fasthttp writes before it closes a hijacked connection.
+		// fasthttp writes buffered responses to earlier requests before it closes a hijacked
+		// connection.
 		x.silent = true
 		ctx.Response.Reset()
 		ctx.HijackSetNoResponse(true)
@@ -117,8 +117,8 @@ func (s *Server) respond(x *exchange, ctx *fasthttp.RequestCtx, err error) contr
 	return apiErr.Code
 }
 
-// unread reports whether part of the request's body may be unread, in which case no further request
-// can be read from the connection.
+// unread reports whether part of the body may be unread, so that no further request can be read
+// from the connection.
 func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	body := ctx.RequestBodyStream()
 	switch {
@@ -127,8 +127,8 @@ func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	case !x.body || body == nil:
 		return false
 	}
-	// A stream that was read to its end returns io.EOF without accessing the connection. For other
-	// streams the deadline avoids waiting.
+	// A stream that was read to its end returns io.EOF without accessing the connection. The
+	// deadline avoids waiting for others.
 	_ = ctx.Conn().SetReadDeadline(time.Unix(1, 0))
 	n, err := body.Read(x.probe[:])
 	return n > 0 || err != io.EOF
@@ -137,7 +137,10 @@ func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 // account counts a request and logs it at level debug. Of the client's data it logs only the method
 // and the path of a route, because everything else, for example the query, may contain the key.
 func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Code) (took time.Duration) {
-	m := x.metrics()
+	m := noRoute
+	if x.route != nil {
+		m = x.route.metrics
+	}
 	if x.silent {
 		noResponse.Inc()
 	} else {
@@ -155,7 +158,7 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 	if client := x.client(); client != nil {
 		e = e.Str("client", client.Name)
 	}
-	if x.route != nil && (x.preflight || x.route.takes(ctx.Method())) {
+	if x.route != nil && (x.preflight || x.route.accepts(ctx.Method())) {
 		e = e.Bytes("method", ctx.Method()).Bytes("path", pathOf(ctx.RequestURI()))
 	}
 	e.Stringer("trace_id", &x.trace).Str("remote", ctx.RemoteAddr().String()).
@@ -171,7 +174,7 @@ func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
 	if !x.span.IsRecording() {
 		return
 	}
-	if x.route != nil && (x.preflight || x.route.takes(ctx.Method())) {
+	if x.route != nil && (x.preflight || x.route.accepts(ctx.Method())) {
 		method, path := string(ctx.Method()), string(pathOf(ctx.RequestURI()))
 		x.span.SetName(method + " " + path)
 		x.span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", path))
@@ -179,22 +182,22 @@ func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
 	if client := x.client(); client != nil {
 		x.span.SetAttributes(attribute.String("trafficd.client", client.Name))
 	}
-	status := ctx.Response.StatusCode()
-	switch {
-	case x.silent:
+	if x.silent {
 		x.span.SetStatus(codes.Error, "closed without a response")
 		return
-	case code != contract.OK:
+	}
+	if code != contract.OK {
 		x.span.SetAttributes(attribute.String("error.type", code.String()))
 	}
+	status := ctx.Response.StatusCode()
 	x.span.SetAttributes(attribute.Int("http.response.status_code", status))
 	if status >= fasthttp.StatusInternalServerError {
 		x.span.SetStatus(codes.Error, "")
 	}
 }
 
-// expect is called before a request gets its 100 Continue. It renews the write deadline, because
-// the deadline of the previous response may have passed.
+// expect is called before a request gets its 100 Continue. It renews the write deadline, which the
+// previous response may have used up.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
 	c.beginResponse(time.Now())
@@ -278,13 +281,6 @@ func (x *exchange) free() {
 	exchanges.Put(x)
 }
 
-func (x *exchange) metrics() *routeMetrics {
-	if x.route == nil {
-		return noRoute
-	}
-	return x.route.metrics
-}
-
 func (x *exchange) client() *contract.Client {
 	if x.key == nil {
 		return nil
@@ -302,12 +298,9 @@ func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 }
 
 // pending holds the exchanges of requests with a body between fasthttp's HeaderReceived and its
-// handler, by the address of their header. HeaderReceived receives only the header, which has no
-// user values and refers neither to the RequestCtx nor to the connection. The hooks that receive
-// the RequestCtx are called too late: after the body's first byte (Handler, ErrorHandler) or only
-// for Expect: 100-continue (ExpectHandler). fasthttp always calls Handler or ErrorHandler, which
-// take the exchange. After ExpectHandler it may call neither, so the exchange
-// moves to its conn.
+// handler, by the address of their header, which is all that HeaderReceived receives. fasthttp
+// always calls Handler or ErrorHandler, which take the exchange. After ExpectHandler it may call
+// neither, so the exchange moves to its conn.
 type pending struct {
 	mu   sync.Mutex
 	open map[*fasthttp.RequestHeader]*exchange

@@ -16,12 +16,13 @@ import (
 	"github.com/rs/zerolog"
 	"go.yaml.in/yaml/v3"
 
+	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 	"trafficd/sources/internal/watch"
 )
 
-// Keyring holds the keys in use, from the configuration and from the keys file, which is watched. A
-// new set replaces the old one as a whole. If the file is invalid, the last valid set stays in use
+// Keyring holds the keys of the configuration and of the keys file, which is watched. A new set
+// replaces the old one as a whole. If the file is invalid, the last valid set remains in use
 // (contract 1.4).
 type Keyring struct {
 	path string
@@ -33,15 +34,14 @@ type Keyring struct {
 	stop    func()                // stops watching
 
 	mu      sync.Mutex // guards the fields below and serialises reloads
-	inline  []KeyEntry // entries of the configuration in use
-	wanted  []KeyEntry // entries of the last Reload, which may conflict with the file
+	inline  []KeyEntry // the configuration's entries in use
+	wanted  []KeyEntry // the entries of the last Reload, which may conflict with the file
 	text    []byte     // the last content of the file
 	seen    bool       // the last attempt to read the file succeeded
 	prepare []func([]*contract.Client)
 }
 
-// OpenKeyring reads the keys and watches their file until Close. An invalid file is an error,
-// because there is no last valid set yet.
+// OpenKeyring reads the keys and watches their file until Close. An invalid file is an error.
 func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 	k := &Keyring{path: cfg.KeysFile, inline: cfg.Keys, wanted: cfg.Keys, log: log}
 	if k.path == "" {
@@ -107,20 +107,20 @@ func (k *Keyring) Reload(inline []KeyEntry) error {
 
 func (k *Keyring) logReload(before *ring) {
 	missing := func(from, in *ring) (names []string) {
-		for _, c := range from.clients {
-			if !slices.ContainsFunc(in.clients, func(other *contract.Client) bool { return other.Name == c.Name }) {
-				names = append(names, c.Name)
+		for _, own := range from.keys {
+			if !slices.ContainsFunc(in.keys, func(other *key) bool { return other.entry.Name == own.entry.Name }) {
+				names = append(names, own.entry.Name)
 			}
 		}
 		return names
 	}
 	now := k.now.Load()
-	k.log.Info().Str("file", k.path).Int("keys", len(now.clients)).
+	k.log.Info().Str("file", k.path).Int("keys", len(now.keys)).
 		Strs("added", missing(now, before)).Strs("removed", missing(before, now)).Msg("keys reloaded")
 }
 
-// Clients returns the clients of the keys in use.
-func (k *Keyring) Clients() []*contract.Client { return slices.Clone(k.now.Load().clients) }
+// Clients returns the clients of the keys in use that have not expired.
+func (k *Keyring) Clients() []*contract.Client { return k.now.Load().clients() }
 
 // BeforeUse registers f, which is called with the clients of a new set before its keys become
 // active, so that per-client resources (such as the forecast layer of the client's time zone) exist
@@ -139,13 +139,13 @@ func (k *Keyring) Err() error {
 	if problem == nil {
 		return nil
 	}
-	return fmt.Errorf("the %d keys of %s stay in use: %w", len(now.clients), now.loaded.UTC().Format(time.RFC3339), *problem)
+	return fmt.Errorf("the %d keys of %s stay in use: %w", len(now.keys), now.loaded.UTC().Format(time.RFC3339), *problem)
 }
 
 // find returns the key whose text was presented, or nil if there is none or it has expired.
 func (k *Keyring) find(presented []byte) *key {
 	found := k.now.Load().find(sha256.Sum256(presented))
-	if found != nil && !found.expires.IsZero() && !time.Now().Before(found.expires) {
+	if found == nil || found.expired() {
 		return nil
 	}
 	return found
@@ -213,7 +213,7 @@ func (k *Keyring) use(inline, entries []KeyEntry) error {
 		return err
 	}
 	for _, f := range k.prepare {
-		f(slices.Clone(r.clients))
+		f(r.clients())
 	}
 	var obsolete []string
 	for _, e := range all {
@@ -230,7 +230,8 @@ func (k *Keyring) use(inline, entries []KeyEntry) error {
 		k.problem.Store(nil)
 		keysStale.Set(0)
 	}
-	keysActive.Set(float64(len(r.clients)))
+	metrics.Register(metrics.GaugeFunc("trafficd_api_keys", "API keys in use that have not expired.", nil,
+		func() float64 { return float64(len(r.clients())) }))
 	return nil
 }
 

@@ -33,13 +33,9 @@ type KeyEntry struct {
 }
 
 const (
-	// maxZones is the maximum number of time zones of keys with the right forecast, because a
-	// forecast layer is kept for each (contract 2).
-	maxZones = 8
-	// minRate is the lowest rate limit.
-	minRate = 0.001
-	// maxWait bounds the time until a bucket has its next token, which could overflow.
-	maxWait = math.MaxInt64 / 2
+	maxZones = 8                 // of keys with the forecast right, because a layer is kept for each (contract 2)
+	minRate  = 0.001             // lowest rate limit
+	maxWait  = math.MaxInt64 / 2 // for a bucket's next token; longer times could overflow
 )
 
 var rights = map[string]contract.Right{
@@ -57,8 +53,8 @@ func rightName(r contract.Right) string {
 	return ""
 }
 
-// obsoleteRight never allowed anything. Entries may still name it, because an error would lock out
-// their clients.
+// obsoleteRight never allowed anything. Entries may still name it, so that their clients are not
+// locked out.
 const obsoleteRight = "admin"
 
 type key struct {
@@ -69,11 +65,13 @@ type key struct {
 	expires time.Time // zero: never
 }
 
+func (k *key) expired() bool { return !k.expires.IsZero() && !time.Now().Before(k.expires) }
+
 // ring is an immutable set of keys. Its index uses only four bytes of the digest, so that the time
 // of a lookup reveals no more than these. The whole digest is compared in constant time.
 type ring struct {
+	keys     []*key // in the order of the entries
 	byPrefix map[[4]byte][]*key
-	clients  []*contract.Client
 	loaded   time.Time
 }
 
@@ -84,6 +82,16 @@ func (r *ring) find(digest [sha256.Size]byte) *key {
 		}
 	}
 	return nil
+}
+
+// clients returns the clients of the keys that have not expired.
+func (r *ring) clients() (all []*contract.Client) {
+	for _, k := range r.keys {
+		if !k.expired() {
+			all = append(all, k.client)
+		}
+	}
+	return all
 }
 
 // newRing returns a set of keys. Keys that are also in old keep the levels of their rate limits.
@@ -110,10 +118,10 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 		k.expires, _ = time.Parse(time.RFC3339, e.Expires) // likewise
 		prefix := [4]byte(k.digest[:4])
 		r.byPrefix[prefix] = append(r.byPrefix[prefix], k)
-		r.clients = append(r.clients, client)
+		r.keys = append(r.keys, k)
 	}
 	var zones []string
-	for _, c := range r.clients {
+	for _, c := range r.clients() {
 		if c.May(contract.RightForecast) && !slices.Contains(zones, c.Zone.String()) {
 			zones = append(zones, c.Zone.String())
 		}
@@ -125,15 +133,14 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	for _, keys := range r.byPrefix { // only now, because an invalid set must not change the limits in use
-		for _, k := range keys {
-			if old != nil {
-				if before := old.find(k.digest); before != nil {
-					k.limits = before.limits
-				}
+	for _, k := range r.keys { // only now, because an invalid set must not change the limits in use
+		if old != nil {
+			if before := old.find(k.digest); before != nil {
+				k.limits = before.limits
 			}
-			k.limits.set(k.entry)
 		}
+		k.requests.set(k.entry.RequestsPerSecond)
+		k.items.set(k.entry.ItemsPerSecond)
 	}
 	return r, nil
 }
@@ -196,34 +203,28 @@ func rightNames() string {
 // limits are the rate limits of one key. They are kept across reloads of the keys.
 type limits struct{ requests, items bucket }
 
-func (l *limits) set(e KeyEntry) {
-	l.requests.set(e.RequestsPerSecond)
-	l.items.set(e.ItemsPerSecond)
-}
-
 // admit counts a request. If it exceeds a limit, wait is the time until it would be allowed, and
 // what names the limit.
 func (l *limits) admit() (wait time.Duration, what string) {
 	if wait := l.requests.take(1, 1); wait > 0 {
 		return wait, "requests"
 	}
-	// The number of items is only known at the end of the request. So a request needs one token
-	// now, and the bucket is charged later, possibly far below zero.
+	// The number of items is only known at the end of the request, when the bucket is charged,
+	// possibly far below zero. Until then, a request needs one token.
 	return l.items.take(1, 0), "items"
 }
 
-// bucket is a token bucket that holds the tokens of one second, but at least one. A rate of 0 means
-// no limit.
+// bucket is a token bucket with room for the tokens of one second, but at least one.
 type bucket struct {
-	limited atomic.Bool // rate > 0: most keys have no limit, and need no lock
+	limited atomic.Bool // rate > 0; spares most keys, which have no limit, the lock
 
 	mu    sync.Mutex
-	rate  float64 // tokens per second
+	rate  float64 // tokens per second; 0: no limit
 	level float64
 	last  time.Time
 }
 
-// set changes the rate. It keeps the level, so that a reload does not refill the bucket. A bucket
+// set changes the rate but not the level, so that a reload does not refill the bucket. A bucket
 // that had no limit starts full.
 func (b *bucket) set(rate float64) {
 	b.mu.Lock()

@@ -386,8 +386,10 @@ func TestKeyExpires(t *testing.T) {
 		k := &Keyring{}
 		k.now.Store(r)
 		require.NotNil(t, k.find([]byte("k1")))
+		require.Len(t, k.Clients(), 1)
 		time.Sleep(time.Hour)
 		require.Nil(t, k.find([]byte("k1")))
+		require.Empty(t, k.Clients(), "an expired key does not count in readiness and needs no time zone")
 		e.Expires = "tomorrow"
 		_, err = newRing([]KeyEntry{e}, nil)
 		require.ErrorContains(t, err, "expires must be an RFC 3339 time")

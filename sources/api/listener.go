@@ -94,9 +94,9 @@ func addressOf(c net.Conn) netip.Prefix {
 	return prefix
 }
 
-// enter registers a connection. At a limit it first evicts the oldest connection without a valid
-// key, from the same address or from any. It returns false if all connections are in use and have
-// presented a valid key.
+// enter registers a connection. At a limit, it first evicts the oldest connection without a valid
+// key, for the limit of an address one of the same address. It returns false if all connections
+// have presented a valid key.
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,10 +156,9 @@ func (l *listener) unsilence(c *conn) {
 	}
 }
 
-// present records that a request had a valid key, so the connection is no longer silent. A client
-// may have as many connections as it leaves for others. For one more, present evicts the client's
-// connection that has been idle longest. It returns an error if none is idle, or if c has already
-// been evicted.
+// present records that a request on c had a valid key of the client. A client may have as many
+// connections as it leaves for others. For one more, present evicts the client's connection that
+// has been idle longest. It returns an error if none is idle, or if c itself has been evicted.
 func (l *listener) present(c *conn, client string) *contract.APIError {
 	if c.client != "" {
 		return nil
@@ -202,8 +201,8 @@ func (l *listener) longestIdle(client string) *conn {
 }
 
 // headerTimeout returns how long a connection without a valid key may stay silent, and whether
-// fewer than half of the connections are free. The limit shrinks with the number of free
-// connections, to no less than a tenth of the configured time.
+// fewer than half of the connections are free. The time shrinks with the number of free
+// connections, but not below a tenth of the setting.
 func (l *listener) headerTimeout() (limit time.Duration, few bool) {
 	full, free := l.cfg.HeaderTimeout, l.cfg.MaxConnections-l.len()
 	return max(full/10, full*time.Duration(2*free)/time.Duration(l.cfg.MaxConnections)), 2*free < l.cfg.MaxConnections
@@ -249,7 +248,7 @@ func (l *listener) len() int {
 	return len(l.open)
 }
 
-// closeUnused ends the input of the connections that have not received a byte. fasthttp closes
+// closeUnused ends the input of connections that have not received a byte; fasthttp itself closes
 // those that are idle after a request.
 func (l *listener) closeUnused() {
 	l.mu.Lock()
@@ -261,8 +260,7 @@ func (l *listener) closeUnused() {
 	}
 }
 
-// cutOff closes all remaining connections and returns their number. Their goroutines get errors and
-// exit.
+// cutOff closes the remaining connections, whose goroutines then exit, and returns their number.
 func (l *listener) cutOff() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

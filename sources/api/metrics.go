@@ -20,7 +20,6 @@ var (
 	noResponse = metrics.NewCounter("trafficd_api_requests_unanswered_total",
 		"Requests whose connection was closed without a response because their outcome is unknown.")
 	panics           = metrics.NewCounter("trafficd_api_panics_total", "Requests that panicked and got a 500.")
-	keysActive       = metrics.NewGauge("trafficd_api_keys", "API keys in use.")
 	keysReloads      = metrics.NewCounter("trafficd_api_keys_reloads_total", "Successful reloads of the keys file.")
 	keysReloadErrors = metrics.NewCounter("trafficd_api_keys_reload_errors_total", "Failed reloads of the keys file.")
 	keysStale        = metrics.NewGauge("trafficd_api_keys_stale",

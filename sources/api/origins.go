@@ -10,9 +10,8 @@ import (
 
 const anyOrigin = "*"
 
-// origins holds the origins of web pages whose scripts may call the interface (CORS,
-// fetch.spec.whatwg.org). Browsers hide responses from pages of other origins. CORS neither hides
-// anything from other clients nor replaces a key.
+// origins holds the origins of web pages whose scripts may read responses (CORS,
+// fetch.spec.whatwg.org).
 type origins map[string]bool
 
 // checkOrigin returns an error unless text is * or an origin as browsers write it.

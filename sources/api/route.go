@@ -14,19 +14,19 @@ import (
 // Endpoint handles requests to a route. Its methods are called concurrently by the goroutines
 // of many connections. The client is nil if the route's Open lists the method.
 type Endpoint interface {
-	// Admit is called before the body, after path, method, key, right and rate were checked. It may
-	// reserve something for the request. release, if not nil, is called exactly once: after Handle,
-	// or instead of Handle if the client disconnects first. h is only valid during the call and
-	// must not be changed.
+	// Admit is called before the body is read, after path, method, key, right and rate were
+	// checked. It may reserve something for the request. release, if not nil, is called exactly
+	// once: after Handle, or instead of Handle if the client disconnects first. h is only valid
+	// during the call and must not be changed.
 	Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError)
 
 	// Handle writes the response to ctx, or returns an error, which replaces the response: a
 	// *contract.APIError is sent as such, batch.ErrNoResponse closes the connection without a
-	// response, and any other error is a 500. items are charged to the key's item rate in any case.
+	// response, and any other error is a 500. items is charged to the key's item rate even then.
 	//
-	// The Trace-Id header of the response is already set. Handle should read the body to its
-	// io.EOF; otherwise the connection is closed after the response. Handle sets the read deadline
-	// of ctx.Conn().
+	// The Trace-Id header of the response is already set. Handle should read the body until io.EOF;
+	// otherwise the connection is closed after the response. Handle sets the read deadline of
+	// ctx.Conn().
 	Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error)
 }
 
@@ -57,18 +57,8 @@ func newRoutes(base string, list []Route) (routes, error) {
 	m := make(routes, len(list))
 	for _, r := range list {
 		path := base + r.Path
-		switch {
-		case !strings.HasPrefix(r.Path, "/"):
-			return nil, fmt.Errorf("cannot mount the route %q: its path must begin with a slash", r.Path)
-		case m[path] != nil:
+		if m[path] != nil {
 			return nil, fmt.Errorf("cannot mount the route %s twice: list all methods of a path in one route", path)
-		case len(r.Methods) == 0 || r.Endpoint == nil:
-			return nil, fmt.Errorf("cannot mount the route %s: it needs a method and an endpoint", path)
-		}
-		for _, method := range r.Open {
-			if !slices.Contains(r.Methods, method) {
-				return nil, fmt.Errorf("cannot mount the route %s: %s is open but not among its methods", path, method)
-			}
 		}
 		challenges := []string{"apiKey"}
 		if r.Basic {
@@ -79,19 +69,12 @@ func newRoutes(base string, list []Route) (routes, error) {
 	return m, nil
 }
 
-func (m routes) find(target []byte) *route {
-	return m[string(pathOf(target))]
-}
+func (m routes) find(target []byte) *route { return m[string(pathOf(target))] }
 
-// takes reports whether the route has the method.
-func (r *route) takes(method []byte) bool {
-	return slices.Contains(r.Methods, string(method))
-}
+func (r *route) accepts(method []byte) bool { return slices.Contains(r.Methods, string(method)) }
 
 // open reports whether the method needs no key.
-func (r *route) open(method []byte) bool {
-	return slices.Contains(r.Open, string(method))
-}
+func (r *route) open(method []byte) bool { return slices.Contains(r.Open, string(method)) }
 
 // pathOf returns a request target without its query, and without the origin of an absolute form.
 func pathOf(target []byte) []byte {

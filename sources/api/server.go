@@ -33,8 +33,8 @@ type Server struct {
 	http        *fasthttp.Server
 	listener    *listener
 	certificate *keyPair
-	draining    atomic.Bool   // connections are closed after their response
-	rejecting   atomic.Bool   // new requests get a 503
+	draining    atomic.Bool   // close each connection after its response
+	rejecting   atomic.Bool   // respond to new requests with 503
 	failed      chan error    // receives the result of Serve
 	done        chan struct{} // closed when Serve has returned
 }
@@ -106,16 +106,16 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // after Stop, otherwise the error.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// emptyQueue is how long the server accepts the connections in the listener's queue, while new ones
-// are ignored. Closing the listener would reset those still in it, and their clients would not know
+// emptyQueue is how long the server accepts connections from the listener's queue while it ignores
+// new ones. Closing the listener resets those still in the queue, whose clients would not know
 // whether their requests were accepted.
 const emptyQueue = 200 * time.Millisecond
 
-// Stop first continues to serve new requests for the drain grace, even on new connections, but
-// closes each connection after its response, because load balancers notice a shutdown late. Then it
-// accepts no more connections, without resetting one, responds to new requests with a 503, lets the
-// requests in progress finish, and closes everything. When ctx is done, it closes the connections
-// that are still busy and returns an error with their number.
+// Stop first serves new requests for the drain grace, even on new connections, because load
+// balancers notice a shutdown late, but closes each connection after its response. Then it accepts
+// no more connections, without resetting any, responds to new requests with 503, and lets the
+// requests in progress finish. When ctx is done, it closes the connections that are still busy and
+// returns an error with their number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
 		return nil
@@ -153,9 +153,9 @@ func (s *Server) wait(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// quiet logs fasthttp's messages at level debug, because they concern single connections. It
-// omits the text of errors other than network and TLS errors, which can repeat the client's data,
-// including a key.
+// quiet logs fasthttp's messages at level debug, because they concern single connections. It omits
+// the text of errors that can repeat the client's data, including a key: all but network and TLS
+// errors.
 type quiet struct{ log *zerolog.Logger }
 
 func (q quiet) Printf(format string, args ...any) {
@@ -198,6 +198,9 @@ func openCertificate(cfg Config, log zerolog.Logger) (*keyPair, error) {
 	if _, err := c.load(); err != nil {
 		return nil, err
 	}
+	metrics.Register(metrics.GaugeFunc("trafficd_api_certificate_expiry_timestamp_seconds",
+		"Unix time at which the TLS certificate in use expires, in seconds.", nil,
+		func() float64 { return float64(c.now.Load().Leaf.NotAfter.Unix()) }))
 	c.file = watch.NewFile(c.cert, settle, maxCertificate)
 	c.stop = c.file.Watch(settle, c.check)
 	return c, nil
@@ -218,16 +221,11 @@ func (c *keyPair) load() (changed bool, err error) {
 		return false, fmt.Errorf("cannot load the certificate %s (api.tls_cert) with the key %s (api.tls_key): %w", c.cert, c.key, err)
 	}
 	before := c.now.Swap(&pair)
-	if changed = before == nil || !slices.EqualFunc(before.Certificate, pair.Certificate, slices.Equal); changed {
-		expires := float64(pair.Leaf.NotAfter.Unix())
-		metrics.Register(metrics.GaugeFunc("trafficd_api_certificate_expiry_timestamp_seconds",
-			"Unix time at which the TLS certificate in use expires, in seconds.", nil, func() float64 { return expires }))
-	}
-	return changed, nil
+	return before == nil || !slices.EqualFunc(before.Certificate, pair.Certificate, slices.Equal), nil
 }
 
-// check reads the files and returns the time until the next check, which is short after an error:
-// the certificate and the key are replaced one after the other, and do not match in between.
+// check reads the files and returns the time until the next check, which is short after an error,
+// because the certificate and the key do not match until both are replaced.
 func (c *keyPair) check(context.Context) time.Duration {
 	_, _, _ = c.file.Read() // follows the directories on the path
 	changed, err := c.load()
