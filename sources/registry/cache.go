@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,12 +19,11 @@ import (
 // feed is unavailable can then accept batches, and detects a list that has shrunk in the meantime.
 // The modification time of the file is the time at which the feed last confirmed the list.
 type cache struct {
-	path     string // empty: lists are not cached
+	path     string // empty, and thus never found, if lists are not cached
 	instance string
 	maxAge   time.Duration
 }
 
-// cachedList is the content of a cache file.
 type cachedList struct {
 	ProductInstance string   `json:"product_instance"`
 	Detectors       []string `json:"detectors"`
@@ -44,31 +42,27 @@ func newCache(cfg Config, instance string) cache {
 
 // load returns the list and the time at which the feed last confirmed it. It returns fs.ErrNotExist
 // if there is no recent list.
-func (c cache) load(now time.Time) ([]string, time.Time, error) {
-	if c.path == "" {
-		return nil, time.Time{}, fs.ErrNotExist
-	}
-	f, err := os.Open(c.path)
+func (c cache) load(now time.Time) (codes []string, confirmed time.Time, err error) {
+	info, err := os.Stat(c.path)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, confirmed, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, time.Time{}, err
+	confirmed = info.ModTime()
+	if now.Sub(confirmed) > c.maxAge {
+		return nil, confirmed, fs.ErrNotExist
 	}
-	if now.Sub(info.ModTime()) > c.maxAge {
-		return nil, time.Time{}, fmt.Errorf("%w: the list was confirmed at %s, more than registry.cache_max_age ago",
-			fs.ErrNotExist, info.ModTime().UTC().Format(time.RFC3339))
-	}
+	text, err := os.ReadFile(c.path)
 	var list cachedList
-	if err := json.NewDecoder(bufio.NewReader(f)).Decode(&list); err != nil {
-		return nil, time.Time{}, fmt.Errorf("cannot read %s: %w", c.path, err)
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil {
+		return nil, confirmed, fmt.Errorf("cannot read %s: %w", c.path, err)
 	}
 	if list.ProductInstance != c.instance {
-		return nil, time.Time{}, fmt.Errorf("cannot use %s: it belongs to product instance %q", c.path, list.ProductInstance)
+		return nil, confirmed, fmt.Errorf("cannot use %s: it belongs to product instance %q", c.path, list.ProductInstance)
 	}
-	return list.Detectors, info.ModTime(), nil
+	return list.Detectors, confirmed, nil
 }
 
 // save replaces the cached list.
@@ -86,9 +80,6 @@ func (c cache) save(codes []string) error {
 
 // confirm records that the feed has returned the same list again.
 func (c cache) confirm(now time.Time) error {
-	if c.path == "" {
-		return nil
-	}
 	err := os.Chtimes(c.path, now, now)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -96,12 +87,8 @@ func (c cache) confirm(now time.Time) error {
 	return err
 }
 
-// remove deletes the cached list.
-func (c cache) remove() {
-	if c.path != "" {
-		_ = os.Remove(c.path) // a file that cannot be removed expires
-	}
-}
+// remove deletes the cached list. A file that cannot be removed expires.
+func (c cache) remove() { _ = os.Remove(c.path) }
 
 // cachedInstances returns the product instances that have a cached list.
 func cachedInstances(cfg Config) (instances []string) {

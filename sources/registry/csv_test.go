@@ -43,7 +43,7 @@ func TestParseCSVErrors(t *testing.T) {
 	f("", "code", "empty")
 	f("REPORT_ID,street\n1,x\n", "code", `no column "code"; the columns are ["REPORT_ID" "street"]`)
 	f("REPORT_ID;street\n1;x\n", "code", `the columns are ["REPORT_ID" "street"]`)
-	f("code,code\n1,2\n", "code", "2 times")
+	f("code,code\n1,2\n", "code", "more than once")
 	f("code,street\nA,x\nB", "code", "line 3: the number of fields differs")
 	f("code,street\nA,x\nB,y,z\n", "code", "truncated")
 	f("code,street\nA,x\nB,\"y", "code", "quote")

@@ -92,6 +92,9 @@ func (f *feed) adopt(before map[string]*list) {
 		}
 		return
 	}
+	if l := before[everyInstance]; l != nil {
+		f.shared.adopt(l)
+	}
 	for instance, l := range before {
 		if !f.shared.excluded[instance] && l.current.Load() != nil {
 			next := f.newList(instance)
@@ -139,8 +142,8 @@ func (f *feed) restore(now time.Time) {
 	f.lists.Store(&lists)
 }
 
-// read returns the codes of each product instance. It leaves out entries of a shared list whose
-// product instance is invalid or has a separate feed.
+// read returns the codes by product instance, without those of a shared list whose product instance
+// is invalid or has a separate feed.
 func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	lists := map[string][]string{}
 	var instance string // product instance of codes
@@ -172,8 +175,8 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	return lists, err
 }
 
-// If new lists have at least manyDetectors detectors, the memory used for reading them, about 100
-// bytes per detector, is returned to the operating system immediately.
+// manyDetectors is the number of detectors in new lists from which the memory used for reading
+// them, several times that of the lists, is returned to the operating system immediately.
 const manyDetectors = 10_000
 
 // check reads the feed once and returns the time until the next check.
@@ -207,7 +210,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	f.lists.Store(&inUse)
 	f.detectorLists = nil
 	if loaded >= manyDetectors {
-		debug.FreeOSMemory() // reading takes several times the memory of the lists
+		debug.FreeOSMemory()
 	}
 	if f.shared != nil {
 		f.shared.conclude(err)
@@ -226,9 +229,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	return f.interval
 }
 
-// admit returns the lists to use after a shared list was read: one for each of its product
-// instances, with the codes in use so far. If too many product instances are missing, admit returns
-// an error and the previous lists.
+// admit returns the lists of the product instances in a shared list that was read, with the codes
+// in use so far. If too many product instances are missing, it returns an error and the previous
+// lists.
 func (f *feed) admit(before map[string]*list, lists map[string][]string, now time.Time) (map[string]*list, error) {
 	next, missing := make(map[string]*list, len(lists)), 0
 	var mark shrink.Mark
@@ -276,7 +279,6 @@ func (f *feed) status(now time.Time) []Status {
 	return all
 }
 
-// sharedStatus returns the state of a shared list as a whole.
 func (f *feed) sharedStatus(now time.Time) Status {
 	s := f.shared.status(now)
 	for _, l := range *f.lists.Load() {
@@ -287,7 +289,6 @@ func (f *feed) sharedStatus(now time.Time) Status {
 	return s
 }
 
-// gauges returns the metrics of all lists.
 func (f *feed) gauges() (all []metrics.Collector) {
 	if f.shared != nil {
 		all = gauges(everyInstance, f.sharedStatus)

@@ -85,6 +85,18 @@ func TestConfirmationStartsOver(t *testing.T) {
 	f(4*time.Hour, nil, "D")
 }
 
+// TestReloadKeepsConfirmation checks that a reload does not restart the wait for a suspect list, so
+// that it is used although reloads are more frequent than shrink_confirm.
+func TestReloadKeepsConfirmation(t *testing.T) {
+	cfg := DefaultConfig()
+	before, start := newList(cfg, "city", "file", zerolog.Nop()), time.Now()
+	require.NoError(t, before.take([]string{"A", "B", "C"}, start))
+	require.Error(t, before.take([]string{"D"}, start))
+	after := newList(cfg, "city", "file", zerolog.Nop())
+	after.adopt(before)
+	require.NoError(t, after.take([]string{"D"}, start.Add(cfg.ShrinkConfirm)))
+}
+
 // TestColumns checks that onList receives the other columns of a list, even if only they change.
 func TestColumns(t *testing.T) {
 	path := tempPath(t, "list")

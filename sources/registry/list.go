@@ -47,8 +47,11 @@ func newList(cfg Config, instance, kind string, log zerolog.Logger) *list {
 	}
 }
 
-// adopt copies the content of another list, before l is used.
+// adopt copies the content of another list, before l is used. A suspect list need not be confirmed
+// from the beginning.
 func (l *list) adopt(before *list) {
+	limits := l.guard.Limits
+	l.guard, l.guard.Limits = before.guard, limits
 	l.current.Store(before.current.Load())
 	l.mark, l.leftOut, l.loaded, l.confirmed, l.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
 }
@@ -145,7 +148,7 @@ type Status struct {
 	ProductInstance string  `json:"product_instance"`
 	Kind            string  `json:"kind"`            // file, http or clickhouse
 	Detectors       int     `json:"detectors"`       // number of detectors in use; 0 before the first list
-	Version         string  `json:"version"`         // of the list in use; equal on all replicas for the same codes in any order
+	Version         string  `json:"version"`         // of the list in use; depends only on the set of codes
 	LoadedAt        string  `json:"loaded_at"`       // when the list was read, RFC 3339; empty before the first list
 	LeftOut         int     `json:"left_out"`        // number of entries that are empty or too long for a code
 	AgeSeconds      float64 `json:"age_seconds"`     // time since the feed last confirmed the list in use, or since Start
@@ -184,8 +187,7 @@ func (l *list) record(err error) (changed bool) {
 }
 
 // admit returns nil if next may replace current, which is nil at first. It never accepts an empty
-// list, because every measurement would be rejected as UNKNOWN_DETECTOR although only the list is
-// missing.
+// list, with which every measurement would be rejected as UNKNOWN_DETECTOR.
 func admit(g *shrink.Guard, current, next *batch.Detectors, mark shrink.Mark, now time.Time) error {
 	if next.Len() == 0 {
 		return &shrink.Error{Reason: "the list has no detector codes: an empty list is never used"}
@@ -202,7 +204,6 @@ func admit(g *shrink.Guard, current, next *batch.Detectors, mark shrink.Mark, no
 	return g.Admit(missing, current.Len(), mark, now)
 }
 
-// markOf returns the mark that identifies a set of codes.
 func markOf(codes []string) (m shrink.Mark) {
 	for _, c := range codes {
 		m.Add(xxhash.Sum64String(c))

@@ -23,16 +23,10 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 	if names.instance != "" {
 		columns = append(columns, names.instance)
 	}
-	comma, indices, err := findColumns(body, columns, comma)
+	r, header, indices, err := readHeader(body, columns, comma)
 	if err != nil {
 		return err
 	}
-	r := newCSVReader(body, comma)
-	header, err := r.Read()
-	if err != nil {
-		return err
-	}
-	header = slices.Clone(header) // the reader reuses it
 	values, others := make([]string, 2), make([]batch.Attribute, 0, len(header))
 	for {
 		row, err := r.Read()
@@ -57,63 +51,55 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 		others = others[:0]
 		for i, text := range row {
 			if text = strings.TrimSpace(text); text != "" && !slices.Contains(indices, i) {
-				others = append(others, batch.Attribute{Name: strings.TrimSpace(header[i]), Value: strings.ToValidUTF8(text, "\uFFFD")})
+				others = append(others, batch.Attribute{Name: header[i], Value: strings.ToValidUTF8(text, "\uFFFD")})
 			}
 		}
 		add(values[1], strings.Clone(values[0]), others...) // a field keeps its entire row in memory
 	}
 }
 
-// findColumns returns the separator with which the header contains each column exactly once, and
-// the indices of the columns.
-func findColumns(body []byte, columns []string, comma rune) (separator rune, at []int, err error) {
+// readHeader returns the header, the indices of the columns in it, and a reader of the rows after
+// it. It tries separators until the header contains each column.
+func readHeader(body []byte, columns []string, comma rune) (rows *csv.Reader, header []string, at []int, err error) {
 	candidates := []rune{',', ';', '\t', '|'}
 	if comma != 0 {
 		candidates = []rune{comma}
 	}
 	var best []string
 	for _, c := range candidates {
-		header, err := newCSVReader(body, c).Read()
+		rows = csv.NewReader(bytes.NewReader(body))
+		rows.Comma = c
+		header, err := rows.Read()
 		if errors.Is(err, io.EOF) {
-			return 0, nil, errors.New("the file is empty: it must have a header with the column names")
+			return nil, nil, nil, errors.New("the file is empty: it must have a header with the column names")
 		}
 		if err != nil {
 			continue
 		}
+		for i, name := range header {
+			header[i] = strings.TrimSpace(name)
+		}
 		at = at[:0]
 		for _, column := range columns {
-			found := 0
-			for i, name := range header {
-				if strings.TrimSpace(name) == column {
-					at = append(at, i)
-					found++
-				}
+			i := slices.Index(header, column)
+			if i >= 0 && slices.Contains(header[i+1:], column) {
+				return nil, nil, nil, fmt.Errorf("column %q occurs more than once in the header", column)
 			}
-			if found > 1 {
-				return 0, nil, fmt.Errorf("column %q occurs %d times in the header", column, found)
-			}
+			at = append(at, i)
 		}
-		if len(at) == len(columns) {
-			return c, at, nil
+		if !slices.Contains(at, -1) {
+			rows.ReuseRecord = true
+			return rows, header, at, nil
 		}
 		if len(header) > len(best) {
 			best = header
 		}
 	}
 	if best == nil {
-		return 0, nil, errors.New("the first line is not a CSV header")
+		return nil, nil, nil, errors.New("the first line is not a CSV header")
 	}
-	missing := slices.IndexFunc(columns, func(column string) bool {
-		return !slices.ContainsFunc(best, func(name string) bool { return strings.TrimSpace(name) == column })
-	})
-	return 0, nil, fmt.Errorf("no column %q; the columns are %q", columns[missing], best)
-}
-
-func newCSVReader(body []byte, comma rune) *csv.Reader {
-	r := csv.NewReader(bytes.NewReader(body))
-	r.Comma = comma
-	r.ReuseRecord = true
-	return r
+	missing := slices.IndexFunc(columns, func(column string) bool { return !slices.Contains(best, column) })
+	return nil, nil, nil, fmt.Errorf("no column %q; the columns are %q", columns[missing], best)
 }
 
 // parseJSON reads a list of codes: an array of strings, or of objects with the code in the named

@@ -60,9 +60,8 @@ func (r *Registry) newFeeds(cfg Config) (*feeds, error) {
 // the code have changed. It must be called before Start. The function may be called concurrently.
 func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
 
-// Start starts reading the feeds and returns immediately. Until a list has been read or restored,
-// its Snapshot is nil. The goroutines end when ctx ends or Close is called; only Close waits for
-// them. Start must be called only once.
+// Start starts reading the feeds, until ctx ends or Close is called, and returns immediately. Only
+// Close waits for the goroutines. Start must be called only once.
 func (r *Registry) Start(ctx context.Context) {
 	r.ctx = ctx
 	r.start(r.current.Load())
@@ -89,6 +88,9 @@ func (r *Registry) Reload(cfg Config) error {
 	before := map[string]*list{}
 	for _, f := range r.current.Load().list {
 		maps.Copy(before, *f.lists.Load())
+		if f.shared != nil {
+			before[everyInstance] = f.shared.list
+		}
 	}
 	for _, f := range next.list {
 		f.adopt(before)
@@ -107,8 +109,8 @@ func (r *Registry) Close() {
 	r.running.Wait()
 }
 
-// Snapshot returns the latest valid list of a product instance, which is immutable, or nil before
-// the first valid list and for a product instance without a feed. It does not allocate.
+// Snapshot returns the latest valid list of a product instance, or nil if there is none. It does
+// not allocate.
 func (r *Registry) Snapshot(productInstance string) *batch.Detectors {
 	l := r.current.Load().find(productInstance)
 	if l == nil {
