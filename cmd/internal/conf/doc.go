@@ -2,6 +2,5 @@
 // the command line; later ones win. It also prints them and configures the log.
 //
 // Settings are strings, booleans, numbers (int, int64, float64), durations, and lists and sections
-// of these. The struct tags are the only list of keys. The detection of unknown keys, the
-// suggestions and the printed configuration are derived from them.
+// of these. Their keys are the struct tags "setting".
 package conf

@@ -31,15 +31,10 @@ type Origins map[string]string
 
 // Differences lists the keys of settings that differ between two configurations of the same type.
 func Differences[T any](a, b *T) (keys []string) {
-	root := schemaOf(reflect.TypeFor[T](), "", "", nil)
-	for _, key := range root.keys() {
-		at := root.find(key)
-		if !at.leaf() {
-			continue
-		}
-		x, y := reflect.ValueOf(a).Elem().FieldByIndex(at.index), reflect.ValueOf(b).Elem().FieldByIndex(at.index)
-		if !reflect.DeepEqual(x.Interface(), y.Interface()) {
-			keys = append(keys, key)
+	for _, f := range schemaOf(reflect.TypeFor[T]()) {
+		x, y := reflect.ValueOf(a).Elem().FieldByIndex(f.index), reflect.ValueOf(b).Elem().FieldByIndex(f.index)
+		if !isSection(f.typ) && !reflect.DeepEqual(x.Interface(), y.Interface()) {
+			keys = append(keys, f.name)
 		}
 	}
 	return keys
@@ -49,16 +44,16 @@ func Differences[T any](a, b *T) (keys []string) {
 // joins all errors, one line each, with the key, the origin of its value and, for an unknown key,
 // the most similar known one. Invalid settings keep their defaults.
 func Load(into any, o Options) (Origins, error) {
-	root := schemaOf(reflect.TypeOf(into).Elem(), "", "", nil)
+	root := schemaOf(reflect.TypeOf(into).Elem())
 	settings, errs := collect(o, root)
 	origins := Origins{}
 	for _, s := range settings {
-		at, value, err := s.decode(root)
+		f, value, err := s.decode(root)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
 		case value.IsValid(): // "key:" without a value leaves the default
-			reflect.ValueOf(into).Elem().FieldByIndex(at.index).Set(value)
+			reflect.ValueOf(into).Elem().FieldByIndex(f.index).Set(value)
 			origins[s.key] = s.from
 		}
 	}
@@ -75,34 +70,35 @@ type setting struct {
 	prefix string // of environment variables
 }
 
-// decode finds the key and converts the value to its type. The value is invalid (in the sense of
-// package reflect) if it is null in YAML.
-func (s setting) decode(root *schema) (at *schema, value reflect.Value, err error) {
-	at = root.find(s.key)
-	if at == nil {
+// decode finds the key and converts the value to its type. The zero reflect.Value means that the
+// value is null in YAML.
+func (s setting) decode(root schema) (f field, value reflect.Value, err error) {
+	i := root.find(s.key)
+	if i < 0 {
 		hint := ""
-		if near := nearest(s.key, root.keys()); near != "" {
+		if near := root.nearest(s.key); near != "" {
 			hint = fmt.Sprintf(": did you mean %q?", near)
 			if strings.HasPrefix(s.from, "environment ") {
 				hint = ": did you mean " + s.prefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__")) + "?"
 			}
 		}
-		return nil, value, fmt.Errorf("unknown key %q (%s)%s", s.key, s.from, hint)
+		return f, value, fmt.Errorf("unknown key %q (%s)%s", s.key, s.from, hint)
 	}
-	if !at.leaf() {
-		return nil, value, fmt.Errorf("%q (%s) is a section: set the keys in it, such as %s", s.key, s.from, at.children[0].key)
+	f = root[i]
+	if isSection(f.typ) {
+		return f, value, fmt.Errorf("%q (%s) is a section: set the keys in it, such as %s", s.key, s.from, root[i+1].name)
 	}
 	raw := s.raw
 	if s.text {
-		raw, err = at.fromText(raw.(string))
+		raw, err = f.fromText(raw.(string))
 	}
 	if err == nil && raw != nil {
-		value, err = at.convert(raw)
+		value, err = f.convert(raw)
 	}
 	if err != nil {
-		return nil, value, fmt.Errorf("%q (%s) cannot be %s: %w", s.key, s.from, quoted(s.key, raw), err)
+		err = fmt.Errorf("%q (%s) cannot be %s: %w", s.key, s.from, quoted(s.key, raw), err)
 	}
-	return at, value, nil
+	return f, value, err
 }
 
 // EnvPrefix is the prefix of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other
@@ -110,7 +106,7 @@ func (s setting) decode(root *schema) (at *schema, value reflect.Value, err erro
 const EnvPrefix = "TRAFFICD_"
 
 // collect lists all settings in order of increasing precedence.
-func collect(o Options, root *schema) (list []setting, errs []error) {
+func collect(o Options, root schema) (list []setting, errs []error) {
 	if o.File != "" {
 		list, errs = fromFile(o.File, root)
 	}
@@ -120,9 +116,8 @@ func collect(o Options, root *schema) (list []setting, errs []error) {
 		path, ours := strings.CutPrefix(name, prefix)
 		key := strings.ToLower(strings.ReplaceAll(path, "__", "."))
 		// Platforms set variables such as TRAFFICD_PORT, so variables without a double underscore
-		// are ignored. But if one would be a key with a double underscore, such as
-		// TRAFFICD_KAFKA_BROKERS, it is an error.
-		if ours && (strings.Contains(path, "__") || root.isLeaf(key)) {
+		// are ignored, but not a mistake such as TRAFFICD_KAFKA_BROKERS.
+		if ours && (strings.Contains(path, "__") || root.hasValue(key)) {
 			list = append(list, setting{key: key, raw: value, text: true, from: "environment " + name, prefix: prefix})
 		}
 	}
@@ -141,12 +136,12 @@ func collect(o Options, root *schema) (list []setting, errs []error) {
 }
 
 // fromFile lists the settings of a YAML file.
-func fromFile(path string, root *schema) ([]setting, []error) {
+func fromFile(path string, root schema) ([]setting, []error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, []error{fmt.Errorf("cannot read the configuration: %w", err)}
 	}
-	if len(text) == 0 { // probably it is being written, and a reload would drop all keys and registry feeds
+	if len(text) == 0 { // it is probably being written, and a reload would drop all keys and registry feeds
 		return nil, []error{fmt.Errorf("the configuration %s is empty; for the defaults, write a comment into it", path)}
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -165,13 +160,14 @@ func fromFile(path string, root *schema) ([]setting, []error) {
 	return fromNode(doc.Content[0], "", path, root)
 }
 
-// fromNode lists the settings of a node. s is nil if the key is unknown.
-func fromNode(n *yaml.Node, key, path string, s *schema) (list []setting, errs []error) {
+// fromNode lists the settings of a node. The key of the root is empty.
+func fromNode(n *yaml.Node, key, path string, root schema) (list []setting, errs []error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
 	from := fmt.Sprintf("%s, line %d", path, n.Line)
-	if s == nil || s.leaf() {
+	at := root.find(key)
+	if key != "" && (at < 0 || !isSection(root[at].typ)) {
 		var raw any
 		if err := n.Decode(&raw); err != nil {
 			return nil, []error{fmt.Errorf("cannot parse %q (%s): %w", key, from, err)}
@@ -182,10 +178,10 @@ func fromNode(n *yaml.Node, key, path string, s *schema) (list []setting, errs [
 		return nil, nil
 	}
 	if n.Kind != yaml.MappingNode && key == "" {
-		return nil, []error{fmt.Errorf("cannot parse the configuration %s: want keys, such as %s", from, s.children[0].key)}
+		return nil, []error{fmt.Errorf("cannot parse the configuration %s: want keys, such as %s", from, root[0].name)}
 	}
 	if n.Kind != yaml.MappingNode {
-		return nil, []error{fmt.Errorf("%q (%s): want a section with keys, such as %s", key, from, s.children[0].key)}
+		return nil, []error{fmt.Errorf("%q (%s): want a section with keys, such as %s", key, from, root[at+1].name)}
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -195,7 +191,7 @@ func fromNode(n *yaml.Node, key, path string, s *schema) (list []setting, errs [
 			continue
 		}
 		seen[name] = true
-		below, wrong := fromNode(n.Content[i+1], join(key, name), path, s.child(name))
+		below, wrong := fromNode(n.Content[i+1], join(key, name), path, root)
 		list, errs = append(list, below...), append(errs, wrong...)
 	}
 	return list, errs

@@ -242,10 +242,10 @@ func TestPrintMasksSecretsAndNamesOrigins(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	keys := []string{"kafka.brokers", "kafka.topic", "journal.dir"}
+	keys := schema{{name: "kafka.brokers"}, {name: "kafka.topic"}, {name: "journal.dir"}}
 	f := func(wrong, want string) {
 		t.Helper()
-		require.Equal(t, want, nearest(wrong, keys))
+		require.Equal(t, want, keys.nearest(wrong))
 	}
 	f("kafka.broker", "kafka.brokers")
 	f("kafak.topic", "kafka.topic")

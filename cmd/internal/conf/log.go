@@ -29,7 +29,7 @@ func (l Log) Validate() error {
 	)
 }
 
-// SetLevel sets the level of all loggers; an invalid one means info.
+// SetLevel sets the level of all loggers. An invalid level means info.
 func (l Log) SetLevel() {
 	level, err := zerolog.ParseLevel(l.Level)
 	if err != nil {
@@ -38,7 +38,7 @@ func (l Log) SetLevel() {
 	zerolog.SetGlobalLevel(level)
 }
 
-// Logger sets the level and returns the logger that writes to file; an invalid format means json.
+// Logger sets the level and returns a logger that writes to file. An invalid format means json.
 func (l Log) Logger(file *os.File) zerolog.Logger {
 	l.SetLevel()
 	var w io.Writer = file

@@ -55,9 +55,7 @@ func content(v reflect.Value, key string, origins Origins) *yaml.Node {
 		return scalar(formatSize(v.Int()))
 	}
 	n := &yaml.Node{}
-	if err := n.Encode(v.Interface()); err != nil {
-		return scalar(fmt.Sprint(v.Interface()))
-	}
+	_ = n.Encode(v.Interface()) // cannot fail for a scalar or nil
 	return n
 }
 
@@ -92,8 +90,8 @@ func scalar(text string) *yaml.Node {
 // secretNote is the comment in place of a secret.
 const secretNote = "secret, not shown"
 
-// secrets lists the suffixes of keys with values that are not shown. Digests of API keys are not
-// secret, but someone may have entered a key instead.
+// secrets lists the suffixes of keys whose values are not shown. Digests of API keys are not
+// secret, but someone may have set a key instead.
 var secrets = []string{"password", "authorization", "secret", "token", "api.keys"}
 
 func isSecret(key string) bool {
@@ -112,14 +110,10 @@ func hasPassword(text string) bool {
 
 // quoted formats a value for an error. It omits lists and maps, which may contain secrets.
 func quoted(key string, v any) string {
-	switch text := v.(type) {
-	case string:
-		if !isSecret(key) && !hasPassword(text) {
+	switch v.(type) {
+	case string, bool, int, int64, uint64, float64:
+		if text := fmt.Sprint(v); !isSecret(key) && !hasPassword(text) {
 			return fmt.Sprintf("%.64q", text)
-		}
-	case bool, int, int64, uint64, float64:
-		if !isSecret(key) {
-			return fmt.Sprintf("%.64q", fmt.Sprint(v))
 		}
 	}
 	return "this value"

@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// schema is the tree of the keys of a struct with setting tags. A leaf is set by one value: a
-// scalar, a whole list, or a section that a pointer refers to.
-type schema struct {
-	name     string
-	key      string // dotted path from the root
-	typ      reflect.Type
-	index    []int     // of the field, for reflect.Value.FieldByIndex of the root
-	children []*schema // empty for a leaf
-}
-
-// schemaOf reads the keys from the struct's tags, in the order of its fields.
-func schemaOf(typ reflect.Type, name, key string, index []int) *schema {
-	s := &schema{name: name, key: key, typ: typ, index: index}
-	if isSection(typ) {
-		for _, f := range fieldsOf(typ) {
-			s.children = append(s.children, schemaOf(f.typ, f.name, join(key, f.name), slices.Concat(index, f.index)))
-		}
-	}
-	return s
-}
+// schema lists the keys of a struct with setting tags, in the order of its fields. Each section is
+// followed by the keys in it.
+type schema []field
 
 // field is a struct field with a key.
 type field struct {
-	name  string
-	index []int // for reflect.Value.FieldByIndex
+	name  string // in a schema, the dotted path from the root
+	index []int  // for reflect.Value.FieldByIndex
 	typ   reflect.Type
+}
+
+func schemaOf(typ reflect.Type) (all schema) {
+	for _, f := range fieldsOf(typ) {
+		all = append(all, f)
+		if isSection(f.typ) {
+			for _, below := range schemaOf(f.typ) {
+				all = append(all, field{join(f.name, below.name), slices.Concat(f.index, below.index), below.typ})
+			}
+		}
+	}
+	return all
+}
+
+// find returns the index of a key, or -1.
+func (s schema) find(key string) int {
+	return slices.IndexFunc(s, func(f field) bool { return f.name == key })
 }
 
 // fieldsOf lists the tagged fields of a struct and of its embedded structs with the tag ",squash".
@@ -62,51 +62,19 @@ func join(key, name string) string {
 	return key + "." + name
 }
 
-func (s *schema) leaf() bool { return len(s.children) == 0 }
-
-func (s *schema) child(name string) *schema {
-	for _, c := range s.children {
-		if c.name == name {
-			return c
-		}
-	}
-	return nil
-}
-
-// find returns the node of a dotted key, or nil.
-func (s *schema) find(key string) *schema {
-	for name := range strings.SplitSeq(key, ".") {
-		if s = s.child(name); s == nil {
-			return nil
-		}
-	}
-	return s
-}
-
-// keys lists the keys of all sections and leaves below s.
-func (s *schema) keys() []string {
-	var keys []string
-	for _, c := range s.children {
-		keys = append(keys, c.key)
-		keys = append(keys, c.keys()...)
-	}
-	return keys
-}
-
-// isLeaf reports whether key, with dots or underscores, is the key of a leaf.
-func (s *schema) isLeaf(key string) bool {
-	return slices.ContainsFunc(s.keys(), func(known string) bool {
-		return (key == known || key == strings.ReplaceAll(known, ".", "_")) && s.find(known).leaf()
+// hasValue reports whether key, with dots or underscores, is the key of a value.
+func (s schema) hasValue(key string) bool {
+	return slices.ContainsFunc(s, func(f field) bool {
+		return !isSection(f.typ) && (key == f.name || key == strings.ReplaceAll(f.name, ".", "_"))
 	})
 }
 
-// nearest returns the known key with the smallest edit distance to a wrong key, or "" if none is
-// similar.
-func nearest(wrong string, known []string) string {
+// nearest returns the key with the smallest edit distance to a wrong key, or "" if none is similar.
+func (s schema) nearest(wrong string) string {
 	best, least := "", max(3, len(wrong)/2)+1
-	for _, key := range known {
-		if d := distance(wrong, key); d < least {
-			best, least = key, d
+	for _, f := range s {
+		if d := distance(wrong, f.name); d < least {
+			best, least = f.name, d
 		}
 	}
 	return best

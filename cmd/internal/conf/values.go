@@ -13,10 +13,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// convert converts a value to the type of s. It is strict: a value that does not fit exactly is an
-// error.
-func (s *schema) convert(v any) (reflect.Value, error) {
-	into := reflect.New(s.typ)
+// convert converts a value to the type of f. A value that does not fit exactly is an error.
+func (f field) convert(v any) (reflect.Value, error) {
+	into := reflect.New(f.typ)
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
 		Result:      into.Interface(),
 		TagName:     "setting",
@@ -44,7 +43,7 @@ func hookDuration(from, to reflect.Type, v any) (any, error) {
 	return d, nil
 }
 
-// sizes lists the units that any whole number may have.
+// sizes lists the units of whole numbers.
 var sizes = []struct {
 	suffix string
 	factor int64
@@ -56,23 +55,17 @@ func hookInteger(_, to reflect.Type, v any) (any, error) {
 	if to != reflect.TypeFor[int]() && to != reflect.TypeFor[int64]() {
 		return v, nil
 	}
-	return wholeNumber(v)
-}
-
-func wholeNumber(v any) (int64, error) {
 	switch v := v.(type) {
 	case string:
 		return parseSize(v)
-	case int:
-		return int64(v), nil
-	case int64:
+	case int, int64:
 		return v, nil
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) <= 1<<53 { // such as 1e6
 			return int64(v), nil
 		}
 	}
-	return 0, errInteger
+	return nil, errInteger
 }
 
 func parseSize(s string) (int64, error) {
@@ -114,11 +107,11 @@ func decodeErrorText(err error) string {
 
 // fromText parses a value from the environment or a flag. Strings are used verbatim, a list of
 // strings may be written as a,b,c, and anything else is YAML.
-func (s *schema) fromText(text string) (any, error) {
+func (f field) fromText(text string) (any, error) {
 	switch {
-	case s.typ.Kind() == reflect.String:
+	case f.typ.Kind() == reflect.String:
 		return text, nil
-	case s.typ == reflect.TypeFor[[]string]() && !strings.HasPrefix(text, "["):
+	case f.typ == reflect.TypeFor[[]string]() && !strings.HasPrefix(text, "["):
 		if text == "" {
 			return []any{}, nil
 		}
