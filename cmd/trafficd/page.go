@@ -15,21 +15,17 @@ import (
 	"trafficd/schemas/negotiate"
 	"trafficd/schemas/openapi"
 	"trafficd/sinks/layers"
-	"trafficd/sources/api"
 	"trafficd/sources/page"
 )
 
-// followerTimeout is the time after which a follower that does not read is disconnected.
-const followerTimeout = 10 * time.Second
-
-// mapPath is the path of the map page on the clients' listener.
-const mapPath = "/map/"
-
-// docsPath is the path of the OpenAPI page on both listeners.
-const docsPath = "/docs"
+const (
+	followerTimeout = 10 * time.Second // for a follower to read an item
+	mapPath         = "/map/"          // the map page on the clients' listener
+	docsPath        = "/docs"          // the OpenAPI page on both listeners
+)
 
 // operatorRoutes returns the routes of the operators' listener in addition to metrics and
-// readiness: the page and its data, without a key.
+// readiness.
 func (d *daemon) operatorRoutes() map[string]http.Handler {
 	routes := map[string]http.Handler{
 		"GET /":                       page.New(d.cfg.UI, d.pageSettings(), "index.html"),
@@ -56,7 +52,6 @@ func (d *daemon) pageSettings() page.Settings {
 	}
 }
 
-// document serves an OpenAPI document.
 func document(text []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
@@ -64,7 +59,7 @@ func document(text []byte) http.Handler {
 	})
 }
 
-// serveLayer serves the layer to an operator as the clients' listener would serve it to the viewer.
+// serveLayer serves the layer to operators as the clients' listener would serve it to d.viewer.
 func (d *daemon) serveLayer(w http.ResponseWriter, r *http.Request) {
 	if !d.started.Load() {
 		http.Error(w, "the daemon is starting; retry", http.StatusServiceUnavailable)
@@ -93,7 +88,7 @@ func (d *daemon) serveLayer(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(ctx.Response.Body()) // fails only if the client has disconnected
 }
 
-// serveItems streams a sample of the rejected or accepted items as lines of JSON.
+// serveItems streams a sample of the rejected or accepted items as NDJSON.
 func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 	if !d.started.Load() {
 		http.Error(w, "the daemon is starting; retry", http.StatusServiceUnavailable)
@@ -125,11 +120,6 @@ func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// publicRoute returns a route of public documents, which need no key.
-func publicRoute(path string, e public) api.Route {
-	return api.Route{Path: path, Methods: publicMethods, Open: publicMethods, Endpoint: e}
-}
-
 // public is an api.Endpoint that needs no key.
 type public func(ctx *fasthttp.RequestCtx) error
 
@@ -141,14 +131,6 @@ func (public) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), 
 // Handle implements api.Endpoint.
 func (p public) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	return 0, p(ctx)
-}
-
-// pageFile serves a file of a page.
-func pageFile(p page.Page, name string) public {
-	return func(ctx *fasthttp.RequestCtx) error {
-		f, _ := p.File(name, negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)))
-		return serveFile(ctx, f)
-	}
 }
 
 // serveFile serves a file without copying it.
@@ -164,7 +146,7 @@ func serveFile(ctx *fasthttp.RequestCtx, f page.File) error {
 	return nil
 }
 
-// serveBasemap serves the basemap, or one range of it. The file is read while it is sent.
+// serveBasemap serves the basemap, or one range of it, without reading it into memory.
 func (d *daemon) serveBasemap(ctx *fasthttp.RequestCtx) error {
 	f, err := d.cfg.UI.OpenBasemap()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/negotiate"
 	"trafficd/schemas/openapi"
 	"trafficd/schemas/proto"
 	"trafficd/schemas/xroute"
@@ -27,7 +28,7 @@ const schemasPath = "/schemas/"
 // download them have no key.
 var publicMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 
-// routes lists everything that the clients' listener serves (contract 6.5).
+// routes returns everything that the clients' listener serves (contract 6.5).
 func (d *daemon) routes() []api.Route {
 	ingestion := ingest.New(d.cfg.Ingest, d.intake, d.log)
 	d.keys.BeforeUse(ingestion.UseClients)
@@ -46,12 +47,21 @@ func (d *daemon) routes() []api.Route {
 			Right: contract.RightRouting, Endpoint: d.routing, Basic: true,
 		},
 	}
+	add := func(path string, e public) {
+		routes = append(routes, api.Route{Path: path, Methods: publicMethods, Open: publicMethods, Endpoint: e})
+	}
+	addFile := func(path string, p page.Page, name string) {
+		add(path, func(ctx *fasthttp.RequestCtx) error {
+			f, _ := p.File(name, negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)))
+			return serveFile(ctx, f)
+		})
+	}
 	schema := func(path, mediaType string, content []byte) {
 		digest := sha256.Sum256(content)
 		f := page.File{Body: content, ETag: fmt.Sprintf(`"%x"`, digest[:8])}
 		// Caches must revalidate, because the content changes with the daemon's version.
 		f.Header = [][2]string{{"Content-Type", mediaType}, {"Cache-Control", "public, no-cache"}, {"ETag", f.ETag}}
-		routes = append(routes, publicRoute(path, func(ctx *fasthttp.RequestCtx) error { return serveFile(ctx, f) }))
+		add(path, func(ctx *fasthttp.RequestCtx) error { return serveFile(ctx, f) })
 	}
 	for _, name := range xroute.SchemaNames() { // the WSDL imports them by relative paths
 		schema(path.Join(path.Dir(routing.Path), name), "text/xml; charset=utf-8", xroute.Schema(name, d.cfg.Routing.VendorPrefix))
@@ -66,22 +76,22 @@ func (d *daemon) routes() []api.Route {
 	schema(schemasPath, "text/plain; charset=utf-8", []byte(list))
 	docs := page.Docs()
 	for name := range docs {
-		routes = append(routes, publicRoute(path.Join(docsPath, name), pageFile(docs, name)))
+		addFile(path.Join(docsPath, name), docs, name)
 	}
 	if d.cfg.UI.Clients {
 		p := page.New(d.cfg.UI, d.pageSettings(), "map.html")
 		for name := range p {
-			routes = append(routes, publicRoute(mapPath+name, pageFile(p, name)))
+			addFile(mapPath+name, p, name)
 		}
 		if d.cfg.UI.Basemap != "" {
-			routes = append(routes, publicRoute(mapPath+page.BasemapName, d.serveBasemap))
+			add(mapPath+page.BasemapName, d.serveBasemap)
 		}
 	}
 	return routes
 }
 
-// noLayer rejects all requests, because there is no feed. The response is 403 instead of the 503 of
-// a layer that is not built yet, so that clients do not retry.
+// noLayer rejects all requests if there is no feed, with 403 instead of the 503 of a layer that is
+// not built yet, so that clients do not retry.
 type noLayer struct{ api.Endpoint }
 
 // Admit implements api.Endpoint.

@@ -36,7 +36,6 @@ func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 			}
 			if h := m.GetHistogram(); h != nil {
 				if name == "api_request_seconds" && label == ingestPath {
-					s.latency = nil
 					for _, b := range h.GetBucket() {
 						s.latency = append(s.latency, bucket{b.GetUpperBound(), b.GetCumulativeCount()})
 					}
@@ -53,7 +52,7 @@ func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 	return s
 }
 
-// sum returns the sum of a metric over its labels.
+// sum returns a metric, summed over its labels.
 func (s *sample) sum(name string) (total float64) {
 	for _, v := range s.values[name] {
 		total += v

@@ -1,6 +1,6 @@
-// Package status describes the state of the daemon for operators: rates, latency, clients, stores,
-// and a sentence for each problem. It samples the metrics every few seconds and keeps them for an
-// hour, so that Prometheus is not required. /status serves the state as JSON.
+// Package status serves the state of the daemon for operators as JSON: rates, latency, clients,
+// stores, and a sentence for each problem. It samples the metrics every few seconds and keeps them
+// for an hour, so that Prometheus is not required.
 package status
 
 import (
@@ -25,8 +25,7 @@ const (
 	window = int(time.Minute / step) // samples for rates, the latency and the growth of the journal
 )
 
-// Status is the response of /status. Rates are per second over the last minute, and times are in
-// UTC.
+// Status is the response of /status. Rates are per second, over the last minute. Times are in UTC.
 type Status struct {
 	Time       time.Time  `json:"time"`
 	Version    string     `json:"version"`
@@ -44,7 +43,6 @@ type Status struct {
 	History    History    `json:"history"`
 }
 
-// Rates are per second.
 type Rates struct {
 	Batches  float64 `json:"batches"`
 	Accepted float64 `json:"accepted"`
@@ -164,7 +162,6 @@ func Start(gatherer prometheus.Gatherer, ingestPath, version string, readiness f
 	return r
 }
 
-// Stop stops the sampling.
 func (r *Recorder) Stop() {
 	close(r.stop)
 	r.done.Wait()
@@ -218,7 +215,7 @@ func (r *Recorder) Now() Status {
 	s, ready := take(r.gatherer, r.ingestPath, now), r.readiness()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	oldest := &r.recent[0] // clients may send only a few times a minute
+	oldest := &r.recent[0] // not the last one: clients may send only a few times a minute
 	st := Status{
 		Time: now.UTC(), Version: r.version, Started: r.started, State: ready.State,
 		Rates: Rates{
@@ -242,12 +239,12 @@ func (r *Recorder) Now() Status {
 	}
 	slices.SortFunc(st.Codes, func(a, b Code) int { return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Code, b.Code)) })
 	for _, name := range sorted(s.values["ingest_client_batches_total"]) {
-		c := Client{
+		st.Clients = append(st.Clients, Client{
 			Name: name, Batches: s.values["ingest_client_batches_total"][name],
-			Accepted: s.values["ingest_client_items_accepted_total"][name], Rejected: s.values["ingest_client_items_rejected_total"][name],
-		}
-		c.LastBatch = unix(s.values["ingest_client_last_batch_timestamp_seconds"][name])
-		st.Clients = append(st.Clients, c)
+			Accepted:  s.values["ingest_client_items_accepted_total"][name],
+			Rejected:  s.values["ingest_client_items_rejected_total"][name],
+			LastBatch: unix(s.values["ingest_client_last_batch_timestamp_seconds"][name]),
+		})
 	}
 	for _, name := range sorted(s.values["pipeline_lag_frames"]) {
 		store := Store{

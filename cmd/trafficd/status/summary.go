@@ -12,12 +12,12 @@ import (
 	"trafficd/cmd/internal/ops"
 )
 
-// storeNames maps sinks to the usual spelling of their stores.
+// storeNames has the usual spelling of each sink's store.
 var storeNames = map[string]string{"clickhouse": "ClickHouse", "kafka": "Kafka"}
 
-// summary returns a sentence for each component that is not OK, worst first, with its problem and
-// the remedy. For a store, it also says how long the store has been failing, how many measurements
-// are waiting for it, and how long the journal has room.
+// summary returns a sentence for each component that is not OK, worst first, with the problem and
+// the remedy. For a store, the sentence also says how long it has been failing, how many
+// measurements are waiting for it, and how long the journal has room for more.
 func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time) []string {
 	rank := map[ops.State]int{ops.NotReady: 0, ops.Degraded: 1}
 	names := slices.SortedFunc(maps.Keys(ready.Components), func(a, b string) int {

@@ -62,10 +62,7 @@ func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 	if c.Endpoint == "" {
 		return nil, nil
 	}
-	u, err := url.Parse(c.Endpoint)
-	if err != nil {
-		return nil, fmt.Errorf("tracing.endpoint: %w", err)
-	}
+	u, _ := url.Parse(c.Endpoint) // Validate has checked it
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
@@ -88,8 +85,8 @@ func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 // stopTimeout is long enough for a collector that works.
 const stopTimeout = 2 * time.Second
 
-// Stop sends the remaining spans, for at most stopTimeout or until ctx is done, because a shutdown
-// must neither fail nor take long if the collector does not respond.
+// Stop sends the remaining spans, for at most stopTimeout or until ctx is done. A collector that
+// does not respond must not fail or delay the shutdown.
 func (t *Tracing) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
