@@ -11,12 +11,12 @@ import (
 // Conversion converts coordinates from one system to another. It is safe for concurrent use.
 type Conversion struct{ from, to System }
 
-// NewConversion returns a conversion. If both systems are the same, it only checks that the
-// coordinates are within the domain.
+// NewConversion returns a conversion. If both systems are the same, the conversion only checks that
+// the coordinates are within the domain.
 func NewConversion(from, to System) Conversion { return Conversion{from, to} }
 
-// Apply converts g in place. The error is a *DomainError, unless g was read from EWKB and has an
-// SRID that contradicts the system. After an error, only some points of g may be converted.
+// Apply converts g in place. The error is a *DomainError, unless g was read from EWKB with an SRID
+// that contradicts the system. After an error, g may be converted in part.
 func (c Conversion) Apply(g geom.T) error {
 	srID := g.SRID()
 	if srID != 0 && !c.from.agrees(srID) {
@@ -59,7 +59,6 @@ func (c Conversion) points(flat []float64, stride, before int) error {
 	return nil
 }
 
-// degrees returns a point of the system in degrees.
 func (s System) degrees(x, y float64) (lon, lat float64, err error) {
 	if !finite(x) || !finite(y) {
 		return 0, 0, errNotFinite
@@ -101,8 +100,8 @@ var (
 // VENDOR_SMARTUNITS is 20 cm beyond 180°, because its offset is rounded.
 const grace = 1e-5
 
-// wrap returns the equivalent longitude between -180 and 180. It does not change a longitude within
-// the grace, so that 180 does not become -180.
+// wrap returns the equivalent longitude between -180 and 180. It leaves longitudes within the grace
+// alone, so that 180 does not become -180.
 func wrap(lon float64) float64 {
 	if math.Abs(lon) <= 180+grace {
 		return lon

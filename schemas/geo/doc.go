@@ -18,15 +18,15 @@
 // `POINT(1 2 3)` without a Z, `LINEARRING`, and in WKB the EWKB flags for Z and SRID. The geometry
 // keeps the SRID; a Conversion rejects an SRID that contradicts the coordinate system. M values are
 // rejected, or dropped if Limits.DropMeasures is set. A line has no points or at least two. A ring
-// is closed and has no points or at least four.
+// has no points, or at least four and is closed.
 //
 // KML 2.2 and earlier is read in any namespace or none: a whole document, a placemark or a
-// geometry. If only some points have an altitude, the others get altitude 0. A KML MultiGeometry
-// can represent four kinds. If no kind is requested, members of the same kind become a MultiPoint,
-// MultiLineString or MultiPolygon, and members of different kinds become a GeometryCollection.
+// geometry. If only some points have an altitude, the altitude of the others is 0. A KML
+// MultiGeometry can represent four kinds. If no kind is requested, members of the same kind become
+// a MultiPoint, MultiLineString or MultiPolygon, and other members a GeometryCollection.
 //
 // A linear ring is written as a LINESTRING in WKT and WKB, because not all tools read LINEARRING.
-// If a LinearRing is wanted, a closed line is accepted.
+// Where a LinearRing is wanted, a closed line is accepted.
 //
 // Each reader is a Source, from which a Builder builds the geometry. Package xroute has another
 // Source, for plain elements.
@@ -38,7 +38,7 @@
 //
 // # Coordinates
 //
-// x is the longitude or easting, y the latitude or northing in all formats, even if the
-// EPSG registry has the other order. All conversions go through degrees. No conversion shifts the
+// In every format x is the longitude or easting and y the latitude or northing, even where the EPSG
+// registry has the opposite order. All conversions go through degrees. No conversion shifts the
 // datum or changes z.
 package geo

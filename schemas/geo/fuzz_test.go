@@ -110,7 +110,6 @@ func FuzzConvert(f *testing.F) {
 	f.Fuzz(func(t *testing.T, format, srID string, x, y float64) {
 		s, err := geo.ParseSystem(format, srID)
 		if err != nil {
-			require.ErrorIs(t, err, geo.ErrUnknownSystem)
 			return
 		}
 		for _, target := range []geo.Format{geo.GeoDecimal, geo.Mercator, geo.Conform, geo.GeoMinSec, geo.SRID} {

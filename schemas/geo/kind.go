@@ -3,15 +3,13 @@ package geo
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 
 	"github.com/twpayne/go-geom"
 )
 
-// Kind is the kind of a geometry. From Point to GeometryCollection the numbers are the same as in
-// WKB.
+// Kind is the kind of a geometry. Point to GeometryCollection have the same numbers as in WKB.
 type Kind uint8
 
 // The kinds. Any means that no particular kind is wanted.
@@ -27,11 +25,10 @@ const (
 	LinearRing
 )
 
-// kinds contains, for each kind, its names, the kind of its parts, and the kind of a geometry with
-// several members of the kind.
 var kinds = [...]struct {
-	name, wkt   string
-	part, multi Kind
+	name, wkt string
+	part      Kind // kind of its parts
+	multi     Kind // kind of a geometry with several members of this kind
 }{
 	Any:                {"geometry", "GEOMETRY", Any, GeometryCollection},
 	Point:              {"Point", "POINT", Any, MultiPoint},
@@ -45,12 +42,7 @@ var kinds = [...]struct {
 }
 
 // String returns the name that the contract uses.
-func (k Kind) String() string {
-	if int(k) < len(kinds) {
-		return kinds[k].name
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
-}
+func (k Kind) String() string { return kinds[k].name }
 
 // hasMembers reports whether a geometry of this kind consists of other geometries.
 func (k Kind) hasMembers() bool { return k >= MultiPoint && k <= GeometryCollection }
@@ -81,9 +73,9 @@ func KindOf(g geom.T) Kind {
 	return Any
 }
 
-// New returns a geometry with the given coordinates, of a kind other than Any and
-// GeometryCollection. The ends of its parts are indexes into flat: ends for a Polygon, MultiPoint
-// or MultiLineString, endss for a MultiPolygon. The geometry keeps the slices.
+// New returns a geometry with the given coordinates. kind must not be Any or GeometryCollection.
+// ends (for a Polygon, MultiPoint or MultiLineString) and endss (for a MultiPolygon) are the
+// indexes in flat at which its parts end. The geometry keeps the slices.
 func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]int) geom.T {
 	switch kind {
 	case Point:
@@ -104,14 +96,14 @@ func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]in
 	panic(fmt.Sprintf("geo: cannot create a %s from coordinates", kind))
 }
 
-// ErrKind means that a geometry is well-formed, but not of the wanted kind.
+// ErrKind means that a geometry is well-formed but not of the wanted kind.
 var ErrKind = errors.New("wrong kind of geometry")
 
 func kindError(got, want Kind) error {
 	return fmt.Errorf("%w: got a %s, want a %s", ErrKind, got, want)
 }
 
-// asKind returns g as the wanted kind: g itself, a closed line as a ring, or a ring as a line.
+// asKind returns g as the wanted kind. It converts only between rings and closed lines.
 func asKind(g geom.T, want Kind) (geom.T, error) {
 	got := KindOf(g)
 	switch {
@@ -127,24 +119,15 @@ func asKind(g geom.T, want Kind) (geom.T, error) {
 	return geom.SetSRID(New(want, g.Layout(), g.FlatCoords(), nil, nil), g.SRID())
 }
 
-// maxDifference is the maximum relative difference between doubles that agree in fifteen digits,
-// the number of digits that most programs print.
+// maxDifference is the maximum relative difference between doubles that agree to fifteen digits,
+// which is what most programs print.
 const maxDifference = 1e-14
 
-// Same reports whether two geometries have the same parts in the same order, and coordinates that
-// agree in fifteen digits. It ignores differences between kinds that are lost in an encoding: WKT
-// and WKB do not distinguish rings from lines, and KML does not distinguish kinds that have
-// members.
+// Same reports whether two geometries have the same parts in the same order, with coordinates that
+// agree to fifteen digits. It ignores differences in kind that an encoding loses: WKT and WKB do
+// not distinguish rings from lines, nor KML between kinds that have members.
 func Same(a, b geom.T) bool {
-	next, stop := iter.Pull(Parts(b))
-	defer stop()
-	for p := range Parts(a) {
-		if q, ok := next(); !ok || !p.same(q) {
-			return false
-		}
-	}
-	_, more := next()
-	return !more
+	return slices.EqualFunc(slices.Collect(Parts(a)), slices.Collect(Parts(b)), Part.same)
 }
 
 func (p Part) same(q Part) bool {

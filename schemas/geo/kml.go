@@ -15,19 +15,19 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// ErrNoPlacemark means that the KML is well-formed, but none of its placemarks has a geometry.
+// ErrNoPlacemark means that the KML is well-formed but none of its placemarks has a geometry.
 var ErrNoPlacemark = errors.New("no placemark with a geometry")
 
 const (
-	maxXMLDepth = 256 // maximum nesting depth of elements, such as folders in folders
+	maxXMLDepth = 256 // of elements, such as folders in folders
 	kmlStride   = 3
 )
 
 // ParseKML reads the geometries of all placemarks in all texts as one geometry. Several geometries
 // are combined as if they were in a MultiGeometry. Each text is a document, a placemark or a
 // geometry. Limits.Depth applies to nested MultiGeometries. The error contains the byte offset,
-// counted from 0 after a byte order mark, and wraps ErrNoPlacemark, ErrKind or ErrTooLarge if one
-// of these applies.
+// counted from 0 after any byte order mark, and wraps ErrNoPlacemark, ErrKind or ErrTooLarge where
+// applicable.
 func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	r := kmlReader{Builder: Builder{Limits: l}}
 	for i, text := range texts {
@@ -68,8 +68,8 @@ type kmlNode struct {
 	parts []kmlNode
 }
 
-// resolve sets the kind of a MultiGeometry to the wanted kind or, if that is Any, to the kind that
-// follows from its members.
+// resolve sets the kind of a MultiGeometry: the wanted kind or, if that is Any, the kind implied by
+// its members.
 func (n *kmlNode) resolve(want Kind) error {
 	if n.kind != GeometryCollection {
 		return nil
@@ -100,7 +100,7 @@ func (n *kmlNode) resolve(want Kind) error {
 	return nil
 }
 
-// kmlSource is a Source that reads a node.
+// kmlSource is the Source for a node.
 type kmlSource struct {
 	Builder
 	node *kmlNode
@@ -131,15 +131,14 @@ func (s *kmlSource) Path(Kind, Kind) error {
 	return nil
 }
 
-// kmlReader collects the geometries in texts.
 type kmlReader struct {
 	Builder  // for its limits only
 	xml      *xml.Decoder
 	in       *tagMeter
 	depth    int // number of open elements
 	found    []kmlNode
-	altitude bool   // some point has an altitude
-	text     []byte // text of the current coordinates
+	altitude bool   // at least one point has an altitude
+	text     []byte // of the current coordinates element
 }
 
 func (r *kmlReader) document(text string) error {
@@ -194,8 +193,8 @@ func (r *kmlReader) next() (xml.Token, error) {
 	return token, err
 }
 
-// content reads the open element to its end. It calls child for each child element, and text for
-// each text unless it is nil. child must read its element to the end.
+// content reads the open element to its end. It calls child, which must read its element to the
+// end, for each child element. If text is not nil, content calls it for the text.
 func (r *kmlReader) content(child func(xml.StartElement) error, text func(xml.CharData)) error {
 	for {
 		token, err := r.next()
@@ -224,8 +223,8 @@ func (r *kmlReader) skip() error {
 	return r.content(func(xml.StartElement) error { return r.skip() }, nil)
 }
 
-// search reads the open element as a geometry if it is one and expected is set. Otherwise it
-// searches the element for placemarks with geometries, at any depth.
+// search reads the open element. If a geometry is expected there and the element is one, search
+// collects it; otherwise it searches the element for placemarks with geometries, at any depth.
 func (r *kmlReader) search(e xml.StartElement, expected bool) error {
 	if expected && kmlKinds[e.Name.Local] != Any {
 		n, err := r.geometry(e)
@@ -264,7 +263,7 @@ func (r *kmlReader) geometry(e xml.StartElement) (n kmlNode, err error) {
 	return n, err
 }
 
-// members appends the geometries of a kind in the open element to list, and skips everything else.
+// members appends the wanted geometries in the open element to list, and skips everything else.
 func (r *kmlReader) members(list *[]kmlNode, want Kind) error {
 	return r.content(func(child xml.StartElement) error {
 		kind := kmlKinds[child.Name.Local]
@@ -334,7 +333,7 @@ func (r *kmlReader) tuples(text []byte) (flat []float64, err error) {
 }
 
 // tuple reads the numbers of a point and the white space after it. As in the standard, white space
-// next to a comma is an error: "9, 10,50" could mean one point, or two points, the first without y.
+// next to a comma is an error: "9, 10,50" could mean one point, or two of which the first has no y.
 func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error) {
 	for n := 1; ; n++ {
 		length := numberLen(text)
@@ -363,12 +362,11 @@ func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error
 	}
 }
 
-// maxTag is the maximum length of a tag in bytes. The XML decoder keeps all attributes and needs
+// maxTag is the maximum length of a tag in bytes. The XML decoder keeps all attributes of a tag, in
 // more than ten times the memory of their text. Tags in KML contain only names and namespaces.
 const maxTag = 16 << 10
 
-// tagMeter passes the text to the XML decoder byte by byte. It returns an error for a tag that is
-// longer than maxTag.
+// tagMeter passes the text to the XML decoder byte by byte, and fails on a tag longer than maxTag.
 type tagMeter struct {
 	*strings.Reader
 	at    int // number of bytes of the token read so far
@@ -376,8 +374,8 @@ type tagMeter struct {
 	inTag bool
 }
 
-// next must be called before each token. The decoder reads only to the end of a token; for a text,
-// that includes the < that follows.
+// next must be called before each token. The decoder reads only to the end of a token or, for text,
+// to the < that follows it.
 func (m *tagMeter) next() {
 	m.at = 0
 	if m.last == '<' {
@@ -385,7 +383,6 @@ func (m *tagMeter) next() {
 	}
 }
 
-// ReadByte implements io.ByteReader.
 func (m *tagMeter) ReadByte() (byte, error) {
 	c, err := m.Reader.ReadByte()
 	if err != nil {
@@ -411,12 +408,6 @@ func AppendKML(dst []byte, g geom.T) []byte {
 // AppendPlacemark appends g as a placemark.
 func AppendPlacemark(dst []byte, g geom.T) []byte {
 	dst = append(dst, "<Placemark>"...)
-	dst = AppendKMLGeometry(dst, g)
-	return append(dst, "</Placemark>"...)
-}
-
-// AppendKMLGeometry appends g as a geometry element.
-func AppendKMLGeometry(dst []byte, g geom.T) []byte {
 	for p := range Parts(g) {
 		boundary, element := "", kinds[p.Kind].name
 		switch {
@@ -441,7 +432,7 @@ func AppendKMLGeometry(dst []byte, g geom.T) []byte {
 			dst = appendTag(dst, "</", boundary)
 		}
 	}
-	return dst
+	return append(dst, "</Placemark>"...)
 }
 
 func appendTag(dst []byte, start, name string) []byte {

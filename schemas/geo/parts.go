@@ -21,7 +21,7 @@ type Part struct {
 	End    bool      // set when a part that can have parts is yielded a second time, after its parts
 }
 
-// Parts returns an iterator over g and all its parts, in the order in which encodings contain them.
+// Parts returns an iterator over g and all its parts, in the order of the encodings.
 func Parts(g geom.T) iter.Seq[Part] {
 	return func(yield func(Part) bool) { walk(g, Any, 0, yield) }
 }
@@ -65,7 +65,8 @@ func walk(g geom.T, in Kind, index int, yield func(Part) bool) bool {
 	return yield(p)
 }
 
-// walk yields a part and its points, lines or rings, which are in flat, beginning at start.
+// walk yields p and its points, lines or rings. The first of them starts at flat[start], and each
+// ends at the corresponding index in ends.
 func (p Part) walk(flat []float64, start int, ends []int, yield func(Part) bool) bool {
 	p.Len = len(ends)
 	if !yield(p) {
@@ -82,7 +83,7 @@ func (p Part) walk(flat []float64, start int, ends []int, yield func(Part) bool)
 	return yield(p)
 }
 
-// Count returns the number of points and parts of g, as limited by Limits.Points.
+// Count returns the number of points and parts of g that count against Limits.Points.
 func Count(g geom.T) int {
 	n := 0
 	for p := range Parts(g) {
@@ -117,11 +118,10 @@ type Builder struct {
 	ends  []int     // of the current geometry, see New
 	endss [][]int
 
-	used, depth int // how much of Limits.Points and Limits.Depth is used
+	used, depth int // compared with Limits.Points and Limits.Depth
 }
 
-// Read reads a geometry. It copies the coordinates if their slice would otherwise retain
-// unused memory.
+// Read reads a geometry. It copies the coordinates if their slice has much unused capacity.
 func (b *Builder) Read(from Source) (geom.T, error) {
 	kind, err := from.Kind()
 	if err == nil {
@@ -204,13 +204,13 @@ func (b *Builder) enter() error {
 
 func (b *Builder) leave() { b.depth-- }
 
-// Limits bound the size of a geometry that is read. The zero value allows no geometry.
+// Limits bounds the size of the geometries that are read. The zero value allows none.
 type Limits struct {
 	// Points is the maximum number of points in a geometry. Each ring, line and member counts as
 	// one more, because even an empty one takes memory.
 	Points int
-	// Depth is the maximum nesting depth of collections; 1 allows only collections that contain no
-	// collections.
+	// Depth is the maximum nesting depth of collections. With 1, a collection must not contain
+	// another one.
 	Depth int
 	// DropMeasures makes readers drop the M values in WKT and WKB, even if they are not finite.
 	// Otherwise an M is an error.
@@ -222,7 +222,7 @@ var errMeasures = errors.New("measures (M) are not supported, only x, y and z")
 // DefaultLimits returns limits for a service on an open network.
 func DefaultLimits() Limits { return Limits{Points: 1_000_000, Depth: 32} }
 
-// ErrTooLarge means that a geometry exceeds the Limits.
+// ErrTooLarge means that a geometry exceeds Limits.
 var ErrTooLarge = errors.New("geometry is too large")
 
 var errMixed = errors.New("some points have a z and others do not")

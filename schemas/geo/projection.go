@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// degrees is a projection to longitude and latitude with this number of units per degree.
+// degrees is a projection to longitude and latitude; its value is the number of units per degree.
 type degrees float64
 
 func (d degrees) forward(lon, lat float64) (x, y float64, err error) {
@@ -16,8 +16,8 @@ func (d degrees) inverse(x, y float64) (lon, lat float64, err error) {
 	return x / float64(d), y / float64(d), nil
 }
 
-// minutesSeconds represents 8° 15' 2.00016" as 815020.0016: the digits of degrees, minutes and
-// tenths of seconds.
+// minutesSeconds concatenates the digits of degrees, minutes and tenths of seconds: 8° 15' 2.00016"
+// is 815020.0016.
 type minutesSeconds struct{}
 
 func (minutesSeconds) forward(lon, lat float64) (x, y float64, err error) {
@@ -32,8 +32,8 @@ func (minutesSeconds) inverse(x, y float64) (lon, lat float64, err error) {
 	return lon, lat, err
 }
 
-// wholeSeconds is the distance within which a number of seconds is rounded to a whole number. The
-// product with 3600 is slightly off: 8.1° are 29159.999999999996 seconds, which would be written as
+// wholeSeconds is the distance from a whole number within which seconds are rounded to it. Degrees
+// times 3600 are slightly off: 8.1° are 29159.999999999996 seconds, which would be written as
 // 8° 5' 59.999…" instead of 8° 6'. The distance is 0.03 micrometres on the ground, three times the
 // resolution of a double.
 const wholeSeconds = 1e-9
@@ -50,7 +50,7 @@ var errMinutes = errors.New("minutes and seconds must be at most 60")
 
 // fromDigits is the inverse of toDigits.
 func fromDigits(v float64) (float64, error) {
-	const limit = 1e9 // larger values might overflow uint64; as degrees they are also outside the domain
+	const limit = 1e9 // larger values might overflow uint64; returned as degrees, they are outside the domain
 	if math.Abs(v) > limit {
 		return v, nil
 	}
@@ -70,7 +70,7 @@ func roundNear(v, width float64) float64 {
 	return v
 }
 
-// mercator is the Mercator projection of a sphere, with any unit and origin.
+// mercator is the Mercator projection of a sphere.
 type mercator struct {
 	radius float64 // metres
 	origin float64 // metres, added to both axes

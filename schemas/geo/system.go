@@ -24,7 +24,7 @@ const (
 	SRID             Format = "OG_SRID"             // as the EPSG code specifies
 )
 
-// formats lists all formats in the order of contract 5.4. The XML schemas are derived from it.
+// formats lists all formats in the order of contract 5.4, which is also that of the XML schemas.
 var formats = []struct {
 	format Format
 	projection
@@ -48,20 +48,17 @@ func Formats() []Format {
 	return list
 }
 
-// vendor is the prefix of manufacturers' formats in this package.
-const vendor = "VENDOR_"
-
 // Canonical replaces a manufacturer's prefix in the name of a format with VENDOR: PTV_MERCATOR with
 // the prefix PTV becomes VENDOR_MERCATOR. Other names are returned unchanged.
 func Canonical(name, prefix string) string {
 	if rest, ok := strings.CutPrefix(name, prefix+"_"); ok && prefix != "" {
-		return vendor + rest
+		return "VENDOR_" + rest
 	}
 	return name
 }
 
-// ErrUnknownSystem means that a format or an srId is unknown.
-var ErrUnknownSystem = errors.New("unknown coordinate system")
+// ErrNoSRID means that the format is OG_SRID but there is no srId.
+var ErrNoSRID = errors.New("OG_SRID requires an srId, such as EPSG:25832")
 
 // System is a coordinate system. The zero value is not a valid system.
 type System struct {
@@ -71,7 +68,7 @@ type System struct {
 }
 
 // projection converts degrees to the coordinates of a system and back. Both methods return an error
-// if a point is outside the system's domain. They need not check whether a result is finite.
+// for a point outside the system's domain, but need not check whether a result is finite.
 type projection interface {
 	forward(lon, lat float64) (x, y float64, err error)
 	inverse(x, y float64) (lon, lat float64, err error)
@@ -80,7 +77,7 @@ type projection interface {
 const knownEPSG = "EPSG:4326, 4258, 3857, 25828–25838, 32601–32660 and 32701–32760"
 
 // ParseSystem returns the system of a format. srID, such as "EPSG:25832" or "25832", is used only
-// for OG_SRID. The error wraps ErrUnknownSystem.
+// for OG_SRID; without it the error is ErrNoSRID.
 func ParseSystem(format, srID string) (System, error) {
 	if Format(format) != SRID {
 		for _, f := range formats {
@@ -88,11 +85,11 @@ func ParseSystem(format, srID string) (System, error) {
 				return System{format: f.format, projection: f.projection}, nil
 			}
 		}
-		return System{}, fmt.Errorf("%w: format %q; must be one of %v", ErrUnknownSystem, contract.Echo(format), Formats())
+		return System{}, fmt.Errorf("unknown format %q: must be one of %v", contract.Echo(format), Formats())
 	}
 	text := strings.TrimSpace(srID)
 	if text == "" {
-		return System{}, fmt.Errorf("%w: OG_SRID needs an srId such as EPSG:25832", ErrUnknownSystem)
+		return System{}, ErrNoSRID
 	}
 	const authority = "EPSG:"
 	if len(text) > len(authority) && strings.EqualFold(text[:len(authority)], authority) {
@@ -101,7 +98,7 @@ func ParseSystem(format, srID string) (System, error) {
 	code, err := strconv.ParseUint(text, 10, 31)
 	p := epsgProjection(int(code))
 	if err != nil || p == nil {
-		return System{}, fmt.Errorf("%w: srId %q; must be one of %s", ErrUnknownSystem, contract.Echo(srID), knownEPSG)
+		return System{}, fmt.Errorf("unknown srId %q: must be one of %s", contract.Echo(srID), knownEPSG)
 	}
 	return System{format: SRID, epsg: int(code), projection: p}, nil
 }
@@ -130,14 +127,14 @@ func (s System) String() string {
 	return string(s.format)
 }
 
-// Format returns the format.
+// Format returns the format of the system.
 func (s System) Format() Format { return s.format }
 
 // EPSG returns the code of an OG_SRID system, or 0 for other formats.
 func (s System) EPSG() int { return s.epsg }
 
-// agrees reports whether coordinates in the system may have the given SRID. The SRIDs of
-// manufacturers' formats are not known, so they may have any.
+// agrees reports whether coordinates in the system may have the given SRID. Manufacturers' formats
+// have no known SRID, so any is allowed.
 func (s System) agrees(srID int) bool {
 	switch s.format {
 	case SRID:

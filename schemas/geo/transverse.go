@@ -64,9 +64,8 @@ func series(n float64, rows [6][6]float64) (sums [6]float64) {
 	return sums
 }
 
-// maxWidth is the distance from the central meridian, in degrees, up to which the projection is
-// used. A zone is meant for 3 degrees, but even at 40 degrees the error of the series is far less
-// than a millimetre.
+// maxWidth is the maximum distance from the central meridian in degrees. A zone is meant for 3
+// degrees, but even at 40 degrees the error of the series is far less than a millimetre.
 const maxWidth = 40
 
 var (
@@ -104,8 +103,7 @@ func (t *transverse) inverse(x, y float64) (lon, lat float64, err error) {
 	return wrap(t.lon0 + delta), math.Atan(tau) / radian, nil
 }
 
-// conformal returns the tangent of the conformal latitude, given the tangent of the geographic
-// latitude.
+// conformal converts the tangent of a geographic latitude to that of the conformal latitude.
 func (t *transverse) conformal(tau float64) float64 {
 	root := math.Hypot(1, tau)
 	sigma := math.Sinh(t.e * math.Atanh(t.e*tau/root))
@@ -113,7 +111,7 @@ func (t *transverse) conformal(tau float64) float64 {
 }
 
 // geographic is the inverse of conformal, by Newton's method. Each step doubles the number of exact
-// digits, and the start value is off by the flattening, so two steps are usually enough.
+// digits and the initial value is off by the flattening, so two steps are usually enough.
 func (t *transverse) geographic(tauC float64) float64 {
 	const steps, enough = 5, 1e-9 // after a step this small, another step would change nothing
 	e2m := 1 - t.e*t.e

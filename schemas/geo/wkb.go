@@ -11,7 +11,7 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// Flags of EWKB, the format of PostGIS, in the type code.
+// Flags in the type code of EWKB, the format of PostGIS.
 const (
 	ewkbZ    = 0x8000_0000
 	ewkbM    = 0x4000_0000
@@ -30,7 +30,7 @@ const (
 
 // ParseWKB reads well-known binary. The geometry does not refer to data, and keeps the SRID of the
 // outermost geometry. The error contains the byte offset, counted from 0, and wraps ErrKind or
-// ErrTooLarge if one of these applies.
+// ErrTooLarge where applicable.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
 	g, err := r.Read(&r)
@@ -114,8 +114,8 @@ func (r *wkbReader) need(bytes int) error {
 	return nil
 }
 
-// count reads the number of items that follow, of at least size bytes each. It returns an error if
-// the data is too short for them, so that no memory is allocated for a wrong number.
+// count reads the number of items that follow. Each has at least size bytes: if the data is too
+// short for them, count returns an error, so that a false number does not allocate memory.
 func (r *wkbReader) count(items string, size int) (int, error) {
 	if err := r.need(wkbCount); err != nil {
 		return 0, err
@@ -212,9 +212,9 @@ func (r *wkbReader) List(kind Kind, part func() error) error {
 	return nil
 }
 
-// AppendWKB appends g as ISO well-known binary: the type code of a geometry with z is 1000 higher.
-// order is binary.LittleEndian or binary.BigEndian. AppendWKB omits the SRID, and writes an empty
-// point as NaN, as PostGIS and GEOS do.
+// AppendWKB appends g as ISO well-known binary, in which a z adds 1000 to the type code. order is
+// binary.LittleEndian or binary.BigEndian. AppendWKB omits the SRID, and writes an empty point as
+// NaN, as PostGIS and GEOS do.
 func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 	for p := range Parts(g) {
 		if p.End {

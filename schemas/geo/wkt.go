@@ -14,7 +14,7 @@ import (
 )
 
 // ParseWKT reads well-known text. The error contains the byte offset, counted from 0, and wraps
-// ErrKind or ErrTooLarge if one of these applies.
+// ErrKind or ErrTooLarge where applicable.
 func (l Limits) ParseWKT(text string, want Kind) (geom.T, error) {
 	r := wktReader{text: text, Builder: Builder{Limits: l}}
 	r.lookAhead()
@@ -41,8 +41,8 @@ type wktReader struct {
 	bare, enclosed bool // the current MULTIPOINT has points without and with parentheses
 }
 
-// lookAhead sets Layout, numbers and measured according to the first point. It relies on the fact
-// that no keyword contains a Z or a digit, or ends with an M. Four numbers are x, y, z and m.
+// lookAhead derives Layout, numbers and measured from the first point. No keyword contains a Z or a
+// digit, or ends with an M. Four numbers are x, y, z and m.
 func (r *wktReader) lookAhead() {
 	digit := strings.IndexAny(r.text, "0123456789")
 	tags, numbers := r.text, 0
@@ -72,7 +72,7 @@ func (r *wktReader) lookAhead() {
 	}
 }
 
-// Kind reads the name of a kind and, joined or separate, an optional Z.
+// Kind reads the name of a kind and an optional Z, M or ZM, with or without a space between them.
 func (r *wktReader) Kind() (Kind, error) {
 	word := r.word()
 	for kind := Point; kind <= LinearRing; kind++ {
@@ -227,7 +227,7 @@ func (r *wktReader) word() string {
 	return r.text[r.at:end]
 }
 
-// unexpected skips white space and describes the text that follows, for an error.
+// unexpected skips white space and describes the following text for an error.
 func (r *wktReader) unexpected() string {
 	r.peek()
 	if r.at == len(r.text) {
@@ -283,8 +283,8 @@ func (p Part) appendPoints(dst []byte, number byte, point string) []byte {
 	return dst
 }
 
-// appendNumber appends the shortest text that parses to the same number. It uses an exponent only
-// for small and large numbers, as encoding/json does.
+// appendNumber appends the shortest text that parses to v. Like encoding/json, it uses an exponent
+// only for small and large numbers.
 func appendNumber(dst []byte, v float64) []byte {
 	if a := math.Abs(v); v != 0 && (a < 1e-6 || a >= 1e21) {
 		dst = strconv.AppendFloat(dst, v, 'e', -1, 64)
@@ -296,8 +296,7 @@ func appendNumber(dst []byte, v float64) []byte {
 	return strconv.AppendFloat(dst, v, 'f', -1, 64)
 }
 
-// numberLen returns the length of the longest prefix of text with only characters that numbers
-// contain.
+// numberLen returns the length of the longest prefix of text made up of characters of numbers.
 func numberLen[T ~string | ~[]byte](text T) int {
 	for i := range len(text) {
 		switch c := text[i]; {

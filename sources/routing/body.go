@@ -7,8 +7,8 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// firstBytes is the initial buffer of a body; most requests are smaller. A declared length alone
-// allocates nothing.
+// firstBytes is the initial size of the buffer for a body. Most requests are smaller. A declared
+// length alone allocates nothing.
 const firstBytes = 4 << 10
 
 // body is the part of a request body received so far. It implements upload.Buffer.
@@ -19,7 +19,7 @@ type body struct {
 	bytes  []byte
 }
 
-// Space implements upload.Buffer. If the buffer is full, Space copies it to a larger one.
+// Space implements upload.Buffer. It copies a full buffer to a larger one.
 func (b *body) Space() ([]byte, error) {
 	if len(b.bytes) == cap(b.bytes) {
 		size := int(min(max(firstBytes, 2*int64(cap(b.bytes))), b.limit))
@@ -50,8 +50,8 @@ func (b *body) free() {
 	b.bytes = nil
 }
 
-// responseBody is a finished response. It is charged to the client's quota until the server has
-// written and closed it.
+// responseBody is the body of a response. Its memory is charged to the client's quota until the
+// server has written and closed it.
 type responseBody struct {
 	bytes.Reader
 	memory *admission.Quotas

@@ -2,9 +2,7 @@ package routing
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/twpayne/go-geom"
 
@@ -12,8 +10,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// The properties of a CallerContext that name the coordinates of the request's geometries
-// (contract 3).
+// The properties of a CallerContext that specify the coordinates of the request (contract 3).
 const (
 	formatProperty = "CoordFormat"
 	sridProperty   = "SrId"
@@ -25,7 +22,7 @@ type options struct {
 	encodings  []xroute.GeometryEncoding
 }
 
-// optionsOf reads the options. The error is a *failure.
+// optionsOf returns the options of a request. The error is a *failure.
 func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPrefix string) (o options, err error) {
 	if o.encodings = r.ResponseGeometry; len(o.encodings) == 0 {
 		const reason = "no encoding is requested: name some of PLAIN, WKB, WKT, KML"
@@ -52,27 +49,24 @@ func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPre
 	return o, nil
 }
 
-// system returns a coordinate system. For errors, formatPath and sridPath are the paths of format
-// and srID in the request.
+// system returns a coordinate system. Errors contain formatPath or sridPath, the paths of format and
+// srID in the request.
 func system(format, srID, formatPath, sridPath string) (geo.System, error) {
-	if geo.Format(format) == geo.SRID && strings.TrimSpace(srID) == "" {
-		return geo.System{}, &failure{
-			class: notSet, context: []string{sridPath},
-			message: fmt.Sprintf("%s: OG_SRID requires an srId, such as EPSG:25832", sridPath),
-		}
-	}
 	s, err := geo.ParseSystem(format, srID)
-	if err == nil {
-		return s, nil
-	}
 	path := formatPath
 	if geo.Format(format) == geo.SRID {
 		path = sridPath
 	}
-	return s, serviceFailure(xroute.CodeCoordinateFormat, "unknown coordinate format", err).in(path)
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.Is(err, geo.ErrNoSRID):
+		return s, &failure{class: notSet, context: []string{path}, message: path + ": " + err.Error()}
+	}
+	return s, serviceFailure(xroute.CodeCoordinateFormat, "invalid coordinate system", err).in(path)
 }
 
-// property returns the value of the first property with the given key, or "" if there is none.
+// property returns the value of the first property with the given key, or "".
 func property(caller *xroute.CallerContext, key string) string {
 	if caller == nil {
 		return ""
@@ -85,8 +79,8 @@ func property(caller *xroute.CallerContext, key string) string {
 	return ""
 }
 
-// convert converts the coordinates of a geometry in place. If it returns nil, the geometry can be
-// written in the requested encodings.
+// convert converts the coordinates of g in place, and checks that g can be written in the requested
+// encodings.
 func (o options) convert(g geom.T) *failure {
 	if slices.Contains(o.encodings, xroute.EncodingPlain) && xroute.HasEmptyPoint(g) {
 		const reason = "the encoding PLAIN cannot represent a point without coordinates: request another one"
@@ -103,14 +97,14 @@ func (o options) convert(g geom.T) *failure {
 	return f
 }
 
-// conversion implements task. It holds coordinates of 8 bytes each, which are converted in
-// place, so its size is known before the job is accepted.
+// conversion implements task. It converts coordinates in place, so its size is known before the job
+// is accepted.
 type conversion struct {
 	options options
 	items   []item
 }
 
-// item is a geometry, or the error that it failed with.
+// item is a geometry, or the error with which it failed.
 type item struct {
 	kind     geo.Kind
 	geometry geom.T
@@ -139,7 +133,7 @@ func (c *conversion) size() int64 {
 	return size
 }
 
-// responseSize estimates the size of a response with the first done items in bytes.
+// responseSize estimates the size in bytes of a response with the first done items.
 func (c *conversion) responseSize(done int) (size int) {
 	for _, it := range c.items[:done] {
 		if it.err == nil {

@@ -6,17 +6,16 @@
 //	Handle   receive ─▶ read ─▶ operate ─▶ write ─▶ send
 //	                    └─ one of `concurrency` ─┘           watchJob waits outside of it
 //
-// Errors before the body is complete, and invalid gzip, are reported as on all other paths.
-// Otherwise the response is SOAP: a result, or a fault with an exception. Details of internal
-// errors are only in the log, under the transactionId of the fault.
+// Errors before the body is complete, and invalid gzip, are reported as on all other paths. After
+// that, the response is SOAP: a result, or a fault with an exception. Details of internal errors
+// are only in the log, under the transactionId of the fault.
 //
-// Quotas (sources/internal/admission). A client may use as many slots and watches, and as much
-// memory for bodies and responses, as it leaves free for others. The memory of a response
-// is reserved before the response is created.
+// Quotas (sources/internal/admission) apply to requests in progress, watches, and the memory of
+// bodies and responses. The memory of a response is reserved before the response is created.
 //
-// Jobs. startConvertGeometries reads the geometries of the request as coordinates; a worker
-// converts them in place, and fetchConvertGeometries writes them in the requested encodings. So the
-// memory of a job is known before it is accepted, and does not grow. Jobs exist in memory only.
-// Settings limit their number, size and age. If a limit is reached, the start fails; accepted jobs
-// are never dropped early.
+// Jobs: startConvertGeometries reads the coordinates of the geometries, a worker converts them in
+// place, and fetchConvertGeometries writes them in the requested encodings. So the memory of a job
+// is known before it is accepted, and does not grow. Jobs exist in memory only. Settings limit
+// their number, size and age. At a limit, no job can be started; accepted jobs are never dropped
+// early.
 package routing

@@ -23,7 +23,7 @@ var (
 	business   = newClass(&xroute.BusinessException{}, xroute.FaultClient)
 	unforeseen = newClass(&xroute.UnexpectedException{}, xroute.FaultServer)
 
-	// These two SOAP faults have no exception, because they do not concern the body.
+	// These SOAP faults have no exception, because they do not concern the body.
 	version        = &class{name: "VersionMismatch", code: xroute.FaultVersionMismatch}
 	mustUnderstand = &class{name: "MustUnderstand", code: xroute.FaultMustUnderstand}
 )
@@ -62,7 +62,7 @@ func serviceFailure(key xroute.ErrorCode, message string, cause error) *failure 
 	return &failure{class: xService, key: key, message: message, cause: cause}
 }
 
-// outcome returns the name of the failure in metrics and logs.
+// outcome returns the name that metrics and logs use for the failure.
 func (f *failure) outcome() string {
 	if f.key != "" {
 		return string(f.key)
@@ -95,14 +95,14 @@ func (f *failure) exception(trace string) xroute.Exception {
 	return x
 }
 
-// maxCauses is the maximum number of causes in a fault. Usually there are two or three.
+// maxCauses is the maximum number of causes in a fault. Most have two or three.
 const maxCauses = 8
 
 // errUnexpected is sent instead of an error whose details are only in the log.
 var errUnexpected = errors.New("internal error; quote the transactionId")
 
-// failureOf returns the failure to send for an error. If known is false, the details belong only in
-// the log.
+// failureOf returns the failure to send for an error. If known is false, the details of the error
+// must only be logged.
 func failureOf(err error) (f *failure, known bool) {
 	var invalid *xroute.Error // an invalid envelope
 	switch {
@@ -130,15 +130,16 @@ func failureOf(err error) (f *failure, known bool) {
 	return f, true
 }
 
-// keyOfType maps the types of invalid values to error codes. byte is base64; only WKB has that
-// type.
+// keyOfType maps the types of invalid values to error codes. Only WKB is of type byte, which is
+// base64.
 var keyOfType = map[string]xroute.ErrorCode{
 	"GeometryEncoding": xroute.CodeGeometryEncoding,
 	"CoordFormat":      xroute.CodeCoordinateFormat,
 	"byte":             xroute.CodeInvalidWKB,
 }
 
-// inputFailure classifies an invalid encoding of a geometry.
+// inputFailure returns the failure for an encoding of a geometry that cannot be read. syntax is the
+// code for errors that have no code of their own.
 func inputFailure(err error, syntax xroute.ErrorCode, message string) *failure {
 	switch {
 	case errors.Is(err, geo.ErrTooLarge):

@@ -92,10 +92,10 @@ func TestErrorCodes(t *testing.T) {
 	for _, other := range []string{"", `<c:point x="8" y="48"/>`} {
 		f(xroute.CodeCoordinateFormat, `Point" wkb="AQEAACDoZAAAAAAAAAAAIEAAAAAAAABIQA=="`, other, wkt, "", "geometry", "the geometry has SRID 25832")
 	}
-	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", xmlOptions(`coordFormat="OG_SRID" srId="EPSG:31467"`, "WKT"), "", "options/@srId", "unknown coordinate system")
+	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", xmlOptions(`coordFormat="OG_SRID" srId="EPSG:31467"`, "WKT"), "", "options/@srId", "unknown srId")
 	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", xmlOptions(`coordFormat="VENDOR_GAUSS"`, "WKT"), "", "options/@coordFormat", "VENDOR_GAUSS")
-	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", wkt, caller("CoordFormat", "og_geodecimal"), "CoordFormat", "unknown coordinate system")
-	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", wkt, caller("CoordFormat", "OG_SRID", "SrId", "EPSG:1"), "SrId", "unknown coordinate system")
+	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", wkt, caller("CoordFormat", "og_geodecimal"), "CoordFormat", "unknown format")
+	f(xroute.CodeCoordinateFormat, `Point" wkt="POINT (8 48)"`, "", wkt, caller("CoordFormat", "OG_SRID", "SrId", "EPSG:1"), "SrId", "unknown srId")
 	f(xroute.CodeGeometryEncoding, `Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees), "", "options/wrappedResponseGeometry", "no encoding is requested")
 	f(xroute.CodeGeometryEncoding, `Point" wkt="POINT (8 48)"`, "", xmlOptions(inDegrees, "GML"), "", "options/wrappedResponseGeometry", "GML")
 	f(xroute.CodeGeometryEncoding, `Point" wkt="POINT (8 48)"`, "", `<r:options coordFormat="OG_GEODECIMAL"><r:wrappedResponseGeometry xsi:nil="1"/></r:options>`, "", "options/wrappedResponseGeometry", "no encoding is requested")

@@ -11,7 +11,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// syntaxCodes maps each encoding to the error code for invalid input in it.
+// syntaxCodes maps each encoding to the error code for input that cannot be parsed.
 var syntaxCodes = map[string]xroute.ErrorCode{
 	"PLAIN": xroute.CodeGeometryObject, "WKB": xroute.CodeInvalidWKB, "WKT": xroute.CodeInvalidWKT,
 	"KML": xroute.CodeInvalidKML, "KML placemarks": xroute.CodeInvalidKML,
@@ -43,8 +43,8 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (first geom.T, _ *f
 	return first, nil
 }
 
-// same is like geo.Same, but geometries without points are also the same if only one of them has z
-// coordinates, because PLAIN and KML cannot express that.
+// same is like geo.Same, but ignores the layout of geometries without points, because PLAIN and KML
+// cannot express that these have a z.
 func same(a, b geom.T) bool {
 	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && geo.Count(a) == geo.Count(b)
 }
@@ -63,7 +63,7 @@ var bytesPerPoint = map[xroute.GeometryEncoding]int{
 	xroute.EncodingPlain: 80, xroute.EncodingWKB: 30, xroute.EncodingWKT: 42, xroute.EncodingKML: 42,
 }
 
-// responseSize estimates the size of a geometry in the given encodings in bytes.
+// responseSize estimates the size in bytes of a geometry in the given encodings.
 func responseSize(in []xroute.GeometryEncoding, points int) int {
 	size := 300 // enclosing elements
 	for encoding, bytes := range bytesPerPoint {

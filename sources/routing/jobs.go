@@ -37,17 +37,16 @@ const (
 	unknown   = xroute.StatusUnknown
 )
 
-// task is the work of a job: items that succeed or fail one by one. A worker calls do, and fail
-// after an error, in the order of the items. Only finished items may be fetched.
+// task is the work of a job: items that succeed or fail one by one. In the order of the items, a
+// worker calls do and, after an error, fail. Only finished items may be fetched.
 type task interface {
 	len() int
-	size() int64 // bytes of memory until it is fetched
+	size() int64 // bytes of memory used until the job is fetched
 	do(i int) error
 	fail(i int, err error) // replaces the item with the error
 }
 
-// jobs runs tasks in the background and keeps them in memory until they are fetched (contract 3).
-// After a restart all jobs are lost.
+// jobs runs tasks in the background and keeps them in memory until they are fetched (contract 3.4).
 type jobs struct {
 	cfg     JobsConfig
 	replica string // start of the ids of this replica's jobs
@@ -58,17 +57,17 @@ type jobs struct {
 
 	mu     sync.Mutex
 	byID   map[string]*job
-	queue  []*job     // jobs of byID that no worker has taken yet, in order
-	change *sync.Cond // of queue or closed
-	closed bool       // the workers stop between two items
+	queue  []*job     // jobs of byID that wait for a worker, in order
+	change *sync.Cond // queue or closed has changed
+	closed bool       // the workers stop after the current item
 	bytes  int64      // of all jobs in byID
 }
 
-// job is one task. jobs.mu guards the second group of fields.
+// job is a task with its state. jobs.mu guards the second group of fields.
 type job struct {
 	owner  string
 	queued time.Time
-	ended  chan struct{} // closed with the end of the job
+	ended  chan struct{} // closed when the job ends
 
 	state  progress
 	seen   status      // last status reported to the owner
@@ -164,7 +163,7 @@ func (t *jobs) with(owner, id string, f func(j *job)) progress {
 	return j.progress()
 }
 
-// stop stops a job after the current item. Finished items can be fetched.
+// stop stops a job after the current item. Finished items can still be fetched.
 func (t *jobs) stop(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
 		switch j.state.status {
@@ -179,7 +178,7 @@ func (t *jobs) stop(owner, id string) progress {
 // errStopped is the error of the items that remained when a job was stopped.
 var errStopped = &failure{class: business, message: "stopped: the job was stopped before this geometry was converted"}
 
-// finish ends a job after its last item or when it is stopped. The remaining items fail.
+// finish ends a job after its last item, or when it is stopped. Any remaining items fail.
 func (t *jobs) finish(j *job) {
 	end := succeeded
 	if j.state.remaining > 0 || j.state.failed > 0 && j.state.successful == 0 {
@@ -192,8 +191,8 @@ func (t *jobs) finish(j *job) {
 	t.end(j, end)
 }
 
-// delete deletes a job and its work. The id of the job remains known until it expires or the slot
-// is needed.
+// delete deletes the work of a job. The job's id remains known until it expires, or until another
+// job needs the slot.
 func (t *jobs) delete(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
 		if j.active() {
@@ -205,9 +204,9 @@ func (t *jobs) delete(owner, id string) progress {
 	})
 }
 
-// fetch returns the work of a job that has ended, with p.done() finished items, and discards the
-// job. work is nil if the job has not ended or does not exist. fetch first calls ready, which
-// reserves the memory of the response; if ready fails, the job is kept.
+// fetch discards a job that has ended and returns its work, with p.done() finished items. work is
+// nil if the job has not ended or does not exist. Before, fetch calls ready, which reserves the
+// memory of the response; if ready fails, the job is kept.
 func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p progress, work task, err error) {
 	p = t.with(owner, id, func(j *job) {
 		if j.active() || j.work == nil {
@@ -218,15 +217,12 @@ func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p
 			t.forget(j)
 		}
 	})
-	if err != nil {
-		return progress{}, nil, err
-	}
-	return p, work, nil
+	return p, work, err
 }
 
-// watch waits for the end of a job or, after the interval, for progress, but no longer than the
-// timeout (contract 3.4). If the owner already knows the final status, watch waits for the interval
-// too, so that a client that watches in a loop does not spin.
+// watch waits until a job ends or, at a multiple of the interval, has made progress, but no longer
+// than the timeout (contract 3.4). If the owner already knows the final status, watch waits for the
+// interval, so that a client that watches in a loop does not spin.
 func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress {
 	var ended <-chan struct{} // nil if the job has ended or is unknown
 	known := true             // the owner has seen the status
@@ -262,7 +258,7 @@ func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress
 	}
 }
 
-// run is a worker: it processes jobs until close.
+// run processes jobs until close is called.
 func (t *jobs) run() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -279,8 +275,8 @@ func (t *jobs) run() {
 	}
 }
 
-// work processes the items of a job until it ends or is stopped. It holds jobs.mu, but not while
-// it processes an item.
+// work processes the items of a job until it ends or is stopped. The caller must hold jobs.mu, which
+// work unlocks while it processes an item.
 func (t *jobs) work(j *job) {
 	work := j.work
 	for i := 0; i < work.len() && j.active() && j.state.status != stopping && !t.closed; i++ {
@@ -306,7 +302,7 @@ func (t *jobs) work(j *job) {
 	}
 }
 
-// do processes one item. After a panic only that item fails.
+// do processes one item. If it panics, only that item fails.
 func (t *jobs) do(j *job, work task, i int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -338,7 +334,6 @@ func (t *jobs) end(j *job, s status) {
 	})
 }
 
-// forget discards a job.
 func (t *jobs) forget(j *job) {
 	if j.expiry != nil {
 		j.expiry.Stop()
@@ -348,15 +343,14 @@ func (t *jobs) forget(j *job) {
 	j.bytes = 0
 }
 
-// charge adds to the memory of all jobs. A negative number releases it.
 func (t *jobs) charge(bytes int64) {
 	t.bytes += bytes
 	jobBytes.Set(float64(t.bytes))
 	jobsKept.Set(float64(len(t.byID)))
 }
 
-// checkLimits returns a *failure if a limit does not allow another job. If necessary it discards
-// the oldest deleted job.
+// checkLimits returns a *failure if a limit does not allow another job. If necessary, it discards
+// the oldest deleted job to make room.
 func (t *jobs) checkLimits(owner string, bytes int64) error {
 	own, ownBytes := 0, int64(0)
 	var oldest *job
@@ -377,16 +371,16 @@ func (t *jobs) checkLimits(owner string, bytes int64) error {
 	const advice = "fetch or delete one that has ended, or try again later"
 	switch cfg := t.cfg; {
 	case bytes > cfg.MaxBytesPerClient: // waiting does not help
-		return tooMany(fmt.Sprintf("the job needs %d bytes, and all jobs of a client together may hold %d: send the geometries as several jobs",
+		return tooMany(fmt.Sprintf("the job needs %d bytes, but all jobs of a client together may use only %d: send the geometries as several jobs",
 			bytes, cfg.MaxBytesPerClient))
 	case own >= cfg.MaxPerClient:
 		return full("this client has %d jobs and may not have more: %s", own, advice)
 	case ownBytes+bytes > cfg.MaxBytesPerClient:
-		return full("the jobs of this client hold %d of at most %d bytes: %s", ownBytes, cfg.MaxBytesPerClient, advice)
+		return full("the jobs of this client use %d of at most %d bytes: %s", ownBytes, cfg.MaxBytesPerClient, advice)
 	case len(t.byID) >= cfg.Max && oldest == nil:
 		return full("all %d job slots are in use: try again later", cfg.Max)
 	case t.bytes+bytes > cfg.MaxBytes:
-		return full("all jobs together hold %d of at most %d bytes: try again later", t.bytes, cfg.MaxBytes)
+		return full("all jobs together use %d of at most %d bytes: try again later", t.bytes, cfg.MaxBytes)
 	}
 	if len(t.byID) >= t.cfg.Max {
 		t.forget(oldest)

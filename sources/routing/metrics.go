@@ -15,9 +15,9 @@ var (
 	requestSeconds = metrics.NewSecondsBy("trafficd_routing_request_seconds",
 		"Time to process a SOAP request, including the wait of watchJob and excluding receiving and sending, in seconds.", "operation")
 	apiErrors = metrics.NewCounters("trafficd_routing_errors_total",
-		"Requests to the routing service with neither a response nor a fault, by code.", "code")
+		"Requests to the routing service that got neither a result nor a fault, by code.", "code")
 	points = metrics.NewCounter("trafficd_routing_points_total",
-		"Points converted; each geometry, ring, line and member of a collection counts as one more.")
+		"Points converted. Each geometry, ring, line and member of a collection counts as one more.")
 	panics = metrics.NewCounter("trafficd_routing_panics_total", "Requests and jobs of the routing service that panicked.")
 
 	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bytes of SOAP bodies received, before decompression.")
@@ -34,7 +34,7 @@ var (
 	jobBytesLimit = metrics.NewGauge("trafficd_routing_job_bytes_limit", "Maximum memory used by all conversion jobs, in bytes.")
 )
 
-// outcomeOK is the outcome of requests with a response.
+// outcomeOK is the outcome of requests that got a result.
 var outcomeOK = contract.OK.String()
 
 func init() {
@@ -47,7 +47,7 @@ func init() {
 	}
 }
 
-// countError counts a request that gets neither a response nor a fault.
+// countError counts a request that gets neither a result nor a fault.
 func countError(err error) {
 	code := contract.InternalError
 	if apiErr, ok := errors.AsType[*contract.APIError](err); ok {

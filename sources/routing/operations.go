@@ -19,8 +19,8 @@ func (x *exchange) operation() string {
 	return xroute.Operation(x.request)
 }
 
-// checkProperties rejects known keys in different case, because ignoring them would change the
-// meaning of the request.
+// checkProperties rejects known keys that are misspelt in case, because ignoring them would change
+// the meaning of the request.
 func checkProperties(caller *xroute.CallerContext) error {
 	if caller == nil {
 		return nil
@@ -38,7 +38,6 @@ func checkProperties(caller *xroute.CallerContext) error {
 	return nil
 }
 
-// operate performs the operation that the request names.
 func (x *exchange) operate() (xroute.Response, error) {
 	if err := checkProperties(xroute.Caller(x.request)); err != nil {
 		return nil, err
@@ -171,7 +170,7 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Owner, r.ID, interval, timeout))}, nil
 }
 
-// watchTimes returns the interval at which a watch reports progress, and its longest wait.
+// watchTimes returns the interval at which a watch checks for progress, and its maximum duration.
 func watchTimes(o *xroute.WatchOptions, limit time.Duration) (interval, timeout time.Duration, err error) {
 	interval, timeout = defaultInterval, defaultTimeout
 	if o != nil && o.ProgressUpdatePeriod != nil {

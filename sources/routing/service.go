@@ -24,7 +24,7 @@ import (
 	"trafficd/sources/internal/upload"
 )
 
-// Path is the service's path below the base path (contract 3).
+// Path is the path of the service below the base path (contract 3).
 const Path = "/xroute/ws/XRoute"
 
 // Service handles requests to Path. It is safe for concurrent use.
@@ -36,16 +36,16 @@ type Service struct {
 	receiver upload.Receiver
 	memory   *admission.Quotas // for request bodies and responses
 	watches  *admission.Quotas // one slot for each request that watches a job
-	cpu      *turns            // of the requests that are processed
+	cpu      *turns            // bounds the number of requests processed concurrently
 	limits   geo.Limits
 	jobs     *jobs
 	operate  func(*exchange) (xroute.Response, error) // exchange.operate; tests replace it
 }
 
-// New returns a service and starts its job workers. The service address in the WSDL has the given
-// scheme, http or https.
+// New returns a service and starts the workers for its jobs. scheme is that of the address in the
+// WSDL: http or https.
 func New(cfg Config, scheme string, log zerolog.Logger) *Service {
-	trusted, _ := proxies(cfg.TrustedProxies) // Validate has checked them
+	trusted, _ := proxies(cfg.TrustedProxies) // checked by Validate
 	return &Service{
 		cfg: cfg, scheme: scheme, proxies: trusted, log: log,
 		limits: geo.Limits{Points: cfg.MaxPoints, Depth: cfg.MaxDepth, DropMeasures: cfg.DropMeasures},
@@ -60,15 +60,15 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	}
 }
 
-// Drain makes all current and future watchJob requests return immediately, because the shutdown of
-// the HTTP server waits for requests in progress.
+// Drain makes all current and future watchJob requests return immediately, so that they do not delay
+// the shutdown of the HTTP server.
 func (s *Service) Drain() { s.jobs.drain() }
 
 // Stop cancels the jobs and waits for them. The HTTP server must already have stopped.
 func (s *Service) Stop() { s.jobs.close() }
 
-// Admit performs the checks that need only the header. The request takes a slot when the first byte
-// of its body arrives.
+// Admit performs the checks that need only the header. A slot is acquired later, when the first byte
+// of the body arrives.
 func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if !h.IsPost() {
 		return nil, nil
@@ -85,8 +85,8 @@ func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release 
 	return nil, apiErr
 }
 
-// Handle responds with a result or a SOAP fault. If the request cannot be read, it returns an error
-// like the other endpoints. items is the number of geometries in the request.
+// Handle responds with a result or a SOAP fault. If the request cannot be received, it returns an
+// error, like the other endpoints. items is the number of geometries in the request.
 func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	if !ctx.IsPost() {
 		return 0, s.describe(ctx)
@@ -151,9 +151,9 @@ type exchange struct {
 	size    int            // bytes of memory reserved for the response; 0 if it is small
 }
 
-// process returns the response. The error is a *contract.APIError, or becomes a fault. A panic
-// affects only this request. process takes a turn, but not while watchJob waits, which also
-// bounds the memory of decompressed bodies.
+// process returns the response. An error other than a *contract.APIError becomes a fault, and so
+// does a panic. process takes a turn, which also bounds the memory of decompressed bodies, and ends
+// it before watchJob waits.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	x.service.cpu.take(x.client.Owner)
 	release := sync.OnceFunc(x.service.cpu.pass)
@@ -175,14 +175,14 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 		return nil, err
 	}
 	if out, err = xroute.AppendMessage(make([]byte, 0, x.size), response); err != nil {
-		return nil, errors.New("cannot encode the response: " + err.Error()) // not wrapped: it is not the client's error
+		return nil, errors.New("cannot encode the response: " + err.Error()) // not wrapped: not the client's fault
 	}
 	return out, nil
 }
 
-// reserve charges the memory of a response to the client's quota before the response is made,
-// because a small body can cause a large response that the client may not read. The error is a
-// *contract.APIError.
+// reserve charges the memory of a response to the client's quota before the response is created,
+// because a small request can cause a large response, which the client may never read. The error is
+// a *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
 	if apiErr := x.service.memory.Acquire(x.client.Owner, int64(bytes)); apiErr != nil {
 		return apiErr
@@ -191,7 +191,7 @@ func (x *exchange) reserve(bytes int) error {
 	return nil
 }
 
-// envelopeDepth is the depth of the elements outside the outermost collection and inside the
+// envelopeDepth is the depth allowed for elements outside the outermost collection and inside the
 // innermost one.
 const envelopeDepth = 32
 
@@ -204,13 +204,16 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 	}
 	limits := xroute.DefaultLimits()
 	limits.Bytes, limits.VendorPrefix = s.cfg.MaxBodyBytes, s.cfg.VendorPrefix
-	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth // a collection and its list of members are two elements
+	limits.Depth = 2*s.cfg.MaxDepth + envelopeDepth // a collection is two elements: itself and its list of members
 	var from io.Reader = bytes.NewReader(body.bytes)
 	switch times, _ := codings(h); {
 	case times > 0:
 		unpacker := unpackers.Get().(*gunzip.Reader)
-		defer unpackers.Put(unpacker)
 		unpacker.Reset(from)
+		defer func() {
+			unpacker.Reset(nil) // so that the pool does not retain the body
+			unpackers.Put(unpacker)
+		}()
 		from = unpacker
 	case bytes.HasPrefix(body.bytes, []byte("\x1f\x8b")):
 		const reason = "the body is compressed, but no header says so: send Content-Encoding: gzip"
@@ -239,8 +242,7 @@ func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	return contract.NewError(contract.NotFound, "this is a SOAP service: its description is at "+Path+"?WSDL; send requests by POST")
 }
 
-// address returns the URL of the service, according to the settings, a trusted proxy, or the
-// request.
+// address returns the URL of the service, from the settings, a trusted proxy, or the request.
 func (s *Service) address(ctx *fasthttp.RequestCtx) string {
 	if s.cfg.PublicURL != "" {
 		return s.cfg.PublicURL + Path

@@ -14,7 +14,7 @@ import (
 	"trafficd/schemas/negotiate"
 )
 
-// checkHeader applies the rules that the header alone decides.
+// checkHeader applies the rules that need only the header and do not result in a fault.
 func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	switch media, _ := contentType(h); media {
 	case "", "text/xml", "application/xml", soap12: // SOAP 1.2 gets a fault, see checkContent
@@ -40,11 +40,11 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 
 const soap12 = "application/soap+xml"
 
-// checkContent applies the rules for the header that result in a fault if violated.
+// checkContent applies the rules for the header whose violation results in a fault.
 func checkContent(h *fasthttp.RequestHeader) *failure {
 	media, charset := contentType(h)
 	if media == soap12 {
-		const reason = "the Content-Type " + soap12 + " is for SOAP 1.2: this service supports SOAP 1.1, with text/xml"
+		const reason = "the Content-Type " + soap12 + " means SOAP 1.2: this service supports only SOAP 1.1, as text/xml"
 		return &failure{class: version, message: reason}
 	}
 	switch strings.ToLower(charset) {
@@ -65,13 +65,13 @@ func contentType(h *fasthttp.RequestHeader) (media, charset string) {
 	return media, parameters["charset"]
 }
 
-// codings returns how often the Content-Encoding names gzip, and the first coding that is neither
-// gzip nor identity.
+// codings returns the number of times that Content-Encoding lists gzip, and its first coding other
+// than gzip and identity.
 func codings(h *fasthttp.RequestHeader) (times int, other []byte) {
 	return negotiate.ContentGzip(h.PeekAll(fasthttp.HeaderContentEncoding), "identity")
 }
 
-// minCompressed is the size from which a response is compressed. Smaller ones fit into one packet.
+// minCompressed is the minimum size of a compressed response. Smaller ones fit into one packet.
 const minCompressed = 1 << 10
 
 var gzipWriters = sync.Pool{New: func() any {
@@ -79,7 +79,7 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// send responds with an envelope, compressed if the client accepts that.
+// send responds with an envelope, compressed if the client accepts gzip.
 func (s *Service) send(ctx *fasthttp.RequestCtx, client string, envelope []byte, fault bool) {
 	h := &ctx.Response.Header
 	if fault {

@@ -9,12 +9,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf16"
+	"weak"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
 	"trafficd/schemas/gunzip/compress"
@@ -97,6 +100,20 @@ func TestRejected(t *testing.T) {
 	require.Contains(t, fault.Text, "Content-Encoding: gzip")
 	fault, _ = s.requireFault(&xroute.IllegalParameterException{}, "", simple, "Content-Type", "text/xml; charset=ISO-8859-1")
 	require.Contains(t, fault.Text, "send UTF-8")
+}
+
+// TestPooledReaders checks that pooled gzip readers do not retain the body of a request.
+func TestPooledReaders(t *testing.T) {
+	s := start(t, nil).service
+	var h fasthttp.RequestHeader
+	h.Set("Content-Encoding", "gzip")
+	b := &body{memory: s.memory, bytes: []byte(zip(simple))}
+	require.Nil(t, s.memory.Acquire("", int64(cap(b.bytes))))
+	kept := weak.Make(&b.bytes[0])
+	_, err := s.read(&h, b)
+	require.NoError(t, err)
+	runtime.GC()
+	require.Nil(t, kept.Value())
 }
 
 // peer sends raw bytes.

@@ -2,12 +2,12 @@ package routing
 
 import "sync"
 
-// turns bounds the number of requests that are processed at the same time. While more are waiting,
-// the clients take turns, so that a client with many requests does not delay the others.
+// turns bounds the number of requests that are processed concurrently. While others wait, clients
+// take turns, so that a client with many requests does not delay the rest.
 type turns struct {
 	mu      sync.Mutex
 	free    int
-	clients []string // those with waiting requests; the first has the next turn
+	clients []string // clients with waiting requests; the first one has the next turn
 	waiting map[string][]chan struct{}
 }
 
