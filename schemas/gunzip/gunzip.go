@@ -1,7 +1,7 @@
 // Package gunzip decompresses request bodies: gzip (RFC 1952) with any number of members, header
 // fields of any length, and nothing after the last member. The readers of the standard library and
-// of klauspost/compress reject header fields of 512 bytes or more, and treat a header that ends
-// within a field as the end of the stream.
+// of klauspost/compress reject header fields of 512 bytes or more, and treat a header that is cut
+// off within a field as the end of the stream.
 package gunzip
 
 import (
@@ -114,7 +114,7 @@ func (z *Reader) header() error {
 		return fmt.Errorf("unknown compression method %d: want deflate, %d", h[2], deflate)
 	}
 	flags := h[3]
-	if flags&reserved != 0 { // the header may have fields that this package does not know
+	if flags&reserved != 0 { // the header may have unknown fields
 		return fmt.Errorf("reserved flags %#x are set in the gzip header", flags&reserved)
 	}
 	if flags&hasExtra != 0 {
@@ -171,7 +171,7 @@ func (z *Reader) skipText() error {
 	}
 }
 
-// trailer compares the checksum and the size of a member's content with those in its trailer.
+// trailer compares the checksum and size of the content with those in the member's trailer.
 func (z *Reader) trailer() error {
 	crc, size := z.crc, z.size
 	t, err := z.take(8)
@@ -193,7 +193,6 @@ func (z *Reader) take(n int) ([]byte, error) {
 	return part, noEOF(err)
 }
 
-// noEOF converts io.EOF to io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -13,9 +13,9 @@ import (
 
 var encoding = base64.StdEncoding.Strict()
 
-// Decode decodes a code in base64, which must be canonical: the standard alphabet, padded, without
-// line breaks. The error quotes the beginning of the code and contains the byte offset in the
-// binary form, counted from 0.
+// Decode decodes a base64 code, which must be canonical: in the standard alphabet, padded, without
+// line breaks. The error quotes the start of the code, and contains the byte offset in the binary
+// form, counted from 0.
 func Decode(code string) (Line, error) {
 	var space [128]byte // for 17 points; AppendDecode allocates for longer codes
 	raw, err := encoding.AppendDecode(space[:0], []byte(code))
@@ -106,8 +106,7 @@ func (r *reader) point(p *Point, first, last bool) error {
 	return nil
 }
 
-// offsets reads the n bytes after the last point. The flags in the last byte of that point declare
-// them.
+// offsets reads the n bytes after the last point, which the flags in its last byte must declare.
 func (r *reader) offsets(line *Line, n int) error {
 	end := r.code[r.at-1]
 	if end&endReserved != 0 {

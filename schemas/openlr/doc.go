@@ -1,5 +1,6 @@
 // Package openlr reads and writes line location references in version 3 of the OpenLR binary
-// format, the assumed format of a street's openLRcode. (Contract 5.3 defines it only as a string.)
+// format, the format that trafficd assumes for the openLRcode of a street. (Contract 5.3 defines it
+// only as a string.)
 //
 // The layout follows public descriptions and open-source decoders of the format. It was checked
 // against 20,000 real codes (TestRealCodes), not against the OpenLR white paper. A line consists of
@@ -16,11 +17,12 @@
 //	end       bit 7 reserved, flags of the offsets: 6 positive, 5 negative; 4–0 bearing
 //	distance  to the next point, along the road
 //
-// The coordinates of the first point are absolute, in 360/2²⁴ of a degree. All others are relative
-// to the previous point, in 1/100000 of a degree. Bearing, distance and offsets are indexes of
-// intervals: this package returns the midpoint, and defines half of the width as a constant.
+// The coordinates of the first point are absolute, in steps of 360/2²⁴ degrees. All others are
+// relative to the previous point, in steps of 1/100000 degree. Bearing, distance and offsets are
+// indexes of intervals: this package returns the midpoints, and defines constants for half the
+// widths.
 //
 // The number of points follows from the length, because two offsets take fewer bytes than a point.
-// Reserved bits must be zero, because this package does not know their meaning. A code that can be
-// decoded is encoded to the same bits (FuzzDecodeBinary).
+// Reserved bits must be zero, because their meaning is unknown. Decoding a code and encoding the
+// result returns the same bits (FuzzDecodeBinary).
 package openlr

@@ -8,8 +8,8 @@ import (
 )
 
 // Encode returns the base64 code of a line. Decoding it returns the values within the tolerances,
-// and coordinates within half a step of the format (about 1 m). A line from Decode is encoded to
-// the same code. Encode ignores LowestFRC and Distance of the last point.
+// and coordinates within half a step of the format (about 1 m). A line from Decode gets its
+// original code. Encode ignores LowestFRC and Distance of the last point.
 func Encode(line Line) (string, error) {
 	code, err := encode(line)
 	if err != nil {
@@ -42,8 +42,8 @@ func encode(line Line) ([]byte, error) {
 	return w.code, checkOffsets(len(line.Points), positive, negative)
 }
 
-// writer encodes points. It keeps the coordinates of the previous point as a reader decodes them,
-// so that rounding errors do not accumulate.
+// writer encodes points. It keeps the coordinates of the previous point as decoded, so that
+// rounding errors do not accumulate.
 type writer struct {
 	code     []byte
 	lon, lat float64

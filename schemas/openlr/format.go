@@ -48,21 +48,20 @@ const (
 	maxDistance = 15_001 // metres, the largest whole number in 256 intervals
 )
 
-// degrees returns the middle of interval v. Interval 0 contains only the number 0, so the middles
-// of the other intervals are half a step closer to 0.
+// degrees returns the midpoint of interval v. Interval 0 contains only the number 0, so the
+// midpoints of the others are half a step closer to 0.
 func degrees(v int32) float64 {
 	return (float64(v) - half(float64(v))) * absoluteStep
 }
 
-// interval is the inverse of degrees. For degrees up to 1.5 steps beyond the limit it returns the
-// last interval within the limit.
+// interval is the inverse of degrees. It rounds degrees up to 1.5 steps beyond the limit to the
+// last interval within it.
 func interval(degrees, limit float64) int32 {
 	v := math.Round(degrees/absoluteStep + half(degrees))
 	limit /= absoluteStep
 	return int32(max(-limit, min(v, limit, 1<<23-1)))
 }
 
-// half returns 0.5 with the sign of x, or 0 if x is 0.
 func half(x float64) float64 {
 	if x == 0 {
 		return 0
@@ -70,8 +69,8 @@ func half(x float64) float64 {
 	return math.Copysign(0.5, x)
 }
 
-// checkPosition returns an error for coordinates outside WGS84, or NaN. A line across the 180th
-// meridian is rejected, because its longitudes continue beyond 180 in this format.
+// checkPosition returns an error for coordinates that are NaN or outside WGS84. This rejects a line
+// across the 180th meridian, because its longitudes continue beyond 180 in this format.
 func checkPosition(lon, lat float64) error {
 	if !(math.Abs(lon) <= 180) {
 		return fmt.Errorf("longitude %.7f is not between -180 and 180", lon)
@@ -83,7 +82,7 @@ func checkPosition(lon, lat float64) error {
 }
 
 // checkOffsets returns an error if the offsets, in intervals, leave nothing of a line with two
-// points. On a longer line, the offsets are parts of different ways.
+// points. On a longer line, they apply to different sections.
 func checkOffsets(points int, positive, negative byte) error {
 	if points == 2 && int(positive)+int(negative) >= 256 {
 		return fmt.Errorf("offsets of %d/256 and %d/256 leave nothing of the line", positive, negative)

@@ -6,13 +6,13 @@ import "math"
 type Line struct {
 	Points []Point // at least two, in the direction of travel
 
-	// PositiveOffset is the part of the way from the first point to the second that precedes the
-	// location: from 0 (none) to less than 1, within ±OffsetTolerance. NegativeOffset is the part
-	// of the way to the last point that follows the location.
+	// PositiveOffset is the fraction of the section between the first two points that precedes the
+	// location: from 0 (none) to less than 1, within ±OffsetTolerance. NegativeOffset is the
+	// fraction of the section between the last two points that follows it.
 	PositiveOffset, NegativeOffset float64
 }
 
-// Point is a location reference point, with attributes of the road that leaves it or, at the last
+// Point is a location reference point, with attributes of the road that leaves it or, for the last
 // point, of the road that arrives.
 type Point struct {
 	Lon float64 // WGS84 degrees, -180 to 180
@@ -32,7 +32,7 @@ type Point struct {
 	LowestFRC FunctionalRoadClass // least important class up to the next point; 0 at the last point
 }
 
-// Half widths of the intervals of the format.
+// Half the widths of the format's intervals.
 const (
 	BearingTolerance  = bearingStep / 2  // degrees
 	DistanceTolerance = distanceStep / 2 // metres, before rounding
@@ -58,7 +58,7 @@ const (
 )
 
 // Straight returns a line between two points, given as [longitude, latitude] in degrees, along a
-// road of the given length in whole metres and one class.
+// road of one class and the given length in whole metres.
 func Straight(start, end [2]float64, metres int, class FunctionalRoadClass) Line {
 	east, north := (end[0]-start[0])*math.Cos(start[1]*math.Pi/180), end[1]-start[1]
 	bearing := math.Mod(math.Atan2(east, north)*180/math.Pi+360, 360)

@@ -14,7 +14,7 @@ var (
 	xsiNil  = name{nsInstance, "nil"}
 )
 
-// value reads the open element, which has the declared type t, into v, and leaves the element.
+// value reads the open element into v and leaves it. t is the declared type of the element.
 func (d *reader) value(t *typ, v reflect.Value, s start) error {
 	actual, err := d.actual(t, s)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d *reader) value(t *typ, v reflect.Value, s start) error {
 	return nil
 }
 
-// actual returns the type that xsi:type names, or the declared type without xsi:type.
+// actual returns the type that xsi:type names or, without xsi:type, the declared type.
 func (d *reader) actual(declared *typ, s start) (*typ, error) {
 	t := declared
 	text, typed := d.attribute(s, xsiType)
@@ -96,7 +96,6 @@ func (d *reader) items(t *typ, array reflect.Value) error {
 	})
 }
 
-// members reads the attributes and elements of a complex type.
 func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	if err := d.attributesOf(t, v, s.attributes); err != nil {
 		return err
@@ -120,9 +119,9 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	return d.checkRequired(t.elements, seen)
 }
 
-// skipUnknown skips an element that t does not have. An element with the name of an optional
-// member, but in another namespace, is an error: ignoring it would change the meaning of the
-// request. For a required member, checkRequired returns an error.
+// skipUnknown skips an element that t does not have. An element with the name of an optional member
+// in another namespace is an error, because ignoring it would change the meaning of the request.
+// For a required member, checkRequired returns the error.
 func (d *reader) skipUnknown(t *typ, s start) error {
 	for _, m := range t.elements {
 		if m.name.local == s.name.local && !m.required {
@@ -158,7 +157,7 @@ func (d *reader) attributesOf(t *typ, v reflect.Value, attributes []xml.Attr) er
 	return d.checkRequired(t.attributes, seen)
 }
 
-// elementOf reads the open element of a member into v and leaves it.
+// elementOf reads the open element, which is the member m, into v and leaves it.
 func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	isNil, err := d.isNil(m.typ, true, s)
 	switch {
@@ -169,8 +168,8 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	case m.required && !m.nillable:
 		return m.missing(d.path())
 	}
-	// An optional element with xsi:nil counts as absent even if it is not nillable, because toolkits
-	// write xsi:nil for such elements too.
+	// An optional element with xsi:nil counts as absent even if it is not nillable, because
+	// toolkits write xsi:nil for such elements too.
 	if _, ok, err := d.child(); err != nil {
 		return err
 	} else if ok {
@@ -180,8 +179,8 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	return nil
 }
 
-// isNil reports whether the element has xsi:nil. It returns an error if the value is invalid, or if
-// it is true but not allowed.
+// isNil reports whether the element has a true xsi:nil. It returns an error if the value is
+// invalid, or true but not allowed.
 func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	text, found := d.attribute(s, xsiNil)
 	if !found {
@@ -197,7 +196,6 @@ func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	return value, nil
 }
 
-// checkRequired returns an error if a required member was not seen.
 func (d *reader) checkRequired(members []*member, seen uint64) error {
 	for i, m := range members {
 		if !m.required || seen&(1<<i) != 0 {

@@ -14,19 +14,16 @@ const (
 	addressPlaceholder = "http://localhost:8080/xroute/ws/XRoute" // in the WSDL
 )
 
-// WSDL returns the description of the service at an address. It imports the schemas by their file
-// names.
+// WSDL returns the description of the service at address. It imports the schemas by file name.
 func WSDL(address string) []byte {
 	return bytes.ReplaceAll(document(wsdlName), []byte(addressPlaceholder), appendText(nil, address))
 }
 
-// Schema returns one of the files that SchemaNames lists. prefix replaces the prefix VENDOR of
-// format names.
+// Schema returns one of the files in SchemaNames. prefix replaces VENDOR in the names of formats.
 func Schema(file, prefix string) []byte {
 	return bytes.ReplaceAll(document(file), []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
 }
 
-// schemas lists the schemas in xsd/, one for each namespace.
 var schemas = []struct{ name, space string }{
 	{"common.xsd", nsCommon},
 	{"exceptions.xsd", nsExceptions},

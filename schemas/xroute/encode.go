@@ -26,7 +26,7 @@ func (e *encoder) fail(err *Error) {
 	}
 }
 
-// element appends v as an element of the declared type t.
+// element appends v as an element. t is its declared type.
 func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 	actual, v := t.actual(v)
 	if actual == nil || actual.abstract || !actual.extends(t) {
@@ -57,7 +57,7 @@ func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 	e.put("</", tag, ">")
 }
 
-// actual returns the type of v, or nil if the type is unknown, and the dereferenced value.
+// actual returns the type of v, which is nil if unknown, and the dereferenced value.
 func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 	if v.Kind() == reflect.Interface {
 		v = reflect.Indirect(v.Elem())
@@ -66,7 +66,6 @@ func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 	return t, reflect.Indirect(v)
 }
 
-// content appends the content of an element.
 func (e *encoder) content(t *typ, v reflect.Value) {
 	switch {
 	case t.simple != nil:
@@ -102,7 +101,7 @@ func (e *encoder) simple(t *typ, v reflect.Value) {
 	e.dst = t.simple.append(e.dst, v)
 }
 
-// absent reports whether a member has no value: it is a nil pointer, interface or slice.
+// absent reports whether a member is a nil pointer, interface or slice.
 func absent(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Interface:
@@ -114,8 +113,8 @@ func absent(v reflect.Value) bool {
 	}
 }
 
-// appendText appends text, escaped for attributes and elements. It replaces characters that XML
-// does not allow with U+FFFD.
+// appendText appends text, escaped for attributes and elements. Characters that XML does not allow
+// become U+FFFD.
 func appendText(dst []byte, text string) []byte {
 	b := bytes.NewBuffer(dst)
 	_ = xml.EscapeText(b, []byte(text)) // writing to a buffer cannot fail

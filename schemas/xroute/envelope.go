@@ -89,7 +89,7 @@ func unknownOperation(n name) *Error {
 	}
 }
 
-// read reads a whole envelope, up to the end of r.
+// read reads an envelope and the rest of r.
 func read(r io.Reader, limits Limits) (m Message, err error) {
 	d := newReader(r, limits)
 	s, _, err := d.child()
@@ -125,8 +125,7 @@ func (d *reader) envelopeError(reason string) *Error {
 	return d.at(&Error{Kind: KindEnvelope, Reason: reason})
 }
 
-// header skips the header entries. It returns an error if an entry for this receiver must be
-// understood.
+// header skips the header. It returns an error for an entry that this receiver must understand.
 func (d *reader) header() error {
 	err := d.children(func(s start) error {
 		actor, _ := d.attribute(s, soapActor)
@@ -167,8 +166,8 @@ func (d *reader) body() (m Message, err error) {
 	return m, err
 }
 
-// AppendMessage appends the envelope of a request or a response. If a required member of the
-// message is missing or a value is not allowed, it returns dst unchanged and an *Error.
+// AppendMessage appends an envelope with the message. If a required member of the message is
+// missing or a value is not allowed, it returns dst unchanged and an *Error.
 func AppendMessage(dst []byte, m Message) ([]byte, error) {
 	if fault, ok := m.(*Fault); ok {
 		return AppendFault(dst, fault)

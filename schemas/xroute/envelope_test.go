@@ -174,7 +174,7 @@ func TestInvalidRequests(t *testing.T) {
 		replace(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><String>PLAIN</String>`))
 	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding", "must be GeometryEncoding in the namespace urn:xserver:common",
 		replace(t, `<wrappedResponseGeometry>`, `<wrappedResponseGeometry><GeometryEncoding>PLAIN</GeometryEncoding>`))
-	f(KindValue, operation+"/geometry/@wkb", "is not a base64Binary", replace(t, `i:type="c:Point"`, `i:type="c:Point" wkb="AQE"`))
+	f(KindValue, operation+"/geometry/@wkb", "is not a valid base64Binary", replace(t, `i:type="c:Point"`, `i:type="c:Point" wkb="AQE"`))
 	f(KindMissing, operation+"/geometry/@xsi:type", "abstract", replace(t, ` i:type="c:Point"`, ""))
 	f(KindMissing, operation+"/geometry/@xsi:type", "abstract", replace(t, `"c:Point"`, `"c:EncodedGeometry"`))
 	f(KindValue, operation+"/geometry/@xsi:type", "does not extend", replace(t, `"c:Point"`, `"c:PlainPoint"`))
@@ -192,12 +192,12 @@ func TestInvalidRequests(t *testing.T) {
 	f(KindValue, operation+"/options", "duplicate element", replace(t, "<callerContext>", `<options/><callerContext>`))
 	f(KindValue, operation+"/geometry", `text "POINT" where only elements are allowed`, replace(t, "<c:point ", "POINT<c:point "))
 	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[1]", `element "b" where only text`, replace(t, ">WKB<", "><b>WKB</b><"))
-	f(KindValue, operation+"/geometry/point/@x", `"8,25" is not a double`, replace(t, `x="8.25"`, `x="8,25"`))
-	f(KindValue, operation+"/geometry/point/@x", `"0x1p3" is not a double`, replace(t, `x="8.25"`, `x="0x1p3"`))
-	f(KindValue, operation+"/geometry/point/@x", `"" is not a double`, replace(t, `x="8.25"`, `x=""`))
-	f(KindValue, operation+"/geometry/point/@x", `"`+strings.Repeat("ü", 32)+`" is not a double`, replace(t, `x="8.25"`, `x="`+strings.Repeat("ü", 1000)+`"`))
-	f(KindValue, operation+"/options/@coordFormat", `"OG_GEO" is not a CoordFormat: must be one of OG_GEODECIMAL, VENDOR_MERCATOR,`, replace(t, "OG_GEODECIMAL", "OG_GEO"))
-	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]", `"SVG" is not a GeometryEncoding`, replace(t, ">WKT<", ">SVG<"))
+	f(KindValue, operation+"/geometry/point/@x", `"8,25" is not a valid double`, replace(t, `x="8.25"`, `x="8,25"`))
+	f(KindValue, operation+"/geometry/point/@x", `"0x1p3" is not a valid double`, replace(t, `x="8.25"`, `x="0x1p3"`))
+	f(KindValue, operation+"/geometry/point/@x", `"" is not a valid double`, replace(t, `x="8.25"`, `x=""`))
+	f(KindValue, operation+"/geometry/point/@x", `"`+strings.Repeat("ü", 32)+`" is not a valid double`, replace(t, `x="8.25"`, `x="`+strings.Repeat("ü", 1000)+`"`))
+	f(KindValue, operation+"/options/@coordFormat", `"OG_GEO" is not a valid CoordFormat: must be one of OG_GEODECIMAL, VENDOR_MERCATOR,`, replace(t, "OG_GEODECIMAL", "OG_GEO"))
+	f(KindValue, operation+"/options/wrappedResponseGeometry/GeometryEncoding[2]", `"SVG" is not a valid GeometryEncoding`, replace(t, ">WKT<", ">SVG<"))
 }
 
 // TestErrorsAreShort checks that errors quote only the beginning of long names and texts.
@@ -375,8 +375,8 @@ func TestAppendInvalidMessage(t *testing.T) {
 	f("convertGeometryResponse/result: required element in the namespace urn:xserver:routing is missing", &ConvertGeometryResponse{Result: (*Point)(nil)})
 	f("is not of type EncodedGeometry", &ConvertGeometryResponse{Result: &Encodings{}})
 	f("is not of type EncodedGeometry", &ConvertGeometryResponse{Result: struct{ *Point }{&Point{}}})
-	f(`"" is not a JobStatus`, &StopJobResponse{})
-	f(`"gone" is not a JobStatus`, &StopJobResponse{Result: Job{Status: "gone"}})
+	f(`"" is not a valid JobStatus`, &StopJobResponse{})
+	f(`"gone" is not a valid JobStatus`, &StopJobResponse{Result: Job{Status: "gone"}})
 	f("ArrayOfEncodedGeometry: item 1 is nil", &StartConvertGeometries{
 		Geometries: []EncodedGeometry{&Point{}, nil}, Options: RequestOptions{CoordFormat: geo.SRID},
 	})

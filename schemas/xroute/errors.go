@@ -2,7 +2,6 @@ package xroute
 
 import (
 	"strconv"
-	"strings"
 
 	"trafficd/schemas/contract"
 )
@@ -12,18 +11,18 @@ type Kind int
 
 // The kinds of errors.
 const (
-	KindSyntax         Kind = iota + 1 // not the XML that a SOAP message may contain
-	KindVersion                        // an envelope of a version other than SOAP 1.1
+	KindSyntax         Kind = iota + 1 // not XML, or XML that SOAP forbids
+	KindVersion                        // an envelope of a SOAP version other than 1.1
 	KindEnvelope                       // XML, but not an envelope with one message
 	KindMustUnderstand                 // an unsupported header with mustUnderstand
-	KindOperation                      // no message has this name
+	KindOperation                      // an unknown message
 	KindMissing                        // a required member is missing
-	KindValue                          // a member has a value that its type does not allow
-	KindLimit                          // a limit of Limits is exceeded
+	KindValue                          // a value that the type of its member does not allow
+	KindLimit                          // one of Limits is exceeded
 )
 
-// Error is the error for an invalid envelope, or for a message that cannot be written. Errors of
-// the underlying io.Reader are not of this type.
+// Error reports an invalid envelope, or a message that cannot be written. Errors of the underlying
+// io.Reader are returned unchanged instead.
 type Error struct {
 	Kind   Kind
 	Path   string // such as Envelope/Body/convertGeometry/options/@coordFormat
@@ -41,7 +40,6 @@ func (e *Error) Error() string {
 // echo returns text, truncated and quoted for an error (contract 6.4).
 func echo(text string) string { return strconv.Quote(contract.Echo(text)) }
 
-// missing returns the error for a required member that is missing.
 func (m *member) missing(path string) *Error {
 	reason := "required attribute is missing"
 	if m.name.space != "" {
@@ -50,15 +48,10 @@ func (m *member) missing(path string) *Error {
 	return &Error{Kind: KindMissing, Path: path, Type: m.typ.label, Reason: reason}
 }
 
-// invalid returns the error for text that is not a value of the type.
 func (t *typ) invalid(path, text string, err error) *Error {
 	label := t.label
 	if t.simple != nil && t.simple.values == nil {
 		label = t.simple.xsd // base64Binary is clearer than byte
 	}
-	article := "a "
-	if strings.ContainsRune("aeiouAEIOU", rune(label[0])) {
-		article = "an "
-	}
-	return &Error{Kind: KindValue, Path: path, Type: t.label, Reason: echo(text) + " is not " + article + label + ": " + err.Error()}
+	return &Error{Kind: KindValue, Path: path, Type: t.label, Reason: echo(text) + " is not a valid " + label + ": " + err.Error()}
 }

@@ -16,7 +16,7 @@ const (
 
 // Exception is a pointer to BaseException or to any type that extends it.
 type Exception interface {
-	// Base returns the members that every exception has, for reading and writing.
+	// Base returns the members that every exception has. The caller may change them.
 	Base() *BaseException
 }
 
@@ -41,16 +41,16 @@ type StackElement struct {
 //nolint:revive // contract 5.4 describes these types; each one embeds the one that it extends
 type (
 	SystemException              struct{ BaseException }     // a failure of the service
-	DatabaseException            struct{ SystemException }   // a failure of a database
+	DatabaseException            struct{ SystemException }   // a database failure
 	ConstraintViolationException struct{ DatabaseException } // a row that a database rejects
 	TableNotFoundException       struct{ DatabaseException } // a missing table
 	UnexpectedException          struct{ SystemException }   // an internal error
 	OptimisticRollbackException  struct{ SystemException }   // a change that conflicts with another one
-	RemoteAccessException        struct{ SystemException }   // a failure to reach another service
+	RemoteAccessException        struct{ SystemException }   // another service cannot be reached
 	CreateException              struct{ SystemException }   // an object that cannot be created
 	DuplicateKeyException        struct{ CreateException }   // an object that exists already
 	RemoveException              struct{ SystemException }   // an object that cannot be removed
-	FinderException              struct{ SystemException }   // a failure of a search
+	FinderException              struct{ SystemException }   // a search that failed
 	ObjectNotFoundException      struct{ FinderException }   // a search without a result
 
 	BusinessException         struct{ BaseException }             // an error of the caller

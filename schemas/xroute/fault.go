@@ -27,8 +27,8 @@ func (*Fault) message() {}
 
 func (f *Fault) Error() string { return "SOAP fault " + string(f.Code) + ": " + f.Text }
 
-// AppendFault appends the envelope of a fault. It returns an error only for an Exception of an
-// unknown type.
+// AppendFault appends an envelope with the fault. It returns an error only if the type of the
+// Exception is unknown.
 func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	e := &encoder{dst: append(dst, head...)}
 	e.put("<soapenv:Fault><faultcode>soapenv:")
@@ -38,7 +38,7 @@ func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 	e.put("</faultstring>")
 	if f.Exception != nil {
 		// The detail contains the global element of the exception, which is named after its type.
-		// PHP's SoapClient loses members if the element has no xsi:type.
+		// Without xsi:type, PHP's SoapClient would lose members.
 		v := reflect.ValueOf(&f.Exception).Elem()
 		declared := model.byGo[v.Type()]
 		tag := declared.name.prefixed()

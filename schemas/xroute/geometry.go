@@ -8,7 +8,7 @@ import (
 	"trafficd/schemas/geo"
 )
 
-// GeometryEncoding is an encoding of a geometry.
+// GeometryEncoding is the name of an encoding of geometries.
 type GeometryEncoding string
 
 // The encodings.
@@ -19,18 +19,17 @@ const (
 	EncodingKML   GeometryEncoding = "KML"
 )
 
-// CoordFormat is a coordinate format. Package geo lists the formats.
+// CoordFormat is a coordinate format.
 type CoordFormat = geo.Format
 
-// EncodedGeometryBase is the root type of geometries. All geometries also implement
-// EncodedGeometry.
+// EncodedGeometryBase is the root type of geometries, all of which also implement EncodedGeometry.
 type EncodedGeometryBase interface{ encodedGeometryBase() }
 
 // EncodedGeometry is one of *Point, *LineString, *LinearRing, *Polygon, *MultiPoint,
 // *MultiLineString, *MultiPolygon and *GeometryCollection.
 type EncodedGeometry interface {
 	EncodedGeometryBase
-	// Encoded returns the encodings other than the plain one, for reading and writing.
+	// Encoded returns the encodings other than PLAIN. The caller may change them.
 	Encoded() *Encodings
 }
 
@@ -49,7 +48,7 @@ type Encodings struct {
 // Encoded implements EncodedGeometry.
 func (e *Encodings) Encoded() *Encodings { return e }
 
-// encoded is a geometry of one kind. The element with its plain encoding is named after the kind.
+// encoded is a geometry. The element with its PLAIN encoding is named after the kind of geometry.
 type encoded[P any] struct {
 	Encodings
 	Plain *P `xsd:"<kind>"`
@@ -73,11 +72,11 @@ type BoundingBox struct {
 	RightBottom *Point `xsd:"rightBottom,nillable"`
 }
 
-// PlainGeometry is a pointer to one of the Plain types, PlainGeometryBase included.
+// PlainGeometry is a pointer to one of the Plain types, including PlainGeometryBase.
 type PlainGeometry interface{ plainGeometry() }
 
-// PlainGeometryBase is the base of the plain geometries. It is not abstract in contract 5.4, so a
-// PlainGeometryBase may occur, as a geometry without coordinates.
+// PlainGeometryBase is the base of the plain geometries. Because it is not abstract in contract
+// 5.4, it may also occur itself, as a geometry without coordinates.
 type PlainGeometryBase struct{}
 
 func (*PlainGeometryBase) plainGeometry() {}
@@ -146,7 +145,7 @@ var kinds = func() map[reflect.Type]geo.Kind {
 // KindOf returns the kind of an element's geometry, or geo.Any for nil.
 func KindOf(e EncodedGeometry) geo.Kind { return kinds[reflect.TypeOf(e)] }
 
-// PlainOf returns the plain encoding of an element, or nil.
+// PlainOf returns the PLAIN encoding of an element, or nil.
 func PlainOf(e EncodedGeometry) PlainGeometry {
 	if KindOf(e) == geo.Any {
 		return nil
@@ -158,8 +157,8 @@ func PlainOf(e EncodedGeometry) PlainGeometry {
 	return plain.Interface().(PlainGeometry)
 }
 
-// NewElement returns an element of a kind, or nil for geo.Any. plain must be nil or have the plain
-// type of the kind.
+// NewElement returns an element with a PLAIN encoding, or nil for geo.Any. plain must be nil or of
+// the type that belongs to the kind.
 func NewElement(kind geo.Kind, plain PlainGeometry) EncodedGeometry {
 	if kind == geo.Any {
 		return nil
@@ -177,8 +176,8 @@ type Reading struct {
 	Read     func(geo.Limits) (geom.T, error)
 }
 
-// Readings lists the encodings that an element has. WKB is the first one, because only a geometry
-// read from WKB has an SRID.
+// Readings returns the encodings of an element. WKB comes first, because only a geometry read from
+// WKB has an SRID.
 func Readings(e EncodedGeometry) (list []Reading) {
 	kind, encoded := KindOf(e), e.Encoded()
 	add := func(encoding string, read func(geo.Limits) (geom.T, error)) {

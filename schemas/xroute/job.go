@@ -19,7 +19,7 @@ func (s JobStatus) Ended() bool {
 	return s != StatusQueuing && s != StatusRunning && s != StatusStopping
 }
 
-// Job is the state of a job, which continues after the response.
+// Job is the state of a job at the time of the response.
 type Job struct {
 	Progress    JobProgress `xsd:"progress"`
 	ElapsedTime int32       `xsd:"@elapsedTime,required"`

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// Limits bound the cost of reading an envelope. Values of zero or less mean the default.
+// Limits bounds the cost of reading an envelope. Zero or less means the default.
 type Limits struct {
 	Bytes      int64 // maximum size of the envelope in UTF-8
 	Depth      int   // maximum nesting depth of elements
 	Attributes int   // maximum number of attributes of an element, and of namespaces in scope
 
-	VendorPrefix string // prefix of CoordFormat values that is accepted in addition to VENDOR; may be empty
+	VendorPrefix string // accepted besides VENDOR in CoordFormat values; may be empty
 }
 
-// DefaultLimits returns limits that allow a geometry of some 300,000 points.
+// DefaultLimits returns limits that allow a geometry with about 300,000 points.
 func DefaultLimits() Limits {
 	return Limits{Bytes: 16 << 20, Depth: 64, Attributes: 64}
 }
@@ -37,9 +37,8 @@ func tooMany(limit int64, what string) *Error {
 	return &Error{Kind: KindLimit, Reason: fmt.Sprintf("the limit is %d %s: send less in one request", limit, what)}
 }
 
-// meter passes the envelope to the XML decoder, which reads byte by byte. It counts bytes, and the
-// attributes of a tag by their opening quotes, because the decoder itself would keep any number of
-// attributes until it returns the tag.
+// meter passes the envelope to the XML decoder byte by byte. It counts the bytes, and by their
+// opening quotes the attributes of a tag, because the decoder does not limit their number.
 type meter struct {
 	*bufio.Reader
 	limits     Limits
@@ -58,9 +57,8 @@ const (
 	inOther // in text, a comment or a declaration, where quotes have no special meaning
 )
 
-// newMeter returns a meter for r. It detects the encoding from the first bytes, as in appendix F of
-// XML 1.0. It skips a UTF-8 byte order mark, and converts UTF-16, with or without a byte order
-// mark, to UTF-8.
+// newMeter returns a meter for r. It detects the encoding by the first bytes, as in appendix F of
+// XML 1.0, skips a UTF-8 byte order mark, and converts UTF-16 to UTF-8.
 func newMeter(r io.Reader, limits Limits) *meter {
 	m := &meter{Reader: bufio.NewReader(r), limits: limits}
 	mark, _ := m.Peek(3) // if it is too short, the decoder fails
@@ -81,7 +79,7 @@ func newMeter(r io.Reader, limits Limits) *meter {
 	return m
 }
 
-// ReadByte returns the next byte, or an Error of KindLimit.
+// ReadByte implements io.ByteReader. At a limit, it returns an Error of KindLimit.
 func (m *meter) ReadByte() (byte, error) {
 	c, err := m.Reader.ReadByte()
 	if err != nil {
@@ -100,8 +98,8 @@ func (m *meter) ReadByte() (byte, error) {
 	return c, nil
 }
 
-// next must be called before each token. The decoder reads only to the end of a token, or to the <
-// that follows text.
+// next must be called before each token. The decoder reads only to the end of a token or, for text,
+// to the < that follows it.
 func (m *meter) next() {
 	m.state, m.attributes = atStart, 0
 	if m.last == '<' {
@@ -109,7 +107,6 @@ func (m *meter) next() {
 	}
 }
 
-// updateState updates the state with the next byte.
 func (m *meter) updateState(c byte) {
 	m.last = c
 	switch m.state {
@@ -136,8 +133,8 @@ func (m *meter) updateState(c byte) {
 	}
 }
 
-// charset implements xml.Decoder.CharsetReader, which is called for any declared encoding except
-// UTF-8.
+// charset is the CharsetReader of the xml.Decoder, which calls it for any declared encoding other
+// than UTF-8.
 func (m *meter) charset(label string, in io.Reader) (io.Reader, error) {
 	if m.utf16 {
 		return in, nil

@@ -23,7 +23,7 @@ type RequestOptions struct {
 	SRID              *string            `xsd:"@srId"`
 }
 
-// WatchOptions sets the waiting times of watchJob, in milliseconds.
+// WatchOptions contains the times that watchJob waits, in milliseconds.
 type WatchOptions struct {
 	MaximumPollingPeriod *int32 `xsd:"@maximumPollingPeriod"`
 	ProgressUpdatePeriod *int32 `xsd:"@progressUpdatePeriod"`
@@ -100,7 +100,7 @@ type (
 )
 
 // ConvertedGeometries is the result of a job: the geometries in the order of the request, without
-// those that failed. There are none until the job has ended, or if its status is UNKNOWN.
+// those that failed. Both lists are absent until the job has ended, and if its status is UNKNOWN.
 type ConvertedGeometries struct {
 	Job        Job                 `xsd:"job,required"`
 	Geometries []EncodedGeometry   `xsd:"wrappedGeometries,nillable"`

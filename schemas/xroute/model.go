@@ -20,7 +20,7 @@ const (
 	nsEnvelope = "http://schemas.xmlsoap.org/soap/envelope/"
 )
 
-// prefixes are the namespace prefixes that this package writes. The envelope element declares them.
+// prefixes are the namespace prefixes that this package writes.
 var prefixes = map[string]string{
 	nsCommon: "c", nsRouting: "r", nsExceptions: "e", nsPrimitives: "p", nsService: "s",
 	nsSchema: "xsd", nsInstance: "xsi", nsEnvelope: "soapenv",
@@ -30,30 +30,28 @@ type name struct{ space, local string }
 
 func (n name) prefixed() string { return prefixes[n.space] + ":" + n.local }
 
-// typ is a type of the schema: a simple type, an array or a complex type.
+// typ is a simple type, an array or a complex type.
 type typ struct {
 	name     name
 	goType   reflect.Type // the struct of a complex type, the slice of an array
 	simple   *simple      // set for a simple type
 	item     *typ         // type of the items of an array
 	itemName name         // name of the elements of an array
-	itemTag  string       // itemName with the prefix that this package writes
+	itemTag  string       // itemName with its prefix
 	label    string       // name in errors, and T in the name of its array, ArrayOf<T>
 	base     *typ         // the type that it extends
 	abstract bool
 	message  bool // anonymous type of a global element
 
-	// Members of the base come first.
-	attributes, elements []*member
+	attributes, elements []*member // those of the base come first
 
-	// For a type that others extend, the interface that all of them implement; otherwise nil.
-	iface reflect.Type
+	iface reflect.Type // for a type that others extend, the interface that all of them implement
 }
 
 // member is an attribute or an element of a complex type.
 type member struct {
 	name               name   // attributes are in no namespace
-	tag                string // for an element, its name with the prefix that this package writes
+	tag                string // for an element, its name with prefix
 	typ                *typ
 	index              []int // index of the struct field, as in FieldByIndex
 	required, nillable bool
@@ -72,7 +70,7 @@ func (t *typ) extends(other *typ) bool {
 // memberType returns the Go type of the items of an array with items of type t.
 func (t *typ) memberType() reflect.Type { return cmp.Or(t.iface, t.goType) }
 
-// The complex types, in the order of the documents. A type follows the one that it extends.
+// The complex types, in the order of the documents. Each type follows the one that it extends.
 var (
 	commonTypes = []any{
 		&geometryBase{}, &Encodings{},
@@ -101,10 +99,10 @@ var (
 	}
 )
 
-// bases contains the types that others extend, with the interface that all of these implement.
+// bases contains the types that others extend.
 var bases = map[reflect.Type]struct {
-	iface    reflect.Type
-	abstract string // name of the type if it is abstract, otherwise empty
+	iface    reflect.Type // implemented by the type and those that extend it
+	abstract string       // name of the type if it is abstract, otherwise empty
 }{
 	reflect.TypeFor[geometryBase]():      {reflect.TypeFor[EncodedGeometryBase](), "EncodedGeometryBase"},
 	reflect.TypeFor[Encodings]():         {reflect.TypeFor[EncodedGeometry](), "EncodedGeometry"},
@@ -120,7 +118,7 @@ type schema struct {
 	messages map[name]*typ // by the name of the element
 }
 
-// model is built from the Go types. Building it panics on an invalid tag.
+// model is built from the Go types.
 var model = newSchema()
 
 func newSchema() *schema {
@@ -150,8 +148,8 @@ func newSchema() *schema {
 	return s
 }
 
-// add adds a type, its array, and the array of that array. If several types share an interface, the
-// interface represents the first of them.
+// add adds a type, its array, and the array of that array. An interface represents the first type
+// that implements it.
 func (s *schema) add(t *typ) {
 	for range 3 {
 		s.types = append(s.types, t)
@@ -171,7 +169,6 @@ func (s *schema) add(t *typ) {
 	}
 }
 
-// declare adds complex types.
 func (s *schema) declare(space string, list []any) {
 	extended := map[reflect.Type]bool{}
 	for _, zero := range list {
@@ -213,8 +210,8 @@ func (s *schema) describe(t *typ) {
 	}
 }
 
-// inherit returns copies of the members of a type that is embedded in the field with the given
-// index.
+// inherit returns copies of the members of an embedded type. field is the index of the embedded
+// field.
 func inherit(field int, members []*member) (own []*member) {
 	for _, m := range members {
 		copied := *m
@@ -226,8 +223,8 @@ func inherit(field int, members []*member) (own []*member) {
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// addMember adds the member that a tag describes: name[,required][,nillable]. @ precedes the name
-// of an attribute, and <kind> is replaced by the name of t.
+// addMember adds a member. Its tag is name[,required][,nillable]. The name of an attribute begins
+// with @, and <kind> means the name of t.
 func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 	parts := strings.Split(tag, ",")
 	m := &member{typ: s.typeOf(field.Type), index: field.Index, owner: t}

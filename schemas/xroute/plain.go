@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	// ErrNotFinite means that a coordinate of a plain geometry is NaN or infinite. XML can represent
-	// these values, but other encodings cannot.
+	// ErrNotFinite means that a coordinate of a plain geometry is NaN or infinite. XML can
+	// represent these values, but other encodings cannot.
 	ErrNotFinite = errors.New("not a finite number")
 
 	errPlain = errors.New("invalid geometry")
@@ -21,7 +21,7 @@ var (
 )
 
 // FromPlain returns the geometry of plain elements. The error wraps geo.ErrTooLarge or ErrNotFinite
-// if one of these applies.
+// where applicable.
 func FromPlain(p PlainGeometry, limits geo.Limits) (geom.T, error) {
 	g, err := fromPlain(p, limits, geom.XY)
 	if errors.Is(err, errMixed) {
@@ -35,7 +35,7 @@ func fromPlain(p PlainGeometry, limits geo.Limits, layout geom.Layout) (geom.T, 
 	return s.Read(&s)
 }
 
-// plainSource is a geo.Source.
+// plainSource implements geo.Source.
 type plainSource struct {
 	geo.Builder
 	plain PlainGeometry
@@ -111,7 +111,7 @@ func (s *plainSource) points(points []PlainPoint) error {
 	return nil
 }
 
-// HasEmptyPoint reports whether a point of g has no coordinates, so that g has no plain encoding.
+// HasEmptyPoint reports whether a point of g has no coordinates. PLAIN cannot represent such a g.
 func HasEmptyPoint(g geom.T) bool {
 	for p := range geo.Parts(g) {
 		if p.Kind == geo.Point && p.Len == 0 {
@@ -171,7 +171,7 @@ func plainPoints(flat []float64, stride int) []PlainPoint {
 	return points
 }
 
-// plainLines returns lines or rings. The first one begins at flat[start], and each one ends at the
+// plainLines returns lines or rings. The first of them starts at flat[start], and each ends at the
 // corresponding index in ends.
 func plainLines[T PlainLineString | PlainLinearRing](flat []float64, start int, ends []int, stride int) []T {
 	lines := make([]T, 0, len(ends))

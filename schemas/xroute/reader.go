@@ -12,7 +12,7 @@ import (
 )
 
 // reader reads XML element by element. It resolves prefixes, tracks the path for errors, and
-// accepts only XML that SOAP allows.
+// rejects XML that SOAP forbids.
 type reader struct {
 	xml    *xml.Decoder
 	meter  *meter
@@ -25,13 +25,13 @@ type reader struct {
 
 type frame struct {
 	tag      xml.Name // with its prefix, which the end tag must repeat
-	position int      // position of an item in its array, from 1; 0 for other elements
+	position int      // for an item of an array, its position from 1; otherwise 0
 	bindings int      // number of bindings in scope outside the element
 }
 
 type binding struct{ prefix, space string }
 
-// start is the start tag of an element. Its name is resolved; attributes keep their prefix.
+// start is the start tag of an element. Its name is resolved; those of its attributes are not.
 type start struct {
 	name       name
 	attributes []xml.Attr
@@ -71,8 +71,8 @@ func (d *reader) child() (start, bool, error) {
 	}
 }
 
-// children calls f for each element inside the open element, up to its end tag. f must read and
-// leave its element.
+// children calls f for each element inside the open element, up to its end tag. f must read its
+// element and leave it.
 func (d *reader) children(f func(start) error) error {
 	for {
 		s, ok, err := d.child()
@@ -87,7 +87,7 @@ func (d *reader) children(f func(start) error) error {
 
 // text returns the text of the open element, up to its end tag.
 func (d *reader) text() (string, error) {
-	var text []byte // the decoder returns it in several parts if it contains comments
+	var text []byte // the decoder splits it at comments
 	for {
 		token, err := d.token()
 		if err != nil {
@@ -143,7 +143,7 @@ func (d *reader) finish() error {
 }
 
 // token returns the next token other than a comment or the XML declaration. It returns io.EOF only
-// after the root; if the input ends earlier, it returns a syntax error.
+// after the root; an input that ends earlier is a syntax error.
 func (d *reader) token() (xml.Token, error) {
 	for {
 		at := d.xml.InputOffset()
@@ -191,7 +191,6 @@ func (d *reader) syntax(reason string) *Error {
 	return &Error{Kind: KindSyntax, Path: d.path(), Reason: reason}
 }
 
-// begin opens an element.
 func (d *reader) begin(s xml.StartElement) (start, error) {
 	if len(d.open) >= d.limits.Depth {
 		return start{}, d.at(tooMany(int64(d.limits.Depth), "nested elements"))
@@ -233,7 +232,6 @@ func (d *reader) bind(a xml.Attr) error {
 	return nil
 }
 
-// end checks an end tag.
 func (d *reader) end(e xml.EndElement) error {
 	if len(d.open) == 0 || d.open[len(d.open)-1].tag != e.Name {
 		return d.syntax("the end tag of " + echo(e.Name.Local) + " does not match the open element")
@@ -273,7 +271,7 @@ func (d *reader) resolveAttribute(a xml.Attr) (name, error) {
 	return name{space, a.Name.Local}, err
 }
 
-// attribute returns the value of an attribute that is in a namespace.
+// attribute returns the value of an attribute with a namespace.
 func (d *reader) attribute(s start, want name) (string, bool) {
 	for _, a := range s.attributes {
 		if a.Name.Local == want.local && a.Name.Space != "" {
@@ -295,14 +293,13 @@ func (d *reader) qname(text string) (name, error) {
 	return name{space, local}, err
 }
 
-// at sets the path of an error.
 func (d *reader) at(err *Error) *Error {
 	err.Path = d.path()
 	return err
 }
 
-// path returns the names of the open elements. The name of an item of an array is followed by its
-// position, from 1 as in XPath.
+// path returns the names of the open elements. The name of an array item is followed by its
+// position, counted from 1 as in XPath.
 func (d *reader) path() string {
 	var b strings.Builder
 	for i, f := range d.open {

@@ -68,7 +68,7 @@ func enumeration[T ~string](space, label string, values ...T) *simple {
 
 func (s *simple) wanted() error { return errors.New("must be one of " + strings.Join(s.values, ", ")) }
 
-// trim removes leading and trailing white space as defined by XML.
+// trim removes leading and trailing XML white space.
 func trim(text string) string { return strings.Trim(text, " \t\r\n") }
 
 func setString(v reflect.Value, text string) error {
@@ -100,8 +100,8 @@ func setInt(v reflect.Value, text string) error {
 
 func appendInt(dst []byte, v reflect.Value) []byte { return strconv.AppendInt(dst, v.Int(), 10) }
 
-// setFloat reads the forms that XML Schema allows. Go accepts more, such as "inf" and hexadecimal
-// numbers.
+// setFloat accepts the forms that XML Schema allows. Package strconv accepts more, such as "inf"
+// and hexadecimal numbers.
 func setFloat(v reflect.Value, text string) error {
 	text = trim(text)
 	switch text {

@@ -14,8 +14,8 @@ import (
 
 // Config configures the routing web service.
 //
-// A client may use up to half of what is left of admission_requests, admission_bytes and max_watches
-// by the other clients.
+// A client may use up to half of what other clients leave of admission_requests, admission_bytes
+// and max_watches.
 type Config struct {
 	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as
 	// in the request. Set it behind a proxy.
@@ -52,10 +52,10 @@ type JobsConfig struct {
 	MaxPoll           time.Duration `setting:"max_poll"`             // maximum wait of watchJob, whatever the request specifies
 }
 
-// DefaultConfig returns the default settings. They allow 100,000 points in a request, which are 5 MB
-// of XML as plain elements, and 20 MB in a response with all four encodings. Each request being
-// processed (at most concurrency) uses up to 100 MB for its decompressed body and its response. A
-// job uses 24 bytes per point, plus some per geometry.
+// DefaultConfig returns the default settings. They allow 100,000 points in a request: 5 MB of XML
+// as plain elements, and 20 MB in a response with all four encodings. Each request being processed
+// (at most concurrency) uses up to 100 MB for its decompressed body and its response. A job uses 24
+// bytes per point, plus some per geometry.
 func DefaultConfig() Config {
 	return Config{
 		VendorPrefix:      "VENDOR",

@@ -49,8 +49,8 @@ func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPre
 	return o, nil
 }
 
-// system returns a coordinate system. Errors contain formatPath or sridPath, the paths of format and
-// srID in the request.
+// system returns a coordinate system. Errors contain formatPath or sridPath, the paths of format
+// and srID in the request.
 func system(format, srID, formatPath, sridPath string) (geo.System, error) {
 	s, err := geo.ParseSystem(format, srID)
 	path := formatPath

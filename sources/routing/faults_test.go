@@ -139,7 +139,7 @@ func TestIllegalParameter(t *testing.T) {
 	f("no such operation", envelope("<r:calculateRoute/>"))
 	f("no such operation", envelope(`<convertGeometry xmlns="urn:another"/>`))
 	f("empty Body", envelope(""))
-	f("not a double", convert(`Point"`, `<c:point x="8,5" y="48"/>`, wkt, ""))
+	f("not a valid double", convert(`Point"`, `<c:point x="8,5" y="48"/>`, wkt, ""))
 	f("does not extend", convert(`Job" status="RUNNING" elapsedTime="1"`, "", wkt, ""))
 	f("maximumPollingPeriod is -1", envelope(`<r:watchJob><r:id>x</r:id><r:options maximumPollingPeriod="-1"/></r:watchJob>`))
 	f("maximumPollingPeriod", envelope(`<r:watchJob><r:id>x</r:id><r:options maximumPollingPeriod="99999999999"/></r:watchJob>`))

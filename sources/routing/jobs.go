@@ -275,8 +275,8 @@ func (t *jobs) run() {
 	}
 }
 
-// work processes the items of a job until it ends or is stopped. The caller must hold jobs.mu, which
-// work unlocks while it processes an item.
+// work processes the items of a job until it ends or is stopped. The caller must hold jobs.mu,
+// which work unlocks while it processes an item.
 func (t *jobs) work(j *job) {
 	work := j.work
 	for i := 0; i < work.len() && j.active() && j.state.status != stopping && !t.closed; i++ {

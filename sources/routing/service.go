@@ -60,15 +60,15 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	}
 }
 
-// Drain makes all current and future watchJob requests return immediately, so that they do not delay
-// the shutdown of the HTTP server.
+// Drain makes all current and future watchJob requests return immediately, so that they do not
+// delay the shutdown of the HTTP server.
 func (s *Service) Drain() { s.jobs.drain() }
 
 // Stop cancels the jobs and waits for them. The HTTP server must already have stopped.
 func (s *Service) Stop() { s.jobs.close() }
 
-// Admit performs the checks that need only the header. A slot is acquired later, when the first byte
-// of the body arrives.
+// Admit performs the checks that need only the header. A slot is acquired later, when the first
+// byte of the body arrives.
 func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if !h.IsPost() {
 		return nil, nil

@@ -1,6 +1,6 @@
-// Package inflate decompresses DEFLATE streams (RFC 1951). The text that Next returns is a view of
-// the buffer from which later matches copy, so the text is not copied for the caller. A Reader
-// uses the same amount of memory for every stream.
+// Package inflate decompresses DEFLATE streams (RFC 1951). Next returns a view of the buffer from
+// which later matches copy, so no text is copied for the caller. A Reader uses the same amount of
+// memory for every stream.
 package inflate
 
 import (
@@ -26,7 +26,7 @@ const (
 	MaxKeep = history
 
 	history  = 32 << 10          // maximum distance of a match
-	chunk    = 32 << 10          // new text after which Next stops, so that it is in the CPU's caches when the caller uses it
+	chunk    = 32 << 10          // amount of new text after which Next returns, while it is still in the CPU's caches
 	size     = history + 4*chunk // if the text in buf is longer, Next moves the part that is still needed to the start
 	maxMatch = 258
 	maxCopy  = 512 + 16 // bytes after the start of a match that decode may read or write
@@ -177,11 +177,11 @@ func (r *Reader) copyStored(limit int) error {
 // at a time, possibly past its end. It always copies the first 32 bytes, because a mispredicted
 // branch would cost more.
 //
-// The time of an iteration is determined by its chain of dependent shifts and look-ups. Variables
-// that do not fit into registers would lengthen it. Therefore r is the only pointer that the loop
-// needs: the tables and both buffers are arrays in r, and limit and stop are fields. Bits are
-// shifted out before values are computed from a copy of them. Only the lowest six bits of n are
-// used, so that a whole table entry can be subtracted from it.
+// The time of an iteration depends on its chain of dependent shifts and lookups, which variables
+// outside of registers would lengthen. Therefore r is the only pointer that the loop needs: the
+// tables and both buffers are arrays in r, and limit and stop are fields. Bits are shifted out
+// before values are computed from a copy of them. Only the lowest six bits of n are used, so that a
+// whole table entry can be subtracted from it.
 func (r *Reader) decode(limit int) error {
 	in := &r.input
 	in.fill()
@@ -297,9 +297,9 @@ loop:
 	return err
 }
 
-// repeat fills out[o:end] by repeating the distance bytes before it. It may write up to seven more
-// bytes. It is used for small distances, where each copy of 16 bytes would have to wait for the
-// previous one.
+// repeat fills out[o:end] by repeating the distance bytes before it. It may write up to seven bytes
+// after end. It is for small distances, at which each copy of 16 bytes would depend on the previous
+// one.
 func repeat(out []byte, o, end, distance int) {
 	wide := (15/distance + 1) * distance // the smallest multiple of distance that is at least 16
 	stop := min(end, o+wide-distance)

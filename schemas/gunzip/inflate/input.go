@@ -13,8 +13,8 @@ const (
 	inputSize = 8 << 10
 )
 
-// input is a stream of bits. It continues with zeros after its last byte; over reports whether any
-// of these zeros were taken.
+// input is a stream of bits. After its last byte it continues with zeros; over reports whether any
+// of them were taken.
 type input struct {
 	from *bufio.Reader
 	at   int                       // index in src of the next byte to load

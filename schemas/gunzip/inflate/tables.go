@@ -34,8 +34,8 @@ type tables struct {
 	distances [402]uint32
 }
 
-// The entries of all symbols, without the numbers of bits of their codes, and the tables of the
-// fixed codes.
+// The entries of all symbols, without the lengths of their codes, and the tables of the fixed
+// codes.
 var (
 	litSymbols     [maxLitCodes]uint32
 	distSymbols    [maxDistCodes]uint32
@@ -162,8 +162,8 @@ func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 	return nil
 }
 
-// increment returns the code of n bits that follows code, or 0 if there is none. The bits of both
-// are reversed.
+// increment returns the code of n bits that follows code, or 0 if there is none. Both codes have
+// their bits reversed.
 func increment(code, n uint) uint {
 	zeros := code ^ (1<<n - 1)
 	if zeros == 0 {
