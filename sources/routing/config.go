@@ -47,7 +47,7 @@ type JobsConfig struct {
 	MaxGeometries     int           `setting:"max_geometries"`       // maximum number of geometries of a job
 	MaxBytes          int64         `setting:"max_bytes"`            // maximum memory used by all jobs
 	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // maximum memory used by the jobs of a client
-	Keep              time.Duration `setting:"keep"`                 // time for which the result of a job that has ended can be fetched
+	Keep              time.Duration `setting:"keep"`                 // time for which a job can be fetched after its end
 	Replica           string        `setting:"replica"`              // name of this replica in job ids; empty: the host name and api.listen
 	MaxPoll           time.Duration `setting:"max_poll"`             // maximum wait of watchJob, whatever the request specifies
 }
@@ -90,12 +90,12 @@ func (c Config) Validate() error {
 		settings.Within("max_depth", c.MaxDepth, 1, 1000, "each level takes stack"),
 		c.Limits.Validate(),
 		settings.AtLeast("admission_requests", c.AdmissionRequests, 4,
-			"a client may have half of them, and one that watches a job needs another one"),
+			"a client may use half of them, and a client that watches a job needs another one"),
 		settings.AtLeast("admission_bytes", c.AdmissionBytes, 4*c.MaxBodyBytes,
-			"four times max_body_bytes, because a client may have half of the memory, and a growing body is copied"),
+			"four times max_body_bytes, because a client may use half of the memory, and a growing buffer is copied"),
 		settings.Positive("concurrency", c.Concurrency, "otherwise no request is ever processed"),
 		settings.Within("max_watches", int64(c.MaxWatches), 1, c.AdmissionRequests-2,
-			"a watch holds one of admission_requests, and a client with all watches it may have needs one more"),
+			"a watch uses one of admission_requests, and a client at its limit of watches needs one more"),
 		settings.Positive("jobs.workers", j.Workers, "otherwise no job ever runs"),
 		settings.Positive("jobs.max", j.Max, "otherwise no job can be started"),
 		settings.Positive("jobs.max_per_client", j.MaxPerClient, "otherwise no job can be started"),
@@ -104,21 +104,19 @@ func (c Config) Validate() error {
 		settings.AtLeast("jobs.max_bytes", j.MaxBytes, j.MaxBytesPerClient,
 			"otherwise that limit could never be reached"),
 		settings.AtLeast("jobs.keep", j.Keep, time.Second, "otherwise no result could be fetched"),
-		settings.Within("jobs.max_poll", j.MaxPoll, time.Millisecond, 10*time.Minute, "a request holds its connection for this long"),
+		settings.Within("jobs.max_poll", j.MaxPoll, time.Millisecond, 10*time.Minute, "a request occupies its connection for this long"),
 	)
 }
 
 func proxies(list []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, text := range list {
-		if !strings.Contains(text, "/") {
-			address, err := netip.ParseAddr(text)
-			if err != nil {
-				return nil, err
-			}
-			text = netip.PrefixFrom(address, address.BitLen()).String()
-		}
 		p, err := netip.ParsePrefix(text)
+		if !strings.Contains(text, "/") {
+			var address netip.Addr
+			address, err = netip.ParseAddr(text)
+			p = netip.PrefixFrom(address, address.BitLen())
+		}
 		if err != nil {
 			return nil, err
 		}
