@@ -169,18 +169,15 @@ func (d *reader) body() (m Message, err error) {
 // AppendMessage appends an envelope with the message. If a required member of the message is
 // missing or a value is not allowed, it returns dst unchanged and an *Error.
 func AppendMessage(dst []byte, m Message) ([]byte, error) {
-	if fault, ok := m.(*Fault); ok {
-		return AppendFault(dst, fault)
-	}
-	t := model.byGo[reflect.TypeOf(m).Elem()]
 	e := &encoder{dst: append(dst, head...)}
-	e.element(t.name.prefixed(), t, reflect.ValueOf(m).Elem())
-	return e.finish(dst)
-}
-
-func (e *encoder) finish(before []byte) ([]byte, error) {
+	if fault, ok := m.(*Fault); ok {
+		e.fault(fault)
+	} else {
+		t := model.byGo[reflect.TypeOf(m).Elem()]
+		e.element(t.name.prefixed(), t, reflect.ValueOf(m).Elem())
+	}
 	if e.err != nil {
-		return before, e.err
+		return dst, e.err
 	}
 	return append(e.dst, tail...), nil
 }

@@ -277,7 +277,7 @@ func TestTruncated(t *testing.T) {
 	}
 	f(pointText)
 	f(replace(t, "<S:Body>", `<S:Header><o:a xmlns:o="urn:o"><b>text</b></o:a></S:Header><S:Body>`))
-	text, err := AppendFault(nil, fault(CodeInvalidWKB))
+	text, err := AppendMessage(nil, fault(CodeInvalidWKB))
 	require.NoError(t, err)
 	f(strings.TrimSuffix(string(text), "\n"))
 }
@@ -329,7 +329,7 @@ func fault(code ErrorCode) *Fault {
 func TestFaults(t *testing.T) {
 	f := func(want *Fault) {
 		t.Helper()
-		text, err := AppendFault(nil, want)
+		text, err := AppendMessage(nil, want)
 		require.NoError(t, err)
 		_, err = ReadResponse(strings.NewReader(string(text)), Limits{})
 		require.Equal(t, want, err)
@@ -354,7 +354,7 @@ func TestFaults(t *testing.T) {
 
 // TestFaultText compares the envelope of a fault byte by byte.
 func TestFaultText(t *testing.T) {
-	got, err := AppendFault(nil, fault(CodeInvalidWKT))
+	got, err := AppendMessage(nil, fault(CodeInvalidWKT))
 	require.NoError(t, err)
 	require.Equal(t, head+`<soapenv:Fault><faultcode>soapenv:Client</faultcode><faultstring>cannot read the geometry: no &lt;WKT&gt;</faultstring><detail>`+
 		`<e:XServiceException xsi:type="e:XServiceException" transactionId="4bf9"><e:stackElement errorKey="REQUEST_INVALID_WKT" message="no &lt;WKT&gt;">`+

@@ -40,7 +40,7 @@ func ExampleError() {
 	key := wrong.Path
 	x := &xroute.ParameterNotSetException{}
 	x.StackElement = &xroute.StackElement{ErrorKey: &key}
-	text, err := xroute.AppendFault(nil, &xroute.Fault{Code: xroute.FaultClient, Text: wrong.Error(), Exception: x})
+	text, err := xroute.AppendMessage(nil, &xroute.Fault{Code: xroute.FaultClient, Text: wrong.Error(), Exception: x})
 	fmt.Println(err, strings.Contains(string(text), `<e:ParameterNotSetException xsi:type="e:ParameterNotSetException"><e:stackElement errorKey=`))
 	fmt.Println(wrong)
 	// Output:

@@ -27,10 +27,7 @@ func (*Fault) message() {}
 
 func (f *Fault) Error() string { return "SOAP fault " + string(f.Code) + ": " + f.Text }
 
-// AppendFault appends an envelope with the fault. It returns an error only if the type of the
-// Exception is unknown.
-func AppendFault(dst []byte, f *Fault) ([]byte, error) {
-	e := &encoder{dst: append(dst, head...)}
+func (e *encoder) fault(f *Fault) {
 	e.put("<soapenv:Fault><faultcode>soapenv:")
 	e.dst = appendText(e.dst, string(f.Code))
 	e.put("</faultcode><faultstring>")
@@ -50,7 +47,6 @@ func AppendFault(dst []byte, f *Fault) ([]byte, error) {
 		e.put("</detail>")
 	}
 	e.put("</soapenv:Fault>")
-	return e.finish(dst)
 }
 
 // fault reads the open Fault. In SOAP 1.1, its children have no namespace.

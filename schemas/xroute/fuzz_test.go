@@ -19,7 +19,7 @@ func FuzzEnvelope(f *testing.F) {
 			f.Add(text)
 		}
 	}
-	text, err := AppendFault(nil, fault(CodeInvalidKML))
+	text, err := AppendMessage(nil, fault(CodeInvalidKML))
 	require.NoError(f, err)
 	f.Add(text)
 	f.Add([]byte(`<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>`))

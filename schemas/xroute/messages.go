@@ -29,7 +29,7 @@ type WatchOptions struct {
 	ProgressUpdatePeriod *int32 `xsd:"@progressUpdatePeriod"`
 }
 
-// Message is the content of an envelope's body: a Request or a Response.
+// Message is the content of an envelope's body: a Request, a Response or a *Fault.
 type Message interface{ message() }
 
 // Request is one of *ConvertGeometry, *StartConvertGeometries, *FetchConvertGeometries, *WatchJob,
