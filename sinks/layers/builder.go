@@ -9,20 +9,25 @@ import (
 // snapshot is the finished layer: every document that a client can request. It is immutable and
 // shares unchanged documents and pieces with its predecessor.
 type snapshot struct {
-	zones    map[string][]*document // by the name of the time zone, then by scope as in builder.scopes
-	ref      instant                // the reference time
-	numbered []*street              // all streets, by number
-	buckets  []*bucket
-	removed  []removal
-	oldest   uint64  // removed contains all removals after this build
-	streets  int     // number of streets shown
-	covered  instant // the end of the last period; 0 if there is no street
-	until    []byte  // covered as a header value
-	leftOut  int     // as in builder
-	built    time.Time
-	number   uint64 // number of builds, including this one
+	state
+	zones   map[string][]*document // by the name of the time zone, then by scope as in builder.scopes
+	ref     instant                // the reference time
+	streets int                    // number of streets shown
+	covered instant                // the end of the last period; 0 if there is no street
+	until   []byte                 // covered as a header value
+	built   time.Time
+	number  uint64 // number of builds, including this one
 
 	replaced chan struct{} // closed when there is a newer snapshot
+}
+
+// state is the result of all updates so far.
+type state struct {
+	numbered []*street // all streets by number, at most maxStreets
+	buckets  []*bucket
+	removed  []removal
+	oldest   uint64 // removed contains all removals after this build
+	leftOut  int    // forecasts omitted because of maxStreets since the feed last replaced everything
 }
 
 // removal is a street that a build removed, or replaced by one with another code.
@@ -36,11 +41,9 @@ type removal struct {
 func (s *snapshot) size() (total int) {
 	for _, documents := range s.zones {
 		for _, d := range documents {
-			for f := range numFormats {
-				for e := range numEncodings {
-					if b := d.bodies[f][e].Load(); b != nil {
-						total += b.size
-					}
+			for f, e := range variants {
+				if b := d.bodies[f][e].Load(); b != nil {
+					total += b.size
 				}
 			}
 		}
@@ -50,26 +53,22 @@ func (s *snapshot) size() (total int) {
 
 // builder makes snapshots, each from its predecessor. It must not be used concurrently.
 type builder struct {
+	state
 	scopes      []scope          // the whole layer, then the horizons
 	farthest    instant          // the longest horizon
 	zones       map[string]*zone // time zones to build
 	maxStreets  int
 	keepForms   time.Duration
 	compressors *compressors
-	numbered    []*street // by number, at most maxStreets
-	ordered     []*street // the same streets, ordered as in the layer
-	leftOut     int       // forecasts omitted because of maxStreets since the feed last replaced everything
-	removed     []removal
-	oldest      uint64
-	buckets     []*bucket
+	ordered     []*street // the streets in the order of the layer
 	ahead       []*bucket // buckets prepared for the next minute
-	last        *snapshot // nil before the first build
+	last        *snapshot // before the first build, one with number 0
 }
 
 func newBuilder(cfg Config) *builder {
 	b := &builder{
 		maxStreets: cfg.MaxStreets, keepForms: cfg.KeepForms, compressors: newCompressors(), scopes: []scope{{whole: true}},
-		zones: map[string]*zone{},
+		zones: map[string]*zone{}, last: &snapshot{},
 	}
 	for _, minutes := range cfg.Horizons {
 		b.scopes = append(b.scopes, atHorizon(minutes))
@@ -98,18 +97,13 @@ func (b *builder) setZones(names []string, now time.Time) {
 }
 
 // number returns the number of the next build.
-func (b *builder) number() uint64 {
-	if b.last == nil {
-		return 1
-	}
-	return b.last.number + 1
-}
+func (b *builder) number() uint64 { return b.last.number + 1 }
 
 // update applies the changes and builds the layer at now. Streets in excess of maxStreets are lost
 // until the feed sends them again, so leftOut counts them until the feed replaces everything.
 func (b *builder) update(c changes, now time.Time) *snapshot {
 	ref := instantOf(now.Truncate(time.Minute))
-	if b.last != nil && ref < b.last.ref { // the clock was set back, perhaps to before the periods
+	if ref < b.last.ref { // the clock was set back, perhaps to before the periods
 		for _, s := range b.numbered {
 			s.reach = 0
 		}
@@ -246,13 +240,11 @@ func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep insta
 			if p == nil {
 				continue
 			}
-			for f, encodings := range r.forms {
-				for e, wanted := range encodings {
-					if wanted {
-						p.make(format(f), encoding(e), c)
-					} else {
-						p.forms[f][e].Store(nil)
-					}
+			for f, e := range variants {
+				if r.forms[f][e] {
+					p.make(f, e, c)
+				} else {
+					p.forms[f][e].Store(nil)
 				}
 			}
 		}
@@ -262,9 +254,6 @@ func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep insta
 
 // prepareNext prepares the build of the next minute.
 func (b *builder) prepareNext(now time.Time) {
-	if b.last == nil {
-		return
-	}
 	next := instantOf(now.Truncate(time.Minute).Add(time.Minute))
 	shown, _ := b.shown(next)
 	b.ahead = cut(shown, bucketStreets, b.buckets...)
@@ -280,9 +269,8 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 	requests := b.requests(now)
 	b.prepare(b.buckets, requests, ref, ref)
 	next := &snapshot{
-		zones: make(map[string][]*document, len(b.zones)), ref: ref, numbered: b.numbered, buckets: b.buckets,
-		removed: b.removed, oldest: b.oldest, streets: len(shown), covered: covered, leftOut: b.leftOut, built: now, number: b.number(),
-		replaced: make(chan struct{}),
+		state: b.state, zones: make(map[string][]*document, len(b.zones)), ref: ref, streets: len(shown), covered: covered,
+		built: now, number: b.number(), replaced: make(chan struct{}),
 	}
 	if covered > 0 {
 		next.until = covered.time().AppendFormat(nil, time.RFC3339)
@@ -294,8 +282,8 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 	}
 	for _, r := range requests {
 		var old *document
-		if b.last != nil && b.last.zones[r.zone.name] != nil && b.last.zones[r.zone.name][r.scope].built {
-			old = b.last.zones[r.zone.name][r.scope]
+		if documents := b.last.zones[r.zone.name]; documents != nil && documents[r.scope].built {
+			old = documents[r.scope]
 		}
 		next.zones[r.zone.name][r.scope] = b.document(old, r, ref, now)
 	}
@@ -313,13 +301,11 @@ func (b *builder) document(old *document, r request, ref instant, now time.Time)
 	if old == nil || !slices.Equal(old.pieces, pieces) {
 		d = newDocument(r.zone, b.scopes[r.scope], pieces, old, now)
 	}
-	for f, encodings := range r.forms {
-		for e, wanted := range encodings {
-			if wanted {
-				d.body(format(f), encoding(e))
-			} else {
-				d.bodies[f][e].Store(nil)
-			}
+	for f, e := range variants {
+		if r.forms[f][e] {
+			d.body(f, e)
+		} else {
+			d.bodies[f][e].Store(nil)
 		}
 	}
 	return d
@@ -328,10 +314,8 @@ func (b *builder) document(old *document, r request, ref instant, now time.Time)
 // newDocument returns the document that follows old, which may be nil.
 func newDocument(z *zone, c scope, pieces []*piece, old *document, now time.Time) *document {
 	d := &document{zone: z, scope: c, built: true, pieces: pieces, sum: sumOf(pieces, z, c), modified: now.Truncate(time.Second)}
-	for f := range numFormats {
-		for e := range numEncodings {
-			d.etags[f][e] = etagOf(d.sum, f, e)
-		}
+	for f, e := range variants {
+		d.etags[f][e] = etagOf(d.sum, f, e)
 	}
 	switch {
 	case old == nil:

@@ -122,8 +122,8 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 	defer l.building.Unlock()
 	now := time.Now()
 	l.builder.setZones(zones, now)
-	if last := l.builder.last; last != nil {
-		l.show(l.builder.build(last.ref, now), now)
+	if s := l.current.Load(); s != nil {
+		l.show(l.builder.build(s.ref, now), now)
 	}
 }
 

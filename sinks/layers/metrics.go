@@ -23,7 +23,7 @@ var (
 		"Parts of documents serialised in a format and encoding.")
 	piecesStored = metrics.NewCounter("trafficd_layers_pieces_stored_total",
 		"Serialised parts stored uncompressed because the compressed bytes could not be verified.")
-	responses = responseCounters()
+	responses = responseCounters() // by HTTP status, then by encoding
 )
 
 func init() {
@@ -54,25 +54,12 @@ func observe() Status {
 	return Status{}
 }
 
-// outcome is the result of a request.
-type outcome int
-
-const (
-	sentWhole outcome = iota
-	sentRange
-	notModified
-	conditionFailed
-	badRange
-	numOutcomes
-)
-
-var outcomeStatus = [numOutcomes]int{sentWhole: 200, sentRange: 206, notModified: 304, conditionFailed: 412, badRange: 416}
-
-func responseCounters() (all [numOutcomes][numEncodings]metrics.Counter) {
+func responseCounters() map[int]*[numEncodings]metrics.Counter {
 	vec := metrics.NewCounters("trafficd_layers_answers_total", "Responses with the layer, by HTTP status and encoding.", "status", "encoding")
-	for o := range all {
-		for e := range all[o] {
-			all[o][e] = vec.WithLabelValues(strconv.Itoa(outcomeStatus[o]), string(encodingNames[e]))
+	all := map[int]*[numEncodings]metrics.Counter{200: {}, 206: {}, 304: {}, 412: {}, 416: {}}
+	for status, counters := range all {
+		for e, name := range encodingNames {
+			counters[e] = vec.WithLabelValues(strconv.Itoa(status), string(name))
 		}
 	}
 	return all

@@ -73,10 +73,8 @@ func (p *piece) make(f format, e encoding, c *compressor) *form {
 // withStreets returns a piece that shares the forms of p, for other streets with the same text.
 func (p *piece) withStreets(streets []*street, v view) *piece {
 	same := &piece{streets: streets, view: v, zone: p.zone, sum: p.sum}
-	for f := range numFormats {
-		for e := range numEncodings {
-			same.forms[f][e].Store(p.forms[f][e].Load())
-		}
+	for f, e := range variants {
+		same.forms[f][e].Store(p.forms[f][e].Load())
 	}
 	return same
 }
@@ -143,10 +141,8 @@ type formSet [numFormats][numEncodings]bool
 
 // within returns the forms that were requested within keep.
 func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
-	for f := range numFormats {
-		for e := range numEncodings {
-			set[f][e] = d.last[f][e].within(keep, now)
-		}
+	for f, e := range variants {
+		set[f][e] = d.last[f][e].within(keep, now)
 	}
 	return set
 }

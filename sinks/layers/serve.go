@@ -49,7 +49,8 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 	}
 	r.choose(l, &q, now)
 	l.setHeaders(&ctx.Response.Header, &r, now)
-	responses[r.send(ctx)][r.encoding].Inc()
+	r.send(ctx)
+	responses[ctx.Response.StatusCode()][r.encoding].Inc()
 	return 0, nil
 }
 
@@ -141,16 +142,16 @@ var (
 )
 
 // send evaluates the request's conditions and its range, and sets the body.
-func (r *response) send(ctx *fasthttp.RequestCtx) outcome {
+func (r *response) send(ctx *fasthttp.RequestCtx) {
 	req, h := &ctx.Request.Header, &ctx.Response.Header
 	switch { // in the order of RFC 9110, 13.2.2
 	case !r.headers.condition:
 	case negotiate.PreconditionFailed(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusPreconditionFailed)
-		return conditionFailed
+		return
 	case negotiate.Unmodified(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
-		return notModified
+		return
 	}
 	b := r.body()
 	h.SetContentTypeBytes(mediaTypes[r.format])
@@ -162,7 +163,7 @@ func (r *response) send(ctx *fasthttp.RequestCtx) outcome {
 	}
 	if r.encoding != identity || r.content != nil { // the ETag of a response to since does not identify its bytes
 		b.send(&ctx.Response, 0, b.size)
-		return sentWhole
+		return
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
 	part := negotiate.WholeBody
@@ -172,7 +173,7 @@ func (r *response) send(ctx *fasthttp.RequestCtx) outcome {
 	switch {
 	case part.Whole:
 		b.send(&ctx.Response, 0, b.size)
-		return sentWhole
+		return
 	case part.Unsatisfiable:
 		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
 	default:
@@ -181,8 +182,4 @@ func (r *response) send(ctx *fasthttp.RequestCtx) outcome {
 	}
 	var text [80]byte
 	h.SetCanonical(headerContentRange, part.AppendContentRange(text[:0], b.size))
-	if part.Unsatisfiable {
-		return badRange
-	}
-	return sentRange
 }
