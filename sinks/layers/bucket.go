@@ -19,13 +19,10 @@ import (
 //	     64     39   1.09   1.03                1.40     0.31
 //	     32     21   1.23   1.13                1.62     0.19
 //
-// A zstd body must be smaller than the output of gzip -6. If groups of 16 streets in a deflate
-// block did not refer to each other's speeds, and speeds were encoded with fixed Huffman codes, an
-// update could copy the bits of unchanged groups and would cost 0.1, but gzip bodies would grow to
-// 1.2.
+// A zstd body must be smaller than the output of gzip -6.
 const bucketStreets = 80
 
-// bucket is a run of streets in order. Its streets are immutable; its parts belong to the builder.
+// bucket is a run of consecutive streets. Its streets are immutable; its parts belong to the builder.
 type bucket struct {
 	streets  []*street
 	bounds   area // the smallest area that contains all places of the streets

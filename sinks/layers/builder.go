@@ -77,8 +77,8 @@ func newBuilder(cfg Config) *builder {
 	return b
 }
 
-// zoneGrace is how long a time zone is still built after the API keys that use it were replaced:
-// the old keys are in use until everything is ready for the new ones.
+// zoneGrace is how long a time zone is still built after the last API key that uses it is replaced.
+// The old keys remain valid until everything is ready for the new ones.
 const zoneGrace = time.Minute
 
 // setZones sets the time zones to build.
@@ -214,8 +214,8 @@ type request struct {
 	forms formSet
 }
 
-// requests returns the documents to build. Each build calls it only once, because requests during
-// the build change the result.
+// requests returns the documents to build. Each build calls it only once, because clients' requests
+// during the build may change the result.
 func (b *builder) requests(now time.Time) (list []request) {
 	for _, z := range b.zones {
 		for i, scope := range b.scopes {
@@ -227,8 +227,8 @@ func (b *builder) requests(now time.Time) (list []request) {
 	return list
 }
 
-// prepare makes the requested parts of the buckets at the reference time. It drops the parts whose
-// interval ended by keep.
+// prepare makes the requested parts of the buckets at the reference time. It drops parts whose
+// interval has ended at keep.
 func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep instant) {
 	parallel(len(buckets), func(i int) {
 		c := b.compressors.Get().(*compressor)

@@ -33,8 +33,8 @@ func (c *changes) merge(later changes) {
 
 func (c *changes) empty() bool { return !c.replace && len(c.streets) == 0 }
 
-// keepEnded is how long streets are kept after their last period, because the clock may be set
-// back.
+// keepEnded is how long streets are kept after the end of their last period, in case the clock is
+// set back.
 const keepEnded = instant(time.Hour / time.Microsecond)
 
 // apply returns the streets after the changes, ordered by key, without those that ended long before

@@ -56,7 +56,7 @@ func (c Config) Validate() error {
 		settings.Check(c.Stale == staleServe || c.Stale == staleRefuse, "stale is %q, must be serve or refuse", c.Stale),
 		settings.Check(c.BuildInterval >= time.Second && c.BuildInterval <= time.Minute,
 			"build_interval is %v, must be between 1s (the resolution of Last-Modified) and 1m (the layer changes every minute)", c.BuildInterval),
-		settings.AtLeast("keep_forms", c.KeepForms, time.Minute, "clients repeat requests that often"),
+		settings.AtLeast("keep_forms", c.KeepForms, time.Minute, "clients may request the layer only once a minute"),
 		settings.Check(c.MaxWaiting >= 0, "max_waiting is %d, must not be negative", c.MaxWaiting),
 	}
 	seen := map[int]bool{}

@@ -8,9 +8,9 @@ import (
 )
 
 // deflater compresses texts that consist of similar records into deflate blocks (RFC 1951). A
-// general-purpose compressor looks for earlier occurrences of the text at every byte. A deflater
-// knows where records differ and looks only there, which takes a fraction of the time and
-// compresses equally well. It must not be used concurrently.
+// general-purpose compressor looks for earlier occurrences of the text at every byte. A deflater is
+// told where records differ and looks only there, which takes a fraction of the time and compresses
+// equally well. It must not be used concurrently.
 type deflater struct {
 	blockWriter
 	plain  []byte
@@ -54,8 +54,8 @@ func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 }
 
 // constant adds tokens for the text between two variables. It prefers an earlier occurrence that is
-// followed by the same value, or by a value with the same low bytes. Low bytes come first, and
-// those of decimal fractions repeat.
+// followed by the same value, or at least by the same low bytes: they come first in the text, and
+// decimal fractions have few different ones.
 func (d *deflater) constant(start, end int) {
 	text, value := xxhash.Sum64(d.plain[start:end]), d.word(end)
 	for _, count := range [...]int{8, 6, 5, 0} {

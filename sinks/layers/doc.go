@@ -19,8 +19,8 @@
 // Streets are immutable and ordered along a Hilbert curve of the map. A bucket is a square of the
 // map or half of one, with a limited number of streets. Its boundaries depend only on the streets,
 // and a changed street affects one bucket. A part is the content that a bucket contributes to a
-// document during a time interval. Scopes that show a time in this interval share the part: each
-// horizon now shows what the next longer one showed a quarter of an hour ago.
+// document during a time interval. Scopes that show a time in this interval share the part: what
+// the horizon of 30 minutes shows now, that of 15 minutes will show in a quarter of an hour.
 //
 // A piece holds the bytes of a part in each form (format and encoding) that is needed. Pieces are
 // compressed separately, so that unchanged ones are not compressed again. Protobuf messages can be
@@ -31,8 +31,8 @@
 // computed from the CRC-32s of the pieces. An ETag is a hash of the hashes of the pieces. Bodies
 // are sent piece by piece without copying them.
 //
-// Documents and forms that clients have requested recently are built in advance, and all others on
-// request, with the same bytes.
+// Documents and forms that clients have requested recently are built in advance. All others are
+// built on request; their bytes are the same.
 //
 // A tile or a bounding box consists of the pieces of the buckets in it. Only the buckets that cross
 // its edge, at most one in the case of a tile, are filtered and compressed for the request. Changes
@@ -43,6 +43,6 @@
 // ended.
 //
 // The bytes do not depend on the order, number or time of updates: two replicas with the same
-// forecasts serve the same bytes and ETags. Only the changes since a version may contain more
-// streets on one replica than on another.
+// forecasts serve the same bytes and ETags. The exception is the changes since a version, which may
+// contain more streets on one replica than on another.
 package layers

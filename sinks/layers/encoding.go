@@ -260,7 +260,7 @@ func (c *compressor) zstdBlocks(plain []byte) []byte {
 // inherit the window and the last three match offsets (RFC 8878, 3.1.1.5), which are 1, 4 and 8 at
 // the start of a frame. The blocks are therefore decoded after others that repeat one byte, the
 // filler, and leave three offsets so large that every inherited match copies fillers. Because plain
-// does not contain three fillers in a row, and no match is shorter, such a match would be noticed.
+// does not contain three fillers in a row, and no match is shorter, such a match would be detected.
 func (c *compressor) independent(blocks, plain []byte) bool {
 	filler := byte(0xff)
 	for bytes.Contains(plain, []byte{filler, filler, filler}) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// keepVersions is how long clients can request the changes since a version that was replaced. It is
-// less than keepEnded, so that the builder still has all streets that were shown.
+// keepVersions is how long after its last build a version can be used in since. It is less than
+// keepEnded, so that the builder still has all streets that the version showed.
 const keepVersions = 55 * time.Minute
 
 // version describes the last build in which a document had a certain content.
@@ -60,7 +60,7 @@ func (h *history) find(d *document, sum uint64) (v version, known bool) {
 // changes, clients get the whole layer. The changes therefore take no more memory than the layer.
 const (
 	followedVersions = 8
-	followedShare    = 8 // changes may contain one in this many streets
+	followedShare    = 8 // changes contain at most one in this many streets
 )
 
 // followed holds the changes since the versions that clients have.
@@ -70,8 +70,8 @@ type followed struct {
 }
 
 // since returns a piece with the streets that have changed since the version. ok is false if there
-// are too many, or if the code of a street has changed: the street may no longer be in the part of
-// the layer that the client follows.
+// are too many, or if the code of a street has changed, because the street may have moved out of
+// the tile or bounding box that the client follows.
 //
 // For 1,000 streets of 12 periods with random speeds the message takes 754 kB, which
 // deflater.shrink compresses to 50 kB, gzip -9 to 51 kB, and zstd to 52 kB. Street and node numbers

@@ -139,11 +139,11 @@ func (l *Layer) Stop() {
 	<-l.done
 }
 
-// lead is how long before the start of a minute the layer for it is prepared.
+// lead is how long before the start of each minute the layer for that minute is prepared.
 const lead = 20 * time.Second
 
-// run builds the layer after each Publish and at the start of each minute, for which it prepares in
-// advance. Builds start at least BuildInterval apart.
+// run builds the layer after each Publish and, after some preparation, at the start of each minute.
+// Builds start at least BuildInterval apart.
 func (l *Layer) run() {
 	defer close(l.done)
 	left := untilNextMinute(time.Now())

@@ -88,14 +88,12 @@ type part struct {
 	from, until instant // values of view.at
 }
 
-func (p *part) shows(z *zone, v view) bool {
-	return p.zone == z && p.whole == v.whole && p.from <= v.at && v.at < p.until
-}
-
 // part returns the bucket's part for a view, and makes it if necessary. Parts with the same content
 // share their forms.
 func (b *bucket) part(z *zone, v view, c *compressor) *part {
-	if i := slices.IndexFunc(b.parts, func(p part) bool { return p.shows(z, v) }); i >= 0 {
+	if i := slices.IndexFunc(b.parts, func(p part) bool {
+		return p.zone == z && p.whole == v.whole && p.from <= v.at && v.at < p.until
+	}); i >= 0 {
 		partsReused.Inc()
 		return &b.parts[i]
 	}

@@ -149,10 +149,9 @@ var (
 	contentWhole   = []byte("whole")
 )
 
-// choose sets the content to send: the document, the streets that the query selects, or only the
-// selected streets that have changed. A response to a request with since has the document's ETag,
-// which the client needs for its next request, as a weak ETag: one replica may send more streets
-// than another, or all of them.
+// choose sets the content to send: the document, the streets that the query selects, or only those
+// of them that have changed. With since, the ETag is that of the document, because the client needs
+// it for its next request. It is weak, because another replica may send more streets, or all.
 func (r *response) choose(l *Layer, q *query, now time.Time) {
 	r.etag = r.etags[r.format][r.encoding]
 	if q.follows {
@@ -231,14 +230,14 @@ func (r *response) selected(q *query) (pieces []*piece) {
 }
 
 const (
-	maxWait      = time.Minute // how long a request waits for a change at most
+	maxWait      = time.Minute // maximum time that a request waits for a change
 	drainingWait = time.Second // the same after Drain
 )
 
 // wait waits until the document differs from the version in since, for at most the time in the
 // Prefer header. It returns immediately if there is no such header, or if too many requests of the
-// client are already waiting. Drain ends the wait, and shortens the next ones: a client that asks
-// again must not do so in a loop.
+// client are already waiting. Drain ends the wait. Requests after Drain wait for drainingWait, so
+// that clients do not repeat them in a tight loop.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	seconds := preferredWait(&ctx.Request.Header)
 	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {
