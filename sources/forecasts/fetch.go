@@ -89,13 +89,13 @@ func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int6
 
 // takeAll processes the records of a response except those of aborted transactions.
 func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error {
-	stream, ok := p.RecordSet.Records.(*protocol.RecordStream)
-	if !ok {
-		return t.takeBatch(partition, p.RecordSet.Records, t.applyNow)
+	batches := []protocol.RecordReader{p.RecordSet.Records}
+	if stream, ok := p.RecordSet.Records.(*protocol.RecordStream); ok {
+		batches = stream.Records
 	}
 	slices.SortFunc(p.AbortedTransactions, func(a, b fetching.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	transactions := aborted{pending: p.AbortedTransactions, active: map[int64]bool{}}
-	for _, batch := range stream.Records {
+	for _, batch := range batches {
 		switch b := batch.(type) {
 		case *protocol.ControlBatch:
 			if err := transactions.end(b); err != nil {
@@ -114,7 +114,7 @@ func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error 
 			if err := t.takeBatch(partition, b, apply); err != nil {
 				return err
 			}
-		default: // a format older than transactions
+		default: // a format older than transactions, or no records
 			if err := t.takeBatch(partition, b, t.applyNow); err != nil {
 				return err
 			}
@@ -166,9 +166,7 @@ func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, la
 		t.faults.skip(l.position(), err)
 		return nil
 	}
-	if remarks.Count > 0 {
-		t.faults.remark(l.position(), remarks)
-	}
+	t.faults.remark(l.position(), remarks)
 	return nil
 }
 

@@ -64,34 +64,23 @@ func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated
 	return id, code, p, updated, err
 }
 
-var errNull = errors.New("is null")
-
-// set stores a column's value, converted by as, unless it is missing or null.
-func set[T any](s *rowScan, name string, into *T, as func(reflect.Value) (T, error)) error {
-	v, err := s.value(name)
-	if err == nil && v.IsValid() {
+// set stores a column's value, converted by as. If an optional column is missing or null, into
+// keeps its value.
+func set[T any](s *rowScan, name string, into *T, as func(reflect.Value) (T, error)) (err error) {
+	v := reflect.ValueOf(s.column[name])
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	switch {
+	case v.IsValid():
 		*into, err = as(v)
+	case slices.Contains(neededColumns, name):
+		err = errors.New("is null")
 	}
 	if err != nil {
 		return fmt.Errorf("%s %w", name, err)
 	}
 	return nil
-}
-
-// value returns a column's value, or the zero Value if an optional column is missing or null.
-func (s *rowScan) value(name string) (reflect.Value, error) {
-	into, ok := s.column[name]
-	if !ok {
-		return reflect.Value{}, nil
-	}
-	v := reflect.ValueOf(into).Elem()
-	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
-		v = v.Elem()
-	}
-	if !v.IsValid() && slices.Contains(neededColumns, name) {
-		return v, errNull
-	}
-	return v, nil
 }
 
 func asInt32(v reflect.Value) (int32, error) {

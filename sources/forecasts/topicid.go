@@ -14,7 +14,7 @@ import (
 
 // topicID distinguishes a topic from a deleted one with the same name. Brokers report it in
 // metadata version 10 and later (KIP-516). kafka-go supports versions up to 8, so this file uses
-// the messages of franz-go.
+// franz-go's messages.
 type topicID [16]byte
 
 const metadataWithID = 10
@@ -31,40 +31,31 @@ func fetchTopicID(ctx context.Context, client *kafka.Client, topic string) (topi
 	}) {
 		return topicID{}, err
 	}
-	response, err := client.Transport.RoundTrip(ctx, client.Addr, &topicIDRequest{topic})
+	response, err := client.Transport.RoundTrip(ctx, client.Addr, topicIDMessage{topic: topic})
 	if err != nil {
 		return topicID{}, err
 	}
-	r := response.(*topicIDResponse)
-	if r.code != 0 {
-		return topicID{}, kafka.Error(r.code)
-	}
-	return r.id, nil
+	return response.(topicIDMessage).id, nil
 }
 
-// topicIDRequest encodes itself and decodes its response on kafka-go's connection.
-type topicIDRequest struct{ topic string }
-
-// topicIDResponse holds the fields of the response that are used.
-type topicIDResponse struct {
-	code int16
-	id   topicID
+// topicIDMessage is a request for the ID of a topic, and the response. It encodes and decodes
+// itself on kafka-go's connection.
+type topicIDMessage struct {
+	topic string
+	id    topicID // only in the response
 }
 
 // ApiKey implements protocol.Message.
-func (*topicIDRequest) ApiKey() protocol.ApiKey { return protocol.Metadata }
-
-// ApiKey implements protocol.Message.
-func (*topicIDResponse) ApiKey() protocol.ApiKey { return protocol.Metadata }
+func (topicIDMessage) ApiKey() protocol.ApiKey { return protocol.Metadata }
 
 // Required implements protocol.RawExchanger.
-func (*topicIDRequest) Required(map[protocol.ApiKey]int16) bool { return true }
+func (topicIDMessage) Required(map[protocol.ApiKey]int16) bool { return true }
 
 // RawExchange implements protocol.RawExchanger.
-func (r *topicIDRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+func (m topicIDMessage) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	request := kmsg.NewPtrMetadataRequest()
 	request.Version = metadataWithID
-	request.Topics = []kmsg.MetadataRequestTopic{{Topic: &r.topic}}
+	request.Topics = []kmsg.MetadataRequestTopic{{Topic: &m.topic}}
 	const correlation = 0 // the connection serves one request at a time
 	if _, err := rw.Write(kmsg.NewRequestFormatter().AppendRequest(nil, request, correlation)); err != nil {
 		return nil, err
@@ -82,18 +73,23 @@ func (r *topicIDRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error)
 	if _, err := io.ReadFull(rw, response); err != nil {
 		return nil, err
 	}
-	return decodeTopicID(response)
+	id, err := decodeTopicID(response)
+	return topicIDMessage{m.topic, id}, err
 }
 
-func decodeTopicID(response []byte) (*topicIDResponse, error) {
+func decodeTopicID(response []byte) (topicID, error) {
 	const header = 5 // correlation id, and no tagged fields
 	metadata := kmsg.NewPtrMetadataResponse()
 	metadata.Version = metadataWithID
 	if err := metadata.ReadFrom(response[min(header, len(response)):]); err != nil {
-		return nil, fmt.Errorf("invalid broker metadata: %w", err)
+		return topicID{}, fmt.Errorf("invalid broker metadata: %w", err)
 	}
 	if n := len(metadata.Topics); n != 1 {
-		return nil, fmt.Errorf("invalid broker metadata: %d topics instead of 1", n)
+		return topicID{}, fmt.Errorf("invalid broker metadata: %d topics instead of 1", n)
 	}
-	return &topicIDResponse{metadata.Topics[0].ErrorCode, metadata.Topics[0].TopicID}, nil
+	topic := metadata.Topics[0]
+	if topic.ErrorCode != 0 {
+		return topicID{}, kafka.Error(topic.ErrorCode)
+	}
+	return topic.TopicID, nil
 }
