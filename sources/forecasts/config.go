@@ -3,6 +3,7 @@ package forecasts
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,10 +127,10 @@ func (c KafkaConfig) Validate() error {
 }
 
 func (f FileConfig) validate() error {
-	known := f.Format == "" || f.Format == FormatProtobuf || f.Format == FormatJSON || f.Format == FormatNDJSON
 	return errors.Join(
 		settings.Check(f.Path != "", "file.path must be set to the file with the forecasts"),
-		settings.Check(known, "file.format is %q, must be protobuf, json, ndjson or empty (by the file's name)", f.Format),
+		settings.Check(slices.Contains([]string{"", FormatProtobuf, FormatJSON, FormatNDJSON}, f.Format),
+			"file.format is %q, must be protobuf, json, ndjson or empty (by the file's name)", f.Format),
 		settings.Within("file.recheck", f.Recheck, time.Second, time.Hour, "a longer interval delays changes on network file systems"),
 		settings.Within("file.settle", f.Settle, 10*time.Millisecond, time.Minute,
 			"a shorter time reads half-written files, a longer one delays new forecasts"),

@@ -32,16 +32,16 @@ type faults struct {
 	skips      uint64
 	remarks    uint64
 	latest     []Fault
-	outOfRange int // number of records skipped because of ErrOutOfRange
+	outOfRange bool // a record was skipped because of ErrOutOfRange
 	nextLog    time.Time
-	unlogged   int
+	unlogged   int // faults since the last one that was logged
 }
 
 // reset discards all faults, before content is read again from its start.
 func (f *faults) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.skips, f.remarks, f.latest, f.outOfRange = 0, 0, nil, 0
+	f.skips, f.remarks, f.latest, f.outOfRange = 0, 0, nil, false
 }
 
 // skip reports a skipped record.
@@ -50,8 +50,8 @@ func (f *faults) skip(position string, err error) {
 	if errors.Is(err, ErrOutOfRange) {
 		outOfRange.Inc()
 		f.mu.Lock()
-		first := f.outOfRange == 0
-		f.outOfRange++
+		first := !f.outOfRange
+		f.outOfRange = true
 		f.mu.Unlock()
 		if first { // in addition to the sampled log of all faults
 			f.log.Error().Str("position", position).Err(err).Msg("forecast record skipped; see also trafficd_forecasts_out_of_range_total")

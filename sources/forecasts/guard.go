@@ -15,7 +15,7 @@ type guardedLayer struct {
 	inUse map[identity]struct{} // the streets of the layer
 }
 
-// guard returns a guardedLayer. Errors name the content that replaces the layer as source.
+// guard returns a guardedLayer. In errors, source names the content that would replace the layer.
 func guard(cfg Config, layer Layer, source string) guardedLayer {
 	limits := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it immediately, restart trafficd"}
 	return guardedLayer{layer: layer, guard: limits, seed: maphash.MakeSeed()}

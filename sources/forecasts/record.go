@@ -42,9 +42,9 @@ func (r *Remarks) add(err error) {
 }
 
 // Normalise converts f to normal form: times in UTC, in whole seconds with Z; usable periods only,
-// without duplicates, sorted by start and end; speed_valid present; no timezone. The package
-// comment lists the rules. Periods with a speed over maxSpeed are unusable. After an error the
-// content of f is undefined.
+// without duplicates, sorted by start and end; speed_valid present; no timezone. Contract 2 and the
+// package comment list the rules. Periods with a speed over maxSpeed are unusable. After an error
+// the content of f is undefined.
 func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	var remarks Remarks
 	if err := checkStreet(f); err != nil {

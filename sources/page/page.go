@@ -71,7 +71,6 @@ const revalidate = "public, no-cache"
 type asset struct {
 	mediaType  string
 	policy     string // its Content-Security-Policy
-	immutable  bool   // its name has a hash of its content
 	etag       func() string
 	identity   func() []byte // uncompressed content
 	compressed func() []byte // content compressed with gzip
@@ -127,7 +126,7 @@ func (p Page) File(name string, compressed bool) (f File, ok bool) {
 	}
 	f = File{ETag: `"` + a.etag() + `"`}
 	caching := revalidate
-	if a.immutable {
+	if strings.HasPrefix(name, "assets/") { // the name contains a hash of the content
 		caching = "public, max-age=31536000, immutable"
 	}
 	f.Header = [][2]string{
@@ -167,7 +166,7 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // is requested for the first time.
 func (p Page) add(name, from, policy string, content func() []byte) {
 	stored := sync.OnceValue(content)
-	a := asset{policy: policy, immutable: strings.HasPrefix(name, "assets/"), etag: sync.OnceValue(func() string {
+	a := asset{policy: policy, etag: sync.OnceValue(func() string {
 		hash := fnv.New64a()
 		hash.Write(stored())
 		return fmt.Sprintf("%x", hash.Sum64())
