@@ -58,7 +58,7 @@ function staleness(
       : "All of them have ended.";
   }
   if (age !== undefined && age > limits.staleAfter) {
-    return `The newest data is ${duration(age)} old; more than ${duration(limits.staleAfter)} is stale.`;
+    return `The newest data is ${duration(age)} old, more than the limit of ${duration(limits.staleAfter)}.`;
   }
   return "";
 }
@@ -105,7 +105,7 @@ export function Search(props: { geometry: Geometry; selected: number; onFound: (
       if (geometry.street[i] === Number(text)) ways.push(i);
     }
     if (ways.length === 0) {
-      setMessage(`No street ${text} in the layer.`);
+      setMessage(`The layer has no street ${text}.`);
       return;
     }
     const next = (ways.indexOf(selected) + 1) % ways.length;

@@ -120,7 +120,7 @@ export default function MapView(props: {
         m.once("style.load", () => streets.current.attach(m));
         m.setStyle(style, { diff: false });
       },
-      (e: Error) => setMapError(`Cannot load the ground of the map: ${e.message}`),
+      (e: Error) => setMapError(`Cannot load the basemap: ${e.message}`),
     );
     return () => {
       gone = true;

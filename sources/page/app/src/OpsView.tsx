@@ -7,7 +7,7 @@ import { type Row, Rows } from "./Table";
 import { Tail } from "./Tail";
 
 const interval = 5_000; // ms; the same as in the daemon's history
-const lag = 120; // s; delay of a store that is too long, as in the alert TrafficdDeliveryLag
+const lag = 120; // s; a longer delay of a store is marked as bad, as in the alert TrafficdDeliveryLag
 
 /** What an operator needs in the first ten seconds of an incident. */
 export default function OpsView() {
@@ -96,9 +96,9 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
           />
         </Card>
         {s.stores.length > 0 && (
-          <Card title="Measurements that wait for the stores">
+          <Card title="Measurements waiting for the stores">
             <Chart
-              label="Measurements that wait for each store, last hour"
+              label="Measurements waiting for each store, last hour"
               unit="rows"
               times={times}
               lines={s.stores.map((x, i) =>
@@ -128,7 +128,7 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
             key: c.name,
             cells: [c.name, whole(c.batches), whole(c.accepted), whole(c.rejected), ago(c.lastBatch, s.time)],
           }))}
-          none="No key has the right “ingest”."
+          none="No key has the “ingest” right."
         />
         <Table
           title="Rejections by code"

@@ -6,8 +6,8 @@ import { clock } from "./format";
 import { type StreetForecast, StreetForecastResponseSchema } from "./gen/trafficd/v1/forecast_pb";
 
 /**
- * All periods of one street, fetched when it is chosen and again when the layer changes. Operators also see what the
- * forecaster computed it from, if the daemon has a forecaster.
+ * All periods of one street, fetched when it is chosen and again when the layer changes. If the daemon has a forecaster,
+ * operators also see what the forecast is based on.
  */
 export function StreetPanel(props: {
   base: string;
@@ -88,8 +88,8 @@ export function StreetPanel(props: {
 }
 
 const basisText = {
-  own: "From the usual speeds and the recent readings of its detectors; 8 of 10 readings are within the bounds.",
-  pool: "Its detectors have too little history: from the usual speeds of all detectors.",
+  own: "Based on the usual speeds and the recent readings of its detectors; 8 of 10 readings are within the bounds.",
+  pool: "Based on the usual speeds of all detectors, because its own have too little history.",
   last: "There is too little history: the last measured value is carried forward.",
   nothing: "The last measurement is too old for a forecast.",
 };

@@ -4,7 +4,7 @@ export interface Row {
   bad?: boolean;
 }
 
-/** A table that scrolls. `role` is the role of the element around it, and `numbers` is the number of columns after the first with numbers. */
+/** A table that scrolls. `role` is the ARIA role of its container, and `numbers` is the number of numeric columns, which follow the first column. */
 export function Rows(props: {
   label: string;
   role?: "log";

@@ -104,7 +104,7 @@ function KeyForm(props: { refused: string; onKey: (key: string) => void }) {
         }}
       >
         <h2>API key</h2>
-        <p>The map shows the street forecasts. It needs an API key with the right “forecast”.</p>
+        <p>The map shows the street forecasts. It needs an API key with the “forecast” right.</p>
         {props.refused && (
           <p class="bad" role="alert">
             {props.refused}

@@ -32,7 +32,7 @@ export class Network {
   }
 
   /**
-   * Takes the layer of one horizon, or only what has changed in it since the last one. Returns the speed of each street in
+   * Adds the layer of one horizon, or only what has changed in it since the last one. Returns the speed of each street in
    * km/h, NaN where the layer has no period. `grown` is true if the geometry has changed.
    */
   take(horizon: number, layer: Uint8Array, changes: boolean): { speeds: Float32Array; grown: boolean } {

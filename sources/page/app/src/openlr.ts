@@ -38,8 +38,8 @@ const signed24 = (at: number) => ((raw[at] << 24) >> 8) | (raw[at + 1] << 8) | r
 const signed16 = (at: number) => ((raw[at] << 24) >> 16) | raw[at + 1];
 const degrees = (v: number) => ((v - Math.sign(v) * 0.5) * 360) / 2 ** 24;
 
-/** Calls `point` with longitude and latitude of each location reference point, in degrees. Returns false if the base64
- * text is not the code of a line; `point` has not been called then. */
+/** Calls `point` with longitude and latitude of each location reference point, in degrees. Returns false, without
+ * calling `point`, if the base64 text is not the code of a line. */
 export function linePoints(code: Uint8Array, point: (lon: number, lat: number) => void): boolean {
   const size = decodeBase64(code);
   const rest = (size - first - last) % inner; // bytes of offsets

@@ -212,7 +212,7 @@ export class GlStreets extends Streets implements CustomLayerInterface {
       gl.vertexAttribPointer(at, size, gl.FLOAT, false, 0, 0);
       return created;
     };
-    // Four vertices for each segment, with an index: renderers in software take much longer for instances.
+    // Four vertices for each segment, with an index, because software renderers are much slower with instances.
     const count = this.segments.length / 4;
     const segments = new Float32Array(16 * count);
     const owners = new Float32Array(4 * count); // exact up to 16.7 million streets

@@ -42,8 +42,8 @@ async function refresh(horizon: number, wait = 0): Promise<void> {
 }
 
 /**
- * Fetches the layer of each horizon, the shown one first; then waits for a change of the shown one and refreshes all. A
- * change of the horizon does not end the waiting: the layers of the others are at most as old as that takes.
+ * Fetches the layer of each horizon, the shown one first. Then waits for a change of the shown one and refreshes all. If
+ * the user chooses another horizon, the wait continues, so the layer of that horizon may be up to `patience` old.
  */
 async function run(): Promise<never> {
   for (;;) {
