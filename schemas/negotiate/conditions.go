@@ -94,8 +94,8 @@ var WholeBody = ByteRange{Whole: true}
 
 // RangeOf returns the part of a body of size bytes that a GET requests (RFC 9110, 14.2). It is the
 // whole body unless Range is a single byte range and If-Range, if present, is the strong tag of the
-// body. A date in If-Range never matches: two replicas may have different bodies of the same
-// second.
+// body. A date in If-Range never matches, because a body may differ between replicas within the
+// same second.
 func RangeOf(h *fasthttp.RequestHeader, etag []byte, size int) ByteRange {
 	spec, ok := bytes.CutPrefix(h.Peek(fasthttp.HeaderRange), bytesRange)
 	if !ok || !h.IsGet() {

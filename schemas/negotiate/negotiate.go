@@ -1,6 +1,6 @@
-// Package negotiate evaluates the headers of requests by which a client selects a response, as RFC
-// 9110 defines them: Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges (14).
-// It also parses Content-Encoding (8.4). Headers may be repeated. Nothing allocates, except for
+// Package negotiate evaluates the request headers with which a client selects a response, as defined
+// in RFC 9110: Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges (14). It also
+// parses Content-Encoding (8.4). Headers may be repeated. Its functions do not allocate, except for
 // dates in obsolete formats.
 package negotiate
 
@@ -27,8 +27,8 @@ func Next(line []byte) (e Element, rest []byte) {
 	return Element{bytes.TrimSpace(value), parameters}, rest
 }
 
-// Quality returns the element's parameter q, or 1000 if it has none. If the parameter is malformed,
-// it returns 0, because the client may not accept the value.
+// Quality returns the element's parameter q, or 1000 if it has none. It returns 0 if the parameter
+// is malformed, because the client may not accept the value.
 func (e Element) Quality() Quality {
 	for rest := e.Parameters; len(rest) > 0; {
 		var parameter []byte

@@ -4,7 +4,7 @@ package proto
 
 import "embed"
 
-// Files are the definitions, at the paths by which they import each other.
+// Files contains the definitions, at the paths with which they import each other.
 //
 //go:embed trafficd/v1/*.proto
 var Files embed.FS

@@ -130,7 +130,7 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 // Start starts building in the background.
 func (l *Layer) Start() { go l.run() }
 
-// Drain makes the requests that wait for a change return immediately, and the next ones soon.
+// Drain ends the waits of requests for a change, and makes later requests wait only briefly.
 func (l *Layer) Drain() { close(l.draining) }
 
 // Stop stops building and waits for a build in progress. The last layer remains available.

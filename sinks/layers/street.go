@@ -16,8 +16,8 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// street is the forecast for one street in one direction. It is immutable, except that the builder
-// sets number and held before a snapshot contains it, and reach, which only the builder reads.
+// street is the forecast for one street in one direction. It is immutable, with two exceptions: the
+// builder sets number and held before a snapshot contains the street, and reach at any time.
 type street struct {
 	id       key
 	located  bool   // the code has a place

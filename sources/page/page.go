@@ -8,7 +8,6 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"io/fs"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/gzip"
 
 	"trafficd/pipeline/settings"
@@ -64,7 +64,7 @@ type Settings struct {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// revalidate allows caches to keep a file if they revalidate it each time.
+// revalidate lets caches store a file, but requires them to revalidate it for each use.
 const revalidate = "public, no-cache"
 
 // asset is a file of the page.
@@ -88,7 +88,7 @@ type File struct {
 
 const operatorsEntry = "index.html" // entry file of the page for operators
 
-// StreetPath is the path of the forecaster's details about a street. It is for operators only,
+// StreetPath is the path of the forecaster's details about a street. Only operators can request it,
 // because it is not part of the contract with clients.
 const StreetPath = "/street"
 
@@ -103,7 +103,7 @@ func (c Config) Street() http.Handler {
 }
 
 // New returns the page with the given entry file: index.html for operators or map.html for clients.
-// The entry file has the name "" in the page.
+// In the page, the name of the entry file is "".
 func New(cfg Config, s Settings, entry string) Page {
 	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operatorsEntry
 	all := Page{}
@@ -166,11 +166,7 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // is requested for the first time.
 func (p Page) add(name, from, policy string, content func() []byte) {
 	stored := sync.OnceValue(content)
-	a := asset{policy: policy, etag: sync.OnceValue(func() string {
-		hash := fnv.New64a()
-		hash.Write(stored())
-		return fmt.Sprintf("%x", hash.Sum64())
-	})}
+	a := asset{policy: policy, etag: sync.OnceValue(func() string { return fmt.Sprintf("%x", xxhash.Sum64(stored())) })}
 	if plain, ok := strings.CutSuffix(name, ".gz"); ok {
 		name, from = plain, plain
 		a.compressed, a.identity = stored, sync.OnceValue(func() []byte {
