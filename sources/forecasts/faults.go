@@ -24,7 +24,8 @@ const (
 	logInterval   = time.Minute
 )
 
-// faults counts defects in records, keeps the latest ones, and logs at most one per minute.
+// faults counts defects in records, keeps the latest ones, and logs at most one per minute, besides
+// the first record that is out of range.
 type faults struct {
 	log zerolog.Logger
 
@@ -47,34 +48,35 @@ func (f *faults) reset() {
 // skip reports a skipped record.
 func (f *faults) skip(position string, err error) {
 	recordsSkipped.Inc()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.skips++
 	if errors.Is(err, ErrOutOfRange) {
 		outOfRange.Inc()
-		f.mu.Lock()
-		first := !f.outOfRange
-		f.outOfRange = true
-		f.mu.Unlock()
-		if first { // in addition to the sampled log of all faults
-			f.log.Error().Str("position", position).Err(err).Msg("forecast record skipped; see also trafficd_forecasts_out_of_range_total")
+		if !f.outOfRange {
+			f.outOfRange, f.nextLog = true, time.Time{} // the first one is always logged
 		}
 	}
-	f.add(Fault{Position: position, Skipped: true, Error: err.Error()}, 1, 0)
+	f.add(Fault{Position: position, Skipped: true, Error: err.Error()})
 }
 
 // remark reports the defects in a record that is not skipped.
 func (f *faults) remark(position string, r Remarks) {
-	if r.Count > 0 {
-		remarksTotal.Add(float64(r.Count))
-		f.add(Fault{Position: position, Error: r.First.Error()}, 0, r.Count)
+	if r.Count == 0 {
+		return
 	}
-}
-
-func (f *faults) add(fault Fault, skips, remarks int) {
-	fault.At = time.Now()
-	fault.Error = strings.ToValidUTF8(fault.Error[:min(len(fault.Error), maxFaultBytes)], "")
+	remarksTotal.Add(float64(r.Count))
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.skips += uint64(skips)
-	f.remarks += uint64(remarks)
+	f.remarks += uint64(r.Count)
+	f.add(Fault{Position: position, Error: r.First.Error()})
+}
+
+// add keeps a fault, and logs it unless another one was logged less than a minute ago. The caller
+// must hold f.mu.
+func (f *faults) add(fault Fault) {
+	fault.At = time.Now()
+	fault.Error = strings.ToValidUTF8(fault.Error[:min(len(fault.Error), maxFaultBytes)], "")
 	if len(f.latest) == maxFaults {
 		f.latest = slices.Delete(f.latest, 0, 1)
 	}

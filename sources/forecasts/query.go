@@ -66,7 +66,7 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &periods{byStreet: make(map[identity]*streetRows)}
+	all := &periods{byStreet: make(map[identity]*pb.StreetForecast)}
 	size := int64(0)
 	for n := 1; rows.Next(); n++ {
 		if err := rows.Scan(scan.into...); err != nil {
@@ -90,34 +90,29 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 
 // periods groups rows by street, in the order in which streets first appear.
 type periods struct {
-	byStreet map[identity]*streetRows
-	order    []*streetRows
+	byStreet map[identity]*pb.StreetForecast
+	records  []Record  // of the same forecasts
 	updated  time.Time // newest value of the column updated; zero if there is no such column
 }
 
-type streetRows struct {
-	forecast *pb.StreetForecast
-	row      int // the first row of the street
-}
-
 func (p *periods) add(id identity, code string, period *pb.ForecastPeriod, row int) {
-	g, ok := p.byStreet[id]
+	f, ok := p.byStreet[id]
 	if !ok {
-		g = &streetRows{&pb.StreetForecast{Street: id.street, Fromnode: id.fromnode}, row}
-		p.byStreet[id], p.order = g, append(p.order, g)
+		f = &pb.StreetForecast{Street: id.street, Fromnode: id.fromnode}
+		p.byStreet[id] = f
+		p.records = append(p.records, Record{Position: fmt.Sprintf("street %s from row %d on", Key(f), row), Forecast: f})
 	}
 	if code != "" {
-		g.forecast.OpenLRcode = code
+		f.OpenLRcode = code
 	}
-	g.forecast.Forecast = append(g.forecast.Forecast, period)
+	f.Forecast = append(f.Forecast, period)
 }
 
 func (p *periods) streets(faults *faults, layer Layer, maxSpeed float64) *streets {
 	s := newStreets(faults, layer)
-	for _, g := range p.order {
-		r := Record{Position: fmt.Sprintf("street %d:%d from row %d on", g.forecast.Street, g.forecast.Fromnode, g.row), Forecast: g.forecast}
-		g.forecast.Forecast = slices.Clip(g.forecast.Forecast)
-		r.Remarks, r.Err = Normalise(g.forecast, maxSpeed)
+	for _, r := range p.records {
+		r.Forecast.Forecast = slices.Clip(r.Forecast.Forecast)
+		r.Remarks, r.Err = Normalise(r.Forecast, maxSpeed)
 		s.add(r)
 	}
 	return s
