@@ -126,7 +126,8 @@ func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot count the detectors in %s: %w", q.Archive, err)
 	}
-	return max(1, min(history, readCells/(q.Longest*max(1, int(n))))), nil
+	longest := int(25 * time.Hour / s.Interval) // intervals of the longest day
+	return max(1, min(history, readCells/(longest*max(1, int(n))))), nil
 }
 
 // next returns the first day that has not been learned.

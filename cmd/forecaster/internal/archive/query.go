@@ -38,7 +38,6 @@ type query struct {
 	Received        int64  // measurements received earlier are not read; 0: all are read
 	Places          int    // intervals from From to To
 	Before          int    // intervals of the day before
-	Longest         int    // intervals of a day of 25 hours, the longest
 	Lead            int    // places before the day
 	Length          int    // places of the day
 	Slots           string // array: slot of each place
@@ -146,7 +145,6 @@ func (s *Source) query(day, from, to time.Time, lead int) *query {
 	q.Places = int((q.To - q.From) / q.Step)
 	q.Length = q.Places - lead
 	q.Before = int(day.Sub(s.Day(day, -1)) / s.Interval)
-	q.Longest = int(25 * time.Hour / s.Interval)
 	var days []string
 	for next := day; lead == 0 && next.Before(to); next = s.Day(next, 1) {
 		days = append(days, fmt.Sprintf("(toDate(%s), %d, %d)", quote(next.Format(time.DateOnly)), next.Sub(from)/s.Interval+1,
