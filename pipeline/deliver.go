@@ -234,14 +234,12 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 		}
 		return err
 	})
-	if err != nil {
-		span.SetStatus(codes.Error, "not delivered: "+err.Error())
-	}
-	var rejected *batch.PermanentError
-	switch {
-	case err == nil:
+	if err == nil {
 		d.delivered(rows, state, started)
-	case errors.As(err, &rejected):
+		return nil
+	}
+	span.SetStatus(codes.Error, "not delivered: "+err.Error())
+	if rejected, ok := errors.AsType[*batch.PermanentError](err); ok {
 		if state != nil {
 			d.at.State = state
 		}

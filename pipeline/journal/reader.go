@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// Reader reads durable frames in order. It is used by one goroutine, need not be closed, and
+// Reader reads durable frames in order. It is used by one goroutine and need not be closed. It
 // allocates only if buf is too small. It does not prevent frames from being deleted: if its next
 // frame was deleted, it continues with the oldest one.
 type Reader struct {

@@ -188,8 +188,7 @@ func (w *writer) report(err error) {
 // UnknownTopicOrPartition when it has appended them and is replaced as leader while it waits for
 // the followers.
 func notStored(err error) bool {
-	var code kafka.Error
-	errors.As(err, &code)
+	code, _ := errors.AsType[kafka.Error](err)
 	switch code {
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.NotEnoughReplicas, kafka.TopicAuthorizationFailed,
 		kafka.ClusterAuthorizationFailed, kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.UnsupportedCompressionType:
