@@ -61,12 +61,12 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 	return err
 }
 
-// interval is the interval of the traffic that is sent first.
+// interval is the interval of the traffic before the start.
 const interval = 5 * time.Minute
 
-// utcOffset returns the UTC offset of the town's local time. It chooses the offset at the first
-// start, so that the morning rush is about to begin and the user sees it. Later starts keep the
-// offset, because the forecaster has learned it.
+// utcOffset returns the UTC offset of the town's local time. The first start chooses one with which
+// the morning rush is about to begin, so that the user sees it. Later starts keep it, because the
+// forecaster has learned from it.
 func (q *quickstart) utcOffset(now time.Time) (offset time.Duration, err error) {
 	const file, rush = "clocks", 7*time.Hour + 15*time.Minute
 	text, err := os.ReadFile(q.path(file))

@@ -1,9 +1,9 @@
-// Package kafka holds the pinned list of jars that make up an Apache Kafka broker.
+// Package kafka embeds the Maven project that pins the jars of an Apache Kafka broker.
 package kafka
 
 import _ "embed"
 
-// POM is the Maven project whose run-time dependencies make up a broker.
+// POM is the project. Its run-time dependencies are the jars.
 //
 //go:embed pom.xml
 var POM []byte

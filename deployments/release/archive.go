@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// entry is a file or, without a source and content, a directory of an archive.
+// entry is a file or directory of an archive.
 type entry struct {
 	name    string
 	source  string // path of the file with the content
-	content []byte // used without a source
+	content []byte // of a file without a source
 	dir     bool
 	mode    int64
 	owner   int // user and group
@@ -49,7 +49,7 @@ func writeTar(w io.Writer, date time.Time, entries []entry) error {
 	return out.Close()
 }
 
-// create writes a file. A relative path names an artefact.
+// create writes a file. A relative path is in the directory for the artefacts.
 func (r *release) create(path string, write func(io.Writer) error) error {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(r.out, path)

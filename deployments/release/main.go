@@ -18,7 +18,7 @@ import (
 // architectures lists the architectures that artefacts are built for.
 var architectures = []string{"amd64", "arm64"}
 
-// release holds what the steps share.
+// release is the state that the steps share.
 type release struct {
 	root    string // of the repository
 	out     string // receives the artefacts
@@ -29,19 +29,18 @@ type release struct {
 }
 
 func main() {
-	root := flag.String("root", "../..", "directory of the repository")
-	out := flag.String("out", "../../dist", "directory for the artefacts; it is emptied first")
+	const root, out = "../..", "../../dist"
 	stamp := flag.String("version", "", "version and date, as in the Makefile: v1.2.3 of 2026-11-22")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: release --version 'v1.2.3 of 2026-11-22' image|package|release")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if err := run(*root, *out, *stamp, flag.Arg(0)); err != nil {
+	if err := run(root, out, *stamp, flag.Arg(0)); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
-	artefacts, _ := filepath.Glob(filepath.Join(*out, "*")) // fails only for an invalid pattern
+	artefacts, _ := filepath.Glob(out + "/*") // fails only for an invalid pattern
 	for _, path := range artefacts {
 		fmt.Println(path)
 	}
