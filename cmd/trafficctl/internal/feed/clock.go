@@ -148,17 +148,21 @@ func parseUnix(cell, unit string) (time.Time, error) {
 	return time.Unix(0, int64(since)).UTC(), nil
 }
 
+var swapSeparators = strings.NewReplacer(",", ".", ".", ",")
+
 // appendNumber appends a cell as a JSON number. It keeps valid JSON numbers unchanged, and converts
-// "+5", ".5", "5." and decimal commas.
+// "+5", ".5", "5." and decimal commas. With decimal commas, a point is an error, because it separates
+// thousands.
 func appendNumber(dst []byte, cell string, decimal byte) ([]byte, error) {
+	number := cell
 	if decimal == ',' {
-		cell = strings.Replace(cell, ",", ".", 1)
+		number = swapSeparators.Replace(cell)
 	}
-	if strings.Trim(cell, "0123456789+-.eE") == "" { // no NaN, 0x1p4, 1_000
-		if json.Valid([]byte(cell)) {
-			return append(dst, cell...), nil
+	if strings.Trim(number, "0123456789+-.eE") == "" { // no NaN, 0x1p4, 1_000
+		if json.Valid([]byte(number)) {
+			return append(dst, number...), nil
 		}
-		if v, err := strconv.ParseFloat(cell, 64); err == nil {
+		if v, err := strconv.ParseFloat(number, 64); err == nil {
 			return strconv.AppendFloat(dst, v, 'g', -1, 64), nil
 		}
 	}
