@@ -23,8 +23,7 @@ import (
 
 // profile describes how to read a data set.
 type profile struct {
-	Observations string   `yaml:"observations"`
-	Columns      []string `yaml:"columns"` // the header, which identifies the data set
+	Observations string `yaml:"observations"`
 	Detectors    struct {
 		File   string    `yaml:"file"`
 		Column string    `yaml:"column"` // column of the detector codes
@@ -42,39 +41,6 @@ type profile struct {
 	} `yaml:"replay"` // columns of the observations for the live traffic
 	Attribution string `yaml:"attribution"`
 	name        string
-}
-
-// profileDir has one file for each known data set.
-const profileDir = "deployments/quickstart"
-
-// findProfile returns the profile for the data in dir: the requested one (a name or a file), the
-// one with the directory's name, or the one with the columns of the observations' header.
-func findProfile(root, dir, requested string) (*profile, error) {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a directory: specify the one with the observations (make run DATA=dir)", dir)
-	}
-	known := filepath.Join(root, profileDir)
-	if requested != "" {
-		if !strings.ContainsAny(requested, "/.") {
-			requested = filepath.Join(known, requested+".yaml")
-		}
-		return readProfile(requested)
-	}
-	named := filepath.Join(known, filepath.Base(filepath.Clean(dir))+".yaml")
-	if exists(named) {
-		return readProfile(named)
-	}
-	files, _ := filepath.Glob(filepath.Join(known, "*.yaml")) // fails only for an invalid pattern
-	for _, file := range files {
-		p, err := readProfile(file)
-		if err != nil {
-			return nil, err
-		}
-		if header, err := eachRow(filepath.Join(dir, p.Observations), nil, nil); err == nil && slices.Equal(header, p.Columns) {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("no profile for %s: no file in %s has its name or its columns; write one and select it with --profile", dir, known)
 }
 
 func readProfile(path string) (*profile, error) {
@@ -95,10 +61,9 @@ func readProfile(path string) (*profile, error) {
 	return p, nil
 }
 
-// eachRow calls do with each row of a CSV file and the row's values in the given columns, and
-// returns the header. The slices are valid only during the call. If do is nil, eachRow reads only
-// the header.
-func eachRow(path string, columns []string, do func(row, values []string) error) (header []string, err error) {
+// eachRow calls do with each row of a CSV file and the row's value in the given column, and returns
+// the header. The row is valid only during the call.
+func eachRow(path, column string, do func(row []string, value string) error) (header []string, err error) {
 	defer must.Return(&err)
 	f := must.Get(os.Open(path))
 	defer f.Close()
@@ -108,15 +73,10 @@ func eachRow(path string, columns []string, do func(row, values []string) error)
 	}
 	rows := csv.NewReader(in)
 	header = must.Get(rows.Read())
-	if do == nil {
-		return header, nil
-	}
 	rows.ReuseRecord = true
-	places, values := make([]int, len(columns)), make([]string, len(columns))
-	for i, name := range columns {
-		if places[i] = slices.Index(header, name); places[i] < 0 {
-			return header, fmt.Errorf("no column %q", name)
-		}
+	place := slices.Index(header, column)
+	if place < 0 {
+		return nil, fmt.Errorf("no column %q", column)
 	}
 	for {
 		row, err := rows.Read()
@@ -124,10 +84,7 @@ func eachRow(path string, columns []string, do func(row, values []string) error)
 			return header, nil
 		}
 		must.Do(err)
-		for i, place := range places {
-			values[i] = row[place]
-		}
-		must.Do(do(row, values))
+		must.Do(do(row, row[place]))
 	}
 }
 
@@ -149,11 +106,11 @@ type day struct {
 
 const week = 7 * 24 * time.Hour
 
-// openDataset returns the data set in a directory. Its live traffic is written to the file live.
-func openDataset(root, directory, requested, live string, now time.Time) (s source, err error) {
+// openDataset returns the data set in a directory, which the file profile describes. Its live
+// traffic is written to the file live.
+func openDataset(directory, profile, live string, now time.Time) (s source, err error) {
 	defer must.Return(&err)
-	d := &dataset{}
-	d.profile, d.directory = must.Get(findProfile(root, directory, requested)), must.Get(filepath.Abs(directory))
+	d := &dataset{profile: must.Get(readProfile(profile)), directory: must.Get(filepath.Abs(directory))}
 	end, err := time.Parse(time.DateOnly, d.Replay.End)
 	if err != nil {
 		return s, fmt.Errorf("profile %s: replay.end %q must be a date such as 2014-10-01", d.name, d.Replay.End)
@@ -175,8 +132,8 @@ func openDataset(root, directory, requested, live string, now time.Time) (s sour
 		return s, fmt.Errorf("cannot find the data (profile %s): %w", d.name, err)
 	}
 	found := errors.New("found")
-	_, err = eachRow(s.registry, []string{c.Column}, func(_, values []string) error {
-		s.example, s.Street = values[0], values[0]
+	_, err = eachRow(s.registry, c.Column, func(_ []string, code string) error {
+		s.example, s.Street = code, code
 		return found
 	})
 	if !errors.Is(err, found) {
@@ -196,8 +153,8 @@ func (d *dataset) readDay(from time.Time) (today day, err error) {
 	const layout = "2006-01-02T15:04"
 	today.rows = map[string][][]string{}
 	first, end := from.Format(layout), from.AddDate(0, 0, 1).Format(layout)
-	today.header, err = eachRow(filepath.Join(d.directory, d.Observations), []string{d.Replay.Time}, func(row, values []string) error {
-		if at := values[0]; len(at) >= len(layout) && at >= first && at < end {
+	today.header, err = eachRow(filepath.Join(d.directory, d.Observations), d.Replay.Time, func(row []string, at string) error {
+		if len(at) >= len(layout) && at >= first && at < end {
 			clock := at[len("2006-01-02T"):len(layout)]
 			today.rows[clock] = append(today.rows[clock], slices.Clone(row))
 		}

@@ -43,7 +43,7 @@ func TestDataset(t *testing.T) {
 	directory, profile := smallDataset(t)
 	live := filepath.Join(directory, "live.csv")
 	now := time.Date(2026, 11, 24, 22, 57, 5, 0, time.UTC) // a Tuesday, like the last day of the data
-	s, err := openDataset("", directory, profile, live, now.AddDate(0, 0, -1))
+	s, err := openDataset(directory, profile, live, now.AddDate(0, 0, -1))
 	require.NoError(t, err)
 	require.Equal(t, "7", s.example)
 	monday := time.Date(2014, 9, 22, 22, 57, 5, 0, time.UTC)
@@ -75,7 +75,7 @@ func TestDatasetErrors(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o644))
 		now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-		s, err := openDataset("", directory, profile, filepath.Join(directory, "live.csv"), now)
+		s, err := openDataset(directory, profile, filepath.Join(directory, "live.csv"), now)
 		if err == nil {
 			_, err = s.live(now)
 		}
@@ -87,4 +87,6 @@ func TestDatasetErrors(t *testing.T) {
 	f("small.yaml", "2014-09-24", "2015-09-24", "no observations")
 	f("small.yaml", "2014-09-24", "soon", `replay.end "soon" must be a date`)
 	f("small.yaml", "o.csv", "p.csv", "cannot find the data")
+	f("small.yaml", "observations", "observation", "cannot parse the profile")
+	f("small.yaml", "column: id", "column: ''", "must be set")
 }

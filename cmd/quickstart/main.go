@@ -34,7 +34,7 @@ func main() {
 		Use:   "quickstart",
 		Short: "Start trafficd with real stores, send traffic, print a report, and continue with live traffic",
 		Example: `  go run ./cmd/quickstart                    a made-up town with 1,000 detectors
-  go run ./cmd/quickstart --data ~/aarhus    a data set; see ` + profileDir + `
+  go run ./cmd/quickstart --data ~/aarhus    a data set; see ` + defaultProfile + `
   go run ./cmd/quickstart --fresh --exit     start with an empty directory, exit after the report`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -44,8 +44,7 @@ func main() {
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", ".run/quickstart", "directory of stores, journal, keys and logs, kept across restarts")
 	f.StringVar(&o.data, "data", "", "directory of a data set to send instead of made-up traffic")
-	f.StringVar(&o.profile, "profile", "", "profile that describes --data: a name in "+profileDir+" or a file"+
-		" (default: found by directory name or columns)")
+	f.StringVar(&o.profile, "profile", "", "file that describes --data (default "+defaultProfile+")")
 	f.BoolVar(&o.fresh, "fresh", false, "empty the directory first")
 	f.BoolVar(&o.exit, "exit", false, "exit after the report, with an error if the counts differ")
 	f.StringVar(&o.broker, "broker", "kfake", "Kafka-protocol broker: kfake, or apache (slower to start; needs Java)")

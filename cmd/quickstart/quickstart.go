@@ -27,6 +27,12 @@ const (
 	table         = database + ".measurements"
 	topic         = "measurements"
 	forecastTopic = "forecasts"
+	instance      = "quickstart" // the product instance of the key and the registry
+
+	keysFile = "keys.yaml"
+	// The key in clear text, and as a header for curl. Only a demonstration should store it.
+	keyFile    = "key"
+	headerFile = "auth"
 )
 
 // quickstart is the state of a run. If the run dies, its child processes receive SIGTERM.
@@ -140,6 +146,22 @@ func freePort(usual int) int {
 		port, _ = launch.PickPort("", 0) // 0, any free port, if it fails
 	}
 	return port
+}
+
+// makeKey creates an API key, or reuses that of an earlier start.
+func (q *quickstart) makeKey(ctx context.Context) (err error) {
+	defer must.Return(&err, "cannot create the API key")
+	if key, err := os.ReadFile(q.path(keyFile)); err == nil {
+		q.key = strings.TrimSpace(string(key))
+		return nil
+	}
+	say("creating an API key")
+	out, _, err := q.trafficctl(ctx, nil, "key", "new", "--name", instance, "--product-instance", instance,
+		"--rights", "ingest,forecast,routing", "--file", q.path(keysFile))
+	must.Do(err)
+	q.key, _, _ = strings.Cut(out, "\n")
+	must.Do(os.WriteFile(q.path(headerFile), []byte("Authorization: apiKey "+q.key+"\n"), 0o600))
+	return os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600)
 }
 
 //go:embed trafficd.yaml forecaster.yaml

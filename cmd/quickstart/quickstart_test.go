@@ -36,54 +36,11 @@ func TestThousands(t *testing.T) {
 	f(counts{Final: 1}.minus(counts{Final: 1235}).Final, "-1,234")
 }
 
-func TestFindProfile(t *testing.T) {
-	root := t.TempDir()
-	write := func(path, text string) {
-		t.Helper()
-		path = filepath.Join(root, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-	}
-	rest := "\ndetectors: {file: d.csv, column: id}\nsend: [--detector=id]\n"
-	write(profileDir+"/north.yaml", "observations: o.csv\ncolumns: [id, at, v]"+rest)
-	write(profileDir+"/south.yaml", "observations: o.csv\ncolumns: [link, at]"+rest)
-	write("data/south/o.csv", "id,at,v\n")   // the directory's name takes precedence over the columns
-	write("data/other/o.csv", "link,at\r\n") // only the columns match
-	write("data/strange/o.csv", "what,ever\n")
-	write("mine.yaml", "observations: o.csv"+rest)
-	write("broken.yaml", "observation: o.csv"+rest)
-
-	f := func(dir, requested, want, wantErr string) {
-		t.Helper()
-		p, err := findProfile(root, filepath.Join(root, dir), requested)
-		if wantErr != "" {
-			require.ErrorContains(t, err, wantErr)
-			return
-		}
-		require.NoError(t, err)
-		require.Equal(t, want, p.name)
-		require.Equal(t, []string{"--detector=id"}, p.Send)
-	}
-	f("data/south", "", "south", "")
-	f("data/south/", "north", "north", "")
-	f("data/other", "", "south", "")
-	f("data/strange", filepath.Join(root, "mine.yaml"), "mine", "")
-	f("data/strange", "", "", "no profile for")
-	f("data/nowhere", "", "", "is not a directory")
-	f("data/strange", "west", "", "cannot read the profile")
-	f("data/strange", filepath.Join(root, "broken.yaml"), "", "observation")
-}
-
-func TestShippedProfiles(t *testing.T) {
+func TestShippedProfile(t *testing.T) {
 	root, err := launch.ModuleRoot()
 	require.NoError(t, err)
-	files, err := filepath.Glob(filepath.Join(root, profileDir, "*.yaml"))
+	_, err = readProfile(filepath.Join(root, defaultProfile))
 	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		_, err := readProfile(file)
-		require.NoError(t, err)
-	}
 }
 
 // started is a running quickstart.

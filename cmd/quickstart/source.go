@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -25,11 +27,14 @@ type source struct {
 	live      func(from time.Time) ([]string, error) // the trafficctl command that sends an interval of liveStep
 }
 
+const defaultProfile = "deployments/quickstart/aarhus.yaml"
+
 // findSource opens the data set, or generates a town.
 func (q *quickstart) findSource(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	if q.data != "" {
-		q.source, err = openDataset(q.root, q.data, q.profile, q.path("live.csv"), time.Now().UTC())
+		profile := cmp.Or(q.profile, filepath.Join(q.root, defaultProfile))
+		q.source, err = openDataset(q.data, profile, q.path("live.csv"), time.Now().UTC())
 		return err
 	}
 	now := time.Now().UTC()
