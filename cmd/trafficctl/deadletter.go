@@ -117,11 +117,20 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 	lines := json.NewEncoder(std.out)
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	defer table.Flush()
-	reasons, n := map[[2]string]*reason{}, 0
+	type key struct {
+		id   measurementID
+		sink string
+	}
+	seen, reasons, n := map[key]bool{}, map[[2]string]*reason{}, 0
 	for l, err := range (selection{}).letters(ctx, path, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
 		if err != nil {
 			return err
 		}
+		k := key{l.id(), l.Sink}
+		if seen[k] {
+			continue
+		}
+		seen[k] = true
 		if asJSON {
 			if err := lines.Encode(l.DeadLetter); err != nil {
 				return fmt.Errorf("cannot write the dead letters: %w", err)
@@ -194,8 +203,13 @@ type letter struct {
 	line int64
 }
 
-// measurementID identifies the measurement, which several stores may have rejected.
-func (l letter) measurementID() string { return fmt.Sprintf("%s/%d", l.BatchID, l.Index) }
+// measurementID identifies a measurement, which several stores may have rejected.
+type measurementID struct {
+	batch uuid.UUID
+	index uint32
+}
+
+func (l letter) id() measurementID { return measurementID{uuid.MustParse(l.BatchID), l.Index} } // parseLetter has validated it
 
 // selection selects dead letters. The zero value selects all.
 type selection struct {
@@ -203,9 +217,9 @@ type selection struct {
 	skip                  int64 // number of selected measurements to skip
 }
 
-// letters returns the selected dead letters of a file in order, without the duplicates that a crash
-// may have caused. It calls note with a message for each line that a crash has truncated; the
-// daemon writes that dead letter again after the restart. An error ends the sequence.
+// letters returns the selected dead letters of a file in order. A crash may have duplicated some, or
+// truncated a line; letters calls note with a message for each truncated line. The daemon writes that
+// dead letter again after the restart. An error ends the sequence.
 func (s selection) letters(ctx context.Context, path string, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
@@ -218,7 +232,6 @@ func (s selection) letters(ctx context.Context, path string, note func(text stri
 		}
 		defer file.Close()
 		r := bufio.NewReaderSize(file, 64<<10)
-		seen := map[string]bool{}
 		for n := int64(1); ; n++ {
 			line, err := feed.ReadLine(r, maxLetterBytes)
 			switch {
@@ -242,11 +255,9 @@ func (s selection) letters(ctx context.Context, path string, note func(text stri
 				return
 			}
 			isSelected := (s.productInstance == "" || l.ProductInstance == s.productInstance) && (s.sink == "" || l.Sink == s.sink)
-			key := l.Sink + " " + l.measurementID()
-			if isSelected && !seen[key] && !yield(l, nil) {
+			if isSelected && !yield(l, nil) {
 				return
 			}
-			seen[key] = true
 		}
 	}
 }
@@ -271,13 +282,11 @@ func looksTruncated(line []byte) bool {
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
 }
 
-func ignoreNote(string) {}
-
 // instance returns the product instance of the selected letters. It returns an error if they belong
 // to several, because a key belongs to one product instance.
 func (s selection) instance(ctx context.Context, path string) (string, error) {
 	found := map[string]bool{}
-	for l, err := range s.letters(ctx, path, ignoreNote) {
+	for l, err := range s.letters(ctx, path, func(string) {}) {
 		if err != nil {
 			return "", err
 		}
@@ -301,18 +310,18 @@ func (s selection) instance(ctx context.Context, path string) (string, error) {
 		"--product-instance", path, len(names), strings.Join(names, ", "))
 }
 
-// items returns the selected measurements, each once even if several stores rejected it, with
-// consecutive rows.
+// items returns the selected measurements, with consecutive rows. A measurement that several stores
+// rejected is returned once.
 func (s selection) items(ctx context.Context, path string) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
-		seen := map[string]bool{}
-		for l, err := range s.letters(ctx, path, ignoreNote) {
+		seen := map[measurementID]bool{}
+		for l, err := range s.letters(ctx, path, func(string) {}) {
 			var item measurement.Item
 			if err == nil {
-				if seen[l.measurementID()] {
+				if seen[l.id()] {
 					continue
 				}
-				seen[l.measurementID()] = true
+				seen[l.id()] = true
 				if int64(len(seen)) <= s.skip {
 					continue
 				}

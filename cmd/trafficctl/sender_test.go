@@ -100,7 +100,7 @@ func TestOrderAndFullBatches(t *testing.T) {
 		d := newDaemon(t)
 		cfg := send.DefaultConfig()
 		cfg.Batch, cfg.Concurrency = limit, workers
-		s := newSender(t, d, cfg, io.Discard, ignoreNote)
+		s := newSender(t, d, cfg, io.Discard, func(string) {})
 		require.NoError(t, s.Send(t.Context(), series(detectors, each)))
 		require.EqualValues(t, detectors*each, s.Tally().Accepted)
 		require.Zero(t, s.Tally().Resume)
@@ -121,7 +121,7 @@ func TestNoOrderSendsEverythingInFullBatches(t *testing.T) {
 	d := newDaemon(t)
 	cfg := send.DefaultConfig()
 	cfg.Batch, cfg.Ordered = 300, false
-	s := newSender(t, d, cfg, io.Discard, ignoreNote)
+	s := newSender(t, d, cfg, io.Discard, func(string) {})
 	require.NoError(t, s.Send(t.Context(), series(1, 3000)))
 	require.Len(t, d.Batches(), 10)
 	seen := map[int]bool{}
@@ -138,7 +138,7 @@ func TestStartsBatch(t *testing.T) {
 	cfg.Concurrency = 1
 	next := itemOf("A", 4)
 	next.StartsBatch = true
-	s := newSender(t, d, cfg, io.Discard, ignoreNote)
+	s := newSender(t, d, cfg, io.Discard, func(string) {})
 	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), itemOf("C", 3), next)))
 	require.Len(t, d.Batches(), 2)
 	require.Len(t, d.Batches()[0], 3)
@@ -146,7 +146,7 @@ func TestStartsBatch(t *testing.T) {
 
 func TestNothingToSend(t *testing.T) {
 	d := newDaemon(t)
-	require.NoError(t, newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote).Send(t.Context(), mixed()))
+	require.NoError(t, newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {}).Send(t.Context(), mixed()))
 	require.Empty(t, d.Keys())
 }
 
@@ -157,7 +157,7 @@ func TestRetries(t *testing.T) {
 			t.Parallel() // most of the time is spent in pauses
 			d := newDaemon(t)
 			prepare(d)
-			s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
+			s := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {})
 			require.NoError(t, s.Send(t.Context(), series(1, 10)))
 			require.Len(t, d.Batches(), 1)
 			require.Len(t, d.Keys(), 3)
@@ -211,7 +211,7 @@ func TestPermanentErrorsStop(t *testing.T) {
 			reject(w, status, "THE_CODE", "the reason")
 			return true
 		}
-		s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
+		s := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {})
 		err := s.Send(t.Context(), series(1, 10))
 		require.ErrorContains(t, err, fmt.Sprint(status))
 		require.ErrorContains(t, err, "THE_CODE: the reason")
@@ -242,7 +242,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		http.Redirect(w, r, other.URL, http.StatusFound)
 		return true
 	}
-	err := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote).Send(t.Context(), series(1, 2))
+	err := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {}).Send(t.Context(), series(1, 2))
 	require.ErrorContains(t, err, "302")
 	require.Empty(t, other.Keys())
 	require.Len(t, d.Keys(), 1)
@@ -259,7 +259,7 @@ func TestInconsistentResponses(t *testing.T) {
 			w.Write([]byte(response))
 			return true
 		}
-		err := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote).Send(t.Context(), series(1, 2))
+		err := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {}).Send(t.Context(), series(1, 2))
 		require.ErrorContains(t, err, "inconsistent response")
 		require.Len(t, d.Keys(), 1)
 	}
@@ -277,7 +277,7 @@ func TestRetryForEnds(t *testing.T) {
 		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
-	err := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote).Send(t.Context(), series(1, 2))
+	err := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {}).Send(t.Context(), series(1, 2))
 	require.ErrorContains(t, err, "--retry-for")
 	require.ErrorContains(t, err, "later")
 	require.Len(t, d.Keys(), 1)
@@ -289,7 +289,7 @@ func TestNoResponse(t *testing.T) {
 	d.CutAfter = func(int) bool { return true }
 	cfg := send.DefaultConfig()
 	cfg.RetryFor = 0
-	s := newSender(t, d, cfg, io.Discard, ignoreNote)
+	s := newSender(t, d, cfg, io.Discard, func(string) {})
 	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "EOF")
 	require.EqualValues(t, 3, s.Tally().Unknown)
 	require.EqualValues(t, 1, s.Tally().Resume)
@@ -308,7 +308,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	cfg := send.DefaultConfig()
 	cfg.Batch, cfg.Concurrency = 10, 1
-	s := newSender(t, d, cfg, io.Discard, ignoreNote)
+	s := newSender(t, d, cfg, io.Discard, func(string) {})
 	require.ErrorIs(t, s.Send(ctx, series(1, 1000)), context.Canceled)
 	tally := s.Tally()
 	require.EqualValues(t, 20, tally.Accepted)
@@ -329,7 +329,7 @@ func TestUnknownAfterLostResponse(t *testing.T) {
 		reject(w, 503, "GENERAL_SERVICE_UNAVAILABLE", "later")
 		return true
 	}
-	s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
+	s := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {})
 	require.ErrorContains(t, s.Send(t.Context(), series(1, 3)), "later")
 	require.Len(t, d.Items(), 3, "the daemon has accepted the batch")
 	require.EqualValues(t, 3, s.Tally().Unknown)
@@ -340,7 +340,7 @@ func TestUnknownAfterLostResponse(t *testing.T) {
 func TestInterruptedWhileFillingBatch(t *testing.T) {
 	d := newDaemon(t)
 	ctx, interrupt := context.WithCancel(t.Context())
-	s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
+	s := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {})
 	err := s.Send(ctx, func(yield func(measurement.Item, error) bool) {
 		for item, err := range series(1, 3) {
 			if !yield(item, err) {
@@ -387,7 +387,7 @@ func TestBadRowsSkipped(t *testing.T) {
 // TestInputFails checks that if the input fails, the items before the failure are sent.
 func TestInputFails(t *testing.T) {
 	d := newDaemon(t)
-	s := newSender(t, d, send.DefaultConfig(), io.Discard, ignoreNote)
+	s := newSender(t, d, send.DefaultConfig(), io.Discard, func(string) {})
 	broken := errors.New("unexpected EOF")
 	require.ErrorIs(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("B", 2), broken)), broken)
 	require.EqualValues(t, 2, s.Tally().Accepted)
@@ -405,7 +405,7 @@ func TestRejectedItems(t *testing.T) {
 	pretty := itemOf("B", 3)
 	pretty.JSON = []byte(strings.ReplaceAll(string(pretty.JSON), ",", ",\n  "))
 	other := itemOf("C", 4)
-	s := newSender(t, d, cfg, &file, ignoreNote)
+	s := newSender(t, d, cfg, &file, func(string) {})
 	require.NoError(t, s.Send(t.Context(), mixed(itemOf("A", 1), itemOf("A", 2), pretty, other)))
 
 	lines := strings.Split(strings.TrimSpace(file.String()), "\n")
@@ -439,7 +439,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full
 func TestRejectedItemsCannotBeWritten(t *testing.T) {
 	d := newDaemon(t)
 	d.Known = map[string]bool{}
-	err := newSender(t, d, send.DefaultConfig(), brokenWriter{}, ignoreNote).Send(t.Context(), series(1, 2))
+	err := newSender(t, d, send.DefaultConfig(), brokenWriter{}, func(string) {}).Send(t.Context(), series(1, 2))
 	require.ErrorContains(t, err, "disk full")
 }
 
@@ -462,7 +462,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 		}
 	}
-	s := newSender(t, d, cfg, io.Discard, ignoreNote)
+	s := newSender(t, d, cfg, io.Discard, func(string) {})
 	done := make(chan error)
 	go func() { done <- s.Send(t.Context(), counted) }()
 	eventually(t, func() bool { return read.Load() >= maxRead-2*10 })
