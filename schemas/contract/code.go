@@ -39,7 +39,7 @@ const (
 	InvalidValue
 	InvalidQuality
 
-	// CodeCount is the number of codes: an array indexed by Code has this size.
+	// CodeCount is the number of codes.
 	CodeCount
 )
 
@@ -91,8 +91,7 @@ func (c Code) String() string {
 	return "UNKNOWN"
 }
 
-// Status returns the HTTP status of a whole request with this outcome, or 0 if the code is only for
-// items.
+// Status returns the HTTP status of a request with this code, or 0 if the code is only for items.
 func (c Code) Status() int {
 	if c < CodeCount {
 		return codes[c].status

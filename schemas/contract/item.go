@@ -6,8 +6,7 @@ import (
 )
 
 // AppendItemDescription appends the description of a rejected item, escaped for use inside a JSON
-// string. It depends only on code, field and echo. echo is the input to quote, which the caller has
-// truncated to EchoLimit bytes.
+// string. echo is the input to quote, which the caller has truncated to EchoLimit bytes.
 func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte {
 	if field == FieldItem {
 		b = append(b, "the item"...)

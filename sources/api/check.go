@@ -47,7 +47,8 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 	if announcesBody(h) || len(expect) > 0 {
 		x := s.begin(h, time.Now())
 		if len(expect) > 0 {
-			// fasthttp sends a 100 Continue even to HTTP/1.0, but compares the value case-sensitively.
+			// fasthttp sends a 100 Continue even to HTTP/1.0, and compares the value
+			// case-sensitively.
 			continues := x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
 			h.Del(fasthttp.HeaderExpect)
 			if continues {

@@ -9,8 +9,8 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// blockSize is large enough for one read to take all available data of a socket, and small enough
-// for a body of a few items to waste little.
+// blockSize is large enough for one read to empty a socket, and small enough to waste little on a
+// body of a few items.
 const blockSize = 64 << 10
 
 type block [blockSize]byte
@@ -28,7 +28,6 @@ type blocks struct {
 	end           error // returned by Read after the last byte
 }
 
-// newBlocks returns empty blocks. Memory is charged from the first byte on.
 func newBlocks(memory *admission.Quotas, client string) *blocks {
 	b := blocksPool.Get().(*blocks)
 	b.memory, b.client, b.end = memory, client, io.EOF
@@ -90,10 +89,9 @@ func (b *blocks) Write(p []byte) (int, error) {
 
 func (b *blocks) grow() { b.list = append(b.list, blockPool.Get().(*block)) }
 
-// Read implements io.Reader.
-//
-// While the client's unread responses exceed its quota, or those of all clients the memory limit,
-// reading a body fails at its start, because the body would cause another response.
+// Read implements io.Reader. At the start of a body, it fails while the client's unread responses
+// exceed its quota, or those of all clients the memory limit, because the body would cause another
+// response.
 func (b *blocks) Read(p []byte) (int, error) {
 	if b.read == 0 {
 		if apiErr := b.memory.CheckCharged(b.client); apiErr != nil {
@@ -108,7 +106,7 @@ func (b *blocks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo, so that a response is written to the connection without a copy.
+// WriteTo implements io.WriterTo, so that a response is written without a copy.
 func (b *blocks) WriteTo(w io.Writer) (total int64, err error) {
 	for b.read < b.written && err == nil {
 		var n int

@@ -32,7 +32,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns all invalid settings, joined; each error names its key.
+// Validate returns an error for each invalid setting, joined.
 func (c Config) Validate() error {
 	return errors.Join(
 		settings.AtLeast("max_compressed_bytes", c.MaxCompressedBytes, 1<<10, "a batch of a few items needs this much"),

@@ -18,7 +18,7 @@ import (
 // Path is the endpoint's path below the base path (contract 1).
 const Path = "/dataprovider/ingestion/v1/detectors/data/ingest"
 
-// Pipeline is the interface of the stages after the endpoint.
+// Pipeline processes the bodies that the endpoint has received.
 type Pipeline interface {
 	// Ready returns nil if batches of the product instance can be accepted. Otherwise it returns a
 	// 503 (stages full, disk low, journal failed, draining, no registry snapshot yet) or a 403 (no
@@ -26,9 +26,9 @@ type Pipeline interface {
 	Ready(productInstance string) *contract.APIError
 
 	// Submit decodes, validates and journals one body. If it returns nil, s.Result is durable. If
-	// it returns a *contract.APIError, no item of the batch was or will be delivered;
-	// batch.ErrNoResponse means that this is unknown. s.Result.Items is the number of decoded items
-	// in any case.
+	// it returns a *contract.APIError, no item of the batch was or will be delivered; with
+	// batch.ErrNoResponse, that is unknown. s.Result.Items is the number of decoded items even
+	// after an error.
 	Submit(s *batch.Submission) error
 
 	// Hold reserves an idempotency key until Release. It returns a 409 if a request with the key is
@@ -47,7 +47,7 @@ type Endpoint struct {
 	warned   sync.Map                                  // names of clients that have sent duplicates
 }
 
-// New returns an endpoint.
+// New returns an endpoint that submits bodies to pipeline.
 func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 	return &Endpoint{
 		pipeline: pipeline, log: log,
@@ -62,8 +62,8 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 }
 
 // Admit performs the checks that need only the header, in the order of the table in contract 1.1.
-// The request holds its idempotency key until release is called. It takes a slot when the first
-// byte of its body arrives, so a client that sends only headers occupies none.
+// The request holds its idempotency key until release is called, but it has no slot before the
+// first byte of its body arrives.
 func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if apiErr = e.pipeline.Ready(c.ProductInstance); apiErr == nil {
 		apiErr = e.receiver.Slots.Check(c.Owner, 1)
@@ -122,8 +122,8 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	return items, nil
 }
 
-// submit receives the body and passes it to the pipeline. It frees the body's memory before the
-// response needs memory.
+// submit receives the body and passes it to the pipeline. When it returns, the body's memory is
+// free for the response.
 func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Submission) error {
 	body := newBlocks(e.memory, client)
 	defer func() { _ = body.Close() }()

@@ -53,8 +53,8 @@ type clientMetrics struct {
 	period                      *period
 }
 
-// period estimates the usual time between batches: the mean of the gaps weighted by their length,
-// so that the short gaps within a burst of batches hardly count, with less weight for older gaps.
+// period estimates the usual time between batches. It is the mean of the gaps, weighted by their
+// length, so that the short gaps within a burst hardly count. Older gaps have less weight.
 type period struct {
 	mu           sync.Mutex
 	removed      bool // the client's metrics are deleted
@@ -63,15 +63,13 @@ type period struct {
 	sum, squares float64 // weighted, of the gaps in seconds
 }
 
-// Each batch lowers the weight of the earlier gaps by one part in periodMemory. An estimate needs
-// periodGaps gaps.
 const (
-	periodMemory = 32
-	periodGaps   = 9
+	periodMemory = 32 // each batch lowers the weight of the earlier gaps by 1/periodMemory
+	periodGaps   = 9  // the fewest gaps for an estimate
 )
 
-// update records the time of a client's batch and sets the client's gauge. A request that ends
-// after the removal of its client does not create the gauge again.
+// update records the time of a client's batch and sets the client's gauge, unless the client has
+// been removed in the meantime.
 func (p *period) update(client string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +78,6 @@ func (p *period) update(client string, now time.Time) {
 	}
 }
 
-// remove deletes the client's gauge.
 func (p *period) remove(client string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +85,8 @@ func (p *period) remove(client string) {
 	clientPeriod.DeleteLabelValues(client)
 }
 
-// observe records the time of a batch and returns the estimate. known is false if there are too few
-// gaps for one.
+// observe records the time of a batch. It returns the estimate, and whether there are enough gaps
+// for one.
 func (p *period) observe(now time.Time) (seconds float64, known bool) {
 	if !p.last.IsZero() {
 		gap := max(now.Sub(p.last).Seconds(), 0)
@@ -100,8 +97,8 @@ func (p *period) observe(now time.Time) (seconds float64, known bool) {
 	return p.squares / p.sum, p.gaps >= periodGaps && p.sum > 0
 }
 
-// UseClients creates the metrics of the given clients and deletes the metrics of all other clients.
-// It must not be called concurrently.
+// UseClients creates the metrics of the given clients and deletes those of all others. It must not
+// be called concurrently.
 func (e *Endpoint) UseClients(clients []*contract.Client) {
 	used, before := map[string]*clientMetrics{}, map[string]*clientMetrics{}
 	if now := e.clients.Load(); now != nil {
@@ -130,7 +127,6 @@ func (e *Endpoint) UseClients(clients []*contract.Client) {
 	}
 }
 
-// count counts a 207 and its items.
 func (e *Endpoint) count(client string, r *batch.Result) {
 	batches[contract.OK].Inc()
 	itemsAccepted.Add(float64(r.Accepted))
@@ -148,7 +144,6 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 	}
 }
 
-// Resources that all clients share.
 var (
 	slots = admission.Requests(
 		metrics.NewGauge("trafficd_ingest_admission_requests", "Batches in progress."),

@@ -93,12 +93,12 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	return append(b, `"}}`...)
 }
 
-// pieceSize is the size at which a piece is complete: no more rejections are added to it.
+// pieceSize is the size from which no more rejections are added to a piece.
 const pieceSize = 8 << 10
 
-// rendering is an IngestResult that is rendered while it is written. A body of a few hundred bytes
-// can cause a response of many megabytes that the client might never read, so only the list of
-// rejections is kept in memory and charged to the client's quota.
+// rendering is an IngestResult that is rendered while it is written. A small body can cause a
+// response of many megabytes that the client might never read, so only the list of rejections is
+// kept in memory and charged to the client's quota.
 type rendering struct {
 	memory  *admission.Quotas
 	client  string
@@ -120,7 +120,8 @@ func newRendering(r *batch.Result, memory *admission.Quotas, client string) *ren
 	return x
 }
 
-// size renders the whole text once to return its length. It must be called before Read and WriteTo.
+// size returns the length of the text, which it renders once. It must be called before Read and
+// WriteTo.
 func (x *rendering) size() (n int) {
 	for p := x.nextPiece(); len(p) > 0; p = x.nextPiece() {
 		n += len(p)
@@ -177,8 +178,7 @@ func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
 	return total, err
 }
 
-// Close implements io.Closer. The server calls it when the response has been written or cannot be
-// written.
+// Close implements io.Closer. The server calls it after writing, whether or not that succeeded.
 func (x *rendering) Close() error {
 	x.memory.Discharge(x.client, x.charged)
 	rejections := x.result.Rejections

@@ -78,8 +78,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// withDefaults returns a copy of f with defaults for omitted keys, because the configuration has no
-// defaults for entries of a list.
+// withDefaults returns a copy of f with defaults for omitted keys. Package conf has none for the
+// entries of a list.
 func (f FeedConfig) withDefaults() FeedConfig {
 	if f.File != nil {
 		file := *f.File
@@ -122,7 +122,7 @@ func (f FileConfig) comma() rune {
 	return c[0]
 }
 
-// Validate reports every invalid key with the reason for its bound.
+// Validate returns an error for each invalid setting, joined.
 func (c Config) Validate() error {
 	errs := []error{
 		settings.AtLeast("recheck", c.Recheck, time.Second, "every check costs a system call per feed"),

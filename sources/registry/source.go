@@ -76,8 +76,7 @@ func (f FileConfig) Parse(body []byte, instanceColumn string, add func(instance,
 	return parseCSV(body, names, f.comma(), add)
 }
 
-// httpSource polls a registry service for JSON. It sends the ETag of the list in use, so that a
-// service that supports ETags usually responds with 304.
+// httpSource polls a registry service for JSON, with the ETag of the list in use.
 type httpSource struct {
 	HTTPConfig
 	instance   string // member with the product instance

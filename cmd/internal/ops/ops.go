@@ -1,6 +1,6 @@
 // Package ops implements the operators' listener: metrics, liveness, readiness, additional routes
-// and, optionally, profiles. It has its own address, so it responds even if the clients' listener
-// is full or draining, and need not be reachable by clients.
+// and, optionally, profiles. It has its own address, which need not be reachable by clients, and
+// responds even if the clients' listener is full or draining.
 package ops
 
 import (

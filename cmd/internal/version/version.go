@@ -11,17 +11,14 @@ import (
 // changes.
 var stamp string
 
-// Text returns the revision and the Go version.
+// Text returns the revision, which is unknown for `go run`, and the Go version.
 func Text() string { return text(stamp, buildInfo()) }
 
 // Labels returns the version, the revision and the Go version, as labels of a metric.
 func Labels() map[string]string { return labels(stamp, buildInfo()) }
 
 func buildInfo() *debug.BuildInfo {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return &debug.BuildInfo{}
-	}
+	info, _ := debug.ReadBuildInfo() // nil only in a build without modules
 	return info
 }
 
@@ -31,8 +28,6 @@ func labels(stamp string, info *debug.BuildInfo) map[string]string {
 	return map[string]string{"version": version, "revision": revision, "goversion": info.GoVersion}
 }
 
-// text implements Text. The revision is unknown for `go run` and for a build outside of a
-// checkout.
 func text(stamp string, info *debug.BuildInfo) string {
 	return strings.TrimSpace(cmp.Or(stamp, ofCheckout(info), ofModule(info), "of unknown revision") + " " + info.GoVersion)
 }

@@ -38,16 +38,16 @@ func Memory(used, limit metrics.Gauge) Resource {
 }
 
 // Quotas bounds a resource in total and for each client. A client may hold as much as it leaves
-// free: half of the limit if it is the only client, a third if another one holds as much. So
-// something is always left for the next client. Quotas are safe for concurrent use.
+// free: half of the limit if it is the only client, a third if another one holds as much. So the
+// next client always gets something. Quotas are safe for concurrent use.
 type Quotas struct {
 	Resource
 	limit int64
 
 	mu       sync.Mutex
 	total    int64
-	byClient map[string]int64 // only clients that hold something
-	charged  map[string]int64 // the part of it that was charged
+	byClient map[string]int64 // what each client holds; never 0
+	charged  map[string]int64 // the part of it that was charged; never 0
 }
 
 // New returns quotas for a resource with the given limit.
@@ -74,7 +74,7 @@ func (q *Quotas) Check(client string, n int64) *contract.APIError {
 	return q.check(client, n)
 }
 
-// check allows a client that holds nothing any n as long as anything is left, so that a large
+// check allows any n to a client that holds nothing, as long as anything is left, so that a large
 // response is possible under any limit.
 func (q *Quotas) check(client string, n int64) *contract.APIError {
 	own, free := q.byClient[client], q.limit-q.total
@@ -109,8 +109,8 @@ func (q *Quotas) Charge(client string, n int64) {
 // Discharge ends a Charge.
 func (q *Quotas) Discharge(client string, n int64) { q.Charge(client, -n) }
 
-// CheckCharged returns a 503 if a client was charged more than it leaves to others, or if the
-// clients hold more than the limit. A client must be checked before work that charges it.
+// CheckCharged returns a 503 if a client was charged more than it leaves to others, or if all
+// clients together hold more than the limit. It must be called before work that charges the client.
 func (q *Quotas) CheckCharged(client string) *contract.APIError {
 	q.mu.Lock()
 	defer q.mu.Unlock()

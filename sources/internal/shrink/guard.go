@@ -19,7 +19,7 @@ type Limits struct {
 // immediately, and other content after two minutes.
 func DefaultLimits() Limits { return Limits{MaxShrink: 0.5, ShrinkConfirm: 2 * time.Minute} }
 
-// Validate reports every invalid key with the reason for its bound.
+// Validate returns an error for each invalid setting, joined.
 func (c Limits) Validate() error {
 	return errors.Join(
 		settings.Within("max_shrink", c.MaxShrink, 0, 1, "it is a fraction of the entries in use"),
@@ -65,12 +65,12 @@ func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 		g.Content, missing, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }
 
-// Reset ends the wait for confirmation. It must be called when the content in use was read again,
-// and therefore is not passed to Admit.
+// Reset ends the wait for confirmation. It must be called when the content in use is read again,
+// because that content is not passed to Admit.
 func (g *Guard) Reset() { g.suspect, g.since = Mark{}, time.Time{} }
 
-// Mark identifies a set of entries regardless of their order: a query without ORDER BY may return
-// them in any order.
+// Mark identifies a set of entries regardless of their order, which may vary if a query has no
+// ORDER BY.
 type Mark struct {
 	entries int
 	sum     uint64

@@ -29,7 +29,7 @@ func DefaultLimits() Limits {
 	return Limits{ReceiveTimeout: time.Minute, MinBytesPerSecond: 4 << 10, RateGrace: 5 * time.Second}
 }
 
-// Validate reports every invalid key with the reason for its bound.
+// Validate returns an error for each invalid setting, joined.
 func (l Limits) Validate() error {
 	return errors.Join(
 		settings.Positive("receive_timeout", l.ReceiveTimeout, "otherwise a client could occupy a slot forever"),
@@ -55,7 +55,7 @@ type Receiver struct {
 
 // Buffer receives a body.
 type Buffer interface {
-	// Space returns room for more of the body, at least one byte.
+	// Space returns a slice for the next part of the body, of at least one byte.
 	Space() ([]byte, error)
 	// Wrote reports that the first n bytes of the last Space were written. An error stops
 	// receiving.
@@ -67,8 +67,8 @@ type Buffer interface {
 	End(err error) error
 }
 
-// Receive reads the body of a request on the goroutine of its connection. It acquires a slot when
-// the first byte of the body arrives. If Receive returns nil, the caller must release the slot.
+// Receive reads the body of a request. It acquires a slot when the first byte arrives. If it
+// returns nil, the caller must release the slot.
 func (r *Receiver) Receive(ctx *fasthttp.RequestCtx, client string, buf Buffer) (err error) {
 	b := body{
 		Receiver: r, start: time.Now(), conn: ctx.Conn(),
@@ -130,7 +130,7 @@ type body struct {
 }
 
 // read reads until the deadline, which depends on the rate so far. io.EOF means that the body is
-// complete. At the size limit read only checks whether the body has ended.
+// complete. At the size limit, read only checks that there are no more bytes.
 func (b *body) read(p []byte) (n int, err error) {
 	if b.stream == nil {
 		return 0, io.EOF
@@ -139,8 +139,7 @@ func (b *body) read(p []byte) (n int, err error) {
 	if full {
 		p = b.first[:]
 	}
-	// The deadline is the end of the timeout, or the time at which the average falls below the
-	// minimum rate.
+	// The deadline is when the timeout ends or the average falls below the minimum rate.
 	limit := b.ReceiveTimeout
 	if b.MinBytesPerSecond > 0 {
 		earned := time.Duration(float64(b.received) / float64(b.MinBytesPerSecond) * float64(time.Second))
@@ -181,9 +180,9 @@ func (b *body) end(err error) error {
 	return contract.NewError(b.Truncated, fmt.Sprintf("unexpected end of body after %d bytes", b.received))
 }
 
-// whole reports whether io.EOF is the end of the body. A chunked stream also returns it if the
-// client disconnected between two chunks. In that case another read accesses the connection, which
-// fails because the deadline is in the past.
+// whole reports whether io.EOF is the end of the body. A chunked stream also returns io.EOF if the
+// client disconnected between two chunks, but only then does another read access the connection,
+// and fail because the deadline is in the past.
 func (b *body) whole() bool {
 	if b.declared >= 0 {
 		return b.received == int64(b.declared)

@@ -29,8 +29,8 @@ var (
 // File is a file that other programs replace or write in place. It is read as a whole once it has
 // not been modified for a while. It is not safe for concurrent use.
 //
-// It watches directories rather than the file, because a rename over the file, or a replaced
-// symlink anywhere on the path, changes a directory entry.
+// It watches directories rather than the file, because replacing the file, or a symlink anywhere on
+// the path, changes a directory entry.
 type File struct {
 	path     string
 	settle   time.Duration
@@ -137,8 +137,8 @@ func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 		}
 		s = bytes.NewReader(all)
 	}
-	// The first pass only measures the content, so that a decompression bomb takes no memory, and
-	// the memory for other content has exactly the right size.
+	// The first pass only measures the content, so that a decompression bomb needs no memory, and
+	// other content no more than its size.
 	size, err := decompress(s, func(plain io.Reader) (int64, error) { return io.Copy(io.Discard, io.LimitReader(plain, maxBytes+1)) })
 	if err == nil && size > maxBytes {
 		err = ErrTooLong
@@ -195,8 +195,8 @@ func (f *File) follow() {
 	}
 }
 
-// forward calls Poke for each event until the watcher is closed. It does so for errors too, because
-// an error means that events were lost.
+// forward calls Poke for each event until the watcher is closed, and for each error, which means
+// that events were lost.
 func (f *File) forward(watcher *fsnotify.Watcher) {
 	for {
 		var ok bool
