@@ -22,16 +22,15 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// The maximum number of records and bytes of a record batch, below the brokers' limit. A longer
-// record is sent alone, and may fit when it is compressed.
 const (
+	// The maximum size of a record batch, below the brokers' limit. A longer record is sent alone,
+	// and may fit when it is compressed.
 	batchRecords = 1000
 	batchBytes   = 900 << 10
-)
 
-// maxBytes is the maximum size of the latest records of a topic that Digests reads. It keeps only
-// their keys and digests.
-const maxBytes = 4 << 30
+	// The maximum size of the records that Digests reads, of which it keeps only keys and digests.
+	maxBytes = 4 << 30
+)
 
 // Publisher writes forecasts to the topic. It is not safe for concurrent use.
 type Publisher struct {
@@ -64,9 +63,8 @@ func NewPublisher(cfg forecasts.KafkaConfig, o Options) (*Publisher, error) {
 // Close closes the connections.
 func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
 
-// Publish writes the forecasts, and a tombstone for each removed key, in one transaction, and
-// returns when the transaction is committed. It calls progress with the number of records written
-// so far.
+// Publish writes the forecasts, and a tombstone for each removed key, in one transaction, which is
+// committed when Publish returns nil. It calls progress with the number of records written so far.
 func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, removed []string, progress func(int)) (err error) {
 	outcome := "nothing is published"
 	defer func() {
@@ -134,7 +132,7 @@ func firstBatch(records []protocol.Record) []protocol.Record {
 	return records[:min(len(records), batchRecords)]
 }
 
-// Digest returns a digest of a forecast, by which changes are detected.
+// Digest returns a digest of a forecast, with which changes can be detected.
 func Digest(f *pb.StreetForecast) uint64 {
 	record, _ := proto.MarshalOptions{Deterministic: true}.Marshal(f) // Publish reports the error
 	return xxhash.Sum64(record)

@@ -14,9 +14,9 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// transaction makes records visible together. It has a unique producer epoch, by which the daemon
-// recognises its records in all partitions (contract 2). kafka-go supports the requests, but has no
-// producer that uses them.
+// transaction makes records visible together. The daemon recognises its records in all partitions
+// by their producer epoch, which is unique (contract 2). kafka-go has the requests, but no producer
+// that uses them.
 type transaction struct {
 	*Publisher
 	producer kafka.ProducerSession
@@ -63,7 +63,7 @@ func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, 
 }
 
 // write writes a record batch and returns when all in-sync replicas have it. sequence is the number
-// of records already written to the partition, by which brokers recognise duplicates.
+// of records already written to the partition, with which brokers detect duplicates.
 func (t *transaction) write(ctx context.Context, partition, sequence int, records []protocol.Record) error {
 	frame, err := t.encode(sequence, records)
 	if err != nil {
@@ -81,8 +81,8 @@ func (t *transaction) write(ctx context.Context, partition, sequence int, record
 	})
 }
 
-// encode returns a record batch, preceded by its length, as RawProduce sends it. kafka-go does not
-// support the producer's fields, so they are set here.
+// encode returns a record batch, preceded by its length, as RawProduce sends it. kafka-go leaves
+// the producer's fields empty, so encode sets them.
 func (t *transaction) encode(sequence int, records []protocol.Record) ([]byte, error) {
 	const ( // offsets after the length
 		crc        = 17
