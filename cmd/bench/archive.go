@@ -41,7 +41,7 @@ func (o options) archive(ctx context.Context) {
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: dir, Only: "clickhouse", Stderr: o.notes}))
 	defer func() { _ = stores.Close() }() // the directory is removed anyway
 	registry := filepath.Join(dir, "detectors.csv")
-	must.Do(o.control(ctx, "generate", "--intervals", "1", "--registry-out", registry, "--output", os.DevNull, "--format", "csv", "--quiet"))
+	must.Do(o.control(ctx, "generate", "--intervals", "1", "--registry-out", registry, "--output", os.DevNull, "--quiet"))
 	var detectors []string
 	for _, row := range must.Get(csv.NewReader(bytes.NewReader(must.Get(os.ReadFile(registry)))).ReadAll())[1:] {
 		detectors = append(detectors, row[0])

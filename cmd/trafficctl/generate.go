@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/generate"
 )
 
@@ -19,20 +17,21 @@ const generateHelp = `Generate a town with a detector in each direction of its s
 over several days, with rush hours, moving jams, noise and outages. The same flags produce
 the same bytes. trafficctl forecast generate generates forecasts of the same town.
 
-Measurements are ordered by time. They are written to standard output or to --output
-FILE (.ndjson or .csv, optionally .gz or .zst), or sent to the daemon with --send. Each
-interval is then one batch, or several if it has more than 14,000 measurements;
---concurrency defaults to 1 to preserve their order. The flags for sending require --send.
+Measurements are ordered by time. They are written as NDJSON to standard output or to
+--output FILE, which is compressed if its name ends in .gz or .zst, or sent to the daemon
+with --send. Each interval is then one batch, or several if it has more than 14,000
+measurements; --concurrency defaults to 1 to preserve their order. The flags for sending
+require --send.
 
 --registry-out writes the detectors and their streets as CSV. The daemon's registry reads
 the column detectorCode.
 
 --error-rate makes this share of the items invalid, with all error codes that the daemon
-returns for single items. CSV cannot represent most of these errors. To get
-BATCH_LIMIT_EXCEEDED, use --detectors 15000 --send --batch 15000.`
+returns for single items. To get BATCH_LIMIT_EXCEEDED, use --detectors 15000 --send
+--batch 15000.`
 
 const generateExamples = `  trafficctl generate --detectors 14000 --days 1 --registry-out detectors.csv --output day.ndjson.gz
-  trafficctl generate --detectors 500 --days 7 --types speed,flow --all-types --format csv | head
+  trafficctl generate --detectors 500 --days 7 --types speed,flow --all-types | head
   trafficctl generate --detectors 14000 --from 2026-11-01 --seed 1 --send --key-file si.key --error-rate 0.001`
 
 func newGenerate(std streams) *cobra.Command {
@@ -40,7 +39,7 @@ func newGenerate(std streams) *cobra.Command {
 	s.cfg.Concurrency = 1
 	sending := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.register(sending)
-	var from, registry, output, format string
+	var from, registry, output string
 	var sends bool
 	cmd := &cobra.Command{
 		Use:     "generate",
@@ -73,10 +72,10 @@ func newGenerate(std streams) *cobra.Command {
 				}
 			}
 			if !sends {
-				return writeMeasurements(cmd.Context(), std, c, network, output, format)
+				return writeMeasurements(cmd.Context(), std, network, output)
 			}
-			if output != stdio || format != "" {
-				return errors.New("use either --send or --output and --format, not both")
+			if output != stdio {
+				return errors.New("use either --send or --output, not both")
 			}
 			if end := c.From.Add(time.Duration(c.Intervals()) * c.Interval); end.After(time.Now().Add(time.Hour)) {
 				fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from, --days or "+
@@ -100,7 +99,6 @@ func newGenerate(std streams) *cobra.Command {
 	f.Float64Var(&c.ErrorRate, "error-rate", 0, "share of invalid measurements, 0 to 1")
 	f.StringVar(&registry, "registry-out", "", "write the detectors to this CSV file")
 	f.StringVar(&output, "output", stdio, "write the measurements to this file")
-	f.StringVar(&format, "format", "", "ndjson or csv; by default from the name of --output, or ndjson")
 	f.BoolVar(&sends, "send", false, "send the measurements instead of writing them, with the flags of trafficctl send")
 	return cmd
 }
@@ -114,25 +112,20 @@ func parseMoment(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--from %q must be a date such as 2026-11-01 or a time such as 2026-11-01T06:00:00Z", text)
 }
 
-func writeMeasurements(ctx context.Context, std streams, c generate.Config, network *generate.Network, output, format string) error {
-	write := network.WriteNDJSON
-	switch {
-	case format == "csv", format == "" && filepath.Ext(feed.TrimCompression(output)) == ".csv":
-		if c.ErrorRate > 0 {
-			return errors.New("--error-rate requires NDJSON or --send: CSV cannot represent most errors")
+func writeMeasurements(ctx context.Context, std streams, network *generate.Network, output string) error {
+	items := 0
+	err := writeOutput(ctx, output, std.out, func(w io.Writer) error {
+		for item := range network.Items() {
+			if _, err := w.Write(append(item.JSON, '\n')); err != nil {
+				return err
+			}
+			items++
 		}
-		write = network.WriteCSV
-	case format != "" && format != "ndjson":
-		return fmt.Errorf("--format %q must be ndjson or csv", format)
-	}
-	items := int64(0)
-	err := writeOutput(ctx, output, std.out, func(w io.Writer) (err error) {
-		items, err = write(w)
-		return err
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write measurements to %s: %w", output, err)
 	}
-	fmt.Fprintf(std.err, "trafficctl: %s of %s\n", plural(items, "measurement"), plural(c.Streets, "detector"))
+	fmt.Fprintf(std.err, "trafficctl: wrote %s\n", plural(items, "measurement"))
 	return nil
 }

@@ -2,7 +2,6 @@ package generate
 
 import (
 	"fmt"
-	"io"
 	"iter"
 	"math/rand/v2"
 	"strconv"
@@ -12,15 +11,18 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Samples returns the valid measurements, ordered by interval and detector, and reports whether
-// each is the first of its interval. The fields are valid until the next iteration.
-func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
-	return func(yield func(*measurement.Fields, bool) bool) {
+// Items returns the measurements as JSON, ordered by interval and detector, and makes some of them
+// invalid according to ErrorRate. Each interval starts a batch.
+func (n *Network) Items() iter.Seq2[measurement.Item, error] {
+	return func(yield func(measurement.Item, error) bool) {
+		faults := rand.New(rand.NewPCG(n.cfg.Seed^uint64(n.cfg.From.Unix()), faultStream))
 		var f measurement.Fields
+		var item measurement.Item
 		for i := range n.cfg.Intervals() {
-			from, first := n.cfg.From.Add(time.Duration(i)*n.cfg.Interval), true
+			from := n.cfg.From.Add(time.Duration(i) * n.cfg.Interval)
 			f.From = measurement.AppendTime(f.From[:0], from)
 			f.To = measurement.AppendTime(f.To[:0], from.Add(n.cfg.Interval))
+			item.StartsBatch = true
 			for j := range n.detectors {
 				d := &n.detectors[j]
 				s, ok := n.measure(d, from)
@@ -32,71 +34,33 @@ func (n *Network) Samples() iter.Seq2[*measurement.Fields, bool] {
 					f.Quality = strconv.AppendFloat(f.Quality, s.quality, 'f', 2, 64)
 				}
 				for _, f.Type = range d.types {
-					value, digits := s.occupancy, 1
-					switch f.Type {
-					case "speed":
-						value = s.speed
-					case "flow":
-						value, digits = s.flow, 0
+					f.Value = s.appendValue(f.Value[:0], f.Type)
+					if faults.Float64() < n.cfg.ErrorRate {
+						item.JSON = Faults[faults.IntN(len(Faults))].Append(item.JSON[:0], f)
+					} else {
+						item.JSON = f.AppendJSON(item.JSON[:0])
 					}
-					f.Value = strconv.AppendFloat(f.Value[:0], value, 'f', digits, 64)
-					if !yield(&f, first) {
+					item.Detector = d.code
+					item.Place.Row++
+					if !yield(item, nil) {
 						return
 					}
-					first = false
+					item.StartsBatch = false
 				}
 			}
 		}
 	}
 }
 
-// Items returns the measurements as JSON, and makes some of them invalid according to ErrorRate.
-// Each interval starts a batch.
-func (n *Network) Items() iter.Seq2[measurement.Item, error] {
-	return func(yield func(measurement.Item, error) bool) {
-		chance := rand.New(rand.NewPCG(n.cfg.Seed^uint64(n.cfg.From.Unix()), faultStream))
-		var item measurement.Item
-		for f, first := range n.Samples() {
-			if chance.Float64() < n.cfg.ErrorRate {
-				item.JSON = Faults[chance.IntN(len(Faults))].Append(item.JSON[:0], *f)
-			} else {
-				item.JSON = f.AppendJSON(item.JSON[:0])
-			}
-			item.Detector, item.StartsBatch = f.Detector, first
-			item.Place.Row++
-			if !yield(item, nil) {
-				return
-			}
-		}
+// appendValue appends the value of a measure type.
+func (s state) appendValue(dst []byte, kind string) []byte {
+	switch kind {
+	case "speed":
+		return strconv.AppendFloat(dst, s.speed, 'f', 1, 64)
+	case "flow":
+		return strconv.AppendFloat(dst, s.flow, 'f', 0, 64)
 	}
-}
-
-// WriteNDJSON writes one item per line and returns their number.
-func (n *Network) WriteNDJSON(w io.Writer) (items int64, err error) {
-	for item, err := range n.Items() {
-		if err == nil {
-			_, err = w.Write(append(item.JSON, '\n'))
-		}
-		if err != nil {
-			return items, err
-		}
-		items++
-	}
-	return items, nil
-}
-
-// WriteCSV writes the valid measurements as CSV, with the member names as header, and returns their
-// number.
-func (n *Network) WriteCSV(w io.Writer) (items int64, err error) {
-	_, err = fmt.Fprintln(w, strings.Join(append(required, measurement.Quality), ","))
-	for f := range n.Samples() {
-		if err != nil {
-			break
-		}
-		_, err = fmt.Fprintf(w, "%s,%s,%s,%s,%s,%s\n", f.Detector, f.Type, f.From, f.To, f.Value, f.Quality) // no field needs quotes
-		items++
-	}
-	return items, err
+	return strconv.AppendFloat(dst, s.occupancy, 'f', 1, 64)
 }
 
 // Fault is a kind of invalid item, with the daemon's error code for it (contract 1.2).
