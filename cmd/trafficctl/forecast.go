@@ -189,7 +189,7 @@ func describe(resp *forecast.Response) string {
 	return text
 }
 
-// maxNotes is the maximum number of faults of a file that are printed; further ones are counted.
+// maxNotes is the maximum number of faults in a file that are printed. The others are only counted.
 const maxNotes = 20
 
 // readForecasts reads a file and prints its faults on standard error.
@@ -212,8 +212,8 @@ func readForecasts(ctx context.Context, std streams, path, format string, maxSpe
 	return content, err
 }
 
-// errIfFaulty prints the number of faults of a file on standard error and returns errRejected if
-// there are any.
+// errIfFaulty returns errRejected, and prints the number of faults on standard error, if the file has
+// any.
 func errIfFaulty(std streams, c forecast.Content) error {
 	if c.Skipped+c.Remarks == 0 {
 		return nil
@@ -341,7 +341,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 	f.StringVar(&cfg.SASL.Mechanism, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512")
 	f.StringVar(&cfg.SASL.Username, "sasl-user", "", "user name for --sasl")
 	f.DurationVar(&cfg.RequestTimeout, "timeout", cfg.RequestTimeout, "time limit for a request to a broker")
-	f.StringVar(&options.ID, "transactional-id", "", "id of the transactions; by default trafficctl-forecasts- and the topic")
+	f.StringVar(&options.ID, "transactional-id", "", "transactional id; by default trafficctl-forecasts-TOPIC")
 	f.DurationVar(&options.Timeout, "transaction-timeout", options.Timeout, "time limit for a publication, after which brokers abort it")
 	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
 	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")

@@ -44,9 +44,9 @@ func newJournal(std streams) *cobra.Command {
 	)
 }
 
-// journalCommand completes a command that reads a journal, which its argument (a directory) or its
-// flags (a configuration) select. It passes run the name of the journal: its directory, or the
-// flags that select a journal in Kafka.
+// journalCommand completes a command that reads the journal selected by its argument (a directory)
+// or its flags (a configuration). It passes run the directory, or the flags for a journal in Kafka,
+// as the name.
 func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name string, f inspect.Journal) error) *cobra.Command {
 	o := conf.Options{Environ: os.Environ()}
 	var brokers string

@@ -153,7 +153,7 @@ func TestGapTimes(t *testing.T) {
 			require.True(t, gap.After.Equal(receivedAt(2)))
 			require.True(t, gap.Before.Equal(receivedAt(4)))
 			var corrupt *journal.CorruptError
-			require.ErrorAs(t, gap, &corrupt)
+			require.ErrorAs(t, gap.Err, &corrupt)
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 	_ "time/tzdata" // for machines without a time zone database
 
 	"github.com/spf13/cobra"
@@ -117,8 +118,8 @@ func addUsage(cmd *cobra.Command) {
 	}
 }
 
-// group adds subcommands to a command that does nothing else. An unknown one is an error; cobra
-// would print the help and succeed, or complain about a flag.
+// group adds subcommands to a command that does nothing else. An unknown subcommand is an error;
+// cobra would print the help and succeed, or report an unknown flag.
 func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(commands...)
 	cmd.DisableFlagParsing = true
@@ -155,13 +156,13 @@ type connection struct {
 }
 
 func (c *connection) register(f *pflag.FlagSet, service client.Service) {
-	c.service, c.cfg, c.flags = service, client.DefaultConfig(), f
-	f.StringVar(&c.cfg.URL, "url", c.cfg.URL, "base URL of the daemon; overrides $"+envURL)
+	c.service, c.flags = service, f
+	f.StringVar(&c.cfg.URL, "url", "http://127.0.0.1:8080", "base URL of the daemon; overrides $"+envURL)
 	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+service.Right+" right; other users of this machine can see it, so prefer "+
 		"--key-file or $"+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file with the API key in its first line")
 	f.StringVar(&c.cfg.CA, "ca", "", "PEM file with the certificate authorities to trust instead of the system's")
-	f.DurationVar(&c.cfg.Timeout, "timeout", c.cfg.Timeout, "time limit for a request and its response")
+	f.DurationVar(&c.cfg.Timeout, "timeout", time.Minute, "time limit for a request and its response")
 	f.BoolVar(&c.quiet, "quiet", false, "do not print progress")
 }
 

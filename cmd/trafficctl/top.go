@@ -75,7 +75,6 @@ response of /status once.`,
 	return cmd
 }
 
-// page renders a status as text.
 func page(s *status.Status) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "trafficd %s   %s   started %s ago\n\n", s.Version, s.State, s.Time.Sub(s.Started).Round(time.Second))
@@ -185,7 +184,6 @@ Idempotency-Key is not shown again.`,
 	return cmd
 }
 
-// line formats an item as text.
 func line(i *pipeline.TapItem) string {
 	text := fmt.Sprintf("%s  %s  %s  %q", i.Time.Format(time.TimeOnly), i.Client, i.Code, i.Detector)
 	if i.Value != nil {

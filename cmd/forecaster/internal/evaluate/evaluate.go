@@ -29,13 +29,12 @@ var Methods = []string{"model", "persistence", "profile", "profile + residual"}
 
 // Result is the comparison at a horizon.
 type Result struct {
-	Horizon  time.Duration `json:"-"`
-	Minutes  int           `json:"horizon_minutes"`
-	Readings int           `json:"readings"`
-	MAE      [4]float64    `json:"mae"`
-	RMSE     [4]float64    `json:"rmse"`
-	MAPE     [4]float64    `json:"mape_percent"` // of the readings that are not 0
-	Coverage float64       `json:"coverage_percent"`
+	Minutes  int        `json:"horizon_minutes"`
+	Readings int        `json:"readings"`
+	MAE      [4]float64 `json:"mae"`
+	RMSE     [4]float64 `json:"rmse"`
+	MAPE     [4]float64 `json:"mape_percent"` // of the readings that are not 0
+	Coverage float64    `json:"coverage_percent"`
 }
 
 // sums accumulates the errors at a horizon.
@@ -170,7 +169,7 @@ func (e *Evaluation) results() (list []Result, err error) {
 			return nil, fmt.Errorf("no readings to compare at the horizon %s from %s to %s", e.Horizons[i],
 				e.From.Format(time.RFC3339), e.To.Format(time.RFC3339))
 		}
-		r := Result{Horizon: e.Horizons[i], Minutes: int(e.Horizons[i] / time.Minute), Readings: int(s.n), Coverage: 100 * s.covered / s.n}
+		r := Result{Minutes: int(e.Horizons[i] / time.Minute), Readings: int(s.n), Coverage: 100 * s.covered / s.n}
 		for m := range Methods {
 			r.MAE[m], r.RMSE[m], r.MAPE[m] = s.absolute[m]/s.n, math.Sqrt(s.square[m]/s.n), 100*s.relative[m]/max(s.positive, 1)
 		}

@@ -22,7 +22,7 @@ import (
 // Service is one of the daemon's endpoints.
 type Service struct {
 	Path     string
-	Right    string // required of the API key
+	Right    string // that the API key must have
 	TooLarge string // advice for a 413
 }
 
@@ -41,9 +41,6 @@ type Config struct {
 	CA      string        // PEM file of trusted certificate authorities; empty: the system's
 	Timeout time.Duration // for one request and its response
 }
-
-// DefaultConfig returns the settings for a daemon on this machine.
-func DefaultConfig() Config { return Config{URL: "http://127.0.0.1:8080", Timeout: time.Minute} }
 
 // ValidateURL returns an error unless base, the value of --url, is an http or https URL.
 func ValidateURL(base string) error {

@@ -33,7 +33,7 @@ func TestRetryAfter(t *testing.T) {
 func TestEndpoint(t *testing.T) {
 	f := func(url, want string) {
 		t.Helper()
-		cfg := DefaultConfig()
+		cfg := defaults()
 		cfg.URL, cfg.Key = url, "k"
 		c, err := New(cfg, Ingest)
 		require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestHints(t *testing.T) {
 func TestRedirect(t *testing.T) {
 	server := httptest.NewServer(http.RedirectHandler("https://h/x", http.StatusPermanentRedirect))
 	defer server.Close()
-	cfg := DefaultConfig()
+	cfg := defaults()
 	cfg.URL, cfg.Key = server.URL, "k"
 	c, err := New(cfg, Ingest)
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestRedirect(t *testing.T) {
 func TestCA(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	cfg := DefaultConfig()
+	cfg := defaults()
 	cfg.URL, cfg.Key = server.URL, "k"
 	get := func() (*http.Response, error) {
 		c, err := New(cfg, Ingest)
@@ -116,7 +116,7 @@ func TestCA(t *testing.T) {
 func TestSchemeMismatch(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
-	cfg := DefaultConfig()
+	cfg := defaults()
 	cfg.URL, cfg.Key = "https"+server.URL[len("http"):], "k"
 	c, err := New(cfg, Ingest)
 	require.NoError(t, err)
@@ -138,3 +138,5 @@ func TestProxyAway(t *testing.T) {
 		require.True(t, NotConnected(err), "%v", err)
 	}
 }
+
+func defaults() Config { return Config{URL: "http://127.0.0.1:8080", Timeout: time.Minute} }

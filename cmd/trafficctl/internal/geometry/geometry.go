@@ -197,7 +197,6 @@ var (
 	writable = append(slices.Clone(readable), GeoJSON)
 )
 
-// parse reads a record.
 func (e Encoding) parse(record []byte) (_ geom.T, err error) {
 	switch e {
 	case WKT:

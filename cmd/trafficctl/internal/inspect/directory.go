@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"trafficd/pipeline/journal"
 )
@@ -61,14 +60,14 @@ func Open(dir string) (*Directory, error) {
 	return f, nil
 }
 
-// load reads the cursors and lists the segments.
 func (f *Directory) load() error {
 	names, err := list(f.dir)
 	if err != nil {
 		return err
 	}
-	if err := recognise(f.dir, names); err != nil {
-		return err
+	if !slices.ContainsFunc(names, journalName.MatchString) {
+		return fmt.Errorf("directory %s contains no journal: it has no segment (20 digits and %s) and no cursor (%s); "+
+			"see the daemon's setting journal.dir", f.dir, segmentSuffix, cursorSuffix)
 	}
 	// Read the cursors first, so that none of them is ahead of the segments.
 	cursors := &view{names: slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })}
@@ -166,39 +165,14 @@ func (f *Directory) inspect(
 
 func list(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("cannot read the journal: directory %s does not exist; see the daemon's setting journal.dir", dir)
-	case errors.Is(err, syscall.ENOTDIR):
-		return nil, fmt.Errorf("cannot read the journal: %s is a file; specify its directory", dir)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("cannot read the journal: %w; run the command as the daemon's user", err)
-	case err != nil:
-		return nil, fmt.Errorf("cannot read the journal: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the journal: %w; specify the daemon's journal.dir, and run the command as the daemon's user", err)
 	}
 	names := make([]string, len(entries))
 	for i, e := range entries {
 		names[i] = e.Name()
 	}
 	return names, nil
-}
-
-// recognise returns an error if names contains neither a segment nor a cursor.
-func recognise(dir string, names []string) error {
-	if slices.ContainsFunc(names, journalName.MatchString) {
-		return nil
-	}
-	if len(names) == 0 {
-		return fmt.Errorf("directory %s is empty; see the daemon's setting journal.dir", dir)
-	}
-	for _, name := range names {
-		below := filepath.Join(dir, name)
-		if inside, err := list(below); err == nil && slices.ContainsFunc(inside, journalName.MatchString) {
-			return fmt.Errorf("directory %s contains no journal, but %s does", dir, below)
-		}
-	}
-	return fmt.Errorf("directory %s contains no journal: none of its %d files (%s, …) is a segment (20 digits and %s) or a cursor (%s)",
-		dir, len(names), names[0], segmentSuffix, cursorSuffix)
 }
 
 // view is a read-only journal.FS with some of the files of a directory. The embedded FS is nil,

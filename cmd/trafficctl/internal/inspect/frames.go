@@ -27,9 +27,6 @@ type Gap struct {
 // Error implements error.
 func (g *Gap) Error() string { return fmt.Sprintf("cannot read %s: %v", g.Range(), g.Err) }
 
-// Unwrap returns the reason.
-func (g *Gap) Unwrap() error { return g.Err }
-
 // Range returns the frame numbers as text.
 func (g *Gap) Range() string {
 	switch g.To {
@@ -92,8 +89,7 @@ func (f *Directory) readSegment(r *frameReader, s segment, from, end uint64, fil
 			continue
 		}
 		r.reason = cmp.Or(r.reason, failed)
-		var corrupt *journal.CorruptError
-		switch isCorrupt := errors.As(failed, &corrupt); {
+		switch corrupt, isCorrupt := errors.AsType[*journal.CorruptError](failed); {
 		case isCorrupt && corrupt.Seq >= from: // the header of the damaged frame may be intact
 			from = corrupt.Seq + 1
 		case failed != nil && !isCorrupt && from == r.next: // an I/O error
@@ -168,9 +164,9 @@ func (f *Directory) Verify() (*Verdict, error) {
 	}
 	if i := slices.IndexFunc(in.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil }); i >= 0 {
 		for frame, err := range f.Frames(in.Segments[i].Last, NoEnd) { // from the last intact frame on
-			var gap *Gap
+			gap, isGap := errors.AsType[*Gap](err)
 			switch {
-			case errors.As(err, &gap):
+			case isGap:
 				v.Gaps = append(v.Gaps, gap)
 			case err != nil:
 				return nil, err
@@ -245,8 +241,7 @@ func (f *Directory) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	}
 	var b batch.Batch
 	for frame, err := range f.Frames(f.FirstUnconsumed(), NoEnd) {
-		var gap *Gap
-		if errors.As(err, &gap) {
+		if gap, ok := errors.AsType[*Gap](err); ok {
 			gaps = append(gaps, gap)
 			continue
 		}

@@ -60,7 +60,7 @@ func AppendTime(dst []byte, t time.Time) []byte {
 type Item struct {
 	// JSON is one valid JSON value. It is valid until the next item.
 	JSON     []byte
-	Detector string // its items stay in order
+	Detector string // the items of a detector stay in order
 	Place    Place
 	// StartsBatch closes all open batches before this item. A generator sets it at the start of an
 	// interval.
@@ -89,6 +89,3 @@ type RowError struct {
 
 // Error implements error.
 func (e *RowError) Error() string { return e.Place.String() + ": " + e.Err.Error() }
-
-// Unwrap returns the reason.
-func (e *RowError) Unwrap() error { return e.Err }
