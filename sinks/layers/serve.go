@@ -109,7 +109,9 @@ func (r *response) body() *body {
 // setHeaders sets the headers that all responses have, including 304 and 412.
 func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, r *response, now time.Time) {
 	h.SetCanonical(headerETag, r.etag)
-	h.SetCanonical(headerLastModified, r.lastModified)
+	if !r.modified.After(now) { // RFC 9110, 8.8.2.1: not later than Date
+		h.SetCanonical(headerLastModified, r.lastModified)
+	}
 	h.SetCanonical(headerCacheControl, private)
 	h.SetCanonical(headerVary, vary)
 	h.SetCanonical(headerVersion, r.etags[protobuf][identity])

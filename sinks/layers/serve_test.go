@@ -57,6 +57,19 @@ func TestHeaders(t *testing.T) {
 	f("application/json", "gzip;q=0.5, zstd", "application/json", "zstd", "")
 }
 
+// TestLastModifiedIsNotInTheFuture builds the layer with a clock that is set back afterwards.
+func TestLastModifiedIsNotInTheFuture(t *testing.T) {
+	l := served(t, 100)
+	now := time.Now()
+	for _, ahead := range []time.Duration{0, time.Minute} {
+		l.Put(forecast(1, 1, now.Truncate(time.Hour), 12, float64(ahead)))
+		rebuild(l, now.Add(ahead))
+		ctx, err := get(l, client("UTC"), "")
+		require.NoError(t, err)
+		require.Equal(t, ahead > 0, header(ctx, "Last-Modified") == "")
+	}
+}
+
 // TestLastModifiedIncreases changes the layer twice within a second, and after the clock is set
 // back. A client that sends only a date must get each change.
 func TestLastModifiedIncreases(t *testing.T) {
