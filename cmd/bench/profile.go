@@ -48,7 +48,7 @@ func (d *daemon) profile(ctx context.Context, path string, load func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		status := 0
+		var status int
 		status, profile, err = d.Get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileTime/time.Second))
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("status %d: %.300s", status, profile)

@@ -217,9 +217,9 @@ type selection struct {
 	skip                  int64 // number of selected measurements to skip
 }
 
-// letters returns the selected dead letters of a file in order. A crash may have duplicated some, or
-// truncated a line; letters calls note with a message for each truncated line. The daemon writes that
-// dead letter again after the restart. An error ends the sequence.
+// letters returns the selected dead letters of a file in order. A crash may have duplicated some,
+// or truncated a line; letters calls note with a message for each truncated line. The daemon writes
+// that dead letter again after the restart. An error ends the sequence.
 func (s selection) letters(ctx context.Context, path string, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)

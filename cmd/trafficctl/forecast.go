@@ -212,8 +212,8 @@ func readForecasts(ctx context.Context, std streams, path, format string, maxSpe
 	return content, err
 }
 
-// errIfFaulty returns errRejected, and prints the number of faults on standard error, if the file has
-// any.
+// errIfFaulty returns errRejected, and prints the number of faults on standard error, if the file
+// has any.
 func errIfFaulty(std streams, c forecast.Content) error {
 	if c.Skipped+c.Remarks == 0 {
 		return nil

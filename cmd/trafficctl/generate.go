@@ -115,8 +115,11 @@ func parseMoment(text string) (time.Time, error) {
 func writeMeasurements(ctx context.Context, std streams, network *generate.Network, output string) error {
 	items := 0
 	err := writeOutput(ctx, output, std.out, func(w io.Writer) error {
-		for item := range network.Items() {
-			if _, err := w.Write(append(item.JSON, '\n')); err != nil {
+		for item, err := range network.Items() {
+			if err == nil {
+				_, err = w.Write(append(item.JSON, '\n'))
+			}
+			if err != nil {
 				return err
 			}
 			items++

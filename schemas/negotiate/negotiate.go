@@ -1,7 +1,7 @@
-// Package negotiate evaluates the request headers with which a client selects a response, as defined
-// in RFC 9110: Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges (14). It also
-// parses Content-Encoding (8.4). Headers may be repeated. Its functions do not allocate, except for
-// dates in obsolete formats.
+// Package negotiate evaluates the request headers with which a client selects a response, as
+// defined in RFC 9110: Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges
+// (14). It also parses Content-Encoding (8.4). Headers may be repeated. Its functions do not
+// allocate, except for dates in obsolete formats.
 package negotiate
 
 import "bytes"

@@ -22,7 +22,8 @@ import (
 // A zstd body must be smaller than the output of gzip -6.
 const bucketStreets = 80
 
-// bucket is a run of consecutive streets. Its streets are immutable; its parts belong to the builder.
+// bucket is a run of consecutive streets. Its streets are immutable; its parts belong to the
+// builder.
 type bucket struct {
 	streets  []*street
 	bounds   area // the smallest area that contains all places of the streets

@@ -371,7 +371,7 @@ func (t *jobs) checkLimits(owner string, bytes int64) error {
 	const advice = "fetch or delete one that has ended, or try again later"
 	switch cfg := t.cfg; {
 	case bytes > cfg.MaxBytesPerClient: // waiting does not help
-		return tooMany(fmt.Sprintf("the job needs %d bytes, but all jobs of a client together may use only %d: send the geometries as several jobs",
+		return tooMany(fmt.Sprintf("the job needs %d bytes, but all jobs of a client may use only %d: send the geometries as several jobs",
 			bytes, cfg.MaxBytesPerClient))
 	case own >= cfg.MaxPerClient:
 		return full("this client has %d jobs and may not have more: %s", own, advice)

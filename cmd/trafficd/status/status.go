@@ -43,6 +43,7 @@ type Status struct {
 	History    History    `json:"history"`
 }
 
+// Rates are numbers per second.
 type Rates struct {
 	Batches  float64 `json:"batches"`
 	Accepted float64 `json:"accepted"`
@@ -162,6 +163,7 @@ func Start(gatherer prometheus.Gatherer, ingestPath, version string, readiness f
 	return r
 }
 
+// Stop ends the recording.
 func (r *Recorder) Stop() {
 	close(r.stop)
 	r.done.Wait()

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"os"
 	"path/filepath"
@@ -123,14 +122,4 @@ func TestReadAll(t *testing.T) {
 	for n := 2; n < len(whole); n++ {
 		f(whole[:n], "", "cannot decompress")
 	}
-}
-
-func gzipped(t *testing.T, content string) string {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := w.Write([]byte(content))
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	return b.String()
 }

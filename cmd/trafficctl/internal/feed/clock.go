@@ -151,8 +151,8 @@ func parseUnix(cell, unit string) (time.Time, error) {
 var swapSeparators = strings.NewReplacer(",", ".", ".", ",")
 
 // appendNumber appends a cell as a JSON number. It keeps valid JSON numbers unchanged, and converts
-// "+5", ".5", "5." and decimal commas. With decimal commas, a point is an error, because it separates
-// thousands.
+// "+5", ".5", "5." and decimal commas. With decimal commas, a point is an error, because it
+// separates thousands.
 func appendNumber(dst []byte, cell string, decimal byte) ([]byte, error) {
 	number := cell
 	if decimal == ',' {
