@@ -8,7 +8,7 @@ import (
 )
 
 // firstBytes is the initial size of the buffer for a body. Most requests are smaller. A declared
-// length alone allocates nothing.
+// Content-Length alone allocates nothing.
 const firstBytes = 4 << 10
 
 // body is the part of a request body received so far. It implements upload.Buffer.

@@ -24,9 +24,9 @@ type Config struct {
 	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always
 	// accepted too
 	VendorPrefix  string `setting:"vendor_prefix"`
-	MaxBodyBytes  int64  `setting:"max_body_bytes"` // maximum size of a request, as sent and decompressed
+	MaxBodyBytes  int64  `setting:"max_body_bytes"` // maximum size of a request, both as sent and decompressed
 	MaxPoints     int    `setting:"max_points"`     // maximum number of points in a request
-	MaxDepth      int    `setting:"max_depth"`      // maximum nesting of collections
+	MaxDepth      int    `setting:"max_depth"`      // maximum nesting depth of collections
 	DropMeasures  bool   `setting:"drop_measures"`  // true: drop the M coordinates of WKT and WKB; false: reject them
 	upload.Limits `setting:",squash"`
 	// maximum number of requests whose body is being received or processed; further ones get a 503
@@ -39,23 +39,23 @@ type Config struct {
 	Jobs        JobsConfig `setting:"jobs"`        // limits of jobs
 }
 
-// JobsConfig bounds the jobs.
+// JobsConfig configures the jobs.
 type JobsConfig struct {
 	Workers           int           `setting:"workers"`              // maximum number of jobs that run concurrently
-	Max               int           `setting:"max"`                  // maximum number of jobs: queued, running and kept
-	MaxPerClient      int           `setting:"max_per_client"`       // maximum number of jobs of a client
-	MaxGeometries     int           `setting:"max_geometries"`       // maximum number of geometries of a job
+	Max               int           `setting:"max"`                  // maximum number of jobs, whether queued, running or ended
+	MaxPerClient      int           `setting:"max_per_client"`       // maximum number of jobs per client
+	MaxGeometries     int           `setting:"max_geometries"`       // maximum number of geometries in a job
 	MaxBytes          int64         `setting:"max_bytes"`            // maximum memory used by all jobs
 	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // maximum memory used by the jobs of a client
-	Keep              time.Duration `setting:"keep"`                 // time for which a job can be fetched after its end
+	Keep              time.Duration `setting:"keep"`                 // time for which an ended job can be fetched
 	Replica           string        `setting:"replica"`              // name of this replica in job ids; empty: the host name and api.listen
-	MaxPoll           time.Duration `setting:"max_poll"`             // maximum wait of watchJob, whatever the request specifies
+	MaxPoll           time.Duration `setting:"max_poll"`             // maximum time that watchJob waits, whatever the request specifies
 }
 
 // DefaultConfig returns the default settings. They allow 100,000 points in a request: 5 MB of XML
 // as plain elements, and 20 MB in a response with all four encodings. Each request being processed
 // (at most concurrency) uses up to 100 MB for its decompressed body and its response. A job uses 24
-// bytes per point, plus some per geometry.
+// bytes per point and 512 per geometry.
 func DefaultConfig() Config {
 	return Config{
 		VendorPrefix:      "VENDOR",
@@ -87,22 +87,22 @@ func (c Config) Validate() error {
 			c.VendorPrefix),
 		settings.AtLeast("max_body_bytes", c.MaxBodyBytes, 1<<10, "an envelope with one point needs this much"),
 		settings.Positive("max_points", c.MaxPoints, "otherwise nothing could be converted"),
-		settings.Within("max_depth", c.MaxDepth, 1, 1000, "each level takes stack"),
+		settings.Within("max_depth", c.MaxDepth, 1, 1000, "each level uses stack space"),
 		c.Limits.Validate(),
 		settings.AtLeast("admission_requests", c.AdmissionRequests, 4,
-			"a client may use half of them, and a client that watches a job needs another one"),
+			"a client may use half of them, and a client that watches a job needs a second one for other requests"),
 		settings.AtLeast("admission_bytes", c.AdmissionBytes, 4*c.MaxBodyBytes,
 			"four times max_body_bytes, because a client may use half of the memory, and a growing buffer is copied"),
 		settings.Positive("concurrency", c.Concurrency, "otherwise no request is ever processed"),
 		settings.Within("max_watches", int64(c.MaxWatches), 1, c.AdmissionRequests-2,
-			"a watch uses one of admission_requests, and a client at its limit of watches needs one more"),
+			"a watch uses one of admission_requests, and a client at its limit of watches needs one more for other requests"),
 		settings.Positive("jobs.workers", j.Workers, "otherwise no job ever runs"),
 		settings.Positive("jobs.max", j.Max, "otherwise no job can be started"),
 		settings.Positive("jobs.max_per_client", j.MaxPerClient, "otherwise no job can be started"),
 		settings.Positive("jobs.max_geometries", j.MaxGeometries, "otherwise no job can be started"),
 		settings.AtLeast("jobs.max_bytes_per_client", j.MaxBytesPerClient, 1<<10, "a job of a few points needs this much"),
 		settings.AtLeast("jobs.max_bytes", j.MaxBytes, j.MaxBytesPerClient,
-			"otherwise that limit could never be reached"),
+			"otherwise no client could reach its limit"),
 		settings.AtLeast("jobs.keep", j.Keep, time.Second, "otherwise no result could be fetched"),
 		settings.Within("jobs.max_poll", j.MaxPoll, time.Millisecond, 10*time.Minute, "a request occupies its connection for this long"),
 	)
@@ -127,7 +127,7 @@ func proxies(list []string) ([]netip.Prefix, error) {
 
 var prefix = regexp.MustCompile("^[A-Z]([A-Z0-9_]*[A-Z0-9])?$")
 
-// isBaseURL reports whether text has a scheme, a host, and no query, fragment or trailing slash.
+// isBaseURL reports whether text is an HTTP(S) URL without user, query, fragment or trailing slash.
 func isBaseURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&

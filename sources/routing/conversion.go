@@ -10,7 +10,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// The properties of a CallerContext that specify the coordinates of the request (contract 3).
+// The properties of a CallerContext that specify the coordinate system of a request (contract 3).
 const (
 	formatProperty = "CoordFormat"
 	sridProperty   = "SrId"
@@ -25,7 +25,7 @@ type options struct {
 // optionsOf returns the options of a request. The error is a *failure.
 func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPrefix string) (o options, err error) {
 	if o.encodings = r.ResponseGeometry; len(o.encodings) == 0 {
-		const reason = "no encoding is requested: name some of PLAIN, WKB, WKT, KML"
+		const reason = "no encoding is requested: request at least one of PLAIN, WKB, WKT, KML"
 		return o, serviceFailure(xroute.CodeGeometryEncoding, reason, nil).in("options/wrappedResponseGeometry")
 	}
 	format, srID := geo.Canonical(property(caller, formatProperty), vendorPrefix), property(caller, sridProperty)
@@ -104,7 +104,7 @@ type conversion struct {
 	items   []item
 }
 
-// item is a geometry, or the error with which it failed.
+// item is a geometry, or the error that replaced it.
 type item struct {
 	kind     geo.Kind
 	geometry geom.T
@@ -112,8 +112,8 @@ type item struct {
 }
 
 const (
-	itemBytes   = 512 // estimate of an item without its coordinates, or of its error
-	memberBytes = 96  // estimate of a member of a collection without its coordinates
+	itemBytes   = 512 // estimated size of an item without its coordinates, or of its error
+	memberBytes = 96  // estimated size of a member of a collection without its coordinates
 )
 
 func (c *conversion) len() int { return len(c.items) }
@@ -122,7 +122,7 @@ func (c *conversion) size() int64 {
 	size := int64(len(c.items)) * itemBytes
 	for i := range c.items {
 		if g := c.items[i].geometry; g != nil {
-			size += int64(geo.Count(g)) * 3 * 8 // a point has at most three coordinates, a part has fewer
+			size += int64(geo.Count(g)) * 3 * 8 // a point has at most three coordinates; a part needs less
 			for p := range geo.Parts(g) {
 				if p.In == geo.GeometryCollection && !p.End {
 					size += memberBytes

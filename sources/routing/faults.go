@@ -9,11 +9,11 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// class is an exception of this service (contract 3.3).
+// class is an exception type of this service and its fault code (contract 3.3).
 type class struct {
 	name string
 	code xroute.FaultCode
-	make func() xroute.Exception
+	make func() xroute.Exception // nil if the fault has no exception
 }
 
 var (
@@ -36,7 +36,7 @@ func newClass(x xroute.Exception, code xroute.FaultCode) *class {
 // failure is an error that is sent to the client as a fault.
 type failure struct {
 	class   *class
-	key     xroute.ErrorCode // with xService only
+	key     xroute.ErrorCode // set only if class is xService
 	message string
 	context []string // path of the invalid part of the request, outermost first
 	cause   error    // may be nil
@@ -51,7 +51,7 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.cause }
 
-// in returns a copy of f with context as the outer path.
+// in returns a copy of f with context prepended to its path.
 func (f *failure) in(context string) *failure {
 	g := *f
 	g.context = append([]string{context}, f.context...)
@@ -101,8 +101,8 @@ const maxCauses = 8
 // errUnexpected is sent instead of an error whose details are only in the log.
 var errUnexpected = errors.New("internal error; quote the transactionId")
 
-// failureOf returns the failure to send for an error. If known is false, the details of the error
-// must only be logged.
+// failureOf returns the failure to send for an error. If known is false, the failure omits
+// the details of err, which the caller must log.
 func failureOf(err error) (f *failure, known bool) {
 	var invalid *xroute.Error // an invalid envelope
 	switch {
@@ -130,8 +130,8 @@ func failureOf(err error) (f *failure, known bool) {
 	return f, true
 }
 
-// keyOfType maps the types of invalid values to error codes. Only WKB is of type byte, which is
-// base64.
+// keyOfType maps the types of invalid values to error codes. Only WKB has the type byte, which
+// is base64.
 var keyOfType = map[string]xroute.ErrorCode{
 	"GeometryEncoding": xroute.CodeGeometryEncoding,
 	"CoordFormat":      xroute.CodeCoordinateFormat,

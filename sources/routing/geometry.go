@@ -44,7 +44,7 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (first geom.T, _ *f
 }
 
 // same is like geo.Same, but ignores the layout of geometries without points, because PLAIN and KML
-// cannot express that these have a z.
+// cannot express that they have a z.
 func same(a, b geom.T) bool {
 	return geo.Same(a, b) || geo.KindOf(a) == geo.KindOf(b) && hasNoPoints(a) && hasNoPoints(b) && geo.Count(a) == geo.Count(b)
 }
@@ -58,7 +58,7 @@ func hasNoPoints(g geom.T) bool {
 	return true
 }
 
-// bytesPerPoint is the estimated size of a point in each encoding.
+// bytesPerPoint maps each encoding to the estimated size of a point.
 var bytesPerPoint = map[xroute.GeometryEncoding]int{
 	xroute.EncodingPlain: 80, xroute.EncodingWKB: 30, xroute.EncodingWKT: 42, xroute.EncodingKML: 42,
 }

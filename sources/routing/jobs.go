@@ -16,15 +16,15 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// status is the status of a job (contract 3, 5.4):
+// status is the status of a job (contract 3.4 and 5.4):
 //
-//	start ─▶ QUEUING ─▶ RUNNING ─▶ SUCCEEDED   an item succeeded, or there was none
+//	start ─▶ QUEUING ─▶ RUNNING ─▶ SUCCEEDED   at least one item succeeded, or the job had none
 //	            │       │    └───▶ FAILED      no item succeeded
-//	            │    STOPPING ───▶ FAILED      by stopJob: the remaining items fail
-//	            │       └────────▶ SUCCEEDED   if none remained
-//	            └─ from all ─────▶ DELETED     by deleteJob
+//	            │    STOPPING ───▶ FAILED      by stopJob, also if QUEUING: remaining items fail
+//	            │       └────────▶ SUCCEEDED   if no item remained
+//	            └─ any status ───▶ DELETED     by deleteJob
 //
-// UNKNOWN is the status of a job that belongs to another client, was fetched, or has expired.
+// UNKNOWN means that the job was fetched, has expired, belongs to another client, or never existed.
 type status = xroute.JobStatus
 
 const (
@@ -37,11 +37,12 @@ const (
 	unknown   = xroute.StatusUnknown
 )
 
-// task is the work of a job: items that succeed or fail one by one. In the order of the items, a
-// worker calls do and, after an error, fail. Only finished items may be fetched.
+// task is the work of a job: items that succeed or fail one by one. For each item in order, a
+// worker calls do and, if do returns an error, fail. For the remaining items of a stopped job, only
+// fail is called.
 type task interface {
 	len() int
-	size() int64 // bytes of memory used until the job is fetched
+	size() int64 // bytes of memory used until the job is discarded
 	do(i int) error
 	fail(i int, err error) // replaces the item with the error
 }
@@ -49,18 +50,18 @@ type task interface {
 // jobs runs tasks in the background and keeps them in memory until they are fetched (contract 3.4).
 type jobs struct {
 	cfg     JobsConfig
-	replica string // start of the ids of this replica's jobs
+	replica string // prefix of the ids of this replica's jobs
 	log     zerolog.Logger
-	drained context.Context // watches return when it is done
+	drained context.Context // when it is done, watches return
 	drain   func()
 	workers sync.WaitGroup
 
 	mu     sync.Mutex
 	byID   map[string]*job
-	queue  []*job     // jobs of byID that wait for a worker, in order
-	change *sync.Cond // queue or closed has changed
-	closed bool       // the workers stop after the current item
-	bytes  int64      // of all jobs in byID
+	queue  []*job     // jobs in byID that wait for a worker, in order
+	change *sync.Cond // signals that queue or closed has changed
+	closed bool       // if true, the workers stop after their current item
+	bytes  int64      // memory used by all jobs in byID
 }
 
 // job is a task with its state. jobs.mu guards the second group of fields.
@@ -72,7 +73,7 @@ type job struct {
 	state  progress
 	seen   status      // last status reported to the owner
 	work   task        // nil once deleted
-	bytes  int64       // of work
+	bytes  int64       // memory charged for work
 	expiry *time.Timer // set when the job ends
 }
 
@@ -144,13 +145,12 @@ func (t *jobs) start(owner string, work task) (progress, error) {
 	return j.progress(), nil
 }
 
-// get returns the progress of a job.
 func (t *jobs) get(owner, id string) progress {
 	return t.with(owner, id, func(*job) {})
 }
 
-// with calls f with a job of this owner and returns the job's progress. Its status is unknown if
-// the owner has no such job.
+// with calls f for the owner's job with this id and returns the job's progress. If the owner has no
+// such job, with returns the status unknown without calling f.
 func (t *jobs) with(owner, id string, f func(j *job)) progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,9 +176,9 @@ func (t *jobs) stop(owner, id string) progress {
 }
 
 // errStopped is the error of the items that remained when a job was stopped.
-var errStopped = &failure{class: business, message: "stopped: the job was stopped before this geometry was converted"}
+var errStopped = &failure{class: business, message: "the job was stopped before this geometry was converted"}
 
-// finish ends a job after its last item, or when it is stopped. Any remaining items fail.
+// finish ends a job whose last item is finished or that was stopped. Any remaining items fail.
 func (t *jobs) finish(j *job) {
 	end := succeeded
 	if j.state.remaining > 0 || j.state.failed > 0 && j.state.successful == 0 {
@@ -191,8 +191,8 @@ func (t *jobs) finish(j *job) {
 	t.end(j, end)
 }
 
-// delete deletes the work of a job. The job's id remains known until it expires, or until another
-// job needs the slot.
+// delete deletes the work of a job. The job's id remains known until the job expires or another job
+// needs its slot.
 func (t *jobs) delete(owner, id string) progress {
 	return t.with(owner, id, func(j *job) {
 		if j.active() {
@@ -204,9 +204,9 @@ func (t *jobs) delete(owner, id string) progress {
 	})
 }
 
-// fetch discards a job that has ended and returns its work, with p.done() finished items. work is
-// nil if the job has not ended or does not exist. Before, fetch calls ready, which reserves the
-// memory of the response; if ready fails, the job is kept.
+// fetch returns the work of a job that has ended, and discards the job. It first calls ready, which
+// reserves the memory of the response; if ready fails, fetch returns its error and keeps the job.
+// If the job has not ended, was deleted or does not exist, work and err are nil.
 func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p progress, work task, err error) {
 	p = t.with(owner, id, func(j *job) {
 		if j.active() || j.work == nil {
@@ -220,9 +220,9 @@ func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p
 	return p, work, err
 }
 
-// watch waits until a job ends or, at a multiple of the interval, has made progress, but no longer
-// than the timeout (contract 3.4). If the owner already knows the final status, watch waits for the
-// interval, so that a client that watches in a loop does not spin.
+// watch waits until a job ends, but no longer than the timeout (contract 3.4). Once per interval,
+// it checks the progress and returns if there is any. If the owner already knows the final status,
+// watch waits for one interval, so that a client that watches in a loop does not spin.
 func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress {
 	var ended <-chan struct{} // nil if the job has ended or is unknown
 	known := true             // the owner has seen the status
@@ -308,7 +308,7 @@ func (t *jobs) do(j *job, work task, i int) (err error) {
 		if p := recover(); p != nil {
 			panics.Inc()
 			t.log.Error().Str("job", j.state.id).Int("item", i).Str("panic", fmt.Sprint(p)).Str("stack", string(debug.Stack())).
-				Msg("an item of a job panicked: it failed, and the job continues")
+				Msg("panic in an item of a job: the item failed, and the job continues")
 			err = errUnexpected
 		}
 	}()
@@ -371,16 +371,16 @@ func (t *jobs) checkLimits(owner string, bytes int64) error {
 	const advice = "fetch or delete one that has ended, or try again later"
 	switch cfg := t.cfg; {
 	case bytes > cfg.MaxBytesPerClient: // waiting does not help
-		return tooMany(fmt.Sprintf("the job needs %d bytes, but all jobs of a client may use only %d: send the geometries as several jobs",
+		return tooMany(fmt.Sprintf("the job needs %d bytes, but a client's jobs may use only %d in total: split the geometries into several jobs",
 			bytes, cfg.MaxBytesPerClient))
 	case own >= cfg.MaxPerClient:
 		return full("this client has %d jobs and may not have more: %s", own, advice)
 	case ownBytes+bytes > cfg.MaxBytesPerClient:
-		return full("the jobs of this client use %d of at most %d bytes: %s", ownBytes, cfg.MaxBytesPerClient, advice)
+		return full("the jobs of this client use %d of the %d bytes allowed: %s", ownBytes, cfg.MaxBytesPerClient, advice)
 	case len(t.byID) >= cfg.Max && oldest == nil:
 		return full("all %d job slots are in use: try again later", cfg.Max)
 	case t.bytes+bytes > cfg.MaxBytes:
-		return full("all jobs together use %d of at most %d bytes: try again later", t.bytes, cfg.MaxBytes)
+		return full("all jobs together use %d of the %d bytes allowed: try again later", t.bytes, cfg.MaxBytes)
 	}
 	if len(t.byID) >= t.cfg.Max {
 		t.forget(oldest)

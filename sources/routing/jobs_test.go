@@ -402,8 +402,8 @@ func TestJobLimits(t *testing.T) {
 	}
 	f(JobsConfig{Max: 1, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 120}, "all 1 job slots")
 	f(JobsConfig{Max: 9, MaxPerClient: 1, MaxBytes: 120, MaxBytesPerClient: 120}, "this client has 1 jobs")
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 119}, "jobs of this client use 60 of at most 119 bytes")
-	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together use 60 of at most 119 bytes")
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 120, MaxBytesPerClient: 119}, "jobs of this client use 60 of the 119 bytes allowed")
+	f(JobsConfig{Max: 9, MaxPerClient: 9, MaxBytes: 119, MaxBytesPerClient: 120}, "all jobs together use 60 of the 119 bytes allowed")
 }
 
 // TestWatch checks when a watch returns (contract 3.4).

@@ -27,7 +27,7 @@ var (
 	jobsStarted   = metrics.NewCounter("trafficd_routing_jobs_started_total", "Conversion jobs started.")
 	jobsRejected  = metrics.NewCounter("trafficd_routing_jobs_rejected_total", "Conversion jobs rejected because a limit was reached.")
 	jobsEnded     = metrics.NewCounters("trafficd_routing_jobs_ended_total", "Conversion jobs that have ended, by final status.", "status")
-	jobsExpired   = metrics.NewCounter("trafficd_routing_jobs_expired_total", "Ended conversion jobs forgotten before they were fetched.")
+	jobsExpired   = metrics.NewCounter("trafficd_routing_jobs_expired_total", "Ended conversion jobs that expired before they were fetched.")
 	jobsKept      = metrics.NewGauge("trafficd_routing_jobs", "Conversion jobs of any status in memory.")
 	jobsLimit     = metrics.NewGauge("trafficd_routing_jobs_limit", "Maximum number of conversion jobs in memory.")
 	jobBytes      = metrics.NewGauge("trafficd_routing_job_bytes", "Memory used by all conversion jobs, in bytes.")
@@ -56,7 +56,7 @@ func countError(err error) {
 	apiErrors.WithLabelValues(code.String()).Inc()
 }
 
-// Resources that all clients share.
+// The resources that all clients share.
 var (
 	slots = admission.Requests(
 		metrics.NewGauge("trafficd_routing_admission_requests", "SOAP requests in progress."),

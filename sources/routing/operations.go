@@ -11,7 +11,7 @@ import (
 	"trafficd/schemas/xroute"
 )
 
-// operation returns the name of the request, or "none" if it could not be read.
+// operation returns the name of the operation, or "none" if the request could not be read.
 func (x *exchange) operation() string {
 	if x.request == nil {
 		return "none"
@@ -19,8 +19,8 @@ func (x *exchange) operation() string {
 	return xroute.Operation(x.request)
 }
 
-// checkProperties rejects known keys that are misspelt in case, because ignoring them would change
-// the meaning of the request.
+// checkProperties rejects known keys in the wrong case, because ignoring them would change the
+// meaning of the request.
 func checkProperties(caller *xroute.CallerContext) error {
 	if caller == nil {
 		return nil
@@ -87,7 +87,7 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 }
 
 // startConvertGeometries reads the geometries, so that the memory of the job is known, and starts
-// the job. Invalid geometries fail within the job.
+// the job. Invalid geometries become failed items of the job.
 func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xroute.Response, error) {
 	s := x.service
 	x.items = len(r.Geometries)
@@ -110,7 +110,7 @@ func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xro
 			it.err = f
 		}
 		if total > s.cfg.MaxPoints {
-			return nil, tooMany(fmt.Sprintf("the geometries have more than %d points and parts: send them as several jobs", s.cfg.MaxPoints))
+			return nil, tooMany(fmt.Sprintf("the geometries have more than %d points and parts: split them into several jobs", s.cfg.MaxPoints))
 		}
 	}
 	p, err := s.jobs.start(x.client.Owner, work)
@@ -149,7 +149,7 @@ func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xro
 	return &xroute.FetchConvertGeometriesResponse{Result: result}, nil
 }
 
-// The bounds of watchJob (contract 3).
+// The defaults and bounds of watchJob (contract 3).
 const (
 	defaultTimeout  = 10 * time.Second
 	defaultInterval = time.Second

@@ -31,7 +31,7 @@ const Path = "/xroute/ws/XRoute"
 type Service struct {
 	cfg      Config
 	scheme   string
-	proxies  []netip.Prefix // trusted
+	proxies  []netip.Prefix // trusted proxies
 	log      zerolog.Logger
 	receiver upload.Receiver
 	memory   *admission.Quotas // for request bodies and responses
@@ -42,8 +42,8 @@ type Service struct {
 	operate  func(*exchange) (xroute.Response, error) // exchange.operate; tests replace it
 }
 
-// New returns a service and starts the workers for its jobs. scheme is that of the address in the
-// WSDL: http or https.
+// New returns a service and starts the workers for its jobs. scheme is the default scheme of the
+// address in the WSDL: http or https.
 func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	trusted, _ := proxies(cfg.TrustedProxies) // checked by Validate
 	return &Service{
@@ -67,8 +67,8 @@ func (s *Service) Drain() { s.jobs.drain() }
 // Stop cancels the jobs and waits for them. The HTTP server must already have stopped.
 func (s *Service) Stop() { s.jobs.close() }
 
-// Admit performs the checks that need only the header. A slot is acquired later, when the first
-// byte of the body arrives.
+// Admit performs the checks that need only the header. release is always nil, because a slot is not
+// acquired until the first byte of the body arrives.
 func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if !h.IsPost() {
 		return nil, nil
@@ -85,8 +85,8 @@ func (s *Service) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release 
 	return nil, apiErr
 }
 
-// Handle responds with a result or a SOAP fault. If the request cannot be received, it returns an
-// error, like the other endpoints. items is the number of geometries in the request.
+// Handle responds with a result, a SOAP fault or the WSDL. As on other paths, it returns an error
+// if it cannot receive the request or a quota is exceeded. items is the number of geometries.
 func (s *Service) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	if !ctx.IsPost() {
 		return 0, s.describe(ctx)
@@ -147,13 +147,13 @@ type exchange struct {
 	start   time.Time
 
 	request xroute.Request // nil until it is read
-	items   int            // geometries in it
-	size    int            // bytes of memory reserved for the response; 0 if it is small
+	items   int            // number of geometries in the request
+	size    int            // bytes of memory reserved for the response; 0 for small responses
 }
 
-// process returns the response. An error other than a *contract.APIError becomes a fault, and so
-// does a panic. process takes a turn, which also bounds the memory of decompressed bodies, and ends
-// it before watchJob waits.
+// process returns the response. It returns an error for a panic; the caller turns all errors but a
+// *contract.APIError into faults. process waits for its turn, which also bounds the memory used by
+// decompressed bodies. For watchJob, the turn ends before the wait.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
 	x.service.cpu.take(x.client.Owner)
 	release := sync.OnceFunc(x.service.cpu.pass)
@@ -230,12 +230,12 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 
 var unpackers = sync.Pool{New: func() any { return new(gunzip.Reader) }}
 
-// describe responds with the WSDL.
+// describe responds with the WSDL if the query contains wsdl; otherwise, it returns an error.
 func (s *Service) describe(ctx *fasthttp.RequestCtx) error {
 	for key := range ctx.QueryArgs().All() {
 		if strings.EqualFold(string(key), "wsdl") { // toolkits send ?wsdl and ?WSDL
 			ctx.SetContentType("text/xml; charset=utf-8")
-			ctx.SetBody(xroute.WSDL(s.address(ctx))) // the schemas are in the same directory
+			ctx.SetBody(xroute.WSDL(s.address(ctx))) // which imports the schemas from the same directory
 			return nil
 		}
 	}
@@ -263,7 +263,7 @@ func (s *Service) address(ctx *fasthttp.RequestCtx) string {
 	return fmt.Sprintf("%s://%s%s", scheme, host, ctx.Path())
 }
 
-// forwarded returns the first value of a header, which is the client's original value.
+// forwarded returns the first value in a header, which describes the client's own request.
 func forwarded(ctx *fasthttp.RequestCtx, header string) string {
 	value, _, _ := strings.Cut(string(ctx.Request.Header.Peek(header)), ",")
 	return strings.TrimSpace(value)

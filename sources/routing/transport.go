@@ -14,7 +14,7 @@ import (
 	"trafficd/schemas/negotiate"
 )
 
-// checkHeader applies the rules that need only the header and do not result in a fault.
+// checkHeader applies the rules for the header whose violation does not result in a fault.
 func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	switch media, _ := contentType(h); media {
 	case "", "text/xml", "application/xml", soap12: // SOAP 1.2 gets a fault, see checkContent

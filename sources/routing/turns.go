@@ -2,18 +2,18 @@ package routing
 
 import "sync"
 
-// turns bounds the number of requests that are processed concurrently. While others wait, clients
-// take turns, so that a client with many requests does not delay the rest.
+// turns limits the number of requests processed concurrently. When requests must wait, clients take
+// turns, so that a client with many requests does not delay the others.
 type turns struct {
 	mu      sync.Mutex
-	free    int
+	free    int      // number of requests that may start immediately
 	clients []string // clients with waiting requests; the first one has the next turn
 	waiting map[string][]chan struct{}
 }
 
 func newTurns(n int) *turns { return &turns{free: n, waiting: map[string][]chan struct{}{}} }
 
-// take waits for a turn of the client.
+// take waits until it is the client's turn.
 func (t *turns) take(client string) {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -30,7 +30,7 @@ func (t *turns) take(client string) {
 	<-turn
 }
 
-// pass ends a turn.
+// pass ends a turn and starts the next one if a request is waiting.
 func (t *turns) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
