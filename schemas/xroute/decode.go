@@ -14,7 +14,7 @@ var (
 	xsiNil  = name{nsInstance, "nil"}
 )
 
-// value reads the open element into v and leaves it. t is the declared type of the element.
+// value reads the open element into v and leaves the element, whose declared type is t.
 func (d *reader) value(t *typ, v reflect.Value, s start) error {
 	actual, err := d.actual(t, s)
 	if err != nil {
@@ -119,9 +119,9 @@ func (d *reader) members(t *typ, v reflect.Value, s start) error {
 	return d.checkRequired(t.elements, seen)
 }
 
-// skipUnknown skips an element that t does not have. An element with the name of an optional member
-// in another namespace is an error, because ignoring it would change the meaning of the request.
-// For a required member, checkRequired returns the error.
+// skipUnknown skips an element that t does not declare. An element with the name of an optional
+// member in another namespace is an error, because ignoring it would change the meaning of the
+// request. For a required member, checkRequired returns the error.
 func (d *reader) skipUnknown(t *typ, s start) error {
 	for _, m := range t.elements {
 		if m.name.local == s.name.local && !m.required {
@@ -157,7 +157,7 @@ func (d *reader) attributesOf(t *typ, v reflect.Value, attributes []xml.Attr) er
 	return d.checkRequired(t.attributes, seen)
 }
 
-// elementOf reads the open element, which is the member m, into v and leaves it.
+// elementOf reads the open element into v, the value of the member m, and leaves the element.
 func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	isNil, err := d.isNil(m.typ, true, s)
 	switch {
@@ -179,8 +179,8 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	return nil
 }
 
-// isNil reports whether the element has a true xsi:nil. It returns an error if the value is
-// invalid, or true but not allowed.
+// isNil reports whether xsi:nil of the element is true. It returns an error if the value of xsi:nil
+// is invalid, or true but not allowed.
 func (d *reader) isNil(t *typ, allowed bool, s start) (bool, error) {
 	text, found := d.attribute(s, xsiNil)
 	if !found {

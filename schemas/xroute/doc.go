@@ -7,8 +7,8 @@
 //
 //	go test ./schemas/xroute -run TestDocuments -update
 //
-// The same test fails if documents and types differ. Another test compares the model with the
-// tables of contract 5.4.
+// The same test fails if the documents and the types differ. Another test compares the model with
+// the tables of contract 5.4.
 //
 // XML names are those in the contract; Go names omit the prefix "wrapped" of arrays. ArrayOf<T> is
 // []T. A type that others extend is an interface implemented by pointers: EncodedGeometry,
@@ -17,12 +17,12 @@
 // with xsi:nil.
 //
 // FromPlain and ToPlain convert between plain elements and the geometries of package geo
-// (plain.go). KindOf, PlainOf and NewElement handle the elements that enclose them (geometry.go).
+// (plain.go). KindOf, PlainOf and NewElement handle the elements around these (geometry.go).
 //
 // Readers accept what toolkits send: any prefixes, the elements of a type in any order, unknown
 // elements and attributes, comments and CDATA, UTF-8 and UTF-16. They reject content whose omission
-// would change the meaning of a request: array items with another name, and optional members in
-// another namespace. They also reject what SOAP forbids: processing instructions, document types,
+// would change the meaning of a request: array items with a wrong name, and optional members in
+// a wrong namespace. They also reject what SOAP forbids: processing instructions, document types,
 // and therefore all entities except the five that XML predefines. Limits bounds the cost of
 // reading.
 package xroute

@@ -11,7 +11,7 @@ var documents embed.FS
 
 const (
 	wsdlName           = "XRoute.wsdl"
-	addressPlaceholder = "http://localhost:8080/xroute/ws/XRoute" // in the WSDL
+	addressPlaceholder = "http://localhost:8080/xroute/ws/XRoute" // in XRoute.wsdl
 )
 
 // WSDL returns the description of the service at address. It imports the schemas by file name.
@@ -19,7 +19,7 @@ func WSDL(address string) []byte {
 	return bytes.ReplaceAll(document(wsdlName), []byte(addressPlaceholder), appendText(nil, address))
 }
 
-// Schema returns one of the files in SchemaNames. prefix replaces VENDOR in the names of formats.
+// Schema returns a file in SchemaNames, with VENDOR in the names of formats replaced by prefix.
 func Schema(file, prefix string) []byte {
 	return bytes.ReplaceAll(document(file), []byte(`value="VENDOR_`), []byte(`value="`+prefix+"_"))
 }
@@ -32,7 +32,7 @@ var schemas = []struct{ name, space string }{
 	{"service.xsd", nsService},
 }
 
-// SchemaNames returns the names of the schemas, one for each namespace.
+// SchemaNames returns the file names of the schemas, one for each namespace.
 func SchemaNames() (names []string) {
 	for _, s := range schemas {
 		names = append(names, s.name)

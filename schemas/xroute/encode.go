@@ -57,7 +57,7 @@ func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 	e.put("</", tag, ">")
 }
 
-// actual returns the type of v, which is nil if unknown, and the dereferenced value.
+// actual returns the type of v, or nil if it is unknown, and the dereferenced value.
 func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
 	if v.Kind() == reflect.Interface {
 		v = reflect.Indirect(v.Elem())
@@ -82,7 +82,7 @@ func (e *encoder) content(t *typ, v reflect.Value) {
 	default:
 		for _, m := range t.elements {
 			switch field := v.FieldByIndex(m.index); {
-			case !absent(field), m.required && !m.nillable && field.Kind() == reflect.Slice: // a nil slice is an empty array
+			case !absent(field), m.required && !m.nillable && field.Kind() == reflect.Slice: // a nil slice becomes an empty array
 				e.element(m.tag, m.typ, field)
 			case m.required && m.nillable:
 				e.put("<", m.tag, ` xsi:nil="true"/>`)

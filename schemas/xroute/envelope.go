@@ -29,7 +29,7 @@ func ReadRequest(r io.Reader, limits Limits) (Request, error) {
 	return expect[Request](m)
 }
 
-// ReadResponse reads an envelope with a response. It returns a fault as an error of type *Fault.
+// ReadResponse reads an envelope with a response. If it contains a fault, the error is a *Fault.
 func ReadResponse(r io.Reader, limits Limits) (Response, error) {
 	m, err := read(r, limits)
 	if err != nil {
@@ -89,7 +89,7 @@ func unknownOperation(n name) *Error {
 	}
 }
 
-// read reads an envelope and the rest of r.
+// read reads an envelope, and r to its end.
 func read(r io.Reader, limits Limits) (m Message, err error) {
 	d := newReader(r, limits)
 	s, _, err := d.child()

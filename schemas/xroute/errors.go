@@ -15,10 +15,10 @@ const (
 	KindVersion                        // an envelope of a SOAP version other than 1.1
 	KindEnvelope                       // XML, but not an envelope with one message
 	KindMustUnderstand                 // an unsupported header with mustUnderstand
-	KindOperation                      // an unknown message
-	KindMissing                        // a required member is missing
-	KindValue                          // a value that the type of its member does not allow
-	KindLimit                          // one of Limits is exceeded
+	KindOperation                      // an unknown operation
+	KindMissing                        // a missing required member
+	KindValue                          // a value that its type does not allow
+	KindLimit                          // an exceeded limit, see Limits
 )
 
 // Error reports an invalid envelope, or a message that cannot be written. Errors of the underlying

@@ -38,7 +38,7 @@ type StackElement struct {
 	Message   *string       `xsd:"@message"`
 }
 
-//nolint:revive // contract 5.4 describes these types; each one embeds the one that it extends
+//nolint:revive // contract 5.4 describes these types; each type embeds the one that it extends
 type (
 	SystemException              struct{ BaseException }     // a failure of the service
 	DatabaseException            struct{ SystemException }   // a database failure

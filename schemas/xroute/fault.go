@@ -49,7 +49,7 @@ func (e *encoder) fault(f *Fault) {
 	e.put("</soapenv:Fault>")
 }
 
-// fault reads the open Fault. In SOAP 1.1, its children have no namespace.
+// fault reads the open Fault and leaves it. In SOAP 1.1, its children have no namespace.
 func (d *reader) fault() (*Fault, error) {
 	f := &Fault{}
 	err := d.children(func(s start) (err error) {

@@ -66,7 +66,7 @@ type (
 	GeometryCollection encoded[PlainGeometryCollection]
 )
 
-// BoundingBox is a rectangle.
+// BoundingBox is a rectangle given by two opposite corners.
 type BoundingBox struct {
 	LeftTop     *Point `xsd:"leftTop,nillable"`
 	RightBottom *Point `xsd:"rightBottom,nillable"`
@@ -76,7 +76,7 @@ type BoundingBox struct {
 type PlainGeometry interface{ plainGeometry() }
 
 // PlainGeometryBase is the base of the plain geometries. Because it is not abstract in contract
-// 5.4, it may also occur itself, as a geometry without coordinates.
+// 5.4, it may also occur on its own, as a geometry without coordinates.
 type PlainGeometryBase struct{}
 
 func (*PlainGeometryBase) plainGeometry() {}
@@ -145,7 +145,7 @@ var kinds = func() map[reflect.Type]geo.Kind {
 // KindOf returns the kind of an element's geometry, or geo.Any for nil.
 func KindOf(e EncodedGeometry) geo.Kind { return kinds[reflect.TypeOf(e)] }
 
-// PlainOf returns the PLAIN encoding of an element, or nil.
+// PlainOf returns the PLAIN encoding of an element, or nil if it has none.
 func PlainOf(e EncodedGeometry) PlainGeometry {
 	if KindOf(e) == geo.Any {
 		return nil
@@ -157,8 +157,8 @@ func PlainOf(e EncodedGeometry) PlainGeometry {
 	return plain.Interface().(PlainGeometry)
 }
 
-// NewElement returns an element with a PLAIN encoding, or nil for geo.Any. plain must be nil or of
-// the type that belongs to the kind.
+// NewElement returns an element of the given kind whose PLAIN encoding is plain, or nil for
+// geo.Any. plain must be nil or of the type for that kind.
 func NewElement(kind geo.Kind, plain PlainGeometry) EncodedGeometry {
 	if kind == geo.Any {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// Limits bounds the cost of reading an envelope. Zero or less means the default.
+// Limits bounds the cost of reading an envelope. A value of zero or less means the default.
 type Limits struct {
 	Bytes      int64 // maximum size of the envelope in UTF-8
 	Depth      int   // maximum nesting depth of elements
-	Attributes int   // maximum number of attributes of an element, and of namespaces in scope
+	Attributes int   // maximum number of attributes per element, and of namespaces in scope
 
 	VendorPrefix string // accepted besides VENDOR in CoordFormat values; may be empty
 }
@@ -37,8 +37,8 @@ func tooMany(limit int64, what string) *Error {
 	return &Error{Kind: KindLimit, Reason: fmt.Sprintf("the limit is %d %s: send less in one request", limit, what)}
 }
 
-// meter passes the envelope to the XML decoder byte by byte. It counts the bytes, and by their
-// opening quotes the attributes of a tag, because the decoder does not limit their number.
+// meter passes the envelope to the XML decoder byte by byte. It counts the bytes and, by their
+// opening quotes, the attributes of a tag, because the decoder limits neither.
 type meter struct {
 	*bufio.Reader
 	limits     Limits
@@ -57,11 +57,11 @@ const (
 	inOther // in text, a comment or a declaration, where quotes have no special meaning
 )
 
-// newMeter returns a meter for r. It detects the encoding by the first bytes, as in appendix F of
+// newMeter returns a meter for r. It detects the encoding from the first bytes, as in appendix F of
 // XML 1.0, skips a UTF-8 byte order mark, and converts UTF-16 to UTF-8.
 func newMeter(r io.Reader, limits Limits) *meter {
 	m := &meter{Reader: bufio.NewReader(r), limits: limits}
-	mark, _ := m.Peek(3) // if it is too short, the decoder fails
+	mark, _ := m.Peek(3) // if there are fewer bytes, the decoder fails
 	var utf16 encoding.Encoding
 	switch {
 	case bytes.HasPrefix(mark, []byte("\xEF\xBB\xBF")):
@@ -79,7 +79,7 @@ func newMeter(r io.Reader, limits Limits) *meter {
 	return m
 }
 
-// ReadByte implements io.ByteReader. At a limit, it returns an Error of KindLimit.
+// ReadByte implements io.ByteReader. Beyond a limit, it returns an *Error of KindLimit.
 func (m *meter) ReadByte() (byte, error) {
 	c, err := m.Reader.ReadByte()
 	if err != nil {
@@ -134,7 +134,7 @@ func (m *meter) updateState(c byte) {
 }
 
 // charset is the CharsetReader of the xml.Decoder, which calls it for any declared encoding other
-// than UTF-8.
+// than UTF-8. It accepts all for UTF-16, which newMeter has converted.
 func (m *meter) charset(label string, in io.Reader) (io.Reader, error) {
 	if m.utf16 {
 		return in, nil

@@ -1,6 +1,6 @@
 package xroute
 
-// CallerContext is part of every request.
+// CallerContext is an optional member of every request.
 type CallerContext struct {
 	Properties []CallerContextProperty `xsd:"wrappedProperties,required,nillable"`
 	Log1       *string                 `xsd:"@log1"`
@@ -23,7 +23,7 @@ type RequestOptions struct {
 	SRID              *string            `xsd:"@srId"`
 }
 
-// WatchOptions contains the times that watchJob waits, in milliseconds.
+// WatchOptions contains the timeout and the interval of watchJob, in milliseconds.
 type WatchOptions struct {
 	MaximumPollingPeriod *int32 `xsd:"@maximumPollingPeriod"`
 	ProgressUpdatePeriod *int32 `xsd:"@progressUpdatePeriod"`
@@ -100,7 +100,7 @@ type (
 )
 
 // ConvertedGeometries is the result of a job: the geometries in the order of the request, without
-// those that failed. Both lists are absent until the job has ended, and if its status is UNKNOWN.
+// those that failed. Both lists are absent if the job has not ended, was deleted or is unknown.
 type ConvertedGeometries struct {
 	Job        Job                 `xsd:"job,required"`
 	Geometries []EncodedGeometry   `xsd:"wrappedGeometries,nillable"`

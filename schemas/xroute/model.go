@@ -20,7 +20,7 @@ const (
 	nsEnvelope = "http://schemas.xmlsoap.org/soap/envelope/"
 )
 
-// prefixes are the namespace prefixes that this package writes.
+// prefixes maps each namespace to the prefix that this package writes.
 var prefixes = map[string]string{
 	nsCommon: "c", nsRouting: "r", nsExceptions: "e", nsPrimitives: "p", nsService: "s",
 	nsSchema: "xsd", nsInstance: "xsi", nsEnvelope: "soapenv",
@@ -36,14 +36,14 @@ type typ struct {
 	goType   reflect.Type // the struct of a complex type, the slice of an array
 	simple   *simple      // set for a simple type
 	item     *typ         // type of the items of an array
-	itemName name         // name of the elements of an array
+	itemName name         // name of an array's elements
 	itemTag  string       // itemName with its prefix
 	label    string       // name in errors, and T in the name of its array, ArrayOf<T>
-	base     *typ         // the type that it extends
+	base     *typ         // the type that this one extends, or nil
 	abstract bool
 	message  bool // anonymous type of a global element
 
-	attributes, elements []*member // those of the base come first
+	attributes, elements []*member // including those of the base, which come first
 
 	iface reflect.Type // for a type that others extend, the interface that all of them implement
 }
@@ -67,7 +67,7 @@ func (t *typ) extends(other *typ) bool {
 	return false
 }
 
-// memberType returns the Go type of the items of an array with items of type t.
+// memberType returns the Go type of the items of an array of t.
 func (t *typ) memberType() reflect.Type { return cmp.Or(t.iface, t.goType) }
 
 // The complex types, in the order of the documents. Each type follows the one that it extends.
@@ -99,9 +99,9 @@ var (
 	}
 )
 
-// bases contains the types that others extend.
+// bases contains the extended types that have a Go interface of their own.
 var bases = map[reflect.Type]struct {
-	iface    reflect.Type // implemented by the type and those that extend it
+	iface    reflect.Type // implemented by the type and all types that extend it
 	abstract string       // name of the type if it is abstract, otherwise empty
 }{
 	reflect.TypeFor[geometryBase]():      {reflect.TypeFor[EncodedGeometryBase](), "EncodedGeometryBase"},
@@ -223,8 +223,8 @@ func inherit(field int, members []*member) (own []*member) {
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// addMember adds a member. Its tag is name[,required][,nillable]. The name of an attribute begins
-// with @, and <kind> means the name of t.
+// addMember adds a member. The tag is name[,required][,nillable]. The name of an attribute begins
+// with @, and <kind> stands for the name of t.
 func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 	parts := strings.Split(tag, ",")
 	m := &member{typ: s.typeOf(field.Type), index: field.Index, owner: t}

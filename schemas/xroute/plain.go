@@ -111,7 +111,7 @@ func (s *plainSource) points(points []PlainPoint) error {
 	return nil
 }
 
-// HasEmptyPoint reports whether a point of g has no coordinates. PLAIN cannot represent such a g.
+// HasEmptyPoint reports whether g has a point without coordinates, which PLAIN cannot represent.
 func HasEmptyPoint(g geom.T) bool {
 	for p := range geo.Parts(g) {
 		if p.Kind == geo.Point && p.Len == 0 {
@@ -171,7 +171,7 @@ func plainPoints(flat []float64, stride int) []PlainPoint {
 	return points
 }
 
-// plainLines returns lines or rings. The first of them starts at flat[start], and each ends at the
+// plainLines returns lines or rings. The first one starts at flat[start], and each one ends at the
 // corresponding index in ends.
 func plainLines[T PlainLineString | PlainLinearRing](flat []float64, start int, ends []int, stride int) []T {
 	lines := make([]T, 0, len(ends))

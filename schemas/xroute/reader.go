@@ -31,7 +31,7 @@ type frame struct {
 
 type binding struct{ prefix, space string }
 
-// start is the start tag of an element. Its name is resolved; those of its attributes are not.
+// start is the start tag of an element. Its name is resolved; the names of its attributes are not.
 type start struct {
 	name       name
 	attributes []xml.Attr
@@ -166,8 +166,8 @@ func (d *reader) token() (xml.Token, error) {
 	}
 }
 
-// failed converts an error of the XML decoder to an Error. It returns an error of the underlying
-// reader unchanged.
+// failed converts an error of the XML decoder to an Error. Errors of the underlying reader, and
+// io.EOF after the root, are returned unchanged.
 func (d *reader) failed(err error) error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return d.at(own)
@@ -216,7 +216,7 @@ func (d *reader) begin(s xml.StartElement) (start, error) {
 	return start{name{space, s.Name.Local}, s.Attr}, err
 }
 
-// bind declares the prefix of an xmlns attribute.
+// bind adds the prefix that an xmlns attribute declares to the scope. It ignores other attributes.
 func (d *reader) bind(a xml.Attr) error {
 	switch {
 	case a.Name.Space == "" && a.Name.Local == "xmlns":
@@ -271,7 +271,7 @@ func (d *reader) resolveAttribute(a xml.Attr) (name, error) {
 	return name{space, a.Name.Local}, err
 }
 
-// attribute returns the value of an attribute with a namespace.
+// attribute returns the value of the attribute want, which has a namespace, or false if s has none.
 func (d *reader) attribute(s start, want name) (string, bool) {
 	for _, a := range s.attributes {
 		if a.Name.Local == want.local && a.Name.Space != "" {

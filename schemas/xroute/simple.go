@@ -172,7 +172,7 @@ func appendTime(dst []byte, v reflect.Value) []byte {
 	return v.Interface().(time.Time).UTC().AppendFormat(dst, time.RFC3339Nano)
 }
 
-// cause removes the name of the Go function from an error of strconv.
+// cause returns the reason in an error of strconv, without the name of the Go function.
 func cause(err error) error {
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
 		return number.Err
