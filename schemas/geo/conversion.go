@@ -16,7 +16,7 @@ type Conversion struct{ from, to System }
 func NewConversion(from, to System) Conversion { return Conversion{from, to} }
 
 // Apply converts g in place. The error is a *DomainError, unless g was read from EWKB with an SRID
-// that contradicts the system. After an error, g may be converted in part.
+// that contradicts the system. After an error, g may be partly converted.
 func (c Conversion) Apply(g geom.T) error {
 	srID := g.SRID()
 	if srID != 0 && !c.from.agrees(srID) {
@@ -76,7 +76,7 @@ func (s System) degrees(x, y float64) (lon, lat float64, err error) {
 
 // DomainError is the error for a point outside the domain of a system.
 type DomainError struct {
-	Point  int     // number of the point in the geometry, from 0
+	Point  int     // index of the point in the geometry
 	X, Y   float64 // coordinates before the conversion
 	From   System  // system of X and Y
 	System System  // system whose domain does not contain the point

@@ -18,7 +18,7 @@
 // `POINT(1 2 3)` without a Z, `LINEARRING`, and in WKB the EWKB flags for Z and SRID. The geometry
 // keeps the SRID; a Conversion rejects an SRID that contradicts the coordinate system. M values are
 // rejected, or dropped if Limits.DropMeasures is set. A line has no points or at least two. A ring
-// has no points, or at least four and is closed.
+// has no points, or is closed and has at least four.
 //
 // KML 2.2 and earlier is read in any namespace or none: a whole document, a placemark or a
 // geometry. If only some points have an altitude, the altitude of the others is 0. A KML

@@ -9,7 +9,7 @@ import (
 	"github.com/twpayne/go-geom"
 )
 
-// Kind is the kind of a geometry. Point to GeometryCollection have the same numbers as in WKB.
+// Kind is the kind of a geometry. Point through GeometryCollection have their numbers in WKB.
 type Kind uint8
 
 // The kinds. Any means that no particular kind is wanted.
@@ -27,7 +27,7 @@ const (
 
 var kinds = [...]struct {
 	name, wkt string
-	part      Kind // kind of its parts
+	part      Kind // kind of its parts, if they are all of one kind
 	multi     Kind // kind of a geometry with several members of this kind
 }{
 	Any:                {"geometry", "GEOMETRY", Any, GeometryCollection},
@@ -125,7 +125,7 @@ const maxDifference = 1e-14
 
 // Same reports whether two geometries have the same parts in the same order, with coordinates that
 // agree to fifteen digits. It ignores differences in kind that an encoding loses: WKT and WKB do
-// not distinguish rings from lines, nor KML between kinds that have members.
+// not distinguish rings from lines, and KML does not distinguish kinds that have members.
 func Same(a, b geom.T) bool {
 	return slices.EqualFunc(slices.Collect(Parts(a)), slices.Collect(Parts(b)), Part.same)
 }

@@ -19,7 +19,7 @@ import (
 var ErrNoPlacemark = errors.New("no placemark with a geometry")
 
 const (
-	maxXMLDepth = 256 // of elements, such as folders in folders
+	maxXMLDepth = 256 // maximum nesting depth of elements, such as folders
 	kmlStride   = 3
 )
 
@@ -61,7 +61,7 @@ func (l Limits) ParseKML(want Kind, texts ...string) (geom.T, error) {
 	return asKind(g, want)
 }
 
-// kmlNode is the geometry of an element. A MultiGeometry is a GeometryCollection before resolve.
+// kmlNode is the geometry of an element. Before resolve, a MultiGeometry is a GeometryCollection.
 type kmlNode struct {
 	kind  Kind
 	flat  []float64 // x, y and z of each point
@@ -332,8 +332,8 @@ func (r *kmlReader) tuples(text []byte) (flat []float64, err error) {
 	return flat, nil
 }
 
-// tuple reads the numbers of a point and the white space after it. As in the standard, white space
-// next to a comma is an error: "9, 10,50" could mean one point, or two of which the first has no y.
+// tuple reads the numbers of a point and the white space after it. As the standard requires, white
+// space next to a comma is an error: "9, 10,50" could be one point, or two, the first without a y.
 func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error) {
 	for n := 1; ; n++ {
 		length := numberLen(text)
@@ -363,13 +363,13 @@ func (r *kmlReader) tuple(flat []float64, text []byte) ([]float64, []byte, error
 }
 
 // maxTag is the maximum length of a tag in bytes. The XML decoder keeps all attributes of a tag, in
-// more than ten times the memory of their text. Tags in KML contain only names and namespaces.
+// more than ten times the memory of their text. KML needs only names and namespaces in its tags.
 const maxTag = 16 << 10
 
 // tagMeter passes the text to the XML decoder byte by byte, and fails on a tag longer than maxTag.
 type tagMeter struct {
 	*strings.Reader
-	at    int // number of bytes of the token read so far
+	at    int // number of bytes read of the current token
 	last  byte
 	inTag bool
 }

@@ -15,13 +15,13 @@ type Part struct {
 	Kind   Kind
 	In     Kind // kind of the enclosing part, Any for the geometry itself
 	Index  int  // index in the enclosing part
-	Len    int  // number of points or parts in it
+	Len    int  // number of points or parts in this part
 	Layout geom.Layout
 	Flat   []float64 // coordinates of a Point, LineString or LinearRing
 	End    bool      // set when a part that can have parts is yielded a second time, after its parts
 }
 
-// Parts returns an iterator over g and all its parts, in the order of the encodings.
+// Parts returns an iterator over g and all its parts, in the order in which they are encoded.
 func Parts(g geom.T) iter.Seq[Part] {
 	return func(yield func(Part) bool) { walk(g, Any, 0, yield) }
 }
@@ -65,7 +65,7 @@ func walk(g geom.T, in Kind, index int, yield func(Part) bool) bool {
 	return yield(p)
 }
 
-// walk yields p and its points, lines or rings. The first of them starts at flat[start], and each
+// walk yields p and its points, lines or rings. The first one starts at flat[start], and each one
 // ends at the corresponding index in ends.
 func (p Part) walk(flat []float64, start int, ends []int, yield func(Part) bool) bool {
 	p.Len = len(ends)
@@ -144,7 +144,7 @@ func (b *Builder) Read(from Source) (geom.T, error) {
 		if err != nil {
 			return nil, err
 		}
-		return geom.NewGeometryCollection().MustPush(members...).MustSetLayout(b.Layout), nil // even if it is empty
+		return geom.NewGeometryCollection().MustPush(members...).MustSetLayout(b.Layout), nil // sets it even if there are no members
 	}
 	b.Flat, b.ends, b.endss = b.Flat[:0], b.ends[:0], nil
 	if err := b.part(from, kind, Any); err != nil {
@@ -207,13 +207,13 @@ func (b *Builder) leave() { b.depth-- }
 // Limits bounds the size of the geometries that are read. The zero value allows none.
 type Limits struct {
 	// Points is the maximum number of points in a geometry. Each ring, line and member counts as
-	// one more, because even an empty one takes memory.
+	// one more, because even an empty one uses memory.
 	Points int
-	// Depth is the maximum nesting depth of collections. With 1, a collection must not contain
-	// another one.
+	// Depth is the maximum nesting depth of collections. If it is 1, a collection must not
+	// contain another one.
 	Depth int
 	// DropMeasures makes readers drop the M values in WKT and WKB, even if they are not finite.
-	// Otherwise an M is an error.
+	// If it is false, an M value is an error.
 	DropMeasures bool
 }
 

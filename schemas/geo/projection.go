@@ -57,7 +57,7 @@ func fromDigits(v float64) (float64, error) {
 	seconds := roundNear(math.Abs(v)/10, wholeSeconds)
 	whole := uint64(seconds)
 	g, m, s := whole/10_000, whole/100%100, float64(whole%100)+(seconds-float64(whole))
-	if m > 60 || s > 60 { // rounding may turn 59.99 into 60
+	if m > 60 || s > 60 { // rounding may turn 59.999999999… into 60
 		return 0, errMinutes
 	}
 	return math.Copysign(float64(g)+(float64(60*m)+s)/3600, v), nil
@@ -107,7 +107,7 @@ type lambert struct {
 	lon0          float64 // longitude of the origin in degrees
 	east, north   float64 // metres at the origin
 	n             float64 // cone constant: the fraction of a full circle that the unrolled cone covers
-	scale, radius float64 // in metres: factor in distance, and distance of the origin from the apex
+	scale, radius float64 // in metres: factor used by distance, and distance of the origin from the apex
 }
 
 var (

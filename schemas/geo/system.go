@@ -21,10 +21,10 @@ const (
 	Conform          Format = "VENDOR_CONFORM"      // metres on a cone
 	SuperConform     Format = "VENDOR_SUPERCONFORM" // like Conform, but positive in all of Europe
 	SmartUnits       Format = "VENDOR_SMARTUNITS"   // steps of 4.8 m
-	SRID             Format = "OG_SRID"             // as the EPSG code specifies
+	SRID             Format = "OG_SRID"             // as specified by an EPSG code
 )
 
-// formats lists all formats in the order of contract 5.4, which is also that of the XML schemas.
+// formats lists all formats in the order of contract 5.4, which the XML schemas share.
 var formats = []struct {
 	format Format
 	projection
@@ -63,7 +63,7 @@ var ErrNoSRID = errors.New("OG_SRID requires an srId, such as EPSG:25832")
 // System is a coordinate system. The zero value is not a valid system.
 type System struct {
 	format Format
-	epsg   int // for SRID, otherwise 0
+	epsg   int // EPSG code for the format SRID, otherwise 0
 	projection
 }
 
@@ -134,7 +134,7 @@ func (s System) Format() Format { return s.format }
 func (s System) EPSG() int { return s.epsg }
 
 // agrees reports whether coordinates in the system may have the given SRID. Manufacturers' formats
-// have no known SRID, so any is allowed.
+// have no known SRID, so any SRID is allowed.
 func (s System) agrees(srID int) bool {
 	switch s.format {
 	case SRID:

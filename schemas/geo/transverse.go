@@ -64,7 +64,7 @@ func series(n float64, rows [6][6]float64) (sums [6]float64) {
 	return sums
 }
 
-// maxWidth is the maximum distance from the central meridian in degrees. A zone is meant for 3
+// maxWidth is the maximum distance from the central meridian in degrees. A zone is designed for 3
 // degrees, but even at 40 degrees the error of the series is far less than a millimetre.
 const maxWidth = 40
 

@@ -58,7 +58,7 @@ type wkbReader struct {
 
 func (r *wkbReader) Kind() (Kind, error) { return r.header(Any) }
 
-// header reads the byte order, type code and SRID of a geometry. Its kind must be want, unless want
+// header reads the byte order, type code and SRID of a geometry. The kind must be want, unless want
 // is Any.
 func (r *wkbReader) header(want Kind) (Kind, error) {
 	if err := r.need(wkbHeader); err != nil {
@@ -115,7 +115,7 @@ func (r *wkbReader) need(bytes int) error {
 }
 
 // count reads the number of items that follow. Each has at least size bytes: if the data is too
-// short for them, count returns an error, so that a false number does not allocate memory.
+// short for them, count returns an error, so that a wrong count cannot allocate much memory.
 func (r *wkbReader) count(items string, size int) (int, error) {
 	if err := r.need(wkbCount); err != nil {
 		return 0, err
@@ -228,7 +228,7 @@ func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 			if p.Layout == geom.XYZ {
 				code += isoStep
 			}
-			dst = order.AppendUint16(dst, littleEndian) // its first byte is 1 in one order and 0 in the other
+			dst = order.AppendUint16(dst, littleEndian) // its first byte is 1 if little-endian, 0 if big-endian
 			dst = order.AppendUint32(dst[:len(dst)-1], code)
 		}
 		if p.Kind != Point {

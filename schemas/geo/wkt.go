@@ -35,10 +35,10 @@ type wktReader struct {
 	Builder
 	text     string
 	at       int
-	numbers  int  // per point
+	numbers  int  // numbers per point
 	measured bool // one of the numbers is an m, which is dropped
 
-	bare, enclosed bool // the current MULTIPOINT has points without and with parentheses
+	bare, enclosed bool // whether the current MULTIPOINT has points without, and with, parentheses
 }
 
 // lookAhead derives Layout, numbers and measured from the first point. No keyword contains a Z or a
@@ -296,7 +296,7 @@ func appendNumber(dst []byte, v float64) []byte {
 	return strconv.AppendFloat(dst, v, 'f', -1, 64)
 }
 
-// numberLen returns the length of the longest prefix of text made up of characters of numbers.
+// numberLen returns the length of the longest prefix of text that consists of digits and . - + e E.
 func numberLen[T ~string | ~[]byte](text T) int {
 	for i := range len(text) {
 		switch c := text[i]; {
