@@ -16,7 +16,7 @@ import (
 )
 
 // Errors returned by a Reader, in addition to the errors of package inflate and of the underlying
-// reader. For a stream that ends too early, it returns io.ErrUnexpectedEOF.
+// reader. If the stream ends too early, a Reader returns io.ErrUnexpectedEOF.
 var (
 	ErrHeader   = errors.New("the body does not begin with the gzip magic 1f 8b")
 	ErrTrailing = errors.New("bytes after the end of the gzip stream: send one stream and nothing after it")
@@ -36,7 +36,7 @@ const (
 	reserved   = 0xe0
 )
 
-// Reader decompresses gzip. Before the first use, Reset must be called.
+// Reader decompresses gzip. Reset must be called before the first use.
 type Reader struct {
 	in      *bufio.Reader
 	inflate inflate.Reader
@@ -44,8 +44,8 @@ type Reader struct {
 	unread  []byte // the part of text that Read has not returned yet
 	members int    // number of headers that have been read
 	open    bool   // the next byte belongs to the content of a member
-	crc     uint32 // of the header, then of the content
-	size    uint32 // of the content, modulo 2^32
+	crc     uint32 // checksum of the header, then of the content
+	size    uint32 // length of the content, modulo 2^32
 	err     error
 }
 
@@ -59,8 +59,8 @@ func (z *Reader) Reset(r io.Reader) {
 	z.text, z.unread, z.members, z.open, z.err = nil, nil, 0, false, nil
 }
 
-// Next decompresses more text. It returns the last keep bytes of the previous result followed by
-// new text, at least one byte unless there is an error. keep must not exceed inflate.MaxKeep or the
+// Next decompresses more text. It returns the last keep bytes of the previous result and, unless
+// there is an error, at least one byte of new text. keep must not exceed inflate.MaxKeep or the
 // length of the previous result. io.EOF means that the checksums of all members are correct. Errors
 // of the underlying reader are returned unchanged. The result is valid until the next call, must
 // not be changed, and has at least inflate.Slack bytes of capacity after its end.
@@ -111,7 +111,7 @@ func (z *Reader) header() error {
 	case err != nil:
 		return err
 	case h[2] != deflate:
-		return fmt.Errorf("unknown compression method %d: want deflate, %d", h[2], deflate)
+		return fmt.Errorf("unknown compression method %d: want %d (deflate)", h[2], deflate)
 	}
 	flags := h[3]
 	if flags&reserved != 0 { // the header may have unknown fields
@@ -189,7 +189,7 @@ func (z *Reader) trailer() error {
 func (z *Reader) take(n int) ([]byte, error) {
 	part, err := z.in.Peek(n)
 	z.crc = crc32.Update(z.crc, crc32.IEEETable, part)
-	_, _ = z.in.Discard(len(part)) // cannot fail: they are in the buffer
+	_, _ = z.in.Discard(len(part)) // cannot fail: the bytes are in the buffer
 	return part, noEOF(err)
 }
 
