@@ -1,6 +1,6 @@
-// Package inflate decompresses DEFLATE streams (RFC 1951). Next returns a view of the buffer from
-// which later matches copy, so no text is copied for the caller. A Reader uses the same amount of
-// memory for every stream.
+// Package inflate decompresses DEFLATE streams (RFC 1951). Next returns a slice of the Reader's own
+// buffer, so that no text is copied for the caller. A Reader uses the same amount of memory for
+// every stream.
 package inflate
 
 import (
@@ -10,7 +10,7 @@ import (
 	"io"
 )
 
-// Errors for invalid streams. For a stream that ends too early, Next returns io.ErrUnexpectedEOF.
+// Errors for invalid streams. If a stream ends too early, Next returns io.ErrUnexpectedEOF.
 var (
 	ErrBlock    = errors.New("deflate: unknown block type")
 	ErrStored   = errors.New("deflate: the length of a stored block does not match its complement")
@@ -26,7 +26,7 @@ const (
 	MaxKeep = history
 
 	history  = 32 << 10          // maximum distance of a match
-	chunk    = 32 << 10          // amount of new text after which Next returns, while it is still in the CPU's caches
+	chunk    = 32 << 10          // Next returns after this much new text, which is then still in the CPU's caches
 	size     = history + 4*chunk // if the text in buf is longer, Next moves the part that is still needed to the start
 	maxMatch = 258
 	maxCopy  = 512 + 16 // bytes after the start of a match that decode may read or write
@@ -34,7 +34,7 @@ const (
 	bufSize  = size + chunk + maxCopy + 2*Slack
 )
 
-// Reader decompresses consecutive streams of its input. Before the first use, Reset must be called.
+// Reader decompresses consecutive streams of its input. Reset must be called before the first use.
 type Reader struct {
 	pos   int // end of the text in buf
 	start int // start of the current stream's text in buf
@@ -42,7 +42,7 @@ type Reader struct {
 	last   bool // the current block is the last one
 	fixed  bool // tables contains the fixed codes
 	next   part
-	stored int // bytes left of a stored block
+	stored int // number of bytes left in a stored block
 
 	limit   uint // decode starts no iteration if the text in buf ends at limit or later
 	stop    uint // decode starts no iteration if the next byte of the input is after stop
@@ -75,9 +75,9 @@ func (r *Reader) Begin() {
 	r.input.reset(r.input.from)
 }
 
-// Next decompresses more text. It returns the last keep bytes of the previous result followed by
-// new text, at least one byte unless there is an error. keep must not exceed MaxKeep or the length
-// of the previous result. At the end of the stream the error is io.EOF, and the next byte of the
+// Next decompresses more text. It returns the last keep bytes of the previous result and, unless
+// there is an error, at least one byte of new text. keep must not exceed MaxKeep or the length of
+// the previous result. At the end of the stream, the error is io.EOF, and the next byte of the
 // input is the one after the stream. The result is valid until the next call and must not be
 // changed.
 func (r *Reader) Next(keep int) ([]byte, error) {
@@ -154,7 +154,7 @@ func (r *Reader) storedHeader() error {
 	return nil
 }
 
-// copyStored copies bytes of a stored block.
+// copyStored copies the available bytes of a stored block, until the text reaches limit.
 func (r *Reader) copyStored(limit int) error {
 	in := &r.input
 	if in.at == in.end {
@@ -178,7 +178,7 @@ func (r *Reader) copyStored(limit int) error {
 // branch would cost more.
 //
 // The time of an iteration depends on its chain of dependent shifts and lookups, which variables
-// outside of registers would lengthen. Therefore r is the only pointer that the loop needs: the
+// outside registers would lengthen. Therefore r is the only pointer that the loop needs: the
 // tables and both buffers are arrays in r, and limit and stop are fields. Bits are shifted out
 // before values are computed from a copy of them. Only the lowest six bits of n are used, so that a
 // whole table entry can be subtracted from it.
@@ -297,9 +297,9 @@ loop:
 	return err
 }
 
-// repeat fills out[o:end] by repeating the distance bytes before it. It may write up to seven bytes
-// after end. It is for small distances, at which each copy of 16 bytes would depend on the previous
-// one.
+// repeat fills out[o:end] with repetitions of out[o-distance:o]. It may write up to seven bytes
+// after end. It is for small distances, for which each copy of 16 bytes would depend on the one
+// before.
 func repeat(out []byte, o, end, distance int) {
 	wide := (15/distance + 1) * distance // the smallest multiple of distance that is at least 16
 	stop := min(end, o+wide-distance)

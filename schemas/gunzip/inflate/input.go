@@ -14,7 +14,7 @@ const (
 )
 
 // input is a stream of bits. After its last byte it continues with zeros; over reports whether any
-// of them were taken.
+// of these zeros were taken.
 type input struct {
 	from *bufio.Reader
 	at   int                       // index in src of the next byte to load
@@ -36,14 +36,14 @@ func (in *input) fill() {
 		return
 	}
 	in.unload()
-	_, _ = in.from.Discard(in.at) // cannot fail: they are in the buffer of from
+	_, _ = in.from.Discard(in.at) // cannot fail: the bytes are in the buffer of from
 	_, in.err = in.from.Peek(ahead)
 	next, _ := in.from.Peek(min(in.from.Buffered(), inputSize))
 	in.at, in.end = 0, copy(in.src[:], next)
 	clear(in.src[in.end : in.end+2*ahead])
 }
 
-// refill loads at least 56 bits.
+// refill ensures that at least 56 bits are loaded.
 func (in *input) refill() error {
 	if in.fill(); in.over() {
 		return in.endError()
@@ -62,7 +62,7 @@ func (in *input) take(k uint) uint {
 	return v
 }
 
-// unload unloads the whole bytes among the loaded bits.
+// unload returns the whole bytes among the loaded bits to src.
 func (in *input) unload() {
 	in.at -= int(in.n >> 3)
 	in.n &= 7
@@ -90,7 +90,7 @@ func (in *input) endError() error {
 	return in.err
 }
 
-// finish advances from to the byte after the stream.
+// finish advances in.from to the byte after the stream.
 func (in *input) finish() error {
 	if err := in.align(); err != nil {
 		return err

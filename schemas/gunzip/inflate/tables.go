@@ -6,14 +6,14 @@ import "math/bits"
 // longer codes. The bits of an entry are:
 //
 //	0–5    number of bits to take: the bits of the code and the extra bits
-//	8–11   number of bits of the code; for a link to a subtable, number of bits of the subtable's index
+//	8–11   number of bits of the code; in a link, number of bits of the subtable's index
 //	13–15  flags
 //	16–31  a literal, the base of a length or distance, or the start of a subtable
 //
 // In the entries of a subtable, the numbers of bits do not include the root bits.
 const (
 	isSub     = 1 << 13 // a link to a subtable; isOther is set too
-	isOther   = 1 << 14 // a link, the end of the block (bits 16–31 are 0) or an invalid code (they are 1)
+	isOther   = 1 << 14 // a link, the end of the block (bits 16–31 contain 0) or an invalid code (they contain 1)
 	isLiteral = 1 << 15
 	invalid   = isOther | 1<<16
 
