@@ -14,13 +14,13 @@ import (
 
 // Config configures the routing web service.
 //
-// A client may use up to half of what other clients leave of admission_requests, admission_bytes
-// and max_watches.
+// A client may use up to half of what other clients leave free of each of the limits
+// admission_requests, admission_bytes and max_watches.
 type Config struct {
-	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: as
-	// in the request. Set it behind a proxy.
+	// Scheme, host and path prefix in the WSDL, such as https://traffic.example.org/api; empty: from
+	// the request. Set it behind a proxy.
 	PublicURL      string   `setting:"public_url"`
-	TrustedProxies []string `setting:"trusted_proxies"` // addresses or CIDR ranges whose X-Forwarded-Proto and -Host the WSDL uses
+	TrustedProxies []string `setting:"trusted_proxies"` // addresses or CIDR ranges of proxies whose X-Forwarded-Proto and -Host are trusted
 	// prefix of coordinate formats in the WSDL, such as PTV for PTV_MERCATOR; VENDOR is always
 	// accepted too
 	VendorPrefix  string `setting:"vendor_prefix"`

@@ -18,7 +18,7 @@ var (
 		"Requests to the routing service that got neither a result nor a fault, by code.", "code")
 	points = metrics.NewCounter("trafficd_routing_points_total",
 		"Points converted. Each geometry, ring, line and member of a collection counts as one more.")
-	panics = metrics.NewCounter("trafficd_routing_panics_total", "Requests and jobs of the routing service that panicked.")
+	panics = metrics.NewCounter("trafficd_routing_panics_total", "Panics in requests and job items of the routing service.")
 
 	bodyBytes      = metrics.NewCounter("trafficd_routing_body_bytes_total", "Bytes of SOAP bodies received, before decompression.")
 	receiveSeconds = metrics.NewSeconds("trafficd_routing_receive_seconds", "Time to receive the body of a SOAP request, in seconds.")
