@@ -175,7 +175,7 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 		return nil, err
 	}
 	if out, err = xroute.AppendMessage(make([]byte, 0, x.size), response); err != nil {
-		return nil, errors.New("cannot encode the response: " + err.Error()) // not wrapped: not the client's fault
+		return nil, errors.New("cannot encode the response: " + err.Error()) // not wrapped, because the client is not to blame
 	}
 	return out, nil
 }
