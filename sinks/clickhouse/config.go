@@ -25,7 +25,7 @@ type Config struct {
 	// name of the cluster in the servers' configuration; empty: one server, no replication
 	Cluster string `setting:"cluster"`
 	// number of replicas of a shard that must have a row before it counts as delivered; 0: the
-	// majority, or all that are alive if these are fewer
+	// majority, or all live replicas if they are fewer
 	Quorum  int  `setting:"quorum"`
 	Migrate bool `setting:"migrate"` // create or update the tables when the server first responds
 
@@ -40,8 +40,8 @@ type Config struct {
 	// time between updates of the derived tables and the detectors (see schemas/clickhouse); 0 if
 	// another daemon updates them
 	DeriveInterval time.Duration `setting:"derive_interval"`
-	// minimum number of days that measurements are kept after timestamp_from; they are dropped at the
-	// latest when their whole month is older. Without a TTL, they are kept forever
+	// minimum number of days to keep measurements, counted from timestamp_from; they are dropped at
+	// the latest when their whole month is older. Without a TTL, they are kept forever
 	RetentionDays int `setting:"retention_days"`
 }
 
@@ -70,8 +70,8 @@ var compressions = map[string]native.Compression{
 	"lz4": native.CompressionLZ4, "zstd": native.CompressionZSTD, "none": native.CompressionDisabled,
 }
 
-// compression returns the compression of inserts into a server. For a loopback address, lz4 would
-// cost more CPU, here and on the server, than it saves.
+// compression returns the compression of inserts into a server. With auto, there is none for a
+// loopback address, for which lz4 would cost more CPU, here and on the server, than it saves.
 func (c Config) compression(address string) native.Compression {
 	if c.Compression != "auto" {
 		return compressions[c.Compression]

@@ -33,10 +33,10 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// row is a position in a block: the index of the span, and the row of its batch.
+// row is a position in a block: the index of the span, and the row in the span's batch.
 type row struct{ span, row uint32 }
 
-// producer identifies the sender of a record batch and its next sequence number.
+// producer is a producer id with its epoch and its next sequence number in a partition.
 type producer struct {
 	id       int64
 	epoch    int16
@@ -50,7 +50,7 @@ type encoder struct {
 }
 
 // encode returns a record batch of the given rows, at least one, preceded by its length, as
-// RawProduce sends it. The bytes depend only on the arguments and are valid until the next call.
+// RawProduce expects it. The bytes depend only on the arguments and are valid until the next call.
 func (e *encoder) encode(p producer, codec compress.Compression, block batch.Block, rows []row) ([]byte, error) {
 	first := milliseconds(block[rows[0].span].Batch)
 	last := first // the latest timestamp
@@ -64,7 +64,7 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 	f := append(e.frame[:0], make([]byte, lengthEnd)...) // base offset 0; the lengths are set below
 	f = binary.BigEndian.AppendUint32(f, ^uint32(0))     // leader epoch: unknown to producers
 	f = append(f, magic, 0, 0, 0, 0)                     // the CRC is set below
-	f = binary.BigEndian.AppendUint16(f, uint16(codec))  // create time, no transaction, no control
+	f = binary.BigEndian.AppendUint16(f, uint16(codec))  // create time, not transactional, not a control batch
 	f = binary.BigEndian.AppendUint32(f, uint32(len(rows)-1))
 	f = binary.BigEndian.AppendUint64(f, uint64(first))
 	f = binary.BigEndian.AppendUint64(f, uint64(last))
@@ -83,9 +83,9 @@ func (e *encoder) encode(p producer, codec compress.Compression, block batch.Blo
 }
 
 // compress appends the compressed records to the frame: in lz4 blocks of 64 KiB, as the Java client
-// does, or in one snappy block without framing, as franz-go and Sarama do. kafka-go's writers would
-// use 1.6 times the CPU for lz4, with blocks of 4 MiB and another checksum, and 2.5 times for
-// snappy.
+// does, or in one snappy block without framing, as franz-go and Sarama do. It uses kafka-go's
+// writers for gzip and zstd only: they would need 1.6 times the CPU for lz4, with blocks of 4 MiB
+// and an extra checksum, and 2.5 times for snappy.
 func (e *encoder) compress(codec compress.Compression) error {
 	switch codec {
 	case compress.None:
@@ -129,7 +129,7 @@ func milliseconds(b *batch.Batch) int64 {
 	return seconds*1000 + nanos/1e6
 }
 
-// advance returns the sequence after n records; 2^31-1 is followed by 0.
+// advance returns the sequence number after n more records; 2^31-1 is followed by 0.
 func advance(sequence int32, n int) int32 {
 	return int32((int64(sequence) + int64(n)) & 0x7fffffff)
 }

@@ -31,7 +31,7 @@ func newCluster(cfg Config) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka.%w", err)
 	}
-	// The client sends the brokers half of its timeout, so that they give up first.
+	// The client sends half of its timeout to the brokers, so that they give up first.
 	client := &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
 	return &cluster{cfg: cfg, topic: cfg.Topic, client: client, transport: transport}, nil
 }
@@ -47,8 +47,8 @@ func (c *cluster) selectTopic(topic string) {
 // refresh closes idle connections and discards the metadata, which names the leaders.
 func (c *cluster) refresh() { c.transport.CloseIdleConnections() }
 
-// fail adds a hint to an error, and calls refresh, because leaders may have moved. It returns nil
-// for a nil error.
+// fail adds the hint, if any, to an error and calls refresh, because leaders may have moved. It
+// returns nil for a nil error.
 func (c *cluster) fail(err error) error {
 	if err == nil {
 		return nil
@@ -94,7 +94,7 @@ func (c *cluster) bounds(ctx context.Context, partition int) (start, end int64, 
 	return start, end, err
 }
 
-// explain replaces kafka-go's error for a topic without metadata with its cause.
+// explain returns the cause if err is kafka-go's error for a topic without metadata, otherwise err.
 func (c *cluster) explain(ctx context.Context, err error) error {
 	if errors.Is(err, protocol.ErrNoTopic) {
 		if _, _, reason := dial.Partitions(ctx, c.client, c.topic); reason != nil {
@@ -105,9 +105,9 @@ func (c *cluster) explain(ctx context.Context, err error) error {
 }
 
 // produce sends a record batch, preceded by its length, and waits until all in-sync replicas have
-// it. base is the offset of its first record (for a duplicate, that of the first attempt), or
-// negative if the broker does not report it. Without a response, the caller must not reuse the
-// memory of frame, because the connection may still read it.
+// it. base is the offset of its first record (for a duplicate, the offset from the first attempt),
+// or negative if the broker does not report it. If there is no response, the caller must not reuse
+// the memory of frame, because the connection may still read it.
 func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (base int64, err error) {
 	start := time.Now()
 	r, err := c.client.RawProduce(ctx, &kafka.RawProduceRequest{

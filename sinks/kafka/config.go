@@ -13,8 +13,8 @@ import (
 // Config is the kafka section of the configuration.
 type Config struct {
 	dial.Kafka `setting:",squash"`
-	// compression of record batches; compared with lz4, snappy takes less CPU and 5 to 10% more
-	// bytes, zstd more CPU and fewer bytes
+	// compression of record batches; compared with lz4, snappy uses less CPU but 5 to 10% more
+	// bytes, and zstd uses more CPU but fewer bytes
 	Compression string `setting:"compression"`
 
 	// maximum size of a record batch before compression; not more than the topic's
@@ -23,10 +23,10 @@ type Config struct {
 	BlockRows        int `setting:"block_rows"`        // maximum number of rows delivered and made durable together
 	ParallelRequests int `setting:"parallel_requests"` // maximum number of concurrent produce requests, to different partitions
 
-	// If an attempt got no response, and the attempt or its rows are older than this, the topic is
-	// read to find out whether the attempt succeeded.
+	// If an attempt received no response, and the attempt or its rows are older than this, the topic
+	// is read to find out whether the attempt succeeded.
 	ResolveAfter time.Duration `setting:"resolve_after"`
-	CreateTopic  CreateTopic   `setting:"create_topic"` // create a missing topic; with partitions 0, the operator creates it
+	CreateTopic  CreateTopic   `setting:"create_topic"` // create a missing topic; with partitions 0, the operator must create it
 }
 
 // CreateTopic holds the settings for creating a missing topic.
@@ -36,7 +36,7 @@ type CreateTopic struct {
 }
 
 // DefaultConfig returns the settings for one broker on this machine. lz4 is a compromise: snappy
-// uses half the CPU and 5 to 10% more bytes, zstd two to five times the CPU and 20% fewer bytes
+// uses half the CPU and 5 to 10% more bytes, zstd two to five times the CPU but 20% fewer bytes
 // (see BenchmarkEncode). With 96 partitions on three brokers, delivering a batch of 14,000 rows
 // takes 0.1–0.2 s with 32 concurrent requests, and 0.3–0.5 s with 4.
 func DefaultConfig() Config {

@@ -19,8 +19,8 @@ import (
 // so that acknowledged partitions are not sent again.
 type delivery struct {
 	plan
-	planned     []byte
-	block       batch.Block // of the current call
+	planned     []byte      // the encoded plan
+	block       batch.Block // rows of the current call
 	parts       []*part     // one per partition; a part without rows is done from the start
 	endsSession bool        // the next plan must not continue with this producer
 	search      int         // number of partitions to search for the rows; 0: look up only parts in doubt
@@ -38,7 +38,7 @@ type part struct {
 
 	inDoubt      bool      // must be looked up before the next attempt
 	unknownSince time.Time // start of the first attempt without a response since the last lookup
-	nextEpoch    bool      // continues with the next epoch after the lookup
+	nextEpoch    bool      // after the lookup, use the next epoch
 
 	// The last attempt.
 	started time.Time
@@ -47,7 +47,7 @@ type part struct {
 	err     error
 }
 
-// errAgain is wrapped by errors of conclude after which an immediate retry is useful.
+// errAgain is wrapped by the errors of conclude after which an immediate retry may succeed.
 var errAgain = errors.New("the broker does not know the sequence or rejected an in-doubt record batch")
 
 // resume returns the current delivery if it has the given plan, otherwise a new one. It divides the
@@ -107,10 +107,10 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	if cluster == d.cluster && partitions >= len(d.parts) {
 		return d, nil
 	}
-	// In another cluster, the producer id may belong to another producer, and offsets are
-	// meaningless, as they are in a recreated topic with fewer partitions.
+	// In a different cluster, the producer id may belong to a different producer. The planned offsets
+	// are meaningless there, and also in a recreated topic.
 	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).Int("planned_partitions", len(d.parts)).Int("found_partitions", partitions).
-		Msg("a block was planned for another Kafka cluster or topic; searching all partitions of this one")
+		Msg("a block was planned for a different Kafka cluster or topic; searching all partitions of the current one")
 	id, epoch, err := s.cluster.newProducer(ctx)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (s *Sink) attempt(ctx context.Context, d *delivery) {
 	wg.Wait()
 }
 
-// conclude evaluates an attempt. It returns nil when every part is done or permanently rejected.
+// conclude evaluates an attempt. It returns nil if every part is done or permanently rejected.
 func (s *Sink) conclude(d *delivery) error {
 	var failed, again error
 	failedAt := 0
@@ -196,8 +196,8 @@ func (s *Sink) conclude(d *delivery) error {
 	return nil
 }
 
-// finish ends a delivery whose parts are all done or rejected, and returns the state from which the
-// next plan starts.
+// finish ends a delivery whose parts are all done or rejected. It returns the state from which the
+// next plan starts and, if a part was rejected, a *batch.PermanentError.
 func (s *Sink) finish(d *delivery) ([]byte, error) {
 	next := d.state
 	s.current, s.planned = nil, nil
@@ -221,8 +221,8 @@ func (s *Sink) finish(d *delivery) ([]byte, error) {
 	return next.encode(), nil
 }
 
-// permanentError returns the error of a rejected part, or nil if there is none. If smaller record
-// batches would help, it reduces batchBytes for later plans.
+// permanentError returns a *batch.PermanentError for a rejected part, or nil if there is none. If
+// smaller record batches may be accepted, it reduces batchBytes for later plans.
 func (s *Sink) permanentError(d *delivery) error {
 	for _, p := range d.parts {
 		if p.rejected == nil {

@@ -13,7 +13,7 @@
 //
 // The bytes of a record batch are a function of the plan and its rows, and include producer id,
 // epoch and sequence: a broker that remembers the producer recognises a duplicate. Four rules cover
-// the other cases.
+// all other cases.
 //
 //  1. A broker that has forgotten a producer accepts any sequence from it, and a restarted daemon
 //     does not know which rows were sent. Therefore the rows of a plan from an earlier process are
@@ -25,29 +25,29 @@
 //     missing ones are sent under the next epoch of the same producer id, with sequence 0. These
 //     bytes are again a function of the plan: after a crash, the next process repeats the same
 //     steps, and a late request from its predecessor is a duplicate or is fenced.
-//  3. Sequences continue only within one process and after plain acknowledgements. After a
+//  3. Sequences continue only within one process and only after plain acknowledgements. After a
 //     restart, a lookup or a rejection, the next plan gets a new producer id. Therefore no sequence
 //     number is used for two different record batches, even if a volume is restored or two daemons
 //     run on copies of it. A broker would drop the second batch as a duplicate.
 //  4. The state counts suspect rows, which may be in the topic although their block was not
 //     delivered (see below). The delivery of a block with suspect rows begins with a lookup.
 //
-// If the topic is recreated with fewer partitions, or the daemon is pointed at another cluster,
+// If the topic is recreated with fewer partitions, or the daemon is pointed at a different cluster,
 // a planned block is divided among the existing partitions, under a new producer id. All partitions
 // are first searched for its rows, because an earlier attempt may have used other partitions.
 //
 // Duplicates remain possible in two cases:
 //
-//   - A lookup misses a request that is still in a broker's socket, or in its log but not on all
-//     in-sync replicas, and the broker forgets the producer before the next attempt.
+//   - A lookup misses a request that is still in a broker's socket, or in the broker's log but not
+//     yet on all in-sync replicas, and the broker forgets the producer before the next attempt.
 //   - A block is delivered to a cluster other than the one it was planned for, and the daemon is
 //     killed again during the delivery: the new producer id of the block is not in its plan.
 //
 // # Permanent rejections
 //
 // A broker rejects a record batch as a whole (message too large, invalid record) and may have
-// accepted the others of the block. Deliver continues until each partition of the block is either
-// acknowledged or permanently rejected with no attempt in doubt, and only then returns a
+// accepted other record batches of the block. Deliver continues until each partition of the block
+// is either acknowledged or permanently rejected with no attempt in doubt, and only then returns a
 // *batch.PermanentError, with a state that marks the block's rows as suspect. When the delivery
 // loop then plans parts of the block, the lookup finds the accepted rows. After MESSAGE_TOO_LARGE,
 // this process also halves the batch_bytes of later plans, so that the broker accepts them.

@@ -19,8 +19,8 @@ const (
 )
 
 // outcomeOf returns the outcome of an attempt with the given error. An error is permanent only if
-// it depends on the record batch alone: not INVALID_TIMESTAMP, which depends on settings of the
-// topic. Unlisted errors are retried.
+// it depends on the record batch alone. INVALID_TIMESTAMP is not permanent, because it depends on
+// the topic's settings. Unlisted errors are retried.
 func outcomeOf(err error) outcome {
 	var code kafka.Error
 	switch {

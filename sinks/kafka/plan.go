@@ -32,8 +32,8 @@ type state struct {
 //	first and last row: batch id (16 bytes), index (uvarint)
 //	next sequence of each partition (uvarint)
 //
-// The sequences are not part of the state, because only the process that used them continues them
-// (doc.go, rule 3).
+// The sequences are not part of the state, because only the process that used them may continue
+// them (doc.go, rule 3).
 type plan struct {
 	state
 	session

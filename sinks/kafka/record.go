@@ -40,7 +40,7 @@ const (
 // attributes, timestamp and offset relative to the batch's first record, key, value, headers.
 func (e *encoder) appendRecord(b *batch.Batch, r int, timestampDelta, offsetDelta int64) {
 	e.value = appendMeasurement(e.value[:0], b, r)
-	body := append(e.body[:0], 0) // attributes: Kafka defines none
+	body := append(e.body[:0], 0) // attributes: all unused
 	body = binary.AppendVarint(body, timestampDelta)
 	body = binary.AppendVarint(body, offsetDelta)
 	body = appendBytes(body, b.Code(r))
@@ -109,8 +109,8 @@ func appendField[T string | []byte](dst []byte, tag byte, text T) []byte {
 	return append(dst, text...)
 }
 
-// appendTimestamp appends nanoseconds since 1970 as a google.protobuf.Timestamp, which is shorter
-// than 128 bytes.
+// appendTimestamp appends nanoseconds since 1970 as a google.protobuf.Timestamp. Its length always
+// fits into one byte.
 func appendTimestamp(dst []byte, tag byte, nanoseconds int64) []byte {
 	seconds, nanos := split(nanoseconds)
 	dst = append(dst, tag, 0) // the length is set below
@@ -125,7 +125,7 @@ func appendTimestamp(dst []byte, tag byte, nanoseconds int64) []byte {
 	return dst
 }
 
-// split returns whole seconds and 0 ≤ nanos < 1e9, even for times before 1970.
+// split returns whole seconds, rounded down, and the remaining 0 ≤ nanos < 1e9.
 func split(nanoseconds int64) (seconds, nanos int64) {
 	seconds, nanos = nanoseconds/1e9, nanoseconds%1e9
 	if nanos < 0 {
@@ -134,7 +134,7 @@ func split(nanoseconds int64) (seconds, nanos int64) {
 	return seconds, nanos
 }
 
-// appendBytes appends p, preceded by its length, in the format of records.
+// appendBytes appends p, preceded by its length as a varint.
 func appendBytes[T string | []byte](dst []byte, p T) []byte {
 	return append(binary.AppendVarint(dst, int64(len(p))), p...)
 }

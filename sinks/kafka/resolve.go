@@ -17,11 +17,11 @@ import (
 )
 
 // resolve looks up every part that is in doubt or whose attempt without a response is too old, and
-// removes the rows that are in the topic.
+// removes the rows that are in the topic from the part.
 func (s *Sink) resolve(ctx context.Context, d *delivery) error {
 	for _, p := range d.pending() {
-		// A broker expires a producer by the timestamp of its last record, which is received_at: if
-		// the rows have been in the journal for days, it expires at the broker's next check.
+		// A broker expires a producer by the timestamp of its last record, which is received_at. If
+		// the rows have been in the journal for days, the broker's next check removes the producer.
 		last := time.Unix(0, d.block[p.rows[len(p.rows)-1].span].ReceivedAt)
 		expired := !p.unknownSince.IsZero() && (time.Since(p.unknownSince) > s.cfg.ResolveAfter || time.Since(last) > s.cfg.ResolveAfter)
 		if !p.inDoubt && !expired {
@@ -75,7 +75,7 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	return nil
 }
 
-// searchAll reads the whole topic. The found rows become those of every part.
+// searchAll searches the whole topic for the block's rows. All parts share the set of found rows.
 func (s *Sink) searchAll(ctx context.Context, d *delivery) error {
 	want, found := map[rowID]bool{}, map[rowID]bool{}
 	for _, at := range divide(d.block, 1)[0] {
@@ -105,8 +105,8 @@ func (s *Sink) searchAll(ctx context.Context, d *delivery) error {
 	return nil
 }
 
-// readBack reads a range of offsets and moves every row that it finds from want to p.found.
-// p.offset becomes the offset of the last one. It keeps one response in memory at a time.
+// readBack reads a range of offsets and moves every row that it finds from want to p.found. It sets
+// p.offset to the offset of the last row found. It keeps one response in memory at a time.
 func (s *Sink) readBack(ctx context.Context, p *part, want map[rowID]bool, from, end int64) error {
 	for from < end && len(want) > 0 {
 		records, err := s.cluster.fetch(ctx, p.id, from)

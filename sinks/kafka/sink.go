@@ -19,11 +19,11 @@ type Sink struct {
 	log     zerolog.Logger
 	cluster *cluster
 
-	session       *session // nil: the next plan gets a new producer id
-	sessionTarget string   // cluster id and topic that the session belongs to
-	batchBytes    int      // less than the setting after a broker has rejected a record batch as too large
-	planned       []byte   // the last plan of this process
-	current       *delivery
+	session       *session  // nil: the next plan gets a new producer id
+	sessionTarget string    // cluster id and topic that the session belongs to
+	batchBytes    int       // less than the setting after a broker has rejected a record batch as too large
+	planned       []byte    // the last plan of this process
+	current       *delivery // the delivery in progress, or nil
 	encoders      []encoder // one for each concurrent request
 }
 
@@ -72,7 +72,7 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 		return nil, err
 	}
 	defer func() { d.block = nil }() // the caller owns the rows
-	// An immediate retry helps after a lookup and with the next epoch. After that, the delivery
+	// If a response requires a lookup, look up and retry at once. After three attempts, the delivery
 	// loop retries with backoff.
 	for range 3 {
 		if err := s.resolve(ctx, d); err != nil {
@@ -93,7 +93,7 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 }
 
 // forgetShrunk forgets a failed delivery if the topic has fewer partitions than planned, because it
-// was recreated. The next attempt divides the rows among these, as after a restart.
+// was recreated. The next attempt divides the rows among the new partitions, as after a restart.
 func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
 	if _, partitions, err := s.cluster.describe(ctx); err == nil && partitions < len(d.parts) {
 		s.current, s.planned = nil, nil
@@ -147,7 +147,7 @@ func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
 }
 
 // describe selects the configured topic, creates it if it is missing and create_topic is set, and
-// returns its cluster id and number of partitions.
+// returns the id of the cluster and the topic's number of partitions.
 func (s *Sink) describe(ctx context.Context) (id string, partitions int, err error) {
 	s.cluster.selectTopic(s.cfg.Topic)
 	id, partitions, err = s.cluster.describe(ctx)
@@ -161,8 +161,8 @@ func (s *Sink) describe(ctx context.Context) (id string, partitions int, err err
 	return s.cluster.describe(ctx)
 }
 
-// baseSession returns a copy of the session for a plan. It requests a new producer id if there is
-// no session for the topic.
+// baseSession returns a copy of the session for a plan. If there is no session for the topic, it
+// starts one with a new producer id.
 func (s *Sink) baseSession(ctx context.Context, base state) (session, error) {
 	target := base.cluster + "/" + base.topic
 	if s.session == nil || s.sessionTarget != target {

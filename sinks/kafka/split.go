@@ -9,7 +9,7 @@ import (
 // record batch of maxBytes, before compression, per partition. It is at least 1, even if the first
 // row is larger than maxBytes.
 func fit(offered batch.Block, partitions, maxBytes, maxRows int) int {
-	fills := make([]struct{ rows, bytes int }, partitions) // of the record batches so far
+	fills := make([]struct{ rows, bytes int }, partitions) // sizes of the record batches so far
 	n := 0
 	for _, s := range offered {
 		for r := s.From; r < s.To; r++ {
