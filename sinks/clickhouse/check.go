@@ -17,8 +17,8 @@ import (
 
 // Check checks the files that the configuration names and, if deep is true, each server: its
 // connection, user, grants, tables and clock. Each of the joined errors starts with the key of a
-// setting. Check changes nothing on the servers. If the configuration is invalid, it does not
-// connect.
+// setting. Check changes nothing on the servers, and does not connect if the configuration is
+// invalid.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	s, err := New(c, zerolog.Nop())
 	if err != nil {
@@ -42,7 +42,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	return errors.Join(errs...)
 }
 
-// checkServer checks one server. In a cluster, it also returns the server's shard and replica.
+// checkServer checks one server. In a cluster, replica describes the server's replica and shard.
 func (c Config) checkServer(ctx context.Context, address string) (replica string, err error) {
 	single := c
 	single.Addresses, single.Cluster = []string{address}, ""
@@ -61,7 +61,7 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 	var errs []error
 	for _, g := range c.grants() {
 		var granted bool
-		// Servers before 24.11 do not know the statement; Probe fails there if a grant is missing.
+		// Servers before 24.11 do not support CHECK GRANT; there, Probe fails if a grant is missing.
 		if err := conn.QueryRow(ctx, "CHECK GRANT "+g).Scan(&granted); err == nil && !granted {
 			errs = append(errs, fmt.Errorf("username: user %q lacks a grant on %s: GRANT %s TO %s", c.Username, address, g, c.Username))
 		}
@@ -92,8 +92,8 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 	return replica, c.checkTables(ctx, conn, address)
 }
 
-// checkCluster returns an error if the server does not know the cluster, or addresses does not name
-// all of its servers.
+// checkCluster returns an error if the server's configuration does not contain the cluster, or if
+// addresses does not list all of its servers.
 func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	var servers []string
 	query := fmt.Sprintf("SELECT groupArray(host_name || ':' || toString(port)) FROM system.clusters WHERE cluster = '%s'", c.Cluster)
@@ -104,7 +104,7 @@ func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 		return fmt.Errorf("cluster: no cluster %q in the server's remote_servers", c.Cluster)
 	case len(servers) != len(c.Addresses):
 		return fmt.Errorf("addresses: names %d servers, but cluster %q has %d (%s): list all of them, because "+
-			"tables are created and blocks looked up on each",
+			"each needs the tables and is searched for blocks",
 			len(c.Addresses), c.Cluster, len(servers), strings.Join(servers, ", "))
 	}
 	return nil
@@ -146,7 +146,7 @@ func (c Config) wrongSetting(table, address, name string, want int, reason strin
 		name, table, address, want, reason, c.Database, table, name, want)
 }
 
-// numberOf returns the value of a setting in the engine_full of a table.
+// numberOf returns the value of a setting in the engine_full of a table, if it contains it.
 func numberOf(engine, setting string) (value int, found bool) {
 	_, text, found := strings.Cut(engine, " "+setting+" = ")
 	if !found {

@@ -21,7 +21,7 @@ const (
 )
 
 // record adds the block to the table of blocks, so that the next update of the derived tables
-// includes it. The block is delivered only after record has succeeded.
+// includes it. The block counts as delivered only after record has succeeded.
 func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -54,8 +54,7 @@ func (s *Sink) Derive(ctx context.Context) error {
 	}
 	for _, live := range shards {
 		for n := maxDeriveBlocks; n == maxDeriveBlocks; {
-			// All daemons choose the same replica, because it has the rows that the others have
-			// derived.
+			// All daemons use the same replica, so it has the rows that other daemons have derived.
 			if n, err = s.deriveSome(ctx, live[0]); err != nil {
 				return fmt.Errorf("cannot update the tables derived from %s: %w", s.table, hinted(err))
 			}
@@ -160,7 +159,7 @@ func (p *periodic) start(interval time.Duration, f func(context.Context)) {
 	})
 }
 
-// stop cancels the call in progress and waits for it.
+// stop ends the calls: it cancels the one in progress, if any, and waits for it to return.
 func (p *periodic) stop() {
 	if p.cancel != nil {
 		p.cancel()

@@ -22,7 +22,7 @@ const maxDetectors = 50_000
 type Detectors struct {
 	mu      sync.Mutex
 	last    map[string]*batch.DetectorList // by product instance
-	waiting map[string]*batch.DetectorList // the lists of last that are not archived yet
+	waiting map[string]*batch.DetectorList // the lists in last that are not archived yet
 }
 
 // Put replaces the list of a product instance. The caller must not change the list afterwards. A

@@ -22,15 +22,15 @@
 //
 // # Blocks in doubt
 //
-// A block is in doubt if its rows were sent but not acknowledged, and always after a restart. A
-// token alone is not enough for a safe retry:
+// A block is in doubt if its rows were sent but not acknowledged. After a restart, every planned
+// block is in doubt. A token alone is not enough for a safe retry:
 //
 //   - The server remembers a limited number of tokens, and does not fsync them: after a power
 //     failure a part may exist without its token. A retry would duplicate the rows.
 //   - The server writes the token before it activates the part. If it is killed in between, the
 //     token exists and the rows do not. A retry would be ignored, and the rows lost.
-//   - An INSERT of several months is activated month by month, and a block may consist of several
-//     INSERTs. A failure may leave only some of them.
+//   - The parts of an INSERT are activated month by month, and a block may consist of several
+//     INSERTs. After a failure, the table may contain only some of the block's months.
 //
 // Therefore every in-doubt block is resolved, however old it is:
 //
@@ -41,12 +41,12 @@
 //     running on the server, the first of the two wins, because the server checks the token and
 //     activates the part atomically.
 //  4. Look up again. If rows are still missing, the server has their token without the rows: send
-//     them with another token and look up again. The number of rounds is limited.
+//     them with a different token and look up again. The number of rounds is limited.
 //
 // These tests count the rows without FINAL, which would hide duplicates: TestFaults (connections
 // cut at any byte, a paused server, kill -9 during inserts over 30 months), TestRotatingMonths
 // (connections cut between two INSERTs of a block, and one INSERT rejected) and TestArchive/doubt
-// (each way in which token and rows can disagree).
+// (each way in which the token and the rows can disagree).
 //
 // # Replaced rows
 //
@@ -62,8 +62,8 @@
 //
 // # The deduplication window
 //
-// Because every retry looks up first, the window only needs to cover the time for which an attempt
-// can continue on the server after the daemon has given up on it: write_timeout + 5 s, the
+// Because every retry starts with a lookup, the window only needs to cover the time for which an
+// attempt can continue on the server after the daemon has given up on it: write_timeout + 5 s, the
 // max_execution_time of the INSERT. The server counts the window in parts:
 //
 //	window ≥ daemons × parts per second of each × (write_timeout + 5 s)
@@ -78,8 +78,8 @@
 // them to Keeper atomically with the part.
 //
 // An insert is acknowledged when quorum replicas of each shard have its rows, by default the
-// majority. While fewer are alive, all live replicas suffice; otherwise a shard of two replicas
-// would stop when one fails. If replicas do not confirm within quorumTimeout, the insert fails, and
+// majority. While fewer are alive, all live replicas suffice, so that a shard of two replicas does
+// not stop when one fails. If replicas do not confirm within quorumTimeout, the insert fails, and
 // the block is in doubt.
 //
 // A lookup asks only the live servers: those that responded to the last poll. A row is delivered
@@ -87,15 +87,15 @@
 // again. Rows that no replica has are sent with the first token, so that Keeper drops them if an
 // earlier attempt succeeds first. If they are still missing afterwards, the earlier part is on a
 // dead replica or on a lost disk. After deadAfter, or immediately if all servers are live, the rows
-// are sent with another token. If the dead replica returns with its disk, the table contains the
-// rows twice until a merge. They are equal, so FINAL and the derived tables show them once.
+// are sent with a different token. If the dead replica returns with its disk, the table contains
+// the rows twice until a merge. The copies are equal, so FINAL and the derived tables show one.
 //
 // TestCluster kills a replica with the only copy of a block, deletes its disk, pauses it, and sends
 // corrections through two daemons to two shards.
 //
 // # Permanent rejections
 //
-// Only errors that a row's value can cause (by a CHECK constraint, or by the expression of a column
+// Only errors that a row's value can cause (in a CHECK constraint, or in the expression of a column
 // that an operator added) are permanent, and only if no group failed for another reason.
 //
 // Rows of a rejected block may still be in the table: the rows of other groups or months, or all

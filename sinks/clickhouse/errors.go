@@ -14,8 +14,8 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// class is the class of an error. It is a label of the metric of errors, and determines the hint.
-// Only classRejected is permanent.
+// class classifies an error. It is the label class of errorsTotal, and selects the hint. Only
+// classRejected is permanent.
 type class string
 
 const (
@@ -107,7 +107,7 @@ var codes = map[class]map[int32]string{
 	},
 }
 
-// errSchema is wrapped if the table's columns differ from the schema.
+// errSchema is wrapped by errors about columns of the table that differ from the schema.
 var errSchema = errors.New("unexpected column")
 
 // classify returns the class of an error.
@@ -142,7 +142,7 @@ func classify(err error) class {
 	return classOther
 }
 
-// countError counts the error that a method of the sink returns, if it is not nil.
+// countError counts *err by its class, unless it is nil.
 func countError(err *error) {
 	if *err != nil {
 		errorsTotal[classify(*err)].Inc()

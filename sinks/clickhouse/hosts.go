@@ -51,7 +51,8 @@ type host struct {
 
 var errNotPolled = errors.New("not polled yet")
 
-// migrateTimeout bounds the migrations of a server. After a timeout, completed migrations are kept.
+// migrateTimeout is the minimum time limit for the migrations of a polled server. After a timeout,
+// the completed ones are kept.
 const migrateTimeout = time.Minute
 
 // refreshInterval is the interval at which the servers of a cluster are polled.
@@ -100,8 +101,8 @@ func (s *hosts) close() error {
 	return errors.Join(errs...)
 }
 
-// ready returns an error if rows cannot be written now. The first call connects and, if so
-// configured, migrates.
+// ready returns an error if rows cannot be written now. The first call migrates a single server if
+// the setting migrate is true, or starts polling a cluster.
 func (s *hosts) ready(ctx context.Context) error {
 	if s.config.Cluster == "" {
 		if h := s.all[0]; !h.migrated {
@@ -156,8 +157,8 @@ func (s *hosts) set(h *host, err error) {
 	}
 }
 
-// poll returns an error if the server cannot take rows. It migrates a server that has no tables or
-// has not been migrated yet.
+// poll returns an error if the server cannot take rows. If the setting migrate is true, it migrates
+// a server that has no tables or has not been migrated yet.
 func (s *hosts) poll(ctx context.Context, h *host) error {
 	s.mu.Lock()
 	migrated := h.migrated
@@ -183,7 +184,7 @@ func (s *hosts) poll(ctx context.Context, h *host) error {
 var errNoTable = errors.New("the tables do not exist")
 
 // describe stores what the server reports about itself and its cluster. It returns an error if the
-// server cannot take rows.
+// server cannot take rows: errNoTable if the tables do not exist.
 func (s *hosts) describe(ctx context.Context, h *host) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.DialTimeout)
 	defer cancel()
@@ -211,15 +212,15 @@ func (s *hosts) describe(ctx context.Context, h *host) error {
 	return nil
 }
 
-// live returns the servers that can take rows, ordered by shard and replica name. The caller holds
-// mu.
+// live returns the servers that can take rows, ordered by shard and replica name. The caller must
+// hold mu.
 func (s *hosts) live() []*host {
 	live := slices.DeleteFunc(slices.Clone(s.all), func(h *host) bool { return h.err != nil })
 	slices.SortStableFunc(live, func(a, b *host) int { return strings.Compare(a.shard+"\n"+a.replica, b.shard+"\n"+b.replica) })
 	return live
 }
 
-// pick returns the servers that can take rows in turn, one at each call.
+// pick returns the next live server, in rotation, or an error if there is none.
 func (s *hosts) pick() (*host, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +264,8 @@ func (s *hosts) unavailableLocked() error {
 }
 
 // requiredReplicas returns the number of replicas that must have a row before it is delivered: the
-// quorum if it is set, otherwise the majority of a shard's replicas, or all live ones if these are
-// fewer.
+// quorum if it is set; without it, the majority of a shard's replicas, or all live ones if they are
+// fewer. If the shards differ, it returns the smallest number.
 func (s *hosts) requiredReplicas() int {
 	if s.config.Cluster == "" || s.config.Quorum > 0 {
 		return max(s.config.Quorum, 1)
@@ -305,8 +306,8 @@ func (s *hosts) quorumSettings(replicas int) ch.Settings {
 	}
 }
 
-// migrate creates or updates the tables on one server. Calls are serialised, so that servers do not
-// contend for Keeper.
+// migrate creates or updates the tables on one server, and sets their TTL if retention_days is not
+// 0. Calls are serialised, so that servers do not contend for Keeper.
 func (s *hosts) migrate(ctx context.Context, h *host) error {
 	s.migrating.Lock()
 	defer s.migrating.Unlock()

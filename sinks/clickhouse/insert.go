@@ -23,9 +23,9 @@ var columnNames = []string{
 	"batch_id", "batch_index", "received_at",
 }
 
-// insert sends rows as one INSERT of one block. It returns nil when they are on the server's disk,
-// even if the server received them earlier with this token. sent reports whether the rows may be in
-// the table despite an error.
+// insert sends rows in one INSERT, as one block. It returns nil once the server has written them to
+// disk, or has ignored them because it knows the token. sent reports whether the rows may be in the
+// table despite an error.
 func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token string, replicas int) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -47,8 +47,8 @@ func (s *Sink) insert(ctx context.Context, h *host, rows batch.Block, token stri
 	return sent, err
 }
 
-// settings returns the settings that make an INSERT one block with one token, regardless of the
-// user's settings profile.
+// settings returns the settings that make the server treat an INSERT as one block with the given
+// token, regardless of the user's settings profile.
 func (s *Sink) settings(token string) ch.Settings {
 	set := ch.Settings{
 		// The server deduplicates each month separately, so a retry completes a block that was
@@ -57,21 +57,21 @@ func (s *Sink) settings(token string) ch.Settings {
 		"insert_deduplication_token":                         token,
 		"deduplicate_blocks_in_dependent_materialized_views": 1,
 		// Asynchronous inserts, the default of newer servers, combine blocks of several clients and
-		// are acknowledged under other rules.
+		// are acknowledged under different rules.
 		"async_insert": 0,
 		// Store rows as sent, so that lookups find them until a merge replaces some.
 		"optimize_on_insert": 0,
-		// Do not merge or split blocks on the way to the table: 0 passes them on unchanged, and
-		// max_insert_block_size is above maxBlockRows.
+		// Do not merge or split blocks on the way to the table: a minimum of 0 never merges them, and
+		// a max_insert_block_size above maxBlockRows never splits them.
 		"min_insert_block_size_rows":      0,
 		"min_insert_block_size_bytes":     0,
 		"max_insert_block_size":           1 << 20,
 		"max_insert_threads":              1,
 		"max_partitions_per_insert_block": maxMonths,
-		// The server builds the dictionaries of text columns: the client would look up every row in
-		// a map.
+		// Let the server build the dictionaries of text columns: the client would need a map lookup
+		// for every row.
 		"low_cardinality_allow_in_native_format": 0,
-		// The deduplication window must cover attempts that outlive their connection (see doc.go).
+		// Limit how long an attempt can outlive its connection (see doc.go, "The deduplication window").
 		"max_execution_time":    int(s.config.WriteTimeout.Seconds()) + 5,
 		"timeout_overflow_mode": "throw",
 	}
@@ -101,8 +101,8 @@ var columnTypes = []proto.ColumnType{
 	"UUID", "UInt32", "DateTime64(9, 'UTC')",
 }
 
-// checkType returns an error if the column has another type in the table, which would silently
-// change values.
+// checkType returns an error if the column has a different type in the table, because the server
+// would silently convert the values.
 func checkType(i int, got proto.ColumnType) error {
 	if want := columnTypes[i]; got != want {
 		return fmt.Errorf("%w: %s is %s in the table, want %s", errSchema, columnNames[i], got, want)
@@ -116,7 +116,7 @@ type insertion struct {
 	rows    batch.Block
 	checked int         // number of columns whose type was checked; Rows returns 0 until all are
 	encoded bool        // whether rows may have been sent
-	abort   func(error) // ends the attempt if a column has another type in the table
+	abort   func(error) // ends the attempt if a column has a different type in the table
 }
 
 // column encodes one column of an insertion straight from the batches into the buffer of the
@@ -210,9 +210,9 @@ func appendInts(dst []byte, values []int64) []byte {
 	return dst
 }
 
-// insert sends rows as one block over an idle connection. If there is none, or the server has
-// closed it, which is noticed before rows are sent, insert opens a new one. sent reports whether
-// the rows may be in the table despite an error.
+// insert sends rows as one block over an idle connection, or over a new one if there is none or the
+// idle ones fail before any rows are sent. sent reports whether the rows may be in the table
+// despite an error.
 func (h *host) insert(ctx context.Context, statement string, settings ch.Settings, rows batch.Block) (sent bool, err error) {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -234,7 +234,7 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 				return false, asException(err)
 			}
 		}
-		stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // otherwise, Do would continue to wait
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // Do itself would continue to wait
 		data.checked = 0
 		err = conn.Do(ctx, query)
 		if !stop() && err != nil {
@@ -255,8 +255,8 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 	return data.encoded, asException(err)
 }
 
-// asException converts a server's error to the type that clickhouse-go uses for all other
-// statements.
+// asException converts an error response of the server to the type that clickhouse-go uses for all
+// other statements. It returns other errors unchanged.
 func asException(err error) error {
 	if e, ok := native.AsException(err); ok {
 		return &ch.Exception{Code: int32(e.Code), Name: e.Name, Message: e.Message, StackTrace: e.Stack}

@@ -13,16 +13,16 @@ const planVersion = 2
 
 // planOf returns the plan of a block, which is also its deduplication token: the number of rows,
 // and the first and the last row. A batch id may occur again (the same Idempotency-Key and body
-// after the idempotency window, or on another replica), but with another received_at. The journal
-// determines the rows in between.
+// after the idempotency window, or on another replica), but with a different received_at. The
+// journal determines the rows in between.
 func planOf(rows batch.Block) string {
 	first, last := rows[0], rows[len(rows)-1]
 	return fmt.Sprintf("%d/%d/%s.%d@%d-%s.%d@%d", planVersion, rows.Rows(),
 		first.ID, first.From, first.ReceivedAt, last.ID, last.To-1, last.ReceivedAt)
 }
 
-// suspectMark introduces a suspect range, the sink's state after a rejection: rows before its
-// position may be in the table although their block was not delivered. Their plans end with it.
+// suspectMark introduces a suspect range, the sink's state after a rejection. Rows before its
+// position, whose plans end with it, may be in the table although their block was not delivered.
 const suspectMark = "/suspect-before/"
 
 func suspectBefore(p batch.Position) string {
@@ -44,7 +44,7 @@ func cutPlan(plan string) (token, suspect string) {
 	return token, plan[len(token):]
 }
 
-// months numbers the months of a block in the order in which they occur.
+// months numbers the months of a block in the order of their first rows.
 type months struct {
 	list  []int       // in the format of ClickHouse's toYYYYMM
 	index map[int]int // month → index in list
@@ -64,8 +64,8 @@ func newMonths(rows batch.Block) *months {
 	return m
 }
 
-// indexOf returns the index in m.list of the month that contains the time at, which is in
-// nanoseconds. It appends the month if it is new.
+// indexOf returns the index in m.list of the month that contains at, a Unix time in nanoseconds. It
+// appends the month if it is new.
 func (m *months) indexOf(at int64) int {
 	if at >= m.start && at < m.end {
 		return m.last
@@ -85,8 +85,8 @@ func (m *months) indexOf(at int64) int {
 }
 
 // groups divides some or all rows of the block into groups of at most maxMonths months, one for
-// each INSERT, and keeps their order. The group of a month depends only on the block, so that an
-// INSERT repeated with some of its rows has the same token.
+// each INSERT. It keeps the order of the rows; groups may be empty. The group of a month depends
+// only on the block, so that an INSERT repeated with some of its rows has the same token.
 func (m *months) groups(rows batch.Block) []batch.Block {
 	n := max((len(m.list)+maxMonths-1)/maxMonths, min((len(m.list)+9)/10, parallelInserts))
 	groups := make([]batch.Block, n)

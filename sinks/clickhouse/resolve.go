@@ -16,17 +16,17 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// maxRounds is the maximum number of times that missing rows are sent, each time with another
-// token. The second round is needed if the server has a token without its rows (see doc.go). Each
-// further crash at the same point needs one more.
+// maxRounds is the maximum number of times that missing rows are sent, each time with a different
+// token. A server killed between writing a token and activating the part ignores all later inserts
+// with that token (see doc.go), so each such crash requires one more round.
 const maxRounds = 4
 
-// deadAfter is how long rows may be on no live replica before they are sent with another token (see
-// doc.go).
-var deadAfter = 10 * time.Second // a variable for tests
+// deadAfter is how long rows that may be on a dead replica must have been missing before they are
+// sent with a different token (see doc.go). Tests replace it.
+var deadAfter = 10 * time.Second
 
-// resolve completes an in-doubt block: it looks up which rows are in the table and sends the
-// others, until none is missing.
+// resolve completes an in-doubt block: it sends the rows that are not in the table, up to maxRounds
+// times. If rows are still missing although all servers are live, it logs that and returns nil.
 func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
 	if s.config.Cluster != "" {
 		s.hosts.refresh(ctx) // a server may have failed since the last poll
@@ -48,13 +48,13 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	for round := 0; round < maxRounds && len(missing) > 0; round++ {
 		token := plan
 		if round > 0 {
-			if err := s.waitForDeadReplica(plan, missing.Rows()); err != nil {
+			if err := s.checkDeadReplicas(plan, missing.Rows()); err != nil {
 				return err
 			}
 			token = fmt.Sprintf("%s/again%d", plan, round)
 		}
-		// One replica is enough, because the lookup counts the replicas. With a quorum, the server
-		// would wait for a dead replica that has the only copy of the part of another attempt.
+		// One replica is enough, because the lookup counts replicas. With a quorum, a server that knows
+		// the token would wait for copies of the earlier part, even if only a dead replica has it.
 		if err := s.send(ctx, token, missing, months, 1); err != nil {
 			return err
 		}
@@ -66,8 +66,8 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	if err := s.hosts.unavailable(); err != nil && len(missing) > 0 {
 		return fmt.Errorf("%d rows of %s are on no live replica: %w", missing.Rows(), s.table, hinted(err))
 	}
-	// The server has acknowledged the rows under several tokens, and then deleted them, for example
-	// by a TTL. Retrying forever would block the archive.
+	// The server has acknowledged the rows with several tokens and then deleted them, for example
+	// because of a TTL. Retrying forever would block the archive.
 	if len(missing) > 0 {
 		rowsVanished.Add(float64(missing.Rows()))
 		s.log.Warn().Str("plan", plan).Int("rows", missing.Rows()).
@@ -76,9 +76,9 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	return nil
 }
 
-// waitForDeadReplica returns nil if rows may be sent with another token: all servers are live, or
-// the rows have been missing for deadAfter.
-func (s *Sink) waitForDeadReplica(plan string, rows int) error {
+// checkDeadReplicas returns nil if all servers are live or the rows have been missing for deadAfter.
+// Otherwise, a dead replica may have the rows: it returns an error, so that the block is retried.
+func (s *Sink) checkDeadReplicas(plan string, rows int) error {
 	unavailable := s.hosts.unavailable()
 	if unavailable == nil {
 		return nil
@@ -87,7 +87,7 @@ func (s *Sink) waitForDeadReplica(plan string, rows int) error {
 		s.missingSince = map[string]time.Time{plan: time.Now()}
 	}
 	if waited := time.Since(s.missingSince[plan]); waited < deadAfter {
-		return fmt.Errorf("%d rows of %s are on no live replica, perhaps on a dead one; they will be sent again after %s: %w",
+		return fmt.Errorf("%d rows of %s are on no live replica but may be on a dead one; will send them again after %s: %w",
 			rows, s.table, deadAfter, hinted(unavailable))
 	}
 	return nil
@@ -102,7 +102,7 @@ const (
 
 // missing returns the rows that are not in the table, in their order, or nil if there are none. A
 // row that a later row of the same block has replaced is not missing. In a cluster, missing returns
-// an error if rows stay on fewer replicas than required.
+// an error if rows remain on fewer replicas than required.
 func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
@@ -128,7 +128,8 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 	}
 }
 
-// lookUp asks every live server which rows it has, and counts the replicas of each row.
+// lookUp asks every live server which rows it has, and counts the replicas of each row. In a
+// cluster, it returns an error only if ctx is done or a shard has no live server left.
 func (s *Sink) lookUp(ctx context.Context, rows batch.Block) (*findings, error) {
 	shards, err := s.hosts.byShard()
 	if err != nil {
@@ -146,7 +147,7 @@ func (s *Sink) lookUp(ctx context.Context, rows batch.Block) (*findings, error) 
 		return found[0], errs[0]
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err // the servers have not failed
+		return nil, err // cancelled or timed out: do not mark servers as failed
 	}
 	all := newFindings(rows)
 	for i, h := range live {
@@ -162,12 +163,12 @@ func (s *Sink) lookUp(ctx context.Context, rows batch.Block) (*findings, error) 
 	return all, err
 }
 
-// lookUpOn asks one server for all rows in the block's months and its range of received_at: those
-// of the block, and those that other daemons received at the same time. The server has an index.
+// lookUpOn returns which of the rows one server has. The query matches the block's months and its
+// range of received_at, which the table indexes; rows of other daemons in that range are ignored.
 func (s *Sink) lookUpOn(ctx context.Context, h *host, rows batch.Block) (*findings, error) {
 	if s.config.Cluster != "" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.config.WriteTimeout/4) // leave time for the other servers
+		ctx, cancel = context.WithTimeout(ctx, s.config.WriteTimeout/4) // one slow server must not fail the whole lookup
 		defer cancel()
 	}
 	found, err := h.conn.Query(ch.Context(ctx, ch.WithSettings(lookupSettings)), lookupStatement(s.table, rows))
@@ -239,7 +240,7 @@ func newFindings(rows batch.Block) *findings {
 }
 
 // mark records that one replica has the row. It returns 1 if the row belongs to the block and was
-// not marked before, otherwise 0.
+// not marked before, and 0 otherwise.
 func (f *findings) mark(id rowID) int {
 	if replicas, known := f.replicas[id]; !known || replicas > 0 {
 		return 0
@@ -275,8 +276,8 @@ func (f *findings) markReplaced() {
 	})
 }
 
-// missing returns the rows that are on no replica, and the number of rows that are on some replicas
-// but on fewer than required.
+// missing returns the rows that are on no replica, and the number of rows that are on at least one
+// replica but on fewer than required.
 func (f *findings) missing(required int) (missing batch.Block, tooFew int) {
 	f.each(func(id rowID, s batch.Span, row int) {
 		switch replicas := f.replicas[id]; {

@@ -30,7 +30,7 @@ type Sink struct {
 	deriveFailed bool     // the last update failed; used by updateDerived only
 
 	unsent       string               // the plan whose rows have never been sent; every other plan is in doubt
-	missingSince map[string]time.Time // plan → first lookup that found acknowledged rows on no live replica
+	missingSince map[string]time.Time // plan → when its rows, although sent again, were first found on no live replica
 }
 
 // New returns a sink for a valid configuration. It does not connect; the first Deliver or Probe
@@ -65,7 +65,7 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 
 // Deliver implements pipeline.Sink: it returns nil when the archive contains each of the planned
 // rows once, on disk. If a row's value causes an error, it returns a *batch.PermanentError, and a
-// suspect range as state. If such a block has a single row, the table does not contain it.
+// suspect range as state. If the rejected block has a single row, the table does not contain it.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	defer countError(&err)
 	token, suspect := cutPlan(string(plan))
@@ -120,7 +120,7 @@ func (s *Sink) Probe(ctx context.Context) (err error) {
 }
 
 // Migrate creates or updates the tables on every server, as the sink does if the setting migrate is
-// true. If a server fails, it continues with the others. It returns all errors.
+// true. If a server fails, Migrate continues with the next one. It returns all errors, joined.
 func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	hosts, err := newHosts(c, log)
 	if err != nil {
@@ -176,8 +176,8 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 // INSERT one after another and spends most of the time in fsync, which concurrent INSERTs share.
 const parallelInserts = 4
 
-// send inserts some or all rows of a block with the given months, in groups, concurrently (see
-// doc.go). The server acknowledges a group once the given number of replicas have it.
+// send inserts rows in concurrent groups (see doc.go). They are some or all rows of the block from
+// which months was made. The server acknowledges a group once the given number of replicas have it.
 func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *months, replicas int) error {
 	h, err := s.hosts.pick()
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 }
 
 // ready returns an error if rows cannot be written now. Once they can, it starts the updates of the
-// derived tables: without a pause in the traffic, the sink may never be probed.
+// derived tables. Probe alone could not start them, because a busy sink may never be probed.
 func (s *Sink) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
