@@ -38,9 +38,9 @@ func (l Layout) Record(derived bool, blocks ...Block) string {
 		l.Database, l.Derived("blocks"), strings.Join(values, ", "))
 }
 
-// Derive returns the statements that add the rows of blocks to the derived tables. When all rows
-// are in the archive, they must be executed in this order, with DeriveSettings. Each can be
-// repeated, even concurrently: the tables keep the latest version of a row.
+// Derive returns the statements that add the rows of blocks to the derived tables. Execute them in
+// this order, with DeriveSettings, once all rows are in the archive. Each can be repeated, even
+// concurrently: the tables keep the latest version of a row.
 func (l Layout) Derive(blocks ...Block) []string {
 	var where []string
 	for _, b := range blocks {
@@ -61,9 +61,8 @@ func (l Layout) Derive(blocks ...Block) []string {
 }
 
 // DeriveSettings contains the settings for the statements of Derive. Statements use one thread, so
-// that other threads are free for inserts and queries. optimize_on_insert is not needed, because
-// merges and FINAL replace rows with equal keys, and it would make by_time three times as
-// expensive.
+// that other threads are free for inserts and queries. optimize_on_insert would make by_time three
+// times as expensive, and is not needed, because merges and FINAL replace rows with equal keys.
 var DeriveSettings = map[string]any{
 	"async_insert": 0, "max_threads": 1, "max_insert_threads": 1, "max_partitions_per_insert_block": 0, "insert_deduplicate": 0,
 	"optimize_on_insert": 0, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "read_overflow_mode": "throw",
@@ -121,5 +120,5 @@ func nanoseconds(t time.Time) string {
 	return fmt.Sprintf("fromUnixTimestamp64Nano(%d, 'UTC')", t.UnixNano())
 }
 
-// monthList returns months as an array in SQL.
+// monthList returns months as an SQL array.
 func monthList(months []uint32) string { return strings.ReplaceAll(fmt.Sprint(months), " ", ", ") }

@@ -16,8 +16,8 @@
 //
 // # Derived tables
 //
-// README.md describes them for users. They are not materialized views of the archive: those would
-// take more CPU time than the insert itself, and would lack the rows of a block whose insert was
+// README.md describes them for users. They are not materialized views of the archive: views would
+// use more CPU time than the insert itself, and would lack the rows of a block whose insert was
 // interrupted between the table and the view. Instead, the daemon records each delivered block as a
 // row in `blocks`. Every few seconds it executes the statements of Layout.Derive for all pending
 // blocks, and then marks the blocks as derived. Each statement can be repeated, for example after a
@@ -31,7 +31,7 @@
 //
 // The archive is ordered by detector, then time: the history of a detector is one range, and
 // adjacent rows compress well. But the rows of one interval are in as many places as there are
-// detectors. In by_time they are adjacent. Its detector_code is a String with ZSTD in blocks of 4
+// detectors; in by_time, they are adjacent. Its detector_code is a String with ZSTD in blocks of 4
 // MB, in which the list of detectors repeats: LowCardinality would take almost 50 times the space,
 // because 14,000 detectors exceed its dictionary of 8192 entries. The other columns have small
 // blocks, because large ones make reading 5 minutes slower.
@@ -61,7 +61,7 @@
 // # Settings
 //
 //   - non_replicated_deduplication_window 10000: the number of parts whose tokens the server
-//     remembers. An INSERT takes one entry for each of its months; package sinks/clickhouse explains
+//     remembers. An INSERT uses one entry for each of its months; package sinks/clickhouse explains
 //     how many are needed.
 //   - fsync_after_insert, fsync_part_directory: the daemon deletes rows from its journal once the
 //     server has acknowledged them, so acknowledged rows must survive a power failure. Merged parts
@@ -73,8 +73,8 @@
 //
 // Files are applied in the order of their numbers, which may have gaps. ClickHouse has no
 // transactions for DDL, so every statement can be repeated (IF NOT EXISTS): an interrupted run is
-// repeated, and several daemons may migrate at the same time. The table schema_migrations lists the
-// applied migrations.
+// run again, and several daemons may migrate at the same time. The table schema_migrations lists
+// the applied migrations.
 //
 // In a cluster they are applied to each server over its own connection, not with ON CLUSTER. So a
 // dead server does not delay the others, and the next run updates a server that is new or has lost

@@ -7,8 +7,8 @@ type Layout struct {
 	Cluster  string // name of the cluster in the configuration of the servers; empty for a single server
 }
 
-// Local returns the name of the table with the rows, without the database. In a cluster, that is
-// the replicated table, not the Distributed table (contract 4.2).
+// Local returns the name of the table that stores the rows, without the database. In a cluster, it
+// is the replicated table, not the Distributed table (contract 4.2).
 func (l Layout) Local() string {
 	if l.Cluster != "" {
 		return l.Table + "_local"
@@ -16,14 +16,14 @@ func (l Layout) Local() string {
 	return l.Table
 }
 
-// Derived returns the name of a derived table. Like Local, it returns the table with the rows.
+// Derived returns the name of a derived table. Like Local, it names the table that stores the rows.
 func (l Layout) Derived(name string) string {
 	l.Table += "_" + name
 	return l.Local()
 }
 
-// InsertDetectors returns the INSERT statement, without values, for detectors: product instance,
-// code, attributes and time.
+// InsertDetectors returns an INSERT statement for detectors, without the values: product instance,
+// code, attributes, and the time of the list.
 func (l Layout) InsertDetectors() string {
 	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_registry` (product_instance, detector_code, attributes, listed_at)"
 }
@@ -32,7 +32,7 @@ func (l Layout) InsertDetectors() string {
 // detector are on one shard, and so are all versions of a measurement, as FINAL requires.
 func (Layout) ShardingKey() string { return "cityHash64(product_instance, detector_code)" }
 
-// Synced returns the tables whose inserts are fsynced, without the database.
+// Synced returns the names of the tables whose inserts are fsynced, without the database.
 func (l Layout) Synced() []string {
 	tables := []string{l.Local()}
 	for _, name := range DerivedTables {

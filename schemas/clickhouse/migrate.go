@@ -18,10 +18,10 @@ type Conn interface {
 }
 
 // Migrate creates or updates the database and its tables on one server, and returns the names of
-// the applied migrations. In a cluster it must be called for each server. Several daemons may call
-// it at the same time. The connection needs no default database. In a cluster, missing replicated
-// tables are created with the definitions of the other servers, because the columns and the TTL
-// must be the same on all replicas.
+// the migrations that it applied, even if a later one fails. Several daemons may call it at the
+// same time. The connection needs no default database. In a cluster, Migrate must be called for
+// each server. It creates missing replicated tables with the definitions of the other servers,
+// because the columns and the TTL must be the same on all replicas.
 func Migrate(ctx context.Context, c Conn, l Layout, others ...Conn) (applied []string, err error) {
 	list, err := Migrations(l)
 	if err != nil {
@@ -65,7 +65,7 @@ func prepare(ctx context.Context, c Conn, l Layout) error {
 	return nil
 }
 
-// versions returns the numbers of the migrations that were applied.
+// versions returns the numbers of the migrations that have been applied.
 func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) {
 	var rows []struct {
 		Version uint32 `ch:"version"`
@@ -85,7 +85,7 @@ func join(ctx context.Context, c Conn, l Layout, others []Conn) error {
 	for _, other := range others {
 		statements, err := replicatedTables(ctx, other, l)
 		if err != nil {
-			continue // the server may be dead, and the next one has the same tables
+			continue // the server may be dead; the next one has the same tables
 		}
 		for _, statement := range statements {
 			if err := exec(ctx, c, l, statement); err != nil {
@@ -119,7 +119,7 @@ const (
 	cannotAssignDDL = 517 // CANNOT_ASSIGN_ALTER: the replica has not yet applied the ALTER of another replica
 )
 
-// exec runs a statement of a migration. It waits while the replica has not applied another ALTER.
+// exec runs a statement of a migration. It waits until the replica has applied earlier ALTERs.
 func exec(ctx context.Context, c Conn, l Layout, statement string) error {
 	for {
 		err := c.Exec(ctx, statement)
@@ -131,7 +131,7 @@ func exec(ctx context.Context, c Conn, l Layout, statement string) error {
 			case <-time.After(100 * time.Millisecond):
 			}
 		case exception != nil && exception.Code == otherColumns:
-			return fmt.Errorf("%w; run trafficd migrate with all servers in clickhouse.addresses, which creates the table as on the others", err)
+			return fmt.Errorf("%w; run trafficd migrate with all servers in clickhouse.addresses, which creates the table as on other servers", err)
 		case exception != nil && exception.Code == replicaExists:
 			return fmt.Errorf("%w; if the server lost its disk, remove its replica from Keeper by running on another server of its shard:"+
 				" SYSTEM DROP REPLICA '<replica>' FROM DATABASE %s; repeat that with '<shard>-<replica>'", err, l.Database)

@@ -14,14 +14,14 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// Migration is a numbered file. Its template has been executed for a layout.
+// Migration is a numbered SQL file, executed as a template for a layout.
 type Migration struct {
 	Version    uint32   // number of the file
 	Name       string   // name of the file without number and extension
 	Statements []string // empty if the file is not for this layout
 }
 
-// Migrations lists all migrations in the order of their numbers.
+// Migrations returns all migrations in the order of their numbers.
 func Migrations(l Layout) ([]Migration, error) {
 	templates, err := template.ParseFS(files, "migrations/*.sql")
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 )
 
 // Retain sets a TTL on the tables with measurements, unless they already have it: a part is dropped
-// when all of its rows are older than the given number of days. A part has rows of one month.
+// when all of its rows are older than the given number of days. A part contains rows of one month.
 func Retain(ctx context.Context, c Conn, l Layout, days int) error {
 	for table, column := range map[string]string{
 		l.Local(): "timestamp_from", l.Derived("by_time"): "timestamp_from",
 		l.Derived("hours"): "hour",
 	} {
-		// A TTL must be a DateTime, which overflows in 2106: a later end would be in the past.
+		// A TTL must be a DateTime, which overflows in 2106: a later time would wrap to the past.
 		ttl := fmt.Sprintf("TTL toDateTime(least(toUnixTimestamp64Second(%s) + %d, %d))", column, days*86400, uint32(math.MaxUint32))
 		var current []struct {
 			Engine string `ch:"engine_full"`
