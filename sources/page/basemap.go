@@ -15,16 +15,16 @@ import (
 // the header and the directories of the archive, and then the tiles that it shows.
 const BasemapName = "basemap.pmtiles"
 
-// Basemap is an open PMTiles archive. Reader must be closed.
+// Basemap is an open PMTiles archive. The caller must close Reader.
 type Basemap struct {
 	Reader *os.File
 	Size   int64
 	Header [][2]string // names and values, including ETag
 	ETag   string
-	time   time.Time
+	time   time.Time // modification time of the file
 }
 
-// OpenBasemap opens the archive. It may be replaced between two calls.
+// OpenBasemap opens the archive. The file may be replaced between two calls.
 func (c Config) OpenBasemap() (*Basemap, error) {
 	f, err := os.Open(c.Basemap)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c Config) OpenBasemap() (*Basemap, error) {
 	return b, nil
 }
 
-// ServeBasemap serves the archive, or the ranges of it that are requested.
+// ServeBasemap serves the archive, or only the requested ranges.
 func (c Config) ServeBasemap(w http.ResponseWriter, r *http.Request) {
 	b, err := c.OpenBasemap()
 	if err != nil {
@@ -64,7 +64,7 @@ const (
 	pmtilesVersion    = 3
 )
 
-// Check returns an error if the basemap cannot be served.
+// Check returns an error if a basemap is configured but cannot be served.
 func (c Config) Check() error {
 	if c.Basemap == "" {
 		return nil
@@ -93,7 +93,7 @@ func checkPMTiles(f io.Reader, size int64) error {
 	for i, part := range []string{"root directory", "metadata", "leaf directories", "tiles"} {
 		at, length := binary.LittleEndian.Uint64(h[8+16*i:]), binary.LittleEndian.Uint64(h[16+16*i:])
 		if end := at + length; end < at || end > uint64(size) {
-			return fmt.Errorf("the %s end at byte %d, but the file has %d bytes; copy it again", part, end, size)
+			return fmt.Errorf("the file has %d bytes, but the end of the %s is at byte %d; copy the file again", size, part, end)
 		}
 	}
 	if kind := h[99]; kind < 1 || kind > 4 {

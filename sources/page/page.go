@@ -40,7 +40,7 @@ type Config struct {
 	Forecaster string `setting:"forecaster"`
 }
 
-// DefaultConfig returns the default settings: clients are served the map.
+// DefaultConfig returns the default settings: the map is served to clients.
 func DefaultConfig() Config { return Config{Clients: true} }
 
 // Validate checks the address of the forecaster.
@@ -53,10 +53,10 @@ func (c Config) Validate() error {
 type Settings struct {
 	Horizons   []int   `json:"horizons"`   // minutes
 	StaleAfter float64 `json:"staleAfter"` // seconds
-	Forecasts  bool    `json:"forecasts"`  // there is a feed of forecasts
+	Forecasts  bool    `json:"forecasts"`  // whether there is a feed of forecasts
 	LeftHand   bool    `json:"leftHand"`
-	Basemap    bool    `json:"basemap"`    // BasemapName exists
-	Forecaster bool    `json:"forecaster"` // StreetPath exists
+	Basemap    bool    `json:"basemap"`    // whether BasemapName exists
+	Forecaster bool    `json:"forecaster"` // whether StreetPath exists
 }
 
 // policy allows the page to load only its own files: no inline scripts or styles, and nothing from
@@ -70,16 +70,16 @@ const revalidate = "public, no-cache"
 // asset is a file of the page.
 type asset struct {
 	mediaType  string
-	policy     string // its Content-Security-Policy
+	policy     string // Content-Security-Policy
 	etag       func() string
 	identity   func() []byte // uncompressed content
-	compressed func() []byte // content compressed with gzip
+	compressed func() []byte // gzip-compressed content
 }
 
-// Page is the page for one audience.
+// Page holds the files of the page for one audience, by path.
 type Page map[string]asset
 
-// File is a file of the page in the form in which it is sent. Body must not be modified.
+// File is a file of the page, encoded as it is sent. Body must not be modified.
 type File struct {
 	Header [][2]string // names and values, including ETag and Content-Encoding
 	ETag   string
@@ -103,7 +103,7 @@ func (c Config) Street() http.Handler {
 }
 
 // New returns the page with the given entry file: index.html for operators or map.html for clients.
-// In the page, the name of the entry file is "".
+// The path of the entry file within the page is "".
 func New(cfg Config, s Settings, entry string) Page {
 	s.LeftHand, s.Basemap, s.Forecaster = cfg.LeftHand, cfg.Basemap != "", cfg.Forecaster != "" && entry == operatorsEntry
 	all := Page{}
@@ -118,7 +118,7 @@ func New(cfg Config, s Settings, entry string) Page {
 	return all
 }
 
-// File returns a file by its path without the leading slash, gzip-compressed or not.
+// File returns the file with the given path, without a leading slash, or ok false if there is none.
 func (p Page) File(name string, compressed bool) (f File, ok bool) {
 	a, ok := p[name]
 	if !ok {
@@ -161,9 +161,9 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.Body)) // also handles If-None-Match
 }
 
-// add adds a file with the media type for the file name from. If name ends with .gz, the build has
-// compressed the file, and the suffix is removed from its path. The content is read when the file
-// is requested for the first time.
+// add adds a file at the path name, with the media type for the file name from. If name ends with
+// .gz, the build has compressed the file; its path is name without the suffix and determines the
+// media type. The content is read when the file is first requested.
 func (p Page) add(name, from, policy string, content func() []byte) {
 	stored := sync.OnceValue(content)
 	a := asset{policy: policy, etag: sync.OnceValue(func() string { return fmt.Sprintf("%x", xxhash.Sum64(stored())) })}
@@ -171,7 +171,7 @@ func (p Page) add(name, from, policy string, content func() []byte) {
 		name, from = plain, plain
 		a.compressed, a.identity = stored, sync.OnceValue(func() []byte {
 			z, _ := gzip.NewReader(bytes.NewReader(stored()))
-			text, _ := io.ReadAll(z) // embedded: it cannot fail
+			text, _ := io.ReadAll(z) // reading an embedded file cannot fail
 			return text
 		})
 	} else {
@@ -190,7 +190,7 @@ func (p Page) add(name, from, policy string, content func() []byte) {
 // content returns a function that reads an embedded file.
 func content(files embed.FS, name string) func() []byte {
 	return func() []byte {
-		text, _ := files.ReadFile(name) // embedded: it cannot fail
+		text, _ := files.ReadFile(name) // the file is embedded
 		return text
 	}
 }
