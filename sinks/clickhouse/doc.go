@@ -28,7 +28,7 @@
 //   - The server remembers a limited number of tokens, and does not fsync them: after a power
 //     failure a part may exist without its token. A retry would duplicate the rows.
 //   - The server writes the token before it activates the part. If it is killed in between, the
-//     token exists and the rows do not. A retry would be ignored, and the rows lost.
+//     token exists and the rows do not. The server would ignore a retry, losing the rows.
 //   - The parts of an INSERT are activated month by month, and a block may consist of several
 //     INSERTs. After a failure, the table may contain only some of the block's months.
 //

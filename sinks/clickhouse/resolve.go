@@ -76,7 +76,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	return nil
 }
 
-// checkDeadReplicas returns nil if all servers are live or the rows have been missing for deadAfter.
+// checkDeadReplicas returns nil if all servers are live, or rows have been missing for deadAfter.
 // Otherwise, a dead replica may have the rows: it returns an error, so that the block is retried.
 func (s *Sink) checkDeadReplicas(plan string, rows int) error {
 	unavailable := s.hosts.unavailable()

@@ -27,7 +27,7 @@ type Sink struct {
 	statement string // INSERT
 
 	deriving     periodic // updates the derived tables
-	deriveFailed bool     // the last update failed; used by updateDerived only
+	deriveFailed bool     // whether the last update failed; used by updateDerived only
 
 	unsent       string               // the plan whose rows have never been sent; every other plan is in doubt
 	missingSince map[string]time.Time // plan → when its rows, although sent again, were first found on no live replica

@@ -92,7 +92,7 @@ const operatorsEntry = "index.html" // entry file of the page for operators
 // because it is not part of the contract with clients.
 const StreetPath = "/street"
 
-// Street returns the handler of StreetPath, a proxy for the forecaster.
+// Street returns the handler of StreetPath, a reverse proxy to the forecaster.
 func (c Config) Street() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: c.Forecaster}) },
