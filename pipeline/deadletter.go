@@ -18,16 +18,16 @@ import (
 )
 
 // DeadLetters is the file of measurements that a sink has permanently rejected, one JSON object per
-// line. A line is durable before the delivery continues; a crash may repeat it but not lose it.
+// line. A line is durable before the delivery continues; a crash may duplicate it, not lose it.
 type DeadLetters struct {
 	mu   sync.Mutex
 	path string
 }
 
-// DeadLetter is a line of the file.
+// DeadLetter is a line of the dead-letter file.
 type DeadLetter struct {
 	Sink            string         `json:"sink"`
-	Reason          string         `json:"reason"` // error of the store
+	Reason          string         `json:"reason"` // the store's error
 	At              time.Time      `json:"at"`     // when the line was written
 	ProductInstance string         `json:"productInstance"`
 	BatchID         string         `json:"batchId"`
@@ -46,11 +46,11 @@ type DeadLetterItem struct {
 	Quality         *float64  `json:"quality,omitempty"`
 }
 
-// NewDeadLetters returns the dead-letter file at path. Add creates it.
+// NewDeadLetters returns the dead-letter file at path. Add creates the file if it does not exist.
 func NewDeadLetters(path string) *DeadLetters { return &DeadLetters{path: path} }
 
-// Check returns an error if Add could not write the file. It writes nothing, because the disk may
-// be full.
+// Check returns an error if Add could not write the file. Check writes nothing, because the disk
+// may be full.
 func (d *DeadLetters) Check() error {
 	f, err := os.OpenFile(d.path, os.O_WRONLY|os.O_APPEND, 0)
 	switch {
@@ -105,8 +105,8 @@ func ItemOf(b *batch.Batch, row int) DeadLetterItem {
 	return item
 }
 
-// appendDurably appends lines and syncs the file. If a crash has truncated the last line, it starts
-// on a new one.
+// appendDurably appends lines and syncs the file. If a crash has truncated the last line,
+// appendDurably starts on a new one.
 func appendDurably(path string, lines []byte) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {

@@ -21,16 +21,16 @@ import (
 
 // Sink is a store that accepted rows are delivered to. It is used by one goroutine.
 type Sink interface {
-	// Plan determines the next block, the first n rows, before its first attempt. n is at least 1.
-	// plan contains what Deliver needs to make all attempts identical, even after a restart. state
-	// is what the last Deliver returned, nil at first. All batches in rows have different IDs.
+	// Plan chooses the size of the next block, the first n > 0 rows, before its first attempt. plan
+	// holds what Deliver needs to make all attempts identical, even after a restart. state is the one
+	// that the last Deliver returned, nil at first. All batches in rows have different IDs.
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
-	// Deliver returns nil once the store has durably stored exactly this block. state is passed to
-	// the next Plan. After an error or a restart Deliver is called again with the same plan and
-	// rows, except after a *batch.PermanentError: then the block is halved. If part of such a block
-	// may have been stored, state must record that for later plans.
+	// Deliver returns nil once the store has durably stored exactly this block. state is passed to the
+	// next Plan. After an error or a restart Deliver is called again with the same plan and rows,
+	// except after a *batch.PermanentError, which makes the caller plan a smaller block. If part of
+	// the rejected block may have been stored, state must record that for later plans.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
-	// Probe returns an error if the store cannot take rows now. It is called at the start and while
+	// Probe returns an error if the store cannot take rows now. It is called at startup and while
 	// there are no rows to deliver.
 	Probe(ctx context.Context) error
 	Close() error
@@ -41,10 +41,10 @@ type DeliveryConfig struct {
 	// maximum number of rows offered to the sink at a time; raise it if the store prefers larger
 	// blocks
 	MaxRows int `setting:"max_rows"`
-	// number of rows to wait for, up to linger, before the next block is written, to avoid small blocks
+	// number of rows to wait for, up to linger, before the next block is written; avoids small blocks
 	MinRows  int           `setting:"min_rows"`
 	Linger   time.Duration `setting:"linger"`    // maximum wait for min_rows, counted from the last block
-	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; doubles with each further one
+	RetryMin time.Duration `setting:"retry_min"` // wait after the first failed attempt; doubled after each further failure
 	RetryMax time.Duration `setting:"retry_max"` // maximum wait between attempts, and interval at which an idle store is probed
 }
 
@@ -53,16 +53,16 @@ func (c DeliveryConfig) Validate() error {
 	return errors.Join(
 		settings.Within("max_rows", c.MaxRows, 1, 1_000_000, "a row takes about 100 bytes of memory"),
 		settings.Within("min_rows", c.MinRows, 1, c.MaxRows, "a block has at most max_rows rows"),
-		settings.Within("linger", c.Linger, 0, time.Minute, "under load, measurements wait up to that long for others"),
+		settings.Within("linger", c.Linger, 0, time.Minute, "under load, measurements wait up to this long for more to arrive"),
 		settings.AtLeast("retry_min", c.RetryMin, time.Millisecond, "shorter waits overload a store that is in trouble"),
 		settings.AtLeast("retry_max", c.RetryMax, c.RetryMin, "the first wait is retry_min"),
 	)
 }
 
-// Delivery delivers the journal's rows to one sink: it reads frames from the cursor on, forms a
-// block, writes it, and moves the cursor. Each sink has a Delivery, independent of the others.
+// Delivery delivers the journal's rows to one sink: it reads frames from the cursor onward, forms
+// blocks, writes them, and advances the cursor. Deliveries are independent of each other.
 type Delivery struct {
-	Tracer trace.Tracer // creates a span for each block; nil for no spans; set before Run
+	Tracer trace.Tracer // creates spans for blocks; nil disables tracing; set before Run
 
 	name   string
 	cfg    DeliveryConfig
@@ -73,15 +73,15 @@ type Delivery struct {
 	dead   *DeadLetters
 	log    zerolog.Logger
 
-	at      CursorStatus // may be ahead of the saved one
+	at      CursorStatus // progress, which may be ahead of the saved cursor
 	unsaved bool         // the last save failed
-	limit   int          // maximum rows of a block; lower while searching for a rejected row
+	limit   int          // maximum rows in a block; lowered while searching for a rejected row
 
 	reached atomic.Uint64 // frame of the first undelivered row
 	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
-	rows    atomic.Int64  // delivered by this process
+	rows    atomic.Int64  // rows delivered by this process
 	mu      sync.Mutex    // guards trouble
-	trouble error         // why the last attempt failed, nil if it succeeded
+	trouble error         // error of the last attempt, nil if it succeeded
 }
 
 // NewDelivery returns a delivery that starts at the sink's cursor.
@@ -101,9 +101,9 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 	return d, nil
 }
 
-// Run delivers until soft is done. It then lets the current attempt finish, unless ctx is done too;
-// ctx must not be done before soft. The next Run, in this process or another, continues with the
-// undelivered rows. Run closes the sink.
+// Run delivers until soft is done or the journal is closed. It then lets the current attempt
+// finish, unless ctx is done too; ctx must not be done before soft. The next Run, in this process
+// or another, continues with the undelivered rows. Run closes the sink.
 func (d *Delivery) Run(ctx, soft context.Context) error {
 	if d.at.Plan == nil {
 		d.probe(soft)
@@ -116,11 +116,11 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 		switch {
 		case err == nil:
 		case soft.Err() != nil, errors.Is(err, journal.ErrClosed):
-			if d.at.Plan != nil { // it is already saved
+			if d.at.Plan != nil { // the cursor was saved with the plan
 				return d.sink.Close()
 			}
 			return errors.Join(d.save(d.at), d.sink.Close())
-		default: // the journal cannot be read, or the cursor not be saved
+		default: // the journal cannot be read, or the cursor cannot be saved
 			d.report(err, "delivery failed; retrying")
 			_ = sleep(soft, d.cfg.RetryMax) // if soft is done, next returns its error
 			d.window.rewind(d.at.Done)
@@ -128,8 +128,8 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 	}
 }
 
-// next returns the block in progress, which an earlier Run may have planned, or plans a new one.
-// The plan has been saved.
+// next returns the block in progress, possibly planned by an earlier Run, or plans a new one. The
+// block's plan is saved by the time next returns.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	if d.at.Plan != nil {
 		rows, err := d.window.upTo(ctx, d.at.End)
@@ -142,7 +142,7 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 		d.behind.Store(rows[0].ReceivedAt)
 		return rows, nil
 	}
-	if d.unsaved { // without a new row, the cursor would not be saved, and the journal could not delete frames
+	if d.unsaved { // if no new row arrived, the cursor would stay unsaved, and the journal could not delete frames
 		if err := d.save(d.at); err != nil {
 			return nil, err
 		}
@@ -163,8 +163,8 @@ func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	}
 }
 
-// distinct cuts a block off before a batch ID occurs again, so that batch ID and index identify a
-// row of the block. A batch that is accepted again after the idempotency window has its former ID.
+// distinct truncates a block before the second batch with the same ID, so that batch ID and index
+// identify a row in the block. A batch accepted again after the idempotency window has its old ID.
 func distinct(rows batch.Block) batch.Block {
 	seen := map[batch.ID]struct{}{}
 	for i, s := range rows {
@@ -182,7 +182,7 @@ func distinct(rows batch.Block) batch.Block {
 const maxUnsavedFrames = 64
 
 // passEmptyFrames moves past frames without rows. It saves the cursor when no rows follow, and
-// every maxUnsavedFrames frames: otherwise a journal full of such frames would stay full.
+// every maxUnsavedFrames frames, so that a journal full of such frames does not stay full.
 func (d *Delivery) passEmptyFrames() error {
 	d.at.Done = d.window.end()
 	idle := d.advance(0)
@@ -192,8 +192,8 @@ func (d *Delivery) passEmptyFrames() error {
 	return d.save(d.at)
 }
 
-// advance moves past the n rows before d.at.Done. If no row follows, it also moves past the frames
-// without rows, and returns true.
+// advance drops the first n rows, which end at d.at.Done. If no row follows, it also moves
+// d.at.Done past frames without rows, and returns true.
 func (d *Delivery) advance(n int) (idle bool) {
 	d.window.drop(n)
 	if idle = !d.window.more(); idle {
@@ -248,11 +248,11 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 	return err
 }
 
-// maxLinks limits the links of a span: a block may have rows of thousands of batches.
+// maxLinks bounds the links in a span: a block may have rows from thousands of batches.
 const maxLinks = 128
 
-// startSpan starts a span for all attempts of this process to deliver a block. It does so only if a
-// batch of the block is from a sampled request.
+// startSpan starts a span that covers all attempts of this process to deliver a block. Unless a
+// batch in the block is from a sampled request, the span is a no-op.
 func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Context, trace.Span) {
 	var links []trace.Link
 	for _, s := range rows {
@@ -268,8 +268,8 @@ func (d *Delivery) startSpan(ctx context.Context, rows batch.Block) (context.Con
 			attribute.Int("trafficd.batches", len(rows))))
 }
 
-// retry repeats an attempt until it succeeds, is permanently rejected, or ctx is done. It waits
-// between attempts for a random 50–100% of a time that doubles up to RetryMax.
+// retry calls attempt until it succeeds, returns a *batch.PermanentError, or ctx is done. The wait
+// between attempts is a random 50–100% of an interval that doubles up to RetryMax.
 func (d *Delivery) retry(ctx context.Context, what string, attempt func() error) error {
 	for wait := d.cfg.RetryMin; ; wait = min(2*wait, d.cfg.RetryMax) {
 		err := attempt()
@@ -292,8 +292,8 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// delivered moves past a delivered block. The cursor is saved with the next plan. A restart before
-// that repeats the block, and the store recognises the repetition.
+// delivered moves past a delivered block. The cursor is saved with the next plan. If the process
+// restarts before that, the block is sent again, and the store recognises the duplicate.
 func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) {
 	n := rows.Rows()
 	d.at = CursorStatus{Done: rows.End(), State: state}
@@ -308,21 +308,21 @@ func (d *Delivery) delivered(rows batch.Block, state []byte, started time.Time) 
 	}
 }
 
-// rejected halves the next block or, if the rejected one has a single row, writes that row to the
-// dead-letter file.
+// rejected limits the next block to half of the rejected rows or, if there is only one, writes it
+// to the dead-letter file.
 func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error {
 	if n := rows.Rows(); n > 1 {
 		d.limit = n / 2
-		d.log.Warn().Err(cause).Int("rows", n).Msg("the store rejects a block; halving it")
+		d.log.Warn().Err(cause).Int("rows", n).Msg("the store rejected a block; halving it")
 		return d.save(CursorStatus{Done: d.at.Done, State: d.at.State})
 	}
 	if err := d.dead.Add(d.name, rows, cause.Err); err != nil {
 		return err
 	}
 	d.log.Error().Err(cause).Str("batch", rows[0].ID.String()).Uint32("index", rows[0].Index[rows[0].From]).
-		Msg("the store permanently rejects a measurement; wrote it to the dead-letter file")
+		Msg("the store permanently rejected a measurement; wrote it to the dead-letter file")
 	if err := d.save(CursorStatus{Done: rows.End(), State: d.at.State}); err != nil {
-		return err // the row is attempted again
+		return err // the row will be attempted again
 	}
 	if d.advance(1) {
 		return d.save(d.at)
@@ -345,7 +345,7 @@ func (d *Delivery) save(p CursorStatus) error {
 }
 
 // report records the outcome of an attempt. It logs the first of consecutive failures as a warning
-// and the others at debug level.
+// and the rest at debug level.
 func (d *Delivery) report(err error, what string) {
 	if errors.Is(err, context.Canceled) {
 		return // the delivery is stopping
@@ -364,13 +364,13 @@ func (d *Delivery) report(err error, what string) {
 	}
 }
 
-// Status reports how far a delivery is behind, for readiness and metrics.
+// Status is the state of a delivery, for readiness and metrics.
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
 	Waiting int64         // estimated number of undelivered rows in the journal, see window.meanRows
 	Frames  uint64        // frames in the journal that are not completely delivered
 	Rows    int64         // rows delivered by this process
-	Trouble error         // why the last attempt failed, nil if it succeeded
+	Trouble error         // error of the last attempt, nil if it succeeded
 }
 
 // Status returns the current status. It may be called from any goroutine.

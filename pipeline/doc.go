@@ -1,5 +1,5 @@
-// Package pipeline connects the sources and the sinks. Intake processes a batch until it is
-// durable; a Delivery writes durable rows to a store.
+// Package pipeline connects sources to sinks. Intake validates batches and makes them durable; a
+// Delivery writes durable rows to a store.
 //
 //	sources/ingest ─▶ Intake ───────────────────────────────────────────────┐
 //	 (receives the     │ body: gunzip through a fixed buffer                │
@@ -14,7 +14,7 @@
 //
 // A measurement passes through five files:
 //
-//  1. sources/api/handle.go finds the endpoint of the request.
+//  1. sources/api/handle.go routes the request to its endpoint.
 //  2. sources/ingest/endpoint.go receives the body, submits it and responds.
 //  3. intake.go decodes and validates the body and appends its frame to the journal.
 //  4. deliver.go reads frames and forms blocks of rows.
@@ -22,23 +22,23 @@
 //
 // # Memory and goroutines
 //
-// The goroutine of a connection receives the whole compressed body. One of Config.Workers
-// goroutines then decodes and validates it and encodes the accepted rows as a frame of a few
-// hundred KB; each worker keeps the columns of one batch in memory. Workers wait neither for
-// clients nor for the disk; the goroutine of the connection does. All queues are bounded: if one is
-// full, clients get 503.
+// A connection's goroutine receives the whole compressed body. One of Config.Workers goroutines
+// then decodes and validates it and encodes the accepted rows as a frame of a few hundred KB; each
+// worker keeps the columns of one batch in memory. Workers wait neither for clients nor for the
+// disk; connection goroutines wait for both. All queues are bounded: when one is full, clients get
+// 503.
 //
 // # Deliveries
 //
 // All sinks share one loop (Delivery.Run in deliver.go). A block is a run of consecutive rows of
-// the journal, and may start and end inside a batch. Before the first attempt the sink's Plan
-// decides how many rows the block has, and the plan is saved with the cursor. So every attempt,
-// even after a crash, sends the same block with the same deduplication token (ClickHouse) or the
-// same producer id, epoch and sequences (Kafka).
+// the journal, and may start and end inside a batch. Before the first attempt, the sink's Plan
+// chooses the number of rows, and the plan is saved with the cursor. So every attempt, even after a
+// crash, sends the same block with the same deduplication token (ClickHouse) or the same producer
+// id, epoch and sequences (Kafka).
 //
-// If the store permanently rejects a block, the loop halves it until only the rejected row is left,
+// If the store permanently rejects a block, the loop halves it until a single rejected row is left,
 // and writes that row to the dead-letter file. If frames were deleted while a sink was disabled,
-// its delivery discards the plan of deleted frames and starts at the oldest remaining frame.
+// its delivery discards any plan for those frames and starts at the oldest remaining frame.
 //
 // Intake and Delivery use the journal through the interfaces Journal and Source. Package journal
 // implements them on a local disk, package kafkalog in Kafka, with one Delivery per partition.
@@ -47,11 +47,11 @@
 //
 //  1. 207 ⇒ each accepted item reaches both stores or the dead-letter file:
 //     TestEachRowArrivesOnceAndInOrder, cmd/chaos.
-//  2. Nothing arrives twice: the same tests, and the sinks' tests on real stores.
+//  2. Nothing arrives twice: the same tests, and the sinks' tests against real stores.
 //  3. Any other response ⇒ nothing arrives: TestNothingOfAFailedRequestIsStored. Without a
 //     response, a retry with the same Idempotency-Key reveals the outcome:
 //     TestRetryGetsTheSameResult.
-//  4. accepted + rejected = items sent, as the rules demand: TestAgainstTheOracle.
+//  4. accepted + rejected = items sent, split exactly as the rules say: TestAgainstTheOracle.
 //  5. Memory is bounded: TestHardLimit, sources/ingest, cmd/bench (gzip bombs, 64 clients).
 //  6. A slow client does not occupy a worker: sources/ingest.
 //  7. A batch sees one registry snapshot: TestConcurrentBatchesSeeOneSnapshotEach.

@@ -14,21 +14,21 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// IdempotencyConfig bounds the idempotency store (contract 1.5).
+// IdempotencyConfig configures the idempotency store (contract 1.5).
 type IdempotencyConfig struct {
-	// time for which the response to a batch is remembered; must be longer than clients retry
+	// time for which the response to a batch is remembered; must exceed the clients' retry period
 	Window time.Duration `setting:"window"`
 	// maximum memory used by these responses, compressed; at the limit, requests with a new key get
 	// 503
 	MaxBytes int64 `setting:"max_bytes"`
-	// maximum memory used by the responses of a client, in any case at most half of max_bytes
+	// maximum memory used by one client's responses; never more than half of max_bytes
 	MaxBytesPerClient int64 `setting:"max_bytes_per_client"`
-	// journal of these responses; an empty dir means the directory idempotency in the main journal's
+	// journal of these responses; an empty dir means idempotency in the main journal's dir
 	Journal journal.Config `setting:"journal"`
 }
 
 // DefaultIdempotencyConfig returns a window of one hour and 128 MiB, enough for about 400,000
-// responses without rejections, half of them for one client.
+// responses without rejections; one client may use half.
 func DefaultIdempotencyConfig() IdempotencyConfig {
 	c := IdempotencyConfig{Window: time.Hour, MaxBytes: 128 << 20, MaxBytesPerClient: 64 << 20, Journal: journal.DefaultConfig()}
 	c.Journal.Dir = ""
@@ -41,7 +41,7 @@ func DefaultIdempotencyConfig() IdempotencyConfig {
 func (c IdempotencyConfig) Validate() error {
 	return errors.Join(
 		settings.Within("window", c.Window, time.Second, 30*24*time.Hour, "clients rely on it for retries"),
-		settings.AtLeast("max_bytes", c.MaxBytes, 1<<20, "a response with many rejections may take as much"),
+		settings.AtLeast("max_bytes", c.MaxBytes, 1<<20, "a single response with many rejections may need this much"),
 		settings.AtLeast("max_bytes_per_client", c.MaxBytesPerClient, 1<<10, "a response takes about 300 bytes"),
 	)
 }
@@ -58,12 +58,12 @@ const windowConsumer = "window"
 //
 // A response becomes durable in the frame of its batch. Frames are deleted once all sinks have
 // delivered them, but responses are kept for the window. Therefore the store is another consumer of
-// the main journal: it copies the responses, without the rows, to its own journal. At the start it
+// the main journal: it copies the responses, without the rows, to its own journal. At startup it
 // reads both journals.
 type IdempotencyStore struct {
 	cfg  IdempotencyConfig
 	main Journal
-	from Source // reads main; nil if main cannot be read again, so that responses not yet copied are lost in a crash
+	from Source // reads main; nil if main cannot be read again: a crash then loses responses that are not copied yet
 	own  *journal.Journal
 	now  func() time.Time
 
@@ -71,17 +71,17 @@ type IdempotencyStore struct {
 	known   map[scopedKey]*storedResponse
 	order   []*storedResponse // by expiry, oldest first
 	fresh   []*storedResponse // durable in main, not copied yet
-	pending map[uint64]int    // frame of main → responses to copy; may exceed 1, because seqs of voided frames are reused
+	pending map[uint64]int    // frame of main → number of responses to copy; may exceed 1, because seqs of voided frames are reused
 	held    map[scopedKey]struct{}
 	bytes   int64            // size of all responses in known
-	charged map[string]int64 // the same by client; clients without responses are absent
+	charged map[string]int64 // size of each client's responses; clients without responses are absent
 
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// scopedKey is an Idempotency-Key of a client. client is contract.Client.Owner, which includes the
-// product instance.
+// scopedKey is an Idempotency-Key and the client that uses it. client is contract.Client.Owner,
+// which includes the product instance.
 type scopedKey struct{ client, key string }
 
 type storedResponse struct {
@@ -98,8 +98,8 @@ func (a *storedResponse) size() int64 {
 }
 
 // OpenIdempotencyStore loads the remembered responses and starts the goroutine that copies new
-// ones, which Close stops. cfg.Journal.Dir must be set. from reads the frames of main whose
-// responses may not have been copied. It is nil if main cannot be read again.
+// ones, which Close stops. cfg.Journal.Dir must be set. from reads main; the responses in frames
+// before its cursor have been copied. It is nil if main cannot be read again.
 func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts ...journal.Option) (*IdempotencyStore, error) {
 	own, err := journal.Open(cfg.Journal, []string{windowConsumer}, append([]journal.Option{journal.WithName("responses")}, opts...)...)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *IdempotencyStore) load(r Reader, locate func(a *storedResponse, seq uin
 
 // Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
 // is already claimed, and with 503 if the store or the client's quota is full. A client may use at
-// most as much as it leaves free, so another client always finds room.
+// most as much memory as it leaves free, so there is always room for another client.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
 	k := scopedKey{c.Owner, key}
 	s.mu.Lock()
@@ -191,7 +191,7 @@ func (s *IdempotencyStore) Release(c *contract.Client, key string) {
 }
 
 // replay sets sub.Result to the result of an earlier request with the same key and body. It returns
-// false if there was none, and a 422 if the key was used for another body.
+// false if there was none, and a 422 if the key was used for a different body.
 func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, error) {
 	if sub.IdempotencyKey == "" {
 		return false, nil
@@ -232,9 +232,9 @@ func (s *IdempotencyStore) enqueue(e *journal.Entry) error {
 	return nil
 }
 
-// settle remembers the response in a frame unless err, the outcome of the frame, is an error. A
-// failed frame no longer holds the cursor back: either the journal voids it before it accepts
-// others, or the next process finds it after the cursor.
+// settle is called with the outcome of an enqueued frame. If err is nil, it remembers the response
+// in the frame. A failed frame no longer holds the cursor back: either the journal voids it before
+// accepting new frames, or the next process finds it after the cursor.
 func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *IdempotencyStore) settle(e *journal.Entry, err error) {
 }
 
 func (s *IdempotencyStore) newResponse(id batch.Response, frame []byte) *storedResponse {
-	// If the clock was set back, received_at may be in the future: the age is then 0.
+	// If the clock was set back, received_at may be in the future; the age is then 0.
 	now := s.now()
 	age := min(max(now.Sub(time.Unix(0, batch.FrameReceivedAt(frame))), 0), s.cfg.Window)
 	return &storedResponse{
@@ -259,15 +259,15 @@ func (s *IdempotencyStore) newResponse(id batch.Response, frame []byte) *storedR
 	}
 }
 
-// unpend records that a response of a frame was copied or has failed. The caller holds mu.
+// unpend records that a response was copied or that its frame failed. The caller holds mu.
 func (s *IdempotencyStore) unpend(seq uint64) {
 	if s.pending[seq]--; s.pending[seq] == 0 {
 		delete(s.pending, seq)
 	}
 }
 
-// add adds a response, which replaces an older one with the same key. The caller holds mu, or no
-// other goroutine uses the store yet.
+// add adds a response, replacing any older one with the same key. The caller holds mu, or no other
+// goroutine uses the store yet.
 func (s *IdempotencyStore) add(a *storedResponse) {
 	if old := s.known[a.scopedKey]; old != nil {
 		s.charge(old.client, -old.size())
@@ -277,7 +277,7 @@ func (s *IdempotencyStore) add(a *storedResponse) {
 	s.charge(a.client, a.size())
 }
 
-// charge adds n bytes to a client's quota. n may be negative. The caller holds mu.
+// charge adds n bytes (possibly negative) to a client's memory use. The caller holds mu.
 func (s *IdempotencyStore) charge(client string, n int64) {
 	s.bytes += n
 	if s.charged[client] += n; s.charged[client] == 0 {
@@ -303,8 +303,8 @@ func (s *IdempotencyStore) run(ctx context.Context) {
 	}
 }
 
-// copy writes the fresh responses to the store's journal and then advances its cursor in the main
-// journal.
+// copy writes the fresh responses to the store's own journal, then advances the store's cursor in
+// the main journal.
 func (s *IdempotencyStore) copy() error {
 	next := uint64(0)
 	s.mu.Lock()
@@ -339,7 +339,7 @@ func (s *IdempotencyStore) copy() error {
 		}
 	}
 	left := slices.DeleteFunc(fresh, func(a *storedResponse) bool { return a.seq != 0 })
-	s.fresh = append(left, s.fresh...) // keeps the order of expiry, which is that of the store's journal
+	s.fresh = append(left, s.fresh...) // keeps the order of expiry, which is also the order of the store's own journal
 	for seq := range s.pending {
 		next = min(next, seq)
 	}

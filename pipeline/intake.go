@@ -36,8 +36,8 @@ type Config struct {
 	Idempotency IdempotencyConfig `setting:"idempotency"` // store of the responses to requests with an Idempotency-Key
 }
 
-// DefaultConfig returns two workers per CPU, a queue of 512 and 64 MiB for a decompressed body
-// (contract 1.1).
+// DefaultConfig returns two workers per CPU, a queue of 512 bodies, and a limit of 64 MiB for a
+// decompressed body (contract 1.1).
 func DefaultConfig() Config {
 	return Config{
 		Queue: 512, MaxBodyBytes: 64 << 20,
@@ -59,7 +59,7 @@ func (c Config) Check() error {
 type Registry interface {
 	// Snapshot returns the detectors of a product instance, or nil if they are not loaded yet.
 	Snapshot(productInstance string) *batch.Detectors
-	// HasFeed reports whether a product instance without a snapshot will have one.
+	// HasFeed reports whether the registry loads detectors for a product instance.
 	HasFeed(productInstance string) bool
 }
 
@@ -81,8 +81,8 @@ type Intake struct {
 
 	gate    sync.RWMutex // guards closed; Submit holds a read lock until it returns
 	closed  bool
-	stamp   sync.Mutex // held from stamping a frame to queueing it: received_at must increase from frame to frame
-	stamped int64      // the last received_at
+	stamp   sync.Mutex // held from stamping a frame until it is queued: received_at must increase from frame to frame
+	stamped int64      // received_at of the last stamped frame
 }
 
 type job struct {
@@ -212,7 +212,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	err := st.decoder.Decode(b, &st.items)
 	s.Result.Items = st.items.Count
 	if err != nil {
-		if apiErr, ok := errors.AsType[*contract.APIError](err); ok { // from the decoder, or body
+		if apiErr, ok := errors.AsType[*contract.APIError](err); ok { // from the decoder or from body.Next
 			return apiErr
 		}
 		return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error())
@@ -274,8 +274,8 @@ func diskError(err error) error {
 	return fmt.Errorf("%w: %w", batch.ErrNoResponse, err)
 }
 
-// journalError converts the error of a frame that was not queued to an API error. It omits the
-// cause, which may contain addresses and paths; operators find it in /readyz.
+// journalError converts an error of Enqueue or Ready, or journal.ErrTooLarge, to an API error. It
+// omits the cause, which may contain addresses and paths; operators find it in /readyz.
 func journalError(err error) *contract.APIError {
 	if errors.Is(err, journal.ErrTooLarge) {
 		return contract.NewError(contract.BodyTooLarge,
@@ -305,17 +305,17 @@ func (in *Intake) noRegistry(productInstance string) *contract.APIError {
 	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
 }
 
-// This compiles only if the text of gunzip is followed by the padding that decode requires.
+// This compiles only if gunzip pads its output at least as much as decode requires.
 const _ = uint(inflate.Slack - decode.Padding)
 
-// body decompresses a request body in a fixed buffer and limits its decompressed size. For requests
-// with an Idempotency-Key it computes a hash of the text.
+// body decompresses a request body through a fixed buffer and limits its decompressed size. For
+// requests with an Idempotency-Key it also hashes the decompressed text.
 type body struct {
 	max    int64
 	gz     gunzip.Reader
-	left   int64 // bytes until the text exceeds max
+	left   int64 // decompressed bytes still allowed
 	hash   xxhash.Digest
-	hashed bool // the hash is needed
+	hashed bool // whether to compute hash
 }
 
 // Next implements decode.Source. io.EOF means that the checksums of all gzip members are correct.

@@ -19,7 +19,7 @@ func (in *Intake) show() {
 	)
 }
 
-// ShowDelivery registers the metrics of a sink. status returns the sum of its deliveries.
+// ShowDelivery registers the metrics of a sink. status returns the total of its deliveries.
 func ShowDelivery(sink string, status func() Status) {
 	deadLetters.WithLabelValues(sink)
 	labels := map[string]string{"sink": sink}

@@ -8,21 +8,21 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// CursorStatus is what a delivery saves in its cursor. It is saved before the first attempt to
-// deliver a block, so that a restart repeats the same block.
+// CursorStatus is the progress of a delivery, which its cursor makes durable. It is saved before
+// the first attempt to deliver a block, so that the same block is repeated after a restart.
 type CursorStatus struct {
 	Done  batch.Position // all rows before it are delivered or in the dead-letter file
 	State []byte         // the sink's state at Done, nil before its first block
-	Plan  []byte         // of the block in progress; nil if there is none
-	End   batch.Position // of the block in progress
+	Plan  []byte         // plan of the block in progress, nil if there is none
+	End   batch.Position // end of the block in progress
 }
 
 const progressVersion = 2
 
 var errProgress = errors.New("invalid cursor state")
 
-// encode returns the state to save with the frame Done.Frame. The state repeats the frame, because
-// the journal may move a cursor to the oldest frame without changing the state; see
+// encode returns the cursor state to save together with Done.Frame. The state repeats the frame,
+// because the journal may move a cursor to the oldest frame without changing the state; see
 // journal.Cursor.Load.
 func (p CursorStatus) encode() []byte {
 	b := []byte{progressVersion}
@@ -38,10 +38,10 @@ func (p CursorStatus) encode() []byte {
 	return batch.AppendCounted(b, p.Plan)
 }
 
-// DescribeCursor decodes a delivery's cursor: the frame and the state from Cursor.Load or a
+// DescribeCursor decodes a delivery's cursor, given its frame and state from Cursor.Load or a
 // journal.CursorInfo. If the cursor was never saved, or the journal moved it because frames were
-// deleted, the result is the start of frame, without state and plan. CursorStatus.State is a view
-// into state.
+// deleted, the result is the start of frame, with no state or plan. The result's State aliases
+// state.
 func DescribeCursor(frame uint64, state []byte) (CursorStatus, error) {
 	start := CursorStatus{Done: batch.Position{Frame: frame}}
 	if len(state) == 0 {

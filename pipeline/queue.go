@@ -9,20 +9,20 @@ type queue struct {
 	capacity, maxRunning int // maxRunning is per client
 
 	mu      sync.Mutex
-	idle    []worker // waiting in pop; the last one, whose memory is most likely in the CPU's caches, wakes first
+	idle    []worker // waiting in pop; the last one is woken first: its memory is most likely still in the CPU's caches
 	clients map[string]*client
-	order   []*client // those with waiting jobs; the first has the next turn
-	waiting int       // jobs of all clients
+	order   []*client // clients with waiting jobs; the first has the next turn
+	waiting int       // number of waiting jobs of all clients
 	closed  bool
 }
 
 // worker wakes a goroutine that waits in pop. Its capacity is one.
 type worker chan struct{}
 
-// client is never deleted: there is at most one per API key.
+// client holds the jobs of one client. It is never deleted: there is at most one per API key.
 type client struct {
 	waiting []*job
-	running int // jobs
+	running int // number of running jobs
 }
 
 func newQueue(capacity, workers int) *queue {
@@ -52,8 +52,8 @@ func (q *queue) push(j *job) bool {
 	return true
 }
 
-// pop waits for a job that may start. It returns nil when the queue is closed and empty. The caller
-// must call done after the job.
+// pop waits for a job that may start, and returns it with its client, or nil once the queue is
+// closed and empty. The caller must call done after the job.
 func (q *queue) pop(w worker) (*job, *client) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,7 +87,7 @@ func (q *queue) done(c *client) {
 	defer q.mu.Unlock()
 	c.running--
 	if q.closed {
-		q.wakeAll() // so that they exit if the queue is empty
+		q.wakeAll() // so that workers exit if the queue is empty
 	} else if q.waiting > 0 {
 		q.wake()
 	}

@@ -8,13 +8,13 @@ import (
 
 // Journal makes accepted frames durable: journal.Journal on disk, or kafkalog.Log in a topic.
 type Journal interface {
-	// Enqueue queues a frame; journal.Entry.Wait waits until it is durable. Frames of the same
-	// product instance keep the order of the calls. Both may fail with journal.ErrTooLarge.
+	// Enqueue queues a frame; journal.Entry.Wait waits until it is durable. Frames of the same product
+	// instance keep the order of the calls. Enqueue and Wait may both fail with journal.ErrTooLarge.
 	Enqueue(e *journal.Entry) error
 	// Ready returns an error if Enqueue would fail now.
 	Ready() error
-	// Last returns the newest frame; new frames must have a later received_at. It returns nil if
-	// there is no frame, or if the readers of the journal set received_at.
+	// Last returns the newest frame; new frames must have a later received_at. frame is nil if there
+	// is none, or if the journal's readers set received_at.
 	Last() (seq uint64, frame []byte, err error)
 }
 
@@ -24,7 +24,7 @@ type Source interface {
 	// Reader returns a reader that starts at a frame or, if that was deleted, at the oldest one.
 	Reader(frame uint64) Reader
 	Cursor() Cursor
-	// Bounds returns the numbers of the oldest frame and of the one after the newest.
+	// Bounds returns the number of the oldest frame and the number after that of the newest.
 	Bounds() (oldest, next uint64)
 	// Confirm returns an error if another process may own the cursor. It is called before each
 	// attempt to deliver a block.
@@ -40,12 +40,12 @@ type Reader interface {
 	TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error)
 }
 
-// Cursor is the position of a consumer, which survives restarts.
+// Cursor is the durable position of a consumer.
 type Cursor interface {
 	// Load returns the saved position and state. It may be called from any goroutine.
 	Load() (frame uint64, state []byte)
 	// Save makes a position and a state durable. It fails with journal.ErrClosed if another process
-	// owns the cursor.
+	// may own the cursor.
 	Save(frame uint64, state []byte) error
 }
 

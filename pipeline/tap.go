@@ -14,7 +14,7 @@ import (
 
 const (
 	tapRate      = 50  // items per second for each follower
-	tapFollowers = 100 // at the same time; each scans the rejections of every batch
+	tapFollowers = 100 // maximum number at the same time; each may scan every batch
 )
 
 // Tap lets operators follow a sample of the items as they are validated. Without followers it costs
@@ -29,7 +29,7 @@ type Tap struct {
 // TapFilter selects items. Empty fields match everything.
 type TapFilter struct {
 	Client, Code, Detector string
-	Accepted               bool // accepted items, instead of rejected ones
+	Accepted               bool // select accepted items instead of rejected ones
 }
 
 // TapItem is an item that was accepted or rejected. Type, From, To and Value are set only for
@@ -40,7 +40,7 @@ type TapItem struct {
 	Code     string          `json:"code"` // OK if accepted
 	Detector string          `json:"detector,omitempty"`
 	Field    string          `json:"field,omitempty"`
-	Message  json.RawMessage `json:"message,omitempty"` // as in the 207
+	Message  json.RawMessage `json:"message,omitempty"` // description of the rejection in the 207
 	Type     string          `json:"type,omitempty"`
 	From     *time.Time      `json:"from,omitempty"`
 	To       *time.Time      `json:"to,omitempty"`
@@ -55,11 +55,11 @@ type Follower struct {
 	filter TapFilter
 	tap    *Tap
 
-	second int64 // Unix time
+	second int64 // Unix time of the second that sent refers to
 	sent   int   // items sent in that second
 }
 
-// Follow adds a follower. It returns nil if there are too many.
+// Follow adds a follower. It returns nil if there are already tapFollowers.
 func (t *Tap) Follow(filter TapFilter) *Follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +84,7 @@ func (f *Follower) Stop() {
 }
 
 // offer sends a sample of a validated batch to the followers. To avoid waiting, it does nothing if
-// another worker is in offer.
+// t is locked, usually by another worker.
 func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, now time.Time) {
 	if t.active.Load() == 0 || !t.mu.TryLock() {
 		return

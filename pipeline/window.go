@@ -17,13 +17,13 @@ type window struct {
 	source Source
 	reader Reader
 	rows   batch.Block
-	count  int    // of rows
+	count  int    // number of rows
 	next   uint64 // frame to read next
-	skip   uint32 // rows of that frame that were delivered before
+	skip   uint32 // rows of frame next that were delivered before
 	free   []*batch.Batch
 	buf    []byte
-	began  time.Time             // when the last block was gathered
-	idle   func(context.Context) // called at the interval every while there is no frame to read
+	began  time.Time             // when gather last returned
+	idle   func(context.Context) // called at intervals of every while there is no frame to read
 	every  time.Duration
 
 	framesRead, rowsRead atomic.Int64
@@ -33,7 +33,7 @@ type window struct {
 // batches, but each batch kept may have the memory of a large one.
 const maxFree = 32
 
-// rewind discards all rows and continues at a position.
+// rewind discards all rows and continues reading at a position.
 func (w *window) rewind(from batch.Position) {
 	w.drop(w.count)
 	w.next, w.skip = from.Frame, from.Row
@@ -41,10 +41,10 @@ func (w *window) rewind(from batch.Position) {
 }
 
 // gather waits for a row, and then until there are cfg.MinRows rows or cfg.Linger has passed since
-// it last returned. So rows after a pause do not wait, and blocks are large under load. It reads at
-// most until there are cfg.MaxRows rows. It returns no rows if it has read only frames without
-// rows. If a frame cannot be read, it returns the rows before it, and the next call returns the
-// error.
+// it last returned. So rows that arrive after a pause do not wait, and blocks are large under load.
+// It stops reading once there are cfg.MaxRows rows. It returns no rows if it has read only a frame
+// without rows. If a frame cannot be read, it returns the rows before it, and the next call returns
+// the error.
 func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, error) {
 	for w.count == 0 {
 		pause, cancel := context.WithTimeout(ctx, w.every)
@@ -133,7 +133,7 @@ func (w *window) add(seq uint64, frame []byte) error {
 	w.framesRead.Add(1)
 	w.rowsRead.Add(int64(b.Rows()))
 	from := 0
-	if seq == w.next { // otherwise that frame was deleted
+	if seq == w.next { // otherwise frame w.next was deleted
 		from = int(w.skip)
 	}
 	w.next, w.skip = seq+1, 0
@@ -152,8 +152,8 @@ func (w *window) release(b *batch.Batch) {
 	}
 }
 
-// meanRows returns the mean number of rows of the frames that were read, at least 1. It may be
-// called from any goroutine.
+// meanRows returns the mean number of rows per frame read so far, at least 1. It may be called from
+// any goroutine.
 func (w *window) meanRows() float64 {
 	return max(1, float64(w.rowsRead.Load())/max(1, float64(w.framesRead.Load())))
 }
@@ -161,7 +161,7 @@ func (w *window) meanRows() float64 {
 // end returns the position after the last row that was read.
 func (w *window) end() batch.Position { return batch.Position{Frame: w.next, Row: w.skip} }
 
-// more reports whether there are rows. It reads frames until there are, without waiting.
+// more reports whether there are rows, reading durable frames as needed. It does not wait.
 func (w *window) more() bool {
 	for w.count == 0 {
 		if ok, err := w.read(); !ok || err != nil {
@@ -185,5 +185,5 @@ func (w *window) drop(n int) {
 		n -= left
 		w.release(s.Batch)
 	}
-	w.rows = slices.Delete(w.rows, 0, spans) // at once: a block may have a span for each row
+	w.rows = slices.Delete(w.rows, 0, spans) // in a single call: a block may have a span for each row
 }

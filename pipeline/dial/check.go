@@ -24,7 +24,7 @@ const maxClockDifference = 5 * time.Second
 const checkTimeout = 20 * time.Second
 
 // Check connects to a server. It returns an error if that fails, or if the server's clock differs
-// from this machine's. The error starts with the key of a setting; key is that of the address.
+// too much from this machine's. The error starts with the key of a setting; key is the address's.
 func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -47,7 +47,7 @@ func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time
 	case errors.As(err, &exception) && exception.Code == 81:
 		return fmt.Errorf("database: %w", err)
 	}
-	return fmt.Errorf("%s: cannot connect to %s: %w; check that the server is running, that this is its native port, and that secure is right",
+	return fmt.Errorf("%s: cannot connect to %s: %w; check that the server is running, the port is its native one, and secure is correct",
 		key, address, err)
 }
 
@@ -61,7 +61,7 @@ func (q ClickHouseQuery) Check(ctx context.Context, deep bool) error {
 }
 
 // checkClock returns an error if the server's clock, which was read between before and after,
-// differs from this machine's.
+// differs by more than maxClockDifference from this machine's.
 func checkClock(key, address string, server, before, after time.Time) error {
 	ahead := max(server.Sub(after), 0) + min(server.Sub(before), 0)
 	if ahead.Abs() <= maxClockDifference {
@@ -81,12 +81,12 @@ func IsTLS(err error) bool {
 		errors.As(err, &operation) && operation.Op == "remote error" // a TLS alert, see crypto/tls
 }
 
-// Topic is what the brokers report about a topic.
+// Topic describes a topic as the brokers report it.
 type Topic struct {
 	Name       string
 	Brokers    int // number of brokers in the cluster
 	Partitions []kafka.Partition
-	Config     map[string]string // nil if the user lacks the permission DescribeConfigs
+	Config     map[string]string // nil if it cannot be read, for example without the permission DescribeConfigs
 }
 
 // Errorf returns an error about the topic. It starts with "topic", the key of the setting.
@@ -94,7 +94,7 @@ func (t Topic) Errorf(format string, args ...any) error {
 	return fmt.Errorf("topic: topic %q "+format, append([]any{t.Name}, args...)...)
 }
 
-// Number returns a numeric setting of the topic, or fallback if it is not known.
+// Number returns a numeric setting of the topic, or fallback if it is unknown.
 func (t Topic) Number(name string, fallback int) int {
 	if n, err := strconv.Atoi(t.Config[name]); err == nil {
 		return n
@@ -102,8 +102,8 @@ func (t Topic) Number(name string, fallback int) int {
 	return fallback
 }
 
-// InSync returns the topic's replication factor and its min.insync.replicas. If the latter is not
-// known, InSync returns an acceptable value. The topic must have partitions.
+// InSync returns the topic's replication factor and its min.insync.replicas. If the latter is
+// unknown, least is an acceptable value. The topic must have partitions.
 func (t Topic) InSync() (replicas, least int) {
 	replicas = len(t.Partitions[0].Replicas)
 	return replicas, t.Number("min.insync.replicas", min(2, replicas))
@@ -128,8 +128,8 @@ func (t Topic) CheckDurability() error {
 
 // Check returns an error if the TLS files cannot be read or, if deep, if any broker cannot be used,
 // including those that the cluster advertises. Each of the joined errors starts with the key of a
-// setting. t is what the brokers report about the topic; a topic without partitions does not exist,
-// which is not an error.
+// setting. t describes the topic; if it has no partitions, the topic does not exist, which is not
+// an error.
 func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, err error) {
 	t.Name = k.Topic
 	transport, err := k.Transport()
@@ -179,7 +179,7 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 	return t, errors.Join(errs...)
 }
 
-// diagnose adds the settings that may have caused a failed connection to its error.
+// diagnose prefixes the error of a failed connection with the settings that may have caused it.
 func (k Kafka) diagnose(address string, err error) error {
 	switch {
 	case errors.Is(err, kafka.SASLAuthenticationFailed):
@@ -189,10 +189,10 @@ func (k Kafka) diagnose(address string, err error) error {
 	case IsTLS(err):
 		return fmt.Errorf("tls.enabled, tls.ca and tls.cert: cannot establish TLS with %s: %w", address, err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; check that the listener uses these settings, and the password",
+		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; check the password, and that the listener uses these settings",
 			address, err)
 	case slices.Contains(k.Brokers, address):
-		return fmt.Errorf("brokers: cannot connect to %s: %w; check that the listener uses these settings of tls and sasl", address, err)
+		return fmt.Errorf("brokers: cannot connect to %s: %w; check that the listener uses the same tls and sasl settings", address, err)
 	}
 	return fmt.Errorf("brokers: cannot connect to %s, which the cluster advertises: %w; check advertised.listeners of the brokers",
 		address, err)

@@ -16,9 +16,9 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// ClickHouse configures connections to a ClickHouse server with its native protocol.
+// ClickHouse configures connections to a ClickHouse server over its native protocol.
 type ClickHouse struct {
-	Database string `setting:"database"` // created if it does not exist and the user may create it
+	Database string `setting:"database"` // database name; created if missing and the user may create it
 	Username string `setting:"username"` // user name
 	Password string `setting:"password"` // secret; better set in the environment
 	Secure   bool   `setting:"secure"`   // use TLS
@@ -40,7 +40,7 @@ func (c ClickHouse) Validate(section string) error {
 	)
 }
 
-// ValidateAddress returns an error if an address is not host:port. key is that of its setting.
+// ValidateAddress returns an error if an address is not host:port. key is the key of the setting.
 func ValidateAddress(key, address string) error {
 	return settings.Check(settings.IsHostPort(address), "%s is %q, must be host:port of the native protocol", key, address)
 }
@@ -50,8 +50,8 @@ func (c ClickHouse) tlsConfig() (*tls.Config, error) {
 	return t.Config(c.ServerName, "ca_file", "cert_file and key_file")
 }
 
-// Open returns a connection pool, of one connection unless options allow more. It reads the TLS
-// files, but does not connect. An error starts with the key of a setting. The caller sets the
+// Open returns a pool of one connection, or of options.MaxOpenConns if that is set. It reads the
+// TLS files, but does not connect. An error starts with the key of a setting. The caller sets the
 // addresses, timeouts and compression in options; Open sets the rest.
 func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 	tlsConfig, err := c.tlsConfig()
@@ -91,7 +91,7 @@ func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Du
 type ClickHouseQuery struct {
 	Address    string `setting:"address"` // host:port of the native protocol
 	ClickHouse `setting:",squash"`
-	Query      string        `setting:"query"`    // SELECT statement; the section that contains it lists the columns
+	Query      string        `setting:"query"`    // SELECT statement; its columns are described at the enclosing section
 	Interval   time.Duration `setting:"interval"` // time between runs of the query
 	Timeout    time.Duration `setting:"timeout"`  // maximum duration of a run
 }
@@ -119,7 +119,7 @@ type Poller struct {
 	conn driver.Conn // nil before the first Poll
 }
 
-// Poll runs the query once and calls read with the rows.
+// Poll runs the query once and passes the rows to read.
 func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err error) {
 	defer func() {
 		if err != nil {

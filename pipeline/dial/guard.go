@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxFirstResponse = 1 << 20   // far more than the list of supported requests takes
+	maxFirstResponse = 1 << 20   // far above the size of a list of supported requests
 	maxBatch         = 256 << 20 // maximum size of a record batch, decompressed
 )
 
@@ -52,8 +52,8 @@ func (c *brokerConn) Read(b []byte) (int, error) {
 }
 
 // boundCodecs limits the decompressed size of record batches in this process: kafka-go has no such
-// limit, so a few kilobytes could become gigabytes. It replaces the codecs in a table of kafka-go,
-// which has no setting for a single client.
+// limit, so a few kilobytes could become gigabytes. It replaces the codecs in kafka-go's global
+// table, because they cannot be set for a single client.
 var boundCodecs = sync.OnceFunc(func() {
 	for i, codec := range compress.Codecs {
 		if codec != nil {
@@ -76,7 +76,7 @@ type boundedReader struct {
 func (r *boundedReader) Read(b []byte) (n int, err error) {
 	n, err = r.ReadCloser.Read(b)
 	if r.left -= int64(n); r.left < 0 {
-		return 0, fmt.Errorf("record batch exceeds %d bytes decompressed", maxBatch)
+		return 0, fmt.Errorf("record batch exceeds %d bytes after decompression", maxBatch)
 	}
 	return n, err
 }

@@ -19,21 +19,21 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Kafka configures the connections to the brokers of one topic.
+// Kafka configures connections to Kafka for one topic.
 type Kafka struct {
 	Brokers        []string      `setting:"brokers"`          // host:port of some brokers, which return the addresses of the others
 	Topic          string        `setting:"topic"`            // name of the topic
 	ClientID       string        `setting:"client_id"`        // name in the brokers' logs and quotas
-	DialTimeout    time.Duration `setting:"dial_timeout"`     // time to connect, including TLS and SASL
-	RequestTimeout time.Duration `setting:"request_timeout"`  // time for a response, including the replication of a produce request
-	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // age at which the list of partitions and leaders is read again
+	DialTimeout    time.Duration `setting:"dial_timeout"`     // maximum time to connect, including TLS and SASL
+	RequestTimeout time.Duration `setting:"request_timeout"`  // maximum time for a response, including the replication of a produce request
+	MetadataMaxAge time.Duration `setting:"metadata_max_age"` // age at which the list of partitions and leaders is refreshed
 	TLS            TLS           `setting:"tls"`              // encryption of the connections
 	SASL           SASL          `setting:"sasl"`             // authentication; none if mechanism is empty
 }
 
 // SASL configures authentication. If Mechanism is empty, there is none.
 type SASL struct {
-	Mechanism string `setting:"mechanism"` // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, in any case
+	Mechanism string `setting:"mechanism"` // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, case-insensitive
 	Username  string `setting:"username"`  // user name
 	Password  string `setting:"password"`  // secret; better set in the environment
 }
@@ -56,11 +56,11 @@ func (k Kafka) Validate(section string) error {
 		settings.Check(topicName.MatchString(k.Topic) && k.Topic != "." && k.Topic != "..",
 			"%stopic must be 1 to 249 characters A-Za-z0-9._-: brokers accept no other name", section),
 		settings.Within(section+"dial_timeout", k.DialTimeout, least, time.Minute,
-			"shorter fails on a busy network, longer delays the attempt with another broker"),
+			"a shorter timeout fails on a busy network, a longer one delays the switch to another broker"),
 		settings.Within(section+"request_timeout", k.RequestTimeout, least, 5*time.Minute,
-			"shorter fails on a busy broker, longer waits for a dead one"),
+			"a shorter timeout fails on a busy broker, a longer one waits for a dead one"),
 		settings.Within(section+"metadata_max_age", k.MetadataMaxAge, least, time.Hour,
-			"shorter puts load on the brokers, longer sends requests to former leaders"),
+			"a lower value burdens the brokers, a higher one sends requests to former leaders"),
 		k.TLS.validate(section+"tls."), k.SASL.validate(section+"sasl."),
 	)
 }
@@ -77,7 +77,8 @@ func (s SASL) validate(section string) error {
 
 // Transport returns a transport for requests about the topic. It reads the TLS files, but does not
 // connect. An error starts with the key of a setting. The caller must call CloseIdleConnections
-// when it no longer uses the transport. As a side effect, Transport calls boundCodecs.
+// when it no longer uses the transport. As a side effect, it limits the size of record batches in
+// the whole process.
 func (k Kafka) Transport() (*kafka.Transport, error) {
 	tlsConfig, err := k.TLS.Config("", "tls.ca", "tls.cert and tls.key")
 	if err != nil {
@@ -154,12 +155,12 @@ func Partitions(ctx context.Context, client *kafka.Client, topic string) (cluste
 }
 
 // Offset returns an offset of a partition: for kafka.FirstOffset, the oldest one; for
-// kafka.LastOffset, the one after the newest record that readers can see. Otherwise which is a time
-// in milliseconds since 1970, and Offset returns the first record that is not earlier, or -1 if
-// there is none.
+// kafka.LastOffset, the one after the newest record that readers can see. Any other which is a Unix
+// time in milliseconds, for which Offset returns the offset of the first record that is not
+// earlier, or -1 if there is none.
 //
-// It requests one partition at a time: kafka-go returns offset 0 for partitions that are missing in
-// a response.
+// It requests one partition at a time: kafka-go returns offset 0 for partitions that are missing
+// from a response.
 func Offset(ctx context.Context, client *kafka.Client, topic string, partition int, which int64) (int64, error) {
 	r, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 		Topics: map[string][]kafka.OffsetRequest{topic: {{Partition: partition, Timestamp: which}}},
@@ -183,8 +184,8 @@ func Offset(ctx context.Context, client *kafka.Client, topic string, partition i
 	return offset, nil
 }
 
-// CreateTopic creates a topic unless it exists. With dryRun, it only checks whether that is
-// possible.
+// CreateTopic creates a topic unless it exists. With dryRun, it only checks whether the topic could
+// be created.
 func CreateTopic(ctx context.Context, client *kafka.Client, topic kafka.TopicConfig, dryRun bool) error {
 	r, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}, ValidateOnly: dryRun})
 	if err == nil {

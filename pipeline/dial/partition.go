@@ -2,8 +2,8 @@ package dial
 
 import "encoding/binary"
 
-// PartitionOf returns the partition of a key among n partitions, n > 0, as the default partitioner
-// of the Java client chooses it.
+// PartitionOf returns the partition that the Java client's default partitioner chooses for a key. n
+// is the number of partitions, which must be positive.
 func PartitionOf(key []byte, n int) int {
 	return int(murmur2(key)&0x7fffffff) % n
 }

@@ -32,7 +32,7 @@ func (t TLS) validate(section string) error {
 
 // Config returns the configuration for crypto/tls, or nil if TLS is disabled. If serverName is
 // empty, certificates are verified for the host of the address. An error starts with ca or pair,
-// the keys of the settings with the files.
+// the keys of the settings that name the files.
 func (t TLS) Config(serverName, ca, pair string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
@@ -64,8 +64,8 @@ func (t TLS) Config(serverName, ca, pair string) (*tls.Config, error) {
 	return c, nil
 }
 
-// dialer returns a function that connects, TLS handshake included, until the timeout or until its
-// context is done. Connections are encrypted unless config is nil.
+// dialer returns a function that connects and, unless config is nil, completes a TLS handshake. It
+// fails after the timeout or when its context is done.
 func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: timeout}
 	if config == nil {

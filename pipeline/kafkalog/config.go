@@ -15,7 +15,7 @@ import (
 type Config struct {
 	dial.Kafka `setting:",squash"`
 	// number of partitions of the topic. Product instances are spread over them, and replicas share
-	// them. Do not change it while measurements wait.
+	// them. Do not change it while measurements are undelivered.
 	Partitions int `setting:"partitions"`
 	// replication factor of a topic that the daemon creates; 0: 3, or the number of brokers if that
 	// is less
@@ -25,15 +25,15 @@ type Config struct {
 	Retention time.Duration `setting:"retention"`
 	Group     string        `setting:"group"` // prefix of the names of the consumer groups, one for each store
 	// Time without a heartbeat after which other replicas take over a replica's partitions; at least
-	// group.min.session.timeout.ms of the brokers.
+	// the brokers' group.min.session.timeout.ms.
 	SessionTimeout time.Duration `setting:"session_timeout"`
-	ProduceTimeout time.Duration `setting:"produce_timeout"` // longest wait for the brokers, after which batches get 503
+	ProduceTimeout time.Duration `setting:"produce_timeout"` // maximum wait for the brokers, after which batches get 503
 	MaxFrameBytes  int           `setting:"max_frame_bytes"` // maximum size of a frame, which holds the accepted items of a batch
-	// maximum size of the frames that wait for the brokers; at the limit, batches get 503
+	// maximum total size of the frames that wait for the brokers; at the limit, batches get 503
 	QueueBytes int64 `setting:"queue_bytes"`
 }
 
-// DefaultConfig returns the settings for brokers on this machine.
+// DefaultConfig returns the default settings, which use a broker on this machine.
 func DefaultConfig() Config {
 	c := Config{
 		Kafka: dial.DefaultKafka("trafficd.log"), Partitions: 6, Retention: 7 * 24 * time.Hour, Group: "trafficd",
@@ -51,11 +51,11 @@ func (c Config) Validate() error {
 		settings.Within("partitions", c.Partitions, 1, 1000, "a replica has two deliveries for each of its partitions"),
 		settings.Within("replication_factor", c.ReplicationFactor, 0, 10, "it cannot exceed the number of brokers"),
 		settings.AtLeast("retention", c.Retention, time.Hour, "measurements that wait for longer are lost"),
-		settings.Check(c.Group != "", "group is empty: name the consumer groups"),
+		settings.Check(c.Group != "", "group must be set"),
 		settings.Within("session_timeout", c.SessionTimeout, time.Second, 5*time.Minute,
-			"shorter takes partitions from replicas that are only slow, longer delays measurements when a replica is lost"),
+			"a shorter timeout takes partitions from replicas that are only slow, a longer one delays measurements when a replica is lost"),
 		settings.Within("produce_timeout", c.ProduceTimeout, c.RequestTimeout, 10*time.Minute,
-			"shorter than request_timeout leaves no time for one attempt, longer keeps clients waiting"),
+			"a timeout below request_timeout leaves no time for one attempt, a longer one keeps clients waiting"),
 		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1<<10, 100<<20, "a whole frame is read into memory"),
 		settings.AtLeast("queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
 	)
@@ -86,7 +86,7 @@ func (c Config) checkTopic(t dial.Topic, window time.Duration) error {
 			c.Topic, n, c.Partitions))
 	}
 	if t.Config == nil {
-		return errors.Join(errs...) // no permission to read it
+		return errors.Join(errs...) // the user may not read the topic's configuration
 	}
 	errs = append(errs, t.CheckDurability())
 	if size := t.Number("retention.bytes", 0); size >= 0 {
@@ -94,7 +94,7 @@ func (c Config) checkTopic(t dial.Topic, window time.Duration) error {
 	}
 	retention := time.Duration(min(t.Number("retention.ms", -1), math.MaxInt64/int(time.Millisecond))) * time.Millisecond
 	if err := checkWindow("retention.ms", retention, window); err != nil {
-		errs = append(errs, t.Errorf("has a %w", err))
+		errs = append(errs, t.Errorf("is not suitable: %w", err))
 	}
 	if kind := t.Config["message.timestamp.type"]; kind != "CreateTime" {
 		errs = append(errs, t.Errorf("has message.timestamp.type %s: set it to CreateTime", kind))

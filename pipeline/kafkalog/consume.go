@@ -14,11 +14,11 @@ import (
 // shorter than the session, because the replica must rejoin the group within a session.
 func (c Config) revokeGrace() time.Duration { return min(2*time.Second, c.SessionTimeout/3) }
 
-// Consume joins the group of a consumer. It calls run in a separate goroutine for each partition
-// that the group assigns to this replica, and again if run returns early. run must return soon
-// after its soft is done, and immediately when its ctx is done. Consume returns when soft is done
-// and all calls have returned. It calls report with errors, and with nil when it has joined the
-// group.
+// Consume joins the group of a consumer. It returns an error only for invalid settings. Consume
+// calls run in a separate goroutine for each partition that the group assigns to this replica, and
+// again if run returns early. run must return soon after its soft is done, and immediately when its
+// ctx is done. Consume returns nil when soft is done and all calls have returned. It calls report
+// with errors, and with nil when it has joined the group.
 func (l *Log) Consume(
 	ctx, soft context.Context, consumer string, run func(ctx, soft context.Context, p *Partition) error, report func(error),
 ) error {
@@ -26,7 +26,7 @@ func (l *Log) Consume(
 	if err != nil {
 		return err
 	}
-	select { // joining a group could create a missing topic, with the defaults of the brokers
+	select { // joining a group could create a missing topic with the brokers' defaults
 	case <-l.checked:
 	case <-soft.Done():
 	}
@@ -105,7 +105,7 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	defer context.AfterFunc(current, lose)()
 	defer context.AfterFunc(owned, func() {
 		select {
-		case <-soft.Done(): // the daemon stops, and ctx bounds the attempt
+		case <-soft.Done(): // the daemon is stopping; ctx bounds the attempt
 		case <-hard.Done():
 		case <-time.After(m.log.cfg.revokeGrace()):
 			stop()
@@ -113,7 +113,7 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	})()
 	p.ctx, p.hard = owned, hard
 	if p.ID >= len(m.log.writers) {
-		m.report(fmt.Errorf("topic %q has more than %d partitions: set partitions to their number", m.log.cfg.Topic, len(m.log.writers)))
+		m.report(fmt.Errorf("topic %q has more than %d partitions: set partitions to the actual number", m.log.cfg.Topic, len(m.log.writers)))
 		<-owned.Done()
 	}
 	for owned.Err() == nil {

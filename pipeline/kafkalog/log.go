@@ -31,11 +31,11 @@ type Log struct {
 
 	mu       sync.Mutex
 	writers  []*writer // by partition
-	bytes    int64     // of the frames that are not settled
-	unusable error     // why the topic cannot be used; nil once it has passed its check
-	full     error     // which consumer is too far behind; nil if none is
+	bytes    int64     // total size of the frames that are not settled
+	unusable error     // last error of the topic's check; nil once it has passed
+	full     error     // wraps journal.ErrFull while a consumer is too far behind, nil otherwise
 	closed   bool
-	seen     map[delivery]*seen // from the last time that this replica owned the partition
+	seen     map[delivery]*seen // batches read when this replica last owned the partition
 
 	checked           chan struct{}   // closed when the topic has passed its check for the first time
 	hard              context.Context // done when waiting frames are no longer sent
@@ -50,9 +50,9 @@ type delivery struct {
 }
 
 // Open returns a log and starts its writers, which Close stops. It does not wait for the brokers:
-// Ready and Enqueue fail until the topic was checked. While one of the consumers is too far behind,
-// they fail with journal.ErrFull. window is the idempotency window, in which the second frame of a
-// batch is dropped.
+// Ready and Enqueue fail until the topic has passed its check. While one of the consumers is too
+// far behind, they fail with journal.ErrFull. window is the idempotency window, within which
+// repeated rows of a batch are dropped.
 func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Lo
 	return &Log{
 		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
 		client:   &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport},
-		unusable: errors.New("the topic is not checked yet"), seen: map[delivery]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
+		unusable: errors.New("the topic has not been checked"), seen: map[delivery]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
 	}, nil
 }
 
@@ -103,7 +103,7 @@ func (l *Log) Close(ctx context.Context) error {
 // received_at.
 func (l *Log) Last() (seq uint64, frame []byte, err error) { return 0, nil, nil }
 
-// ReadyFor returns the error with which Enqueue would fail now for a frame of the product instance.
+// ReadyFor returns an error if Enqueue would fail now for a frame of the product instance.
 func (l *Log) ReadyFor(productInstance string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,8 +168,8 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 	return nil
 }
 
-// Check reports what is wrong with the files that the settings name and, if deep, with the brokers
-// and the topic. Each of the joined errors starts with the key of a setting. It writes nothing.
+// Check returns an error if a file named in the settings or, if deep, the brokers or the topic
+// cannot be used. Each of the joined errors starts with the key of a setting. Check writes nothing.
 func (c Config) Check(ctx context.Context, window time.Duration, deep bool) error {
 	t, err := c.Kafka.Check(ctx, "", deep)
 	if len(t.Partitions) > 0 {
@@ -181,7 +181,7 @@ func (c Config) Check(ctx context.Context, window time.Duration, deep bool) erro
 const watchEvery = time.Second
 
 // watch checks the topic until it can be used. After that, it monitors whether the leaders of the
-// partitions can be reached and how far the consumers are behind.
+// partitions can be reached and how far behind the consumers are.
 func (l *Log) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -232,12 +232,12 @@ func (l *Log) prepare(ctx context.Context) error {
 		t, err = l.cfg.Kafka.Check(ctx, "journal.log.", true)
 	}
 	if len(t.Partitions) == 0 {
-		return errors.Join(err, errors.New("the brokers do not describe the topic"))
+		return errors.Join(err, errors.New("the brokers return no partitions of the topic"))
 	}
 	if err := l.cfg.checkTopic(t, l.window); err != nil { // the earlier err does not matter: the other brokers suffice
 		return err
 	}
-	l.transport.CloseIdleConnections() // discards metadata in which the topic does not exist
+	l.transport.CloseIdleConnections() // discards cached metadata from before the topic existed
 	return nil
 }
 
@@ -259,8 +259,8 @@ func (l *Log) create(ctx context.Context, brokers int) error {
 	}, false)
 }
 
-// probe requests the last offset of the given partition, and of those that could not be written, to
-// find out whether their leaders can be reached.
+// probe requests the last offset of the given partition, and of each failing one, to find out
+// whether their leaders can be reached.
 func (l *Log) probe(ctx context.Context, partition int) {
 	_, partitions, err := dial.Partitions(ctx, l.client, l.cfg.Topic)
 	switch {
@@ -302,7 +302,7 @@ func (l *Log) probed(ctx context.Context, w *writer, err error) {
 func (l *Log) checkLag(ctx context.Context) {
 	ms, err := strconv.ParseInt(dial.TopicConfig(ctx, l.client, l.cfg.Topic)["retention.ms"], 10, 64)
 	if err != nil {
-		return // no response, or no permission to read it
+		return // no response, or no permission to read the configuration
 	}
 	var full error
 	if ms >= 0 {
@@ -319,7 +319,7 @@ func (l *Log) checkLag(ctx context.Context) {
 }
 
 // findLagging returns full, an error that wraps journal.ErrFull, if a consumer has not read all
-// frames from before limit.
+// frames written before limit.
 func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error) {
 	committed := map[string][]kafka.OffsetFetchPartition{}
 	for _, c := range l.consumers {
@@ -337,11 +337,11 @@ func (l *Log) findLagging(ctx context.Context, limit time.Time) (full, err error
 			return nil, err
 		}
 		if newer >= 0 {
-			end = newer // of the frames from before limit
+			end = newer // the end of the frames written before limit
 		}
 		for c, partitions := range committed {
 			if max(partitions[p].CommittedOffset, first) < end {
-				return fmt.Errorf("%w: %s has not read the frames of partition %d of topic %q from before %s; four fifths of retention.ms have passed",
+				return fmt.Errorf("%w: %s has not read all frames of partition %d of topic %q before %s; four fifths of retention.ms have passed",
 					journal.ErrFull, c, p, l.cfg.Topic, limit.UTC().Format(time.RFC3339)), nil
 			}
 		}
@@ -358,8 +358,8 @@ func (l *Log) bounds(ctx context.Context, partition int) (first, end int64, err 
 	return first, end, err
 }
 
-// committed returns what the group of a consumer has committed for each partition. The offset is -1
-// if there is nothing.
+// committed returns the commits of a consumer's group, indexed by partition. The offset is -1 if
+// there is no commit.
 func (l *Log) committed(ctx context.Context, consumer string) (partitions []kafka.OffsetFetchPartition, err error) {
 	var all []int
 	for p := range l.writers {

@@ -29,18 +29,18 @@ type Partition struct {
 	consumer   string
 	generation *kafka.Generation
 	ctx        context.Context    // done when the partition is lost or the delivery stops
-	hard       context.Context    // done when even the last commit must end
+	hard       context.Context    // done when even the final commit must be abandoned
 	leave      context.CancelFunc // leaves the group
 
-	base      clock     // the state of the log before the saved cursor
+	base      clock     // describes the log before the saved cursor
 	saved     uint64    // frame of the saved cursor
-	state     []byte    // of the saved cursor
-	committed time.Time // of the last acknowledged commit; zero before the first
-	clocks    []clock   // of the frames that were read after the saved cursor
+	state     []byte    // state of the saved cursor
+	committed time.Time // time of the last acknowledged commit; zero before the first
+	clocks    []clock   // clocks of the frames read since the saved cursor
 	seen      *seen
 	lost      bool // another replica may own the cursor
 
-	oldest, end atomic.Uint64 // the frames that Bounds returns
+	oldest, end atomic.Uint64 // results of Bounds
 }
 
 var _ pipeline.Source = (*Partition)(nil)
@@ -94,7 +94,7 @@ func (p *Partition) Cursor() pipeline.Cursor { return p }
 // Bounds implements pipeline.Source.
 func (p *Partition) Bounds() (oldest, next uint64) { return p.oldest.Load(), p.end.Load() }
 
-// Load implements pipeline.Cursor, but only for the goroutine of the delivery.
+// Load implements pipeline.Cursor, but only the delivery's goroutine may call it.
 func (p *Partition) Load() (frame uint64, state []byte) { return p.saved, p.state }
 
 // Save implements pipeline.Cursor.
@@ -135,8 +135,8 @@ func (p *Partition) errLost() error {
 // errors.
 const commitTries = 20
 
-// commit saves the cursor as the offset and the metadata of the group. It retries temporary errors
-// of the coordinator. Without a response, or if the coordinator has another generation, the
+// commit saves the cursor as the group's offset and metadata. It retries temporary errors of the
+// coordinator. If there is no response, or the coordinator has a different generation, the
 // partition is lost.
 func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
 	if p.lost { // not checkOwned: ctx is done when a stopping delivery saves its cursor
@@ -153,14 +153,14 @@ func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
 			p.committed = time.Now()
 			return nil
 		case errors.Is(err, kafka.OffsetMetadataTooLarge):
-			return fmt.Errorf("cannot save a cursor of %d bytes: raise offset.metadata.max.bytes of the brokers: %w", len(metadata), err)
+			return fmt.Errorf("cannot save a cursor of %d bytes: raise the brokers' offset.metadata.max.bytes: %w", len(metadata), err)
 		case !errors.As(err, &code), errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.UnknownMemberId),
 			errors.Is(err, kafka.FencedInstanceID), errors.Is(err, kafka.RebalanceInProgress):
 			p.lost = true
 			p.leave()
 			return fmt.Errorf("%w: %w", p.errLost(), err)
 		}
-		p.log.transport.CloseIdleConnections() // so that the next attempt looks up the coordinator
+		p.log.transport.CloseIdleConnections() // so that the next attempt looks up the coordinator again
 		time.Sleep(100 * time.Millisecond)
 	}
 	return fmt.Errorf("cannot save the cursor of partition %d in group %q: %w", p.ID, p.log.group(p.consumer), err)
@@ -217,7 +217,7 @@ func decodeCursor(metadata string) (at clock, state []byte, err error) {
 	return at, state, r.Err()
 }
 
-// moveToOldest moves a fetcher to the oldest frame after its next frame was deleted.
+// moveToOldest moves a fetcher whose next frame was deleted to the oldest frame.
 func (p *Partition) moveToOldest(ctx context.Context, f *fetcher) error {
 	first, err := dial.Offset(ctx, p.log.client, p.log.cfg.Topic, p.ID, kafka.FirstOffset)
 	if err != nil {
@@ -227,7 +227,7 @@ func (p *Partition) moveToOldest(ctx context.Context, f *fetcher) error {
 		return fmt.Errorf("partition %d of topic %q ends before offset %d: accepted measurements are missing",
 			p.ID, p.log.cfg.Topic, offsetOf(f.next))
 	}
-	if f.next >= p.base.frame { // otherwise it was delivered, and is read again for its Batch-Id
+	if f.next >= p.base.frame { // earlier frames were delivered; they are read again only for their Batch-Ids
 		p.reportDeleted(offsetOf(f.next), first)
 	}
 	f.next = frameAt(first)

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	fetchBytes = 4 << 20                // maximum size of a response, unless it has one larger record
-	fetchWait  = 500 * time.Millisecond // longest time that a broker waits for a record
+	fetchBytes = 4 << 20                // maximum size of a response, unless a single record is larger
+	fetchWait  = 500 * time.Millisecond // maximum time that a broker waits for a record
 )
 
-// clock describes the log up to frame. In Partition.base it describes the log before frame.
+// clock describes the log up to and including frame or, in Partition.base, before frame.
 type clock struct {
 	frame   uint64
-	highest int64 // highest received_at in the log
-	stamp   int64 // received_at that the reader set in the last frame with rows
+	highest int64 // highest received_at so far
+	stamp   int64 // received_at that the reader has set in the last frame with rows
 }
 
 // reader implements pipeline.Reader. If all rows of a frame are dropped, it returns the frame
@@ -91,9 +91,9 @@ func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint
 	return frame, buf, nil
 }
 
-// without returns a frame without the rows of earlier frames of the same batch. A frame with the
-// same sum has the same rows. Others, which exist only if the registries of two replicas differed,
-// are read again.
+// without returns a frame without the rows that earlier frames of the same batch contain. An
+// earlier frame with the same sum has the same rows. Frames with a different sum, which exist only
+// if the registries of two replicas differed, are read again.
 func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []mark) ([]byte, error) {
 	for _, e := range earlier {
 		if e.sum == m.sum {

@@ -14,11 +14,11 @@ import (
 type seen struct {
 	from, to uint64              // the range of frames: from ≤ frame < to
 	batches  map[batch.ID][]mark // the frames of each batch, ascending
-	order    []batch.ID          // of all frames, ascending by frame
+	order    []batch.ID          // batch IDs of all frames, ascending by frame
 	highest  int64               // time of the last frame
 }
 
-// mark describes a frame of a batch.
+// mark identifies a frame of a batch.
 type mark struct {
 	frame uint64
 	time  int64  // highest received_at up to the frame
@@ -47,7 +47,7 @@ func (s *seen) earlier(id batch.ID, m mark, window time.Duration) []mark {
 	return marks
 }
 
-// expire removes the frames that are older than a time.
+// expire removes the frames whose time is before the given one.
 func (s *seen) expire(before int64) {
 	for len(s.order) > 0 {
 		id := s.order[0]
@@ -65,9 +65,9 @@ func (s *seen) expire(before int64) {
 }
 
 // load sets p.seen to the batches from the start of the window to the cursor. It reads only frames
-// that p.seen does not have.
+// that p.seen does not cover yet.
 func (p *Partition) load(ctx context.Context) error {
-	if p.base.highest == 0 { // no frame was ever read
+	if p.base.highest == 0 { // no frame has ever been read
 		p.seen = newSeen(p.base.frame)
 		return nil
 	}

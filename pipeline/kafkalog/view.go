@@ -18,12 +18,12 @@ type View struct {
 	Partitions []ViewedPartition
 
 	log *Log
-	ctx context.Context // of OpenView
+	ctx context.Context // context passed to OpenView
 }
 
 // ViewedPartition is a partition at the time of OpenView.
 type ViewedPartition struct {
-	First, Next uint64 // numbers of the oldest frame and of the one after the newest
+	First, Next uint64 // number of the oldest frame, and the number after that of the newest
 	Cursors     []journal.CursorInfo
 }
 
@@ -51,7 +51,7 @@ func (v *View) read() error {
 	if err != nil {
 		return err
 	}
-	l.writers = make([]*writer, len(partitions)) // only their number matters
+	l.writers = make([]*writer, len(partitions)) // only the length is used
 	committed := map[string][]kafka.OffsetFetchPartition{}
 	for _, consumer := range l.consumers {
 		if committed[consumer], err = l.committed(v.ctx, consumer); err != nil {
@@ -75,8 +75,8 @@ func (v *View) read() error {
 	return nil
 }
 
-// Frames yields the frames of a partition as they are in the log, from the given one to the end at
-// the time of OpenView. It ends after an error.
+// Frames yields the frames of a partition as they are in the log, from the given one up to the
+// newest at the time of OpenView. The iteration ends after an error.
 func (v *View) Frames(partition int, from uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		p := v.Partitions[partition]

@@ -14,7 +14,7 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// requestBytes is the size up to which frames share a produce request.
+// requestBytes is the maximum total size of frames that share a produce request.
 const requestBytes = 1 << 20
 
 // writer writes the frames of one partition.
@@ -22,12 +22,12 @@ type writer struct {
 	l         *Log
 	partition int
 	wake      chan struct{} // capacity 1
-	copied    []byte        // the frames of the current request
+	copied    []byte        // copy of the frames in the current request
 
 	// Guarded by Log.mu.
 	waiting []queued
-	writing bool  // frames that take returned are not settled
-	failing error // why the last attempt or probe failed, nil if it succeeded
+	writing bool  // frames returned by take are not settled yet
+	failing error // error of the last attempt or probe, nil if it succeeded
 }
 
 type queued struct {
@@ -39,11 +39,11 @@ type queued struct {
 func (w *writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // run has been woken
+	default: // a wake-up is already pending
 	}
 }
 
-// run writes frames until the log is closed and none waits.
+// run writes frames until the log is closed and no frames are waiting.
 func (w *writer) run() {
 	for {
 		frames, closed := w.take()
@@ -57,7 +57,7 @@ func (w *writer) run() {
 	}
 }
 
-// take returns the frames of the next request.
+// take returns the frames of the next request, and whether the log is closed.
 func (w *writer) take() (frames []queued, closed bool) {
 	w.l.mu.Lock()
 	defer w.l.mu.Unlock()
@@ -97,7 +97,7 @@ func (w *writer) write(frames []queued) error {
 			errorsTotal.Inc()
 			w.l.log.Warn().Err(err).Int("partition", w.partition).Int("bytes", len(frames[0].Data)).
 				Msg("rejecting a batch that is too large for the topic of the log: raise max.message.bytes or lower max_frame_bytes")
-			return journal.ErrTooLarge // other frames of the partition can be written
+			return journal.ErrTooLarge // other frames of the partition can still be written
 		}
 		w.l.mu.Lock()
 		w.report(err)
@@ -121,12 +121,12 @@ func (w *writer) write(frames []queued) error {
 	return failed
 }
 
-// produce sends the frames once. sent reports whether the leader may receive them despite an error.
+// produce sends the frames once. sent reports whether the leader may get them despite an error.
 func (w *writer) produce(frames []queued, deadline time.Time) (sent bool, err error) {
 	ctx, cancel := context.WithDeadline(w.l.hard, deadline)
 	defer cancel()
 	records := make([]kafka.Record, len(frames))
-	w.copied = w.copied[:0] // a copy, because an abandoned connection may still read it after the frames were settled
+	w.copied = w.copied[:0] // a copy, because an abandoned connection may still read it after the frames are settled
 	for _, f := range frames {
 		w.copied = append(w.copied, f.Data...)
 	}
@@ -146,8 +146,8 @@ func (w *writer) produce(frames []queued, deadline time.Time) (sent bool, err er
 	})
 	if err != nil {
 		w.copied = nil
-		// After a timeout, a connection that has not begun cannot send any more, but after a
-		// cancellation it can.
+		// A connection that has not begun to encode cannot send the frames after a timeout, but can after
+		// a cancellation.
 		return reader.begun.Load() || errors.Is(err, context.Canceled), err
 	}
 	if err = r.Error; err == nil {
@@ -157,8 +157,8 @@ func (w *writer) produce(frames []queued, deadline time.Time) (sent bool, err er
 	return true, err
 }
 
-// recordReader notes when a connection begins to encode the records, which it does before it sends
-// the first byte of them.
+// recordReader notes whether a connection has begun to encode the records, which it does before it
+// sends their first byte.
 type recordReader struct {
 	kafka.RecordReader
 	begun atomic.Bool
@@ -169,8 +169,8 @@ func (r *recordReader) ReadRecord() (*kafka.Record, error) {
 	return r.RecordReader.ReadRecord()
 }
 
-// report records the outcome of an attempt or a probe, and logs when they begin to fail or have
-// recovered. The caller holds Log.mu.
+// report records the outcome of an attempt or a probe, and logs the first failure and the recovery.
+// The caller holds Log.mu.
 func (w *writer) report(err error) {
 	if (err == nil) != (w.failing == nil) {
 		if err != nil {
@@ -184,9 +184,8 @@ func (w *writer) report(err error) {
 
 // notStored reports whether the leader's response proves that none of the frames is or will be in
 // the log. With other errors, such as NotEnoughReplicasAfterAppend and RequestTimedOut, it may have
-// appended them. It also returns NotLeaderForPartition or, if the partition was moved away,
-// UnknownTopicOrPartition when it has appended them and is replaced as leader while it waits for
-// the followers.
+// appended them. A leader that has appended them, but is replaced while it waits for the followers,
+// returns NotLeaderForPartition or, if the partition was moved away, UnknownTopicOrPartition.
 func notStored(err error) bool {
 	code, _ := errors.AsType[kafka.Error](err)
 	switch code {
