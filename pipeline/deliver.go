@@ -27,8 +27,8 @@ type Sink interface {
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
 	// Deliver returns nil once the store has durably stored exactly this block. state is passed to the
 	// next Plan. After an error or a restart Deliver is called again with the same plan and rows,
-	// except after a *batch.PermanentError, which makes the caller plan a smaller block. If part of
-	// the rejected block may have been stored, state must record that for later plans.
+	// except after a *batch.PermanentError: the block is then halved, or dead-lettered if it has one
+	// row. If part of it may have been stored, state must record that for later plans.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
 	// Probe returns an error if the store cannot take rows now. It is called at startup and while
 	// there are no rows to deliver.
@@ -93,7 +93,7 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 	frame, state := d.cursor.Load()
 	var err error
 	if d.at, err = DescribeCursor(frame, state); err != nil {
-		return nil, fmt.Errorf("cannot read the cursor of %s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	d.reached.Store(frame)
 	d.window.idle, d.window.every = d.probe, cfg.RetryMax

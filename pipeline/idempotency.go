@@ -173,10 +173,10 @@ func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIErr
 		own, free := s.charged[c.Owner], s.cfg.MaxBytes-s.bytes
 		switch {
 		case free <= 0:
-			return contract.Unavailable("the idempotency store is full; retry later, or send the batch without Idempotency-Key", 30*time.Second)
+			return contract.Unavailable("the idempotency store is full; retry later, or send the batch without an Idempotency-Key", 30*time.Second)
 		case own >= min(free, s.cfg.MaxBytesPerClient) && own > 0:
-			return contract.Unavailable(fmt.Sprintf("this client's quota of the idempotency store is full: its responses take %d bytes; "+
-				"retry when older ones have expired, or send the batch without Idempotency-Key", own), 30*time.Second)
+			return contract.Unavailable(fmt.Sprintf("this client's quota in the idempotency store is exhausted: its responses use %d bytes; "+
+				"retry when older ones have expired, or send the batch without an Idempotency-Key", own), 30*time.Second)
 		}
 	}
 	s.held[k] = struct{}{}

@@ -267,7 +267,7 @@ func diskError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, journal.ErrVoided):
-		return contract.Unavailable("the journal cannot store the batch; nothing of it was stored; retry", 5*time.Second)
+		return contract.Unavailable("the journal cannot store the batch; no part of it was stored; retry", 5*time.Second)
 	case errors.Is(err, journal.ErrTooLarge):
 		return journalError(err)
 	}
@@ -300,7 +300,7 @@ func queueFull() *contract.APIError {
 func (in *Intake) noRegistry(productInstance string) *contract.APIError {
 	if !in.registry.HasFeed(productInstance) {
 		return contract.NewError(contract.Forbidden,
-			"product instance "+productInstance+" of the key has no detector registry; the operator must add it to registry.feeds")
+			"the key's product instance "+productInstance+" has no detector registry; the operator must add it to registry.feeds")
 	}
 	return contract.Unavailable("the detector registry of product instance "+productInstance+" is not loaded yet; retry", 5*time.Second)
 }

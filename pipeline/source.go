@@ -21,7 +21,7 @@ type Journal interface {
 // Source is a sequence of durable frames with the cursor of one consumer: the journal on disk, or
 // one partition of the log in Kafka. TestSources runs the same suite on both.
 type Source interface {
-	// Reader returns a reader that starts at a frame or, if that was deleted, at the oldest one.
+	// Reader returns a reader that starts at a frame or, if it was deleted, at the oldest one.
 	Reader(frame uint64) Reader
 	Cursor() Cursor
 	// Bounds returns the number of the oldest frame and the number after that of the newest.

@@ -78,7 +78,7 @@ func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, e
 	return w.rows, nil
 }
 
-// upTo returns the rows before a position, waiting until they can be read. It returns none if a
+// upTo returns the rows before a position, waiting until they can be read. It returns no rows if a
 // frame before the position was deleted.
 func (w *window) upTo(ctx context.Context, end batch.Position) (batch.Block, error) {
 	for w.count == 0 || w.rows.End().Before(end) {

@@ -237,5 +237,5 @@ func (p *Partition) moveToOldest(ctx context.Context, f *fetcher) error {
 // reportDeleted logs that the frames at from ≤ offset < to were deleted before they were read.
 func (p *Partition) reportDeleted(from, to int64) {
 	p.log.log.Error().Int("partition", p.ID).Str("consumer", p.consumer).Int64("from", from).Int64("to", to-1).
-		Msg("frames of the log were deleted before they were delivered: raise retention.ms of the topic")
+		Msg("frames of the log were deleted before they were delivered: raise the topic's retention.ms")
 }

@@ -96,7 +96,7 @@ func (w *writer) write(frames []queued) error {
 		if tooLarge && len(frames) == 1 && failed == journal.ErrVoided {
 			errorsTotal.Inc()
 			w.l.log.Warn().Err(err).Int("partition", w.partition).Int("bytes", len(frames[0].Data)).
-				Msg("rejecting a batch that is too large for the topic of the log: raise max.message.bytes or lower max_frame_bytes")
+				Msg("rejecting a batch that is too large for the log's topic: raise max.message.bytes or lower max_frame_bytes")
 			return journal.ErrTooLarge // other frames of the partition can still be written
 		}
 		w.l.mu.Lock()
