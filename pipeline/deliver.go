@@ -204,7 +204,7 @@ func (d *Delivery) advance(n int) (idle bool) {
 	return idle
 }
 
-// plan has the sink plan the next block and saves the plan before the first attempt.
+// plan asks the sink to plan the next block, and saves the plan before the first attempt.
 func (d *Delivery) plan(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	var n int
 	var plan []byte

@@ -157,8 +157,8 @@ func (s *IdempotencyStore) load(r Reader, locate func(a *storedResponse, seq uin
 }
 
 // Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
-// is already claimed, and with 503 if the store or the client's quota is full. A client may use at
-// most as much memory as it leaves free, so there is always room for another client.
+// is already claimed, and with 503 if the store is full or the client's quota exhausted. A client
+// may use at most as much memory as it leaves free, so there is always room for another client.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
 	k := scopedKey{c.Owner, key}
 	s.mu.Lock()
@@ -183,7 +183,7 @@ func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIErr
 	return nil
 }
 
-// Release ends the claim of Hold.
+// Release releases a key that Hold has claimed.
 func (s *IdempotencyStore) Release(c *contract.Client, key string) {
 	s.mu.Lock()
 	delete(s.held, scopedKey{c.Owner, key})
@@ -353,7 +353,7 @@ func (s *IdempotencyStore) copy() error {
 	return s.from.Cursor().Save(next, nil)
 }
 
-// expire forgets the copied responses that have left the window.
+// expire removes copied responses that have expired.
 func (s *IdempotencyStore) expire() {
 	now := s.now()
 	last := uint64(0)

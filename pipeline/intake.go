@@ -138,12 +138,12 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 	return nil
 }
 
-// Hold claims an idempotency key; see IdempotencyStore.Hold.
+// Hold claims an Idempotency-Key; see IdempotencyStore.Hold.
 func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
 	return in.idempotency.Hold(c, key)
 }
 
-// Release ends the claim of Hold.
+// Release releases a key that Hold has claimed.
 func (in *Intake) Release(c *contract.Client, key string) { in.idempotency.Release(c, key) }
 
 // Submit decodes, validates and stores a body. If it returns nil, every accepted item is durable

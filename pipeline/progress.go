@@ -8,8 +8,8 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// CursorStatus is the progress of a delivery, which its cursor makes durable. It is saved before
-// the first attempt to deliver a block, so that the same block is repeated after a restart.
+// CursorStatus is the progress of a delivery, which its cursor holds. It is saved before the first
+// attempt to deliver a block, so that the same block is repeated after a restart.
 type CursorStatus struct {
 	Done  batch.Position // all rows before it are delivered or in the dead-letter file
 	State []byte         // the sink's state at Done, nil before its first block

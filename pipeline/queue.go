@@ -2,9 +2,9 @@ package pipeline
 
 import "sync"
 
-// queue holds the jobs that wait for a worker. The clients take turns: between two jobs of a
-// client, every other client may start one. A client may use at most half of the workers and half
-// of the queue.
+// queue holds the jobs that wait for a worker. Clients take turns: between two jobs of one client,
+// every other client may start one. A client may use at most half of the workers and half of the
+// queue.
 type queue struct {
 	capacity, maxRunning int // maxRunning is per client
 

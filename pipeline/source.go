@@ -33,8 +33,8 @@ type Source interface {
 
 // Reader reads durable frames in order. It is used by one goroutine. Frame numbers may have gaps.
 type Reader interface {
-	// Next waits for the next frame and appends it to buf[:0]. After an error, the next call tries
-	// the same frame again.
+	// Next waits for the next frame and returns it, appended to buf[:0]. After an error, the next call
+	// tries the same frame again.
 	Next(ctx context.Context, buf []byte) (seq uint64, frame []byte, err error)
 	// TryNext is like Next but does not wait: ok is false if the next frame is not durable yet.
 	TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err error)

@@ -17,9 +17,9 @@ const (
 	tapFollowers = 100 // maximum number at the same time; each may scan every batch
 )
 
-// Tap lets operators follow a sample of the items as they are validated. Without followers it costs
-// one atomic load per batch. A follower that does not keep up misses items. The zero value is ready
-// to use.
+// Tap lets operators follow a sample of the validated items. Without followers, its cost is one
+// atomic load per batch. A follower that cannot keep up misses items. The zero value is ready to
+// use.
 type Tap struct {
 	active    atomic.Int32
 	mu        sync.Mutex

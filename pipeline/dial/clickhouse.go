@@ -91,7 +91,7 @@ func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Du
 type ClickHouseQuery struct {
 	Address    string `setting:"address"` // host:port of the native protocol
 	ClickHouse `setting:",squash"`
-	Query      string        `setting:"query"`    // SELECT statement; its columns are described at the enclosing section
+	Query      string        `setting:"query"`    // SELECT statement; the enclosing section describes its columns
 	Interval   time.Duration `setting:"interval"` // time between runs of the query
 	Timeout    time.Duration `setting:"timeout"`  // maximum duration of a run
 }

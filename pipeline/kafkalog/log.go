@@ -43,7 +43,7 @@ type Log struct {
 	writing, watching sync.WaitGroup
 }
 
-// delivery identifies a delivery from the log.
+// delivery identifies a pipeline.Delivery that reads the log.
 type delivery struct {
 	consumer  string
 	partition int

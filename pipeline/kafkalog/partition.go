@@ -217,7 +217,7 @@ func decodeCursor(metadata string) (at clock, state []byte, err error) {
 	return at, state, r.Err()
 }
 
-// moveToOldest moves a fetcher whose next frame was deleted to the oldest frame.
+// moveToOldest moves a fetcher whose next frame was deleted to the oldest one.
 func (p *Partition) moveToOldest(ctx context.Context, f *fetcher) error {
 	first, err := dial.Offset(ctx, p.log.client, p.log.cfg.Topic, p.ID, kafka.FirstOffset)
 	if err != nil {

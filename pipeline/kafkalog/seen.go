@@ -9,7 +9,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// seen holds the IDs of the batches in a range of a partition. It remains valid while other
+// seen holds the batch IDs of a range of a partition's frames. It remains valid while other
 // replicas own the partition, because it depends only on the log.
 type seen struct {
 	from, to uint64              // the range of frames: from ≤ frame < to

@@ -12,8 +12,8 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// View reads a log that replicas may be using. It does not create topics, write or commit. It is
-// used by one goroutine.
+// View reads a log that replicas may be using. It does not create the topic, write records or
+// commit offsets. It is used by one goroutine.
 type View struct {
 	Partitions []ViewedPartition
 
