@@ -63,7 +63,7 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	requireProblems(t, out,
 		"--set nonsense", `unknown key "kafka.toppic"`, `"journal.segment_bytes" (--set) cannot be "much"`,
 		"log.level is ", "memory_limit is ", "ops.listen is ", "api.listen is ", "ui.forecaster is ",
-		`pipeline.idempotency.journal.dir is "/dev/null/./journal", must not be journal.dir: a directory holds one journal`, "pipeline.queue is ", "layers.stale is ", "routing.max_points is ",
+		`pipeline.idempotency.journal.dir is "/dev/null/./journal", must not be journal.dir: a directory can hold only one journal`, "pipeline.queue is ", "layers.stale is ", "routing.max_points is ",
 		"clickhouse.block_rows is ", "kafka.batch_bytes is ",
 		"api.keys_file: cannot read the keys file: open /nowhere/keys.yaml", "api.tls_cert and api.tls_key: cannot load the certificate",
 		"kafka.tls.ca: cannot read the certificate authorities: open /nowhere/ca", "clickhouse.ca_file: cannot read the certificate authorities: no PEM certificate",

@@ -18,7 +18,7 @@ import (
 
 // Config holds the forecaster's settings.
 type Config struct {
-	Log        conf.Log       `setting:"log"`        // what is logged
+	Log        conf.Log       `setting:"log"`        // level and format of the log
 	Ops        ops.Config     `setting:"ops"`        // health, metrics and details of streets, for operators
 	ClickHouse ClickHouse     `setting:"clickhouse"` // connection to the archive
 	Detectors  streets.Config `setting:"detectors"`  // file that assigns detectors to streets
@@ -31,42 +31,42 @@ type Config struct {
 type ClickHouse struct {
 	Address         string `setting:"address"` // host:port of the native protocol
 	dial.ClickHouse `setting:",squash"`
-	Table           string        `setting:"table"`   // the archive: clickhouse.table of the daemon
+	Table           string        `setting:"table"`   // table of the archive; must equal the daemon's clickhouse.table
 	Cluster         string        `setting:"cluster"` // name of the cluster on the servers; empty: one server, no replication
 	Migrate         bool          `setting:"migrate"` // create or update the tables on startup
-	Timeout         time.Duration `setting:"timeout"` // time for a statement
+	Timeout         time.Duration `setting:"timeout"` // time limit for a statement
 }
 
 // Model is the model section: what the forecaster learns.
 type Model struct {
 	ProductInstance string  `setting:"product_instance"` // product instance whose measurements are used
-	Measure         string  `setting:"measure"`          // measure type to forecast; a speed, if forecasts are published
+	Measure         string  `setting:"measure"`          // measure type to forecast; must be a speed if forecasts are published
 	Count           string  `setting:"count"`            // measure type of the vehicle counts; empty: none
-	Most            float64 `setting:"most"`             // higher values are discarded as impossible
-	Zero            bool    `setting:"zero"`             // 0 is a valid value, as for flow
+	Most            float64 `setting:"most"`             // highest possible value; higher ones are discarded
+	Zero            bool    `setting:"zero"`             // true: 0 is a valid value, as it is for flow
 	// Length of the detectors' intervals. To change it later, stop the forecaster and truncate the
-	// tables whose names start with forecaster_: it then learns the archive again. Until then, it
-	// reports an error.
+	// tables whose names start with forecaster_: the forecaster then learns the archive again. Until
+	// they are truncated, it reports an error.
 	Interval      time.Duration   `setting:"interval"`
-	Horizons      []time.Duration `setting:"horizons"`       // horizons at which weights are learned; in between, they are interpolated
-	TimeZone      string          `setting:"time_zone"`      // time zone of profiles and days, an IANA name
+	Horizons      []time.Duration `setting:"horizons"`       // horizons at which weights are learned; between these, weights are interpolated
+	TimeZone      string          `setting:"time_zone"`      // time zone of profiles and days, as an IANA name
 	Holidays      []string        `setting:"holidays"`       // dates that are treated as Sundays, such as 2026-12-25
-	HolidayRegion string          `setting:"holiday_region"` // country code whose public holidays are added, such as dk; empty: none
-	LearnAfter    time.Duration   `setting:"learn_after"`    // delay between the end of a day and learning it
+	HolidayRegion string          `setting:"holiday_region"` // code of the country whose public holidays are added, such as dk; empty: none
+	LearnAfter    time.Duration   `setting:"learn_after"`    // time to wait after the end of a day before learning it
 }
 
-// MaxHorizon is the maximum time from an origin to the end of a forecast: profiles end with the day
-// after the origin.
+// MaxHorizon is the maximum time from an origin to the end of a forecast: a profile ends with the
+// day after the origin.
 const MaxHorizon = 24 * time.Hour
 
 // Forecasts is the forecasts section: what is published, and when.
 type Forecasts struct {
 	Every     time.Duration `setting:"every"`     // time between publications; 0: model.interval
-	Grace     time.Duration `setting:"grace"`     // wait for late measurements of an interval
+	Grace     time.Duration `setting:"grace"`     // time to wait for late measurements of an interval
 	Step      time.Duration `setting:"step"`      // length of a period
 	Periods   int           `setting:"periods"`   // number of periods; the first contains the end of the last measured interval
-	Tolerance float64       `setting:"tolerance"` // speeds are rounded to multiples of it, so that smaller changes are not published
-	MaxAge    time.Duration `setting:"max_age"`   // age of a detector's latest measurement above which it has no forecast
+	Tolerance float64       `setting:"tolerance"` // unit that speeds are rounded to, so that small changes are not published
+	MaxAge    time.Duration `setting:"max_age"`   // age of a detector's latest measurement above which the detector has no forecast
 }
 
 // Output is the output section: where forecasts are published.
@@ -79,7 +79,7 @@ type Output struct {
 
 // OutputFile is the file that the daemon reads as forecasts.file.
 type OutputFile struct {
-	Path   string `setting:"path"`   // replaced with every publication; compressed if it ends in .gz
+	Path   string `setting:"path"`   // replaced with every publication; compressed if the name ends in .gz
 	Format string `setting:"format"` // protobuf, json or ndjson; empty: derived from the file's name
 }
 
@@ -103,7 +103,7 @@ func Default() Config {
 	return c
 }
 
-// Load returns the effective configuration. Invalid settings keep their defaults.
+// Load returns the effective configuration, even with an error.
 func Load(o conf.Options) (*Config, conf.Origins, error) {
 	c := Default()
 	origins, err := conf.Load(&c, o)
@@ -143,12 +143,12 @@ func (m Model) validate() error {
 	errs := []error{
 		settings.Check(m.ProductInstance != "", "product_instance must be set"),
 		settings.Check(m.Measure != "" && m.Measure != m.Count, "measure must be set, and differ from count"),
-		settings.Positive("most", m.Most, "higher values are not used"),
+		settings.Positive("most", m.Most, "higher values are discarded"),
 		settings.Check(m.Interval >= time.Minute && 15*time.Minute%max(m.Interval, 1) == 0,
 			"interval is %s, must be 1m, 3m, 5m or 15m: slots of 15 minutes consist of whole intervals", m.Interval),
 		settings.Check(zone == nil, "time_zone is %q, must be a name of the IANA database, such as Europe/Copenhagen", m.TimeZone),
 		settings.Check(len(m.Horizons) > 0 && slices.IsSorted(m.Horizons) && len(slices.Compact(slices.Clone(m.Horizons))) == len(m.Horizons),
-			"horizons must be sorted, different, and not empty"),
+			"horizons must be sorted, distinct and not empty"),
 		settings.Within("learn_after", m.LearnAfter, 0, 12*time.Hour, "later measurements of a day are not learned"),
 	}
 	_, known := regions[m.HolidayRegion]
@@ -169,11 +169,11 @@ func (f Forecasts) validate(m Model) error {
 	return errors.Join(
 		settings.Check(f.Every == 0 || f.Every >= time.Second && m.Interval%f.Every == 0,
 			"every is %s, must be 0 or divide model.interval: all instances publish at the same times", f.Every),
-		settings.Within("grace", f.Grace, 0, max(m.Interval, 0), "a longer one delays forecasts by more than an interval"),
+		settings.Within("grace", f.Grace, 0, max(m.Interval, 0), "a longer wait delays forecasts by more than an interval"),
 		settings.Check(f.Step >= m.Interval && f.Step <= MaxHorizon && f.Step%max(m.Interval, 1) == 0,
 			"step is %s, must be a multiple of model.interval up to %s", f.Step, MaxHorizon),
 		settings.Within("periods", f.Periods, 1, max(int(MaxHorizon/max(f.Step, 1)), 1), "profiles end with the next day"),
-		settings.Positive("tolerance", f.Tolerance, "speeds are multiples of it"),
+		settings.Positive("tolerance", f.Tolerance, "speeds are rounded to multiples of it"),
 		settings.Within("max_age", f.MaxAge, m.Interval, time.Hour, "forecasts use the values of the last hour"),
 	)
 }

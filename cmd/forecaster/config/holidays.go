@@ -23,15 +23,14 @@ import (
 	"github.com/rickar/cal/v2/us"
 )
 
-// regions maps the values of model.holiday_region to their public holidays.
+// regions maps each value of model.holiday_region to the region's public holidays.
 var regions = map[string][]*cal.Holiday{
 	"at": at.Holidays, "be": be.Holidays, "ch": ch.Holidays, "cz": cz.Holidays, "de": de.Holidays, "dk": dk.Holidays, "es": es.Holidays,
 	"fr": fr.Holidays, "gb": gb.Holidays, "it": it.Holidays, "nl": nl.Holidays, "no": no.Holidays, "pl": pl.Holidays, "se": se.Holidays,
 	"us": us.Holidays,
 }
 
-// HolidayDates returns the region's holidays from 2000 to 2049 and the dates of the setting
-// holidays.
+// HolidayDates returns the region's holidays from 2000 to 2049 and the dates in m.Holidays, sorted.
 func (m Model) HolidayDates() []string {
 	dates := make(map[string]bool)
 	for _, d := range m.Holidays {

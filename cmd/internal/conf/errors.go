@@ -26,12 +26,12 @@ func (o Origins) Section(name string, err error) error {
 
 var keyAtStart = regexp.MustCompile(`^[a-z0-9_.]+`)
 
-// Invalid returns the error of a program with invalid settings, with one problem on each line.
+// Invalid returns the error with which a program rejects its settings, with one problem per line.
 func Invalid(problems error) error {
 	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
 }
 
-// Leaves returns the errors that errors.Join has joined, at any depth.
+// Leaves returns the errors joined in err, at any depth, or only err if it joins none.
 func Leaves(err error) []error {
 	if err == nil {
 		return nil

@@ -27,7 +27,7 @@ func helpOf(typ reflect.Type, index []int) string {
 	return helpTexts()[typ.PkgPath()+"."+typ.Name()+"."+typ.Field(index[0]).Name]
 }
 
-// helpOfEntries returns the help of a list, and of the keys of its entries if they are sections.
+// helpOfEntries returns text. For a list of sections, it appends the help of the sections' keys.
 func helpOfEntries(typ reflect.Type, text string) string {
 	if typ.Kind() != reflect.Slice || !isSection(typ.Elem()) {
 		return text

@@ -13,13 +13,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Options names the sources of settings, in order of increasing precedence: the file, the
+// Options holds the sources of settings. Their precedence increases in this order: the file, the
 // environment, --set, flags.
 type Options struct {
-	Prefix  string   // of the names in Environ; empty: EnvPrefix
+	Prefix  string   // prefix of the environment variables; empty: EnvPrefix
 	File    string   // YAML; empty for none
 	Environ []string // as returned by os.Environ
-	Set     []string // "section.key=value"
+	Set     []string // each is "section.key=value"
 	Flags   []Flag
 }
 
@@ -29,7 +29,7 @@ type Flag struct{ Name, Key, Value string }
 // Origins maps each key that was set to the source of its value. Keys at their default are missing.
 type Origins map[string]string
 
-// Differences lists the keys of settings that differ between two configurations of the same type.
+// Differences returns the keys of the settings in which two configurations differ.
 func Differences[T any](a, b *T) (keys []string) {
 	for _, f := range schemaOf(reflect.TypeFor[T]()) {
 		x, y := reflect.ValueOf(a).Elem().FieldByIndex(f.index), reflect.ValueOf(b).Elem().FieldByIndex(f.index)
@@ -42,7 +42,7 @@ func Differences[T any](a, b *T) (keys []string) {
 
 // Load sets the fields of the struct that into points to, which must hold the defaults. Its error
 // joins all errors, one line each, with the key, the origin of its value and, for an unknown key,
-// the most similar known one. Invalid settings keep their defaults.
+// the most similar known one. Values that cannot be parsed have no effect.
 func Load(into any, o Options) (Origins, error) {
 	root := schemaOf(reflect.TypeOf(into).Elem())
 	settings, errs := collect(o, root)
@@ -70,7 +70,7 @@ type setting struct {
 	prefix string // of environment variables
 }
 
-// decode finds the key and converts the value to its type. The zero reflect.Value means that the
+// decode finds the key and converts the value to its type. It returns the zero reflect.Value if the
 // value is null in YAML.
 func (s setting) decode(root schema) (f field, value reflect.Value, err error) {
 	i := root.find(s.key)
@@ -102,10 +102,10 @@ func (s setting) decode(root schema) (f field, value reflect.Value, err error) {
 }
 
 // EnvPrefix is the prefix of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other
-// programs have other prefixes.
+// programs set Options.Prefix.
 const EnvPrefix = "TRAFFICD_"
 
-// collect lists all settings in order of increasing precedence.
+// collect returns all settings in order of increasing precedence.
 func collect(o Options, root schema) (list []setting, errs []error) {
 	if o.File != "" {
 		list, errs = fromFile(o.File, root)
@@ -115,8 +115,8 @@ func collect(o Options, root schema) (list []setting, errs []error) {
 		name, value, _ := strings.Cut(line, "=")
 		path, ours := strings.CutPrefix(name, prefix)
 		key := strings.ToLower(strings.ReplaceAll(path, "__", "."))
-		// Platforms set variables such as TRAFFICD_PORT, so variables without a double underscore
-		// are ignored, but not a mistake such as TRAFFICD_KAFKA_BROKERS.
+		// Platforms set variables such as TRAFFICD_PORT, so variables without a double underscore are
+		// ignored unless, like TRAFFICD_KAFKA_BROKERS, they resemble a key.
 		if ours && (strings.Contains(path, "__") || root.hasValue(key)) {
 			list = append(list, setting{key: key, raw: value, text: true, from: "environment " + name, prefix: prefix})
 		}
@@ -135,7 +135,7 @@ func collect(o Options, root schema) (list []setting, errs []error) {
 	return list, errs
 }
 
-// fromFile lists the settings of a YAML file.
+// fromFile returns the settings in a YAML file.
 func fromFile(path string, root schema) ([]setting, []error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -160,7 +160,7 @@ func fromFile(path string, root schema) ([]setting, []error) {
 	return fromNode(doc.Content[0], "", path, root)
 }
 
-// fromNode lists the settings of a node. The key of the root is empty.
+// fromNode returns the settings in a YAML node. key is empty for the root.
 func fromNode(n *yaml.Node, key, path string, root schema) (list []setting, errs []error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias

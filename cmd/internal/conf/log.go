@@ -13,13 +13,13 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Log configures the log.
+// Log holds the settings of the log.
 type Log struct {
 	Level  string `setting:"level"`  // minimum severity that is logged
 	Format string `setting:"format"` // format of the lines
 }
 
-// Validate reports every invalid key.
+// Validate reports every invalid setting.
 func (l Log) Validate() error {
 	return errors.Join(
 		settings.Check(slices.Contains([]string{"debug", "info", "warn", "error"}, l.Level),

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes the effective configuration as YAML that can be loaded again, with the help of each
-// setting. A comment names the origin of each value that is not a default. Secrets are left empty.
+// Print writes the effective configuration as YAML that can be loaded again. Comments contain each
+// setting's help and, unless it has its default, its origin. Secrets are left empty.
 func Print[T any](w io.Writer, c *T, origins Origins) error {
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
@@ -40,7 +40,7 @@ func content(v reflect.Value, key string, origins Origins) *yaml.Node {
 	case isSecret(key) && v.Kind() == reflect.String && v.String() != "":
 		return &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, LineComment: secretNote}
 	case v.Kind() == reflect.String && hasPassword(v.String()):
-		u, _ := url.Parse(v.String()) // valid, as it has a password
+		u, _ := url.Parse(v.String()) // hasPassword has parsed it
 		u.User = url.User(u.User.Username())
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: u.String(), LineComment: secretNote}
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -87,7 +87,7 @@ func scalar(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: text}
 }
 
-// secretNote is the comment in place of a secret.
+// secretNote is the comment that replaces a secret.
 const secretNote = "secret, not shown"
 
 // secrets lists the suffixes of keys whose values are not shown. Digests of API keys are not
@@ -108,7 +108,7 @@ func hasPassword(text string) bool {
 	return has
 }
 
-// quoted formats a value for an error. It omits lists and maps, which may contain secrets.
+// quoted quotes v for an error. Secrets, lists and maps, which may contain some, are not shown.
 func quoted(key string, v any) string {
 	switch v.(type) {
 	case string, bool, int, int64, uint64, float64:

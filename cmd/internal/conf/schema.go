@@ -29,7 +29,7 @@ func schemaOf(typ reflect.Type) (all schema) {
 	return all
 }
 
-// find returns the index of a key, or -1.
+// find returns the index of a key, or -1 if it is unknown.
 func (s schema) find(key string) int {
 	return slices.IndexFunc(s, func(f field) bool { return f.name == key })
 }
@@ -62,7 +62,7 @@ func join(key, name string) string {
 	return key + "." + name
 }
 
-// hasValue reports whether key, with dots or underscores, is the key of a value.
+// hasValue reports whether key, with dots or underscores, is a known key and not a section.
 func (s schema) hasValue(key string) bool {
 	return slices.ContainsFunc(s, func(f field) bool {
 		return !isSection(f.typ) && (key == f.name || key == strings.ReplaceAll(f.name, ".", "_"))

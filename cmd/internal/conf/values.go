@@ -43,13 +43,13 @@ func hookDuration(from, to reflect.Type, v any) (any, error) {
 	return d, nil
 }
 
-// sizes lists the units of whole numbers.
+// sizes lists the units that whole numbers may have.
 var sizes = []struct {
 	suffix string
 	factor int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
-var errInteger = errors.New("want a whole number, also with KiB, MiB, GiB or TiB, such as 64MiB")
+var errInteger = errors.New("want a whole number, optionally with the unit KiB, MiB, GiB or TiB, such as 64MiB")
 
 func hookInteger(_, to reflect.Type, v any) (any, error) {
 	if to != reflect.TypeFor[int]() && to != reflect.TypeFor[int64]() {

@@ -24,46 +24,46 @@ import (
 	"trafficd/sources/routing"
 )
 
-// Config holds the settings, with a section for each package.
+// Config holds the daemon's settings, in sections.
 type Config struct {
-	// Time limit of the shutdown after SIGTERM; the first three quarters of it are graceful. Raise
-	// it together with the platform's grace period.
+	// Time limit for shutting down after SIGTERM. The graceful phase takes at most the first three
+	// quarters of it. Raise the limit together with the platform's grace period.
 	ShutdownTimeout time.Duration `setting:"shutdown_timeout"`
-	// Soft memory limit of the process, raised to 1.5 times the memory in use. GOMEMLIMIT takes
-	// precedence. Raise it for layers of more than 100,000 streets.
+	// Soft memory limit of the process. The limit rises to 1.5 times live memory if that is more.
+	// GOMEMLIMIT takes precedence. Raise the setting for layers of more than 100,000 streets.
 	MemoryLimit int64    `setting:"memory_limit"`
-	DeadLetters string   `setting:"dead_letters"` // file of measurements that a store rejects permanently; empty: in the journal's directory
+	DeadLetters string   `setting:"dead_letters"` // file for measurements that a store permanently rejects; empty: in the journal's directory
 	Log         conf.Log `setting:"log"`          // Level and format of the log, which is written to standard error.
 	// The operators' listener: web page, /metrics, /status, /healthz and /readyz. It has no
 	// authentication.
 	Ops ops.Config `setting:"ops"`
-	// The listener for clients: address, TLS, limits and keys. The limits keep clients from taking
-	// resources from each other.
+	// The listener for clients: address, TLS, limits and keys. The limits keep clients from starving
+	// one another.
 	API api.Config `setting:"api"`
 	// Limits for receiving batches. A client may use at most as much of admission_requests and
-	// admission_bytes as remains free.
+	// admission_bytes as it leaves free for others.
 	Ingest     ingest.Config    `setting:"ingest"`
 	Registry   registry.Config  `setting:"registry"`   // The lists of detectors whose measurements are accepted.
-	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding, validation and the stored results of batches.
-	Journal    Journal          `setting:"journal"`    // Stores accepted measurements until both stores have them.
+	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding and validation of batches, and their stored results.
+	Journal    Journal          `setting:"journal"`    // Keeps accepted measurements until both stores have them.
 	ClickHouse ClickHouse       `setting:"clickhouse"` // The archive.
-	Kafka      Kafka            `setting:"kafka"`      // The topic of measurements.
+	Kafka      Kafka            `setting:"kafka"`      // The Kafka topic that measurements are forwarded to.
 	Forecasts  forecasts.Config `setting:"forecasts"`  // The source of street forecasts.
 	Layers     layers.Config    `setting:"layers"`     // The layer of street forecasts for map clients.
 	Routing    routing.Config   `setting:"routing"`    // The SOAP service that converts geometries.
 	UI         page.Config      `setting:"ui"`         // The web page.
-	// OpenTelemetry traces: a span for each client request, each commit of the journal and each
-	// block sent to a store. Disabled by default.
+	// OpenTelemetry traces: a span for each client request, each commit to the journal and each block
+	// sent to a store. Disabled by default.
 	Tracing tracing.Config `setting:"tracing"`
 }
 
-// Journal configures where accepted measurements are stored until both stores have them.
+// Journal configures where accepted measurements are kept until both stores have them.
 type Journal struct {
-	// local: on a disk of this machine; kafka: in a topic that all replicas share, so that any
-	// replica and its disk can be lost
+	// local: on a disk of this machine; kafka: in a topic that all replicas share, so that losing a
+	// replica and its disk loses no measurements
 	Kind           string `setting:"kind"`
 	journal.Config `setting:",squash"`
-	Log            kafkalog.Config `setting:"log"` // The topic of the journal if kind is kafka.
+	Log            kafkalog.Config `setting:"log"` // The journal's topic, if kind is kafka.
 }
 
 // The kinds of journal.
@@ -72,35 +72,34 @@ const (
 	KafkaJournal = "kafka"
 )
 
-// ClickHouse configures the archive and its delivery.
+// ClickHouse configures the archive and the delivery to it.
 type ClickHouse struct {
-	Enabled           bool `setting:"enabled"` // false: measurements are not archived, and waiting ones are deleted
+	Enabled           bool `setting:"enabled"` // false: measurements are not archived, and those still waiting are discarded
 	clickhouse.Config `setting:",squash"`
 	Delivery          pipeline.DeliveryConfig `setting:"delivery"` // blocks of rows and their retries
 }
 
-// Kafka configures the topic of measurements and its delivery.
+// Kafka configures the topic that measurements are forwarded to, and the delivery to it.
 type Kafka struct {
-	Enabled      bool `setting:"enabled"` // false: measurements are not forwarded, and waiting ones are deleted
+	Enabled      bool `setting:"enabled"` // false: measurements are not forwarded, and those still waiting are discarded
 	kafka.Config `setting:",squash"`
 	Delivery     pipeline.DeliveryConfig `setting:"delivery"` // blocks of rows and their retries
 }
 
-// Default returns the default settings, with which the daemon listens on this machine only. It
-// starts without keys and registry, and its readiness reports that they are missing.
+// Default returns the default settings. With these, the daemon listens on loopback only. It starts
+// without API keys and a detector registry; readiness reports both as missing.
 func Default() Config {
 	delivery := pipeline.DeliveryConfig{
 		MaxRows: 100_000, MinRows: 1, RetryMin: 100 * time.Millisecond, RetryMax: 10 * time.Second,
 	}
-	// Every insert creates a part that ClickHouse must merge; one or two per second are
-	// recommended.
+	// Each insert creates a part to merge; ClickHouse recommends at most one or two per second.
 	archive := delivery
-	// Blocks are larger because each month in a block becomes a separate part.
+	// Blocks are larger than Kafka's because each month in a block becomes a separate part.
 	archive.MaxRows, archive.MinRows, archive.Linger = 400_000, 50_000, time.Second
 	c := Config{
 		ShutdownTimeout: 30 * time.Second,
-		// Twice what 64 concurrent full batches need; without a limit the heap grows to 300 MiB and
-		// CPU time falls by 4%.
+		// Twice what 64 concurrent full batches need. Without a limit, the heap would grow to 300 MiB and
+		// CPU time would fall by 4%.
 		MemoryLimit: 200 << 20,
 		Log:         conf.Log{Level: "info", Format: "auto"},
 		Ops:         ops.DefaultConfig(),
@@ -122,7 +121,8 @@ func Default() Config {
 	return c
 }
 
-// Load returns the effective configuration. Invalid settings keep their defaults.
+// Load returns the effective configuration, even with an error. Values that cannot be parsed have
+// no effect.
 func Load(o conf.Options) (*Config, conf.Origins, error) {
 	c := Default()
 	origins, err := conf.Load(&c, o)
@@ -130,7 +130,7 @@ func Load(o conf.Options) (*Config, conf.Origins, error) {
 	return &c, origins, errors.Join(err, c.validate(origins))
 }
 
-// complete sets empty paths to files in the journal's directory, which is on a persistent volume.
+// complete sets the defaults that depend on other settings. Paths are in the journal's directory.
 func (c *Config) complete() {
 	if c.DeadLetters == "" {
 		c.DeadLetters = filepath.Join(c.Journal.Dir, "dead-letters.ndjson")
@@ -139,7 +139,7 @@ func (c *Config) complete() {
 		*dir = filepath.Join(c.Journal.Dir, "idempotency")
 	}
 	if c.Routing.Jobs.Replica == "" {
-		host, _ := os.Hostname() // without it, replicas on different machines would have the same name
+		host, _ := os.Hostname() // API.Listen may be the same on all machines
 		c.Routing.Jobs.Replica = host + " " + c.API.Listen
 	}
 	if c.Registry.CacheDir == "" {
@@ -147,7 +147,7 @@ func (c *Config) complete() {
 	}
 }
 
-// Validate reports every setting that is out of bounds, except those of the log.
+// Validate reports every invalid setting, except in the section log, which is validated separately.
 func (j Journal) Validate() error {
 	return errors.Join(
 		settings.Check(j.Kind == LocalJournal || j.Kind == KafkaJournal, "kind is %q, must be local or kafka", j.Kind),
@@ -193,13 +193,14 @@ func (c *Config) validate(origins conf.Origins) error {
 func (c *Config) validateOwn() error {
 	return errors.Join(
 		settings.Within("shutdown_timeout", c.ShutdownTimeout, time.Second, 10*time.Minute,
-			"a block takes up to a second, and platforms do not wait longer"),
+			"delivering a block takes up to a second, and platforms wait no longer than 10m"),
 		settings.Check(c.API.DrainGrace < c.ShutdownTimeout*3/4,
 			"api.drain_grace is %s, must be less than three quarters of shutdown_timeout (%s): the rest is for requests in progress",
 			c.API.DrainGrace, c.ShutdownTimeout),
 		settings.Check(c.MemoryLimit == 0 || c.MemoryLimit >= 64<<20,
 			"memory_limit is %d, must be 0 (none) or at least 64MiB: less keeps the garbage collector busy", c.MemoryLimit),
 		settings.Check(c.Journal.Kind != LocalJournal || filepath.Clean(c.Pipeline.Idempotency.Journal.Dir) != filepath.Clean(c.Journal.Dir),
-			"pipeline.idempotency.journal.dir is %q, must not be journal.dir: a directory holds one journal", c.Pipeline.Idempotency.Journal.Dir),
+			"pipeline.idempotency.journal.dir is %q, must not be journal.dir: a directory can hold only one journal",
+			c.Pipeline.Idempotency.Journal.Dir),
 	)
 }

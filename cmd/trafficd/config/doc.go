@@ -1,3 +1,3 @@
-// Package config holds the daemon's settings. Each section is the Config of the package that it
-// configures. Package conf loads them.
+// Package config holds the daemon's settings. Most sections are the Config of the package that they
+// configure. Package conf loads them.
 package config

@@ -12,10 +12,10 @@ import (
 
 // Sink is a store that measurements are delivered to.
 type Sink struct {
-	Name     string // also its section and the name of its cursor in the journal, so it must never change
+	Name     string // also names its section and its cursor in the journal, so it must never change
 	Enabled  func(*Config) bool
 	Delivery func(*Config) pipeline.DeliveryConfig
-	Open     func(*Config, zerolog.Logger) (pipeline.Sink, error) // does not need the store to be reachable
+	Open     func(*Config, zerolog.Logger) (pipeline.Sink, error) // succeeds even if the store is unreachable
 
 	// Check reports problems with the files named in the sink's settings and, if deep, with the
 	// store. Each of the joined errors starts with a key.
@@ -44,7 +44,7 @@ var Sinks = []Sink{
 	},
 }
 
-// EnabledSinks returns the enabled sinks, for which the journal keeps frames.
+// EnabledSinks returns the enabled sinks. The journal keeps no frames for the disabled ones.
 func (c *Config) EnabledSinks() (enabled []Sink) {
 	for _, s := range Sinks {
 		if s.Enabled(c) {

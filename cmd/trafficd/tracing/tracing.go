@@ -1,6 +1,6 @@
 // Package tracing exports spans over OTLP: one for each request, each commit of the journal and
 // each block sent to a store. Commits and blocks serve many requests, so their spans link to those
-// of the batches.
+// requests' spans.
 package tracing
 
 import (
@@ -27,12 +27,12 @@ import (
 // Config configures tracing.
 type Config struct {
 	// URL of an OpenTelemetry collector to which spans are sent as OTLP over HTTP, for example
-	// http://127.0.0.1:4318; /v1/traces is added to a URL without a path. Empty: no tracing.
-	// Headers, a CA and further options are environment variables of OpenTelemetry:
-	// OTEL_EXPORTER_OTLP_HEADERS and others.
+	// http://127.0.0.1:4318; /v1/traces is added to a URL without a path. Empty: no tracing. Headers,
+	// a CA and other options are set with OpenTelemetry's environment variables, such as
+	// OTEL_EXPORTER_OTLP_HEADERS.
 	Endpoint string `setting:"endpoint"`
-	// Share of the requests without a traceparent header that are traced. For the others, the
-	// sampled flag of the header decides. Lower it if map clients send many requests.
+	// Fraction of requests to trace among those without a traceparent header. For requests with the
+	// header, its sampled flag decides. Lower the fraction if map clients send many requests.
 	Ratio float64 `setting:"ratio"`
 }
 
@@ -44,20 +44,20 @@ func (c Config) Validate() error {
 	u, err := url.Parse(c.Endpoint)
 	valid := c.Endpoint == "" || err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 	return errors.Join(
-		settings.Check(valid, "endpoint is %q, must be empty or a URL with http or https and a host", c.Endpoint),
-		settings.Within("ratio", c.Ratio, 0, 1, "it is a share"),
+		settings.Check(valid, "endpoint is %q, must be empty or an http or https URL with a host", c.Endpoint),
+		settings.Within("ratio", c.Ratio, 0, 1, "it is a fraction"),
 	)
 }
 
-// Tracing creates spans and sends them in the background.
+// Tracing creates spans, and sends them in the background.
 type Tracing struct {
 	trace.Tracer
 	provider *sdk.TracerProvider
 	log      zerolog.Logger
 }
 
-// Start returns nil if no endpoint is configured. The collector need not be reachable: spans that
-// cannot be sent are dropped, which is logged at most once a minute.
+// Start starts tracing. It returns nil if no endpoint is configured. The collector need not be
+// reachable: spans that cannot be sent are dropped, and a warning is logged at most once a minute.
 func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 	if c.Endpoint == "" {
 		return nil, nil
@@ -82,11 +82,11 @@ func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 	return &Tracing{p.Tracer("trafficd"), p, log}, nil
 }
 
-// stopTimeout is long enough for a collector that works.
+// stopTimeout is long enough for a working collector.
 const stopTimeout = 2 * time.Second
 
-// Stop sends the remaining spans, for at most stopTimeout or until ctx is done. A collector that
-// does not respond must not fail or delay the shutdown.
+// Stop sends the remaining spans, for at most stopTimeout or until ctx is done. An unresponsive
+// collector must neither fail nor delay the shutdown.
 func (t *Tracing) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
@@ -95,7 +95,7 @@ func (t *Tracing) Stop(ctx context.Context) {
 	}
 }
 
-// linkSampler samples every span with links, because links only refer to sampled requests.
+// linkSampler samples every span that has links, because only sampled requests are linked to.
 type linkSampler struct{ sdk.Sampler }
 
 // ShouldSample implements sdk.Sampler.
@@ -106,7 +106,7 @@ func (s linkSampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	return s.Sampler.ShouldSample(p)
 }
 
-// Committed creates a span for a commit that contains sampled requests. It is a hook for
+// Committed creates a span for a commit if it contains frames of sampled requests. It is a hook for
 // journal.WithCommitHook.
 func (t *Tracing) Committed(start time.Time, entries []*journal.Entry, err error) {
 	var links []trace.Link

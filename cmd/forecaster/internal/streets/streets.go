@@ -39,9 +39,9 @@ type Config struct {
 type Columns struct {
 	Code     string `setting:"code"`     // code of the detector
 	Street   string `setting:"street"`   // number of the street
-	FromNode string `setting:"fromnode"` // node at which the street starts; without the column: 0
-	OpenLR   string `setting:"openlr"`   // location reference, OpenLR in base64; without it, derived from the end points
-	Length   string `setting:"length"`   // length of the detector's section in metres; without it, the mean of the street's other detectors
+	FromNode string `setting:"fromnode"` // node at which the street starts; 0 if missing
+	OpenLR   string `setting:"openlr"`   // OpenLR location reference in base64; derived from the end points if missing
+	Length   string `setting:"length"`   // length of the detector's section in metres; the mean of the street's other sections if missing
 	FromLat  string `setting:"from_lat"` // latitude of the section's start in degrees
 	FromLon  string `setting:"from_lon"` // longitude of the section's start
 	ToLat    string `setting:"to_lat"`   // latitude of the section's end
@@ -56,7 +56,7 @@ func DefaultConfig() Config {
 	}}
 }
 
-// Validate reports every invalid key.
+// Validate reports every invalid setting.
 func (c Config) Validate() error {
 	return errors.Join(
 		settings.Check(c.Path != "", "path must be set to the file that assigns detectors to streets"),
@@ -74,18 +74,18 @@ type Street struct {
 }
 
 const (
-	maxInvalid = 10   // errors in Content.Invalid
-	maxOpenLR  = 4096 // bytes of an OpenLR code that the daemon accepts
+	maxInvalid = 10   // maximum number of errors in Content.Invalid
+	maxOpenLR  = 4096 // maximum length of an OpenLR code that the daemon accepts, in bytes
 )
 
-// Content is the parsed content of a file.
+// Content is the parsed content of the detectors file.
 type Content struct {
 	Streets  []Street // sorted by street and fromnode
 	Unplaced int      // detectors without a street
-	Invalid  error    // the first errors of entries that are not used, joined
+	Invalid  error    // the first errors of ignored entries, joined
 }
 
-// Read reads the file.
+// Read reads the detectors file and combines its detectors into streets.
 func Read(c Config) (Content, error) {
 	body, err := os.ReadFile(c.Path)
 	if err != nil {
@@ -170,7 +170,7 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 	return content
 }
 
-// complete replaces missing lengths with the mean of the others, or with 1.
+// complete replaces missing lengths with the mean of the others, or with 1 if all are missing.
 func complete(lengths []float64) {
 	sum, n := 0.0, 0
 	for _, l := range lengths {
@@ -191,7 +191,7 @@ func complete(lengths []float64) {
 }
 
 // location returns the OpenLR code of a detector. If it has none, location encodes its end points,
-// or returns "" without them.
+// or returns "" if it cannot.
 func location(row map[string]string, c Columns, length float64) string {
 	if code := row[c.OpenLR]; code != "" {
 		return code
@@ -217,8 +217,8 @@ func location(row map[string]string, c Columns, length float64) string {
 	return code
 }
 
-// Speed combines the speeds of a street's detectors, in which NaN means no forecast. It returns NaN
-// if no detector has one.
+// Speed combines the speeds of a street's detectors; NaN means no forecast. It returns NaN if no
+// detector has one.
 func (s *Street) Speed(speeds []float64) float64 {
 	var length, hours float64
 	for i, v := range speeds {
