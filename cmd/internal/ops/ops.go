@@ -45,7 +45,7 @@ type Server struct {
 }
 
 // Start listens and serves until Stop. It calls check for each request to /readyz or /metrics.
-// routes are additional routes by pattern. Without an address it returns nil.
+// routes are additional routes by pattern. It returns nil if cfg has no address.
 func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, log zerolog.Logger) (*Server, error) {
 	if cfg.Listen == "" {
 		return nil, nil
@@ -80,8 +80,7 @@ func Start(cfg Config, check func() Readiness, routes map[string]http.Handler, l
 // Address returns the address of the listener.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Stop lets running requests finish until ctx is done, then closes their connections. It may be
-// called on nil.
+// Stop lets running requests finish until ctx is done, then closes their connections. s may be nil.
 func (s *Server) Stop(ctx context.Context) {
 	if s == nil {
 		return

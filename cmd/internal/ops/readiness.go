@@ -30,13 +30,13 @@ func (c *Component) Add(state State, reason string) {
 	c.Reasons = append(c.Reasons, reason)
 }
 
-// Readiness is the body of /readyz. Its status is 503 if the state is NotReady, else 200.
+// Readiness is the response body of /readyz. The status code is 503 if State is NotReady, else 200.
 type Readiness struct {
 	State      State                `json:"state"`
 	Components map[string]Component `json:"components"`
 }
 
-// NewReadiness returns a readiness with the state of the worst component.
+// NewReadiness returns the readiness of the components, whose State is that of the worst one.
 func NewReadiness(components map[string]Component) Readiness {
 	r := Readiness{State: OK, Components: components}
 	for _, c := range components {

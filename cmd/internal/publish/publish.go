@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	// The maximum size of a record batch, below the brokers' limit. A longer record is sent alone,
-	// and may fit when it is compressed.
+	// The maximum size of a record batch, below the brokers' limit. A larger record is sent alone,
+	// because it may fit once compressed.
 	batchRecords = 1000
 	batchBytes   = 900 << 10
 
-	// The maximum size of the records that Digests reads, of which it keeps only keys and digests.
+	// The maximum total size of the records that Digests reads. It keeps only their keys and digests.
 	maxBytes = 4 << 30
 )
 
@@ -46,7 +46,7 @@ type Options struct {
 	Timeout time.Duration // brokers abort a transaction after this time
 }
 
-// NewPublisher returns a publisher, which connects on first use. The caller closes it.
+// NewPublisher returns a publisher that connects on first use. The caller must close it.
 func NewPublisher(cfg forecasts.KafkaConfig, o Options) (*Publisher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func NewPublisher(cfg forecasts.KafkaConfig, o Options) (*Publisher, error) {
 	return &Publisher{cfg, o, transport, client}, nil
 }
 
-// Close closes the connections.
+// Close closes the idle connections.
 func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
 
 // Publish writes the forecasts, and a tombstone for each removed key, in one transaction, which is
@@ -132,7 +132,7 @@ func firstBatch(records []protocol.Record) []protocol.Record {
 	return records[:min(len(records), batchRecords)]
 }
 
-// Digest returns a digest of a forecast, with which changes can be detected.
+// Digest returns a digest of a forecast, for detecting changes.
 func Digest(f *pb.StreetForecast) uint64 {
 	record, _ := proto.MarshalOptions{Deterministic: true}.Marshal(f) // Publish reports the error
 	return xxhash.Sum64(record)
@@ -165,7 +165,7 @@ func (p *Publisher) Digests(ctx context.Context, timeout time.Duration) (map[str
 	}
 }
 
-// inventory is a layer that keeps only the keys and digests.
+// inventory is a layer that keeps only the keys and digests of forecasts.
 type inventory struct {
 	digests  map[string]uint64
 	first    sync.Once

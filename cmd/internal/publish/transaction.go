@@ -15,8 +15,8 @@ import (
 )
 
 // transaction makes records visible together. The daemon recognises its records in all partitions
-// by their producer epoch, which is unique (contract 2). kafka-go has the requests, but no producer
-// that uses them.
+// by their producer epoch, which is unique (contract 2). kafka-go provides the requests, but no
+// producer that sends them.
 type transaction struct {
 	*Publisher
 	producer kafka.ProducerSession
@@ -37,7 +37,7 @@ func (p *Publisher) prepare(ctx context.Context) (*transaction, error) {
 	})
 }
 
-// begin begins a transaction over some partitions.
+// begin begins a transaction that writes to the given partitions.
 func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, error) {
 	t, err := p.prepare(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, 
 }
 
 // write writes a record batch and returns when all in-sync replicas have it. sequence is the number
-// of records already written to the partition, with which brokers detect duplicates.
+// of records already written to the partition; brokers use it to detect duplicates.
 func (t *transaction) write(ctx context.Context, partition, sequence int, records []protocol.Record) error {
 	frame, err := t.encode(sequence, records)
 	if err != nil {
@@ -126,7 +126,7 @@ func Fenced(err error) bool {
 	return errors.Is(err, kafka.InvalidProducerEpoch) || errors.Is(err, kafka.ProducerFenced) || errors.Is(err, kafka.InvalidTransactionState)
 }
 
-// minRetryDelay is the first delay between attempts. Brokers usually need longer to end a
+// minRetryDelay is the delay before the first retry. It usually takes brokers longer to end a
 // transaction.
 const minRetryDelay = 5 * time.Millisecond
 
@@ -145,7 +145,7 @@ func (p *Publisher) retry(ctx context.Context, what string, try func(context.Con
 			hint = fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than its timeout",
 				p.options.ID)
 		case errors.Is(err, kafka.TransactionalIDAuthorizationFailed):
-			hint = fmt.Sprintf("; the user needs the right to write with the transactional id %q", p.options.ID)
+			hint = fmt.Sprintf("; the user needs the Write permission for the transactional id %q", p.options.ID)
 		}
 		err = fmt.Errorf("cannot %s: %w%s", what, err, hint)
 		if code, ok := errors.AsType[kafka.Error](err); ok && !code.Temporary() && code != kafka.ConcurrentTransactions {

@@ -32,7 +32,7 @@ func text(stamp string, info *debug.BuildInfo) string {
 	return strings.TrimSpace(cmp.Or(stamp, ofCheckout(info), ofModule(info), "of unknown revision") + " " + info.GoVersion)
 }
 
-// ofCheckout returns the revision that `go build` records in a checkout.
+// ofCheckout returns the revision that `go build` records in a checkout, or "" if there is none.
 func ofCheckout(info *debug.BuildInfo) string {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
@@ -52,7 +52,7 @@ func ofCheckout(info *debug.BuildInfo) string {
 	return text
 }
 
-// ofModule returns the version that `go install` records for a downloaded module.
+// ofModule returns the version that `go install` records for a downloaded module, or "".
 func ofModule(info *debug.BuildInfo) string {
 	if info.Main.Version == "(devel)" {
 		return ""
