@@ -56,8 +56,8 @@ func checkAPI(c api.Config) error {
 	return err
 }
 
-// checkDeadLetters returns an error unless the daemon could write the dead-letter file. The
-// journal's directory, where the file is by default, may be missing, because the daemon creates it.
+// checkDeadLetters returns an error unless the daemon can write the dead-letter file. The journal's
+// directory, which contains the file by default, may be missing, because the daemon creates it.
 func checkDeadLetters(c *config.Config) error {
 	if _, err := os.Stat(c.Journal.Dir); err != nil && filepath.Dir(c.DeadLetters) == filepath.Clean(c.Journal.Dir) {
 		return nil // checked as journal.dir

@@ -34,15 +34,15 @@ import (
 
 // daemon holds the running parts.
 type daemon struct {
-	cfg     *config.Config // at startup; read by all goroutines
+	cfg     *config.Config // settings at startup; never modified
 	current config.Config  // cfg with the reloaded settings; used only by reload
 	log     zerolog.Logger
 
 	ops         *ops.Server
 	tracing     *tracing.Tracing // nil: off
 	journal     pipeline.Journal
-	local       *journal.Journal // journal, if it is on disk
-	shared      *kafkalog.Log    // journal, if it is in Kafka
+	local       *journal.Journal // the journal if it is on disk, else nil
+	shared      *kafkalog.Log    // the journal if it is in Kafka, else nil
 	registry    *registry.Registry
 	detectors   clickhouse.Detectors // for the archive
 	keys        *api.Keyring
@@ -54,16 +54,16 @@ type daemon struct {
 	routing     *routing.Service
 	api         *api.Server
 
-	viewer atomic.Pointer[contract.Client] // client whose view of the layer operators see
+	viewer atomic.Pointer[contract.Client] // the client whose view of the layer operators see
 	status *status.Recorder
 
 	started         atomic.Bool // all parts are running
-	registryChecked atomic.Bool // each registry feed has been read once, or has failed
+	registryChecked atomic.Bool // each registry feed has been read or has failed at least once
 	draining        atomic.Bool // the shutdown has begun
-	failed          chan error  // from a part that cannot continue
+	failed          chan error  // error of a part that cannot continue
 }
 
-// serve runs the daemon until a signal. load loads the settings again.
+// serve runs the daemon until a signal or a failure. It calls load to reload the settings.
 func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, error)) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -84,7 +84,7 @@ func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, 
 
 // steps lists the parts in the order in which they start; they stop in reverse order. The clients'
 // listener starts after and stops before everything that it uses, so that everything acknowledged
-// with a 207 is in the journal before it closes. /readyz is available throughout.
+// with a 207 is in the journal before the journal closes. /readyz is available throughout.
 func (d *daemon) steps() []step {
 	cfg, log := d.cfg, d.log
 	return []step{
@@ -204,9 +204,9 @@ func (d *daemon) steps() []step {
 				if d.forecasts, err = forecasts.New(cfg.Forecasts, d.layer, log); err != nil {
 					return err
 				}
-				d.keys.BeforeUse(func(clients []*contract.Client) { // builds the layer in the time zones of new keys
-					// Operators see the layer in the time zone of a client, so that none is built
-					// only for them.
+				d.keys.BeforeUse(func(clients []*contract.Client) { // builds the layer in the new keys' time zones
+					// Operators see the layer in the time zone of a client, so that no layer is built only for
+					// operators.
 					viewer := &contract.Client{Name: "operator", Owner: "operator", Rights: contract.RightForecast, Zone: time.UTC}
 					for _, c := range clients {
 						if c.May(contract.RightForecast) {

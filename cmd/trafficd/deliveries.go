@@ -18,8 +18,8 @@ import (
 type delivery struct {
 	name string
 	deliverer
-	soft context.CancelFunc // finish the current block, then stop
-	hard context.CancelFunc // stop immediately
+	soft context.CancelFunc // makes Run finish the current block and return
+	hard context.CancelFunc // makes Run return immediately
 	done chan struct{}      // closed after err is set
 	err  error
 }

@@ -53,7 +53,7 @@ Exit codes: 0 alive or ready, 1 otherwise.`,
 }
 
 // getOps requests path from the operators' listener. listen is its address, which may be a wildcard
-// address. getOps returns the response body whatever the status, and an error if it is not 200.
+// address. getOps returns the response body for any status, and an error unless the status is 200.
 func getOps(ctx context.Context, listen, path string) (text string, err error) {
 	if listen == "" {
 		return "", errors.New("cannot request the daemon's health: ops.listen is empty, so there is no operators' listener")

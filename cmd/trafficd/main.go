@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// errLogged is returned for an error that has been logged.
+// errLogged replaces an error that has been logged, so that main does not print it again.
 var errLogged = errors.New("see the log")
 
 // flags holds the command line flags of the subcommands that read the configuration.
@@ -113,8 +113,7 @@ accepted is durable, and the exit code is 0. A second signal exits immediately.`
 	return root
 }
 
-// load reads the settings from all sources. If it returns an error, invalid settings have their
-// defaults.
+// load reads the settings from all sources. Even with an error, it returns a configuration.
 func (f *flags) load(cmd *cobra.Command) (*config.Config, conf.Origins, error) {
 	o := conf.Options{File: f.file, Environ: os.Environ(), Set: f.set}
 	for _, n := range f.names {

@@ -9,8 +9,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// notifyStep tells systemd when the daemon serves clients, and when it begins to stop (see
-// sd_notify(3)). It does nothing if a unit of Type=notify did not start the daemon.
+// notifyStep notifies systemd when the daemon starts to serve clients, and when it begins to stop
+// (see sd_notify(3)). It does nothing unless a unit with Type=notify started the daemon.
 func notifyStep(log zerolog.Logger) step {
 	notify := func(state string) {
 		path := os.Getenv("NOTIFY_SOCKET")
@@ -27,7 +27,7 @@ func notifyStep(log zerolog.Logger) step {
 		}
 	}
 	return step{
-		"notification of systemd",
+		"systemd notification",
 		func() error { notify("READY=1"); return nil },
 		func(context.Context) error { notify("STOPPING=1"); return nil },
 	}

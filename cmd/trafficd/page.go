@@ -24,8 +24,7 @@ const (
 	docsPath        = "/docs"          // the OpenAPI page on both listeners
 )
 
-// operatorRoutes returns the routes of the operators' listener in addition to metrics and
-// readiness.
+// operatorRoutes returns the operators' listener's routes except those of package ops.
 func (d *daemon) operatorRoutes() map[string]http.Handler {
 	routes := map[string]http.Handler{
 		"GET /":                       page.New(d.cfg.UI, d.pageSettings(), "index.html"),
@@ -179,6 +178,6 @@ func (d *daemon) serveBasemap(ctx *fasthttp.RequestCtx) error {
 		io.Reader
 		io.Closer
 	}{io.NewSectionReader(f.Reader, int64(part.From), int64(length)), f.Reader}
-	ctx.SetBodyStream(body, length) // closes it
+	ctx.SetBodyStream(body, length) // closes body
 	return nil
 }

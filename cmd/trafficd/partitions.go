@@ -11,7 +11,7 @@ import (
 	"trafficd/pipeline/kafkalog"
 )
 
-// partitions delivers a journal in Kafka to a sink: the partitions that the sink's consumer group
+// partitions delivers to a sink the partitions of a journal in Kafka that the sink's consumer group
 // assigns to this replica.
 type partitions struct {
 	d    *daemon
@@ -21,7 +21,7 @@ type partitions struct {
 	mu      sync.Mutex
 	running map[int]*pipeline.Delivery // by partition
 	rows    int64                      // delivered from partitions that are no longer assigned
-	trouble error                      // of the consumer group; nil if there is none
+	trouble error                      // current error of the consumer group, or nil
 }
 
 // Run implements deliverer.
@@ -30,7 +30,7 @@ func (p *partitions) Run(ctx, soft context.Context) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if err != nil && p.trouble == nil {
-			p.d.log.Warn().Err(err).Str("sink", p.sink.Name).Msg("cannot deliver from the log; retrying")
+			p.d.log.Warn().Err(err).Str("sink", p.sink.Name).Msg("cannot deliver from the journal; retrying")
 		}
 		p.trouble = err
 	})
@@ -56,8 +56,8 @@ func (p *partitions) deliver(ctx, soft context.Context, source *kafkalog.Partiti
 	return err
 }
 
-// configFor returns the configuration for the delivery of a partition. All partitions of the
-// replica share the memory for rows, and only the sink of partition 0 creates and derives tables.
+// configFor returns the configuration for the delivery of a partition. The replica's partitions
+// share the memory for rows, and only the sink of partition 0 creates and derives tables.
 func (p *partitions) configFor(source *kafkalog.Partition) *config.Config {
 	c := *p.d.cfg
 	for _, delivery := range []*pipeline.DeliveryConfig{&c.ClickHouse.Delivery, &c.Kafka.Delivery} {

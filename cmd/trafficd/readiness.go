@@ -11,20 +11,20 @@ import (
 	"trafficd/sources/registry"
 )
 
-// Messages about settings without a default, for the log and for readiness.
+// Messages about missing settings that have no default, for the log and for readiness.
 const (
 	noKeys      = "no API keys: every request is rejected with 401; set api.keys_file or api.keys (trafficctl key new creates a key)"
 	noFeeds     = "no detector registry: every batch is rejected with 403; set registry.feeds"
 	noForecasts = "a key has the forecast right, but no forecasts are configured, so its requests are rejected with 403; set forecasts.feed"
 )
 
-// slow is the lag above which a delivery is reported as behind. A healthy store needs far less for
-// a block, including retries.
+// slow is the lag above which a delivery is reported as behind. A healthy store accepts a block far
+// sooner, even with retries.
 const slow = time.Minute
 
-// readiness collects the state of every part. The daemon is ready as long as it can serve a key:
-// parts that cannot serve are then reported as degraded. It does not depend on the stores, because
-// the journal accepts batches while they are unreachable.
+// readiness collects the state of every part. The daemon is ready as long as it can serve a key;
+// parts that are not ready are then reported as degraded. Readiness does not depend on the stores,
+// because the journal accepts batches while they are unreachable.
 func (d *daemon) readiness() ops.Readiness {
 	self := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text()}}
 	if d.draining.Load() {
@@ -117,7 +117,7 @@ func (d *daemon) keysState() ops.Component {
 }
 
 // registryState returns the state of each product instance that has a feed or a key with the ingest
-// right. served reports whether one of those keys can ingest.
+// right. served reports whether at least one of those keys can ingest.
 func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, served bool) {
 	feeds := d.registry.Status()
 	instances := map[string]ops.Component{}
@@ -157,8 +157,8 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 	return c, served
 }
 
-// forecastState returns the state of the forecasts, which is NotReady if they cannot be served.
-// show is false if they are not configured and no key has the forecast right.
+// forecastState returns the state of the forecasts, which is NotReady if none can be served. show
+// is false if forecasts are not configured and no key has the forecast right.
 func (d *daemon) forecastState(clients []*contract.Client) (c ops.Component, show bool) {
 	feed, layer := d.forecasts.Status(), d.layer.Status(time.Now())
 	c = ops.Component{State: ops.OK, Detail: map[string]any{"feed": feed, "layer": layer}}

@@ -7,9 +7,9 @@ import (
 	"trafficd/cmd/trafficd/config"
 )
 
-// reload applies the settings that can change while the daemon is running, and logs the others that
-// differ. Invalid settings change nothing. Keys that conflict with those of the keys file are not
-// applied until the file has changed.
+// reload applies the settings that can change while the daemon is running, and logs which others
+// have changed. If any setting is invalid, none is applied. Keys that conflict with those in the
+// keys file are not applied until the file changes.
 func (d *daemon) reload(load func() (*config.Config, error)) {
 	next, err := load()
 	if err == nil {

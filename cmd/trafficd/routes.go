@@ -20,12 +20,12 @@ import (
 	"trafficd/sources/routing"
 )
 
-// schemasPath is the path of the interface descriptions. The protobuf definitions are at the paths
-// below it by which they import each other.
+// schemasPath is the path of the interface descriptions. Below it, each protobuf definition has the
+// path by which others import it.
 const schemasPath = "/schemas/"
 
-// publicMethods lists the methods of public documents. Schemas are public, because the tools that
-// download them have no key.
+// publicMethods lists the methods that public documents allow. Schemas are public, because the
+// tools that download them have no key.
 var publicMethods = []string{fasthttp.MethodGet, fasthttp.MethodHead}
 
 // routes returns everything that the clients' listener serves (contract 6.5).
@@ -90,8 +90,8 @@ func (d *daemon) routes() []api.Route {
 	return routes
 }
 
-// noLayer rejects all requests if there is no feed, with 403 instead of the 503 of a layer that is
-// not built yet, so that clients do not retry.
+// noLayer rejects all requests with 403 when there is no feed. A layer that is not built yet
+// responds with 503, which makes clients retry.
 type noLayer struct{ api.Endpoint }
 
 // Admit implements api.Endpoint.

@@ -12,7 +12,7 @@ import (
 )
 
 // step starts and stops a part of the daemon. stop returns once no goroutine of the part is
-// running. When its context ends, it stops as fast as possible without losing anything that was
+// running. When its context is done, it stops as fast as possible without losing anything that was
 // accepted.
 type step struct {
 	name  string
@@ -22,7 +22,7 @@ type step struct {
 
 // runner starts steps in order, waits, and stops the started ones in reverse order.
 type runner struct {
-	timeout  time.Duration // of the whole shutdown; the first three quarters are graceful
+	timeout  time.Duration // for the shutdown; its graceful phase takes at most three quarters of it
 	draining func()        // called before anything is stopped; may be nil
 	log      zerolog.Logger
 
@@ -36,10 +36,10 @@ var (
 	errTooSlow = errors.New("could not stop within shutdown_timeout; everything acknowledged with 207 is in the journal")
 )
 
-// run starts the steps, waits for a signal or for the error of a part that cannot continue
-// (failed), and stops the started steps. It returns nil after a signal and a complete shutdown.
-// Signals are handled only after all steps have started, which is quick because no step waits for a
-// store or client.
+// run starts the steps, waits for a signal or, on failed, the error of a part that cannot continue,
+// and stops the started steps. It returns nil after a signal and a complete shutdown. Signals are
+// handled only after all steps have started, which is quick because no step waits for a store or
+// client.
 func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error) error {
 	var started []step
 	var err error
@@ -73,9 +73,9 @@ func (r runner) announce(s os.Signal) {
 	r.log.Info().Stringer("signal", s).Stringer("timeout", r.timeout).Msg("draining; a second signal exits immediately")
 }
 
-// stop stops the steps. It returns at the end of the timeout or on a second signal even if steps
-// are still running; the process must then exit. signalled reports whether the first signal has
-// been received.
+// stop stops the steps. After the timeout or on a second signal, it returns even if steps are still
+// running; the process must then exit. signalled reports whether the first signal has been
+// received.
 func (r runner) stop(started []step, signals <-chan os.Signal, signalled bool) error {
 	begin := time.Now()
 	grace, cancel := context.WithTimeout(context.Background(), r.timeout*3/4)

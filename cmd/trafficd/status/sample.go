@@ -20,10 +20,10 @@ type bucket struct {
 	count uint64  // of values up to upper
 }
 
-// take gathers a sample. ingestPath is the route whose latency is shown.
+// take gathers a sample. It records the latency of the route ingestPath.
 func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 	s := sample{at: at, values: map[string]map[string]float64{}}
-	families, _ := from.Gather() // after an error, the families that could be gathered
+	families, _ := from.Gather() // also returns the families gathered despite an error
 	for _, f := range families {
 		name, ours := strings.CutPrefix(f.GetName(), "trafficd_")
 		if !ours {
@@ -52,7 +52,7 @@ func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 	return s
 }
 
-// sum returns a metric, summed over its labels.
+// sum returns the sum of a metric over all labels.
 func (s *sample) sum(name string) (total float64) {
 	for _, v := range s.values[name] {
 		total += v
@@ -60,7 +60,7 @@ func (s *sample) sum(name string) (total float64) {
 	return total
 }
 
-// rate returns the increase of a counter per second since an earlier sample.
+// rate returns the increase of a counter per second since an earlier sample, or 0 without one.
 func (s *sample) rate(before *sample, name, label string) float64 {
 	seconds := s.at.Sub(before.at).Seconds()
 	if before.at.IsZero() || seconds <= 0 {

@@ -33,9 +33,9 @@ type Status struct {
 	State      ops.State  `json:"state"`
 	Summary    []string   `json:"summary"` // problems and remedies, worst first; empty if there are none
 	Rates      Rates      `json:"rates"`
-	Latency    *Latency   `json:"latency,omitempty"` // of the last minute; absent without a request
-	Codes      []Code     `json:"codes"`             // by number
-	Clients    []Client   `json:"clients"`           // clients that may ingest, by name
+	Latency    *Latency   `json:"latency,omitempty"` // of the last minute; absent if there were no requests
+	Codes      []Code     `json:"codes"`             // most frequent first
+	Clients    []Client   `json:"clients"`           // clients that may ingest, sorted by name
 	Journal    Journal    `json:"journal"`
 	Stores     []Store    `json:"stores"`
 	Registries []Registry `json:"registries"`
@@ -56,14 +56,14 @@ type Latency struct {
 	P99 float64 `json:"p99"`
 }
 
-// Code holds the number of rejected measurements since startup.
+// Code counts the measurements rejected with an error code since startup.
 type Code struct {
 	Code      string  `json:"code"`
 	Total     float64 `json:"total"`
 	PerSecond float64 `json:"perSecond"`
 }
 
-// Client holds the counts of a client since startup.
+// Client counts the batches and measurements of a client since startup.
 type Client struct {
 	Name      string     `json:"name"`
 	Batches   float64    `json:"batches"`
@@ -79,17 +79,17 @@ type Journal struct {
 	DiskFree float64 `json:"diskFree"`
 }
 
-// Store is the backlog of a sink.
+// Store describes the backlog of a sink.
 type Store struct {
 	Name        string  `json:"name"`
 	Batches     float64 `json:"batches"`
-	Rows        float64 `json:"rows"`    // incomplete right after a start with a backlog, which is being counted
+	Rows        float64 `json:"rows"`    // too low after startup until the backlog has been counted
 	Seconds     float64 `json:"seconds"` // age of the oldest row
 	Error       string  `json:"error,omitempty"`
 	DeadLetters float64 `json:"deadLetters"` // rows since startup
 }
 
-// Registry is the detector list of a product instance.
+// Registry describes the detector list of a product instance.
 type Registry struct {
 	ProductInstance string  `json:"productInstance"`
 	Detectors       float64 `json:"detectors"`
@@ -105,7 +105,7 @@ type Forecast struct {
 	Stale        bool       `json:"stale,omitempty"`
 }
 
-// History has a value for each step of the last hour, oldest first; null if unknown.
+// History holds a value for each step of the last hour, oldest first. Unknown values are null.
 type History struct {
 	From   int64              `json:"from"` // Unix time of the first value, s
 	Step   float64            `json:"step"` // s
@@ -135,13 +135,13 @@ type Recorder struct {
 	recent  []sample // the last window, oldest first
 	times   []int64  // Unix times of the points, s
 	series  map[string][]point
-	trouble map[string]time.Time // by troubleOf: when it began
+	trouble map[string]time.Time // start of each current problem, by troubleOf
 
 	stop chan struct{}
 	done sync.WaitGroup
 }
 
-// Start starts sampling until Stop. ingestPath is the label route of batches.
+// Start starts sampling until Stop. ingestPath is the route label of batches.
 func Start(gatherer prometheus.Gatherer, ingestPath, version string, readiness func() ops.Readiness) *Recorder {
 	r := &Recorder{
 		gatherer: gatherer, ingestPath: ingestPath, version: version, readiness: readiness, started: time.Now().UTC(),
@@ -192,7 +192,7 @@ func (r *Recorder) record(now time.Time) {
 	add := func(name string, value float64) {
 		values := r.series[name]
 		for len(values) < len(r.times) {
-			values = append(values, point(math.NaN())) // a sink that did not exist before
+			values = append(values, point(math.NaN())) // unknown before the series began
 		}
 		values = append(values, point(value))
 		r.series[name] = values[max(0, len(values)-points):]
@@ -211,7 +211,7 @@ func (r *Recorder) record(now time.Time) {
 	r.recent = slices.Clone(r.recent[max(0, len(r.recent)-window):])
 }
 
-// Now returns the status, from a new sample that it does not keep.
+// Now returns the status, computed from a new sample that is not kept.
 func (r *Recorder) Now() Status {
 	now := time.Now()
 	s, ready := take(r.gatherer, r.ingestPath, now), r.readiness()
@@ -273,7 +273,7 @@ func (r *Recorder) Now() Status {
 }
 
 // journal returns a metric of the journal, or 0 if the journal is in Kafka. The idempotency store
-// has the same metrics.
+// has the same metrics with a different label.
 func (r *Recorder) journal(s *sample, name string) float64 {
 	return s.values["journal_"+name]["measurements"]
 }

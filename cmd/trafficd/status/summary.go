@@ -12,7 +12,7 @@ import (
 	"trafficd/cmd/internal/ops"
 )
 
-// storeNames has the usual spelling of each sink's store.
+// storeNames maps each sink to the usual spelling of its store.
 var storeNames = map[string]string{"clickhouse": "ClickHouse", "kafka": "Kafka"}
 
 // summary returns a sentence for each component that is not OK, worst first, with the problem and
@@ -51,7 +51,7 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 // fails reports whether a component is a store that accepts no measurements.
 func fails(c ops.Component) bool { return c.Detail["error"] != nil }
 
-// troubleOf identifies the trouble of a component. A store that is only slow may fail later.
+// troubleOf returns a key for a component's problem. A store that fails has a key of its own.
 func troubleOf(name string, c ops.Component) string {
 	if fails(c) {
 		return name + " fails"
