@@ -77,7 +77,7 @@ recent values, each feature with its weight, and the result with its bounds.`,
 	}
 	cmd.Flags().Int32Var(&street, "street", 0, "number of the street (required)")
 	_ = cmd.MarkFlagRequired("street")
-	cmd.Flags().Int32Var(&node, "fromnode", 0, "fromnode; default: all of the street's")
+	cmd.Flags().Int32Var(&node, "fromnode", 0, "node at which the street starts; default: all such nodes")
 	cmd.Flags().IntVar(&horizon, "horizon", 30, "minutes from the origin to the end of the forecast interval")
 	cmd.Flags().StringVar(&at, "at", "", "origin, rounded down to the start of an interval; default: now")
 	return cmd

@@ -25,21 +25,21 @@ const (
 	hdf5         = "\x89HDF\r\n\x1a\n" // the first bytes of an HDF5 file
 )
 
-// detectorTable is a file with a row per interval and a column per sensor.
+// detectorTable holds a file with a row per interval and a column per sensor.
 type detectorTable struct {
 	sensors []string
 	times   []time.Time
 	values  [][]float64 // by time; 0: missing
 }
 
-// split returns the end of the first 80% of the rows, which are for training and validation in the
-// published protocol.
+// split returns the end of the first 80% of the rows, which the published protocol uses for
+// training and validation.
 func (t *detectorTable) split() time.Time { return t.times[len(t.times)*8/10] }
 
 func (t *detectorTable) end() time.Time { return t.times[len(t.times)-1].Add(5 * time.Minute) }
 
 // readMETRLA reads CSV as pandas writes it: a header with the sensors, then local times and speeds.
-// It reads HDF5, the published format, with pandas.
+// It converts HDF5, the published format, with pandas.
 func readMETRLA(path string) (*detectorTable, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -46,7 +46,7 @@ var (
 	roundSeconds = metrics.NewSeconds("trafficd_forecaster_round_seconds",
 		"Time from the query to the end of the publication, in seconds.")
 	originGauge = metrics.NewGauge("trafficd_forecaster_origin_timestamp_seconds",
-		"End of the interval from which the published forecasts start.")
+		"End of the last interval before the published forecasts, as Unix time in seconds.")
 	unplaced = metrics.NewGauge("trafficd_forecaster_unplaced_detectors", "Detectors without a street.")
 )
 
@@ -71,10 +71,10 @@ type forecaster struct {
 
 // status is the state that readiness reports.
 type status struct {
-	origin  time.Time // of the published forecasts
-	err     error
-	learn   error
-	invalid error // detectors that are not used
+	origin  time.Time // of the published forecasts; zero before the first publication
+	err     error     // of the latest round
+	learn   error     // of the latest attempt to learn
+	invalid error     // the ignored detectors
 	streets map[model.Basis]int
 }
 
@@ -82,7 +82,7 @@ type status struct {
 type output interface {
 	// Digests returns the digests of the published forecasts by key.
 	Digests(ctx context.Context, timeout time.Duration) (map[string]uint64, error)
-	// put publishes the changed forecasts and removes keys. all contains every forecast.
+	// put publishes the changed forecasts and removes the keys in remove. all contains every forecast.
 	put(ctx context.Context, all, changed []*pb.StreetForecast, remove []string) error
 	Close()
 }
@@ -151,7 +151,7 @@ func check(ctx context.Context, c *config.Config, deep bool) error {
 	return errors.Join(errs...)
 }
 
-// stopTime is how long operators' requests may take after the context of run is done.
+// stopTime is the time limit for operators' requests after the context of run is done.
 const stopTime = 5 * time.Second
 
 // run publishes forecasts until ctx is done.
@@ -189,7 +189,7 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 	return nil
 }
 
-// learn learns each day once it is over, and retries after an error.
+// learn learns each day once it is over, and retries after an error, until ctx is done.
 func (f *forecaster) learn(ctx context.Context) {
 	migrated := !f.cfg.ClickHouse.Migrate
 	for ctx.Err() == nil {
@@ -360,8 +360,8 @@ func round(c config.Forecasts, speed float64) float64 {
 	return max(math.Round(speed/c.Tolerance), 1) * c.Tolerance
 }
 
-// build returns the forecasts of the streets, without the periods that have no forecast. basis
-// counts the streets by the worst basis among their detectors' forecasts.
+// build returns the forecasts of the streets, omitting periods without a forecast. basis counts the
+// streets by the worst basis among their detectors' forecasts.
 func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.StreetForecast, basis map[model.Basis]int) {
 	times, targets := periods(c, s)
 	out := make([]model.Forecast, len(targets))
@@ -440,8 +440,8 @@ func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) erro
 	return nil
 }
 
-// readiness returns NotReady before the first publication, and Degraded while a step fails or
-// streets have too little history.
+// readiness returns NotReady before the first publication. It returns Degraded while the forecasts
+// are old, a step fails, or streets have too little history.
 func (f *forecaster) readiness() ops.Readiness {
 	s := f.state.Load()
 	c := ops.Component{State: ops.OK, Detail: map[string]any{"version": version.Text(), "streets": s.streets}}

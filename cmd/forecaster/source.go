@@ -10,7 +10,7 @@ import (
 	"trafficd/cmd/forecaster/internal/archive"
 )
 
-// connect returns a connection to the archive, which is dialled when it is first used.
+// connect returns a connection to the archive that is dialled on first use.
 func connect(c *config.Config) (driver.Conn, error) {
 	t := c.ClickHouse
 	t.ClickHouse.Database = "" // it may not exist yet; statements use qualified names
@@ -20,13 +20,12 @@ func connect(c *config.Config) (driver.Conn, error) {
 	})
 }
 
-// newSource returns the archive of the product instance. learned is the database of the learned
-// tables.
+// newSource returns the product instance's archive. learned is the database of the learned tables.
 func newSource(c *config.Config, conn driver.Conn, learned string) *archive.Source {
 	m := c.Model
 	zone, err := time.LoadLocation(m.TimeZone)
 	if err != nil {
-		zone = time.UTC // the setting is validated
+		zone = time.UTC // unreachable: the setting is validated
 	}
 	return &archive.Source{
 		Conn: conn, Database: c.ClickHouse.Database, Table: c.ClickHouse.Table, Learned: learned, Instance: m.ProductInstance,

@@ -23,15 +23,15 @@ type snapshot struct {
 type streetDetail struct {
 	Origin   time.Time     `json:"origin"`   // the end of the last measured interval
 	Interval float64       `json:"interval"` // s
-	Basis    model.Basis   `json:"basis"`    // the worst basis of its detectors' forecasts
+	Basis    model.Basis   `json:"basis"`    // the worst basis of the detectors' forecasts
 	Points   []streetPoint `json:"points"`
 }
 
-// streetPoint is an interval. The speeds of several detectors are combined as in forecasts (package
-// streets). Unknown values are absent.
+// streetPoint holds the speeds of an interval. Those of several detectors are combined as in
+// forecasts (package streets). Unknown values are absent.
 type streetPoint struct {
 	Start    time.Time `json:"start"`
-	Measured *float64  `json:"measured,omitempty"` // usable readings only, without repetitions of an earlier one
+	Measured *float64  `json:"measured,omitempty"` // only usable readings, which excludes repetitions of an earlier one
 	Profile  *float64  `json:"profile,omitempty"`
 	Forecast *float64  `json:"forecast,omitempty"`
 	Low      *float64  `json:"low,omitempty"` // 8 of 10 values are between Low and High
@@ -62,7 +62,7 @@ func (f *forecaster) serveStreet(w http.ResponseWriter, r *http.Request) {
 }
 
 // detail computes the last hour and the forecast of a street from the input of the published
-// forecast.
+// forecasts.
 func (s *snapshot) detail(c config.Forecasts, t *streets.Street) streetDetail {
 	d := streetDetail{Origin: s.step.Origin.UTC(), Interval: s.step.Interval.Seconds(), Basis: model.None}
 	end := s.step.Origin.Truncate(c.Step).Add(time.Duration(c.Periods) * c.Step)

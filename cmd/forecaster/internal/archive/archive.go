@@ -11,10 +11,10 @@
 //	forecaster_days ───────────▶ forecaster_profiles  of the next day: weekday → kind of day → all days → mean
 //	forecaster_moments ────────▶ forecaster_weights   of the next day: least squares, shrunk to the pool
 //
-// Then a row in forecaster_learned records that the tables of the next day are complete. Learning
-// that was interrupted is repeated and replaces its rows (ReplacingMergeTree, read with FINAL). The
-// residuals of a day refer to the profile learned before that day, so learning never sees what it
-// forecasts.
+// Then a row in forecaster_learned records that the tables of the next day are complete.
+// Interrupted learning is repeated and replaces its own rows (ReplacingMergeTree, read with FINAL).
+// The residuals of a day refer to the profile learned before that day, so learning never sees what
+// it forecasts.
 //
 // # Rules for readings
 //
@@ -39,8 +39,8 @@ import (
 )
 
 const (
-	history  = 120 // days of a profile; older ones have a weight of less than 0.95^120
-	ridge    = 400 // weight of the pool in the weights of a detector, in readings of many vehicles
+	history  = 120 // days in a profile; older ones would have a weight of less than 0.95^120
+	ridge    = 400 // weight of the pool in a detector's weights, as a number of readings with many vehicles
 	reliable = 5   // minimum number of vehicles in a reading from which bounds are learned
 	keepDays = 7   // days for which the tables learned for a day are kept
 
@@ -55,12 +55,12 @@ type Source struct {
 	Conn     driver.Conn
 	Database string // of the archive
 	Table    string
-	Learned  string // database of the tables of the forecaster
+	Learned  string // database of the forecaster's tables
 	Instance string
 	Measure  string // measure type that is forecast
 	Count    string // measure type of the vehicle counts; empty: unknown
 	Most     float64
-	Zero     bool // 0 is possible
+	Zero     bool // whether 0 is a valid value
 	Interval time.Duration
 	Horizons []time.Duration
 	Location *time.Location
@@ -86,7 +86,7 @@ func (s *Source) start(y int, m time.Month, d int) time.Time {
 }
 
 // Learn learns all days that ended at or before until, and calls done after each. It stops when
-// done returns an error. A day is learned at most once.
+// done returns an error. It skips days that have been learned.
 func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.Time) error) error {
 	next, err := s.next(ctx, until)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.
 	return nil
 }
 
-// readDays returns the number of days whose measurements are read at once.
+// readDays returns the number of days whose measurements are read by one statement.
 func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
 	q := s.query(from, from, from, 0)
 	var n uint64
@@ -153,9 +153,9 @@ func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 }
 
 // latest returns the latest day in forecaster_learned that matches a condition, and the end of the
-// measurements from which it was learned. ok is false if there is none. It fails if a day was last
-// learned with another interval, because the learned tables count in intervals. Days that an
-// earlier version has learned do not record it.
+// measurements from which it was learned. ok is false if there is none. It fails if days were
+// learned with a different interval, because the learned tables count in intervals. Rows that an
+// earlier version wrote do not record the interval.
 func (s *Source) latest(ctx context.Context, q *query, condition string) (day, until time.Time, ok bool, err error) {
 	var seconds uint32
 	var n uint64
@@ -240,8 +240,8 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 	return nil
 }
 
-// Load reads the latest tables: those learned for the day of at or, if there are none, for an
-// earlier day. If nothing was learned, Pool is nil.
+// Load reads the latest tables: those learned for the day of at or, if there are none, for the last
+// day before it. If nothing was learned, Pool is nil.
 func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error) {
 	day := s.Day(at, 0)
 	q := s.query(day, day, day, 0)

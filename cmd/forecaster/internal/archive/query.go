@@ -36,10 +36,10 @@ type query struct {
 	Step            int64  // interval in seconds
 	From, To        int64
 	Received        int64  // measurements received earlier are not read; 0: all are read
-	Places          int    // intervals from From to To
-	Before          int    // intervals of the day before
-	Lead            int    // places before the day
-	Length          int    // places of the day
+	Places          int    // number of intervals from From to To
+	Before          int    // number of intervals in the day before
+	Lead            int    // number of places before the day
+	Length          int    // number of places in the day
 	Slots           string // array: slot of each place
 	Expanded        string // array: profile at each place
 	Horizons        string // array, in intervals
@@ -49,7 +49,7 @@ type query struct {
 	Targets         []target
 }
 
-// target is a day for which profiles are computed.
+// target describes a day for which profiles are computed, as Source.target returns it.
 type target struct{ Class, Kind int }
 
 func (q *query) Counted() bool      { return q.Measure != q.Count && q.Count != "" }
@@ -68,8 +68,7 @@ func (q *query) Columns() (c []string) {
 	return c
 }
 
-// Limited and Deep list the features that are used a second time, limited or multiplied by the
-// depth.
+// Limited and Deep list the features that are used again, limited or multiplied by the depth.
 func (q *query) Limited() []int { return []int{1, 2, 3} }
 func (q *query) Deep() []int    { return []int{1, 2, 3, 4} }
 
@@ -90,7 +89,7 @@ func (q *query) Products() (list []string) {
 func (q *query) Arrays() []string { return []string{"vs", "ws", "ts", "bs"} }
 
 // expanded returns an SQL expression for the profile at each place: each slot is repeated for the
-// intervals in it. Slots recur when clocks are set back; another part then begins.
+// intervals in it. Slots recur when clocks are set back; a new part then begins.
 func expanded(slots []int) string {
 	var parts []string
 	for len(slots) > 0 {
@@ -173,7 +172,7 @@ func (s *Source) query(day, from, to time.Time, lead int) *query {
 	return q
 }
 
-// target returns the weekday from 1 (Monday) to 7 (Sunday and holidays), and the kind of day.
+// target returns the weekday, 1 (Monday) to 7 (Sunday, holiday), and the kind of day: 0, 1 or 2.
 func (s *Source) target(day time.Time) target {
 	class := (int(day.Weekday())+6)%7 + 1
 	for _, h := range s.Holidays {

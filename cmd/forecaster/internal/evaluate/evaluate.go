@@ -21,19 +21,19 @@ import (
 	"trafficd/cmd/forecaster/internal/model"
 )
 
-// ErrLeak reports learned tables or values from after the origin.
+// ErrLeak is the error of Day if the tables were learned from measurements after an origin.
 var ErrLeak = errors.New("leak: a forecast was computed from measurements after its origin")
 
 // Methods are the names of the compared methods, in the order of Result.
 var Methods = []string{"model", "persistence", "profile", "profile + residual"}
 
-// Result is the comparison at a horizon.
+// Result compares the methods at a horizon.
 type Result struct {
 	Minutes  int        `json:"horizon_minutes"`
 	Readings int        `json:"readings"`
 	MAE      [4]float64 `json:"mae"`
 	RMSE     [4]float64 `json:"rmse"`
-	MAPE     [4]float64 `json:"mape_percent"` // of the readings that are not 0
+	MAPE     [4]float64 `json:"mape_percent"` // only of readings other than 0
 	Coverage float64    `json:"coverage_percent"`
 }
 
@@ -43,17 +43,18 @@ type sums struct {
 	absolute, square, relative [4]float64
 }
 
-// Evaluation is a backtest of the archive.
+// Evaluation is a backtest on the archive.
 type Evaluation struct {
 	Source   *archive.Source
 	Horizons []time.Duration
-	From, To time.Time     // readings of the comparison
-	Learning time.Duration // time that Run has spent learning in ClickHouse, without the comparison
+	From, To time.Time     // range of the readings that are compared
+	Learning time.Duration // time that Run has spent learning in ClickHouse, not comparing
 	sums     []sums
 }
 
-// Run learns all days from the first measurement on, and evaluates those from From to To. The
-// learned tables of the source must be empty: tables learned from later days would be a leak.
+// Run learns all days from the first measurement on, calls progress after each, and evaluates those
+// from From to To. The learned tables of the source must be empty: tables learned from later days
+// would be a leak.
 func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]Result, error) {
 	e.sums = make([]sums, len(e.Horizons))
 	first := e.Source.Day(e.From, 0)

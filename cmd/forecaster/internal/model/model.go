@@ -34,7 +34,7 @@ const (
 	Knee      = 6.0  // windows limited to ± Knee are additional features
 	DepthUnit = 10.0 // of the depth: a detector's profile minus its mean
 	MaxDepth  = 1.5
-	Shrink    = 2.0 // weight of the 0 towards which a window is shrunk
+	Shrink    = 2.0 // windows are shrunk towards 0 with this weight
 	NetShrink = 5.0 // the same for the windows of the network
 )
 
@@ -89,7 +89,7 @@ type Recent struct {
 	Seen    time.Time // end of the latest measurement, usable or not
 }
 
-// last returns the latest value. ok is false if there is none.
+// last returns the latest value. ok is false if there are no values.
 func (r *Recent) last() (value float64, ok bool) {
 	for i := Hour - 1; i >= 0; i-- {
 		if r.Weights[i] > 0 {
@@ -99,7 +99,7 @@ func (r *Recent) last() (value float64, ok bool) {
 	return 0, false
 }
 
-// Basis is what a forecast is based on.
+// Basis names the data that a forecast is computed from.
 type Basis string
 
 // The bases of forecasts, from best to worst.
@@ -113,7 +113,7 @@ const (
 // Bases lists the bases of forecasts, from best to worst.
 var Bases = []Basis{Own, Pooled, Persist, None}
 
-// Add returns the worse of b and other. If one of them is None, it returns the other.
+// Add returns the worse of b and other, ignoring None unless both are None.
 func (b Basis) Add(other Basis) Basis {
 	if b == None || other != None && slices.Index(Bases, other) > slices.Index(Bases, b) {
 		return other
@@ -121,7 +121,7 @@ func (b Basis) Add(other Basis) Basis {
 	return b
 }
 
-// Slot returns the index of a time in Detector.Profile, or -1.
+// Slot returns the index of a time in Detector.Profile, or -1 if the profile does not include it.
 func (l *Learned) Slot(t time.Time) int {
 	local := t.In(l.Day.Location())
 	days := int(date(local).Sub(date(l.Day)) / (24 * time.Hour))
@@ -131,7 +131,7 @@ func (l *Learned) Slot(t time.Time) int {
 	return (days+1)*SlotsPerDay + (local.Hour()*60+local.Minute())/15
 }
 
-// date returns midnight UTC of the same date.
+// date returns midnight UTC of the date of t.
 func date(t time.Time) time.Time {
 	y, m, d := t.Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
@@ -147,11 +147,11 @@ type Step struct {
 	Network Network
 
 	codes  []string // of the detectors, sorted
-	recent []Recent // of each of codes
+	recent []Recent // by index in codes
 	past   []int    // slot of each recent interval
 }
 
-// NewStep prepares the forecasts of an origin from the recent values of all detectors, sorted by
+// NewStep prepares the forecasts from an origin with the recent values of all detectors, sorted by
 // their codes. The step keeps both slices.
 func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Step {
 	s := &Step{Learned: l, Origin: origin, codes: codes, recent: recent, past: make([]int, Hour)}
@@ -190,8 +190,7 @@ func (s *Step) Recent(code string, maxAge time.Duration) *Recent {
 	return &s.recent[at]
 }
 
-// Detector returns what was learned about a detector or, if nothing was, about all detectors
-// together.
+// Detector returns what was learned about a detector, else about all detectors, else nil.
 func (l *Learned) Detector(code string) (*Detector, Basis) {
 	if d := l.Detectors[code]; d != nil {
 		return d, Own
@@ -238,7 +237,7 @@ func (s *Step) TargetOf(horizon time.Duration) Target {
 }
 
 // Profile returns a detector's profile in the interval that starts the given time after the origin,
-// or NaN.
+// or NaN if there is none.
 func (s *Step) Profile(code string, after time.Duration) float64 {
 	d, _ := s.Detector(code)
 	slot := s.Slot(s.Origin.Add(after))
