@@ -142,7 +142,7 @@ func fromFile(path string, root schema) ([]setting, []error) {
 		return nil, []error{fmt.Errorf("cannot read the configuration: %w", err)}
 	}
 	if len(text) == 0 { // it is probably being written, and a reload would drop all keys and registry feeds
-		return nil, []error{fmt.Errorf("the configuration %s is empty; for the defaults, write a comment into it", path)}
+		return nil, []error{fmt.Errorf("the configuration %s is empty; to use the defaults, put a comment in it", path)}
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, next yaml.Node

@@ -121,7 +121,7 @@ func (b Basis) Add(other Basis) Basis {
 	return b
 }
 
-// Slot returns the index of a time in Detector.Profile, or -1 if the profile does not include it.
+// Slot returns the index of a time in Detector.Profile, or -1 if the profile does not cover it.
 func (l *Learned) Slot(t time.Time) int {
 	local := t.In(l.Day.Location())
 	days := int(date(local).Sub(date(l.Day)) / (24 * time.Hour))
