@@ -20,7 +20,7 @@ type requestHeaders struct {
 	authorizations int    // number of Authorization headers
 	traceparent    []byte
 	close          bool // the Connection header contains close
-	malformed      bool // a name contains a space, which fasthttp accepts
+	malformed      bool // the name of a header contains a space, which fasthttp allows
 }
 
 func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
@@ -40,15 +40,15 @@ func readHeaders(h *fasthttp.RequestHeader) (r requestHeaders) {
 	return r
 }
 
-// headerReceived checks a request that has a body, before the body (contract 1.1), and keeps the
-// result for handle. handle itself checks requests without a body.
+// headerReceived checks the header of a request that has a body, before the body is read (contract
+// 1.1), and keeps the result for handle, which itself checks requests without a body.
 func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	expect := h.Peek(fasthttp.HeaderExpect)
 	if announcesBody(h) || len(expect) > 0 {
 		x := s.begin(h, time.Now())
 		if len(expect) > 0 {
-			// fasthttp sends a 100 Continue even to HTTP/1.0, and compares the value
-			// case-sensitively.
+			// fasthttp sends a 100 Continue even to HTTP/1.0 clients, and its comparison of the
+			// value is case-sensitive.
 			continues := x.apiErr == nil && x.body && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue"))
 			h.Del(fasthttp.HeaderExpect)
 			if continues {
@@ -62,12 +62,12 @@ func (s *Server) headerReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfi
 		s.pending.put(h, x)
 	}
 	// fasthttp reads this many bytes of a body with a Content-Length before it calls the handler.
-	// With the default of 8 KiB, the deadlines of upload would not apply to a slow client.
+	// With the default of 8 KiB, the deadlines of package upload would not apply to a slow client.
 	return fasthttp.RequestConfig{MaxRequestBodySize: 1}
 }
 
-// isWord compares ASCII text without regard to case. The length is compared because bytes.EqualFold
-// considers the Kelvin sign equal to k.
+// isWord reports whether text is word, ignoring ASCII case. It compares the lengths because
+// bytes.EqualFold considers the Kelvin sign equal to k.
 func isWord(text []byte, word string) bool {
 	return len(text) == len(word) && bytes.EqualFold(text, []byte(word))
 }
@@ -76,7 +76,7 @@ func announcesBody(h *fasthttp.RequestHeader) bool {
 	return h.ContentLength() > 0 || h.ContentLength() == -1 // -1: chunked
 }
 
-// begin starts the exchange of a request and checks its header.
+// begin returns a new exchange for a request, with the result of checking the request's header.
 func (s *Server) begin(h *fasthttp.RequestHeader, now time.Time) *exchange {
 	r := readHeaders(h)
 	x := newExchange(&r, now)
@@ -91,7 +91,7 @@ func (s *Server) begin(h *fasthttp.RequestHeader, now time.Time) *exchange {
 	return x
 }
 
-// check applies the checks in the order of the table in contract 1.1.
+// check checks the header of a request, in the order of the table in contract 1.1.
 func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders) (apiErr *contract.APIError) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -107,7 +107,7 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 		apiErr = checkFraming(h)
 	}
 	if apiErr != nil {
-		x.body = true // its end is unknown
+		x.body = true // the end of the request is unknown
 		return apiErr
 	}
 	if x.route = s.routes.find(h.RequestURI()); x.route == nil {
@@ -146,8 +146,8 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 
 var errVersion = contract.NewError(contract.InvalidParameter, "unsupported version of HTTP: send HTTP/1.1")
 
-// checkFraming rejects requests with ambiguous framing, with which requests can be smuggled past a
-// proxy. fasthttp rejects most of them, but accepts a Content-Length together with chunks, and the
+// checkFraming rejects requests with ambiguous framing, which can smuggle requests past a proxy.
+// fasthttp rejects most of them, but accepts a Content-Length together with chunks, and the
 // obsolete "Transfer-Encoding: identity" (RFC 9112, 6.1 and 6.3). The parsed header shows neither.
 func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
 	raw := h.RawHeaders()
@@ -170,8 +170,8 @@ func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
 	return nil
 }
 
-// rawHeader returns the first value of a header in an unparsed block. Comparing the first letter
-// rules out most lines.
+// rawHeader returns the first value of a header in an unparsed header block. Comparing the first
+// letter rules out most lines.
 func rawHeader(raw []byte, name string) (value []byte, ok bool) {
 	for len(raw) > 0 {
 		var line []byte

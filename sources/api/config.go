@@ -15,13 +15,13 @@ type Config struct {
 	// prefix of all paths, empty or like /traffic, for proxies that do not strip it
 	BasePath string `setting:"base_path"`
 	TLSCert  string `setting:"tls_cert"` // certificate with its chain, a PEM file that is watched; empty: plain HTTP
-	TLSKey   string `setting:"tls_key"`  // key of tls_cert, a PEM file
+	TLSKey   string `setting:"tls_key"`  // private key of tls_cert, a PEM file
 	// Maximum number of open connections. Further ones get a 503; a client may use no more than it
 	// leaves for others. Raise it with the number of clients.
 	MaxConnections int `setting:"max_connections"`
 	// maximum size of a request's header, and size of the read buffer of each connection
 	MaxHeaderBytes int `setting:"max_header_bytes"`
-	// Maximum number of connections of one address (IPv6: /64) that have not sent a valid key; 0: no
+	// Maximum number of connections from one address (IPv6: /64) that have not sent a valid key; 0: no
 	// limit. Raise it if many clients share an address, such as a proxy's.
 	MaxSilent int `setting:"max_silent_connections"`
 	// time from the first byte of a request to the first byte of its body; reduced under load
@@ -53,10 +53,10 @@ func DefaultConfig() Config {
 	return Config{
 		Listen:                 ":8080",
 		MaxConnections:         4096,
-		MaxSilent:              1024, // the clients behind one proxy, within the second or so that each takes to present its key
+		MaxSilent:              1024, // enough for the clients behind one proxy, each of which needs about a second to present its key
 		MaxHeaderBytes:         16 << 10,
 		HeaderTimeout:          10 * time.Second,
-		IdleTimeout:            75 * time.Second, // longer than the 60 s of load balancers: the server should not be the first to close
+		IdleTimeout:            75 * time.Second, // longer than the 60 s of load balancers, so that they close connections first
 		WriteTimeout:           30 * time.Second,
 		WriteMinBytesPerSecond: 64 << 10, // the largest responses, 60 MB, then take at most a quarter of an hour
 		DiscardTime:            2 * time.Second,
@@ -79,7 +79,7 @@ func (c Config) Validate() error {
 		settings.Within("max_header_bytes", c.MaxHeaderBytes, 1<<10, 1<<20,
 			"a plain request needs a few hundred bytes, and every connection has a buffer of this size"),
 		settings.Positive("header_timeout", c.HeaderTimeout, "a client that sends nothing would hold its connection forever"),
-		settings.Positive("idle_timeout", c.IdleTimeout, "kept connections would stay forever"),
+		settings.Positive("idle_timeout", c.IdleTimeout, "idle connections would stay open forever"),
 		settings.Positive("write_timeout", c.WriteTimeout, "a client that reads nothing would hold its response forever"),
 		settings.AtLeast("write_min_bytes_per_second", c.WriteMinBytesPerSecond, 0, "0 is no minimum"),
 		settings.Within("discard_time", c.DiscardTime, 0, time.Minute, "the connection stays open for this long"),

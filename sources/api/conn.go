@@ -15,17 +15,17 @@ import (
 	"trafficd/schemas/contract"
 )
 
-// conn is a client's connection. Its Close ensures that a client whose body was not read receives
-// the response.
+// conn is a client's connection. Its Close ensures that the client receives the response even if
+// the request's body was not read.
 type conn struct {
-	net.Conn          // TLS, or raw itself
-	raw      net.Conn // TCP
+	net.Conn          // the TLS connection, or raw itself without TLS
+	raw      net.Conn // the TCP connection
 	owner    *listener
 	address  netip.Prefix  // of the client; see addressOf
-	silent   *list.Element // in owner.silent until a request has a valid key; guarded by owner.mu
+	silent   *list.Element // element of owner.silent; nil after a request with a valid key; guarded by owner.mu
 	used     atomic.Bool   // a byte of a request has arrived
 	unread   atomic.Bool   // the client may still be sending data that will not be read
-	idle     atomic.Int64  // start of the last response; 0 while a request is in progress; or evicted
+	idle     atomic.Int64  // start of the last response, 0 while a request is in progress, or evicted
 	client   string        // owner of the presented key, or empty; written by c's goroutine under owner.mu
 	closing  sync.Once
 
@@ -34,8 +34,8 @@ type conn struct {
 	expecting   *exchange // exchange of a request that waits for its 100 Continue
 	joined      joined
 	read, write deadline
-	began       time.Time // start of the current response; zero if the write deadline was set explicitly
-	written     int64     // bytes of the response
+	began       time.Time // start of the last response; zero if the listener rejected the connection
+	written     int64     // bytes of the last response that were written
 }
 
 // Read implements net.Conn.
@@ -60,9 +60,9 @@ func (c *conn) Read(p []byte) (int, error) {
 // evicted is the value of conn.idle after the listener has evicted the connection.
 const evicted = -1
 
-// Write implements net.Conn. It writes in pieces, each of which renews the deadline. So a client
-// that reads steadily receives the whole response, however long that takes. A client that stalls or
-// falls below the minimum rate is disconnected.
+// Write implements net.Conn. It writes in pieces, each of which renews the deadline, so that a
+// client that reads steadily receives the whole response, however long that takes. A client that
+// stalls or falls below the minimum rate is disconnected.
 //
 // Write ends the exchange of a request whose 100 Continue cannot be written, because fasthttp then
 // calls no handler.
@@ -88,7 +88,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 // timeout.
 const writePiece = 256 << 10
 
-// present records the client of a request whose key is valid.
+// present calls listener.present if the request has a valid key.
 func (c *conn) present(x *exchange) *contract.APIError {
 	if x.key == nil {
 		return nil
@@ -96,7 +96,7 @@ func (c *conn) present(x *exchange) *contract.APIError {
 	return c.owner.present(c, x.key.client.Owner)
 }
 
-// beginResponse starts a response, whose write deadlines follow the progress of the client.
+// beginResponse starts a response, whose write deadlines depend on the client's progress.
 func (c *conn) beginResponse(now time.Time) { c.began, c.written = now, 0 }
 
 func (c *conn) writeDeadline() time.Time {
@@ -113,8 +113,8 @@ func (c *conn) writeDeadline() time.Time {
 	return progress.Add(cfg.WriteTimeout)
 }
 
-// SetReadDeadline implements net.Conn for subsequent reads. Until the client has presented a key,
-// the time shrinks while many connections are open.
+// SetReadDeadline implements net.Conn for subsequent reads. Until the client has presented a valid
+// key, the deadline is earlier than t while most connections are in use.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.client == "" {
 		if limit, few := c.owner.headerTimeout(); few && time.Until(t) > limit {
@@ -138,7 +138,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 // Close implements net.Conn. If data may be unread, it first closes the sending side and discards
-// received data, for a bounded time and size (see the package comment).
+// received data, up to a limit of time and size (see the package comment).
 func (c *conn) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {
@@ -164,15 +164,15 @@ func (c *conn) discard() {
 	discardedBytes.Add(float64(n))
 }
 
-// deadline is the read or write deadline of a connection. fasthttp sets three for each request, and
-// each costs a timer operation. So a deadline is only recorded, and passed to the socket before a
-// read or write unless the socket's deadline is close enough: it may be late by slack, but never
-// early.
+// deadline is the read or write deadline of a connection. fasthttp sets three deadlines for each
+// request, each of which would cost a timer operation. So a deadline is only recorded, and passed
+// to the socket before a read or write unless the socket's deadline is close enough: up to slack
+// later, but never earlier.
 type deadline struct {
 	wanted, socket time.Time
 }
 
-// slack is short compared to any time limit, and long compared to a request.
+// slack is short compared to any time limit, and long compared to the duration of a request.
 const slack = 50 * time.Millisecond
 
 func (d *deadline) apply(set func(time.Time) error) error {
@@ -180,7 +180,7 @@ func (d *deadline) apply(set func(time.Time) error) error {
 		return nil
 	}
 	d.socket = d.wanted
-	if !d.wanted.IsZero() { // zero: none
+	if !d.wanted.IsZero() { // zero: no deadline
 		d.socket = d.wanted.Add(slack)
 	}
 	return set(d.socket)
@@ -190,21 +190,21 @@ func (d *deadline) apply(set func(time.Time) error) error {
 // the header and the beginning of the body, and then the rest of the body. joined holds the first
 // part back and writes both together.
 type joined struct {
-	wanted bool   // the next write is followed by another one
+	wanted bool   // the next write will be followed by another one
 	held   []byte // data of the first write
 
 	parts [2][]byte // arguments of the joint write
 	both  net.Buffers
 }
 
-// writeBuffer is the size of fasthttp's write buffer for each connection. A body of twice that size
-// always exceeds the space that any header leaves in the buffer by more than a buffer.
+// writeBuffer is the size of fasthttp's write buffer for each connection. If a body has at least
+// largeBody bytes, more than writeBuffer bytes of it do not fit in the buffer after the header.
 const (
 	writeBuffer = 4 << 10
 	largeBody   = 2 * writeBuffer
 )
 
-// want decides whether to join the writes of a response. It is called before fasthttp writes it.
+// want decides whether to join the writes of a response, before fasthttp writes it.
 func (j *joined) want(ctx *fasthttp.RequestCtx) {
 	status := ctx.Response.StatusCode()
 	if ctx.IsHead() || status == fasthttp.StatusNotModified || status == fasthttp.StatusNoContent {

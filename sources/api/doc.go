@@ -11,8 +11,8 @@
 // This is due to three properties of fasthttp:
 //
 //   - HeaderReceived is the only hook before the body, and receives only the header. Server.pending
-//     keeps its result for the handler. After an error it sets the length to 0, so that fasthttp
-//     does not wait for the body. A request without a body is checked in the handler.
+//     keeps its result for the handler. After an error, headerReceived sets the length to 0, so
+//     that fasthttp does not wait for the body. A request without a body is checked in the handler.
 //   - The unread rest of a body would be read as the next request. So if a body was not read to its
 //     end, the connection is closed after the response.
 //   - Closing a socket with unread data resets it, and a reset can overtake the response. So conn

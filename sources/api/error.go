@@ -51,10 +51,10 @@ func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	}
 	e := json.NewEncoder(resp.BodyWriter())
 	e.SetEscapeHTML(false)
-	_ = e.Encode(body) // cannot fail: strings to memory
+	_ = e.Encode(body) // cannot fail: it writes strings to memory
 }
 
-// retryAfter rounds up to whole seconds, so that a client does not retry too early.
+// retryAfter returns d in seconds, rounded up so that a client does not retry too early.
 func retryAfter(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
@@ -63,7 +63,7 @@ const traceHeader = "Trace-Id"
 
 var traceHeaderName = []byte(traceHeader)
 
-// trace is a trace id in hexadecimal, in an array to avoid an allocation.
+// trace is a trace id in hexadecimal. It is an array to avoid an allocation.
 type trace [32]byte
 
 func (t *trace) String() string { return string(t[:]) }
@@ -80,7 +80,7 @@ func traceID(traceparent []byte) (text trace) {
 	return text
 }
 
-// parentOf returns a context with the client's span if the traceparent header (W3C) has one.
+// parentOf returns a context with the client's span if traceparent (W3C) is valid, or an empty one.
 func parentOf(traceparent []byte) context.Context {
 	if len(traceparent) == 0 {
 		return context.Background()

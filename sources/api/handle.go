@@ -52,7 +52,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x.free()
 }
 
-// serve calls the endpoint. A panic in it affects only this request.
+// serve calls the endpoint. If the endpoint panics, it returns a 500.
 func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 	defer x.end()
 	defer func() {
@@ -82,8 +82,8 @@ func internalError(trace string) *contract.APIError {
 	return contract.NewError(contract.InternalError, "internal error; quote the trace id "+trace)
 }
 
-// respond writes the response to an error and returns its code. If err is nil, the endpoint has
-// already written the response.
+// respond writes the error response for err and returns its code. It returns OK for nil, because
+// the endpoint has written the response, and for batch.ErrNoResponse, which gets no response.
 func (s *Server) respond(x *exchange, ctx *fasthttp.RequestCtx, err error) contract.Code {
 	if err == nil {
 		return contract.OK
@@ -128,14 +128,14 @@ func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 		return false
 	}
 	// A stream that was read to its end returns io.EOF without accessing the connection. The
-	// deadline avoids waiting for others.
+	// deadline keeps other streams from waiting for data.
 	_ = ctx.Conn().SetReadDeadline(time.Unix(1, 0))
 	n, err := body.Read(x.probe[:])
 	return n > 0 || err != io.EOF
 }
 
-// account counts a request and logs it at level debug. Of the client's data it logs only the method
-// and the path of a route, because everything else, for example the query, may contain the key.
+// account counts a request, logs it at level debug and returns how long it took. It logs the method
+// and path only if a route accepts them, and never the query, because they may contain the key.
 func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Code) (took time.Duration) {
 	m := noRoute
 	if x.route != nil {
@@ -167,8 +167,8 @@ func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Co
 	return took
 }
 
-// endSpan ends the span of a request. The span does not contain unknown paths and methods, which
-// are arbitrary data of the client.
+// endSpan ends the span of a request. The span does not contain unknown paths and methods,
+// because clients can send arbitrary ones.
 func (x *exchange) endSpan(ctx *fasthttp.RequestCtx, code contract.Code) {
 	defer x.span.End()
 	if !x.span.IsRecording() {
@@ -251,12 +251,12 @@ type exchange struct {
 	route     *route         // nil: no such path
 	key       *key           // nil: none was presented, or it is unknown, or none is needed
 	apiErr    *contract.APIError
-	body      bool // the request has a body, even if its length was set to 0 because of apiErr
-	silent    bool // no response is sent
-	close     bool // the client wants the connection to be closed after the response
-	preflight bool // a CORS preflight
-	release   func()
-	probe     [1]byte
+	body      bool    // the request has a body, even if its length was set to 0 because of apiErr
+	silent    bool    // no response is sent
+	close     bool    // close the connection after the response
+	preflight bool    // a CORS preflight
+	release   func()  // returned by Endpoint.Admit, until it is called; may be nil
+	probe     [1]byte // read by unread
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -267,7 +267,7 @@ func newExchange(r *requestHeaders, now time.Time) *exchange {
 	return x
 }
 
-// end releases what Admit reserved. It may be called repeatedly.
+// end releases what Admit reserved. It may be called more than once.
 func (x *exchange) end() {
 	if release := x.release; release != nil {
 		x.release = nil
@@ -298,7 +298,7 @@ func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 }
 
 // pending holds the exchanges of requests with a body between fasthttp's HeaderReceived and its
-// handler, by the address of their header, which is all that HeaderReceived receives. fasthttp
+// handler, by the address of their header, the only argument of HeaderReceived. fasthttp
 // always calls Handler or ErrorHandler, which take the exchange. After ExpectHandler it may call
 // neither, so the exchange moves to its conn.
 type pending struct {

@@ -7,13 +7,13 @@ import (
 )
 
 // ignoreNew makes the kernel drop the first packet of new connections to the listener. Clients
-// repeat it after a second. Connections in the listener's queue can still be accepted.
+// retransmit it after a second. Connections in the listener's queue can still be accepted.
 func ignoreNew(l net.Listener) error {
 	const (
 		load  = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
 		and   = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
 		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		keep  = unix.BPF_RET | unix.BPF_K // returns the number of bytes to keep of the packet
+		keep  = unix.BPF_RET | unix.BPF_K // returns how many bytes of the packet to keep
 
 		flags    = 13 // the offset of the flags in a TCP header (RFC 9293, section 3.1)
 		syn, ack = 0x02, 0x10

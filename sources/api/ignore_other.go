@@ -4,5 +4,5 @@ package api
 
 import "net"
 
-// ignoreNew does nothing: closing the listener resets the connections in its queue.
+// ignoreNew does nothing, so closing the listener resets the connections in its queue.
 func ignoreNew(net.Listener) error { return nil }

@@ -29,20 +29,20 @@ type Keyring struct {
 	path string
 	log  zerolog.Logger
 
-	now     atomic.Pointer[ring]
-	problem atomic.Pointer[error] // with the keys file; nil if there is none
+	now     atomic.Pointer[ring]  // the keys in use
+	problem atomic.Pointer[error] // error of the keys file; nil if there is none
 	file    *watch.File           // nil: no keys file
 	stop    func()                // stops watching
 
-	mu      sync.Mutex // guards the fields below and serialises reloads
-	inline  []KeyEntry // the configuration's entries in use
-	wanted  []KeyEntry // the entries of the last Reload, which may conflict with the file
-	text    []byte     // the last content of the file
-	seen    bool       // the last attempt to read the file succeeded
-	prepare []func([]*contract.Client)
+	mu      sync.Mutex                 // guards the fields below and serialises reloads
+	inline  []KeyEntry                 // the configuration's entries in use
+	wanted  []KeyEntry                 // the entries of the last Reload, which may conflict with the file
+	text    []byte                     // the last content of the file
+	seen    bool                       // the last attempt to read the file succeeded
+	prepare []func([]*contract.Client) // registered by BeforeUse
 }
 
-// OpenKeyring reads the keys and watches their file until Close. An invalid file is an error.
+// OpenKeyring reads the keys and watches their file until Close. An invalid key is an error.
 func OpenKeyring(cfg Config, log zerolog.Logger) (*Keyring, error) {
 	k := &Keyring{path: cfg.KeysFile, inline: cfg.Keys, wanted: cfg.Keys, log: log}
 	if k.path == "" {
@@ -82,8 +82,8 @@ func (k *Keyring) Close() {
 	}
 }
 
-// Reload replaces the keys of the configuration and has the keys file read. If it returns an error,
-// the previous keys remain in use until the file changes.
+// Reload replaces the keys of the configuration and triggers a check of the keys file. If it
+// returns an error, the previous keys remain in use until the file changes.
 func (k *Keyring) Reload(inline []KeyEntry) error {
 	if k.file != nil {
 		defer k.file.Poke()
@@ -133,7 +133,7 @@ func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	f(k.Clients())
 }
 
-// Err returns the problem with the keys file, for readiness. It does not wait for the functions
+// Err returns the error of the keys file, for readiness, or nil. It does not wait for the functions
 // registered by BeforeUse, which may take seconds.
 func (k *Keyring) Err() error {
 	problem, now := k.problem.Load(), k.now.Load()
@@ -144,7 +144,7 @@ func (k *Keyring) Err() error {
 }
 
 // hasher computes the digest of a key. sha256.Sum256 allocates if the compiler inlines it but not
-// the functions in it, as it does with a CPU profile.
+// the functions that it calls, as happens with profile-guided optimisation.
 type hasher struct {
 	hash.Hash
 	sum [sha256.Size]byte
@@ -166,7 +166,7 @@ func (k *Keyring) find(presented []byte) *key {
 }
 
 // check reads the file, applies its content if it is new, and returns the time until the next
-// check. An error is logged once for each content.
+// check. An error is logged unless it is the same as the last one.
 func (k *Keyring) check(context.Context) time.Duration {
 	text, _, err := k.file.Read()
 	if errors.Is(err, watch.ErrUnsettled) {
@@ -197,7 +197,7 @@ func (k *Keyring) check(context.Context) time.Duration {
 	return pollEvery
 }
 
-// tooLong replaces watch.ErrTooLong, because the limit of this file is not a setting.
+// tooLong replaces watch.ErrTooLong, which names a setting that this file does not have.
 func tooLong(err error) error {
 	if errors.Is(err, watch.ErrTooLong) {
 		return fmt.Errorf("longer than %d bytes", maxKeysFile)
@@ -205,8 +205,8 @@ func tooLong(err error) error {
 	return err
 }
 
-// apply puts the keys of the file's content into use, with those of the last Reload unless they
-// conflict with the file.
+// apply activates the keys in text, the content of the file, together with the entries of the last
+// Reload or, if those conflict with the file, the previous ones.
 func (k *Keyring) apply(text []byte) error {
 	k.text, k.seen = text, true
 	entries, err := parseKeys(text)

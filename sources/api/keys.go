@@ -33,9 +33,9 @@ type KeyEntry struct {
 }
 
 const (
-	maxZones = 8                 // of keys with the forecast right, because a layer is kept for each (contract 2)
+	maxZones = 8                 // maximum number of time zones with the right forecast, because a layer is kept for each (contract 2)
 	minRate  = 0.001             // lowest rate limit
-	maxWait  = math.MaxInt64 / 2 // for a bucket's next token; longer times could overflow
+	maxWait  = math.MaxInt64 / 2 // maximum wait for a token; longer times could overflow
 )
 
 var rights = map[string]contract.Right{
@@ -68,7 +68,7 @@ type key struct {
 func (k *key) expired() bool { return !k.expires.IsZero() && !time.Now().Before(k.expires) }
 
 // ring is an immutable set of keys. Its index uses only four bytes of the digest, so that the time
-// of a lookup reveals no more than these. The whole digest is compared in constant time.
+// of a lookup reveals no more than those. The whole digest is compared in constant time.
 type ring struct {
 	keys     []*key // in the order of the entries
 	byPrefix map[[4]byte][]*key
@@ -94,8 +94,8 @@ func (r *ring) clients() (all []*contract.Client) {
 	return all
 }
 
-// newRing returns a set of keys. Keys that are also in old keep the levels of their rate limits.
-// The error joins all errors and names the entries.
+// newRing returns the keys of the entries. Keys that are also in old, which may be nil, keep the
+// levels of their rate limits. The error joins the errors of all entries and names the entries.
 func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	r := &ring{byPrefix: make(map[[4]byte][]*key, len(entries)), loaded: time.Now()}
 	var errs []error
@@ -114,7 +114,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 			continue
 		}
 		k := &key{client: client, entry: e, limits: &limits{}}
-		_, _ = hex.Decode(k.digest[:], []byte(e.SHA256))   // client has checked it
+		_, _ = hex.Decode(k.digest[:], []byte(e.SHA256))   // validated by e.client
 		k.expires, _ = time.Parse(time.RFC3339, e.Expires) // likewise
 		prefix := [4]byte(k.digest[:4])
 		r.byPrefix[prefix] = append(r.byPrefix[prefix], k)
@@ -167,7 +167,7 @@ func (e KeyEntry) client() (*contract.Client, error) {
 		return nil, errors.New("missing product_instance")
 	}
 	if len(e.Rights) == 0 {
-		return nil, fmt.Errorf("missing rights: name some of %s", rightNames())
+		return nil, fmt.Errorf("missing rights: list one or more of %s", rightNames())
 	}
 	for _, name := range e.Rights {
 		if name == obsoleteRight {
@@ -175,7 +175,7 @@ func (e KeyEntry) client() (*contract.Client, error) {
 		}
 		right, ok := rights[name]
 		if !ok {
-			return nil, fmt.Errorf("unknown right %q: only %s", contract.Echo(name), rightNames())
+			return nil, fmt.Errorf("unknown right %q: it must be one of %s", contract.Echo(name), rightNames())
 		}
 		c.Rights |= right
 	}
@@ -203,20 +203,20 @@ func rightNames() string {
 // limits are the rate limits of one key. They are kept across reloads of the keys.
 type limits struct{ requests, items bucket }
 
-// admit counts a request. If it exceeds a limit, wait is the time until it would be allowed, and
-// what names the limit.
+// admit counts a request. If the request exceeds a limit, wait is the time until it would be
+// allowed, and what is the name of the limit; otherwise wait is 0.
 func (l *limits) admit() (wait time.Duration, what string) {
 	if wait := l.requests.take(1, 1); wait > 0 {
 		return wait, "requests"
 	}
-	// The number of items is only known at the end of the request, when the bucket is charged,
-	// possibly far below zero. Until then, a request needs one token.
+	// The number of items is only known at the end of the request, when they are charged,
+	// and the level may fall far below zero. At the start, a request only needs one token.
 	return l.items.take(1, 0), "items"
 }
 
-// bucket is a token bucket with room for the tokens of one second, but at least one.
+// bucket is a token bucket with a capacity of one second, but at least one token.
 type bucket struct {
-	limited atomic.Bool // rate > 0; spares most keys, which have no limit, the lock
+	limited atomic.Bool // rate > 0; most keys have no limit and need not lock mu
 
 	mu    sync.Mutex
 	rate  float64 // tokens per second; 0: no limit
@@ -238,8 +238,8 @@ func (b *bucket) set(rate float64) {
 	b.level = min(b.level, size(rate))
 }
 
-// take takes cost tokens if at least need tokens are available. Otherwise it returns the time until
-// they are.
+// take removes cost tokens and returns 0 if at least need tokens are available. If not, it removes
+// none and returns the time until they are.
 func (b *bucket) take(need, cost float64) (wait time.Duration) {
 	if !b.limited.Load() {
 		return 0

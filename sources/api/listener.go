@@ -79,7 +79,7 @@ func (l *listener) wrap(raw net.Conn) *conn {
 }
 
 // addressOf returns the prefix that identifies a client: its IPv4 address or its IPv6 /64, the
-// smallest network that providers assign to a customer.
+// smallest network that providers assign to a customer. It returns no prefix if c is not TCP.
 func addressOf(c net.Conn) netip.Prefix {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -94,9 +94,9 @@ func addressOf(c net.Conn) netip.Prefix {
 	return prefix
 }
 
-// enter registers a connection. At a limit, it first evicts the oldest connection without a valid
-// key, for the limit of an address one of the same address. It returns false if all connections
-// have presented a valid key.
+// enter registers a connection. If a limit is reached, it first evicts the oldest connection that
+// has not presented a valid key, or for the limit per address the oldest such connection from that
+// address. It returns false if all of max_connections have presented a valid key.
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,8 +157,8 @@ func (l *listener) unsilence(c *conn) {
 }
 
 // present records that a request on c had a valid key of the client. A client may have as many
-// connections as it leaves for others. For one more, present evicts the client's connection that
-// has been idle longest. It returns an error if none is idle, or if c itself has been evicted.
+// connections as it leaves for others. To admit one more, present evicts the client's connection
+// that has been idle longest. It returns an error if none is idle, or if c itself has been evicted.
 func (l *listener) present(c *conn, client string) *contract.APIError {
 	if c.client != "" {
 		return nil

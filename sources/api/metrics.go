@@ -26,7 +26,7 @@ var (
 		"1 if the keys file is invalid and the last valid set is in use, else 0.")
 
 	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
-		"Requests with a response, by route and code; the code is OK if the endpoint responded.", "route", "code")
+		"Requests with a response, by route and code; the code is OK if the endpoint returned no error.", "route", "code")
 	requestSeconds = metrics.NewSecondsBy("trafficd_api_request_seconds",
 		"Time from receiving the header of a request until its response can be sent, in seconds.", "route")
 

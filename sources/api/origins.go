@@ -24,7 +24,7 @@ func checkOrigin(text string) error {
 	return nil
 }
 
-// names returns the origin that a response may name, * if all are allowed, or nil.
+// names returns the request's origin if it is allowed, * if all origins are allowed, or nil.
 func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	if len(o) == 0 {
 		return nil
@@ -32,14 +32,14 @@ func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	origin := h.Peek(fasthttp.HeaderOrigin)
 	switch {
 	case o[anyOrigin]:
-		return []byte(anyOrigin) // also without Origin, because caches may use the response for a page
+		return []byte(anyOrigin) // even without Origin, because a cache may reuse the response for a web page
 	case o[string(origin)]:
 		return origin
 	}
 	return nil
 }
 
-// preflight reports whether a request is a CORS preflight of an allowed origin. Such a request
+// preflight reports whether a request is a CORS preflight from an allowed origin. Such a request
 // never has a key.
 func (o origins) preflight(h *fasthttp.RequestHeader) bool {
 	return h.IsOptions() && len(h.Peek(fasthttp.HeaderOrigin)) > 0 && len(h.Peek(fasthttp.HeaderAccessControlRequestMethod)) > 0 &&
@@ -52,8 +52,8 @@ func (o origins) mark(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	if !o[anyOrigin] {
-		// All responses vary, because a cache may use one for another page. nginx 1.22 as a cache
-		// reads only one Vary line.
+		// All responses get Vary: Origin, because a cache may reuse them for other pages. The cache
+		// of nginx 1.22 reads only one Vary line.
 		vary := fasthttp.HeaderOrigin
 		if has := ctx.Response.Header.Peek(fasthttp.HeaderVary); len(has) > 0 {
 			vary = string(has) + ", " + vary

@@ -14,15 +14,15 @@ import (
 // Endpoint handles requests to a route. Its methods are called concurrently by the goroutines
 // of many connections. The client is nil if the route's Open lists the method.
 type Endpoint interface {
-	// Admit is called before the body is read, after path, method, key, right and rate were
-	// checked. It may reserve something for the request. release, if not nil, is called exactly
-	// once: after Handle, or instead of Handle if the client disconnects first. h is only valid
-	// during the call and must not be changed.
+	// Admit is called before the body is read, after path, method, key, right and rate limit have
+	// been checked. It may reserve something for the request. release, if not nil, is called
+	// exactly once: after Handle, or instead of Handle if the client disconnects first. h is only
+	// valid during the call and must not be changed.
 	Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError)
 
 	// Handle writes the response to ctx, or returns an error, which replaces the response: a
 	// *contract.APIError is sent as such, batch.ErrNoResponse closes the connection without a
-	// response, and any other error is a 500. items is charged to the key's item rate even then.
+	// response, and any other error is a 500. items is always charged to the key's item rate.
 	//
 	// The Trace-Id header of the response is already set. Handle should read the body until io.EOF;
 	// otherwise the connection is closed after the response. Handle sets the read deadline of
@@ -30,7 +30,7 @@ type Endpoint interface {
 	Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error)
 }
 
-// Route is one path of the interface.
+// Route is one path of the API.
 type Route struct {
 	Path     string   // below the base path, like /mlf/v1/forecast/realtime; compared byte by byte
 	Methods  []string // HEAD must be listed explicitly
@@ -47,7 +47,7 @@ type Route struct {
 type route struct {
 	Route
 	allow      string   // the Allow header of a 405
-	challenges []string // the WWW-Authenticate headers of a 401: many clients read only the first scheme of a line
+	challenges []string // a WWW-Authenticate line of a 401 for each scheme, because many clients read only the first in a line
 	metrics    *routeMetrics
 }
 

@@ -21,7 +21,7 @@ import (
 
 // Server is the HTTP server for clients. Create it with New, then call Start and Stop once each.
 type Server struct {
-	Tracer oteltrace.Tracer // creates the spans of requests; nil for none; set before Start
+	Tracer oteltrace.Tracer // creates the spans of requests; nil: no tracing; must be set before Start
 
 	cfg     Config
 	keys    *Keyring
@@ -60,24 +60,24 @@ func New(cfg Config, keys *Keyring, list []Route, log zerolog.Logger) (*Server, 
 		ReadBufferSize:               cfg.MaxHeaderBytes,
 		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  cfg.HeaderTimeout,
-		IdleTimeout:                  cfg.IdleTimeout,        // WriteTimeout: see handle
+		IdleTimeout:                  cfg.IdleTimeout,        // WriteTimeout: see conn.Write
 		Concurrency:                  2 * cfg.MaxConnections, // evicted connections are not closed immediately
 		MaxIdleWorkerDuration:        time.Second,            // for this long, idle worker goroutines outlive Stop
 		NoDefaultServerHeader:        true,
-		SecureErrorLogMessage:        true, // otherwise a malformed header would be logged with its key
+		SecureErrorLogMessage:        true, // otherwise a malformed header would be logged, including the key
 		Logger:                       quiet{&s.log},
 	}
 	return s, nil
 }
 
-// Start listens, and serves on a goroutine until Stop.
+// Start starts listening and serves requests in a new goroutine until Stop.
 func (s *Server) Start() error {
 	var err error
 	if s.certificate, err = openCertificate(s.cfg, s.log); err != nil {
 		return err
 	}
 	var config net.ListenConfig
-	config.SetMultipathTCP(false) // does not support ignoreNew
+	config.SetMultipathTCP(false) // Multipath TCP does not support ignoreNew
 	l, err := config.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
 		s.certificate.close()
@@ -86,13 +86,13 @@ func (s *Server) Start() error {
 	s.listener = newListener(l, s.certificate.config(), s.cfg, s.log)
 	connectionsMax.Set(float64(s.cfg.MaxConnections))
 	go func() {
-		defer close(s.done) // Stop closes the listener and waits
+		defer close(s.done) // Stop closes the listener and waits for this
 		s.failed <- s.http.Serve(s.listener)
 	}()
 	return nil
 }
 
-// Reload reloads the TLS certificate.
+// Reload triggers a reload of the TLS certificate, if there is one.
 func (s *Server) Reload() {
 	if s.certificate != nil {
 		s.certificate.file.Poke()
@@ -111,11 +111,11 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // whether their requests were accepted.
 const emptyQueue = 200 * time.Millisecond
 
-// Stop first serves new requests for the drain grace, even on new connections, because load
-// balancers notice a shutdown late, but closes each connection after its response. Then it accepts
-// no more connections, without resetting any, responds to new requests with 503, and lets the
-// requests in progress finish. When ctx is done, it closes the connections that are still busy and
-// returns an error with their number.
+// Stop first continues to serve new requests for the drain grace, even on new connections, because
+// load balancers notice a shutdown late, but closes each connection after its response. Then it
+// stops accepting connections, without resetting any, responds to new requests with 503, and lets
+// the requests in progress finish. When ctx is done, it closes the connections that are still busy
+// and returns an error with their number.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.listener == nil {
 		return nil
@@ -135,7 +135,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	err := s.http.ShutdownWithContext(ctx)
 	s.listener.wait(ctx)
 	if n := s.listener.cutOff(); n > 0 {
-		return fmt.Errorf("cannot finish %d connections within the deadline: they were cut off, and their clients must send again: %w",
+		return fmt.Errorf("cannot finish %d connections within the deadline: they were cut off, and their clients must repeat their requests: %w",
 			n, ctx.Err())
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
@@ -144,7 +144,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// wait waits for limit, or until ctx is done or the server has failed.
+// wait returns after limit, or as soon as ctx is done or the server has failed.
 func (s *Server) wait(ctx context.Context, limit time.Duration) {
 	select {
 	case <-time.After(limit):
@@ -185,7 +185,7 @@ type keyPair struct {
 	log       zerolog.Logger
 	now       atomic.Pointer[tls.Certificate]
 	file      *watch.File
-	problem   string // the last error logged
+	problem   string // text of the last error logged; empty after a success
 	stop      func()
 }
 
@@ -227,7 +227,7 @@ func (c *keyPair) load() (changed bool, err error) {
 // check reads the files and returns the time until the next check, which is short after an error,
 // because the certificate and the key do not match until both are replaced.
 func (c *keyPair) check(context.Context) time.Duration {
-	_, _, _ = c.file.Read() // follows the directories on the path
+	_, _, _ = c.file.Read() // only to watch the directories on the path
 	changed, err := c.load()
 	if err != nil {
 		if c.problem != err.Error() {

@@ -9,20 +9,20 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// blockSize is large enough for one read to empty a socket, and small enough to waste little on a
+// blockSize is large enough to empty a socket with one read, and small enough to waste little on a
 // body of a few items.
 const blockSize = 64 << 10
 
 type block [blockSize]byte
 
-// blocks is a body or a response in pooled blocks, which are charged to a client's quota. It is
-// first written, then read to its end, and then closed, by one goroutine at a time. For bodies it
-// implements upload.Buffer.
+// blocks holds a request body or a response in pooled blocks that count against the client's quota.
+// It is first written, then read, and then closed, by one goroutine at a time. It implements
+// upload.Buffer for request bodies.
 type blocks struct {
 	memory        *admission.Quotas
 	client        string
-	checkMagic    bool // the header does not declare gzip
-	response      bool
+	checkMagic    bool // reject a body that does not begin with gzip's magic number
+	response      bool // the blocks were charged by Write, not acquired by Space
 	list          []*block
 	written, read int
 	end           error // returned by Read after the last byte
@@ -54,8 +54,8 @@ func (b *blocks) Wrote(n int) error {
 	return nil
 }
 
-// End implements upload.Buffer. If the body exceeded a limit, the error follows the received bytes,
-// because an error earlier in the stream takes precedence (contract 1.1).
+// End implements upload.Buffer. If the body exceeded a limit, Read returns the error after the
+// received bytes, because an error earlier in the stream takes precedence (contract 1.1).
 func (b *blocks) End(err error) error {
 	var apiErr *contract.APIError
 	switch {
@@ -89,9 +89,9 @@ func (b *blocks) Write(p []byte) (int, error) {
 
 func (b *blocks) grow() { b.list = append(b.list, blockPool.Get().(*block)) }
 
-// Read implements io.Reader. At the start of a body, it fails while the client's unread responses
-// exceed its quota, or those of all clients the memory limit, because the body would cause another
-// response.
+// Read implements io.Reader. Before the first byte, it returns a 503 if the client's unread
+// responses exceed its quota, or if all clients together exceed the memory limit, because
+// processing the body produces another response.
 func (b *blocks) Read(p []byte) (int, error) {
 	if b.read == 0 {
 		if apiErr := b.memory.CheckCharged(b.client); apiErr != nil {

@@ -9,8 +9,8 @@ import (
 
 // Config configures the ingest endpoint.
 //
-// A client may use as much of admission_requests and admission_bytes as it leaves free for others,
-// which is half if it is the only one.
+// A client may use as much of admission_requests and admission_bytes as it leaves free for other
+// clients: half if it is the only one.
 type Config struct {
 	MaxCompressedBytes int64 `setting:"max_compressed_bytes"` // maximum size of a body, as sent
 	upload.Limits      `setting:",squash"`
@@ -22,7 +22,7 @@ type Config struct {
 }
 
 // DefaultConfig returns the default settings. They allow bodies of up to 16 MiB (contract 1.1). A
-// batch of 14,000 items has about 250 KiB, which take a minute at the minimum rate.
+// batch of 14,000 items is about 250 KiB, which takes a minute at the minimum rate.
 func DefaultConfig() Config {
 	return Config{
 		MaxCompressedBytes: 16 << 20,

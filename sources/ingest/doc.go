@@ -1,5 +1,5 @@
 // Package ingest is the endpoint for detector measurements (contract 1): it receives a compressed
-// body on the goroutine of the connection, passes the complete body to the pipeline, and responds
+// body on the connection's goroutine, passes the complete body to the pipeline, and responds
 // with an IngestResult.
 //
 //	Admit    readiness, headers, Idempotency-Key       before any byte of the body

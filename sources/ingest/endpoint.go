@@ -25,14 +25,14 @@ type Pipeline interface {
 	// registry feed).
 	Ready(productInstance string) *contract.APIError
 
-	// Submit decodes, validates and journals one body. If it returns nil, s.Result is durable. If
-	// it returns a *contract.APIError, no item of the batch was or will be delivered; with
-	// batch.ErrNoResponse, that is unknown. s.Result.Items is the number of decoded items even
-	// after an error.
+	// Submit decodes, validates and journals one body. If it returns nil, s.Result is durable. A
+	// *contract.APIError means that no item of the batch has been or will be delivered, and
+	// batch.ErrNoResponse that this is unknown. s.Result.Items is the number of decoded items, even
+	// if Submit returns an error.
 	Submit(s *batch.Submission) error
 
 	// Hold reserves an idempotency key until Release. It returns a 409 if a request with the key is
-	// in progress, or a 503 if the idempotency store, or the client's quota of it, is used up.
+	// in progress, or a 503 if the idempotency store is full or the client has exhausted its quota.
 	Hold(c *contract.Client, idempotencyKey string) *contract.APIError
 	Release(c *contract.Client, idempotencyKey string)
 }
@@ -43,7 +43,7 @@ type Endpoint struct {
 	log      zerolog.Logger
 	memory   *admission.Quotas // for bodies and responses
 	receiver upload.Receiver
-	clients  atomic.Pointer[map[string]*clientMetrics] // by name; nil: none
+	clients  atomic.Pointer[map[string]*clientMetrics] // by name; nil before UseClients
 	warned   sync.Map                                  // names of clients that have sent duplicates
 }
 
@@ -62,8 +62,8 @@ func New(cfg Config, pipeline Pipeline, log zerolog.Logger) *Endpoint {
 }
 
 // Admit performs the checks that need only the header, in the order of the table in contract 1.1.
-// The request holds its idempotency key until release is called, but it has no slot before the
-// first byte of its body arrives.
+// It reserves the idempotency key until release is called; without a key, release is nil. The slot
+// is acquired later, when the first byte of the body arrives.
 func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	if apiErr = e.pipeline.Ready(c.ProductInstance); apiErr == nil {
 		apiErr = e.receiver.Slots.Check(c.Owner, 1)
@@ -87,7 +87,7 @@ func (e *Endpoint) Admit(c *contract.Client, h *fasthttp.RequestHeader) (release
 }
 
 // Handle receives the body, submits it and responds with a 207. items is the number of decoded
-// items, even after an error.
+// items, even if Handle returns an error.
 func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	s := submissions.Get().(*batch.Submission)
 	defer func() {
@@ -112,7 +112,7 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	}
 	e.log.Debug().Str("batch_id", r.ID.String()).Str("client", c.Name).
 		Bytes("trace_id", ctx.Response.Header.Peek("Trace-Id")).
-		Int("accepted", r.Accepted).Int("rejected", r.Rejected()).Bool("replay", r.Replay).Msg("batch")
+		Int("accepted", r.Accepted).Int("rejected", r.Rejected()).Bool("replay", r.Replay).Msg("processed a batch")
 	if request.IsRecording() {
 		request.SetAttributes(attribute.Stringer("trafficd.batch_id", r.ID), attribute.Int("trafficd.accepted", r.Accepted),
 			attribute.Int("trafficd.rejected", r.Rejected()), attribute.Bool("trafficd.replay", r.Replay))
@@ -122,8 +122,8 @@ func (e *Endpoint) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items i
 	return items, nil
 }
 
-// submit receives the body and passes it to the pipeline. When it returns, the body's memory is
-// free for the response.
+// submit receives the body and passes it to the pipeline. It releases the body's memory, which is
+// then available for the response.
 func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Submission) error {
 	body := newBlocks(e.memory, client)
 	defer func() { _ = body.Close() }()

@@ -16,7 +16,7 @@ const (
 	multipart         = "multipart/"
 )
 
-// checkHeader applies the rules of contract 1.1 that the header alone decides.
+// checkHeader applies the rules of contract 1.1 that need only the header.
 func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	if media := h.ContentType(); len(media) >= len(multipart) && bytes.EqualFold(media[:len(multipart)], []byte(multipart)) {
 		return &contract.APIError{
@@ -33,8 +33,8 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	return checkIdempotencyKey(h)
 }
 
-// checkEncoding accepts gzip once, or no Content-Encoding. declared reports whether the header
-// names gzip. If not, the first bytes of the body decide.
+// checkEncoding accepts a Content-Encoding of gzip, or none. declared reports whether the header
+// declares gzip; if it does not, the body must begin with gzip's magic number.
 func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
 	times, other := negotiate.ContentGzip(h.PeekAll(fasthttp.HeaderContentEncoding), "")
 	if other != nil {
@@ -55,7 +55,7 @@ func tooLarge(maxBody int64) *contract.APIError {
 		fmt.Sprintf("the compressed body is larger than %d bytes: send it as several batches", maxBody))
 }
 
-// checkIdempotencyKey accepts no header, or one with 1–128 visible ASCII characters (contract 1.5).
+// checkIdempotencyKey accepts no key, or one key of 1–128 visible ASCII characters (contract 1.5).
 func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
 	values := h.PeekAll(idempotencyHeader)
 	valid := len(values) <= 1

@@ -53,23 +53,23 @@ type clientMetrics struct {
 	period                      *period
 }
 
-// period estimates the usual time between batches. It is the mean of the gaps, weighted by their
+// period estimates the usual time between batches as the mean of the gaps, weighted by their
 // length, so that the short gaps within a burst hardly count. Older gaps have less weight.
 type period struct {
 	mu           sync.Mutex
-	removed      bool // the client's metrics are deleted
+	removed      bool // the client's metrics have been deleted
 	last         time.Time
 	gaps         int
-	sum, squares float64 // weighted, of the gaps in seconds
+	sum, squares float64 // weighted sums of the gaps, in seconds, and of their squares
 }
 
 const (
 	periodMemory = 32 // each batch lowers the weight of the earlier gaps by 1/periodMemory
-	periodGaps   = 9  // the fewest gaps for an estimate
+	periodGaps   = 9  // minimum number of gaps for an estimate
 )
 
-// update records the time of a client's batch and sets the client's gauge, unless the client has
-// been removed in the meantime.
+// update records the time of a client's batch. It sets the client's gauge if there is an estimate
+// and the client has not been removed.
 func (p *period) update(client string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,8 +85,8 @@ func (p *period) remove(client string) {
 	clientPeriod.DeleteLabelValues(client)
 }
 
-// observe records the time of a batch. It returns the estimate, and whether there are enough gaps
-// for one.
+// observe records the time of a batch. It returns the estimate, and whether it is based on
+// enough gaps.
 func (p *period) observe(now time.Time) (seconds float64, known bool) {
 	if !p.last.IsZero() {
 		gap := max(now.Sub(p.last).Seconds(), 0)

@@ -15,7 +15,7 @@ import (
 	"trafficd/sources/internal/admission"
 )
 
-// respond writes the 207 response (contract 5.2 and 1.3). It moves the rejections out of r.
+// respond writes the 207 response (contract 5.2 and 1.3). It leaves r empty.
 func respond(ctx *fasthttp.RequestCtx, r *batch.Result, memory *admission.Quotas, client string) {
 	h := &ctx.Response.Header
 	ctx.SetStatusCode(fasthttp.StatusMultiStatus)
@@ -52,8 +52,8 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// wantsGzip reports whether to compress the response: Accept-Encoding allows it, or Accept contains
-// the word gzip, as in application/gzip, application/json+gzip or application/json;encoding=gzip
+// wantsGzip reports whether Accept-Encoding allows a compressed response, or Accept contains the
+// word gzip, as in application/gzip, application/json+gzip or application/json;encoding=gzip
 // (contract 1.3).
 func wantsGzip(h *fasthttp.RequestHeader) bool {
 	if negotiate.AcceptsGzip(h.PeekAll(fasthttp.HeaderAcceptEncoding)) {
@@ -75,7 +75,7 @@ func wantsGzip(h *fasthttp.RequestHeader) bool {
 	return false
 }
 
-// appendRejection appends the JSON of a rejection. echo is the rejected value.
+// appendRejection appends x as JSON. echo is the rejected value.
 func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	b = append(b, `{"index":`...)
 	b = strconv.AppendUint(b, uint64(x.Index), 10)
@@ -93,7 +93,7 @@ func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
 	return append(b, `"}}`...)
 }
 
-// pieceSize is the size from which no more rejections are added to a piece.
+// pieceSize is the minimum size of every piece except the last.
 const pieceSize = 8 << 10
 
 // rendering is an IngestResult that is rendered while it is written. A small body can cause a
@@ -110,8 +110,8 @@ type rendering struct {
 	piece, left  []byte // the last piece; the part of it that Read has not returned yet
 }
 
-// newRendering returns a rendering of r. It swaps the contents of r and a recycled result, so that
-// the buffers of both are reused.
+// newRendering returns a rendering of r. It swaps the contents of r and an empty recycled result,
+// so that the buffers of both are reused.
 func newRendering(r *batch.Result, memory *admission.Quotas, client string) *rendering {
 	x := renderings.Get().(*rendering)
 	x.result, *r = *r, x.result
@@ -120,8 +120,8 @@ func newRendering(r *batch.Result, memory *admission.Quotas, client string) *ren
 	return x
 }
 
-// size returns the length of the text, which it renders once. It must be called before Read and
-// WriteTo.
+// size returns the length of the JSON, which it renders once to measure it. It must be called
+// before Read and WriteTo.
 func (x *rendering) size() (n int) {
 	for p := x.nextPiece(); len(p) > 0; p = x.nextPiece() {
 		n += len(p)
@@ -130,7 +130,7 @@ func (x *rendering) size() (n int) {
 	return n
 }
 
-// nextPiece renders the next piece, which is valid until the next call. It is empty at the end.
+// nextPiece returns the next piece, valid until the next call, or an empty piece at the end.
 func (x *rendering) nextPiece() []byte {
 	b, r := x.piece[:0], &x.result
 	if !x.begun {
@@ -155,7 +155,7 @@ func (x *rendering) nextPiece() []byte {
 	return b
 }
 
-// Read implements io.Reader, though the server uses WriteTo.
+// Read implements io.Reader. The server uses WriteTo instead.
 func (x *rendering) Read(p []byte) (int, error) {
 	if len(x.left) == 0 {
 		x.left = x.nextPiece()
@@ -178,7 +178,7 @@ func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
 	return total, err
 }
 
-// Close implements io.Closer. The server calls it after writing, whether or not that succeeded.
+// Close implements io.Closer. The server calls it after WriteTo, even if that failed.
 func (x *rendering) Close() error {
 	x.memory.Discharge(x.client, x.charged)
 	rejections := x.result.Rejections
