@@ -19,7 +19,7 @@ import (
 // feed is unavailable can then accept batches, and detects a list that has shrunk in the meantime.
 // The modification time of the file is the time at which the feed last confirmed the list.
 type cache struct {
-	path     string // empty, and thus never found, if lists are not cached
+	path     string // empty if lists are not cached; no file has an empty path
 	instance string
 	maxAge   time.Duration
 }
@@ -40,8 +40,8 @@ func newCache(cfg Config, instance string) cache {
 	return c
 }
 
-// load returns the list and the time at which the feed last confirmed it. It returns fs.ErrNotExist
-// if there is no recent list.
+// load returns the list and the time at which the feed last confirmed it. The error
+// wraps fs.ErrNotExist if there is no recent list.
 func (c cache) load(now time.Time) (codes []string, confirmed time.Time, err error) {
 	info, err := os.Stat(c.path)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c cache) load(now time.Time) (codes []string, confirmed time.Time, err err
 	return list.Detectors, confirmed, nil
 }
 
-// save replaces the cached list.
+// save replaces the cached list. It does nothing if lists are not cached.
 func (c cache) save(codes []string) error {
 	if c.path == "" {
 		return nil

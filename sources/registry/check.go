@@ -14,8 +14,8 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Check reports feeds whose file cannot be read. If deep, it also reads each list once and reports
-// lists that cannot be used. Each of the joined errors starts with the key of a setting.
+// Check returns an error for each feed whose file cannot be read. If deep, it also reads each list
+// once and returns an error for each unusable one. Errors start with the key of a setting.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	var errs []error
@@ -44,7 +44,7 @@ func (f FeedConfig) check(ctx context.Context, at string, cfg Config, deep bool)
 	if !deep {
 		return nil
 	}
-	cfg.CacheDir = "" // the cache belongs to a daemon that may be running
+	cfg.CacheDir = "" // a running daemon may be using the cache
 	feed := newFeed(cfg, f, zerolog.Nop())
 	defer feed.source.close()
 	lists, err := feed.read(ctx)

@@ -33,8 +33,8 @@ type Config struct {
 // Exactly one of File, HTTP and ClickHouse must be set.
 type FeedConfig struct {
 	ProductInstance string `setting:"product_instance"` // the product instance whose detectors the list contains
-	// for a list that several product instances share, instead of product_instance: the column, or
-	// member of the objects, that contains the product instance
+	// column, or member of the JSON objects, that contains the product instance; for a list shared by
+	// several product instances, instead of product_instance
 	InstanceColumn string      `setting:"instance_column"`
 	File           *FileConfig `setting:"file"` // a file; it may be gzip-compressed
 	HTTP           *HTTPConfig `setting:"http"` // a service that responds to GET with the list as JSON
@@ -47,14 +47,14 @@ type FeedConfig struct {
 type FileConfig struct {
 	Path      string `setting:"path"`      // path of the file
 	Format    string `setting:"format"`    // csv or json; empty: json if the name ends with .json or .json.gz, otherwise csv
-	Column    string `setting:"column"`    // CSV column, or member of the JSON objects, with the code; empty: detectorCode
+	Column    string `setting:"column"`    // CSV column, or member of the JSON objects, that contains the code; empty: detectorCode
 	Separator string `setting:"separator"` // CSV separator: one character, or tab; empty: detected from the header
 }
 
 // HTTPConfig is a service that responds to GET with the list as JSON.
 type HTTPConfig struct {
 	URL           string        `setting:"url"`           // http://… or https://…
-	Column        string        `setting:"column"`        // member of the objects; empty: detectorCode
+	Column        string        `setting:"column"`        // member of the JSON objects that contains the code; empty: detectorCode
 	Interval      time.Duration `setting:"interval"`      // time between polls; 0: one minute
 	Authorization string        `setting:"authorization"` // value of the Authorization header; secret, better set in the environment
 	Timeout       time.Duration `setting:"timeout"`       // maximum duration of a poll; 0: 30 s
@@ -78,8 +78,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// withDefaults returns a copy of f with defaults for omitted keys. Package conf has none for the
-// entries of a list.
+// withDefaults returns a copy of f with defaults for omitted keys. Package conf does not
+// set defaults in the entries of a list.
 func (f FeedConfig) withDefaults() FeedConfig {
 	if f.File != nil {
 		file := *f.File

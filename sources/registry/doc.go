@@ -1,9 +1,9 @@
 // Package registry keeps, for each product instance, the set of detector codes that measurements
 // may contain (contract 1.4).
 //
-// A feed provides the list of one product instance, or a list shared by many product instances. It
-// is a watched file, or a polled HTTP service or ClickHouse query. Each feed has one goroutine,
-// which loops:
+// A feed provides the list of one product instance, or a list shared by many product instances. Its
+// source is a watched file, or a polled HTTP service or ClickHouse query. Each feed has one
+// goroutine, which loops:
 //
 //	change or end of interval ─▶ read ─▶ guard ─▶ replace the whole list
 //	                              │        └─ empty, or too many detectors missing: keep the last good list

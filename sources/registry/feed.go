@@ -28,10 +28,10 @@ type feed struct {
 	kind          string
 	source        source
 	interval      time.Duration // time between checks
-	settle        time.Duration // time from a change to the check
+	settle        time.Duration // delay between a change and the check
 	log           zerolog.Logger
 	onList        func(batch.DetectorList)       // may be nil; see Registry.OnList
-	detectorLists map[string]*batch.DetectorList // by product instance: the last list read, for onList
+	detectorLists map[string]*batch.DetectorList // lists being read, by product instance, for onList
 
 	lists  atomic.Pointer[map[string]*list] // the map is immutable
 	shared *sharedList                      // nil: the list has one product instance
@@ -84,7 +84,8 @@ func (f *feed) newList(instance string) *list {
 	return newList(f.cfg, instance, f.kind, log)
 }
 
-// adopt copies the lists of earlier feeds, by product instance. It must be called before run.
+// adopt copies the lists of the previous feeds. before is keyed by product instance. adopt must be
+// called before run.
 func (f *feed) adopt(before map[string]*list) {
 	if f.shared == nil {
 		if l := before[f.instance]; l != nil {
@@ -112,8 +113,7 @@ func (f *feed) run(ctx context.Context) {
 	watch.Rounds(ctx, f.source.changes(), f.settle, f.check)
 }
 
-// restore loads the lists that an earlier process saved. They are used until the feed has been
-// read.
+// restore loads the lists that an earlier process saved, which are used until the feed is read.
 func (f *feed) restore(now time.Time) {
 	lists := *f.lists.Load()
 	if f.shared != nil && len(lists) == 0 {
@@ -142,8 +142,8 @@ func (f *feed) restore(now time.Time) {
 	f.lists.Store(&lists)
 }
 
-// read returns the codes by product instance, without those of a shared list whose product instance
-// is invalid or has a separate feed.
+// read returns the codes of each product instance. In a shared list, it ignores product instances
+// that are invalid or have a separate feed.
 func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	lists := map[string][]string{}
 	var instance string // product instance of codes
@@ -175,8 +175,8 @@ func (f *feed) read(ctx context.Context) (map[string][]string, error) {
 	return lists, err
 }
 
-// manyDetectors is the number of detectors in new lists from which the memory used for reading
-// them, several times that of the lists, is returned to the operating system immediately.
+// If new lists have at least manyDetectors detectors in total, the memory used for reading them,
+// several times that of the lists, is returned to the operating system immediately.
 const manyDetectors = 10_000
 
 // check reads the feed once and returns the time until the next check.
@@ -190,7 +190,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 		inUse, err = f.admit(inUse, lists, now)
 	}
 	var suspect *shrink.Error
-	loaded := 0 // detectors of new lists
+	loaded := 0 // number of detectors in new lists
 	for instance, l := range inUse {
 		failed := err
 		if err == nil {
@@ -229,9 +229,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	return f.interval
 }
 
-// admit returns the lists of the product instances in a shared list that was read, with the codes
-// in use so far. If too many product instances are missing, it returns an error and the previous
-// lists.
+// admit returns a list for each product instance in a shared list that was read. The lists still
+// contain the previous codes. If too many product instances are missing, admit returns before and
+// an error.
 func (f *feed) admit(before map[string]*list, lists map[string][]string, now time.Time) (map[string]*list, error) {
 	next, missing := make(map[string]*list, len(lists)), 0
 	var mark shrink.Mark

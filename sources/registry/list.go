@@ -18,7 +18,7 @@ import (
 
 var errNotRead = errors.New("the detector list has not been read yet")
 
-// list is the detector list of a product instance.
+// list is the detector list in use for a product instance, and the outcome of the last check.
 type list struct {
 	instance string
 	kind     string
@@ -47,8 +47,8 @@ func newList(cfg Config, instance, kind string, log zerolog.Logger) *list {
 	}
 }
 
-// adopt copies the content of another list, before l is used. A suspect list need not be confirmed
-// from the beginning.
+// adopt copies the state of another list, so that the wait for confirmation of a suspect list
+// does not start again. It must be called before l is used.
 func (l *list) adopt(before *list) {
 	limits := l.guard.Limits
 	l.guard, l.guard.Limits = before.guard, limits
@@ -56,7 +56,7 @@ func (l *list) adopt(before *list) {
 	l.mark, l.leftOut, l.loaded, l.confirmed, l.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
 }
 
-// restore uses the cached list of an earlier process.
+// restore uses the list that an earlier process has cached, if there is one.
 func (l *list) restore(now time.Time) {
 	codes, at, err := l.cache.load(now)
 	if err != nil {
@@ -77,7 +77,7 @@ func (l *list) restore(now time.Time) {
 	l.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
 }
 
-// take puts codes into use. It returns watch.ErrUnchanged if they already are in use, and a
+// take puts codes into use. It returns watch.ErrUnchanged if they are already in use, and a
 // *shrink.Error if there are none or too many are missing.
 func (l *list) take(codes []string, now time.Time) error {
 	mark := markOf(codes)
@@ -143,7 +143,7 @@ func (l *list) conclude(err error) {
 	}
 }
 
-// Status is the state of a feed. Its product instance cannot be served while Detectors is 0.
+// Status is the state of a list. Its product instance cannot be served while Detectors is 0.
 type Status struct {
 	ProductInstance string  `json:"product_instance"`
 	Kind            string  `json:"kind"`            // file, http or clickhouse
@@ -151,7 +151,7 @@ type Status struct {
 	Version         string  `json:"version"`         // of the list in use; depends only on the set of codes
 	LoadedAt        string  `json:"loaded_at"`       // when the list was read, RFC 3339; empty before the first list
 	LeftOut         int     `json:"left_out"`        // number of entries that are empty or too long for a code
-	AgeSeconds      float64 `json:"age_seconds"`     // time since the feed last confirmed the list in use, or since Start
+	AgeSeconds      float64 `json:"age_seconds"`     // time since the feed last confirmed the list in use, or since New
 	Error           string  `json:"error,omitempty"` // error of the last check; empty if it succeeded
 	Pending         bool    `json:"-"`               // no list has been read yet, or the file is being written
 }
@@ -187,7 +187,7 @@ func (l *list) record(err error) (changed bool) {
 }
 
 // admit returns nil if next may replace current, which is nil at first. It never accepts an empty
-// list, with which every measurement would be rejected as UNKNOWN_DETECTOR.
+// list, because every measurement would then be rejected as UNKNOWN_DETECTOR.
 func admit(g *shrink.Guard, current, next *batch.Detectors, mark shrink.Mark, now time.Time) error {
 	if next.Len() == 0 {
 		return &shrink.Error{Reason: "the list has no detector codes: an empty list is never used"}

@@ -54,12 +54,12 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 				others = append(others, batch.Attribute{Name: header[i], Value: strings.ToValidUTF8(text, "\uFFFD")})
 			}
 		}
-		add(values[1], strings.Clone(values[0]), others...) // a field keeps its entire row in memory
+		add(values[1], strings.Clone(values[0]), others...) // without Clone, a field keeps its entire row in memory
 	}
 }
 
-// readHeader returns the header, the indices of the columns in it, and a reader of the rows after
-// it. It tries separators until the header contains each column.
+// readHeader returns a reader of the rows after the header, the header, and the index of each
+// column in it. If comma is 0, it tries separators until the header contains all columns.
 func readHeader(body []byte, columns []string, comma rune) (rows *csv.Reader, header []string, at []int, err error) {
 	candidates := []rune{',', ';', '\t', '|'}
 	if comma != 0 {
@@ -102,9 +102,9 @@ func readHeader(body []byte, columns []string, comma rune) (rows *csv.Reader, he
 	return nil, nil, nil, fmt.Errorf("no column %q; the columns are %q", columns[missing], best)
 }
 
-// parseJSON reads a list of codes: an array of strings, or of objects with the code in the named
-// member, or an object whose member `detectors` is such an array. A list of several product
-// instances consists of objects.
+// parseJSON calls add for each entry of a list: an array of strings, or of objects with the code in
+// the named member, or an object whose member `detectors` is such an array. A list of several
+// product instances must consist of objects.
 func parseJSON(body []byte, names fields, add addEntry) error {
 	if !utf8.Valid(body) {
 		return errors.New("invalid UTF-8: save the list as UTF-8")
@@ -163,7 +163,7 @@ func parseJSON(body []byte, names fields, add addEntry) error {
 	return nil
 }
 
-// textOf returns strings unchanged, "" for null, and other values as JSON.
+// textOf returns the text of a JSON string, "" for null, and any other value as JSON.
 func textOf(value json.RawMessage) (text string) {
 	if json.Unmarshal(value, &text) != nil {
 		text = string(value)
@@ -171,7 +171,7 @@ func textOf(value json.RawMessage) (text string) {
 	return text
 }
 
-// jsonError adds the position of a syntax error.
+// jsonError returns err with a description, and with the position of a syntax error.
 func jsonError(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {

@@ -28,7 +28,7 @@ type Registry struct {
 type feeds struct {
 	list       []*feed // in the order of the configuration
 	byInstance map[string]*feed
-	shared     *feed // the feed of a shared list, or nil
+	shared     *feed // the feed with a shared list, or nil
 }
 
 // New returns a Registry that reads nothing before Start.
@@ -56,12 +56,12 @@ func (r *Registry) newFeeds(cfg Config) (*feeds, error) {
 	return fs, nil
 }
 
-// OnList sets a function that is called with each new list in use, even if only columns other than
-// the code have changed. It must be called before Start. The function may be called concurrently.
+// OnList sets a function that is called with each list that is put into use, even if only other
+// columns than the code have changed. It must be called before Start. f may be called concurrently.
 func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
 
-// Start starts reading the feeds, until ctx ends or Close is called, and returns immediately. Only
-// Close waits for the goroutines. Start must be called only once.
+// Start starts goroutines that read the feeds until ctx is done or Close is called. Only Close
+// waits for them. Start must be called only once.
 func (r *Registry) Start(ctx context.Context) {
 	r.ctx = ctx
 	r.start(r.current.Load())
@@ -76,8 +76,8 @@ func (r *Registry) start(fs *feeds) {
 	}
 }
 
-// Reload replaces the feeds and reads them all. A product instance that had a feed before keeps its
-// list until the new one is read. Reload must not be called concurrently with Start, Close or
+// Reload replaces the feeds and reads them all. A product instance that already has a feed keeps
+// its list until the new one is read. Reload must not be called concurrently with Start, Close or
 // itself.
 func (r *Registry) Reload(cfg Config) error {
 	next, err := r.newFeeds(cfg)
@@ -137,7 +137,7 @@ func (r *Registry) HasFeed(productInstance string) bool {
 	return fs.find(productInstance) != nil || fs.shared != nil && !fs.shared.shared.read.Load()
 }
 
-// Status returns the state of each feed, in the order of the configuration.
+// Status returns the state of each list, in the order of the feeds in the configuration.
 func (r *Registry) Status() []Status {
 	var all []Status
 	for _, f := range r.current.Load().list {

@@ -28,11 +28,11 @@ type source interface {
 	close()
 }
 
-// addEntry adds a detector code of a product instance, with the other columns that are not empty.
-// It must not retain others.
+// addEntry adds a detector code of a product instance. others holds the other columns that are not
+// empty. addEntry must not retain it.
 type addEntry func(instance, code string, others ...batch.Attribute)
 
-// fields names columns of a CSV list or members of JSON objects.
+// fields holds the names of the columns of a CSV list, or of the members of JSON objects.
 type fields struct {
 	code     string
 	instance string // empty: the list has one product instance
@@ -41,7 +41,7 @@ type fields struct {
 // fileSource is a CSV or JSON file, gzip-compressed or not.
 type fileSource struct {
 	FileConfig
-	instance string // column of the product instance
+	instance string // column of the product instance; empty: none
 	file     *watch.File
 }
 
@@ -65,9 +65,9 @@ func (s *fileSource) read(_ context.Context, add addEntry) error {
 	return err
 }
 
-// Parse parses the content of the file, without a byte order mark and decompressed. It calls add
-// for each detector, with its product instance, which is empty unless instanceColumn names the
-// column for it, and with the other columns that are not empty. add must not retain the slice.
+// Parse parses the content of the file, which must be decompressed and without a byte order mark.
+// It calls add for each detector. instance is empty if instanceColumn is empty. others holds the
+// other columns that are not empty. add must not retain it.
 func (f FileConfig) Parse(body []byte, instanceColumn string, add func(instance, code string, others ...batch.Attribute)) error {
 	names := fields{f.Column, instanceColumn}
 	if f.format() == FormatJSON {
@@ -76,10 +76,10 @@ func (f FileConfig) Parse(body []byte, instanceColumn string, add func(instance,
 	return parseCSV(body, names, f.comma(), add)
 }
 
-// httpSource polls a registry service for JSON, with the ETag of the list in use.
+// httpSource polls a registry service for JSON, and sends the ETag of the list in use.
 type httpSource struct {
 	HTTPConfig
-	instance   string // member with the product instance
+	instance   string // member that contains the product instance
 	maxBytes   int64
 	client     *http.Client
 	last, kept string // ETags of the last list read and of the list in use
@@ -108,10 +108,10 @@ func (s *httpSource) read(ctx context.Context, add addEntry) error {
 	if s.kept != "" {
 		request.Header.Set("If-None-Match", s.kept)
 	}
-	address := request.URL.Redacted() // without its password
+	address := request.URL.Redacted() // without a password
 	response, err := s.client.Do(request)
 	if err != nil {
-		return err // it contains the method and the URL
+		return err // err contains the method and the URL
 	}
 	defer response.Body.Close()
 	switch {

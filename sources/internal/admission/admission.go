@@ -1,4 +1,4 @@
-// Package admission bounds the slots and the memory that requests hold, in total and for each
+// Package admission limits the slots and the memory that requests hold, in total and for each
 // client.
 package admission
 
@@ -16,12 +16,12 @@ import (
 type Resource struct {
 	Noun   string // as in: this client has 3 requests in progress
 	Advice string // for a client that has reached its quota
-	Full   string // the text if nothing is left for any client
+	Full   string // the whole text if nothing is left for any client
 
 	Used, Limit metrics.Gauge
 }
 
-// Requests returns the resource of slots for requests.
+// Requests returns a Resource that describes slots for requests.
 func Requests(used, limit metrics.Gauge) Resource {
 	return Resource{
 		Noun: "requests in progress", Advice: "wait for responses, then try again",
@@ -29,7 +29,7 @@ func Requests(used, limit metrics.Gauge) Resource {
 	}
 }
 
-// Memory returns the resource of bytes for the bodies of requests and responses.
+// Memory returns a Resource that describes the memory of request bodies and responses.
 func Memory(used, limit metrics.Gauge) Resource {
 	return Resource{
 		Noun: "bytes of requests and responses", Advice: "read the pending responses, then try again",
@@ -37,17 +37,17 @@ func Memory(used, limit metrics.Gauge) Resource {
 	}
 }
 
-// Quotas bounds a resource in total and for each client. A client may hold as much as it leaves
-// free: half of the limit if it is the only client, a third if another one holds as much. So the
-// next client always gets something. Quotas are safe for concurrent use.
+// Quotas limits a resource in total and for each client. A client may hold as much as it leaves
+// free: half of the limit if it is the only client, a third if another one holds as much. So there
+// is always something left for the next client. Quotas is safe for concurrent use.
 type Quotas struct {
 	Resource
 	limit int64
 
 	mu       sync.Mutex
 	total    int64
-	byClient map[string]int64 // what each client holds; never 0
-	charged  map[string]int64 // the part of it that was charged; never 0
+	byClient map[string]int64 // amount that each client holds; has no zero values
+	charged  map[string]int64 // the part of it that was charged; has no zero values
 }
 
 // New returns quotas for a resource with the given limit.
@@ -56,7 +56,7 @@ func New(limit int64, r Resource) *Quotas {
 	return &Quotas{Resource: r, limit: limit, byClient: map[string]int64{}, charged: map[string]int64{}}
 }
 
-// Acquire adds n to what a client holds, or returns a 503. Release subtracts it again.
+// Acquire adds n to what a client holds, or returns a 503.
 func (q *Quotas) Acquire(client string, n int64) *contract.APIError {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,15 +88,14 @@ func (q *Quotas) check(client string, n int64) *contract.APIError {
 		"to others: %s", own, q.Noun, n, q.Advice), time.Second)
 }
 
-// Release ends an Acquire.
+// Release subtracts n from what a client acquired.
 func (q *Quotas) Release(client string, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(client, -n)
 }
 
-// Charge adds n to what a client holds, even if that exceeds its quota or the limit. Discharge
-// subtracts it again.
+// Charge adds n to what a client holds, even if that exceeds its quota or the limit.
 func (q *Quotas) Charge(client string, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,7 +105,7 @@ func (q *Quotas) Charge(client string, n int64) {
 	}
 }
 
-// Discharge ends a Charge.
+// Discharge subtracts n from what a client was charged.
 func (q *Quotas) Discharge(client string, n int64) { q.Charge(client, -n) }
 
 // CheckCharged returns a 503 if a client was charged more than it leaves to others, or if all
@@ -133,7 +132,7 @@ func (q *Quotas) add(client string, n int64) {
 	}
 }
 
-// Total returns what all clients hold.
+// Total returns the amount that all clients together hold.
 func (q *Quotas) Total() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,7 +13,7 @@ type key struct{}
 // Attach makes s the span of a request.
 func Attach(ctx *fasthttp.RequestCtx, s trace.Span) { ctx.SetUserValue(key{}, s) }
 
-// Of returns the span of a request, or one that records nothing. It allocates nothing.
+// Of returns the span of a request, or one that records nothing. It does not allocate.
 func Of(ctx *fasthttp.RequestCtx) trace.Span {
 	if s, ok := ctx.UserValue(key{}).(trace.Span); ok {
 		return s

@@ -24,7 +24,7 @@ type Limits struct {
 	RateGrace         time.Duration `setting:"rate_grace"` // time before min_bytes_per_second applies
 }
 
-// DefaultLimits returns a minute for a body, at 4 KiB per second after the first five seconds.
+// DefaultLimits returns limits of a minute and, after five seconds, 4 KiB per second for a body.
 func DefaultLimits() Limits {
 	return Limits{ReceiveTimeout: time.Minute, MinBytesPerSecond: 4 << 10, RateGrace: 5 * time.Second}
 }
@@ -41,10 +41,10 @@ func (l Limits) Validate() error {
 // Receiver receives the bodies of one endpoint.
 type Receiver struct {
 	Limits
-	MaxBytes int64 // of one body, as sent
+	MaxBytes int64 // maximum size of a body, as sent
 
-	TooLarge  *contract.APIError // for a larger body
-	Truncated contract.Code      // if the client disconnected before the end of the body
+	TooLarge  *contract.APIError // error for a larger body
+	Truncated contract.Code      // error code if the client disconnects before the end of the body
 
 	Slots *admission.Quotas // one slot for each request whose body has begun
 
@@ -57,7 +57,7 @@ type Receiver struct {
 type Buffer interface {
 	// Space returns a slice for the next part of the body, of at least one byte.
 	Space() ([]byte, error)
-	// Wrote reports that the first n bytes of the last Space were written. An error stops
+	// Wrote is called when n bytes have been written to the last slice from Space. An error stops
 	// receiving.
 	Wrote(n int) error
 	// End is called last, with io.EOF for a complete body, or else with a *contract.APIError:
@@ -129,8 +129,8 @@ type body struct {
 	first    [1]byte
 }
 
-// read reads until the deadline, which depends on the rate so far. io.EOF means that the body is
-// complete. At the size limit, read only checks that there are no more bytes.
+// read reads a part of the body. Its deadline depends on the rate so far. io.EOF means that the
+// body is complete. At the size limit, read only checks that there are no more bytes.
 func (b *body) read(p []byte) (n int, err error) {
 	if b.stream == nil {
 		return 0, io.EOF
@@ -139,7 +139,7 @@ func (b *body) read(p []byte) (n int, err error) {
 	if full {
 		p = b.first[:]
 	}
-	// The deadline is when the timeout ends or the average falls below the minimum rate.
+	// At the deadline, the timeout ends or the average rate falls below the minimum.
 	limit := b.ReceiveTimeout
 	if b.MinBytesPerSecond > 0 {
 		earned := time.Duration(float64(b.received) / float64(b.MinBytesPerSecond) * float64(time.Second))
@@ -158,7 +158,7 @@ func (b *body) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// end returns the error for the end of the stream, io.EOF if the body is complete. fasthttp returns
+// end returns io.EOF if the body is complete, or an error that explains err. fasthttp returns
 // io.EOF even if a client disconnected before the declared length, and hides a timeout within the
 // header of a chunk, so the clock decides.
 func (b *body) end(err error) error {
@@ -180,9 +180,9 @@ func (b *body) end(err error) error {
 	return contract.NewError(b.Truncated, fmt.Sprintf("unexpected end of body after %d bytes", b.received))
 }
 
-// whole reports whether io.EOF is the end of the body. A chunked stream also returns io.EOF if the
-// client disconnected between two chunks, but only then does another read access the connection,
-// and fail because the deadline is in the past.
+// whole reports whether the body is complete after io.EOF. A chunked stream also returns io.EOF if
+// the client disconnected between two chunks, but only then does another read access the
+// connection, and fail because the deadline is in the past.
 func (b *body) whole() bool {
 	if b.declared >= 0 {
 		return b.received == int64(b.declared)

@@ -18,8 +18,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Errors returned by Read: ErrUnchanged or ErrUnsettled if the file has no new content yet, and
-// ErrTooLong if the content exceeds the limit.
+// Read returns ErrUnchanged if the version in use is still current, ErrUnsettled if the file is
+// being written, and ErrTooLong if the content exceeds the limit.
 var (
 	ErrUnchanged = errors.New("unchanged")
 	ErrUnsettled = errors.New("still being written: it is read once it has settled")
@@ -69,12 +69,12 @@ func (f *File) Close() {
 	}
 }
 
-// Keep marks the last version read as in use. Read then returns ErrUnchanged until there is another
-// version.
+// Keep marks the last version read as in use. Read then returns ErrUnchanged until there is a
+// different version.
 func (f *File) Keep() { f.kept = f.last }
 
-// Reject marks the last version read as invalid. Read then returns the reason until there is
-// another version.
+// Reject marks the last version read as invalid. Read then returns reason until there is a
+// different version.
 func (f *File) Reject(reason error) { f.rejected, f.reason = f.last, reason }
 
 // Read returns the content of the file, decompressed if it is gzip, and the modification time,
@@ -137,7 +137,7 @@ func ReadAll(r io.Reader, maxBytes int64) ([]byte, error) {
 		}
 		s = bytes.NewReader(all)
 	}
-	// The first pass only measures the content, so that a decompression bomb needs no memory, and
+	// The first pass only measures the content, so that a decompression bomb uses no memory, and
 	// other content no more than its size.
 	size, err := decompress(s, func(plain io.Reader) (int64, error) { return io.Copy(io.Discard, io.LimitReader(plain, maxBytes+1)) })
 	if err == nil && size > maxBytes {
@@ -195,8 +195,8 @@ func (f *File) follow() {
 	}
 }
 
-// forward calls Poke for each event until the watcher is closed, and for each error, which means
-// that events were lost.
+// forward calls Poke for each event, and for each error, because events may have been lost, until
+// the watcher is closed.
 func (f *File) forward(watcher *fsnotify.Watcher) {
 	for {
 		var ok bool

@@ -11,8 +11,8 @@ import (
 // interval.
 const RetryAfter = 5 * time.Second
 
-// Rounds calls check immediately, and then repeatedly until ctx ends: each time the duration
-// returned by the last check has passed, or settle after a change. changes may be nil.
+// Rounds calls check immediately, and then repeatedly until ctx is done: when the duration returned
+// by the last check has passed, or when settle has passed after a change. changes may be nil.
 func Rounds(ctx context.Context, changes <-chan struct{}, settle time.Duration, check func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
