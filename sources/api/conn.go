@@ -22,7 +22,7 @@ type conn struct {
 	raw      net.Conn // the TCP connection
 	owner    *listener
 	address  netip.Prefix  // of the client; see addressOf
-	silent   *list.Element // element of owner.silent; nil after a request with a valid key; guarded by owner.mu
+	silent   *list.Element // element of owner.silent; nil after a valid key or an eviction; guarded by owner.mu
 	used     atomic.Bool   // a byte of a request has arrived
 	unread   atomic.Bool   // the client may still be sending data that will not be read
 	idle     atomic.Int64  // start of the last response, 0 while a request is in progress, or evicted

@@ -52,7 +52,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	x.free()
 }
 
-// serve calls the endpoint. If the endpoint panics, it returns a 500.
+// serve calls the endpoint. It returns a 500 if the endpoint panics.
 func (s *Server) serve(x *exchange, ctx *fasthttp.RequestCtx) (err error) {
 	defer x.end()
 	defer func() {
@@ -134,8 +134,8 @@ func (x *exchange) unread(ctx *fasthttp.RequestCtx) bool {
 	return n > 0 || err != io.EOF
 }
 
-// account counts a request, logs it at level debug and returns how long it took. It logs the method
-// and path only if a route accepts them, and never the query, because they may contain the key.
+// account counts a request, logs it at level debug and returns how long it took. It does not
+// log queries, or methods and paths that no route accepts, because they may contain the key.
 func (s *Server) account(x *exchange, ctx *fasthttp.RequestCtx, code contract.Code) (took time.Duration) {
 	m := noRoute
 	if x.route != nil {

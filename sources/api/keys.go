@@ -214,7 +214,7 @@ func (l *limits) admit() (wait time.Duration, what string) {
 	return l.items.take(1, 0), "items"
 }
 
-// bucket is a token bucket with a capacity of one second, but at least one token.
+// bucket is a token bucket with a capacity of one second's tokens, but at least one.
 type bucket struct {
 	limited atomic.Bool // rate > 0; most keys have no limit and need not lock mu
 

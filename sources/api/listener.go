@@ -96,7 +96,7 @@ func addressOf(c net.Conn) netip.Prefix {
 
 // enter registers a connection. If a limit is reached, it first evicts the oldest connection that
 // has not presented a valid key, or for the limit per address the oldest such connection from that
-// address. It returns false if all of max_connections have presented a valid key.
+// address. It returns false if max_connections are open and all have presented a valid key.
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

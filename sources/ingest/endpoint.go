@@ -26,9 +26,9 @@ type Pipeline interface {
 	Ready(productInstance string) *contract.APIError
 
 	// Submit decodes, validates and journals one body. If it returns nil, s.Result is durable. A
-	// *contract.APIError means that no item of the batch has been or will be delivered, and
-	// batch.ErrNoResponse that this is unknown. s.Result.Items is the number of decoded items, even
-	// if Submit returns an error.
+	// *contract.APIError means that no item of the batch has been or will be delivered;
+	// batch.ErrNoResponse means that this is unknown. s.Result.Items is the number of decoded
+	// items, even if Submit returns an error.
 	Submit(s *batch.Submission) error
 
 	// Hold reserves an idempotency key until Release. It returns a 409 if a request with the key is

@@ -40,8 +40,8 @@ func newCache(cfg Config, instance string) cache {
 	return c
 }
 
-// load returns the list and the time at which the feed last confirmed it. The error
-// wraps fs.ErrNotExist if there is no recent list.
+// load returns the list and the time at which the feed last confirmed it. The error wraps
+// fs.ErrNotExist if there is no recent list.
 func (c cache) load(now time.Time) (codes []string, confirmed time.Time, err error) {
 	info, err := os.Stat(c.path)
 	if err != nil {

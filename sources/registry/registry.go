@@ -56,8 +56,8 @@ func (r *Registry) newFeeds(cfg Config) (*feeds, error) {
 	return fs, nil
 }
 
-// OnList sets a function that is called with each list that is put into use, even if only other
-// columns than the code have changed. It must be called before Start. f may be called concurrently.
+// OnList sets a function that is called whenever a list in use has been read, even if only columns
+// other than the code have changed. It must be called before Start. f may be called concurrently.
 func (r *Registry) OnList(f func(batch.DetectorList)) { r.onList = f }
 
 // Start starts goroutines that read the feeds until ctx is done or Close is called. Only Close

@@ -24,7 +24,7 @@ type Limits struct {
 	RateGrace         time.Duration `setting:"rate_grace"` // time before min_bytes_per_second applies
 }
 
-// DefaultLimits returns limits of a minute and, after five seconds, 4 KiB per second for a body.
+// DefaultLimits returns a timeout of a minute, and a minimum of 4 KiB per second after five seconds.
 func DefaultLimits() Limits {
 	return Limits{ReceiveTimeout: time.Minute, MinBytesPerSecond: 4 << 10, RateGrace: 5 * time.Second}
 }
@@ -57,8 +57,8 @@ type Receiver struct {
 type Buffer interface {
 	// Space returns a slice for the next part of the body, of at least one byte.
 	Space() ([]byte, error)
-	// Wrote is called when n bytes have been written to the last slice from Space. An error stops
-	// receiving.
+	// Wrote is called after n bytes have been written to the slice that Space returned last. An
+	// error stops receiving.
 	Wrote(n int) error
 	// End is called last, with io.EOF for a complete body, or else with a *contract.APIError:
 	// TooLarge, RequestTimeout for a client that is too slow, Truncated, or InvalidParameter for
