@@ -13,8 +13,8 @@
 //   - HeaderReceived is the only hook before the body, and receives only the header. Server.pending
 //     keeps its result for the handler. After an error, headerReceived sets the length to 0, so
 //     that fasthttp does not wait for the body. A request without a body is checked in the handler.
-//   - The unread rest of a body would be read as the next request. Therefore, if a body was not read to
-//     its end, the connection is closed after the response.
+//   - The unread rest of a body would be read as the next request. So if a body was not read to its
+//     end, the connection is closed after the response.
 //   - Closing a socket with unread data resets it, and a reset can overtake the response. So conn
 //     first closes the sending side and discards data for a bounded time and size.
 package api

@@ -24,7 +24,7 @@ func checkOrigin(text string) error {
 	return nil
 }
 
-// names returns * if all origins are allowed, the request's origin if only that is, or nil.
+// names returns * if all origins are allowed, the request's origin if it is allowed, or else nil.
 func (o origins) names(h *fasthttp.RequestHeader) []byte {
 	if len(o) == 0 {
 		return nil

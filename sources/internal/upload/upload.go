@@ -24,7 +24,7 @@ type Limits struct {
 	RateGrace         time.Duration `setting:"rate_grace"` // time before min_bytes_per_second applies
 }
 
-// DefaultLimits returns a timeout of a minute, and a minimum of 4 KiB per second after five seconds.
+// DefaultLimits returns a timeout of a minute and a minimum of 4 KiB/s after five seconds.
 func DefaultLimits() Limits {
 	return Limits{ReceiveTimeout: time.Minute, MinBytesPerSecond: 4 << 10, RateGrace: 5 * time.Second}
 }
