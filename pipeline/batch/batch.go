@@ -14,8 +14,8 @@ import (
 // header, in the archive and on every forwarded record (contract 1.3).
 type ID [16]byte
 
-// DerivedID returns the ID of a batch with an Idempotency-Key: a hash of client
-// (contract.Client.Owner), key and body (contract 1.5). A batch that is accepted twice, by two
+// DerivedID returns the ID of a batch sent with an Idempotency-Key: a hash of client
+// (contract.Client.Owner), key and bodyHash (contract 1.5). A batch that is accepted twice, by two
 // replicas or after the idempotency window, gets the same ID both times.
 func DerivedID(client, key string, bodyHash uint64) (id ID) {
 	b := make([]byte, 0, 256)
@@ -28,10 +28,10 @@ func DerivedID(client, key string, bodyHash uint64) (id ID) {
 	return id
 }
 
-// Derived reports whether DerivedID returned the ID. Such an ID may occur more than once.
+// Derived reports whether id is from DerivedID. More than one frame may have such an ID.
 func (id ID) Derived() bool { return id[6]>>4 == 8 }
 
-// String returns the canonical form, which has 36 characters.
+// String returns the canonical 36-character form.
 func (id ID) String() string { return string(id.Append(make([]byte, 0, 36))) }
 
 // Append appends the canonical form to dst.
@@ -48,7 +48,7 @@ type Batch struct {
 	ID              ID
 	ProductInstance string
 	ReceivedAt      int64             // nanoseconds since 1970 UTC; strictly increasing on a replica
-	Trace           trace.SpanContext // of the request; the zero value if it is not sampled
+	Trace           trace.SpanContext // the request's; the zero value if it is not sampled
 	Columns
 	Index []uint32 // row → position in the request's measurements, ascending
 }
@@ -60,8 +60,8 @@ func (b *Batch) Reset() {
 	b.Index = b.Index[:0]
 }
 
-// Accept sets the rows of b to those of items that are not in r. It swaps the columns of b and
-// items, so items must be reset before it is used again.
+// Accept sets the rows of b to the rows of items that r does not reject. It swaps the columns of b
+// and items, so items must be reset before it is used again.
 func (b *Batch) Accept(items *Items, r *Rejections) {
 	b.Columns, items.Columns = items.Columns, b.Columns
 	b.Index = b.Index[:0]
@@ -80,18 +80,18 @@ func (b *Batch) Accept(items *Items, r *Rejections) {
 	b.Truncate(n)
 }
 
-// Submission is a request body with the outcome of its processing. It belongs to the pipeline
-// during a call to Submit and otherwise to the caller.
+// Submission is a request body with the outcome of its processing. The pipeline owns it during a
+// call to Submit; at all other times, the caller does.
 type Submission struct {
 	ProductInstance string
 	Client          string // contract.Client.Owner
 	IdempotencyKey  string // empty if the request has none
 	Trace           trace.SpanContext
 
-	// Body is the compressed body, completely received: reading it never waits for the client.
+	// Body is the compressed body, already received in full: reading never waits for the client.
 	Body io.Reader
 
-	Result Result // after an error only Items is valid: the number of decoded items
+	Result Result // after an error, only Items is valid: the number of items decoded
 }
 
 // Reset empties the submission. It retains the memory of the rejections for reuse.
@@ -106,8 +106,8 @@ type Result struct {
 	ID         ID
 	Items      int // accepted + rejected
 	Accepted   int
-	Duplicates int        // accepted items that replace, in the archive, an earlier item of the batch
-	Replay     bool       // the result is that of an earlier request with the same Idempotency-Key
+	Duplicates int        // accepted items that replace an earlier item of the batch in the archive
+	Replay     bool       // the result is from an earlier request with the same Idempotency-Key
 	Detectors  *Detectors // the snapshot that the items were validated against; nil for a replay
 	Rejections
 }
@@ -120,7 +120,7 @@ func (r *Result) Rejected() int { return r.Items - r.Accepted }
 // 1.1).
 var ErrNoResponse = errors.New("the outcome of the batch is unknown")
 
-// PermanentError is an error from a store that every retry of the same block would return.
+// PermanentError is an error that a store would return again for every retry of the same block.
 type PermanentError struct{ Err error }
 
 // Error implements error.

@@ -1,6 +1,6 @@
 package batch
 
-// Position is a position in the sequence of accepted rows: that of row Row of frame Frame.
+// Position identifies a row in the sequence of accepted rows: row Row of frame Frame.
 type Position struct {
 	Frame uint64
 	Row   uint32
@@ -19,8 +19,8 @@ type Span struct {
 }
 
 // Block is a run of consecutive accepted rows of one or more batches, in journal order, which a
-// sink delivers in one attempt. The batches belong to the delivery loop; a sink may read them only
-// during the call.
+// sink delivers in one attempt. The delivery loop owns the batches; a sink may read them only until
+// it returns.
 type Block []Span
 
 // Rows returns the number of rows in all spans.
@@ -41,8 +41,8 @@ func (b Block) End() Position {
 	return Position{Frame: last.Frame, Row: uint32(last.To)}
 }
 
-// Head returns a block of the first n rows, or of all if there are fewer. The batches are shared
-// with b, which is not changed.
+// Head returns a block of the first n rows, or b if it has no more. The result shares its batches
+// with b, which does not change.
 func (b Block) Head(n int) Block {
 	for i, s := range b {
 		if n < s.To-s.From {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// NoTime stands for an invalid timestamp in From and To. It is before 1970, the first year that
-// contract 1.2 allows.
+// NoTime marks an invalid timestamp in From or To. No valid timestamp has this value, because
+// contract 1.2 allows none before 1970.
 const NoTime = math.MinInt64
 
 // Columns holds measurements column by column. CodeEnd, Type, From, To, Value and Quality have one
 // entry per row.
 type Columns struct {
 	Codes   []byte   // concatenated detector codes
-	CodeEnd []uint32 // row i's code is Codes[CodeEnd[i-1]:CodeEnd[i]], from 0 for the first row
+	CodeEnd []uint32 // row i's code is Codes[CodeEnd[i-1]:CodeEnd[i]]; the code of row 0 starts at 0
 
 	TypeText []byte   // concatenated distinct measure type codes
 	TypeEnd  []uint32 // end of type t's text in TypeText
@@ -48,7 +48,7 @@ func (c *Columns) Reset() {
 	c.Value, c.Quality = c.Value[:0], c.Quality[:0]
 }
 
-// move copies row src to row dst, which must be an earlier one.
+// move copies row src to row dst, which must be earlier.
 func (c *Columns) move(dst, src int) {
 	code := c.Code(src)
 	start := uint32(0)

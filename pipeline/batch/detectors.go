@@ -13,7 +13,7 @@ import (
 const MaxCodeLen = 256
 
 // Detectors is an immutable set of the detector codes of one product instance (contract 1.4), safe
-// for concurrent use. The ordinal of a code is its position in the feed without duplicates.
+// for concurrent use. The ordinal of a code is its position among the feed's distinct valid codes.
 type Detectors struct {
 	seed    maphash.Seed
 	text    []byte
@@ -22,8 +22,8 @@ type Detectors struct {
 	version uint64   // sum of the codes' hashes, which do not depend on seed
 }
 
-// NewDetectors returns the set of the codes. skipped is the number of codes that are empty or
-// longer than MaxCodeLen, which it leaves out.
+// NewDetectors returns the set of codes. It skips codes that are empty or longer than MaxCodeLen,
+// and returns their number.
 func NewDetectors(codes []string) (d *Detectors, skipped int) {
 	size := 0
 	for _, code := range codes {
@@ -58,7 +58,7 @@ func (d *Detectors) Len() int { return len(d.ends) }
 // in every process.
 func (d *Detectors) Version() string { return fmt.Sprintf("%016x", d.version) }
 
-// Code returns the code with an ordinal. The result must not be changed.
+// Code returns the code with the ordinal ord. The caller must not modify it.
 func (d *Detectors) Code(ord int) []byte { return view(d.text, d.ends, ord) }
 
 // Find returns the ordinal of a code. ok is false if the code is not in the set.
@@ -84,10 +84,10 @@ func (d *Detectors) lookup(code []byte) (slot *uint32, found bool) {
 	}
 }
 
-// Attribute is the value of a detector in a column of a registry feed.
+// Attribute is the name of a column of a registry feed and a detector's value in it.
 type Attribute struct{ Name, Value string }
 
-// DetectorList is the list of the detectors of a product instance in a registry feed.
+// DetectorList lists the detectors that a registry feed contains for one product instance.
 type DetectorList struct {
 	ProductInstance string
 	Codes           []string

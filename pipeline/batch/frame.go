@@ -27,14 +27,14 @@ var ErrFrame = errors.New("invalid frame")
 //	                         number of rejections, the rejections compressed with zstd (uvarint length, bytes)
 //	rows, types                                      (uvarint)
 //	type texts                                       (uvarint length, bytes)
-//	which columns are shared                         1 byte
-//	code lengths (uvarint), code bytes, type of each row (uvarint), rows skipped before each index (uvarint)
-//	deltas of From to the previous row, the same of To-From  (varint)
+//	the set of shared columns                        1 byte
+//	code lengths (uvarint), code bytes, type of each row (uvarint), indexes skipped before each row (uvarint)
+//	for each row, how much From and To-From increase from the previous row  (varint)
 //	values, qualities                                8 bytes each
 //
-// A shared column has only the entry of the first row: those of the other rows are the same or, for
-// indexes, consecutive. In real batches most deltas take one byte. Only frames of sampled requests
-// have version 6, so that an older program can read the journal if tracing was not used.
+// A shared column stores only the first row's entry: the other rows have the same value or, for
+// indexes, consecutive values. In real batches most deltas take one byte. Only frames of sampled
+// requests have version 6, so an older program can read the journal if tracing was not used.
 const (
 	frameVersion  = 5
 	tracedVersion = 6
@@ -53,7 +53,7 @@ const (
 	qualities
 )
 
-// entries returns the number of entries that a frame has for a column.
+// entries returns the number of entries that a frame stores for column c.
 func (s columns) entries(c columns, rows int) int {
 	if s&c != 0 {
 		return min(rows, 1)
@@ -61,7 +61,7 @@ func (s columns) entries(c columns, rows int) int {
 	return rows
 }
 
-// shared returns the columns of b that are the same in all rows.
+// shared returns the set of columns that the frame of b can share.
 func shared(b *Batch) (s columns) {
 	rows := b.Rows()
 	if rows == 0 {
@@ -87,7 +87,7 @@ func shared(b *Batch) (s columns) {
 	return s
 }
 
-// Response is what the idempotency store remembers of a 207 (contract 1.5). It is part of the
+// Response is the part of a 207 that the idempotency store keeps (contract 1.5). It is part of the
 // batch's frame, so both become durable in the same commit.
 type Response struct {
 	Key        string // the Idempotency-Key; if empty, the frame contains no response
@@ -100,7 +100,7 @@ type Response struct {
 
 // AppendFrame appends a frame with b and response to dst. response may be nil.
 func AppendFrame(dst []byte, b *Batch, response *Response) []byte {
-	const rest = 1 << 10 // of the other fields; rarely more
+	const rest = 1 << 10 // bytes of all other fields; rarely more
 	s := shared(b)
 	n := func(c columns) int { return s.entries(c, b.Rows()) }
 	dst = slices.Grow(dst, len(b.Codes)+n(codeLengths)+n(typesOfRows)+n(indexes)+2*n(intervals)+8*(b.Rows()+n(qualities))+rest)
@@ -147,7 +147,7 @@ func AppendFrame(dst []byte, b *Batch, response *Response) []byte {
 	return AppendFloats(AppendFloats(dst, b.Value), b.Quality[:n(qualities)])
 }
 
-// appendUvarint is like binary.AppendUvarint but faster for numbers of one byte.
+// appendUvarint is like binary.AppendUvarint but faster for one-byte numbers.
 func appendUvarint(dst []byte, v uint64) []byte {
 	if v < 0x80 {
 		return append(dst, byte(v))
@@ -337,7 +337,7 @@ func FrameReceivedAt(frame []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(frame[stampAt:]))
 }
 
-// FrameKey returns a frame's response with only Key, Client and BodyHash set. They are empty if the
+// FrameKey returns a frame's response with only Key, Client and BodyHash set. They are zero if the
 // request had no Idempotency-Key.
 func FrameKey(frame []byte) (a Response, err error) {
 	r := NewWireReader(frame, ErrFrame)
@@ -392,7 +392,7 @@ func FrameWithout(frame []byte, earlier [][]byte) ([]byte, error) {
 	return AppendFrame(nil, &b, &a), nil
 }
 
-// FrameRows returns the number of rows of a frame.
+// FrameRows returns the number of rows in a frame.
 func FrameRows(frame []byte) (int, error) {
 	r := NewWireReader(frame, ErrFrame)
 	readHeader(&r)

@@ -19,7 +19,7 @@ type Items struct {
 // of them is reported.
 type Fault struct {
 	Row       uint32
-	NotObject bool              // the item is not an object; the other fields are zero
+	NotObject bool              // the item is not an object, and has no other fault
 	LinkID    bool              // linkId is present and not null
 	Duplicate contract.FieldSet // duplicate members
 	Absent    contract.FieldSet // required members that are missing or null
@@ -41,7 +41,7 @@ func (it *Items) Reset() {
 	it.Faults, it.Raw, it.Text = it.Faults[:0], it.Raw[:0], it.Text[:0]
 }
 
-// RawOf returns the text of a row's invalid timestamp in field f, or nil if it is valid.
+// RawOf returns the text of a row's invalid timestamp in field f, or nil if it has none.
 func (it *Items) RawOf(row int, f contract.Field) []byte {
 	first := sort.Search(len(it.Raw), func(i int) bool { return it.Raw[i].Row >= uint32(row) })
 	for _, r := range it.Raw[first:] {
@@ -55,13 +55,13 @@ func (it *Items) RawOf(row int, f contract.Field) []byte {
 	return nil
 }
 
-// Rejection is the first rule that an invalid item breaks (contract 1.2).
+// Rejection records the first rule that an item breaks (contract 1.2).
 type Rejection struct {
 	Index uint32 // position in measurements
 	Code  contract.Code
 	Field contract.Field
-	off   uint32 // of the echo in Rejections.text
-	size  uint32 // of the echo
+	off   uint32 // start of the echo in Rejections.text
+	size  uint32 // length of the echo
 }
 
 const rejectionSize = 16
@@ -72,8 +72,8 @@ type Rejections struct {
 	text []byte
 }
 
-// Add appends a rejection. Indexes must be ascending. Echo is the invalid input, of which Add keeps
-// the first contract.EchoLimit bytes for the description.
+// Add appends a rejection. Indexes must be ascending. echo is the invalid input; Add keeps its
+// first contract.EchoLimit bytes for the description.
 func (r *Rejections) Add(index int, code contract.Code, field contract.Field, echo []byte) {
 	off := uint32(len(r.text))
 	r.text = append(r.text, echo[:min(len(echo), contract.EchoLimit)]...)
@@ -86,7 +86,7 @@ func (r *Rejections) Echo(x Rejection) []byte { return r.text[x.off : x.off+x.si
 // Len returns the number of rejections.
 func (r *Rejections) Len() int { return len(r.List) }
 
-// Size returns the memory of the list in bytes.
+// Size returns the memory that the list uses, in bytes.
 func (r *Rejections) Size() int { return rejectionSize*len(r.List) + len(r.text) }
 
 // Reset empties the list. It retains the memory for reuse.

@@ -17,10 +17,10 @@ type WireReader struct {
 // return are views into b.
 func NewWireReader(b []byte, kind error) WireReader { return WireReader{rest: b, kind: kind} }
 
-// Err returns the first error.
+// Err returns the first error, or nil.
 func (r *WireReader) Err() error { return r.err }
 
-// Left returns the number of unread bytes, 0 after an error.
+// Left returns the number of unread bytes, or 0 after an error.
 func (r *WireReader) Left() int { return len(r.rest) }
 
 // Fail records an error unless there has already been one.
@@ -101,7 +101,7 @@ func (r *WireReader) skip(n int) {
 }
 
 // Count reads the number of elements that follow. Each takes at least one byte, so a count that
-// exceeds the bytes left is an error, and cannot cause a large allocation.
+// exceeds the number of unread bytes is an error and cannot cause a large allocation.
 func (r *WireReader) Count() int {
 	n := r.Uvarint()
 	if n > uint64(len(r.rest)) {

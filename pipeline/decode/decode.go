@@ -56,8 +56,8 @@ func New(cfg Config) *Decoder {
 // Decode reads a text to its end and decodes it into items, whose memory it reuses.
 //
 // The error is a *contract.APIError (INVALID_JSON, INVALID_TYPE, MISSING_FIELD, DUPLICATE_FIELD,
-// TOO_MANY_ITEMS) or that of the source, whichever comes first in the text. items.Count is then the
-// number of items that began before the error; the other fields are undefined.
+// TOO_MANY_ITEMS) or the error of the source, whichever comes first in the text. items.Count is
+// then the number of items that began before the error; the other fields are undefined.
 func (d *Decoder) Decode(from Source, items *batch.Items) error {
 	items.Reset()
 	d.lexer.reset(from)
@@ -147,7 +147,7 @@ func (d *Decoder) firstItem() bool {
 		d.pos++
 		return false
 	}
-	if start >= d.base { // otherwise there is more white space than a layout may contain
+	if start >= d.base { // if not, there is more white space than a layout may contain
 		d.pos = int(start - d.base)
 	}
 	return d.err == nil

@@ -123,13 +123,13 @@ func (d *Decoder) skipUnknown() {
 	switch c {
 	case '{', '[':
 		d.learn.complete = false
-	case 't', 'f', 'n': // part of the glue
+	case 't', 'f', 'n': // the value is part of the glue
 	default:
 		d.learn.add(contract.FieldItem, at, d.pos, c == '"', c != '"' || d.plain)
 	}
 }
 
-// time parses d.text as a timestamp. It keeps the text of an invalid one for the rejection.
+// time parses d.text as a timestamp. For an invalid one, it keeps the text and returns NoTime.
 func (d *Decoder) time(it *batch.Items, f contract.Field) int64 {
 	if ns, ok := parseTimestamp(d.text); ok && !d.long {
 		return ns

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	maxPieces  = 12      // values in an item that can be predicted
-	maxLayout  = 1 << 10 // bytes of such an item
-	maxLayouts = 4       // layouts that may alternate in a batch
+	maxPieces  = 12      // maximum number of values in a predictable item
+	maxLayout  = 1 << 10 // maximum size of a predictable item in bytes
+	maxLayouts = 4       // maximum number of layouts that are remembered
 )
 
 // layout is the text of an item around its values. An item that matches it byte for byte and has
-// valid values is valid JSON, because the item that the layout was learned from is.
+// valid values is valid JSON, because the item from which the layout was learned is valid.
 type layout struct {
 	head   glue             // before the first value
 	pieces [maxPieces]piece // the values; the last piece's after continues up to the first value of the next item
@@ -35,7 +35,7 @@ type piece struct {
 	after    glue           // includes double quotes
 }
 
-// glue is a constant text.
+// glue is a constant text that can be compared quickly.
 type glue struct {
 	words, masks [4]uint64 // its first 32 bytes
 	n            int
@@ -52,7 +52,7 @@ func (g *glue) set(text ...[]byte) {
 	g.rest = all[min(len(all), 32):]
 }
 
-// at reports whether the text g is at p in buf, which is followed by Padding bytes.
+// at reports whether buf[p:end] starts with g. After end, buf must have Padding bytes.
 func (g *glue) at(buf []byte, p, end int) bool {
 	return g.starts((*[32]byte)(buf[p:])) && g.ends(buf, p, end)
 }
@@ -106,7 +106,7 @@ func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 	it.Codes = slices.Grow(it.Codes, end-q+8)
 	codes := it.Codes[:cap(it.Codes)]
 	it.Quality[row] = math.NaN()
-	last, size := 0, end+1 // position and size of the previous row's interval with the text before it, which most rows repeat
+	last, size := 0, end+1 // position and size of the last interval and the text before it, which most rows repeat
 	for k := 0; ; {
 		pc := &l.pieces[k]
 		switch pc.field {
@@ -200,7 +200,7 @@ func (pc *piece) skip(buf []byte, p, end int) int {
 
 // copyCode copies the plain ASCII text at p in buf to dst[at:]. It returns the ends of the text in
 // dst and in buf; the latter is -1 if the lexer must decode the text. It may write up to eight
-// bytes more.
+// bytes past the end in dst.
 func copyCode(dst []byte, at int, buf []byte, p, end int) (stop, next int) {
 	for last := min(end, p+batch.MaxCodeLen); p < last; p += 8 {
 		w := binary.LittleEndian.Uint64(buf[p:])
@@ -295,7 +295,7 @@ func isTime(f contract.Field) bool {
 // so the next type is usually the one that followed the current one last time.
 type typeMemo struct {
 	seed  maphash.Seed
-	known map[uint64]uint32 // hash → ordinal; if two hashes are equal, the later type has the next free number
+	known map[uint64]uint32 // hash → ordinal; if two hashes are equal, the later type gets the next free hash
 	list  []knownType       // by ordinal
 	last  uint32            // ordinal of the previous row's type
 }
@@ -405,11 +405,11 @@ func (m *timeMemo) read(buf []byte, p, end int) (ns int64, next int) {
 	return ns, q
 }
 
-// readClock reads 15:04:05, the first byte lowest, as nanoseconds. It does not read leap seconds.
+// readClock parses a little-endian 15:04:05. ok is false if it is invalid or has a leap second.
 func readClock(clock uint64) (ns int64, ok bool) {
 	const (
 		zeros = 0x30303a30303a3030 // 00:00:00
-		carry = 0x76767f76767f7676 // carries into the highest bit of a byte from 10 for digits, from 1 for colons
+		carry = 0x76767f76767f7676 // sets the highest bit of a byte that is at least 10 (digits) or 1 (colons)
 	)
 	t := clock ^ zeros
 	if t&0xf0f0f0f0f0f0f0f0|(t+carry)&highs != 0 {

@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	window  = 2 << 10 // bytes read ahead of an item, so that one of usual size is completely in the buffer
+	window  = 2 << 10 // bytes read ahead of an item, so that one of typical size is completely in the buffer
 	textMax = 1 << 10 // bytes of a string that are kept; the rest is only validated
 )
 
 // Source is the text of a body.
 type Source interface {
-	// Next returns the last keep bytes of the previous result followed by more text, at least one
-	// byte unless there is an error. At the end of the text the error is io.EOF. keep is at most 32
-	// KiB. Next is not called again after an error. The result is valid until the next call, and
-	// the decoder does not change it. It has at least Padding bytes of capacity after its end,
-	// which the decoder may overwrite.
+	// Next returns the last keep bytes of the previous result followed by more text, at least one byte
+	// unless there is an error. At the end of the text the error is io.EOF. keep is at most 32 KiB.
+	// Next is not called again after an error. The result is valid until the next call, and the
+	// decoder does not change it. It must have at least Padding bytes of capacity after its end, which
+	// the decoder may overwrite.
 	Next(keep int) ([]byte, error)
 }
 
-// Padding is the capacity that a Source has after its text.
+// Padding is the number of spare bytes that a Source must provide after its text.
 const Padding = 64
 
 // lexer reads JSON tokens from a Source. It keeps the first error in err; all methods then return
 // false or 0.
 type lexer struct {
 	from     Source
-	buf      []byte // the last part, with Padding
+	buf      []byte // the last result of Next, with Padding
 	pos, end int    // unread: buf[pos:end]
 	base     int64  // offset of buf[0] in the text
 	eof      error  // error that ended the text, errEnd at its regular end
@@ -111,7 +111,7 @@ func (l *lexer) peek() byte {
 	return 0
 }
 
-// next skips white space and peeks.
+// next skips white space and returns the next byte, like peek.
 func (l *lexer) next() byte {
 	for {
 		for l.pos < l.end {
@@ -129,8 +129,7 @@ func (l *lexer) next() byte {
 	}
 }
 
-// skipRun skips repeated white space eight bytes at a time: indentation, and bodies that consist of
-// it.
+// skipRun skips a run of the white space character c, such as indentation, eight bytes at a time.
 func (l *lexer) skipRun(c byte) {
 	pattern := uint64(c) * ones
 	for l.pos+8 <= l.end && binary.LittleEndian.Uint64(l.buf[l.pos:]) == pattern {

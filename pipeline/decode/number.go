@@ -65,7 +65,7 @@ func readNumber(b []byte, p int) (v float64, next int) {
 	return v, end
 }
 
-// readLong is readNumber for numbers of any length.
+// readLong is like readNumber, for numbers of any length.
 func readLong(b []byte, p int) (v float64, next int) {
 	start := p
 	negative := b[p] == '-'
@@ -129,8 +129,8 @@ func parseFloat(text []byte) float64 {
 }
 
 // num consumes the number at pos, of any length, and keeps it in text, without the leading zeros of
-// the fraction. Of digits past maxDigits it keeps only how many are integer digits and whether one
-// is not zero.
+// the fraction. Of digits past maxDigits it keeps only how many are integer digits and whether any
+// of them is not zero.
 func (l *lexer) num() bool {
 	l.text, l.long = l.text[:0], false
 	l.full, l.dropped, l.shift, l.exponent = false, false, 0, 0

@@ -50,7 +50,7 @@ func seconds(s []byte, lastMinute bool) (sec int, frac int64, zone []byte, ok bo
 	return sec, frac, s[4+n:], n > 0
 }
 
-// fraction parses 1–9 digits as nanoseconds. n is their number, or 0 if there are none or more.
+// fraction parses 1–9 digits as nanoseconds. n is their number, or 0 if there are none or too many.
 func fraction(s []byte) (ns int64, n int) {
 	for n < len(s) && s[n]-'0' <= 9 {
 		if n == 9 {

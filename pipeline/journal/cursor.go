@@ -31,14 +31,14 @@ type Cursor struct {
 	journal *Journal
 	name    string
 	path    string
-	seq     atomic.Uint64 // as last saved
+	seq     atomic.Uint64 // first frame that the consumer still needs
 
 	mu     sync.Mutex
 	file   File
-	slot   int    // of the last save; the next one uses the other slot
-	gen    uint64 // of the last save
+	slot   int    // slot of the last save; the next save uses the other one
+	gen    uint64 // generation of the last save
 	state  []byte // as last saved
-	buf    []byte // of write
+	buf    []byte // reused by write
 	closed bool
 }
 
@@ -53,8 +53,8 @@ func (c *Cursor) Load() (seq uint64, state []byte) {
 
 // Save makes seq, the first frame still needed, and state durable. Then it deletes the segments
 // that no consumer needs. seq must not decrease and must not exceed the seq of the next frame;
-// state has at most MaxStateBytes. After an error, the disk has the last saved position or one
-// whose Save has failed since then, and Save may be called again.
+// state must not exceed MaxStateBytes. After an error, the disk contains the last position saved
+// successfully or one whose Save failed since then; Save may be called again.
 func (c *Cursor) Save(seq uint64, state []byte) error {
 	if err := c.save(seq, state); err != nil {
 		return fmt.Errorf("cannot save cursor %s at frame %d: %w", c.name, seq, err)
@@ -88,7 +88,7 @@ func (c *Cursor) save(seq uint64, state []byte) error {
 	return nil
 }
 
-// write overwrites and syncs one slot. Whatever happens, the other slot remains valid.
+// write overwrites and syncs one slot. The other slot remains valid, even after a crash.
 func (c *Cursor) write(slot int, s slot) error {
 	c.buf = s.encode(c.buf[:0])
 	if _, err := c.file.WriteAt(c.buf, int64(slot)*slotBytes); err != nil {
@@ -100,8 +100,8 @@ func (c *Cursor) write(slot int, s slot) error {
 	return nil
 }
 
-// clear removes the header of an invalid slot. The slot may be a mix of failed saves of the
-// previous process, and the first bytes of the next Save could make it valid.
+// clear zeroes the header of a slot unless the slot is valid. An invalid slot may be a mix of
+// failed saves of the previous process, which the first bytes of the next Save could make valid.
 func (c *Cursor) clear(slot int) error {
 	if _, valid, err := readSlot(c.file, c.path, slot); valid || err != nil {
 		return err
@@ -160,7 +160,7 @@ func (j *Journal) openCursor(name string, oldest uint64) (*Cursor, error) {
 		c.gen = 1
 		c.seq.Store(oldest)
 		c.file, err = createFile(j.fs, j.cfg.Dir, "", c.path, func(f File) error {
-			for at := int64(0); at < 2*slotBytes; at += blockBytes { // zeros, so that the blocks are allocated now
+			for at := int64(0); at < 2*slotBytes; at += blockBytes { // write zeros to allocate the blocks now
 				if _, err := f.WriteAt(zeros[:], at); err != nil {
 					return err
 				}
@@ -213,8 +213,8 @@ func slotSum(header, state []byte) uint32 {
 	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, state)
 }
 
-// newestSlot returns the valid slot with the higher generation. A crash during Save leaves at most
-// one torn slot, so two invalid ones are an error.
+// newestSlot returns the valid slot with the higher generation, and its index. A crash during Save
+// leaves at most one torn slot, so it is an error if both are invalid.
 func newestSlot(file File, path string) (newest slot, at int, err error) {
 	for i := range 2 {
 		s, ok, err := readSlot(file, path, i)
@@ -231,7 +231,7 @@ func newestSlot(file File, path string) (newest slot, at int, err error) {
 	return newest, at, nil
 }
 
-// readSlot reads slot i. ok is false if it is not valid.
+// readSlot reads slot i. ok is false if the slot is not valid.
 func readSlot(file File, path string, i int) (s slot, ok bool, err error) {
 	size, err := file.Size()
 	if err != nil {

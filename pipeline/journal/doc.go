@@ -22,15 +22,15 @@
 //
 // # Bytes
 //
-// A segment file is named after its first frame, in 20 digits, with the extension .seg. All numbers
-// are little-endian.
+// A segment file is named after the seq of its first frame, in 20 digits, with the extension .seg.
+// All numbers are little-endian.
 //
 //	block 0      0        8       12       16      24      32          40          48            4092   4096
 //	             ├────────┼────────┼────────┼───────┼───────┼───────────┼───────────┼── zeros ────┼──────┤
 //	             │ magic  │version │ 0      │ salt  │ first │ prevFirst │ prevBytes │             │ crc  │
 //	             │ 8      │ u32    │ u32    │ u64   │ u64   │ u64       │ u64       │             │ u32  │
 //
-//	then commits, each a number of whole blocks of 4096 bytes: frames, each at a multiple of 8, then zeros to the end of
+//	then commits, each in whole blocks of 4096 bytes: frames, aligned to 8 bytes, then zeros to the end of
 //	the last block
 //
 //	frame        0        4        8                16       20       24
@@ -40,16 +40,16 @@
 //
 // Mark is the low half of the segment's random salt and never zero, so zero bytes are not a frame.
 // The checksum (CRC-32C) starts from the salt's high half and covers mark, length, seq, index and
-// payload. So neither bytes of another segment nor bytes that a client sent form a valid frame.
-// Index numbers the frames of a commit from 0. A commit is written only when all previous ones are
-// durable, so a valid frame proves that the frames before seq-index were durable. This
+// payload. Therefore neither bytes of another segment nor bytes that a client sent can form a valid
+// frame. Index numbers the frames of a commit from 0. A commit is written only when all previous
+// ones are durable, so a valid frame proves that the frames before seq-index were durable. This
 // distinguishes a torn tail, which may lack any part of the last commit, from damage to
 // acknowledged frames.
 //
 // prevFirst and prevBytes are the first frame and the size of the previous segment: Open detects a
-// missing or shortened segment by the first blocks alone. The frames of sealed segments are checked
-// when they are read, because reading a full journal takes minutes on a slow disk. Verify checks
-// everything.
+// missing or shortened segment from the first blocks alone. The frames of sealed segments are
+// checked when they are read, because reading a full journal takes minutes on a slow disk. Verify
+// checks everything.
 //
 // A cursor file has two slots of 4096 bytes + 1 MiB, written in turn:
 //
@@ -72,21 +72,21 @@
 //  1. Lock the directory. TestTwoOpensOfOneDirectory
 //  2. Remove unfinished files, and sync the directory: names may exist only in memory.
 //     TestUnfinishedFilesAreRemoved
-//  3. Open all segments: magic, version (a separate error), checksum of the first block, name.
+//  3. Open all segments; check magic, version (a separate error), header checksum, name.
 //     TestAnotherVersion, TestForeignNameOfASegment, TestDamageIsNoTear
 //  4. Read the newest segment up to its last valid frame. Bytes after it that are not zero are a
-//     torn tail, or what a reused file contained before; they are logged and truncated
-//     (TestTornWrites, TestEveryTruncation). But if a later frame proves that they were durable,
+//     torn tail, or the former contents of a reused file; they are logged and truncated
+//     (TestTornWrites, TestEveryTruncation). But if a later frame proves that a frame is missing,
 //     Open fails with the file and the offset, and writes nothing (TestDamageIsNoTear,
 //     TestEveryFlippedByte, TestForgedFrame). Rewrite the last commit, truncate the file after it,
 //     sync. TestKill9
-//  5. Open the cursors, clear the other slot unless it is valid (TestTornSavesOfTwoProcesses), and
+//  5. Open the cursors, clear the older slot unless it is valid (TestTornSavesOfTwoProcesses), and
 //     rewrite the current slot (TestTornCursor). A cursor past the last frame shows that
 //     acknowledged frames are missing, and Open fails (TestCursorPastTheEnd). Create new cursors at
 //     the oldest frame. TestNewConsumerStartsAtTheOldestFrame
-//  6. Delete the segments before all cursors: a crash may have undone their deletion. Deleting gives
-//     a segment the name of an unfinished file, and then keeps it for reuse or truncates it in
-//     steps. TestDeletionThatFailsIsRepeated, TestDeletedSegmentsAreReused, TestSpaceIsFreedInSteps
+//  6. Delete the segments before all cursors: a crash may have undone their deletion. Each gets the
+//     name of an unfinished file first, and is then kept for reuse or truncated in steps.
+//     TestDeletionThatFailsIsRepeated, TestDeletedSegmentsAreReused, TestSpaceIsFreedInSteps
 //  7. Compare each segment with what the next one records about it. TestSealedSegments
 //  8. Create the first segment if there is none. TestOnTheRealDisk
 //
@@ -94,8 +94,8 @@
 // truncation synced, before Wait returned. A frame whose Wait returned ErrUnknown, or did not
 // return, may reappear.
 //
-// One kind of damage cannot be distinguished from a torn tail: if the disk damages the last commit
-// after it was acknowledged, and before another commit or a cursor past it is written.
+// One kind of damage cannot be distinguished from a torn tail: damage to the last commit after it
+// was acknowledged, but before another commit or a cursor past it was written.
 //
 // # Space on the disk
 //
@@ -106,8 +106,8 @@
 //
 // New segments overwrite the files of up to four deleted segments, which are kept within MaxBytes
 // and while the disk has MinFreeBytes (TestDeletedSegmentsAreReused, TestDiskLowFreesSpares).
-// Commits then change no metadata of the file system, and no space is freed, which would delay
-// commits on a disk that is mounted with the option discard. Frames of the former segment are
-// invalid in the new one, because the salt differs. They are truncated when the segment is sealed,
-// and by Close.
+// Commits then change no file system metadata. No space is freed either: that would delay commits
+// on a disk that is mounted with the option discard. Frames of the former segment are invalid in
+// the new one, because the salt differs. They are truncated when the segment is sealed, and by
+// Close.
 package journal

@@ -31,8 +31,8 @@ const (
 	blockBytes       = 4096
 	frameAlign       = 8
 	frameHeaderBytes = 24
-	// maxPayloadBytes is the maximum length of a payload in the format. Lengths are checked against
-	// it, and against the size of the file, before memory is allocated.
+	// maxPayloadBytes is the maximum payload length that the format allows. Lengths are checked
+	// against it, and against the size of the file, before memory is allocated.
 	maxPayloadBytes = 1 << 30
 )
 
@@ -40,10 +40,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // frameHeader precedes every payload; doc.go shows its layout.
 type frameHeader struct {
-	mark   uint32 // of the segment; never zero
+	mark   uint32 // the segment's mark; never zero
 	length uint32 // of the payload
 	seq    uint64
-	index  uint32 // in the commit, which starts at seq-index
+	index  uint32 // position in the commit, whose first frame is seq-index
 	sum    uint32 // CRC-32C of the segment's salt, the fields above and the payload
 }
 
@@ -139,7 +139,7 @@ func (w *walker) find() (h frameHeader, at int64, err error) {
 	return h, near, w.corrupt(near, "no frame starts there or in the next block")
 }
 
-// headerAt reads the header at an offset. ok is true if the mark is right and the payload fits into
+// headerAt reads the header at an offset. ok is true if the mark matches and the payload fits into
 // the file.
 func (w *walker) headerAt(at int64) (h frameHeader, ok bool, err error) {
 	if at+frameHeaderBytes > w.size {
@@ -167,8 +167,7 @@ func (w *walker) check(h frameHeader, at int64) error {
 	return err
 }
 
-// chunks calls do with the bytes from an offset to another, piece by piece, until do returns an
-// error.
+// chunks reads the bytes in [from, to) and calls do with each piece, until do returns an error.
 func (w *walker) chunks(from, to int64, do func(at int64, p []byte) error) error {
 	if w.chunk == nil {
 		w.chunk = make([]byte, 64<<10)
@@ -208,7 +207,7 @@ func roomFor(payload int) int64 {
 
 func alignUp(n, to int64) int64 { return (n + to - 1) &^ (to - 1) }
 
-// readFull reads exactly len(p) bytes. io.EOF together with the last byte is not an error.
+// readFull reads exactly len(p) bytes. It returns io.ErrUnexpectedEOF if there are fewer.
 func readFull(r io.ReaderAt, p []byte, at int64) error {
 	n, err := r.ReadAt(p, at)
 	if n == len(p) {

@@ -14,11 +14,11 @@ import (
 	"trafficd/pipeline/replace"
 )
 
-// FS is the file system of a journal. The tests have an implementation that simulates crashes.
+// FS is the file system of a journal. The tests use an implementation that simulates crashes.
 type FS interface {
 	// MkdirAll creates a directory and its parents durably.
 	MkdirAll(dir string) error
-	// Lock takes an exclusive lock until the returned Closer is closed, or fails with ErrLocked.
+	// Lock acquires a lock, which the Closer releases. The error wraps ErrLocked if it is held.
 	Lock(path string) (io.Closer, error)
 	// List returns the names in a directory, sorted.
 	List(dir string) ([]string, error)
@@ -30,7 +30,7 @@ type FS interface {
 	SyncDir(dir string) error
 }
 
-// File is an open file. It may have several concurrent readers and one writer.
+// File is an open file. One writer and any number of readers may use it concurrently.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
@@ -41,7 +41,7 @@ type File interface {
 	Reserve(size int64) error
 	// Sync makes the contents and all metadata durable.
 	Sync() error
-	// Datasync makes the contents durable, and the metadata without which they cannot be read.
+	// Datasync makes the contents durable, and the metadata that is needed to read them.
 	Datasync() error
 	// Free returns the disk space that is available to this process, in bytes.
 	Free() (int64, error)

@@ -11,7 +11,7 @@ import (
 
 // Inspection is the result of Inspect and Verify.
 type Inspection struct {
-	Segments []SegmentInfo // ascending
+	Segments []SegmentInfo // sorted by name
 	Cursors  []CursorInfo  // sorted by name
 }
 
@@ -22,11 +22,11 @@ type SegmentInfo struct {
 	First, Last uint64 // Last is First-1 if there are no frames
 	Frames      int
 	Bytes       int64 // size of the file
-	TornBytes   int64 // after the last valid frame of the newest segment: torn, or from an earlier use of the file; Open truncates them
+	TornBytes   int64 // bytes after the last valid frame of the newest segment: torn, or left from an earlier use of the file; Open truncates them
 	Err         error
 }
 
-// CursorInfo describes a cursor file. Err is why it cannot be read.
+// CursorInfo describes a cursor file. Err is not nil if the file could not be read.
 type CursorInfo struct {
 	Name       string
 	Seq        uint64 // first frame that the consumer still needs
@@ -43,7 +43,7 @@ type Frame struct {
 	Data    []byte // valid until Frames yields the next one
 }
 
-// Err joins all errors of the segments and cursors.
+// Err returns the joined errors of all segments and cursors, or nil if there are none.
 func (in *Inspection) Err() error {
 	var errs []error
 	for _, s := range in.Segments {
@@ -68,7 +68,7 @@ func Verify(dir string, opts ...Option) (*Inspection, error) {
 }
 
 // Frames yields the frames of a directory that no daemon has open, from frame seq on, after
-// verifying their checksums. It ends with the last valid frame, or after the first error.
+// verifying their checksums. It stops after the last valid frame or the first error.
 func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		segments, err := openSegments(newJournal(Config{}, opts).fs, dir, os.O_RDONLY)
@@ -118,7 +118,7 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	}
 	in := &Inspection{}
 	var prev *segment
-	var endErr error // of prev, see SegmentInfo.read
+	var endErr error // the result of SegmentInfo.read for prev
 	for _, name := range names {
 		if consumer, ok := strings.CutSuffix(name, cursorSuffix); ok {
 			in.Cursors = append(in.Cursors, readCursor(fs, dir, consumer))
@@ -149,8 +149,8 @@ func inspect(dir string, step func(*walker) error, opts []Option) (*Inspection, 
 	return in, nil
 }
 
-// read describes the frames of a segment. It returns the *CorruptError after the last valid frame,
-// which is damage unless the data ends there, or nil if info.Err is another error.
+// read fills info from the frames of s. It returns the *CorruptError after the last valid frame,
+// which means damage unless the data ends there, or nil if it set info.Err to another error.
 func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) {
 	info.First, info.Last, info.Bytes = s.first, s.first-1, s.end
 	var w walker

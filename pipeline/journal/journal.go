@@ -22,8 +22,8 @@ var (
 	ErrFull = errors.New("the journal is full because a consumer is behind; check its store or raise max_bytes")
 	// ErrDiskLow means that the frame would leave less than Config.MinFreeBytes on the disk.
 	ErrDiskLow = errors.New("the journal's disk is low on space; free some or lower min_free_bytes")
-	// ErrFailed means that a write or a sync failed, and that no new segment could be created since
-	// then. The journal retries once a second.
+	// ErrFailed means that a write or a sync failed, and that no new segment has been created since.
+	// The journal retries once a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")
 	// ErrBusy means that Config.QueueEntries frames or Config.QueueBytes bytes wait for the disk. It
 	// lasts until the next commit.
@@ -60,10 +60,10 @@ type Journal struct {
 	durable  uint64     // newest durable frame, 0 if there is none
 	queue    queue
 	rejected int64     // room of the last frame that failed with ErrFull, 0 after a deletion
-	free     int64     // bytes on the disk, measured after each commit and once a second
+	free     int64     // free bytes on the disk, measured after each commit and once a second
 	diskLow  bool      // as last logged
 	failure  error     // set only by the writer goroutine
-	waiting  []*Reader // in Reader.wait; each commit wakes them
+	waiting  []*Reader // readers blocked in Reader.wait; each commit wakes them
 	spares   []string  // files of deleted segments, for reuse
 	closed   bool
 
@@ -84,15 +84,15 @@ type Journal struct {
 // Option configures Open, Inspect, Verify and Frames.
 type Option func(*Journal)
 
-// WithFS replaces the operating system's file system.
+// WithFS sets the file system. The default is the operating system's.
 func WithFS(fs FS) Option { return func(j *Journal) { j.fs = fs } }
 
 // WithLogger sets the logger. The default logs nothing.
 func WithLogger(log zerolog.Logger) Option { return func(j *Journal) { j.log = log } }
 
 // WithCommitHook sets a function that the writer calls after each commit, before the entries are
-// settled. start is when the commit began. The hook must not keep the entries. The callers of Wait
-// wait for it.
+// settled. start is the time at which the commit began. The hook must not keep the entries. Wait
+// returns only after the hook.
 func WithCommitHook(hook func(start time.Time, entries []*Entry, err error)) Option {
 	return func(j *Journal) { j.committed = hook }
 }
@@ -128,9 +128,9 @@ func Open(cfg Config, consumers []string, opts ...Option) (*Journal, error) {
 	return j, nil
 }
 
-// Close rejects new entries, makes the queue durable, stops the writer and closes the files.
-// Waiting readers get ErrClosed. It returns an error if the journal has failed or a file could not
-// be closed.
+// Close rejects new entries, makes the queued entries durable, stops the writer and closes the
+// files. Waiting readers get ErrClosed. It returns an error if the journal has failed or a file
+// could not be closed.
 func (j *Journal) Close() error {
 	j.closeOnce.Do(func() {
 		metrics.Unregister(j.collectors...)
@@ -147,8 +147,8 @@ func (j *Journal) Close() error {
 	return j.closeErr
 }
 
-// Ready returns the error with which Enqueue would fail now: ErrFailed (with the cause), ErrFull,
-// ErrDiskLow or ErrClosed. It does not return ErrBusy, which lasts only until the next commit.
+// Ready returns the error that Enqueue would return now: ErrFailed (with the cause), ErrFull,
+// ErrDiskLow, ErrClosed or nil. It does not return ErrBusy, which lasts only until the next commit.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -159,7 +159,7 @@ func (j *Journal) Ready() error {
 	return err
 }
 
-// unready returns an error if a frame that takes room bytes cannot be queued. The caller holds mu.
+// unready returns an error if a frame that needs room bytes cannot be queued. The caller holds mu.
 func (j *Journal) unready(room int64) error {
 	switch {
 	case j.closed:
@@ -174,7 +174,7 @@ func (j *Journal) unready(room int64) error {
 	return nil
 }
 
-// low reports whether a frame that takes room bytes could leave less than MinFreeBytes on the disk.
+// low reports whether a frame that needs room bytes could leave less than MinFreeBytes on the disk.
 // The caller holds mu.
 func (j *Journal) low(room int64) bool {
 	need := j.queue.room + room
@@ -184,7 +184,7 @@ func (j *Journal) low(room int64) bool {
 	return j.cfg.MinFreeBytes > 0 && j.free-need < j.cfg.MinFreeBytes
 }
 
-// Bounds returns the seq of the oldest frame and that of the frame after the newest durable one.
+// Bounds returns the seq of the oldest frame and the seq that follows the newest durable frame.
 // They are equal if there are no frames.
 func (j *Journal) Bounds() (oldest, next uint64) {
 	j.mu.Lock()
@@ -249,7 +249,7 @@ func (j *Journal) removeSpare(path string) {
 // a cursor.
 const maxSpares = 4
 
-// keep adds the file of a deleted segment to the spares, unless there is no room for it.
+// keep adds the file of a deleted segment to the spares and reports whether there was room for it.
 func (j *Journal) keep(path string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -261,8 +261,8 @@ func (j *Journal) keep(path string) bool {
 	return true
 }
 
-// removeStep is small enough that freeing it delays commits by at most a few milliseconds, even on
-// a file system that is mounted with the option discard.
+// removeStep is small enough that freeing that many bytes delays commits by at most a few
+// milliseconds, even on a file system that is mounted with the option discard.
 const removeStep = 8 << 20
 
 // removeInSteps removes a file if it exists, freeing removeStep bytes at a time.
@@ -284,7 +284,7 @@ func removeInSteps(fs FS, path string) error {
 }
 
 // disposable returns the oldest segment if all cursors have passed it and a newer segment has
-// frames, otherwise nil.
+// frames, or else nil. Without cursors, or after Close, it returns nil, too.
 func (j *Journal) disposable() *segment {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -18,7 +18,7 @@ var (
 		"Failed operations on the journal's files, by operation.", nameLabel, "op")
 )
 
-// counters are the counters of one journal.
+// counters holds the metrics that one journal updates.
 type counters struct {
 	frames, commits, voided metrics.Counter
 	commitSeconds           metrics.Observer

@@ -7,26 +7,26 @@ import (
 	"sort"
 )
 
-// Reader reads durable frames in order. It is used by one goroutine and need not be closed. It
-// allocates only if buf is too small. It does not prevent frames from being deleted: if its next
-// frame was deleted, it continues with the oldest one.
+// Reader reads durable frames in order. It is not safe for concurrent use and need not be closed.
+// It allocates only if buf is too small for the frame. It does not prevent frames from being
+// deleted: if its next frame was deleted, it continues with the oldest one.
 type Reader struct {
 	journal *Journal
 	seq     uint64   // of the next frame
-	segment *segment // of walk, nil before the first frame
+	segment *segment // the segment that walk reads; nil before the first frame and after a deletion
 	walk    walker
 	wake    chan struct{} // capacity 1: something became durable, or the journal was closed
 }
 
-// Reader returns a reader that starts at frame seq, which may not be written yet, or at the oldest
+// Reader returns a reader that starts at frame seq, which need not exist yet, or at the oldest
 // frame if seq is lower.
 func (j *Journal) Reader(seq uint64) *Reader {
 	return &Reader{journal: j, seq: seq, wake: make(chan struct{}, 1)}
 }
 
-// Next waits until the next frame is durable and appends it to buf[:0]. The error is that of ctx,
-// ErrClosed, a *CorruptError or an error of the disk. After an error, the next call tries the same
-// frame again.
+// Next waits until the next frame is durable and appends it to buf[:0]. The error is ctx.Err(),
+// ErrClosed, a *CorruptError or an I/O error. After an error, the next call tries the same frame
+// again.
 func (r *Reader) Next(ctx context.Context, buf []byte) (seq uint64, frame []byte, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -61,8 +61,8 @@ func (r *Reader) TryNext(buf []byte) (seq uint64, frame []byte, ok bool, err err
 	}
 }
 
-// locate returns the segment that contains the reader's next frame and its durable end, or nil if
-// the frame is not durable yet.
+// locate returns the segment that contains the reader's next frame, and the segment's durable end,
+// or nil if the frame is not durable yet.
 func (j *Journal) locate(r *Reader) (*segment, int64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -84,7 +84,7 @@ func (j *Journal) locate(r *Reader) (*segment, int64, error) {
 // errDeleted means that the segment was deleted after locate returned it.
 var errDeleted = errors.New("the segment was deleted")
 
-// readFrom reads the next frame from a segment with the durable end size.
+// readFrom reads the next frame from s, whose durable end is size, or returns errDeleted.
 func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// recover restores the journal from its directory and prepares it for the writer. The numbers are
-// those of the steps in doc.go.
+// recover restores the journal from its directory and prepares it for the writer. The numbers refer
+// to the steps in doc.go.
 func (j *Journal) recover(consumers []string) error {
 	if err := j.removeUnfinished(); err != nil { // 2
 		return err
@@ -90,7 +90,7 @@ func (j *Journal) repair(s *segment) error {
 	}
 	if torn > 0 {
 		j.log.Warn().Str("file", s.path).Int64("offset", w.off).Int64("bytes", torn).Uint64("last", w.seq-1).
-			Msg("truncated an unacknowledged tail, or what a reused file contained before")
+			Msg("truncated an unacknowledged tail, or the former contents of a reused file")
 	}
 	end := alignUp(w.off, blockBytes)
 	if err := w.rewrite(s.file, end); err != nil {
@@ -103,9 +103,9 @@ func (j *Journal) repair(s *segment) error {
 	return nil
 }
 
-// torn returns the number of bytes after the last valid frame, starting at the first that is not
-// zero. It returns a *CorruptError if they are not the remains of an unfinished write, because a
-// later frame proves that frames are missing.
+// torn returns the number of bytes after the last valid frame, counted from the first that is not
+// zero, or 0 if all are zero. It returns a *CorruptError if a later frame proves that they are not
+// the remains of an unfinished write.
 func (w *walker) torn() (int64, error) {
 	from := min(alignUp(w.off, frameAlign), w.size)
 	blank := from
@@ -140,7 +140,7 @@ func (w *walker) proof(from int64) error {
 			if err == nil && ok && h.seq >= uint64(h.index) && h.seq-uint64(h.index) > w.seq {
 				if err = probe.check(h, at+int64(i)); err == nil {
 					return w.corrupt(alignUp(w.off, frameAlign),
-						fmt.Sprintf("the frame is invalid, but frame %d at offset %d was written after it had been acknowledged", h.seq, at+int64(i)))
+						fmt.Sprintf("the frame was acknowledged but is invalid: frame %d at offset %d was written later", h.seq, at+int64(i)))
 				}
 			}
 			if err != nil && !isCorrupt(err) {
@@ -152,7 +152,7 @@ func (w *walker) proof(from int64) error {
 }
 
 // rewrite writes the last commit again, followed by zeros up to end. If the previous process died
-// after a failed sync, the commit may be only in the page cache, and no sync would write it to
+// after a failed sync, the commit may exist only in the page cache, and no sync would write it to
 // disk.
 func (w *walker) rewrite(file File, end int64) error {
 	err := w.chunks(w.commit, w.off, func(at int64, p []byte) error {

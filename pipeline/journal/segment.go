@@ -21,7 +21,7 @@ const (
 	tempSuffix     = ".tmp"
 )
 
-// VersionError reports a file that another version of this package wrote.
+// VersionError reports a file that a different version of this package wrote.
 type VersionError struct {
 	Path    string
 	Version uint32
@@ -35,7 +35,7 @@ func (e *VersionError) Error() string {
 // segmentHeader is the first block of a segment file; doc.go shows its layout.
 type segmentHeader struct {
 	first     uint64 // seq of its first frame; the file is named after it
-	salt      uint64 // random; frames with another salt are invalid in this file
+	salt      uint64 // random; frames with a different salt are invalid in this file
 	prevFirst uint64 // first seq of the previous segment, 0 if there was none
 	prevBytes int64  // size of the previous segment
 }
@@ -67,9 +67,9 @@ func (s *segment) close() error {
 	return s.file.Close()
 }
 
-// cut truncates the file durably. It first sets a larger size, so that the size changes in any
-// case: if an earlier attempt truncated the file but failed to sync it, setting the same size again
-// would change nothing, and the sync would prove nothing.
+// cut truncates the file durably. It first sets a larger size, so that the size always changes: if
+// an earlier attempt truncated the file but failed to sync it, setting the same size again would
+// change nothing, and the sync would prove nothing.
 func (s *segment) cut(end int64) error {
 	for _, size := range [...]int64{end + blockBytes, end} {
 		if err := s.file.Truncate(size); err != nil {
@@ -83,8 +83,8 @@ func (s *segment) cut(end int64) error {
 }
 
 // createSegment creates a segment file, or replaces an empty one. If spare is not empty, that file
-// is reused. If the file system supports it, createSegment reserves disk space. It fails if the
-// disk does not have that much: the header might fit, but the next frame would not.
+// is reused. createSegment reserves disk space if the file system supports that, and fails if the
+// disk has too little: the header might fit, but the next frame would not.
 func createSegment(fs FS, dir, spare string, h segmentHeader, reserve int64) (*segment, error) {
 	for markOf(h.salt) == 0 { // zero bytes must not look like a frame
 		var b [8]byte
@@ -135,7 +135,7 @@ func createFile(fs FS, dir, spare, path string, fill func(File) error) (_ File, 
 	if err := fs.Rename(temp, path); err != nil {
 		return nil, fmt.Errorf("cannot rename %s to %s: %w", temp, path, err)
 	}
-	if err := fs.SyncDir(dir); err != nil { // before the file is used: frames are lost if the name is
+	if err := fs.SyncDir(dir); err != nil { // before the file is used: without its name, its frames are lost
 		return nil, fmt.Errorf("cannot sync directory %s: %w", dir, err)
 	}
 	return file, nil
@@ -200,8 +200,7 @@ func openSegment(fs FS, path string, flag int) (_ *segment, err error) {
 	return &segment{segmentHeader: h, path: path, end: size, last: h.first - 1, file: file}, nil
 }
 
-// openSegments opens the segments of a directory in the order of their names, which is that of
-// their frames.
+// openSegments opens the segments of a directory, sorted by name and therefore by first frame.
 func openSegments(fs FS, dir string, flag int) (_ []*segment, err error) {
 	names, err := fs.List(dir)
 	if err != nil {

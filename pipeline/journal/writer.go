@@ -14,10 +14,10 @@ import (
 const maintenanceInterval = time.Second
 
 // writer is the state of the goroutine that executes run. Only that goroutine changes end and last
-// of the active segment, holding Journal.mu.
+// of the active segment, while holding Journal.mu.
 type writer struct {
 	active *segment
-	dirty  bool          // something was written to active: there may be reserved space, old contents or voided frames after its end
+	dirty  bool          // active was written to: there may be reserved space, old contents or voided frames after its end
 	out    *bufio.Writer // joins small frames into one write, and does not copy most of a large one
 	file   io.OffsetWriter
 	header [frameHeaderBytes]byte
@@ -74,7 +74,7 @@ func (j *Journal) write(batch []*Entry) {
 			if err := j.roll(); err != nil {
 				j.counters.segmentErrors.Inc()
 				j.fail(err)
-				break // none of the remaining batch was written
+				break // none of the remaining entries was written
 			}
 			n = w.fit(batch, j.cfg.SegmentBytes)
 		}
@@ -83,7 +83,7 @@ func (j *Journal) write(batch []*Entry) {
 		metrics.Since(j.counters.commitSeconds, start)
 		j.committed(start, batch[:n], err)
 		if err == nil {
-			j.mu.Lock() // before the entries are settled, so that the callers of Wait can read them
+			j.mu.Lock() // before the entries are settled, so that the frames can be read when Wait returns
 			j.bytes += end - w.active.end
 			w.active.end = end
 			w.active.last += uint64(n)
@@ -114,8 +114,7 @@ func (j *Journal) write(batch []*Entry) {
 	j.settle(batch, ErrVoided)
 }
 
-// fit returns how many entries of the batch fit into the active segment. If the segment is empty,
-// that is at least one.
+// fit returns the number of entries that fit into the active segment: at least one if it is empty.
 func (w *writer) fit(batch []*Entry, limit int64) int {
 	end := w.active.end
 	for i, e := range batch {
@@ -192,8 +191,8 @@ func (w *writer) cut() error {
 	return nil
 }
 
-// roll makes a new segment the active one. It replaces an empty active segment. Any other is
-// sealed: it is truncated first, because the header of the new segment contains its size.
+// roll makes a new segment active. If the old one is empty, the new segment replaces it. If not,
+// the old one is sealed: truncated first, because the header of the new segment contains its size.
 func (j *Journal) roll() error {
 	if err := j.writer.cut(); err != nil {
 		return err
@@ -226,7 +225,7 @@ func (j *Journal) roll() error {
 	return nil
 }
 
-// updateFree measures the free disk space. If that fails, the last value remains. If the disk is
+// updateFree measures the free disk space. If that fails, j.free keeps its value. If the disk is
 // low, updateFree removes the spares and measures again.
 func (j *Journal) updateFree() {
 	free, err := j.writer.active.file.Free()
@@ -265,7 +264,7 @@ type Entry struct {
 	// Seq is valid only if Wait returns nil; the seqs of voided frames are reused.
 	Seq uint64
 
-	outcome chan error // capacity 1: the writer does not wait for the caller of Wait
+	outcome chan error // capacity 1, so that the writer never waits for the caller of Wait
 }
 
 // Wait returns the outcome of the entry. It must be called exactly once after each successful
@@ -284,8 +283,8 @@ func (e *Entry) Open() {
 func (e *Entry) Settle(err error) { e.outcome <- err }
 
 // Enqueue queues e for the next commit, without waiting for the disk. Frames are written in the
-// order of the calls. The error is ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or
-// ErrClosed; Wait must not be called then.
+// order of the calls. After an error (ErrTooLarge, ErrBusy, ErrFull, ErrDiskLow, ErrFailed or
+// ErrClosed), Wait must not be called.
 func (j *Journal) Enqueue(e *Entry) error {
 	if len(e.Data) > j.cfg.MaxFrameBytes {
 		return ErrTooLarge
@@ -314,14 +313,14 @@ func (j *Journal) Enqueue(e *Entry) error {
 	return nil
 }
 
-// queue holds the entries that wait for the writer, and counts all that are not settled. It is
-// guarded by Journal.mu.
+// queue holds the entries that wait for the writer, and counts all unsettled entries. It is guarded
+// by Journal.mu.
 type queue struct {
 	waiting []*Entry
 	spare   []*Entry // the slice that the writer used last
 
-	depth int   // entries that are not settled
-	bytes int64 // of their payloads
+	depth int   // number of unsettled entries
+	bytes int64 // size of their payloads
 	room  int64 // upper bound of the bytes that they add to the directory
 }
 

@@ -1,8 +1,8 @@
-// Package metrics creates the daemon's metrics and registers them with the default registry of
-// Prometheus, which also contains those of the Go runtime and of the process.
+// Package metrics creates the daemon's metrics and registers them with Prometheus's default
+// registry, which also contains the metrics of the Go runtime and of the process.
 //
-// A label has a fixed set of values, or one value for each API key. Hot paths store their counters
-// in variables, because looking up a label costs more than counting.
+// A label has a fixed set of values, or one value for each API key. Hot paths keep their counters
+// in variables, because looking up a label value costs more than incrementing a counter.
 package metrics
 
 import (
@@ -22,17 +22,17 @@ type (
 	Gauge = prometheus.Gauge
 	// Observer is a histogram.
 	Observer = prometheus.Observer
-	// Collector is a source of series.
+	// Collector is a source of time series.
 	Collector = prometheus.Collector
 )
 
-// buckets are the upper bounds of all histograms in seconds. They range from a response served from
-// memory to a large body from a slow client.
+// buckets are the upper bounds of the buckets of all histograms, in seconds. They range from a
+// response served from memory to a large body from a slow client.
 var buckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
 }
 
-// NewCounter registers a counter. Its help is one sentence and names the unit.
+// NewCounter registers a counter. help is one sentence that names the unit.
 func NewCounter(name, help string) Counter {
 	return promauto.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
@@ -79,7 +79,7 @@ func GaugeFunc(name, help string, labels prometheus.Labels, value func() float64
 
 var registering sync.Mutex
 
-// Register registers collectors. A collector replaces that of an earlier instance in this process.
+// Register registers collectors. Each replaces a registered collector of the same metrics.
 func Register(all ...Collector) {
 	registering.Lock()
 	defer registering.Unlock()

@@ -12,9 +12,9 @@ import (
 )
 
 // File calls write with a new file, syncs it, renames it to path and syncs the directory. Readers
-// see the old content or the new one. After an error, the old content remains, unless only the last
-// step failed. File keeps the mode and the owner of an existing file; a new one gets mode. If path
-// is a symbolic link, its target is replaced; the target must exist.
+// see either the old content or the new content. After an error, the old content remains, unless
+// only the last step failed. File keeps the mode and the owner of an existing file; a new file gets
+// mode. If path is a symbolic link, its target is replaced; the target must exist.
 func File(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if _, err := os.Lstat(path); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err != nil {
@@ -34,7 +34,7 @@ func File(path string, mode os.FileMode, write func(io.Writer) error) error {
 		owner, ok := old.Sys().(*syscall.Stat_t)
 		if ok && (int(owner.Uid) != os.Geteuid() || int(owner.Gid) != os.Getegid()) {
 			if err = f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
-				err = fmt.Errorf("cannot keep the file's owner; run this as that user: %w", err)
+				err = fmt.Errorf("cannot keep the file's owner; run as that user: %w", err)
 			}
 		}
 		err = errors.Join(err, f.Chmod(old.Mode().Perm()))

@@ -1,4 +1,4 @@
-// Package settings checks the values of settings.
+// Package settings provides checks for the values of settings.
 package settings
 
 import (
@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Check returns an error with the formatted text unless ok.
+// Check returns nil if ok is true, or an error with the formatted text.
 func Check(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
@@ -31,8 +31,8 @@ func Positive[T cmp.Ordered](key string, v T, reason string) error {
 	return Check(v > zero, "%s is %v, must be more than 0: %s", key, v, reason)
 }
 
-// IsHostPort reports whether address is host:port. The host may be empty; the port is a number or
-// the name of a service.
+// IsHostPort reports whether address is host:port. The host may be empty; the port is a number or a
+// service name.
 func IsHostPort(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {

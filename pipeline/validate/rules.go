@@ -76,8 +76,8 @@ func validTypeCode(code []byte) bool {
 const unknown = math.MaxUint32
 
 // follower looks up codes in a registry snapshot. Batches list detectors in a stable order, so it
-// first tries the detector that followed the current one last time. If that is right, it saves a
-// hash and a cache miss in the table (BenchmarkLookup).
+// first tries the detector that followed the current one last time. A hit saves computing a hash
+// and a cache miss in the table (BenchmarkLookup).
 type follower struct {
 	known *batch.Detectors
 	next  []uint32 // ordinal → ordinal that followed it last time
@@ -138,12 +138,12 @@ func equal(a, b []byte) bool {
 // sorted, are looked up in a hash table with open addressing, at most half full. The memory is
 // reused for the next batch.
 type identities struct {
-	byDetector bool     // sorted is in the order detector, interval, type; otherwise interval, detector, type
+	byDetector bool     // sorted is ordered by detector, interval, type; if false, by interval, detector, type
 	sorted     []uint32 // rows that follow all earlier ones in that order
 	others     []uint32
 
 	seed  [4]uint64 // random, so that a client cannot choose items that collide
-	slots []uint32  // row + 1 in the low bits, part of the hash in the others; 0 if empty
+	slots []uint32  // row + 1 in the low bits, part of the hash in the high bits; 0 if empty
 	rows  uint32    // mask of the low bits
 
 	from, to int64  // interval of the last row added, which most rows of a batch share
@@ -184,7 +184,7 @@ func (d *identities) clear(n int) {
 	clear(d.slots)
 }
 
-// split fills sorted and others. It stops and returns false if others would exceed the limit.
+// split fills sorted and others. It returns false as soon as others would exceed the limit.
 func (d *identities) split(it *batch.Items, detectors []uint32, byDetector bool, limit int) bool {
 	d.byDetector, d.sorted, d.others = byDetector, d.sorted[:0], d.others[:0]
 	last, from, to, kind := uint32(0), int64(math.MinInt64), int64(0), uint32(0) // of the last sorted row

@@ -109,10 +109,10 @@ func New(cfg Config) *Validator {
 	return v
 }
 
-// Validate appends a rejection for each invalid item to out, in ascending order of index. known is
+// Validate appends a rejection for each invalid item to out, in ascending order of Index. known is
 // the registry snapshot; now is in nanoseconds since 1970 UTC. duplicates is the number of valid
-// items that have the detector, measure type and interval of an earlier one, which they replace in
-// the archive (contract 1.3).
+// items that have the same detector, measure type and interval as an earlier one, which they
+// replace in the archive (contract 1.3).
 func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64, out *batch.Rejections) (duplicates int) {
 	v.latest = now + v.tolerance
 	v.follower.use(known)

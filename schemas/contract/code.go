@@ -102,8 +102,8 @@ func (c Code) Status() int {
 // OfItems reports whether an item can be rejected with this code.
 func (c Code) OfItems() bool { return c < CodeCount && codes[c].item != "" }
 
-// Field is a member of a measurement (contract 5.1), in the order in which contract 1.2 examines
-// them.
+// Field identifies a member of a measurement (contract 5.1). Contract 1.2 examines the members in
+// the order of these values.
 type Field uint8
 
 // The members of a measurement. FieldItem is the item as a whole.

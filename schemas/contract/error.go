@@ -18,7 +18,7 @@ type APIError struct {
 // Error implements error.
 func (e *APIError) Error() string { return e.Code.String() + ": " + e.Description }
 
-// NewError returns an APIError without a parameter.
+// NewError returns an APIError without Parameter and RetryAfter.
 func NewError(code Code, description string) *APIError {
 	return &APIError{Code: code, Description: description}
 }

@@ -27,8 +27,8 @@ func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte
 	return b
 }
 
-// Echo returns client input for a description: at most EchoLimit bytes of it, truncated at a
-// character boundary, with U+FFFD in place of invalid UTF-8.
+// Echo returns the start of client input, to be quoted in a description: at most EchoLimit bytes,
+// truncated at a character boundary, with U+FFFD in place of invalid UTF-8.
 func Echo[T string | []byte](text T) string {
 	b := []byte(text[:min(len(text), EchoLimit)])
 	if len(text) > EchoLimit {

@@ -43,7 +43,7 @@ func dateIn(h *fasthttp.RequestHeader, name string) (date time.Time, ok bool) {
 	return date, err == nil
 }
 
-// Values of the parameter weakly of matches (RFC 9110, 8.8.3.2).
+// Values for the parameter weakly of matches (RFC 9110, 8.8.3.2).
 const (
 	strong = false // a weak tag matches nothing
 	weak   = true  // W/ is ignored
@@ -85,11 +85,11 @@ var (
 // ByteRange is the requested part [from, to) of a body.
 type ByteRange struct {
 	Whole         bool // no range: the whole body
-	Unsatisfiable bool // 416
+	Unsatisfiable bool // the response is a 416
 	From, To      int
 }
 
-// WholeBody is the range of a request without one.
+// WholeBody is the ByteRange of a request without a Range header.
 var WholeBody = ByteRange{Whole: true}
 
 // RangeOf returns the part of a body of size bytes that a GET requests (RFC 9110, 14.2). It is the
@@ -112,7 +112,7 @@ func RangeOf(h *fasthttp.RequestHeader, etag []byte, size int) ByteRange {
 	switch {
 	case from == malformed || to == malformed, from == missing && to == missing, to != missing && from > to:
 		return WholeBody
-	case from == missing: // the last bytes
+	case from == missing: // a suffix range: the last bytes
 		return ByteRange{From: max(0, size-to), To: size, Unsatisfiable: to == 0 || size == 0}
 	case to == missing:
 		return ByteRange{From: from, To: size, Unsatisfiable: from >= size}
@@ -139,7 +139,7 @@ func position(text []byte) int {
 	return n
 }
 
-// AppendContentRange appends the value of Content-Range.
+// AppendContentRange appends the value of Content-Range for a body of size bytes.
 func (r ByteRange) AppendContentRange(dst []byte, size int) []byte {
 	dst = append(dst, "bytes "...)
 	if r.Unsatisfiable {

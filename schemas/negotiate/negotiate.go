@@ -1,7 +1,7 @@
-// Package negotiate evaluates the request headers with which a client selects a response, as
-// defined in RFC 9110: Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges
-// (14). It also parses Content-Encoding (8.4). Headers may be repeated. Its functions do not
-// allocate, except for dates in obsolete formats.
+// Package negotiate evaluates the request headers that select a response, as defined in RFC 9110:
+// Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges (14). It also parses
+// Content-Encoding (8.4). Headers may be repeated. Its functions do not allocate, except for dates
+// in obsolete formats.
 package negotiate
 
 import "bytes"
@@ -15,7 +15,7 @@ const Unlisted Quality = -1
 
 // Element is one element of a list header.
 type Element struct {
-	Value      []byte // without parameters and white space
+	Value      []byte // without parameters and surrounding white space
 	Parameters []byte // the text after the first semicolon
 }
 
@@ -95,8 +95,8 @@ var (
 	xGzip          = []byte("x-gzip")
 )
 
-// Application returns the quality of a media type application/… in the lines of Accept. If the type
-// is not listed, it returns the quality of application/*, or of */* if that is not listed either.
+// Application returns the quality of mediaType (application/…) in the lines of Accept. It falls
+// back to application/*, then to */*, and returns Unlisted if none of them is listed.
 func Application(lines [][]byte, mediaType []byte) Quality {
 	for _, name := range [...][]byte{mediaType, anyApplication, anyType} {
 		if q := Named(lines, name); q != Unlisted {
@@ -107,8 +107,8 @@ func Application(lines [][]byte, mediaType []byte) Quality {
 }
 
 // Coding returns the quality of a content coding other than identity in the lines of
-// Accept-Encoding. If the coding is not listed, it returns the quality of *. x-gzip is an alias for
-// gzip.
+// Accept-Encoding. If the coding is not listed, it returns the quality of *, or Unlisted. x-gzip is
+// an alias for gzip.
 func Coding(lines [][]byte, coding []byte) Quality {
 	q := Named(lines, coding)
 	if q == Unlisted && bytes.EqualFold(coding, gzip) {
@@ -123,8 +123,8 @@ func Coding(lines [][]byte, coding []byte) Quality {
 // AcceptsGzip reports whether Accept-Encoding allows gzip.
 func AcceptsGzip(lines [][]byte) bool { return Coding(lines, gzip) > 0 }
 
-// ContentGzip returns how often the lines of Content-Encoding name gzip or x-gzip, and the first
-// other coding except for ignored, which may be empty.
+// ContentGzip returns how many times the lines of Content-Encoding name gzip or x-gzip, and the
+// first coding that is neither gzip nor ignored, or nil. ignored may be empty.
 func ContentGzip(lines [][]byte, ignored string) (times int, other []byte) {
 	for _, line := range lines {
 		for coding := range bytes.SplitSeq(line, []byte{','}) {

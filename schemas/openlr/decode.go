@@ -14,10 +14,10 @@ import (
 var encoding = base64.StdEncoding.Strict()
 
 // Decode decodes a base64 code, which must be canonical: in the standard alphabet, padded, without
-// line breaks. The error quotes the start of the code, and contains the byte offset in the binary
-// form, counted from 0.
+// line breaks. The error quotes the start of the code, and contains the offset of the invalid byte
+// in the binary form.
 func Decode(code string) (Line, error) {
-	var space [128]byte // for 17 points; AppendDecode allocates for longer codes
+	var space [128]byte // enough for 17 points; AppendDecode allocates for longer codes
 	raw, err := encoding.AppendDecode(space[:0], []byte(code))
 	if at := strings.IndexAny(code, "\r\n"); at >= 0 { // package base64 skips them
 		err = fmt.Errorf("line break at character %d", at)
@@ -106,7 +106,7 @@ func (r *reader) point(p *Point, first, last bool) error {
 	return nil
 }
 
-// offsets reads the n bytes after the last point, which the flags in its last byte must declare.
+// offsets reads the n bytes after the last point, which the flags of that point must declare.
 func (r *reader) offsets(line *Line, n int) error {
 	end := r.code[r.at-1]
 	if end&endReserved != 0 {

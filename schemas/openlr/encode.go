@@ -8,8 +8,8 @@ import (
 )
 
 // Encode returns the base64 code of a line. Decoding it returns the values within the tolerances,
-// and coordinates within half a step of the format (about 1 m). A line from Decode gets its
-// original code. Encode ignores LowestFRC and Distance of the last point.
+// and coordinates within half a step of the format (about 1 m). Encoding a line that Decode
+// returned yields the original code. Encode ignores LowestFRC and Distance of the last point.
 func Encode(line Line) (string, error) {
 	code, err := encode(line)
 	if err != nil {
@@ -90,7 +90,7 @@ func (w *writer) point(p *Point, first, last bool) error {
 	return nil
 }
 
-// offset writes an offset that is not 0, and sets its flag in the byte at end.
+// offset writes an offset that is not 0, sets its flag in byte end, and returns its interval.
 func (w *writer) offset(end int, flag byte, part float64) (byte, error) {
 	if part == 0 {
 		return 0, nil

@@ -54,8 +54,8 @@ func degrees(v int32) float64 {
 	return (float64(v) - half(float64(v))) * absoluteStep
 }
 
-// interval is the inverse of degrees. It rounds degrees up to 1.5 steps beyond the limit to the
-// last interval within it.
+// interval is the inverse of degrees. Degrees up to 1.5 steps beyond the limit become the last
+// interval within the limit.
 func interval(degrees, limit float64) int32 {
 	v := math.Round(degrees/absoluteStep + half(degrees))
 	limit /= absoluteStep
@@ -69,7 +69,7 @@ func half(x float64) float64 {
 	return math.Copysign(0.5, x)
 }
 
-// checkPosition returns an error for coordinates that are NaN or outside WGS84. This rejects a line
+// checkPosition returns an error for coordinates that are NaN or out of range. This rejects a line
 // across the 180th meridian, because its longitudes continue beyond 180 in this format.
 func checkPosition(lon, lat float64) error {
 	if !(math.Abs(lon) <= 180) {

@@ -7,8 +7,8 @@ type Line struct {
 	Points []Point // at least two, in the direction of travel
 
 	// PositiveOffset is the fraction of the section between the first two points that precedes the
-	// location: from 0 (none) to less than 1, within ±OffsetTolerance. NegativeOffset is the
-	// fraction of the section between the last two points that follows it.
+	// location: from 0 (none) to less than 1, within ±OffsetTolerance. NegativeOffset is the fraction
+	// of the section between the last two points that follows the location.
 	PositiveOffset, NegativeOffset float64
 }
 
@@ -18,12 +18,12 @@ type Point struct {
 	Lon float64 // WGS84 degrees, -180 to 180
 	Lat float64 // WGS84 degrees, -90 to 90
 
-	// Bearing of the road in degrees clockwise from north, from 0 to less than 360, within
-	// ±BearingTolerance. At the last point, it points back along the line.
+	// Bearing is the direction of the road in degrees clockwise from north, from 0 to less than 360,
+	// within ±BearingTolerance. At the last point, it is the direction back along the line.
 	Bearing float64
 
-	// Distance to the next point along the road in whole metres, within ±DistanceTolerance; 0 at
-	// the last point.
+	// Distance is the distance to the next point along the road in whole metres, within
+	// ±DistanceTolerance; 0 at the last point.
 	Distance int
 
 	FRC FunctionalRoadClass
