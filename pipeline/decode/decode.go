@@ -12,10 +12,10 @@ import (
 
 // Config bounds the contents of a body.
 type Config struct {
-	// maximum number of items of a batch that are validated; the others are rejected individually
+	// maximum number of items in a batch that are validated; any others are rejected individually
 	// (contract 1.2)
 	BatchLimit int `setting:"batch_limit"`
-	// maximum number of items of a batch; with more, the whole request fails (contract 1.1)
+	// maximum number of items in a batch; with more, the whole request is rejected (contract 1.1)
 	HardLimit int `setting:"hard_limit"`
 	MaxDepth  int `setting:"max_depth"` // maximum nesting of objects and arrays in a body
 }

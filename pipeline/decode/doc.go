@@ -9,5 +9,5 @@
 // item, its layout, predicts the next item (layout.go). If the text of the next item matches the
 // layout byte for byte, only the values are examined. Otherwise the lexer decodes the item, and its
 // layout becomes the next prediction. The columns are the same either way: TestFastEqualsSlow and
-// FuzzDecode compare both with each other and with encoding/json.
+// FuzzDecode compare the two with each other and with encoding/json.
 package decode

@@ -72,8 +72,8 @@ type layouts struct {
 	maxBytes int // maximum size of an item whose layout is learned
 	list     [maxLayouts]layout
 	n        int // number of layouts in list
-	current  int // index of the one that matched last
-	oldest   int // index of the one to replace next
+	current  int // index of the layout that matched last
+	oldest   int // index of the layout to replace next
 }
 
 // predicted decodes up to most items with one of the known layouts, and returns their number. If
@@ -163,7 +163,7 @@ func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 }
 
 // interval reads the text after piece k of l, which starts at p, and the next two timestamps. It
-// returns the end of the second one or, if the lexer must decode the item, the end of the buffer.
+// returns the end of the second timestamp, or of the buffer if the lexer must decode the item.
 func (d *Decoder) interval(l *layout, k int, it *batch.Items, row, p int) int {
 	for last := k + 2; k < last; {
 		after := &l.pieces[k].after
@@ -178,8 +178,8 @@ func (d *Decoder) interval(l *layout, k int, it *batch.Items, row, p int) int {
 	return p
 }
 
-// timestamp reads the timestamp of field f at p. It returns its end, or -1 if the lexer must decode
-// it.
+// timestamp reads the timestamp of field f at p. It returns the end of the text, or -1 if the lexer
+// must decode it.
 func (d *Decoder) timestamp(f contract.Field, it *batch.Items, row, p int) (next int) {
 	if f == contract.FieldTimestampFrom {
 		it.From[row], next = d.from.read(d.buf, p, d.end)
@@ -214,8 +214,8 @@ func copyCode(dst []byte, at int, buf []byte, p, end int) (stop, next int) {
 	return at, -1
 }
 
-// endOfString returns the end of the plain ASCII text at p. The following glue verifies that a
-// double quote is there.
+// endOfString returns the end of the plain ASCII text at p. The caller, or the glue after the
+// value, checks that a double quote follows.
 func endOfString(buf []byte, p, end int) int {
 	for p < end {
 		if m := special(binary.LittleEndian.Uint64(buf[p:])); m != 0 {
@@ -311,8 +311,8 @@ func (m *typeMemo) reset() {
 	m.list, m.last = m.list[:0], 0
 }
 
-// predict reads the measure type at p in buf. It returns its ordinal and its end; the latter is -1
-// if the lexer must decode it.
+// predict reads the measure type at p in buf. It returns the type's ordinal and end; the end is -1
+// if the lexer must decode the type.
 func (m *typeMemo) predict(buf []byte, p, end int, it *batch.Items) (kind uint32, next int) {
 	if len(m.list) > 0 {
 		kind = m.list[m.last].next
@@ -373,7 +373,7 @@ const (
 	clockEnd = dateLen + len("15:04:05")
 )
 
-// read reads the timestamp at p in buf. It returns its end, or -1 if the lexer must decode it.
+// read reads the timestamp at p in buf. next is its end, or -1 if the lexer must decode it.
 func (m *timeMemo) read(buf []byte, p, end int) (ns int64, next int) {
 	b := buf[p : p+clockEnd+8]
 	clock := binary.LittleEndian.Uint64(b[dateLen:])

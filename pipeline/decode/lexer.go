@@ -45,7 +45,7 @@ type lexer struct {
 	plain bool   // the last string was completely in the buffer, without escapes
 
 	full, dropped   bool  // the last number has digits past maxDigits; some of those are not zero
-	shift, exponent int64 // number of the last number's integer digits past maxDigits; its exponent
+	shift, exponent int64 // power of ten that makes up for dropped digits and zeros; the last number's exponent
 }
 
 func (l *lexer) init(maxDepth int) {

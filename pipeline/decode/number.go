@@ -128,8 +128,8 @@ func parseFloat(text []byte) float64 {
 	return v
 }
 
-// num consumes the number at pos, of any length, and keeps it in text, without the leading zeros of
-// the fraction. Of digits past maxDigits it keeps only how many are integer digits and whether any
+// num consumes the number at pos, of any length, and keeps it in text, without the zeros that
+// follow "0.". Of digits past maxDigits it keeps only how many are integer digits and whether any
 // of them is not zero.
 func (l *lexer) num() bool {
 	l.text, l.long = l.text[:0], false

@@ -12,9 +12,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special returns a word with the high bit of the first byte of w that is a double quote, a
-// backslash, a control character or not ASCII, or 0 if there is none. Higher bits of the word are
-// undefined.
+// special returns a word whose lowest set bit is in the first byte of w that is a double quote, a
+// backslash, a control character or not ASCII, or 0 if there is none. Higher bits are undefined.
 func special(w uint64) uint64 {
 	quote, back := w^(ones*'"'), w^(ones*'\\')
 	return ((quote - ones) | (back - ones) | (w - ones*0x20) | w) & highs
@@ -52,8 +51,8 @@ func (l *lexer) str() bool {
 	}
 }
 
-// run consumes plain ASCII up to the next special byte or the end of the buffer, and returns its
-// start.
+// run consumes plain ASCII up to the next special byte or the end of the buffer, and returns where
+// it started.
 func (l *lexer) run() int {
 	if l.pos >= l.end {
 		l.fill()
@@ -112,7 +111,7 @@ func (l *lexer) multibyte() bool {
 
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escape consumes the escape sequence at pos, and the second one of a surrogate pair.
+// escape consumes the escape sequence at pos, or both sequences of a surrogate pair.
 func (l *lexer) escape() bool {
 	at := l.base + int64(l.pos)
 	l.pos++

@@ -35,7 +35,7 @@ func (c Config) Validate() error {
 	return errors.Join(
 		settings.Check(c.Dir != "", "dir is empty: name the directory that holds the journal"),
 		settings.Within("segment_bytes", c.SegmentBytes, 16<<10, 1<<30,
-			"smaller segments can hardly hold a commit; larger ones free disk space too late and slow down recovery"),
+			"smaller segments can barely hold a commit; larger ones free disk space too late and slow down recovery"),
 		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1, maxPayloadBytes, "a whole frame is read into memory"),
 		settings.AtLeast("max_bytes", c.MaxBytes, c.leastMaxBytes(),
 			"the newest segment is always kept, and the largest frame must fit beside it"),

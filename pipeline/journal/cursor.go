@@ -129,7 +129,7 @@ func (j *Journal) openCursors(consumers []string) error {
 	}
 	for _, name := range consumers {
 		if !consumerName.MatchString(name) {
-			return fmt.Errorf("invalid consumer name %q: must be 1 to 64 of a-z, 0-9, _ and -, starting with a letter or digit", name)
+			return fmt.Errorf("invalid consumer name %q: must be 1 to 64 characters a-z, 0-9, _ and -, starting with a letter or digit", name)
 		}
 		if j.cursors[name] != nil {
 			return fmt.Errorf("duplicate consumer %s", name)

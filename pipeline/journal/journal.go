@@ -92,7 +92,7 @@ func WithLogger(log zerolog.Logger) Option { return func(j *Journal) { j.log = l
 
 // WithCommitHook sets a function that the writer calls after each commit, before the entries are
 // settled. start is the time at which the commit began. The hook must not keep the entries. Wait
-// returns only after the hook.
+// returns only after the hook has returned.
 func WithCommitHook(hook func(start time.Time, entries []*Entry, err error)) Option {
 	return func(j *Journal) { j.committed = hook }
 }

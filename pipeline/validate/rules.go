@@ -154,7 +154,7 @@ func newIdentities() identities {
 	return identities{seed: [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}}
 }
 
-// count returns how many rows have the same identity as an earlier one. detectors are the ordinals
+// count returns how many rows have the same identity as an earlier row. detectors are the ordinals
 // of the rows' codes.
 func (d *identities) count(it *batch.Items, detectors []uint32) (duplicates int) {
 	d.rows = 1<<bits.Len(uint(len(detectors))) - 1
@@ -228,7 +228,7 @@ func (d *identities) isInSorted(it *batch.Items, detectors []uint32, row uint32)
 	return found
 }
 
-// add adds a row to the table and reports whether an earlier one has the same identity.
+// add adds a row to the table unless an earlier row has the same identity, which it reports.
 func (d *identities) add(it *batch.Items, detectors []uint32, row uint32) (duplicate bool) {
 	if from, to := it.From[row], it.To[row]; from != d.from || to != d.to || d.interval == 0 {
 		d.from, d.to, d.interval = from, to, d.mix(uint64(from)^d.seed[0], uint64(to)^d.seed[1])

@@ -15,7 +15,7 @@ import (
 
 // Config holds the configurable parts of the rules.
 type Config struct {
-	MeasureTypes    []MeasureType `setting:"measure_types"`    // allowed measure types; empty: any of 1–64 characters A-Za-z0-9_.-
+	MeasureTypes    []MeasureType `setting:"measure_types"`    // allowed measure types; empty: any code of 1–64 characters A-Za-z0-9_.-
 	FutureTolerance time.Duration `setting:"future_tolerance"` // how far timestampTo may be ahead of the clock
 	QualityMin      *float64      `setting:"quality_min"`      // lowest allowed quality; null: no bound
 	QualityMax      *float64      `setting:"quality_max"`      // highest allowed quality; null: no bound
@@ -45,7 +45,7 @@ func (c Config) Validate() error {
 	seen := map[string]bool{}
 	for i, t := range c.MeasureTypes {
 		errs = append(errs,
-			settings.Check(validTypeCode([]byte(t.Code)), "measure_types[%d].code is %q, must be 1 to 64 of A-Za-z0-9_.-", i, t.Code),
+			settings.Check(validTypeCode([]byte(t.Code)), "measure_types[%d].code is %q, must be 1 to 64 characters A-Za-z0-9_.-", i, t.Code),
 			settings.Check(!seen[t.Code], "measure_types[%d].code: duplicate code %q", i, t.Code))
 		seen[t.Code] = true
 		if _, err := newRange(t.Min, t.Max); err != nil {
@@ -82,7 +82,7 @@ type Validator struct {
 	quality   valueRange
 	allowed   map[string]valueRange // nil: any well-formed code
 
-	// Of the current batch.
+	// State for the current batch.
 	latest    int64 // rule 11
 	types     []typeRule
 	follower  follower
