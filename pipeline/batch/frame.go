@@ -355,7 +355,7 @@ func FrameHeader(frame []byte) (h Header, err error) {
 	return h, r.Err()
 }
 
-// FrameSum returns a hash of a valid frame that does not depend on received_at.
+// FrameSum returns a hash of a valid frame from the batch ID on, and thus without received_at.
 func FrameSum(frame []byte) uint64 { return xxhash.Sum64(frame[stampAt+8:]) }
 
 // FrameWithout returns a copy of a frame without the rows whose indexes are in earlier frames of

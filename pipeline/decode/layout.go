@@ -32,7 +32,7 @@ type piece struct {
 	field    contract.Field // FieldItem for an unknown member
 	quote    bool           // the value is a string
 	interval bool           // the next two values are timestampFrom and timestampTo
-	after    glue           // includes double quotes
+	after    glue           // text after the value, including a string's closing quote
 }
 
 // glue is a constant text that can be compared quickly.

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	window  = 2 << 10 // bytes read ahead of an item, so that one of typical size is completely in the buffer
+	window  = 2 << 10 // bytes read ahead of an item, so that an item of typical size is completely in the buffer
 	textMax = 1 << 10 // bytes of a string that are kept; the rest is only validated
 )
 
@@ -33,7 +33,7 @@ type lexer struct {
 	buf      []byte // the last result of Next, with Padding
 	pos, end int    // unread: buf[pos:end]
 	base     int64  // offset of buf[0] in the text
-	eof      error  // error that ended the text, errEnd at its regular end
+	eof      error  // error that ended the text, errEnd if it ended regularly
 	err      error
 
 	depth    int // open objects and arrays

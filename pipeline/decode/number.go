@@ -16,9 +16,9 @@ const exactDigits = 15
 
 var powers = [16]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
-// readNumber reads the JSON number at p in b. It returns its end, or -1 if there is no number or
-// the lexer must decode it. The number must be followed by a byte that cannot be part of a number,
-// and b must have at least seven bytes after its first digit.
+// readNumber reads the JSON number at p in b. next is its end, or -1 if there is no number or the
+// lexer must decode it. The number must be followed by a byte that cannot be part of a number, and
+// b must have at least seven bytes after its first digit.
 func readNumber(b []byte, p int) (v float64, next int) {
 	first := p
 	if b[p] == '-' {

@@ -63,7 +63,8 @@ func headerSum(header *[frameHeaderBytes]byte, salt uint64) uint32 {
 
 func markOf(salt uint64) uint32 { return uint32(salt) }
 
-// walker steps through the frames of a segment, in order. It reads only the first size bytes.
+// walker steps through the frames of a segment, in order. It reads only the first size bytes of the
+// file.
 type walker struct {
 	file io.ReaderAt
 	path string

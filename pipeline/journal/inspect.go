@@ -22,7 +22,7 @@ type SegmentInfo struct {
 	First, Last uint64 // Last is First-1 if there are no frames
 	Frames      int
 	Bytes       int64 // size of the file
-	TornBytes   int64 // bytes after the last valid frame of the newest segment: torn, or left from an earlier use of the file; Open truncates them
+	TornBytes   int64 // bytes after the newest segment's last valid frame: torn, or left from an earlier use of the file; Open truncates them
 	Err         error
 }
 

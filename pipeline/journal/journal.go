@@ -15,7 +15,7 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// Errors of Open, Enqueue, Ready, Wait and the readers, for errors.Is.
+// Errors that Open, Enqueue, Ready, Wait and the readers return or wrap.
 var (
 	// ErrFull means that the segments have reached Config.MaxBytes. It lasts until the slowest
 	// cursor moves on.
@@ -59,10 +59,10 @@ type Journal struct {
 	next     uint64     // seq for the next Enqueue
 	durable  uint64     // newest durable frame, 0 if there is none
 	queue    queue
-	rejected int64     // room of the last frame that failed with ErrFull, 0 after a deletion
+	rejected int64     // bytes needed by the last frame that failed with ErrFull; 0 after a deletion
 	free     int64     // free bytes on the disk, measured after each commit and once a second
-	diskLow  bool      // as last logged
-	failure  error     // set only by the writer goroutine
+	diskLow  bool      // whether free space is low, as last logged
+	failure  error     // why the journal has failed, or nil; set only by the writer goroutine
 	waiting  []*Reader // readers blocked in Reader.wait; each commit wakes them
 	spares   []string  // files of deleted segments, for reuse
 	closed   bool

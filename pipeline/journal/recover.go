@@ -72,8 +72,8 @@ func (j *Journal) removeUnfinished() error {
 	return nil
 }
 
-// repair reads a segment up to its last valid frame, truncates it there, and rewrites the last
-// commit.
+// repair reads a segment up to its last valid frame, rewrites the last commit and truncates the
+// rest.
 func (j *Journal) repair(s *segment) error {
 	var w walker
 	w.reset(s.file, s.path, s.segmentHeader, s.end)
@@ -104,8 +104,8 @@ func (j *Journal) repair(s *segment) error {
 }
 
 // torn returns the number of bytes after the last valid frame, counted from the first that is not
-// zero, or 0 if all are zero. It returns a *CorruptError if a later frame proves that they are not
-// the remains of an unfinished write.
+// zero, or 0 if all are zero. It returns a *CorruptError if a later frame proves that these bytes
+// are not the remains of an unfinished write.
 func (w *walker) torn() (int64, error) {
 	from := min(alignUp(w.off, frameAlign), w.size)
 	blank := from

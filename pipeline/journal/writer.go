@@ -18,7 +18,7 @@ const maintenanceInterval = time.Second
 type writer struct {
 	active *segment
 	dirty  bool          // active was written to: there may be reserved space, old contents or voided frames after its end
-	out    *bufio.Writer // joins small frames into one write, and does not copy most of a large one
+	out    *bufio.Writer // joins small frames into one write; most of a large frame bypasses the buffer
 	file   io.OffsetWriter
 	header [frameHeaderBytes]byte
 }
