@@ -328,7 +328,7 @@ func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	require.NoError(t, j.Enqueue(&e))
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())
-	r := requireFailure(t, "", "version 9, this program reads ", "journal", "dump", dir)
+	r := requireFailure(t, "", "version 9, but this program reads ", "journal", "dump", dir)
 	require.Contains(t, r.err, "check the version of the daemon")
 }
 

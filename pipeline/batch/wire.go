@@ -65,7 +65,7 @@ func (r *WireReader) Version(want byte) { r.Versions(want, want) }
 func (r *WireReader) Versions(oldest, newest byte) byte {
 	v := r.Byte()
 	if (v < oldest || v > newest) && r.err == nil {
-		r.Fail(fmt.Sprintf("unsupported version %d, this program reads %d", v, newest))
+		r.Fail(fmt.Sprintf("unsupported version %d, but this program reads %d", v, newest))
 	}
 	return v
 }

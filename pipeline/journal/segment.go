@@ -28,7 +28,7 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s has format version %d, this program reads version %d; drain the journal with the program that wrote it",
+	return fmt.Sprintf("%s has format version %d, but this program reads version %d; drain the journal with the program that wrote it",
 		e.Path, e.Version, segmentVersion)
 }
 

@@ -113,7 +113,7 @@ func (r *reader) offsets(line *Line, n int) error {
 		return fmt.Errorf("attributes 0x%02x have the reserved bit set", end)
 	}
 	if declared := bits.OnesCount8(end & (positiveFlag | negativeFlag)); declared != n {
-		return fmt.Errorf("attributes 0x%02x: number of offsets is %d, but number of bytes that follow is %d", end, declared, n)
+		return fmt.Errorf("attributes 0x%02x: got %d offset bytes, want %d", end, n, declared)
 	}
 	var positive, negative byte
 	if end&positiveFlag != 0 {

@@ -44,7 +44,7 @@ func TestPlanTruncated(t *testing.T) {
 	require.ErrorIs(t, err, errFormat)
 	p[0]++
 	_, err = decodePlan(p)
-	require.ErrorContains(t, err, "version 2, this program reads 1")
+	require.ErrorContains(t, err, "version 2, but this program reads 1")
 }
 
 func FuzzDecodePlan(f *testing.F) {
