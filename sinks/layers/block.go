@@ -13,8 +13,8 @@ type blockWriter struct {
 	count   int    // number of pending bits, less than 32
 }
 
-// values is the range of lengths or distances that share a symbol. It begins with base, and the
-// extra bits that follow the symbol select a value.
+// values is the range of lengths or distances that share a symbol. It begins with base; extra is
+// the number of bits after the symbol that select a value.
 type values struct{ base, extra int }
 
 const (
@@ -54,7 +54,7 @@ func distanceSymbol(distance int) int {
 	return 2*n + (distance-1)>>n
 }
 
-// codesOf returns the Huffman codes for tokens.
+// codesOf returns the Huffman codes for the literals and lengths in tokens, and for the distances.
 func codesOf(tokens []token) (codes [len(lengths)]code, distanceCodes [len(distances)]code) {
 	var literal [len(lengths)]int // frequencies of the symbols
 	var distance [len(distances)]int

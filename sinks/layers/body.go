@@ -72,8 +72,8 @@ func sumOf(pieces []*piece, z *zone, c scope) uint64 {
 	return xxhash.Sum64(sums)
 }
 
-// formsVersion must be increased when the encoders change, so that replicas of different versions
-// do not send different bytes with the same ETag.
+// formsVersion must be increased when the encoders change, so that replicas that run different
+// versions do not send different bytes with the same ETag.
 const formsVersion = 5
 
 // etagOf returns the ETag of content with this hash, in a format and encoding.
@@ -114,9 +114,9 @@ func (b *body) send(resp *fasthttp.Response, from, to int) {
 
 // stream writes segments one after the other. fasthttp closes it after the response.
 type stream struct {
-	rest [][]byte
-	skip int // bytes of the first segment
-	left int // bytes to write
+	rest [][]byte // segments to write
+	skip int      // bytes to skip in the first segment
+	left int      // number of bytes to write
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}

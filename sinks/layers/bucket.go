@@ -7,7 +7,7 @@ import (
 
 // bucketStreets is the maximum number of streets in a bucket; the mean is about two thirds of it.
 // Smaller buckets make updates cheaper and compressed bodies larger, because each bucket is
-// compressed without the others (see BenchmarkBucketSizes). Streets that change together are mostly
+// compressed separately (see BenchmarkBucketSizes). Streets that change together are mostly
 // neighbours, whereas a random hundredth of the network touches most buckets. The table is for
 // 100,000 streets with 12 periods each. Sizes are relative to gzip -6, and the CPU time of updating
 // a random hundredth is relative to a full build:
@@ -45,7 +45,7 @@ func newBucket(streets []*street) *bucket {
 
 // cut divides the streets into buckets and reuses each old bucket that has the same streets. A
 // bucket is a square of the map or half of one, so that a tile consists of whole buckets or is
-// within one. It is halved if it has more than limit streets. The boundaries depend only on the
+// within one. A bucket with more than limit streets is halved. The boundaries depend only on the
 // streets, so adding or removing a street changes few buckets.
 func cut(streets []*street, limit int, old ...*bucket) (buckets []*bucket) {
 	known := make(map[key]*bucket, len(old))

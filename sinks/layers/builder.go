@@ -23,17 +23,17 @@ type snapshot struct {
 
 // state is the result of all updates so far.
 type state struct {
-	numbered []*street // all streets by number, at most maxStreets
+	numbered []*street // all streets, at most maxStreets, ordered by key
 	buckets  []*bucket
 	removed  []removal
-	oldest   uint64 // removed contains all removals after this build
+	oldest   uint64 // number of a build; removed contains all removals after it
 	leftOut  int    // forecasts omitted because of maxStreets since the feed last replaced everything
 }
 
-// removal is a street that a build removed, or replaced by one with another code.
+// removal is a street that a build removed, or replaced by one with a different code.
 type removal struct {
 	*street
-	number uint64 // of the build
+	number uint64 // number of the build
 	at     time.Time
 }
 
@@ -62,7 +62,7 @@ type builder struct {
 	compressors *compressors
 	ordered     []*street // the streets in the order of the layer
 	ahead       []*bucket // buckets prepared for the next minute
-	last        *snapshot // before the first build, one with number 0
+	last        *snapshot // the latest snapshot; before the first build, an empty one
 }
 
 func newBuilder(cfg Config) *builder {
@@ -99,8 +99,8 @@ func (b *builder) setZones(names []string, now time.Time) {
 // number returns the number of the next build.
 func (b *builder) number() uint64 { return b.last.number + 1 }
 
-// update applies the changes and builds the layer at now. Streets in excess of maxStreets are lost
-// until the feed sends them again, so leftOut counts them until the feed replaces everything.
+// update applies the changes and builds the layer at now. Streets over maxStreets are dropped until
+// the feed sends them again, so leftOut counts them until the feed replaces everything.
 func (b *builder) update(c changes, now time.Time) *snapshot {
 	ref := instantOf(now.Truncate(time.Minute))
 	if ref < b.last.ref { // the clock was set back, perhaps to before the periods
@@ -135,8 +135,8 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 	return b.build(ref, now)
 }
 
-// limit divides streets into at most maxStreets to keep and the rest. If there are too many, those
-// that have ended are in the rest.
+// limit divides streets into at most maxStreets to keep and the rest. If there are too many, the
+// rest includes all streets that have ended.
 func (b *builder) limit(streets []*street, ref instant) (kept, rest []*street) {
 	if len(streets) <= b.maxStreets {
 		return streets, nil
@@ -152,7 +152,7 @@ func (b *builder) limit(streets []*street, ref instant) (kept, rest []*street) {
 }
 
 // order returns the streets in the order of the layer. before holds the streets of the previous
-// build, by number. Only the changed streets are sorted.
+// build, ordered by key. Only the changed streets are sorted.
 func (b *builder) order(before []*street) []*street {
 	var changed []*street
 	for _, s := range b.numbered {
@@ -195,8 +195,8 @@ func (b *builder) remove(streets []*street, now time.Time) {
 	}
 }
 
-// shown returns the streets in order, without those that have ended. Ended streets must not even
-// affect bucket boundaries, because another replica may never have received them.
+// shown returns the streets that have not ended, in order, and the end of their last period. Ended
+// streets must not affect bucket boundaries: another replica may never have received them.
 func (b *builder) shown(ref instant) (shown []*street, covered instant) {
 	shown = make([]*street, 0, len(b.ordered))
 	for _, s := range b.ordered {
@@ -228,7 +228,7 @@ func (b *builder) requests(now time.Time) (list []request) {
 }
 
 // prepare makes the requested parts of the buckets at the reference time. It drops parts whose
-// interval has ended at keep.
+// interval has ended at keep, and forms that were not requested.
 func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep instant) {
 	parallel(len(buckets), func(i int) {
 		c := b.compressors.Get().(*compressor)
@@ -295,7 +295,7 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 func (b *builder) document(old *document, r request, ref instant, now time.Time) *document {
 	pieces := make([]*piece, len(b.buckets))
 	for i, k := range b.buckets {
-		pieces[i] = k.part(r.zone, b.scopes[r.scope].view(ref), nil).piece // prepared
+		pieces[i] = k.part(r.zone, b.scopes[r.scope].view(ref), nil).piece // made by prepare
 	}
 	d := old
 	if old == nil || !slices.Equal(old.pieces, pieces) {

@@ -38,9 +38,9 @@ func (c *changes) empty() bool { return !c.replace && len(c.streets) == 0 }
 const keepEnded = instant(time.Hour / time.Microsecond)
 
 // apply returns the streets after the changes, ordered by key, without those that ended long before
-// the reference time. removed holds the streets that were removed or replaced by one with another
-// code. If a forecast has not changed, the old *street is kept, so that nothing is rebuilt for it.
-// New streets get the number of the build. farthest is the time that the longest horizon shows.
+// the reference time, and the streets that were removed or whose code changed. It keeps the old
+// *street if the forecast is the same, so that nothing is rebuilt. New and changed streets get the
+// number of the build. farthest is the time that the longest horizon shows.
 func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) (next, removed []*street) {
 	changed := slices.SortedFunc(maps.Keys(c.streets), key.compare)
 	next = make([]*street, 0, len(streets)+len(changed))

@@ -32,7 +32,7 @@ const (
 	xToThe8 = unity >> 8
 )
 
-// squares are x to the power of 8, 16, 32 and so on.
+// squares holds x to the powers of 8, 16, 32 and so on.
 var squares = func() (all [63]uint32) {
 	for i, square := 0, xToThe8; i < len(all); i, square = i+1, multiply(square, square) {
 		all[i] = square

@@ -18,16 +18,16 @@ const maxHorizons = 12
 
 // Config is the layers section of the configuration.
 type Config struct {
-	// maximum number of streets; those with the highest numbers are left out
+	// maximum number of streets; if there are more, those with the highest numbers are left out
 	MaxStreets    int           `setting:"max_streets"`
 	Horizons      []int         `setting:"horizons"`       // values that ?horizon= accepts, in minutes
 	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale
 	Stale         string        `setting:"stale"`          // what to do with requests for a stale layer: serve or refuse (503)
 	BuildInterval time.Duration `setting:"build_interval"` // minimum time between builds
-	// time for which the whole layer, the horizons, or one of their formats and encodings is built
-	// in advance after a request for it
+	// how long the whole layer, the horizons, or one of their formats and encodings is built in
+	// advance after the last request for it
 	KeepForms  time.Duration `setting:"keep_forms"`
-	MaxWaiting int           `setting:"max_waiting"` // maximum number of waiting requests of a client; further ones do not wait
+	MaxWaiting int           `setting:"max_waiting"` // maximum number of requests of a client that wait for a change; further ones do not wait
 	QueryKey   bool          `setting:"query_key"`   // also accept the key as ?apiKey=; URLs end up in logs
 }
 
@@ -46,24 +46,24 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns all errors, joined; each names its key.
+// Validate returns an error for each invalid setting, joined.
 func (c Config) Validate() error {
 	errs := []error{
 		settings.AtLeast("max_streets", c.MaxStreets, 1, "it bounds memory"),
 		settings.Check(len(c.Horizons) <= maxHorizons,
-			"horizons has %d entries, must have at most %d: a layer is kept for each in every time zone", len(c.Horizons), maxHorizons),
+			"horizons has %d entries, must have at most %d: a layer is kept for each horizon in each time zone", len(c.Horizons), maxHorizons),
 		settings.AtLeast("stale_after", c.StaleAfter, time.Minute, "feeds are not updated more often"),
 		settings.Check(c.Stale == staleServe || c.Stale == staleRefuse, "stale is %q, must be serve or refuse", c.Stale),
 		settings.Check(c.BuildInterval >= time.Second && c.BuildInterval <= time.Minute,
 			"build_interval is %v, must be between 1s (the resolution of Last-Modified) and 1m (the layer changes every minute)", c.BuildInterval),
-		settings.AtLeast("keep_forms", c.KeepForms, time.Minute, "clients may request the layer only once a minute"),
+		settings.AtLeast("keep_forms", c.KeepForms, time.Minute, "clients may request the layer as rarely as once a minute"),
 		settings.Check(c.MaxWaiting >= 0, "max_waiting is %d, must not be negative", c.MaxWaiting),
 	}
 	seen := map[int]bool{}
 	for _, h := range c.Horizons {
 		errs = append(errs,
-			settings.Check(h >= 0 && h <= 7*24*60, "horizons has %d, must be between 0 and 10080 minutes (a week)", h),
-			settings.Check(!seen[h], "horizons has %d more than once", h))
+			settings.Check(h >= 0 && h <= 7*24*60, "horizons contains %d, must be between 0 and 10080 minutes (a week)", h),
+			settings.Check(!seen[h], "horizons contains %d more than once", h))
 		seen[h] = true
 	}
 	return errors.Join(errs...)

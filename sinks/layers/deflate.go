@@ -35,9 +35,9 @@ const (
 	window    = 32 << 10 // the maximum distance
 )
 
-// deflate returns blocks of plain, valid until the next call. They end at a byte boundary, and none
-// is marked as the last one. They decode to plain after any other blocks, because no distance
-// reaches back beyond plain. The variables must be in order and must not overlap.
+// deflate returns deflate blocks of plain, valid until the next call. They end at a byte boundary,
+// and none is marked as the last one. They decode to plain after any other blocks, because no
+// distance reaches back beyond plain. The variables must be in order and must not overlap.
 func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 	d.plain, d.end, d.tokens = plain, 0, d.tokens[:0]
 	width := min(tableBits, bits.Len(uint(len(plain))))
@@ -54,8 +54,8 @@ func (d *deflater) deflate(plain []byte, variables []variable) []byte {
 }
 
 // constant adds tokens for the text between two variables. It prefers an earlier occurrence that is
-// followed by the same value, or at least by the same low bytes: they come first in the text, and
-// decimal fractions have few different ones.
+// followed by the same value, or at least by a value with the same low bytes: these come first in
+// the text, and decimal fractions have few different ones.
 func (d *deflater) constant(start, end int) {
 	text, value := xxhash.Sum64(d.plain[start:end]), d.word(end)
 	for _, count := range [...]int{8, 6, 5, 0} {
@@ -115,7 +115,7 @@ func (d *deflater) match(earlier, at, end int) {
 	}
 	d.literals(at)
 	for n := len(d.tokens); n > 0 && d.tokens[n-1] < 256 && earlier > 0 && d.plain[earlier-1] == d.plain[at-1]; n-- {
-		d.tokens = d.tokens[:n-1] // the match includes the literal before it
+		d.tokens = d.tokens[:n-1] // the match also covers the literal before it
 		earlier, at = earlier-1, at-1
 	}
 	d.end = to

@@ -19,20 +19,20 @@
 // Streets are immutable and ordered along a Hilbert curve of the map. A bucket is a square of the
 // map or half of one, with a limited number of streets. Its boundaries depend only on the streets,
 // and a changed street affects one bucket. A part is the content that a bucket contributes to a
-// document during a time interval. Scopes that show a time in this interval share the part: what
-// the horizon of 30 minutes shows now, that of 15 minutes will show in a quarter of an hour.
+// document during a time interval. Scopes that show a time in this interval share the part: the
+// 15-minute horizon will show in a quarter of an hour what the 30-minute horizon shows now.
 //
 // A piece holds the bytes of a part in each form (format and encoding) that is needed. Pieces are
 // compressed separately, so that unchanged ones are not compressed again. Protobuf messages can be
 // concatenated. So can deflate blocks that end at a byte boundary and do not refer to anything
-// before the piece, and zstd blocks that, in addition, do not inherit match offsets. Each form is
-// decoded once to verify this, and stored uncompressed if the check fails. A body is a single gzip
-// member or zstd frame, because browsers decode only the first one. The CRC-32 of the member is
-// computed from the CRC-32s of the pieces. An ETag is a hash of the hashes of the pieces. Bodies
-// are sent piece by piece without copying them.
+// before the piece, and zstd blocks that, in addition, do not inherit match offsets. Each
+// compressed form is decoded once to verify this, and stored uncompressed if the check fails. A
+// body is a single gzip member or zstd frame, because browsers decode only the first one. The
+// CRC-32 of the member is computed from the CRC-32s of the pieces. An ETag is a hash of the hashes
+// of the pieces. Bodies are sent piece by piece without copying them.
 //
-// Documents and forms that clients have requested recently are built in advance. All others are
-// built on request; their bytes are the same.
+// Documents and forms that clients have requested recently are built in advance. The others are
+// built on request, with the same bytes.
 //
 // A tile or a bounding box consists of the pieces of the buckets in it. Only the buckets that cross
 // its edge, at most one in the case of a tile, are filtered and compressed for the request. Changes

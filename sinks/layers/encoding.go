@@ -25,7 +25,7 @@ const (
 	numEncodings
 )
 
-// variants iterates over all formats in all encodings.
+// variants yields every combination of format and encoding.
 func variants(yield func(format, encoding) bool) {
 	for f := range numFormats {
 		for e := range numEncodings {
@@ -64,7 +64,7 @@ func trailersOf(content checksum) [numEncodings][]byte {
 // precedes them.
 type form struct {
 	bytes []byte
-	plain checksum
+	plain checksum // of the decoded text
 }
 
 // stored returns a text in every encoding, without compressing it.
@@ -135,7 +135,7 @@ type compressor struct {
 	decoded  []byte
 }
 
-// compressors is a pool of compressors, which take megabytes each. Requests use borrow, which
+// compressors is a pool of compressors, each of which takes megabytes. Requests use borrow, which
 // limits how many they use at the same time. The builder uses Get, so that it does not wait for
 // requests.
 type compressors struct {
@@ -147,13 +147,13 @@ func newCompressors() *compressors {
 	return &compressors{sync.Pool{New: func() any { return new(compressor) }}, make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
 
-// put returns a compressor to the pool. A pooled compressor keeps no old layer in memory.
+// put returns a compressor to the pool. It clears c.piece, which would keep an old layer in memory.
 func (p *compressors) put(c *compressor) {
 	c.piece = nil
 	p.Put(c)
 }
 
-// borrow waits for a compressor for a request, which must release it before it borrows another one.
+// borrow waits for a compressor for a request, which must release it before borrowing another one.
 func (p *compressors) borrow() *compressor {
 	p.borrowed <- struct{}{}
 	return p.Get().(*compressor)
@@ -186,8 +186,8 @@ func (c *compressor) form(text []byte, variables []variable, e encoding, shrunk 
 	return encoded
 }
 
-// deflated returns deflate blocks of the text. They are uncompressed if the compressed ones do not
-// decode to it.
+// deflated returns deflate blocks of the text. If the compressed blocks do not decode to the text,
+// it returns uncompressed ones.
 func (c *compressor) deflated(text []byte, variables []variable, shrunk bool) []byte {
 	deflate := c.deflater.deflate
 	if shrunk && len(text) <= shrinkMax {
@@ -215,7 +215,7 @@ func (c *compressor) inflates(blocks, plain []byte) bool {
 }
 
 // zstandard returns zstd blocks of the text. A chunk of text is stored uncompressed unless its
-// blocks are verified to decode to it anywhere in a body.
+// compressed blocks are verified to decode to it anywhere in a body.
 func (c *compressor) zstandard(plain []byte) (blocks []byte) {
 	if c.zstd == nil {
 		c.zstd, c.unzstd = newZstd()
@@ -258,7 +258,7 @@ func (c *compressor) zstdBlocks(plain []byte) []byte {
 // independent reports whether the blocks decode to plain after any other blocks. They come from a
 // separate frame, so they cannot refer to the entropy tables of other blocks. They could still
 // inherit the window and the last three match offsets (RFC 8878, 3.1.1.5), which are 1, 4 and 8 at
-// the start of a frame. The blocks are therefore decoded after others that repeat one byte, the
+// the start of a frame. The blocks are therefore decoded after blocks that repeat one byte, the
 // filler, and leave three offsets so large that every inherited match copies fillers. Because plain
 // does not contain three fillers in a row, and no match is shorter, such a match would be detected.
 func (c *compressor) independent(blocks, plain []byte) bool {

@@ -28,7 +28,7 @@ type zone struct {
 	json        []byte       // name, quoted
 	proto       []byte       // the field timezone
 	until       time.Time    // when it is dropped; zero while a client uses it
-	asked       [2]demand    // for the horizons, for the whole layer
+	asked       [2]demand    // index 0: the horizons; index 1: the whole layer
 	compressors *compressors // shared by all zones
 }
 
@@ -180,8 +180,8 @@ const (
 	jsonClose = `]}`
 )
 
-// appendJSON appends an entry of streetForecast in protobuf's JSON mapping, with proto names and
-// unpopulated fields. It does not use protojson, because its random spaces would make replicas
+// appendJSON appends an entry of streetForecast in protobuf's JSON mapping, with proto field names
+// and unpopulated fields. It does not use protojson, because its random spaces would make replicas
 // serve different bytes.
 func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []int) []byte {
 	from := len(dst)
@@ -210,7 +210,7 @@ func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []int) []byt
 	return append(dst, `]}`...)
 }
 
-// appendNumber appends a number in protobuf's JSON mapping, which has strings for NaN and infinity.
+// appendNumber appends v in protobuf's JSON mapping, which uses strings for NaN and infinity.
 func appendNumber(dst []byte, v float64) []byte {
 	switch {
 	case math.IsNaN(v):

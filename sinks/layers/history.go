@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// keepVersions is how long after its last build a version can be used in since. It is less than
-// keepEnded, so that the builder still has all streets that the version showed.
+// keepVersions is how long the parameter since accepts a version after its last build. It is less
+// than keepEnded, so that the builder still has all streets that the version showed.
 const keepVersions = 55 * time.Minute
 
-// version describes the last build in which a document had a certain content.
+// version describes the last build that contains a document with a certain content.
 type version struct {
 	zone   string
 	scope  scope
-	number uint64    // of the build
+	number uint64    // number of the build
 	ref    instant   // the reference time
 	built  time.Time // when the build was made
 }
@@ -66,7 +66,7 @@ const (
 // followed holds the changes since the versions that clients have.
 type followed struct {
 	mu     sync.Mutex
-	pieces map[version]*piece // nil if clients get the whole layer
+	pieces map[version]*piece // a nil piece means that clients get the whole layer
 }
 
 // since returns a piece with the streets that have changed since the version. ok is false if there
@@ -93,10 +93,10 @@ func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
 	return p, p != nil
 }
 
-// changed returns the streets that may differ between the version and the snapshot: those with
-// another forecast, those that show other periods because of the time, and those that were removed,
-// without periods. It omits the codes of streets that a client with the version already has. ok is
-// false if the code of a street has changed.
+// changed returns the streets that may differ between the version and the snapshot: those with a
+// different forecast, those that show different periods at the new reference time, and those that
+// were removed, without periods. It omits the codes of streets that a client with the version
+// already has. ok is false if the code of a street has changed.
 func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 	before, after := d.scope.view(v.ref), d.scope.view(s.ref)
 	var periodsBefore, periodsNow []int

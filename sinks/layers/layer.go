@@ -31,7 +31,7 @@ type Layer struct {
 	due      bool    // Publish has been called
 	rejected error   // why the last rejected forecast is invalid
 
-	building sync.Mutex // acquired before mu
+	building sync.Mutex // guards builder; acquired before mu
 	builder  *builder
 	history  history
 	waiters  waiters
@@ -55,9 +55,8 @@ func New(cfg Config, log zerolog.Logger) *Layer {
 	return l
 }
 
-// Put sets the forecast of a street and takes ownership of f. If f is invalid, the error is
-// counted, the first one is also logged, and the street keeps its earlier forecast, unless Clear
-// has removed it.
+// Put sets the forecast of a street and takes ownership of f. If f is invalid, the error is counted
+// and, the first time, logged; the street keeps its earlier forecast, unless Clear has removed it.
 func (l *Layer) Put(f *pb.StreetForecast) {
 	s, err := newStreet(f)
 	l.mu.Lock()
@@ -130,7 +129,7 @@ func (l *Layer) Prepare(clients []*contract.Client) {
 // Start starts building in the background.
 func (l *Layer) Start() { go l.run() }
 
-// Drain ends the waits of requests for a change, and makes later requests wait only briefly.
+// Drain ends all waits for a change, and makes later requests wait only briefly.
 func (l *Layer) Drain() { close(l.draining) }
 
 // Stop stops building and waits for a build in progress. The last layer remains available.
@@ -203,7 +202,7 @@ func (l *Layer) build(now time.Time) {
 	}
 }
 
-// complete returns a snapshot in which the document of a zone and scope is built.
+// complete returns a snapshot with the built document of a zone and scope, unless the zone is gone.
 func (l *Layer) complete(zone string, scope int, now time.Time) *snapshot {
 	l.building.Lock()
 	defer l.building.Unlock()

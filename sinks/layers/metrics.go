@@ -12,13 +12,13 @@ var (
 	streets        = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
 	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out",
 		"Forecasts omitted because of max_streets since the feed last replaced everything.")
-	bodyBytes       = metrics.NewGauge("trafficd_layers_body_bytes", "Size of all finished bodies of the layer, in bytes.")
+	bodyBytes       = metrics.NewGauge("trafficd_layers_body_bytes", "Total size of the finished bodies of the layer, in bytes.")
 	streetsRejected = metrics.NewCounter("trafficd_layers_streets_refused_total",
 		"Invalid forecasts from the feed; the street keeps its earlier one.")
 	builds       = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
 	buildSeconds = metrics.NewSeconds("trafficd_layers_build_seconds", "Duration of a build of the layer, in seconds.")
 	partsBuilt   = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents that were built.")
-	partsReused  = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of unchanged documents that were reused.")
+	partsReused  = metrics.NewCounter("trafficd_layers_parts_reused_total", "Parts of documents that had not changed and were reused.")
 	formsMade    = metrics.NewCounter("trafficd_layers_forms_made_total",
 		"Parts of documents serialised in a format and encoding.")
 	piecesStored = metrics.NewCounter("trafficd_layers_pieces_stored_total",
@@ -40,7 +40,7 @@ func init() {
 		}))
 }
 
-// age is registered when the first layer is served, so that the metric is absent before.
+// age is registered when the first layer is served, so that the metric is absent until then.
 var age = metrics.GaugeFunc("trafficd_layers_age_seconds", "Age of the newest data in the layer, in seconds.", nil,
 	func() float64 { return observe().AgeSeconds })
 

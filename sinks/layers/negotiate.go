@@ -28,8 +28,8 @@ func headersOf(h *fasthttp.RequestHeader) (has requestHeaders) {
 	return has
 }
 
-// chooseFormat evaluates Accept. It returns JSON if the client prefers it to protobuf, otherwise
-// protobuf, even if neither is acceptable: a 406 would not help any client.
+// chooseFormat evaluates Accept. It returns JSON if the client prefers it to protobuf, and protobuf
+// in all other cases, even if neither is acceptable: a 406 would not help any client.
 func chooseFormat(h *fasthttp.RequestHeader) format {
 	lines := h.PeekAll(fasthttp.HeaderAccept)
 	if negotiate.Application(lines, mediaTypes[jsonText]) > max(negotiate.Application(lines, mediaTypes[protobuf]), 0) {

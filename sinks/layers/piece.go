@@ -21,7 +21,7 @@ type piece struct {
 	shrunk  bool   // compress gzip forms with deflater.shrink; true for changes, which many clients request
 	sum     uint64 // hash of what is shown; pieces of a time zone with equal hashes have the same text
 	forms   [numFormats][numEncodings]atomic.Pointer[form]
-	making  sync.Mutex // acquired to make forms
+	making  sync.Mutex // held while a form is made
 }
 
 // digest sets p.sum and returns p, or nil if p shows nothing. It does not make the text, because
@@ -55,8 +55,8 @@ func (p *piece) form(f format, e encoding) *form {
 	return p.make(f, e, c)
 }
 
-// make makes a form unless it exists. The builder calls it with its own compressor, so it waits at
-// most for a request that is making a form of the same piece.
+// make returns a form, which it makes with c if it does not exist. The builder calls it with its
+// own compressor, so it waits at most for a request that is making a form of the same piece.
 func (p *piece) make(f format, e encoding, c *compressor) *form {
 	p.making.Lock()
 	defer p.making.Unlock()
@@ -79,10 +79,10 @@ func (p *piece) withStreets(streets []*street, v view) *piece {
 	return same
 }
 
-// part is the content that a bucket contributes to documents. All scopes that show a time in
-// [from, until) share it.
+// part is the content that a bucket contributes to documents. All views with the same whole and a
+// time in [from, until) share it.
 type part struct {
-	*piece      // nil where no street of the bucket has a period to show
+	*piece      // nil if no street of the bucket has a period to show
 	zone        *zone
 	whole       bool
 	from, until instant // values of view.at
@@ -157,7 +157,7 @@ type document struct {
 	lastModified []byte    // modified as a header value
 	etags        [numFormats][numEncodings][]byte
 	bodies       [numFormats][numEncodings]atomic.Pointer[body]
-	filling      sync.Mutex // acquired to make bodies
+	filling      sync.Mutex // held while a body is made
 	followed     followed
 }
 

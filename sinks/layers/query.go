@@ -105,7 +105,7 @@ func parseBox(text string) (a area, ok bool) {
 	var n [4]float64
 	for i, field := range fields {
 		v, err := strconv.ParseFloat(field, 64)
-		if limit := float64(180 - 90*(i%2)); err != nil || !(v >= -limit && v <= limit) { // NaN is neither
+		if limit := float64(180 - 90*(i%2)); err != nil || !(v >= -limit && v <= limit) { // also rejects NaN
 			return a, false
 		}
 		n[i] = v
@@ -149,9 +149,9 @@ var (
 	contentWhole   = []byte("whole")
 )
 
-// choose sets the content to send: the document, the streets that the query selects, or only those
-// of them that have changed. With since, the ETag is that of the document, because the client needs
-// it for its next request. It is weak, because another replica may send more streets, or all.
+// choose sets the content to send: the document, the streets that the query selects, or only the
+// changed ones among them. With since, the ETag is the document's, because the client needs it for
+// its next request. It is weak, because another replica may send more streets, or all of them.
 func (r *response) choose(l *Layer, q *query, now time.Time) {
 	r.etag = r.etags[r.format][r.encoding]
 	if q.follows {
@@ -236,8 +236,8 @@ const (
 
 // wait waits until the document differs from the version in since, for at most the time in the
 // Prefer header. It returns immediately if there is no such header, or if too many requests of the
-// client are already waiting. Drain ends the wait. Requests after Drain wait for drainingWait, so
-// that clients do not repeat them in a tight loop.
+// client are already waiting. Drain ends the wait. Requests after Drain wait for at most
+// drainingWait, so that clients do not repeat them in a tight loop.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	seconds := preferredWait(&ctx.Request.Header)
 	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {
@@ -268,7 +268,7 @@ func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	}
 }
 
-// preferredWait returns the seconds of wait=… in Prefer (RFC 7240), at most maxWait; 0 without it.
+// preferredWait returns the seconds of wait in Prefer (RFC 7240), at most maxWait; the default is 0.
 func preferredWait(h *fasthttp.RequestHeader) int {
 	for _, line := range h.PeekAll("Prefer") {
 		for field := range strings.SplitSeq(string(line), ",") {

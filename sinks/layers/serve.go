@@ -13,7 +13,7 @@ import (
 // Path is the layer's path below the base path (contract 2).
 const Path = "/mlf/v1/forecast/realtime"
 
-// Methods are the methods that Handle serves.
+// Methods are the HTTP methods that Handle serves.
 var Methods = []string{"GET", "HEAD"}
 
 // retryAfter is the Retry-After of a 503: a feed takes seconds to deliver the first forecasts.
@@ -24,7 +24,7 @@ var (
 	staleLayer = contract.Unavailable("the forecasts are out of date: try again later", retryAfter)
 )
 
-// Admit reserves nothing: responses are prebuilt.
+// Admit admits every request and reserves nothing, because responses are prebuilt.
 func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
 	return nil, nil
 }

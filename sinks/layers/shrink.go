@@ -27,8 +27,8 @@ func (d *deflater) shrink(plain []byte, variables []variable) []byte {
 	return d.write(d.tokens)
 }
 
-// occurrence is an earlier copy of the text around position at: the given number of bytes before at
-// and length bytes from at on are the same as distance bytes earlier.
+// occurrence is an earlier copy of the text around position at: the last bytes before at, whose
+// number is before, and the next length bytes also occur distance bytes earlier.
 type occurrence struct{ at, before, length, distance int }
 
 // occurrences returns the nearest earlier occurrences of texts of several lengths, in the order of
@@ -76,10 +76,10 @@ func (d *deflater) occurrences(variables []variable) (found []occurrence) {
 	return found
 }
 
-// prefix is a way to encode the text up to a position.
+// prefix is the cheapest known way to encode the text up to a position.
 type prefix struct {
 	price int32 // in bits
-	last  token // ends at the position
+	last  token // the token that ends at the position
 }
 
 // choose replaces the tokens with the cheapest ones, given the Huffman codes of the current tokens.

@@ -10,9 +10,9 @@ import (
 // Status describes the layer.
 type Status struct {
 	Published  bool      `json:"published"`              // a layer exists
-	Streets    int       `json:"streets"`                // in the layer
+	Streets    int       `json:"streets"`                // number of streets in the layer
 	LeftOut    int       `json:"left_out,omitempty"`     // forecasts omitted because of max_streets since the feed last replaced everything
-	AgeSeconds float64   `json:"age_seconds"`            // of the data
+	AgeSeconds float64   `json:"age_seconds"`            // age of the newest data
 	Covered    time.Time `json:"covered_until,omitzero"` // the end of the last period; absent without streets
 	Stale      bool      `json:"stale"`                  // clients should not rely on the layer
 	Reason     string    `json:"reason,omitempty"`       // why it is stale

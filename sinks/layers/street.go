@@ -20,16 +20,16 @@ import (
 // builder sets number and held before a snapshot contains the street, and reach at any time.
 type street struct {
 	id       key
-	located  bool   // the code has a place
+	located  bool   // the code contains a location
 	place    place  // the first location reference point
-	position uint64 // in the layer
+	position uint64 // place in the order of the layer
 	code     string // openLRcode
 	label    uint64 // hash of id and code
 	periods  []period
 	until    instant // end of the last period; 0 without periods
 	from     instant // start of the first period
 	step     instant // length of the first period; 0 if periods overlap
-	number   uint64  // of the first build with this forecast
+	number   uint64  // number of the first build with this forecast
 	held     uint64  // number of the first build in which all documents showed the street
 	reach    instant // the periods have no gap between the reference time of the first build with this forecast and reach
 }
@@ -51,7 +51,7 @@ type period struct {
 	span                  unique.Handle[span] // streets share their spans
 	speed, flow           float64
 	flowValid, speedValid bool
-	hash                  uint64 // of everything that documents show of the period
+	hash                  uint64 // hash of everything that documents show of the period
 }
 
 // span is the time interval [from, to). start and end are the same times as text.
@@ -69,14 +69,14 @@ func instantOf(t time.Time) instant { return instant(t.UnixMicro()) }
 
 func (i instant) time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 
-// newStreet converts a feed's message. Times must be in normal form.
+// newStreet converts a feed's message. It returns an error if a time is not in normal form.
 func newStreet(f *pb.StreetForecast) (*street, error) {
 	s := &street{id: key{f.GetStreet(), f.GetFromnode()}, code: f.GetOpenLRcode()}
 	if line, err := openlr.Decode(s.code); err == nil {
 		s.located, s.place = true, placeOf(line.Points[0].Lon, line.Points[0].Lat)
 		s.position = s.place.hilbert() >> 2
 	} else {
-		s.position = 1<<63 | (uint64(s.id.street)+1<<31)<<30 // after all others, by street
+		s.position = 1<<63 | (uint64(s.id.street)+1<<31)<<30 // after all located streets, by street number
 	}
 	id := uint64(uint32(s.id.street))<<32 | uint64(uint32(s.id.fromnode))
 	s.label = xxhash.Sum64(append(binary.LittleEndian.AppendUint64(nil, id), s.code...))
@@ -188,13 +188,13 @@ func (c scope) view(ref instant) view { return view{c.whole, ref + c.horizon} }
 
 // view determines which periods of a street are shown.
 type view struct {
-	whole bool // all periods that end after at; otherwise the one that covers at
+	whole bool // true: all periods that end after at; false: the one that covers at
 	at    instant
 }
 
 // pick appends the indexes of the periods of s to show, and returns the interval [from, until) of
-// the times at which views have the same result. If several periods cover a time, pick appends the
-// one that starts last, because it is the most specific.
+// the times at which the result is the same. If v.whole is false and several periods cover v.at,
+// pick appends the one that starts last, because it is the most specific.
 func (v view) pick(into []int, s *street) (picked []int, from, until instant) {
 	from, until = -never, never
 	covering := -1

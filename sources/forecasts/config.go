@@ -14,29 +14,29 @@ import (
 
 // Config is the forecasts section of the configuration.
 type Config struct {
-	Feed  string      `setting:"feed"`  // kafka, file or clickhouse, the section to use; empty: no forecasts
-	Kafka KafkaConfig `setting:"kafka"` // a compacted topic: key street:fromnode, value StreetForecast
+	Feed  string      `setting:"feed"`  // source of the forecasts: kafka, file or clickhouse; empty: no forecasts
+	Kafka KafkaConfig `setting:"kafka"` // a compacted topic: each key is street:fromnode, each value a StreetForecast message
 	File  FileConfig  `setting:"file"`  // a file that is replaced as a whole; it may be gzip-compressed
 	// A query that returns forecast periods in any order. Its columns, matched by name, are street,
 	// fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow and updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
-	// Limits applies to content that lacks some of the streets in use.
+	// Limits applies to new content that lacks some of the streets in use.
 	shrink.Limits `setting:",squash"`
 	MaxBytes      int64   `setting:"max_bytes"` // maximum uncompressed size of a file, of a query's result, or of a topic's latest records
-	MaxSpeed      float64 `setting:"max_speed"` // highest plausible speed; periods above it are dropped
+	MaxSpeed      float64 `setting:"max_speed"` // highest plausible speed; periods with a higher valid speed are dropped
 }
 
-// KafkaConfig is a compacted topic: key street:fromnode, value StreetForecast.
+// KafkaConfig holds the settings of a topic.
 type KafkaConfig struct {
 	dial.Kafka      `setting:",squash"`
 	Interval        time.Duration `setting:"interval"`         // time between polls
-	FetchBytes      int           `setting:"fetch_bytes"`      // maximum size of a response, compressed as the broker stores it
+	FetchBytes      int           `setting:"fetch_bytes"`      // maximum size of a fetch response, before decompression
 	Quiet           time.Duration `setting:"quiet"`            // time without new records before updates outside transactions are shown
 	QuietWait       time.Duration `setting:"quiet_wait"`       // maximum wait for such a pause, after which updates are shown anyway
 	TransactionWait time.Duration `setting:"transaction_wait"` // maximum wait for a transaction to be committed in all partitions
 }
 
-// FileConfig is a file that is replaced as a whole; it may be gzip-compressed.
+// FileConfig holds the settings of a watched file.
 type FileConfig struct {
 	Path   string `setting:"path"`   // path of the file
 	Format string `setting:"format"` // protobuf, json or ndjson; empty: derived from the file's name
@@ -53,8 +53,8 @@ const (
 	FeedClickHouse = "clickhouse"
 )
 
-// Formats of a file: a StreetForecastResponse as protobuf or in protobuf's JSON mapping, or a
-// StreetForecast in JSON on each line.
+// Values of FileConfig.Format: a StreetForecastResponse as protobuf or in protobuf's JSON mapping,
+// or a StreetForecast in JSON on each line.
 const (
 	FormatProtobuf = "protobuf"
 	FormatJSON     = "json"
@@ -62,7 +62,7 @@ const (
 )
 
 // DefaultConfig returns the default settings, without a feed. A topic is polled every second so
-// that maps do not lag visibly, and a query less often because each poll costs the server a scan.
+// that maps do not lag visibly. A query is polled less often, because each poll costs a scan.
 func DefaultConfig() Config {
 	return Config{
 		Kafka: KafkaConfig{
@@ -77,8 +77,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// FormatOf returns the format that a file's name implies: .json, .ndjson or .jsonl, optionally with
-// .gz; every other name means protobuf.
+// FormatOf returns the format that a file's name implies: .json, .ndjson or .jsonl, optionally
+// followed by .gz; any other name implies protobuf.
 func FormatOf(path string) string {
 	switch filepath.Ext(strings.TrimSuffix(strings.ToLower(path), ".gz")) {
 	case ".json":
@@ -89,8 +89,8 @@ func FormatOf(path string) string {
 	return FormatProtobuf
 }
 
-// Validate returns all errors, joined; each names its key. It checks only the section of the feed
-// in use.
+// Validate returns an error for each invalid setting, joined. It checks only the section of the
+// feed in use.
 func (c Config) Validate() error {
 	general := errors.Join(
 		c.Limits.Validate(),
@@ -111,16 +111,16 @@ func (c Config) Validate() error {
 	return errors.Join(general, settings.Check(false, "feed is %q, must be kafka, file, clickhouse or empty (no forecasts)", c.Feed))
 }
 
-// Validate reports every invalid key with the reason for its bound.
+// Validate returns an error for each invalid setting, joined.
 func (c KafkaConfig) Validate() error {
 	return errors.Join(
 		c.Kafka.Validate("kafka."),
 		settings.Within("kafka.interval", c.Interval, 10*time.Millisecond, time.Hour,
 			"every poll costs a request per partition; a longer interval delays the map"),
 		settings.Within("kafka.fetch_bytes", c.FetchBytes, 16<<10, 256<<20,
-			"smaller responses need too many requests, larger ones too much memory"),
+			"smaller responses need too many requests, and larger ones need too much memory"),
 		settings.Within("kafka.quiet", c.Quiet, 10*time.Millisecond, time.Minute,
-			"a shorter time ends at pauses within a publication, a longer one delays the map"),
+			"a shorter time may end during a publication, and a longer one delays the map"),
 		settings.Within("kafka.quiet_wait", c.QuietWait, 0, time.Hour, "a longer wait delays the map"),
 		settings.Within("kafka.transaction_wait", c.TransactionWait, 0, time.Hour, "a longer wait delays the map"),
 	)
@@ -130,9 +130,9 @@ func (f FileConfig) validate() error {
 	return errors.Join(
 		settings.Check(f.Path != "", "file.path must be set to the file with the forecasts"),
 		settings.Check(slices.Contains([]string{"", FormatProtobuf, FormatJSON, FormatNDJSON}, f.Format),
-			"file.format is %q, must be protobuf, json, ndjson or empty (by the file's name)", f.Format),
-		settings.Within("file.recheck", f.Recheck, time.Second, time.Hour, "a longer interval delays changes on network file systems"),
+			"file.format is %q, must be protobuf, json, ndjson or empty (derived from the file's name)", f.Format),
+		settings.Within("file.recheck", f.Recheck, time.Second, time.Hour, "a longer interval delays the detection of changes"),
 		settings.Within("file.settle", f.Settle, 10*time.Millisecond, time.Minute,
-			"a shorter time reads half-written files, a longer one delays new forecasts"),
+			"with a shorter time, half-written files may be read; a longer one delays new forecasts"),
 	)
 }

@@ -13,18 +13,18 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Record is a forecast in a file.
+// Record is a forecast in a file or query result, or the reason why it is skipped.
 type Record struct {
-	Position string             // position in the file, for error messages
+	Position string             // position in the content, for error messages
 	Forecast *pb.StreetForecast // normalised; nil if Err is set
 	Remarks  Remarks
-	Err      error // why the record is skipped
+	Err      error // the reason why the record is skipped, or nil
 }
 
 // Read returns an iterator over the forecasts in the uncompressed content of a file, in order. If
-// the content as a whole is invalid, the iterator ends with an error and an empty record, and
-// records may be missing. The forecasts belong to the caller and do not refer to content. Periods
-// with a speed over maxSpeed are dropped.
+// the content as a whole is invalid, the iterator finally yields an empty record and an error, and
+// records may be missing. The caller owns the forecasts, which do not refer to content. Periods
+// with a valid speed over maxSpeed are dropped.
 func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, error] {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	return func(yield func(Record, error) bool) {
@@ -58,7 +58,7 @@ func Read(content []byte, format string, maxSpeed float64) iter.Seq2[Record, err
 	}
 }
 
-// emitter yields a record. It returns errStopped if the caller of Read has stopped iterating.
+// emitter yields a record, or returns errStopped if the caller of Read has stopped iterating.
 type emitter = func(position string, text []byte) error
 
 var errStopped = errors.New("stopped")
@@ -75,7 +75,7 @@ func eachMessage(content []byte, emit emitter) error {
 			length = protowire.ConsumeFieldValue(field, kind, content[tag:])
 		}
 		if length < 0 {
-			return fmt.Errorf("not a StreetForecastResponse, or truncated, at byte %d: %w", at, protowire.ParseError(length))
+			return fmt.Errorf("not a StreetForecastResponse, or a truncated one, at byte %d: %w", at, protowire.ParseError(length))
 		}
 		if field == 1 {
 			if kind != protowire.BytesType {
@@ -92,15 +92,15 @@ func eachMessage(content []byte, emit emitter) error {
 	return nil
 }
 
-// eachElement yields the elements of a StreetForecastResponse or of an array without one. It
-// decodes one element at a time, because the decoded document would take many times the memory of
-// the content.
+// eachElement yields the forecasts of a StreetForecastResponse or of a bare array. It decodes one
+// element at a time, because the decoded document would need many times as much memory as the
+// content.
 func eachElement(content []byte, emit emitter) error {
 	d := json.NewDecoder(bytes.NewReader(content))
 	err := decodeResponse(d, emit)
 	if err == nil {
 		if _, err = d.Token(); err == nil {
-			return errors.New("not a StreetForecastResponse: unexpected data after its end")
+			return errors.New("not a StreetForecastResponse: unexpected data after the JSON text")
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -148,19 +148,19 @@ func decodeResponse(d *json.Decoder, emit emitter) error {
 			return err
 		}
 		if opening != json.Delim('[') {
-			return errors.New("not a StreetForecastResponse: streetForecast is not an array")
+			return errors.New(`not a StreetForecastResponse: "streetForecast" is not an array`)
 		}
 		if err := decodeArray(d, emit); err != nil {
 			return err
 		}
 	}
 	if _, err = d.Token(); err == nil && !found {
-		err = errors.New("not a StreetForecastResponse: no array streetForecast")
+		err = errors.New(`not a StreetForecastResponse: missing array "streetForecast"`)
 	}
 	return err
 }
 
-// decodeArray decodes an array after its opening bracket.
+// decodeArray decodes the rest of an array whose opening bracket has been read.
 func decodeArray(d *json.Decoder, emit emitter) error {
 	var text json.RawMessage
 	for i := 0; d.More(); i++ {
@@ -175,8 +175,8 @@ func decodeArray(d *json.Decoder, emit emitter) error {
 	return err
 }
 
-// eachLine yields the lines that are not empty. It returns an error if the content is truncated:
-// the last line has no line break and is not JSON.
+// eachLine yields the non-empty lines. It returns an error if the content seems to be truncated,
+// because the last line has no line break and is not valid JSON.
 func eachLine(content []byte, emit emitter) error {
 	n := 0
 	for line := range bytes.Lines(content) {
@@ -186,7 +186,7 @@ func eachLine(content []byte, emit emitter) error {
 			continue
 		}
 		if line[len(line)-1] != '\n' && !json.Valid(text) {
-			return fmt.Errorf("truncated NDJSON: the last line, %d, has no line break and is not JSON", n)
+			return fmt.Errorf("truncated NDJSON: the last line (%d) has no line break and is not valid JSON", n)
 		}
 		if err := emit(fmt.Sprintf("line %d", n), text); err != nil {
 			return err

@@ -1,11 +1,11 @@
 // Package forecasts feeds the street forecast layer (contract 2 and 5.3) from a compacted Kafka
-// topic, a watched file or a polled ClickHouse query. It defines which forecasts are valid.
+// topic, a watched file or a polled ClickHouse query. It also validates and normalises them.
 //
 // One goroutine loops:
 //
 //	change or end of interval ─▶ read ─▶ normalise ─▶ Clear, Put or Remove ─▶ Publish
 //	                              │         └─ bad record: count, report, skip
-//	                              └─ error of the feed: the layer stays unchanged
+//	                              └─ feed error: the layer stays unchanged
 //
 // # Invalid input
 //
@@ -17,8 +17,8 @@
 //	no periods                         accepted: the street has no forecast
 //	empty value in a topic             record skipped; only a null value (tombstone) removes a street
 //	unknown fields or members          ignored
-//	file or result that is truncated   not used: the last valid content remains until its periods end;
-//	  or has no valid record             protobuf and NDJSON that end between two records look complete
+//	truncated file or query result     not used: the last valid content remains until its periods end;
+//	  or without a valid record          protobuf and NDJSON that end between two records look complete
 //	duplicate street in a file         the last forecast is kept
 //	street in two partitions           the record with the later timestamp is kept; if equal, the one in the
 //	                                     higher partition
@@ -27,14 +27,14 @@
 //
 // # Topics
 //
-// A topic that was deleted and recreated is read from its start, and replaces the whole layer. It
-// is recognised by its ID, which brokers report since Kafka 2.8, or because it ends before the
-// offset already reached. The layer stays unchanged until the new topic has been read to its end.
-// The loss of records in an unclean leader election remains undetected if their offsets are reused
-// before the next poll.
+// A topic that was deleted and recreated is read from its beginning, and then replaces the whole
+// layer. It is recognised by its ID, which brokers have reported since Kafka 2.8, or because it
+// ends before the offset already reached. The layer stays unchanged until the new topic has been
+// read to its end. If an unclean leader election loses records and their offsets are reused before
+// the next poll, the loss is not detected.
 //
 // Records of a transaction are used only after it has been committed. An open transaction delays
 // the records after it in its partition: its first record counts as the end of the partition. If
-// the topic has no other records, the first layer waits for the transaction. Readers see each
-// publication as a whole; see type cut.
+// the topic has no other records, the first layer is not published until the transaction ends.
+// Readers see each publication as a whole; see type cut.
 package forecasts

@@ -13,7 +13,7 @@ import (
 // Fault is a defect in a record.
 type Fault struct {
 	Position string    `json:"position"` // partition and offset, line, array element, or row
-	Skipped  bool      `json:"skipped"`  // the whole record was skipped; otherwise a part was dropped or corrected
+	Skipped  bool      `json:"skipped"`  // true: the whole record was skipped; false: a part of it was dropped or corrected
 	Error    string    `json:"error"`
 	At       time.Time `json:"at"`
 }
@@ -24,8 +24,8 @@ const (
 	logInterval   = time.Minute
 )
 
-// faults counts defects in records, keeps the latest ones, and logs at most one per minute, besides
-// the first record that is out of range.
+// faults counts defects in records and keeps the latest ones. It logs at most one per minute, and
+// always the first record that is out of range.
 type faults struct {
 	log zerolog.Logger
 
@@ -38,14 +38,14 @@ type faults struct {
 	unlogged   int // faults since the last one that was logged
 }
 
-// reset discards all faults, before content is read again from its start.
+// reset discards all faults and their counts, before content is read from its beginning.
 func (f *faults) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.skips, f.remarks, f.latest, f.outOfRange = 0, 0, nil, false
 }
 
-// skip reports a skipped record.
+// skip adds the fault of a skipped record.
 func (f *faults) skip(position string, err error) {
 	recordsSkipped.Inc()
 	f.mu.Lock()
@@ -60,7 +60,7 @@ func (f *faults) skip(position string, err error) {
 	f.add(Fault{Position: position, Skipped: true, Error: err.Error()})
 }
 
-// remark reports the defects in a record that is not skipped.
+// remark counts the defects in a record that is not skipped, and adds the first one as a fault.
 func (f *faults) remark(position string, r Remarks) {
 	if r.Count == 0 {
 		return

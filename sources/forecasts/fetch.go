@@ -14,13 +14,13 @@ import (
 	fetching "github.com/segmentio/kafka-go/protocol/fetch"
 )
 
-// This file sends Kafka protocol messages itself, because kafka-go's Fetch reports neither aborted
+// This file builds fetch requests itself, because kafka-go's Client.Fetch reports neither aborted
 // transactions nor throttling by a quota.
 
 const readCommitted = 1
 
 // fetch reads one response, starting at the next offset. It returns the end offsets of the
-// committed records and of all records, which are negative if the broker throttled the request.
+// committed records and of all records; both are negative if the broker throttled the request.
 func (t *topicFeed) fetch(ctx context.Context, partition int) (committed, written int64, err error) {
 	from := t.next[partition]
 	p, delay, err := t.fetchPartition(ctx, partition, from)
@@ -78,7 +78,7 @@ func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int6
 	case response.ErrorCode != 0:
 		return nil, 0, kafka.Error(response.ErrorCode)
 	case len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1:
-		return nil, 0, errors.New("the broker's response does not have exactly one partition")
+		return nil, 0, errors.New("the broker's response does not contain exactly one partition")
 	}
 	p := &response.Topics[0].Partitions[0]
 	if p.ErrorCode != 0 {
@@ -87,7 +87,7 @@ func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int6
 	return p, 0, nil
 }
 
-// takeAll processes the records of a response except those of aborted transactions.
+// takeAll applies or holds the records of a response, and discards those of aborted transactions.
 func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error {
 	batches := []protocol.RecordReader{p.RecordSet.Records}
 	if stream, ok := p.RecordSet.Records.(*protocol.RecordStream); ok {
@@ -142,7 +142,7 @@ func (t *topicFeed) takeBatch(partition int, records protocol.RecordReader, appl
 
 // take parses a record and passes it to apply.
 func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, latest) error) error {
-	if r.Offset < t.next[partition] { // brokers return whole batches
+	if r.Offset < t.next[partition] { // brokers return whole batches, which may begin before the requested offset
 		return nil
 	}
 	key, err := kafka.ReadAll(r.Key)
@@ -174,8 +174,8 @@ func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, la
 // producer and the first offset of each aborted transaction. A transaction ends with the producer's
 // next control record.
 type aborted struct {
-	pending []fetching.ResponseTransaction // transactions that start later, in order
-	active  map[int64]bool                 // producers with an aborted transaction at this point
+	pending []fetching.ResponseTransaction // aborted transactions that start later, by first offset
+	active  map[int64]bool                 // producers whose aborted transaction has started and not ended
 }
 
 // begin activates the transactions that start at or before an offset.
@@ -193,7 +193,7 @@ func (a *aborted) contains(b *protocol.RecordBatch) bool {
 }
 
 // end processes a control record, which ends a transaction. Compaction may have removed all records
-// of the transaction, and later the control record from its batch.
+// of the transaction, and then the control record itself, which leaves an empty batch.
 func (a *aborted) end(b *protocol.ControlBatch) error {
 	const abort = 0
 	a.begin(b.BaseOffset)

@@ -32,8 +32,8 @@ func (f *fileFeed) changes() <-chan struct{} { return f.file.Changes() }
 
 func (f *fileFeed) close() { f.file.Close() }
 
-// check implements feed. The time of the data is the modification time of the file, or now if that
-// is in the future because the clock of another machine is ahead.
+// check implements feed. The time of the data is the modification time of the file, or the current
+// time if the file's is in the future because another machine's clock is ahead.
 func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	content, modified, err := f.file.Read()
 	if now := time.Now(); modified.After(now) {
@@ -71,7 +71,7 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 			streets.add(record)
 		}
 		if err == nil && streets.bytes > expansion*f.maxBytes {
-			err = fmt.Errorf("the forecasts need more than %d bytes of memory, which is %d times forecasts.max_bytes: raise it",
+			err = fmt.Errorf("the forecasts need more than %d bytes of memory, %d times forecasts.max_bytes: raise this setting",
 				expansion*f.maxBytes, expansion)
 		}
 		if err != nil {
@@ -82,15 +82,15 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 	return streets.publish(&f.guarded, confirmed)
 }
 
-// streets passes the valid forecasts of a feed's whole content to the layer. It passes each as soon
-// as it is decoded, because all decoded forecasts take several times the memory of the layer. The
-// last forecast of each street is used.
+// streets passes the valid forecasts of a feed's whole content to the layer. It passes each one as
+// soon as it is decoded, because all decoded forecasts together need several times as much memory
+// as the layer. The last forecast of each street is used.
 type streets struct {
 	faults *faults
 	layer  Layer
 	known  map[identity]struct{}
-	newest string // start of a period, in normal form
-	bytes  int64  // approximate memory
+	newest string // latest start of a period, in normal form
+	bytes  int64  // approximate memory of the forecasts
 }
 
 func newStreets(faults *faults, layer Layer) *streets {
@@ -114,8 +114,8 @@ func (s *streets) add(r Record) {
 
 var errNoValidForecast = errors.New("no valid forecast: the last valid content remains in use")
 
-// publish makes the streets visible. If there are none, or the guard rejects them, it returns an
-// error.
+// publish makes the streets visible. If there are none, or the guard rejects them, it discards them
+// and returns an error.
 func (s *streets) publish(to *guardedLayer, confirmed time.Time) error {
 	err := errNoValidForecast
 	if len(s.known) > 0 {

@@ -121,7 +121,7 @@ func TestInvalidFile(t *testing.T) {
 	f("", "invalid or truncated JSON")
 	f(`{"streetForecast":[`+jsonOf(t, street(2, 1, 20))+",", "invalid or truncated JSON")
 	f(`{"streetForecast":[]}`, "no valid forecast")
-	f(`{}`, "no array streetForecast")
+	f(`{}`, `missing array "streetForecast"`)
 	f(`{"streetForecast":7}`, "not a StreetForecastResponse")
 	f(`{"streetForecast":[{"street":1,`, "truncated JSON, at byte 31")
 	f(`{"streetForecast":[{"street":0}]}`, "no valid forecast")
@@ -275,7 +275,7 @@ func TestJSONFileErrors(t *testing.T) {
 	f(`{"streetForecast":`+one+`}]`, "after byte 33")
 	f(`{"streetForecast":`+one+`,"streetForecast":`+one+`}`, "duplicate member")
 	f(`{"streetForecast":null}`, "not an array")
-	f(`{"StreetForecast":`+one+`}`, "no array streetForecast")
+	f(`{"StreetForecast":`+one+`}`, `missing array "streetForecast"`)
 	f(`[{"street":1} {"street":2}]`, "invalid or truncated JSON, after byte")
 	f(`[{"street":1},]`, "invalid or truncated JSON, after byte")
 	f(`"text"`, `not a StreetForecastResponse: "text"`)
@@ -295,7 +295,7 @@ func TestFileNeedsTooMuchMemory(t *testing.T) {
 	cfg := fileConfig(path)
 	cfg.MaxBytes = int64(lines.Len())
 	feed, _ := run(t, cfg)
-	waitForError(t, feed, "times forecasts.max_bytes: raise it")
+	waitForError(t, feed, "times forecasts.max_bytes: raise this setting")
 }
 
 // TestStopWhileReadingFile checks that a check ends when its context is canceled.

@@ -15,18 +15,18 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Layer receives normalised forecasts and owns them. Readers see them after Publish. Its methods
-// are called by a single goroutine.
+// Layer receives normalised forecasts and takes ownership of them. Readers see updates only after
+// Publish. A single goroutine calls the methods.
 type Layer interface {
-	// Put replaces the forecast of a street and fromnode.
+	// Put adds or replaces the forecast of a street.
 	Put(f *pb.StreetForecast)
 	// Remove removes the forecast of a street.
 	Remove(street, fromnode int32)
 	// Clear removes all forecasts, including those put since the last Publish.
 	Clear()
-	// Publish makes all updates so far visible.
+	// Publish makes all updates so far visible. dataTime is the time of the newest data.
 	Publish(dataTime time.Time)
-	// Confirm records the time of newer data that changed nothing.
+	// Confirm records that the forecasts have not changed up to dataTime.
 	Confirm(dataTime time.Time)
 }
 
@@ -36,8 +36,8 @@ type feed interface {
 	// published a change, watch.ErrUnchanged if there was none, and watch.ErrUnsettled while the
 	// data is being written.
 	check(ctx context.Context) (confirmed time.Time, err error)
-	// changes returns a channel that receives a value when there may be new data, or nil if the
-	// feed must be polled.
+	// changes returns a channel that receives a value when there may be new data, or nil if the feed
+	// is only polled.
 	changes() <-chan struct{}
 	close()
 }
@@ -47,10 +47,10 @@ var errNotRead = errors.New("the forecasts have not been read yet")
 // Forecasts keeps a layer up to date.
 type Forecasts struct {
 	kind     string
-	feed     feed          // nil: no feed
-	interval time.Duration // between checks
+	feed     feed          // nil if none is configured
+	interval time.Duration // time between checks
 	settle   time.Duration // delay from a change to its check, and between checks while data is being written
-	confirm  time.Duration // as in shrink.Limits
+	confirm  time.Duration // shrink.Limits.ShrinkConfirm
 	faults   *faults
 	log      zerolog.Logger
 	gauges   []metrics.Collector
@@ -87,8 +87,7 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	return f, nil
 }
 
-// Start reads the feed in the background until ctx is done or Close is called. It must be called
-// only once.
+// Start reads the feed in the background until ctx is done or Close is called. Call it only once.
 func (f *Forecasts) Start(ctx context.Context) {
 	if f.feed == nil {
 		return
@@ -104,7 +103,7 @@ func (f *Forecasts) Start(ctx context.Context) {
 	})
 }
 
-// Close stops reading and waits until it has stopped. The layer keeps its forecasts.
+// Close stops the reading goroutine and waits for it to end. The layer keeps its forecasts.
 func (f *Forecasts) Close() {
 	if f.stop == nil {
 		return
@@ -125,7 +124,7 @@ func (f *Forecasts) check(ctx context.Context) time.Duration {
 	return f.conclude(confirmed, err)
 }
 
-// conclude counts, logs and records the outcome of a check. It returns the time until the next one.
+// conclude counts, logs and records the outcome of a check, and returns the time to the next check.
 func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,8 +150,8 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		} else {
 			checksFailed.Inc()
 		}
-		// Each poll starts with a different partition, so reasons may alternate. They are logged at
-		// most once a minute.
+		// Each poll starts with a different partition, so errors may alternate. A different error is
+		// logged at most once a minute.
 		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logInterval {
 			c.logged = now
 			f.log.Warn().Err(err).Msg("cannot use forecasts; the layer is unchanged")
@@ -171,10 +170,10 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 type Status struct {
 	Feed       string  `json:"feed"`             // kafka, file or clickhouse
 	Published  bool    `json:"published"`        // a layer has been published
-	AgeSeconds float64 `json:"age_seconds"`      // of the data; before the first layer, the time since Start
-	Error      string  `json:"error,omitempty"`  // of the last check
-	Skipped    uint64  `json:"skipped"`          // records of the topic since Start, or records of the last content read
-	Remarks    uint64  `json:"remarks"`          // dropped or corrected parts of the other records
+	AgeSeconds float64 `json:"age_seconds"`      // age of the data or, before the first layer, the time since Start
+	Error      string  `json:"error,omitempty"`  // error of the last check
+	Skipped    uint64  `json:"skipped"`          // skipped records of the topic since its beginning, or of the file or result last read
+	Remarks    uint64  `json:"remarks"`          // defects in the records that were used
 	Faults     []Fault `json:"faults,omitempty"` // the latest skipped records and remarks, in order
 }
 

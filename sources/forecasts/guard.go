@@ -15,13 +15,13 @@ type guardedLayer struct {
 	inUse map[identity]struct{} // the streets of the layer
 }
 
-// guard returns a guardedLayer. In errors, source names the content that would replace the layer.
+// guard returns a guardedLayer. source is the name of new content in errors, such as "the file".
 func guard(cfg Config, layer Layer, source string) guardedLayer {
 	limits := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it immediately, restart trafficd"}
 	return guardedLayer{layer: layer, guard: limits, seed: maphash.MakeSeed()}
 }
 
-// admit returns an error if the guard does not allow next to replace the streets in use.
+// admit replaces the streets in use with next, or returns an error if the guard does not allow it.
 func (g *guardedLayer) admit(next map[identity]struct{}, now time.Time) error {
 	var mark shrink.Mark
 	missing := len(g.inUse)

@@ -25,7 +25,7 @@ var (
 	remarksTotal = metrics.NewCounter("trafficd_forecasts_remarks_total", "Defects in forecast records that were used nevertheless.")
 )
 
-// gauges returns the gauges of a feed, which exist only while it runs.
+// gauges returns the gauges of a feed, which are registered only while the feed runs.
 func gauges(f *Forecasts) []metrics.Collector {
 	return []metrics.Collector{
 		metrics.GaugeFunc("trafficd_forecasts_age_seconds", "Age of the newest forecasts of the feed, in seconds.", nil,

@@ -27,8 +27,8 @@ func Key(f *pb.StreetForecast) []byte {
 	return strconv.AppendInt(append(key, ':'), int64(f.Fromnode), 10)
 }
 
-// parseKey accepts plain decimal numbers only. Brokers compact by the bytes of the key, so each
-// street must have exactly one key.
+// parseKey parses the key of a record. It accepts only plain decimal numbers, because brokers
+// compact by the bytes of the key, so each street must have exactly one key.
 func parseKey(key []byte) (identity, error) {
 	street, fromnode, ok := strings.Cut(string(key), ":")
 	if ok {
@@ -37,7 +37,7 @@ func parseKey(key []byte) (identity, error) {
 			return id, nil
 		}
 	}
-	return identity{}, fmt.Errorf("key %.64q is not street:fromnode, two 32-bit integers", key)
+	return identity{}, fmt.Errorf("key %.64q is not street:fromnode with two 32-bit integers", key)
 }
 
 func parseInt32(text string, into *int32) bool {

@@ -34,8 +34,8 @@ func (q *queryFeed) changes() <-chan struct{} { return nil }
 
 func (q *queryFeed) close() { q.Close() }
 
-// check implements feed. It publishes every result, because the layer detects changes. The time of
-// the data is the time of the newest row.
+// check implements feed. It publishes every result, because the layer detects changes. The data's
+// time is the newest value of updated or else the latest start of a period, but at most now.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	start := time.Now()
 	var all *periods
@@ -88,10 +88,10 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 	return all, nil
 }
 
-// periods groups rows by street, in the order in which streets first appear.
+// periods groups rows by street, in order of the first row of each street.
 type periods struct {
 	byStreet map[identity]*pb.StreetForecast
-	records  []Record  // of the same forecasts
+	records  []Record  // one per street, in this order
 	updated  time.Time // newest value of the column updated; zero if there is no such column
 }
 

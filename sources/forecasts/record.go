@@ -16,17 +16,17 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Bounds of plausible values. The contract defines no units, so they are wide enough for km/h and
-// for the vehicles per hour of the widest road.
+// Bounds of plausible values. The contract defines no units, so the bounds are wide enough for km/h
+// and for the vehicles per hour on the widest road.
 const (
 	MaxSpeed = 500.0 // default of the setting max_speed
-	// HighestMaxSpeed bounds the setting.
+	// HighestMaxSpeed is the maximum of the setting max_speed.
 	HighestMaxSpeed = 1e6
 
 	MaxFlow = 1_000_000.0
 
 	maxPeriods = 10_000
-	maxCode    = 4096 // bytes of an openLRcode
+	maxCode    = 4096 // maximum size of an openLRcode, in bytes
 )
 
 // Remarks are the defects in a record that is not skipped.
@@ -41,10 +41,10 @@ func (r *Remarks) add(err error) {
 	}
 }
 
-// Normalise converts f to normal form: times in UTC, in whole seconds with Z; usable periods only,
-// without duplicates, sorted by start and end; speed_valid present; no timezone. Contract 2 and the
-// package comment list the rules. Periods with a speed over maxSpeed are unusable. After an error
-// the content of f is undefined.
+// Normalise converts f to normal form: times are in UTC and whole seconds, with Z; only usable
+// periods remain, without duplicates, sorted by start and end; speed_valid is set; timezone is not.
+// Contract 2 and the package comment list the rules. Periods with a valid speed over maxSpeed are
+// unusable. After an error, the content of f is undefined.
 func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	var remarks Remarks
 	if err := checkStreet(f); err != nil {
@@ -158,7 +158,7 @@ const (
 // maxTime is the maximum length of a time in bytes, enough for nine fractional digits and a zone.
 const maxTime = 40
 
-// normaliseTime converts an ISO 8601 date-time with a zone to the form of contract 2. Seconds are
+// normaliseTime converts an ISO 8601 date-time with a zone to the form in contract 2. Seconds are
 // optional, the decimal separator may be a comma, and T and Z may be lower case.
 func normaliseTime(text string) (string, error) {
 	if len(text) == len("2006-01-02T15:04:05Z") { // most times have the form of contract 2 already

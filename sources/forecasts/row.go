@@ -46,7 +46,7 @@ func newRowScan(columns []driver.ColumnType) (*rowScan, error) {
 }
 
 // row converts the scanned row. By default, openLRcode is empty, the speed is valid, and the flow
-// is not.
+// is invalid.
 func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated time.Time, err error) {
 	p = &pb.ForecastPeriod{SpeedValid: proto.Bool(true)}
 	err = errors.Join(
@@ -64,7 +64,7 @@ func (s *rowScan) row() (id identity, code string, p *pb.ForecastPeriod, updated
 	return id, code, p, updated, err
 }
 
-// set stores a column's value, converted by as. If an optional column is missing or null, into
+// set stores a column's value, converted by as. If an optional column is missing or null, *into
 // keeps its value.
 func set[T any](s *rowScan, name string, into *T, as func(reflect.Value) (T, error)) (err error) {
 	v := reflect.ValueOf(s.column[name])

@@ -10,11 +10,11 @@ import (
 
 // latest is the latest record of a street.
 type latest struct {
-	forecast  *pb.StreetForecast // set only while the record is held
+	forecast  *pb.StreetForecast // nil unless the record is held
 	tombstone bool
 	partition int
 	offset    int64
-	at        time.Time // time of the street's latest record in this partition
+	at        time.Time // latest time of the street's records in this partition
 	bytes     int64     // approximate memory
 }
 
@@ -38,8 +38,8 @@ const streetBytes = 200
 type store struct {
 	maxBytes int64
 	streets  map[identity]latest
-	bytes    int64 // of streets, approximately
-	removed  int   // tombstones in streets
+	bytes    int64 // approximate memory of streets
+	removed  int   // number of tombstones in streets
 }
 
 func (s *store) clear() {
@@ -47,7 +47,8 @@ func (s *store) clear() {
 	s.bytes, s.removed = 0, 0
 }
 
-// put stores a record if it is the latest of its street, and reports whether it is.
+// put stores a record if it is the latest of its street, and reports whether it is. It returns an
+// error if the store would need more than maxBytes.
 func (s *store) put(id identity, l latest) (bool, error) {
 	before, known := s.streets[id]
 	if known && !l.follows(before) {
@@ -57,7 +58,7 @@ func (s *store) put(id identity, l latest) (bool, error) {
 		l.at = before.at // the producer's clock was set back
 	}
 	if s.bytes-before.bytes+l.bytes > s.maxBytes {
-		return false, fmt.Errorf("the streets of the topic take more than %d bytes: raise forecasts.max_bytes and restart", s.maxBytes)
+		return false, fmt.Errorf("the streets of the topic need more than %d bytes: raise forecasts.max_bytes and restart trafficd", s.maxBytes)
 	}
 	s.forget(id)
 	s.streets[id] = l
@@ -68,7 +69,7 @@ func (s *store) put(id identity, l latest) (bool, error) {
 	return true, nil
 }
 
-// present returns the streets that the topic has not removed.
+// present returns the streets whose latest record is not a tombstone.
 func (s *store) present() map[identity]struct{} {
 	ids := make(map[identity]struct{}, len(s.streets))
 	for id, l := range s.streets {
@@ -89,8 +90,8 @@ func (s *store) forget(id identity) {
 	delete(s.streets, id)
 }
 
-// forgetTombstones discards all tombstones if there are many. They only protect against an older
-// record in another partition, and brokers also delete them after a day.
+// forgetTombstones discards all tombstones if most records are tombstones. They only prevent the
+// use of an older record in another partition, and brokers also delete them after a day.
 func (s *store) forgetTombstones() {
 	if s.removed <= len(s.streets)/2 {
 		return

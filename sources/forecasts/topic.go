@@ -27,7 +27,7 @@ type topicFeed struct {
 	next     map[int]int64 // by partition: the offset to read next
 	ends     map[int]int64 // by partition: the high watermark at the last poll
 	streets  store         // the latest record of each street
-	caughtUp bool          // the streets are published
+	caughtUp bool          // all partitions were read to their end, and the streets were published
 	changed  bool          // the layer has unpublished updates
 	cut      cut
 	more     chan struct{} // capacity 1: receives a value if held updates were applied after a publication
@@ -58,7 +58,7 @@ func (t *topicFeed) changes() <-chan struct{} { return t.more }
 
 func (t *topicFeed) close() { t.transport.CloseIdleConnections() }
 
-// startOver discards all records, so that the topic is read from its start.
+// startOver discards all records, so that the topic is read from its beginning.
 func (t *topicFeed) startOver() {
 	if t.caughtUp { // the new topic is compared with the layer
 		t.guarded.inUse = t.streets.present()
@@ -77,9 +77,12 @@ func (t *topicFeed) check(ctx context.Context) (time.Time, error) {
 	switch {
 	case ctx.Err() != nil:
 		return t.confirmed, ctx.Err()
-	case errors.Is(err, kafka.OffsetOutOfRange), errors.Is(err, errRecreated):
+	case errors.Is(err, errRecreated):
 		t.startOver()
-		err = fmt.Errorf("%w: the topic was recreated or lost unread records; reading it from its start", err)
+		err = fmt.Errorf("%w; reading the topic from its beginning", err)
+	case errors.Is(err, kafka.OffsetOutOfRange):
+		t.startOver()
+		err = fmt.Errorf("%w: the topic was recreated, or records were deleted before they were read; reading the topic from its beginning", err)
 	case err == nil && t.newest.IsZero():
 		t.newest = start
 	}
@@ -96,7 +99,7 @@ var (
 )
 
 // poll reads every partition to its end, and then checks that the topic was not recreated, because
-// offsets alone may not show it.
+// offsets alone may not reveal this.
 func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if len(t.next) == 0 {
 		if t.topic, err = t.identify(ctx); err != nil {
@@ -107,8 +110,8 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Each poll starts with a different partition, so that an unavailable broker does not hide the
-	// partitions of the others.
+	// Each poll starts with a different partition, so that an unavailable broker does not keep the
+	// other brokers' partitions from being read.
 	t.polls++
 	for i := range partitions {
 		partition := partitions[(i+t.polls)%len(partitions)]
@@ -128,12 +131,12 @@ func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
 	defer cancel()
 	id, err := fetchTopicID(ctx, t.client, t.cfg.Topic)
 	if err != nil {
-		return id, fmt.Errorf("cannot find topic %q at %v: %w", t.cfg.Topic, t.cfg.Brokers, err)
+		return id, fmt.Errorf("cannot look up topic %q on brokers %v: %w", t.cfg.Topic, t.cfg.Brokers, err)
 	}
 	return id, nil
 }
 
-// readToEnd reads a partition up to the end offset of its committed records at the first fetch.
+// readToEnd reads a partition up to where its committed records ended at the first fetch.
 func (t *topicFeed) readToEnd(ctx context.Context, partition int) error {
 	if _, ok := t.next[partition]; !ok {
 		first, err := dial.Offset(ctx, t.client, t.cfg.Topic, partition, kafka.FirstOffset)
@@ -176,8 +179,7 @@ func (t *topicFeed) hold(id identity, l latest) error {
 	return nil
 }
 
-// later returns the later of newest and at. If at is in the future, it uses the current time
-// instead of at.
+// later returns the later of newest and at, but uses the current time if at is in the future.
 func later(newest, at time.Time) time.Time {
 	if now := time.Now(); at.After(now) { // the producer's clock is ahead
 		at = now
@@ -188,7 +190,7 @@ func later(newest, at time.Time) time.Time {
 	return newest
 }
 
-// apply stores a record and passes it to the layer.
+// apply stores a record and passes it to the layer, unless a later one of the street is known.
 func (t *topicFeed) apply(id identity, l latest) error {
 	forecast := l.forecast
 	l.forecast = nil
@@ -212,7 +214,7 @@ func (t *topicFeed) apply(id identity, l latest) error {
 }
 
 // settle publishes the updates read so far if they are complete or have waited too long, even if
-// other partitions could not be read. In that case it returns err and does not confirm the layer.
+// the poll failed with err. After a failed poll, it returns err and does not confirm the layer.
 func (t *topicFeed) settle(err error, now time.Time) error {
 	complete, transaction := t.cut.endPoll(t.next, t.ends, err != nil)
 	pending := t.changed || len(t.cut.held.streets) > 0 || !t.caughtUp
@@ -275,14 +277,13 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 	if now.Sub(t.logged) >= logInterval {
 		t.logged = now
 		t.faults.log.Warn().Dur("waited", waited).Msg("forecasts are shown although publications may be incomplete: " +
-			"the topic was written to continuously, a transaction remained open, or a partition cannot be read; " +
+			"the topic was written to continuously, a transaction remained open, or a partition could not be read; " +
 			"see forecasts.kafka.quiet_wait and transaction_wait")
 	}
 	return false
 }
 
-// catchUp prepares the first publication. It returns an error if the streets must not be published
-// yet.
+// catchUp prepares the first publication. It returns an error if the guard does not allow it yet.
 func (t *topicFeed) catchUp(now time.Time) error {
 	if err := t.guarded.admit(t.streets.present(), now); err != nil {
 		return err

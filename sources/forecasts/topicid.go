@@ -19,8 +19,7 @@ type topicID [16]byte
 
 const metadataWithID = 10
 
-// fetchTopicID asks a broker for the id of the topic. The id is zero if the broker is too old to
-// report it.
+// fetchTopicID returns the ID of the topic, or zero if the brokers are too old to report one.
 func fetchTopicID(ctx context.Context, client *kafka.Client, topic string) (topicID, error) {
 	known, err := client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
 	if err == nil {
@@ -38,11 +37,11 @@ func fetchTopicID(ctx context.Context, client *kafka.Client, topic string) (topi
 	return response.(topicIDMessage).id, nil
 }
 
-// topicIDMessage is a request for the ID of a topic, and the response. It encodes and decodes
+// topicIDMessage is both the request for a topic's ID and the response. It encodes and decodes
 // itself on kafka-go's connection.
 type topicIDMessage struct {
 	topic string
-	id    topicID // only in the response
+	id    topicID // set only in the response
 }
 
 // ApiKey implements protocol.Message.
@@ -78,7 +77,7 @@ func (m topicIDMessage) RawExchange(rw io.ReadWriter) (protocol.Message, error) 
 }
 
 func decodeTopicID(response []byte) (topicID, error) {
-	const header = 5 // correlation id, and no tagged fields
+	const header = 5 // correlation ID, and an empty list of tagged fields
 	metadata := kmsg.NewPtrMetadataResponse()
 	metadata.Version = metadataWithID
 	if err := metadata.ReadFrom(response[min(header, len(response)):]); err != nil {
