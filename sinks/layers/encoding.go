@@ -278,7 +278,7 @@ func (c *compressor) independent(blocks, plain []byte) bool {
 // appendPoison appends zstd blocks that repeat filler and leave three match offsets greater than
 // reach. It returns the size of their decoded text.
 func appendPoison(dst []byte, filler byte, reach int) (blocks []byte, size int) {
-	code := bits.Len(uint(reach + 8)) // of offsets: 2^code > reach + 8
+	code := bits.Len(uint(reach + 8)) // code of the offsets: 2^code > reach + 8
 	size = 1<<code + 8
 	for left := size; left > 0; left -= maxZstdBlock {
 		dst = append(appendZstdHeader(dst, zstdRLE, min(left, maxZstdBlock)), filler)

@@ -49,7 +49,7 @@ func (z *zone) demand(whole bool) *demand {
 	return &z.asked[0]
 }
 
-// writer serialises pieces. Its fields are scratch memory and results of the last piece.
+// writer serialises pieces. Its fields are scratch memory and results for the last piece.
 type writer struct {
 	picked      []int   // indexes of periods
 	from, until instant // the text is the same for every view.at in [from, until)

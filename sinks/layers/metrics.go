@@ -14,7 +14,7 @@ var (
 		"Forecasts omitted because of max_streets since the feed last replaced everything.")
 	bodyBytes       = metrics.NewGauge("trafficd_layers_body_bytes", "Total size of the finished bodies of the layer, in bytes.")
 	streetsRejected = metrics.NewCounter("trafficd_layers_streets_refused_total",
-		"Invalid forecasts from the feed; the street keeps its earlier one.")
+		"Invalid forecasts from the feed; the street keeps its earlier forecast.")
 	builds       = metrics.NewCounter("trafficd_layers_builds_total", "Builds of the layer.")
 	buildSeconds = metrics.NewSeconds("trafficd_layers_build_seconds", "Duration of a build of the layer, in seconds.")
 	partsBuilt   = metrics.NewCounter("trafficd_layers_parts_built_total", "Parts of documents that were built.")

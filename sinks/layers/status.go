@@ -15,8 +15,8 @@ type Status struct {
 	AgeSeconds float64   `json:"age_seconds"`            // age of the newest data
 	Covered    time.Time `json:"covered_until,omitzero"` // the end of the last period; absent without streets
 	Stale      bool      `json:"stale"`                  // clients should not rely on the layer
-	Reason     string    `json:"reason,omitempty"`       // why it is stale
-	Refuses    bool      `json:"refuses,omitempty"`      // it is stale, and requests receive a 503
+	Reason     string    `json:"reason,omitempty"`       // why the layer is stale
+	Refuses    bool      `json:"refuses,omitempty"`      // the layer is stale, and requests receive a 503
 	Builds     uint64    `json:"builds"`
 	Built      time.Time `json:"built,omitzero"`
 	Reference  time.Time `json:"reference,omitzero"` // the layer's reference time

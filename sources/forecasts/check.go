@@ -56,7 +56,7 @@ func (c KafkaConfig) check(ctx context.Context, deep bool) error {
 	case err != nil || !deep:
 		return err
 	case len(t.Partitions) == 0:
-		return fmt.Errorf("kafka.%w", t.Errorf("does not exist: create it, with cleanup.policy compact"))
+		return fmt.Errorf("kafka.%w", t.Errorf("does not exist: create it with cleanup.policy compact"))
 	case policy != "" && !strings.Contains(policy, "compact"):
 		return fmt.Errorf("kafka.%w", t.Errorf("has cleanup.policy %s, which deletes forecasts by age: set it to compact", policy))
 	}

@@ -116,13 +116,13 @@ func (c KafkaConfig) Validate() error {
 	return errors.Join(
 		c.Kafka.Validate("kafka."),
 		settings.Within("kafka.interval", c.Interval, 10*time.Millisecond, time.Hour,
-			"every poll costs a request per partition; a longer interval delays the map"),
+			"every poll costs a request per partition; a longer interval delays map updates"),
 		settings.Within("kafka.fetch_bytes", c.FetchBytes, 16<<10, 256<<20,
 			"smaller responses need too many requests, and larger ones need too much memory"),
 		settings.Within("kafka.quiet", c.Quiet, 10*time.Millisecond, time.Minute,
-			"a shorter time may end during a publication, and a longer one delays the map"),
-		settings.Within("kafka.quiet_wait", c.QuietWait, 0, time.Hour, "a longer wait delays the map"),
-		settings.Within("kafka.transaction_wait", c.TransactionWait, 0, time.Hour, "a longer wait delays the map"),
+			"a shorter time may end during a publication, and a longer one delays map updates"),
+		settings.Within("kafka.quiet_wait", c.QuietWait, 0, time.Hour, "a longer wait delays map updates"),
+		settings.Within("kafka.transaction_wait", c.TransactionWait, 0, time.Hour, "a longer wait delays map updates"),
 	)
 }
 

@@ -8,7 +8,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// latest is the latest record of a street.
+// latest is the most recent record of a street.
 type latest struct {
 	forecast  *pb.StreetForecast // nil unless the record is held
 	tombstone bool

@@ -30,7 +30,7 @@ type topicFeed struct {
 	caughtUp bool          // all partitions were read to their end, and the streets were published
 	changed  bool          // the layer has unpublished updates
 	cut      cut
-	more     chan struct{} // capacity 1: receives a value if held updates were applied after a publication
+	more     chan struct{} // capacity 1: receives a value when held updates were applied after a publication
 
 	newest    time.Time // time of the newest record that is not held, or of the first poll if no record has a time
 	confirmed time.Time // value of newest when the layer was last complete
