@@ -80,8 +80,9 @@ type Delivery struct {
 	reached atomic.Uint64 // frame of the first undelivered row
 	behind  atomic.Int64  // received_at of the oldest undelivered row, 0 if there is none
 	rows    atomic.Int64  // rows delivered by this process
-	mu      sync.Mutex    // guards trouble
-	trouble error         // error of the last attempt, nil if it succeeded
+	backlog backlog
+	mu      sync.Mutex // guards trouble
+	trouble error      // error of the last attempt, nil if it succeeded
 }
 
 // NewDelivery returns a delivery that starts at the sink's cursor.
@@ -96,6 +97,7 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	d.reached.Store(frame)
+	d.backlog = backlog{source: source, at: d.at.Done}
 	d.window.idle, d.window.every = d.probe, cfg.RetryMax
 	d.window.rewind(d.at.Done)
 	return d, nil
@@ -105,6 +107,9 @@ func NewDelivery(name string, cfg DeliveryConfig, source Source, sink Sink, dead
 // finish, unless ctx is done too; ctx must not be done before soft. The next Run, in this process
 // or another, continues with the undelivered rows. Run closes the sink.
 func (d *Delivery) Run(ctx, soft context.Context) error {
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	counting.Go(func() { d.backlog.count(soft, d.log) })
 	if d.at.Plan == nil {
 		d.probe(soft)
 	}
@@ -201,6 +206,7 @@ func (d *Delivery) advance(n int) (idle bool) {
 		d.at.Done = d.window.end()
 	}
 	d.reached.Store(d.at.Done.Frame)
+	d.backlog.pass(n, d.at.Done)
 	return idle
 }
 
@@ -367,7 +373,7 @@ func (d *Delivery) report(err error, what string) {
 // Status is the state of a delivery, for readiness and metrics.
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
-	Waiting int64         // estimated number of undelivered rows in the journal, see window.meanRows
+	Waiting int64         // undelivered rows in the journal; may be an estimate, see backlog
 	Frames  uint64        // frames in the journal that are not completely delivered
 	Rows    int64         // rows delivered by this process
 	Trouble error         // error of the last attempt, nil if it succeeded
@@ -378,9 +384,9 @@ func (d *Delivery) Status() Status {
 	d.mu.Lock()
 	s := Status{Rows: d.rows.Load(), Trouble: d.trouble}
 	d.mu.Unlock()
+	s.Waiting = d.backlog.rows()
 	_, next := d.source.Bounds()
 	s.Frames = next - min(d.reached.Load(), next)
-	s.Waiting = int64(float64(s.Frames) * d.window.meanRows())
 	if at := d.behind.Load(); at != 0 {
 		s.Lag = max(time.Since(time.Unix(0, at)), 0)
 	}

@@ -242,7 +242,7 @@ func (in *Intake) process(st *stages, j *job) error {
 	response := batch.Response{
 		Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections,
 	}
-	j.entry.Data = batch.AppendFrame(j.entry.Data[:0], &st.accepted, &response)
+	j.entry.Data, j.entry.Rows = batch.AppendFrame(j.entry.Data[:0], &st.accepted, &response), st.accepted.Rows()
 
 	in.stamp.Lock()
 	defer in.stamp.Unlock()

@@ -26,6 +26,9 @@ type Source interface {
 	Cursor() Cursor
 	// Bounds returns the number of the oldest frame and the number after that of the newest.
 	Bounds() (oldest, next uint64)
+	// Rows returns the number of rows that became durable since the source was opened, and the
+	// number of the frame after them. known is false if the source does not count rows.
+	Rows() (n int64, next uint64, known bool)
 	// Confirm returns an error if another process may own the cursor. It is called before each
 	// attempt to deliver a block.
 	Confirm() error
@@ -60,3 +63,8 @@ type local struct {
 func (l local) Reader(frame uint64) Reader { return l.Journal.Reader(frame) }
 func (l local) Cursor() Cursor             { return l.cursor }
 func (l local) Confirm() error             { return nil }
+
+func (l local) Rows() (n int64, next uint64, known bool) {
+	n, next = l.Journal.Rows()
+	return n, next, true
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"trafficd/pipeline/batch"
@@ -25,8 +24,6 @@ type window struct {
 	began  time.Time             // when gather last returned
 	idle   func(context.Context) // called at intervals of every while there is no frame to read
 	every  time.Duration
-
-	framesRead, rowsRead atomic.Int64
 }
 
 // maxFree is the maximum number of batches kept for reuse. A window can hold thousands of small
@@ -130,8 +127,6 @@ func (w *window) add(seq uint64, frame []byte) error {
 		w.reader = w.source.Reader(seq) // so that the next read returns the same error
 		return fmt.Errorf("cannot read frame %d of the journal: %w", seq, err)
 	}
-	w.framesRead.Add(1)
-	w.rowsRead.Add(int64(b.Rows()))
 	from := 0
 	if seq == w.next { // otherwise frame w.next was deleted
 		from = int(w.skip)
@@ -150,12 +145,6 @@ func (w *window) release(b *batch.Batch) {
 	if len(w.free) < maxFree {
 		w.free = append(w.free, b)
 	}
-}
-
-// meanRows returns the mean number of rows per frame read so far, at least 1. It may be called from
-// any goroutine.
-func (w *window) meanRows() float64 {
-	return max(1, float64(w.rowsRead.Load())/max(1, float64(w.framesRead.Load())))
 }
 
 // end returns the position after the last row that was read.

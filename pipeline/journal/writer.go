@@ -88,6 +88,9 @@ func (j *Journal) write(batch []*Entry) {
 			w.active.end = end
 			w.active.last += uint64(n)
 			j.durable = w.active.last
+			for _, e := range batch[:n] {
+				j.rows += int64(e.Rows)
+			}
 			j.wakeReaders()
 			j.mu.Unlock()
 			j.counters.frames.Add(float64(n))
@@ -263,6 +266,8 @@ type Entry struct {
 	// Seq is the frame's number in the journal, which Enqueue sets. Numbers are contiguous from 1.
 	// Seq is valid only if Wait returns nil; the seqs of voided frames are reused.
 	Seq uint64
+	// Rows is the number of rows in the frame, for Journal.Rows.
+	Rows int
 
 	outcome chan error // capacity 1, so that the writer never waits for the caller of Wait
 }

@@ -28,7 +28,7 @@ func BenchmarkAppend(b *testing.B) {
 			require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 			return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 		}
-		e := &journal.Entry{Data: batch.AppendFrame(nil, rows, nil)}
+		e := &journal.Entry{Data: batch.AppendFrame(nil, rows, nil), Rows: rows.Rows()}
 		b.SetBytes(int64(len(e.Data)))
 		start := cpu()
 		for b.Loop() {
