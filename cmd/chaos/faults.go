@@ -17,7 +17,7 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// The names of the targets, which --kills uses too.
+// The names of the targets, also in --kills.
 const (
 	daemon    = "trafficd"
 	archive   = "clickhouse"
@@ -31,7 +31,7 @@ const (
 	forecast  = "forecaster"
 )
 
-// The names of faults that count as kills begin with one of these.
+// Prefixes of the names of faults that count as kills.
 const (
 	kill9   = "kill -9"
 	sigterm = "SIGTERM"
@@ -41,8 +41,8 @@ const (
 
 const ms = time.Millisecond
 
-// targets returns all targets. A weight of 1 means a fault every four seconds, spread over the
-// targets of the same name.
+// targets returns all targets. A weight of 1 means a fault every four seconds on average, spread
+// over the replicas or nodes that share the name.
 func targets(r *rig.Rig, cfg config) []nemesis.Target {
 	several := len(r.Replicas) > 1
 	target := func(name, suffix string, faults ...nemesis.Fault) nemesis.Target {
@@ -80,7 +80,7 @@ func targets(r *rig.Rig, cfg config) []nemesis.Target {
 	for n, d := range r.Replicas {
 		own := []nemesis.Target{
 			target(daemon, "", daemonFaults(d, several)...),
-			// Two readings never differ by more than the hour for which results are stored.
+			// Jumps of up to 20 minutes keep any two clock readings within the hour that results are stored.
 			target(clock, "", nemesis.Fault{Name: "jump", Weight: 1, Hit: nemesis.During(10*ms, 4*time.Second, func(rng *rand.Rand) error {
 				return d.Faults.Skew(time.Duration(rng.IntN(2400)-1200) * time.Second)
 			}, func() error { return d.Faults.Skew(0) })}),
@@ -109,7 +109,8 @@ func processFaults(kill, start, pause, resume func() error) []nemesis.Fault {
 	}
 }
 
-// rollout restarts all replicas in turn, waiting up to 10 s for each to become ready.
+// rollout returns a fault that restarts all replicas in turn and waits up to 10 s until each is
+// ready again.
 func rollout(replicas []*rig.Daemon) nemesis.Fault {
 	restart := func(d *rig.Daemon) error {
 		d.Busy.Lock()
@@ -133,8 +134,8 @@ func rollout(replicas []*rig.Daemon) nemesis.Fault {
 	}}
 }
 
-// linkFaults returns faults that cut the links between two hosts of the network, in one direction
-// or both, or between one host and all others.
+// linkFaults returns faults that cut the link between two of the given hosts, in one direction or
+// both, or the links between one of them and all others.
 func linkFaults(n *rig.Network, first, hosts int) []nemesis.Fault {
 	type link struct{ from, to int }
 	cut := func(name string, weight int, links func(a, b int) []link) nemesis.Fault {
@@ -192,13 +193,13 @@ func daemonFaults(d *rig.Daemon, several bool) []nemesis.Fault {
 }
 
 func nodeFaults(n *rig.Node, several bool) []nemesis.Fault {
-	// A server that has exited is restarted before a fault begins, and again if the fault cannot be
-	// undone otherwise.
+	// A server that has exited is restarted before the fault begins. If the fault cannot be undone,
+	// the server is restarted again, and undoing is retried.
 	during := func(shortest, longest time.Duration, begin, end func() error) nemesis.Hit {
 		begun := false
 		return nemesis.During(shortest, longest, func(*rand.Rand) error {
 			err := n.Revive()
-			begun = err == nil && begin() == nil // otherwise it has just exited: the next fault restarts it
+			begun = err == nil && begin() == nil // if begin fails, the server has just exited: the next fault restarts it
 			return err
 		}, func() (err error) {
 			for try := 0; begun && try < 4; try++ {
@@ -245,8 +246,8 @@ func brokerFaults(b rig.Broker, brokers int) []nemesis.Fault {
 		if brokers == 1 {
 			break
 		}
-		// One broker is down for longer than its session, so that others take over its partitions;
-		// or all but one are, so that there are too few replicas.
+		// Either one broker is down for longer than its session, so that the others take over its
+		// partitions, or all but one are down, so that there are too few in-sync replicas.
 		faults = append(faults, down(kill9+" of one", 12, 1, 8*time.Second), down(kill9+" of all but one", 4, brokers-1, 4*time.Second),
 			nemesis.Fault{Name: "leaders moved", Weight: 8, Hit: kind.MoveLeaders},
 			nemesis.Fault{Name: wiped, Weight: 8, Hit: func(ctx context.Context, r *rand.Rand) error {
@@ -257,8 +258,8 @@ func brokerFaults(b rig.Broker, brokers int) []nemesis.Fault {
 	return faults
 }
 
-// diskFaults returns faults of the journal's disk. If all calls fail, the journal can neither write
-// nor roll back.
+// diskFaults returns faults of the journal's disk. With oneIn = 1, every call fails, so that the
+// journal can neither write nor roll back.
 func diskFaults(r *rig.Rig, d *rig.Daemon) []nemesis.Fault {
 	fail := func(set func(oneIn int) error) nemesis.Hit {
 		return nemesis.During(10*ms, 2*time.Second, func(rng *rand.Rand) error { return set(1 + rng.IntN(8)) }, func() error { return set(0) })
@@ -274,9 +275,9 @@ func diskFaults(r *rig.Rig, d *rig.Daemon) []nemesis.Fault {
 	return faults
 }
 
-// wireFaults returns faults that disturb one of the wires at a time.
+// wireFaults returns faults that each disturb a random one of the wires.
 func wireFaults(wires ...*rig.Wire) []nemesis.Fault {
-	var hit *rig.Wire // by the current fault; a target has one at a time
+	var hit *rig.Wire // the wire of the current fault; a target is hit by one fault at a time
 	pick := func(rng *rand.Rand) *rig.Wire {
 		hit = wires[rng.IntN(len(wires))]
 		return hit

@@ -29,17 +29,17 @@ type observer struct {
 	rig       *rig.Rig
 	book      *ledger.Ledger
 	responses []judge.Response
-	stop      func() // stops reading and returns when no read is in progress
+	stop      func() // stops reading, and waits for a read in progress
 
 	mu      sync.Mutex
-	outages [][2]time.Time // faults, each with the time that its target needs to recover
+	outages [][2]time.Time // start and end of each fault, including the target's recovery
 }
 
-// recovery is how long after a fault a publication may be late: the forecaster retries after 5
-// seconds, needs up to 10 to connect, and begins a transaction.
+// recovery is how long publications may be delayed after the end of a fault: the forecaster retries
+// after 5 seconds, needs up to 10 to connect, and begins a transaction.
 const recovery = 20 * time.Second
 
-// observe starts reading the layer if there is a forecaster.
+// observe starts reading the layer, unless there is no forecaster.
 func observe(ctx context.Context, r *rig.Rig, book *ledger.Ledger) *observer {
 	o := &observer{rig: r, book: book, stop: func() {}}
 	if r.Forecaster == nil {
@@ -57,7 +57,7 @@ func observe(ctx context.Context, r *rig.Rig, book *ledger.Ledger) *observer {
 	return o
 }
 
-// read records the layer that the daemon serves, if it serves one.
+// read requests the layer and records it, or an unexpected response.
 func (o *observer) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -83,8 +83,8 @@ func (o *observer) read(ctx context.Context) {
 	o.responses = append(o.responses, judge.Response{First: begin, Last: begin, Layer: layer})
 }
 
-// recordOutages makes each fault that can delay forecasts record an outage. Faults of the disk,
-// which holds only the journal, and of the daemon's clock cannot delay forecasts.
+// recordOutages makes each fault that can delay forecasts record an outage. Faults of the disk
+// (which holds only the journal), the daemon's clock and the clients' network cannot delay them.
 func (o *observer) recordOutages(targets []nemesis.Target) []nemesis.Target {
 	for _, t := range targets {
 		if t.Name == disk || t.Name == clock || t.Name == network+" of clients" {
@@ -104,7 +104,8 @@ func (o *observer) recordOutages(targets []nemesis.Target) []nemesis.Target {
 	return targets
 }
 
-// outageBetween returns how much of the time between from and to was an outage.
+// outageBetween returns the total length of the outages between from and to. Overlapping outages
+// count once.
 func (o *observer) outageBetween(from, to time.Time) (sum time.Duration) {
 	slices.SortFunc(o.outages, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
 	for _, outage := range o.outages {
@@ -153,7 +154,7 @@ func (o *observer) settle(ctx context.Context, out io.Writer) (err error) {
 			return errors.New("the daemon serves no layer")
 		}
 		if got := served.responses[0].Layer; len(want) == 0 || !got.Matches(want) {
-			return fmt.Errorf("the daemon serves another layer (%d streets until %v) than a newly started forecaster writes (%d until %v)",
+			return fmt.Errorf("the daemon's layer (%d streets until %v) differs from that of a newly started forecaster (%d until %v)",
 				len(got), got.End(), len(want), want.End())
 		}
 		return nil

@@ -1,26 +1,26 @@
 // Command chaos tests exactly-once delivery under faults. It runs the daemon between real stores
 // while clients send unique measurements, and meanwhile kills and pauses processes, cuts
-// connections, fills the disk, changes the clock and makes reads and writes fail. Then it waits for
+// connections, fills the disk, changes the clock and makes reads and writes fail. It then waits for
 // all deliveries and compares the accepted measurements with the contents of ClickHouse and Kafka.
 //
 //	clients ──wire──▶ trafficd ──wire──▶ ClickHouse     each wire is a toxiproxy
 //	                  journal   ──wire──▶ broker(s)      the journal is on a small disk
 //
-// With one replica and one ClickHouse server, a forecaster publishes what it learns from the first
-// client's measurements, over the same wires, and is killed too. Each layer that trafficd serves
-// must equal exactly one publication, must not go back to an earlier one, and may lag behind the
-// newest one only by the length of the outages. At the end it must equal the output of a newly
-// started forecaster.
+// With one replica and one ClickHouse server, a forecaster learns from the first client's
+// measurements, publishes forecasts over the same wires, and is killed too. Each layer that
+// trafficd serves must equal exactly one publication, must not go back to an earlier one, and may
+// be out of date only for as long as the outages last. At the end, it must equal the output of a
+// newly started forecaster.
 //
 // With several replicas, each has its own wire, their journal is a log in Kafka, their clocks
 // differ, and their volumes may be deleted after kill -9. Clients send each batch through HAProxy
-// with the shipped configuration, or to a random replica, or to all of them at the same time.
-// Several ClickHouse nodes are replicas of one shard, with ZooKeeper; their disks may be deleted
-// too. Brokers and nodes may run in network namespaces, whose links are then cut.
+// with the shipped configuration, to a random replica, or to all replicas at the same time. Two
+// ClickHouse nodes are replicas of one shard, coordinated by ZooKeeper; their disks may be deleted
+// too. With --links, brokers and nodes run in network namespaces, and the links are cut.
 //
-// Start reading with run.go and faults.go. The packages are the clients (load), the accepted items
-// (ledger), the schedule of faults (nemesis), the system under test (rig), the daemon's clock and
-// disk (faultinject) and the comparison (judge).
+// Start reading with run.go and faults.go. The packages are load (the clients), ledger (the
+// accepted items), nemesis (the schedule of faults), rig (the system under test), faultinject (the
+// daemon's clock and disk) and judge (the comparison).
 //
 // It does not simulate a crash of the machine: after kill -9 the kernel still writes back its
 // cache. The journal's own tests detect a missing fsync, on a simulated file system that crashes.
@@ -56,8 +56,8 @@ func main() {
 	}
 }
 
-// errFound sets the exit code and is not printed: the last line of the output already reports the
-// failure.
+// errFound makes the program exit with code 1. It is not printed, because the summary already
+// reports the failure.
 var errFound = errors.New("measurements were lost, duplicated, reordered or altered, or a response or exit was unexpected")
 
 func command() *cobra.Command {
@@ -69,8 +69,9 @@ func command() *cobra.Command {
 		Short: "Inject faults into trafficd and its stores, and count lost and duplicated measurements",
 		Long: `chaos injects faults into trafficd and its stores under load, and counts lost, duplicated, reordered and altered measurements.
 
-With --repeated, --rollouts or --takeovers it then starts a smaller system with the same replicas and brokers, but one ClickHouse server and
-no link failures, and runs these measurements one by one. --bench runs a benchmark last. Each result is a line with "ok" or "MISSED".`,
+With --repeated, --rollouts or --takeovers, it then starts a smaller system, which has the same number of replicas and brokers but only one
+ClickHouse server and no link failures, and runs these trials one by one. --bench runs a benchmark last. Each result is a line with "ok" or
+"MISSED".`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -130,7 +131,7 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 	flags.IntVar(&cfg.Rollouts, "rollouts", cfg.Rollouts, "after the faults,"+
 		" count the requests that fail during this many rolling restarts")
 	flags.IntVar(&cfg.Kills, "takeovers", cfg.Kills, "after the faults,"+
-		" kill this many replicas, and measure how long until the others deliver;"+
+		" kill a replica this many times, and measure how long it takes until the others deliver;"+
 		" the result includes the CPU load, because above 70% the times say more about the machine than about trafficd")
 	flags.BoolVar(&cfg.Bench, "bench", cfg.Bench, "at the end, compare a journal in Kafka with one on disk: make bench BENCH=journal")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted "+
@@ -141,8 +142,8 @@ no link failures, and runs these measurements one by one. --bench runs a benchma
 
 func (cfg config) hasTrials() bool { return cfg.Repeated+cfg.Rollouts+cfg.Kills > 0 }
 
-// plan returns the runs with faults, and the run with the trials, which takes place on the last of
-// the brokers.
+// plan returns the configurations of the runs with faults, and that of the run with the trials,
+// which uses the last kind of broker only.
 func (cfg config) plan(runs int) (faults []config, trials config) {
 	brokers := []string{cfg.Broker}
 	if cfg.Broker == "both" {

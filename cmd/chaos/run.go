@@ -22,14 +22,14 @@ import (
 
 // config describes one run.
 type config struct {
-	rig.Config               // an empty Dir means a new one, kept only after a failure
+	rig.Config               // an empty Dir means a new directory, kept only after a failure
 	Duration   time.Duration // how long faults are injected
 	Seed       uint64
 	Weights    map[string]float64
 	MinFaults  int  // minimum number of faults in all runs together; 0 = none
-	Repeated   int  // number of requests, several with the same Idempotency-Key
-	Rollouts   int  // rolling restarts without other faults
-	Kills      int  // of replicas without other faults, to measure takeovers
+	Repeated   int  // number of requests that share Idempotency-Keys
+	Rollouts   int  // number of rolling restarts without other faults
+	Kills      int  // number of replica kills without other faults, to measure takeovers
 	Bench      bool // compare the costs of the journals
 	Verbose    bool // log each fault
 }
@@ -37,7 +37,7 @@ type config struct {
 // settleLimit bounds the time from the last fault to the last delivery.
 const settleLimit = 3 * time.Minute
 
-// result is the outcome of one or several runs.
+// result is the combined outcome of one or more runs.
 type result struct {
 	accepted   int // items
 	stores     []*judge.Verdict
@@ -54,7 +54,7 @@ func (r *result) violations() int {
 	return n
 }
 
-// add adds the outcome of another run.
+// add adds another run's outcome, except for the number of accepted items.
 func (r *result) add(o *result) {
 	r.stores, r.unexpected, r.goals = append(r.stores, o.stores...), append(r.unexpected, o.unexpected...), append(r.goals, o.goals...)
 	r.counts.Add(o.counts)
@@ -65,8 +65,8 @@ func (r *result) clean() bool {
 	return r.violations() == 0 && !slices.ContainsFunc(r.goals, func(g goal) bool { return !g.met })
 }
 
-// run performs one run in cfg.Dir, or in a new directory that is kept only after a failure, such as
-// a missed goal.
+// run performs one run in cfg.Dir or, if that is empty, in a new directory, which it deletes unless
+// the run returns an error, finds a violation or misses a goal.
 func run(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
 	temporary := cfg.Dir == ""
 	if temporary {
@@ -85,8 +85,8 @@ func run(ctx context.Context, cfg config, out io.Writer) (found *result, err err
 	return found, err
 }
 
-// attack injects faults into a system under load, waits for all deliveries and judges the result.
-// If it returns an error, there is no verdict.
+// attack injects faults into a system under load, waits for all deliveries and judges the contents
+// of the stores. If it returns an error, found is nil or must not be used.
 func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err error) {
 	defer must.Return(&err)
 	book := &ledger.Ledger{}
@@ -119,7 +119,7 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	if err != nil {
 		cancel()
 	}
-	supervise(r, sent) // the faults are undone; afterwards every batch has received a 207
+	supervise(r, sent) // all faults have been undone, so every batch still in flight receives a 207
 	must.Do(errors.Join(err, ctx.Err()))
 	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log}
 	must.Do(t.run(ctx))
@@ -132,8 +132,8 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	return found, nil
 }
 
-// send starts the clients, which stop after soft is done, and at the latest when hard is done. It
-// closes sent when they have stopped.
+// send starts the clients in the background. Once soft is done, they finish their current batches;
+// once hard is done, they give up. The returned channel is closed when all of them have stopped.
 func send(soft, hard context.Context, clients load.Clients, mode load.Mode, book *ledger.Ledger) (sent chan struct{}) {
 	sent = make(chan struct{})
 	go func() {
@@ -160,7 +160,7 @@ func supervise(r *rig.Rig, sent <-chan struct{}) {
 	}
 }
 
-// judgeAll compares the contents of both stores with the ledger.
+// judgeAll compares the contents of both stores with the ledger, and prints a report.
 func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemesis.Counts, out io.Writer) (found *result, err error) {
 	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
@@ -178,7 +178,7 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 	return found, nil
 }
 
-// report prints what happened in a run and what was found.
+// report prints the load, the faults and the findings of a run.
 func report(out io.Writer, t ledger.Tally, found *result) {
 	fmt.Fprintf(out, "load: %d batches, %d items accepted, %d rejected as expected;"+
 		" %d attempts without a 207, %d of them cancelled by the client; %d batches sent again after their 207\n",
@@ -204,8 +204,8 @@ func report(out io.Writer, t ledger.Tally, found *result) {
 	}
 }
 
-// summary returns lines: the goals, the forced exits of the daemon and the stores by kind, and,
-// on the last line, the totals.
+// summary returns the last lines of the output: the goals, the unexpected responses and exits, the
+// faults, the kills of each target and, on the last line, the totals.
 func (r *result) summary(seed uint64) string {
 	var all judge.Verdict
 	for _, v := range r.stores {

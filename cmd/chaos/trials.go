@@ -30,15 +30,15 @@ type trials struct {
 	rig     *rig.Rig
 	clients load.Clients
 	book    *ledger.Ledger
-	counts  nemesis.Counts // of all faults
+	counts  nemesis.Counts // of all faults so far, including those of the trials
 	log     func(format string, args ...any)
 	goals   []goal
 }
 
-// goal is a target of the run: whether it was met, and the line that reports it.
+// goal is a goal of the run.
 type goal struct {
 	met  bool
-	text string
+	text string // the line that reports it
 }
 
 func (t *trials) goal(met bool, format string, args ...any) {
@@ -66,7 +66,7 @@ func (t *trials) run(ctx context.Context) error {
 	return nil
 }
 
-// underLoad sends batches while it calls do, and returns the clients' counts for this time.
+// underLoad calls do while the clients send batches, and returns what they counted meanwhile.
 func (t *trials) underLoad(ctx context.Context, mode load.Mode, do func(ctx context.Context) error) (ledger.Tally, error) {
 	before := t.book.Tally()
 	soft, stop := context.WithCancel(ctx)
@@ -81,9 +81,9 @@ func (t *trials) underLoad(ctx context.Context, mode load.Mode, do func(ctx cont
 	}, err
 }
 
-// repeatedKeys sends each batch to all replicas at once, several times, while replicas are killed.
-// It records results that differ as unexpected. The judge finds measurements that were stored
-// twice.
+// repeatedKeys sends each batch to all replicas several times at once while replicas are killed. If
+// the responses to a batch differ, they are recorded as unexpected. The judge finds measurements
+// that were stored twice.
 func (t *trials) repeatedKeys(ctx context.Context) error {
 	begin, kills := t.book.Tally().Requests, 0
 	tally, err := t.underLoad(ctx, load.Repeated, func(ctx context.Context) error {
@@ -111,8 +111,8 @@ func (t *trials) repeatedKeys(ctx context.Context) error {
 }
 
 // asShipped restarts the replicas with the shipped session timeout and linger, and with a drain
-// grace of 2 s instead of the shipped 5 s. The rig otherwise uses shorter times, so that more
-// faults fit into a run.
+// grace of 2 s instead of the shipped 5 s. In runs with faults, the rig uses shorter times, so that
+// more faults fit into a run.
 func (t *trials) asShipped(ctx context.Context) error {
 	for _, d := range t.rig.Replicas {
 		d.Set("api.drain_grace=2s", "journal.log.session_timeout=6s", "clickhouse.delivery.linger=1s")
@@ -120,8 +120,8 @@ func (t *trials) asShipped(ctx context.Context) error {
 	return t.restartAll(ctx)
 }
 
-// restartAll restarts the replicas in turn, waiting for each to become ready and for HAProxy to
-// notice.
+// restartAll restarts the replicas in turn. It waits until each is ready again and HAProxy has
+// noticed.
 func (t *trials) restartAll(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	const noticed = 2 * time.Second // rise 2 × inter 500 ms
@@ -146,9 +146,9 @@ func (t *trials) rollouts(ctx context.Context) error {
 	return err
 }
 
-// takeovers kills replicas. For each partition that a replica owned, it measures the time from the
-// kill until a store has all items that were accepted before the kill and one batch that was
-// accepted after it.
+// takeovers kills replicas one at a time. For each partition that the killed replica delivered to a
+// store, it measures the time from the kill until the store has all items that were accepted before
+// the kill and one batch that was accepted after it.
 func (t *trials) takeovers(ctx context.Context) error {
 	var times []time.Duration
 	busyBefore, idleBefore := cpuTime()
@@ -185,7 +185,7 @@ func (t *trials) takeovers(ctx context.Context) error {
 	return nil
 }
 
-// bench measures what a journal in Kafka costs, with `make bench BENCH=journal`.
+// bench runs .ci/bench journal, which measures what a journal in Kafka costs.
 func bench(ctx context.Context) (goals []goal, err error) {
 	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
@@ -206,14 +206,14 @@ func bench(ctx context.Context) (goals []goal, err error) {
 		if v, ok := figure[name]; ok {
 			return v
 		}
-		return math.NaN() // exceeds every limit
+		return math.NaN() // is within no limit
 	}
 	within := func(what string, value, limit float64) {
 		goals = append(goals, goal{value <= limit, fmt.Sprintf("%s: %.2f, goal %v", what, value, limit)})
 	}
-	within("CPU per batch, journal in Kafka over a local one", at("kafka_cpu_over_local"), 1.3)
-	within("latency of a 207 with a journal in Kafka, increase over a local one, p50 in ms", at("kafka_p50_ms")-at("local_p50_ms"), 10)
-	within("latency of a 207 with a journal in Kafka, increase over a local one, p99 in ms", at("kafka_p99_ms")-at("local_p99_ms"), 40)
+	within("CPU per batch with a journal in Kafka, relative to a local journal", at("kafka_cpu_over_local"), 1.3)
+	within("latency of a 207 with a journal in Kafka minus that with a local journal, p50 in ms", at("kafka_p50_ms")-at("local_p50_ms"), 10)
+	within("latency of a 207 with a journal in Kafka minus that with a local journal, p99 in ms", at("kafka_p99_ms")-at("local_p99_ms"), 40)
 	if before := at("before_cpu_over_local"); !math.IsNaN(before) {
 		within("CPU per batch with a local journal, relative to the commit in BEFORE", 1/before, 1.05)
 	}

@@ -1,10 +1,10 @@
-// Package faultinject builds Go programs whose clock can be set and whose disk can fail while they
-// run.
+// Package faultinject writes an overlay for go build. In a program built with it, the clock can be
+// shifted and disk operations made to fail at run time.
 //
-// A static binary calls the kernel directly, so nothing can be interposed from outside. But go
-// build accepts an overlay that replaces source files, even those of the standard library. The
-// overlay adds one file to package syscall and changes the lines where time.Now reads the clock and
-// where files are read, written and synced. The program's own code is unchanged.
+// A static binary makes system calls directly, so LD_PRELOAD cannot intercept them. But an overlay
+// can replace any source file, even of the standard library. This one adds a file to package
+// syscall and changes the functions that read the clock, and that read, write, sync and truncate
+// files. The program's own code is unchanged.
 package faultinject
 
 import (
@@ -53,7 +53,7 @@ var changes = []change{
 	},
 }
 
-// Overlay writes the changed files to dir and returns the argument of go build that uses them.
+// Overlay writes the changed files to dir and returns the -overlay flag for go build.
 func Overlay(ctx context.Context, dir string) (argument string, err error) {
 	defer must.Return(&err, "cannot change the standard library")
 	goroot := must.Get(exec.CommandContext(ctx, "go", "env", "GOROOT").Output())
@@ -81,10 +81,10 @@ func Overlay(ctx context.Context, dir string) (argument string, err error) {
 	return "-overlay=" + file, nil
 }
 
-// env names the environment variable with the file that controls the faults.
+// env is the name of the environment variable that holds the path of the control file.
 const env = "FAULT_FILE"
 
-// The offsets of the words in the file, as in syscall.go.txt.
+// The offsets of the words in the control file, as in syscall.go.txt.
 const (
 	skew = 8 * iota
 	writeFaults
@@ -93,7 +93,8 @@ const (
 	pageBytes = 4096
 )
 
-// Faults controls the faults of running programs through a file that they map into memory.
+// Faults controls the faults of running programs through the control file, which they map into
+// memory.
 type Faults struct{ file *os.File }
 
 // New creates the control file at path, with all faults disabled.
@@ -103,33 +104,33 @@ func New(path string) (*Faults, error) {
 		err = f.Truncate(pageBytes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot create the fault file: %w", err)
+		return nil, fmt.Errorf("cannot create the control file for faults: %w", err)
 	}
 	return &Faults{f}, nil
 }
 
-// Env returns the environment variable for a program built with the overlay.
+// Env returns the environment variable, as key=value, for a program built with the overlay.
 func (f *Faults) Env() string { return env + "=" + f.file.Name() }
 
-// Skew moves the clock forward or back by whole seconds. The monotonic clock is not affected, as
-// when a real clock is set.
-func (f *Faults) Skew(by time.Duration) error { return f.set(skew, int64(by/time.Second)) }
+// Skew sets the offset of the clock from the real time, truncated to whole seconds. Like setting a
+// real clock, it does not affect the monotonic clock.
+func (f *Faults) Skew(offset time.Duration) error { return f.set(skew, int64(offset/time.Second)) }
 
-// FailWrites makes one in oneIn positioned writes, syncs and truncations fail with EIO, with some
-// of the bytes written; 0 stops it.
+// FailWrites makes about one in every oneIn pwrites, syncs and truncations fail with EIO. A failed
+// pwrite writes half of its bytes. If oneIn is 0, none fail.
 func (f *Faults) FailWrites(oneIn int) error { return f.set(writeFaults, int64(oneIn)) }
 
-// FailReads does the same for positioned reads.
+// FailReads does the same for preads.
 func (f *Faults) FailReads(oneIn int) error { return f.set(readFaults, int64(oneIn)) }
 
-// set writes a word atomically, because programs map the file into memory.
+// set writes a word in a single call, because programs read it concurrently.
 func (f *Faults) set(word int64, value int64) error {
 	b := binary.NativeEndian.AppendUint64(nil, uint64(value))
 	if _, err := f.file.WriteAt(b, word); err != nil {
-		return fmt.Errorf("cannot write the fault file: %w", err)
+		return fmt.Errorf("cannot write the control file for faults: %w", err)
 	}
 	return nil
 }
 
-// Close closes the file. Programs that map it keep the last faults.
+// Close closes the control file. Running programs keep the last faults that were set.
 func (f *Faults) Close() error { return f.file.Close() }

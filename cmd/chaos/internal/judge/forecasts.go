@@ -16,16 +16,16 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Settings holds the settings of the forecaster.
+// Settings holds the forecaster's settings.
 type Settings struct {
 	Streets   int // numbered from 1, with fromnode 1
 	Periods   int
 	Step      time.Duration // length of a period
-	Every     time.Duration // between publications
-	Tolerance float64       // speeds are multiples of it
+	Every     time.Duration // interval between publications
+	Tolerance float64       // all speeds are multiples of Tolerance
 }
 
-// slack is how long a publication and the daemon's next poll may take on a busy machine.
+// slack is the time allowed for a publication and the daemon's next poll on a busy machine.
 const slack = 30 * time.Second
 
 // Layer maps street:fromnode to the periods of the street.
@@ -62,7 +62,7 @@ func ParseLayer(body []byte) (l Layer, err error) {
 }
 
 // Publications returns the layer after each transaction in a topic, given the committed records in
-// the order of their offsets. Each transaction has its own producer epoch.
+// offset order. It relies on each transaction having a different producer ID or epoch.
 func Publications(records []launch.Record) (all []Layer, err error) {
 	type epoch struct {
 		producer int64
@@ -98,8 +98,9 @@ func Publications(records []launch.Record) (all []Layer, err error) {
 	return all, nil
 }
 
-// Check returns what is wrong with a layer, or an empty string. The periods of all streets end at
-// the same time, because they are published together. A response has no periods that have ended.
+// Check returns what is wrong with a layer, or an empty string. The last periods of all streets
+// must end at the same time, because they are published together. A street may have fewer than
+// r.Periods, because responses omit the periods that have ended.
 func (r Settings) Check(l Layer) string {
 	end := l.End()
 	for key, periods := range l {
@@ -134,7 +135,8 @@ func (l Layer) End() (end time.Time) {
 	return end
 }
 
-// Matches reports whether l equals published without the periods that have ended.
+// Matches reports whether l equals published, possibly without the first periods of some streets,
+// which have ended.
 func (l Layer) Matches(published Layer) bool {
 	if len(l) != len(published) {
 		return false
@@ -150,14 +152,14 @@ func (l Layer) Matches(published Layer) bool {
 
 // Response is a layer that the daemon returned to consecutive requests.
 type Response struct {
-	First, Last time.Time // start of the first and of the last request
+	First, Last time.Time // when the first and the last of these requests began
 	Layer       Layer
 }
 
 // Forecasts returns what is wrong with the layers that were published and served, both in
 // chronological order. No street may disappear, because measurements keep arriving. Each response
-// must match exactly one publication, and never an earlier one than the previous response. A
-// publication may be served until the next one is due, plus the outages since then.
+// must match exactly one publication, and never an earlier one than the previous response did. A
+// publication may be served until the next one is due, and for as long as the outages since then.
 func Forecasts(r Settings, published []Layer, responses []Response, outages func(from, to time.Time) time.Duration) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	var before Layer

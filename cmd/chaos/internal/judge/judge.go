@@ -1,4 +1,5 @@
-// Package judge compares the measurements that were accepted with the contents of the stores.
+// Package judge compares the accepted measurements with the contents of the stores, and the served
+// forecasts with the published ones.
 package judge
 
 import (
@@ -13,8 +14,8 @@ import (
 type Arrival struct {
 	ledger.Accepted
 	Received int64  // received_at: Unix nanoseconds in the archive, milliseconds in the topic
-	Place    string // in the store, for messages
-	Defect   string // any other defect, such as a wrong key
+	Place    string // place in the store, for messages
+	Defect   string // what else is wrong, such as the key; empty = nothing
 }
 
 // Verdict is the result for one store.
@@ -24,15 +25,15 @@ type Verdict struct {
 	Missing    int // accepted but not in the store
 	Duplicated int // more than once in the store
 	Reordered  int // stored after a later item of the same detector
-	Altered    int // a field, the batch id or the index differs; or it was never accepted
+	Altered    int // never accepted, or has a wrong field, batch id, index or receive time, or a Defect
 
-	Examples []string // the first of each kind
+	Examples []string // up to five of each kind
 }
 
-// Faults returns the sum of all faults.
+// Faults returns the total number of faults.
 func (v *Verdict) Faults() int { return v.Missing + v.Duplicated + v.Reordered + v.Altered }
 
-// String returns the line of the report.
+// String returns the verdict's line in the report.
 func (v *Verdict) String() string {
 	return fmt.Sprintf("%s: arrived %d missing %d duplicated %d reordered %d altered %d",
 		v.Store, v.Arrived, v.Missing, v.Duplicated, v.Reordered, v.Altered)
@@ -47,8 +48,8 @@ func (v *Verdict) note(count *int, format string, args ...any) {
 	}
 }
 
-// Compare judges one store. Its arrivals must be in the store's order, which is by partition and
-// offset for the topic.
+// Compare judges one store. The arrivals must be in the order of the store; for the topic, that is
+// by partition and offset.
 func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verdict {
 	v := &Verdict{Store: store, Arrived: len(arrivals)}
 	wanted := make(map[ledger.Key]ledger.Accepted, len(accepted))
@@ -80,7 +81,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 		case got.Defect != "":
 			v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Place, got.Defect)
 		}
-		// The items of a detector must be in the order in which they were sent and received.
+		// A detector's items must be in sending order, and their receive times must not decrease.
 		if last, ok := newest[got.Detector]; ok && (got.Seq < last.Seq || got.Received < last.Received) {
 			v.note(&v.Reordered, "%s #%d at %s (received %d) is after #%d at %s (received %d)",
 				got.Detector, got.Seq, got.Place, got.Received, last.Seq, last.Place, last.Received)
@@ -96,8 +97,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 	return v
 }
 
-// All judges the topic and each server of the archive. Each of them must have every accepted
-// measurement.
+// All judges the topic and each server of the archive. Each must have every accepted measurement.
 func All(accepted []ledger.Accepted, topic []Arrival, servers [][]Arrival) []*Verdict {
 	all := []*Verdict{Compare("topic", accepted, topic)}
 	for i, rows := range servers {
@@ -107,8 +107,8 @@ func All(accepted []ledger.Accepted, topic []Arrival, servers [][]Arrival) []*Ve
 	return all
 }
 
-// agree notes in v, the topic's verdict, each record whose time differs from the archive's
-// received_at, truncated to milliseconds.
+// agree compares the record times of the topic with received_at in a server's rows, truncated to
+// milliseconds. It notes each difference as Altered in v, the topic's verdict.
 func agree(v *Verdict, rows, topic []Arrival) {
 	received := make(map[ledger.Key]int64, len(rows))
 	for _, a := range rows {
@@ -121,8 +121,8 @@ func agree(v *Verdict, rows, topic []Arrival) {
 	}
 }
 
-// archive judges the rows of one of the archive's servers. It sorts them by received_at, which a
-// whole batch shares, and sequence.
+// archive judges the rows of one of the archive's servers. It sorts them by received_at, which the
+// items of a batch share, and then by Seq.
 func archive(store string, accepted []ledger.Accepted, rows []Arrival) *Verdict {
 	seqs := make(map[ledger.Key]int64, len(accepted))
 	for _, a := range accepted {

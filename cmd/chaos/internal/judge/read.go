@@ -15,12 +15,12 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Instance returns the product instance of a detector and of its client, such as chaos-01 for
+// Instance returns the product instance of a detector, which has one client: chaos-01 for detector
 // chaos-01-007.
 func Instance(detector string) string { return detector[:max(0, strings.LastIndexByte(detector, '-'))] }
 
-// arrivalsFrom selects the fields of Arrival, and the product instance: times as nanoseconds, to
-// avoid rounding, and rows without FINAL, to see duplicates.
+// arrivalsFrom selects the fields of Arrival and the product instance. Times are nanoseconds, to
+// avoid rounding, and there is no FINAL, to see duplicates.
 const arrivalsFrom = `SELECT detector_code AS Detector, measure_type_code AS Type, value AS Value, ifNull(quality, nan) AS Quality,
 	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
 	toUnixTimestamp64Nano(received_at) AS Received, toString(batch_id) AS Batch, toInt64(batch_index) AS Index,
@@ -78,7 +78,7 @@ func parseRecord(r launch.Record) Arrival {
 	if n, err := strconv.ParseInt(r.Header("index"), 10, 64); err == nil {
 		a.Index = n
 	}
-	switch { // fields that the record's key and headers repeat
+	switch { // the key and the headers repeat fields of the message
 	case string(r.Key) != m.GetDetectorCode():
 		a.Defect = fmt.Sprintf("the key is %q", r.Key)
 	case m.GetProductInstance() != Instance(a.Detector) || r.Header("product-instance") != m.GetProductInstance():

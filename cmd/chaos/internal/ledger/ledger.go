@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Item is a measurement that is unique in a run. Seq increases within a detector in sending order.
-// Detector and From identify the item even if other fields were altered.
+// Item is a measurement, identified by Detector and From. Seq numbers the items of a detector in
+// the order in which they are sent; it is not part of the measurement.
 type Item struct {
 	Detector string
 	Seq      int64
@@ -20,7 +20,7 @@ type Item struct {
 	Quality  float64 // NaN = none
 }
 
-// Key identifies an item in a store.
+// Key identifies an item in a store, even if its other fields were altered.
 type Key struct {
 	Detector string
 	From     int64
@@ -29,13 +29,14 @@ type Key struct {
 // Key returns the item's key.
 func (i Item) Key() Key { return Key{i.Detector, i.From} }
 
-// String formats all fields for messages.
+// String returns all fields, for messages.
 func (i Item) String() string {
 	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 	return fmt.Sprintf("%s #%d %s %s–%s %v quality %v", i.Detector, i.Seq, i.Type, at(i.From), at(i.To), i.Value, i.Quality)
 }
 
-// Same reports whether the measurements are equal, comparing floats bit by bit.
+// Same reports whether the measurements are equal, ignoring Seq. Floats are compared bit by bit,
+// except that all NaNs are equal.
 func (i Item) Same(o Item) bool {
 	return i.Detector == o.Detector && i.Type == o.Type && i.From == o.From && i.To == o.To &&
 		same(i.Value, o.Value) && same(i.Quality, o.Quality)
@@ -45,7 +46,7 @@ func same(a, b float64) bool {
 	return math.Float64bits(a) == math.Float64bits(b) || math.IsNaN(a) && math.IsNaN(b)
 }
 
-// Accepted is an item that a 207 confirmed, with its place in the batch.
+// Accepted is an item that a 207 confirmed, and its position in the batch.
 type Accepted struct {
 	Item
 	Batch string // Batch-Id
@@ -60,14 +61,14 @@ type Ledger struct {
 	tally      Tally
 }
 
-// Tally counts the clients' attempts.
+// Tally counts the clients' batches, attempts and requests.
 type Tally struct {
 	Batches   int // with a 207
 	Rejected  int // items rejected as expected
 	Failed    int // attempts without a 207
 	Replays   int // batches sent again after their 207
-	GaveUp    int // attempts that the client cancelled
-	Requests  int // requests; an attempt may consist of several concurrent ones
+	GaveUp    int // attempts that the client cancelled early
+	Requests  int // an attempt may consist of several concurrent requests
 	Responses int // requests with a 207
 }
 
@@ -99,7 +100,7 @@ func (l *Ledger) Tally() Tally {
 	return l.tally
 }
 
-// Read returns everything. The ledger must not be written to afterwards.
+// Read returns everything recorded. The ledger must not be written to afterwards.
 func (l *Ledger) Read() (accepted []Accepted, unexpected []string, tally Tally) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

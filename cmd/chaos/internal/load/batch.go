@@ -11,24 +11,24 @@ import (
 	"trafficd/cmd/chaos/internal/ledger"
 )
 
-// moments returns the times around which items start. They spread the items over partitions of the
-// archive: a block that spans several partitions is committed one part at a time and can be
+// moments returns the times around which items start. They spread the items over several partitions
+// of the archive, because a block that spans partitions is committed one part at a time and can be
 // interrupted between the parts. The forecaster learns from the items around the second time, and
-// forecasts from those of its last 12 minutes. Items around the third time start at most 6 minutes
-// before it, so that the forecaster reads them while they are recent enough.
+// bases its forecasts on items of the last 12 minutes. Items around the third time start at most 6
+// minutes before it, so that they are still recent enough when the forecaster reads them.
 func moments(now time.Time) [3]time.Time {
 	return [3]time.Time{time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC), now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -2), now}
 }
 
 var measureTypes = []string{"flow", "speed", "occupancy"}
 
-// batch is a request body with the expected result of each item.
+// batch is a request body and the expected result for each item.
 type batch struct {
 	key    string // Idempotency-Key
 	body   string
 	items  []ledger.Item // by index; zero if invalid
 	faults map[int]fault // by index
-	first  *result       // of the first 207
+	first  *result       // the result in the first 207
 }
 
 // generator generates the batches of one client, for detectors that no other client uses.
@@ -36,7 +36,7 @@ type generator struct {
 	rng       *rand.Rand
 	client    int
 	detectors int
-	lastSeq   []int64 // of each detector
+	lastSeq   []int64 // by detector
 	batches   int
 }
 
@@ -76,7 +76,7 @@ func (g *generator) item() ledger.Item {
 		from, length = base.Add(-time.Duration(g.rng.Int64N(360e9))), length/120
 	}
 	value, quality := g.rng.Float64()*200, g.rng.Float64()
-	switch g.rng.IntN(20) { // including both zeros, and very small and very large numbers
+	switch g.rng.IntN(20) { // some values are zero or negative zero, or have a very small or large magnitude
 	case 0:
 		value = math.Copysign(0, -1)
 	case 1:
@@ -107,10 +107,10 @@ func (g *generator) text(i ledger.Item) string {
 	return t + `}`
 }
 
-// fault is a way to make an item invalid, and the expected rejection.
+// fault makes an item invalid.
 type fault struct {
-	code    string
-	field   string // after measurements[i]
+	code    string // expected error code
+	field   string // expected parameter, without the prefix measurements[i]
 	corrupt func(text string) string
 }
 
@@ -129,7 +129,7 @@ var badItems = []fault{
 	{"DUPLICATE_FIELD", ".value", replace(`"value":`, `"value":1,"value":`)},
 }
 
-// result is an IngestResult (contract 5.2) with its headers.
+// result is an IngestResult (contract 5.2) and the headers of its response.
 type result struct {
 	Accepted   int         `json:"accepted"`
 	Rejected   int         `json:"rejected"`
@@ -147,12 +147,13 @@ type rejection struct {
 	} `json:"error"`
 }
 
-// same reports whether r and o are equal, ignoring the replay header.
+// same reports whether r and o are equal, ignoring Idempotent-Replay.
 func (r *result) same(o *result) bool {
 	return r.batchID == o.batchID && r.Accepted == o.Accepted && r.Rejected == o.Rejected && slices.Equal(r.Rejections, o.Rejections)
 }
 
-// compare returns how the result differs from the expected one, or an empty string.
+// compare describes how the result differs from the expected one. It returns an empty string if
+// there is no difference.
 func (b *batch) compare(got *result) string {
 	if bad := len(b.faults); got.Accepted != len(b.items)-bad || got.Rejected != bad || len(got.Rejections) != bad {
 		return fmt.Sprintf("%d items, %d of them invalid: accepted %d, rejected %d, %d rejections",
@@ -170,7 +171,7 @@ func (b *batch) compare(got *result) string {
 	return ""
 }
 
-// accepted returns the items that must arrive in the stores.
+// accepted returns the valid items, which must arrive in the stores.
 func (b *batch) accepted() []ledger.Accepted {
 	var list []ledger.Accepted
 	for i, item := range b.items {

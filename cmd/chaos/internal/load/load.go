@@ -1,7 +1,7 @@
 // Package load simulates the clients of a run. Each client has its own detectors. It sends one
 // batch at a time with an Idempotency-Key and retries until it receives a 207, as `trafficctl send`
-// does, so the order within a detector is defined, and every batch has been accepted when Run
-// returns.
+// does. The order of a detector's items is therefore defined, and every batch has been accepted
+// when Run returns nil.
 //
 // Some items are invalid on purpose, some attempts are cancelled before the response, and some
 // batches are sent again after their 207.
@@ -9,6 +9,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,25 +37,25 @@ type Config struct {
 	Seed      uint64
 }
 
-// Mode is the way in which clients send their batches.
+// Mode determines how clients send their batches.
 type Mode int
 
 const (
-	// Mixed sends each batch to one replica, directly or through the load balancer, or to all at
-	// the same time, and cancels some attempts.
+	// Mixed sends each batch to a random replica, to the load balancer, or to all replicas at the
+	// same time, and cancels some attempts.
 	Mixed Mode = iota
 	// Repeated sends each batch repeats times to every replica and once to the load balancer, all at
 	// the same time.
 	Repeated
-	// Balanced sends each batch to the load balancer, and waits for every response. It pauses for
-	// longer, so that deliveries do not lag.
+	// Balanced sends each batch to the load balancer, and waits up to a minute for each response.
+	// Its pauses are longer, so that deliveries do not lag.
 	Balanced
 )
 
 // repeats is the number of times that Repeated sends a batch to each replica.
 const repeats = 3
 
-// Clients represents the clients of a run.
+// Clients are the clients of a run.
 type Clients []*client
 
 // New returns clients that have sent nothing yet.
@@ -69,8 +70,8 @@ func New(cfg Config, l *ledger.Ledger) (all Clients) {
 	return all
 }
 
-// Run sends batches until ctx is done, then waits until the last batch of each client has received
-// its 207. It returns an error if hard is done before that.
+// Run sends batches until ctx is done, and then waits until the last batch of each client has
+// received a 207. It returns an error if hard is done first.
 func (all Clients) Run(ctx, hard context.Context, mode Mode) error {
 	return launch.Each(all, func(_ int, c *client) error {
 		defer c.http.CloseIdleConnections()
@@ -79,10 +80,10 @@ func (all Clients) Run(ctx, hard context.Context, mode Mode) error {
 	})
 }
 
-// APIKey returns the API key of a client, for the product instance of the client's detectors.
+// APIKey returns a client's API key, which is valid for the product instance of its detectors.
 func APIKey(client int) string { return fmt.Sprintf("tk_chaos-%02d", client) }
 
-// Detectors returns the codes of all detectors that Run uses.
+// Detectors returns the codes of all clients' detectors.
 func Detectors(cfg Config) (codes []string) {
 	for c := range cfg.Clients {
 		for d := range cfg.Detectors {
@@ -103,8 +104,8 @@ type client struct {
 	sent   []*batch // the latest batches, some of which are sent again
 }
 
-// replayable is the number of batches that a client may send again. It is large enough for the
-// oldest of them to precede several restarts of the daemon.
+// replayable is the number of batches that a client remembers to send again. The oldest of them
+// were usually sent several restarts of the daemon ago.
 const replayable = 60
 
 func (c *client) run(ctx, hard context.Context) (err error) {
@@ -132,8 +133,8 @@ func (c *client) run(ctx, hard context.Context) (err error) {
 	return nil
 }
 
-// repeat sends one of the latest batches again and expects its original result. It reports errors
-// through package must.
+// repeat sends one of the latest batches again and records a result that differs from the first. It
+// reports errors through package must.
 func (c *client) repeat(ctx context.Context) {
 	old := c.sent[c.rng.IntN(len(c.sent))]
 	r := must.Get(c.sendUntilAccepted(ctx, old))
@@ -146,15 +147,14 @@ func (c *client) repeat(ctx context.Context) {
 	c.ledger.Add(func(t *ledger.Tally) { t.Replays++ })
 }
 
-// retryable lists the statuses that the daemon or, for 502 and 504, HAProxy may return during a
-// fault.
+// retryable lists the statuses that are expected during a fault; 502 and 504 are HAProxy's.
 var retryable = []int{
 	http.StatusServiceUnavailable, http.StatusConflict, http.StatusRequestTimeout, http.StatusTooManyRequests,
 	http.StatusBadGateway, http.StatusGatewayTimeout,
 }
 
-// sendUntilAccepted sends a batch until it receives a 207. It randomly cancels some attempts very
-// early.
+// sendUntilAccepted sends a batch until it receives a 207. It returns an error if ctx is done
+// first. In mode Mixed, it cancels some attempts very early.
 func (c *client) sendUntilAccepted(ctx context.Context, b *batch) (*result, error) {
 	var last error
 	for ctx.Err() == nil {
@@ -180,7 +180,7 @@ func (c *client) sendUntilAccepted(ctx context.Context, b *batch) (*result, erro
 		})
 		launch.Sleep(ctx, time.Duration(10+c.rng.IntN(100))*time.Millisecond)
 	}
-	return nil, fmt.Errorf("batch %s received no 207 before the deadline: %w", b.key, last)
+	return nil, fmt.Errorf("batch %s received no 207 before the run ended: %w", b.key, cmp.Or(last, ctx.Err()))
 }
 
 // statusError is a response other than 207.
@@ -191,9 +191,8 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.text) }
 
-// sendToSome posts a batch to one replica, directly or through the load balancer, or to all at the
-// same time, and returns the first of their results. It records results that differ, and statuses
-// that are not retryable.
+// sendToSome posts a batch to the endpoints that the mode selects and returns one of the results,
+// or an error if there is none. It records differing results and statuses that are not retryable.
 func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
 	to := slices.Clone(c.Endpoints)
 	switch dice := c.rng.IntN(4); {
@@ -227,7 +226,7 @@ func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err e
 		case first == nil:
 			first = r
 		case !r.same(first):
-			c.ledger.AddUnexpected("batch %s: one replica's result is %v, another's is %v", b.key, first, r)
+			c.ledger.AddUnexpected("batch %s: one response is %v, another is %v", b.key, first, r)
 		}
 	}
 	c.ledger.Add(func(t *ledger.Tally) { t.Requests += len(to); t.Responses += responses })
@@ -237,7 +236,8 @@ func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err e
 	return first, err
 }
 
-// send posts a batch once. If the error is not a *statusError, the batch may have been accepted.
+// send posts a batch once. If it returns an error other than a *statusError, the batch may have
+// been accepted.
 func (c *client) send(ctx context.Context, endpoint string, b *batch) (*result, error) {
 	r, err := launch.Request(ctx, &c.http, http.MethodPost, endpoint, compress.Gzip(b.body), "Authorization", "apiKey "+c.apiKey,
 		"Content-Type", "application/json", "Content-Encoding", "gzip", "Idempotency-Key", b.key)

@@ -1,6 +1,6 @@
 // Package nemesis injects faults according to a plan: for each target, a seed determines the order
-// of its faults, their parameters and the pauses between them. Targets are hit independently, so
-// any faults may coincide.
+// of the faults, their parameters and the pauses between them. Targets are hit independently, so
+// faults of different targets may coincide.
 package nemesis
 
 import (
@@ -17,11 +17,11 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// Hit injects a fault and undoes it before it returns, without delay once ctx is done. It draws all
-// parameters from r first, so that the plan does not depend on the outcome.
+// Hit injects a fault, undoes it and returns. Once ctx is done, it undoes the fault immediately. It
+// draws all parameters from r first, so that the plan does not depend on the outcome.
 type Hit func(ctx context.Context, r *rand.Rand) error
 
-// ErrNotInjected is returned by a Hit that could not inject its fault. It is not counted.
+// ErrNotInjected is returned by a Hit that could not inject its fault. Counts omits such hits.
 var ErrNotInjected = errors.New("the fault was not injected")
 
 // Fault is one way to disturb a target.
@@ -31,8 +31,8 @@ type Fault struct {
 	Hit    Hit
 }
 
-// During returns a Hit that lasts for a random time: begin draws its parameters and injects it, and
-// end undoes it, even if begin returned ErrNotInjected.
+// During returns a Hit whose fault lasts for a random time: begin draws the parameters and injects
+// the fault, and end undoes it, even if begin returned ErrNotInjected.
 func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end func() error) Hit {
 	return func(ctx context.Context, r *rand.Rand) error {
 		lasts := shortest + time.Duration(r.Int64N(int64(longest-shortest)+1))
@@ -45,18 +45,18 @@ func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end f
 	}
 }
 
-// Target is hit by one fault at a time.
+// Target is a part of the system. It is hit by one fault at a time.
 type Target struct {
 	Name   string
 	Number int           // distinguishes targets of the same name
-	Gap    time.Duration // mean pause between two faults; 0 = never hit
+	Gap    time.Duration // mean pause before each fault; 0 = never hit
 	Faults []Fault
 }
 
-// Counts maps "target fault" to its number of hits.
+// Counts maps "target fault", the names of a target and a fault, to the number of hits.
 type Counts map[string]int
 
-// Of returns the sum over the faults of a target whose names have one of the prefixes.
+// Of returns the number of hits on a target by faults whose names begin with one of the prefixes.
 func (c Counts) Of(target string, prefixes ...string) int {
 	n := 0
 	for name, count := range c {
@@ -76,27 +76,27 @@ func (c Counts) Total() (n int) {
 	return n
 }
 
-// Add adds another run's counts.
+// Add adds the counts of o to c.
 func (c Counts) Add(o Counts) {
 	for name, n := range o {
 		c[name] += n
 	}
 }
 
-// Run hits all targets until ctx is done. When it returns, all faults have been undone, unless it
-// returns an error.
+// Run hits all targets until ctx is done or a fault fails. Unless it returns an error, all faults
+// have been undone.
 func Run(ctx context.Context, seed uint64, targets []Target, log func(format string, args ...any)) (Counts, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	counts := make([]Counts, len(targets))
 	err := launch.Each(targets, func(i int, t Target) (err error) {
 		if counts[i], err = t.run(ctx, seed, log); err != nil {
-			stop() // results after a permanent fault are meaningless
+			stop() // the fault may be permanent, which would make the results meaningless
 		}
 		return err
 	})
 	if err == nil {
-		<-ctx.Done() // there may be no target that is hit
+		<-ctx.Done() // in case all gaps are 0
 	}
 	sum := Counts{}
 	for _, c := range counts {
@@ -113,8 +113,7 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 	if t.Gap <= 0 || sum == 0 {
 		return counts, nil
 	}
-	// Each target has its own random source, so that one target's events do not change the plan of
-	// another.
+	// Each target has its own random source, so that one target does not change another's plan.
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.Name)) // never fails
 	r := rand.New(rand.NewPCG(seed, h.Sum64()+uint64(t.Number)))

@@ -20,11 +20,11 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// Archive is a ClickHouse server, or a cluster with one shard and its ZooKeeper.
+// Archive is a ClickHouse server, or a cluster of one shard with its ZooKeeper.
 type Archive struct {
 	Nodes     []*Node
-	ZooKeeper *launch.ZooKeeper // nil = no cluster
-	Table     string            // the table with a node's own rows
+	ZooKeeper *launch.ZooKeeper // nil = a single server
+	Table     string            // the table of a node's own rows, with its database
 
 	migrate func(ctx context.Context) error // creates the tables that are missing on any node
 }
@@ -34,7 +34,7 @@ type Node struct {
 	*launch.ClickHouse
 	archive *Archive
 	number  int
-	empty   bool // its disk was deleted
+	empty   bool // Wipe deleted its disk, and Replace has not started it yet
 }
 
 // unmerged disables merges, which would remove duplicate rows before they are counted.
@@ -45,7 +45,7 @@ var unmerged = map[string]string{
 
 const manyParts = "1000000"
 
-// startArchive starts one server or, with hosts for its nodes and ZooKeeper, a cluster.
+// startArchive starts one server or, if several nodes are configured, a cluster.
 func (r *Rig) startArchive(ctx context.Context) {
 	r.Archive = &Archive{Table: "trafficd.measurements"}
 	opts := launch.Options{Dir: r.cfg.Dir, Stderr: r.log, MergeTree: unmerged}
@@ -68,7 +68,7 @@ func (r *Rig) startArchive(ctx context.Context) {
 	}
 }
 
-// addresses returns the nodes' own addresses, not those of the wires.
+// addresses returns the addresses of the nodes themselves, not of the wires.
 func (a *Archive) addresses() (all []string) {
 	for _, n := range a.Nodes {
 		all = append(all, n.TCP)
@@ -76,7 +76,7 @@ func (a *Archive) addresses() (all []string) {
 	return all
 }
 
-// prepare creates the tables.
+// prepare creates the tables with d's program and settings.
 func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 	a.migrate = func(ctx context.Context) error {
 		args := append([]string{"migrate"}, d.Args...)
@@ -86,7 +86,7 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 		}
 		return nil
 	}
-	// A busy server may not respond in time, so retry.
+	// Retry, because a busy server may not respond in time.
 	if err := launch.Eventually(ctx, 2*time.Minute, func() error { return a.migrate(ctx) }); err != nil || a.ZooKeeper != nil {
 		return err
 	}
@@ -95,12 +95,12 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 
 const statementLimit = 20 * time.Second
 
-// do runs a statement over the native protocol, the only one that a node of a cluster serves.
+// do runs a statement over the native protocol, because nodes of a cluster do not serve HTTP.
 func (n *Node) do(statement string) error {
 	return n.with(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.Exec(ctx, statement) })
 }
 
-// count runs a query that returns a number.
+// count returns the number that a query selects.
 func (n *Node) count(query string) (rows uint64, err error) {
 	return rows, n.with(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.QueryRow(ctx, query).Scan(&rows) })
 }
@@ -114,15 +114,15 @@ func (n *Node) with(limit time.Duration, do func(ctx context.Context, conn ch.Co
 	return do(ctx, conn)
 }
 
-// hog is an expression that allocates 3.6 GB at once, more than the memory limit of the server.
+// hog is an expression that allocates 3.6 GB at once, which exceeds the server's memory limit.
 const hog = "length(range(if(rowNumberInBlock() = 0, toUInt64(450000000), 0)))"
 
-// TooManyParts is the only refusal that can be limited to one node of a cluster.
+// TooManyParts is the only way to make a single node of a cluster reject inserts.
 const TooManyParts = "too many parts"
 
 // refusals maps each way of making a server reject inserts to the statements that start and end it;
-// %s is the table. "Out of memory" fails before the rows are written, "out of
-// memory in a view" afterwards.
+// %s is the table. "out of memory" fails before the rows are written, and "out of memory in a view"
+// afterwards.
 var refusals = map[string][2]string{
 	"read-only": {"ALTER TABLE %s MODIFY SETTING table_readonly = 1", "ALTER TABLE %s MODIFY SETTING table_readonly = 0"},
 	TooManyParts: {
@@ -150,8 +150,7 @@ func (n *Node) Refusals() []string {
 // Refuse makes the server reject inserts until Allow.
 func (n *Node) Refuse(how string) error { return n.refuse(how, 0) }
 
-// Allow undoes Refuse. In a cluster it waits for ZooKeeper, without which a table cannot be
-// altered.
+// Allow undoes Refuse. In a cluster it retries, because altering a table requires ZooKeeper.
 func (n *Node) Allow(how string) error {
 	if n.archive.ZooKeeper == nil {
 		return n.refuse(how, 1)
@@ -163,8 +162,8 @@ func (n *Node) refuse(how string, step int) error {
 	return n.do(strings.ReplaceAll(refusals[how][step], "%s", n.archive.Table))
 }
 
-// Revive restarts the server if it does not respond. Embedded as a library, ClickHouse exits after
-// some connection failures that the real server survives.
+// Revive restarts the server if it does not respond. As a library, ClickHouse exits after some
+// connection failures that the real server survives.
 func (n *Node) Revive() error {
 	if err := n.do("SELECT 1"); err == nil {
 		return nil
@@ -172,7 +171,7 @@ func (n *Node) Revive() error {
 	return errors.Join(n.Kill(), n.Restart())
 }
 
-// orRevive calls Revive if err is not nil.
+// orRevive calls Revive if err is not nil, and returns both errors.
 func (n *Node) orRevive(err error) error {
 	if err == nil {
 		return nil
@@ -181,9 +180,9 @@ func (n *Node) orRevive(err error) error {
 }
 
 // Wipe kills a node and deletes its disk. If the node may have the only copy of a row, because the
-// other replica was down and has not fetched it yet, Wipe returns nemesis.ErrNotInjected. It never
-// leaves a node stopped for long if its disk is intact: the daemon would resend rows that only that
-// node has.
+// other replica was down and has not fetched it yet, Wipe keeps the disk and returns
+// nemesis.ErrNotInjected. In this case it restarts the node at once, because the daemon would
+// resend rows that only that node has.
 func (n *Node) Wipe(ctx context.Context) error {
 	// The other node may still be starting.
 	err := launch.Eventually(ctx, 5*time.Second, func() error { return n.checkReplicated(5 * time.Second) })
@@ -200,8 +199,8 @@ func (n *Node) Wipe(ctx context.Context) error {
 	return os.RemoveAll(filepath.Join(n.Dir(), "clickhouse"))
 }
 
-// checkReplicated returns nil if the other node has all parts of this one. Missing parts are in the
-// other node's replication queue.
+// checkReplicated returns nil if the other node has all parts of this one, that is, if its
+// replication queue is empty.
 func (n *Node) checkReplicated(limit time.Duration) error {
 	return n.other().with(limit, func(ctx context.Context, conn ch.Conn) error {
 		var missing uint64
@@ -221,7 +220,7 @@ func (n *Node) other() *Node { return n.archive.Nodes[(n.number+1)%len(n.archive
 func (n *Node) replica() string { return fmt.Sprint("r", n.number+1) }
 
 // Replace starts a node after Wipe. If its disk was deleted, Replace drops the old replica from
-// ZooKeeper, and the new one creates its tables and fetches all rows.
+// ZooKeeper and creates the node's tables, which then fetch all rows.
 func (n *Node) Replace(ctx context.Context) error {
 	if !n.empty {
 		return n.Revive()
@@ -230,11 +229,11 @@ func (n *Node) Replace(ctx context.Context) error {
 		return err
 	}
 	n.empty = false
-	known := []string{n.replica(), "1-" + n.replica()} // its names in the sharded tables, and in those that every server has
+	known := []string{n.replica(), "1-" + n.replica()} // its name in sharded tables, and in tables that every server has
 	return launch.Eventually(ctx, 2*time.Minute, func() error {
 		for len(known) > 0 {
 			if err := n.other().do("SYSTEM DROP REPLICA '" + known[0] + "' FROM DATABASE trafficd"); err != nil {
-				return err // its session in ZooKeeper has not expired yet, or the other node is down
+				return err // the old replica's ZooKeeper session has not expired yet, or the other node is down
 			}
 			known = known[1:]
 		}
@@ -243,7 +242,7 @@ func (n *Node) Replace(ctx context.Context) error {
 }
 
 // AwaitReplicated waits until all nodes have all rows. It returns an error if any parts were
-// merged, because duplicates may then be missing from the count.
+// merged, because the merge may have removed duplicates.
 func (a *Archive) AwaitReplicated(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	for _, n := range a.Nodes {

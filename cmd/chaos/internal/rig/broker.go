@@ -27,31 +27,30 @@ const (
 	partitions = 4
 )
 
-// Broker is a cluster that speaks the Kafka protocol. Its methods must not be called concurrently.
-// All random choices are drawn from r.
+// Broker is a Kafka-protocol cluster. Its methods must not be called concurrently. The parameter r
+// is the source of all random choices.
 type Broker interface {
-	// Stop stops n random brokers: with SIGKILL if they can recover from it, otherwise all together
-	// and cleanly.
+	// Stop stops brokers. Apache kills n random ones; Kfake ignores n and stops all cleanly.
 	Stop(r *rand.Rand, n int) error
-	// Restart starts the brokers that Stop stopped.
+	// Restart starts the stopped brokers.
 	Restart() error
-	// Freeze pauses a random broker until Thaw.
+	// Freeze pauses a random broker (Kfake: the whole cluster) until Thaw.
 	Freeze(r *rand.Rand) error
 	Thaw() error
-	// Addresses returns the brokers' own addresses, not those of the wires.
+	// Addresses returns the addresses of the brokers themselves, not of the wires.
 	Addresses() []string
 	Close() error
 }
 
-// Apache is Apache Kafka with each node in its own process. A killed node loses nothing that it
-// acknowledged, and recovers the state of its producers.
+// Apache is Apache Kafka with each node in its own process. A killed node loses no records that it
+// acknowledged, and recovers its producer state.
 type Apache struct {
 	nodes  []*launch.Kafka
-	down   []*launch.Kafka
+	down   []*launch.Kafka // killed, not yet restarted
 	frozen *launch.Kafka
 }
 
-// startApache starts the brokers that the completed options describe.
+// startApache starts the brokers that opts describes and creates Topic. opts must be completed.
 func startApache(ctx context.Context, opts launch.Options) (a *Apache, err error) {
 	defer must.Return(&err)
 	opts.Properties = map[string]string{"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"}
@@ -59,7 +58,7 @@ func startApache(ctx context.Context, opts launch.Options) (a *Apache, err error
 		opts.Properties["min.insync.replicas"] = "2"
 	}
 	a = &Apache{nodes: make([]*launch.Kafka, opts.Brokers)}
-	must.Do(launch.Each(a.nodes, func(i int, _ *launch.Kafka) error { // no node is ready until most are running
+	must.Do(launch.Each(a.nodes, func(i int, _ *launch.Kafka) error { // no node is ready until a majority is running
 		node := opts
 		node.Node, node.Host = i+1, opts.Hosts.At(i)
 		stores, err := launch.StartStores(ctx, node)
@@ -86,19 +85,19 @@ func (a *Apache) Restart() error {
 	return launch.Each(down, func(_ int, k *launch.Kafka) error { return k.Restart() })
 }
 
-// Freeze pauses one node. After its session timeout the others take over its partitions, and it
-// resumes without knowing that.
+// Freeze pauses one node. After its session timeout, the others take over its partitions. When it
+// resumes, it still considers itself their leader.
 func (a *Apache) Freeze(r *rand.Rand) error {
 	a.frozen = a.nodes[r.IntN(len(a.nodes))]
 	return a.frozen.Pause()
 }
 
 // Wipe kills a random broker and deletes its disk. If that could lose records that no other broker
-// has, it returns nemesis.ErrNotInjected instead. Restart starts the broker again.
+// has, it keeps the disk and returns nemesis.ErrNotInjected. Restart starts the broker again.
 //
-// Wipe waits until all replicas are in sync, and after the kill until the other nodes know that
-// those of the killed one are not. Acknowledged records are on every in-sync replica, so the other
-// nodes then have them all.
+// Wipe waits until all replicas are in sync and, after the kill, until the other brokers have
+// removed those of the killed broker from the in-sync replicas. Acknowledged records are on every
+// in-sync replica, so the other brokers then have them all.
 func (a *Apache) Wipe(ctx context.Context, r *rand.Rand) error {
 	i := r.IntN(len(a.nodes))
 	err := launch.Eventually(ctx, wipeLimit, func() error { return a.covered(ctx, -1) })
@@ -115,12 +114,11 @@ func (a *Apache) Wipe(ctx context.Context, r *rand.Rand) error {
 	return os.RemoveAll(filepath.Join(a.nodes[i].Dir(), "kafka", "apache", fmt.Sprint("node-", i+1), "data"))
 }
 
-// wipeLimit exceeds both a broker's session timeout and the time that a small log takes to
-// replicate.
+// wipeLimit exceeds both a broker's session timeout and the time to replicate a small log.
 const wipeLimit = 15 * time.Second
 
-// covered returns nil if every live broker reports that each partition has a leader and that all of
-// its replicas, except on the dead broker, are in sync. If dead is negative, all brokers are live.
+// covered returns an error unless every live broker reports that each partition has a leader and
+// that exactly its replicas on live brokers are in sync. dead is an index, or -1 if all are live.
 func (a *Apache) covered(ctx context.Context, dead int) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -131,7 +129,7 @@ func (a *Apache) covered(ctx context.Context, dead int) error {
 		}
 		client := must.Get(kgo.NewClient(kgo.SeedBrokers(k.Brokers...), kgo.DisableClientMetrics()))
 		defer client.Close()
-		known := must.Get(kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0])) // this broker, not the one that it would choose
+		known := must.Get(kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0])) // this broker, not one that the client chooses
 		for _, t := range known.Topics {
 			for _, p := range t.Partitions {
 				want := slices.DeleteFunc(slices.Clone(p.Replicas), func(id int32) bool { return id == int32(dead+1) })
@@ -144,8 +142,8 @@ func (a *Apache) covered(ctx context.Context, dead int) error {
 	})
 }
 
-// MoveLeaders assigns each partition another preferred leader and elects it. It returns
-// nemesis.ErrNotInjected if the cluster currently rejects that.
+// MoveLeaders assigns each partition a random preferred leader and elects it. If the cluster does
+// not respond or rejects this, MoveLeaders returns nemesis.ErrNotInjected.
 func (a *Apache) MoveLeaders(ctx context.Context, r *rand.Rand) (err error) {
 	defer func() {
 		if err != nil {
@@ -181,20 +179,20 @@ func (a *Apache) Addresses() (all []string) {
 	return all
 }
 
-// Close kills the nodes. In a clean shutdown the last node would wait for the others, which have
+// Close kills the nodes. In a clean shutdown, the last node would wait for the others, which have
 // already exited.
 func (a *Apache) Close() error {
 	return launch.Each(a.nodes, func(_ int, k *launch.Kafka) error {
 		if k == nil {
-			return nil // it could not be started
+			return nil // it failed to start
 		}
 		return k.Kill()
 	})
 }
 
-// Kfake is kfake in this process, where its faults can be controlled. It is never killed, because
-// it saves producer state only when it is closed, and a broker that forgets its producers during a
-// request may duplicate records.
+// Kfake is kfake in this process, which allows injecting errors. It is never killed, because it
+// saves producer state only on a clean shutdown, and a broker that forgets a producer during a
+// request may duplicate its records.
 type Kfake struct {
 	dir        string
 	ports      []int
@@ -213,7 +211,8 @@ func (f *Kfake) Restart() (err error) {
 	return nil
 }
 
-// listen returns a listener with the wire's address, which kfake advertises to clients.
+// listen returns a listener whose Addr is that of the broker's wire, so that kfake advertises the
+// wire to clients.
 func (f *Kfake) listen(network, address string) (net.Listener, error) {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -228,7 +227,7 @@ func (f *Kfake) listen(network, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// advertisedListener is a listener with another address.
+// advertisedListener is a listener whose Addr returns the address of a wire.
 type advertisedListener struct {
 	net.Listener
 	wire net.Addr
@@ -258,9 +257,9 @@ func (f *Kfake) Thaw() error {
 	return nil
 }
 
-// produceErrors lists errors that are returned although the records were stored, errors from a
-// broker that has forgotten the producer, and errors from a broker that stored nothing. Sequence
-// numbers alone do not prevent duplicates if an error of the second kind follows one of the first.
+// produceErrors lists three kinds of errors: those that may be returned although the records were
+// stored, those of a broker that has forgotten the producer, and those of a broker that stored
+// nothing. If the second kind follows the first, sequence numbers alone do not prevent duplicates.
 var produceErrors = [][]*kerr.Error{
 	{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend},
 	{kerr.OutOfOrderSequenceNumber, kerr.InvalidProducerEpoch, kerr.UnknownProducerID},

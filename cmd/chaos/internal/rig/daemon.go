@@ -24,20 +24,20 @@ import (
 // stopLimit is the daemon's shutdown_timeout.
 const stopLimit = 6 * time.Second
 
-// Daemon is trafficd, or a forecaster, whose Faults are nil. Its methods must not be called
-// concurrently.
+// Daemon is trafficd or a forecaster. Its methods must not be called concurrently.
 type Daemon struct {
 	launch.Daemon
 	Busy       sync.Mutex                       // held during a fault
-	Faults     *faultinject.Faults              // of its clock, writes and reads
-	sharesLog  bool                             // the journal is a log in Kafka
+	Faults     *faultinject.Faults              // faults of its clock, writes and reads; nil for a forecaster
+	sharesLog  bool                             // whether its journal is a log in Kafka
 	volume     string                           // the journal's directory
 	unexpected func(format string, args ...any) // reports unexpected exits
-	watched    bool                             // an exit of the current process is unexpected
+	watched    bool                             // whether an exit of the current process is unexpected
 }
 
-// newDaemon writes the daemon's configuration. Retry delays are short and blocks small, so that
-// faults hit more deliveries, and the journal fills up when a store is down for a few seconds.
+// newDaemon returns replica n, configured but not running. Retry delays are short and blocks small,
+// so that faults hit more deliveries. The journal is so small that it fills up when a store is down
+// for a few seconds.
 func (r *Rig) newDaemon(binary string, n int) *Daemon {
 	dir := r.path(fmt.Sprint("replica-", n))
 	must.Do(os.MkdirAll(dir, 0o755))
@@ -98,36 +98,36 @@ func addresses(wires []*Wire) (all []string) {
 	return all
 }
 
-// The log that several replicas share.
+// The log in Kafka that replicas share.
 const (
 	Log      = "trafficd.log"
 	logGroup = "trafficd"
-	// SessionTimeout is the time after which a replica that does not respond loses its partitions.
+	// SessionTimeout is how long a replica may be silent before it loses its partitions.
 	SessionTimeout = 2 * time.Second
 )
 
 // Wipe deletes the volume of a daemon that is not running.
 func (d *Daemon) Wipe() error { return os.RemoveAll(d.volume) }
 
-// Source is a partition of the log that a group delivers to a store.
+// Source is a partition of the log, as delivered to one of the stores by its consumer group.
 type Source struct {
 	Group     string
 	Partition int32
 }
 
-// AwaitDelivered waits until both deliveries have read the log up to its current end.
+// AwaitDelivered waits until both groups have delivered the log up to its current end.
 func (r *Rig) AwaitDelivered(ctx context.Context, limit time.Duration) error {
 	return r.await(ctx, limit, 0, func(Source) bool { return true }, func(Source) {})
 }
 
-// AwaitAdvance waits until each source has been read beyond its current end, and then calls each
-// for it. Clients must be sending.
+// AwaitAdvance waits until each source has been delivered beyond its current end, and calls each
+// for a source as soon as it has. Clients must be sending.
 func (r *Rig) AwaitAdvance(ctx context.Context, limit time.Duration, sources []Source, each func(Source)) error {
 	return r.await(ctx, limit, 1, func(s Source) bool { return slices.Contains(sources, s) }, each)
 }
 
-// await waits until all sources for which selected returns true have been read the given number of
-// frames beyond their current ends. It calls each for every source as soon as that has happened.
+// await waits until every source for which selected returns true has been delivered to the given
+// number of frames beyond its current end. It calls each for a source as soon as it has.
 func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, selected func(Source) bool, each func(Source)) error {
 	var waiting map[Source]int64 // the offset to reach
 	return launch.Eventually(ctx, limit, func() error {
@@ -156,8 +156,8 @@ func (r *Rig) await(ctx context.Context, limit time.Duration, beyond int64, sele
 	})
 }
 
-// Owned waits until the groups are stable, and returns the sources with frames that a replica
-// delivers.
+// Owned waits until the groups are stable, and returns the sources that d delivers. Sources without
+// frames are omitted.
 func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) {
 	err = launch.Eventually(ctx, time.Minute, func() error {
 		now, err := r.read(ctx, "Stable")
@@ -171,9 +171,9 @@ func (r *Rig) Owned(ctx context.Context, d *Daemon) (owned []Source, err error) 
 	return owned, err
 }
 
-// read returns how far the partitions with frames have been read. It returns an error if a group
-// has no members or is not in the given state, if any. Lag omits the partitions of a group that
-// is rebalancing and has not committed anything in them yet.
+// read returns the lag of every source with frames. It returns an error if a group has no members,
+// or is not in the given state, if any. kadm's Lag omits partitions in which a rebalancing group
+// has not committed anything; read reports them with offset -1.
 func (r *Rig) read(ctx context.Context, state ...string) (all map[Source]kadm.GroupMemberLag, err error) {
 	defer must.Return(&err)
 	ends := must.Get(r.admin.ListEndOffsets(ctx, Log))
@@ -200,7 +200,7 @@ func (r *Rig) read(ctx context.Context, state ...string) (all map[Source]kadm.Gr
 	return all, nil
 }
 
-// name returns the name of the replica in consumer groups.
+// name returns the replica's client ID in consumer groups.
 func (d *Daemon) name() string { return filepath.Base(d.Dir) }
 
 // Start starts the daemon unless it is running.
@@ -213,8 +213,8 @@ func (d *Daemon) Start() error {
 	return err
 }
 
-// Running reports whether the daemon is running, and records an unexpected exit. If the disk fails,
-// an exit before the daemon listens is expected, because a service manager would restart it.
+// Running reports whether the daemon is running, and records an unexpected exit. An exit because of
+// a disk error before the daemon listens is expected: a service manager would restart it.
 func (d *Daemon) Running() bool {
 	if !d.Exited() {
 		return true
@@ -226,13 +226,13 @@ func (d *Daemon) Running() bool {
 	return false
 }
 
-// Log messages that show that the daemon handles signals, or accepts clients.
+// Log messages that show that the daemon handles signals, and that it accepts clients.
 const (
 	handlesSignals = ` starts"`
 	listening      = `"listening for clients"`
 )
 
-// diskFailed reports whether the daemon exited with a disk error.
+// diskFailed reports whether the daemon's last log messages contain a disk error.
 func (d *Daemon) diskFailed() bool {
 	last := d.LogTail()
 	return strings.Contains(last, "no space left") || strings.Contains(last, "input/output error")
@@ -261,7 +261,7 @@ func (d *Daemon) Terminate() error {
 	// SIGTERM kills a process that does not handle signals yet.
 	status, ok := d.State().Sys().(syscall.WaitStatus)
 	tooEarly := ok && status.Signaled() && status.Signal() == syscall.SIGTERM && !strings.Contains(d.Log(), handlesSignals)
-	// A request may wait for the log longer than the grace period. Its client sends it again.
+	// Requests may wait for the log longer than the grace period. The clients send them again.
 	aborted := d.sharesLog && strings.Contains(d.LogTail(), "requests were aborted at the end of the grace period")
 	if !d.State().Success() && !tooEarly && !aborted && !d.diskFailed() {
 		d.unexpected("the daemon exited with %v, %v after SIGTERM: %s", d.State(), time.Since(begin), d.LogTail())

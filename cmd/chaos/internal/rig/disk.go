@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a small in-memory file system for the journal, so that it can be filled. It has no mount
-// point: it is accessible through a descriptor of this process and disappears with it.
+// Disk is an in-memory file system for the journal, small enough to be filled. It has no mount
+// point: it is accessible through a descriptor of this process, and disappears when that is closed.
 type Disk struct {
 	fd  int
 	Dir string

@@ -9,7 +9,8 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// newDisk requires permission to mount; without it, the error wraps os.ErrPermission.
+// newDisk returns an empty disk of the given size. Without permission to mount, the error wraps
+// os.ErrPermission.
 func newDisk(bytes int) (d *Disk, err error) {
 	defer must.Return(&err, "cannot create a small disk")
 	fs := must.Get(unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC))

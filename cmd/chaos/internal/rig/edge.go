@@ -11,17 +11,17 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// Edge is an HAProxy with the shipped configuration. Its methods must not be called concurrently.
+// Edge is the load balancer: HAProxy with the shipped configuration, adapted to the rig's addresses
+// and number of replicas. Its methods must not be called concurrently.
 type Edge struct {
 	launch.Daemon
-	Address string
+	Address string // host:port that clients connect to
 }
 
 // server is the shipped configuration's line for the second replica.
 const server = "    server replica-2 replica-2:8080 check port 8081\n"
 
-// startEdge starts an HAProxy that forwards to the replicas' wires. Its health checks bypass the
-// wires.
+// startEdge starts HAProxy, which forwards to the replicas' wires. Health checks bypass the wires.
 func (r *Rig) startEdge() {
 	text := must.Get(os.ReadFile(filepath.Join(must.Get(launch.ModuleRoot()), "deployments", "edge", "haproxy.cfg")))
 	file := r.path("haproxy.cfg")

@@ -16,12 +16,13 @@ import (
 // Forecasts is the topic of the forecasts, which the daemon serves.
 const Forecasts = "forecasts"
 
-// newForecaster prepares a forecaster for the first client's detectors, two for each street.
+// newForecaster prepares a forecaster for the first client's detectors, of which each street has
+// two. There is none with several replicas or nodes.
 func (r *Rig) newForecaster(ctx context.Context) {
 	if r.cfg.Replicas > 1 || r.cfg.Nodes > 1 {
 		return
 	}
-	// 60 periods, so that some are still in the future if the daemon's clock is 20 minutes ahead.
+	// With 60 periods, some are still in the future when the daemon's clock is 20 minutes ahead.
 	r.ForecastSettings = judge.Settings{Periods: 60, Step: time.Minute, Every: 2 * time.Second, Tolerance: 0.5}
 	instance, text := judge.Instance(load.Detector(0, 0)), "detectorCode,street,fromnode,length\n"
 	for n, code := range r.cfg.Detectors {
@@ -37,8 +38,7 @@ func (r *Rig) newForecaster(ctx context.Context) {
 		"output.kafka.dial_timeout=500ms", "output.kafka.request_timeout=3s")
 }
 
-// forecaster returns a forecaster that is not running. Its ClickHouse queries time out after 10 s
-// and are retried.
+// forecaster returns a forecaster that is not running.
 func (r *Rig) forecaster(dir string, output ...string) *Daemon {
 	dir = r.path(dir)
 	must.Do(os.MkdirAll(dir, 0o755))
@@ -54,7 +54,7 @@ func (r *Rig) forecaster(dir string, output ...string) *Daemon {
 	return d
 }
 
-// StartReference starts a second forecaster and returns the name of the file that it writes.
+// StartReference starts a second forecaster, which writes its forecasts to file.
 func (r *Rig) StartReference() (d *Daemon, file string, err error) {
 	defer must.Return(&err)
 	file = filepath.Join(r.path("reference"), "forecasts.pb")

@@ -14,9 +14,9 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// Network is a bridge with a network namespace for each host, so that the link between any two
-// hosts can be cut, in one direction or both. Packets on a cut link disappear without an error, as
-// on a broken switch.
+// Network is a bridge with a network namespace for each host. The link between any two hosts can be
+// cut, in one direction or both. Packets on a cut link disappear without an error, as with a broken
+// switch.
 type Network struct {
 	Hosts  launch.Hosts
 	bridge string
@@ -71,7 +71,7 @@ func (n *Network) close() {
 	_ = ip("link", "del", n.bridge)
 }
 
-// removeDeadNetworks removes the networks of processes that were killed.
+// removeDeadNetworks removes the networks that killed processes left behind.
 func removeDeadNetworks() {
 	list, _ := exec.Command("ip", "netns", "list").Output()
 	for line := range strings.Lines(string(list)) {
@@ -84,13 +84,14 @@ func removeDeadNetworks() {
 	}
 }
 
-// removeHost removes a namespace. It removes the link first, because the kernel would remove it
-// only some time after the namespace.
+// removeHost removes a namespace and its link. It removes the link explicitly, because the kernel
+// would do so only some time after it removed the namespace.
 func removeHost(namespace string) {
 	_, _ = ip("link", "del", vethOf(namespace)), ip("netns", "del", namespace)
 }
 
-// vethOf returns the name of a host's link on the bridge, of at most 15 bytes.
+// vethOf returns the name of a host's link on the bridge. It drops "cha" from the namespace's name,
+// because the kernel allows at most 15 bytes.
 func vethOf(namespace string) string { return namespace[len("cha"):] }
 
 func ip(args ...string) error {

@@ -1,6 +1,6 @@
-// Package rig runs the system under test on loopback: the daemon, with fault injection for its
-// clock and disk; a real ClickHouse; a broker; and a toxiproxy on each connection among them and
-// from the clients. Each part can be killed, stopped and started separately.
+// Package rig runs the system under test: the daemon, with fault injection for its clock and disk;
+// a real ClickHouse; a broker; and a toxiproxy in front of each of them. Each part can be killed,
+// stopped and started separately.
 package rig
 
 import (
@@ -22,8 +22,7 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// The disk has room for the largest journal, the idempotency store and the cursors, but little
-// more.
+// The disk has room for a full journal, the idempotency store and the cursors, but little more.
 const (
 	journalBytes = 12 << 20
 	diskBytes    = 64 << 20
@@ -36,10 +35,10 @@ type Config struct {
 	Broker     string // launch.Kfake or launch.Apache
 	Brokers    int
 	Nodes      int                              // number of ClickHouse servers; 2 or more form a cluster with one shard
-	Replicas   int                              // number of daemons; 2 or more have their journal in Kafka, and share nothing else
-	Clients    int                              // each has a key and a product instance
-	Links      bool                             // each broker and each node of a ClickHouse cluster has a network namespace, which needs root
-	LowDisk    bool                             // the journal rejects frames before its disk is full; otherwise writes fail
+	Replicas   int                              // number of daemons; 2 or more share a journal in Kafka, and nothing else
+	Clients    int                              // number of clients; each has a key and a product instance
+	Links      bool                             // whether brokers and cluster nodes are in network namespaces, which needs root
+	LowDisk    bool                             // whether the journal rejects frames before its disk is full, instead of failing to write
 	Unexpected func(format string, args ...any) // called for each unexpected exit
 }
 
@@ -50,7 +49,7 @@ type Rig struct {
 	Replicas []*Daemon
 	Archive  *Archive
 	Broker   Broker
-	Disk     *Disk // nil if mounts are not permitted; the journal can then only reach its own limit
+	Disk     *Disk // of the only replica's journal; nil with several replicas, or if mounts are not permitted
 
 	ClientWires  []*Wire // one per replica
 	ArchiveWires []*Wire // one per node
@@ -59,13 +58,13 @@ type Rig struct {
 	Forecaster       *Daemon        // nil with several replicas or nodes
 	ForecastSettings judge.Settings // of Forecaster
 
-	Network *Network // nil without Config.Links
+	Network *Network // nil unless Config.Links is set
 	Edge    *Edge    // the load balancer; nil with one replica
 
 	proxy   string         // the toxiproxy program
-	log     *os.File       // of the stores
-	admin   *kadm.Client   // of the log that replicas share; nil with one replica
-	closers []func() error // stop what was started, in reverse order
+	log     *os.File       // output of the stores
+	admin   *kadm.Client   // for the log that replicas share; nil with one replica
+	closers []func() error // called by Close, in reverse order
 }
 
 // Start builds the programs, starts everything and creates the tables and the topic. Close must be
@@ -98,8 +97,8 @@ func (r *Rig) Close() (err error) {
 
 func (r *Rig) path(name string) string { return filepath.Join(r.cfg.Dir, name) }
 
-// Endpoints returns the URLs that clients use: one for each replica, through its wire, and that of
-// the load balancer, which is empty if there is none.
+// Endpoints returns the URLs that clients post to: one for each replica, through its wire, and that
+// of the load balancer, or an empty string if there is none.
 func (r *Rig) Endpoints() (replicas []string, balancer string) {
 	at := func(address string) string {
 		return "http://" + address + "/dataprovider/ingestion/v1/detectors/data/ingest"
@@ -113,15 +112,15 @@ func (r *Rig) Endpoints() (replicas []string, balancer string) {
 	return replicas, balancer
 }
 
-// buildProxy compiles toxiproxy, which each wire runs. Its version is pinned in a separate module
-// file, to keep it out of the product's go.mod.
+// buildProxy builds toxiproxy. A separate module file pins its version, to keep it out of the
+// product's go.mod.
 func (r *Rig) buildProxy(ctx context.Context) {
 	r.proxy = filepath.Join(must.Get(launch.ModuleRoot()), ".cache", "bin", "toxiproxy")
 	must.Do(launch.Build(ctx, "-modfile=.ci/toxiproxy.mod", "-o", r.proxy, "github.com/Shopify/toxiproxy/v2/cmd/server"))
 }
 
-// startNetwork creates a host for each broker, for each ClickHouse node of a cluster, and for
-// ZooKeeper, in this order. It downloads the stores first, because the hosts have no Internet
+// startNetwork creates the hosts of the brokers, of the ClickHouse nodes and of ZooKeeper, in this
+// order, if Config.Links is set. It downloads the stores first, because the hosts have no Internet
 // access.
 func (r *Rig) startNetwork(ctx context.Context) {
 	if !r.cfg.Links {
@@ -138,7 +137,7 @@ func (r *Rig) startNetwork(ctx context.Context) {
 	r.Network = network
 }
 
-// hosts returns n of the network's hosts.
+// hosts returns n of the network's hosts, starting at index from, or nil if there is no network.
 func (r *Rig) hosts(from, n int) launch.Hosts {
 	if r.Network == nil {
 		return nil
@@ -146,7 +145,7 @@ func (r *Rig) hosts(from, n int) launch.Hosts {
 	return r.Network.Hosts[from : from+n]
 }
 
-// startBroker starts the wires first, because a broker advertises their addresses.
+// startBroker starts the brokers' wires, whose addresses the brokers advertise, and the brokers.
 func (r *Rig) startBroker(ctx context.Context) {
 	opts := launch.Options{
 		Dir: r.cfg.Dir, Stderr: r.log, Only: "kafka", Broker: r.cfg.Broker, Brokers: r.cfg.Brokers, Hosts: r.hosts(0, r.cfg.Brokers),
@@ -167,7 +166,7 @@ func (r *Rig) startBroker(ctx context.Context) {
 	must.Do(err)
 }
 
-// startDaemons builds the daemon as it is shipped, except for the injected faults, and starts the
+// startDaemons builds the daemon with fault injection, but without other changes, and starts the
 // replicas and the forecaster.
 func (r *Rig) startDaemons(ctx context.Context) {
 	if r.cfg.Replicas == 1 {
@@ -203,8 +202,8 @@ func (r *Rig) daemons() []*Daemon {
 	return append(slices.Clip(r.Replicas), r.Forecaster)
 }
 
-// Revive starts the replicas and the forecaster unless they are running, and restarts the servers
-// of the archive that do not respond.
+// Revive starts the replicas and the forecaster unless they are running, and restarts the archive's
+// nodes that do not respond.
 func (r *Rig) Revive() (err error) {
 	for _, d := range r.daemons() {
 		err = errors.Join(err, d.Start())
@@ -212,8 +211,8 @@ func (r *Rig) Revive() (err error) {
 	return errors.Join(err, launch.Each(r.Archive.Nodes, func(_ int, n *Node) error { return n.Revive() }))
 }
 
-// Drain restarts any process that has exited, waits until the daemons have delivered everything,
-// and sends them SIGTERM.
+// Drain waits until the daemons have delivered everything, reviving them and the archive meanwhile,
+// and then sends them SIGTERM.
 func (r *Rig) Drain(ctx context.Context, limit time.Duration) error {
 	err := launch.Eventually(ctx, limit, func() error {
 		if err := r.Revive(); err != nil {

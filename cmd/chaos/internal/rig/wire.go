@@ -15,16 +15,17 @@ import (
 )
 
 // Wire is a toxiproxy in front of one server. If a client or the server stops reading, toxiproxy
-// may wait for the connection forever while it holds its locks. Its API then no longer responds,
-// and it is killed and restarted.
+// may block forever while holding its locks. Its API then no longer responds, and Wire kills and
+// restarts it.
 type Wire struct {
-	Address string // for clients
+	Address string // host:port that clients connect to
 
 	proxy  launch.Daemon
 	server string
 }
 
-// startWire starts a proxy that forwards a free port to a server, which need not be running.
+// startWire starts a proxy that forwards a free port to the address server. Nothing needs to listen
+// there yet.
 func (r *Rig) startWire(name, server string) *Wire {
 	dir, api := r.path("wire-"+name), must.Get(launch.FreeAddress())
 	must.Do(os.MkdirAll(dir, 0o755))
@@ -45,8 +46,8 @@ const (
 
 const toxics = "/proxies/wire/toxics"
 
-// Disturb adds a toxic to current and future connections in one direction, until Heal. It may close
-// all connections.
+// Disturb adds a toxic to one direction of all current and future connections, until Heal. If the
+// proxy does not respond, Disturb restarts it, which closes all connections.
 func (w *Wire) Disturb(kind, direction string, attributes map[string]any) error {
 	toxic := map[string]any{"name": "toxic", "type": kind, "stream": direction, "toxicity": 1.0, "attributes": attributes}
 	if err := w.call(http.MethodPost, toxics, toxic); err == nil {
@@ -58,7 +59,7 @@ func (w *Wire) Disturb(kind, direction string, attributes map[string]any) error 
 	return w.call(http.MethodPost, toxics, toxic)
 }
 
-// Heal removes the toxic that Disturb added.
+// Heal removes the toxic that Disturb added. Like Disturb, it may close all connections.
 func (w *Wire) Heal() error {
 	if err := w.call(http.MethodDelete, toxics+"/toxic", nil); err == nil {
 		return nil
@@ -66,13 +67,13 @@ func (w *Wire) Heal() error {
 	return w.restart()
 }
 
-// restart closes all connections and removes all toxics.
+// restart restarts the proxy, which closes all connections and removes all toxics.
 func (w *Wire) restart() error { return errors.Join(w.Cut(), w.Join()) }
 
-// Cut closes all connections and accepts none until Join.
+// Cut closes all connections and refuses new ones until Join.
 func (w *Wire) Cut() error { return w.proxy.Kill() }
 
-// Join accepts connections again after Cut.
+// Join undoes Cut.
 func (w *Wire) Join() error {
 	if err := w.proxy.Start(); err != nil {
 		return err
