@@ -19,8 +19,8 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// archiveDays lists the generated days. The first is archived without derived tables, the second
-// with them.
+// archiveDays lists the generated days. The first is archived without derived tables, and the
+// second with them.
 var archiveDays = [2]string{"2026-11-01", "2026-11-02"}
 
 // archiveQueries lists the queries of schemas/clickhouse/README.md, for the second day.
@@ -34,12 +34,12 @@ var archiveQueries = []struct{ name, sql string }{
 		" WHERE product_instance = 'bench' AND bucket >= '2026-11-02' AND bucket < '2026-11-03'"},
 }
 
-// archive measures the archive with two days of measurements of all detectors.
+// archive measures the archive with two days of measurements from all detectors.
 func (o options) archive(ctx context.Context) {
 	dir := tempDir()
 	defer os.RemoveAll(dir)
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: dir, Only: "clickhouse", Stderr: o.notes}))
-	defer func() { _ = stores.Close() }() // the directory is removed anyway
+	defer func() { _ = stores.Close() }() // an error does not matter, because the data is removed
 	registry := filepath.Join(dir, "detectors.csv")
 	must.Do(o.control(ctx, "generate", "--intervals", "1", "--registry-out", registry, "--output", os.DevNull, "--quiet"))
 	var detectors []string
@@ -58,7 +58,7 @@ func (o options) archive(ctx context.Context) {
 	o.archiveFigures(ctx, stores.ClickHouse, cpu)
 }
 
-// control runs trafficctl.
+// control runs trafficctl and discards its output.
 func (o options) control(ctx context.Context, args ...string) error {
 	if out, err := exec.CommandContext(ctx, o.trafficctl, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot run %s %s: %w: %s", o.trafficctl, strings.Join(args, " "), err, out)
@@ -66,14 +66,14 @@ func (o options) control(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// archiveDay sends a day and returns the CPU time of ClickHouse until everything is archived,
-// derived and merged.
+// archiveDay sends the measurements of a day. It returns the CPU time that ClickHouse uses until
+// all of them are archived and merged and, if derived is true, all derived tables are up to date.
 func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse, day string, derived bool) time.Duration {
 	awaitEmpty := func(table string) {
 		until(ctx, table+" to be empty", func() bool { return must.Get(c.Do(ctx, "SELECT count() FROM "+table)) == "0" })
 	}
 	const pending = "trafficd.measurements_blocks FINAL WHERE derived = 0"
-	if derived { // deriving the previous day does not count
+	if derived { // derive the previous day before the measurement begins
 		awaitEmpty(pending)
 	}
 	before := cpuOf(c.PIDs()...)
@@ -87,9 +87,9 @@ func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse
 	return cpuOf(c.PIDs()...) - before
 }
 
-// until waits until reached returns true, for two minutes at most; what completes "timed out
-// waiting for". It calls reached rarely, because each call takes CPU time of the program that is
-// measured.
+// until waits up to two minutes until reached returns true. what completes the error message "timed
+// out after two minutes waiting for". It calls reached only every 100 ms, because each call costs
+// CPU time of the measured program.
 func until(ctx context.Context, what string, reached func() bool) {
 	for range 1200 {
 		if reached() {
@@ -125,7 +125,7 @@ func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [
 	o.line("archive_bytes_per_row", total, "B")
 }
 
-// cpuOf returns the CPU time of processes, in hundredths of a second.
+// cpuOf returns the total CPU time of processes, with a resolution of 10 ms.
 func cpuOf(pids ...int) (total time.Duration) {
 	for _, pid := range pids {
 		p, _ := procfs.NewProc(pid)

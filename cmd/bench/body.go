@@ -18,20 +18,20 @@ import (
 	"trafficd/schemas/gunzip/compress"
 )
 
-// body is a request body that is sent repeatedly.
+// body is a request body.
 type body struct {
-	name         string // prefix of its figures, empty or ending in _
+	name         string // prefix of the names of its figures; empty or ending in _
 	items        int
-	length       int // decompressed
-	zipped       []byte
-	detectors    []string
-	wantResponse string // text that the response must contain
+	length       int      // decompressed length in bytes
+	zipped       []byte   // compressed with gzip
+	detectors    []string // codes for the daemon's registry
+	wantResponse string   // text that the response must contain
 }
 
 const batchItems = 14_000
 
-// synthetic returns a batch with one measurement for each of 14,000 detectors, which an integrator
-// would send every five minutes.
+// synthetic returns a batch with one measurement from each of 14,000 detectors, such as an
+// integrator would send every five minutes.
 func synthetic() body {
 	r := rand.New(rand.NewPCG(1, 2))
 	var text bytes.Buffer
@@ -50,7 +50,7 @@ func synthetic() body {
 	return newBody("", text.Bytes(), detectors)
 }
 
-// newBody compresses a request's JSON with gzip's default level.
+// newBody returns a body that contains text, compressed with gzip at its default level.
 func newBody(name string, text []byte, detectors []string) body {
 	items := bytes.Count(text, []byte(`"value"`))
 	return body{name, items, len(text), compress.Gzip(text), detectors, fmt.Sprintf(`"accepted":%d,`, items)}
@@ -85,7 +85,7 @@ func (b body) inflate() {
 	}
 }
 
-// prose returns a text that compresses like a book: random words, few of which are frequent.
+// prose returns text that compresses like a book: random words, a few of which are frequent.
 func prose() body {
 	r := rand.New(rand.NewPCG(3, 4))
 	vocabulary := make([]string, 20_000)
@@ -105,8 +105,8 @@ func prose() body {
 	return newBody("text_", text.Bytes(), nil)
 }
 
-// readBody returns a body with the measurements of an NDJSON file. Its name is the file's name up
-// to the first dot.
+// readBody returns a body with the measurements in an NDJSON file. Its name is that of the file up
+// to the first dot, and an underscore.
 func readBody(path string) (b body, err error) {
 	defer must.Return(&err)
 	var items []json.RawMessage

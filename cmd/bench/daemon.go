@@ -30,7 +30,8 @@ type daemon struct{ launch.Daemon }
 
 const benchKey = "bench"
 
-// newDaemon writes the files of a daemon whose registry has the given detectors.
+// newDaemon returns a daemon with the given detectors in its registry and writes its files, but
+// does not start it.
 func newDaemon(program string, detectors []string, settings ...string) *daemon {
 	d := &daemon{launch.Daemon{Binary: program, Dir: tempDir()}}
 	must.Do(d.Configure("bench", benchKey, "ingest, forecast, routing", detectors, "log.level=warn", "journal.max_bytes=64GiB",
@@ -41,7 +42,7 @@ func newDaemon(program string, detectors []string, settings ...string) *daemon {
 
 func tempDir() string { return must.Get(os.MkdirTemp("", "trafficd-bench-")) }
 
-// start starts a daemon whose registry has the given detectors and waits until it is ready.
+// start starts a new daemon with the given detectors in its registry and waits until it is ready.
 func start(ctx context.Context, program string, detectors []string, settings ...string) *daemon {
 	d := newDaemon(program, detectors, settings...)
 	d.start(ctx)
@@ -58,11 +59,11 @@ func (d *daemon) start(ctx context.Context) {
 
 // stop stops the daemon and removes its directory.
 func (d *daemon) stop() {
-	_ = d.Stop(35 * time.Second) // its directory is removed anyway
+	_ = d.Stop(35 * time.Second) // an error does not matter, because the data is removed
 	os.RemoveAll(d.Dir)
 }
 
-// client is a persistent connection.
+// client is a persistent connection to the daemon.
 type client struct {
 	net.Conn
 	in *bufio.Reader
@@ -76,13 +77,13 @@ func (d *daemon) dial() (*client, error) {
 	return &client{c, bufio.NewReader(c)}, nil
 }
 
-// head returns the header of an ingest request with a gzip body of this length.
+// head returns the header of an ingest request with a gzip body of the given length.
 func head(key string, length int, headers string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: apiKey %s\r\nContent-Type: application/json\r\n"+
 		"Content-Encoding: gzip\r\nContent-Length: %d\r\n%s\r\n", ingest.Path, key, length, headers)
 }
 
-// post sends the body and checks that every item was accepted.
+// post sends the body and returns an error unless the response is the expected 207.
 func (c *client) post(b body) error {
 	if _, err := (&net.Buffers{[]byte(head(benchKey, len(b.zipped), "")), b.zipped}).WriteTo(c.Conn); err != nil {
 		return err
@@ -104,8 +105,8 @@ func check(resp *http.Response, status int, text string) error {
 	return err
 }
 
-// request sends a request and returns the header and the body of the response. A status other than
-// the given one is an error. Headers are names, each followed by its value.
+// request sends a request and returns the header and the body of the response. It returns an error
+// if the status is not the given one. headers alternates names and values.
 func request(
 	ctx context.Context, client *http.Client, method, url string, body []byte, status int, headers ...string,
 ) (http.Header, []byte, error) {
@@ -116,8 +117,8 @@ func request(
 	return r.Header, r.Body, err
 }
 
-// open sends a request on a new connection, which is closed by stop or when ctx is done. The daemon
-// may respond before it has read everything.
+// open sends a request on a new connection and returns the response, which may arrive before the
+// daemon has read the whole request. The connection is closed by stop or when ctx is done.
 func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http.Response, stop func(), err error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", d.API)
 	if err != nil {
@@ -135,8 +136,8 @@ func (d *daemon) open(ctx context.Context, head string, body []byte) (resp *http
 	return resp, stop, err
 }
 
-// perBatch sends n bodies in sequence and returns the daemon's CPU milliseconds and allocations per
-// body.
+// perBatch sends b n times in sequence and returns the daemon's CPU time in milliseconds and the
+// number of its allocations, both per request.
 func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, allocs float64) {
 	first := d.mallocs(ctx)
 	begin := d.mallocs(ctx)
@@ -152,9 +153,9 @@ func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, al
 // milliseconds returns a duration in milliseconds.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// mallocs returns the number of allocations since the daemon's start. It does not use the metric
-// go_memstats_mallocs_total, because that omits the allocations that are counted per thread, and
-// takes thousands of allocations to read.
+// mallocs returns the number of the daemon's allocations since its start. It does not use the
+// metric go_memstats_mallocs_total, which omits allocations that are still counted per thread, and
+// which takes thousands of allocations to read.
 func (d *daemon) mallocs(ctx context.Context) float64 {
 	_, profile, err := d.Get(ctx, "/debug/pprof/allocs?debug=1")
 	must.Do(err)
@@ -163,16 +164,16 @@ func (d *daemon) mallocs(ctx context.Context) float64 {
 	return must.Get(strconv.ParseFloat(number, 64))
 }
 
-// load sends n bodies over each connection concurrently and returns how long that took.
+// load sends b n times over each of the connections, concurrently, and returns how long that took.
 func (d *daemon) load(b body, connections, n int) time.Duration {
 	began := time.Now()
 	d.paced(b, connections, 0, connections*n)
 	return time.Since(began)
 }
 
-// paced sends n bodies at the given interval, alternating between the connections. It returns the
-// latency of each body in milliseconds, from its scheduled time to its 207 response. A body waits
-// for earlier ones only if its connection is busy.
+// paced sends b n times at the given interval, using the connections in turn. It returns the
+// latency of each request in milliseconds, from its scheduled time to its 207. A request is delayed
+// only if its connection is still busy.
 func (d *daemon) paced(b body, connections int, interval time.Duration, n int) []float64 {
 	var wg sync.WaitGroup
 	errs := make([]error, connections)
@@ -198,8 +199,8 @@ func (d *daemon) paced(b body, connections int, interval time.Duration, n int) [
 	return ms
 }
 
-// latencies sends n bodies in sequence, each at least the given interval after the one before, and
-// returns the latency of each in milliseconds.
+// latencies sends b n times in sequence, at least the given interval apart, and returns the latency
+// of each request in milliseconds.
 func (d *daemon) latencies(b body, n int, interval time.Duration) (ms []float64) {
 	c := must.Get(d.dial())
 	defer c.Close()
@@ -221,7 +222,7 @@ func p99(list []float64) float64 {
 	return list[len(list)*99/100]
 }
 
-// metric returns one of the daemon's metrics.
+// metric returns the value of one of the daemon's metrics, or an error if there is none.
 func (d *daemon) metric(ctx context.Context, name string) (float64, error) {
 	metrics, err := d.Metrics(ctx)
 	v, ok := metrics[name]
@@ -231,7 +232,7 @@ func (d *daemon) metric(ctx context.Context, name string) (float64, error) {
 	return v, err
 }
 
-// cpu returns the CPU time of all threads of the daemon.
+// cpu returns the CPU time of the daemon's live threads.
 func (d *daemon) cpu() (sum time.Duration) {
 	threads, _ := procfs.AllThreads(d.PID()) // none if it has exited
 	for _, t := range threads {

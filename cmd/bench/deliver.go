@@ -23,11 +23,11 @@ const (
 	deliverTopic      = "measurements"
 	bareTopic         = "bare"
 	deliverPartitions = 6
-	bareBlock         = 7 // batches per INSERT of the bare client; about as many rows as clickhouse.block_rows
+	bareBlock         = 7 // batches in each INSERT of the bare client: about clickhouse.block_rows rows
 )
 
-// deliver compares the daemon's CPU time from the socket to both stores with the CPU time of
-// ingestion alone plus that of bare clients, which send encoded rows and records.
+// deliver compares the daemon's CPU time from the socket to both stores with that of ingestion
+// alone plus that of bare clients.
 func (o options) deliver(ctx context.Context) {
 	stores := must.Get(launch.StartStores(ctx, launch.Options{
 		Topics: map[string]int{deliverTopic: deliverPartitions, bareTopic: deliverPartitions}, Stderr: o.notes,
@@ -39,12 +39,12 @@ func (o options) deliver(ctx context.Context) {
 	d := o.delivering(ctx, b, stores)
 	defer d.stop()
 	d.load(b, 1, 1)
-	d.awaitDelivered(ctx) // the bare clients send what is in the stores
+	d.awaitDelivered(ctx) // the bare clients copy this batch from the stores
 	bare := newBareClients(ctx, stores)
 	defer bare.close()
 
-	var sent launch.Metrics // by the daemon in the last round
-	var archived float64    // bytes
+	var sent launch.Metrics // growth of the daemon's metrics in the last round
+	var archived float64    // bytes that ClickHouse received in the last round
 	o.medians(o.rounds, func(add series) {
 		journal.load(b, 2, 1)
 		before := journal.cpu()
@@ -80,7 +80,7 @@ func (o options) delivering(ctx context.Context, b body, stores *launch.Stores) 
 		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic)
 }
 
-// perMillion returns CPU seconds per million rows.
+// perMillion returns the CPU time in seconds per million rows.
 func perMillion(spent time.Duration, rows int) float64 { return spent.Seconds() / float64(rows) * 1e6 }
 
 const (
@@ -94,8 +94,9 @@ func received(ctx context.Context, c *launch.ClickHouse) float64 {
 	return must.Get(strconv.ParseFloat(text, 64))
 }
 
-// deliverAll sends a round of batches over two connections and waits until both stores have them.
-// It returns the CPU time, the growth of each metric, and the bytes that ClickHouse has received.
+// deliverAll sends one round of batches over two connections and waits until both stores have them.
+// It returns the daemon's CPU time, the growth of each of its metrics, and the number of bytes that
+// ClickHouse received meanwhile.
 func (d *daemon) deliverAll(
 	ctx context.Context, b body, archive *launch.ClickHouse,
 ) (spent time.Duration, growth launch.Metrics, archived float64) {
@@ -113,16 +114,16 @@ func (d *daemon) deliverAll(
 	return spent, growth, received(ctx, archive) - receivedBefore
 }
 
-// bareClients are clients that repeatedly send what the daemon has delivered before: encoded
-// records with franz-go and filled columns with clickhouse-go, both compressed with lz4.
+// bareClients repeatedly sends a batch that the daemon has delivered: encoded records with
+// franz-go, and filled columns with clickhouse-go, both compressed with lz4.
 type bareClients struct {
 	kafka   *kgo.Client
 	records []*kgo.Record
-	bytes   atomic.Int64 // of compressed records
+	bytes   atomic.Int64 // total size of the compressed records
 	archive clickhouse.Conn
-	columns []any // of an INSERT
+	columns []any // of one INSERT
 	server  *launch.ClickHouse
-	sent    float64 // bytes of the last inserts
+	sent    float64 // bytes that the server received during the last call of insert
 }
 
 // newBareClients reads the rows and the records of one batch from the stores.
@@ -137,7 +138,8 @@ func newBareClients(ctx context.Context, stores *launch.Stores) *bareClients {
 		Addr: []string{stores.ClickHouse.TCP}, Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
 	}))
 	must.Get(stores.ClickHouse.Do(ctx, "CREATE TABLE trafficd.bare AS trafficd.measurements ENGINE = Null"))
-	// Each column is one array of an only row. groupArrayArray keeps NULL, which groupArray omits.
+	// The result is one row, in which each column is an array. groupArrayArray keeps NULL, which
+	// groupArray omits.
 	arrays := "groupArrayArray([" + strings.ReplaceAll(bareColumns, ", ", "]), groupArrayArray([") + "])"
 	row := must.Get(c.archive.Query(ctx, fmt.Sprintf("SELECT %s FROM (SELECT * FROM trafficd.measurements LIMIT %d)", arrays, batchItems)))
 	defer func() { _ = row.Close() }() // Scan reports errors
@@ -164,7 +166,7 @@ func (c *bareClients) rows() int { return deliverBatches / bareBlock * bareBlock
 
 func (c *bareClients) insert(ctx context.Context) {
 	before := received(ctx, c.server)
-	// The server builds the dictionaries, as it does for the daemon.
+	// The server builds the LowCardinality dictionaries, as it does for the daemon.
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"low_cardinality_allow_in_native_format": 0}))
 	for range deliverBatches / bareBlock {
 		b := must.Get(c.archive.PrepareBatch(ctx, "INSERT INTO trafficd.bare ("+bareColumns+")"))

@@ -18,12 +18,12 @@ import (
 
 const (
 	followers  = 2000
-	followTime = 30 * time.Second // measured, and how long a request waits at most
+	followTime = 30 * time.Second // length of the measurement, and maximum wait of a request
 )
 
-// layerFollowing compares the CPU time for the same number of clients while the layer does not
-// change. Those of the daemon wait for changes, as contract 2 describes, and receive one within
-// milliseconds. Those of nginx send a conditional request every second.
+// layerFollowing compares the CPU time of the daemon and of nginx while the layer does not change.
+// The daemon's clients wait for changes, as contract 2 describes, which they would receive within
+// milliseconds. The same number of nginx's clients each send a conditional request every second.
 func (o options) layerFollowing(ctx context.Context) {
 	if _, err := exec.LookPath("nginx"); err != nil {
 		return // layerServing reports it
@@ -37,7 +37,7 @@ func (o options) layerFollowing(ctx context.Context) {
 	waiting := follow(ctx, d.cpu, func(ctx context.Context, client *http.Client, i, n int) error {
 		wait := int(followTime / time.Second)
 		if n == 0 {
-			wait = 1 + i*wait/followers // spreads the requests
+			wait = 1 + i*wait/followers // spreads the clients' requests over time
 		}
 		_, _, err := request(ctx, client, http.MethodGet, since, nil, http.StatusOK,
 			"Authorization", "apiKey "+benchKey, "Prefer", fmt.Sprintf("wait=%d", wait))
@@ -60,8 +60,8 @@ func (o options) layerFollowing(ctx context.Context) {
 	o.line("layer_following_over_nginx_polls", waiting.Seconds()/polling.Seconds(), "ratio")
 }
 
-// follow returns a server's CPU time while clients, numbered from 0, repeat their requests, of
-// which n is the number.
+// follow returns the CPU time that a server uses in followTime while each client calls send
+// repeatedly. i is the index of the client, and n that of its request.
 func follow(
 	ctx context.Context, cpu func() time.Duration, send func(ctx context.Context, client *http.Client, i, n int) error,
 ) time.Duration {
@@ -69,7 +69,7 @@ func follow(
 	defer client.CloseIdleConnections()
 	errs := make([]error, followers)
 	stop := inBackground(ctx, followers, func(ctx context.Context, i int) {
-		launch.Sleep(ctx, time.Duration(i)*time.Millisecond) // the daemon bounds the connections that have not sent a key
+		launch.Sleep(ctx, time.Duration(i)*time.Millisecond) // the daemon limits the connections that have not sent a key yet
 		for n := 0; errs[i] == nil && ctx.Err() == nil; n++ {
 			if err := send(ctx, client, i, n); ctx.Err() == nil {
 				errs[i] = err
@@ -77,7 +77,7 @@ func follow(
 		}
 	})
 	defer stop()
-	pause(ctx, 5*time.Second) // until all of them are connected
+	pause(ctx, 5*time.Second) // until all clients are connected
 	before := cpu()
 	pause(ctx, followTime)
 	used := cpu() - before

@@ -23,9 +23,8 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// hostile attacks a daemon as one client while two well-behaved integrators send batches, and
-// prints a line per attack. It starts the daemon itself, on the loopback interface. The requests
-// and the duration of each attack are limited.
+// hostile starts a daemon on loopback and attacks it as one client while two well-behaved
+// integrators send batches. It prints a line per attack. The duration of each attack is limited.
 func (o options) hostile(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -37,7 +36,7 @@ func (o options) hostile(ctx context.Context) {
 	t := &target{daemon: daemon{launch.Daemon{Binary: o.daemon, Dir: dir}}, detectors: synthetic().detectors}
 	must.Do(t.Configure("city", "persistent", "ingest", t.detectors, "log.level=error", "journal.min_free_bytes=0", "kafka.enabled=false",
 		"clickhouse.addresses="+stores.ClickHouse.TCP,
-		"pipeline.idempotency.max_bytes=16MiB")) // small enough to fill within seconds; one client may use half of it
+		"pipeline.idempotency.max_bytes=16MiB")) // fills within seconds; one client may use half of it
 	type attack struct {
 		name string // also the name of the attacker's key
 		run  func(ctx context.Context)
@@ -98,24 +97,24 @@ func (o options) hostile(ctx context.Context) {
 type target struct {
 	daemon
 	detectors                []string
-	persistent, reconnecting http.Client // of the integrators
-	sent                     atomic.Int64
-	key                      string // of the attacker
+	persistent, reconnecting http.Client  // of the integrators
+	sent                     atomic.Int64 // number of the integrators' batches
+	key                      string       // the attacker's API key
 
 	mu       sync.Mutex
-	attacker map[string]int // the attacker's results and their counts
+	attacker map[string]int // number of the attacker's requests by result
 }
 
 // outcome is what the integrators observed during a call to integrate.
 type outcome struct {
 	requests, succeeded int
-	took                []float64 // milliseconds
-	failures            []string  // at most 3
-	attacker            string
+	took                []float64 // latencies in milliseconds
+	failures            []string  // the first three errors
+	attacker            string    // the attacker's results, such as 429×12,503×1
 }
 
-// integrate makes each integrator send a batch of 100 items every 50 ms for d, and runs the attack
-// at the same time, unless it is nil.
+// integrate makes each integrator send a batch of 100 items every 50 ms for d. Unless attack is
+// nil, it runs the attack at the same time.
 func (t *target) integrate(ctx context.Context, d time.Duration, attack func(context.Context)) (o outcome) {
 	t.attacker = map[string]int{}
 	ctx, cancel := context.WithTimeout(ctx, d)
@@ -183,8 +182,8 @@ func (t *target) count(result string) {
 	t.attacker[result]++
 }
 
-// each calls do from n goroutines until ctx is done, at most limit times in total. It numbers the
-// calls from 1.
+// each calls do repeatedly from n goroutines until ctx is done, but at most limit times in total.
+// It numbers the calls from 1.
 func each(ctx context.Context, n, limit int, do func(i int)) {
 	var all sync.WaitGroup
 	var calls atomic.Int64
@@ -202,8 +201,8 @@ func each(ctx context.Context, n, limit int, do func(i int)) {
 	all.Wait()
 }
 
-// post sends a body on a new connection and reads the response with read, or as fast as possible if
-// read is nil. If body is nil, it sends only the header.
+// post sends a request on a new connection and counts its result. It reads the response with read
+// or, if read is nil, as fast as possible. If body is nil, it sends only the header.
 func (t *target) post(ctx context.Context, body []byte, headers string, read func(io.Reader) error) {
 	resp, stop, err := t.open(ctx, head(t.key, cmp.Or(len(body), 1000), headers), body)
 	if err != nil {
@@ -221,7 +220,7 @@ func (t *target) post(ctx context.Context, body []byte, headers string, read fun
 	}
 	t.count(fmt.Sprint(resp.StatusCode))
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		time.Sleep(50 * time.Millisecond) // otherwise the attack would mostly use up the CPU of this machine
+		time.Sleep(50 * time.Millisecond) // without a pause, the attack would mainly use up this machine's CPU
 	}
 }
 
@@ -235,7 +234,7 @@ func (t *target) cutOff(ctx context.Context) {
 	}
 }
 
-// months sends batches whose items cycle through 680 months.
+// months sends batches whose items are spread over 680 months.
 func (t *target) months(ctx context.Context) {
 	items := make([]string, 2000)
 	for i := range items {
@@ -266,7 +265,7 @@ func (t *target) idempotency(ctx context.Context) {
 // silent opens more connections than the daemon accepts and sends nothing.
 func (t *target) silent(ctx context.Context) {
 	each(ctx, 4400, 1<<16, func(i int) {
-		// Spread the connections over time: a flood would mostly use up the CPU of this machine.
+		// Spread the connections over time, because a flood would mainly use up this machine's CPU.
 		pause := rand.N(3 * time.Second)
 		if i > 4400 {
 			pause = 5*time.Second + rand.N(5*time.Second)
@@ -290,7 +289,7 @@ func (t *target) silent(ctx context.Context) {
 	})
 }
 
-// readers requests large responses and reads them at 100 bytes per second.
+// readers provokes large responses and reads them at 100 bytes per second.
 func (t *target) readers(ctx context.Context) {
 	body := zip(slices.Repeat([]string{"1"}, 14_000))
 	each(ctx, 64, 1<<16, func(int) {

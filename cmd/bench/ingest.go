@@ -18,8 +18,8 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// ingest compares, in each round, the CPU time of gunzip, of gunzip with a JSON scan, and of the
-// daemon from the socket to the journal.
+// ingest compares, in each round, the CPU time of decompression, of decompression and a JSON scan,
+// and of the daemon from the socket to the journal.
 func (o options) ingest(ctx context.Context, body body) {
 	d := start(ctx, o.daemon, body.detectors)
 	defer d.stop()
@@ -39,7 +39,7 @@ func (o options) ingest(ctx context.Context, body body) {
 	})
 }
 
-// inflate compares the CPU time of the daemon's gunzip with klauspost's.
+// inflate compares the CPU time of the daemon's gzip decompression with that of klauspost's.
 func (o options) inflate(body body) {
 	o.medians(3*o.rounds, func(add series) {
 		theirs := cpuPerCall(o.batches/5+1, body.gunzip)
@@ -51,7 +51,7 @@ func (o options) line(name string, value float64, unit string) {
 	fmt.Fprintf(o.lines, "bench: %s %.3g %s\n", name, value, unit)
 }
 
-// throughput measures items per second and latency, with client and daemon on the same machine.
+// throughput measures items per second and latency, with the client and the daemon on one machine.
 func (o options) throughput(ctx context.Context, body body) {
 	d := start(ctx, o.daemon, body.detectors)
 	defer d.stop()
@@ -70,8 +70,9 @@ func (o options) throughput(ctx context.Context, body body) {
 	})
 }
 
-// commits overwrites and syncs as many bytes as a batch has in the journal, n times at the given
-// interval, in a file of the size of a segment. It returns the milliseconds that each write took.
+// commits overwrites and syncs parts of a file as large as a journal segment, n times at the given
+// interval. Each part is as large as a batch in the journal. commits returns the latency of each
+// write in milliseconds, from its scheduled time.
 func commits(path string, interval time.Duration, n int) (ms []float64) {
 	f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_DSYNC, 0o600)) // each write is synced, as by fdatasync
 	defer f.Close()
@@ -88,8 +89,8 @@ func commits(path string, interval time.Duration, n int) (ms []float64) {
 	return ms
 }
 
-// registry measures a daemon with a registry of a million detectors: the time from its start until
-// it is ready, and its resident size.
+// registry measures a daemon with a million detectors in its registry: the time until it is ready,
+// its resident size, and the peak.
 func (o options) registry(ctx context.Context) {
 	codes := make([]string, 1_000_000)
 	for i := range codes {
@@ -100,7 +101,7 @@ func (o options) registry(ctx context.Context) {
 	began := time.Now()
 	d.start(ctx)
 	o.line("registry_1m_ready_ms", float64(time.Since(began).Milliseconds()), "ms")
-	time.Sleep(time.Second) // until the daemon has returned the memory that it used to read the registry
+	time.Sleep(time.Second) // lets the daemon return the memory that it used to read the registry
 	o.line("registry_1m_rss_mb", d.rssMB(), "MB")
 	o.line("registry_1m_peak_mb", d.peakMB(), "MB")
 }
@@ -130,12 +131,12 @@ func cpuPerCall(n int, do func()) float64 {
 	return milliseconds(ownCPU()-before) / float64(n)
 }
 
-// bomb is a small body that decompresses to a large one.
+// bomb is a small body that decompresses to a large one: head, and then repeat that many times.
 type bomb struct {
 	name         string
 	head, repeat string
 	times        int
-	status       int
+	status       int // expected
 }
 
 var bombs = []bomb{

@@ -10,25 +10,24 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// journalInApache compares journals with three Apache brokers, at least two of which store each
-// frame.
+// journalInApache calls journals with three Apache brokers, at least two of which store each frame.
 func (o options) journalInApache(ctx context.Context) {
 	properties := map[string]string{"min.insync.replicas": "2"}
 	o.journals(ctx, launch.Options{Broker: launch.Apache, Brokers: 3, Properties: properties})
 }
 
-// compared is a daemon with its figures.
+// compared is one of the compared daemons and what was measured.
 type compared struct {
 	*daemon
 	name      string
 	took      []float64 // latency of each batch in milliseconds
-	overLocal []float64 // CPU time of each round divided by that of the first daemon
-	rates     []float64 // items per second of each round
+	overLocal []float64 // in each round, CPU time divided by that of the daemon "local"
+	rates     []float64 // in each round, items per second
 }
 
-// journals compares a daemon with a journal in Kafka, and one of another version, with a daemon
-// whose journal is on its disk. It measures them in turn: the CPU time per batch until it is
-// forwarded to Kafka, the latency of its 207, and the items per second.
+// journals compares a daemon whose journal is on disk with one whose journal is in Kafka and, with
+// --before, with another version whose journal is on disk. In each round, it measures each of them:
+// the CPU time until the batches are forwarded to Kafka, their latency, and the items per second.
 func (o options) journals(ctx context.Context, stores launch.Options) {
 	stores.Only, stores.Stderr, stores.Topics = "kafka", io.Discard, map[string]int{"measurements": 6}
 	running := must.Get(launch.StartStores(ctx, stores))
@@ -64,7 +63,7 @@ func (o options) journals(ctx context.Context, stores launch.Options) {
 			c.load(b, 4, each)
 			c.awaitDelivered(ctx)
 			rate := float64(4*each*b.items) / time.Since(began).Seconds()
-			if round > 0 { // the first is a warm-up
+			if round > 0 { // round 0 is a warm-up
 				c.took, c.overLocal, c.rates = append(c.took, took...), append(c.overLocal, cpu/local), append(c.rates, rate)
 			}
 		}

@@ -38,8 +38,8 @@ const (
 	memoryRebuilds = 3
 )
 
-// network returns generated forecasts for the given number of streets, each with the given number
-// of periods of 15 minutes.
+// network generates forecasts for the given number of streets, each with the given number of
+// 15-minute periods.
 func (o options) network(ctx context.Context, streets, periods int, from time.Time) []*pb.StreetForecast {
 	dir := tempDir()
 	defer os.RemoveAll(dir)
@@ -54,16 +54,16 @@ func (o options) network(ctx context.Context, streets, periods int, from time.Ti
 // quarter returns the start of the current period.
 func quarter() time.Time { return time.Now().Truncate(15 * time.Minute) }
 
-// layer is a forecast layer with the daemon's defaults.
+// layer is a forecast layer with the default configuration.
 type layer struct {
 	*layers.Layer
 	all    []*pb.StreetForecast
 	random *rand.Rand
-	etag   string // from the last get
+	etag   string // from the last response to get
 }
 
-// newLayer returns a running layer that builds the horizons as protobuf in gzip and, if whole is
-// true, also the whole layer. The forecasts are not published yet.
+// newLayer returns a running layer to which all forecasts are added, but not published. It builds
+// the horizons as protobuf in gzip and, if whole is true, the whole layer too.
 func newLayer(ctx context.Context, all []*pb.StreetForecast, whole bool) *layer {
 	l := &layer{Layer: layers.New(layers.DefaultConfig(), zerolog.Nop()), all: all, random: rand.New(rand.NewPCG(1, 2))}
 	l.Prepare([]*contract.Client{mapClient})
@@ -91,8 +91,8 @@ func (l *layer) build(ctx context.Context) float64 {
 	return milliseconds(ownCPU() - before)
 }
 
-// update changes the speeds of 1% of the streets, those at first, first+step and so on, and
-// returns the CPU time of the build in milliseconds.
+// update changes the speeds of 1% of the streets, those with the indexes first, first+step and so
+// on, and returns the CPU time of the build in milliseconds.
 func (l *layer) update(ctx context.Context, first, step int) float64 {
 	for i := range layerStreets / 100 {
 		f := l.all[first+i*step]
@@ -124,9 +124,9 @@ func sortByDistance(all []*pb.StreetForecast) {
 	slices.SortFunc(all, func(a, b *pb.StreetForecast) int { return cmp.Compare(distance(a), distance(b)) })
 }
 
-// layerUpdates compares a full build with updates of 1% of the streets: neighbouring streets, and
-// every hundredth street. It also compares the full build with general-purpose compressors, and
-// measures the size of the changes that a client receives if it follows the layer.
+// layerUpdates compares a full build with updates of 1% of the streets: of neighbouring streets and
+// of every hundredth street. It also compares the full build with gzip -6, and measures the size of
+// the changes that a client receives if it follows the layer.
 func (o options) layerUpdates(ctx context.Context) {
 	all := o.network(ctx, layerStreets, layerPeriods, quarter())
 	sortByDistance(all)
@@ -151,8 +151,8 @@ func (o options) layerUpdates(ctx context.Context) {
 	o.line("layer_update_1pct_scattered_over_full", median(scattered)/median(full), "ratio")
 }
 
-// layerFloor divides full, the CPU time of a full build in milliseconds, by the floor for the
-// documents that browsers request. It also compares the sizes of the bodies with those of gzip -6.
+// layerFloor compares full, the CPU time of a full build in milliseconds, with the floor for the
+// documents that browsers request, and the sizes of the bodies with those that gzip -6 produces.
 func (o options) layerFloor(l *layer, full float64) {
 	floor, zipped := l.floor(append(horizons, ""))
 	for _, document := range []struct{ query, name string }{{"", "layer_"}, {"?horizon=30", "layer_horizon_"}} {
@@ -167,8 +167,8 @@ func (o options) layerFloor(l *layer, full float64) {
 	o.line("layer_full_over_floor", full/floor, "ratio")
 }
 
-// floor returns the CPU time in milliseconds to marshal the documents for these queries and to
-// compress each with gzip -6, and their compressed sizes by query.
+// floor returns the CPU time in milliseconds to marshal the documents for the given queries and to
+// compress each with gzip -6. It also returns the compressed size of each, by query.
 func (l *layer) floor(queries []string) (total float64, sizes map[string]int) {
 	sizes = map[string]int{}
 	for _, query := range queries {
@@ -184,7 +184,7 @@ func (l *layer) floor(queries []string) (total float64, sizes map[string]int) {
 	return total, sizes
 }
 
-// horizons lists the queries for the default horizons.
+// horizons lists the query strings for the default horizons.
 var horizons = []string{"?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}
 
 // layerSince prints the size of the changes after an update of scattered streets, for a client that
@@ -215,17 +215,17 @@ func gzip6(plain []byte) (size int, took time.Duration) {
 	return len(packed), cmd.ProcessState.UserTime()
 }
 
-// layerTurns measures the ends of minutes and periods for clients that request only horizons, and
-// for clients that also request the whole layer.
+// layerTurns measures the CPU time at the ends of minutes and periods, first for clients that
+// request only horizons, and then for clients that also request the whole layer.
 func (o options) layerTurns(ctx context.Context) {
 	o.layerTurn(ctx, "layer_", horizons)
 	o.layerTurn(ctx, "layer_whole_", append(horizons, ""))
 }
 
-// layerTurn measures the CPU time of a minute in which nothing changes and of one in which a period
-// ends, including the work done in advance. Clients request the documents for these queries.
+// layerTurn measures the CPU time in a minute without changes and in one at whose end a period
+// ends, including the work done in advance. Clients request the documents for the given queries.
 func (o options) layerTurn(ctx context.Context, prefix string, queries []string) {
-	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // when a period ends
+	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // the end of a period
 	if time.Until(turn) < 140*time.Second {                       // leave time for the full build and its garbage collection
 		turn = turn.Add(time.Minute)
 	}
@@ -233,9 +233,9 @@ func (o options) layerTurn(ctx context.Context, prefix string, queries []string)
 	l := newLayer(ctx, all, slices.Contains(queries, ""))
 	defer l.Stop()
 	full := l.build(ctx)
-	l.all = nil // otherwise the garbage collector would mark a million small objects that a daemon does not have
+	l.all = nil // spares the garbage collector a million small objects that a daemon does not have
 	pause(ctx, time.Until(turn.Add(-time.Minute-40*time.Second)))
-	debug.FreeOSMemory() // otherwise Go would return the memory of earlier benchmarks during one of the minutes
+	debug.FreeOSMemory() // Go would return the memory of earlier benchmarks during one of the minutes
 	measure := func(name string, until time.Time) (took float64) {
 		before := ownCPU()
 		pause(ctx, time.Until(until))
@@ -271,8 +271,8 @@ func (l *layer) get(query, encoding string) []byte {
 	return bytes.Clone(ctx.Response.Body())
 }
 
-// layerMemory measures the daemon's resident size when idle, and its peak while the whole layer
-// changes and clients read it.
+// layerMemory measures the daemon's resident size when idle, and its peak while clients read the
+// layer and all streets change.
 func (o options) layerMemory(ctx context.Context) {
 	all := o.network(ctx, layerStreets, layerPeriods, quarter())
 	d := o.layerDaemon(ctx, all)
@@ -284,7 +284,7 @@ func (o options) layerMemory(ctx context.Context) {
 	steady := d.rssMB()
 	defer inBackground(ctx, memoryReaders, func(ctx context.Context, i int) {
 		for ctx.Err() == nil {
-			_ = d.get(ctx, []string{"", "?horizon=30"}[i%2]) // ctx may interrupt it
+			_ = d.get(ctx, []string{"", "?horizon=30"}[i%2]) // fails when ctx is done
 			time.Sleep(50 * time.Millisecond)                // leave CPU time for the daemon
 		}
 	})()
@@ -294,7 +294,7 @@ func (o options) layerMemory(ctx context.Context) {
 	o.line("layer_rss_peak_mb", d.peakMB(), "MB")
 }
 
-// rebuild changes the whole layer several times. It resets the peak resident size first.
+// rebuild resets the peak resident size, and then changes all streets several times.
 func (d *daemon) rebuild(ctx context.Context, all []*pb.StreetForecast) {
 	must.Do(os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", d.PID()), []byte("5"), 0)) // see proc(5)
 	for range memoryRebuilds {

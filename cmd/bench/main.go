@@ -1,6 +1,6 @@
-// Command bench measures the daemon's CPU time and memory for ingestion, from the socket to the
-// journal, for the forecast layer and for the routing service. It compares each with a baseline on
-// the same machine, because ratios vary much less between machines than times.
+// Command bench measures the daemon's CPU time and memory: for ingestion, from the socket to the
+// journal, for the forecast layer, and for the routing service. It compares them with baselines on
+// the same machine, because ratios vary much less between machines than times do.
 package main
 
 import (
@@ -32,11 +32,11 @@ type options struct {
 	before     string    // path of another version of trafficd, for bench journal; empty = none
 	axe        string    // path of axe-core
 	telegraf   string    // path of Telegraf
-	output     string    // directory for bench profile
-	attack     string    // the only attack of bench hostile; empty = all
+	output     string    // directory to which bench profile writes
+	attack     string    // the only attack that bench hostile runs; empty = all
 	lines      io.Writer // receives the figures
 	notes      io.Writer // receives everything else
-	bodies     []body    // in addition to the synthetic one
+	bodies     []body    // bodies to send in addition to the synthetic one
 }
 
 func main() {
@@ -124,8 +124,8 @@ func beside(name string) string {
 	return filepath.Join(filepath.Dir(self), name)
 }
 
-// part measures figures and prints them. Like most functions of this program, it reports errors
-// through package must.
+// part measures and prints figures. Like most functions of this program, it reports errors through
+// package must.
 type part func(context.Context)
 
 func run(ctx context.Context, parts []part) (err error) {
@@ -136,10 +136,10 @@ func run(ctx context.Context, parts []part) (err error) {
 	return nil
 }
 
-// series adds a value to a figure, whose median is printed.
+// series adds a value to the figure with the given name.
 type series func(name string, value float64, unit string)
 
-// medians calls measure once as a warm-up and then n times, and prints the median of each figure.
+// medians calls measure n times after a warm-up, and prints the median of each figure.
 func (o options) medians(n int, measure func(add series)) {
 	measure(func(string, float64, string) {})
 	var names []string
@@ -157,8 +157,8 @@ func (o options) medians(n int, measure func(add series)) {
 	}
 }
 
-// inBackground calls do in n goroutines, numbered from 0, with a context that ends with stop. stop
-// waits until all calls have returned.
+// inBackground calls do in n goroutines, numbered from 0. stop cancels their context and waits
+// until all calls have returned.
 func inBackground(ctx context.Context, n int, do func(ctx context.Context, i int)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -172,7 +172,7 @@ func inBackground(ctx context.Context, n int, do func(ctx context.Context, i int
 }
 
 // batchCosts measures the decompression and ingestion of each body, and the throughput and memory
-// of the synthetic one.
+// with the synthetic one.
 func (o options) batchCosts(ctx context.Context) {
 	first := synthetic()
 	for _, b := range append([]body{first, prose()}, o.bodies...) {

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	mixedReads   = 10_000 // for each number of partitions
+	mixedReads   = 10_000 // for each of the two topics
 	mixedStreets = 600
 )
 
-// layerMixed counts the reads that return streets from two publications while trafficctl publishes
-// to a topic with one partition, and to one with six.
+// layerMixed counts the reads that return streets from more than one publication while trafficctl
+// publishes, first to a topic with one partition and then to one with six.
 func (o options) layerMixed(ctx context.Context) {
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Only: "kafka", Topics: map[string]int{"one": 1, "six": 6}, Stderr: io.Discard}))
 	defer func() { _ = stores.Close() }()
@@ -46,14 +46,14 @@ func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, p
 	d.start(ctx)
 	d.awaitServed(ctx, 0)
 	publications = 1
-	var err error // while publishing
+	var err error // from publishing
 	stop := inBackground(ctx, 1, func(ctx context.Context, _ int) {
 		for err == nil && ctx.Err() == nil {
 			publications++
 			err = o.publishGeneration(ctx, d.Dir, broker, topic, publications)
 		}
 		if ctx.Err() != nil {
-			err = nil // it was interrupted
+			err = nil // stop interrupted it
 		}
 	})
 	defer stop()
@@ -68,7 +68,7 @@ func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, p
 	return mixed, publications
 }
 
-// publishGeneration publishes forecasts with the number of the generation as the speed.
+// publishGeneration publishes forecasts whose speeds all equal the generation modulo 500.
 func (o options) publishGeneration(ctx context.Context, dir, broker, topic string, generation int) error {
 	hour := time.Now().UTC().Truncate(time.Hour)
 	var all pb.StreetForecastResponse
@@ -90,7 +90,7 @@ func (o options) publishGeneration(ctx context.Context, dir, broker, topic strin
 	return o.control(ctx, "forecast", "publish", file, "--quiet", "--brokers", broker, "--topic", topic)
 }
 
-// readWhole requests the layer and reports whether it has all streets of one generation.
+// readWhole requests the layer and reports whether it contains all streets, from one generation.
 func (d *daemon) readWhole(ctx context.Context) bool {
 	_, text, err := request(ctx, http.DefaultClient, http.MethodGet, "http://"+d.API+layers.Path, nil, http.StatusOK,
 		"Authorization", "apiKey "+benchKey)

@@ -27,12 +27,12 @@ import (
 
 const (
 	servingRounds  = 11
-	servingTime    = "1s" // of one run of wrk
-	servingClients = "8"
+	servingTime    = "1s" // duration of one run of wrk
+	servingClients = "8"  // connections of wrk
 )
 
-// layerServing compares GET of a layer with nginx sending the same bytes from a file, in
-// alternating rounds with one processor each and the same load generator.
+// layerServing compares the daemon serving a layer with nginx serving the same bytes from a file.
+// Each uses one CPU, and wrk measures them in turn.
 func (o options) layerServing(ctx context.Context) {
 	for _, program := range []string{"nginx", "wrk"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -63,9 +63,10 @@ func (o options) againstNginx(ctx context.Context, name string, size int) {
 	}
 }
 
-// compare prints the daemon's requests per second and their ratio to those of nginx as packaged,
-// and of an nginx that keeps the file open, as medians over the rounds. Each round starts new
-// servers in new directories, because one that starts slow or fast remains so, for unknown reasons.
+// compare prints the daemon's requests per second, and their ratios to those of nginx as packaged
+// and of an nginx that keeps the file open; for 304, also to those of bare. All are medians over
+// the rounds. Each round starts new peers in new directories, because an nginx that starts slow or
+// fast remains so, for unknown reasons.
 func (o options) compare(ctx context.Context, name string, ours server, body []byte) {
 	nginx := func(settings string) float64 {
 		d := startNginx(ctx, settings, body)
@@ -91,10 +92,10 @@ func (o options) compare(ctx context.Context, name string, ours server, body []b
 	}
 }
 
-// server serves a layer.
+// server is a server to send requests to.
 type server struct {
 	url         string
-	conditional bool // send If-None-Match with the current ETag
+	conditional bool // whether load sends If-None-Match with the current ETag
 }
 
 func (s server) request(ctx context.Context) (http.Header, []byte, error) {
@@ -102,7 +103,7 @@ func (s server) request(ctx context.Context) (http.Header, []byte, error) {
 		"Authorization", "apiKey "+benchKey, "Accept-Encoding", "identity")
 }
 
-// load returns the requests per second measured by wrk.
+// load returns the number of requests per second that wrk measures.
 func (s server) load(ctx context.Context) (rate float64) {
 	args := []string{"-t", "1", "-c", servingClients, "-d", servingTime, "--timeout", "30s", "-H", "Authorization: apiKey " + benchKey}
 	if s.conditional {
@@ -125,8 +126,8 @@ func (s server) load(ctx context.Context) (rate float64) {
 	return rate
 }
 
-// nginxConf has the settings of Debian's package, but without an access log, which the daemon does
-// not write either, and without closing connections after a thousand requests.
+// nginxConf has the settings of Debian's package, with two exceptions: there is no access log,
+// which the daemon does not write either, and connections are not closed after a thousand requests.
 const nginxConf = `daemon off;
 worker_processes 1;
 user root;
@@ -158,7 +159,7 @@ func startNginx(ctx context.Context, settings string, body []byte) *daemon {
 		config := filepath.Join(d.Dir, "nginx.conf")
 		must.Do(os.WriteFile(filepath.Join(d.Dir, "layer"), body, 0o600))
 		must.Do(os.WriteFile(config, fmt.Appendf(nil, nginxConf, d.Dir, d.API, settings), 0o600))
-		d.OnDeath = syscall.SIGTERM // it stops its worker
+		d.OnDeath = syscall.SIGTERM // on SIGTERM, nginx also stops its worker process
 		return []string{"-c", config, "-e", filepath.Join(d.Dir, "error.log")}
 	})
 	_, sent, err := server{url: "http://" + d.API + "/layer"}.request(ctx)
@@ -173,9 +174,9 @@ func startNginx(ctx context.Context, settings string, body []byte) *daemon {
 	return d
 }
 
-// bare responds to each read from a connection with a 304 of the same size as the daemon's, without
-// parsing the request. No server that uses Go's network package needs fewer system calls. Like the
-// daemon in this comparison, it uses one processor.
+// bare answers each read from a connection with a 304 of the same size as the daemon's, without
+// parsing the request. No server built on Go's net package can make fewer system calls. Like the
+// daemon in this comparison, it uses one CPU.
 func bare(address string) (err error) {
 	defer must.Return(&err)
 	runtime.GOMAXPROCS(1)
@@ -221,7 +222,7 @@ func (d *daemon) publish(all []*pb.StreetForecast) {
 	must.Do(os.Rename(d.feed()+".new", d.feed()))
 }
 
-// awaitServed waits until the daemon has built the layer more than the given number of times.
+// awaitServed waits until the daemon has built the layer more often than the given number of times.
 func (d *daemon) awaitServed(ctx context.Context, builds float64) {
 	must.Do(launch.Eventually(ctx, time.Minute, func() error {
 		n, err := d.metric(ctx, "trafficd_layers_builds_total")

@@ -27,13 +27,13 @@ const (
 	pagePeriods  = 12
 	pageSteps    = 25              // horizon steps that are timed
 	pageFrames   = 3 * time.Second // how long the slider moves
-	pageViewers  = 50              // open pages
-	pageRounds   = 4               // each without and with open pages
-	pageBatches  = 200             // in each
+	pageViewers  = 50              // number of open pages
+	pageRounds   = 4               // each measures without and with open pages
+	pageBatches  = 200             // per measurement
 	pageInterval = 60 * time.Millisecond
 )
 
-// pageSize measures the compressed size of the page's files.
+// pageSize measures the total compressed size of the page's files.
 func (o options) pageSize(context.Context) {
 	size := 0
 	files := page.New(page.DefaultConfig(), page.Settings{}, "index.html")
@@ -78,8 +78,8 @@ const (
 			done(performance.now() - began);
 		})();
 	})`
-	// moveSlider moves the slider before each frame, and returns the rate of frames in which the
-	// streets were drawn.
+	// moveSlider moves the slider before each frame, and returns the number of frames per second in
+	// which the streets were drawn.
 	moveSlider = `(async () => {
 		let frames = 0, n = 0;
 		const began = performance.now(), limit = %d;
@@ -114,7 +114,7 @@ func (o options) withMap(ctx context.Context, streets int, measure func(*tab)) {
 	measure(b)
 }
 
-// tab is a page in a new browser.
+// tab is a browser with one page.
 type tab struct {
 	browser context.Context
 	close   func()
@@ -126,7 +126,7 @@ func openTab(parent context.Context) *tab {
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(1440, 900), chromedp.Flag("use-angle", "swiftshader-webgl"),
 		chromedp.Flag("enable-unsafe-swiftshader", true), chromedp.WSURLReadTimeout(time.Minute)))
 	closing := func() {
-		_ = chromedp.Cancel(ctx) // its profile is temporary
+		_ = chromedp.Cancel(ctx) // an error does not matter, because the profile is temporary
 		cancel()
 	}
 	if err := chromedp.Do(ctx); err != nil {
@@ -170,7 +170,7 @@ func rendererMB(ctx context.Context) (largest float64) {
 	return largest
 }
 
-// pageAccess counts the violations that axe finds in both views.
+// pageAccess counts the violations that axe-core finds in the two views.
 func (o options) pageAccess(ctx context.Context) {
 	axe, violations := must.Get(os.ReadFile(o.axe)), 0.0
 	for _, view := range []string{"#operations", "#map"} {
@@ -196,7 +196,7 @@ func (o options) pageLoad(ctx context.Context) {
 			before = d.rssMB()
 		}
 		defer inBackground(ctx, pageViewers, d.view)()
-		pause(ctx, 6*time.Second) // until all of them have the layer
+		pause(ctx, 6*time.Second) // until all pages have the layer
 		watched := latency()
 		after = max(after, d.rssMB())
 		add("page_ingest_p99_ms", alone, "ms")
@@ -207,8 +207,8 @@ func (o options) pageLoad(ctx context.Context) {
 }
 
 // view sends the requests of an open page with both views until ctx is done: /status every five
-// seconds, the rejections, and the layer of each horizon, then its changes. The pages are opened
-// one after the other.
+// seconds, the rejections, and the layer of each horizon, followed by its changes. The number of
+// the page delays its first request, so that the pages are opened one by one.
 func (d *daemon) view(ctx context.Context, page int) {
 	launch.Sleep(ctx, time.Duration(page)*100*time.Millisecond)
 	c := &http.Client{Transport: &http.Transport{}}

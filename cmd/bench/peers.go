@@ -25,18 +25,18 @@ import (
 //go:embed telegraf.conf
 var telegrafConf string
 
-// peer is a program that receives the same batches as the daemon.
+// peer is the daemon or a program that is compared with it.
 type peer struct {
 	name  string
 	omits string // features of trafficd that it lacks
 	*daemon
 	body
-	batches int // over each connection in a round
-	stored  int // items that it must have written so far
+	batches int // number of batches per connection and round
+	stored  int // number of items that it must have written so far
 }
 
-// peers sends the synthetic batch over two connections to the daemon, a plain handler and Telegraf,
-// in turn.
+// peers sends the synthetic batch over two connections to the daemon, to plain and to Telegraf, in
+// turn.
 func (o options) peers(ctx context.Context) {
 	b := synthetic()
 	ours := start(ctx, o.daemon, b.detectors)
@@ -88,10 +88,10 @@ func (o options) peers(ctx context.Context) {
 	o.line("peers_items_per_s_over_telegraf", median(ratios), "ratio")
 }
 
-// startPeer starts a program in a new directory and waits until it accepts connections at d.API.
-// configure returns its arguments.
+// startPeer starts a program in a new directory and waits until it accepts connections. configure
+// returns its arguments, which must make it listen at d.API.
 func startPeer(ctx context.Context, program string, configure func(*daemon) []string) *daemon {
-	program = must.Get(filepath.Abs(must.Get(exec.LookPath(program)))) // it runs in another directory
+	program = must.Get(filepath.Abs(must.Get(exec.LookPath(program)))) // it runs in a different directory
 	d := &daemon{launch.Daemon{Binary: program, Dir: tempDir(), API: must.Get(launch.FreeAddress())}}
 	d.Args = configure(d)
 	must.Do(d.Start())
@@ -112,7 +112,7 @@ func startPeer(ctx context.Context, program string, configure func(*daemon) []st
 
 func (d *daemon) output() string { return filepath.Join(d.Dir, "output") }
 
-// awaitLines waits until the output has this many lines, one for each item.
+// awaitLines waits until the output has the given number of lines, one for each item.
 func (d *daemon) awaitLines(ctx context.Context, lines int) {
 	f := must.Get(os.Open(d.output()))
 	defer f.Close()
@@ -120,7 +120,7 @@ func (d *daemon) awaitLines(ctx context.Context, lines int) {
 	must.Do(launch.Eventually(ctx, time.Minute, func() error {
 		for {
 			if _, err := in.ReadSlice('\n'); err != nil {
-				break // io.EOF for now; the rest of an incomplete line is read next time
+				break // the end of the file so far; the rest of an incomplete line is read next time
 			}
 			n++
 		}
@@ -131,8 +131,8 @@ func (d *daemon) awaitLines(ctx context.Context, lines int) {
 	}))
 }
 
-// plain is an ingestion server with as little code as possible: it decodes with encoding/json into
-// maps, checks items approximately, and writes them to a file of JSON lines.
+// plain is an ingestion server with as little code as possible: it decodes batches into maps with
+// encoding/json, checks the items approximately, and appends them to a file as JSON lines.
 func plain(address, registry, output string) (err error) {
 	defer must.Return(&err)
 	known := map[string]bool{}

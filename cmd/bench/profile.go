@@ -13,10 +13,10 @@ import (
 	"trafficd/sinks/layers"
 )
 
-const profileTime = 15 * time.Second // of each kind of load
+const profileTime = 15 * time.Second // duration of each profile
 
-// profile writes CPU profiles of a daemon under three kinds of load. cmd/trafficd/default.pgo is
-// made of them.
+// profile writes CPU profiles of daemons under three kinds of load: ingestion, delivery and serving
+// a layer. `make profile` merges them into cmd/trafficd/default.pgo.
 func (o options) profile(ctx context.Context) {
 	must.Do(os.MkdirAll(o.output, 0o700))
 	for i, b := range append([]body{synthetic()}, o.bodies...) {
@@ -40,7 +40,8 @@ func (o options) profile(ctx context.Context) {
 
 func (o options) path(name string) string { return filepath.Join(o.output, name+".pprof") }
 
-// profile writes a CPU profile to path while it calls load repeatedly, and stops the daemon.
+// profile calls load repeatedly while it records a CPU profile, writes the profile to path, and
+// stops the daemon.
 func (d *daemon) profile(ctx context.Context, path string, load func()) {
 	defer d.stop()
 	var profile []byte

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	linePoints = 1000 // points of the converted geometry, a long road
-	lines      = 300  // geometries per round
+	linePoints = 1000 // points in the converted line, as in a long road
+	lines      = 300  // conversions per round
 )
 
 // road returns a line through Baden-Baden with centimetre coordinates.
@@ -36,7 +36,7 @@ func road() *geom.LineString {
 }
 
 // geometries measures how many points per second are converted from degrees into each format and
-// back, and written and read in each encoding. Then it measures the overhead of SOAP.
+// back, and how many are written and read in each encoding. It then measures the overhead of SOAP.
 func (o options) geometries(ctx context.Context) {
 	line := road()
 	degrees := must.Get(geo.ParseSystem(string(geo.GeoDecimal), ""))
@@ -86,14 +86,14 @@ func (o options) geometries(ctx context.Context) {
 	o.soap(ctx, line)
 }
 
-// points measures how many points per second do processes; each call processes n.
+// points measures the points per second of CPU time that do processes; each call processes n.
 func (o options) points(name string, n int, do func()) {
 	o.medians(o.rounds, func(add series) { add(name, float64(n)/cpuPerCall(lines, do)*1000, "points/s") })
 }
 
-// soap compares the daemon's CPU time for convertGeometry with that of the conversion alone (read
-// WKT, convert, write WKT) in each round, because ratios vary less than times. It requests
-// uncompressed responses, because gzip would cost more than everything else.
+// soap compares, in each round, the daemon's CPU time for convertGeometry with that of the
+// conversion alone (read WKT, convert, write WKT). It requests uncompressed responses, because gzip
+// would cost more than everything else.
 func (o options) soap(ctx context.Context, line *geom.LineString) {
 	d := start(ctx, o.daemon, []string{"none"})
 	defer d.stop()
