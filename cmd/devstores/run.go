@@ -23,10 +23,10 @@ import (
 // bind defines a flag for each option, with the usual ports as defaults.
 func bind(flags *pflag.FlagSet, o *launch.Options) {
 	flags.SortFlags = false
-	flags.StringVar(&o.Dir, "dir", ".run/devstores", "directory of all data and logs, kept across restarts")
-	flags.StringVar(&o.Only, "only", "", "start one store: clickhouse, kafka or zookeeper")
+	flags.StringVar(&o.Dir, "dir", ".run/devstores", "directory for all data and logs, kept across restarts")
+	flags.StringVar(&o.Only, "only", "", "start only this store: clickhouse, kafka or zookeeper")
 	flags.IntVar(&o.ClickHouseTCP, "clickhouse-tcp", 9000, "port of ClickHouse's native protocol, 0 = a free one")
-	flags.IntVar(&o.ClickHouseHTTP, "clickhouse-http", 8123, "port of ClickHouse over HTTP, 0 = a free one")
+	flags.IntVar(&o.ClickHouseHTTP, "clickhouse-http", 8123, "port of ClickHouse's HTTP interface, 0 = a free one")
 	flags.StringVar(&o.ClickHouseKind, "clickhouse-kind", clickhouse.KindAuto, "which ClickHouse: "+strings.Join(clickhouse.Kinds, ", "))
 	flags.StringVar(&o.Broker, "broker", launch.Kfake, "which broker: "+launch.Kfake+", "+launch.Apache)
 	flags.IntVar(&o.Brokers, "brokers", 1, "number of brokers")
@@ -39,8 +39,8 @@ func bind(flags *pflag.FlagSet, o *launch.Options) {
 	}
 }
 
-// run runs the stores until ctx is done, the parent exits or a store fails. It returns nil if it
-// was asked to stop.
+// run runs the stores until ctx is done, a store fails or, if withParent is true, the parent exits.
+// Being asked to stop is not an error.
 func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Writer) error {
 	if err := opts.Complete(); err != nil {
 		return err
@@ -53,12 +53,13 @@ func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Wr
 	err := serve(ctx, opts, fail, stdout)
 	fmt.Fprintln(opts.Stderr, "stopped")
 	if errors.Is(err, context.Canceled) {
-		return nil // it was asked to stop while starting
+		return nil // stopped during the start
 	}
 	return err
 }
 
-// serve starts the stores, announces them on stdout, waits, and stops them in reverse order.
+// serve starts the stores, announces them on stdout, waits until ctx is done, and stops them in
+// reverse order. It returns the cause, unless that is context.Canceled.
 func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io.Writer) (err error) {
 	defer must.Return(&err)
 	var running launch.Announcement
@@ -93,8 +94,8 @@ func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io
 	return nil
 }
 
-// watchParent calls stop when the parent exits or, if standard input is a pipe, when the pipe is
-// closed. Its goroutines end with the process.
+// watchParent calls stop when the parent exits and, if standard input is a pipe or a socket, when
+// that is closed. Its goroutines end with the process.
 func watchParent(stop func()) {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
 		go func() {

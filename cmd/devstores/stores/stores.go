@@ -1,6 +1,6 @@
-// Package stores starts real stores for tests: ClickHouse and a Kafka-protocol broker on loopback,
-// each in its own devstores process, so that each can be killed, paused and restarted on the same
-// ports and directory.
+// Package stores starts real stores for tests: ClickHouse and a Kafka-protocol broker on loopback.
+// Each runs in its own devstores process, so that it can be killed, paused and restarted on the
+// same ports and directory.
 //
 //	s := stores.StartClickHouse(t)
 //	k := stores.StartKafka(t, stores.Topic("measurements", 6))
@@ -8,18 +8,18 @@
 //	require.NoError(t, s.Kill())    // kill -9
 //	require.NoError(t, s.Restart()) // same addresses, same data
 //
-// A test's stores stop when the test ends or its process dies. The program devstores is built once
-// per test process into the module's .cache/bin. All processes share the downloads.
+// A test's stores stop when the test ends or its process dies. Each test process builds devstores
+// once, into the module's .cache/bin. All processes share the downloads.
 //
 // Environment:
 //
-//	TRAFFICD_TEST_KAFKA   kfake (default) or apache: the broker of StartKafka unless an option names one
-//	TRAFFICD_STORES_LOG   a file that receives one line per store that a test started
+//	TRAFFICD_TEST_KAFKA   kfake (default) or apache: the broker of StartKafka without a Broker option
+//	TRAFFICD_STORES_LOG   path of a file that receives one line for each store that a test started
 //	TRAFFICD_CACHE        see `devstores --help`
 //
-// A running store has goroutines in the test's process (it waits for its child). A test that checks
-// for leaked goroutines starts its stores first and passes goleak.IgnoreCurrent(), or leaves the
-// check to goleak.VerifyTestMain.
+// A running store has goroutines in the test's process, which wait for its child. A test that
+// checks for leaked goroutines must start its stores first and pass goleak.IgnoreCurrent(), or
+// leave the check to goleak.VerifyTestMain.
 package stores
 
 import (
@@ -35,10 +35,10 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// LogEnv names the environment variable with the file that records the stores that tests used.
+// LogEnv is the name of the environment variable that holds the path of the log of used stores.
 const LogEnv = "TRAFFICD_STORES_LOG"
 
-// KafkaEnv names the environment variable that selects the broker of [StartKafka].
+// KafkaEnv is the name of the environment variable that selects the broker of [StartKafka].
 const KafkaEnv = "TRAFFICD_TEST_KAFKA"
 
 // The kinds of broker.
@@ -56,7 +56,7 @@ type Kafka struct{ *launch.Kafka }
 // Record is a record of a topic.
 type Record = launch.Record
 
-// StartClickHouse starts a ClickHouse on free ports in a temporary directory.
+// StartClickHouse starts a ClickHouse server on free ports in a temporary directory.
 func StartClickHouse(t testing.TB) *ClickHouse {
 	t.Helper()
 	s := start(t, launch.Options{Only: "clickhouse"}).ClickHouse
@@ -64,7 +64,7 @@ func StartClickHouse(t testing.TB) *ClickHouse {
 	return &ClickHouse{s}
 }
 
-// Query calls Do and fails the test on an error.
+// Query runs a statement with Do and returns the response. It fails the test on an error.
 func (c *ClickHouse) Query(t testing.TB, sql string) string {
 	t.Helper()
 	body, err := c.Do(t.Context(), sql)
@@ -98,10 +98,10 @@ func Broker(kind string) Option { return func(o *launch.Options) { o.Broker = ki
 // Brokers sets the number of brokers.
 func Brokers(n int) Option { return func(o *launch.Options) { o.Brokers = n } }
 
-// Partitions sets the number of partitions of automatically created topics.
+// Partitions sets the number of partitions for automatically created topics.
 func Partitions(n int) Option { return func(o *launch.Options) { o.Partitions = n } }
 
-// Topic creates a topic.
+// Topic creates a topic when the cluster starts.
 func Topic(name string, partitions int) Option {
 	return func(o *launch.Options) { o.Topics[name] = partitions }
 }
@@ -112,7 +112,7 @@ func Set(key, value string) Option {
 }
 
 // StartKafka starts a cluster on free ports in a temporary directory. Without a [Broker] option,
-// TRAFFICD_TEST_KAFKA selects the kind.
+// TRAFFICD_TEST_KAFKA selects the kind of broker.
 func StartKafka(t testing.TB, opts ...Option) *Kafka {
 	t.Helper()
 	all := launch.Options{Only: "kafka", Broker: os.Getenv(KafkaEnv), Topics: map[string]int{}, Properties: map[string]string{}}
@@ -124,9 +124,9 @@ func StartKafka(t testing.TB, opts ...Option) *Kafka {
 	return &Kafka{k}
 }
 
-// StartKfake starts a kfake in the test's process, whose Fault and Control hooks the test can use.
-// It has one broker and creates topics automatically unless opts say otherwise, and keeps its data
-// in memory.
+// StartKfake starts kfake in the test's process, so that the test can call its Fault and Control
+// methods. Unless opts say otherwise, it has one broker, creates topics automatically and keeps its
+// data in memory.
 func StartKfake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.AllowAutoTopicCreation(), kfake.DefaultNumPartitions(6)}, opts...)
@@ -152,14 +152,14 @@ func (k *Kafka) Records(t testing.TB, topic string) []Record {
 	return records
 }
 
-// Count returns the number of records of a topic.
+// Count returns the number of records in a topic. It fails like Records.
 func (k *Kafka) Count(t testing.TB, topic string) int {
 	t.Helper()
 	return len(k.Records(t, topic))
 }
 
-// ReadTopic is like [Kafka.Records], but for any cluster, such as one behind a proxy or one of
-// [StartKfake] (with its ListenAddrs).
+// ReadTopic returns the records of a topic like [Kafka.Records], but from any cluster, such as one
+// behind a proxy or one that [StartKfake] started (at its ListenAddrs).
 func ReadTopic(ctx context.Context, brokers []string, topic string) ([]Record, error) {
 	return launch.ReadTopic(ctx, brokers, topic)
 }
@@ -174,8 +174,8 @@ func start(t testing.TB, opts launch.Options) *launch.Stores {
 	return s
 }
 
-// report records the store that a test uses in the test's log and in the file of LogEnv. A line is
-// one write, so that lines of parallel test processes do not interleave.
+// report records the store that a test uses in the test's log and, if LogEnv is set, in its file.
+// Each line is a single write, so that the lines of parallel test processes do not interleave.
 func report(t testing.TB, store, kind, version, address string) {
 	t.Helper()
 	t.Logf("%s: %s %s at %s", store, kind, version, address)

@@ -1,8 +1,9 @@
-// Package cache keeps the downloads of devstores: the ClickHouse engine and Kafka's jars.
+// Package cache keeps the downloads of devstores: the ClickHouse engine and the jars of Kafka and
+// ZooKeeper.
 //
-// An entry is a directory that is either complete or does not exist, because it is filled under
-// another name and then renamed. A lock ensures that programs that need the same entry download it
-// only once.
+// An entry is a directory that is either complete or does not exist, because it is filled under a
+// temporary name and then renamed. A lock ensures that programs that need the same entry download
+// it only once.
 package cache
 
 import (
@@ -21,11 +22,11 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// Env names the environment variable with the cache's directory.
+// Env is the name of the environment variable that holds the cache's directory.
 const Env = "TRAFFICD_CACHE"
 
-// Dir returns the cache's directory: $TRAFFICD_CACHE, otherwise .cache/devstores under the module's
-// root, or, outside the module, trafficd/devstores in the user's cache directory.
+// Dir returns the cache's directory: $TRAFFICD_CACHE if it is set, otherwise .cache/devstores in
+// the module's root or, outside the module, trafficd/devstores in the user's cache directory.
 func Dir() (string, error) {
 	if dir := os.Getenv(Env); dir != "" {
 		return filepath.Abs(dir)
@@ -35,16 +36,16 @@ func Dir() (string, error) {
 	}
 	user, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("cannot find a cache directory, set %s: %w", Env, err)
+		return "", fmt.Errorf("cannot find a cache directory: %w; set %s", err, Env)
 	}
 	return filepath.Join(user, "trafficd", "devstores"), nil
 }
 
-// Entry returns the directory of an entry. If it does not exist, fill is called with an empty
-// directory; if fill fails, the entry is not created. log receives a line if another program is
-// filling the entry.
+// Entry returns the directory of an entry. If the entry does not exist, Entry creates it by calling
+// fill with an empty directory; if fill fails, it returns the error and creates no entry. log
+// receives a line if another program is filling the entry.
 func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string) error) (dir string, err error) {
-	defer must.Return(&err, "cannot create a cache entry; "+Env+" names another directory")
+	defer must.Return(&err, "cannot create a cache entry (set "+Env+" to use a different directory)")
 	root := must.Get(Dir())
 	dir = filepath.Join(root, name)
 	exists := func() bool {
@@ -60,7 +61,7 @@ func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string
 	if exists() {
 		return dir, nil
 	}
-	unfinished := dir + ".unfinished" // a fixed name, so that the next run removes the files of a killed one
+	unfinished := dir + ".unfinished" // a fixed name, so that the next run removes what a killed run left
 	defer os.RemoveAll(unfinished)
 	must.Do(os.RemoveAll(unfinished))
 	must.Do(os.Mkdir(unfinished, 0o755))
@@ -70,8 +71,8 @@ func Entry(ctx context.Context, name string, log io.Writer, fill func(dir string
 	return dir, os.Rename(unfinished, dir)
 }
 
-// Jars returns the directory with the jars of a Java program, which Maven downloads the first time.
-// A changed pom results in a new entry.
+// Jars returns the directory with the jars of a Java program, which Maven downloads unless they are
+// in the cache. log receives Maven's output. A changed pom results in a new entry.
 func Jars(ctx context.Context, program, version string, pom []byte, log io.Writer) (string, error) {
 	name := fmt.Sprintf("%s-%s-%.4x", strings.ToLower(program), version, sha256.Sum256(pom))
 	return Entry(ctx, name, log, func(dir string) (err error) {

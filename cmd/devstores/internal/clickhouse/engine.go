@@ -23,23 +23,23 @@ import (
 const (
 	KindAuto    = "auto"              // KindServer if it is installed and recent enough, otherwise KindLibrary
 	KindServer  = "clickhouse-server" // the program `clickhouse` on PATH
-	KindLibrary = "libchdb"           // the engine as a shared library, downloaded once
+	KindLibrary = "libchdb"           // ClickHouse as a shared library, downloaded once
 )
 
 // Kinds lists the values of Options.ClickHouseKind.
 var Kinds = []string{KindAuto, KindServer, KindLibrary}
 
-// oldest is the oldest supported release year. Earlier releases, which distributions package, lack
-// features that the tables use, such as deduplication windows of plain MergeTree.
+// oldest is the year of the oldest supported release. The older releases that distributions package
+// lack features that the tables use, such as deduplication windows of plain MergeTree.
 const oldest = 24
 
 // engine is a way to run ClickHouse.
 type engine struct {
 	kind    string
-	program string // the program, or the library's file
+	program string // path of the program or the library
 }
 
-// Fetch downloads the engine unless it is in the cache or a server is installed.
+// Fetch downloads the engine if it is needed and not in the cache.
 func Fetch(ctx context.Context, opts launch.Options) error {
 	_, err := chooseEngine(ctx, opts)
 	return err
@@ -62,7 +62,7 @@ func chooseEngine(ctx context.Context, opts launch.Options) (engine, error) {
 
 var versionNumber = regexp.MustCompile(`\b(\d+)\.\d+\.\d+`)
 
-// findServer returns the program clickhouse on PATH if it is recent enough.
+// findServer returns the path of the program clickhouse on PATH, or an error if it is too old.
 func findServer(ctx context.Context) (string, error) {
 	program, err := exec.LookPath("clickhouse")
 	if err != nil {
@@ -82,24 +82,24 @@ func findServer(ctx context.Context) (string, error) {
 	return program, nil
 }
 
-// command returns the command that serves home on the given ports. A node of a cluster does not
-// serve HTTP; see [RunLibrary].
+// command returns the command that serves home on the given ports. For a node of a cluster, it
+// ignores the HTTP port; see [RunLibrary].
 func (e engine) command(home home, tcp, http int, opts launch.Options) *exec.Cmd {
 	config := "--config-file=" + home.path("config.xml")
 	if e.kind == KindServer {
 		cmd := exec.Command(e.program, "server", config)
 		cmd.Dir = string(home) // it writes files to its working directory
-		// Without the watchdog there is one process, which receives the death signal.
+		// Without the watchdog, there is only one process, which receives the death signal.
 		cmd.Env = append(cmd.Environ(), "CLICKHOUSE_WATCHDOG_ENABLE=0")
 		return cmd
 	}
-	// The engine runs in a child process so that a crash and its signal handlers do not affect
+	// The engine runs in a child process, so that its crashes and its signal handlers do not affect
 	// devstores.
-	self := "/proc/self/exe" // even if the file was replaced by a newer build
+	self := "/proc/self/exe" // this build, even if the file has been replaced by a newer one
 	if runtime.GOOS != "linux" {
-		self, _ = os.Executable() // if it fails, Start reports the empty path
+		self, _ = os.Executable() // after an error, Start fails because of the empty path
 	}
-	replication := "" // where the other replicas reach this one
+	replication := "" // host:port at which the other replicas reach this one
 	if c := opts.Cluster; c != nil {
 		http, replication = c.Interserver, opts.Host.Endpoint(c.Interserver).String()
 	}
@@ -111,12 +111,11 @@ func (e engine) command(home home, tcp, http int, opts launch.Options) *exec.Cmd
 	return cmd
 }
 
-// LibraryCommand is the hidden subcommand of this program that becomes the engine; see
-// [RunLibrary].
+// LibraryCommand is the name of the hidden subcommand that calls [RunLibrary].
 const LibraryCommand = "serve-libchdb"
 
-// serveStatements opens the listeners and then waits for the end of the lifeline (standard input).
-// The server runs as long as the last statement does.
+// serveStatements starts the listeners and then reads the lifeline (standard input) until it is
+// closed. The server runs until the last statement ends.
 const serveStatements = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT count() FROM file('/dev/stdin', LineAsString)"
 
 // RunLibrary loads the library args[0] and runs clickhouse-local's main with args[2:] until it
@@ -124,9 +123,9 @@ const serveStatements = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELE
 // serves the other replicas instead of queries.
 func RunLibrary(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("%s: missing arguments: file of the library, address for replication", LibraryCommand)
+		return fmt.Errorf("%s: missing arguments: path of the library, address for replication", LibraryCommand)
 	}
-	// A terminal sends Ctrl-C to the whole group; the parent stops this process through the
+	// A terminal sends Ctrl-C to the whole group, but the parent stops this process through the
 	// lifeline.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	runtime.LockOSThread() // main() of a C++ program expects to stay on one thread
@@ -148,6 +147,6 @@ func RunLibrary(args []string) error {
 	argv = append(argv, nil)
 	run(int32(len(argv)-1), unsafe.Pointer(&argv[0]))
 	runtime.KeepAlive(argv)
-	os.Exit(0) // without the destructors of a library whose threads still run
+	os.Exit(0) // skips the destructors of the library, whose threads are still running
 	return nil
 }

@@ -22,19 +22,18 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// libraryVersion is pinned, because the registry's version "latest" is older and cannot listen.
+// libraryVersion is pinned, because the registry's "latest" is older and cannot serve connections.
 const libraryVersion = "26.7.3-stable.1"
 
 // archive is an npm package that contains the engine.
 type archive struct {
 	name      string
-	integrity string // "sha512-" and the digest in base64, as in npm's lock files; empty to use the registry's
-	member    string // the file to extract
+	integrity string // "sha512-" and the digest in base64, as in npm's lock files; empty = the registry's
+	member    string // name of the file to extract
 }
 
-// libraries maps platforms to the engine's packages. A package without an integrity is verified
-// like a package without a lock file in npm: against the integrity that the registry returns over
-// TLS.
+// libraries maps platforms to the engine's packages. Without an integrity here, a package is
+// verified against that which the registry returns over TLS, as npm does without a lock file.
 var libraries = map[string]archive{
 	"linux/amd64": {
 		name:      "@chdb/lib-linux-x64-gnu",
@@ -45,7 +44,7 @@ var libraries = map[string]archive{
 	"darwin/arm64": {name: "@chdb/lib-darwin-arm64", member: "package/libchdb.so"},
 }
 
-// fetchLibrary returns the path of the engine's library, which is downloaded the first time.
+// fetchLibrary returns the path of the engine's library, which it downloads unless it is cached.
 func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	a, ok := libraries[platform]
@@ -54,7 +53,7 @@ func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
 	}
 	dir, err := cache.Entry(ctx, "libchdb-"+libraryVersion, log, func(dir string) error {
 		if err := a.fetch(ctx, dir, log); err != nil {
-			return fmt.Errorf("cannot fetch %s@%s: %w; alternatively put a clickhouse binary, version %d.1 or newer, on PATH",
+			return fmt.Errorf("cannot fetch %s@%s: %w; alternatively, put a clickhouse binary, version %d.1 or newer, on PATH",
 				a.name, libraryVersion, err, oldest)
 		}
 		return nil
@@ -62,8 +61,7 @@ func fetchLibrary(ctx context.Context, log io.Writer) (string, error) {
 	return filepath.Join(dir, filepath.Base(a.member)), err
 }
 
-// fetch downloads the archive, verifies the digest of the whole archive, and unpacks its member
-// into dir.
+// fetch downloads the archive, verifies its digest, and unpacks its member into dir.
 func (a archive) fetch(ctx context.Context, dir string, log io.Writer) (err error) {
 	defer must.Return(&err)
 	npm := must.Get(readNPMConfig(os.Environ()))
@@ -86,8 +84,8 @@ func (a archive) fetch(ctx context.Context, dir string, log io.Writer) (err erro
 	return a.unpack(tarball, filepath.Join(dir, filepath.Base(a.member)), log)
 }
 
-// unpack writes the member to file and syncs it, so that after a power failure the renamed entry is
-// never incomplete.
+// unpack writes the member to file and syncs it, so that the entry is not incomplete after a power
+// failure.
 func (a archive) unpack(tarball io.Reader, file string, log io.Writer) (err error) {
 	defer must.Return(&err, "cannot unpack")
 	members := tar.NewReader(must.Get(gzip.NewReader(tarball)))
@@ -105,7 +103,8 @@ func (a archive) unpack(tarball io.Reader, file string, log io.Writer) (err erro
 	return dst.Sync()
 }
 
-// copyWithProgress shows a bar if log is a terminal, otherwise a line every two seconds.
+// copyWithProgress copies src to dst. It shows a progress bar if log is a terminal, and otherwise
+// logs a line every two seconds.
 func copyWithProgress(dst io.Writer, src io.Reader, log io.Writer, what string, total int64) error {
 	begin := time.Now()
 	var progress io.Writer
@@ -127,7 +126,7 @@ func copyWithProgress(dst io.Writer, src io.Reader, log io.Writer, what string, 
 	return nil
 }
 
-// progressLines logs the number of bytes written to it.
+// progressLines is a writer that logs how much was written to it.
 type progressLines struct {
 	log      io.Writer
 	what     string

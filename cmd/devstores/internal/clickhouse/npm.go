@@ -21,14 +21,13 @@ import (
 	"trafficd/cmd/internal/launch"
 )
 
-// defaultRegistry is npm's documented default for the setting "registry", for machines without npm.
-// Mirrors may return tarball URLs that still begin with it; find replaces that prefix with the
-// mirror's URL, as npm does.
+// defaultRegistry is the default of npm's setting "registry". Mirrors may return tarball URLs that
+// still begin with it; find replaces that prefix with the mirror's URL, as npm does.
 const defaultRegistry = "https://registry.npmjs.org/"
 
-// npmConfig holds npm's settings: environment variables override the .npmrc files of the project,
-// the user and the machine. Only the registry and its credentials are used. The proxy and the
-// certificates are those of Go, which needs them for modules too.
+// npmConfig holds npm's settings. Environment variables override the .npmrc files of the project,
+// the user and the machine, in this order. Only the registry and its credentials are used; proxies
+// and certificates are configured as for other Go programs.
 type npmConfig map[string]string
 
 func readNPMConfig(environ []string) (npmConfig, error) {
@@ -44,7 +43,7 @@ func readNPMConfig(environ []string) (npmConfig, error) {
 		}
 		env[key] = value
 	}
-	files := []string{"/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"} // of distributions and of node itself
+	files := []string{"/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"} // used by distributions and by Node.js itself
 	if file := env["globalconfig"]; file != "" {
 		files = []string{file}
 	}
@@ -95,7 +94,7 @@ func (c npmConfig) readFile(file string) error {
 	return nil
 }
 
-// registry returns the URL of a package's registry, with a trailing slash.
+// registry returns the URL of the registry for a package, with a trailing slash.
 func (c npmConfig) registry(name string) string {
 	scope, _, _ := strings.Cut(name, "/")
 	for _, key := range []string{scope + ":registry", "registry"} {
@@ -106,8 +105,8 @@ func (c npmConfig) registry(name string) string {
 	return defaultRegistry
 }
 
-// authorization returns the credentials for a URL, from the key with the longest matching path,
-// such as //host/path/:_authToken.
+// authorization returns the value of the Authorization header for a URL, from the key with the
+// longest matching path, such as //host/path/:_authToken, or an empty string if there is none.
 func (c npmConfig) authorization(u *url.URL) string {
 	for dir := u.Path; ; dir = path.Dir(dir) {
 		prefix := "//" + u.Host + strings.TrimSuffix(dir, "/") + "/:"
@@ -126,13 +125,13 @@ func (c npmConfig) authorization(u *url.URL) string {
 	}
 }
 
-// release is the registry's description of one version of a package.
+// release is a registry's description of one version of a package.
 type release struct {
 	Tarball   string `json:"tarball"`
 	Integrity string `json:"integrity"`
 }
 
-// find requests the description of a package version from the registry, as npm does.
+// find requests the description of a package version from the registry.
 func (c npmConfig) find(ctx context.Context, name, version string) (r release, err error) {
 	registry := c.registry(name)
 	resp, err := c.get(ctx, registry+strings.ReplaceAll(name, "/", "%2f"))
@@ -158,14 +157,14 @@ func (c npmConfig) find(ctx context.Context, name, version string) (r release, e
 	return found.Dist, nil
 }
 
-// client waits for the start of a response, but no longer than a minute.
+// client limits the wait for a response's header to a minute, but not the download.
 var client = func() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = time.Minute
 	return &http.Client{Transport: t}
 }()
 
-// get returns a successful response, whose body must be closed.
+// get returns a response with status 200, whose body the caller must close, or an error.
 func (c npmConfig) get(ctx context.Context, address string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

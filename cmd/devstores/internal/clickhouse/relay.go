@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// relay forwards connections to an engine that runs as a library. The engine would abort if a
-// client reset its connection during the handshake, as a killed client does. Through the relay it
-// sees only orderly shutdowns.
+// relay forwards connections to an engine that runs as a library. Without it, the engine would
+// abort when a client resets its connection during the handshake, as a killed client does. Behind
+// the relay, the engine sees only orderly shutdowns.
 type relay struct {
 	listener net.Listener
 	engine   string // host:port
@@ -47,7 +47,7 @@ func (r *relay) accept() {
 	}
 }
 
-// forward forwards a client's connection and returns when the engine has closed its side.
+// forward forwards a client's connection in both directions until the engine closes its side.
 func (r *relay) forward(client *net.TCPConn) {
 	defer client.Close()
 	conn, err := net.Dial("tcp", r.engine)
@@ -60,7 +60,7 @@ func (r *relay) forward(client *net.TCPConn) {
 	var responses sync.WaitGroup
 	responses.Go(func() {
 		_, _ = io.Copy(client, engine)
-		_, _ = io.Copy(io.Discard, engine) // otherwise unread data would reset the engine's connection when the client disconnects
+		_, _ = io.Copy(io.Discard, engine) // unread data would reset the engine's connection after the client disconnects
 		_ = client.Close()
 	})
 	_, _ = io.Copy(engine, client)

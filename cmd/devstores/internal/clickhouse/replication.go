@@ -14,27 +14,27 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// clickhouse-local supports Replicated tables, has the ZooKeeper client and the handler from which
-// other replicas fetch parts, but neither announces an address nor serves that handler.
-// enableReplication patches four functions of the loaded library in memory. It first compares their
-// bytes, so that it rejects any other version of the library:
+// clickhouse-local supports Replicated tables, and contains the ZooKeeper client and the handler
+// from which other replicas fetch parts. But it neither announces an address nor serves that
+// handler. enableReplication therefore patches four functions of the loaded library in memory,
+// after comparing their bytes, so that it rejects any other version of the library:
 //
 //   - Context::getInterserverIOAddress returns the address,
 //   - Context::getInterserverScheme returns "http",
 //   - createHandlerFactory always chooses the handler for replicas, so the HTTP listener serves no
 //     queries,
-//   - fetchPart uses empty credentials where it finds none.
+//   - fetchPart always uses empty credentials.
 const (
 	replicationPlatform = "linux/amd64"
 
 	addressAt     = 0x1417c9c0 // virtual addresses in the library of libraryVersion
 	schemeAt      = 0x1417cac0
-	handlerAt     = 0x18395d32 // je to another handler
+	handlerAt     = 0x18395d32 // je to a different handler
 	handlerBranch = 0x18395dbc // the branch that creates the handler for replicas
 	credentialsAt = 0x179c6000 // mov rax, [rbx+0xc0]
 )
 
-var noCredentials [256]byte // two empty std::string
+var noCredentials [256]byte // zeros, which are two empty std::strings
 
 func enableReplication(library, address string) (err error) {
 	defer must.Return(&err)
@@ -95,7 +95,7 @@ func patch(at uintptr, want, code []byte) error {
 	return unix.Mprotect(pages, unix.PROT_READ|unix.PROT_EXEC)
 }
 
-// loadedAt returns the base address of the library in this process.
+// loadedAt returns the address at which the library is loaded in this process.
 func loadedAt(library string) (base uintptr, err error) {
 	defer must.Return(&err)
 	for _, m := range must.Get(must.Get(procfs.Self()).ProcMaps()) {

@@ -1,5 +1,5 @@
-// Package clickhouse runs a real ClickHouse on loopback: `clickhouse server` if that program is
-// installed, otherwise the engine as a shared library in a child process.
+// Package clickhouse runs a real ClickHouse on loopback: `clickhouse server` if a recent version is
+// installed, and otherwise the engine as a shared library in a child process.
 package clickhouse
 
 import (
@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// startLimit bounds the time from exec to the first response. It is typically 0.1 s, but longer
+	// startLimit bounds the time from exec to the first response, which is typically 0.1 s, but more
 	// with many parts or on a busy machine.
 	startLimit = 2 * time.Minute
-	// stopLimit is twice the duration of a clean stop while clients are connected, which is about 5 s.
+	// stopLimit is twice the duration of a clean stop with connected clients, which is about 5 s.
 	stopLimit = 10 * time.Second
 )
 
@@ -32,14 +32,14 @@ const (
 type Server struct {
 	launch.ClickHouseInfo
 	proc   *launch.Process
-	relay  *relay // nil if the engine does not need one
-	native string // where the engine itself listens for the native protocol
+	relay  *relay // nil unless the engine is the library
+	native string // host:port of the engine's own native protocol listener
 	unlock func()
 }
 
 // Start starts a server in opts.Dir and returns when it responds on both ports. failed is called if
-// the server exits without Stop. It should cancel ctx, so that Start does not wait for a dead
-// process.
+// the server exits without Stop; it should cancel ctx, so that Start does not wait for a process
+// that has exited.
 func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
 	home, err := makeHome(filepath.Join(opts.Dir, "clickhouse"))
 	if err != nil {
@@ -77,7 +77,7 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	return s, nil
 }
 
-// launch starts the child and waits until both listeners respond. After an error nothing is left
+// launch starts the child and waits until its listeners respond. After an error, no child is left
 // running.
 func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed func(error)) (err error) {
 	defer must.Return(&err, "cannot start ClickHouse")
@@ -129,7 +129,7 @@ var usersXML []byte
 
 var configTemplate = template.Must(template.New("config.xml").Parse(configXML))
 
-// home is a server's directory with its data, logs and configuration.
+// home is the directory of a server's data, logs and configuration.
 type home string
 
 func makeHome(dir string) (h home, err error) {
@@ -157,11 +157,10 @@ func (h home) writeConfig(opts launch.Options, tcp, http int) (err error) {
 	return nil
 }
 
-// removePartLog removes the system.part_log of the previous run, so the library's log covers one
-// run only. The library does not load its system tables: it creates them when they are first
-// written. If the directory of a table exists ("Directory … already exists" in its log), it logs
-// nothing, and SYSTEM FLUSH LOGS waits for the table forever. A server has a symbolic link at
-// this path, which is kept.
+// removePartLog removes the previous run's system.part_log, which the library cannot use: it does
+// not load its system tables, but creates each when it is first written. If the table's directory
+// exists, that fails ("Directory … already exists"), so nothing is logged, and SYSTEM FLUSH LOGS
+// waits forever. With a server, this path is a symbolic link, which is kept.
 func (h home) removePartLog() error {
 	table := h.path("data/data/system/part_log")
 	if info, err := os.Lstat(table); err != nil || !info.IsDir() {

@@ -20,11 +20,11 @@ import (
 	deployment "trafficd/deployments/kafka"
 )
 
-// apacheStopLimit bounds a clean stop, which takes 0.2–2 s. A killed broker recovers its log at the
-// next start.
+// apacheStopLimit bounds a clean stop, which takes 0.2–2 s. After it, the broker is killed, and
+// recovers its log at the next start.
 const apacheStopLimit = 20 * time.Second
 
-// javaOptions keep a broker small and quick to start rather than fast in the long run.
+// javaOptions make a broker small and quick to start rather than fast in the long run.
 var javaOptions = []string{
 	"-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-XX:-UsePerfData",
 }
@@ -33,8 +33,8 @@ var javaOptions = []string{
 // communicate.
 const clusterID = "dHJhZmZpY2QtZGV2c3Rvcg"
 
-// startApache starts a cluster of Apache Kafka, or one of its nodes. Every node is both a broker
-// and a controller.
+// startApache starts an Apache Kafka cluster or, if opts.Node is set, one of its nodes. Every node
+// is both a broker and a controller.
 func startApache(ctx context.Context, opts launch.Options, failed func(error)) (*Server, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
@@ -49,7 +49,7 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 	}
 	s := &Server{KafkaInfo: launch.KafkaInfo{Kind: launch.Apache, Version: apacheVersion()}}
 	var procs []*launch.Process
-	s.stop = func() error { // stops all at once, because otherwise the last one would wait for a controller that has exited
+	s.stop = func() error { // all at once: stopped in turn, the last one would wait for a controller that has exited
 		return launch.Each(procs, func(_ int, p *launch.Process) error { return p.Stop(apacheStopLimit) })
 	}
 	for i, port := range opts.KafkaPorts {
@@ -67,19 +67,19 @@ func startApache(ctx context.Context, opts launch.Options, failed func(error)) (
 	return s, nil
 }
 
-// Fetch returns the directory with Kafka's jars, which it downloads unless they are in the cache.
+// Fetch downloads Kafka's jars unless they are in the cache, and returns their directory.
 func Fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
 	return cache.Jars(ctx, "Kafka", apacheVersion(), deployment.POM, opts.Stderr)
 }
 
-// checkSize rejects a directory of a different cluster size, because formatting it fixes the voters
-// of the metadata log.
+// checkSize returns an error if opts.Dir contains a cluster with a different number of brokers.
+// That number cannot change, because formatting fixes the voters of the metadata log.
 func checkSize(opts launch.Options) error {
 	nodes, err := filepath.Glob(filepath.Join(opts.Dir, "node-*"))
 	if err != nil || len(nodes) == 0 || len(nodes) == opts.Brokers || opts.Node > 0 {
 		return err
 	}
-	return fmt.Errorf("cannot run %d brokers in %s: it contains a cluster of %d; use that number or another directory",
+	return fmt.Errorf("cannot run %d brokers in %s: it contains a cluster of %d; use that number or a different directory",
 		opts.Brokers, opts.Dir, len(nodes))
 }
 
@@ -91,12 +91,13 @@ type node struct {
 	java, jars string
 }
 
-// internalPort is the port on which a broker with its own host serves the others. PickPort never
-// returns such a low port.
+// internalPort is the port on which brokers with hosts of their own serve each other. PickPort
+// never returns it.
 const internalPort = 9091
 
 // start writes the configuration, formats the directory the first time, and starts the node. It
-// does not wait until the node is ready, because nodes become ready only when most of them run.
+// does not wait until the node is ready, because nodes become ready only when a majority is
+// running.
 func (n node) start(ctx context.Context, failed func(error)) (p *launch.Process, err error) {
 	defer must.Return(&err, fmt.Sprintf("cannot start Kafka broker %d", n.id))
 	must.Do(os.MkdirAll(n.dir, 0o755))
@@ -119,7 +120,7 @@ func (n node) start(ctx context.Context, failed func(error)) (p *launch.Process,
 
 func (n node) command(class string, args ...string) *exec.Cmd {
 	cmd := exec.Command(n.java, javaOptions...)
-	cmd.Args = append(cmd.Args, "-Djava.io.tmpdir="+n.dir, // libraries unpacked there are removed with the directory, even after a kill
+	cmd.Args = append(cmd.Args, "-Djava.io.tmpdir="+n.dir, // even after a kill, unpacked libraries are removed with the directory
 		"-Dlog4j2.configurationFile="+filepath.Join(n.dir, "log4j2.properties"), "-Dtrafficd.logs="+n.dir,
 		"-cp", filepath.Join(n.jars, "*"), class)
 	cmd.Args = append(cmd.Args, args...)
@@ -149,7 +150,7 @@ func (n node) properties() []byte {
 	}
 	var text bytes.Buffer
 	internal := ""
-	if len(n.opts.Hosts) > 0 { // brokers reach each other directly, whatever they advertise to clients
+	if len(n.opts.Hosts) > 0 { // brokers reach each other directly, not at the addresses that clients use
 		internal = own.Endpoint(internalPort).String()
 	}
 	err := propertiesTemplate.Execute(&text, map[string]any{
@@ -163,7 +164,7 @@ func (n node) properties() []byte {
 	return text.Bytes()
 }
 
-// apacheVersion returns the version pinned by the pom.
+// apacheVersion returns the version of Kafka in the pom.
 func apacheVersion() string {
 	var pom struct {
 		Version string `xml:"properties>kafka.version"`

@@ -1,5 +1,5 @@
-// Package kafka runs a Kafka-protocol broker on loopback: kfake, which starts immediately, or
-// Apache Kafka, for tests in which idempotence and broker crashes matter.
+// Package kafka runs a Kafka-protocol cluster on loopback: kfake, which starts immediately, or
+// Apache Kafka, for tests of idempotence and of broker crashes.
 package kafka
 
 import (
@@ -22,9 +22,9 @@ type Server struct {
 	unlock func()
 }
 
-// Start starts a cluster in opts.Dir and returns when every broker responds and the topics exist.
+// Start starts a cluster in opts.Dir and returns when every broker responds and opts.Topics exist.
 // failed is called if a broker exits without Stop; it should cancel ctx, so that Start does not
-// wait for a dead process.
+// wait for a process that has exited.
 func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
 	defer must.Return(&err, "cannot create Kafka's directory")
 	opts.Dir = must.Get(filepath.Abs(filepath.Join(opts.Dir, "kafka", opts.Broker))) // kfake and Apache Kafka must never share files
@@ -68,7 +68,7 @@ func (s *Server) Stop() error {
 
 const fakeModule = "github.com/twmb/franz-go/pkg/kfake"
 
-// startFake runs kfake in this process. Every write is synced, so records survive a kill;
+// startFake starts kfake in this process. Every write is synced, so records survive a kill, but
 // producers' sequence numbers do not.
 func startFake(opts launch.Options) (*Server, error) {
 	log, err := os.OpenFile(filepath.Join(opts.Dir, "kfake.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

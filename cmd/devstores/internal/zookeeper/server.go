@@ -1,5 +1,5 @@
-// Package zookeeper runs Apache ZooKeeper on loopback. The nodes of a ClickHouse cluster need it,
-// because libchdb does not include ClickHouse Keeper. ZooKeeper does not sync its log, which makes
+// Package zookeeper runs Apache ZooKeeper for the nodes of a ClickHouse cluster, because libchdb
+// does not include ClickHouse Keeper. It configures ZooKeeper not to sync its log, which makes
 // tests faster.
 package zookeeper
 
@@ -23,7 +23,7 @@ import (
 //go:embed pom.xml
 var pom []byte
 
-// A tick of 500 ms allows session timeouts as short as 1 s.
+// A tick of 500 ms allows session timeouts of 1 s.
 const configuration = `tickTime=500
 dataDir=%s
 clientPortAddress=%s
@@ -40,11 +40,15 @@ type Server struct {
 	proc *launch.Process
 }
 
-// Start starts a server in opts.Dir and returns when it serves requests. failed is called if it
-// exits without Stop.
+// Start starts a server in opts.Dir and returns when it serves requests. failed is called if the
+// server exits without Stop.
 func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
-	defer must.Return(&err, "cannot start ZooKeeper, which needs Java 17 or newer")
-	java, jars := must.Get(exec.LookPath("java")), must.Get(Fetch(ctx, opts))
+	defer must.Return(&err, "cannot start ZooKeeper")
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, fmt.Errorf("cannot start ZooKeeper: %w; install Java 17 or newer", err)
+	}
+	jars := must.Get(Fetch(ctx, opts))
 	dir := must.Get(filepath.Abs(filepath.Join(opts.Dir, "zookeeper")))
 	must.Do(os.MkdirAll(dir, 0o755))
 	file, at := filepath.Join(dir, "zoo.cfg"), opts.Host.Endpoint(opts.ZooKeeperPort)
@@ -64,14 +68,13 @@ func Start(ctx context.Context, opts launch.Options, failed func(error)) (s *Ser
 	return s, nil
 }
 
-// Fetch returns the directory with ZooKeeper's jars, which it downloads unless they are in the
-// cache.
+// Fetch downloads ZooKeeper's jars unless they are in the cache, and returns their directory.
 func Fetch(ctx context.Context, opts launch.Options) (jars string, err error) {
 	return cache.Jars(ctx, "ZooKeeper", "3.9.3", pom, opts.Stderr)
 }
 
 // checkServing returns an error unless the server serves requests. Connecting is not enough,
-// because ZooKeeper accepts connections before it can serve them.
+// because ZooKeeper accepts connections before it can serve requests.
 func (s *Server) checkServing() (err error) {
 	defer must.Return(&err)
 	conn := must.Get(net.DialTimeout("tcp", s.Address, time.Second))
@@ -84,5 +87,5 @@ func (s *Server) checkServing() (err error) {
 	return nil
 }
 
-// Stop kills the server. ZooKeeper has no other way to stop it.
+// Stop kills the server, because ZooKeeper has no command to stop it.
 func (s *Server) Stop() error { return s.proc.Kill() }
