@@ -23,16 +23,16 @@ import (
 
 // profile describes how to read a data set.
 type profile struct {
-	Observations string `yaml:"observations"`
+	Observations string `yaml:"observations"` // file
 	Detectors    struct {
 		File   string    `yaml:"file"`
 		Column string    `yaml:"column"` // column of the detector codes
-		From   [2]string `yaml:"from"`   // columns of the longitude and latitude of the start of a detector's street
-		To     [2]string `yaml:"to"`     // columns of the longitude and latitude of its end
-		Node   string    `yaml:"node"`   // column of the number of its first node
-		Length string    `yaml:"length"` // column of its length in metres
+		From   [2]string `yaml:"from"`   // columns of the longitude and latitude at which a detector's street starts
+		To     [2]string `yaml:"to"`     // columns of the longitude and latitude at which the street ends
+		Node   string    `yaml:"node"`   // column of the number of the street's first node
+		Length string    `yaml:"length"` // column of the street's length in metres
 	} `yaml:"detectors"`
-	Send   []string `yaml:"send"` // flags of trafficctl send
+	Send   []string `yaml:"send"` // flags for trafficctl send
 	Replay struct {
 		End      string `yaml:"end"` // the date after the last observation
 		Time     string `yaml:"time"`
@@ -61,8 +61,8 @@ func readProfile(path string) (*profile, error) {
 	return p, nil
 }
 
-// eachRow calls do with each row of a CSV file and the row's value in the given column, and returns
-// the header. The row is valid only during the call.
+// eachRow calls do with each row of a CSV file and the row's value in the given column. It returns
+// the header, or the first error of do. A row is valid only during the call.
 func eachRow(path, column string, do func(row []string, value string) error) (header []string, err error) {
 	defer must.Return(&err)
 	f := must.Get(os.Open(path))
@@ -88,9 +88,9 @@ func eachRow(path, column string, do func(row []string, value string) error) (he
 	}
 }
 
-// dataset is a data set with a street per detector. Its last weeks are sent as if they were
-// current: all times are shifted by whole weeks so that they end more than a day from now. The rows
-// until now are sent first, and then the rows of the next day in real time, repeatedly.
+// dataset is a data set with one street per detector. It is sent as if it were current: all times
+// are shifted by whole weeks, so that the data ends more than a day from now. The rows until now
+// are sent first, and then the rows of the next 24 hours in real time, repeatedly.
 type dataset struct {
 	*profile
 	directory string
@@ -106,8 +106,8 @@ type day struct {
 
 const week = 7 * 24 * time.Hour
 
-// openDataset returns the data set in a directory, which the file profile describes. Its live
-// traffic is written to the file live.
+// openDataset returns the data set in a directory. The file profile describes it, and the file live
+// receives the live traffic before it is sent.
 func openDataset(directory, profile, live string, now time.Time) (s source, err error) {
 	defer must.Return(&err)
 	d := &dataset{profile: must.Get(readProfile(profile)), directory: must.Get(filepath.Abs(directory))}
@@ -141,14 +141,14 @@ func openDataset(directory, profile, live string, now time.Time) (s source, err 
 	}
 	from := now.Add(-d.shift).Truncate(interval)
 	d.load = sync.OnceValues(func() (day, error) { return d.readDay(from) })
-	go func() { _, _ = d.load() }() // takes some seconds
+	go func() { _, _ = d.load() }() // in advance, because it takes some seconds
 	s.live = func(from time.Time) ([]string, error) {
 		return append(append([]string{"send", live}, d.Send...), "--interval="+liveStep.String()), d.replay(from, live)
 	}
 	return s, nil
 }
 
-// readDay reads 24 hours of the data.
+// readDay reads the 24 hours of data that start at from.
 func (d *dataset) readDay(from time.Time) (today day, err error) {
 	const layout = "2006-01-02T15:04"
 	today.rows = map[string][][]string{}
@@ -169,8 +169,8 @@ func (d *dataset) readDay(from time.Time) (today day, err error) {
 	return today, nil
 }
 
-// replay writes the rows of the data for a time of day to a file, with other timestamps and with
-// two invalid rows.
+// replay writes the rows for the time of day of from to a file, with from as the timestamp, and
+// adds two invalid rows. It writes nothing if there are no rows.
 func (d *dataset) replay(from time.Time, file string) error {
 	today, err := d.load()
 	if err != nil {
@@ -190,7 +190,7 @@ func (d *dataset) replay(from time.Time, file string) error {
 	unknown[at[1]], infinite[at[2]] = "no-such-detector", "1e999"
 	var text bytes.Buffer
 	out := csv.NewWriter(&text)
-	_ = out.Write(today.header) // a buffer cannot fail
+	_ = out.Write(today.header) // writing to a buffer never fails
 	for _, row := range append(rows, unknown, infinite) {
 		row[at[0]] = from.Format(time.RFC3339)
 		_ = out.Write(row)

@@ -1,9 +1,9 @@
 // Command quickstart demonstrates trafficd on one machine. It builds the programs, starts real
 // stores and the daemon, sends some days of traffic, waits until both stores have it, starts the
-// forecaster, and prints a report. Then it sends live measurements until Ctrl-C.
+// forecaster, and prints a report. It then sends live measurements until Ctrl-C.
 //
-// All data is in one directory (.run/quickstart), which is kept: the next start uses the same data
-// and key.
+// All data is in one directory (.run/quickstart), which is kept, so that the next start uses the
+// same data and key.
 package main
 
 import (
@@ -42,14 +42,14 @@ func main() {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dir, "dir", ".run/quickstart", "directory of stores, journal, keys and logs, kept across restarts")
+	f.StringVar(&o.dir, "dir", ".run/quickstart", "directory for stores, journal, keys and logs, kept across restarts")
 	f.StringVar(&o.data, "data", "", "directory of a data set to send instead of made-up traffic")
 	f.StringVar(&o.profile, "profile", "", "file that describes --data (default "+defaultProfile+")")
 	f.BoolVar(&o.fresh, "fresh", false, "empty the directory first")
 	f.BoolVar(&o.exit, "exit", false, "exit after the report, with an error if the counts differ")
 	f.StringVar(&o.broker, "broker", "kfake", "Kafka-protocol broker: kfake, or apache (slower to start; needs Java)")
-	f.IntVar(&o.detectors, "detectors", 1000, "made-up traffic: number of detectors, one in each direction of a street")
-	f.IntVar(&o.days, "days", 3, "made-up traffic: number of days; the forecaster learns the complete ones")
+	f.IntVar(&o.detectors, "detectors", 1000, "made-up traffic: number of detectors, one for each direction of a street")
+	f.IntVar(&o.days, "days", 3, "made-up traffic: number of days; the forecaster learns from the complete ones")
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

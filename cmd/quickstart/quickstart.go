@@ -30,23 +30,23 @@ const (
 	instance      = "quickstart" // the product instance of the key and the registry
 
 	keysFile = "keys.yaml"
-	// The key in clear text, and as a header for curl. Only a demonstration should store it.
+	// Files with the key in clear text and as a header for curl. Only a demonstration should store it.
 	keyFile    = "key"
 	headerFile = "auth"
 )
 
-// quickstart is the state of a run. If the run dies, its child processes receive SIGTERM.
+// quickstart is a run. If its process dies, its child processes receive SIGTERM.
 type quickstart struct {
 	options
-	root     string // of the module
+	root     string // the module's root
 	key      string
 	source   source
 	stores   *launch.Stores
 	daemon   *launch.Daemon
-	restarts atomic.Int32 // of daemon
+	restarts atomic.Int32 // number of times that daemon was restarted
 
 	forecaster *launch.Daemon
-	keep       func(*launch.Daemon) // keeps a started program running, in the background
+	keep       func(*launch.Daemon) // restarts a program in the background when it exits
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -87,8 +87,8 @@ func run(ctx context.Context, o options) (err error) {
 	return ctx.Err()
 }
 
-// prepare chooses the addresses, and creates and locks the directory: two runs in the same
-// directory would share a journal.
+// prepare creates and locks the directory and chooses the addresses. Without the lock, two runs in
+// the same directory would share a journal.
 func (q *quickstart) prepare() (unlock func(), err error) {
 	defer must.Return(&err, "cannot prepare the directory")
 	q.root = must.Get(launch.ModuleRoot())
@@ -96,12 +96,12 @@ func (q *quickstart) prepare() (unlock func(), err error) {
 	must.Do(os.MkdirAll(filepath.Dir(q.dir), 0o755))
 	unlock, err = launch.TryLock(q.dir + ".lock")
 	if errors.Is(err, launch.ErrLocked) {
-		return nil, fmt.Errorf("another quickstart is running in %s: stop it, or choose another directory with --dir", q.dir)
+		return nil, fmt.Errorf("another quickstart is running in %s: stop it, or choose a different directory with --dir", q.dir)
 	}
 	must.Do(err)
 	if q.fresh {
 		say("emptying %s", q.short(q.dir))
-		must.Do(os.RemoveAll(q.dir)) // the lock ends with the process
+		must.Do(os.RemoveAll(q.dir)) // the lock file is outside the directory
 	}
 	must.Do(os.MkdirAll(q.dir, 0o755))
 	program := func(name string, port int) *launch.Daemon {
@@ -129,7 +129,7 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 		Dir: q.path("stores"), Binary: q.bin("devstores"), Broker: q.broker, Topics: map[string]int{topic: 6},
 		ClickHouseTCP: freePort(9000), ClickHouseHTTP: freePort(8123), KafkaPorts: []int{freePort(9092)}, OnDeath: unix.SIGTERM,
 	}
-	if exists(opts.Dir) { // the download was shown at the first start
+	if exists(opts.Dir) { // only the first start shows the progress of the download
 		opts.Stderr = must.Get(os.OpenFile(q.path("devstores.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644))
 	}
 	if q.stores, err = launch.StartStores(ctx, opts); ctx.Err() != nil {
@@ -139,16 +139,16 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 	return launch.CreateTopic(ctx, q.stores.Kafka.Brokers, forecastTopic, 1, map[string]*string{"cleanup.policy": new("compact")})
 }
 
-// freePort returns the usual port if it is free, otherwise another one.
+// freePort returns the usual port if it is free, and otherwise any free port.
 func freePort(usual int) int {
 	port, err := launch.PickPort("", usual)
 	if err != nil {
-		port, _ = launch.PickPort("", 0) // 0, any free port, if it fails
+		port, _ = launch.PickPort("", 0) // after an error, port is 0, which also means any free port
 	}
 	return port
 }
 
-// makeKey creates an API key, or reuses that of an earlier start.
+// makeKey creates an API key, or reuses the key of an earlier start.
 func (q *quickstart) makeKey(ctx context.Context) (err error) {
 	defer must.Return(&err, "cannot create the API key")
 	if key, err := os.ReadFile(q.path(keyFile)); err == nil {
@@ -172,15 +172,15 @@ func (q *quickstart) startDaemon(ctx context.Context) error {
 	return q.start(ctx, q.daemon, 30*time.Second)
 }
 
-// startForecaster starts the forecaster, which learns from the archive, and waits for its first
-// forecasts. The daemon reads them from the topic.
+// startForecaster starts the forecaster, which learns from the archive, and waits until it is
+// ready, that is, until it has published forecasts.
 func (q *quickstart) startForecaster(ctx context.Context) error {
 	say("starting the forecaster, which learns from the archive")
 	return q.start(ctx, q.forecaster, 2*time.Minute)
 }
 
-// start writes a small configuration that users can read and change, starts a program, and waits
-// until it is ready.
+// start writes the program's small configuration, which users can read, starts the program, waits
+// until it is ready, and keeps it running.
 func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Duration) (err error) {
 	defer must.Return(&err)
 	name := d.Name() + ".yaml"
@@ -195,12 +195,12 @@ func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Dur
 	must.Do(os.WriteFile(q.path(name), text.Bytes(), 0o644))
 	must.Do(d.Start())
 	must.Do(d.AwaitReady(ctx, limit))
-	q.keep(d) // not earlier, because both use d
+	q.keep(d) // not earlier, because AwaitReady and watch must not use d concurrently
 	return nil
 }
 
 // watch restarts a program when it exits, until ctx is done. It returns an error if a store exits,
-// or if the program exits right after its start, which it would do again.
+// or if the program exits within a second of its start, because it would do so again.
 func (q *quickstart) watch(ctx context.Context, d *launch.Daemon) error {
 	for started := time.Now(); ; started = time.Now() {
 		select {
@@ -226,7 +226,7 @@ func (q *quickstart) watch(ctx context.Context, d *launch.Daemon) error {
 	}
 }
 
-// stop stops everything in the order in which data flows.
+// stop stops the daemon, the forecaster and the stores, in this order.
 func (q *quickstart) stop() error {
 	if q.stores == nil {
 		return nil
@@ -245,9 +245,9 @@ func (q *quickstart) stop() error {
 	return errors.Join(append(errs, q.stores.Close())...)
 }
 
-// trafficctl runs a command and returns its standard output and, unless progress is set, its
-// standard error. Exit code 2, for rejected items, is not an error. When ctx is done, the command
-// is interrupted: it may finish the batch in flight.
+// trafficctl runs a command and returns its standard output and standard error. If progress is not
+// nil, it receives the standard error instead. Exit code 2, for rejected items, is not an error.
+// When ctx is done, the command is terminated, but may finish the batch in flight.
 func (q *quickstart) trafficctl(ctx context.Context, progress *os.File, args ...string) (string, string, error) {
 	var out, notes bytes.Buffer
 	cmd := exec.Command(q.bin("trafficctl"), args...)
@@ -268,7 +268,7 @@ func (q *quickstart) trafficctl(ctx context.Context, progress *os.File, args ...
 func (q *quickstart) path(name string) string { return filepath.Join(q.dir, name) }
 func (q *quickstart) bin(name string) string  { return filepath.Join(q.root, "bin", name) }
 
-// short returns path relative to the module's root if it is inside.
+// short returns path, relative to the module's root if it is inside.
 func (q *quickstart) short(path string) string {
 	if rel, err := filepath.Rel(q.root, path); err == nil && !strings.HasPrefix(rel, "..") {
 		return rel
@@ -289,7 +289,7 @@ var clearLine = func() string {
 	return ""
 }()
 
-// say prints a step to standard error.
+// say prints a message to standard error.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, clearLine+"· "+format+"\n", args...)
 }

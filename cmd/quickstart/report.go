@@ -33,17 +33,17 @@ type sent struct {
 	Retries  uint64  `json:"retries"`
 	Seconds  float64 `json:"seconds"`
 
-	Codes map[string]uint64 `json:"codes"` // of the rejections
+	Codes map[string]uint64 `json:"codes"` // number of rejections by error code
 }
 
-// arrived reports whether the stores received exactly what was accepted. It does not compare
-// count() FINAL, because a measurement that is sent again replaces the earlier one.
+// arrived reports whether both stores received exactly the accepted items. It ignores count()
+// FINAL, because a measurement that is sent again replaces the earlier one.
 func (s sent) arrived(now counts) bool {
 	return now.Inserted == s.Accepted && now.Records == s.Accepted
 }
 
-// sendAndCount sends the traffic, waits until both stores have it, and prints a report. It returns
-// an error if the counts differ.
+// sendAndCount sends the traffic, waits until both stores have it, starts the forecaster, and
+// prints a report. It returns an error if the counts differ.
 func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	var before, after counts
@@ -57,7 +57,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 		must.Do(q.source.make(ctx))
 	}
 	say("sending %s", q.source.about)
-	_ = os.Remove(q.path(rejectedFile)) // from the last run
+	_ = os.Remove(q.path(rejectedFile)) // left by the last run
 	text, _, err := q.trafficctl(ctx, os.Stderr, append([]string{
 		"send", q.source.file, "--url", "http://" + q.daemon.API, "--key-file", q.path(keyFile),
 		"--rejected", q.path(rejectedFile), "--json",
@@ -75,11 +75,11 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 	}
 	mismatch := launch.Eventually(ctx, 5*time.Second, func() (err error) {
 		if after, err = q.count(ctx); err == nil && !s.arrived(after.minus(before)) {
-			err = errors.New("the stores do not have exactly what was accepted")
+			err = errors.New("the stores do not have exactly the accepted items")
 		}
 		return err
 	})
-	must.Do(q.startForecaster(ctx)) // not earlier, because each day is learned only once
+	must.Do(q.startForecaster(ctx)) // not earlier, because it learns each day only once
 	layer := ""
 	must.Do(launch.Eventually(ctx, 30*time.Second, func() (err error) { // the daemon may be restarting
 		layer, err = q.layer(ctx)
@@ -88,7 +88,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 	return errors.Join(q.report(os.Stdout, s, after.minus(before), after, layer), mismatch)
 }
 
-// layer describes the forecast layer.
+// layer returns a description of the forecast layer, or an error if it is empty.
 func (q *quickstart) layer(ctx context.Context) (string, error) {
 	_, text, err := q.trafficctl(ctx, nil, "forecast", "get", "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile),
 		"--format", "protobuf", "--encoding", "gzip")
@@ -105,7 +105,7 @@ func (q *quickstart) layer(ctx context.Context) (string, error) {
 //go:embed report.txt
 var reportText string
 
-// report prints counts, addresses and commands that work unchanged, on one screen.
+// report prints counts, addresses, and commands that the user can copy.
 func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string) error {
 	report, err := template.New("report.txt").Funcs(template.FuncMap{
 		"thousands": thousands,
@@ -133,15 +133,15 @@ func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string
 	return nil
 }
 
-// thousands formats a number with separators. A difference is negative if merges replaced earlier
-// rows.
+// thousands formats a number with thousands separators. The number may be a negative difference, if
+// merges replaced earlier rows.
 func thousands(n uint64) string { return message.NewPrinter(language.English).Sprint(int64(n)) }
 
-// counts holds the numbers that the stores report.
+// counts holds numbers from the stores, or their growth.
 type counts struct {
-	Inserted uint64 // rows of all inserts in ClickHouse's log
+	Inserted uint64 // rows of all inserts, from system.part_log
 	Final    uint64 // count() FINAL: a measurement that is sent again replaces the earlier one
-	Records  uint64 // of the topic, over all partitions
+	Records  uint64 // records in all partitions of the topic
 }
 
 func (c counts) minus(o counts) counts {

@@ -14,22 +14,22 @@ import (
 
 // source is the traffic to send and the registry of its detectors.
 type source struct {
-	about     string                          // description
-	file      string                          // to send
-	make      func(ctx context.Context) error // creates the file; nil if it exists
-	flags     []string                        // of trafficctl send
-	registry  string                          // CSV file
-	column    string                          // the registry's column of detector codes
-	columns   string                          // the forecaster's detectors.columns, as YAML; empty for the defaults
-	example   string                          // a detector code
-	Street    string                          // the street of example
-	LiveAbout string
-	live      func(from time.Time) ([]string, error) // the trafficctl command that sends an interval of liveStep
+	about     string                                 // description, for messages
+	file      string                                 // the file to send
+	make      func(ctx context.Context) error        // creates file; nil if it exists
+	flags     []string                               // flags for trafficctl send
+	registry  string                                 // path of the registry, a CSV file
+	column    string                                 // the registry's column of detector codes
+	columns   string                                 // the forecaster's detectors.columns, as YAML; empty = the defaults
+	example   string                                 // a detector code
+	Street    string                                 // the street of example
+	LiveAbout string                                 // description of the live traffic
+	live      func(from time.Time) ([]string, error) // the trafficctl arguments that send the liveStep from a time on
 }
 
 const defaultProfile = "deployments/quickstart/aarhus.yaml"
 
-// findSource opens the data set, or generates a town.
+// findSource sets q.source to the data set or, without --data, to a made-up town.
 func (q *quickstart) findSource(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	if q.data != "" {
@@ -66,12 +66,12 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 	return err
 }
 
-// interval is the interval of the traffic before the start.
+// interval is the measurement interval of the traffic before the start.
 const interval = 5 * time.Minute
 
-// utcOffset returns the UTC offset of the town's local time. The first start chooses one with which
-// the morning rush is about to begin, so that the user sees it. Later starts keep it, because the
-// forecaster has learned from it.
+// utcOffset returns the UTC offset of the town's local time. The first start chooses it so that the
+// user sees the morning rush begin. Later starts keep it, because the forecaster has learned from
+// traffic with this offset.
 func (q *quickstart) utcOffset(now time.Time) (offset time.Duration, err error) {
 	const file, rush = "clocks", 7*time.Hour + 15*time.Minute
 	text, err := os.ReadFile(q.path(file))
@@ -90,7 +90,7 @@ func (q *quickstart) utcOffset(now time.Time) (offset time.Duration, err error) 
 	return offset, nil
 }
 
-// writeSample writes a batch with a valid and an invalid item, which a printed command sends.
+// writeSample writes a batch with a valid and an invalid item. A command in the report sends it.
 func (q *quickstart) writeSample() error {
 	hour := time.Now().UTC().Truncate(time.Hour)
 	item := func(detector string) string {
@@ -104,11 +104,11 @@ func (q *quickstart) writeSample() error {
 	return nil
 }
 
-// liveStep is the time between two measurements of each detector, in whole seconds.
+// liveStep is the measurement interval of the live traffic, in whole seconds.
 const liveStep = 5 * time.Second
 
-// live sends the measurements of the last seconds until ctx is done. It retries after an error,
-// which it prints unless it was the same the last time.
+// live sends each liveStep's measurements as soon as it has passed, until ctx is done. It continues
+// after an error, which it prints unless it is the same as the last one.
 func (q *quickstart) live(ctx context.Context) {
 	tick := time.NewTicker(liveStep)
 	defer tick.Stop()
