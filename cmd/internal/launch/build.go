@@ -12,7 +12,8 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// ModuleRoot returns the directory at or above the working directory with this module's go.mod.
+// ModuleRoot returns the directory with this module's go.mod, which must be at or above the working
+// directory.
 func ModuleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -29,7 +30,7 @@ func ModuleRoot() (string, error) {
 	}
 }
 
-// Build runs go build in the module's root, without cgo. The last argument is the package.
+// Build runs go build in the module's root, without cgo. The last argument must be a package.
 func Build(ctx context.Context, args ...string) error {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -49,9 +50,9 @@ var devstores struct {
 	binary string
 }
 
-// BuildDevstores builds .cache/bin/devstores, once in this process, and returns its path. Processes
-// that run an earlier binary are not affected, because go build leaves an up-to-date file
-// unchanged, and otherwise removes it and writes a new one.
+// BuildDevstores builds .cache/bin/devstores, once per process, and returns its path. This does not
+// affect processes that run an earlier build, because go build either leaves the file unchanged or
+// removes it and writes a new one.
 func BuildDevstores(ctx context.Context) (binary string, err error) {
 	defer must.Return(&err, "cannot build devstores")
 	devstores.Lock()

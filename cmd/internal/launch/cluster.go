@@ -9,12 +9,12 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// Cluster makes a ClickHouse a node of a cluster. A node does not serve HTTP.
+// Cluster describes a node of a ClickHouse cluster. A node does not serve HTTP.
 type Cluster struct {
 	ZooKeeper      Endpoint
-	Interserver    int // port that other replicas fetch parts from
+	Interserver    int // port from which other replicas fetch parts
 	Shard, Replica string
-	Clusters       map[string][][]Endpoint // by name: the replicas of each shard
+	Clusters       map[string][][]Endpoint // name of a cluster → replicas of each of its shards
 }
 
 // ClickHouseCluster is a running cluster of ClickHouse nodes, each in its own devstores process,
@@ -27,10 +27,11 @@ type ClickHouseCluster struct {
 // ZooKeeper is a running ZooKeeper.
 type ZooKeeper struct{ *store }
 
-// StartClickHouseCluster starts a node for each of the given shard names. For example, "1", "1",
-// "2" are two replicas of shard 1 and one of shard 2. The replicas are named r1, r2 and so on. The
-// servers know all of them as cluster "main", and those of shard 1 as cluster "shard_1". opts.Dir
-// must be set. opts.Hosts lists the hosts of the nodes and, last, of ZooKeeper.
+// StartClickHouseCluster starts ZooKeeper and a node for each of the given shard names. For
+// example, "1", "1", "2" starts two replicas of shard 1 and one of shard 2. The replicas are named
+// r1, r2 and so on. Cluster "main" consists of all of them, and cluster "shard_1" of those of shard
+// 1. opts.Dir must be set. If opts.Hosts is set, it lists the hosts of the nodes and, last, that of
+// ZooKeeper.
 func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string) (c *ClickHouseCluster, err error) {
 	c = &ClickHouseCluster{Nodes: make([]*ClickHouse, len(shards))}
 	defer func() {
@@ -74,8 +75,8 @@ func StartClickHouseCluster(ctx context.Context, opts Options, shards ...string)
 	})
 }
 
-// Close kills all nodes and ZooKeeper. It does not stop them cleanly, because nothing needs their
-// data afterwards.
+// Close kills the nodes and stops ZooKeeper. It does not stop the nodes cleanly, because their data
+// is not needed afterwards.
 func (c *ClickHouseCluster) Close() error {
 	var errs []error
 	for _, n := range c.Nodes {
@@ -89,5 +90,5 @@ func (c *ClickHouseCluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// Dir returns the directory of the store's data.
+// Dir returns the data directory that the store was started with.
 func (s *store) Dir() string { return s.opts.Dir }

@@ -29,17 +29,17 @@ type Daemon struct {
 	Binary  string
 	Dir     string // working directory; the file <name of the binary>.log in it receives the output of every start
 	Args    []string
-	Env     []string    // added to this process's environment
+	Env     []string    // variables in addition to this process's environment
 	OnDeath unix.Signal // sent to the daemon if this process dies; 0 = SIGKILL
-	API     string      // host:port
-	Ops     string      // host:port of metrics and readiness
+	API     string      // host:port of the API
+	Ops     string      // host:port of the operators' listener
 
-	*Process       // of the last start; nil before the first
+	*Process       // the process of the last start; nil before the first
 	logged   int64 // size of the log before the last start
 }
 
-// Configure picks free ports and writes an API key and a registry of one product instance to d.Dir.
-// Settings are key=value, as for --set.
+// Configure picks free addresses, writes an API key and the registry of one product instance to
+// d.Dir, and adds the settings, which are key=value as for --set.
 func (d *Daemon) Configure(instance, key, rights string, detectors []string, settings ...string) (err error) {
 	defer must.Return(&err, "cannot configure "+d.Name())
 	d.API, d.Ops = must.Get(FreeAddress()), must.Get(FreeAddress())
@@ -55,11 +55,11 @@ func (d *Daemon) Configure(instance, key, rights string, detectors []string, set
 type Key struct {
 	Name, Key      string
 	Instance       string // product instance
-	Rights         string // separated by commas
+	Rights         string // list of rights, separated by commas
 	ItemsPerSecond int    // rate limit; 0 = none
 }
 
-// SetKeys replaces the daemon's API keys. All product instances of the keys have the registry that
+// SetKeys replaces the daemon's API keys. All of the keys' product instances use the registry that
 // Configure wrote.
 func (d *Daemon) SetKeys(keys ...Key) error {
 	text, feeds := "keys:\n", map[string]string{}
@@ -74,7 +74,7 @@ func (d *Daemon) SetKeys(keys ...Key) error {
 
 func (d *Daemon) path(name string) string { return filepath.Join(d.Dir, name) }
 
-// Set adds settings for all later starts. The last one for a key wins.
+// Set adds settings, which are key=value, for all later starts. The last value of a key wins.
 func (d *Daemon) Set(settings ...string) {
 	for _, s := range settings {
 		d.Args = append(d.Args, "--set", s)
@@ -98,8 +98,8 @@ func (d *Daemon) Start() error {
 	return err
 }
 
-// Kill calls [Process.Kill] of the current process. Unlike a method value of the embedded process,
-// d.Kill, d.Pause and d.Resume remain valid after another start.
+// Kill calls [Process.Kill] of the current process. Unlike method values of the embedded Process,
+// the method values d.Kill, d.Pause and d.Resume remain valid after another start.
 func (d *Daemon) Kill() error { return d.Process.Kill() }
 
 // Pause calls [Process.Pause] of the current process.
@@ -125,13 +125,14 @@ func (d *Daemon) Log() string {
 	return string(text)
 }
 
-// LogTail returns the end of Log, for an error message.
+// LogTail returns the end of Log, for error messages.
 func (d *Daemon) LogTail() string {
 	text := d.Log()
 	return strings.TrimSpace(text[max(0, len(text)-2000):])
 }
 
-// AwaitReady waits until /readyz returns 200. It fails after limit, or when the daemon exits.
+// AwaitReady waits until /readyz returns 200. It returns an error after limit, when the daemon
+// exits or when ctx is done.
 func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -151,7 +152,7 @@ func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// Readyz returns the response of /readyz. If there is none, status is 0 and body is the error.
+// Readyz returns the response of /readyz. If there is none, status is 0 and body is the error text.
 func (d *Daemon) Readyz(ctx context.Context) (status int, body string) {
 	status, text, err := d.Get(ctx, "/readyz")
 	if err != nil {
@@ -168,7 +169,7 @@ func (d *Daemon) Get(ctx context.Context, path string) (status int, body []byte,
 	return r.Status, r.Body, err
 }
 
-// Metrics maps series, such as `trafficd_pipeline_lag_frames{sink="kafka"}`, to values.
+// Metrics maps series, such as `trafficd_pipeline_lag_frames{sink="kafka"}`, to their values.
 type Metrics map[string]float64
 
 // Metrics reads the daemon's metrics.
@@ -180,7 +181,7 @@ func (d *Daemon) Metrics(ctx context.Context) (Metrics, error) {
 	return parseMetrics(string(body)), nil
 }
 
-// Delivered returns nil if trafficd has delivered everything that it has accepted.
+// Delivered returns an error unless trafficd has delivered everything that it has accepted.
 func (d *Daemon) Delivered(ctx context.Context) error {
 	metrics, err := d.Metrics(ctx)
 	if err != nil {

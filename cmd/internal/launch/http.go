@@ -14,8 +14,7 @@ type Response struct {
 	Body   []byte
 }
 
-// Request sends an HTTP request and reads the response. Headers are names, each followed by its
-// value.
+// Request sends an HTTP request and reads the response. headers alternates names and values.
 func Request(ctx context.Context, client *http.Client, method, url string, body []byte, headers ...string) (Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// clusterLimit bounds the wait for a cluster that is starting or electing leaders. Apache Kafka
+// clusterLimit is how long to wait for a cluster that is starting or electing leaders. Apache Kafka
 // takes 2–4 s, or longer if it recovers its logs on a busy machine.
 const clusterLimit = 2 * time.Minute
 
-// AwaitBrokers returns when every broker knows all others and a controller. Before that, they do
-// not accept requests.
+// AwaitBrokers waits until every broker reports all brokers and a controller. A cluster is not
+// ready for other requests before that.
 func AwaitBrokers(ctx context.Context, brokers []string) error {
 	for _, address := range brokers {
 		client, err := newClient([]string{address})
@@ -29,12 +29,12 @@ func AwaitBrokers(ctx context.Context, brokers []string) error {
 			return err
 		}
 		err = Eventually(ctx, clusterLimit, func() error {
-			response, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0]) // this broker, not another one of the cluster
+			response, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0]) // this broker, not one that the client chooses
 			if err != nil {
 				return err
 			}
 			if len(response.Brokers) < len(brokers) || response.ControllerID < 0 {
-				return fmt.Errorf("knows %d of %d brokers, controller %d", len(response.Brokers), len(brokers), response.ControllerID)
+				return fmt.Errorf("it reports %d of %d brokers, controller %d", len(response.Brokers), len(brokers), response.ControllerID)
 			}
 			return nil
 		})
@@ -47,8 +47,8 @@ func AwaitBrokers(ctx context.Context, brokers []string) error {
 }
 
 // CreateTopic creates a topic with the cluster's default number of replicas and waits until every
-// partition has a leader. An existing topic with the same number of partitions is not an error; its
-// configuration is not changed.
+// partition has a leader. If the topic exists with the same number of partitions, that is not an
+// error, and its configuration is not changed.
 func CreateTopic(ctx context.Context, brokers []string, topic string, partitions int, config map[string]*string) (err error) {
 	defer must.Return(&err, "cannot create the topic "+topic)
 	client := must.Get(newClient(brokers))
@@ -78,7 +78,7 @@ func CreateTopic(ctx context.Context, brokers []string, topic string, partitions
 }
 
 func newClient(brokers []string, options ...kgo.Opt) (*kgo.Client, error) {
-	// Control records occupy offsets; without them the reader may not see the end of a partition.
+	// Control records occupy offsets. Without them, ReadTopic might not see the end of a partition.
 	options = append(options, kgo.SeedBrokers(brokers...), kgo.DisableClientMetrics(), kgo.KeepControlRecords())
 	client, err := kgo.NewClient(options...)
 	if err != nil {
@@ -100,17 +100,16 @@ func (r Record) Header(key string) string {
 	return ""
 }
 
-// ReadTopic returns everything that a topic holds, including uncommitted records, ordered by
-// partition and offset. It uses franz-go, which the daemon does not use, as an independent check of
-// what the daemon wrote. Options may restrict it to committed records; then it waits for the end of
-// open transactions.
+// ReadTopic returns all records of a topic, including uncommitted ones, ordered by partition and
+// offset. It uses franz-go, which the daemon does not use, as an independent check of what the
+// daemon wrote. If options restrict it to committed records, it waits until open transactions end.
 func ReadTopic(ctx context.Context, brokers []string, topic string, options ...kgo.Opt) (records []Record, err error) {
 	defer must.Return(&err, "cannot read the topic "+topic)
 	client := must.Get(newClient(brokers, options...))
 	defer client.Close()
 	starts, ends, err := offsets(ctx, client, topic)
 	must.Do(err)
-	open := map[int32]int64{} // by partition: the end offset, until the last record before it is read
+	open := map[int32]int64{} // partition that is not completely read → its end offset
 	from := map[int32]kgo.Offset{}
 	starts.Each(func(start kadm.ListedOffset) {
 		if end, _ := ends.Lookup(topic, start.Partition); start.Offset < end.Offset {
@@ -142,7 +141,7 @@ func ReadTopic(ctx context.Context, brokers []string, topic string, options ...k
 	return records, nil
 }
 
-// CountRecords returns the number of offsets in use in a topic.
+// CountRecords returns the number of offsets in use in a topic, which includes control records.
 func CountRecords(ctx context.Context, brokers []string, topic string) (n int64, err error) {
 	defer must.Return(&err, "cannot read the offsets of the topic "+topic)
 	client := must.Get(newClient(brokers))
@@ -154,8 +153,8 @@ func CountRecords(ctx context.Context, brokers []string, topic string) (n int64,
 	return n, nil
 }
 
-// offsets returns the first offset of every partition, and the one after its last. It waits while
-// the cluster elects leaders.
+// offsets returns the first offset of every partition, and the offset after its last. It waits
+// while the cluster elects leaders.
 func offsets(ctx context.Context, client *kgo.Client, topic string) (starts, ends kadm.ListedOffsets, err error) {
 	admin := kadm.NewClient(client)
 	var failed error

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked is returned by TryLock when another process holds the lock.
+// ErrLocked is wrapped by the error of TryLock when the lock is held.
 var ErrLocked = errors.New("another process holds the lock")
 
-// Lock locks the file at path, and waits for it until ctx is done. If another process holds the
-// lock, Lock calls waiting once, unless it is nil. The lock is released when its holder dies.
+// Lock locks the file at path. If the lock is held, Lock calls waiting once, unless it is nil, and
+// waits until the lock is free or ctx is done. The lock is released when its holder dies.
 func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	for {
 		unlock, err = TryLock(path)
@@ -31,8 +31,8 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	}
 }
 
-// TryLock locks the file at path or returns ErrLocked. It never removes the file, because then
-// two processes could hold the lock.
+// TryLock locks the file at path without waiting. If the lock is held, the error wraps ErrLocked.
+// unlock does not remove the file, because two processes could then hold the lock.
 func TryLock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

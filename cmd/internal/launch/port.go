@@ -21,19 +21,19 @@ const (
 // givenPorts holds the ports that PickPort has returned. Their callers may not be listening yet.
 var givenPorts sync.Map
 
-// Address returns port on 127.0.0.1.
+// Address returns 127.0.0.1:port.
 func Address(port int) string { return Host{}.Endpoint(port).String() }
 
 // Host is where a store runs. The zero value is loopback.
 type Host struct {
 	Address   string // address that it listens on; empty = 127.0.0.1
-	Namespace string // network namespace, as `ip netns` names it; empty = this process's
+	Namespace string // name of a network namespace of `ip netns`; empty = that of this process
 }
 
-// Endpoint returns host:port of a port on the host.
+// Endpoint returns the endpoint of a port on the host.
 func (h Host) Endpoint(port int) Endpoint { return Endpoint{cmp.Or(h.Address, "127.0.0.1"), port} }
 
-// Hosts lists the hosts of a cluster's nodes; empty = loopback for all.
+// Hosts lists the hosts of a cluster's nodes. If it is empty, all nodes run on loopback.
 type Hosts []Host
 
 // At returns the host of a node, counted from 0.
@@ -53,8 +53,8 @@ type Endpoint struct {
 // String returns host:port.
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
-// PickPort returns port if it is free. If port is 0, it returns a free port, a different one each
-// time. Errors contain what, the purpose of the port.
+// PickPort returns port, or an error if it is in use. If port is 0, PickPort returns a free port, a
+// different one each time. what is the purpose of the port, for errors.
 func PickPort(what string, port int) (int, error) {
 	if port != 0 {
 		return port, checkPort(what, port)
@@ -71,14 +71,14 @@ func PickPort(what string, port int) (int, error) {
 func checkPort(what string, port int) error {
 	l, err := net.Listen("tcp", Address(port))
 	if err != nil {
-		return fmt.Errorf("cannot use port %d for %s: %w; choose another one, or 0 for a free one", port, what, err)
+		return fmt.Errorf("cannot use port %d for %s: %w; choose a different port, or 0 for a free one", port, what, err)
 	}
 	return l.Close()
 }
 
-// FreeAddress returns a free host:port. On Linux the host is a random one of 16 million loopback
-// addresses, so that no other test and no outgoing connection takes the port while the server is
-// down.
+// FreeAddress returns a free host:port. On Linux, the host is one of 16 million loopback addresses,
+// chosen at random, so that no other test and no outgoing connection uses the port while the server
+// is down.
 func FreeAddress() (string, error) {
 	host := "127.0.0.1"
 	if runtime.GOOS == "linux" {

@@ -1,8 +1,7 @@
 // Package launch builds and runs trafficd and its stores for the development tools and the tests.
-// Programs use this package; tests get stores from cmd/devstores/stores, which adds what needs a
-// testing.TB.
+// Tests start stores through package cmd/devstores/stores, which adds what needs a testing.TB.
 //
-//	Process   a child process that cannot outlive its parent
+//	Process   a child process that does not outlive its parent
 //	Stores    ClickHouse and a Kafka-protocol broker, each in a devstores process that can be killed, paused and restarted
 //	Daemon    trafficd or a forecaster, with keys, registry and settings
 package launch
@@ -22,35 +21,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a running child. Its methods may be called from several goroutines. Two things tie a
-// child to its parent:
+// Process is a child process. Its methods may be called from several goroutines. Two mechanisms
+// ensure that a child exits with its parent:
 //
 //   - the lifeline: the child's standard input is a pipe whose other end only the parent holds. A
 //     child that reads it sees end of file when the parent stops it or dies;
 //   - PR_SET_PDEATHSIG (Linux): the kernel signals the child when the parent dies.
 //
-// In the other direction, every child keeps the parent's standard error open as descriptor 3. A
-// reader of that stream sees its end only when the whole process tree has exited. It can then reuse
+// Conversely, every child keeps the parent's standard error open as descriptor 3. A reader of that
+// stream sees end of file only when the whole process tree has exited, so that it can then reuse
 // the same ports and directories.
 type Process struct {
 	cmd      *exec.Cmd
-	target   int      // where signals go: a process or, if negative, a group
+	target   int      // argument of kill(2): a process id or, if negative, a process group
 	lifeline *os.File // the parent's end of the child's standard input
 	expected atomic.Bool
 	done     chan struct{}
-	err      error // how the child exited; valid after done
+	err      error // how the child exited; valid after done is closed
 }
 
-// Start runs cmd in this process's group. The kernel kills it if this process dies. If the child
-// exits before [Process.Stop] or [Process.Kill] is called, failed is called once with the reason,
-// unless it is nil. Start sets cmd.Stdin, ExtraFiles and SysProcAttr.
+// Start starts cmd in this process's group. On Linux, the kernel kills the child if this process
+// dies. If the child exits before [Process.Stop] or [Process.Kill] is called, failed is called once
+// with the reason, unless it is nil. Start sets cmd.Stdin, ExtraFiles and SysProcAttr.
 func Start(cmd *exec.Cmd, failed func(error)) (*Process, error) {
 	return start(cmd, false, unix.SIGKILL, failed)
 }
 
-// StartGroup is like Start, but with a new process group: signals go to the child and everything it
-// starts, and Ctrl-C on the terminal does not reach it. The child receives onDeath if this process
-// dies.
+// StartGroup is like Start, but the child has a process group of its own: signals go to the child
+// and everything it starts, and Ctrl-C on the terminal does not reach them. The child receives
+// onDeath if this process dies.
 func StartGroup(cmd *exec.Cmd, onDeath unix.Signal) (*Process, error) {
 	return start(cmd, true, onDeath, nil)
 }
@@ -79,8 +78,8 @@ func start(cmd *exec.Cmd, group bool, onDeath unix.Signal, failed func(error)) (
 	return p, nil
 }
 
-// run starts the child and waits for it. The kernel sends the death signal when the thread that
-// forked exits, not the process, so the thread stays locked until the child has exited.
+// run starts the child and waits until it has exited. The kernel sends the death signal when the
+// forking thread exits, not the process, so run locks its thread.
 func (p *Process) run(started chan<- error, failed func(error)) {
 	runtime.LockOSThread()
 	err := p.cmd.Start()
@@ -96,8 +95,8 @@ func (p *Process) run(started chan<- error, failed func(error)) {
 	}
 }
 
-// Run starts cmd as StartGroup does and returns how it exited. If ctx is done first, Run stops the
-// child, which may take 10 seconds to finish what it is doing.
+// Run starts cmd like StartGroup, waits until it has exited, and returns an error unless it
+// succeeded. If ctx is done first, Run stops the child, which is killed after 10 seconds.
 func Run(ctx context.Context, cmd *exec.Cmd) error {
 	p, err := StartGroup(cmd, unix.SIGTERM)
 	if err != nil {
@@ -112,7 +111,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 	}
 }
 
-// Alive reports whether a process is running, on Linux. A zombie has exited.
+// Alive reports whether a process is running. A zombie is not. Alive works only on Linux.
 func Alive(pid int) bool {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -122,11 +121,11 @@ func Alive(pid int) bool {
 	return err == nil && stat.State != "Z" && stat.State != "X"
 }
 
-// PID returns the child's process id.
+// PID returns the child's process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done returns a channel that is closed when the child has exited and, if this process copies its
-// standard error, everything that it started too.
+// Done returns a channel that is closed when the child has exited. If this process copies the
+// child's standard error, everything that the child started has then exited too.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Exited reports whether Done is closed. A nil process has exited.
@@ -148,7 +147,7 @@ func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 // Signal sends sig to the child, or to its group. It is not an error if the child has exited.
 func (p *Process) Signal(sig unix.Signal) error {
 	if p.Exited() {
-		return nil // another process may have its id by now
+		return nil // the ID may belong to a different process by now
 	}
 	if err := unix.Kill(p.target, sig); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("cannot send %v to %s: %w", sig, p.cmd.Path, err)
@@ -156,7 +155,7 @@ func (p *Process) Signal(sig unix.Signal) error {
 	return nil
 }
 
-// Pause stops the child, or its group, until Resume. Its connections stay open.
+// Pause suspends the child, or its group, until Resume. Connections stay open.
 func (p *Process) Pause() error { return p.Signal(unix.SIGSTOP) }
 
 // Resume undoes Pause.
@@ -175,8 +174,8 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Stop closes the lifeline, sends SIGTERM to the child alone and waits. After grace it kills the
-// child and returns an error. A paused child is resumed first.
+// Stop resumes the child if it is paused, closes the lifeline, sends SIGTERM to the child alone and
+// waits. After grace, it kills the child or its group and returns an error.
 func (p *Process) Stop(grace time.Duration) error {
 	if p.Exited() {
 		return nil
@@ -196,7 +195,7 @@ func (p *Process) Stop(grace time.Duration) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", p.cmd.Path, grace)
 }
 
-// Each calls do for all elements concurrently and returns all errors.
+// Each calls do for all elements concurrently and returns all errors, joined.
 func Each[T any](all []T, do func(i int, element T) error) error {
 	errs := make([]error, len(all))
 	var running sync.WaitGroup
@@ -207,8 +206,8 @@ func Each[T any](all []T, do func(i int, element T) error) error {
 	return errors.Join(errs...)
 }
 
-// Eventually calls try until it succeeds. After limit or when ctx is done, Eventually returns the
-// cause and the last error.
+// Eventually calls try until it returns nil. After limit, or when ctx is done, Eventually returns
+// an error that wraps the cause and the last error of try.
 func Eventually(ctx context.Context, limit time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
 	defer cancel()

@@ -4,5 +4,5 @@ package launch
 
 import "golang.org/x/sys/unix"
 
-// setDeathSignal does nothing: only Linux signals the children of a process that dies.
+// setDeathSignal does nothing, because only Linux can signal the children of a process that dies.
 func setDeathSignal(*unix.SysProcAttr, unix.Signal) {}

@@ -25,44 +25,44 @@ import (
 
 // The kinds of broker.
 const (
-	Kfake  = "kfake"  // franz-go's kfake inside devstores; it forgets the producers' sequence numbers when killed
+	Kfake  = "kfake"  // franz-go's kfake inside devstores; it loses the producers' sequence numbers when killed
 	Apache = "apache" // Apache Kafka in KRaft mode, one Java process per broker
 )
 
 // Options describes what devstores runs. The zero value means both stores, with one kfake broker,
-// on free ports. [StartStores] passes them to devstores as JSON. Options without a flag of
-// devstores are not validated.
+// on free ports. [StartStores] passes the options to devstores as JSON. Those for which devstores
+// has no flag are not validated.
 type Options struct {
 	Dir  string // data directory, kept across restarts; empty = a new one, removed by Close
-	Only string // "clickhouse", "kafka" or "zookeeper"; empty = the first two
+	Only string // "clickhouse", "kafka" or "zookeeper"; empty = ClickHouse and Kafka
 
-	ClickHouseTCP  int    // port, 0 = a free one
-	ClickHouseHTTP int    // port, 0 = a free one
-	ClickHouseKind string // which ClickHouse, see `devstores --help`; empty = auto
+	ClickHouseTCP  int    // port of the native protocol; 0 = a free one
+	ClickHouseHTTP int    // port of the HTTP interface; 0 = a free one
+	ClickHouseKind string // auto, clickhouse-server or libchdb; empty = auto
 	ZooKeeperPort  int    // 0 = a free one
 
-	MergeTree map[string]string // ClickHouse's defaults for settings of all MergeTree tables
+	MergeTree map[string]string // ClickHouse's default settings for all MergeTree tables
 
 	Host    Host     // where the store runs
-	Hosts   Hosts    // of all nodes of a cluster: each broker (Apache), or each ClickHouse node and ZooKeeper
+	Hosts   Hosts    // hosts of a cluster: of each broker (Apache), or of each ClickHouse node and ZooKeeper
 	Cluster *Cluster // makes ClickHouse a node of a cluster; nil = a single server
 
 	Broker      string            // Kfake or Apache; empty = Kfake
 	Brokers     int               // number of brokers; 0 = 1
-	Node        int               // run only this broker, counted from 1, with the ports of all; 0 = all (Apache only)
+	Node        int               // run only this broker, counted from 1; 0 = all (Apache only)
 	KafkaPorts  []int             // one per broker; 0 or missing = a free one
 	Controllers []int             // port of each controller; 0 or missing = a free one (Apache only)
 	Advertised  []string          // host:port that each broker advertises, such as a proxy's; empty = its own (Apache only)
-	Partitions  int               // of automatically created topics; 0 = 6
-	Topics      map[string]int    // topics to create: name → partitions
+	Partitions  int               // number of partitions of automatically created topics; 0 = 6
+	Topics      map[string]int    // topics to create: name → number of partitions
 	Properties  map[string]string // broker properties, such as min.insync.replicas; they override the defaults
 
-	Binary  string      `json:"-"` // devstores; empty = built from the module at or above the working directory
-	Stderr  io.Writer   `json:"-"` // receives the progress, from several goroutines; nil = os.Stderr
+	Binary  string      `json:"-"` // path of devstores; empty = built from the module at or above the working directory
+	Stderr  io.Writer   `json:"-"` // receives the stores' progress, from several goroutines; nil = os.Stderr
 	OnDeath unix.Signal `json:"-"` // sent to the stores if this process dies; 0 = SIGKILL
 }
 
-// Complete sets defaults, picks the free ports, and returns an error if an option is invalid or a
+// Complete sets defaults and picks free ports. It returns an error if an option is invalid or a
 // port is in use.
 func (o *Options) Complete() (err error) {
 	defer must.Return(&err)
@@ -84,8 +84,8 @@ func (o *Options) Complete() (err error) {
 	return nil
 }
 
-// pickPorts completes a list of one port per broker. It does not check the ports of other nodes,
-// which may already be in use by them.
+// pickPorts returns a port for each broker. If o.Node is set, it does not check the ports of the
+// other brokers, which may already be using them.
 func (o *Options) pickPorts(what string, given []int) (ports []int, err error) {
 	ports = make([]int, o.Brokers)
 	copy(ports, given)
@@ -113,18 +113,18 @@ func (o *Options) validate() error {
 	case o.Brokers < 1 || o.Brokers > 9:
 		return fmt.Errorf("cannot run %d brokers: must be 1 to 9", o.Brokers)
 	case len(o.KafkaPorts) > o.Brokers:
-		return fmt.Errorf("cannot use more ports than the %d brokers: must be at most one per broker", o.Brokers)
+		return fmt.Errorf("cannot use %d ports for %d brokers: must be at most one per broker", len(o.KafkaPorts), o.Brokers)
 	case o.Partitions < 1:
 		return fmt.Errorf("cannot create topics with %d partitions: must be at least 1", o.Partitions)
 	}
 	return nil
 }
 
-// Stores are the running stores. A store that was not requested is nil.
+// Stores holds the running stores. A store that was not requested is nil.
 type Stores struct {
 	ClickHouse *ClickHouse
 	Kafka      *Kafka
-	temporary  string // directory to remove, or empty
+	temporary  string // directory that Close removes; empty = none
 }
 
 type (
@@ -139,7 +139,7 @@ type (
 	}
 	// KafkaInfo describes a running Kafka cluster.
 	KafkaInfo struct {
-		Brokers []string `json:"brokers"` // host:port, in the order of node ids
+		Brokers []string `json:"brokers"` // host:port of each broker, in the order of node IDs
 		Kind    string   `json:"kind"`    // Kfake or Apache
 		Version string   `json:"version"`
 
@@ -160,21 +160,21 @@ type Announcement struct {
 }
 
 // ClickHouse is a running ClickHouse. Users: "default" without a password, "trafficd" with the
-// password "trafficd". system.part_log counts the rows of every insert since the last start,
-// whatever the table does with them (`SYSTEM FLUSH LOGS` writes what is pending).
+// password "trafficd". After SYSTEM FLUSH LOGS, system.part_log contains the number of rows of
+// every insert since the last start, whatever the table does with them.
 type ClickHouse struct {
 	*store
-	ClickHouseInfo // of the first start; after a restart only PIDs is current
+	ClickHouseInfo // from the first start; after a restart, use PIDs instead of Processes
 }
 
 // Kafka is a running cluster.
 type Kafka struct {
 	*store
-	KafkaInfo // of the first start, as in ClickHouse
+	KafkaInfo // from the first start, as in ClickHouse
 }
 
-// StartStores starts the stores and returns when they are ready. ctx only bounds the start;
-// [Stores.Close] stops the stores.
+// StartStores starts the stores and returns when they are ready. ctx limits only the start. The
+// caller must stop the stores with [Stores.Close].
 func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 	s = &Stores{}
 	defer func() {
@@ -201,7 +201,7 @@ func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 	return s, nil
 }
 
-// prepare completes the options, including those that are not passed to devstores.
+// prepare completes the options like Complete, including those that are not passed to devstores.
 func (o *Options) prepare(ctx context.Context) (err error) {
 	if o.Binary == "" {
 		if o.Binary, err = BuildDevstores(ctx); err != nil {
@@ -227,13 +227,13 @@ func (s *Stores) Close() error {
 	return errors.Join(errs...)
 }
 
-// storeStopLimit is longer than the time that devstores allows a store to stop.
+// storeStopLimit exceeds the time that devstores gives a store to stop.
 const storeStopLimit = 30 * time.Second
 
 // store is one store in its own devstores process. Its methods may be called from several
 // goroutines.
 type store struct {
-	opts Options // the same at every start: directory, store, ports
+	opts Options // completed, so that directory and ports are the same at every start
 
 	mu   sync.Mutex
 	proc *Process
@@ -286,7 +286,7 @@ func (s *store) start(ctx context.Context) (a Announcement, err error) {
 	return a, nil
 }
 
-// Kill sends SIGKILL to the store and its children and returns when all have exited.
+// Kill sends SIGKILL to all processes of the store and returns when they have exited.
 func (s *store) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,8 +300,8 @@ func (s *store) Stop() error {
 	return s.proc.Stop(storeStopLimit)
 }
 
-// Restart stops the store if it runs, starts it on the same ports and directory, and returns when
-// it is ready.
+// Restart stops the store if it is running, starts it with the same ports and directory, and
+// returns when it is ready.
 func (s *store) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,9 +312,9 @@ func (s *store) Restart() error {
 	return err
 }
 
-// Pause stops every process of the store with SIGSTOP. Connections stay open, but the store does
-// not respond. Pause returns when all threads have stopped, because on a busy machine some may
-// continue for a while after the signal.
+// Pause suspends all processes of the store with SIGSTOP. Connections stay open, but the store does
+// not respond. Pause returns when all threads have stopped, because on a busy machine some continue
+// for a while after the signal.
 func (s *store) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,7 +338,7 @@ func running(pid int) bool {
 	})
 }
 
-// Resume continues a paused store.
+// Resume undoes Pause.
 func (s *store) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,26 +359,26 @@ func (s *store) Done() <-chan struct{} {
 	return s.proc.Done()
 }
 
-// PIDs returns the process ids of the store itself: ClickHouse's, or one per broker. They change
-// with every start.
+// PIDs returns the IDs of the processes that run the store: one, or one per broker (Apache). They
+// change with every start.
 func (s *store) PIDs() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pids
 }
 
-// Do calls QueryClickHouse for this server. It does not work for a node of a cluster, which does
+// Do calls QueryClickHouse for this server. It returns an error for a node of a cluster, which does
 // not serve HTTP.
 func (c *ClickHouse) Do(ctx context.Context, sql string) (string, error) {
 	return QueryClickHouse(ctx, c.HTTP, sql)
 }
 
-// QueryClickHouse runs one statement over HTTP as the user default and returns the response
-// (tab-separated unless the statement names a format) without its last line break. The error
-// contains ClickHouse's message.
+// QueryClickHouse runs one statement over HTTP as the user "default". It returns the response,
+// which is tab-separated unless the statement names a format, without the last line break. Errors
+// contain ClickHouse's message.
 func QueryClickHouse(ctx context.Context, address, sql string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // leaves no goroutine behind
-	// With wait_end_of_query an error is reported by the status, not in the middle of the body.
+	// With wait_end_of_query, the status reports all errors, even those after the first rows.
 	r, err := Request(ctx, client, http.MethodPost, "http://"+address+"/?wait_end_of_query=1", []byte(sql))
 	if err != nil {
 		return "", fmt.Errorf("cannot query ClickHouse: %w", err)
