@@ -95,8 +95,7 @@ func received(ctx context.Context, c *launch.ClickHouse) float64 {
 }
 
 // deliverAll sends one round of batches over two connections and waits until both stores have them.
-// It returns the daemon's CPU time, the growth of each of its metrics, and the number of bytes that
-// ClickHouse received meanwhile.
+// It returns the daemon's CPU time, the growth of its metrics, and the bytes received by ClickHouse.
 func (d *daemon) deliverAll(
 	ctx context.Context, b body, archive *launch.ClickHouse,
 ) (spent time.Duration, growth launch.Metrics, archived float64) {
@@ -138,8 +137,7 @@ func newBareClients(ctx context.Context, stores *launch.Stores) *bareClients {
 		Addr: []string{stores.ClickHouse.TCP}, Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},
 	}))
 	must.Get(stores.ClickHouse.Do(ctx, "CREATE TABLE trafficd.bare AS trafficd.measurements ENGINE = Null"))
-	// The result is one row, in which each column is an array. groupArrayArray keeps NULL, which
-	// groupArray omits.
+	// The result is one row of arrays. groupArrayArray keeps NULL, which groupArray omits.
 	arrays := "groupArrayArray([" + strings.ReplaceAll(bareColumns, ", ", "]), groupArrayArray([") + "])"
 	row := must.Get(c.archive.Query(ctx, fmt.Sprintf("SELECT %s FROM (SELECT * FROM trafficd.measurements LIMIT %d)", arrays, batchItems)))
 	defer func() { _ = row.Close() }() // Scan reports errors

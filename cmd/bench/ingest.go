@@ -70,9 +70,8 @@ func (o options) throughput(ctx context.Context, body body) {
 	})
 }
 
-// commits overwrites and syncs parts of a file as large as a journal segment, n times at the given
-// interval. Each part is as large as a batch in the journal. commits returns the latency of each
-// write in milliseconds, from its scheduled time.
+// commits overwrites and syncs as many bytes as a batch has in the journal, n times at the given
+// interval, in a file as large as a segment. It returns the latency of each write in milliseconds.
 func commits(path string, interval time.Duration, n int) (ms []float64) {
 	f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_DSYNC, 0o600)) // each write is synced, as by fdatasync
 	defer f.Close()

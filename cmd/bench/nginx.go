@@ -64,9 +64,8 @@ func (o options) againstNginx(ctx context.Context, name string, size int) {
 }
 
 // compare prints the daemon's requests per second, and their ratios to those of nginx as packaged
-// and of an nginx that keeps the file open; for 304, also to those of bare. All are medians over
-// the rounds. Each round starts new peers in new directories, because an nginx that starts slow or
-// fast remains so, for unknown reasons.
+// and of an nginx that keeps the file open; for 304, also to those of bare. Each round starts new
+// peers in new directories, because an nginx that starts slow or fast remains so.
 func (o options) compare(ctx context.Context, name string, ours server, body []byte) {
 	nginx := func(settings string) float64 {
 		d := startNginx(ctx, settings, body)

@@ -40,8 +40,7 @@ func (o options) profile(ctx context.Context) {
 
 func (o options) path(name string) string { return filepath.Join(o.output, name+".pprof") }
 
-// profile calls load repeatedly while it records a CPU profile, writes the profile to path, and
-// stops the daemon.
+// profile calls load repeatedly, writes a CPU profile of that time to path, and stops the daemon.
 func (d *daemon) profile(ctx context.Context, path string, load func()) {
 	defer d.stop()
 	var profile []byte

@@ -109,8 +109,7 @@ func processFaults(kill, start, pause, resume func() error) []nemesis.Fault {
 	}
 }
 
-// rollout returns a fault that restarts all replicas in turn and waits up to 10 s until each is
-// ready again.
+// rollout restarts all replicas in turn, waiting up to 10 s for each to become ready.
 func rollout(replicas []*rig.Daemon) nemesis.Fault {
 	restart := func(d *rig.Daemon) error {
 		d.Busy.Lock()

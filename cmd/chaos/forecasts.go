@@ -104,8 +104,7 @@ func (o *observer) recordOutages(targets []nemesis.Target) []nemesis.Target {
 	return targets
 }
 
-// outageBetween returns the total length of the outages between from and to. Overlapping outages
-// count once.
+// outageBetween returns how much of the time between from and to was covered by outages.
 func (o *observer) outageBetween(from, to time.Time) (sum time.Duration) {
 	slices.SortFunc(o.outages, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
 	for _, outage := range o.outages {

@@ -58,8 +58,8 @@ func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Wr
 	return err
 }
 
-// serve starts the stores, announces them on stdout, waits until ctx is done, and stops them in
-// reverse order. It returns the cause, unless that is context.Canceled.
+// serve starts the stores, announces them on stdout, and stops them in reverse order after ctx is
+// done.
 func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io.Writer) (err error) {
 	defer must.Return(&err)
 	var running launch.Announcement

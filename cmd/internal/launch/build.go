@@ -12,8 +12,7 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// ModuleRoot returns the directory with this module's go.mod, which must be at or above the working
-// directory.
+// ModuleRoot returns the directory with this module's go.mod, at or above the working directory.
 func ModuleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

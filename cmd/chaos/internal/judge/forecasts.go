@@ -135,8 +135,7 @@ func (l Layer) End() (end time.Time) {
 	return end
 }
 
-// Matches reports whether l equals published, possibly without the first periods of some streets,
-// which have ended.
+// Matches reports whether l equals published, possibly without the streets' first periods.
 func (l Layer) Matches(published Layer) bool {
 	if len(l) != len(published) {
 		return false

@@ -35,8 +35,7 @@ func (i Item) String() string {
 	return fmt.Sprintf("%s #%d %s %s–%s %v quality %v", i.Detector, i.Seq, i.Type, at(i.From), at(i.To), i.Value, i.Quality)
 }
 
-// Same reports whether the measurements are equal, ignoring Seq. Floats are compared bit by bit,
-// except that all NaNs are equal.
+// Same reports whether the measurements are equal. Floats are compared bit by bit, except for NaN.
 func (i Item) Same(o Item) bool {
 	return i.Detector == o.Detector && i.Type == o.Type && i.From == o.From && i.To == o.To &&
 		same(i.Value, o.Value) && same(i.Quality, o.Quality)

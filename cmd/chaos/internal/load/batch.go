@@ -152,8 +152,7 @@ func (r *result) same(o *result) bool {
 	return r.batchID == o.batchID && r.Accepted == o.Accepted && r.Rejected == o.Rejected && slices.Equal(r.Rejections, o.Rejections)
 }
 
-// compare describes how the result differs from the expected one. It returns an empty string if
-// there is no difference.
+// compare returns how the result differs from the expected one, or an empty string if it does not.
 func (b *batch) compare(got *result) string {
 	if bad := len(b.faults); got.Accepted != len(b.items)-bad || got.Rejected != bad || len(got.Rejections) != bad {
 		return fmt.Sprintf("%d items, %d of them invalid: accepted %d, rejected %d, %d rejections",

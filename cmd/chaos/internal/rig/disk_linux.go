@@ -9,8 +9,7 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// newDisk returns an empty disk of the given size. Without permission to mount, the error wraps
-// os.ErrPermission.
+// newDisk creates a disk. Without permission to mount, the error wraps os.ErrPermission.
 func newDisk(bytes int) (d *Disk, err error) {
 	defer must.Return(&err, "cannot create a small disk")
 	fs := must.Get(unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC))

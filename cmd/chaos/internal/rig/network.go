@@ -15,8 +15,7 @@ import (
 )
 
 // Network is a bridge with a network namespace for each host. The link between any two hosts can be
-// cut, in one direction or both. Packets on a cut link disappear without an error, as with a broken
-// switch.
+// cut, in one direction or both. As with a broken switch, its packets disappear without an error.
 type Network struct {
 	Hosts  launch.Hosts
 	bridge string
@@ -90,8 +89,7 @@ func removeHost(namespace string) {
 	_, _ = ip("link", "del", vethOf(namespace)), ip("netns", "del", namespace)
 }
 
-// vethOf returns the name of a host's link on the bridge. It drops "cha" from the namespace's name,
-// because the kernel allows at most 15 bytes.
+// vethOf returns the name of a host's link on the bridge, which may have at most 15 bytes.
 func vethOf(namespace string) string { return namespace[len("cha"):] }
 
 func ip(args ...string) error {

@@ -24,8 +24,7 @@ type Wire struct {
 	server string
 }
 
-// startWire starts a proxy that forwards a free port to the address server. Nothing needs to listen
-// there yet.
+// startWire starts a proxy that forwards a free port to server, which need not be listening yet.
 func (r *Rig) startWire(name, server string) *Wire {
 	dir, api := r.path("wire-"+name), must.Get(launch.FreeAddress())
 	must.Do(os.MkdirAll(dir, 0o755))
