@@ -95,7 +95,8 @@ func received(ctx context.Context, c *launch.ClickHouse) float64 {
 }
 
 // deliverAll sends one round of batches over two connections and waits until both stores have them.
-// It returns the daemon's CPU time, the growth of its metrics, and the bytes received by ClickHouse.
+// It returns the daemon's CPU time, the growth of its metrics, and the bytes received by
+// ClickHouse.
 func (d *daemon) deliverAll(
 	ctx context.Context, b body, archive *launch.ClickHouse,
 ) (spent time.Duration, growth launch.Metrics, archived float64) {

@@ -268,7 +268,8 @@ func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	}
 }
 
-// preferredWait returns the seconds of wait in Prefer (RFC 7240), at most maxWait; the default is 0.
+// preferredWait returns the seconds of wait in Prefer (RFC 7240), at most maxWait; the default is
+// 0.
 func preferredWait(h *fasthttp.RequestHeader) int {
 	for _, line := range h.PeekAll("Prefer") {
 		for field := range strings.SplitSeq(string(line), ",") {
