@@ -30,7 +30,7 @@ import (
 
 const deadLetterHelp = `An accepted measurement that a store rejects permanently is written to the daemon's
 dead-letter file (setting dead_letters; by default dead-letters.ndjson in the journal's
-directory). The other store may have it. trafficctl never changes the file.`
+directory). The other store may have accepted it. trafficctl never changes the file.`
 
 func newDeadLetter(std streams) *cobra.Command {
 	return group(
@@ -65,20 +65,20 @@ func newDeadLetterResend(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resend FILE",
 		Short: "Send dead letters again after the cause is fixed",
-		Long: `Send the measurements of a dead-letter file again, after the cause of the rejection is
-fixed, for example a column type, a topic's message size or a missing grant.
+		Long: `Resend the measurements in a dead-letter file once the cause of the rejection, for example
+a column type, a topic's maximum message size or a missing grant, is fixed.
 
-The measurements are sent to both stores as new batches. A store that already has one
-receives it again: ClickHouse replaces the row, Kafka gets another record with a new
-batch-id. This also overwrites later corrections by an integrator; to keep one, send a
-copy of the file without that line.
+The measurements are sent to both stores as new batches. A store that already has a
+measurement receives it again: ClickHouse replaces the row, Kafka gets another record with
+a new batch-id. This also overwrites later corrections by an integrator; to keep a
+correction, send a copy of the file without the line of that measurement.
 
-A key belongs to one product instance; select one of several with --product-instance. A
-measurement that several stores rejected is sent once. The file is not changed. Move it
-away once everything is accepted; the daemon creates a new one when needed.
+A key belongs to one product instance; if the file has several, select one with
+--product-instance. A measurement that several stores rejected is sent once. The file is
+not changed. Move it away once everything is accepted; the daemon creates it when needed.
 
-Items that the daemon rejects go to --rejected FILE, which must be a new file, as input
-for trafficctl resubmit. Exit codes are those of trafficctl send.`,
+Items that the daemon rejects are written to --rejected FILE, which must be a new file, as
+input for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 		Example: `  trafficctl deadletter ls dead-letters.ndjson
   trafficctl deadletter resend dead-letters.ndjson --product-instance north --key-file north.key`,
 		Args: cobra.ExactArgs(1),
@@ -88,7 +88,7 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 				return err
 			}
 			if !s.quiet {
-				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s, to which the key must belong\n",
+				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s; the key must belong to it\n",
 					instance)
 			}
 			return s.run(cmd.Context(), std, selected.items(cmd.Context(), args[0]), nil)
@@ -102,15 +102,15 @@ for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 	return cmd
 }
 
-// reason counts the dead letters with the same store and reason. first and last are the times of
-// the first and the last one.
+// reason counts the dead letters that have the same store and reason. first and last are the times
+// of the earliest and the latest.
 type reason struct {
 	sink, text  string
 	n           int64
 	first, last time.Time
 }
 
-// tableRows is the number of table rows that are aligned together, which bounds memory.
+// tableRows is the number of table rows that are buffered for alignment, to bound memory use.
 const tableRows = 1000
 
 func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool) error {
@@ -180,7 +180,7 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 	return nil
 }
 
-// short returns a text as one line of bounded length.
+// short returns text on a single line, truncated if it is long.
 func short(text string) string {
 	const maxLength = 160
 	text = strings.Join(strings.Fields(text), " ")
@@ -197,13 +197,13 @@ func short(text string) string {
 // maxLetterBytes is the maximum length of a line, which includes the store's reason.
 const maxLetterBytes = 1 << 20
 
-// letter is a dead letter and its line in the file.
+// letter is a dead letter and its line number in the file.
 type letter struct {
 	pipeline.DeadLetter
 	line int64
 }
 
-// measurementID identifies a measurement, which several stores may have rejected.
+// measurementID identifies a measurement across the dead letters of several stores.
 type measurementID struct {
 	batch uuid.UUID
 	index uint32
@@ -217,14 +217,14 @@ type selection struct {
 	skip                  int64 // number of selected measurements to skip
 }
 
-// letters returns the selected dead letters of a file in order. A crash may have duplicated some,
-// or truncated a line; letters calls note with a message for each truncated line. The daemon writes
-// that dead letter again after the restart. An error ends the sequence.
+// letters returns the selected dead letters in a file, ignoring s.skip. A crash of the daemon may
+// have duplicated dead letters, or truncated a line; the daemon writes that line again after the
+// restart. letters skips truncated lines and calls note for each. An error ends the sequence.
 func (s selection) letters(ctx context.Context, path string, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w; the daemon creates the file (setting dead_letters) with the first dead letter, so there may be none", err)
+			err = fmt.Errorf("%w; the daemon creates the file (setting dead_letters) for the first dead letter, so there may be none", err)
 		}
 		if err != nil {
 			yield(letter{}, fmt.Errorf("cannot read the dead letters: %w", err))
@@ -246,7 +246,7 @@ func (s selection) letters(ctx context.Context, path string, note func(text stri
 			case len(line) == 0:
 				continue
 			case !json.Valid(line) && looksTruncated(line):
-				note(fmt.Sprintf("line %d is truncated; the daemon writes the measurement again in a later line", n))
+				note(fmt.Sprintf("line %d is truncated; the daemon writes the measurement again on a later line", n))
 				continue
 			}
 			l, err := parseLetter(n, line)
@@ -276,14 +276,14 @@ func parseLetter(number int64, line []byte) (letter, error) {
 }
 
 // looksTruncated reports whether an invalid line may be a dead letter that a crash has truncated:
-// it has the start of one, or the zeros that file systems leave after a power failure.
+// it begins like one, or contains zero bytes, which file systems leave after a power failure.
 func looksTruncated(line []byte) bool {
 	const start = `{"sink":"`
 	return strings.HasPrefix(start, string(line[:min(len(line), len(start))])) || bytes.IndexByte(line, 0) >= 0
 }
 
-// instance returns the product instance of the selected letters. It returns an error if they belong
-// to several, because a key belongs to one product instance.
+// instance returns the product instance of the selected letters. It returns an error if there are
+// none, or if they belong to several product instances, because a key belongs to one.
 func (s selection) instance(ctx context.Context, path string) (string, error) {
 	found := map[string]bool{}
 	for l, err := range s.letters(ctx, path, func(string) {}) {
@@ -310,8 +310,8 @@ func (s selection) instance(ctx context.Context, path string) (string, error) {
 		"--product-instance", path, len(names), strings.Join(names, ", "))
 }
 
-// items returns the selected measurements, with consecutive rows. A measurement that several stores
-// rejected is returned once.
+// items returns the selected measurements except the first s.skip, numbered consecutively. It
+// returns a measurement that several stores rejected only once.
 func (s selection) items(ctx context.Context, path string) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		seen := map[measurementID]bool{}

@@ -47,10 +47,10 @@ func newForecastGenerate(std streams) *cobra.Command {
 		Long: `Generate speed forecasts with rush hours, for a town or for the location references in
 --codes FILE (OpenLR in base64, one per line).
 
-The town is that of trafficctl generate. Forecasts and measurements with the same --seed
-and --utc-offset agree, and its jams move in both. Each street has two directions with
-the same street number; fromnode is the crossing where a direction begins. Streets of
---codes have consecutive numbers, and no jams.
+The town is the one that trafficctl generate uses. Forecasts and measurements generated
+with the same --seed and --utc-offset agree, including the moving jams. Each street has two
+directions with the same street number; fromnode is the intersection where a direction
+begins. Streets from --codes are numbered consecutively and have no jams.
 
 By default the forecasts start with the current period. With --from, the same flags produce
 the same bytes.`,
@@ -78,7 +78,7 @@ the same bytes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&cfg.Streets, "streets", cfg.Streets, "number of streets, each direction counted, unless --codes is set")
+	f.IntVar(&cfg.Streets, "streets", cfg.Streets, "number of streets, counting each direction; ignored with --codes")
 	f.StringVar(&codes, "codes", "", "file of location references, or - for standard input")
 	f.StringVar(&from, "from", "", "start of the first period in UTC, such as 2026-11-01T06:00:00Z or 2026-11-01")
 	f.IntVar(&cfg.Periods, "periods", cfg.Periods, "number of periods per street")
@@ -86,7 +86,7 @@ the same bytes.`,
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random numbers")
 	f.Float64Var(&cfg.UTCOffset, "utc-offset", 0, "UTC offset of the town's rush hours, in hours")
 	f.StringVar(&output, "output", stdio, "write to this file")
-	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default from the name of --output, or ndjson")
+	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default inferred from the name of --output, or ndjson")
 	return cmd
 }
 
@@ -117,10 +117,10 @@ skipped and reported; the exit code is then 2.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
-	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")
+	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default inferred from the file name, or ndjson for -")
+	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed, as in the daemon's setting forecasts.max_speed")
 	f.StringVar(&output, "output", stdio, "write to this file")
-	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default from the name of --output, or protobuf")
+	f.StringVar(&format, "format", "", "protobuf, json or ndjson; by default inferred from the name of --output, or protobuf")
 	return cmd
 }
 
@@ -134,10 +134,10 @@ func newForecastGet(std streams) *cobra.Command {
 		Long: `Get the forecast layer and decode it. The key needs the forecast right.
 
 The formats table and csv have a row per period. json is protobuf's JSON mapping.
-geojson has a straight line between the points of each street's OpenLR code, or null and
-a note if the code cannot be decoded. protobuf is the message itself.
+geojson has a straight line between the points of each street's OpenLR code, or a null
+geometry and a note if the code cannot be decoded. protobuf is the message itself.
 
-The layer's ETag is printed on standard error, unless --quiet is set. With --etag, if the
+The layer's ETag is printed to standard error, unless --quiet is set. With --etag, if the
 layer has not changed, standard output is empty and the exit code is 0.`,
 		Example: `  trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson
   trafficctl forecast get --key-file map.key --etag '"5f1c"' --format csv`,
@@ -169,7 +169,7 @@ layer has not changed, standard output is empty and the exit code is 0.`,
 	f.IntVar(&r.Horizon, "horizon", r.Horizon, "only the period that is this many minutes from now; -1 for all periods")
 	f.StringVar(&r.ETag, "etag", "", "ETag of the layer that you already have")
 	f.StringVar(&r.Encoding, "encoding", "", "zstd, gzip or identity; by default the daemon chooses")
-	f.StringVar(&format, "format", format, strings.Join(forecast.Formats, ", "))
+	f.StringVar(&format, "format", format, "output format: "+strings.Join(forecast.Formats, ", "))
 	return cmd
 }
 
@@ -189,10 +189,10 @@ func describe(resp *forecast.Response) string {
 	return text
 }
 
-// maxNotes is the maximum number of faults in a file that are printed. The others are only counted.
+// maxNotes is the maximum number of faults printed per file. Further faults are only counted.
 const maxNotes = 20
 
-// readForecasts reads a file and prints its faults on standard error.
+// readForecasts reads the forecasts in a file and prints its faults to standard error.
 func readForecasts(ctx context.Context, std streams, path, format string, maxSpeed float64) (forecast.Content, error) {
 	if !(maxSpeed > 0 && maxSpeed <= forecasts.HighestMaxSpeed) { // NaN is invalid
 		return forecast.Content{}, fmt.Errorf("--max-speed %g must be more than 0 and at most %g", maxSpeed, forecasts.HighestMaxSpeed)
@@ -212,8 +212,8 @@ func readForecasts(ctx context.Context, std streams, path, format string, maxSpe
 	return content, err
 }
 
-// errIfFaulty returns errRejected, and prints the number of faults on standard error, if the file
-// has any.
+// errIfFaulty returns nil if c has no faults. Otherwise, it prints their number to standard error
+// and returns errRejected.
 func errIfFaulty(std streams, c forecast.Content) error {
 	if c.Skipped+c.Remarks == 0 {
 		return nil
@@ -238,14 +238,14 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 	if err != nil {
 		return fmt.Errorf("cannot write forecasts to %s: %w", path, err)
 	}
-	fmt.Fprintf(std.err, "trafficctl: forecasts of %s as %s\n", plural(n, "street"), format)
+	fmt.Fprintf(std.err, "trafficctl: wrote the forecasts of %s as %s\n", plural(n, "street"), format)
 	return nil
 }
 
-// envPassword is used instead of a flag, which other users of the machine could see.
+// envPassword is the variable with the Kafka password; others on the machine could see a flag.
 const envPassword = "TRAFFICD_KAFKA_PASSWORD"
 
-// kafkaFlags replaces the names of settings in an error with those of the flags of publish.
+// kafkaFlags replaces setting names in an error with the corresponding flags of publish.
 var kafkaFlags = strings.NewReplacer(
 	"kafka.brokers", "--brokers", "kafka.topic", "--topic", "kafka.request_timeout", "--timeout",
 	"kafka.tls.enabled must be true", "--tls must be set",
@@ -262,21 +262,21 @@ func newForecastPublish(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish FILE|-",
 		Short: "Publish forecasts to the topic that the daemon reads",
-		Long: `Write one record per street, with the key street:fromnode and a StreetForecast as value,
-in one transaction, and wait until it is committed. The topic should be compacted.
+		Long: `In one transaction, write a record for each street, with the key street:fromnode and a
+StreetForecast as the value, and wait for the commit. The topic should be compacted.
 
 Map clients see either all of a publication or none of it. If publish is interrupted or
 killed, its transaction is aborted by the next publication with the same transactional
 id, or by the brokers after --transaction-timeout. Only one publisher can use a
-transactional id at a time: a second one aborts the transaction of the first, which
-fails. On brokers with access control, the user needs write permission for this id.
+transactional id at a time: a second publisher aborts the transaction of the first, which
+then fails. On brokers with access control, the user needs write permission for this id.
 
 Other producers have the same guarantee if each publication is one transaction with a
 separate producer epoch. Without transactions, the daemon waits for a short pause in
 the topic and may show a part of a publication (see forecasts.kafka.quiet).
 
 --tombstone-missing reads the topic first and removes the streets that are not in the
-file. It rejects a file with invalid records, because it would remove their streets.
+file. It rejects a file with invalid records, because their streets would be removed.
 
 The password for --sasl is read from the environment variable ` + envPassword + `.`,
 		Example: `  trafficctl forecast publish town.pb --brokers 127.0.0.1:9092
@@ -332,19 +332,19 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&cfg.Brokers, "brokers", cfg.Brokers, "comma-separated host:port of one or more brokers")
+	f.StringSliceVar(&cfg.Brokers, "brokers", cfg.Brokers, "comma-separated list of brokers, each host:port")
 	f.StringVar(&cfg.Topic, "topic", cfg.Topic, "topic of the forecasts")
 	f.BoolVar(&cfg.TLS.Enabled, "tls", false, "use TLS")
-	f.StringVar(&cfg.TLS.CA, "tls-ca", "", "PEM file with the certificate authority; by default the system's")
+	f.StringVar(&cfg.TLS.CA, "tls-ca", "", "PEM file with the certificate authorities to trust instead of the system's")
 	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file with the client certificate")
 	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file with the client certificate's private key")
 	f.StringVar(&cfg.SASL.Mechanism, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512")
 	f.StringVar(&cfg.SASL.Username, "sasl-user", "", "user name for --sasl")
 	f.DurationVar(&cfg.RequestTimeout, "timeout", cfg.RequestTimeout, "time limit for a request to a broker")
 	f.StringVar(&options.ID, "transactional-id", "", "transactional id; by default trafficctl-forecasts-TOPIC")
-	f.DurationVar(&options.Timeout, "transaction-timeout", options.Timeout, "time limit for a publication, after which brokers abort it")
-	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default from the file name, or ndjson for -")
-	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed: the daemon's setting forecasts.max_speed")
+	f.DurationVar(&options.Timeout, "transaction-timeout", options.Timeout, "time limit for a publication, after which the brokers abort it")
+	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default inferred from the file name, or ndjson for -")
+	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed, as in the daemon's setting forecasts.max_speed")
 	f.BoolVar(&missing, "tombstone-missing", false, "remove streets that are not in the file")
 	f.DurationVar(&readWithin, "read-within", time.Minute, "time limit for reading the topic, with --tombstone-missing")
 	f.BoolVar(&quiet, "quiet", false, "do not print progress")

@@ -104,7 +104,7 @@ func TestForecastCompressedNames(t *testing.T) {
 		path := temporary(t, name)
 		format := map[string]string{"ndjson": "ndjson", "json": "json", "pb": "protobuf"}[strings.Split(name, ".")[1]]
 		r := requireSuccess(t, "", "forecast", "generate", "--streets", "3", "--output", path)
-		require.Contains(t, r.err, "forecasts of 3 streets as "+format)
+		require.Contains(t, r.err, "wrote the forecasts of 3 streets as "+format)
 		requireSuccess(t, "", "forecast", "build", path)
 	}
 }

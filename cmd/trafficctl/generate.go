@@ -13,21 +13,21 @@ import (
 	"trafficd/cmd/trafficctl/internal/generate"
 )
 
-const generateHelp = `Generate a town with a detector in each direction of its streets, and their measurements
-over several days, with rush hours, moving jams, noise and outages. The same flags produce
-the same bytes. trafficctl forecast generate generates forecasts of the same town.
+const generateHelp = `Generate a town with a detector in each direction of its streets, and the detectors'
+measurements over several days, with rush hours, moving jams, noise and outages. The same
+flags produce the same bytes. trafficctl forecast generate uses the same town.
 
 Measurements are ordered by time. They are written as NDJSON to standard output or to
---output FILE, which is compressed if its name ends in .gz or .zst, or sent to the daemon
-with --send. Each interval is then one batch, or several if it has more than 14,000
-measurements; --concurrency defaults to 1 to preserve their order. The flags for sending
-require --send.
+--output FILE, which is compressed if its name ends in .gz or .zst. With --send, they are
+sent to the daemon instead: each interval as one batch, or several if it has more than
+14,000 measurements. --concurrency defaults to 1 to preserve their order. The flags for
+sending require --send.
 
 --registry-out writes the detectors and their streets as CSV. The daemon's registry reads
 the column detectorCode.
 
---error-rate makes this share of the items invalid, with all error codes that the daemon
-returns for single items. To get BATCH_LIMIT_EXCEEDED, use --detectors 15000 --send
+--error-rate makes the given share of the items invalid, covering all error codes that the
+daemon returns for single items. To get BATCH_LIMIT_EXCEEDED, use --detectors 15000 --send
 --batch 15000.`
 
 const generateExamples = `  trafficctl generate --detectors 14000 --days 1 --registry-out detectors.csv --output day.ndjson.gz
@@ -78,7 +78,7 @@ func newGenerate(std streams) *cobra.Command {
 				return errors.New("use either --send or --output, not both")
 			}
 			if end := c.From.Add(time.Duration(c.Intervals()) * c.Interval); end.After(time.Now().Add(time.Hour)) {
-				fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects those in the future (set --from, --days or "+
+				fmt.Fprintf(std.err, "trafficctl: the measurements end at %s; the daemon rejects measurements in the future (set --from, --days or "+
 					"--intervals)\n", end.Format(time.RFC3339))
 			}
 			return s.run(cmd.Context(), std, network.Items(), nil)

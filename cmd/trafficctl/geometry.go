@@ -21,9 +21,9 @@ const geometryHelp = `Convert the geometries in a file, or from standard input, 
 formats. The results are identical to those of the routing service.
 
 Encodings for --from and --to. By default, the extension of the file name selects the
-encoding (.json selects geojson); without a known extension, it is wkt:
+encoding (.json selects geojson); without a known extension, the encoding is wkt:
 
-  wkt, hex, base64   one geometry per line; hex and base64 contain WKB
+  wkt, hex, base64   one geometry per line; hex and base64 encode WKB
   wkb                one geometry per file
   kml                one geometry per placemark
   geojson            a FeatureCollection; output only
@@ -39,8 +39,9 @@ Formats for --format-from and --format-to; an EPSG code selects OG_SRID:
 x is the longitude or easting, y the latitude or northing. Programs that read KML and
 GeoJSON expect OG_GEODECIMAL.
 
-A geometry that cannot be converted is reported with its line and omitted. After an
-interrupt, standard output has the geometries converted so far; a file is left unchanged.
+A geometry that cannot be converted is reported, with its line number, and omitted. After
+an interrupt, standard output contains the geometries converted so far; an output file is
+left unchanged.
 
 With --url, a daemon's routing service converts the coordinates, in jobs of several
 hundred geometries. The key needs the routing right.
@@ -122,7 +123,7 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	in.OnRead(add)
 	var tally geometry.Tally
 	var failed error
-	// Run ends when ctx is done, and then still writes what it has converted.
+	// When ctx is done, Run still writes what it has converted, so the writer must not fail then.
 	err = writeOutput(context.WithoutCancel(ctx), c.output, std.out, func(out io.Writer) error {
 		tally, failed = geometry.Run(ctx, in, out, cfg, converter, func(place string, err error) {
 			display.note(fmt.Sprintf("%s: %v", place, err))
@@ -144,8 +145,8 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	return nil
 }
 
-// converter returns the converter that the flags select and a function that closes it. It rejects
-// flags that would have no effect.
+// converter returns the converter that the flags select and a function that closes it. It returns
+// an error for flags that would have no effect.
 func (c *geometryFlags) converter() (geometry.Converter, func(), error) {
 	isSRID := func(format string) bool { return strings.EqualFold(format, string(geo.SRID)) }
 	if c.srID != "" && !isSRID(c.formatFrom) && !isSRID(c.formatTo) {

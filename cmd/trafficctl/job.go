@@ -24,17 +24,17 @@ func newJob(std streams) *cobra.Command {
 the background. SOAP clients start them with startConvertGeometries, as does
 trafficctl geometry --url.
 
-A job belongs to the client of its key. Its results are returned once. An id that is
-unknown, expired or already fetched has the status UNKNOWN.`,
+A job belongs to the client whose key started it. Its results can be fetched once. An id
+that is unknown, expired or already fetched has the status UNKNOWN.`,
 		Example: `  trafficctl job watch D5SRAWTM… --key-file routing.key
   trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt`,
 	}, newJobWatch(std), newJobFetch(std),
-		newJobEnd(std, "stop", "Stop a job; its results so far can be fetched", (*soap.Client).Stop),
+		newJobEnd(std, "stop", "Stop a job; the results so far can still be fetched", (*soap.Client).Stop),
 		newJobEnd(std, "delete", "Delete a job and its results", (*soap.Client).Delete))
 }
 
-// newJobCommand completes a command whose argument is a job id. It adds the connection flags, and
-// calls run with a client.
+// newJobCommand adds the connection flags to cmd and makes it call run with a client and its
+// argument, a job id.
 func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soap.Client, c *connection, id string) error) *cobra.Command {
 	var c connection
 	cmd.Use += " ID"
@@ -107,9 +107,9 @@ func newJobFetch(std streams) *cobra.Command {
 	return newJobCommand(&cobra.Command{
 		Use:   "fetch",
 		Short: "Get a job's results, once",
-		Long: `Print the geometries that a job has converted as WKT, one per line in the order of the
-request, and the reasons for failures on standard error. Afterwards, the job is unknown
-to the service. A job that has not ended cannot be fetched.
+		Long: `Print a job's converted geometries as WKT, one per line in the order of the request, and
+the reasons for failures to standard error. Afterwards, the job is unknown to the
+service. The results of a job that has not ended cannot be fetched.
 
 Exit codes: 0 everything converted, 1 nothing to fetch, 2 some geometries not converted.`,
 		Example: `  trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt
@@ -130,7 +130,7 @@ func printFetched(std streams, results xroute.ConvertedGeometries) error {
 	var failed error
 	for i, e := range results.Geometries {
 		g, err := soap.Decode(e)
-		if err != nil { // print the others, which are not returned again
+		if err != nil { // continue, because the service returns the results only once
 			failed = errRejected
 			fmt.Fprintf(std.err, "trafficctl: cannot read geometry %d of the response: %v\n", i+1, err)
 			continue
@@ -145,7 +145,7 @@ func printFetched(std streams, results xroute.ConvertedGeometries) error {
 	return errors.Join(failed, checkResult(results.Job))
 }
 
-// checkKnown returns an error for a job that the service does not know.
+// checkKnown returns an error if the job is unknown to the service.
 func checkKnown(job xroute.Job) error {
 	if job.Status != xroute.StatusUnknown {
 		return nil
@@ -153,8 +153,8 @@ func checkKnown(job xroute.Job) error {
 	return fmt.Errorf("unknown job %s: it has expired, was fetched or deleted, or belongs to another client's key", stateOf(job).ID)
 }
 
-// checkResult returns an error for a job that has no results, and errRejected unless it converted
-// everything.
+// checkResult returns nil if the job converted everything, errRejected if it converted only a part,
+// and another error if it has no results.
 func checkResult(job xroute.Job) error {
 	s := stateOf(job)
 	switch {
@@ -168,7 +168,7 @@ func checkResult(job xroute.Job) error {
 	return checkKnown(job)
 }
 
-// jobState is a job's state in JSON. The member names are stable.
+// jobState is the JSON form of a job's state. The member names are stable.
 type jobState struct {
 	ID         string           `json:"id"`
 	Status     xroute.JobStatus `json:"status"`
@@ -194,8 +194,8 @@ func (s jobState) String() string {
 		s.Status, grouped(s.Successful), grouped(s.Failed), grouped(s.Remaining), s.Elapsed)
 }
 
-// printJob prints a job's state. As text, it prints nothing for an unknown job, which the error of
-// the command reports.
+// printJob prints a job's state. In text form, it prints nothing for an unknown job, because the
+// command's error reports it.
 func printJob(std streams, job xroute.Job, asJSON bool) {
 	switch s := stateOf(job); {
 	case asJSON:

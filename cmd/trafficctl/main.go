@@ -1,6 +1,6 @@
-// Command trafficctl is the tool for integrators and operators. It sends measurements, manages API
-// keys, forecasts and routing jobs, converts geometries, inspects a daemon's journal and dead
-// letters, and delivers the journal of a lost daemon.
+// Command trafficctl is the command-line tool for integrators and operators of trafficd. It sends
+// measurements, manages API keys, forecasts and routing jobs, converts geometries, inspects a
+// daemon's journal and dead letters, and delivers the journal of a lost daemon.
 package main
 
 import (
@@ -30,7 +30,8 @@ const (
 	exitRejected = 2
 )
 
-// errRejected makes run return exitRejected. The command has already reported the rejections.
+// errRejected makes run return exitRejected without printing an error, because the command has
+// already reported the rejections.
 var errRejected = errors.New("some items were rejected")
 
 type streams struct {
@@ -64,10 +65,10 @@ func newRoot(std streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "trafficctl",
 		Short: "Send data to trafficd and operate it",
-		Long: `trafficctl generates detector measurements, sends them to trafficd and resubmits rejected
-ones. It generates, publishes and gets street forecasts, converts geometries, and manages
-routing jobs and API keys. Operators use it to follow a daemon's state and to inspect its
-journal and dead letters.
+		Long: `trafficctl generates detector measurements, sends them to trafficd and resubmits those
+that were rejected. It generates, publishes and gets street forecasts, converts
+geometries, and manages routing jobs and API keys. Operators use it to follow a daemon's
+state and to inspect its journal and dead letters.
 
 To try it with a daemon on this machine:
 
@@ -82,8 +83,7 @@ Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	// Groups are runnable only to report unknown commands (see below), so their usage does not show
-	// them as runnable.
+	// A group is runnable only so that it can report unknown commands; its usage must not show that.
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", 1))
 	root.SetIn(std.in)
 	root.SetOut(std.out)
@@ -103,7 +103,7 @@ Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 	return root
 }
 
-// addUsage appends the usage to the errors about the arguments of cmd and its subcommands.
+// addUsage adds the usage line to the argument errors of cmd and its subcommands.
 func addUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -118,8 +118,8 @@ func addUsage(cmd *cobra.Command) {
 	}
 }
 
-// group adds subcommands to a command that does nothing else. An unknown subcommand is an error;
-// cobra would print the help and succeed, or report an unknown flag.
+// group adds subcommands to cmd, which has no action of its own, and makes an unknown subcommand an
+// error. By default, cobra prints the help and succeeds, or reports an unknown flag.
 func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(commands...)
 	cmd.DisableFlagParsing = true
@@ -140,13 +140,13 @@ func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Environment variables that are used if a flag is not set.
+// Environment variables used if the corresponding flags are not set.
 const (
 	envKey = "TRAFFICD_KEY"
 	envURL = "TRAFFICD_URL"
 )
 
-// connection holds the flags of all commands that connect to a daemon.
+// connection holds the flags shared by the commands that connect to a daemon.
 type connection struct {
 	service client.Service
 	cfg     client.Config
@@ -160,14 +160,14 @@ func (c *connection) register(f *pflag.FlagSet, service client.Service) {
 	f.StringVar(&c.cfg.URL, "url", "http://127.0.0.1:8080", "base URL of the daemon; overrides $"+envURL)
 	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+service.Right+" right; other users of this machine can see it, so prefer "+
 		"--key-file or $"+envKey)
-	f.StringVar(&c.keyFile, "key-file", "", "file with the API key in its first line")
+	f.StringVar(&c.keyFile, "key-file", "", "file with the API key on its first line")
 	f.StringVar(&c.cfg.CA, "ca", "", "PEM file with the certificate authorities to trust instead of the system's")
 	f.DurationVar(&c.cfg.Timeout, "timeout", time.Minute, "time limit for a request and its response")
 	f.BoolVar(&c.quiet, "quiet", false, "do not print progress")
 }
 
-// client returns a client of the service. Flags take precedence over the key file, which takes
-// precedence over the environment. The caller closes the client.
+// client returns a client of the service, which the caller must close. The flags take precedence
+// over the environment variables. Setting both --key and --key-file is an error.
 func (c *connection) client() (*client.Client, error) {
 	cfg := c.cfg
 	if url := os.Getenv(envURL); url != "" && !c.flags.Changed("url") {

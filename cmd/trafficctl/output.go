@@ -23,17 +23,17 @@ import (
 	"trafficd/pipeline/replace"
 )
 
-const stdio = feed.Stdin // the file name for standard input and standard output
+const stdio = feed.Stdin // the file name that selects standard input or standard output
 
-// writeOutput calls write with a buffered writer for stdout if path is "-", otherwise for the file.
-// It compresses .gz and .zst files. It replaces the file atomically once write has succeeded: a
-// daemon may be watching the file, and a failure must keep the old content. The writer fails once
-// ctx is done.
+// writeOutput calls write with a buffered writer to stdout if path is "-", or else to the file,
+// which it compresses if path ends in .gz or .zst. It replaces a regular file atomically once write
+// has succeeded: a daemon may be watching the file, and the old content must survive a failure. The
+// writer fails once ctx is done.
 func writeOutput(ctx context.Context, path string, stdout io.Writer, write func(io.Writer) error) error {
 	buffered := func(w io.Writer) error {
 		out := bufio.NewWriterSize(interrupt.Writer{Ctx: ctx, Out: w}, 64<<10)
 		err := write(out)
-		return cmp.Or(err, out.Flush()) // Flush repeats an error of the writer
+		return cmp.Or(err, out.Flush()) // Flush would repeat a write error
 	}
 	if path == stdio {
 		return buffered(stdout)
@@ -51,7 +51,7 @@ func writeOutput(ctx context.Context, path string, stdout io.Writer, write func(
 	}
 	return replace.File(path, 0o666, func(w io.Writer) error {
 		var z io.WriteCloser
-		switch extension { // the errors only report invalid options
+		switch extension { // the constructors fail only for invalid options
 		case ".gz":
 			z, _ = gzip.NewWriterLevel(w, gzip.BestSpeed)
 		case ".zst":
@@ -65,11 +65,11 @@ func writeOutput(ctx context.Context, path string, stdout io.Writer, write func(
 
 const (
 	barInterval  = 200 * time.Millisecond
-	lineInterval = 5 * time.Second // without a terminal
+	lineInterval = 5 * time.Second // between lines, if there is no terminal
 )
 
-// progress shows a progress bar on a terminal, and otherwise prints a line every lineInterval. It
-// is safe for concurrent use.
+// progress shows a progress bar if w is a terminal, or else prints a line every lineInterval. It is
+// safe for concurrent use.
 type progress struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -78,7 +78,7 @@ type progress struct {
 	lastLine time.Time                // when the last line was printed
 }
 
-// newProgress returns a progress display for total units. total is not positive if it is unknown.
+// newProgress returns a progress display for total units. A total of 0 or less means unknown.
 func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Option) *progress {
 	p := &progress{w: w, quiet: quiet, lastLine: time.Now()}
 	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
@@ -103,7 +103,7 @@ func newByteProgress(w io.Writer, verb string, total int64, quiet bool) (p *prog
 	done := int64(0)
 	return p, func(n int64) {
 		if done += n; total > 0 {
-			done = min(done, total) // a file may have grown
+			done = min(done, total) // the file may have grown
 		}
 		p.show(done, verb, verb+" "+megabytes(done, total))
 	}
@@ -117,8 +117,8 @@ func megabytes(done, total int64) string {
 	return fmt.Sprintf("%.1f of %.1f MB (%.0f%%)", float64(done)/mega, float64(total)/mega, 100*float64(done)/float64(total))
 }
 
-// show sets the bar's position and description. Without a bar, it prints the line if the last one
-// is older than lineInterval.
+// show sets the bar's position and description. Without a bar, it prints line if the previous line
+// was printed at least lineInterval ago.
 func (p *progress) show(done int64, description, line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +150,7 @@ func (p *progress) end() {
 	}
 }
 
-// follow shows the tally and the number of bytes read from file until stop is called.
+// follow shows the tally and the number of bytes read from file until the caller calls stop.
 func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func()) {
 	var running sync.WaitGroup
 	quit, start := make(chan struct{}), time.Now()
