@@ -39,9 +39,8 @@ Formats for --format-from and --format-to; an EPSG code selects OG_SRID:
 x is the longitude or easting, y the latitude or northing. Programs that read KML and
 GeoJSON expect OG_GEODECIMAL.
 
-A geometry that cannot be converted is reported, with its line number, and omitted. After
-an interrupt, standard output contains the geometries converted so far; an output file is
-left unchanged.
+A geometry that cannot be converted is reported with its line number and omitted. After an
+interrupt, standard output contains the geometries converted so far; a file is unchanged.
 
 With --url, a daemon's routing service converts the coordinates, in jobs of several
 hundred geometries. The key needs the routing right.

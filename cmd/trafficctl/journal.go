@@ -44,15 +44,15 @@ func newJournal(std streams) *cobra.Command {
 	)
 }
 
-// journalCommand completes a command that reads the journal selected by its argument (a directory)
-// or its flags (a configuration). It passes run the directory, or the flags for a journal in Kafka,
-// as the name.
+// journalCommand makes cmd call run with the journal selected by its argument (a directory) or its
+// flags (a configuration). name identifies the journal in messages: its directory, or the flags if
+// it is in Kafka.
 func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name string, f inspect.Journal) error) *cobra.Command {
 	o := conf.Options{Environ: os.Environ()}
 	var brokers string
 	cmd.Flags().StringVar(&o.File, "config", "", "YAML file with the settings of the daemon, instead of DIR")
 	cmd.Flags().StringArrayVar(&o.Set, "set", nil, "section.key=value, with --config or --brokers; may be repeated")
-	cmd.Flags().StringVar(&brokers, "brokers", "", "host:port,… of a journal in Kafka without TLS and SASL, instead of DIR")
+	cmd.Flags().StringVar(&brokers, "brokers", "", "brokers (host:port,…) of a journal in Kafka without TLS or SASL, instead of DIR")
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var f inspect.Journal
@@ -86,7 +86,7 @@ func journalCommand(cmd *cobra.Command, run func(ctx context.Context, name strin
 			}
 			f, err = inspect.OpenLog(cmd.Context(), c.Journal.Log, consumers)
 		case len(o.Set) > 0:
-			return errors.New("--set needs --config or --brokers; the journal's directory is read without settings")
+			return errors.New("--set needs --config or --brokers; settings have no effect on reading a directory")
 		default:
 			name = args[0]
 			f, err = inspect.Open(name)
@@ -104,9 +104,9 @@ func newJournalList(std streams) *cobra.Command {
 	return journalCommand(&cobra.Command{
 		Use:   "ls [DIR]",
 		Short: "List the segments",
-		Long: `List the segments and their frames. A frame holds the accepted items of one batch, and the
-active segment is the one being written. Only frame headers are read; to check the
-contents, use trafficctl journal verify.
+		Long: `List the segments and the frames that each contains. A frame holds the accepted items of
+one batch. The active segment is the one being written. Only frame headers are read; to
+check the contents, use trafficctl journal verify.
 
 Exit codes: 0 no damage found, 1 damage found or failure.`,
 		Example: `  trafficctl journal ls trafficd-data/journal
@@ -166,9 +166,9 @@ func newJournalCursors(std streams) *cobra.Command {
 	cmd := journalCommand(&cobra.Command{
 		Use:   "cursors [DIR]",
 		Short: "Show each consumer's position and the block in flight",
-		Long: `Show for each consumer of the journal (the stores and the idempotency store) its position
-on disk, how many frames and rows it is behind, when the oldest of them was received, and
-the block in flight, which is retried after a restart.
+		Long: `For each consumer of the journal (the stores and the idempotency store), show its position
+on disk, how many frames and rows it is behind, when the oldest of these frames was
+received, and the block in flight, which is retried after a restart.
 
 A running daemon is slightly ahead of its cursors on disk, which are updated with the
 next block. The command reads every frame that a consumer has not consumed.`,
@@ -199,7 +199,7 @@ next block. The command reads every frame that a consumer has not consumed.`,
 				continue
 			}
 			rows, oldest, block := "-", "-", "-"
-			if c.Name != pipeline.IdempotencyConsumer { // it does not consume rows
+			if c.Name != pipeline.IdempotencyConsumer { // which does not consume rows
 				rows = grouped(c.Rows)
 			}
 			if !c.Oldest.IsZero() {
@@ -215,7 +215,7 @@ next block. The command reads every frame that a consumer has not consumed.`,
 				fmt.Fprintf(&remarks, "%s: the token of the block in flight is %s\n", c.Name, plan)
 			}
 			if c.Deleted > 0 {
-				fmt.Fprintf(&remarks, "%s: %s deleted unread while it was not configured\n", c.Name, plural(c.Deleted, "frame"))
+				fmt.Fprintf(&remarks, "%s: %s deleted unread while the consumer was not configured\n", c.Name, plural(c.Deleted, "frame"))
 			}
 			if c.Ahead > 0 {
 				fmt.Fprintf(&remarks, "%s: %s missing that it has already consumed\n", c.Name, plural(c.Ahead, "frame"))
@@ -233,7 +233,7 @@ next block. The command reads every frame that a consumer has not consumed.`,
 	return cmd
 }
 
-// position formats p as a frame number, followed by the row unless it is the frame's first.
+// position formats p as a frame number and, unless p is the frame's first row, the row number.
 func position(p batch.Position) string {
 	if p.Row == 0 {
 		return fmt.Sprintf("frame %d", p.Frame)
@@ -250,8 +250,8 @@ func newJournalVerify(std streams) *cobra.Command {
 cursors. If there is damage, print the file, offset and frame, the frames that cannot be
 read, the consumers that have not received them, and what to do.
 
-A torn tail is not damage: it is an unacknowledged commit, or one that a running daemon
-is writing.
+A torn tail is not damage: it is an unacknowledged commit, or a commit that a running
+daemon is still writing.
 
 Exit codes: 0 no damage, 1 damage found or failure.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
@@ -307,8 +307,8 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 			fmt.Fprintf(std.out, "\n      %s\n", delivered)
 		}
 		if _, ok := errors.AsType[*journal.VersionError](v.Err()); ok {
-			return errors.New("the journal was written by another version of trafficd: use trafficctl of that version, or drain the journal with " +
-				"trafficd of that version")
+			return errors.New("the journal was written by a different version of trafficd: use the trafficctl of that version, or drain the " +
+				"journal with the trafficd of that version")
 		}
 		if _, local := f.(*inspect.Directory); local {
 			printAdvice(std.out, dir, f.FirstUnconsumed(), v)
@@ -337,8 +337,8 @@ func printFindings(w io.Writer, name string, err error) {
 	}
 }
 
-// printAdvice prints the steps of a repair: restore the files, or save the intact frames and let
-// the daemon start over. behind is the first frame that some consumer lacks.
+// printAdvice prints how to repair the journal: restore the files, or save the intact frames and
+// start a new journal. behind is the first frame that a consumer lacks, or NoEnd if unknown.
 func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 	fmt.Fprintln(w, "\nWhat to do:")
 	n := 0
@@ -373,6 +373,6 @@ func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 			"     A store that already had them receives them again: ClickHouse replaces those rows, Kafka does not.")
 	}
 	if v.Lost() {
-		step("The lost frames cannot be restored: ask the integrators to resend the data of that time.")
+		step("The lost frames cannot be restored: ask the integrators to resend the data for that period.")
 	}
 }

@@ -30,10 +30,10 @@ func newJournalAdopt(std streams) *cobra.Command {
 		Short: "Deliver the journal of a lost daemon",
 		Long: `Deliver the journal of a daemon that will not return, for example from the volume of a lost
 machine, to the stores of a configuration. The stores receive each measurement exactly
-once, including those of a block that was in flight, as after a restart of that daemon.
+once, even if it was in a block in flight, as after a restart of that daemon.
 
 The command may be interrupted, killed and run again at any time, even while daemons are
-running. It locks DIR, so neither another adopt nor the daemon itself can use DIR at the
+running. It locks DIR, so neither another adopt nor the lost daemon can use DIR at the
 same time. Once everything is delivered, running it again changes nothing, and the daemon
 may start on DIR again.
 
@@ -56,13 +56,13 @@ Exit codes: 0 everything is delivered, 1 interrupted or failed.`,
 			return adoptJournal(cmd.Context(), std, c, quiet)
 		},
 	}
-	cmd.Flags().StringVar(&o.File, "config", "", "YAML file with the settings of a daemon")
+	cmd.Flags().StringVar(&o.File, "config", "", "YAML file with the settings of a daemon that delivers to the same stores")
 	cmd.Flags().StringArrayVar(&o.Set, "set", nil, "section.key=value; may be repeated")
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "do not print progress")
 	return cmd
 }
 
-// adoptJournal delivers the journal in c.Journal.Dir until everything is delivered or ctx is done.
+// adoptJournal delivers the journal in c.Journal.Dir. It returns an error unless all is delivered.
 func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool) (err error) {
 	dir, sinks := c.Journal.Dir, c.EnabledSinks()
 	consumers, err := consumersOf(dir, sinks)
@@ -94,7 +94,7 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 	soft, finish := context.WithCancel(hard)
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer finish() // before Wait
+	defer finish() // runs before running.Wait
 	errs := make([]error, len(sinks))
 	deliveries := map[string]*pipeline.Delivery{}
 	for i, s := range sinks {
@@ -110,7 +110,7 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 		running.Go(func() { errs[i] = d.Run(hard, soft) })
 	}
 	followDeliveries(ctx, display, deliveries, waiting)
-	finish() // after the current blocks
+	finish() // the deliveries end after their current blocks
 	defer time.AfterFunc(c.ShutdownTimeout, cut).Stop()
 	running.Wait()
 	display.end()
@@ -119,7 +119,7 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 		frame, state := j.Cursor(s.Name).Load()
 		at, err := pipeline.DescribeCursor(frame, state)
 		if err == nil && (at.Plan != nil || at.Done.Frame != next) {
-			err = fmt.Errorf("%s has not received the rows from %s on; run the command again", s.Name, position(at.Done))
+			err = fmt.Errorf("%s has not received the rows starting at %s; run the command again", s.Name, position(at.Done))
 		}
 		errs[i] = errors.Join(errs[i], err)
 		fmt.Fprintf(std.out, "delivered to %s: %s\n", s.Name, plural(int(deliveries[s.Name].Status().Rows), "row"))
@@ -131,8 +131,8 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 	return nil
 }
 
-// followDeliveries shows the progress until everything is delivered or ctx is done. waiting maps
-// each sink to the number of rows that it had not received at the start.
+// followDeliveries shows progress until everything is delivered or ctx is done. waiting maps each
+// sink to the number of rows that it had not received at the start.
 func followDeliveries(ctx context.Context, display *progress, deliveries map[string]*pipeline.Delivery, waiting map[string]int64) {
 	for left := true; left && ctx.Err() == nil; {
 		left = false
@@ -154,8 +154,8 @@ func followDeliveries(ctx context.Context, display *progress, deliveries map[str
 	}
 }
 
-// consumersOf returns the consumers of a journal. The journal must be intact, and its consumers
-// must match the enabled sinks.
+// consumersOf returns the consumers of the journal in dir. It returns an error if the journal is
+// damaged or its consumers do not match sinks, the enabled ones.
 func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
 	f, err := inspect.Open(dir)
 	if err != nil {
@@ -173,7 +173,7 @@ func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
 		damaged = damaged || x.Err != nil || x.Ahead > 0
 		enabled := slices.ContainsFunc(sinks, func(s config.Sink) bool { return s.Name == x.Name })
 		if !enabled && x.Name != pipeline.IdempotencyConsumer {
-			return nil, fmt.Errorf("cannot adopt %[1]s: its measurements are also for %[2]s, which is disabled; "+
+			return nil, fmt.Errorf("cannot adopt %[1]s: its measurements must also be delivered to %[2]s, which is disabled; "+
 				"add --set %[2]s.enabled=true", dir, x.Name)
 		}
 	}

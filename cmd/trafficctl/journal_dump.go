@@ -19,7 +19,7 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// dump holds the flags of journal dump and its buffers.
+// dump holds the flags, buffers and counts of journal dump.
 type dump struct {
 	from, to    uint64
 	batch       string
@@ -31,24 +31,24 @@ type dump struct {
 	rows     batch.Batch
 	response batch.Response
 
-	written, read int
+	written, read int // lines and frames
 }
 
-// origin identifies the batch of a measurement or frame.
+// origin describes the batch that a measurement or frame belongs to.
 type origin struct {
 	BatchID         string    `json:"batchId"`
 	ReceivedAt      time.Time `json:"receivedAt"`
 	ProductInstance string    `json:"productInstance"`
 }
 
-// dumpedItem is a line of a dump, in the format of resubmit.
+// dumpedItem is a measurement in a dump, in the format that resubmit accepts.
 type dumpedItem struct {
 	Item  pipeline.DeadLetterItem `json:"item"`
 	Index uint32                  `json:"index"`
 	origin
 }
 
-// dumpedFrame is a line of a dump of frames.
+// dumpedFrame is a frame in a dump with --frames.
 type dumpedFrame struct {
 	Seq uint64 `json:"seq"`
 	origin
@@ -63,7 +63,7 @@ func newJournalDump(std streams) *cobra.Command {
 	cmd := journalCommand(&cobra.Command{
 		Use:   "dump [DIR]",
 		Short: "Print the measurements as NDJSON",
-		Long: `Print the accepted measurements of the journal, one line of JSON each:
+		Long: `Print the accepted measurements in the journal, each as one line of JSON:
 
   {"item":{"detectorCode":…},"index":0,"batchId":"…","receivedAt":"…","productInstance":"…"}
 
@@ -93,7 +93,7 @@ Exit codes: 0 everything was read, 1 damage or failure.`,
 
 func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err error) {
 	if d.to != 0 && d.to < d.from {
-		return fmt.Errorf("--to %d must not be before --from %d", d.to, d.from)
+		return fmt.Errorf("--to %d must not be less than --from %d", d.to, d.from)
 	}
 	if d.batch != "" {
 		id, err := uuid.Parse(d.batch)
@@ -143,8 +143,8 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 func (d *dump) frame(frame journal.Frame, lines *json.Encoder) error {
 	b := &d.rows
 	if err := batch.DecodeFrame(frame.Data, b, &d.response); err != nil {
-		return fmt.Errorf("cannot decode frame %d (%s, offset %d), although its checksum is correct: %w; check the version of the daemon",
-			frame.Seq, frame.Segment, frame.Offset, err)
+		return fmt.Errorf("cannot decode frame %d (%s, offset %d), although its checksum is correct: %w; "+
+			"check that trafficctl and the daemon have the same version", frame.Seq, frame.Segment, frame.Offset, err)
 	}
 	d.read++
 	from := origin{b.ID.String(), time.Unix(0, b.ReceivedAt).UTC(), b.ProductInstance}
@@ -159,7 +159,7 @@ func (d *dump) frame(frame journal.Frame, lines *json.Encoder) error {
 		return nil
 	}
 	whole := dumpedFrame{frame.Seq, from, b.Rows(), d.response.Len(), d.response.Key != "", len(frame.Data)}
-	if d.frames && d.detector == "" { // including frames without rows
+	if d.frames && d.detector == "" { // print frames without rows too
 		return write(whole)
 	}
 	for row := range b.Rows() {

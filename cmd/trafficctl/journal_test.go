@@ -144,7 +144,7 @@ func TestJournalVerifyReportsDamage(t *testing.T) {
 		changeFile(t, filepath.Join(dir, "kafka.cursor"), func(b []byte) []byte { clear(b); return b })
 	}, "kafka.cursor  DAMAGED\n    at offset 0: neither slot is valid", "Move the damaged cursor files away")
 	f(change(1, func(b []byte) []byte { b[8] = 9; return b }),
-		"has format version 9", "was written by another version of trafficd")
+		"has format version 9", "was written by a different version of trafficd")
 }
 
 // TestJournalVerifyFindsMissingFrames checks that verify finds frames that are missing according
@@ -286,7 +286,7 @@ func TestJournalDumpFilters(t *testing.T) {
 		t.Helper()
 		requireFailure(t, "", want, append([]string{"journal", "dump", dir}, flags...)...)
 	}
-	bad("--to 2 must not be before --from 3", "--from", "3", "--to", "2")
+	bad("--to 2 must not be less than --from 3", "--from", "3", "--to", "2")
 	bad("must be a Batch-Id", "--batch", "17")
 }
 
@@ -329,7 +329,7 @@ func TestJournalDumpOfAnotherFrameVersion(t *testing.T) {
 	require.NoError(t, e.Wait())
 	require.NoError(t, j.Close())
 	r := requireFailure(t, "", "version 9, but this program reads ", "journal", "dump", dir)
-	require.Contains(t, r.err, "check the version of the daemon")
+	require.Contains(t, r.err, "check that trafficctl and the daemon have the same version")
 }
 
 // stuckSink is a sink that accepts some blocks and then hangs, so that the next one stays in

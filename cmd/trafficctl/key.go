@@ -36,8 +36,8 @@ With --file, the entry is added to that file atomically, and comments in the fil
 kept. Without --file, the entry is printed below the key, as an item of the list keys.
 
 Keys with the same --client and product instance share their routing jobs and
-Idempotency-Keys. To replace a key, create another one for its client, and revoke the old
-one once it is no longer used. Without --client, the client is the key's name.`,
+Idempotency-Keys. To replace a key, create a new key for the same client, and revoke the
+old key once it is no longer used. Without --client, the client is the key's name.`,
 		Example: `  trafficctl key new --name acme --product-instance north --rights ingest --file keys.yaml > acme.key
   trafficctl key new --name acme-2027 --client acme --product-instance north --rights ingest --file keys.yaml
   trafficctl key new --name trial --product-instance north --rights ingest --expires 720h --file keys.yaml
@@ -71,11 +71,11 @@ one once it is no longer used. Without --client, the client is the key's name.`,
 	f.StringVar(&e.ProductInstance, "product-instance", "", "product instance of the key (required)")
 	f.StringSliceVar(&e.Rights, "rights", nil, "comma-separated list of ingest, forecast, routing (required)")
 	f.StringVar(&e.Timezone, "timezone", "UTC", "IANA time zone of the client, used in the forecast layer")
-	f.Float64Var(&e.RequestsPerSecond, "requests-per-second", 0, "rate limit in requests per second; 0 for none")
-	f.Float64Var(&e.ItemsPerSecond, "items-per-second", 0, "rate limit in measurements per second; 0 for none")
-	f.StringVar(&expires, "expires", "", "when the key expires: a duration such as 720h, a date or a UTC time such as 2027-01-01T00:00:00Z; "+
+	f.Float64Var(&e.RequestsPerSecond, "requests-per-second", 0, "rate limit in requests per second; 0 for no limit")
+	f.Float64Var(&e.ItemsPerSecond, "items-per-second", 0, "rate limit in measurements per second; 0 for no limit")
+	f.StringVar(&expires, "expires", "", "when the key expires: a duration such as 720h, a date, or a UTC time such as 2027-01-01T00:00:00Z; "+
 		"by default never")
-	f.StringVar(&file, "file", "", "keys file to add the entry to")
+	f.StringVar(&file, "file", "", "keys file to which the entry is added")
 	return cmd
 }
 
@@ -146,7 +146,7 @@ once it has reloaded the file.`,
 	})
 }
 
-// keysFileCommand adds the required flag --file to a command.
+// keysFileCommand adds the required flag --file to cmd and makes it call run.
 func keysFileCommand(cmd *cobra.Command, run func(file string, args []string) error) *cobra.Command {
 	file := cmd.Flags().String("file", "", "keys file (required)")
 	_ = cmd.MarkFlagRequired("file")

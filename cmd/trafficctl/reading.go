@@ -17,7 +17,7 @@ type inputFlags struct {
 	cfg     feed.Config
 	mapping feed.Mapping
 	melt    []string
-	flags   *pflag.FlagSet // the flags that cause items to be built from columns
+	flags   *pflag.FlagSet // the mapping flags; setting any of them causes items to be built from columns
 }
 
 func (r *inputFlags) register(all *pflag.FlagSet) {
@@ -59,15 +59,15 @@ func (r *inputFlags) register(all *pflag.FlagSet) {
 	f.DurationVar(&m.Clock.Shift, "shift", 0,
 		"add this to all timestamps, to send recorded data as if it were current; rows that would end in the future are skipped")
 	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or a Go layout such as '02.01.2006 15:04'")
-	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header names the detectors, one column of values each; "+
+	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header contains detector codes, with one column of values per detector; "+
 		"requires --type =TYPE and --interval")
-	f.StringVar(&m.Start, "start", "", "start of the first row of a file for --detectors-from-header without a time column; "+
+	f.StringVar(&m.Start, "start", "", "start of the first row's interval, for --detectors-from-header without a time column; "+
 		"rows are --interval apart")
 	r.flags = f
 	all.AddFlagSet(f)
 }
 
-// config returns the settings of the input. It clears the defaults that other flags replace.
+// config returns the input's settings, without the mapping's defaults that other flags replace.
 func (r *inputFlags) config(args []string) (feed.Config, error) {
 	cfg := r.cfg
 	if len(args) > 0 {

@@ -34,15 +34,15 @@ compressed with gzip, xz or zstd. Format and compression are detected from the f
 name and the first bytes.
 
 JSON and NDJSON items with the contract's member names are sent unchanged. For CSV, or
-if a mapping flag is set, items are built from the columns or members that the flags
-name. The defaults are the contract's names: detectorCode, measureTypeCode,
-timestampFrom, timestampTo, value and the optional quality. --melt turns several columns
-of a row into one measurement each. --detectors-from-header reads a table with one
-column per detector. Empty values are omitted.
+if a mapping flag such as --detector is set, items are built from the columns or members
+that the flags name. The defaults are the contract's names: detectorCode,
+measureTypeCode, timestampFrom, timestampTo, value and the optional quality. --melt turns
+each of several columns of a row into a measurement. --detectors-from-header reads a table
+with one column per detector. Empty values are omitted.
 
-Timestamps without a UTC offset are local times in --zone. A local time that is skipped
-when daylight saving time begins is an invalid row. One that occurs twice when it ends
-is an invalid row too, unless --dst-overlap selects the first or second.
+Timestamps without a UTC offset are local times in --zone. A row is invalid if its local
+time is skipped when daylight saving time begins. It is also invalid if the local time
+occurs twice when DST ends, unless --dst-overlap selects the first or second occurrence.
 
 Sending stops at a row that cannot be parsed, after the rows before it have been sent,
 unless --on-bad-row is skip. The measurements of a detector arrive in input order unless
@@ -99,12 +99,12 @@ func newResubmit(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resubmit FILE|-",
 		Short: "Send rejected items again after correction",
-		Long: `Send the items of a file that was written by send --rejected. Each line is an object
+		Long: `Send the items in a file written by trafficctl send --rejected. Each line is an object
 whose member "item" is the measurement; the other members are ignored. First correct the
 items, for example with jq, or fix the cause, for example a detector missing from the
 registry. Delete the lines that should not be sent.
 
-Items that are rejected again go to --rejected FILE, which must be a new file.
+Items that are rejected again are written to --rejected FILE, which must be a new file.
 Exit codes are those of trafficctl send.`,
 		Example: `  trafficctl send day.csv --rejected rejected.ndjson
   jq -c '.item.measureTypeCode |= ascii_downcase' rejected.ndjson > corrected.ndjson
@@ -120,7 +120,7 @@ Exit codes are those of trafficctl send.`,
 	return cmd
 }
 
-// sendFlags holds the flags of all commands that send measurements.
+// sendFlags holds the flags shared by the commands that send measurements.
 type sendFlags struct {
 	connection
 	cfg      send.Config
@@ -137,8 +137,8 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	s.connection.register(f, client.Ingest)
 	f.IntVar(&s.cfg.Batch, "batch", s.cfg.Batch, "measurements per batch")
 	f.IntVar(&s.cfg.Concurrency, "concurrency", s.cfg.Concurrency, "batches in flight")
-	f.BoolVar(&s.noOrder, "no-order", false, "do not preserve the order of a detector's measurements; faster if most of the data "+
-		"is from a few detectors")
+	f.BoolVar(&s.noOrder, "no-order", false, "do not preserve the order of a detector's measurements; faster if most measurements "+
+		"are from a few detectors")
 	f.DurationVar(&s.cfg.RetryFor, "retry-for", s.cfg.RetryFor, "how long to retry a batch after a lost connection, 408, 409, 429 or 5xx")
 	f.StringVar(&s.onBadRow, "on-bad-row", s.onBadRow, "what to do with a row that cannot be parsed: stop or skip")
 	f.StringVar(&s.rejected, "rejected", "", "write rejected items to this file, as input for trafficctl resubmit")
@@ -155,8 +155,8 @@ func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) 
 	return s.run(ctx, std, source.Items(), source)
 }
 
-// run sends the items of a file, or other items if file is nil. It prints a summary, even after a
-// failure.
+// run sends items. file is their source, whose progress is shown, or nil if they are not from a
+// file. Once sending has started, run prints a summary, even after a failure.
 func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measurement.Item, error], file *feed.Source) (err error) {
 	if file == nil {
 		file = &feed.Source{File: new(feed.File)}
@@ -213,7 +213,7 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 // dryRunItems is the number of items that --dry-run prints.
 const dryRunItems = 5
 
-// parseOnly parses the input and prints its first items.
+// parseOnly parses all items and prints the first ones. It returns errRejected for unreadable rows.
 func parseOnly(ctx context.Context, std streams, items iter.Seq2[measurement.Item, error], file *feed.Source) error {
 	good, bad := int64(0), int64(0)
 	for item, err := range items {
@@ -241,7 +241,7 @@ func parseOnly(ctx context.Context, std streams, items iter.Seq2[measurement.Ite
 	return nil
 }
 
-// summary is the result of a run that sends. The member names of its JSON are stable.
+// summary is the result of sending. Its JSON member names are stable.
 type summary struct {
 	send.Tally
 	Empty     int64   `json:"empty"` // values omitted because their cells are empty
@@ -293,7 +293,7 @@ func (s *summary) print(w io.Writer, rejectedFile string, canSkipRows bool) {
 	}
 }
 
-// grouped formats 14274722 as 14,274,722.
+// grouped formats n with thousands separators: 14,274,722.
 func grouped[N int | int32 | int64 | uint64](n N) string {
 	text := strconv.FormatInt(int64(n), 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {

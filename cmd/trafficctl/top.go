@@ -20,7 +20,7 @@ import (
 	"trafficd/pipeline"
 )
 
-const operatorsURL = "http://127.0.0.1:8081" // default of ops.listen
+const operatorsURL = "http://127.0.0.1:8081" // the default of the setting ops.listen, as a URL
 
 func newTop(std streams) *cobra.Command {
 	var base string
@@ -31,8 +31,8 @@ func newTop(std streams) *cobra.Command {
 		Short: "Show the daemon's state, refreshed until Ctrl-C",
 		Long: `Show problems, rates, latency, stores, rejections and clients, refreshed until Ctrl-C.
 The figures come from /status of the operators' listener, whose web page also shows their
-history. If the daemon cannot be reached later, top retries. With --json, print the
-response of /status once.`,
+history. Once the state has been shown, top retries if the daemon cannot be reached.
+With --json, print the response of /status once.`,
 		Example: `  trafficctl top
   trafficctl top --url http://10.0.0.7:8081 --interval 10s
   trafficctl top --json | jq .summary`,
@@ -117,7 +117,7 @@ func page(s *status.Status) string {
 	for _, c := range s.Codes {
 		fmt.Fprintf(w, "%s\t%.0f\t%.1f\n", c.Code, c.Total, c.PerSecond)
 	}
-	_ = w.Flush() // to memory
+	_ = w.Flush() // cannot fail: b is in memory
 	return b.String()
 }
 
@@ -128,9 +128,9 @@ func newTap(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tap",
 		Short: "Follow rejected measurements as they arrive",
-		Long: `Print a sample of the rejected measurements, at most 50 per second, until
-Ctrl-C. It never slows the daemon down. A batch that is sent again with its
-Idempotency-Key is not shown again.`,
+		Long: `Print a sample of the rejected measurements, at most 50 per second, until Ctrl-C. tap
+never slows the daemon down. A batch that is resent with the same Idempotency-Key is not
+shown again.`,
 		Example: `  trafficctl tap
   trafficctl tap --client acme --code UNKNOWN_DETECTOR
   trafficctl tap --accepted --detector D-4711 --json`,
@@ -194,7 +194,7 @@ func line(i *pipeline.TapItem) string {
 	return text + "  " + message
 }
 
-// getStatus decodes the response of /status into s and returns its text.
+// getStatus requests /status, decodes the response body into s, and returns the body.
 func getStatus(ctx context.Context, base string, s *status.Status) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -208,12 +208,12 @@ func getStatus(ctx context.Context, base string, s *status.Status) ([]byte, erro
 		return nil, fmt.Errorf("cannot read the response of /status: %w", err)
 	}
 	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("cannot decode the response of %s/status; check that it is a trafficd of this version: %w", base, err)
+		return nil, fmt.Errorf("cannot decode the response of %s/status; check that it is a trafficd of the same version: %w", base, err)
 	}
 	return text, nil
 }
 
-// getOperators requests path from the operators' listener. The caller closes the body.
+// getOperators requests path from the operators' listener. The caller must close the body.
 func getOperators(ctx context.Context, base, path string, query url.Values) (io.ReadCloser, error) {
 	if err := client.ValidateURL(base); err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func getOperators(ctx context.Context, base, path string, query url.Values) (io.
 	req.URL.RawQuery = query.Encode()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the operators' listener; check that --url agrees with the daemon's setting ops.listen: %w", err)
+		return nil, fmt.Errorf("cannot reach the operators' listener; check that --url matches the daemon's setting ops.listen: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))

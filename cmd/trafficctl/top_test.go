@@ -76,7 +76,7 @@ func TestTopOfSomethingElse(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	defer server.Close()
 	for _, args := range [][]string{{"top"}, {"top", "--json"}} {
-		r := requireFailure(t, "", "check that it is a trafficd of this version", append(args, "--url", server.URL)...)
+		r := requireFailure(t, "", "check that it is a trafficd of the same version", append(args, "--url", server.URL)...)
 		require.Empty(t, r.out)
 	}
 }

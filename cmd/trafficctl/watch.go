@@ -38,7 +38,7 @@ watch retries every few seconds.`,
 			}
 			defer daemon.Close()
 			if r.Wait = min(r.Wait, c.cfg.Timeout/2); r.Wait < time.Second {
-				return fmt.Errorf("--wait %s must be at least 1s, and --timeout twice as long", r.Wait)
+				return fmt.Errorf("--wait %s must be at least 1s, and --timeout at least twice as long", r.Wait)
 			}
 			return watch(cmd.Context(), std, daemon, r, c.quiet)
 		},
@@ -54,7 +54,7 @@ watch retries every few seconds.`,
 // watchRetryInterval is the time between attempts to reach the daemon.
 const watchRetryInterval = 5 * time.Second
 
-// watch prints changes until the context ends.
+// watch prints the layer and its changes until ctx is done. It retries any request but the first.
 func watch(ctx context.Context, std streams, daemon *client.Client, r forecast.Request, quiet bool) error {
 	known := codes{}
 	for {
@@ -63,7 +63,7 @@ func watch(ctx context.Context, std streams, daemon *client.Client, r forecast.R
 		version := ""
 		if err == nil {
 			if version = resp.Get("Forecast-Version"); version == "" {
-				err = errors.New("the daemon does not send the header Forecast-Version; upgrade it to this version")
+				err = errors.New("the daemon does not send the header Forecast-Version; upgrade it to the version of trafficctl")
 			}
 		}
 		switch {
@@ -74,7 +74,7 @@ func watch(ctx context.Context, std streams, daemon *client.Client, r forecast.R
 		case err != nil:
 			fmt.Fprintln(std.err, "trafficctl:", err)
 		}
-		if err != nil || version == r.Since && time.Since(start) < time.Second { // too many clients are waiting
+		if err != nil || version == r.Since && time.Since(start) < time.Second { // the daemon had too many waiting clients
 			_ = client.Sleep(ctx, watchRetryInterval)
 			continue
 		}
@@ -94,7 +94,7 @@ func watch(ctx context.Context, std streams, daemon *client.Client, r forecast.R
 // codes maps each street and fromnode to its openLRcode.
 type codes map[[2]int32]string
 
-// complete sets the codes that resp omits because they are unchanged, and remembers all codes.
+// complete fills in the codes that resp omits because they are unchanged, and records the others.
 func (c codes) complete(resp *forecast.Response) {
 	if resp.Get("Forecast-Content") != "changes" {
 		clear(c)

@@ -54,7 +54,7 @@ func TestAdoptJournal(t *testing.T) {
 	lost.awaitLag("kafka")
 	require.True(t, failsWith("the directory is locked"))
 	lost.kill()
-	require.True(t, failsWith("its measurements are also for kafka, which is disabled", "--set", "kafka.enabled=false"))
+	require.True(t, failsWith("its measurements must also be delivered to kafka, which is disabled", "--set", "kafka.enabled=false"))
 
 	a := adopt("--set", "kafka.request_timeout=1s").start() // with both stores down
 	until(func() bool { return strings.Contains(a.Log(), "retrying") })
