@@ -242,7 +242,7 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 	return nil
 }
 
-// envPassword is the variable with the Kafka password; others on the machine could see a flag.
+// envPassword names the environment variable for the password; other users can see flags.
 const envPassword = "TRAFFICD_KAFKA_PASSWORD"
 
 // kafkaFlags replaces setting names in an error with the corresponding flags of publish.

@@ -155,7 +155,7 @@ func followDeliveries(ctx context.Context, display *progress, deliveries map[str
 }
 
 // consumersOf returns the consumers of the journal in dir. It returns an error if the journal is
-// damaged or its consumers do not match sinks, the enabled ones.
+// damaged or its consumers do not match the enabled sinks.
 func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
 	f, err := inspect.Open(dir)
 	if err != nil {

@@ -129,7 +129,7 @@ func TestJournalVerifyReportsDamage(t *testing.T) {
 	}
 	const header, payload = 4096, 4096 + 24 + 50
 	f(change(1, flip(payload)),
-		"00000000000000000003.seg  DAMAGED\n    at offset 4,096, frame 3: the frame is invalid, but frame 4",
+		"00000000000000000003.seg  DAMAGED\n    at offset 4,096, frame 3: the frame was acknowledged but is invalid: frame 4",
 		"lost: frame 3, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:04.000Z",
 		"not yet delivered to: clickhouse, kafka",
 		"trafficctl journal dump DIR --skip-damaged --from 1 > rescued.ndjson",
