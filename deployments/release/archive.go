@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// entry is a file or directory of an archive.
+// entry is a file or directory in an archive.
 type entry struct {
 	name    string
-	source  string // path of the file with the content
-	content []byte // of a file without a source
+	source  string // path of the file to copy; empty: content is used
+	content []byte
 	dir     bool
 	mode    int64
-	owner   int // user and group
+	owner   int // numeric id of both the user and the group
 }
 
-// writeTar writes the entries in order. Owners are numeric, and all times are date.
+// writeTar writes the entries in order. Owners are numeric, and all modification times are date.
 func writeTar(w io.Writer, date time.Time, entries []entry) error {
 	out := tar.NewWriter(w)
 	for _, e := range entries {
@@ -49,7 +49,7 @@ func writeTar(w io.Writer, date time.Time, entries []entry) error {
 	return out.Close()
 }
 
-// create writes a file. A relative path is in the directory for the artefacts.
+// create creates a file. A relative path is relative to the directory for the artefacts.
 func (r *release) create(path string, write func(io.Writer) error) error {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(r.out, path)
@@ -64,7 +64,7 @@ func (r *release) create(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// writeTarGz writes the entries to an artefact.
+// writeTarGz writes the entries to an artefact, a gzipped tar archive.
 func (r *release) writeTarGz(name string, entries []entry) error {
 	return r.create(name, func(w io.Writer) error {
 		z, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // fails only for an unknown level
@@ -72,8 +72,8 @@ func (r *release) writeTarGz(name string, entries []entry) error {
 	})
 }
 
-// entriesOf lists the files and directories in a directory, below prefix. Symbolic links are
-// followed.
+// entriesOf returns entries for all files below a directory, with prefix before each name. It follows
+// symbolic links.
 func entriesOf(directory, prefix string) ([]entry, error) {
 	list, err := os.ReadDir(directory) // sorted
 	if err != nil {

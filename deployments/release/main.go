@@ -1,5 +1,5 @@
-// Command release builds what is published: programs, Debian packages, container images, the Helm
-// chart, SBOM and checksums. The same commit and Go version produce the same bytes on every
+// Command release builds the release artefacts: programs, Debian packages, container images, a Helm
+// chart, an SBOM and checksums. The same commit and Go version produce the same bytes on every
 // machine.
 package main
 
@@ -18,14 +18,14 @@ import (
 // architectures lists the architectures that artefacts are built for.
 var architectures = []string{"amd64", "arm64"}
 
-// release is the state that the steps share.
+// release holds the state that the steps share.
 type release struct {
-	root    string // of the repository
-	out     string // receives the artefacts
-	build   string // receives the programs, in a directory for each architecture
-	stamp   string // what the programs print as their version
-	version string // of the artefacts, as semantic version
-	date    time.Time
+	root    string    // root directory of the repository
+	out     string    // directory for the artefacts
+	build   string    // temporary directory for the programs, by architecture, and intermediate files
+	stamp   string    // version that the programs print
+	version string    // semantic version of the artefacts
+	date    time.Time // date of the commit
 }
 
 func main() {
@@ -126,7 +126,7 @@ func (r *release) copyChangelog() error {
 	return os.WriteFile(filepath.Join(r.out, "CHANGELOG.md"), text, 0o644)
 }
 
-// writeChecksums writes SHA256SUMS, which `sha256sum --check` reads.
+// writeChecksums writes SHA256SUMS, for `sha256sum --check`.
 func (r *release) writeChecksums() error {
 	entries, err := os.ReadDir(r.out) // sorted
 	if err != nil {

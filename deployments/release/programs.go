@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// programs lists the programs that are published; the others are for development.
+// programs lists the published programs. All others are for development.
 var programs = []string{"trafficd", "trafficctl", "forecaster"}
 
 // program returns the path of a built program.
 func (r *release) program(arch, name string) string { return filepath.Join(r.build, arch, name) }
 
-// buildPrograms builds the programs for all architectures, and their completions for bash.
+// buildPrograms builds the programs for all architectures, their bash completions and NOTICES.txt.
 func (r *release) buildPrograms() error {
 	for _, arch := range architectures {
 		args := []string{
@@ -30,7 +30,7 @@ func (r *release) buildPrograms() error {
 		}
 		cmd := exec.Command("go", args...)
 		cmd.Dir = r.root
-		// All variables that affect the bytes have fixed values.
+		// All variables that affect the output have fixed values.
 		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
 			"GOEXPERIMENT=", "GODEBUG=")
 		if text, err := cmd.CombinedOutput(); err != nil {
@@ -38,10 +38,10 @@ func (r *release) buildPrograms() error {
 		}
 	}
 	for _, name := range programs {
-		// The text is the same for all architectures, so one that this machine runs is enough.
+		// The text is the same for all architectures, so the program for this machine is enough.
 		text, err := exec.Command(r.program(runtime.GOARCH, name), "completion", "bash").Output()
 		if err != nil {
-			return fmt.Errorf("cannot write the completion of %s: %w", name, err)
+			return fmt.Errorf("cannot write the bash completion of %s: %w", name, err)
 		}
 		if err := os.WriteFile(filepath.Join(r.build, name+".bash"), text, 0o644); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (r *release) writeArchives() error {
 	return nil
 }
 
-// notices returns the licences of the modules that the programs contain, which must accompany them.
+// notices returns the licences of the modules in the programs, to be distributed with the programs.
 func (r *release) notices() ([]byte, error) {
 	modules, err := r.modules()
 	if err != nil {

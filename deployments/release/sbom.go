@@ -18,7 +18,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// modules returns the modules in the built programs.
+// modules returns the Go modules in the built programs, sorted by path.
 func (r *release) modules() ([]*debug.Module, error) {
 	found := map[string]*debug.Module{}
 	for _, arch := range architectures {
@@ -76,7 +76,7 @@ func (r *release) writeSBOM() error {
 	})
 }
 
-// pagePackages lists the npm packages that the web page is bundled from.
+// pagePackages returns the npm packages that are bundled into the web page.
 func (r *release) pagePackages() ([]cdx.Component, error) {
 	text, err := os.ReadFile(filepath.Join(r.root, "sources/page/app/package-lock.json"))
 	if err != nil {

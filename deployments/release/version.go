@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// stampPattern matches the output of `git describe --tags --always --dirty=+changes`, and the
-// commit's date.
+// stampPattern matches the output of `git describe --tags --always --dirty=+changes`, followed by
+// the commit's date.
 var stampPattern = regexp.MustCompile(
 	`^(?:v(\d+\.\d+\.)(\d+)(-[0-9A-Za-z.]+?)?(?:-(\d+)-g([0-9a-f]+))?|([0-9a-f]+))(\+changes)? of (\d{4}-\d\d-\d\d)$`)
 
-// parseStamp returns the version of the artefacts and the commit's date. A tag v1.2.3 is the
-// version 1.2.3. Other commits get a version that sorts between the tag before them and the next
-// one.
+// parseStamp returns the version of the artefacts and the commit's date. The tag v1.2.3 becomes the
+// version 1.2.3. Other commits get a version that sorts between the tags before and after them.
 func parseStamp(stamp string) (version string, date time.Time, err error) {
 	m := stampPattern.FindStringSubmatch(stamp)
 	if m == nil {
@@ -23,7 +22,7 @@ func parseStamp(stamp string) (version string, date time.Time, err error) {
 	}
 	minor, patch, pre, since, commit, dirty, day := m[1], m[2], m[3], m[4], m[5]+m[6], m[7], m[8]
 	if date, err = time.Parse(time.DateOnly, day); err != nil {
-		return "", date, fmt.Errorf("the version %q has no valid date: %w", stamp, err)
+		return "", date, fmt.Errorf("the version %q has an invalid date: %w", stamp, err)
 	}
 	switch {
 	case minor == "":
@@ -46,5 +45,5 @@ func parseStamp(stamp string) (version string, date time.Time, err error) {
 	return version, date, nil
 }
 
-// isSnapshot reports whether a version does not belong to a tag.
+// isSnapshot reports whether a version is not that of a tag.
 func isSnapshot(version string) bool { return strings.Contains(version, "dev.") }

@@ -22,8 +22,8 @@ import (
 // Service is one of the daemon's endpoints.
 type Service struct {
 	Path     string
-	Right    string // that the API key must have
-	TooLarge string // advice for a 413
+	Right    string // right that the API key must have
+	TooLarge string // advice after a 413 response
 }
 
 // The daemon's services (contract 1, 2 and 3).
@@ -39,7 +39,7 @@ type Config struct {
 	URL     string        // base URL, with or without the service's path
 	Key     string        // API key
 	CA      string        // PEM file of trusted certificate authorities; empty: the system's
-	Timeout time.Duration // for one request and its response
+	Timeout time.Duration // for a request, including its response
 }
 
 // ValidateURL returns an error unless base, the value of --url, is an http or https URL.
@@ -110,7 +110,7 @@ func (c *Client) NewRequest(ctx context.Context, method string, body io.Reader) 
 	return req, err
 }
 
-// Do sends a request. Where possible, its error contains advice.
+// Do sends a request. Where possible, the error contains advice.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	resp, err := c.HTTP.Do(req)
 	switch {
@@ -124,8 +124,8 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Permanent reports whether retrying after a transport error is pointless: the certificate is not
-// trusted, or the server does not speak TLS.
+// Permanent reports whether retrying after a transport error is pointless, because the certificate
+// is not trusted or the server does not speak TLS.
 func Permanent(err error) bool {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	return untrusted || errors.Is(err, http.ErrSchemeMismatch)
@@ -149,15 +149,15 @@ type Error struct {
 	service Service
 }
 
-// ReadError reads an error response. The caller closes its body.
+// ReadError reads an error response. The caller closes the response body.
 func (c *Client) ReadError(resp *http.Response) *Error {
 	e := &Error{service: c.service}
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // use what was read of a partial body
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // a partial body is also usable
 	if json.Unmarshal(text, e) != nil || e.Description == "" {
 		e.Description = http.StatusText(resp.StatusCode) + ", not a response from trafficd"
 	}
 	if to := resp.Header.Get("Location"); to != "" {
-		e.Description += "; redirects are not followed, so set --url for " + to
+		e.Description += "; redirects are not followed, so change --url to match " + to
 	}
 	e.Status, e.RetryAfter = resp.StatusCode, RetryAfter(resp.Header.Get("Retry-After"), time.Now())
 	return e
@@ -179,9 +179,9 @@ func (e *Error) Error() string {
 		if e.ErrorCode == "INVALID_PARAMETER" {
 			break // the description suffices
 		}
-		hint = "check that --url names the daemon and that no proxy changes requests or responses"
+		hint = "check that --url points to the daemon and that no proxy changes requests or responses"
 	case http.StatusUnauthorized:
-		hint = "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file has its digest (trafficctl key new)"
+		hint = "check the key (--key, --key-file, TRAFFICD_KEY) and that the daemon's keys file contains its digest (trafficctl key new)"
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		hint = "check --url: it must be the daemon's base URL, including its path prefix if it has one"
 	case http.StatusRequestEntityTooLarge:
@@ -189,7 +189,7 @@ func (e *Error) Error() string {
 	case http.StatusUnsupportedMediaType:
 		hint = "check for a proxy that decompresses requests"
 	case http.StatusUnprocessableEntity:
-		hint = "the Idempotency-Key was already used for another body; run the command again"
+		hint = "the Idempotency-Key was already used for a different body; run the command again"
 	}
 	if hint != "" {
 		text += "; " + hint
@@ -197,7 +197,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Sleep waits for d. If ctx is done, it returns early, with the cause.
+// Sleep waits for d. If ctx is done first, it returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -52,7 +52,7 @@ func TestHints(t *testing.T) {
 		require.EqualError(t, &e, want)
 	}
 	f("the daemon responded with 400 INVALID_PARAMETER: description", Error{Status: 400, ErrorCode: "INVALID_PARAMETER"})
-	f("the daemon responded with 400 INVALID_GZIP: description; check that --url names the daemon and that no proxy changes requests or responses",
+	f("the daemon responded with 400 INVALID_GZIP: description; check that --url points to the daemon and that no proxy changes requests or responses",
 		Error{Status: 400, ErrorCode: "INVALID_GZIP"})
 	f("the daemon responded with 403 GENERAL_FORBIDDEN: description", Error{Status: 403, ErrorCode: "GENERAL_FORBIDDEN"})
 	f("the daemon responded with 503 GENERAL_SERVICE_UNAVAILABLE: description; try again after 2 s (trace 1)",
@@ -74,7 +74,7 @@ func TestRedirect(t *testing.T) {
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	require.EqualError(t, c.ReadError(resp), "the daemon responded with 308: Permanent Redirect, not a response from trafficd; "+
-		"redirects are not followed, so set --url for https://h/x")
+		"redirects are not followed, so change --url to match https://h/x")
 }
 
 // TestCA checks that a private certificate authority is trusted with --ca and reported as

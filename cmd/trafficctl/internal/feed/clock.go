@@ -17,11 +17,11 @@ const (
 	LayoutUnixMillis = "unixms" // milliseconds since 1970, UTC
 )
 
-// Overlap selects the meaning of a local time that occurs twice when daylight saving time ends.
+// Overlap selects how to read a local time that occurs twice when daylight saving time ends.
 type Overlap string
 
-// The values of Overlap. By default, such times are rejected: first and second map two hours to the
-// same hour, so measurements of the later hour would replace measurements of the earlier hour.
+// The values of Overlap. By default, such times are rejected: first and second map both hours to
+// the same hour, so measurements from the later hour replace those from the earlier hour.
 const (
 	OverlapReject Overlap = "reject"
 	OverlapFirst  Overlap = "first"  // daylight saving time
@@ -32,11 +32,11 @@ const (
 // time.ParseInLocation does not report times that do not exist or occur twice.
 type Clock struct {
 	Layout  string
-	Zone    *time.Location // of times without a UTC offset
+	Zone    *time.Location // time zone of times without a UTC offset
 	Overlap Overlap
 	Shift   time.Duration // added to each timestamp
 
-	layouts []string // of Layout; the one that matched last comes first
+	layouts []string // Go layouts for Layout, starting with the one that matched last
 }
 
 // Validate returns an error for the first invalid field, with the name of its flag.
@@ -63,7 +63,7 @@ var isoLayouts = func() (layouts []string) {
 	return layouts
 }()
 
-// parse returns a timestamp in UTC.
+// parse parses a timestamp and returns it in UTC, shifted by Shift.
 func (c *Clock) parse(cell string) (time.Time, error) {
 	at, err := c.unshifted(cell)
 	return at.Add(c.Shift), err
@@ -78,7 +78,7 @@ func (c *Clock) unshifted(cell string) (time.Time, error) {
 	}
 	text := cell
 	if c.Layout == LayoutISO {
-		text = strings.ToUpper(cell) // t and z
+		text = strings.ToUpper(cell) // accept t and z
 	}
 	if c.layouts == nil && c.Layout == LayoutISO {
 		c.layouts = slices.Clone(isoLayouts)

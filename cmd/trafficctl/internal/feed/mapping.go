@@ -11,18 +11,18 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Mapping assigns columns (CSV) or members (JSON) to the members of a measurement. A row is one
+// Mapping assigns columns (CSV) or members (JSON) to the members of a measurement. A row holds one
 // measurement, or several with Melt or Wide.
 type Mapping struct {
 	Detector string
 	Type     string // a column, or a constant such as "=speed"
 	From     string
 	To       string        // empty if Interval is set
-	Interval time.Duration // timestampTo - timestampFrom
+	Interval time.Duration // timestampTo - timestampFrom; 0 if To is set
 	Value    string
-	Quality  string // may be empty; a missing column is an error unless QualityOptional is set
-	// QualityOptional allows rows without the quality column.
-	QualityOptional bool
+	Quality  string // may be empty
+
+	QualityOptional bool   // whether the quality column may be missing
 	Melt            []Melt // replaces Type and Value
 	Decimal         byte   // '.' or ','
 	Clock           Clock
@@ -106,7 +106,7 @@ const (
 )
 
 // valueColumn describes the cells of one value column.
-type valueColumn struct{ name, detector, kind string } // detector or kind is empty if the row has it
+type valueColumn struct{ name, detector, kind string } // detector and kind are empty if each row has its own
 
 func (m *Mapping) valueColumns() (all []valueColumn) {
 	for _, melt := range m.Melt {
@@ -121,7 +121,7 @@ func (m *Mapping) valueColumns() (all []valueColumn) {
 	return all
 }
 
-// names returns the name of the column for each cell, or "" for none.
+// names returns, for each cell, the name of its column, or "" if it has none.
 func (m *Mapping) names() []string {
 	names := []string{m.Detector, m.Type, m.From, m.To, m.Quality}
 	for _, v := range m.valueColumns() {
@@ -144,14 +144,14 @@ func (m *Mapping) constType() string {
 // assembler builds the measurements of a row from its cells.
 type assembler struct {
 	mapping   Mapping
-	start     time.Time // start of row 1, if the mapping has Start
-	now       time.Time // rows that are shifted beyond it are skipped
+	start     time.Time // start of row 1 if the mapping has a Start
+	now       time.Time // rows that Clock.Shift moves past it are skipped
 	values    []valueColumn
 	fields    measurement.Fields
-	body      []byte   // the row's measurements
+	body      []byte   // the row's measurements as JSON
 	ends      []int    // end of each measurement in body
-	detectors []string // of each measurement
-	numbers   []byte   // the row's quality and values
+	detectors []string // detector code of each measurement
+	numbers   []byte   // the row's quality and values as JSON
 	empty     *int64   // counts omitted values
 }
 
@@ -163,8 +163,8 @@ func newAssembler(m Mapping, empty *int64) *assembler {
 	return a
 }
 
-// emit yields the measurements of one row, or an error for the row. Empty values are omitted and
-// counted.
+// emit yields the measurements of one row, or an error for the row. It omits and counts empty
+// values.
 func (a *assembler) emit(cells []string, place measurement.Place, yield yieldFunc) error {
 	if err := a.build(cells, place.Row); err != nil {
 		return yieldRowError(yield, place, err)
@@ -190,7 +190,7 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 	}
 	for _, text := range []string{cells[cellDetector], cells[cellType]} {
 		if !utf8.ValidString(text) { // the daemon would reject the whole batch
-			return fmt.Errorf("%q is not UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8", text)
+			return fmt.Errorf("%q is not valid UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8", text)
 		}
 	}
 	from := a.start.Add(time.Duration(row-1) * m.Interval)

@@ -243,7 +243,7 @@ func TestWide(t *testing.T) {
 	bad("either --start or --from", wide(func(m *Mapping) { m.Start, m.From = "2012-03-01T00:00", "at" }), "")
 	bad("unique detector code", wide(func(*Mapping) {}), "at,A,A\n")
 	bad("no column \"at\"", wide(func(m *Mapping) { m.From = "at" }), "A,B\n")
-	bad("names no detector", wide(func(*Mapping) {}), "at\n")
+	bad("contains no detector code", wide(func(*Mapping) {}), "at\n")
 	cfg := wide(func(*Mapping) {})
 	cfg.Format = NDJSON
 	bad("requires CSV", cfg, "{}")

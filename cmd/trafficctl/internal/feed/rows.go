@@ -73,8 +73,8 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 	}
 }
 
-// bind returns the index of the column for each cell, or -1 for none. For a wide table it also sets
-// the detectors.
+// bind returns, for each cell, the index of its column in header, or -1 if it has none. For a wide
+// table, it also sets m.detectors.
 func (m *Mapping) bind(header []string) ([]int, error) {
 	for i, name := range header {
 		header[i] = strings.TrimSpace(name)
@@ -118,7 +118,7 @@ func (m *Mapping) bindWide(header []string) ([]int, error) {
 		columns = append(columns, i)
 	}
 	if len(m.detectors) == 0 {
-		return nil, errors.New("the header names no detector; check --separator")
+		return nil, errors.New("the header contains no detector code; check --separator")
 	}
 	return columns, nil
 }
@@ -129,7 +129,7 @@ func (s *Source) eachLine(yield yieldFunc) error {
 	place := measurement.Place{}
 	for {
 		s.row.left = MaxRow
-		line, err := ReadLine(s.text, 2*MaxRow) // s.row has a lower bound
+		line, err := ReadLine(s.text, 2*MaxRow) // never exceeded: s.row's limit is lower
 		if err != nil {
 			return ignoreEOF(err)
 		}
@@ -147,7 +147,7 @@ func (s *Source) eachLine(yield yieldFunc) error {
 }
 
 // ReadLine returns the next line, trimmed, or io.EOF after the last one. The line is valid until
-// the next call. A line of more than limit bytes is an error.
+// the next call. A line longer than limit bytes is an error.
 func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -212,12 +212,12 @@ func (s *Source) eachElement(yield yieldFunc) error {
 // atEnd reports whether only white space follows. Next alone does not detect an incomplete value.
 func atEnd(d *jx.Decoder) bool { return d.Next() == jx.Invalid && errors.Is(d.Skip(), io.EOF) }
 
-// objects turns JSON values into items, unchanged or with a mapping.
+// objects converts JSON values to items, with a mapping or unchanged.
 type objects struct {
 	yield  yieldFunc
 	member string
 	d      *jx.Decoder
-	names  []string   // name of the member for each cell; without a mapping, only the detector code
+	names  []string   // member name for each cell; without a mapping, only that of the detector code
 	cells  []string   // of the current value
 	build  *assembler // nil without a mapping
 }
@@ -254,7 +254,7 @@ func (o *objects) emit(raw []byte, place measurement.Place) error {
 	return nil
 }
 
-// read validates the value and extracts the cells.
+// read validates the JSON of an item and extracts the cells.
 func (o *objects) read(item []byte) (err error) {
 	// jx accepts invalid UTF-8 and lone surrogates, for which the daemon rejects the whole batch.
 	if !utf8.Valid(item) {
@@ -287,7 +287,7 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 	if name == "" || !slices.Contains(o.names, name) {
 		return d.Skip()
 	}
-	text := "" // as a CSV cell
+	text := "" // as in a CSV cell
 	switch d.Next() {
 	case jx.String:
 		text, err = d.Str()
@@ -306,7 +306,7 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 	return err
 }
 
-// escapes matches an escape sequence or a surrogate pair. Its group matches a lone surrogate.
+// escapes matches an escape sequence or a surrogate pair. The group matches only a lone surrogate.
 var escapes = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)`)
 
 func hasLoneSurrogate(item []byte) bool {

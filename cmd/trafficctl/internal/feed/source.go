@@ -35,8 +35,8 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// MaxRow is the maximum length of a row of input, in bytes. A measurement takes about 150; longer
-// rows indicate another format or a missing closing quote.
+// MaxRow is the maximum length of a row of input, in bytes. A measurement is about 150 bytes long,
+// so a row over 1 MiB indicates a wrong format or a missing closing quote.
 const MaxRow = 1 << 20
 
 // Stdin is the path of standard input.
@@ -45,7 +45,7 @@ const Stdin = "-"
 // Format is the format of the rows.
 type Format string
 
-// The formats. Auto detects the format from the file name or else from the first bytes.
+// The formats. Auto detects the format from the file name or, failing that, from the first bytes.
 const (
 	Auto   Format = "auto"
 	CSV    Format = "csv"
@@ -61,11 +61,11 @@ type Config struct {
 	Separator   rune     // of CSV cells
 	Columns     []string // names of the CSV columns; empty: the first row is the header
 	Mapping     *Mapping // nil: JSON is passed on unchanged, CSV uses DefaultMapping
-	Member      string   // if set, the member of each JSON object that holds its measurement
-	SkipRows    int64    // rows at the start to skip
+	Member      string   // if set, name of the member that holds the measurement in each JSON object
+	SkipRows    int64    // number of rows to skip at the start
 }
 
-// DefaultConfig returns the settings for standard input in a format to be detected.
+// DefaultConfig returns the settings for reading standard input and detecting its format.
 func DefaultConfig() Config {
 	return Config{Path: Stdin, Format: Auto, Compression: Sniff, Separator: ','}
 }
@@ -125,7 +125,7 @@ func (c Config) formatOf(r *bufio.Reader) (Format, error) {
 
 var extensions = map[string]Format{".csv": CSV, ".tsv": CSV, ".json": JSON, ".ndjson": NDJSON, ".jsonl": NDJSON}
 
-// File is an open input, which is decompressed. Only BytesRead is safe for concurrent use.
+// File is an open input whose content is decompressed. Only BytesRead is safe for concurrent use.
 type File struct {
 	Size int64 // of the (compressed) input; 0: unknown
 
@@ -154,7 +154,7 @@ func OpenFile(ctx context.Context, path string, kind Compression, stdin io.Reade
 	return f, nil
 }
 
-// BytesRead returns the number of bytes read of the (compressed) input.
+// BytesRead returns the number of bytes read from the (compressed) input.
 func (f *File) BytesRead() int64 { return f.meter.N.Load() }
 
 // OnRead sets a function that is called with the number of bytes of each read, to show progress.
@@ -172,7 +172,7 @@ func (f *File) Close() error {
 // Source is an open input of measurements.
 type Source struct {
 	*File
-	Empty int64 // measurements that were omitted because their cell is empty
+	Empty int64 // number of measurements omitted because their cells were empty
 
 	cfg    Config
 	row    *rowLimiter
@@ -206,7 +206,7 @@ func Open(ctx context.Context, cfg Config, stdin io.Reader) (*Source, error) {
 	return s, nil
 }
 
-// Items returns the measurements in input order. It can be iterated once. After a
+// Items returns the measurements in input order. The sequence can be iterated once. After a
 // *measurement.RowError it continues with the next row; any other error ends the sequence.
 func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
@@ -229,7 +229,7 @@ type yieldFunc = func(measurement.Item, error) bool
 // errStopped ends the decoders' callbacks after yield has returned false.
 var errStopped = errors.New("iteration stopped")
 
-// yieldRowError yields the error of a row.
+// yieldRowError yields a row's error. It returns errStopped if yield returns false.
 func yieldRowError(yield yieldFunc, place measurement.Place, err error) error {
 	if !yield(measurement.Item{}, &measurement.RowError{Place: place, Err: err}) {
 		return errStopped
@@ -255,7 +255,7 @@ func (m *Meter) Read(p []byte) (int, error) {
 }
 
 // rowLimiter is a reader that limits the length of a row. left is reset to MaxRow before each row,
-// so that a decoder reads at most MaxRow bytes and one buffer for a row.
+// so that a decoder reads at most MaxRow bytes plus one buffer per row.
 type rowLimiter struct {
 	r    io.Reader
 	left int
@@ -279,7 +279,7 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// TrimCompression returns the name of a file without the extension of a compression.
+// TrimCompression returns path without the extension .gz, .xz or .zst.
 func TrimCompression(path string) string {
 	switch extension := filepath.Ext(path); strings.ToLower(extension) {
 	case ".gz", ".xz", ".zst":
@@ -288,10 +288,10 @@ func TrimCompression(path string) string {
 	return path
 }
 
-// Compression is the compression of a file.
+// Compression is a compression format, or how to determine it.
 type Compression string
 
-// The compressions. Sniff detects the compression from the first bytes.
+// The compressions. Sniff detects it from the first bytes.
 const (
 	Sniff Compression = "auto"
 	None  Compression = "none"
@@ -305,7 +305,7 @@ var magics = map[Compression]string{Gzip: "\x1f\x8b", XZ: "\xfd7zXZ\x00", Zstd: 
 // zstdWindow is the maximum window size of a frame. The zstd program has the same default.
 const zstdWindow = 128 << 20
 
-// Decompress returns the decompressed content of raw. The caller closes it.
+// Decompress returns a reader of the decompressed content of raw. The caller closes it.
 func Decompress(raw io.Reader, kind Compression) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(raw, 64<<10)
 	if kind == Sniff {
@@ -330,7 +330,7 @@ func Decompress(raw io.Reader, kind Compression) (io.ReadCloser, error) {
 		}
 		return d.IOReadCloser(), nil
 	case XZ:
-		d, err := xz.NewReader(r, xz.DefaultDictMax) // 64 MiB, as xz -9 uses; a truncated file is an error
+		d, err := xz.NewReader(r, xz.DefaultDictMax) // 64 MiB, as in xz -9; a truncated file is an error
 		return io.NopCloser(d), err
 	}
 	return io.NopCloser(r), nil

@@ -16,17 +16,17 @@ import (
 // MaxBytes is the maximum decompressed size of a file, which is read into memory.
 const MaxBytes = 4 << 30
 
-// Content holds the valid forecasts of a file and counts its faults.
+// Content holds the valid forecasts in a file and the number of its faults.
 type Content struct {
 	Forecasts []*pb.StreetForecast // the last forecast of each street, normalised
-	Skipped   int                  // invalid records
-	Range     int                  // invalid records with a street or fromnode outside int32
-	Remarks   int                  // parts that were omitted or corrected
+	Skipped   int                  // number of invalid records
+	Range     int                  // number of these with a street or fromnode outside int32
+	Remarks   int                  // number of parts that were omitted or corrected
 }
 
 // ReadFile reads forecasts as the daemon does. format is a format of package forecasts, or empty to
-// derive it from the file name. Speeds over maxSpeed are invalid. It calls note for each invalid or
-// corrected record. It fails only if the file as a whole is invalid or has no valid forecast.
+// use the one that the file name implies. Speeds over maxSpeed are invalid. It calls note for each
+// invalid or corrected record, and fails only if the whole file is invalid or no record is valid.
 func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
 	text, err := readAll(ctx, path, stdin)
@@ -67,7 +67,7 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 	return all, nil
 }
 
-// ReadCodes reads location references, one per line. It skips empty lines.
+// ReadCodes reads location references, one per line. It skips blank lines.
 func ReadCodes(ctx context.Context, path string, stdin io.Reader) ([]string, error) {
 	text, err := readAll(ctx, path, stdin)
 	if err != nil {
@@ -85,7 +85,7 @@ func ReadCodes(ctx context.Context, path string, stdin io.Reader) ([]string, err
 	return codes, nil
 }
 
-// FormatOf returns the format that a file's name implies, without the extension of a compression.
+// FormatOf returns the format that a file name implies, ignoring an extension such as .gz.
 func FormatOf(path string) string { return forecasts.FormatOf(feed.TrimCompression(path)) }
 
 func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) {

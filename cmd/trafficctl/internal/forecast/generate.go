@@ -21,7 +21,7 @@ type Config struct {
 	Step    time.Duration // length of a period
 }
 
-// DefaultConfig returns the settings for six hours of a town. The caller sets From.
+// DefaultConfig returns the settings for 1,000 streets and six hours. The caller sets From.
 func DefaultConfig() Config {
 	return Config{TownConfig: generate.TownConfig{Streets: 1000, Seed: 1}, Periods: 24, Step: 15 * time.Minute}
 }
@@ -36,15 +36,15 @@ func (c Config) Validate() error {
 	case c.Step < time.Second || c.Step > 24*time.Hour || c.Step%time.Second != 0:
 		return fmt.Errorf("--step %s must be whole seconds from 1s to 24h", c.Step)
 	case c.From.Year() < 1970 || c.end().Year() > 2261:
-		return errors.New("--from and the last period must be in the years 1970 to 2261, which the daemon accepts")
+		return errors.New("--from and the end of the last period must be in the years 1970 to 2261, which the daemon accepts")
 	}
 	return c.TownConfig.Validate()
 }
 
 func (c Config) end() time.Time { return c.From.Add(time.Duration(c.Periods) * c.Step) }
 
-// Generate generates a forecast for each location reference in codes or, if codes is nil, for each
-// street of a town. The same arguments produce the same forecasts.
+// Generate returns a forecast for each location reference in codes or, if codes is nil, for each
+// street of a generated town. The same arguments produce the same forecasts.
 func Generate(cfg Config, codes []string) (iter.Seq[*pb.StreetForecast], error) {
 	if codes != nil {
 		cfg.Streets = len(codes)

@@ -35,24 +35,24 @@ import (
 // Request describes a request for the layer.
 type Request struct {
 	Horizon  int    // minutes from now; -1: all periods
-	ETag     string // of the layer that the caller has; may be empty
+	ETag     string // ETag of the layer that the caller already has; may be empty
 	Encoding string // zstd, gzip or identity; empty: the daemon's choice
 
-	Part  string        // the query parameter that selects streets, such as tile=12/2190/1282; empty: all
+	Part  string        // query parameter that selects streets, such as tile=12/2190/1282; empty: all
 	Since string        // Forecast-Version of an earlier response, to get only later changes; may be empty
 	Wait  time.Duration // how long the daemon may wait for a change
 }
 
-// Response is the daemon's response to a Request. If its Forecast-Content is changes, Layer
-// contains only the changes since Request.Since, and omits openLRcodes that have not changed.
+// Response is the daemon's response to a Request. If the header Forecast-Content is "changes",
+// Layer contains only the changes since Request.Since, without openLRcodes that have not changed.
 type Response struct {
 	http.Header
 	Layer    *pb.StreetForecastResponse // nil if not modified
-	Received int64                      // bytes of the body
-	Size     int                        // bytes of the decompressed message
+	Received int64                      // size of the response body in bytes
+	Size     int                        // size of the decompressed message in bytes
 }
 
-// maxLayer is the maximum size of the message. Protobuf's own limit is 2 GiB.
+// maxLayer limits the size of the message to less than 2 GiB, which is also Protobuf's limit.
 const maxLayer = 2 << 30
 
 // Get requests the layer once. It neither retries nor follows redirects.
@@ -69,7 +69,7 @@ func Get(ctx context.Context, c *client.Client, r Request) (*Response, error) {
 	}
 	query, err := url.ParseQuery(r.Part)
 	if err != nil {
-		return nil, fmt.Errorf("--part %q is not a query parameter: %w", r.Part, err)
+		return nil, fmt.Errorf("--part %q must be a query parameter: %w", r.Part, err)
 	}
 	if r.Horizon >= 0 {
 		query.Set("horizon", strconv.Itoa(r.Horizon))
@@ -99,7 +99,7 @@ func Get(ctx context.Context, c *client.Client, r Request) (*Response, error) {
 	return nil, c.ReadError(resp)
 }
 
-// encodings maps the values of Content-Encoding that a layer may have.
+// encodings maps the supported values of Content-Encoding to compressions.
 var encodings = map[string]feed.Compression{"": feed.None, "identity": feed.None, "gzip": feed.Gzip, "zstd": feed.Zstd}
 
 func (r *Response) read(body io.Reader) error {
@@ -124,7 +124,7 @@ func (r *Response) read(body io.Reader) error {
 	r.Received, r.Size = meter.N.Load(), len(message)
 	r.Layer = new(pb.StreetForecastResponse)
 	if err := proto.Unmarshal(message, r.Layer); err != nil {
-		return fmt.Errorf("cannot decode the response as StreetForecastResponse: %w; check that --url is that of a trafficd daemon", err)
+		return fmt.Errorf("cannot decode the response as StreetForecastResponse: %w; check that --url points to a trafficd daemon", err)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func printable(text string) string {
 
 // showCSV writes a row for each period, with the columns of the ClickHouse feed.
 func showCSV(w io.Writer, layer *pb.StreetForecastResponse) error {
-	out := csv.NewWriter(w) // Error returns the errors of Write
+	out := csv.NewWriter(w) // its Error method returns the errors of Write
 	_ = out.Write([]string{"street", "fromnode", "openLRcode", "start", "end", "flow_valid", "speed_valid", "speed", "flow", "timezone"})
 	for _, f := range layer.StreetForecast {
 		for _, p := range f.Forecast {
@@ -209,10 +209,10 @@ func showGeoJSON(w *bufio.Writer, layer *pb.StreetForecastResponse) error {
 	return nil
 }
 
-// featureOf returns a street as GeoJSON (RFC 7946), without a geometry if its code cannot be
-// decoded. Its properties are the street's members. If there is only one period, as with a horizon,
-// that period's members are added, because mapping applications style features by top-level
-// properties.
+// featureOf returns a street as a GeoJSON feature (RFC 7946). If the street's code cannot be
+// decoded, the feature has no geometry but a note with the reason. If there is only one period, as
+// with a horizon, its times and valid speed are also top-level properties, which mapping
+// applications use to style features.
 func featureOf(f *pb.StreetForecast) *geojson.Feature {
 	periods := make([]any, len(f.Forecast))
 	for i, p := range f.Forecast {
@@ -240,5 +240,5 @@ func featureOf(f *pb.StreetForecast) *geojson.Feature {
 	return &geojson.Feature{Geometry: geom.NewLineStringFlat(geom.XY, flat), Properties: properties}
 }
 
-// round rounds to 6 decimal places (0.1 m). The codes have a resolution of 1 m.
+// round rounds to 6 decimal places (0.1 m). OpenLR codes have a resolution of 1 m.
 func round(degrees float64) float64 { return math.Round(degrees*1e6) / 1e6 }

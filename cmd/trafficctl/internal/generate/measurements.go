@@ -11,8 +11,8 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// Items returns the measurements as JSON, ordered by interval and detector, and makes some of them
-// invalid according to ErrorRate. Each interval starts a batch.
+// Items returns the measurements as JSON, ordered by interval and then by detector. ErrorRate
+// determines how many of them are invalid. Each interval starts a new batch.
 func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		faults := rand.New(rand.NewPCG(n.cfg.Seed^uint64(n.cfg.From.Unix()), faultStream))
@@ -52,7 +52,7 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 	}
 }
 
-// appendValue appends the value of a measure type.
+// appendValue appends the value for a measure type.
 func (s state) appendValue(dst []byte, kind string) []byte {
 	switch kind {
 	case "speed":
@@ -68,12 +68,11 @@ type Fault struct {
 	Name string
 	Code string
 
-	// Append appends the measurement with the fault. It may change f but not the bytes that f
-	// refers to.
+	// Append appends f with the fault to dst. It must not modify the bytes that f refers to.
 	Append func(dst []byte, f measurement.Fields) []byte
 }
 
-// Faults lists all kinds, in the order of the contract's rules.
+// Faults lists all kinds of fault, in the order of the contract's rules.
 var Faults = func() []Fault {
 	faults := []Fault{
 		{"not an object", "INVALID_TYPE", func(dst []byte, _ measurement.Fields) []byte { return append(dst, `"just a text"`...) }},
@@ -86,10 +85,10 @@ var Faults = func() []Fault {
 			Fault{name + " null", "MISSING_FIELD", setMember(name, `null`)})
 	}
 	for _, name := range required {
-		faults = append(faults, Fault{name + " of another type", "INVALID_TYPE", setMember(name, `{}`)})
+		faults = append(faults, Fault{name + " of the wrong type", "INVALID_TYPE", setMember(name, `{}`)})
 	}
 	return append(faults,
-		Fault{"quality of another type", "INVALID_TYPE", setMember(measurement.Quality, `"high"`)},
+		Fault{"quality of the wrong type", "INVALID_TYPE", setMember(measurement.Quality, `"high"`)},
 		Fault{"unknown detector", "UNKNOWN_DETECTOR", setMember(measurement.DetectorCode, `"no-such-detector"`)},
 		Fault{"detector code too long", "UNKNOWN_DETECTOR", setMember(measurement.DetectorCode, `"`+strings.Repeat("x", 257)+`"`)},
 		Fault{"unknown measure type", "UNKNOWN_MEASURE_TYPE", setMember(measurement.MeasureTypeCode, `"no such type"`)},
@@ -112,7 +111,7 @@ var required = []string{
 
 type faulty = func([]byte, measurement.Fields) []byte
 
-// addMember returns a fault that appends a member.
+// addMember returns a Fault.Append that adds a member.
 func addMember(json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		dst = f.AppendJSON(dst)
@@ -120,7 +119,8 @@ func addMember(json string) faulty {
 	}
 }
 
-// setMember returns a fault that replaces the value of a member, or omits it if json is "".
+// setMember returns a Fault.Append that sets the value of a member, or omits the member if json is
+// "".
 func setMember(name, json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		quote := strconv.Quote // no member needs escapes

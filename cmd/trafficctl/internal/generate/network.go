@@ -1,6 +1,6 @@
 // Package generate generates a town with its traffic: connected streets, rush hours and moving
 // jams. Forecasts are exactly this traffic. Measurements add noise, outages and, optionally, items
-// with every error for which the daemon rejects single items (contract 1.2, rules 2 to 13).
+// with every error for which the daemon rejects individual items (contract 1.2, rules 2 to 13).
 //
 // The traffic of a street is a function of the street, the time and the seed. Measurements and
 // forecasts therefore agree although they are generated separately, and the same Config produces
@@ -29,16 +29,16 @@ type Config struct {
 	TownConfig
 	From      time.Time // start of the first interval
 	Days      int
-	Count     int // number of intervals, instead of Days if it is not 0
+	Count     int // number of intervals; 0: as many as Days contains
 	Interval  time.Duration
 	Types     []string
 	AllTypes  bool    // every detector measures every type
-	GapRate   float64 // share of measurements that are missing in outages
-	ErrorRate float64 // share of invalid measurements
+	GapRate   float64 // fraction of measurements that are missing because of outages
+	ErrorRate float64 // fraction of measurements that are invalid
 }
 
-// DefaultConfig returns the settings for a day of 14,000 detectors, so that each interval fits into
-// one batch.
+// DefaultConfig returns the settings for one day and 14,000 detectors, so that each interval fits
+// into one batch.
 func DefaultConfig() Config {
 	return Config{
 		TownConfig: TownConfig{Streets: 14_000, Seed: 1},
@@ -87,14 +87,14 @@ func (c Config) Intervals() int {
 // faultStream is the seed of random numbers that no detector uses.
 const faultStream = math.MaxUint64
 
-// Network is a town with a detector in each direction of its streets.
+// Network is a town with a detector for each direction of its streets.
 type Network struct {
 	cfg       Config
 	town      *Town
 	detectors []detector
 }
 
-// New generates the detectors.
+// New generates a network.
 func New(cfg Config) (*Network, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func New(cfg Config) (*Network, error) {
 	return n, nil
 }
 
-// WriteRegistry writes the detectors as CSV: the column detectorCode for a daemon's registry feed,
-// and the streets for a forecaster.
+// WriteRegistry writes the detectors as CSV, for a daemon's registry feed (which uses only the
+// column detectorCode) and for a forecaster.
 func (n *Network) WriteRegistry(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintln(out, "detectorCode,measureTypes,latitude,longitude,street,fromnode,openlr,length")
@@ -136,7 +136,7 @@ type detector struct {
 // state holds a detector's measurements in an interval.
 type state struct{ speed, flow, occupancy, quality float64 }
 
-// measure returns the state of the interval that starts at from. ok is false in an outage.
+// measure returns a detector's state in the interval that starts at from. ok is false in an outage.
 func (n *Network) measure(d *detector, from time.Time) (s state, ok bool) {
 	const outage = 30 * time.Minute
 	if chance(n.cfg.Seed, d.index, uint64(from.Unix())/uint64(outage.Seconds()), 10) < n.cfg.GapRate {

@@ -11,7 +11,7 @@ import (
 )
 
 // Shape of the town. Blocks, rings and radials have fixed positions, so a larger town contains
-// every smaller one of the same seed.
+// every smaller one with the same seed.
 const (
 	centreLatitude, centreLongitude = 50.0, 10.0
 
@@ -19,7 +19,7 @@ const (
 	collector = 4     // every fourth street of the grid is a wider one
 	oldTown   = 3     // radius in blocks
 	outskirts = 12    // radius in blocks, where the radials become country roads
-	missing   = 0.16  // share of minor streets that were never built
+	missing   = 0.16  // fraction of minor streets that do not exist
 
 	metresPerDegree = 111_320.0 // of latitude
 )
@@ -27,20 +27,20 @@ const (
 // firstRing is the number of the innermost ring road. The eight radials have the numbers 1 to 8.
 const firstRing = 9
 
-// rings lists the radii of the ring roads in blocks.
+// rings lists the radii of the ring roads, in blocks.
 var rings = []int{oldTown, 7, 15, 30, 60, 120, 240, 480}
 
-// Town is a network of streets. It grows along its fast roads, so its streets are always connected.
-// Its roads are radials, which meet in the centre, rings around it, and a grid in between. Few of
-// them cross the river. A Town is immutable and safe for concurrent use.
+// Town is a network of streets. It grows outwards from the centre, along fast roads first, so its
+// streets are always connected. Radials meet in the centre, rings surround it, and a grid lies in
+// between. Only radials and rings cross the river. A Town is immutable and safe for concurrent use.
 type Town struct {
-	// Streets are directed. The two directions of a street are adjacent. If their number is odd,
-	// the last one is a one-way street.
+	// Streets holds the two directions of each street next to each other. If the number of elements is
+	// odd, the last one is a one-way street.
 	Streets []Street
 	cfg     TownConfig
 }
 
-// TownConfig holds the size, the seed and the local time of a town. Each field corresponds to the
+// TownConfig holds the size, the seed and the UTC offset of a town. Each field corresponds to the
 // flag of the same name.
 type TownConfig struct {
 	Streets   int
@@ -55,12 +55,12 @@ type Street struct {
 	Start, End       [2]float64 // longitude and latitude in degrees
 	Length           float64    // metres
 
-	code    string // empty: OpenLR encodes it
+	code    string // location reference; empty: OpenLR derives it from the other fields
 	index   uint64
 	inward  float64 // 1: towards the centre, -1: away from it
-	road    int     // radials and rings have numbers from 1, other streets 0
-	metre   float64 // position of the middle on the road
-	forward bool    // traffic goes to higher metres
+	road    int     // number of the radial or ring that contains the street; 0: none
+	metre   float64 // position of the street's middle along the road
+	forward bool    // traffic moves towards higher values of metre
 }
 
 // Validate returns an error for the first invalid setting. The caller limits Streets.
@@ -71,7 +71,7 @@ func (c TownConfig) Validate() error {
 	return nil
 }
 
-// NewTown builds a town.
+// NewTown generates a town.
 func NewTown(cfg TownConfig) *Town {
 	g := growth{seed: cfg.Seed, nodes: map[crossing]int32{{}: 1}, built: map[[2]crossing]bool{}}
 	g.plan(crossing{}, 0)
@@ -85,8 +85,8 @@ func NewTown(cfg TownConfig) *Town {
 	return t
 }
 
-// TownOf returns a town of streets that are known only by their location references. They have
-// consecutive numbers and no jams.
+// TownOf returns a town whose streets are known only by their location references. Each pair of
+// codes shares a street number. There are no jams.
 func TownOf(cfg TownConfig, codes []string) *Town {
 	t := &Town{cfg: cfg, Streets: make([]Street, len(codes))}
 	for i, code := range codes {
@@ -113,11 +113,11 @@ func (s *Street) OpenLR() string {
 // crossing is a crossing of the grid. {0, 0} is the centre of the town.
 type crossing [2]int
 
-// radius returns the number of the square around the centre that contains c.
+// radius returns c's distance from the centre in blocks, as half the side of the square through c.
 func (c crossing) radius() int { return max(c[0], -c[0], c[1], -c[1]) }
 
 // position returns the position in metres east and north of the centre. It bends the grid's squares
-// into circles, more so with the distance from the centre, and then distorts them a little.
+// into circles, more strongly away from the centre, then rotates the grid and distorts it slightly.
 func (c crossing) position(seed uint64) (x, y float64) {
 	u, v, r := float64(c[0]), float64(c[1]), float64(c.radius())
 	if r > 0 {
@@ -147,8 +147,8 @@ func south(x, y float64) bool { return y < -2.6*block+170*math.Sin(x/650)+60*mat
 func diagonal(a, b crossing) bool { return a[0] != b[0] && a[1] != b[1] }
 
 // roadOf returns the number of the radial or ring that contains the street between two crossings,
-// or 0 for none, and the position of the street's middle in metres: from the centre on a radial,
-// from the east on a ring.
+// or 0 if there is none, and the position of the street's middle in metres: from the centre on a
+// radial, from the east on a ring.
 func roadOf(a, b crossing, x, y float64) (road int, metre float64) {
 	ra, rb := a.radius(), b.radius()
 	straight := func(c crossing) bool { return c[0] == 0 || c[1] == 0 || c[0] == c[1] || c[0] == -c[1] }
@@ -174,7 +174,7 @@ type growth struct {
 type plan struct {
 	from, to crossing
 	street   Street
-	cost     float64 // seconds from the centre to its end
+	cost     float64 // travel time from the centre to the street's end, in seconds
 }
 
 type plans []plan
@@ -189,7 +189,7 @@ func (p *plans) Pop() any {
 	return last
 }
 
-// plan plans the streets that begin at a crossing.
+// plan adds the streets that begin at a crossing to the plans.
 func (g *growth) plan(from crossing, cost float64) {
 	for dx := -1; dx <= 1; dx++ {
 		for dy := -1; dy <= 1; dy++ {
@@ -201,13 +201,13 @@ func (g *growth) plan(from crossing, cost float64) {
 	}
 }
 
-// street returns the street between two crossings, if there is one.
+// street returns the street between two crossings. ok is false if there is none.
 func (g *growth) street(from, to crossing) (s Street, ok bool) {
 	x1, y1 := from.position(g.seed)
 	x2, y2 := to.position(g.seed)
 	s.road, s.metre = roadOf(from, to, (x1+x2)/2, (y1+y2)/2)
 	outer := max(from.radius(), to.radius())
-	line := from[0] // the number of the street in the grid
+	line := from[0] // the street's line in the grid
 	if from[1] == to[1] {
 		line = from[1]
 	}
@@ -269,7 +269,7 @@ func (g *growth) build() (street, reverse Street) {
 	}
 }
 
-// chance returns a pseudorandom number from 0 to 1 that depends only on the arguments.
+// chance returns a pseudorandom number in [0, 1) that depends only on the arguments.
 func chance(seed, a, b, c uint64) float64 {
 	const goldenRatio = 0x9e3779b97f4a7c15 // spreads small numbers over all bits
 	return float64(rand.NewPCG(seed^a*goldenRatio, (b+1)*goldenRatio^c*0xbf58476d1ce4e5b9).Uint64()>>11) / (1 << 53)

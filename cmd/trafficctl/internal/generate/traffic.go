@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// freeSpeeds in km/h and capacities in vehicles an hour, by functional road class.
+// freeSpeeds (km/h) and capacities (vehicles per hour) are indexed by functional road class.
 var (
 	freeSpeeds = [8]float64{110, 90, 80, 60, 50, 50, 40, 30}
 	capacities = [8]float64{3600, 2600, 1900, 1700, 1000, 700, 350, 250}
@@ -14,11 +14,11 @@ var (
 // Traffic is the mean traffic of a street.
 type Traffic struct {
 	Speed float64 // km/h
-	Flow  float64 // vehicles an hour
+	Flow  float64 // vehicles per hour
 }
 
-// At returns the traffic of a street at a time. It depends only on its arguments and the town.
-// Measurements and forecasts use the traffic in the middle of their interval.
+// At returns the traffic on a street at a given time. It depends only on the arguments and the
+// town. Measurements and forecasts use the midpoint of their interval.
 func (t *Town) At(s *Street, at time.Time) Traffic {
 	at = at.Add(time.Duration(t.cfg.UTCOffset * float64(time.Hour))).UTC()
 	load := s.load(t.cfg.Seed, at)
@@ -31,8 +31,8 @@ func (t *Town) At(s *Street, at time.Time) Traffic {
 	}
 }
 
-// load returns the share of the capacity in use: little at night, some during the day, and two rush
-// hours on working days, towards the centre in the morning and away from it in the evening.
+// load returns the fraction of the capacity in use: low at night, with peaks in the rush hours,
+// towards the centre in the morning and away from it in the evening. Weekends have lower peaks.
 func (s *Street) load(seed uint64, local time.Time) float64 {
 	hour := float64(local.Hour()) + float64(local.Minute())/60 + float64(local.Second())/3600
 	peak := func(at, width, height float64) float64 {
@@ -57,7 +57,7 @@ func (s *Street) drift(seed uint64, at time.Time) float64 {
 
 // jam returns how much a jam slows a street down, from 0 to 1. Jams move along radials and rings,
 // against the direction of travel. In rush hours they are longer and affect more roads; some roads
-// always have one.
+// are always jammed.
 func (s *Street) jam(seed uint64, at time.Time, load float64) float64 {
 	if s.road == 0 {
 		return 0

@@ -1,8 +1,8 @@
 // Package geometry converts a stream of geometries between encodings and coordinate formats.
 //
 // A record is one geometry: a line, a placemark, or a whole file of WKB. A record that cannot be
-// converted is reported with its position and omitted. Memory use is bounded by the largest record
-// and a batch. A Converter converts the coordinates: Offline, or the client of the routing service.
+// converted is reported with its position and omitted. Memory use is limited to the largest record
+// and one batch. A Converter converts the coordinates, either Offline or with the routing service.
 package geometry
 
 import (
@@ -33,10 +33,10 @@ type Config struct {
 	MaxBytes int // per record
 }
 
-// DefaultMaxBytes is the default of Config.MaxBytes.
+// DefaultMaxBytes is the default value of Config.MaxBytes.
 const DefaultMaxBytes = 256 << 20
 
-// limits apply to each geometry. The files are trusted.
+// limits apply to each geometry. They are high, because files are trusted.
 var limits = geo.Limits{Points: 10_000_000, Depth: geo.DefaultLimits().Depth}
 
 // Validate returns an error for the first invalid setting.
@@ -52,8 +52,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Converter converts the coordinates of geometries. It returns a result for each, in order, and may
-// change them in place. An error ends the run.
+// Converter converts the coordinates of geometries. Convert returns one result per geometry, in
+// order, and may modify the geometries. An error ends Run.
 type Converter interface {
 	Convert(ctx context.Context, batch []geom.T) ([]Result, error)
 }
@@ -109,7 +109,7 @@ type run struct {
 
 	batch  []geom.T
 	places []string
-	bytes  int // size of the batch in the input
+	bytes  int // total size of the batch's records
 	text   []byte
 }
 
@@ -144,7 +144,7 @@ func (r *run) flush(ctx context.Context) error {
 	}
 	results, err := r.converter.Convert(ctx, r.batch)
 	if err != nil {
-		return fmt.Errorf("cannot convert the geometries from %s on: %w", r.places[0], err)
+		return fmt.Errorf("cannot convert the geometries starting at %s: %w", r.places[0], err)
 	}
 	for i, result := range results {
 		separator, err := r.frame.between, result.Err
@@ -182,7 +182,7 @@ func (r *run) write(text []byte) error {
 // Encoding is the encoding of the geometries in a file.
 type Encoding string
 
-// The encodings. WKT, hex and base64 have one geometry per line, WKB one per file.
+// The encodings. A file has one geometry per line in WKT, Hex and Base64, and a single one in WKB.
 const (
 	WKT     Encoding = "wkt"
 	WKB     Encoding = "wkb"
@@ -204,7 +204,7 @@ func (e Encoding) parse(record []byte) (_ geom.T, err error) {
 	case KML:
 		return limits.ParseKML(geo.Any, string(record))
 	case Hex:
-		for _, prefix := range []string{`\x`, "0x", "0X"} { // PostgreSQL and others write these
+		for _, prefix := range []string{`\x`, "0x", "0X"} { // written by PostgreSQL and other programs
 			record = bytes.TrimPrefix(record, []byte(prefix))
 		}
 		record, err = hex.AppendDecode(nil, record)
@@ -217,7 +217,7 @@ func (e Encoding) parse(record []byte) (_ geom.T, err error) {
 	return limits.ParseWKB(record, geo.Any)
 }
 
-// appendRecord appends a geometry without separators.
+// appendRecord appends the encoding of g to dst, without separators.
 func (e Encoding) appendRecord(dst []byte, g geom.T) ([]byte, error) {
 	switch e {
 	case WKT:
@@ -284,8 +284,8 @@ func (e Encoding) frame() frame {
 	return frame{"", "\n", "\n"}
 }
 
-// EncodingOf returns the encoding selected by a flag or, if that is empty, by a file's extension.
-// The default is WKT.
+// EncodingOf returns the encoding that flag names or, if flag is empty, that the file extension
+// implies. The default is WKT.
 func EncodingOf(flag, file string) Encoding {
 	e := Encoding(strings.ToLower(cmp.Or(flag, strings.TrimPrefix(filepath.Ext(file), "."))))
 	switch {

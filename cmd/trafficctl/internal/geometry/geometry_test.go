@@ -241,7 +241,7 @@ func (broken) Convert(context.Context, []geom.T) ([]geometry.Result, error) {
 
 func TestConverterFails(t *testing.T) {
 	o := run(t, config(geometry.WKT, geometry.WKT), broken{}, strings.NewReader("x\nPOINT (1 2)\n"))
-	require.ErrorContains(t, o.err, "cannot convert the geometries from line 2 on: no daemon")
+	require.ErrorContains(t, o.err, "cannot convert the geometries starting at line 2: no daemon")
 	require.Len(t, o.omitted, 1)
 }
 

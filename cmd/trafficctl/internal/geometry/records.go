@@ -41,7 +41,7 @@ func tooLong(limit int) error {
 	return fmt.Errorf("a geometry exceeds %d bytes; increase --max-bytes", limit)
 }
 
-// lines returns the lines of the input, except for blank ones.
+// lines splits the input into lines and skips blank ones.
 func lines(in io.Reader, limit int) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
 		scanner := bufio.NewScanner(in)
@@ -66,7 +66,7 @@ func lines(in io.Reader, limit int) iter.Seq2[record, error] {
 	}
 }
 
-// maxDepth is the maximum nesting of elements.
+// maxDepth is the maximum nesting depth of elements.
 const maxDepth = 256
 
 var (
@@ -126,8 +126,8 @@ func placemarks(in io.Reader, limit int) iter.Seq2[record, error] {
 	}
 }
 
-// boundedReader limits the number of bytes that are read before read is reset to 0. The XML decoder
-// only calls ReadByte.
+// boundedReader fails once more than limit bytes have been read since read was last set to 0. It
+// overrides only ReadByte, the one method that the XML decoder calls.
 type boundedReader struct {
 	*bufio.Reader
 	read, limit int

@@ -1,11 +1,11 @@
 // Package inspect reads a journal, in a directory or in Kafka, while daemons are running or when a
-// daemon does not start.
+// daemon cannot start.
 //
 // It opens files read-only and takes no lock. A daemon may continue to write and delete files.
 //
-// Package journal defines the formats of segments and cursors, package batch the format of frames,
-// and package pipeline the state in a cursor. This package reads past damage and counts the rows
-// that each consumer has not consumed.
+// Package journal defines the formats of segments and cursors, package batch that of frames, and
+// package pipeline that of the state in a cursor. This package reads past damage and counts the
+// rows that each consumer has not consumed.
 package inspect
 
 import (
@@ -31,8 +31,8 @@ const (
 
 var journalName = regexp.MustCompile(`^[0-9]{20}\.seg$|\.cursor$`)
 
-// attempts is the number of attempts to read the cursors and the segments. A daemon may be writing
-// them, or may have deleted segments since they were listed.
+// attempts is the maximum number of attempts to read the cursors and the segments. A daemon may be
+// writing them, or may have deleted segments since they were listed.
 const attempts = 10
 
 // Directory is a journal in a directory. It is not safe for concurrent use.
@@ -41,7 +41,7 @@ type Directory struct {
 	dir      string
 	segments []segment // ascending
 	cursors  []journal.CursorInfo
-	oldest   uint64 // first frame when the cursors were read
+	oldest   uint64 // first frame when the segments were listed
 }
 
 // segment is a segment file. A daemon may delete it at any time.
@@ -115,7 +115,7 @@ func (f *Directory) OnRead(count func(n int64)) { f.onRead = count }
 // Close implements Journal.
 func (f *Directory) Close() {}
 
-// Bytes returns the size of the segments with frames at or after seq.
+// Bytes implements Journal. It returns the total size of the segments with frames at or after seq.
 func (f *Directory) Bytes(seq uint64) int64 {
 	n := int64(0)
 	for i, s := range f.segments {
@@ -126,12 +126,12 @@ func (f *Directory) Bytes(seq uint64) int64 {
 	return n
 }
 
-// Inspect lists segments and cursors. It reads only the headers of frames.
+// Inspect implements Journal. It reads only the headers of frames.
 func (f *Directory) Inspect() (*journal.Inspection, error) { return f.inspect(journal.Inspect, nil) }
 
 // inspect calls read. It drops segments that a daemon has deleted, and perhaps overwritten, in the
-// meantime. If the newest segment is one of them, it lists the segments again and repeats. If the
-// newest segment is damaged, it reads again, because a daemon may have been writing to it.
+// meantime. If the newest segment is one of them, it lists the segments again and starts over. If
+// the newest segment is damaged, it reads again, because a daemon may have been writing to it.
 func (f *Directory) inspect(
 	read func(string, ...journal.Option) (*journal.Inspection, error), onRead func(n int64),
 ) (*journal.Inspection, error) {
@@ -175,8 +175,8 @@ func list(dir string) ([]string, error) {
 	return names, nil
 }
 
-// view is a read-only journal.FS with some of the files of a directory. The embedded FS is nil,
-// because package journal only calls List and Open to read.
+// view is a read-only journal.FS with some of the files in a directory. The embedded FS is nil,
+// because package journal reads only through List and Open.
 type view struct {
 	journal.FS
 	names []string
@@ -200,13 +200,13 @@ func (v *view) Open(path string, _ int) (journal.File, error) {
 
 // file is a read-only file that reports progress. The embedded File is nil. When a daemon seals a
 // segment, it truncates the preallocated end; ReadAt then returns zeros up to the size that Size
-// has returned.
+// returned before.
 type file struct {
 	journal.File
 	raw   *os.File
 	meter func(n int64)
 	read  int64 // end of the part that has been reported to meter
-	size  int64 // returned by Size
+	size  int64 // last size returned by Size
 }
 
 func (f *file) ReadAt(p []byte, off int64) (int, error) {

@@ -14,20 +14,20 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// NoEnd is the end of a Gap without an intact frame after it.
+// NoEnd is the value of Gap.To if no intact frame follows the gap.
 const NoEnd = math.MaxUint64
 
 // Gap is a run of frames that cannot be read. Later frames may be intact.
 type Gap struct {
-	From, To      uint64    // To is NoEnd if no intact frame follows
-	After, Before time.Time // when the frames around it were received; zero if there is none
-	Err           error     // of the first frame
+	From, To      uint64    // first and last frame; To may be NoEnd
+	After, Before time.Time // when the frames next to the gap were received; zero if there is none
+	Err           error     // why the first frame cannot be read
 }
 
 // Error implements error.
 func (g *Gap) Error() string { return fmt.Sprintf("cannot read %s: %v", g.Range(), g.Err) }
 
-// Range returns the frame numbers as text.
+// Range returns the frame numbers as text, such as "frames 3 to 7".
 func (g *Gap) Range() string {
 	switch g.To {
 	case g.From:
@@ -40,8 +40,8 @@ func (g *Gap) Range() string {
 
 // Frames implements Journal. It verifies the frames' checksums. Any error other than a *Gap ends
 // the sequence. A frame is valid until the next one. A torn tail, or a commit that a daemon is
-// still writing, ends the sequence without an error. Frames of a segment that a daemon deletes in
-// the meantime may be missing.
+// still writing, ends the sequence without an error. If a daemon deletes a segment in the meantime,
+// its frames may be missing.
 func (f *Directory) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		in, err := f.Inspect()
@@ -68,7 +68,7 @@ func (f *Directory) readSegment(r *frameReader, s segment, from, end uint64, fil
 	if r.next == 0 {
 		r.next = from
 	}
-	var repeated uint64 // first frame of the read that was repeated
+	var repeated uint64 // first frame of the read that was repeated last
 	for from < end {
 		var failed error
 		for frame, err := range journal.Frames(f.dir, from, journal.WithFS(files)) {
@@ -113,7 +113,7 @@ type frameReader struct {
 	reason error     // why next cannot be read
 }
 
-// frame yields a frame, preceded by the gap before it, if any.
+// frame yields a frame, after the gap before it, if any. It returns false to stop.
 func (r *frameReader) frame(frame journal.Frame) bool {
 	received := time.Unix(0, batch.FrameReceivedAt(frame.Data))
 	if frame.Seq > r.next && !r.gap(frame.Seq-1, received) {
@@ -123,16 +123,16 @@ func (r *frameReader) frame(frame journal.Frame) bool {
 	return frame.Seq <= r.last && r.yield(frame, nil)
 }
 
-// gap yields a gap that begins at next.
+// gap yields a gap from next to to. It returns false to stop.
 func (r *frameReader) gap(to uint64, before time.Time) bool {
 	err := cmp.Or(r.reason, errMissingSegment)
 	r.reason = nil
 	return r.next <= r.last && r.yield(journal.Frame{}, &Gap{From: r.next, To: to, After: r.after, Before: before, Err: err})
 }
 
-// span returns the first frame after segment i, and the segments to show to journal.Frames: the
-// segment and its successor. It omits a successor that cannot be opened, because journal.Frames
-// would then read nothing.
+// span returns the first frame after segment i, or NoEnd after the last segment, and the segments
+// to show to journal.Frames: segment i and its successor. It omits a successor that cannot be
+// opened, because journal.Frames would then read nothing.
 func (f *Directory) span(i int, in *journal.Inspection) (end uint64, visible []segment) {
 	switch {
 	case i+1 == len(f.segments):
@@ -149,7 +149,7 @@ var errMissingSegment = errors.New("the segment is missing")
 type Verdict struct {
 	*journal.Inspection
 	Gaps   []*Gap // acknowledged frames that cannot be read
-	Newest uint64 // the last readable frame; 0: none
+	Newest uint64 // number of the last readable frame; 0: none
 }
 
 // Verify checks all checksums, and the cursors against the frames.
@@ -175,8 +175,8 @@ func (f *Directory) Verify() (*Verdict, error) {
 			}
 		}
 	}
-	// Add frames that a consumer has consumed but that are missing from the journal. The daemon
-	// does not start in this case.
+	// Add frames that were consumed but are missing from the journal. The daemon does not start in
+	// this case.
 	next := nextFrame(in)
 	for _, c := range v.Cursors {
 		if c.Err == nil && c.Seq > next {
@@ -188,8 +188,8 @@ func (f *Directory) Verify() (*Verdict, error) {
 	return v, nil
 }
 
-// Lacking returns the consumers that have not consumed all of a gap, including those with an
-// unreadable cursor.
+// Lacking returns the names of the consumers that have not consumed all frames of a gap, including
+// consumers whose cursor cannot be read.
 func (v *Verdict) Lacking(g *Gap) (names []string) {
 	for _, c := range v.Cursors {
 		if c.Err != nil || c.Seq <= g.To {
@@ -199,22 +199,22 @@ func (v *Verdict) Lacking(g *Gap) (names []string) {
 	return names
 }
 
-// Lost reports whether a consumer lacks frames of a gap, or no cursor shows whether one does.
+// Lost reports whether a consumer lacks frames of a gap, or there are gaps but no cursors.
 func (v *Verdict) Lost() bool {
 	return slices.ContainsFunc(v.Gaps, func(g *Gap) bool { return len(v.Cursors) == 0 || len(v.Lacking(g)) > 0 })
 }
 
-// Consumer is a consumer of the journal and its lag.
+// Consumer describes a consumer of the journal and its lag.
 type Consumer struct {
 	Name string
-	Err  error // why its cursor cannot be read; the other fields are then empty
+	Err  error // why its cursor cannot be read; the fields below are then zero
 	pipeline.CursorStatus
 
 	Frames    int       // number of frames with rows that it has not consumed
 	Rows      int       // number of rows that it has not consumed
 	BlockRows int       // number of Rows in the block in flight
 	Oldest    time.Time // when the first of Frames was received; zero if there is none
-	Deleted   uint64    // number of frames deleted unread while it was not configured
+	Deleted   uint64    // number of frames deleted before it had consumed them, while it was not configured
 	Ahead     uint64    // number of frames before its position that are missing from the journal
 }
 
@@ -274,8 +274,8 @@ func newConsumer(cursor journal.CursorInfo, oldest, next uint64) Consumer {
 	return c
 }
 
-// nextFrame returns the number of the frame after the newest one, or NoEnd if the newest segment is
-// damaged.
+// nextFrame returns the number of the frame after the newest one, 1 if there are no segments, or
+// NoEnd if the newest segment is damaged.
 func nextFrame(in *journal.Inspection) uint64 {
 	if len(in.Segments) == 0 {
 		return 1
@@ -287,7 +287,7 @@ func nextFrame(in *journal.Inspection) uint64 {
 	return newest.Last + 1
 }
 
-// add counts a frame's rows that the consumer has not consumed.
+// add counts the rows of a frame that the consumer has not consumed.
 func (c *Consumer) add(seq uint64, b *batch.Batch) {
 	if c.Err != nil || seq < c.Done.Frame {
 		return

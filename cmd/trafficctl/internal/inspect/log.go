@@ -22,9 +22,9 @@ type Journal interface {
 	// Frames returns the frames with numbers in [from, to]. After a *Gap it continues with the next
 	// intact frame.
 	Frames(from, to uint64) iter.Seq2[journal.Frame, error]
-	// Bytes returns the size of the frames at or after seq, or 0 if it is unknown.
+	// Bytes returns the total size of the frames at or after seq, or 0 if it is unknown.
 	Bytes(seq uint64) int64
-	// FirstUnconsumed returns the first frame that one of the consumers has not consumed.
+	// FirstUnconsumed returns the first frame not consumed by all consumers, or NoEnd if unknown.
 	FirstUnconsumed() uint64
 	// OnRead sets a function that is called with the number of bytes read, to show progress. Bytes
 	// that are read twice count twice.
@@ -32,9 +32,9 @@ type Journal interface {
 	Close()
 }
 
-// Log is a snapshot of a journal in Kafka, taken by OpenLog. Each partition is a segment, with
-// frames numbered from 1, and has a cursor for each consumer. The log may contain several copies of
-// a batch; only the first one is delivered.
+// Log is a snapshot of a journal in Kafka, taken by OpenLog. Each partition appears as a segment,
+// with frames numbered from 1, and has a cursor for each consumer. The log may contain several
+// copies of a batch; only the first one is delivered.
 type Log struct {
 	view *kafkalog.View
 	read func(n int64)
@@ -42,7 +42,7 @@ type Log struct {
 
 var _, _ Journal = (*Directory)(nil), (*Log)(nil)
 
-// OpenLog opens the log. ctx also applies to all later reads. The caller closes the log.
+// OpenLog takes a snapshot of the log. ctx also applies to later reads. The caller closes the log.
 func OpenLog(ctx context.Context, cfg kafkalog.Config, consumers []string) (*Log, error) {
 	view, err := kafkalog.OpenView(ctx, cfg, consumers)
 	if err != nil {
@@ -113,7 +113,7 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 				err = batch.DecodeFrame(frame.Data, &b, nil)
 			}
 			if err != nil {
-				return consumers, nil, fmt.Errorf("cannot count undelivered rows of partition %d: %w", i, err)
+				return consumers, nil, fmt.Errorf("cannot count undelivered rows in partition %d: %w", i, err)
 			}
 			for c := range consumers[first:] {
 				consumers[first+c].add(frame.Seq, &b)
@@ -123,7 +123,7 @@ func (l *Log) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 	return consumers, nil, nil
 }
 
-// Frames implements Journal. It returns the frames partition by partition.
+// Frames implements Journal. It returns the frames ordered by partition.
 func (l *Log) Frames(from, to uint64) iter.Seq2[journal.Frame, error] {
 	return func(yield func(journal.Frame, error) bool) {
 		for i := range l.view.Partitions {

@@ -1,4 +1,4 @@
-// Package interrupt ends calls that cannot be cancelled once a context is done.
+// Package interrupt abandons blocking calls, which cannot be cancelled, once a context is done.
 package interrupt
 
 import (
@@ -7,11 +7,11 @@ import (
 	"io"
 )
 
-// Error returns the error of a command whose context is done.
+// Error returns the error for a command that stops because ctx is done.
 func Error(ctx context.Context) error { return fmt.Errorf("interrupted (%w)", context.Cause(ctx)) }
 
-// Call returns the results of read. Once ctx is done, it returns Error and abandons the call, whose
-// results are lost.
+// Call calls read and returns its results. If ctx is done first, Call returns Error(ctx), and the
+// results of read are lost.
 func Call[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type results struct {
 		value T
@@ -39,7 +39,7 @@ type Reader struct {
 
 // Read implements io.Reader.
 func (r Reader) Read(p []byte) (int, error) {
-	data := make([]byte, min(len(p), 64<<10)) // not p, which the caller may reuse after an interrupt
+	data := make([]byte, min(len(p), 64<<10)) // not p, which the caller may reuse while an abandoned Read continues
 	read, err := Call(r.Ctx, func() ([]byte, error) {
 		n, err := r.In.Read(data)
 		return data[:n], err

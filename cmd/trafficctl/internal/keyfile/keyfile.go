@@ -49,8 +49,8 @@ func Read(path string) ([]api.KeyEntry, error) {
 }
 
 // Append adds a key to the file, which it creates if necessary. Comments and order are kept.
-// Readers see the old file or the new one, and concurrent edits are serialised. The file keeps its
-// mode and owner, so that the daemon can still read it.
+// Readers see either the old file or the new one, and concurrent edits are serialised. The file
+// keeps its mode and owner, so that the daemon can still read it.
 func Append(path string, e api.KeyEntry) error {
 	err := edit(path, func(keys *yaml.Node) error {
 		if indexOf(keys, e.Name) >= 0 {
@@ -66,7 +66,7 @@ func Append(path string, e api.KeyEntry) error {
 	return nil
 }
 
-// Revoke removes the key with the given name from the file.
+// Revoke removes the key with the given name from the file. An unknown name is an error.
 func Revoke(path, name string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("cannot revoke the key: %w", err)
@@ -86,7 +86,7 @@ func Revoke(path, name string) error {
 }
 
 // edit replaces the file after apply has changed the items of its list `keys`. It locks the
-// directory, because the file itself is replaced.
+// directory, because a lock on the replaced file would be lost.
 func edit(path string, apply func(keys *yaml.Node) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -132,11 +132,11 @@ func change(old []byte, apply func(keys *yaml.Node) error) ([]byte, error) {
 		return nil, fmt.Errorf("invalid YAML; correct the file first: %w", err)
 	}
 	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the file has several YAML documents, but the daemon reads only the first; join them")
+		return nil, errors.New("the file has several YAML documents, but the daemon reads only the first; merge them")
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, errors.New("the file must be a mapping with the key `keys`; check its name")
+		return nil, errors.New("the file must be a mapping with the key `keys`; check the file's name")
 	}
 	at := 0 // of the key `keys`; its value follows it
 	for at < len(root.Content) && root.Content[at].Value != "keys" {

@@ -1,6 +1,6 @@
 // Package measurement defines measurements to be sent to the daemon as JSON (contract 5.1).
-// Packages feed and generate produce items, package send consumes them; none of the three imports
-// another.
+// Packages feed and generate produce items, and package send consumes them; these packages do not
+// import each other.
 package measurement
 
 import (
@@ -28,7 +28,7 @@ type Fields struct {
 	Value    []byte // a JSON number
 	Quality  []byte // a JSON number, or empty
 
-	writer jx.Writer // a field avoids an allocation
+	writer jx.Writer // a field, to avoid an allocation
 }
 
 // AppendJSON appends the measurement as a JSON object.
@@ -60,16 +60,16 @@ func AppendTime(dst []byte, t time.Time) []byte {
 type Item struct {
 	// JSON is one valid JSON value. It is valid until the next item.
 	JSON     []byte
-	Detector string // the items of a detector stay in order
+	Detector string // detector code; items with the same code stay in order
 	Place    Place
-	// StartsBatch closes all open batches before this item. A generator sets it at the start of an
-	// interval.
+	// StartsBatch reports whether to close all open batches before this item. Package generate sets it
+	// at the start of an interval.
 	StartsBatch bool
 }
 
 // Place is the position of an item in the input, counted from 1.
 type Place struct {
-	Row  int64 // record of a CSV file, line of NDJSON, element of a JSON array
+	Row  int64 // record of a CSV file, non-blank line of NDJSON, element of a JSON array
 	Line int64 // line of the file; 0 if the format has none
 }
 

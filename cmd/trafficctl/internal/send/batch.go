@@ -15,18 +15,18 @@ const (
 	bodyStart = `{"measurements":[`
 	bodyEnd   = `]}`
 
-	// maxBody closes a batch of unusually long items early, well below the daemon's limits of 16
-	// MiB compressed and 64 MiB decompressed.
+	// maxBody is the size at which a batch of unusually long items is closed early, well below the
+	// daemon's limits of 16 MiB compressed and 64 MiB decompressed.
 	maxBody = 12 << 20
 )
 
-// batch is one request. Batches are reused.
+// batch is the content of one request. Batches are reused.
 type batch struct {
 	key    string // Idempotency-Key of all attempts
-	body   []byte // without bodyEnd
+	body   []byte // uncompressed, without bodyEnd
 	ends   []int  // end of each item in body
 	places []measurement.Place
-	packed bytes.Buffer
+	packed bytes.Buffer // the compressed body
 }
 
 func (b *batch) reset() {
@@ -68,14 +68,14 @@ func (b *batch) pack(z *gzip.Writer) error {
 }
 
 // batchesPerWorker is the number of batches per worker: one in flight, one being filled, and some
-// queued, because input that is sorted by detector fills one lane after the other.
+// queued, because input that is sorted by detector fills one lane after another.
 const batchesPerWorker = 4
 
 // lanes holds the queues between fill and the workers, and all batches. A queue can hold all
-// batches, so fill only blocks while there is no free batch.
+// batches, so fill blocks only while no batch is free.
 type lanes struct {
 	limit  int
-	open   []*batch // the batch being filled, per queue; may be nil
+	open   []*batch // the batch being filled for each queue, or nil
 	queues []chan *batch
 	free   chan *batch
 }
@@ -96,8 +96,8 @@ func newLanes(cfg Config) *lanes {
 	return l
 }
 
-// add adds the item to its lane's batch and queues the batch if it is full. It fails only if ctx is
-// done; the item is then in no batch.
+// add adds the item to its lane's batch and queues the batch if it is full. It returns an error
+// only if ctx is done; the item is then not added.
 func (l *lanes) add(ctx context.Context, item measurement.Item) error {
 	if item.StartsBatch {
 		l.queueAll(ctx)

@@ -3,10 +3,10 @@
 //	items ─▶ fill ─▶ lane 0 … n ─▶ gzip, POST, retry ─▶ ledger
 //	         batches   in order       one Idempotency-Key per batch
 //
-// A detector belongs to one lane (by a hash of its code), and a lane has one batch in flight, so
-// the measurements of a detector arrive in input order. A lane's batch is closed when it is full,
-// not when the input moves to another detector, and lanes queue a few batches, so input that is
-// sorted by detector keeps several lanes busy. If order does not matter, all workers share one
+// Each detector belongs to one lane (by a hash of its code), and a lane has at most one batch in
+// flight, so a detector's measurements arrive in input order. A lane's batch is closed when it is
+// full, not when the input moves to another detector, and lanes queue a few batches, so input that
+// is sorted by detector keeps several lanes busy. If order does not matter, all workers share one
 // queue.
 //
 // A fixed set of batches bounds memory use: fill takes a free batch, and a worker returns it after
@@ -36,7 +36,7 @@ import (
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
 
-// BatchLimit is the number of measurements that the daemon examines in a batch (contract 1.2).
+// BatchLimit is the maximum number of items that the daemon examines in a batch (contract 1.2).
 const BatchLimit = 14_000
 
 // Config holds the settings for sending. Each field corresponds to the flag of the same name.
@@ -80,16 +80,15 @@ const (
 type Tally struct {
 	Accepted int64            `json:"accepted"`
 	Rejected int64            `json:"rejected"`
-	Batches  int64            `json:"batches"` // with a 207 response
+	Batches  int64            `json:"batches"` // number of batches with a 207 response
 	Retries  int64            `json:"retries"`
 	Replayed int64            `json:"replayed"` // batches whose first response was lost
 	BadRows  int64            `json:"bad_rows"` // unreadable rows that were skipped
-	Unknown  int64            `json:"unknown"`  // items sent without a response
+	Unknown  int64            `json:"unknown"`  // items that were sent but whose outcome is unknown
 	Codes    map[string]int64 `json:"codes,omitempty"`
-	// Examples holds the first rejection in the input for each code.
+	// Examples holds, for each code, the rejection that comes first in the input.
 	Examples map[string]Example `json:"-"`
-	// Resume is the first row that is not acknowledged, after sending stopped early; 0 if all rows
-	// are acknowledged.
+	// Resume is the first unacknowledged row if sending stopped early; 0 if all rows are acknowledged.
 	Resume int64 `json:"resume_row,omitempty"`
 }
 
@@ -104,15 +103,15 @@ type Sender struct {
 	cfg       Config
 	client    *client.Client
 	note      func(text string)
-	connected atomic.Bool // the daemon has responded once
+	connected atomic.Bool // the daemon has responded at least once
 
 	mu       sync.Mutex // guards the fields below
 	tally    Tally
 	rejected io.Writer
 }
 
-// New returns a sender, which closes the client. It writes rejected items to rejected as NDJSON. It
-// calls note, from any goroutine, with messages for the user about retries and skipped rows.
+// New returns a sender. Send writes rejected items to rejected as NDJSON, calls note from any
+// goroutine with messages for the user about retries and skipped rows, and closes the client.
 func New(cfg Config, c *client.Client, rejected io.Writer, note func(text string)) (*Sender, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -132,7 +131,7 @@ func (s *Sender) Tally() Tally {
 
 // Send sends all items and returns once each batch has been acknowledged or given up. It stops at
 // the first error that a retry cannot fix, and when ctx is done. It then starts no further batches,
-// and those in flight have a grace period. If the input fails, the items before the failure are
+// and batches in flight get a grace period. If the input fails, the items before the failure are
 // still sent.
 func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, error]) error {
 	ctx, fail := context.WithCancelCause(ctx)
@@ -171,8 +170,7 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// giveUp records that row is not acknowledged, and the number of items that were sent without a
-// response.
+// giveUp records an unacknowledged row and adds unknown to the items whose outcome is unknown.
 func (s *Sender) giveUp(row int64, unknown int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,13 +239,13 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 		}
 		limit, flag := s.cfg.RetryFor, "--retry-for"
 		if !s.connected.Load() && client.NotConnected(err) && limit > connectFor {
-			limit, flag = connectFor, "the limit for the first connection"
+			limit, flag = connectFor, "limit for the first connection"
 		}
 		wait := pause(attempt, rand.Float64(), err)
 		switch {
 		case !retryable(err):
 		case time.Since(start)+wait > limit:
-			err = fmt.Errorf("gave up after %d attempts, within %s of %s: %w", attempt, flag, limit, err)
+			err = fmt.Errorf("gave up after %d attempts (%s: %s): %w", attempt, flag, limit, err)
 		default:
 			s.note(fmt.Sprintf("%v; retrying in %s", err, wait.Round(100*time.Millisecond)))
 			if client.Sleep(ctx, wait) == nil {
@@ -323,15 +321,14 @@ type ItemError struct {
 	Parameter   string `json:"parameter"`
 }
 
-// maxResponse is the maximum size of a response in bytes. One that rejects 140,000 items is
+// maxResponse is the maximum size of a response in bytes. A response with 140,000 rejections is
 // smaller.
 const maxResponse = 128 << 20
 
-var errInvalidResponse = errors.New("inconsistent response; check that --url is that of a trafficd daemon")
+var errInvalidResponse = errors.New("inconsistent response; check that --url points to a trafficd daemon")
 
-// post sends a packed batch once. The error is a *client.Error for a status other than 207; after
-// any other error it is unknown whether the batch was accepted, and the same request is safe to
-// repeat.
+// post sends a packed batch once. The error is a *client.Error for a status other than 207. After
+// any other error, the batch may have been accepted; repeating the same request is safe.
 func (s *Sender) post(ctx context.Context, b *batch) (*response, error) {
 	req, err := s.client.NewRequest(ctx, http.MethodPost, bytes.NewReader(b.packed.Bytes()))
 	if err != nil {
@@ -376,7 +373,7 @@ func retryable(err error) bool {
 }
 
 // inDoubt reports whether the daemon may have accepted the batch of a failed attempt: there was no
-// response, another attempt is in progress (409), or a proxy responded, which sends no error code.
+// response, another attempt is in progress (409), or a proxy responded, without an error code.
 func inDoubt(err error) bool {
 	if e, ok := errors.AsType[*client.Error](err); ok {
 		return e.Status == http.StatusConflict || e.ErrorCode == ""
@@ -390,8 +387,8 @@ const (
 	longestPause = 30 * time.Second
 )
 
-// pause returns how long to wait after attempt n, counted from 1, but at least as long as the
-// daemon asked for. chance in [0,1) adds jitter in the upper half, so that clients do not retry in
+// pause returns how long to wait after attempt n, counted from 1. It is at least as long as the
+// daemon requested. chance in [0,1) adds jitter in the upper half, so that clients do not retry in
 // step.
 func pause(n int, chance float64, err error) time.Duration {
 	full := min(longestPause, firstPause<<min(n-1, 10))

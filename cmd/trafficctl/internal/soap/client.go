@@ -31,7 +31,7 @@ func New(c *client.Client) *Client {
 	return &Client{c, timeout}
 }
 
-// Start starts a job that converts geometries. caller specifies their coordinate format.
+// Start starts a job that converts geometries. caller holds the geometries' coordinate format.
 func (c *Client) Start(
 	ctx context.Context, list []xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext,
 ) (xroute.Job, error) {
@@ -60,7 +60,7 @@ func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (x
 	}
 }
 
-// Stop stops a job. Its results so far can be fetched.
+// Stop stops a job. The results so far can still be fetched.
 func (c *Client) Stop(ctx context.Context, id string) (xroute.Job, error) {
 	resp, err := call[xroute.StopJobResponse](ctx, c, 0, &xroute.StopJob{ID: id})
 	return resp.Result, err
@@ -72,7 +72,7 @@ func (c *Client) Delete(ctx context.Context, id string) (xroute.Job, error) {
 	return resp.Result, err
 }
 
-// Fetch returns a job's results. The service returns them once.
+// Fetch returns a job's results. The service returns them only once.
 func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometries, error) {
 	resp, err := call[xroute.FetchConvertGeometriesResponse](ctx, c, 0, &xroute.FetchConvertGeometries{ID: id})
 	return resp.Result, err
@@ -80,7 +80,7 @@ func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometri
 
 // Limits of a response. Because a job's results are returned only once, every valid response must
 // be within the limits: they allow about 4 million points, and collections of the maximum depth
-// that can be configured. A collection takes two levels of elements in the PLAIN encoding.
+// that can be configured. In the PLAIN encoding, each level of collections nests two elements.
 const (
 	maxResponse = 256 << 20
 	maxDepth    = 1000
@@ -114,7 +114,7 @@ func call[R any](ctx context.Context, c *Client, wait time.Duration, request xro
 }
 
 // post sends an envelope and reads the response. It retries a request that the daemon rejects with
-// Retry-After, if the deadline allows it.
+// Retry-After, if the deadline of ctx allows it.
 func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, error) {
 	for {
 		req, err := c.http.NewRequest(ctx, http.MethodPost, bytes.NewReader(envelope))
@@ -180,8 +180,8 @@ func (f *Fault) Error() string {
 // request.
 func Reason(x xroute.Exception) string { return describe(x, "geometries[") }
 
-// describe returns a description of an exception. Unless omitted is empty, it leaves out the places
-// that start with it.
+// describe returns a description of an exception. If omitted is not empty, places that start with
+// it are left out.
 func describe(x xroute.Exception, omitted string) string {
 	name, reason, location := reflect.TypeOf(x).Elem().Name(), "no reason given", ""
 	if e := x.Base().StackElement; e != nil {

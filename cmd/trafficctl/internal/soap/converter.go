@@ -22,8 +22,8 @@ type Converter struct {
 	From, To geo.System
 }
 
-// Convert implements geometry.Converter. It splits a batch that is too large for the service. A
-// single geometry that is too large is reported as not convertible.
+// Convert implements geometry.Converter. It splits a batch that is too large for the service. The
+// result for a single geometry that is too large is an error.
 func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Result, error) {
 	results, err := c.runJob(ctx, batch)
 	switch {
@@ -70,7 +70,7 @@ func (c Converter) runJob(ctx context.Context, batch []geom.T) (_ []geometry.Res
 		if err != nil { // including interruption
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
-			_, _ = c.Client.Delete(ctx, *job.ID) // if this fails, the job expires later
+			_, _ = c.Client.Delete(ctx, *job.ID) // if this fails, the job expires
 		}
 	}()
 	if _, err = c.Client.Await(ctx, *job.ID, func(xroute.Job) {}); err != nil {
@@ -112,7 +112,7 @@ func srID(s geo.System) *string {
 func Encode(g geom.T) (xroute.EncodedGeometry, error) {
 	e := xroute.NewElement(geo.KindOf(g), nil)
 	if e == nil {
-		return nil, fmt.Errorf("a %T cannot be sent to the routing service", g)
+		return nil, fmt.Errorf("cannot send a %T to the routing service", g)
 	}
 	order := binary.LittleEndian
 	wkb := geo.AppendWKB(nil, g, order)
@@ -125,7 +125,7 @@ func Encode(g geom.T) (xroute.EncodedGeometry, error) {
 	return e, nil
 }
 
-// Decode reads a geometry of a response from its first encoding.
+// Decode decodes a geometry in a response from its first encoding.
 func Decode(e xroute.EncodedGeometry) (geom.T, error) {
 	for _, r := range xroute.Readings(e) {
 		return r.Read(geo.Limits{Points: math.MaxInt, Depth: maxDepth}) // the size of the response was limited
