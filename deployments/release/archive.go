@@ -72,8 +72,8 @@ func (r *release) writeTarGz(name string, entries []entry) error {
 	})
 }
 
-// entriesOf returns entries for all files below a directory, with prefix before each name. It follows
-// symbolic links.
+// entriesOf returns entries for the files and directories below directory, with prefix before each
+// name. It follows symbolic links.
 func entriesOf(directory, prefix string) ([]entry, error) {
 	list, err := os.ReadDir(directory) // sorted
 	if err != nil {

@@ -58,8 +58,8 @@ func (r *release) writeImages() error {
 	return r.create(fmt.Sprintf("trafficd-%s-image.oci.tar", r.version), func(w io.Writer) error { return writeTar(w, r.date, entries) })
 }
 
-// image returns an image with the programs and what they need from a system: directories, a user and
-// certificate authorities.
+// image returns an image with the programs and what they need: directories, a user and certificate
+// authorities.
 func (r *release) image(arch string) (v1.Image, error) {
 	entries := []entry{
 		{name: "etc", dir: true, mode: 0o755},

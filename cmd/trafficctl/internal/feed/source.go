@@ -207,7 +207,7 @@ func Open(ctx context.Context, cfg Config, stdin io.Reader) (*Source, error) {
 }
 
 // Items returns the measurements in input order. The sequence can be iterated once. After a
-// *measurement.RowError it continues with the next row; any other error ends the sequence.
+// *measurement.RowError, it continues with the next row; any other error ends the sequence.
 func (s *Source) Items() iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		each := s.eachElement

@@ -23,8 +23,8 @@ import (
 // Types lists the supported measure types.
 var Types = []string{"speed", "flow", "occupancy"}
 
-// Config describes what to generate. Each field corresponds to the flag of the same name, Streets
-// to --detectors, and Count to --intervals.
+// Config describes what to generate. Each field corresponds to the flag of the same name, except
+// that Streets is --detectors and Count is --intervals.
 type Config struct {
 	TownConfig
 	From      time.Time // start of the first interval

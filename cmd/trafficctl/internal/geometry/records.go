@@ -12,7 +12,7 @@ import (
 )
 
 type record struct {
-	place string // "line 7"
+	place string // such as "line 7"
 	data  []byte // valid until the next record
 }
 

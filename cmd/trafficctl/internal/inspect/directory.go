@@ -3,9 +3,9 @@
 //
 // It opens files read-only and takes no lock. A daemon may continue to write and delete files.
 //
-// Package journal defines the formats of segments and cursors, package batch that of frames, and
-// package pipeline that of the state in a cursor. This package reads past damage and counts the
-// rows that each consumer has not consumed.
+// The formats are defined in package journal (segments and cursors), package batch (frames) and
+// package pipeline (the state in a cursor). This package reads past damage and counts the rows that
+// each consumer has not consumed.
 package inspect
 
 import (

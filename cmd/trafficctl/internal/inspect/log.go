@@ -19,8 +19,8 @@ type Journal interface {
 	// Consumers returns the consumers. gaps are the unconsumed frames that cannot be read; they are
 	// not counted.
 	Consumers() (consumers []Consumer, gaps []*Gap, err error)
-	// Frames returns the frames with numbers in [from, to]. After a *Gap it continues with the next
-	// intact frame.
+	// Frames returns the frames with numbers in [from, to]. After a *Gap, the sequence continues with
+	// the next intact frame.
 	Frames(from, to uint64) iter.Seq2[journal.Frame, error]
 	// Bytes returns the total size of the frames at or after seq, or 0 if it is unknown.
 	Bytes(seq uint64) int64

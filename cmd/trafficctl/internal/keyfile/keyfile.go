@@ -162,7 +162,7 @@ func change(old []byte, apply func(keys *yaml.Node) error) ([]byte, error) {
 	return encode(&doc), nil
 }
 
-// Text returns an entry in the file's format.
+// Text returns an entry in the format of the keys file.
 func Text(e api.KeyEntry) string { return string(encode([]api.KeyEntry{e})) }
 
 func encode(v any) []byte {

@@ -66,8 +66,8 @@ func (c Config) validate() error {
 }
 
 const (
-	// grace is the time that requests in flight have to finish after an interrupt, so that the
-	// outcome of their items is known.
+	// grace is how long requests in flight may continue after an interrupt, so that the outcome of
+	// their items is known.
 	grace = 10 * time.Second
 	// reportedRows is the number of unreadable rows that are reported individually.
 	reportedRows = 10
@@ -306,7 +306,7 @@ type response struct {
 	Rejections []rejection `json:"rejections"`
 
 	batchID  string
-	replayed bool // the stored result of an earlier attempt
+	replayed bool // whether this is the stored result of an earlier attempt
 }
 
 type rejection struct {
