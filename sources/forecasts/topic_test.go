@@ -212,7 +212,7 @@ func TestTopicBrokerUnavailable(t *testing.T) {
 	k := stores.StartKafka(t)
 	require.NoError(t, k.Kill())
 	f, layer := run(t, topicConfig("f", k.Brokers...))
-	waitForError(t, f, "cannot find")
+	waitForError(t, f, "cannot look up topic")
 	require.Nil(t, layer.shown())
 	require.NoError(t, k.Restart())
 	k.Create(t, "f", 2)

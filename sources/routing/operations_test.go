@@ -211,7 +211,7 @@ func TestNoRoomForJob(t *testing.T) {
 	}
 	f("all 1 job slots are in use: try again later", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.Max = 1 })
 	f("this client has 1 jobs", &xroute.UnexpectedException{}, 1, func(c *Config) { c.Jobs.MaxPerClient = 1 })
-	f("as several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
+	f("into several jobs", &xroute.IllegalParameterException{}, 2, func(c *Config) { c.Jobs.MaxBytesPerClient = 1024 })
 }
 
 // TestRestartForgetsJobs checks that a restart forgets all jobs.
