@@ -223,8 +223,8 @@ func inherit(field int, members []*member) (own []*member) {
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// addMember adds a member. The tag is name[,required][,nillable]. The name of an attribute begins
-// with @, and <kind> stands for the name of t.
+// addMember adds a member. The tag is name[,required][,nillable]. A leading @ marks an attribute.
+// <kind> in the name is replaced with the name of t.
 func (s *schema) addMember(t *typ, field reflect.StructField, tag string) {
 	parts := strings.Split(tag, ",")
 	m := &member{typ: s.typeOf(field.Type), index: field.Index, owner: t}
