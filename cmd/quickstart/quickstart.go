@@ -158,7 +158,9 @@ func (q *quickstart) makeKey(ctx context.Context) (err error) {
 	say("creating an API key")
 	out, _, err := q.trafficctl(ctx, nil, "key", "new", "--name", instance, "--product-instance", instance,
 		"--rights", "ingest,forecast,routing", "--file", q.path(keysFile))
-	must.Do(err)
+	if err != nil {
+		return fmt.Errorf("%w; if an earlier start was interrupted, remove %s", err, q.path(keysFile))
+	}
 	q.key, _, _ = strings.Cut(out, "\n")
 	must.Do(os.WriteFile(q.path(headerFile), []byte("Authorization: apiKey "+q.key+"\n"), 0o600))
 	return os.WriteFile(q.path(keyFile), []byte(q.key+"\n"), 0o600)
