@@ -150,10 +150,8 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		} else {
 			checksFailed.Inc()
 		}
-		// Each poll starts with a different partition, so errors may alternate. A different error is
-		// logged at most once a minute.
-		if now := time.Now(); c.logged.IsZero() || c.err.Error() != reason.Error() && now.Sub(c.logged) >= logInterval {
-			c.logged = now
+		// Each poll starts with a different partition, so errors may alternate.
+		if c.logged.Allow(reason) {
 			f.log.Warn().Err(err).Msg("cannot use forecasts; the layer is unchanged")
 		}
 		c.err = reason
@@ -182,7 +180,7 @@ type condition struct {
 	published bool
 	confirmed time.Time
 	err       error
-	logged    time.Time // when an error was last logged; zero if the last check succeeded
+	logged    watch.ErrorLog
 }
 
 // Status returns the state of the feed, for readiness.

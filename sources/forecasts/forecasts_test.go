@@ -274,5 +274,8 @@ func TestFailureLogIsLimited(t *testing.T) {
 		f.conclude(time.Now(), nil)
 		require.Equal(t, 2, strings.Count(logged.String(), "\n"))
 		failed(one, time.Second, 1)
+		failed(two, time.Second, 0)
+		failed(two, time.Minute, 1) // an error that stays is logged, although not at first
+		failed(two, time.Minute, 0)
 	})
 }

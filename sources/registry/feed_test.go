@@ -1,10 +1,13 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -208,6 +211,30 @@ func TestStatusAfterCheck(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	f(ended, time.Hour, "", true) // an error after cancellation is not a failure
+}
+
+// TestFailureLogIsLimited checks that a feed whose errors differ each time, for example by the local
+// port of the connection, does not fill the log.
+func TestFailureLogIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		list := newList(DefaultConfig(), "city", "http", zerolog.New(&logged))
+		f := func(after time.Duration, err error, lines int) {
+			t.Helper()
+			time.Sleep(after)
+			logged.Reset()
+			list.conclude(err)
+			require.Equal(t, lines, strings.Count(logged.String(), "\n"))
+		}
+		one, two := errors.New("port 1"), errors.New("port 2")
+		f(0, watch.ErrUnsettled, 0)
+		f(0, one, 1)
+		f(time.Second, two, 0)
+		f(time.Hour, one, 0)
+		f(time.Second, two, 1)
+		f(time.Second, watch.ErrUnchanged, 1)
+		f(time.Second, two, 1)
+	})
 }
 
 // TestSuspectListIsReadAgain checks that a suspect list is read again after shrink_confirm, or

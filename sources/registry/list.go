@@ -27,7 +27,8 @@ type list struct {
 	log      zerolog.Logger
 
 	current atomic.Pointer[batch.Detectors]
-	mark    shrink.Mark // of current; used only by the feed's goroutine
+	mark    shrink.Mark    // of current; used only by the feed's goroutine
+	logged  watch.ErrorLog // used only by the feed's goroutine
 
 	mu        sync.Mutex // guards the fields below
 	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
@@ -138,7 +139,8 @@ func (l *list) conclude(err error) {
 		reloadsFailed.Inc()
 		err = fmt.Errorf("cannot load the detector list of %s: %w", l.instance, err)
 	}
-	if l.record(err) {
+	l.record(err)
+	if l.logged.Allow(err) {
 		l.log.Warn().Err(err).Bool("list_in_use", l.current.Load() != nil).Msg("cannot use the detector list; keeping the last good one")
 	}
 }
@@ -172,18 +174,15 @@ func (l *list) status(now time.Time) Status {
 	return s
 }
 
-// record stores the outcome of a check and reports whether it differs from the previous one, so
-// that the caller logs only changes.
-func (l *list) record(err error) (changed bool) {
+// record stores the outcome of a check and reports whether there was an error before.
+func (l *list) record(err error) (failing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.err
-	l.err = err
+	failing, l.err = l.err != nil, err
 	if err == nil {
-		l.confirmed = time.Now()
-		return before != nil
+		l.confirmed, l.logged = time.Now(), watch.ErrorLog{}
 	}
-	return before == nil || before.Error() != err.Error()
+	return failing
 }
 
 // admit returns nil if next may replace current, which is nil at first. It never accepts an empty
