@@ -40,6 +40,7 @@ var arrows = []arrow{
 	{"pipeline/metrics/", nil, "metrics depends on nothing, because every package with metrics depends on it"},
 	{"pipeline/settings/", nil, "settings depends on nothing, because every package with settings depends on it"},
 	{"pipeline/replace/", nil, "replace writes files and does not know their contents"},
+	{"pipeline/turns/", nil, "turns shares slots between clients and does not know what they do with them"},
 	{"pipeline/journal/", []string{"pipeline/metrics/", "pipeline/replace/", "pipeline/settings/"}, "the journal stores bytes and does not know their meaning"},
 	{"pipeline/decode/", []string{"pipeline/batch/", "pipeline/settings/", "schemas/contract/"}, "decode converts bytes to columns and does nothing else"},
 	{"pipeline/validate/", []string{"pipeline/batch/", "pipeline/settings/", "schemas/contract/"}, "validate depends only on the batch and the rules of the contract"},

@@ -22,11 +22,11 @@
 //
 // # Memory and goroutines
 //
-// A connection's goroutine receives the whole compressed body. One of Config.Workers goroutines
-// then decodes and validates it and encodes the accepted rows as a frame of a few hundred KB; each
-// worker keeps the columns of one batch in memory. Workers wait neither for clients nor for the
-// disk; connection goroutines wait for both. All queues are bounded: when one is full, clients get
-// 503.
+// A connection's goroutine receives the whole compressed body. It then waits for its client's turn
+// to use one of Config.Workers workers, decodes and validates the body, and encodes the accepted
+// rows as a frame of a few hundred KB. A worker is the memory that this takes, such as the columns
+// of one batch. It is not held while the goroutine waits for its client or for the disk. All queues
+// are bounded: when one is full, clients get 503.
 //
 // # Deliveries
 //

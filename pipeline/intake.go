@@ -15,6 +15,7 @@ import (
 	"trafficd/pipeline/journal"
 	"trafficd/pipeline/metrics"
 	"trafficd/pipeline/settings"
+	"trafficd/pipeline/turns"
 	"trafficd/pipeline/validate"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/gunzip"
@@ -63,9 +64,9 @@ type Registry interface {
 	HasFeed(productInstance string) bool
 }
 
-// Intake decompresses, decodes and validates complete bodies and appends them to the journal. Its
-// workers do not wait for the disk: the goroutines of the requests do, so that one fsync serves
-// many requests.
+// Intake decompresses, decodes and validates complete bodies and appends them to the journal, on the
+// goroutines of the requests. A request gives back its worker before it waits for the disk, so that
+// one fsync serves many requests.
 type Intake struct {
 	Tap Tap // samples the validated items
 
@@ -75,9 +76,10 @@ type Intake struct {
 	idempotency *IdempotencyStore
 	now         func() time.Time
 
-	jobs    *queue
-	workers sync.WaitGroup
-	pool    sync.Pool // of *job
+	turns   *turns.Limiter // limits the workers in use
+	idleMu  sync.Mutex
+	idle    []*worker // the last one is used first: its memory is most likely still in the CPU's caches
+	entries sync.Pool // of *journal.Entry
 
 	gate    sync.RWMutex // guards closed; Submit holds a read lock until it returns
 	closed  bool
@@ -85,15 +87,17 @@ type Intake struct {
 	stamped int64      // received_at of the last stamped frame
 }
 
-type job struct {
-	s      *batch.Submission
-	entry  journal.Entry
-	queued bool // entry is in the journal's queue
-	done   chan error
+// worker decodes and validates one body at a time.
+type worker struct {
+	body     body
+	decoder  *decode.Decoder
+	validate *validate.Validator
+	items    batch.Items
+	accepted batch.Batch
 }
 
-// NewIntake returns an Intake and starts its workers, which Close stops. The received_at of new
-// frames is later than that of the journal's newest frame.
+// NewIntake returns an Intake. The received_at of new frames is later than that of the journal's
+// newest frame.
 func NewIntake(cfg Config, j Journal, registry Registry, idempotency *IdempotencyStore) (*Intake, error) {
 	_, newest, err := j.Last()
 	if err != nil {
@@ -104,23 +108,18 @@ func NewIntake(cfg Config, j Journal, registry Registry, idempotency *Idempotenc
 	}
 	in := &Intake{
 		cfg: cfg, journal: j, registry: registry, idempotency: idempotency, now: time.Now,
-		jobs: newQueue(cfg.Queue, cfg.Workers), stamped: batch.FrameReceivedAt(newest),
+		turns: turns.New(cfg.Workers, max(1, cfg.Workers/2), cfg.Queue), stamped: batch.FrameReceivedAt(newest),
 	}
-	in.pool.New = func() any { return &job{done: make(chan error, 1)} }
+	in.entries.New = func() any { return new(journal.Entry) }
 	in.show()
-	for range cfg.Workers {
-		in.workers.Go(in.work)
-	}
 	return in, nil
 }
 
-// Close makes Submit fail with 503, waits until the workers have emptied the queue, and stops them.
+// Close makes Submit fail with 503, and waits for all calls in progress.
 func (in *Intake) Close() {
 	in.gate.Lock()
+	defer in.gate.Unlock()
 	in.closed = true
-	in.gate.Unlock()
-	in.jobs.close()
-	in.workers.Wait()
 }
 
 // Ready returns nil if a batch of the product instance can be accepted, otherwise a 503 or, if the
@@ -129,7 +128,7 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 	if in.registry.Snapshot(productInstance) == nil { // checked first: a 403 must not be hidden by a temporary 503
 		return in.noRegistry(productInstance)
 	}
-	if in.jobs.depth() == in.cfg.Queue {
+	if in.turns.Depth() == in.cfg.Queue {
 		return queueFull()
 	}
 	if err := in.journal.Ready(); err != nil {
@@ -155,109 +154,121 @@ func (in *Intake) Submit(s *batch.Submission) error {
 	if in.closed {
 		return contract.Unavailable("the daemon is shutting down; retry", time.Second)
 	}
-	j := in.pool.Get().(*job)
-	j.s, j.queued = s, false
-	defer func() {
-		const maxKept = 4 << 20 // larger buffers are not reused
-		if j.s = nil; cap(j.entry.Data) > maxKept {
-			j.entry.Data = nil
-		}
-		in.pool.Put(j)
-	}()
-	if !in.jobs.push(j) {
-		return queueFull()
-	}
-	if err := <-j.done; err != nil || !j.queued {
+	e, err := in.work(s)
+	if e == nil {
 		return err
 	}
-	err := j.entry.Wait()
+	err = e.Wait()
 	if s.IdempotencyKey != "" {
-		in.idempotency.settle(&j.entry, err)
+		in.idempotency.settle(e, err)
 	}
+	in.recycle(e)
 	return diskError(err)
 }
 
-type stages struct {
-	body     body
-	decoder  *decode.Decoder
-	validate *validate.Validator
-	items    batch.Items
-	accepted batch.Batch
-}
-
-func (in *Intake) work() {
-	st := &stages{body: body{max: in.cfg.MaxBodyBytes}, decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
-	w := make(worker, 1)
-	for j, c := in.jobs.pop(w); j != nil; j, c = in.jobs.pop(w) {
-		started := time.Now()
-		err := in.process(st, j)
-		metrics.Since(decodeSeconds, started)
-		in.jobs.done(c)
-		j.done <- err
+// work processes a body when it is the client's turn.
+func (in *Intake) work(s *batch.Submission) (*journal.Entry, error) {
+	if !in.turns.Take(s.Client) {
+		return nil, queueFull()
 	}
+	defer in.turns.Pass(s.Client)
+	started := time.Now()
+	w := in.takeWorker()
+	e, err := in.process(w, s)
+	in.putWorker(w) // not deferred: a worker is not used again after a panic
+	metrics.Since(decodeSeconds, started)
+	return e, err
 }
 
-// process decodes, validates and encodes a body, and queues its frame in the journal.
-func (in *Intake) process(st *stages, j *job) error {
-	s := j.s
+// process decodes, validates and encodes a body, and queues its frame in the journal. It returns
+// nil if there is nothing to store.
+func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error) {
 	known := in.registry.Snapshot(s.ProductInstance)
 	if known == nil {
-		return in.noRegistry(s.ProductInstance)
+		return nil, in.noRegistry(s.ProductInstance)
 	}
 	s.Result.Detectors = known
-	b := &st.body
+	b := &w.body
 	b.gz.Reset(s.Body)
 	b.hash.Reset()
 	b.left, b.hashed = b.max, s.IdempotencyKey != ""
-	err := st.decoder.Decode(b, &st.items)
-	s.Result.Items = st.items.Count
+	err := w.decoder.Decode(b, &w.items)
+	s.Result.Items = w.items.Count
 	if err != nil {
 		if apiErr, ok := errors.AsType[*contract.APIError](err); ok { // from the decoder or from body.Next
-			return apiErr
+			return nil, apiErr
 		}
-		return contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error())
+		return nil, contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error())
 	}
 	var hash uint64
 	if s.IdempotencyKey != "" {
 		hash = b.hash.Sum64()
 	}
 	if replayed, err := in.idempotency.replay(s, hash); replayed || err != nil {
-		return err
+		return nil, err
 	}
 	now := in.now().UnixNano()
 	r := &s.Result
-	r.Duplicates = st.validate.Validate(&st.items, known, now, &r.Rejections)
+	r.Duplicates = w.validate.Validate(&w.items, known, now, &r.Rejections)
 	if s.IdempotencyKey != "" {
 		r.ID = batch.DerivedID(s.Client, s.IdempotencyKey, hash)
 	} else {
 		r.ID = batch.ID(uuid.Must(uuid.NewV7())) // crypto/rand never fails
 	}
-	r.Items, r.Accepted = st.items.Count, st.items.Count-r.Len()
-	in.Tap.offer(s, &st.items, r, time.Unix(0, now))
+	r.Items, r.Accepted = w.items.Count, w.items.Count-r.Len()
+	in.Tap.offer(s, &w.items, r, time.Unix(0, now))
 	if r.Accepted == 0 && s.IdempotencyKey == "" {
-		return nil // nothing to store
+		return nil, nil
 	}
-	st.accepted.Accept(&st.items, &r.Rejections)
-	st.accepted.ID, st.accepted.ProductInstance, st.accepted.Trace = r.ID, s.ProductInstance, s.Trace
+	w.accepted.Accept(&w.items, &r.Rejections)
+	w.accepted.ID, w.accepted.ProductInstance, w.accepted.Trace = r.ID, s.ProductInstance, s.Trace
 	response := batch.Response{
 		Key: s.IdempotencyKey, Client: s.Client, BodyHash: hash, Items: r.Items, Duplicates: r.Duplicates, Rejections: r.Rejections,
 	}
-	j.entry.Data, j.entry.Rows = batch.AppendFrame(j.entry.Data[:0], &st.accepted, &response), st.accepted.Rows()
+	e := in.entries.Get().(*journal.Entry)
+	e.Data, e.Rows = batch.AppendFrame(e.Data[:0], &w.accepted, &response), w.accepted.Rows()
 
 	in.stamp.Lock()
 	defer in.stamp.Unlock()
 	in.stamped = max(now, in.stamped+1)
-	batch.StampFrame(j.entry.Data, in.stamped)
+	batch.StampFrame(e.Data, in.stamped)
 	if s.IdempotencyKey == "" {
-		err = in.journal.Enqueue(&j.entry)
+		err = in.journal.Enqueue(e)
 	} else {
-		err = in.idempotency.enqueue(&j.entry)
+		err = in.idempotency.enqueue(e)
 	}
 	if err != nil {
-		return journalError(err)
+		in.recycle(e)
+		return nil, journalError(err)
 	}
-	j.queued = true
-	return nil
+	return e, nil
+}
+
+func (in *Intake) takeWorker() *worker {
+	in.idleMu.Lock()
+	defer in.idleMu.Unlock()
+	last := len(in.idle) - 1
+	if last < 0 {
+		return &worker{body: body{max: in.cfg.MaxBodyBytes}, decoder: decode.New(in.cfg.Decode), validate: validate.New(in.cfg.Validate)}
+	}
+	w := in.idle[last]
+	in.idle = in.idle[:last]
+	return w
+}
+
+func (in *Intake) putWorker(w *worker) {
+	in.idleMu.Lock()
+	defer in.idleMu.Unlock()
+	in.idle = append(in.idle, w)
+}
+
+// recycle makes an entry available for other batches.
+func (in *Intake) recycle(e *journal.Entry) {
+	const maxKept = 4 << 20 // larger buffers are not reused
+	if cap(e.Data) > maxKept {
+		e.Data = nil
+	}
+	in.entries.Put(e)
 }
 
 // diskError converts the error of a queued frame to an API error or batch.ErrNoResponse (contract

@@ -250,7 +250,7 @@ func TestFullQueue(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	require.Eventually(t, func() bool { return h.intake.jobs.depth() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return h.intake.turns.Depth() == 1 }, time.Minute, time.Millisecond)
 	_, err := h.submit(measurements(item("A", 2)), "")
 	var r *contract.APIError
 	require.ErrorAs(t, err, &r)
@@ -260,6 +260,72 @@ func TestFullQueue(t *testing.T) {
 	require.Equal(t, contract.Forbidden, h.intake.Ready("elsewhere").Code, "a permanent error never looks like a temporary one")
 	close(release)
 	clients.Wait()
+	require.Len(t, h.frames(), 1)
+}
+
+// TestClientLeavesWorkersFree checks that the bodies of one client take at most half of the workers,
+// and that no more workers than configured are ever created.
+func TestClientLeavesWorkersFree(t *testing.T) {
+	h := open(t, t.TempDir(), func(c *Config) { c.Workers = 4 })
+	defer h.close()
+	started, release := make(chan struct{}, 4), make(chan struct{})
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() {
+			_ = h.intake.Submit(&batch.Submission{ProductInstance: "city", Client: "greedy", Body: readerFunc(func([]byte) (int, error) {
+				started <- struct{}{}
+				<-release
+				return 0, io.EOF
+			})})
+		})
+	}
+	<-started
+	<-started
+	require.Eventually(t, func() bool { return h.intake.turns.Depth() == 2 }, time.Minute, time.Millisecond)
+	for range 20 {
+		_, err := h.submit(measurements(item("A", 1)), "")
+		require.NoError(t, err)
+	}
+	require.Empty(t, started)
+	require.Len(t, h.intake.idle, 1)
+	for range 20 {
+		clients.Go(func() {
+			if _, err := h.submit(measurements(item("A", 1)), ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(release)
+	clients.Wait()
+	require.LessOrEqual(t, len(h.intake.idle), 4)
+	require.Len(t, h.frames(), 40)
+}
+
+// TestLastIdleWorkerIsUsedFirst checks that the worker that became idle last gets the next body.
+func TestLastIdleWorkerIsUsedFirst(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	one, two := h.intake.takeWorker(), h.intake.takeWorker()
+	require.NotSame(t, one, two)
+	h.intake.putWorker(one)
+	h.intake.putWorker(two)
+	require.Same(t, two, h.intake.takeWorker())
+	require.Same(t, one, h.intake.takeWorker())
+}
+
+// TestPanicEndsTurn checks that a body at which a worker panics does not keep others from being
+// processed. Callers of Submit respond with a 500.
+func TestPanicEndsTurn(t *testing.T) {
+	h := open(t, t.TempDir(), func(c *Config) { c.Workers = 1 })
+	defer h.close()
+	for range 3 {
+		require.Panics(t, func() {
+			_ = h.intake.Submit(&batch.Submission{ProductInstance: "city", Body: readerFunc(func([]byte) (int, error) { panic("") })})
+		})
+		require.Empty(t, h.intake.idle, "a worker that panicked is not used again")
+	}
+	_, err := h.submit(measurements(item("A", 1)), "")
+	require.NoError(t, err)
 	require.Len(t, h.frames(), 1)
 }
 

@@ -15,7 +15,7 @@ func (in *Intake) show() {
 		metrics.GaugeFunc("trafficd_pipeline_queue_capacity", "Maximum number of batches waiting for a worker.", nil,
 			func() float64 { return float64(in.cfg.Queue) }),
 		metrics.GaugeFunc("trafficd_pipeline_queue_depth", "Batches waiting for a worker.", nil,
-			func() float64 { return float64(in.jobs.depth()) }),
+			func() float64 { return float64(in.turns.Depth()) }),
 	)
 }
 
