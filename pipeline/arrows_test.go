@@ -50,7 +50,7 @@ var arrows = []arrow{
 	{"sources/internal/shrink/", []string{"pipeline/settings/"}, "shrink compares contents and does not know what they are"},
 	{"sources/internal/admission/", []string{"pipeline/metrics/", "schemas/contract/"}, "admission limits clients and does not know what they request"},
 	{"sources/internal/upload/", []string{"pipeline/metrics/", "pipeline/settings/", "schemas/contract/", "sources/internal/admission/"}, "upload receives bodies and does not know their contents"},
-	{"sources/*/", []string{"pipeline/batch/", "pipeline/dial/", "pipeline/metrics/", "pipeline/replace/", "pipeline/settings/", "schemas/", "sources/internal/"}, "sources depend on batch, dial, metrics, replace, settings and the schemas, neither on each other nor on the pipeline"},
+	{"sources/*/", []string{"pipeline/batch/", "pipeline/dial/", "pipeline/metrics/", "pipeline/replace/", "pipeline/settings/", "pipeline/turns/", "schemas/", "sources/internal/"}, "sources depend on batch, dial, metrics, replace, settings, turns and the schemas, neither on each other nor on the pipeline"},
 	{"sinks/*/", []string{"pipeline/batch/", "pipeline/dial/", "pipeline/metrics/", "pipeline/settings/", "schemas/"}, "sinks depend on batch, dial, metrics, settings and the schemas, neither on each other nor on the pipeline"},
 	{"schemas/contract/", nil, "the contract is shared by everything with an interface, so it depends on nothing"},
 	{"schemas/negotiate/", nil, "negotiate interprets header lines and does not know any endpoint"},

@@ -83,7 +83,18 @@ func start(t testing.TB, change func(*Config), prepare ...func(*Service)) *serve
 		for _, q := range []*admission.Quotas{s.service.receiver.Slots, s.service.memory, s.service.watches} {
 			require.Zero(t, q.Total(), q.Noun)
 		}
-		require.Equal(t, s.service.cfg.Concurrency, s.service.cpu.free)
+		free := make(chan struct{})
+		go func() {
+			defer close(free)
+			for range s.service.cfg.Concurrency {
+				s.service.cpu.Take("")
+			}
+		}()
+		select {
+		case <-free:
+		case <-time.After(waitLimit):
+			t.Error("a request has not passed on its turn")
+		}
 	})
 	return s
 }

@@ -52,8 +52,9 @@ var asB = []string{"Authorization", "apiKey b"}
 func TestClientsTakeTurns(t *testing.T) {
 	s := start(t, func(c *Config) { c.Concurrency = 1 })
 	var order []string // clients whose requests are processed; only one is at a time
-	proceed := make(chan struct{})
+	started, proceed := make(chan struct{}, 5), make(chan struct{})
 	s.service.operate = func(x *exchange) (xroute.Response, error) {
+		started <- struct{}{}
 		<-proceed
 		order = append(order, x.client.Name)
 		return x.operate()
@@ -64,18 +65,12 @@ func TestClientsTakeTurns(t *testing.T) {
 			ask[*xroute.ConvertGeometryResponse](s, simple, headers...)
 			done <- struct{}{}
 		}()
-		require.Eventually(t, func() bool {
-			s.service.cpu.mu.Lock()
-			defer s.service.cpu.mu.Unlock()
-			n := 0
-			for _, requests := range s.service.cpu.waiting {
-				n += len(requests)
-			}
-			return s.service.cpu.free == 0 && n == waiting
-		}, waitLimit, time.Millisecond)
+		require.Eventually(t, func() bool { return s.service.cpu.Depth() == waiting }, waitLimit, time.Millisecond)
 	}
-	for i := range 4 {
-		post(i)
+	post(0)
+	<-started
+	for i := range 3 {
+		post(i + 1)
 	}
 	post(4, asB...)
 	close(proceed)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/turns"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/gunzip"
@@ -36,7 +38,7 @@ type Service struct {
 	receiver upload.Receiver
 	memory   *admission.Quotas // for request bodies and responses
 	watches  *admission.Quotas // one slot for each request that watches a job
-	cpu      *turns            // bounds the number of requests processed concurrently
+	cpu      *turns.Limiter    // bounds the number of requests processed concurrently
 	limits   geo.Limits
 	jobs     *jobs
 	operate  func(*exchange) (xroute.Response, error) // exchange.operate; tests replace it
@@ -56,7 +58,7 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 			Bytes: bodyBytes, Seconds: receiveSeconds, Aborted: aborted,
 		},
 		memory: admission.New(cfg.AdmissionBytes, memory), watches: admission.New(int64(cfg.MaxWatches), watches),
-		cpu: newTurns(cfg.Concurrency), jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
+		cpu: turns.New(cfg.Concurrency, cfg.Concurrency, math.MaxInt), jobs: newJobs(cfg.Jobs, log), operate: (*exchange).operate,
 	}
 }
 
@@ -155,8 +157,8 @@ type exchange struct {
 // *contract.APIError into faults. process waits for its turn, which also bounds the memory used by
 // decompressed bodies. For watchJob, the turn ends before the wait.
 func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, err error) {
-	x.service.cpu.take(x.client.Owner)
-	release := sync.OnceFunc(x.service.cpu.pass)
+	x.service.cpu.Take(x.client.Owner) // its queue is never full, because receiver.Slots bounds the requests
+	release := sync.OnceFunc(func() { x.service.cpu.Pass(x.client.Owner) })
 	defer func() {
 		release()
 		if p := recover(); p != nil {
