@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/systeminfo"
 	"github.com/chromedp/chromedp"
 	"github.com/prometheus/procfs"
+	"github.com/valyala/fasthttp"
 
 	"trafficd/cmd/internal/launch"
 	"trafficd/cmd/internal/must"
@@ -36,10 +37,11 @@ const (
 // pageSize measures the total compressed size of the page's files.
 func (o options) pageSize(context.Context) {
 	size := 0
-	files := page.New(page.DefaultConfig(), page.Settings{}, "index.html")
-	for name := range files {
-		f, _ := files.File(name, true)
-		size += len(f.Body)
+	for _, serve := range page.New(page.DefaultConfig(), page.Settings{}, "index.html") {
+		var file fasthttp.RequestCtx
+		file.Request.Header.Set(fasthttp.HeaderAcceptEncoding, "gzip")
+		must.Do(serve(&file))
+		size += len(file.Response.Body())
 	}
 	o.line("page_gzip_kb", float64(size)/1e3, "kB")
 }

@@ -6,6 +6,7 @@ import (
 	encoding "encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
@@ -423,37 +424,74 @@ func TestBasemap(t *testing.T) {
 	p.until(`window.map.queryRenderedFeatures([20, 800], {layers: ["water-areas"]}).length > 0`)
 	require.Empty(t, p.takeMessages())
 	mapStreet(t, d, chrome, "")
+}
 
-	url := "http://" + d.API + "/map/basemap.pmtiles"
-	ask := func(method string, headers ...string) (*http.Response, string) {
-		t.Helper()
-		return withoutKey(t, method, url, headers...)
+// TestBasemapRequests requests the archive, and ranges of it, from both listeners: also a large one,
+// and one that is missing.
+func TestBasemapRequests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "city.pmtiles")
+	require.NoError(t, os.WriteFile(path, waterArchive(), 0o600))
+	d := newProcess(t, "ui.basemap="+path).start()
+	d.await(http.StatusOK)
+	clients, operators := "http://"+d.API+"/map/basemap.pmtiles", "http://"+d.Ops+"/basemap.pmtiles"
+	for _, url := range []string{clients, operators} {
+		whole, text := withoutKey(t, http.MethodGet, url)
+		require.Equal(t, http.StatusOK, whole.StatusCode)
+		require.Equal(t, string(waterArchive()), text)
+		size := len(text)
+		require.EqualValues(t, size, whole.ContentLength)
+		require.Equal(t, "application/vnd.pmtiles", whole.Header.Get("Content-Type"))
+		require.Equal(t, "nosniff", whole.Header.Get("X-Content-Type-Options"))
+		require.Equal(t, "public, no-cache", whole.Header.Get("Cache-Control"))
+		require.Equal(t, "bytes", whole.Header.Get("Accept-Ranges"))
+		f := func(asked, want string, status int, contentRange string) {
+			t.Helper()
+			part, text := withoutKey(t, http.MethodGet, url, "Range", asked)
+			require.Equal(t, status, part.StatusCode)
+			require.Equal(t, want, text)
+			require.EqualValues(t, len(want), part.ContentLength)
+			require.Equal(t, contentRange, part.Header.Get("Content-Range"))
+		}
+		f("bytes=0-6", "PMTiles", http.StatusPartialContent, fmt.Sprintf("bytes 0-6/%d", size))
+		f("bytes=7-", text[7:], http.StatusPartialContent, fmt.Sprintf("bytes 7-%d/%d", size-1, size))
+		f("bytes=-5", text[size-5:], http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", size-5, size-1, size))
+		f("bytes=0-1,3-4", text, http.StatusOK, "")
+		for _, ignored := range []string{"lines=0-1", "bytes=5-2", "bytes=x-"} {
+			f(ignored, text, http.StatusOK, "")
+		}
+		f(fmt.Sprintf("bytes=%d-", size), "", http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("bytes */%d", size))
+		head, text := withoutKey(t, http.MethodHead, url)
+		require.EqualValues(t, size, head.ContentLength)
+		require.Empty(t, text)
+		same, text := withoutKey(t, http.MethodGet, url, "If-None-Match", whole.Header.Get("ETag"))
+		require.Equal(t, http.StatusNotModified, same.StatusCode)
+		require.Empty(t, text)
+		other, _ := withoutKey(t, http.MethodGet, url, "Range", "bytes=0-6", "If-Range", `"other"`)
+		require.Equal(t, http.StatusOK, other.StatusCode)
 	}
-	whole, text := ask(http.MethodGet)
-	require.Equal(t, http.StatusOK, whole.StatusCode)
-	require.Equal(t, string(waterArchive()), text)
-	f := func(asked, want string, status int, contentRange string) {
-		t.Helper()
-		part, text := ask(http.MethodGet, "Range", asked)
-		require.Equal(t, status, part.StatusCode)
-		require.Equal(t, want, text)
-		require.Equal(t, contentRange, part.Header.Get("Content-Range"))
+
+	const large = 256 << 20
+	require.NoError(t, os.Truncate(path, large))
+	before := d.metric("process_resident_memory_bytes")
+	for _, url := range []string{clients, operators} {
+		response, err := http.Get(url)
+		require.NoError(t, err)
+		n, err := io.Copy(io.Discard, response.Body)
+		require.NoError(t, err)
+		require.EqualValues(t, large, n)
+		response.Body.Close()
 	}
-	size := len(text)
-	f("bytes=0-6", "PMTiles", http.StatusPartialContent, fmt.Sprintf("bytes 0-6/%d", size))
-	f("bytes=7-", text[7:], http.StatusPartialContent, fmt.Sprintf("bytes 7-%d/%d", size-1, size))
-	f("bytes=-5", text[size-5:], http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", size-5, size-1, size))
-	f("bytes=0-1,3-4", text, http.StatusOK, "")
-	for _, ignored := range []string{"lines=0-1", "bytes=5-2", "bytes=x-"} {
-		f(ignored, text, http.StatusOK, "")
-	}
-	f(fmt.Sprintf("bytes=%d-", size), "", http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("bytes */%d", size))
-	head, _ := ask(http.MethodHead)
-	require.EqualValues(t, size, head.ContentLength)
-	same, _ := ask(http.MethodGet, "If-None-Match", whole.Header.Get("ETag"))
-	require.Equal(t, http.StatusNotModified, same.StatusCode)
-	other, _ := ask(http.MethodGet, "Range", "bytes=0-6", "If-Range", `"other"`)
-	require.Equal(t, http.StatusOK, other.StatusCode)
+	require.Less(t, d.metric("process_resident_memory_bytes")-before, 64e6, "the archive is not read into memory")
+
+	require.NoError(t, os.Remove(path))
+	failed, text := withoutKey(t, http.MethodGet, clients)
+	require.Equal(t, http.StatusInternalServerError, failed.StatusCode)
+	require.Equal(t, "application/json", failed.Header.Get("Content-Type"))
+	require.Contains(t, text, failed.Header.Get("Trace-Id"))
+	require.Contains(t, text, `"GENERAL_INTERNAL_ERROR"`)
+	failed, text = withoutKey(t, http.MethodGet, operators)
+	require.Equal(t, http.StatusInternalServerError, failed.StatusCode)
+	require.Equal(t, "cannot open the basemap (ui.basemap): open "+path+": no such file or directory\n", text)
 }
 
 // waterArchive returns an archive with one vector tile, which is all water.
@@ -493,27 +531,41 @@ func waterArchive() []byte {
 	return append(append(append(b, root...), metadata...), tile...)
 }
 
-// TestMapFiles checks that the files of the map are served below a base path, and that the body of
-// a request for one is not read.
+// TestMapFiles checks how both listeners serve the files of the page, for clients below a base path,
+// and that the body of a request for one is not read.
 func TestMapFiles(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic", "ops.pprof=true").start()
 	d.await(http.StatusOK)
-	url := "http://" + d.API + "/traffic/map/"
-	ask := func(method, etag string) *http.Response {
-		r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-		require.NoError(t, err)
-		r.Header.Set("Accept-Encoding", "identity")
-		r.Header.Set("If-None-Match", etag)
-		response, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
-		response.Body.Close()
-		return response
+	clients, operators := "http://"+d.API+"/traffic/map/", "http://"+d.Ops+"/"
+	for _, url := range []string{clients, operators} {
+		response, text := withoutKey(t, http.MethodGet, url, "Accept-Encoding", "identity")
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		require.EqualValues(t, len(text), response.ContentLength)
+		require.Equal(t, "text/html; charset=utf-8", response.Header.Get("Content-Type"))
+		require.Contains(t, response.Header.Get("Content-Security-Policy"), "default-src 'none'")
+		require.Equal(t, "public, no-cache", response.Header.Get("Cache-Control"))
+		require.Equal(t, "Accept-Encoding", response.Header.Get("Vary"))
+		require.Equal(t, url == clients, response.Header.Get("Trace-Id") != "")
+		head, none := withoutKey(t, http.MethodHead, url, "Accept-Encoding", "identity")
+		require.Equal(t, response.ContentLength, head.ContentLength)
+		require.Empty(t, none)
+		same, none := withoutKey(t, http.MethodGet, url, "Accept-Encoding", "identity", "If-None-Match", response.Header.Get("ETag"))
+		require.Equal(t, http.StatusNotModified, same.StatusCode)
+		require.Equal(t, response.Header.Get("ETag"), same.Header.Get("ETag"))
+		require.Empty(t, none)
+		packed, compressed := withoutKey(t, http.MethodGet, url, "Accept-Encoding", "gzip")
+		require.Equal(t, "gzip", packed.Header.Get("Content-Encoding"))
+		require.Less(t, len(compressed), len(text))
 	}
-	response := ask(http.MethodGet, "")
-	require.Equal(t, http.StatusOK, response.StatusCode)
-	require.Contains(t, response.Header.Get("Content-Type"), "text/html")
-	require.Equal(t, response.ContentLength, ask(http.MethodHead, "").ContentLength)
-	require.Equal(t, http.StatusNotModified, ask(http.MethodGet, response.Header.Get("ETag")).StatusCode)
+	missing, text := withoutKey(t, http.MethodGet, clients+"none.js")
+	require.Equal(t, http.StatusNotFound, missing.StatusCode)
+	require.Equal(t, "application/json", missing.Header.Get("Content-Type"))
+	require.Contains(t, text, `"NOT_FOUND"`)
+	for _, path := range []string{"none.js", "index.html", "assets/", "docs/none"} {
+		missing, _ = withoutKey(t, http.MethodGet, operators+path)
+		require.Equal(t, http.StatusNotFound, missing.StatusCode, path)
+	}
+	url := clients
 	endless, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, zeros{})
 	require.NoError(t, err)
 	endless.ContentLength = -1

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"crypto/sha256"
-	"fmt"
+	"errors"
 	"io/fs"
+	"net/http"
 	"path"
 
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
-	"trafficd/schemas/negotiate"
 	"trafficd/schemas/openapi"
 	"trafficd/schemas/proto"
 	"trafficd/schemas/xroute"
@@ -47,22 +46,10 @@ func (d *daemon) routes() []api.Route {
 			Right: contract.RightRouting, Endpoint: d.routing, Basic: true,
 		},
 	}
-	add := func(path string, e public) {
-		routes = append(routes, api.Route{Path: path, Methods: publicMethods, Open: publicMethods, Endpoint: e})
+	add := func(path string, h public) {
+		routes = append(routes, api.Route{Path: path, Methods: publicMethods, Open: publicMethods, Endpoint: h})
 	}
-	addFile := func(path string, p page.Page, name string) {
-		add(path, func(ctx *fasthttp.RequestCtx) error {
-			f, _ := p.File(name, negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)))
-			return serveFile(ctx, f)
-		})
-	}
-	schema := func(path, mediaType string, content []byte) {
-		digest := sha256.Sum256(content)
-		f := page.File{Body: content, ETag: fmt.Sprintf(`"%x"`, digest[:8])}
-		// Caches must revalidate, because the content changes with the daemon's version.
-		f.Header = [][2]string{{"Content-Type", mediaType}, {"Cache-Control", "public, no-cache"}, {"ETag", f.ETag}}
-		add(path, func(ctx *fasthttp.RequestCtx) error { return serveFile(ctx, f) })
-	}
+	schema := func(path, mediaType string, content []byte) { add(path, page.Document(mediaType, content)) }
 	for _, name := range xroute.SchemaNames() { // the WSDL imports them by relative paths
 		schema(path.Join(path.Dir(routing.Path), name), "text/xml; charset=utf-8", xroute.Schema(name, d.cfg.Routing.VendorPrefix))
 	}
@@ -74,20 +61,62 @@ func (d *daemon) routes() []api.Route {
 		list += name + "\n"
 	}
 	schema(schemasPath, "text/plain; charset=utf-8", []byte(list))
-	docs := page.Docs()
-	for name := range docs {
-		addFile(path.Join(docsPath, name), docs, name)
+	for name, h := range page.Docs() {
+		add(path.Join(docsPath, name), h)
 	}
 	if d.cfg.UI.Clients {
-		p := page.New(d.cfg.UI, d.pageSettings(), "map.html")
-		for name := range p {
-			addFile(mapPath+name, p, name)
-		}
-		if d.cfg.UI.Basemap != "" {
-			add(mapPath+page.BasemapName, d.serveBasemap)
+		for name, h := range page.New(d.cfg.UI, d.pageSettings(), "map.html") {
+			add(mapPath+name, h)
 		}
 	}
 	return routes
+}
+
+// public handles GET and HEAD without a key, for clients as an api.Endpoint and for operators as an
+// http.Handler.
+type public func(ctx *fasthttp.RequestCtx) error
+
+// Admit implements api.Endpoint.
+func (public) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(), apiErr *contract.APIError) {
+	return nil, nil
+}
+
+// Handle implements api.Endpoint.
+func (p public) Handle(_ *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
+	return 0, p(ctx)
+}
+
+// ServeHTTP implements http.Handler. Errors are plain text.
+func (p public) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var ctx fasthttp.RequestCtx
+	ctx.Request.Header.SetMethod(r.Method)
+	ctx.Request.SetRequestURI(r.URL.RequestURI())
+	for name, values := range r.Header {
+		for _, v := range values {
+			ctx.Request.Header.Add(name, v)
+		}
+	}
+	if err := p(&ctx); err != nil {
+		status, text := http.StatusInternalServerError, err.Error()
+		if apiErr, ok := errors.AsType[*contract.APIError](err); ok {
+			status, text = apiErr.Code.Status(), apiErr.Description
+		}
+		http.Error(w, text, status)
+		return
+	}
+	response := &ctx.Response
+	if !response.IsBodyStream() { // a stream has set it
+		response.Header.SetContentLength(len(response.Body()))
+	}
+	for name, value := range response.Header.All() {
+		w.Header().Set(string(name), string(value))
+	}
+	w.WriteHeader(response.StatusCode())
+	if r.Method == http.MethodHead {
+		_ = response.CloseBodyStream()
+		return
+	}
+	_ = response.BodyWriteTo(w) // if it fails, the server closes the connection early
 }
 
 // noLayer rejects all requests with 403 when there is no feed. A layer that is not built yet

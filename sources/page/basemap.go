@@ -6,57 +6,67 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
-	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"trafficd/schemas/negotiate"
 )
 
-// BasemapName is the path of the basemap relative to the page. The page uses Range requests to read
+// basemapName is the path of the basemap relative to the page. The page uses Range requests to read
 // the header and the directories of the archive, and then the tiles that it shows.
-const BasemapName = "basemap.pmtiles"
+const basemapName = "basemap.pmtiles"
 
-// Basemap is an open PMTiles archive. The caller must close Reader.
-type Basemap struct {
-	Reader *os.File
-	Size   int64
-	Header [][2]string // names and values, including ETag
-	ETag   string
-	time   time.Time // modification time of the file
+// serveBasemap implements Handler. It serves the archive or one range of it, without reading it into
+// memory. The file may be replaced between two requests.
+func (c Config) serveBasemap(ctx *fasthttp.RequestCtx) error {
+	f, info, err := c.openBasemap()
+	if err != nil {
+		return fmt.Errorf("cannot open the basemap (ui.basemap): %w", err)
+	}
+	size, etag := int(info.Size()), fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
+	h := &ctx.Response.Header
+	h.SetContentType("application/vnd.pmtiles")
+	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
+	h.Set(fasthttp.HeaderCacheControl, revalidate)
+	h.Set(fasthttp.HeaderAcceptRanges, "bytes")
+	if unmodified(ctx, etag) {
+		f.Close()
+		return nil
+	}
+	part := negotiate.RangeOf(&ctx.Request.Header, []byte(etag), size)
+	if part.Whole {
+		part.To = size
+	} else {
+		h.SetBytesV(fasthttp.HeaderContentRange, part.AppendContentRange(nil, size))
+		ctx.SetStatusCode(fasthttp.StatusPartialContent)
+	}
+	if part.Unsatisfiable {
+		f.Close()
+		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
+		return nil
+	}
+	length := part.To - part.From
+	body := struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, int64(part.From), int64(length)), f}
+	ctx.SetBodyStream(body, length) // closes body
+	return nil
 }
 
-// OpenBasemap opens the archive. The file may be replaced between two calls.
-func (c Config) OpenBasemap() (*Basemap, error) {
+// openBasemap opens the archive. The caller must close it.
+func (c Config) openBasemap() (*os.File, os.FileInfo, error) {
 	f, err := os.Open(c.Basemap)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	b := &Basemap{Reader: f, Size: info.Size(), ETag: fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()), time: info.ModTime()}
-	b.Header = [][2]string{
-		{"Content-Type", "application/vnd.pmtiles"},
-		{"X-Content-Type-Options", "nosniff"},
-		{"Cache-Control", revalidate},
-		{"ETag", b.ETag},
-	}
-	return b, nil
-}
-
-// ServeBasemap serves the archive, or only the requested ranges.
-func (c Config) ServeBasemap(w http.ResponseWriter, r *http.Request) {
-	b, err := c.OpenBasemap()
-	if err != nil {
-		http.Error(w, "cannot open the basemap (ui.basemap): "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	defer b.Reader.Close()
-	for _, h := range b.Header {
-		w.Header().Set(h[0], h[1])
-	}
-	http.ServeContent(w, r, "", b.time, b.Reader)
+	return f, info, nil
 }
 
 const (
@@ -69,12 +79,12 @@ func (c Config) Check() error {
 	if c.Basemap == "" {
 		return nil
 	}
-	b, err := c.OpenBasemap()
+	f, info, err := c.openBasemap()
 	if err != nil {
 		return fmt.Errorf("basemap: %w", err)
 	}
-	defer b.Reader.Close()
-	if err := checkPMTiles(b.Reader, b.Size); err != nil {
+	defer f.Close()
+	if err := checkPMTiles(f, info.Size()); err != nil {
 		return fmt.Errorf("basemap: %s: %w", c.Basemap, err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 )
 
 // archive returns the header of an archive with tiles that end at byte 200, padded to size.
@@ -50,17 +51,21 @@ func TestCheckBasemap(t *testing.T) {
 func TestServeBasemap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "city.pmtiles")
 	require.NoError(t, os.WriteFile(path, archive(200), 0o600))
-	h := http.HandlerFunc(Config{Basemap: path}.ServeBasemap)
-	part := get(h, "/basemap.pmtiles", "Range", "bytes=0-6")
-	require.Equal(t, http.StatusPartialContent, part.Code)
-	require.Equal(t, "PMTiles", part.Body.String())
-	etag := part.Header().Get("ETag")
-	require.Equal(t, http.StatusNotModified, get(h, "/basemap.pmtiles", "If-None-Match", etag).Code)
+	p := New(Config{Basemap: path}, Settings{}, "map.html")
+	require.Contains(t, string(get(t, p, "settings.json").Body()), `"basemap":true`)
+	part := get(t, p, basemapName, "Range", "bytes=0-6")
+	require.Equal(t, http.StatusPartialContent, part.StatusCode())
+	require.Equal(t, "PMTiles", string(part.Body()))
+	require.Equal(t, "application/vnd.pmtiles", header(part, "Content-Type"))
+	require.Equal(t, "nosniff", header(part, "X-Content-Type-Options"))
+	require.Equal(t, "public, no-cache", header(part, "Cache-Control"))
+	etag := header(part, "ETag")
+	require.Equal(t, http.StatusNotModified, get(t, p, basemapName, "If-None-Match", etag).StatusCode())
 	require.NoError(t, os.WriteFile(path+".new", archive(300), 0o600))
 	require.NoError(t, os.Rename(path+".new", path))
-	whole := get(h, "/basemap.pmtiles", "Range", "bytes=0-6", "If-Range", etag)
-	require.Equal(t, http.StatusOK, whole.Code)
-	require.Equal(t, 300, whole.Body.Len())
+	whole := get(t, p, basemapName, "Range", "bytes=0-6", "If-Range", etag)
+	require.Equal(t, http.StatusOK, whole.StatusCode())
+	require.Len(t, whole.Body(), 300)
 	require.NoError(t, os.Remove(path))
-	require.Equal(t, http.StatusInternalServerError, get(h, "/basemap.pmtiles").Code)
+	require.ErrorContains(t, p[basemapName](&fasthttp.RequestCtx{}), "cannot open the basemap (ui.basemap): open "+path)
 }

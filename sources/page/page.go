@@ -20,6 +20,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/gzip"
+	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/settings"
 	"trafficd/schemas/negotiate"
@@ -55,7 +56,7 @@ type Settings struct {
 	StaleAfter float64 `json:"staleAfter"` // seconds
 	Forecasts  bool    `json:"forecasts"`  // whether there is a feed of forecasts
 	LeftHand   bool    `json:"leftHand"`
-	Basemap    bool    `json:"basemap"`    // whether BasemapName exists
+	Basemap    bool    `json:"basemap"`    // whether basemapName exists
 	Forecaster bool    `json:"forecaster"` // whether StreetPath exists
 }
 
@@ -67,24 +68,37 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // revalidate lets caches store a file, but requires them to revalidate it for each use.
 const revalidate = "public, no-cache"
 
-// asset is a file of the page.
-type asset struct {
-	mediaType  string
-	policy     string // Content-Security-Policy
-	etag       func() string
-	identity   func() []byte // uncompressed content
-	compressed func() []byte // gzip-compressed content
+// Handler responds to a GET or HEAD of a file. An error replaces the response.
+type Handler = func(ctx *fasthttp.RequestCtx) error
+
+// Page holds the handlers of the page's files for one audience, by path without a leading slash.
+type Page map[string]Handler
+
+// Document returns the handler of a document that is not part of a page, such as a schema.
+func Document(mediaType string, content []byte) Handler {
+	etag := `"` + digest(content) + `"`
+	return func(ctx *fasthttp.RequestCtx) error {
+		h := &ctx.Response.Header
+		h.SetContentType(mediaType)
+		h.Set(fasthttp.HeaderCacheControl, revalidate)
+		if !unmodified(ctx, etag) {
+			ctx.Response.SetBodyRaw(content)
+		}
+		return nil
+	}
 }
 
-// Page holds the files of the page for one audience, by path.
-type Page map[string]asset
-
-// File is a file of the page, encoded as it is sent. Body must not be modified.
-type File struct {
-	Header [][2]string // names and values, including ETag and Content-Encoding
-	ETag   string
-	Body   []byte
+// unmodified sets the ETag of the response, and the status 304 if the client already has the body.
+func unmodified(ctx *fasthttp.RequestCtx, etag string) bool {
+	ctx.Response.Header.Set(fasthttp.HeaderETag, etag)
+	if !negotiate.Unmodified(&ctx.Request.Header, []byte(etag), time.Time{}) {
+		return false
+	}
+	ctx.SetStatusCode(fasthttp.StatusNotModified)
+	return true
 }
+
+func digest(content []byte) string { return fmt.Sprintf("%x", xxhash.Sum64(content)) }
 
 const operatorsEntry = "index.html" // entry file of the page for operators
 
@@ -115,50 +129,40 @@ func New(cfg Config, s Settings, entry string) Page {
 	}
 	text, _ := json.Marshal(s) // StaleAfter is finite, so this cannot fail
 	all.add("settings.json", "settings.json", policy, func() []byte { return text })
+	if s.Basemap {
+		all[basemapName] = cfg.serveBasemap
+	}
 	return all
 }
 
-// File returns the file with the given path, without a leading slash, or ok false if there is none.
-func (p Page) File(name string, compressed bool) (f File, ok bool) {
-	a, ok := p[name]
-	if !ok {
-		return f, false
-	}
-	f = File{ETag: `"` + a.etag() + `"`}
-	caching := revalidate
-	if strings.HasPrefix(name, "assets/") { // the name contains a hash of the content
-		caching = "public, max-age=31536000, immutable"
-	}
-	f.Header = [][2]string{
-		{"Content-Type", a.mediaType},
-		{"Content-Security-Policy", a.policy},
-		{"Referrer-Policy", "no-referrer"},
-		{"X-Content-Type-Options", "nosniff"},
-		{"Cache-Control", caching},
-		{"Vary", "Accept-Encoding"},
-	}
-	if compressed {
-		f.ETag, f.Body = `"`+a.etag()+`-gzip"`, a.compressed()
-		f.Header = append(f.Header, [2]string{"Content-Encoding", "gzip"})
-	} else {
-		f.Body = a.identity()
-	}
-	f.Header = append(f.Header, [2]string{"ETag", f.ETag})
-	return f, true
+// asset is a file of the page.
+type asset struct {
+	mediaType  string
+	policy     string // Content-Security-Policy
+	caching    string // Cache-Control
+	etag       func() string
+	identity   func() []byte // uncompressed content
+	compressed func() []byte // gzip-compressed content
 }
 
-// ServeHTTP serves the files at their paths.
-func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	accepts := [][]byte{[]byte(r.Header.Get("Accept-Encoding"))}
-	f, ok := p.File(strings.TrimPrefix(r.URL.Path, "/"), negotiate.AcceptsGzip(accepts))
-	if !ok {
-		http.NotFound(w, r)
-		return
+// serve implements Handler. It does not copy the content.
+func (a *asset) serve(ctx *fasthttp.RequestCtx) error {
+	h := &ctx.Response.Header
+	h.SetContentType(a.mediaType)
+	h.Set(fasthttp.HeaderContentSecurityPolicy, a.policy)
+	h.Set(fasthttp.HeaderReferrerPolicy, "no-referrer")
+	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
+	h.Set(fasthttp.HeaderCacheControl, a.caching)
+	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
+	etag, body := `"`+a.etag()+`"`, a.identity
+	if negotiate.AcceptsGzip(ctx.Request.Header.PeekAll(fasthttp.HeaderAcceptEncoding)) {
+		etag, body = `"`+a.etag()+`-gzip"`, a.compressed
+		h.SetContentEncoding("gzip")
 	}
-	for _, h := range f.Header {
-		w.Header().Set(h[0], h[1])
+	if !unmodified(ctx, etag) {
+		ctx.Response.SetBodyRaw(body())
 	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.Body)) // also handles If-None-Match
+	return nil
 }
 
 // add adds a file at the path name, with the media type for the file name from. If name ends with
@@ -166,7 +170,10 @@ func (p Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // media type. The content is read when the file is first requested.
 func (p Page) add(name, from, policy string, content func() []byte) {
 	stored := sync.OnceValue(content)
-	a := asset{policy: policy, etag: sync.OnceValue(func() string { return fmt.Sprintf("%x", xxhash.Sum64(stored())) })}
+	a := asset{policy: policy, caching: revalidate, etag: sync.OnceValue(func() string { return digest(stored()) })}
+	if strings.HasPrefix(name, "assets/") { // the name contains a hash of the content
+		a.caching = "public, max-age=31536000, immutable"
+	}
 	if plain, ok := strings.CutSuffix(name, ".gz"); ok {
 		name, from = plain, plain
 		a.compressed, a.identity = stored, sync.OnceValue(func() []byte {
@@ -184,7 +191,7 @@ func (p Page) add(name, from, policy string, content func() []byte) {
 		})
 	}
 	a.mediaType = mediaType(from)
-	p[name] = a
+	p[name] = a.serve
 }
 
 // content returns a function that reads an embedded file.
