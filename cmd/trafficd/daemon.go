@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
+	"runtime/metrics"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
@@ -276,4 +280,60 @@ func (d *daemon) stopAPI(ctx context.Context) error {
 		return fmt.Errorf("requests were aborted at the end of the grace period: %w", err)
 	}
 	return err
+}
+
+// reload applies the settings that can change while the daemon is running, and logs which others
+// have changed. If any setting is invalid, none is applied. Keys that conflict with those in the
+// keys file are not applied until the file changes.
+func (d *daemon) reload(load func() (*config.Config, error)) {
+	next, err := load()
+	if err == nil {
+		err = d.registry.Reload(next.Registry)
+	}
+	if err != nil {
+		d.log.Error().Err(err).Msg("cannot reload the settings; the previous ones remain in use")
+		return
+	}
+	next.Log.SetLevel()
+	if err := d.keys.Reload(next.API.Keys); err != nil {
+		d.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use until the keys file changes")
+		next.API.Keys = d.current.API.Keys
+	}
+	d.api.Reload()
+	applied, pending := []string{}, []string{}
+	for _, key := range conf.Differences(&d.current, next) {
+		if key == "log.level" || key == "api.keys" || strings.HasPrefix(key, "registry.") {
+			applied = append(applied, key)
+		} else {
+			pending = append(pending, key)
+		}
+	}
+	d.log.Info().Strs("changed", applied).Strs("need_restart", pending).Msg("settings reloaded")
+	d.current.Log.Level, d.current.API.Keys, d.current.Registry = next.Log.Level, next.API.Keys, next.Registry
+}
+
+// limitMemory sets the soft memory limit, 0 for none, and returns a function that stops adjusting
+// it. Other settings bound live memory, which may exceed the limit, for example with a large
+// forecast layer. The garbage collector would then use half of the CPU, so limitMemory keeps the
+// limit at 1.5 times live memory or more.
+func limitMemory(limit int64) (stop func()) {
+	if limit == 0 || os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	debug.SetMemoryLimit(limit)
+	done, live := make(chan struct{}), []metrics.Sample{{Name: "/gc/heap/live:bytes"}} // in use at the last garbage collection
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				metrics.Read(live)
+				debug.SetMemoryLimit(max(limit, int64(live[0].Value.Uint64())*3/2))
+			}
+		}
+	}()
+	return func() { close(done) }
 }

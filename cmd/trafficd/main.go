@@ -3,19 +3,13 @@
 // and converts geometries.
 //
 //	main.go        the command line
-//	config/        settings: defaults, file, environment, flags
-//	daemon.go      the parts, in the order of start and stop
-//	steps.go       starts and stops the parts within a time limit
-//	memory.go      the memory limit
+//	config/        settings: defaults, file, environment, flags; the sinks
+//	daemon.go      the parts, in the order of start and stop; SIGHUP, the memory limit
+//	steps.go       starts and stops the parts within a time limit; systemd
 //	check.go       --check-config
 //	deliveries.go  the delivery loops
-//	partitions.go  the delivery of a journal in Kafka
-//	routes.go      the paths for clients, and the interface descriptions
-//	page.go        the paths for operators, and the web page
-//	reload.go      SIGHUP
+//	routes.go      the paths for clients and operators
 //	readiness.go   the reasons in /readyz
-//	notify.go      systemd
-//	migrate.go     the ClickHouse tables
 //	health.go      health checks of containers
 //	status/        /status
 //	tracing/       OpenTelemetry
@@ -26,13 +20,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
+	"trafficd/sinks/clickhouse"
 )
 
 func main() {
@@ -159,4 +156,35 @@ func (f *flags) serve(cmd *cobra.Command) error {
 		return errLogged
 	}
 	return nil
+}
+
+func migrateCommand(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "migrate",
+		Short: "Create or update the tables in ClickHouse",
+		Long: `migrate creates the database and the tables in ClickHouse, or updates them. It may be run
+repeatedly. The daemon does the same when it first reaches ClickHouse, unless
+clickhouse.migrate is false. In that case, run migrate before updating the daemon, as a
+user that may create tables.`,
+		Example: `  trafficd migrate --config trafficd.yaml
+  TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd migrate --set clickhouse.username=admin`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := f.load(cmd)
+			if err != nil {
+				return conf.Invalid(err)
+			}
+			if !c.ClickHouse.Enabled {
+				return errors.New("cannot migrate: clickhouse.enabled is false")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			log := c.Log.Logger(os.Stderr)
+			if err := clickhouse.Migrate(ctx, c.ClickHouse.Config, log); err != nil {
+				return err
+			}
+			log.Info().Strs("addresses", c.ClickHouse.Addresses).Str("database", c.ClickHouse.Database).Msg("the tables are up to date")
+			return nil
+		},
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"slices"
 	"time"
@@ -108,5 +110,29 @@ func (r runner) stop(started []step, signals <-chan os.Signal, signalled bool) e
 		case <-hard.C:
 			return errTooSlow
 		}
+	}
+}
+
+// notifyStep notifies systemd when the daemon starts to serve clients, and when it begins to stop
+// (see sd_notify(3)). It does nothing unless a unit with Type=notify started the daemon.
+func notifyStep(log zerolog.Logger) step {
+	notify := func(state string) {
+		path := os.Getenv("NOTIFY_SOCKET")
+		if path == "" {
+			return
+		}
+		c, err := net.Dial("unixgram", path)
+		if err == nil {
+			_, err = io.WriteString(c, state)
+			_ = c.Close()
+		}
+		if err != nil {
+			log.Warn().Err(err).Msg("cannot notify systemd")
+		}
+	}
+	return step{
+		"systemd notification",
+		func() error { notify("READY=1"); return nil },
+		func(context.Context) error { notify("STOPPING=1"); return nil },
 	}
 }
