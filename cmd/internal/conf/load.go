@@ -1,3 +1,8 @@
+// Package conf reads the settings of a program from the defaults, a YAML file, the environment and
+// the command line; later ones win. It also prints them and configures the log.
+//
+// Settings are strings, booleans, numbers (int, int64, float64), durations, and lists and sections
+// of these. Their keys are the struct tags "setting".
 package conf
 
 import (
@@ -8,6 +13,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -195,4 +201,44 @@ func fromNode(n *yaml.Node, key, path string, root schema) (list []setting, errs
 		list, errs = append(list, below...), append(errs, wrong...)
 	}
 	return list, errs
+}
+
+// Section returns the errors joined in err, each of which starts with a key. It adds the section's
+// name to the key, and appends the origin of the setting.
+func (o Origins) Section(name string, err error) error {
+	var errs []error
+	for _, err := range Leaves(err) {
+		text := join(name, err.Error())
+		for key := keyAtStart.FindString(text); key != ""; key = key[:max(0, strings.LastIndexByte(key, '.'))] {
+			if from := o[key]; from != "" {
+				text += " (from " + from + ")"
+				break
+			}
+		}
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
+}
+
+var keyAtStart = regexp.MustCompile(`^[a-z0-9_.]+`)
+
+// Invalid returns the error with which a program rejects its settings, with one problem per line.
+func Invalid(problems error) error {
+	return fmt.Errorf("cannot use the configuration:\n  %s", strings.ReplaceAll(problems.Error(), "\n", "\n  "))
+}
+
+// Leaves returns the errors joined in err, at any depth, or only err if it joins none.
+func Leaves(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var list []error
+	for _, err := range joined.Unwrap() {
+		list = append(list, Leaves(err)...)
+	}
+	return list
 }
