@@ -60,13 +60,14 @@ func (h *history) find(d *document, sum uint64) (v version, known bool) {
 // changes, clients get the whole layer. The changes therefore take no more memory than the layer.
 const (
 	followedVersions = 8
-	followedShare    = 8 // changes contain at most one in this many streets
+	followedShare    = 2 // changes contain at most one in this many streets
 )
 
 // followed holds the changes since the versions that clients have.
 type followed struct {
 	mu     sync.Mutex
 	pieces map[version]*piece // a nil piece means that clients get the whole layer
+	size   int                // number of streets in pieces, at most that of the layer
 }
 
 // since returns a piece with the streets that have changed since the version. ok is false if there
@@ -82,13 +83,17 @@ func (d *document) since(s *snapshot, v version) (p *piece, ok bool) {
 	defer d.followed.mu.Unlock()
 	p, known := d.followed.pieces[v]
 	if !known {
-		if d.followed.pieces == nil || len(d.followed.pieces) == followedVersions {
-			d.followed.pieces = map[version]*piece{}
-		}
-		if p, ok = d.changed(s, v); !ok || len(p.streets)*followedShare > max(s.streets, 100) {
+		size, limit := 0, max(s.streets, 100)
+		if p, ok = d.changed(s, v); !ok || len(p.streets)*followedShare > limit {
 			p = nil
+		} else {
+			size = len(p.streets)
+		}
+		if f := &d.followed; f.pieces == nil || len(f.pieces) == followedVersions || f.size+size > limit {
+			f.pieces, f.size = map[version]*piece{}, 0
 		}
 		d.followed.pieces[v] = p
+		d.followed.size += size
 	}
 	return p, p != nil
 }

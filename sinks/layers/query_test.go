@@ -362,11 +362,16 @@ func TestSinceUnknown(t *testing.T) {
 	l.Put(forecast(1000, 77, noon, 6, 1))
 	rebuild(l, noon)
 	f(version, "changes", 1)
-	for street := range int32(500) {
-		l.Put(forecast(1000+street, 77, noon, 6, 2))
+	change := func(streets int, speed float64) {
+		for i := range int32(streets) {
+			l.Put(forecast(1000+i, 77, noon, 6, speed))
+		}
+		rebuild(l, noon)
 	}
-	rebuild(l, noon)
-	f(version, "whole", len(all)+500)
+	change(len(all), 8) // new streets: half of the layer
+	f(version, "changes", len(all))
+	change(len(all)+1, 9)
+	f(version, "whole", 2*len(all)+1)
 	_, _, version, _ = shownIn(t, l, "")
 	l.Put(forecast(1000, 77, noon, 6, 3))
 	rebuild(l, noon.Add(time.Minute))
@@ -375,7 +380,7 @@ func TestSinceUnknown(t *testing.T) {
 	other.OpenLRcode = codeOf(1001)
 	l.Put(other)
 	rebuild(l, noon.Add(time.Minute))
-	f(version, "whole", len(all)+500)
+	f(version, "whole", 2*len(all)+1)
 	_, _, version, _ = shownIn(t, l, "")
 	rebuild(l, noon.Add(keepVersions+2*time.Minute))
 	_, _, _, content := shownIn(t, l, "?since="+url.QueryEscape(version))
