@@ -1,7 +1,7 @@
 // Package negotiate evaluates the request headers that select a response, as defined in RFC 9110:
 // Accept and Accept-Encoding (section 12.5), conditions (13.1) and ranges (14). It also parses
-// Content-Encoding (8.4). Headers may be repeated. Its functions do not allocate, except for dates
-// in obsolete formats.
+// Content-Encoding (8.4). Headers may be repeated. The functions of this package do not allocate,
+// except when they parse dates in obsolete formats.
 package negotiate
 
 import "bytes"
@@ -15,7 +15,7 @@ const Unlisted Quality = -1
 
 // Element is one element of a list header.
 type Element struct {
-	Value      []byte // without parameters and surrounding white space
+	Value      []byte // without parameters or surrounding white space
 	Parameters []byte // the text after the first semicolon
 }
 
@@ -27,8 +27,8 @@ func Next(line []byte) (e Element, rest []byte) {
 	return Element{bytes.TrimSpace(value), parameters}, rest
 }
 
-// Quality returns the element's parameter q, or 1000 if it has none. It returns 0 if the parameter
-// is malformed, because the client may not accept the value.
+// Quality returns the value of the element's q parameter, or 1000 if it has none. It returns 0 if
+// the parameter is malformed, because the client might not accept the value.
 func (e Element) Quality() Quality {
 	for rest := e.Parameters; len(rest) > 0; {
 		var parameter []byte
@@ -74,8 +74,9 @@ func cut(text []byte, separator byte) (before, after []byte) {
 	return text, nil
 }
 
-// Named returns the quality of the first element with the given value, ignoring case, or Unlisted.
-func Named(lines [][]byte, value []byte) Quality {
+// QualityOf returns the quality of the first element with the given value, ignoring case, or
+// Unlisted.
+func QualityOf(lines [][]byte, value []byte) Quality {
 	for _, rest := range lines {
 		for len(rest) > 0 {
 			var e Element
@@ -95,37 +96,39 @@ var (
 	xGzip          = []byte("x-gzip")
 )
 
-// Application returns the quality of mediaType (application/…) in the lines of Accept. It falls
-// back to application/*, then to */*, and returns Unlisted if none of them is listed.
-func Application(lines [][]byte, mediaType []byte) Quality {
+// ApplicationQuality returns the quality of mediaType (application/…) in the lines of an Accept
+// header. It falls back to application/*, then to */*, and returns Unlisted if none of them is
+// listed.
+func ApplicationQuality(lines [][]byte, mediaType []byte) Quality {
 	for _, name := range [...][]byte{mediaType, anyApplication, anyType} {
-		if q := Named(lines, name); q != Unlisted {
+		if q := QualityOf(lines, name); q != Unlisted {
 			return q
 		}
 	}
 	return Unlisted
 }
 
-// Coding returns the quality of a content coding other than identity in the lines of
-// Accept-Encoding. If the coding is not listed, it returns the quality of *, or Unlisted. x-gzip is
-// an alias for gzip.
-func Coding(lines [][]byte, coding []byte) Quality {
-	q := Named(lines, coding)
+// CodingQuality returns the quality of a content coding other than identity in the lines of an
+// Accept-Encoding header. If the coding is not listed, it returns the quality of *, or Unlisted.
+// x-gzip is an alias for gzip.
+func CodingQuality(lines [][]byte, coding []byte) Quality {
+	q := QualityOf(lines, coding)
 	if q == Unlisted && bytes.EqualFold(coding, gzip) {
-		q = Named(lines, xGzip)
+		q = QualityOf(lines, xGzip)
 	}
 	if q == Unlisted {
-		q = Named(lines, wildcard)
+		q = QualityOf(lines, wildcard)
 	}
 	return q
 }
 
 // AcceptsGzip reports whether Accept-Encoding allows gzip.
-func AcceptsGzip(lines [][]byte) bool { return Coding(lines, gzip) > 0 }
+func AcceptsGzip(lines [][]byte) bool { return CodingQuality(lines, gzip) > 0 }
 
-// ContentGzip returns how many times the lines of Content-Encoding name gzip or x-gzip, and the
-// first coding that is neither gzip nor ignored, or nil. ignored may be empty.
-func ContentGzip(lines [][]byte, ignored string) (times int, other []byte) {
+// CountGzip returns how many times gzip or x-gzip occurs in the lines of a Content-Encoding header.
+// other is the first coding that is neither gzip nor ignored, or nil if there is none. ignored may
+// be empty.
+func CountGzip(lines [][]byte, ignored string) (times int, other []byte) {
 	for _, line := range lines {
 		for coding := range bytes.SplitSeq(line, []byte{','}) {
 			coding = bytes.TrimSpace(coding)

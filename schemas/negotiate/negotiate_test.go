@@ -13,10 +13,10 @@ func lines(values ...string) (all [][]byte) {
 	return all
 }
 
-func TestCoding(t *testing.T) {
+func TestCodingQuality(t *testing.T) {
 	f := func(want Quality, accept ...string) {
 		t.Helper()
-		require.Equal(t, want, Coding(lines(accept...), []byte("gzip")), "%q", accept)
+		require.Equal(t, want, CodingQuality(lines(accept...), []byte("gzip")), "%q", accept)
 		require.Equal(t, want > 0, AcceptsGzip(lines(accept...)), "%q", accept)
 	}
 	f(Unlisted)
@@ -37,10 +37,10 @@ func TestCoding(t *testing.T) {
 	f(300, "br, *;q=0.3")
 }
 
-func TestApplication(t *testing.T) {
+func TestApplicationQuality(t *testing.T) {
 	f := func(want Quality, accept ...string) {
 		t.Helper()
-		require.Equal(t, want, Application(lines(accept...), []byte("application/json")), "%q", accept)
+		require.Equal(t, want, ApplicationQuality(lines(accept...), []byte("application/json")), "%q", accept)
 	}
 	f(Unlisted)
 	f(Unlisted, "text/html, application/jsons")
@@ -72,10 +72,10 @@ func TestQuality(t *testing.T) {
 	f("q", 0)
 }
 
-func TestContentGzip(t *testing.T) {
+func TestCountGzip(t *testing.T) {
 	f := func(ignored string, wantTimes int, wantOther string, text ...string) {
 		t.Helper()
-		times, other := ContentGzip(lines(text...), ignored)
+		times, other := CountGzip(lines(text...), ignored)
 		require.Equal(t, wantTimes, times, "%q", text)
 		require.Equal(t, wantOther, string(other), "%q", text)
 	}
@@ -91,7 +91,7 @@ func TestAllocations(t *testing.T) {
 	accept, encoding := lines("text/html, application/json;q=0.9, */*;q=0.8"), lines("deflate, br", `x;y="z,";q=0.5, *;q=0.1`)
 	json, coding := []byte("application/json"), []byte("gzip")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if a, c := Application(accept, json), Coding(encoding, coding); a != 900 || c != 100 {
+		if a, c := ApplicationQuality(accept, json), CodingQuality(encoding, coding); a != 900 || c != 100 {
 			t.Errorf("got %d and %d, want 900 and 100", a, c)
 		}
 	}))

@@ -32,7 +32,7 @@ func headersOf(h *fasthttp.RequestHeader) (has requestHeaders) {
 // in all other cases, even if neither is acceptable: a 406 would not help any client.
 func chooseFormat(h *fasthttp.RequestHeader) format {
 	lines := h.PeekAll(fasthttp.HeaderAccept)
-	if negotiate.Application(lines, mediaTypes[jsonText]) > max(negotiate.Application(lines, mediaTypes[protobuf]), 0) {
+	if negotiate.ApplicationQuality(lines, mediaTypes[jsonText]) > max(negotiate.ApplicationQuality(lines, mediaTypes[protobuf]), 0) {
 		return jsonText
 	}
 	return protobuf
@@ -43,9 +43,9 @@ func chooseFormat(h *fasthttp.RequestHeader) format {
 // acceptable.
 func chooseEncoding(h *fasthttp.RequestHeader) encoding {
 	lines := h.PeekAll(fasthttp.HeaderAcceptEncoding)
-	best, bestQ := identity, max(negotiate.Named(lines, encodingNames[identity]), 0)
+	best, bestQ := identity, max(negotiate.QualityOf(lines, encodingNames[identity]), 0)
 	for _, e := range [...]encoding{zstandard, gzipped} {
-		if q := negotiate.Coding(lines, encodingNames[e]); q > 0 && q >= bestQ {
+		if q := negotiate.CodingQuality(lines, encodingNames[e]); q > 0 && q >= bestQ {
 			best, bestQ = e, q
 		}
 	}

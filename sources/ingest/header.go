@@ -36,7 +36,7 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 // checkEncoding accepts a Content-Encoding of gzip, or none. declared reports whether the header
 // declares gzip; if it does not, the body must begin with gzip's magic number.
 func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIError) {
-	times, other := negotiate.ContentGzip(h.PeekAll(fasthttp.HeaderContentEncoding), "")
+	times, other := negotiate.CountGzip(h.PeekAll(fasthttp.HeaderContentEncoding), "")
 	if other != nil {
 		return false, gzipRequired(fmt.Sprintf("unsupported Content-Encoding %q: compress the body with gzip", contract.Echo(other)))
 	}

@@ -68,7 +68,7 @@ func contentType(h *fasthttp.RequestHeader) (media, charset string) {
 // codings returns the number of times that Content-Encoding lists gzip, and its first coding other
 // than gzip and identity.
 func codings(h *fasthttp.RequestHeader) (times int, other []byte) {
-	return negotiate.ContentGzip(h.PeekAll(fasthttp.HeaderContentEncoding), "identity")
+	return negotiate.CountGzip(h.PeekAll(fasthttp.HeaderContentEncoding), "identity")
 }
 
 // minCompressed is the minimum size of a compressed response. Smaller ones fit into one packet.
