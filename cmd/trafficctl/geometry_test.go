@@ -103,7 +103,7 @@ func TestGeometryOmitted(t *testing.T) {
 	require.Equal(t, exitRejected, r.code)
 	require.Equal(t, place, r.out)
 	require.Equal(t, []string{
-		`trafficctl: line 1: cannot read WKT: byte 8: unexpected ")", want a number; points have 2`,
+		`trafficctl: line 1: cannot read WKT: byte 8: unexpected ")", expected a number; points have 2`,
 		"trafficctl: line 3: point 0 (200 1) in OG_GEODECIMAL is outside the domain of OG_GEODECIMAL: longitude is not between -180 and 180",
 		"trafficctl: 1 geometry converted, 2 omitted",
 	}, strings.Split(strings.TrimSpace(r.err), "\n"))

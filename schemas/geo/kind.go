@@ -100,7 +100,7 @@ func New(kind Kind, layout geom.Layout, flat []float64, ends []int, endss [][]in
 var ErrKind = errors.New("wrong kind of geometry")
 
 func kindError(got, want Kind) error {
-	return fmt.Errorf("%w: got a %s, want a %s", ErrKind, got, want)
+	return fmt.Errorf("%w: got a %s, expected a %s", ErrKind, got, want)
 }
 
 // asKind returns g as the wanted kind. It converts only between rings and closed lines.

@@ -118,11 +118,11 @@ func TestKMLOtherKinds(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.Nil(t, g)
 	}
-	f(geo.LineString, "got a Point, want a LineString", kmlPoint)
+	f(geo.LineString, "got a Point, expected a LineString", kmlPoint)
 	f(geo.LinearRing, "a LineString is a LinearRing only if it is closed: a ring must have no points or at least 4, got 2", kmlLine)
-	f(geo.Point, "got a MultiPoint, want a Point", "<MultiGeometry>"+kmlPoint+"</MultiGeometry>")
-	f(geo.Point, "got a MultiPoint, want a Point", kmlPoint, kmlPoint)
-	f(geo.MultiPoint, "member 1 of a MultiPoint: wrong kind of geometry: got a LineString, want a Point", kmlPoint, kmlLine)
+	f(geo.Point, "got a MultiPoint, expected a Point", "<MultiGeometry>"+kmlPoint+"</MultiGeometry>")
+	f(geo.Point, "got a MultiPoint, expected a Point", kmlPoint, kmlPoint)
+	f(geo.MultiPoint, "member 1 of a MultiPoint: wrong kind of geometry: got a LineString, expected a Point", kmlPoint, kmlLine)
 	f(geo.MultiPolygon, "member 0 of a MultiPolygon", kmlLine)
 }
 

@@ -38,7 +38,7 @@ func TestMeasuresAreDropped(t *testing.T) {
 		_, err := dropping.ParseWKT(text, geo.Any)
 		require.ErrorContains(t, err, want, text)
 	}
-	invalid("POINT M (1 2)", "want a number; points have 3")
+	invalid("POINT M (1 2)", "expected a number; points have 3")
 	invalid("POINT M (1 2 3 4)", "M, but the first point has 4 numbers")
 	invalid("POINT Z (1 2 3 4)", "Z, but the first point has 4 numbers")
 	invalid("POINT ZM (1 2 3)", "first point has")

@@ -225,7 +225,7 @@ func DefaultLimits() Limits { return Limits{Points: 1_000_000, Depth: 32} }
 // ErrTooLarge means that a geometry exceeds Limits.
 var ErrTooLarge = errors.New("geometry is too large")
 
-var errMixed = errors.New("some points have a z and others do not")
+var errMixed = errors.New("some points have a z coordinate and others do not")
 
 // checkPath checks the points of a Point, LineString or LinearRing.
 func checkPath(kind Kind, flat []float64, stride int) error {

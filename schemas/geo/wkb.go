@@ -28,9 +28,9 @@ const (
 	isoStep   = 1000 // difference between the type codes of XY, Z, M and ZM
 )
 
-// ParseWKB reads well-known binary. The geometry does not refer to data, and keeps the SRID of the
-// outermost geometry. The error contains the byte offset, counted from 0, and wraps ErrKind or
-// ErrTooLarge where applicable.
+// ParseWKB parses a geometry in well-known binary (WKB). The result does not retain data, and has
+// the SRID of the outermost geometry. The error contains the byte offset, counted from 0, and wraps
+// ErrKind or ErrTooLarge where applicable.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
 	g, err := r.Read(&r)
@@ -52,7 +52,7 @@ type wkbReader struct {
 	data   []byte
 	at     int
 	big    bool // big-endian
-	stride int  // numbers per point, including an m that is dropped
+	stride int  // coordinates per point, including an m that is dropped
 	srid   uint32
 }
 
@@ -66,14 +66,14 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 	}
 	order := r.data[r.at]
 	if order > littleEndian {
-		return Any, fmt.Errorf("byte order %d, want 0 (big-endian) or 1 (little-endian)", order)
+		return Any, fmt.Errorf("byte order %d, must be 0 (big-endian) or 1 (little-endian)", order)
 	}
 	r.big = order == bigEndian
 	code := r.uint32(1)
 	iso := code &^ ewkbAll
 	dimension, number := iso/isoStep, iso%isoStep // 0: XY, 1: XYZ, 2: XYM, 3: XYZM
 	if number < uint32(Point) || number > uint32(GeometryCollection) || dimension > 3 {
-		return Any, fmt.Errorf("type code %#x is not one of the seven kinds of geometry", code)
+		return Any, fmt.Errorf("unknown geometry type code %#x", code)
 	}
 	kind, layout := Kind(number), geom.XY
 	if dimension%2 == 1 || code&ewkbZ != 0 {
@@ -85,7 +85,7 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 	}
 	switch {
 	case want != Any && kind != want:
-		return Any, fmt.Errorf("member is a %s, want a %s", kind, want)
+		return Any, fmt.Errorf("member is a %s, must be a %s", kind, want)
 	case measured && !r.Limits.DropMeasures:
 		return Any, fmt.Errorf("type code %#x: %w", code, errMeasures)
 	case r.Layout == geom.NoLayout:
@@ -109,20 +109,21 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 
 func (r *wkbReader) need(bytes int) error {
 	if left := len(r.data) - r.at; left < bytes {
-		return fmt.Errorf("unexpected end: %d bytes left, need %d", left, bytes)
+		return fmt.Errorf("unexpected end of data: %d bytes left, need %d", left, bytes)
 	}
 	return nil
 }
 
-// count reads the number of items that follow. Each has at least size bytes: if the data is too
-// short for them, count returns an error, so that a wrong count cannot allocate much memory.
+// count reads the number of items that follow. Each item takes at least size bytes. count returns
+// an error if the data is too short for them, so that an invalid count cannot cause a large
+// allocation.
 func (r *wkbReader) count(items string, size int) (int, error) {
 	if err := r.need(wkbCount); err != nil {
 		return 0, err
 	}
 	n, left := r.uint32(0), len(r.data)-r.at-wkbCount
 	if uint64(n)*uint64(size) > uint64(left) {
-		return 0, fmt.Errorf("%d %s of at least %d bytes declared, but %d bytes left", n, items, size, left)
+		return 0, fmt.Errorf("%d %s of at least %d bytes each declared, but only %d bytes left", n, items, size, left)
 	}
 	r.at += wkbCount
 	return int(n), nil
@@ -147,7 +148,8 @@ func (r *wkbReader) Path(kind, _ Kind) error {
 	return r.floats(1)
 }
 
-// floats reads the numbers of n points. The caller must have checked that the data is long enough.
+// floats reads the coordinates of n points. The caller must have checked that the data is long
+// enough.
 func (r *wkbReader) floats(n int) error {
 	if err := r.Take(n); err != nil {
 		return err
@@ -212,9 +214,9 @@ func (r *wkbReader) List(kind Kind, part func() error) error {
 	return nil
 }
 
-// AppendWKB appends g as ISO well-known binary, in which a z adds 1000 to the type code. order is
-// binary.LittleEndian or binary.BigEndian. AppendWKB omits the SRID, and writes an empty point as
-// NaN, as PostGIS and GEOS do.
+// AppendWKB appends g as ISO well-known binary, which adds 1000 to the type code of a geometry with
+// z. order is binary.LittleEndian or binary.BigEndian. AppendWKB omits the SRID, and writes an
+// empty point as NaN, as PostGIS and GEOS do.
 func AppendWKB(dst []byte, g geom.T, order binary.AppendByteOrder) []byte {
 	for p := range Parts(g) {
 		if p.End {

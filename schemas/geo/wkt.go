@@ -104,7 +104,7 @@ func (r *wktReader) Kind() (Kind, error) {
 	if strings.EqualFold(word, "SRID") {
 		return Any, errors.New("SRID=…; is an extension of PostGIS (EWKT): remove it and set the coordinate system in the request")
 	}
-	return Any, fmt.Errorf("%s, want the name of a geometry such as POINT or LINESTRING", r.unexpected())
+	return Any, fmt.Errorf("%s, expected the name of a geometry such as POINT or LINESTRING", r.unexpected())
 }
 
 func isDimension(s string) bool {
@@ -130,7 +130,7 @@ func (r *wktReader) List(kind Kind, part func() error) error {
 
 func (r *wktReader) items(item func() error) error {
 	if !r.skip('(') {
-		return fmt.Errorf("%s, want ( or EMPTY", r.unexpected())
+		return fmt.Errorf("%s, expected ( or EMPTY", r.unexpected())
 	}
 	for {
 		if err := item(); err != nil {
@@ -140,7 +140,7 @@ func (r *wktReader) items(item func() error) error {
 			return nil
 		}
 		if !r.skip(',') {
-			return fmt.Errorf("%s, want , or )", r.unexpected())
+			return fmt.Errorf("%s, expected , or )", r.unexpected())
 		}
 	}
 }
@@ -164,13 +164,13 @@ func (r *wktReader) Path(kind, in Kind) error {
 		}
 	}
 	if !r.skip('(') {
-		return fmt.Errorf("%s, want ( or EMPTY", r.unexpected())
+		return fmt.Errorf("%s, expected ( or EMPTY", r.unexpected())
 	}
 	if err := r.coordinates(); err != nil {
 		return err
 	}
 	if !r.skip(')') {
-		return fmt.Errorf("%s, want )", r.unexpected())
+		return fmt.Errorf("%s, expected )", r.unexpected())
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (r *wktReader) coordinates() error {
 		r.at += spaceLen(r.text[r.at:])
 		n := numberLen(r.text[r.at:])
 		if n == 0 {
-			return fmt.Errorf("%s, want a number; points have %d", r.unexpected(), r.numbers)
+			return fmt.Errorf("%s, expected a number; points have %d", r.unexpected(), r.numbers)
 		}
 		v, err := strconv.ParseFloat(r.text[r.at:r.at+n], 64)
 		if err != nil {

@@ -37,11 +37,11 @@ func decode(code []byte) (Line, error) {
 		return Line{}, err
 	}
 	if len(code) < minSize {
-		return Line{}, fmt.Errorf("byte %d: unexpected end: a line has at least %d bytes", len(code), minSize)
+		return Line{}, fmt.Errorf("byte %d: unexpected end of data: a line has at least %d bytes", len(code), minSize)
 	}
 	points, offsets := (len(code)-minSize)/innerSize+2, (len(code)-minSize)%innerSize
 	if offsets > maxOffsets {
-		return Line{}, fmt.Errorf("byte %d: unexpected end: the %d bytes after %d points are neither offsets nor a point",
+		return Line{}, fmt.Errorf("byte %d: unexpected end of data: the %d bytes after %d points are neither offsets nor a point",
 			len(code), offsets, points)
 	}
 	r := reader{code: code, at: statusSize}
@@ -64,9 +64,9 @@ func checkStatus(code []byte) error {
 	}
 	switch status := code[0]; {
 	case status&versionMask != version:
-		return fmt.Errorf("byte 0: version is %d, want %d", status&versionMask, version)
+		return fmt.Errorf("byte 0: version is %d, must be %d", status&versionMask, version)
 	case status&locationMask != 0:
-		return fmt.Errorf("byte 0: status 0x%02x means an area or point, want a line", status)
+		return fmt.Errorf("byte 0: status 0x%02x means an area or point, must be a line", status)
 	case status&attributesFlag == 0:
 		return fmt.Errorf("byte 0: status 0x%02x means no attributes, which a line must have", status)
 	case status&reservedMask != 0:
@@ -113,7 +113,7 @@ func (r *reader) offsets(line *Line, n int) error {
 		return fmt.Errorf("attributes 0x%02x have the reserved bit set", end)
 	}
 	if declared := bits.OnesCount8(end & (positiveFlag | negativeFlag)); declared != n {
-		return fmt.Errorf("attributes 0x%02x: got %d offset bytes, want %d", end, n, declared)
+		return fmt.Errorf("attributes 0x%02x: got %d offset bytes, expected %d", end, n, declared)
 	}
 	var positive, negative byte
 	if end&positiveFlag != 0 {

@@ -16,7 +16,7 @@ var (
 
 // value reads the open element into v and leaves the element, whose declared type is t.
 func (d *reader) value(t *typ, v reflect.Value, s start) error {
-	actual, err := d.actual(t, s)
+	actual, err := d.actualType(t, s)
 	if err != nil {
 		return err
 	}
@@ -50,8 +50,8 @@ func (d *reader) value(t *typ, v reflect.Value, s start) error {
 	return nil
 }
 
-// actual returns the type that xsi:type names or, without xsi:type, the declared type.
-func (d *reader) actual(declared *typ, s start) (*typ, error) {
+// actualType returns the type that xsi:type names or, without xsi:type, the declared type.
+func (d *reader) actualType(declared *typ, s start) (*typ, error) {
 	t := declared
 	text, typed := d.attribute(s, xsiType)
 	if typed {
@@ -166,7 +166,7 @@ func (d *reader) elementOf(m *member, v reflect.Value, s start) error {
 	case !isNil:
 		return d.value(m.typ, v, s)
 	case m.required && !m.nillable:
-		return m.missing(d.path())
+		return m.errMissing(d.path())
 	}
 	// An optional element with xsi:nil counts as absent even if it is not nillable, because
 	// toolkits write xsi:nil for such elements too.
@@ -202,9 +202,9 @@ func (d *reader) checkRequired(members []*member, seen uint64) error {
 			continue
 		}
 		if m.name.space == "" {
-			return m.missing(d.path() + "/@" + m.name.local)
+			return m.errMissing(d.path() + "/@" + m.name.local)
 		}
-		return m.missing(d.path() + "/" + m.name.local)
+		return m.errMissing(d.path() + "/" + m.name.local)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (e *encoder) fail(err *Error) {
 
 // element appends v as an element. t is its declared type.
 func (e *encoder) element(tag string, t *typ, v reflect.Value) {
-	actual, v := t.actual(v)
+	actual, v := t.actualType(v)
 	if actual == nil || actual.abstract || !actual.extends(t) {
 		e.fail(&Error{Kind: KindValue, Path: tag, Type: t.label, Reason: fmt.Sprintf("%s is not of type %s", v.Type(), t.label)})
 		return
@@ -43,7 +43,7 @@ func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 			e.simple(m.typ, reflect.Indirect(value))
 			e.put(`"`)
 		} else if m.required {
-			e.fail(m.missing(actual.name.local + "/" + m.name.local))
+			e.fail(m.errMissing(actual.name.local + "/" + m.name.local))
 		}
 	}
 	end := len(e.dst)
@@ -57,8 +57,8 @@ func (e *encoder) element(tag string, t *typ, v reflect.Value) {
 	e.put("</", tag, ">")
 }
 
-// actual returns the type of v, or nil if it is unknown, and the dereferenced value.
-func (t *typ) actual(v reflect.Value) (*typ, reflect.Value) {
+// actualType returns the type of v, or nil if it is unknown, and the dereferenced value.
+func (t *typ) actualType(v reflect.Value) (*typ, reflect.Value) {
 	if v.Kind() == reflect.Interface {
 		v = reflect.Indirect(v.Elem())
 		return model.byGo[v.Type()], v
@@ -87,7 +87,7 @@ func (e *encoder) content(t *typ, v reflect.Value) {
 			case m.required && m.nillable:
 				e.put("<", m.tag, ` xsi:nil="true"/>`)
 			case m.required:
-				e.fail(m.missing(t.name.local + "/" + m.name.local))
+				e.fail(m.errMissing(t.name.local + "/" + m.name.local))
 			}
 		}
 	}

@@ -99,7 +99,7 @@ func read(r io.Reader, limits Limits) (m Message, err error) {
 	case s.name.local != soapEnvelope.local:
 		return nil, d.envelopeError("a SOAP message must start with an Envelope")
 	case s.name != soapEnvelope:
-		return nil, d.at(&Error{Kind: KindVersion, Reason: "namespace " + echo(s.name.space) + ", want SOAP 1.1, " + nsEnvelope})
+		return nil, d.withPath(&Error{Kind: KindVersion, Reason: "namespace " + echo(s.name.space) + ", expected SOAP 1.1, " + nsEnvelope})
 	}
 	err = d.children(func(s start) (err error) {
 		switch {
@@ -122,7 +122,7 @@ func read(r io.Reader, limits Limits) (m Message, err error) {
 }
 
 func (d *reader) envelopeError(reason string) *Error {
-	return d.at(&Error{Kind: KindEnvelope, Reason: reason})
+	return d.withPath(&Error{Kind: KindEnvelope, Reason: reason})
 }
 
 // header skips the header. It returns an error for an entry that this receiver must understand.
@@ -131,7 +131,7 @@ func (d *reader) header() error {
 		actor, _ := d.attribute(s, soapActor)
 		text, _ := d.attribute(s, soapMustUnderstand)
 		if must, _ := parseBool(text); must && (actor == "" || actor == actorNext) {
-			return d.at(&Error{Kind: KindMustUnderstand, Reason: "header must be understood, but is not supported"})
+			return d.withPath(&Error{Kind: KindMustUnderstand, Reason: "header must be understood, but is not supported"})
 		}
 		return d.skip()
 	})

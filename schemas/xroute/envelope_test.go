@@ -340,7 +340,7 @@ func TestFaults(t *testing.T) {
 	f(fault(CodeInvalidWKT))
 	f(&Fault{Code: FaultServer, Text: "", Exception: &UnexpectedException{}})
 	f(&Fault{Code: FaultClient, Exception: &BaseException{}})
-	f(&Fault{Code: FaultVersionMismatch, Text: "want SOAP 1.1"})
+	f(&Fault{Code: FaultVersionMismatch, Text: "expected SOAP 1.1"})
 	f(&Fault{Code: FaultMustUnderstand})
 
 	read := func(inside string) *Fault {

@@ -40,7 +40,7 @@ func (e *Error) Error() string {
 // echo returns text, truncated and quoted for an error (contract 6.4).
 func echo(text string) string { return strconv.Quote(contract.Echo(text)) }
 
-func (m *member) missing(path string) *Error {
+func (m *member) errMissing(path string) *Error {
 	reason := "required attribute is missing"
 	if m.name.space != "" {
 		reason = "required element in the namespace " + m.name.space + " is missing"

@@ -39,7 +39,7 @@ func (e *encoder) fault(f *Fault) {
 		v := reflect.ValueOf(&f.Exception).Elem()
 		declared := model.byGo[v.Type()]
 		tag := declared.name.prefixed()
-		if actual, _ := declared.actual(v); actual != nil {
+		if actual, _ := declared.actualType(v); actual != nil {
 			tag = actual.name.prefixed()
 		}
 		e.put("<detail>")

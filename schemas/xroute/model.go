@@ -115,7 +115,7 @@ type schema struct {
 	types    []*typ // in the order of the documents
 	byName   map[name]*typ
 	byGo     map[reflect.Type]*typ
-	messages map[name]*typ // by the name of the element
+	messages map[name]*typ // keyed by the name of the element
 }
 
 // model is built from the Go types.

@@ -17,10 +17,10 @@ var (
 	ErrNotFinite = errors.New("not a finite number")
 
 	errPlain = errors.New("invalid geometry")
-	errMixed = fmt.Errorf("%w: some points have a z and others do not", errPlain)
+	errMixed = fmt.Errorf("%w: some points have a z coordinate and others do not", errPlain)
 )
 
-// FromPlain returns the geometry of plain elements. The error wraps geo.ErrTooLarge or ErrNotFinite
+// FromPlain converts a plain geometry to a geom.T. The error wraps geo.ErrTooLarge or ErrNotFinite
 // where applicable.
 func FromPlain(p PlainGeometry, limits geo.Limits) (geom.T, error) {
 	g, err := fromPlain(p, limits, geom.XY)
@@ -121,7 +121,7 @@ func HasEmptyPoint(g geom.T) bool {
 	return false
 }
 
-// ToPlain returns the plain elements of g, which must not have empty points. Their Z fields point
+// ToPlain converts g, which must not contain empty points, to a plain geometry. Its Z fields point
 // into the coordinates of g.
 func ToPlain(g geom.T) PlainGeometry {
 	if c, ok := g.(*geom.GeometryCollection); ok {

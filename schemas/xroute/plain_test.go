@@ -53,7 +53,7 @@ func TestInvalidPlain(t *testing.T) {
 	}
 	f(&xroute.PlainGeometryBase{}, "invalid geometry: a PlainGeometryBase has no coordinates")
 	f(&xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{&xroute.PlainPoint{}, &xroute.PlainGeometryBase{}}}, "member 1: invalid geometry")
-	f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {Z: &z}}}, "some points have a z and others do not")
+	f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {Z: &z}}}, "some points have a z coordinate and others do not")
 	f(&xroute.PlainPolygon{LinearRings: []xroute.PlainLinearRing{{}, {Points: []xroute.PlainPoint{{Z: &z}, {}}}}}, "some points have a z")
 	f(&xroute.PlainMultiLineString{LineStrings: []xroute.PlainLineString{{Points: []xroute.PlainPoint{{}, {}}}, {Points: []xroute.PlainPoint{{Z: &z}}}}}, "some points have a z")
 	f(&xroute.PlainMultiPolygon{Polygons: []xroute.PlainPolygon{{LinearRings: []xroute.PlainLinearRing{{Points: []xroute.PlainPoint{{}, {Z: &z}}}}}}}, "some points have a z")

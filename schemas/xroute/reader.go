@@ -170,7 +170,7 @@ func (d *reader) token() (xml.Token, error) {
 // io.EOF after the root, are returned unchanged.
 func (d *reader) failed(err error) error {
 	if own, ok := errors.AsType[*Error](err); ok {
-		return d.at(own)
+		return d.withPath(own)
 	}
 	if d.meter.failed != nil {
 		return d.meter.failed
@@ -193,7 +193,7 @@ func (d *reader) syntax(reason string) *Error {
 
 func (d *reader) begin(s xml.StartElement) (start, error) {
 	if len(d.open) >= d.limits.Depth {
-		return start{}, d.at(tooMany(int64(d.limits.Depth), "nested elements"))
+		return start{}, d.withPath(tooMany(int64(d.limits.Depth), "nested elements"))
 	}
 	d.open = append(d.open, frame{tag: s.Name, bindings: len(d.scope)})
 	d.started = true
@@ -227,7 +227,7 @@ func (d *reader) bind(a xml.Attr) error {
 		d.scope = append(d.scope, binding{a.Name.Local, a.Value})
 	}
 	if len(d.scope) > d.limits.Attributes {
-		return d.at(tooMany(int64(d.limits.Attributes), "namespaces in scope"))
+		return d.withPath(tooMany(int64(d.limits.Attributes), "namespaces in scope"))
 	}
 	return nil
 }
@@ -293,7 +293,7 @@ func (d *reader) qname(text string) (name, error) {
 	return name{space, local}, err
 }
 
-func (d *reader) at(err *Error) *Error {
+func (d *reader) withPath(err *Error) *Error {
 	err.Path = d.path()
 	return err
 }

@@ -80,7 +80,7 @@ func TestErrorCodes(t *testing.T) {
 	f(xroute.CodeGeometryObject, `LineString"`, `<c:kml kml="&lt;Point>&lt;coordinates>8,48&lt;/coordinates>&lt;/Point>"/>`, wkt, "", "geometry KML", "wrong kind")
 	f(xroute.CodeGeometryObject, `Point" wkt="POINT (8 48)"`, `<c:point x="8" y="48.1"/>`, wkt, "", "geometry", "PLAIN and WKT differ")
 	f(xroute.CodeGeometryObject, `LineString"`, `<c:lineString><c:wrappedPoints><c:PlainPoint x="1" y="2"/></c:wrappedPoints></c:lineString>`, wkt, "", "geometry PLAIN", "a line must have no points or at least 2, got 1")
-	f(xroute.CodeGeometryObject, `MultiPoint"`, `<c:multiPoint><c:wrappedPoints><c:PlainPoint x="1" y="2"/><c:PlainPoint x="1" y="2" z="3"/></c:wrappedPoints></c:multiPoint>`, wkt, "", "geometry PLAIN", "some points have a z and others do not")
+	f(xroute.CodeGeometryObject, `MultiPoint"`, `<c:multiPoint><c:wrappedPoints><c:PlainPoint x="1" y="2"/><c:PlainPoint x="1" y="2" z="3"/></c:wrappedPoints></c:multiPoint>`, wkt, "", "geometry PLAIN", "some points have a z coordinate and others do not")
 	f(xroute.CodeGeometryObject, `GeometryCollection"`, `<c:geometryCollection><c:wrappedGeometries><c:PlainGeometryBase/></c:wrappedGeometries></c:geometryCollection>`, wkt, "", "geometry PLAIN", "use a type that extends it")
 	for _, empty := range []string{`Point" wkt="POINT EMPTY"`, `MultiPoint" wkt="MULTIPOINT (1 1, EMPTY)"`, `GeometryCollection" wkt="GEOMETRYCOLLECTION (POINT EMPTY)"`} {
 		f(xroute.CodeGeometryObject, empty, "", xmlOptions(inDegrees, "PLAIN", "WKT"), "", "geometry", "cannot represent a point")
