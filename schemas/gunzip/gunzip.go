@@ -111,7 +111,7 @@ func (z *Reader) header() error {
 	case err != nil:
 		return err
 	case h[2] != deflate:
-		return fmt.Errorf("unknown compression method %d: want %d (deflate)", h[2], deflate)
+		return fmt.Errorf("unknown compression method %d, must be %d (deflate)", h[2], deflate)
 	}
 	flags := h[3]
 	if flags&reserved != 0 { // the header may have unknown fields

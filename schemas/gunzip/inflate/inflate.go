@@ -23,15 +23,15 @@ const (
 	// overwrite. Their values are undefined.
 	Slack = 64
 	// MaxKeep is the largest argument of Next.
-	MaxKeep = history
+	MaxKeep = maxDistance
 
-	history  = 32 << 10          // maximum distance of a match
-	chunk    = 32 << 10          // Next returns after this much new text, which is then still in the CPU's caches
-	size     = history + 4*chunk // if the text in buf is longer, Next moves the part that is still needed to the start
-	maxMatch = 258
-	maxCopy  = 512 + 16 // bytes after the start of a match that decode may read or write
-	maxLoad  = 24       // bytes of input that an iteration of decode may read
-	bufSize  = size + chunk + maxCopy + 2*Slack
+	maxDistance = 32 << 10              // maximum distance of a match
+	chunk       = 32 << 10              // Next returns after this much new text, which is then still in the CPU's caches
+	size        = maxDistance + 4*chunk // if the text in buf is longer, Next moves the part that is still needed to the start
+	maxMatch    = 258
+	maxCopy     = 512 + 16 // bytes after the start of a match that decode may read or write
+	maxLoad     = 24       // bytes of input that an iteration of decode may read
+	bufSize     = size + chunk + maxCopy + 2*Slack
 )
 
 // Reader decompresses consecutive streams of its input. Reset must be called before the first use.
@@ -82,7 +82,7 @@ func (r *Reader) Begin() {
 // changed.
 func (r *Reader) Next(keep int) ([]byte, error) {
 	if r.pos > size {
-		from := r.pos - max(keep, min(history, r.pos-r.start))
+		from := r.pos - max(keep, min(maxDistance, r.pos-r.start))
 		copy(r.buf[:], r.buf[from:r.pos])
 		r.pos, r.start = r.pos-from, max(r.start-from, 0)
 	}
