@@ -10,9 +10,9 @@
 // In a cluster (Layout.Cluster is set): `measurements_local`, a ReplicatedReplacingMergeTree with
 // the same columns on every host, and `measurements`, a Distributed table over it, for inserts and
 // queries. FINAL replaces rows within a shard only, so the sharding key (Layout.ShardingKey) puts
-// all versions of a measurement on one shard. Each shard derives its derived tables from the rows
-// that it stores. The servers' configuration defines the macros {shard} and {replica}. Adding a
-// shard moves most detectors to another shard: see deployments/README.md.
+// all versions of a measurement on one shard. Each shard computes its derived tables from its own
+// rows. The servers' configuration defines the macros {shard} and {replica}. Adding a shard moves
+// most detectors to another shard: see deployments/README.md.
 //
 // # Derived tables
 //
@@ -20,21 +20,23 @@
 // use more CPU time than the insert itself, and would lack the rows of a block whose insert was
 // interrupted between the table and the view. Instead, the daemon records each delivered block as a
 // row in `blocks`. Every few seconds it executes the statements of Layout.Derive for all pending
-// blocks, and then marks the blocks as derived. Each statement can be repeated, for example after a
-// crash: `last` keeps a maximum, `by_time` the latest received_at of a key, and `hours` is computed
-// again from all rows of the affected hours.
+// blocks, and then marks the blocks as derived. Each statement is idempotent, so it can be
+// repeated, for example after a crash: `last` keeps a maximum, `by_time` keeps the row with the
+// latest received_at for each key, and `hours` is computed again from all rows of the affected
+// hours.
 //
 // Refreshable materialized views cannot determine which rows are new: with several daemons, rows
-// are not inserted in the order of received_at. FINAL does not read projections.
+// are not inserted in the order of received_at. Projections are not an option either, because
+// queries with FINAL do not use them.
 //
 // # Order
 //
 // The archive is ordered by detector, then time: the history of a detector is one range, and
-// adjacent rows compress well. But the rows of one interval are in as many places as there are
-// detectors; in by_time, they are adjacent. Its detector_code is a String with ZSTD in blocks of 4
-// MB, in which the list of detectors repeats: LowCardinality would take almost 50 times the space,
-// because 14,000 detectors exceed its dictionary of 8192 entries. The other columns have small
-// blocks, because large ones make reading 5 minutes slower.
+// adjacent rows compress well. But the rows of one interval are scattered, one place per detector;
+// in by_time, they are adjacent. Its detector_code is a String with ZSTD in blocks of 4 MB, in
+// which the list of detectors repeats: LowCardinality would take almost 50 times the space, because
+// 14,000 detectors exceed its dictionary of 8192 entries. The other columns have small blocks,
+// because large ones would slow down reading a 5-minute interval.
 //
 // hours has a row for each hour, with a column for each quarter of the hour. The view
 // `measurements_15m` reads it four times, each time only the requested time range. With arrays
@@ -45,9 +47,9 @@
 //
 // # Codecs
 //
-// The codecs of the archive were chosen with 5.5 million rows of real five-minute road traffic (two
-// measure types per detector, random batch ids, jittered received_at). Bytes per row after a merge,
-// 17.9 in total:
+// The codecs of the archive were chosen by measuring 5.5 million rows of real five-minute road
+// traffic data (two measure types per detector, random batch IDs, jittered received_at). Bytes per
+// row after a merge, 17.9 in total:
 //
 //	detector_code   LowCardinality 0.01   String 0.27
 //	timestamp_*     Delta,ZSTD 0.11       DoubleDelta,ZSTD 0.15
@@ -55,29 +57,30 @@
 //	batch_id        ZSTD(1) 12.3          ZSTD(3) 12.2        LZ4 16.1
 //	received_at     Delta,ZSTD 3.8        DoubleDelta,ZSTD 4.7   ZSTD 5.6
 //
-// With batches of all detectors in a fixed order, a row takes 5.3 bytes in all tables together: 2.7
-// in the archive, 1.6 in by_time, 0.9 in hours, 0.2 in last (`make bench BENCH=archive`).
+// If every batch lists all detectors in the same order, a row takes 5.3 bytes across all tables:
+// 2.7 in the archive, 1.6 in by_time, 0.9 in hours, 0.2 in last (`make bench BENCH=archive`).
 //
 // # Settings
 //
 //   - non_replicated_deduplication_window 10000: the number of parts whose tokens the server
-//     remembers. An INSERT uses one entry for each of its months; package sinks/clickhouse explains
-//     how many are needed.
+//     remembers. An INSERT uses one entry for each month that it contains; package sinks/clickhouse
+//     explains how many are needed.
 //   - fsync_after_insert, fsync_part_directory: the daemon deletes rows from its journal once the
 //     server has acknowledged them, so acknowledged rows must survive a power failure. Merged parts
-//     need no fsync, because the server keeps their sources for eight minutes (old_parts_lifetime).
+//     need no fsync, because the server keeps the source parts for eight minutes
+//     (old_parts_lifetime).
 //   - The index on received_at lets the sink find the rows of one block without reading the whole
 //     month.
 //
 // # Migrations
 //
-// Files are applied in the order of their numbers, which may have gaps. ClickHouse has no
-// transactions for DDL, so every statement can be repeated (IF NOT EXISTS): an interrupted run is
-// run again, and several daemons may migrate at the same time. The table schema_migrations lists
-// the applied migrations.
+// Files are applied in numeric order; the numbers may have gaps. ClickHouse has no transactions for
+// DDL, so every statement is idempotent (IF NOT EXISTS): an interrupted run is simply repeated, and
+// several daemons may migrate at the same time. The table schema_migrations lists the applied
+// migrations.
 //
 // In a cluster they are applied to each server over its own connection, not with ON CLUSTER. So a
 // dead server does not delay the others, and the next run updates a server that is new or has lost
-// its disk. Such a server creates its tables with the definitions of another server (join). Its
-// list of applied migrations, schema_migrations_local, is not replicated.
+// its disk. Such a server copies its table definitions from another server (see join). Its list of
+// applied migrations, schema_migrations_local, is not replicated.
 package clickhouse

@@ -3,12 +3,12 @@ package clickhouse
 // Layout names the objects that the migrations create.
 type Layout struct {
 	Database string
-	Table    string // name of the archive for queries
-	Cluster  string // name of the cluster in the configuration of the servers; empty for a single server
+	Table    string // name of the table to query
+	Cluster  string // cluster name in the server configuration; empty for a single server
 }
 
-// Local returns the name of the table that stores the rows, without the database. In a cluster, it
-// is the replicated table, not the Distributed table (contract 4.2).
+// Local returns the unqualified name of the table that stores the rows. In a cluster, it is the
+// replicated table, not the Distributed table (contract 4.2).
 func (l Layout) Local() string {
 	if l.Cluster != "" {
 		return l.Table + "_local"
@@ -22,8 +22,8 @@ func (l Layout) Derived(name string) string {
 	return l.Local()
 }
 
-// InsertDetectors returns an INSERT statement for detectors, without the values: product instance,
-// code, attributes, and the time of the list.
+// InsertDetectors returns an INSERT statement for detectors, without its values: product instance,
+// code, attributes, and the time at which the detector list was read.
 func (l Layout) InsertDetectors() string {
 	return "INSERT INTO `" + l.Database + "`.`" + l.Table + "_registry` (product_instance, detector_code, attributes, listed_at)"
 }
@@ -32,7 +32,7 @@ func (l Layout) InsertDetectors() string {
 // detector are on one shard, and so are all versions of a measurement, as FINAL requires.
 func (Layout) ShardingKey() string { return "cityHash64(product_instance, detector_code)" }
 
-// Synced returns the names of the tables whose inserts are fsynced, without the database.
+// Synced returns the unqualified names of the tables whose inserts are fsynced.
 func (l Layout) Synced() []string {
 	tables := []string{l.Local()}
 	for _, name := range DerivedTables {
@@ -41,8 +41,9 @@ func (l Layout) Synced() []string {
 	return tables
 }
 
-// MigrationsTable returns the name of the table that lists the migrations applied to a server. In
-// a cluster it is not replicated, because a server with a new disk lacks all tables.
+// MigrationsTable returns the name of the table that lists the migrations applied to a server. In a
+// cluster it is not replicated: a server with a new disk has no tables, so its list must be empty
+// too.
 func (l Layout) MigrationsTable() string {
 	if l.Cluster != "" {
 		return "schema_migrations_local"
@@ -50,8 +51,9 @@ func (l Layout) MigrationsTable() string {
 	return "schema_migrations"
 }
 
-// Engine returns an engine of the MergeTree family with its arguments. In a cluster, it returns the
-// replicated variant; path identifies the table in Keeper, and replica identifies the replica.
+// Engine returns a table engine of the MergeTree family with its arguments. In a cluster, it
+// returns the replicated variant; path identifies the table in Keeper, and replica identifies the
+// replica.
 func (l Layout) Engine(family, path, replica, args string) string {
 	if l.Cluster == "" {
 		return family + "(" + args + ")"
