@@ -24,7 +24,7 @@ const maxClockDifference = 5 * time.Second
 const checkTimeout = 20 * time.Second
 
 // Check connects to a server. It returns an error if that fails, or if the server's clock differs
-// too much from this machine's. The error starts with the key of a setting; key is the address's.
+// too much from this machine's. The error starts with a setting's key; key is that of the address.
 func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -127,9 +127,8 @@ func (t Topic) CheckDurability() error {
 }
 
 // Check returns an error if the TLS files cannot be read or, if deep, if any broker cannot be used,
-// including those that the cluster advertises. Each of the joined errors starts with the key of a
-// setting. t describes the topic; if it has no partitions, the topic does not exist, which is not
-// an error.
+// including those that the cluster advertises. Each joined error starts with a setting's key. t
+// describes the topic; if it has no partitions, the topic does not exist, which is not an error.
 func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, err error) {
 	t.Name = k.Topic
 	transport, err := k.Transport()

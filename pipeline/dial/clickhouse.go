@@ -22,10 +22,10 @@ type ClickHouse struct {
 	Username string `setting:"username"` // user name
 	Password string `setting:"password"` // secret; better set in the environment
 	Secure   bool   `setting:"secure"`   // use TLS
-	CAFile   string `setting:"ca_file"`  // PEM file of certificate authorities; empty: the system's
-	// certificate of this client, a PEM file that is read for every connection; empty: none
+	CAFile   string `setting:"ca_file"`  // PEM file of CA certificates; empty: the system's CA certificates
+	// PEM file of the client certificate, reread for every connection; empty: none
 	CertFile string `setting:"cert_file"`
-	KeyFile  string `setting:"key_file"` // key of cert_file, a PEM file
+	KeyFile  string `setting:"key_file"` // PEM file of the private key for cert_file
 
 	ServerName         string `setting:"server_name"`          // name in the server's certificate; empty: the host of the address
 	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for tests only
@@ -103,9 +103,9 @@ func (q ClickHouseQuery) Validate(section string) error {
 		q.ClickHouse.Validate(section),
 		settings.Check(strings.TrimSpace(q.Query) != "", "%squery must be set", section),
 		settings.Within(section+"interval", q.Interval, time.Second, 24*time.Hour,
-			"a shorter interval burdens the server, a longer one delays changes"),
+			"a shorter interval burdens the server; a longer one delays changes"),
 		settings.Within(section+"timeout", q.Timeout, time.Second, 10*time.Minute,
-			"a shorter timeout gives up on a busy server, a longer one stalls on a dead one"),
+			"a shorter timeout gives up on a busy server; a longer one stalls on a dead one"),
 	)
 }
 
@@ -113,7 +113,7 @@ func (q ClickHouseQuery) Validate(section string) error {
 // context while it waits for the response to its handshake.
 const handshakeTimeout = 5 * time.Second
 
-// Poller runs a query repeatedly on one connection. It must be used by one goroutine.
+// Poller runs a query repeatedly on one connection. It is not safe for concurrent use.
 type Poller struct {
 	ClickHouseQuery
 	conn driver.Conn // nil before the first Poll

@@ -69,8 +69,8 @@ func TestFilesAreRead(t *testing.T) {
 		_, err := Kafka{TLS: c}.Transport()
 		require.ErrorContains(t, err, want)
 	}
-	f(TLS{Enabled: true, CA: junk + ".missing"}, "tls.ca: cannot read the certificate authorities: open "+junk)
-	f(TLS{Enabled: true, CA: junk}, "no PEM certificate in "+junk)
+	f(TLS{Enabled: true, CA: junk + ".missing"}, "tls.ca: cannot read the CA certificates: open "+junk)
+	f(TLS{Enabled: true, CA: junk}, "no CA certificate in "+junk)
 	f(TLS{Enabled: true, Cert: junk, Key: junk}, "tls.cert and tls.key: cannot load the client certificate "+junk)
 	_, err := Kafka{SASL: SASL{Mechanism: "scram-sha-256", Username: "u\x00", Password: "secret"}}.Transport()
 	require.ErrorContains(t, err, "sasl.username and sasl.password: cannot use them with scram-sha-256")
@@ -137,7 +137,7 @@ func TestNotABroker(t *testing.T) {
 	f("HTTP/1.1 400 Bad Request\r\n", `is not a Kafka broker, or it requires TLS: its response begins with "HTTP`)
 	f("\x15\x03\x03\x00\x02\x02\x46", "is not a Kafka broker, or it requires TLS") // a TLS alert
 	f("SSH-2.0-OpenSSH_9.2\r\n", `begins with "SSH-`)
-	f("\x00\x00\x01\x00\x00\x00\xff\xff", "is not a Kafka broker") // wrong correlation id
+	f("\x00\x00\x01\x00\x00\x00\xff\xff", "is not a Kafka broker") // wrong correlation ID
 	f("", "EOF")
 	f("HT", "EOF")
 }

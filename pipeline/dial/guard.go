@@ -16,17 +16,17 @@ const (
 )
 
 // brokerConn is a connection that fails unless the first response begins like that of a Kafka
-// broker: with a plausible length and the correlation id of the request. kafka-go trusts any
+// broker: with a plausible length and the correlation ID of the request. kafka-go trusts any
 // length, and would allocate gigabytes for the response of an HTTP server.
 type brokerConn struct {
 	net.Conn
-	request  []byte // the start of the first request, up to and including the correlation id
-	response []byte // the start of the first response: length and correlation id
+	request  []byte // the start of the first request, up to and including the correlation ID
+	response []byte // the start of the first response: length and correlation ID
 }
 
 const (
-	requestPrefix  = 12 // length 4, API key 2, version 2, correlation id 4
-	responsePrefix = 8  // length 4, correlation id 4
+	requestPrefix  = 12 // length 4, API key 2, version 2, correlation ID 4
+	responsePrefix = 8  // length 4, correlation ID 4
 )
 
 func (c *brokerConn) Write(b []byte) (int, error) {

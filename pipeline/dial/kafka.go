@@ -56,11 +56,11 @@ func (k Kafka) Validate(section string) error {
 		settings.Check(topicName.MatchString(k.Topic) && k.Topic != "." && k.Topic != "..",
 			"%stopic must be 1 to 249 characters A-Za-z0-9._-: brokers accept no other name", section),
 		settings.Within(section+"dial_timeout", k.DialTimeout, least, time.Minute,
-			"a shorter timeout fails on a busy network, a longer one delays the switch to another broker"),
+			"a shorter timeout fails on a busy network; a longer one delays the switch to another broker"),
 		settings.Within(section+"request_timeout", k.RequestTimeout, least, 5*time.Minute,
-			"a shorter timeout fails on a busy broker, a longer one waits for a dead one"),
+			"a shorter timeout fails on a busy broker; a longer one waits for a dead one"),
 		settings.Within(section+"metadata_max_age", k.MetadataMaxAge, least, time.Hour,
-			"a lower value burdens the brokers, a higher one sends requests to former leaders"),
+			"a lower value burdens the brokers; a higher one sends requests to former leaders"),
 		k.TLS.validate(section+"tls."), k.SASL.validate(section+"sasl."),
 	)
 }
@@ -135,7 +135,7 @@ func (s SASL) mechanism() (m sasl.Mechanism, err error) {
 	return m, nil
 }
 
-// Partitions returns the cluster's id and the topic's partitions, at least one, in ascending order.
+// Partitions returns the cluster's ID and the topic's partitions, at least one, in ascending order.
 func Partitions(ctx context.Context, client *kafka.Client, topic string) (cluster string, partitions []int, err error) {
 	m, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 	if err == nil && len(m.Topics) == 1 {

@@ -62,5 +62,5 @@ func TestPollOverTLS(t *testing.T) {
 	}
 	f(ca, "", "A")
 	f("", "certificate signed by unknown authority", "")
-	f(ca+".missing", "cannot read the certificate authorities", "")
+	f(ca+".missing", "cannot read the CA certificates", "")
 }

@@ -13,13 +13,13 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// TLS configures the encryption of connections.
+// TLS holds the TLS settings of a client.
 type TLS struct {
 	Enabled bool   `setting:"enabled"` // encrypt connections
-	CA      string `setting:"ca"`      // PEM file of certificate authorities; empty: the system's
-	// certificate of this client, a PEM file that is read for every connection; empty: none
+	CA      string `setting:"ca"`      // PEM file of CA certificates; empty: the system's CA certificates
+	// PEM file of the client certificate, reread for every connection; empty: none
 	Cert               string `setting:"cert"`
-	Key                string `setting:"key"`                  // key of cert, a PEM file
+	Key                string `setting:"key"`                  // PEM file of the private key for cert
 	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for tests only
 }
 
@@ -31,9 +31,9 @@ func (t TLS) validate(section string) error {
 }
 
 // Config returns the configuration for crypto/tls, or nil if TLS is disabled. If serverName is
-// empty, certificates are verified for the host of the address. An error starts with ca or pair,
-// the keys of the settings that name the files.
-func (t TLS) Config(serverName, ca, pair string) (*tls.Config, error) {
+// empty, the server certificate is verified against the host in the dialed address. Errors start
+// with caSetting or pairSetting, the keys of the settings that name the files.
+func (t TLS) Config(serverName, caSetting, pairSetting string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
 	}
@@ -41,10 +41,10 @@ func (t TLS) Config(serverName, ca, pair string) (*tls.Config, error) {
 	if t.CA != "" {
 		pem, err := os.ReadFile(t.CA)
 		if err != nil {
-			return nil, fmt.Errorf("%s: cannot read the certificate authorities: %w", ca, err)
+			return nil, fmt.Errorf("%s: cannot read the CA certificates: %w", caSetting, err)
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: cannot read the certificate authorities: no PEM certificate in %s", ca, t.CA)
+			return nil, fmt.Errorf("%s: no CA certificate in %s: the file must contain PEM certificates", caSetting, t.CA)
 		}
 	}
 	if t.Cert != "" {
@@ -57,15 +57,15 @@ func (t TLS) Config(serverName, ca, pair string) (*tls.Config, error) {
 			return &pair, nil
 		}
 		if _, err := load(nil); err != nil {
-			return nil, fmt.Errorf("%s: %w", pair, err)
+			return nil, fmt.Errorf("%s: %w", pairSetting, err)
 		}
 		c.GetClientCertificate = load
 	}
 	return c, nil
 }
 
-// dialer returns a function that connects and, unless config is nil, completes a TLS handshake. It
-// fails after the timeout or when its context is done.
+// dialer returns a function that connects and, unless config is nil, completes a TLS handshake. The
+// function fails when the timeout expires or its context is done.
 func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: timeout}
 	if config == nil {

@@ -25,7 +25,7 @@ func TestValidate(t *testing.T) {
 	f("", func(c *Config) { c.Secure, c.CAFile, c.CertFile, c.KeyFile = true, "ca", "cert", "key" })
 	f("addresses must name at least", func(c *Config) { c.Addresses = nil })
 	f("addresses is \"here\", must be host:port", func(c *Config) { c.Addresses = []string{"here"} })
-	f("addresses names 2 servers", func(c *Config) { c.Addresses = []string{"a:1", "b:1"} })
+	f("addresses lists 2 servers", func(c *Config) { c.Addresses = []string{"a:1", "b:1"} })
 	f("database is", func(c *Config) { c.Database = "a b" })
 	f("table is", func(c *Config) { c.Table = "1st" })
 	f("table is", func(c *Config) { c.Table = "a`; DROP TABLE x" })
@@ -46,7 +46,7 @@ func TestNewReadsFiles(t *testing.T) {
 	c := DefaultConfig()
 	c.Secure, c.CAFile = true, "/nonexistent/ca.pem"
 	_, err := New(c, zerolog.Nop())
-	require.ErrorContains(t, err, "cannot read the certificate authorities: open /nonexistent/ca.pem")
+	require.ErrorContains(t, err, "cannot read the CA certificates: open /nonexistent/ca.pem")
 }
 
 // TestCompression checks that auto compresses only inserts into other machines.

@@ -37,7 +37,7 @@ func TestNewReadsFiles(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.TLS = dial.TLS{Enabled: true, CA: "/nonexistent/ca.pem"}
 	_, err := New(cfg, zerolog.Nop())
-	require.ErrorContains(t, err, "kafka.tls.ca: cannot read the certificate authorities: open /nonexistent/ca.pem")
+	require.ErrorContains(t, err, "kafka.tls.ca: cannot read the CA certificates: open /nonexistent/ca.pem")
 }
 
 func TestCheckTopic(t *testing.T) {

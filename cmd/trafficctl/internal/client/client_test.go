@@ -77,8 +77,7 @@ func TestRedirect(t *testing.T) {
 		"redirects are not followed, so change --url to match https://h/x")
 }
 
-// TestCA checks that a private certificate authority is trusted with --ca and reported as
-// permanent without it.
+// TestCA checks that a private CA is trusted with --ca and reported as permanent without it.
 func TestCA(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
@@ -102,7 +101,7 @@ func TestCA(t *testing.T) {
 	require.ErrorContains(t, err, "--ca: cannot read")
 	require.NoError(t, os.WriteFile(cfg.CA, []byte("no certificate"), 0o600))
 	_, err = New(cfg, Ingest)
-	require.ErrorContains(t, err, "no PEM certificate")
+	require.ErrorContains(t, err, "no CA certificate in")
 	certificate, err := x509.ParseCertificate(server.TLS.Certificates[0].Certificate[0])
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(cfg.CA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}), 0o600))
