@@ -47,7 +47,7 @@ type crashWorld struct {
 	fs   *memFS
 
 	ids      uint64                  // of all frames so far; each frame contains its own
-	outcomes map[uint64]outcome      // by id
+	outcomes map[uint64]outcome      // keyed by ID
 	places   map[uint64]uint64       // seq → id, of acknowledged frames
 	highest  uint64                  // newest acknowledged seq
 	saved    map[string]cursorSave   // last successful save of each cursor

@@ -26,7 +26,7 @@ const (
 
 var consumerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// Cursor is the position of one consumer. Its methods may be called from any goroutine.
+// Cursor is the position of one consumer. It is safe for concurrent use.
 type Cursor struct {
 	journal *Journal
 	name    string
@@ -75,7 +75,7 @@ func (c *Cursor) save(seq uint64, state []byte) error {
 	case seq > next:
 		return fmt.Errorf("the newest durable frame is %d", next-1)
 	case len(state) > MaxStateBytes:
-		return fmt.Errorf("the state has %d bytes, the maximum is %d", len(state), MaxStateBytes)
+		return fmt.Errorf("the state has %d bytes, but the maximum is %d", len(state), MaxStateBytes)
 	}
 	s := slot{gen: c.gen + 1, seq: seq, state: state}
 	if err := c.write(1-c.slot, s); err != nil {

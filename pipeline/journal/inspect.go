@@ -94,7 +94,7 @@ func Frames(dir string, seq uint64, opts ...Option) iter.Seq2[Frame, error] {
 					frame.Data = buf
 				}
 				if newest && isCorrupt(err) {
-					if _, err = w.torn(); err == nil {
+					if _, err = w.tornBytes(); err == nil {
 						return // the end of the journal
 					}
 				}
@@ -163,7 +163,7 @@ func (info *SegmentInfo) read(s *segment, step func(*walker) error) (end error) 
 		info.Err = end
 		return nil
 	}
-	info.TornBytes, info.Err = w.torn()
+	info.TornBytes, info.Err = w.tornBytes()
 	return end
 }
 

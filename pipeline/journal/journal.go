@@ -43,7 +43,7 @@ var (
 )
 
 // Journal is an append-only sequence of frames in segment files, with a cursor for each consumer.
-// Its methods may be called from any goroutine.
+// It is safe for concurrent use.
 type Journal struct {
 	cfg     Config
 	fs      FS
@@ -153,15 +153,16 @@ func (j *Journal) Close() error {
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	err := j.unready(max(j.rejected, roomFor(0)))
+	err := j.readyFor(max(j.rejected, roomFor(0)))
 	if errors.Is(err, ErrFailed) {
 		return fmt.Errorf("%w: %w", err, j.failure)
 	}
 	return err
 }
 
-// unready returns an error if a frame that needs room bytes cannot be queued. The caller holds mu.
-func (j *Journal) unready(room int64) error {
+// readyFor returns an error if a frame that needs room bytes cannot be queued. The caller must hold
+// mu.
+func (j *Journal) readyFor(room int64) error {
 	switch {
 	case j.closed:
 		return ErrClosed
@@ -176,7 +177,7 @@ func (j *Journal) unready(room int64) error {
 }
 
 // low reports whether a frame that needs room bytes could leave less than MinFreeBytes on the disk.
-// The caller holds mu.
+// The caller must hold mu.
 func (j *Journal) low(room int64) bool {
 	need := j.queue.room + room
 	if j.newest().end+need > j.cfg.SegmentBytes {
@@ -220,7 +221,7 @@ func (j *Journal) Cursor(name string) *Cursor { return j.cursors[name] }
 func (j *Journal) collect() {
 	j.collecting.Lock()
 	defer j.collecting.Unlock()
-	for s := j.disposable(); s != nil; s = j.disposable() {
+	for s := j.nextDisposable(); s != nil; s = j.nextDisposable() {
 		temp := s.path + tempSuffix // Open removes such files
 		err := j.fs.Rename(s.path, temp)
 		renamed := err == nil
@@ -292,9 +293,9 @@ func removeInSteps(fs FS, path string) error {
 	return errors.Join(err, file.Close(), fs.Remove(path))
 }
 
-// disposable returns the oldest segment if all cursors have passed it and a newer segment has
+// nextDisposable returns the oldest segment if all cursors have passed it and a newer segment has
 // frames, or else nil. Without cursors, or after Close, it returns nil, too.
-func (j *Journal) disposable() *segment {
+func (j *Journal) nextDisposable() *segment {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed || len(j.segments) < 2 || len(j.cursors) == 0 {

@@ -8,14 +8,14 @@ import (
 )
 
 // Reader reads durable frames in order. It is not safe for concurrent use and need not be closed.
-// It allocates only if buf is too small for the frame. It does not prevent frames from being
-// deleted: if its next frame was deleted, it continues with the oldest one.
+// Next and TryNext allocate only if buf is too small for the frame. It does not prevent frames from
+// being deleted: if its next frame was deleted, it continues with the oldest one.
 type Reader struct {
 	journal *Journal
 	seq     uint64   // of the next frame
 	segment *segment // the segment that walk reads; nil before the first frame and after a deletion
 	walk    walker
-	wake    chan struct{} // capacity 1: something became durable, or the journal was closed
+	wake    chan struct{} // capacity 1; signalled when a frame becomes durable or the journal is closed
 }
 
 // Reader returns a reader that starts at frame seq, which need not exist yet, or at the oldest
@@ -82,7 +82,7 @@ func (j *Journal) locate(r *Reader) (*segment, int64, error) {
 }
 
 // errDeleted means that the segment was deleted after locate returned it.
-var errDeleted = errors.New("the segment was deleted")
+var errDeleted = errors.New("segment deleted")
 
 // readFrom reads the next frame from s, whose durable end is size, or returns errDeleted.
 func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, err error) {
@@ -108,7 +108,7 @@ func (r *Reader) readFrom(s *segment, size int64, dst []byte) (frame []byte, err
 func (r *Reader) wait(ctx context.Context) {
 	j := r.journal
 	j.mu.Lock()
-	if j.closed || r.seq <= j.durable { // a commit after TryNext did not wake this reader
+	if j.closed || r.seq <= j.durable { // a commit since TryNext could not wake this reader
 		j.mu.Unlock()
 		return
 	}
@@ -125,7 +125,7 @@ func (r *Reader) wait(ctx context.Context) {
 	}
 }
 
-// wakeReaders wakes all waiting readers. The caller holds mu.
+// wakeReaders wakes all waiting readers. The caller must hold mu.
 func (j *Journal) wakeReaders() {
 	for _, r := range j.waiting {
 		select {

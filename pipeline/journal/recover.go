@@ -51,8 +51,8 @@ func (j *Journal) recover(consumers []string) error {
 	return nil
 }
 
-// removeUnfinished removes unfinished files and syncs the directory: names that the previous
-// process created may not be durable yet, and without its name a file is lost.
+// removeUnfinished removes unfinished files and syncs the directory: entries created by the
+// previous process might not be durable yet, and a file is lost without its directory entry.
 func (j *Journal) removeUnfinished() error {
 	names, err := j.fs.List(j.cfg.Dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func (j *Journal) repair(s *segment) error {
 	if !isCorrupt(err) {
 		return err
 	}
-	torn, err := w.torn()
+	torn, err := w.tornBytes()
 	if err != nil {
 		return err
 	}
@@ -96,17 +96,17 @@ func (j *Journal) repair(s *segment) error {
 	if err := w.rewrite(s.file, end); err != nil {
 		return err
 	}
-	if err := s.cut(end); err != nil { // this also syncs what was rewritten
+	if err := s.truncate(end); err != nil { // this also syncs what was rewritten
 		return err
 	}
 	s.end, s.last = end, w.seq-1
 	return nil
 }
 
-// torn returns the number of bytes after the last valid frame, counted from the first that is not
-// zero, or 0 if all are zero. It returns a *CorruptError if a later frame proves that these bytes
-// are not the remains of an unfinished write.
-func (w *walker) torn() (int64, error) {
+// tornBytes returns the number of bytes from the first nonzero byte after the last valid frame to
+// the end of the segment, or 0 if all of them are zero. It returns a *CorruptError if a later frame
+// proves that these bytes are not the remains of an unfinished write.
+func (w *walker) tornBytes() (int64, error) {
 	from := min(alignUp(w.off, frameAlign), w.size)
 	blank := from
 	err := w.chunks(from, w.size, func(at int64, p []byte) error {
@@ -118,16 +118,16 @@ func (w *walker) torn() (int64, error) {
 	if blank == w.size || err != nil {
 		return 0, err
 	}
-	if err := w.proof(from); err != nil {
+	if err := w.checkUnacknowledged(from); err != nil {
 		return 0, err
 	}
 	return w.size - blank, nil
 }
 
-// proof returns a *CorruptError if there is a valid frame whose commit started after the missing
-// frame w.seq: a commit starts only when all frames before it are durable. Frames of the same
-// commit prove nothing, because the disk may write them in any order.
-func (w *walker) proof(from int64) error {
+// checkUnacknowledged returns a *CorruptError if there is a valid frame whose commit started after
+// the missing frame w.seq: a commit starts only after all earlier frames are durable. Frames of the
+// same commit prove nothing, because the disk may write them in any order.
+func (w *walker) checkUnacknowledged(from int64) error {
 	probe := *w
 	probe.chunk = nil // w.chunk is in use
 	mark := binary.LittleEndian.AppendUint32(nil, markOf(w.salt))
@@ -152,8 +152,8 @@ func (w *walker) proof(from int64) error {
 }
 
 // rewrite writes the last commit again, followed by zeros up to end. If the previous process died
-// after a failed sync, the commit may exist only in the page cache, and no sync would write it to
-// disk.
+// after a failed sync, the commit may exist only in the page cache, and a later sync would not
+// write it to disk.
 func (w *walker) rewrite(file File, end int64) error {
 	err := w.chunks(w.commit, w.off, func(at int64, p []byte) error {
 		_, err := file.WriteAt(p, at)

@@ -67,10 +67,10 @@ func (s *segment) close() error {
 	return s.file.Close()
 }
 
-// cut truncates the file durably. It first sets a larger size, so that the size always changes: if
-// an earlier attempt truncated the file but failed to sync it, setting the same size again would
-// change nothing, and the sync would prove nothing.
-func (s *segment) cut(end int64) error {
+// truncate truncates the file durably. It first sets a larger size, so that the size always
+// changes: if an earlier attempt truncated the file but failed to sync it, setting the same size
+// again would change nothing, and the sync would prove nothing.
+func (s *segment) truncate(end int64) error {
 	for _, size := range [...]int64{end + blockBytes, end} {
 		if err := s.file.Truncate(size); err != nil {
 			return fmt.Errorf("cannot truncate %s to %d bytes: %w", s.path, size, err)

@@ -39,7 +39,7 @@ func (j *Journal) run() {
 			j.updateFree()
 		case <-j.stop:
 			j.flush()
-			_ = j.writer.cut() // so that the next start need not read what follows the frames
+			_ = j.writer.truncate() // so that the next start need not read what follows the frames
 			return
 		}
 	}
@@ -101,9 +101,9 @@ func (j *Journal) write(batch []*Entry) {
 			j.fail(err)
 			// After a failed sync the kernel may mark pages clean that are not on disk, so the
 			// segment is not written to again.
-			if cutErr := w.cut(); cutErr != nil {
+			if truncateErr := w.truncate(); truncateErr != nil {
 				j.counters.voidErrors.Inc()
-				j.log.Error().Err(cutErr).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
+				j.log.Error().Err(truncateErr).Int("frames", n).Msg("cannot void frames; they may exist after a restart")
 				err = ErrUnknown
 			} else {
 				j.counters.voided.Add(float64(n))
@@ -180,14 +180,14 @@ func (j *Journal) heal() {
 	j.failure = err
 }
 
-// cut truncates the active segment after its last durable frame, unless nothing was written since
-// the last cut: once the next segment exists, the size of this one must not change, not even
+// truncate truncates the active segment after its last durable frame, unless nothing was written
+// since the last call: once the next segment exists, the size of this one must not change, not even
 // temporarily.
-func (w *writer) cut() error {
+func (w *writer) truncate() error {
 	if !w.dirty {
 		return nil
 	}
-	if err := w.active.cut(w.active.end); err != nil {
+	if err := w.active.truncate(w.active.end); err != nil {
 		return err
 	}
 	w.dirty = false
@@ -197,7 +197,7 @@ func (w *writer) cut() error {
 // roll makes a new segment active. If the old one is empty, the new segment replaces it. If not,
 // the old one is sealed: truncated first, because the header of the new segment contains its size.
 func (j *Journal) roll() error {
-	if err := j.writer.cut(); err != nil {
+	if err := j.writer.truncate(); err != nil {
 		return err
 	}
 	old := j.writer.active
@@ -298,7 +298,7 @@ func (j *Journal) Enqueue(e *Entry) error {
 	room := roomFor(len(e.Data))
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.unready(room); err != nil {
+	if err := j.readyFor(room); err != nil {
 		if err == ErrFull {
 			j.rejected = room // so that Ready returns ErrFull too
 		}
