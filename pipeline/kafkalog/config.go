@@ -17,15 +17,15 @@ type Config struct {
 	// number of partitions of the topic. Product instances are spread over them, and replicas share
 	// them. Do not change it while measurements are undelivered.
 	Partitions int `setting:"partitions"`
-	// replication factor of a topic that the daemon creates; 0: 3, or the number of brokers if that
-	// is less
+	// replication factor of a topic that the daemon creates; 0 means 3, or the number of brokers if
+	// there are fewer
 	ReplicationFactor int `setting:"replication_factor"`
 	// retention of a topic that the daemon creates, at least five times pipeline.idempotency.window;
-	// batches are rejected once a store is behind by four fifths of it
+	// batches are rejected once a store lags by four fifths of it
 	Retention time.Duration `setting:"retention"`
 	Group     string        `setting:"group"` // prefix of the names of the consumer groups, one for each store
-	// Time without a heartbeat after which other replicas take over a replica's partitions; at least
-	// the brokers' group.min.session.timeout.ms.
+	// time without a heartbeat after which other replicas take over a replica's partitions; at least
+	// group.min.session.timeout.ms of the brokers
 	SessionTimeout time.Duration `setting:"session_timeout"`
 	ProduceTimeout time.Duration `setting:"produce_timeout"` // maximum wait for the brokers, after which batches get 503
 	MaxFrameBytes  int           `setting:"max_frame_bytes"` // maximum size of a frame, which holds the accepted items of a batch
@@ -48,14 +48,14 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	return errors.Join(
 		c.Kafka.Validate(""),
-		settings.Within("partitions", c.Partitions, 1, 1000, "a replica has two deliveries for each of its partitions"),
+		settings.Within("partitions", c.Partitions, 1, 1000, "a replica runs two delivery loops for each of its partitions"),
 		settings.Within("replication_factor", c.ReplicationFactor, 0, 10, "it cannot exceed the number of brokers"),
-		settings.AtLeast("retention", c.Retention, time.Hour, "measurements that wait for longer are lost"),
+		settings.AtLeast("retention", c.Retention, time.Hour, "measurements that are not delivered within the retention are lost"),
 		settings.Check(c.Group != "", "group must be set"),
 		settings.Within("session_timeout", c.SessionTimeout, time.Second, 5*time.Minute,
-			"a shorter timeout takes partitions from replicas that are only slow, a longer one delays measurements when a replica is lost"),
+			"a shorter timeout takes partitions away from replicas that are merely slow; a longer one delays measurements when a replica is lost"),
 		settings.Within("produce_timeout", c.ProduceTimeout, c.RequestTimeout, 10*time.Minute,
-			"a timeout below request_timeout leaves no time for one attempt, a longer one keeps clients waiting"),
+			"a timeout below request_timeout leaves no time for even one attempt; a longer one keeps clients waiting"),
 		settings.Within("max_frame_bytes", c.MaxFrameBytes, 1<<10, 100<<20, "a whole frame is read into memory"),
 		settings.AtLeast("queue_bytes", c.QueueBytes, int64(c.MaxFrameBytes), "a frame of max_frame_bytes could never be queued"),
 	)
@@ -66,7 +66,8 @@ const recordOverhead = 4 << 10
 
 // CheckWindow returns an error if the retention is too short for the idempotency window. While
 // batches are accepted, an undelivered frame is younger than four fifths of the retention (see
-// Log.checkLag). The last fifth must cover the window before that frame, which a new owner reads.
+// Log.checkLag). The last fifth must cover the idempotency window before that frame, because a new
+// owner of the partition reads the frames in it.
 func (c Config) CheckWindow(window time.Duration) error {
 	return checkWindow("retention", c.Retention, window)
 }
@@ -77,16 +78,16 @@ func checkWindow(key string, retention, window time.Duration) error {
 		key, retention, window)
 }
 
-// checkTopic returns an error if the topic is not suitable for the log. Each of the joined errors
-// starts with the key of a setting.
+// checkTopic returns an error if the topic is not suitable for the log. Each joined error starts
+// with a setting's key.
 func (c Config) checkTopic(t dial.Topic, window time.Duration) error {
 	var errs []error
 	if n := len(t.Partitions); n != c.Partitions {
-		errs = append(errs, fmt.Errorf("partitions: topic %q has %d, the setting is %d: they must be equal on all replicas",
-			c.Topic, n, c.Partitions))
+		errs = append(errs, fmt.Errorf("partitions: topic %q has %d partitions, but the setting is %d: "+
+			"set it to the topic's number on all replicas", c.Topic, n, c.Partitions))
 	}
 	if t.Config == nil {
-		return errors.Join(errs...) // the user may not read the topic's configuration
+		return errors.Join(errs...) // the user is not allowed to read the topic's configuration
 	}
 	errs = append(errs, t.CheckDurability())
 	if size := t.Number("retention.bytes", 0); size >= 0 {

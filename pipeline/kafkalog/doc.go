@@ -63,8 +63,8 @@
 //     finished. ClickHouse drops the block by its deduplication token. The server remembers the
 //     tokens of the last 10,000 parts; if there were more, the rows exist twice until a merge, and
 //     FINAL returns them once, because they are equal. Kafka drops the block as a duplicate: its
-//     producer id, epoch and sequences are those of the plan, the next owner continues with a
-//     different producer id, and brokers remember a producer for producer.id.expiration.ms (a day).
+//     producer ID, epoch and sequences are those of the plan, the next owner continues with a
+//     different producer ID, and brokers remember a producer for producer.id.expiration.ms (a day).
 //
 // # What is not covered
 //

@@ -20,7 +20,7 @@ import (
 // is always wrapped together with the cause.
 var ErrUnavailable = errors.New("cannot write to the log in Kafka")
 
-// Log is a journal in a Kafka topic. Its methods may be called from any goroutine.
+// Log is a journal in a Kafka topic. It is safe for concurrent use.
 type Log struct {
 	cfg       Config
 	window    time.Duration
@@ -30,7 +30,7 @@ type Log struct {
 	transport *kafka.Transport
 
 	mu       sync.Mutex
-	writers  []*writer // by partition
+	writers  []*writer // indexed by partition
 	bytes    int64     // total size of the frames that are not settled
 	unusable error     // last error of the topic's check; nil once it has passed
 	full     error     // wraps journal.ErrFull while a consumer is too far behind, nil otherwise
@@ -107,7 +107,7 @@ func (l *Log) Last() (seq uint64, frame []byte, err error) { return 0, nil, nil 
 func (l *Log) ReadyFor(productInstance string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.writerFor(productInstance).unready()
+	return l.writerFor(productInstance).ready()
 }
 
 func (l *Log) writerFor(productInstance string) *writer {
@@ -120,15 +120,15 @@ func (l *Log) Ready() error {
 	defer l.mu.Unlock()
 	var err error
 	for _, w := range l.writers {
-		if err = w.unready(); err == nil {
+		if err = w.ready(); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-// unready returns an error if no frame can be queued for the partition. The caller holds Log.mu.
-func (w *writer) unready() error {
+// ready returns an error if no frame can be queued for the partition. The caller must hold Log.mu.
+func (w *writer) ready() error {
 	l := w.l
 	switch {
 	case l.closed:
@@ -155,7 +155,7 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 	w := l.writerFor(h.ProductInstance)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := w.unready(); err != nil {
+	if err := w.ready(); err != nil {
 		return err
 	}
 	if l.bytes+int64(len(e.Data)) > l.cfg.QueueBytes {
@@ -169,7 +169,7 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 }
 
 // Check returns an error if a file named in the settings or, if deep, the brokers or the topic
-// cannot be used. Each of the joined errors starts with the key of a setting. Check writes nothing.
+// cannot be used. Each joined error starts with a setting's key. Check writes nothing.
 func (c Config) Check(ctx context.Context, window time.Duration, deep bool) error {
 	t, err := c.Kafka.Check(ctx, "", deep)
 	if len(t.Partitions) > 0 {

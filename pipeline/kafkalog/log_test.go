@@ -497,7 +497,7 @@ func TestLogTopic(t *testing.T) {
 	}
 	f(3, 6, 3, "", "", "")
 	f(1, 6, 1, "min.insync.replicas", "1", "")
-	f(3, 7, 3, "", "", "partitions: topic \"trafficd.log\" has 7, the setting is 6")
+	f(3, 7, 3, "", "", "partitions: topic \"trafficd.log\" has 7 partitions, but the setting is 6")
 	f(3, 6, 3, "min.insync.replicas", "1", "the loss of one broker can lose acknowledged measurements")
 	f(3, 6, 1, "min.insync.replicas", "1", "the loss of one broker can lose acknowledged measurements")
 	f(3, 6, 1, "", "", "no record can be written")

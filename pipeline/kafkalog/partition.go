@@ -20,7 +20,7 @@ import (
 )
 
 // Partition implements pipeline.Source and pipeline.Cursor for one generation of a consumer group.
-// Except for Bounds and Rows, it is used by one goroutine.
+// Only Bounds and Rows are safe for concurrent use.
 type Partition struct {
 	ID       int
 	Assigned int // number of partitions that this replica owns
@@ -28,11 +28,11 @@ type Partition struct {
 	log        *Log
 	consumer   string
 	generation *kafka.Generation
-	ctx        context.Context    // done when the partition is lost or the delivery stops
+	ctx        context.Context    // done when the partition is lost or delivery stops
 	hard       context.Context    // done when even the final commit must be abandoned
 	leave      context.CancelFunc // leaves the group
 
-	base      clock     // describes the log before the saved cursor
+	base      clock     // clock as of the saved cursor
 	saved     uint64    // frame of the saved cursor
 	state     []byte    // state of the saved cursor
 	committed time.Time // time of the last acknowledged commit; zero before the first
@@ -45,7 +45,7 @@ type Partition struct {
 
 var _ pipeline.Source = (*Partition)(nil)
 
-// open reads the cursor and the batches of the idempotency window.
+// open reads the cursor and the batches in the idempotency window.
 func (p *Partition) open() error {
 	committed, err := p.log.committed(p.ctx, p.consumer)
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *Partition) open() error {
 
 // Reader implements pipeline.Source.
 func (p *Partition) Reader(frame uint64) pipeline.Reader {
-	return &reader{fetcher: fetcher{p: p, next: max(frame, p.base.frame)}, clock: p.before(frame)}
+	return &reader{fetcher: fetcher{p: p, next: max(frame, p.base.frame)}, clock: p.clockBefore(frame)}
 }
 
 // Cursor implements pipeline.Source.
@@ -102,7 +102,7 @@ func (p *Partition) Load() (frame uint64, state []byte) { return p.saved, p.stat
 
 // Save implements pipeline.Cursor.
 func (p *Partition) Save(frame uint64, state []byte) error {
-	at := p.before(frame)
+	at := p.clockBefore(frame)
 	if err := p.commit(frame, at, state); err != nil {
 		return err
 	}
@@ -131,22 +131,22 @@ func (p *Partition) checkOwned() error {
 }
 
 func (p *Partition) errLost() error {
-	return fmt.Errorf("%w for this replica, which has lost partition %d", journal.ErrClosed, p.ID)
+	return fmt.Errorf("this replica has lost partition %d: %w", p.ID, journal.ErrClosed)
 }
 
-// commitTries is the maximum number of attempts to commit while the coordinator returns temporary
-// errors.
-const commitTries = 20
+// maxCommitAttempts is the maximum number of attempts to commit if the coordinator returns
+// temporary errors.
+const maxCommitAttempts = 20
 
-// commit saves the cursor as the group's offset and metadata. It retries temporary errors of the
-// coordinator. If there is no response, or the coordinator has a different generation, the
+// commit saves the cursor as the group's offset and metadata. It retries if the coordinator returns
+// a temporary error. If there is no response, or the coordinator has a different generation, the
 // partition is lost.
 func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
-	if p.lost { // not checkOwned: ctx is done when a stopping delivery saves its cursor
+	if p.lost { // not checkOwned, because ctx is already done when a delivery saves its cursor on shutdown
 		return p.errLost()
 	}
 	metadata := encodeCursor(at, state)
-	for range commitTries {
+	for range maxCommitAttempts {
 		ctx, cancel := context.WithTimeout(p.hard, p.log.cfg.RequestTimeout)
 		err = p.commitOnce(ctx, frame, metadata)
 		cancel()
@@ -156,7 +156,7 @@ func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
 			p.committed = time.Now()
 			return nil
 		case errors.Is(err, kafka.OffsetMetadataTooLarge):
-			return fmt.Errorf("cannot save a cursor of %d bytes: raise the brokers' offset.metadata.max.bytes: %w", len(metadata), err)
+			return fmt.Errorf("cannot save a cursor of %d bytes: %w (raise offset.metadata.max.bytes on the brokers)", len(metadata), err)
 		case !errors.As(err, &code), errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.UnknownMemberId),
 			errors.Is(err, kafka.FencedInstanceID), errors.Is(err, kafka.RebalanceInProgress):
 			p.lost = true
@@ -192,8 +192,8 @@ var (
 	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(16<<20), zstd.WithDecoderConcurrency(1))
 )
 
-// encodeCursor returns the metadata of a commit. It is base64, because brokers store metadata as
-// text.
+// encodeCursor returns the metadata of a commit. It is base64-encoded, because brokers store
+// metadata as text.
 func encodeCursor(at clock, state []byte) string {
 	b := []byte{cursorVersion}
 	b = binary.AppendVarint(b, at.highest)
@@ -220,7 +220,8 @@ func decodeCursor(metadata string) (at clock, state []byte, err error) {
 	return at, state, r.Err()
 }
 
-// moveToOldest moves a fetcher whose next frame was deleted to the oldest one.
+// moveToOldest moves f to the oldest remaining frame. It is called when the next frame of f has
+// been deleted.
 func (p *Partition) moveToOldest(ctx context.Context, f *fetcher) error {
 	first, err := dial.Offset(ctx, p.log.client, p.log.cfg.Topic, p.ID, kafka.FirstOffset)
 	if err != nil {
@@ -237,8 +238,8 @@ func (p *Partition) moveToOldest(ctx context.Context, f *fetcher) error {
 	return nil
 }
 
-// reportDeleted logs that the frames at from ≤ offset < to were deleted before they were read.
+// reportDeleted logs that the frames with offsets in [from, to) were deleted before they were read.
 func (p *Partition) reportDeleted(from, to int64) {
 	p.log.log.Error().Int("partition", p.ID).Str("consumer", p.consumer).Int64("from", from).Int64("to", to-1).
-		Msg("frames of the log were deleted before they were delivered: raise the topic's retention.ms")
+		Msg("frames in the log were deleted before they were delivered; raise the topic's retention.ms")
 }

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	fetchBytes = 4 << 20                // maximum size of a response, unless a single record is larger
-	fetchWait  = 500 * time.Millisecond // maximum time that a broker waits for a record
+	maxFetchBytes = 4 << 20                // maximum size of a response, unless a single record is larger
+	fetchWait     = 500 * time.Millisecond // maximum time that a broker waits for a record
 )
 
 // clock describes the log up to and including frame or, in Partition.base, before frame.
@@ -69,9 +69,9 @@ func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint
 		return fail(err)
 	}
 	m := mark{frame, max(r.highest, batch.FrameReceivedAt(data)), batch.FrameSum(data)}
-	earlier := r.p.seen.earlier(h.ID, m, r.p.log.window)
+	earlier := r.p.seen.earlierFrames(h.ID, m, r.p.log.window)
 	if len(earlier) > 0 {
-		if data, err = r.p.without(ctx, data, m, earlier); err != nil {
+		if data, err = r.p.withoutRepeats(ctx, data, m, earlier); err != nil {
 			return fail(err)
 		}
 	}
@@ -91,10 +91,10 @@ func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint
 	return frame, buf, nil
 }
 
-// without returns a frame without the rows that earlier frames of the same batch contain. An
+// withoutRepeats returns a frame without the rows that earlier frames of the same batch contain. An
 // earlier frame with the same sum has the same rows. Frames with a different sum, which exist only
 // if the registries of two replicas differed, are read again.
-func (p *Partition) without(ctx context.Context, data []byte, m mark, earlier []mark) ([]byte, error) {
+func (p *Partition) withoutRepeats(ctx context.Context, data []byte, m mark, earlier []mark) ([]byte, error) {
 	for _, e := range earlier {
 		if e.sum == m.sum {
 			repeatsTotal.Inc()
@@ -150,7 +150,7 @@ func (f *fetcher) pop(ctx context.Context) (uint64, []byte, error) {
 func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 	l := f.p.log
 	r, err := l.client.Fetch(ctx, &kafka.FetchRequest{
-		Topic: l.cfg.Topic, Partition: f.p.ID, Offset: offsetOf(f.next), MinBytes: 1, MaxBytes: fetchBytes, MaxWait: wait,
+		Topic: l.cfg.Topic, Partition: f.p.ID, Offset: offsetOf(f.next), MinBytes: 1, MaxBytes: maxFetchBytes, MaxWait: wait,
 	})
 	if err == nil {
 		err = r.Error
@@ -194,8 +194,8 @@ func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// before returns the clock before a frame.
-func (p *Partition) before(frame uint64) clock {
+// clockBefore returns the clock before a frame.
+func (p *Partition) clockBefore(frame uint64) clock {
 	i, _ := slices.BinarySearchFunc(p.clocks, frame, func(c clock, frame uint64) int { return cmp.Compare(c.frame, frame) })
 	if i == 0 {
 		return p.base

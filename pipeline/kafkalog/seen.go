@@ -35,8 +35,9 @@ func (s *seen) note(id batch.ID, m mark) {
 	s.to, s.highest = m.frame+1, m.time
 }
 
-// earlier returns the frames of a batch that precede m in the log and are at most window older.
-func (s *seen) earlier(id batch.ID, m mark, window time.Duration) []mark {
+// earlierFrames returns the frames of a batch that precede m in the log and are at most window
+// older.
+func (s *seen) earlierFrames(id batch.ID, m mark, window time.Duration) []mark {
 	marks := s.batches[id]
 	for len(marks) > 0 && marks[len(marks)-1].frame >= m.frame {
 		marks = marks[:len(marks)-1]

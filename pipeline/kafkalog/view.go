@@ -13,7 +13,7 @@ import (
 )
 
 // View reads a log that replicas may be using. It does not create the topic, write records or
-// commit offsets. It is used by one goroutine.
+// commit offsets. It is not safe for concurrent use.
 type View struct {
 	Partitions []ViewedPartition
 
@@ -23,7 +23,7 @@ type View struct {
 
 // ViewedPartition is a partition at the time of OpenView.
 type ViewedPartition struct {
-	First, Next uint64 // number of the oldest frame, and the number after that of the newest
+	First, Next uint64 // number of the oldest frame, and one more than the number of the newest
 	Cursors     []journal.CursorInfo
 }
 

@@ -14,8 +14,8 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// requestBytes is the maximum total size of frames that share a produce request.
-const requestBytes = 1 << 20
+// maxRequestBytes is the maximum total size of frames that share a produce request.
+const maxRequestBytes = 1 << 20
 
 // writer writes the frames of one partition.
 type writer struct {
@@ -62,7 +62,7 @@ func (w *writer) take() (frames []queued, closed bool) {
 	w.l.mu.Lock()
 	defer w.l.mu.Unlock()
 	n, size := 0, 0
-	for n < len(w.waiting) && (n == 0 || size+len(w.waiting[n].Data) <= min(requestBytes, w.l.cfg.MaxFrameBytes)) {
+	for n < len(w.waiting) && (n == 0 || size+len(w.waiting[n].Data) <= min(maxRequestBytes, w.l.cfg.MaxFrameBytes)) {
 		size += len(w.waiting[n].Data)
 		n++
 	}
@@ -170,7 +170,7 @@ func (r *recordReader) ReadRecord() (*kafka.Record, error) {
 }
 
 // report records the outcome of an attempt or a probe, and logs the first failure and the recovery.
-// The caller holds Log.mu.
+// The caller must hold Log.mu.
 func (w *writer) report(err error) {
 	if (err == nil) != (w.failing == nil) {
 		if err != nil {
