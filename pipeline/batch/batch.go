@@ -24,11 +24,11 @@ func DerivedID(client, key string, bodyHash uint64) (id ID) {
 	}
 	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(b, bodyHash))
 	copy(id[:], sum[:])
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8, variant of RFC 9562
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8, RFC 9562 variant
 	return id
 }
 
-// Derived reports whether id is from DerivedID. More than one frame may have such an ID.
+// Derived reports whether id was created by DerivedID. More than one frame may have such an ID.
 func (id ID) Derived() bool { return id[6]>>4 == 8 }
 
 // String returns the canonical 36-character form.
@@ -47,13 +47,13 @@ func (id ID) Append(dst []byte) []byte {
 type Batch struct {
 	ID              ID
 	ProductInstance string
-	ReceivedAt      int64             // nanoseconds since 1970 UTC; strictly increasing on a replica
+	ReceivedAt      int64             // nanoseconds since the Unix epoch; strictly increasing on a replica
 	Trace           trace.SpanContext // the request's; the zero value if it is not sampled
 	Columns
 	Index []uint32 // row → position in the request's measurements, ascending
 }
 
-// Reset empties the batch. It retains the memory of the columns for reuse.
+// Reset empties the batch. It keeps the memory used by the columns for reuse.
 func (b *Batch) Reset() {
 	b.ID, b.ProductInstance, b.ReceivedAt, b.Trace = ID{}, "", 0, trace.SpanContext{}
 	b.Columns.Reset()
@@ -80,8 +80,8 @@ func (b *Batch) Accept(items *Items, r *Rejections) {
 	b.Truncate(n)
 }
 
-// Submission is a request body with the outcome of its processing. The pipeline owns it during a
-// call to Submit; at all other times, the caller does.
+// Submission is a request body together with the result of processing it. The pipeline owns it
+// during a call to Submit; at all other times, the caller does.
 type Submission struct {
 	ProductInstance string
 	Client          string // contract.Client.Owner
@@ -94,19 +94,19 @@ type Submission struct {
 	Result Result // after an error, only Items is valid: the number of items decoded
 }
 
-// Reset empties the submission. It retains the memory of the rejections for reuse.
+// Reset empties the submission. It keeps the memory used by the rejections for reuse.
 func (s *Submission) Reset() {
 	rejections := s.Result.Rejections
 	rejections.Reset()
 	*s = Submission{Result: Result{Rejections: rejections}}
 }
 
-// Result is the content of a 207 (contract 5.2).
+// Result is the content of a 207 response (contract 5.2).
 type Result struct {
 	ID         ID
 	Items      int // accepted + rejected
 	Accepted   int
-	Duplicates int        // accepted items that replace an earlier item of the batch in the archive
+	Duplicates int        // accepted items that, in the archive, replace an earlier item of the same batch
 	Replay     bool       // the result is from an earlier request with the same Idempotency-Key
 	Detectors  *Detectors // the snapshot that the items were validated against; nil for a replay
 	Rejections

@@ -19,7 +19,7 @@ type Columns struct {
 	TypeEnd  []uint32 // end of type t's text in TypeText
 	Type     []uint32 // row → type
 
-	From    []int64   // start of the interval, nanoseconds since 1970 UTC
+	From    []int64   // start of the interval, nanoseconds since the Unix epoch
 	To      []int64   // end of the interval
 	Value   []float64 // ±Inf if the number overflows a float64
 	Quality []float64 // NaN if null or absent

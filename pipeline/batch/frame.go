@@ -20,8 +20,8 @@ var ErrFrame = errors.New("invalid frame")
 //
 //	version     1 byte
 //	received_at 8 bytes little endian, nanoseconds   (at a fixed offset, for StampFrame)
-//	batch id    16 bytes
-//	version 6 only: trace id 16 bytes, span id 8 bytes
+//	batch ID    16 bytes
+//	version 6 only: trace ID 16 bytes, span ID 8 bytes
 //	product instance, idempotency key                (uvarint length, bytes)
 //	if the key is not empty: client (uvarint length, bytes), body hash 8 bytes, items, duplicates,
 //	                         number of rejections, the rejections compressed with zstd (uvarint length, bytes)

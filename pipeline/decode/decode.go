@@ -127,7 +127,7 @@ func (d *Decoder) measurements(it *batch.Items) error {
 		if it.Count >= d.cfg.BatchLimit {
 			d.skipValue()
 			it.Count++
-		} else if n := d.predicted(it, d.cfg.BatchLimit-it.Count); n > 0 {
+		} else if n := d.decodePredicted(it, d.cfg.BatchLimit-it.Count); n > 0 {
 			it.Count += n
 		} else {
 			d.item(it)

@@ -76,15 +76,15 @@ type layouts struct {
 	oldest   int // index of the layout to replace next
 }
 
-// predicted decodes up to most items with one of the known layouts, and returns their number. If
-// none matches, it changes nothing and returns 0.
-func (d *Decoder) predicted(it *batch.Items, most int) int {
+// decodePredicted decodes up to limit items with one of the known layouts, and returns their
+// number. If none matches, it changes nothing and returns 0.
+func (d *Decoder) decodePredicted(it *batch.Items, limit int) int {
 	for try := range d.layouts.n {
 		k := d.layouts.current + try
 		if k >= d.layouts.n {
 			k -= d.layouts.n
 		}
-		if n := d.follow(&d.layouts.list[k], it, most); n > 0 {
+		if n := d.follow(&d.layouts.list[k], it, limit); n > 0 {
 			d.layouts.current = k
 			return n
 		}
@@ -92,17 +92,17 @@ func (d *Decoder) predicted(it *batch.Items, most int) int {
 	return 0
 }
 
-// follow decodes up to most items, as long as they match l and are in the buffer, and returns their
-// number.
-func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
+// follow decodes up to limit items, as long as they match l and are in the buffer, and returns
+// their number.
+func (d *Decoder) follow(l *layout, it *batch.Items, limit int) (n int) {
 	buf, q, end := d.buf, d.pos, d.end
 	if !l.head.at(buf, q, end) {
 		return 0
 	}
 	q += l.head.n
-	most = min(most, (end-q)/l.least+1)
+	limit = min(limit, (end-q)/l.least+1)
 	row, used, c := it.Rows(), len(it.Codes), len(it.Codes)
-	it.Extend(most)
+	it.Extend(limit)
 	it.Codes = slices.Grow(it.Codes, end-q+8)
 	codes := it.Codes[:cap(it.Codes)]
 	it.Quality[row] = math.NaN()
@@ -150,7 +150,7 @@ func (d *Decoder) follow(l *layout, it *batch.Items, most int) (n int) {
 		it.CodeEnd[row] = uint32(c)
 		d.pos = q + l.tail.n
 		row++
-		if n++; !next || n == most {
+		if n++; !next || n == limit {
 			break
 		}
 		q += pc.after.n
@@ -296,7 +296,7 @@ func isTime(f contract.Field) bool {
 type typeMemo struct {
 	seed  maphash.Seed
 	known map[uint64]uint32 // hash → ordinal; if two hashes are equal, the later type gets the next free hash
-	list  []knownType       // by ordinal
+	list  []knownType       // indexed by ordinal
 	last  uint32            // ordinal of the previous row's type
 }
 

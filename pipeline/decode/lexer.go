@@ -10,7 +10,7 @@ import (
 
 const (
 	window  = 2 << 10 // bytes read ahead of an item, so that an item of typical size is completely in the buffer
-	textMax = 1 << 10 // bytes of a string that are kept; the rest is only validated
+	maxText = 1 << 10 // bytes of a string that are kept; the rest is only validated
 )
 
 // Source is the text of a body.
@@ -41,7 +41,7 @@ type lexer struct {
 	stack    []byte // opening brackets of the value being skipped
 
 	text  []byte // the last string, unescaped, or number
-	long  bool   // the last string was longer than textMax
+	long  bool   // the last string was longer than maxText
 	plain bool   // the last string was completely in the buffer, without escapes
 
 	full, dropped   bool  // the last number has digits past maxDigits; some of those are not zero
@@ -49,7 +49,7 @@ type lexer struct {
 }
 
 func (l *lexer) init(maxDepth int) {
-	l.text = make([]byte, 0, textMax+32)
+	l.text = make([]byte, 0, maxText+32)
 	l.stack = make([]byte, 0, maxDepth)
 	l.maxDepth = maxDepth
 }

@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// maxDigits is the number of characters of a number that are kept: more than the 767 digits that
-// exact rounding needs, fewer than the 800 after which strconv miscounts integer digits.
+// maxDigits is the maximum number of characters of a number to keep: more than the 767 digits that
+// exact rounding needs, and fewer than the 800 beyond which strconv miscounts integer digits.
 const maxDigits = 780
 
-// exactDigits is the number of decimal digits that float64 always represents exactly. Such a number
-// divided by an exact power of ten is rounded once, and thus correctly.
+// exactDigits is the number of decimal digits that float64 always represents exactly. Dividing an
+// integer of that many digits by an exact power of ten rounds once, and therefore correctly.
 const exactDigits = 15
 
 var powers = [16]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
-// readNumber reads the JSON number at p in b. next is its end, or -1 if there is no number or the
-// lexer must decode it. The number must be followed by a byte that cannot be part of a number, and
-// b must have at least seven bytes after its first digit.
+// readNumber reads the JSON number at p in b. next is the index after it, or -1 if there is no
+// valid number or the lexer must decode it instead. The number must be followed by a byte that
+// cannot be part of a number, and b must have at least seven bytes after its first digit.
 func readNumber(b []byte, p int) (v float64, next int) {
 	first := p
 	if b[p] == '-' {
@@ -29,7 +29,7 @@ func readNumber(b []byte, p int) (v float64, next int) {
 	if others == 0 {
 		return readLong(b, p)
 	}
-	integer := uint(bits.TrailingZeros64(others)) &^ 7 // bits of the digits before the point
+	integer := uint(bits.TrailingZeros64(others)) &^ 7 // 8 × the number of digits before the decimal point
 	digits, end := integer, first+int(integer/8)
 	if b[end] == '.' {
 		if others &= others - 1; others == 0 {
@@ -50,7 +50,7 @@ func readNumber(b []byte, p int) (v float64, next int) {
 	if b[end]|0x20 == 'e' {
 		return readLong(b, p)
 	}
-	// Digits in pairs, then in fours, then all eight.
+	// Combine the digits into pairs, then fours, then all eight.
 	t <<= (64 - digits) & 63
 	t = t*10 + t>>8
 	const pairs = 0x000000ff000000ff
@@ -93,7 +93,7 @@ func readLong(b []byte, p int) (v float64, next int) {
 		digits += decimals
 	}
 	if b[p]|0x20 == 'e' || digits > exactDigits {
-		return readSlowly(b, start, p)
+		return readSlow(b, start, p)
 	}
 	v = float64(mantissa) / powers[decimals]
 	if negative {
@@ -102,8 +102,9 @@ func readLong(b []byte, p int) (v float64, next int) {
 	return v, p
 }
 
-// readSlowly reads a number with many digits or an exponent, which starts at p.
-func readSlowly(b []byte, start, p int) (float64, int) {
+// readSlow reads the number that begins at start and has many digits or an exponent. p is the index
+// after its mantissa.
+func readSlow(b []byte, start, p int) (float64, int) {
 	if b[p]|0x20 == 'e' {
 		p++
 		if b[p] == '+' || b[p] == '-' {
@@ -128,16 +129,16 @@ func parseFloat(text []byte) float64 {
 	return v
 }
 
-// num consumes the number at pos, of any length, and keeps it in text, without the zeros that
-// follow "0.". Of digits past maxDigits it keeps only how many are integer digits and whether any
-// of them is not zero.
+// num consumes the number at pos, however long, and stores it in text without the zeros that follow
+// "0.". For digits beyond maxDigits, it records only how many are integer digits and whether any is
+// nonzero.
 func (l *lexer) num() bool {
 	l.text, l.long = l.text[:0], false
 	l.full, l.dropped, l.shift, l.exponent = false, false, 0, 0
 	if l.peek() == '-' {
 		l.take()
 	}
-	digits := 1 // of the part at pos
+	digits := 1 // digits of the current part: integer, fraction or exponent
 	zero := l.peek() == '0'
 	if zero {
 		l.take()
@@ -202,7 +203,7 @@ func (l *lexer) number() float64 {
 	if l.dropped && l.shift > 0 {
 		l.text = append(l.text, '.')
 	}
-	if n := len(l.text); l.text[n-1] == '.' { // only zeros followed, or it was added above
+	if n := len(l.text); l.text[n-1] == '.' { // the point was followed only by zeros, or was added above
 		l.text = append(l.text, '0')
 	}
 	if l.dropped {

@@ -70,7 +70,7 @@ func (l *lexer) run() int {
 }
 
 func (l *lexer) keep(b []byte) {
-	if room := textMax - len(l.text); len(b) > room {
+	if room := maxText - len(l.text); len(b) > room {
 		b, l.long = b[:room], true
 	}
 	l.text = append(l.text, b...)

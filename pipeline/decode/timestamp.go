@@ -65,7 +65,7 @@ func fraction(s []byte) (ns int64, n int) {
 	return ns, n
 }
 
-// date parses "2006-01-02" as days since 1970.
+// date parses "2006-01-02" as days since the Unix epoch.
 func date(s []byte) (days int64, ok bool) {
 	hi, ok1 := two(s)
 	lo, ok2 := two(s[2:])

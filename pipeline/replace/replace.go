@@ -34,7 +34,7 @@ func File(path string, mode os.FileMode, write func(io.Writer) error) error {
 		owner, ok := old.Sys().(*syscall.Stat_t)
 		if ok && (int(owner.Uid) != os.Geteuid() || int(owner.Gid) != os.Getegid()) {
 			if err = f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
-				err = fmt.Errorf("cannot keep the file's owner; run as that user: %w", err)
+				err = fmt.Errorf("cannot keep the file's owner: %w; run as that user", err)
 			}
 		}
 		err = errors.Join(err, f.Chmod(old.Mode().Perm()))

@@ -110,8 +110,8 @@ func New(cfg Config) *Validator {
 }
 
 // Validate appends a rejection for each invalid item to out, in ascending order of Index. known is
-// the registry snapshot; now is in nanoseconds since 1970 UTC. duplicates is the number of valid
-// items that have the same detector, measure type and interval as an earlier one, which they
+// the registry snapshot; now is in nanoseconds since the Unix epoch. duplicates is the number of
+// valid items that have the same detector, measure type and interval as an earlier one, which they
 // replace in the archive (contract 1.3).
 func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64, out *batch.Rejections) (duplicates int) {
 	v.latest = now + v.tolerance
