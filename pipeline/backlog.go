@@ -10,22 +10,22 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// backlog counts the undelivered rows in the journal. Those that were in the journal at the start
-// are counted while the delivery runs, at about one GiB per second, and are included as soon as all
-// are counted. If the source does not count rows, the result is an estimate.
+// backlog counts the undelivered rows in the journal. Those that were already in the journal at
+// startup are counted in the background while the delivery runs, at about 1 GiB/s, and are included
+// once all of them have been counted. If the source does not count rows, the result is an estimate.
 type backlog struct {
 	source Source
 
 	mu      sync.Mutex
-	at      batch.Position // the delivery's position
-	passed  int64          // rows that the delivery has passed since the start
-	frames  uint64         // frames that it has passed since the start
-	earlier int64          // rows that were undelivered at the start
+	at      batch.Position // delivery position
+	passed  int64          // rows delivered or dead-lettered since startup
+	frames  uint64         // frames completed since startup
+	earlier int64          // rows that were undelivered at startup
 }
 
-// pass moves the delivery's position to at, after n rows were delivered or written to the
+// advance moves the delivery position to at, after n rows were delivered or written to the
 // dead-letter file.
-func (b *backlog) pass(n int, at batch.Position) {
+func (b *backlog) advance(n int, at batch.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.passed += int64(n)
@@ -40,13 +40,14 @@ func (b *backlog) rows() int64 {
 	if known {
 		return max(0, b.earlier+stored-b.passed)
 	}
-	// An estimate: the undelivered frames times the mean rows of the delivered ones, at least 1.
+	// An estimate: the number of undelivered frames times the mean number of rows per delivered frame,
+	// at least 1.
 	_, next := b.source.Bounds()
 	return int64(float64(next-min(next, b.at.Frame)) * max(1, float64(b.passed)/max(1, float64(b.frames))))
 }
 
-// count counts the rows that were undelivered at the start. If frames are deleted before it has
-// read them, it starts again at the delivery's position.
+// count counts the rows that were undelivered at startup. If frames are deleted before they are
+// read, it starts over at the current delivery position.
 func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 	for {
 		b.mu.Lock()
@@ -56,7 +57,7 @@ func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 		if !known {
 			return
 		}
-		n, deleted, err := b.between(ctx, at, end)
+		n, deleted, err := b.countRows(ctx, at, end)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -75,9 +76,9 @@ func (b *backlog) count(ctx context.Context, log zerolog.Logger) {
 	}
 }
 
-// between returns the number of rows from a position to the end of the frame before end. deleted
-// reports that a frame is missing.
-func (b *backlog) between(ctx context.Context, from batch.Position, end uint64) (rows int64, deleted bool, err error) {
+// countRows returns the number of rows from position from up to, but not including, frame end.
+// deleted reports whether a frame in that range has been deleted.
+func (b *backlog) countRows(ctx context.Context, from batch.Position, end uint64) (rows int64, deleted bool, err error) {
 	r := b.source.Reader(from.Frame)
 	var buf []byte
 	for want := from.Frame; want < end; want++ {

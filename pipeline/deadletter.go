@@ -68,7 +68,7 @@ func (d *DeadLetters) Check() error {
 	return nil
 }
 
-// Add appends the rows of a block and syncs the file. It may be called from any goroutine.
+// Add appends the rows of a block and syncs the file. It is safe for concurrent use.
 func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 	var lines []byte
 	for _, s := range rows {

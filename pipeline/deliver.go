@@ -19,7 +19,7 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Sink is a store that accepted rows are delivered to. It is used by one goroutine.
+// Sink is a store that accepted rows are delivered to. Its methods are not called concurrently.
 type Sink interface {
 	// Plan chooses the size of the next block, the first n > 0 rows, before its first attempt. plan
 	// holds what Deliver needs to make all attempts identical, even after a restart. state is the one
@@ -137,7 +137,7 @@ func (d *Delivery) Run(ctx, soft context.Context) error {
 // block's plan is saved by the time next returns.
 func (d *Delivery) next(ctx context.Context) (batch.Block, error) {
 	if d.at.Plan != nil {
-		rows, err := d.window.upTo(ctx, d.at.End)
+		rows, err := d.window.rowsUpTo(ctx, d.at.End)
 		switch {
 		case err != nil:
 			return nil, err
@@ -206,7 +206,7 @@ func (d *Delivery) advance(n int) (idle bool) {
 		d.at.Done = d.window.end()
 	}
 	d.reached.Store(d.at.Done.Frame)
-	d.backlog.pass(n, d.at.Done)
+	d.backlog.advance(n, d.at.Done)
 	return idle
 }
 
@@ -370,7 +370,7 @@ func (d *Delivery) report(err error, what string) {
 	}
 }
 
-// Status is the state of a delivery, for readiness and metrics.
+// Status is the state of a delivery, for the readiness check and metrics.
 type Status struct {
 	Lag     time.Duration // age of the oldest undelivered row, 0 if there is none
 	Waiting int64         // undelivered rows in the journal; may be an estimate, see backlog
@@ -379,7 +379,7 @@ type Status struct {
 	Trouble error         // error of the last attempt, nil if it succeeded
 }
 
-// Status returns the current status. It may be called from any goroutine.
+// Status returns the current status. It is safe for concurrent use.
 func (d *Delivery) Status() Status {
 	d.mu.Lock()
 	s := Status{Rows: d.rows.Load(), Trouble: d.trouble}

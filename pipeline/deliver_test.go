@@ -499,7 +499,7 @@ func (h *fixture) add(t *testing.T, frames int) {
 }
 
 // TestIdleDeliveryIsAtTheEnd checks that frames without rows after the last row are passed
-// immediately, because the next row may not arrive for a long time.
+// immediately, because the next row might not arrive for a long time.
 func TestIdleDeliveryIsAtTheEnd(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

@@ -158,7 +158,8 @@ func (s *IdempotencyStore) load(r Reader, locate func(a *storedResponse, seq uin
 
 // Hold claims a key for a request in progress until Release is called. It fails with 409 if the key
 // is already claimed, and with 503 if the store is full or the client's quota exhausted. A client
-// may use at most as much memory as it leaves free, so there is always room for another client.
+// may use at most half of the memory that other clients leave, so there is always room for another
+// client.
 func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIError {
 	k := scopedKey{c.Owner, key}
 	s.mu.Lock()
@@ -259,15 +260,15 @@ func (s *IdempotencyStore) newResponse(id batch.Response, frame []byte) *storedR
 	}
 }
 
-// unpend records that a response was copied or that its frame failed. The caller holds mu.
+// unpend records that a response was copied or that its frame failed. The caller must hold mu.
 func (s *IdempotencyStore) unpend(seq uint64) {
 	if s.pending[seq]--; s.pending[seq] == 0 {
 		delete(s.pending, seq)
 	}
 }
 
-// add adds a response, replacing any older one with the same key. The caller holds mu, or no other
-// goroutine uses the store yet.
+// add adds a response, replacing any older one with the same key. The caller must hold mu, or no
+// other goroutine uses the store yet.
 func (s *IdempotencyStore) add(a *storedResponse) {
 	if old := s.known[a.scopedKey]; old != nil {
 		s.charge(old.client, -old.size())
@@ -277,7 +278,7 @@ func (s *IdempotencyStore) add(a *storedResponse) {
 	s.charge(a.client, a.size())
 }
 
-// charge adds n bytes (possibly negative) to a client's memory use. The caller holds mu.
+// charge adds n bytes (possibly negative) to a client's memory use. The caller must hold mu.
 func (s *IdempotencyStore) charge(client string, n int64) {
 	s.bytes += n
 	if s.charged[client] += n; s.charged[client] == 0 {

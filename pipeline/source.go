@@ -6,27 +6,30 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// Journal makes accepted frames durable: journal.Journal on disk, or kafkalog.Log in a topic.
+// Journal makes accepted frames durable. It is implemented by journal.Journal (on disk) and
+// kafkalog.Log (in a Kafka topic).
 type Journal interface {
 	// Enqueue queues a frame; journal.Entry.Wait waits until it is durable. Frames of the same product
-	// instance keep the order of the calls. Enqueue and Wait may both fail with journal.ErrTooLarge.
+	// instance are stored in the order of the calls. Either Enqueue or Wait may fail with
+	// journal.ErrTooLarge.
 	Enqueue(e *journal.Entry) error
 	// Ready returns an error if Enqueue would fail now.
 	Ready() error
 	// Last returns the newest frame; new frames must have a later received_at. frame is nil if there
-	// is none, or if the journal's readers set received_at.
+	// is none, or if received_at is set when frames are read, not when they are enqueued.
 	Last() (seq uint64, frame []byte, err error)
 }
 
 // Source is a sequence of durable frames with the cursor of one consumer: the journal on disk, or
 // one partition of the log in Kafka. TestSources runs the same suite on both.
 type Source interface {
-	// Reader returns a reader that starts at a frame or, if it was deleted, at the oldest one.
+	// Reader returns a reader that starts at the given frame or, if that was deleted, at the oldest
+	// remaining one.
 	Reader(frame uint64) Reader
 	Cursor() Cursor
-	// Bounds returns the number of the oldest frame and the number after that of the newest.
+	// Bounds returns the number of the oldest frame and one more than the number of the newest.
 	Bounds() (oldest, next uint64)
-	// Rows returns the number of rows that became durable since the source was opened, and the
+	// Rows returns the number of rows that have become durable since the source was opened, and the
 	// number of the frame after them. known is false if the source does not count rows.
 	Rows() (n int64, next uint64, known bool)
 	// Confirm returns an error if another process may own the cursor. It is called before each
@@ -34,7 +37,8 @@ type Source interface {
 	Confirm() error
 }
 
-// Reader reads durable frames in order. It is used by one goroutine. Frame numbers may have gaps.
+// Reader reads durable frames in order. It is not safe for concurrent use. Frame numbers may have
+// gaps.
 type Reader interface {
 	// Next waits for the next frame and returns it, appended to buf[:0]. After an error, the next call
 	// tries the same frame again.
@@ -45,14 +49,14 @@ type Reader interface {
 
 // Cursor is the durable position of a consumer.
 type Cursor interface {
-	// Load returns the saved position and state. It may be called from any goroutine.
+	// Load returns the saved position and state. It is safe for concurrent use.
 	Load() (frame uint64, state []byte)
 	// Save makes a position and a state durable. It fails with journal.ErrClosed if another process
 	// may own the cursor.
 	Save(frame uint64, state []byte) error
 }
 
-// Local returns a consumer's source in a journal on disk.
+// Local returns a Source that reads the journal on disk with the cursor of the given consumer.
 func Local(j *journal.Journal, consumer string) Source { return local{j, j.Cursor(consumer)} }
 
 type local struct {

@@ -14,7 +14,7 @@ import (
 
 const (
 	tapRate      = 50  // items per second for each follower
-	tapFollowers = 100 // maximum number at the same time; each may scan every batch
+	maxFollowers = 100 // maximum number at the same time; each may scan every batch
 )
 
 // Tap lets operators follow a sample of the validated items. Without followers, its cost is one
@@ -59,11 +59,11 @@ type Follower struct {
 	sent   int   // items sent in that second
 }
 
-// Follow adds a follower. It returns nil if there are already tapFollowers.
+// Follow adds a follower. It returns nil if there are already maxFollowers.
 func (t *Tap) Follow(filter TapFilter) *Follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.followers) == tapFollowers {
+	if len(t.followers) == maxFollowers {
 		return nil
 	}
 	if t.followers == nil {

@@ -82,7 +82,7 @@ func TestTapIsBounded(t *testing.T) {
 		tap.offer(s, items, r, time.Unix(2+second, 0))
 	}
 	require.Len(t, follower.Items, cap(follower.Items))
-	for range tapFollowers - 1 {
+	for range maxFollowers - 1 {
 		require.NotNil(t, tap.Follow(TapFilter{}))
 	}
 	require.Nil(t, tap.Follow(TapFilter{}))

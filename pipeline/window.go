@@ -75,9 +75,9 @@ func (w *window) gather(ctx context.Context, cfg DeliveryConfig) (batch.Block, e
 	return w.rows, nil
 }
 
-// upTo returns the rows before a position, waiting until they can be read. It returns no rows if a
-// frame before the position was deleted.
-func (w *window) upTo(ctx context.Context, end batch.Position) (batch.Block, error) {
+// rowsUpTo returns the rows before a position, waiting until they can be read. It returns no rows
+// if a frame before the position was deleted.
+func (w *window) rowsUpTo(ctx context.Context, end batch.Position) (batch.Block, error) {
 	for w.count == 0 || w.rows.End().Before(end) {
 		expected := w.next
 		if err := w.wait(ctx); err != nil {
