@@ -155,7 +155,7 @@ func testOnce(t *testing.T, store *stores.ClickHouse) {
 	_, err = a.Deliver(context.Background(), plan, nil)
 	require.ErrorContains(t, err, "do not match plan")
 
-	// The same batch, accepted again after the idempotency window: it has the same id, and its rows
+	// The same batch, accepted again after the idempotency window: it has the same ID, and its rows
 	// are in the table, but it is another block.
 	repeated := *next[0].Batch
 	repeated.ReceivedAt += 3600e9

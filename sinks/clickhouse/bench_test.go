@@ -24,7 +24,7 @@ func typicalBlock() batch.Block {
 	return blockOf(batches...)
 }
 
-// renew assigns new unique ids to the batches.
+// renew assigns new unique IDs to the batches.
 func renew(rows batch.Block, n int) {
 	for _, s := range rows {
 		binary.BigEndian.PutUint32(s.ID[10:], uint32(n))

@@ -16,13 +16,12 @@ import (
 )
 
 // Check checks the files that the configuration names and, if deep is true, each server: its
-// connection, user, grants, tables and clock. Each of the joined errors starts with the key of a
-// setting. Check changes nothing on the servers, and does not connect if the configuration is
-// invalid.
+// connection, user, grants, tables and clock. Each joined error starts with a setting's key. Check
+// changes nothing on the servers, and does not connect if the configuration is invalid.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	s, err := New(c, zerolog.Nop())
 	if err != nil {
-		return errors.Unwrap(err) // without the name of the section
+		return errors.Unwrap(err) // strip the section name
 	}
 	_ = s.Close() // the sink was not used
 	if !deep || c.Validate() != nil {
@@ -33,7 +32,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	for _, address := range c.Addresses {
 		replica, err := c.checkServer(ctx, address)
 		if other, duplicate := replicas[replica]; duplicate && replica != "" {
-			err = errors.Join(err, fmt.Errorf("cluster: %s and %s are both %s: set the macros shard and replica of each server",
+			err = errors.Join(err, fmt.Errorf("cluster: %s and %s are both %s: define distinct shard and replica macros on each server",
 				other, address, replica))
 		}
 		replicas[replica] = address
@@ -71,7 +70,7 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 			errs = append(errs, fmt.Errorf("%w (%s)", err, address))
 		} else if err := conn.QueryRow(ctx, "SELECT 'replica ' || getMacro('replica') || ' of shard ' || getMacro('shard')").
 			Scan(&replica); err != nil {
-			errs = append(errs, fmt.Errorf("cluster: %s must have the macros shard and replica: %w", address, err))
+			errs = append(errs, fmt.Errorf("cluster: the shard and replica macros must be defined on %s: %w", address, err))
 		}
 	}
 	if len(errs) > 0 {
@@ -103,8 +102,8 @@ func (c Config) checkCluster(ctx context.Context, conn driver.Conn) error {
 	case len(servers) == 0:
 		return fmt.Errorf("cluster: no cluster %q in the server's remote_servers", c.Cluster)
 	case len(servers) != len(c.Addresses):
-		return fmt.Errorf("addresses: names %d servers, but cluster %q has %d (%s): list all of them, because "+
-			"each needs the tables and is searched for blocks",
+		return fmt.Errorf("addresses: lists %d servers, but cluster %q has %d (%s): list all of them, because "+
+			"each needs the tables and is searched for in-doubt blocks",
 			len(c.Addresses), c.Cluster, len(servers), strings.Join(servers, ", "))
 	}
 	return nil
@@ -129,25 +128,27 @@ func (c Config) checkTables(ctx context.Context, conn driver.Conn, address strin
 			name string
 			want int
 		}{{"fsync_after_insert", 1}, {"fsync_part_directory", 1}, {"old_parts_lifetime", 480}} {
-			if value, found := numberOf(engine, s.name); !found || value < s.want {
+			if value, found := settingValue(engine, s.name); !found || value < s.want {
 				errs = append(errs, c.wrongSetting(table, address, s.name, s.want, "acknowledged rows could be lost in a power failure"))
 			}
 		}
 	}
 	if key := c.layout().ShardingKey(); c.Cluster != "" && !strings.Contains(engines[c.Table], key) {
-		errs = append(errs, fmt.Errorf("table: %s on %s is %.80q, must be Distributed by %s: otherwise queries with FINAL return wrong results",
+		errs = append(errs, fmt.Errorf("table: %s on %s has engine %.80q, must be Distributed with sharding key %s: "+
+			"otherwise queries with FINAL return wrong results",
 			c.Table, address, engines[c.Table], key))
 	}
 	return errors.Join(append(errs, c.checkWindow(ctx, conn, address, engines[c.layout().Local()]))...)
 }
 
 func (c Config) wrongSetting(table, address, name string, want int, reason string) error {
-	return fmt.Errorf("table: %s of %s on %s must be at least %d: %s: ALTER TABLE `%s`.`%s` MODIFY SETTING %s = %d",
+	return fmt.Errorf("table: %s of %s on %s must be at least %d (%s): run ALTER TABLE `%s`.`%s` MODIFY SETTING %s = %d",
 		name, table, address, want, reason, c.Database, table, name, want)
 }
 
-// numberOf returns the value of a setting in the engine_full of a table, if it contains it.
-func numberOf(engine, setting string) (value int, found bool) {
+// settingValue returns the integer value of a setting in a table's engine_full, and reports whether
+// it was found.
+func settingValue(engine, setting string) (value int, found bool) {
 	_, text, found := strings.Cut(engine, " "+setting+" = ")
 	if !found {
 		return 0, false
@@ -173,8 +174,8 @@ func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engi
 		name = "replicated_deduplication_window"
 	}
 	required := int(float64(parts) / 60 * (c.WriteTimeout + 5*time.Second).Seconds())
-	if window, _ := numberOf(engine, name); window < max(required, 1) {
-		reason := fmt.Sprintf("it is %d, and a retry may come %d parts later", window, required)
+	if window, _ := settingValue(engine, name); window < max(required, 1) {
+		reason := fmt.Sprintf("it is %d, but up to %d parts may be inserted before a retry", window, required)
 		return c.wrongSetting(local, address, name, max(2*required, 10_000), reason)
 	}
 	return nil

@@ -126,7 +126,7 @@ func newClustered(t *testing.T, c *stores.Cluster, read int, change ...func(*Con
 // testTwoShards sends measurements and corrections of them through two daemons, to two shards.
 func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	one.t = t
-	require.Eventually(t, func() bool { // a busy server may not respond in time
+	require.Eventually(t, func() bool { // a busy server might not respond in time
 		err := one.Probe(t.Context())
 		if err != nil {
 			t.Log(err)
@@ -161,7 +161,7 @@ func testTwoShards(t *testing.T, c *stores.Cluster, one *archive) {
 	two.retry(plan, rows) // retry through another server
 	ended, end := context.WithCancel(t.Context())
 	end()
-	_, err := one.missing(ended, rows)
+	_, err := one.missingRows(ended, rows)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, one.hosts.unavailable(), "a cancelled lookup must not make servers unavailable")
 	sum := 0.0
@@ -198,7 +198,7 @@ func testCheckCluster(t *testing.T, c *stores.Cluster, given Config) {
 	f("", func(c *Config) { c.Table = "none" })
 	f("migrate: table `trafficd`.`none` does not exist on "+c.Nodes[0].TCP, func(c *Config) { c.Table, c.Migrate = "none", false })
 	f("cluster: no cluster \"other\"", func(c *Config) { c.Cluster = "other" })
-	f("addresses: names 2 servers, but cluster \"main\" has 3", func(c *Config) { c.Addresses = c.Addresses[:2] })
+	f("addresses: lists 2 servers, but cluster \"main\" has 3", func(c *Config) { c.Addresses = c.Addresses[:2] })
 	f("are both replica r1 of shard 1", func(c *Config) { c.Addresses[1] = c.Addresses[0] })
 	node, table := server{c.Nodes[0].TCP}, "trafficd."+given.Table
 	node.Query(t, "ALTER TABLE "+table+"_local MODIFY SETTING old_parts_lifetime = 1")
@@ -206,7 +206,7 @@ func testCheckCluster(t *testing.T, c *stores.Cluster, given Config) {
 	node.Query(t, "ALTER TABLE "+table+"_local MODIFY SETTING old_parts_lifetime = 480, replicated_deduplication_window = 0")
 	f("replicated_deduplication_window = 10000", func(*Config) {})
 	node.Query(t, "CREATE OR REPLACE TABLE "+table+" AS "+table+"_local ENGINE = Distributed('main', 'trafficd', '"+given.Table+"_local', rand())")
-	f("must be Distributed by cityHash64(product_instance, detector_code)", func(*Config) {})
+	f("must be Distributed with sharding key cityHash64(product_instance, detector_code)", func(*Config) {})
 }
 
 // pair is an archive on two replicas of one shard, with the blocks that it must contain.

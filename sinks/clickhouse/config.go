@@ -96,7 +96,7 @@ func (c Config) Validate() error {
 		settings.Check(identifier.MatchString(cmp.Or(c.Cluster, "none")), name, "cluster", c.Cluster),
 		settings.Check(len(c.Addresses) > 0, "addresses must name at least one server"),
 		settings.Check(len(c.Addresses) <= 1 || c.Cluster != "",
-			"addresses names %d servers, must name one unless cluster is set: separate servers do not share the deduplication of inserts",
+			"addresses lists %d servers, must list one unless cluster is set: separate servers do not share the deduplication of inserts",
 			len(c.Addresses)),
 		settings.Within("quorum", c.Quorum, 0, 16, "1 does not wait for other replicas"),
 		settings.Check(c.Quorum <= 0 || c.Cluster != "", "quorum is %d, must be 0 unless cluster is set", c.Quorum),
@@ -104,14 +104,15 @@ func (c Config) Validate() error {
 		c.ClickHouse.Validate(""),
 		settings.Check(known || c.Compression == "auto", "compression is %q, must be auto, lz4, zstd or none", c.Compression),
 		settings.Within("dial_timeout", c.DialTimeout, 100*time.Millisecond, time.Minute,
-			"shorter fails on a busy machine, longer only delays the attempt at the next address"),
+			"a shorter timeout fails on a busy machine; a longer one only delays the attempt at the next address"),
 		settings.Within("write_timeout", c.WriteTimeout, time.Second, 10*time.Minute,
-			"inserting a block takes up to a second, and some seconds on a server that delays inserts"),
+			"inserting a block takes up to a second, and a few seconds on a server that delays inserts"),
 		settings.Within("block_rows", c.BlockRows, 1, maxBlockRows,
 			"larger blocks are inserted more slowly and take more memory, here and on the server"),
 		settings.Within("retention_days", c.RetentionDays, 0, 36_500, "0 does not change the tables' TTL"),
 		settings.Check(c.DeriveInterval == 0 || c.DeriveInterval >= time.Second && c.DeriveInterval <= time.Hour,
-			"derive_interval is %s, must be 0 or 1s to 1h: shorter makes many small parts, longer delays the derived tables", c.DeriveInterval),
+			"derive_interval is %s, must be 0 or 1s to 1h: a shorter one makes many small parts; "+
+				"a longer one delays the derived tables", c.DeriveInterval),
 	}
 	for _, a := range c.Addresses {
 		errs = append(errs, dial.ValidateAddress("addresses", a))

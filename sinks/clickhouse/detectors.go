@@ -21,7 +21,7 @@ const maxDetectors = 50_000
 // use.
 type Detectors struct {
 	mu      sync.Mutex
-	last    map[string]*batch.DetectorList // by product instance
+	last    map[string]*batch.DetectorList // keyed by product instance
 	waiting map[string]*batch.DetectorList // the lists in last that are not archived yet
 }
 

@@ -117,7 +117,7 @@ func testLookup(t *testing.T, store *stores.ClickHouse) {
 	store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
 	explained := store.Query(t, "EXPLAIN indexes = 1 "+lookupStatement(a.table, wanted)+" FORMAT TSVRaw")
 	require.Regexp(t, `(?s)Parts: 1/40.*received_at_range.*Granules: [123]/12`, explained)
-	missing, err := a.missing(t.Context(), wanted)
+	missing, err := a.missingRows(t.Context(), wanted)
 	require.NoError(t, err)
 	require.Empty(t, missing)
 }

@@ -64,7 +64,7 @@ const maxConns = 4
 
 func newHosts(c Config, log zerolog.Logger) (*hosts, error) {
 	server := c.ClickHouse
-	server.Database = "" // the handshake must not name a database that may not exist yet
+	server.Database = "" // the handshake must not name a database that might not exist yet
 	s := &hosts{config: c, log: log}
 	for _, address := range c.Addresses {
 		conn, err := server.Open(&ch.Options{
@@ -212,9 +212,9 @@ func (s *hosts) describe(ctx context.Context, h *host) error {
 	return nil
 }
 
-// live returns the servers that can take rows, ordered by shard and replica name. The caller must
-// hold mu.
-func (s *hosts) live() []*host {
+// liveHosts returns the servers that can take rows, ordered by shard and replica name. The caller
+// must hold mu.
+func (s *hosts) liveHosts() []*host {
 	live := slices.DeleteFunc(slices.Clone(s.all), func(h *host) bool { return h.err != nil })
 	slices.SortStableFunc(live, func(a, b *host) int { return strings.Compare(a.shard+"\n"+a.replica, b.shard+"\n"+b.replica) })
 	return live
@@ -224,7 +224,7 @@ func (s *hosts) live() []*host {
 func (s *hosts) pick() (*host, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	live := s.live()
+	live := s.liveHosts()
 	if len(live) == 0 {
 		return nil, s.unavailableLocked()
 	}
@@ -237,7 +237,7 @@ func (s *hosts) byShard() (map[string][]*host, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	shards := map[string][]*host{}
-	for _, h := range s.live() {
+	for _, h := range s.liveHosts() {
 		shards[h.shard] = append(shards[h.shard], h)
 	}
 	if known := max(s.shards, 1); len(shards) < known {
@@ -281,7 +281,7 @@ func (s *hosts) requiredReplicas() int {
 	}
 	required := math.MaxInt
 	for shard, n := range live {
-		// The servers' last reports may not include a new replica yet.
+		// The servers' last reports might not include a new replica yet.
 		required = min(required, max(replicas[shard], n)/2+1, n)
 	}
 	return required

@@ -105,7 +105,7 @@ var columnTypes = []proto.ColumnType{
 // would silently convert the values.
 func checkType(i int, got proto.ColumnType) error {
 	if want := columnTypes[i]; got != want {
-		return fmt.Errorf("%w: %s is %s in the table, want %s", errSchema, columnNames[i], got, want)
+		return fmt.Errorf("%w: %s is %s in the table, must be %s", errSchema, columnNames[i], got, want)
 	}
 	return nil
 }

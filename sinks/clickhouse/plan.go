@@ -12,7 +12,7 @@ import (
 const planVersion = 2
 
 // planOf returns the plan of a block, which is also its deduplication token: the number of rows,
-// and the first and the last row. A batch id may occur again (the same Idempotency-Key and body
+// and the first and the last row. A batch ID may occur again (the same Idempotency-Key and body
 // after the idempotency window, or on another replica), but with a different received_at. The
 // journal determines the rows in between.
 func planOf(rows batch.Block) string {

@@ -141,9 +141,9 @@ func TestFindings(t *testing.T) {
 		marked += f.mark(rowID{rows[0].ID, math.MaxUint32}) // an unknown row
 		require.Equal(t, rows.Rows()-len(want), marked)     // each row is counted once
 		got := []rowID{}
-		missing, tooFew := f.missing(1)
+		missing, tooFew := f.missingRows(1)
 		require.Zero(t, tooFew)
-		_, tooFew = f.missing(2)
+		_, tooFew = f.missingRows(2)
 		require.Equal(t, marked, tooFew)
 		for _, s := range missing {
 			for row := s.From; row < s.To; row++ {

@@ -32,7 +32,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 		s.hosts.refresh(ctx) // a server may have failed since the last poll
 	}
 	months := newMonths(rows)
-	missing, err := s.missing(ctx, rows)
+	missing, err := s.missingRows(ctx, rows)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 		if err := s.send(ctx, token, missing, months, 1); err != nil {
 			return err
 		}
-		if missing, err = s.missing(ctx, rows); err != nil {
+		if missing, err = s.missingRows(ctx, rows); err != nil {
 			return err
 		}
 	}
@@ -100,10 +100,10 @@ const (
 	lookupInterval = 100 * time.Millisecond
 )
 
-// missing returns the rows that are not in the table, in their order, or nil if there are none. A
-// row that a later row of the same block has replaced is not missing. In a cluster, missing returns
-// an error if rows remain on fewer replicas than required.
-func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, error) {
+// missingRows returns the rows that are not in the table, in their order, or nil if there are none.
+// A row that a later row of the same block has replaced is not missing. In a cluster, missing
+// returns an error if rows remain on fewer replicas than required.
+func (s *Sink) missingRows(ctx context.Context, rows batch.Block) (batch.Block, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
 	defer metrics.Since(lookupSeconds, time.Now())
@@ -112,7 +112,7 @@ func (s *Sink) missing(ctx context.Context, rows batch.Block) (batch.Block, erro
 		if err != nil {
 			return nil, fmt.Errorf("cannot look up %d rows in %s: %w", rows.Rows(), s.table, hinted(err))
 		}
-		missing, tooFew := f.missing(s.hosts.requiredReplicas())
+		missing, tooFew := f.missingRows(s.hosts.requiredReplicas())
 		if tooFew == 0 {
 			return missing, nil
 		}
@@ -276,9 +276,9 @@ func (f *findings) markReplaced() {
 	})
 }
 
-// missing returns the rows that are on no replica, and the number of rows that are on at least one
-// replica but on fewer than required.
-func (f *findings) missing(required int) (missing batch.Block, tooFew int) {
+// missingRows returns the rows that are on no replica, and the number of rows that are on at least
+// one replica but on fewer than required.
+func (f *findings) missingRows(required int) (missing batch.Block, tooFew int) {
 	f.each(func(id rowID, s batch.Span, row int) {
 		switch replicas := f.replicas[id]; {
 		case replicas == 0:

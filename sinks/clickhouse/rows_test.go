@@ -24,7 +24,7 @@ var epoch = time.Date(2026, 3, 14, 0, 0, 0, 0, time.UTC).UnixNano()
 const minute = int64(time.Minute)
 
 // batchOf returns accepted batch number n with these rows. Its indexes have gaps, as if items had
-// been rejected. Its id has the form of a UUIDv7.
+// been rejected. Its ID has the format of a UUIDv7.
 func batchOf(n int, receivedAt int64, rows ...row) *batch.Batch {
 	b := &batch.Batch{ProductInstance: "aarhus", ReceivedAt: receivedAt}
 	binary.BigEndian.PutUint64(b.ID[:], uint64(receivedAt/1e6)<<16|0x7000)

@@ -52,7 +52,7 @@ func testUnusableTable(t *testing.T, store *stores.ClickHouse) {
 	next, plan2 := a.plan(smallBlock(2))
 	store.Query(t, "ALTER TABLE "+a.name+" MODIFY COLUMN value Float32")
 	for range 2 { // over an idle connection, then over a new one
-		require.ErrorContains(t, a.requireFailure(classSchema, plan2, next), "value is Float32 in the table, want Float64")
+		require.ErrorContains(t, a.requireFailure(classSchema, plan2, next), "value is Float32 in the table, must be Float64")
 	}
 	store.Query(t, "RENAME TABLE "+a.name+" TO "+a.name+"_away")
 	a.requireFailure(classSchema, plan2, next)

@@ -16,7 +16,7 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// Sink writes blocks to the archive. Its methods must not be called concurrently.
+// Sink writes blocks to the archive. It is not safe for concurrent use.
 type Sink struct {
 	Detectors *Detectors // detector lists to archive, or nil; must be set before the first Probe or Deliver
 
@@ -30,7 +30,7 @@ type Sink struct {
 	deriveFailed bool     // whether the last update failed; used by updateDerived only
 
 	unsent       string               // the plan whose rows have never been sent; every other plan is in doubt
-	missingSince map[string]time.Time // plan → when its rows, although sent again, were first found on no live replica
+	missingSince map[string]time.Time // plan → when its rows, although resent, were first missing from every live replica
 }
 
 // New returns a sink for a valid configuration. It does not connect; the first Deliver or Probe
@@ -46,14 +46,14 @@ func New(c Config, log zerolog.Logger) (*Sink, error) {
 	return s, nil
 }
 
-// fullMonths is the number of months above which Plan enlarges a block. The server writes a part
-// for each month, which takes about as long as inserting a few thousand rows.
-const fullMonths = 25
+// enlargeAboveMonths is the number of months above which Plan enlarges a block. The server writes a
+// part for each month, which takes about as long as inserting a few thousand rows.
+const enlargeAboveMonths = 25
 
 // Plan implements pipeline.Sink. The plan is the deduplication token of the block. state is empty
-// or a suspect range, which the plan repeats if the block begins in it.
+// or a suspect range. If the block begins in that range, Plan appends the range to the plan.
 func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error) {
-	n = min(rows.Rows(), max(s.config.BlockRows, s.config.BlockRows*len(newMonths(rows).list)/fullMonths))
+	n = min(rows.Rows(), max(s.config.BlockRows, s.config.BlockRows*len(newMonths(rows).list)/enlargeAboveMonths))
 	token := planOf(rows.Head(n))
 	if (batch.Position{Frame: rows[0].Frame, Row: uint32(rows[0].From)}).Before(parseSuspect(string(state))) {
 		s.unsent = ""
@@ -63,8 +63,8 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 	return n, []byte(token), nil
 }
 
-// Deliver implements pipeline.Sink: it returns nil when the archive contains each of the planned
-// rows once, on disk. If a row's value causes an error, it returns a *batch.PermanentError, and a
+// Deliver implements pipeline.Sink: it returns nil once the archive durably contains each planned
+// row exactly once. If a row's value causes an error, it returns a *batch.PermanentError, and a
 // suspect range as state. If the rejected block has a single row, the table does not contain it.
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	defer countError(&err)
@@ -140,7 +140,7 @@ func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// Close stops the updates of the derived tables and closes all connections.
+// Close stops updating the derived tables and closes all connections.
 func (s *Sink) Close() error {
 	s.deriving.stop()
 	if s.config.DeriveInterval > 0 {
@@ -165,7 +165,7 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 	// Rows of a rejected block may be in the table (see doc.go). The delivery loop halves the
 	// block, and resolve looks up the halves; a single row is looked up here.
 	if errors.As(err, new(*batch.PermanentError)) && rows.Rows() == 1 {
-		if missing, lookErr := s.missing(ctx, rows); lookErr != nil || len(missing) == 0 {
+		if missing, lookErr := s.missingRows(ctx, rows); lookErr != nil || len(missing) == 0 {
 			return lookErr
 		}
 	}
@@ -173,11 +173,13 @@ func (s *Sink) deliver(ctx context.Context, token string, rows batch.Block) erro
 }
 
 // parallelInserts is the number of groups inserted concurrently. The server writes the parts of an
-// INSERT one after another and spends most of the time in fsync, which concurrent INSERTs share.
+// INSERT one after another and spends most of the time in fsync, whose cost concurrent INSERTs
+// share.
 const parallelInserts = 4
 
-// send inserts rows in concurrent groups (see doc.go). They are some or all rows of the block from
-// which months was made. The server acknowledges a group once the given number of replicas have it.
+// send inserts rows in concurrent groups (see doc.go). rows must be some or all rows of the block
+// from which months was created. The server acknowledges a group once the given number of replicas
+// have it.
 func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months *months, replicas int) error {
 	h, err := s.hosts.pick()
 	if err != nil {
@@ -221,8 +223,8 @@ func (s *Sink) send(ctx context.Context, token string, rows batch.Block, months 
 	return rejected
 }
 
-// ready returns an error if rows cannot be written now. Once they can, it starts the updates of the
-// derived tables. Probe alone could not start them, because a busy sink may never be probed.
+// ready returns an error if rows cannot be written now. Once they can, it starts updating the
+// derived tables. Starting that in Probe is not enough, because a busy sink may never be probed.
 func (s *Sink) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
