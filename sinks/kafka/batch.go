@@ -36,7 +36,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // row is a position in a block: the index of the span, and the row in the span's batch.
 type row struct{ span, row uint32 }
 
-// producer is a producer id with its epoch and its next sequence number in a partition.
+// producer is a producer ID with its epoch and its next sequence number in a partition.
 type producer struct {
 	id       int64
 	epoch    int16

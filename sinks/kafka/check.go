@@ -11,9 +11,9 @@ import (
 )
 
 // Check checks the files that the configuration names and, if deep is true, the brokers and the
-// topic. Each of the joined errors starts with the key of a setting. Check writes no records, but
-// requests a producer id. It does not connect if the configuration is invalid. It does not check
-// the brokers' clocks, because no Kafka response contains the time.
+// topic. Each joined error starts with a setting's key. Check writes no records, but requests a
+// producer ID. It does not connect if the configuration is invalid. It does not check the brokers'
+// clocks, because no Kafka response contains the time.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	t, err := c.Kafka.Check(ctx, "", deep)

@@ -14,9 +14,9 @@ import (
 	"trafficd/pipeline/metrics"
 )
 
-// fetchBytes bounds the size of one response in a lookup; brokers exceed it only for a single
+// maxFetchBytes bounds the size of one response in a lookup; brokers exceed it only for a single
 // larger record batch.
-const fetchBytes = 1 << 20
+const maxFetchBytes = 1 << 20
 
 // cluster sends requests to the brokers. It connects when it is first used.
 type cluster struct {
@@ -69,14 +69,14 @@ func (c *cluster) create(ctx context.Context, dryRun bool) error {
 	}, dryRun))
 }
 
-// newProducer returns a producer id that has never been used.
+// newProducer returns a producer ID that has never been used.
 func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err error) {
 	r, err := c.client.InitProducerID(ctx, &kafka.InitProducerIDRequest{ProducerID: -1, ProducerEpoch: -1})
 	if err == nil {
 		err = r.Error
 	}
 	if err != nil {
-		return 0, 0, c.fail(fmt.Errorf("cannot get a producer id from %v: %w", c.cfg.Brokers, err))
+		return 0, 0, c.fail(fmt.Errorf("cannot get a producer ID from %v: %w", c.cfg.Brokers, err))
 	}
 	return int64(r.Producer.ProducerID), int16(r.Producer.ProducerEpoch), nil
 }
@@ -125,7 +125,7 @@ func (c *cluster) produce(ctx context.Context, partition int, frame []byte) (bas
 
 func (c *cluster) fetch(ctx context.Context, partition int, offset int64) (kafka.RecordReader, error) {
 	r, err := c.client.Fetch(ctx, &kafka.FetchRequest{
-		Topic: c.topic, Partition: partition, Offset: offset, MinBytes: 1, MaxBytes: fetchBytes,
+		Topic: c.topic, Partition: partition, Offset: offset, MinBytes: 1, MaxBytes: maxFetchBytes,
 	})
 	if err == nil {
 		err = r.Error

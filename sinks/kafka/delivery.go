@@ -74,7 +74,7 @@ func (s *Sink) resume(ctx context.Context, planned []byte, rows batch.Block) (*d
 	}
 	for i, share := range divide(rows, len(d.offsets)) {
 		p := d.parts[i]
-		p.rows = p.missing(rows, share)
+		p.rows = p.missingRows(rows, share)
 		p.done = p.done || len(p.rows) == 0
 	}
 	s.current = d
@@ -107,7 +107,7 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	if cluster == d.cluster && partitions >= len(d.parts) {
 		return d, nil
 	}
-	// In a different cluster, the producer id may belong to a different producer. The planned offsets
+	// In a different cluster, the producer ID may belong to a different producer. The planned offsets
 	// are meaningless there, and also in a recreated topic.
 	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).Int("planned_partitions", len(d.parts)).Int("found_partitions", partitions).
 		Msg("a block was planned for a different Kafka cluster or topic; searching all partitions of the current one")
@@ -125,7 +125,7 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 
 // attempt sends every part that is not done, several concurrently, and waits for all of them.
 func (s *Sink) attempt(ctx context.Context, d *delivery) {
-	pending := d.pending()
+	pending := d.pendingParts()
 	var wg sync.WaitGroup
 	var next atomic.Int32
 	for w := range min(len(pending), len(s.encoders)) {
@@ -151,7 +151,7 @@ func (s *Sink) attempt(ctx context.Context, d *delivery) {
 func (s *Sink) conclude(d *delivery) error {
 	var failed, again error
 	failedAt := 0
-	for _, p := range d.pending() {
+	for _, p := range d.pendingParts() {
 		o := outcomeOf(p.err)
 		if o != acknowledged {
 			errorsTotal[o].Inc()
@@ -240,7 +240,7 @@ func (s *Sink) permanentError(d *delivery) error {
 	return nil
 }
 
-func (d *delivery) pending() (list []*part) {
+func (d *delivery) pendingParts() (list []*part) {
 	for _, p := range d.parts {
 		if !p.done {
 			list = append(list, p)
@@ -249,8 +249,8 @@ func (d *delivery) pending() (list []*part) {
 	return list
 }
 
-// missing returns the rows that lookups have not found in the topic. It modifies rows.
-func (p *part) missing(block batch.Block, rows []row) []row {
+// missingRows returns the rows that lookups have not found in the topic. It modifies rows.
+func (p *part) missingRows(block batch.Block, rows []row) []row {
 	if len(p.found) == 0 {
 		return rows
 	}

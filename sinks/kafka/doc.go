@@ -1,7 +1,7 @@
 // Package kafka delivers accepted measurements to a Kafka topic, each exactly once, one record per
 // row (contract 4).
 //
-//	Plan     which rows are sent together, under which producer id, epoch and sequences;
+//	Plan     which rows are sent together, under which producer ID, epoch and sequences;
 //	         the delivery loop makes the plan durable before anything is sent
 //	Deliver  one record batch per partition, sent until every partition has
 //	         acknowledged with acks=all
@@ -11,7 +11,7 @@
 //
 // # Exactly once
 //
-// The bytes of a record batch are a function of the plan and its rows, and include producer id,
+// The bytes of a record batch are a function of the plan and its rows, and include producer ID,
 // epoch and sequence: a broker that remembers the producer recognises a duplicate. Four rules cover
 // all other cases.
 //
@@ -22,18 +22,18 @@
 //     resolve_after. A lookup reads the partition from the last acknowledged offset to its end and
 //     recognises rows by their headers (batch-id, index). Only rows that it does not find are sent.
 //  2. If the broker rejects the sequence or the epoch (45, 47, 59), the rows are looked up, and the
-//     missing ones are sent under the next epoch of the same producer id, with sequence 0. These
+//     missing ones are sent under the next epoch of the same producer ID, with sequence 0. These
 //     bytes are again a function of the plan: after a crash, the next process repeats the same
 //     steps, and a late request from its predecessor is a duplicate or is fenced.
 //  3. Sequences continue only within one process and only after plain acknowledgements. After a
-//     restart, a lookup or a rejection, the next plan gets a new producer id. Therefore no sequence
+//     restart, a lookup or a rejection, the next plan gets a new producer ID. Therefore no sequence
 //     number is used for two different record batches, even if a volume is restored or two daemons
 //     run on copies of it. A broker would drop the second batch as a duplicate.
 //  4. The state counts suspect rows, which may be in the topic although their block was not
 //     delivered (see below). The delivery of a block with suspect rows begins with a lookup.
 //
 // If the topic is recreated with fewer partitions, or the daemon is pointed at a different cluster,
-// a planned block is divided among the existing partitions, under a new producer id. All partitions
+// a planned block is divided among the existing partitions, under a new producer ID. All partitions
 // are first searched for its rows, because an earlier attempt may have used other partitions.
 //
 // Duplicates remain possible in two cases:
@@ -41,7 +41,7 @@
 //   - A lookup misses a request that is still in a broker's socket, or in the broker's log but not
 //     yet on all in-sync replicas, and the broker forgets the producer before the next attempt.
 //   - A block is delivered to a cluster other than the one it was planned for, and the daemon is
-//     killed again during the delivery: the new producer id of the block is not in its plan.
+//     killed again during the delivery: the new producer ID of the block is not in its plan.
 //
 // # Permanent rejections
 //
@@ -55,6 +55,6 @@
 // # Memory
 //
 // The sink needs parallel_requests × (batch_bytes + the size of the compressed record batch), 12
-// bytes per row of a block and, during a lookup, memory for one response and the ids of one
+// bytes per row of a block and, during a lookup, memory for one response and the IDs of one
 // partition's rows.
 package kafka

@@ -150,7 +150,7 @@ func TestRecreatedTopic(t *testing.T) {
 }
 
 // TestRecreatedTopicThatGrows checks that a lookup finds rows below the last offset of a former
-// topic of the same name, after another daemon has written above it.
+// topic with the same name, after another daemon has written above it.
 func TestRecreatedTopicThatGrows(t *testing.T) {
 	s := newFixture(t, 1)
 	s.offer(rowsOf(random(), 100, 40))
@@ -213,7 +213,7 @@ func TestFewerPartitions(t *testing.T) {
 }
 
 // TestAnotherCluster delivers a block that was planned for one cluster to another, where its
-// producer id may belong to another producer.
+// producer ID may belong to another producer.
 func TestAnotherCluster(t *testing.T) {
 	s := newFixture(t, 2)
 	other := stores.StartKfake(t, kfake.SeedTopics(2, topic), kfake.ClusterID("other"))

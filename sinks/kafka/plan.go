@@ -16,20 +16,20 @@ const unknownOffset = -1
 
 // state describes the topic between two blocks. It is encoded as
 //
-//	version (1 byte); cluster id, topic (uvarint length, bytes)
+//	version (1 byte); cluster ID, topic (uvarint length, bytes)
 //	suspect, number of partitions (uvarint); per partition: last offset (varint)
 type state struct {
 	cluster string
 	topic   string
 	suspect int     // number of rows, from the next one on, that may already be in the topic
-	offsets []int64 // offset of the last acknowledged record, by partition
+	offsets []int64 // offset of the last acknowledged record, indexed by partition
 }
 
 // plan describes one block: together with its rows it determines every byte that is sent. It is
 // encoded as
 //
-//	state; producer id (varint), epoch (uvarint), codec (1 byte), rows (uvarint)
-//	first and last row: batch id (16 bytes), index (uvarint)
+//	state; producer ID (varint), epoch (uvarint), codec (1 byte), rows (uvarint)
+//	first and last row: batch ID (16 bytes), index (uvarint)
 //	next sequence of each partition (uvarint)
 //
 // The sequences are not part of the state, because only the process that used them may continue
@@ -42,7 +42,7 @@ type plan struct {
 	first, last rowID
 }
 
-// session is a producer id and its next sequence number in each partition.
+// session is a producer ID and its next sequence number in each partition.
 type session struct {
 	id        int64
 	epoch     int16

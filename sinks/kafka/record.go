@@ -18,7 +18,7 @@ const (
 	headerIndex    = "index"
 	headerTrace    = "traceparent" // only for batches of sampled requests
 
-	idLen    = 36 // length of a batch id as text
+	idLen    = 36 // length of a batch ID as text
 	traceLen = 55 // length of a traceparent
 )
 
@@ -109,8 +109,8 @@ func appendField[T string | []byte](dst []byte, tag byte, text T) []byte {
 	return append(dst, text...)
 }
 
-// appendTimestamp appends nanoseconds since 1970 as a google.protobuf.Timestamp. Its length always
-// fits into one byte.
+// appendTimestamp appends nanoseconds since the Unix epoch as a google.protobuf.Timestamp. Its
+// length always fits into one byte.
 func appendTimestamp(dst []byte, tag byte, nanoseconds int64) []byte {
 	seconds, nanos := split(nanoseconds)
 	dst = append(dst, tag, 0) // the length is set below
@@ -139,7 +139,7 @@ func appendBytes[T string | []byte](dst []byte, p T) []byte {
 	return append(binary.AppendVarint(dst, int64(len(p))), p...)
 }
 
-// appendTrace appends a W3C traceparent: version 00, trace id, span id, flags 01 (sampled).
+// appendTrace appends a W3C traceparent: version 00, trace ID, span ID, flags 01 (sampled).
 func appendTrace(dst []byte, c trace.SpanContext) []byte {
 	id, span := c.TraceID(), c.SpanID()
 	dst = append(hex.AppendEncode(append(dst, "00-"...), id[:]), '-')

@@ -15,7 +15,7 @@ import (
 
 func hasInvalidRow(records []byte) bool { return bytes.Contains(records, []byte("BAD-")) }
 
-// batchWithInvalidRows returns a batch of n rows, and the ids of the invalid ones among them, which
+// batchWithInvalidRows returns a batch of n rows, and the IDs of the invalid ones among them, which
 // are at the given positions.
 func batchWithInvalidRows(n int, at ...int) (*batch.Batch, []rowID) {
 	rng, b, ids := random(), rowsOf(random(), 0, 1), []rowID(nil)

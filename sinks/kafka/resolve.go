@@ -19,7 +19,7 @@ import (
 // resolve looks up every part that is in doubt or whose attempt without a response is too old, and
 // removes the rows that are in the topic from the part.
 func (s *Sink) resolve(ctx context.Context, d *delivery) error {
-	for _, p := range d.pending() {
+	for _, p := range d.pendingParts() {
 		// A broker expires a producer by the timestamp of its last record, which is received_at. If
 		// the rows have been in the journal for days, the broker's next check removes the producer.
 		last := time.Unix(0, d.block[p.rows[len(p.rows)-1].span].ReceivedAt)
@@ -63,7 +63,7 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	missingTotal.Add(float64(len(want)))
 	recordsTotal.Add(float64(found))
 
-	p.rows = p.missing(d.block, p.rows)
+	p.rows = p.missingRows(d.block, p.rows)
 	p.done = len(p.rows) == 0
 	p.inDoubt, p.unknownSince = false, time.Time{}
 	// Sequences start at 0 in each epoch. Each block starts with the first epoch of its producer, so
@@ -159,7 +159,7 @@ func scan(records kafka.RecordReader, from int64, visit func(rowID, int64)) (nex
 	}
 }
 
-// rowIDIn returns the id of a row from the headers of its record. ok is false for other records.
+// rowIDIn returns the ID of a row from the headers of its record. ok is false for other records.
 func rowIDIn(headers []kafka.Header) (id rowID, ok bool) {
 	hasBatch, hasIndex := false, false
 	for _, h := range headers {

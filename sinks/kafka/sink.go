@@ -13,14 +13,14 @@ import (
 	"trafficd/pipeline/batch"
 )
 
-// Sink delivers blocks of rows to the topic. It must not be used concurrently.
+// Sink delivers blocks of rows to the topic. It is not safe for concurrent use.
 type Sink struct {
 	cfg     Config
 	log     zerolog.Logger
 	cluster *cluster
 
-	session       *session  // nil: the next plan gets a new producer id
-	sessionTarget string    // cluster id and topic that the session belongs to
+	session       *session  // nil: the next plan gets a new producer ID
+	sessionTarget string    // cluster ID and topic that the session belongs to
 	batchBytes    int       // less than the setting after a broker has rejected a record batch as too large
 	planned       []byte    // the last plan of this process
 	current       *delivery // the delivery in progress, or nil
@@ -40,9 +40,9 @@ func New(cfg Config, log zerolog.Logger) (*Sink, error) {
 	return &Sink{cfg: cfg, log: log, cluster: c, batchBytes: cfg.BatchBytes, encoders: make([]encoder, cfg.ParallelRequests)}, nil
 }
 
-// Plan implements pipeline.Sink. state is the result of the last Deliver, including one that
-// returned a *batch.PermanentError, or nil at first. The plan does not retain rows. Plan can be
-// retried after any error.
+// Plan implements pipeline.Sink. state is what the last Deliver returned, even with a
+// *batch.PermanentError, or nil before the first delivery. The plan does not retain rows. Plan can
+// be retried after any error.
 func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int, planned []byte, err error) {
 	defer func() {
 		if err != nil {
@@ -63,8 +63,8 @@ func (s *Sink) Plan(ctx context.Context, state []byte, rows batch.Block) (n int,
 }
 
 // Deliver implements pipeline.Sink: it writes the planned rows, each exactly once, and returns when
-// all in-sync replicas have them. With a *batch.PermanentError, it returns a state that replaces
-// the previous one (see the package comment).
+// all in-sync replicas have them. If the error is a *batch.PermanentError, the returned state
+// replaces the previous one (see the package comment).
 func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (state []byte, err error) {
 	d, err := s.resume(ctx, planned, rows)
 	if err != nil {
@@ -92,8 +92,9 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 	return nil, err
 }
 
-// forgetShrunk forgets a failed delivery if the topic has fewer partitions than planned, because it
-// was recreated. The next attempt divides the rows among the new partitions, as after a restart.
+// forgetShrunk forgets a failed delivery if the topic has fewer partitions than planned, which
+// means that it was recreated. The next attempt divides the rows among the new partitions, as after
+// a restart.
 func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
 	if _, partitions, err := s.cluster.describe(ctx); err == nil && partitions < len(d.parts) {
 		s.current, s.planned = nil, nil
@@ -125,29 +126,29 @@ func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	now := state{cluster: id, topic: s.cfg.Topic}
+	base := state{cluster: id, topic: s.cfg.Topic}
 	if encoded != nil {
 		last, err := decodeState(encoded)
 		if err != nil {
 			return state{}, fmt.Errorf("cannot plan from the stored state: %w", err)
 		}
-		if last.cluster == now.cluster && last.topic == now.topic {
-			now = last
+		if last.cluster == base.cluster && last.topic == base.topic {
+			base = last
 		}
 	}
-	now.offsets = now.offsets[:min(len(now.offsets), partitions)]
-	for p := len(now.offsets); p < partitions; p++ {
+	base.offsets = base.offsets[:min(len(base.offsets), partitions)]
+	for p := len(base.offsets); p < partitions; p++ {
 		end, err := s.cluster.offset(ctx, p, kafka.LastOffset)
 		if err != nil {
 			return state{}, err
 		}
-		now.offsets = append(now.offsets, end-1)
+		base.offsets = append(base.offsets, end-1)
 	}
-	return now, nil
+	return base, nil
 }
 
 // describe selects the configured topic, creates it if it is missing and create_topic is set, and
-// returns the id of the cluster and the topic's number of partitions.
+// returns the cluster ID and the topic's number of partitions.
 func (s *Sink) describe(ctx context.Context) (id string, partitions int, err error) {
 	s.cluster.selectTopic(s.cfg.Topic)
 	id, partitions, err = s.cluster.describe(ctx)
@@ -162,7 +163,7 @@ func (s *Sink) describe(ctx context.Context) (id string, partitions int, err err
 }
 
 // baseSession returns a copy of the session for a plan. If there is no session for the topic, it
-// starts one with a new producer id.
+// starts one with a new producer ID.
 func (s *Sink) baseSession(ctx context.Context, base state) (session, error) {
 	target := base.cluster + "/" + base.topic
 	if s.session == nil || s.sessionTarget != target {

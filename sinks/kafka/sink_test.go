@@ -140,7 +140,7 @@ func TestBroker(t *testing.T) {
 		loop.add(first)
 		s := newSink(t, cfg)
 		loop.run(s)
-		other := newSink(t, cfg) // another sink with the same producer id and a later epoch
+		other := newSink(t, cfg) // another sink with the same producer ID and a later epoch
 		fencing := block(rowsOf(random(), 50, 40))
 		_, plan := planned(t, other, fencing)
 		p, err := decodePlan(plan)
@@ -300,7 +300,7 @@ func planned(t testing.TB, s *Sink, rows batch.Block) (n int, plan []byte) {
 	return n, plan
 }
 
-// requireSet is requireRecords for records in any order. It compares only their batch ids and
+// requireSet is requireRecords for records in any order. It compares only their batch IDs and
 // indexes.
 func requireSet(t testing.TB, records []stores.Record, rows batch.Block) {
 	t.Helper()

@@ -37,7 +37,7 @@ func divide(block batch.Block, partitions int) [][]row {
 	return shares
 }
 
-// rowID identifies a row by its batch id and index, which are headers of its record.
+// rowID identifies a row by its batch ID and index, which are headers of its record.
 type rowID struct {
 	id    batch.ID
 	index uint32
@@ -48,7 +48,7 @@ func rowIDOf(block batch.Block, at row) rowID {
 	return rowID{id: b.ID, index: b.Index[at.row]}
 }
 
-// firstAndLast returns the ids of the first and last rows of a block. No span may be empty.
+// firstAndLast returns the IDs of the first and last rows of a block. No span may be empty.
 func firstAndLast(block batch.Block) (first, last rowID) {
 	end := len(block) - 1
 	return rowIDOf(block, row{row: uint32(block[0].From)}), rowIDOf(block, row{span: uint32(end), row: uint32(block[end].To - 1)})
