@@ -72,7 +72,7 @@ func BenchmarkForms(b *testing.B) {
 		for e := gzipped; e < numEncodings; e++ {
 			run(fmt.Sprintf("%s,%d%%", encodingNames[e], 100*d.body(f, e).size/plain), func(p *piece) {
 				c.text = c.append(f, c.text[:0], p)
-				c.form(c.text, c.variables, e, false)
+				c.form(c.text, c.values, e, false)
 			})
 		}
 		b.Run(name+"/join", func(b *testing.B) {
@@ -92,7 +92,7 @@ func BenchmarkBucketSizes(b *testing.B) {
 	for len(changed) < benchStreets/100 {
 		changed[list[rand.IntN(len(list))]] = true
 	}
-	for _, limit := range []int{10, 20, 40, bucketStreets, 160, 320} {
+	for _, limit := range []int{10, 20, 40, maxBucketStreets, 160, 320} {
 		b.Run(fmt.Sprint(limit), func(b *testing.B) {
 			c, z := new(compressor), newZone("UTC", noon, newCompressors())
 			for b.Loop() {

@@ -24,7 +24,7 @@ const (
 
 // The symbols of matches (RFC 1951, 3.2.5).
 var (
-	lengthSymbols [maxMatch + 1]int // by length
+	lengthSymbols [maxMatch + 1]int // indexed by length
 	lengths       [endOfBlock + 30]values
 	distances     [30]values
 )
@@ -209,7 +209,7 @@ func prefixCodes(codes []code, frequencies []int, limit int) {
 			leaves[i] = (leaf>>17+1)<<16 | leaf&0xffff // closer frequencies shorten the longest code
 		}
 	}
-	var next [maxBits + 1]int // by length: the number of codes, then the next code
+	var next [maxBits + 1]int // indexed by length: the number of codes, then the next code
 	for _, c := range codes {
 		next[c.count]++
 	}

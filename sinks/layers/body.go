@@ -19,8 +19,9 @@ type body struct {
 	size     int
 }
 
-// joinedSize is the size up to which a body is copied into one segment, to be sent in one write.
-const joinedSize = 256 << 10
+// maxJoinedSize is the maximum size of a body that is copied into one segment, to be sent in one
+// write.
+const maxJoinedSize = 256 << 10
 
 // The text before, between and after the pieces of a document. Protobuf needs none.
 var (
@@ -29,7 +30,7 @@ var (
 	closings   = [numFormats][numEncodings]form{jsonText: stored(jsonClose)}
 )
 
-// join returns the body of a document with these pieces. It skips nil pieces.
+// join returns the body of a document made up of pieces. It skips nil pieces.
 func join(pieces []*piece, f format, e encoding) *body {
 	content, separator := openings[f][e].plain, separators[f][e]
 	b := &body{segments: make([][]byte, 0, 2*len(pieces)+2)}
@@ -54,7 +55,7 @@ func join(pieces []*piece, f format, e encoding) *body {
 		content = content.then(encoded.plain)
 	}
 	add(slices.Concat(closings[f][e].bytes, trailersOf(content.then(closings[f][e].plain))[e]))
-	if b.size <= joinedSize && len(b.segments) > 1 {
+	if b.size <= maxJoinedSize && len(b.segments) > 1 {
 		b.segments = [][]byte{slices.Concat(b.segments...)}
 	}
 	return b
@@ -76,16 +77,16 @@ func sumOf(pieces []*piece, z *zone, c scope) uint64 {
 // versions do not send different bytes with the same ETag.
 const formsVersion = 5
 
-// etagOf returns the ETag of content with this hash, in a format and encoding.
+// etagOf returns the ETag of content with the hash sum, in format f and encoding e.
 func etagOf(sum uint64, f format, e encoding) []byte {
 	return fmt.Appendf(nil, `"%016x%s"`, sum+formsVersion, etagSuffix[f][e])
 }
 
 var etagSuffix = [numFormats][numEncodings]string{{"", "-g", "-z"}, {"-j", "-jg", "-jz"}}
 
-// sumOfETag returns the hash of the content that an ETag identifies, whatever its format and
+// sumFromETag returns the hash of the content that an ETag identifies, whatever its format and
 // encoding. ok is false if the ETag is malformed.
-func sumOfETag(etag string) (sum uint64, ok bool) {
+func sumFromETag(etag string) (sum uint64, ok bool) {
 	text, ok := strings.CutPrefix(strings.TrimPrefix(etag, "W/"), `"`)
 	if !ok || len(text) < 17 {
 		return 0, false
@@ -94,8 +95,8 @@ func sumOfETag(etag string) (sum uint64, ok bool) {
 	return sum - formsVersion, err == nil
 }
 
-// send sets the body of the response to bytes [from, to) of b, without copying them.
-func (b *body) send(resp *fasthttp.Response, from, to int) {
+// setBody sets the body of the response to bytes [from, to) of b, without copying them.
+func (b *body) setBody(resp *fasthttp.Response, from, to int) {
 	for i, segment := range b.segments {
 		switch {
 		case from >= len(segment):
@@ -142,16 +143,16 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // WriteTo implements io.WriterTo. It combines small segments into large writes.
 func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
-	gathered := gatherers.Get().(*[gatherSize]byte)
-	defer gatherers.Put(gathered)
+	buffer := gatherBuffers.Get().(*[gatherSize]byte)
+	defer gatherBuffers.Put(buffer)
 	for s.left > 0 && err == nil {
 		chunk := s.next(s.left)
 		if len(chunk) < gatherSize/4 && s.left > 0 {
-			n := copy(gathered[:], chunk)
+			n := copy(buffer[:], chunk)
 			for s.left > 0 && n < gatherSize {
-				n += copy(gathered[n:], s.next(min(s.left, gatherSize-n)))
+				n += copy(buffer[n:], s.next(min(s.left, gatherSize-n)))
 			}
-			chunk = gathered[:n]
+			chunk = buffer[:n]
 		}
 		var n int
 		n, err = w.Write(chunk)
@@ -162,7 +163,7 @@ func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 
 const gatherSize = 128 << 10
 
-var gatherers = sync.Pool{New: func() any { return new([gatherSize]byte) }}
+var gatherBuffers = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
 // Close implements io.Closer.
 func (s *stream) Close() error {

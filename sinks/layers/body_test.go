@@ -18,17 +18,17 @@ func TestSend(t *testing.T) {
 	resp := &fasthttp.Response{}
 	for from := range text {
 		for to := from + 1; to <= len(text); to++ {
-			b.send(resp, from, to)
+			b.setBody(resp, from, to)
 			require.Equal(t, text[from:to], string(resp.Body()))
 			resp.Reset()
-			b.send(resp, from, to)
+			b.setBody(resp, from, to)
 			if s, ok := resp.BodyStream().(*stream); ok {
 				read, err := io.ReadAll(bufio.NewReaderSize(struct{ io.Reader }{s}, 16))
 				require.NoError(t, err)
 				require.Equal(t, text[from:to], string(read))
 			}
 			resp.Reset()
-			b.send(resp, from, to)
+			b.setBody(resp, from, to)
 			var out bytes.Buffer
 			_, err := resp.WriteTo(&out)
 			require.NoError(t, err)

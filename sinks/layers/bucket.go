@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// bucketStreets is the maximum number of streets in a bucket; the mean is about two thirds of it.
-// Smaller buckets make updates cheaper and compressed bodies larger, because each bucket is
+// maxBucketStreets is the maximum number of streets in a bucket; the mean is about two thirds of
+// it. Smaller buckets make updates cheaper and compressed bodies larger, because each bucket is
 // compressed separately (see BenchmarkBucketSizes). Streets that change together are mostly
 // neighbours, whereas a random hundredth of the network touches most buckets. The table is for
 // 100,000 streets with 12 periods each. Sizes are relative to gzip -6, and the CPU time of updating
@@ -20,7 +20,7 @@ import (
 //	     32     21   1.23   1.13                1.62     0.19
 //
 // A zstd body must be smaller than the output of gzip -6.
-const bucketStreets = 80
+const maxBucketStreets = 80
 
 // bucket is a run of consecutive streets. Its streets are immutable; its parts belong to the
 // builder.
@@ -36,7 +36,7 @@ func newBucket(streets []*street) *bucket {
 	b := &bucket{streets: slices.Clone(streets), bounds: noArea, located: true} // a subslice would keep all streets in memory
 	for _, s := range streets {
 		if s.located {
-			b.bounds = b.bounds.with(s.place)
+			b.bounds = b.bounds.extend(s.place)
 		}
 		b.located = b.located && s.located
 	}

@@ -31,20 +31,20 @@ func scatteredStreets(n int) (list []*street) {
 // TestCut checks the sizes of buckets, and that few of them change when a street is removed.
 func TestCut(t *testing.T) {
 	streets := scatteredStreets(10_000)
-	buckets := cut(streets, bucketStreets)
-	require.Equal(t, buckets, cut(slices.Clone(streets), bucketStreets, buckets...))
+	buckets := cut(streets, maxBucketStreets)
+	require.Equal(t, buckets, cut(slices.Clone(streets), maxBucketStreets, buckets...))
 	var all []*street
 	for _, b := range buckets {
-		require.LessOrEqual(t, len(b.streets), bucketStreets)
+		require.LessOrEqual(t, len(b.streets), maxBucketStreets)
 		all = append(all, b.streets...)
 	}
 	require.Equal(t, streets, all)
-	require.InDelta(t, bucketStreets*2/3, len(streets)/len(buckets), bucketStreets/6)
+	require.InDelta(t, maxBucketStreets*2/3, len(streets)/len(buckets), maxBucketStreets/6)
 
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
 		at := random.IntN(len(streets))
-		fewer := cut(slices.Delete(slices.Clone(streets), at, at+1), bucketStreets, buckets...)
+		fewer := cut(slices.Delete(slices.Clone(streets), at, at+1), maxBucketStreets, buckets...)
 		changed := 0
 		for _, b := range fewer {
 			if !slices.Contains(buckets, b) {
@@ -58,7 +58,7 @@ func TestCut(t *testing.T) {
 // TestTilesConsistOfBuckets checks that at most one bucket is only partly inside a tile.
 func TestTilesConsistOfBuckets(t *testing.T) {
 	streets := scatteredStreets(4000)
-	buckets := cut(streets, bucketStreets)
+	buckets := cut(streets, maxBucketStreets)
 	for zoom := uint32(minZoom); zoom <= maxZoom; zoom++ {
 		for i := 0; i < len(streets); i += 31 {
 			s := streets[i]
@@ -92,8 +92,8 @@ func TestCutManyStreetsInOnePlace(t *testing.T) {
 	for node := range int32(1000) {
 		streets = append(streets, &street{id: key{7, node}, position: 5})
 	}
-	require.Len(t, cut(streets, bucketStreets), 1)
-	require.Empty(t, cut(nil, bucketStreets))
+	require.Len(t, cut(streets, maxBucketStreets), 1)
+	require.Empty(t, cut(nil, maxBucketStreets))
 }
 
 // TestPlaces compares places with known tile numbers.
@@ -109,7 +109,7 @@ func TestPlaces(t *testing.T) {
 	f(-180, 85.06, 14, 0, 0)
 	f(180, -90, 14, 1<<14-1, 1<<14-1)
 	f(0, 90, 6, 32, 0)
-	require.Equal(t, area{0, 0, math.MaxUint32, math.MaxUint32}, area{0, 0, 0, 0}.with(placeOf(180, -90)))
+	require.Equal(t, area{0, 0, math.MaxUint32, math.MaxUint32}, area{0, 0, 0, 0}.extend(placeOf(180, -90)))
 }
 
 // TestHilbert checks that the places in a tile are consecutive on the curve, and that tiles that

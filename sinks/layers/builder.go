@@ -10,7 +10,7 @@ import (
 // shares unchanged documents and pieces with its predecessor.
 type snapshot struct {
 	state
-	zones   map[string][]*document // by the name of the time zone, then by scope as in builder.scopes
+	zones   map[string][]*document // keyed by the name of the time zone; indexed by scope, as in builder.scopes
 	ref     instant                // the reference time
 	streets int                    // number of streets shown
 	covered instant                // the end of the last period; 0 if there is no street
@@ -51,7 +51,7 @@ func (s *snapshot) size() (total int) {
 	return total
 }
 
-// builder makes snapshots, each from its predecessor. It must not be used concurrently.
+// builder makes snapshots, each from its predecessor. It is not safe for concurrent use.
 type builder struct {
 	state
 	scopes      []scope          // the whole layer, then the horizons
@@ -156,7 +156,7 @@ func (b *builder) limit(streets []*street, ref instant) (kept, rest []*street) {
 func (b *builder) order(before []*street) []*street {
 	var changed []*street
 	for _, s := range b.numbered {
-		if s.number == b.number() {
+		if s.firstBuild == b.number() {
 			changed = append(changed, s)
 		}
 	}
@@ -256,7 +256,7 @@ func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep insta
 func (b *builder) prepareNext(now time.Time) {
 	next := instantOf(now.Truncate(time.Minute).Add(time.Minute))
 	shown, _ := b.shown(next)
-	b.ahead = cut(shown, bucketStreets, b.buckets...)
+	b.ahead = cut(shown, maxBucketStreets, b.buckets...)
 	b.prepare(b.ahead, b.requests(now), next, b.last.ref)
 }
 
@@ -264,7 +264,7 @@ func (b *builder) prepareNext(now time.Time) {
 // have not requested recently.
 func (b *builder) build(ref instant, now time.Time) *snapshot {
 	shown, covered := b.shown(ref)
-	b.buckets = cut(shown, bucketStreets, append(b.buckets, b.ahead...)...)
+	b.buckets = cut(shown, maxBucketStreets, append(b.buckets, b.ahead...)...)
 	b.ahead = nil
 	requests := b.requests(now)
 	b.prepare(b.buckets, requests, ref, ref)

@@ -48,9 +48,9 @@ func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) 
 		if s == nil || s.ended(ref-keepEnded) {
 			return false
 		}
-		if s.number == 0 {
-			s.number, s.reach = build, s.reaches(ref)
-			s.held = cmp.Or(s.held, build)
+		if s.firstBuild == 0 {
+			s.firstBuild, s.reach = build, s.reachFrom(ref)
+			s.shownSince = cmp.Or(s.shownSince, build)
 		}
 		next = append(next, s)
 		return true
@@ -70,7 +70,7 @@ func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) 
 			case old.code != latest.code:
 				removed = append(removed, old)
 			case old.reach > farthest:
-				latest.held = old.held
+				latest.shownSince = old.shownSince
 			}
 			changed = changed[1:]
 		case c.replace:

@@ -18,7 +18,7 @@ const maxHorizons = 12
 
 // Config is the layers section of the configuration.
 type Config struct {
-	// maximum number of streets; if there are more, those with the highest numbers are left out
+	// maximum number of streets; if there are more, those with the highest numbers are omitted
 	MaxStreets    int           `setting:"max_streets"`
 	Horizons      []int         `setting:"horizons"`       // values that ?horizon= accepts, in minutes
 	StaleAfter    time.Duration `setting:"stale_after"`    // age of the data at which the layer becomes stale

@@ -7,68 +7,69 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// deflater compresses texts that consist of similar records into deflate blocks (RFC 1951). A
+// deflater compresses text made up of similar records into DEFLATE blocks (RFC 1951). A
 // general-purpose compressor looks for earlier occurrences of the text at every byte. A deflater is
 // told where records differ and looks only there, which takes a fraction of the time and compresses
-// equally well. It must not be used concurrently.
+// equally well. It is not safe for concurrent use.
 type deflater struct {
 	blockWriter
 	plain  []byte
-	end    int                   // end of the text that tokens cover
-	table  [1 << tableBits]int32 // positions in plain plus 1, by the high bits of a hash of the text at the position
-	shift  int                   // number of bits by which a hash is shifted right to get an index of table
+	end    int                   // end of the part of plain that tokens already cover
+	table  [1 << tableBits]int32 // positions in plain plus 1 (0: none), indexed by the high bits of a hash of the text there
+	shift  int                   // right shift that turns a hash into an index into table
 	tokens []token
 }
 
-// variable is a part [from, to) of a text that differs between records, such as a number. The text
-// between two variables is mostly the same in other records.
-type variable struct{ from, to int }
+// value is a part [from, to) of a text that differs between records, such as a number. The text
+// between two values is usually the same in every record.
+type value struct{ from, to int }
 
 // token is a literal byte, or a match: length<<16 | distance. A match copies length bytes from
 // distance bytes earlier in the text.
 type token uint32
 
 const (
-	tableBits = 15 // bits of an index of table; enough for a piece, because newer positions replace older ones
-	minMatch  = 3
-	maxMatch  = 258
-	window    = 32 << 10 // the maximum distance
+	tableBits   = 15 // log2 of the size of table; enough for one piece, because newer positions overwrite older ones
+	minMatch    = 3
+	maxMatch    = 258
+	maxDistance = 32 << 10 // the maximum distance
 )
 
-// deflate returns deflate blocks of plain, valid until the next call. They end at a byte boundary,
-// and none is marked as the last one. They decode to plain after any other blocks, because no
-// distance reaches back beyond plain. The variables must be in order and must not overlap.
-func (d *deflater) deflate(plain []byte, variables []variable) []byte {
+// deflate compresses plain into DEFLATE blocks, which are valid until the next call. They end at a
+// byte boundary, and none is marked as the final block. They can follow any other blocks, because
+// no match refers to text before the start of plain. The values must be in order and must not
+// overlap.
+func (d *deflater) deflate(plain []byte, values []value) []byte {
 	d.plain, d.end, d.tokens = plain, 0, d.tokens[:0]
 	width := min(tableBits, bits.Len(uint(len(plain))))
 	d.shift = 64 - width
 	clear(d.table[:1<<width])
 	start := 0
-	for _, v := range variables {
-		d.constant(start, v.from)
-		d.vary(v)
+	for _, v := range values {
+		d.addConstant(start, v.from)
+		d.addValue(v)
 		start = v.to
 	}
 	d.literals(len(plain))
 	return d.write(d.tokens)
 }
 
-// constant adds tokens for the text between two variables. It prefers an earlier occurrence that is
+// addConstant adds tokens for the text between two values. It prefers an earlier occurrence that is
 // followed by the same value, or at least by a value with the same low bytes: these come first in
-// the text, and decimal fractions have few different ones.
-func (d *deflater) constant(start, end int) {
-	text, value := xxhash.Sum64(d.plain[start:end]), d.word(end)
+// the text, and decimal fractions have only a few distinct ones.
+func (d *deflater) addConstant(start, end int) {
+	text, next := xxhash.Sum64(d.plain[start:end]), d.word(end)
 	for _, count := range [...]int{8, 6, 5, 0} {
-		earlier := d.visit(text^(value<<(64-8*count)+uint64(count))*mixer, start)
+		earlier := d.visit(text^(next<<(64-8*count)+uint64(count))*mixer, start)
 		if at := max(start, d.end); at < end {
 			d.match(earlier+at-start, at, end+count)
 		}
 	}
-	d.vary(variable{max(start, d.end), end}) // the rest has not occurred before
+	d.addValue(value{max(start, d.end), end}) // the rest has not occurred before
 }
 
-// vary adds tokens for a variable. It looks for earlier occurrences at every byte.
-func (d *deflater) vary(v variable) {
+// addValue adds tokens for a value. It looks for earlier occurrences at every byte.
+func (d *deflater) addValue(v value) {
 	for at := v.from; at+8 <= v.to; at++ {
 		word := d.word(at)
 		if at == v.from {
@@ -92,7 +93,7 @@ func (d *deflater) visit(hash uint64, position int) (previous int) {
 	return previous
 }
 
-// word returns 8 bytes of the text, padded with zeros at its end.
+// word returns the 8 bytes of plain at position at, padded with zeros after its end.
 func (d *deflater) word(at int) (word uint64) {
 	if at+8 <= len(d.plain) {
 		return binary.LittleEndian.Uint64(d.plain[at:])
@@ -103,13 +104,13 @@ func (d *deflater) word(at int) (word uint64) {
 	return word
 }
 
-// match adds tokens for the text from position at, which no tokens cover yet, if it equals the text
-// at an earlier position at least up to end.
+// match adds tokens for the text that starts at position at, if it equals the text that starts at
+// earlier, at least up to end. No token may cover position at yet.
 func (d *deflater) match(earlier, at, end int) {
-	if earlier < 0 || earlier >= at || at-earlier > window {
+	if earlier < 0 || earlier >= at || at-earlier > maxDistance {
 		return
 	}
-	to := at + d.equal(earlier, at)
+	to := at + d.matchLen(earlier, at)
 	if to < max(end, at+minMatch) {
 		return
 	}
@@ -129,8 +130,9 @@ func (d *deflater) match(earlier, at, end int) {
 	}
 }
 
-// equal returns the number of equal bytes from positions a and b on; b is the later one.
-func (d *deflater) equal(a, b int) (n int) {
+// matchLen returns the length of the common prefix of plain[a:] and plain[b:]. a must be less than
+// b.
+func (d *deflater) matchLen(a, b int) (n int) {
 	for ; b+n+8 <= len(d.plain); n += 8 {
 		if diff := d.word(a+n) ^ d.word(b+n); diff != 0 {
 			return n + bits.TrailingZeros64(diff)/8
@@ -142,7 +144,7 @@ func (d *deflater) equal(a, b int) (n int) {
 	return n
 }
 
-// literals adds literals for the text before position to that no tokens cover yet.
+// literals adds a literal for each byte before position to that no token covers yet.
 func (d *deflater) literals(to int) {
 	for ; d.end < to; d.end++ {
 		d.tokens = append(d.tokens, token(d.plain[d.end]))

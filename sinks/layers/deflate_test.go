@@ -13,37 +13,37 @@ import (
 // allows, and decompresses them with the standard library.
 func TestDeflate(t *testing.T) {
 	d := new(deflater)
-	f := func(text []byte, variables []variable) {
+	f := func(text []byte, values []value) {
 		t.Helper()
-		blocks := bytes.Clone(d.deflate(text, variables))
+		blocks := bytes.Clone(d.deflate(text, values))
 		require.True(t, string(text) == inflate(t, blocks), "deflate")
-		require.True(t, string(text) == inflate(t, d.shrink(text, variables)), "shrink")
-		require.Equal(t, blocks, d.deflate(text, variables), "the blocks must depend only on the text")
+		require.True(t, string(text) == inflate(t, d.shrink(text, values)), "shrink")
+		require.Equal(t, blocks, d.deflate(text, values), "the blocks must depend only on the text")
 	}
 	f(nil, nil)
-	f([]byte("a"), []variable{{0, 1}})
+	f([]byte("a"), []value{{0, 1}})
 	random := rand.New(rand.NewPCG(7, 8))
-	noise := make([]byte, window+10)
+	noise := make([]byte, maxDistance+10)
 	for i := range noise {
 		noise[i] = byte(random.Uint32())
 	}
-	f(noise, variablesOf(noise))
+	f(noise, valuesOf(noise))
 	for n := range 2*maxMatch + 5 { // matches of n bytes
 		text := bytes.Join([][]byte{noise[:n], noise[:n], {0}}, []byte("-"))
-		f(text, []variable{{n, n + 1}, {2*n + 1, 2*n + 2}})
+		f(text, []value{{n, n + 1}, {2*n + 1, 2*n + 2}})
 	}
 	for distance := 10; distance < len(noise); distance += 1 + distance/9 {
-		f(append(bytes.Clone(noise[:distance]), noise[:10]...), []variable{{0, 10}, {distance, distance + 10}})
+		f(append(bytes.Clone(noise[:distance]), noise[:10]...), []value{{0, 10}, {distance, distance + 10}})
 	}
-	for distance := window - 2; distance < window+3; distance++ {
-		f(append(bytes.Clone(noise[:distance]), noise[:10]...), []variable{{0, 10}, {distance, distance + 10}})
+	for distance := maxDistance - 2; distance < maxDistance+3; distance++ {
+		f(append(bytes.Clone(noise[:distance]), noise[:10]...), []value{{0, 10}, {distance, distance + 10}})
 	}
 	var skewed []byte // with Fibonacci numbers as frequencies the longest Huffman code has almost as many bits as there are symbols
 	for a, b, s := 1, 1, byte(0); s < 24; a, b, s = b, a+b, s+1 {
 		skewed = append(skewed, bytes.Repeat([]byte{s}, a)...)
 	}
 	f(skewed, nil)
-	require.Less(t, len(d.deflate(bytes.Repeat(noise[:100], 100), []variable{{0, 90}, {100, 190}})), 300)
+	require.Less(t, len(d.deflate(bytes.Repeat(noise[:100], 100), []value{{0, 90}, {100, 190}})), 300)
 }
 
 // TestDeflatedSize checks that the deflater compresses pieces about as well as a general-purpose
@@ -58,7 +58,7 @@ func TestDeflatedSize(t *testing.T) {
 		_, err = w.Write(c.text)
 		require.NoError(t, err)
 		require.NoError(t, w.Flush())
-		require.Less(t, len(c.deflater.deflate(c.text, c.variables)), general.Len()*105/100, "%d streets", n)
+		require.Less(t, len(c.deflater.deflate(c.text, c.values)), general.Len()*105/100, "%d streets", n)
 	}
 }
 

@@ -118,7 +118,7 @@ const (
 	zstdChunk = zstdWindow / 4
 )
 
-// compressor makes forms. It must not be used concurrently.
+// compressor makes forms. It is not safe for concurrent use.
 type compressor struct {
 	writer
 	deflater deflater
@@ -173,11 +173,11 @@ var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
 }
 
 // form returns a text in an encoding; shrunk is as in piece.
-func (c *compressor) form(text []byte, variables []variable, e encoding, shrunk bool) *form {
+func (c *compressor) form(text []byte, values []value, e encoding, shrunk bool) *form {
 	encoded := &form{plain: checksum{}.add(text)}
 	switch e {
 	case gzipped:
-		encoded.bytes = c.deflated(text, variables, shrunk)
+		encoded.bytes = c.deflated(text, values, shrunk)
 	case zstandard:
 		encoded.bytes = c.zstandard(text)
 	default:
@@ -188,12 +188,12 @@ func (c *compressor) form(text []byte, variables []variable, e encoding, shrunk 
 
 // deflated returns deflate blocks of the text. If the compressed blocks do not decode to the text,
 // it returns uncompressed ones.
-func (c *compressor) deflated(text []byte, variables []variable, shrunk bool) []byte {
+func (c *compressor) deflated(text []byte, values []value, shrunk bool) []byte {
 	deflate := c.deflater.deflate
 	if shrunk && len(text) <= shrinkMax {
 		deflate = c.deflater.shrink
 	}
-	blocks := deflate(text, variables)
+	blocks := deflate(text, values)
 	if !c.inflates(blocks, text) {
 		blocks = storeDeflate(text)
 		piecesStored.Inc()

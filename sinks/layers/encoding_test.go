@@ -27,15 +27,15 @@ func TestBlocksAreIndependent(t *testing.T) {
 	c := new(compressor)
 	c.zstd, c.unzstd = newZstd()
 	text := []byte(`{"street":4711,"fromnode":12,"openLRcode":"CwOiYCUMnQkJAP+/ABQBCg=="}`)
-	variables := []variable{{10, 14}, {26, 28}, {43, 67}}
-	first := c.form(text, variables, gzipped, false)
+	values := []value{{10, 14}, {26, 28}, {43, 67}}
+	first := c.form(text, values, gzipped, false)
 	require.Equal(t, string(text), inflate(t, first.bytes))
 	for n := range text {
 		require.Equal(t, string(text[:n]), inflate(t, c.deflater.deflate(text[:n], nil)))
 		framed := append(append(bytes.Clone(headers[zstandard]), c.zstdBlocks(text[:n])...), zstdEnd...)
 		require.Equal(t, string(text[:n]), string(unpack(t, "zstd", framed)))
 	}
-	require.Equal(t, first, c.form(text, variables, gzipped, false), "the bytes must depend only on the text")
+	require.Equal(t, first, c.form(text, values, gzipped, false), "the bytes must depend only on the text")
 	require.Equal(t, ",", inflate(t, stored(",")[gzipped].bytes))
 }
 
@@ -71,13 +71,13 @@ func TestPiecesJoin(t *testing.T) {
 	require.Equal(t, before, testutil.ToFloat64(piecesStored))
 }
 
-// variablesOf returns variables of all sizes, some of them next to each other.
-func variablesOf(text []byte) (variables []variable) {
+// valuesOf returns values of all sizes, some of them next to each other.
+func valuesOf(text []byte) (values []value) {
 	for at, n := 0, 0; at+n <= len(text); n = (n + 1) % 20 {
-		variables = append(variables, variable{at, at + n})
+		values = append(values, value{at, at + n})
 		at += n + n%3
 	}
-	return variables
+	return values
 }
 
 // requireJoined joins pieces with these texts, and requires that the bodies unpack to the texts.
@@ -88,7 +88,7 @@ func requireJoined(t *testing.T, c *compressor, texts [][]byte) {
 		p := &piece{}
 		for f := range numFormats {
 			for e := range numEncodings {
-				p.forms[f][e].Store(c.form(text, variablesOf(text), e, false))
+				p.forms[f][e].Store(c.form(text, valuesOf(text), e, false))
 			}
 		}
 		pieces = append(pieces, p, nil)
@@ -137,7 +137,7 @@ func TestUnverifiedPiecesAreStored(t *testing.T) {
 		require.False(t, c.inflates(storeDeflate([]byte(other)), []byte("aaaa")))
 	}
 	require.False(t, c.inflates(storeDeflate([]byte("aaaa"))[:3], []byte("aaaa")))
-	earlier := new(deflater).deflate([]byte("abcdefgh-abcdefgh-"), []variable{{0, 8}, {9, 17}})
+	earlier := new(deflater).deflate([]byte("abcdefgh-abcdefgh-"), []value{{0, 8}, {9, 17}})
 	require.False(t, c.inflates(append(earlier, 0), []byte("abcdefgh-abcdefgh-")))
 	require.True(t, c.independent(storeZstd([]byte("aaaa")), []byte("aaaa")))
 	last := append(bytes.Clone(inherits), zstdEnd...)

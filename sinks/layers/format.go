@@ -54,13 +54,13 @@ type writer struct {
 	picked      []int   // indexes of periods
 	from, until instant // the text is the same for every view.at in [from, until)
 	header      []byte
-	bare        street     // copy of a street, without its code
-	variables   []variable // of the text
+	bare        street  // copy of a street, without its code
+	values      []value // of the text
 }
 
 // append appends the streets that the piece shows to dst, which must be empty.
 func (w *writer) append(f format, dst []byte, p *piece) []byte {
-	w.variables = w.variables[:0]
+	w.values = w.values[:0]
 	for s, periods := range w.shown(p) {
 		if f == protobuf {
 			dst = w.appendProto(dst, p.zone, s, periods)
@@ -95,9 +95,9 @@ func (w *writer) shown(p *piece) iter.Seq2[*street, []int] {
 	}
 }
 
-// vary records dst[from:] as a variable.
-func (w *writer) vary(dst []byte, from int) {
-	w.variables = append(w.variables, variable{from, len(dst)})
+// addValue records dst[from:] as a value.
+func (w *writer) addValue(dst []byte, from int) {
+	w.values = append(w.values, value{from, len(dst)})
 }
 
 // appendProto appends an entry of StreetForecastResponse.streetForecast, with the field numbers of
@@ -115,7 +115,7 @@ func (w *writer) appendProto(dst []byte, z *zone, s *street, periods []int) []by
 	from := len(dst)
 	dst = protowire.AppendVarint(protowire.AppendTag(dst, 1, protowire.BytesType), uint64(size))
 	dst = append(dst, h...)
-	w.vary(dst, from)
+	w.addValue(dst, from)
 	for _, i := range periods {
 		p := &s.periods[i]
 		dst = protowire.AppendVarint(protowire.AppendTag(dst, 4, protowire.BytesType), uint64(p.size(z)))
@@ -162,7 +162,7 @@ func appendBool(b []byte, field protowire.Number, v bool) []byte {
 func (w *writer) appendDouble(dst []byte, field protowire.Number, v float64) []byte {
 	if bits := math.Float64bits(v); bits != 0 { // -0 is not omitted
 		dst = protowire.AppendFixed64(protowire.AppendTag(dst, field, protowire.Fixed64Type), bits)
-		w.vary(dst, len(dst)-8)
+		w.addValue(dst, len(dst)-8)
 	}
 	return dst
 }
@@ -188,7 +188,7 @@ func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []int) []byt
 	dst = strconv.AppendInt(append(dst, `{"street":`...), int64(s.id.street), 10)
 	dst = strconv.AppendInt(append(dst, `,"fromnode":`...), int64(s.id.fromnode), 10)
 	dst = append(append(dst, `,"openLRcode":`...), quote(s.code)...)
-	w.vary(dst, from)
+	w.addValue(dst, from)
 	dst = append(dst, `,"forecast":[`...)
 	for n, i := range periods {
 		if n > 0 {
@@ -203,7 +203,7 @@ func (w *writer) appendJSON(dst []byte, z *zone, s *street, periods []int) []byt
 		from := len(dst)
 		dst = appendNumber(append(dst, `,"speed":`...), p.speed)
 		dst = appendNumber(append(dst, `,"flow":`...), p.flow)
-		w.vary(dst, from)
+		w.addValue(dst, from)
 		dst = append(append(dst, `,"timezone":`...), z.json...)
 		dst = append(dst, '}')
 	}

@@ -20,7 +20,7 @@ import (
 type Layer struct {
 	cfg    Config
 	log    zerolog.Logger
-	scopes map[string]int // by the value of ?horizon=: index in builder.scopes; 0 is the whole layer
+	scopes map[string]int // value of ?horizon= → index in builder.scopes; 0 is the whole layer
 
 	current  atomic.Pointer[snapshot] // nil before the first layer
 	dataTime atomic.Int64             // time of the newest data, as an instant

@@ -64,7 +64,7 @@ func (p *piece) make(f format, e encoding, c *compressor) *form {
 		return existing
 	}
 	c.write(f, p)
-	encoded := c.form(c.text, c.variables, e, p.shrunk)
+	encoded := c.form(c.text, c.values, e, p.shrunk)
 	formsMade.Inc()
 	p.forms[f][e].Store(encoded)
 	return encoded

@@ -35,8 +35,8 @@ func (a area) overlaps(b area) bool {
 	return a.west <= b.east && b.west <= a.east && a.north <= b.south && b.north <= a.south
 }
 
-// with returns the smallest area that contains a and p.
-func (a area) with(p place) area {
+// extend returns the smallest area that contains a and p.
+func (a area) extend(p place) area {
 	return area{min(a.west, p.x), min(a.north, p.y), max(a.east, p.x), max(a.south, p.y)}
 }
 

@@ -39,7 +39,7 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 			}
 			continue
 		case "since":
-			if q.since, ok = sumOfETag(string(value)); !ok || q.follows {
+			if q.since, ok = sumFromETag(string(value)); !ok || q.follows {
 				return q, invalid("since", `since must be one ETag or Forecast-Version of an earlier response, such as "5f1c0d9be2a4467a"`)
 			}
 			q.follows = true
@@ -182,7 +182,7 @@ func (r *response) follow(l *Layer, q *query) bool {
 	if !known || v.number < r.snapshot.oldest {
 		return false
 	}
-	changes, ok := r.document.since(r.snapshot, v)
+	changes, ok := r.document.changesSince(r.snapshot, v)
 	if ok && q.within != "" {
 		changes = r.filter(q, changes)
 	}

@@ -73,7 +73,7 @@ func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, no
 	if r.snapshot == nil {
 		return r, noLayer
 	}
-	if l.cfg.Stale == staleRefuse && l.stale(r.snapshot, now) != nil {
+	if l.cfg.Stale == staleRefuse && l.staleReasons(r.snapshot, now) != nil {
 		return r, staleLayer
 	}
 	documents := r.snapshot.zones[c.Zone.String()]
@@ -164,7 +164,7 @@ func (r *response) send(ctx *fasthttp.RequestCtx) {
 		h.SetCanonical(headerContentCoding, encodingNames[r.encoding])
 	}
 	if r.encoding != identity || r.content != nil { // the ETag of a response to since does not identify its bytes
-		b.send(&ctx.Response, 0, b.size)
+		b.setBody(&ctx.Response, 0, b.size)
 		return
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
@@ -174,13 +174,13 @@ func (r *response) send(ctx *fasthttp.RequestCtx) {
 	}
 	switch {
 	case part.Whole:
-		b.send(&ctx.Response, 0, b.size)
+		b.setBody(&ctx.Response, 0, b.size)
 		return
 	case part.Unsatisfiable:
 		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
 	default:
 		ctx.SetStatusCode(fasthttp.StatusPartialContent)
-		b.send(&ctx.Response, part.From, part.To)
+		b.setBody(&ctx.Response, part.From, part.To)
 	}
 	var text [80]byte
 	h.SetCanonical(headerContentRange, part.AppendContentRange(text[:0], b.size))

@@ -17,9 +17,9 @@ const (
 
 // shrink is like deflate. Its blocks are 3 to 6% smaller, but it takes thirty times as long. Each
 // pass chooses the tokens that take the fewest bits with the codes of the previous pass.
-func (d *deflater) shrink(plain []byte, variables []variable) []byte {
-	d.deflate(plain, variables)
-	found := d.occurrences(variables)
+func (d *deflater) shrink(plain []byte, values []value) []byte {
+	d.deflate(plain, values)
+	found := d.occurrences(values)
 	ends := make([]prefix, len(plain)+1)
 	for range shrinkPasses {
 		d.choose(found, ends)
@@ -32,9 +32,9 @@ func (d *deflater) shrink(plain []byte, variables []variable) []byte {
 type occurrence struct{ at, before, length, distance int }
 
 // occurrences returns the nearest earlier occurrences of texts of several lengths, in the order of
-// their positions. Like deflate, it looks up the text between variables only as a whole, both alone
+// their positions. Like deflate, it looks up the text between values only as a whole, both alone
 // and with the bytes around it.
-func (d *deflater) occurrences(variables []variable) (found []occurrence) {
+func (d *deflater) occurrences(values []value) (found []occurrence) {
 	width := min(shrinkBits, bits.Len(uint(len(d.plain))))
 	table := make([]int32, 1<<width) // as in deflater
 	lookUp := func(hash uint64, at, end int) {
@@ -42,22 +42,22 @@ func (d *deflater) occurrences(variables []variable) (found []occurrence) {
 		earlier := int(*entry) - 1
 		*entry = int32(at + 1)
 		o := occurrence{at: at, distance: at - earlier}
-		if n := len(found); earlier < 0 || o.distance == 0 || o.distance > window ||
+		if n := len(found); earlier < 0 || o.distance == 0 || o.distance > maxDistance ||
 			n > 0 && found[n-1].at == at && found[n-1].distance == o.distance {
 			return
 		}
 		for o.before < min(earlier, 8) && d.plain[earlier-o.before-1] == d.plain[at-o.before-1] {
 			o.before++
 		}
-		if o.length = d.equal(earlier, at); o.length >= max(end-at, minMatch) {
+		if o.length = d.matchLen(earlier, at); o.length >= max(end-at, minMatch) {
 			found = append(found, o)
 		}
 	}
 	start := 0
-	for _, v := range variables {
-		known, text, value := len(found), xxhash.Sum64(d.plain[start:v.from]), d.word(v.from)
+	for _, v := range values {
+		known, text, next := len(found), xxhash.Sum64(d.plain[start:v.from]), d.word(v.from)
 		for _, count := range [...]int{8, 6, 5, 0} {
-			hash := text ^ (value<<(64-8*count)+uint64(count))*mixer
+			hash := text ^ (next<<(64-8*count)+uint64(count))*mixer
 			lookUp(hash, start, v.from)
 			if start >= 2 {
 				lookUp(hash+uint64(d.plain[start-2])+1, start, v.from) // the byte before is mostly the same
@@ -65,7 +65,7 @@ func (d *deflater) occurrences(variables []variable) (found []occurrence) {
 		}
 		at := v.from
 		if len(found) == known {
-			at = start // the text before the variable is new
+			at = start // the text before the value is new
 		}
 		for ; at < v.to; at++ {
 			lookUp(d.word(at), at, at+8)

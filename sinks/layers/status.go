@@ -23,7 +23,7 @@ type Status struct {
 	Error      string    `json:"error,omitempty"`    // why the last rejected forecast is invalid
 }
 
-// Status returns the state of the layer at now, for readiness and metrics.
+// Status returns the state of the layer at now, for the readiness check and metrics.
 func (l *Layer) Status(now time.Time) Status {
 	var s Status
 	if current := l.current.Load(); current != nil {
@@ -34,7 +34,7 @@ func (l *Layer) Status(now time.Time) Status {
 		if current.covered > 0 {
 			s.Covered = current.covered.time()
 		}
-		reasons := l.stale(current, now)
+		reasons := l.staleReasons(current, now)
 		s.Stale, s.Reason = len(reasons) > 0, strings.Join(reasons, "; ")
 		s.Refuses = s.Stale && l.cfg.Stale == staleRefuse
 	}
@@ -46,8 +46,8 @@ func (l *Layer) Status(now time.Time) Status {
 	return s
 }
 
-// stale returns the reasons why clients should not rely on the snapshot (contract 2).
-func (l *Layer) stale(s *snapshot, now time.Time) (reasons []string) {
+// staleReasons returns the reasons why clients should not rely on the snapshot (contract 2).
+func (l *Layer) staleReasons(s *snapshot, now time.Time) (reasons []string) {
 	horizon := 0
 	if len(l.cfg.Horizons) > 0 {
 		horizon = slices.Min(l.cfg.Horizons)

@@ -17,21 +17,22 @@ import (
 )
 
 // street is the forecast for one street in one direction. It is immutable, with two exceptions: the
-// builder sets number and held before a snapshot contains the street, and reach at any time.
+// builder sets firstBuild and shownSince before it publishes the street in a snapshot, and may set
+// reach at any time.
 type street struct {
-	id       key
-	located  bool   // the code contains a location
-	place    place  // the first location reference point
-	position uint64 // place in the order of the layer
-	code     string // openLRcode
-	label    uint64 // hash of id and code
-	periods  []period
-	until    instant // end of the last period; 0 without periods
-	from     instant // start of the first period
-	step     instant // length of the first period; 0 if periods overlap
-	number   uint64  // number of the first build with this forecast
-	held     uint64  // number of the first build in which all documents showed the street
-	reach    instant // the periods have no gap between the reference time of the first build with this forecast and reach
+	id         key
+	located    bool   // the code contains a location
+	place      place  // the first location reference point
+	position   uint64 // sort position in the layer
+	code       string // openLRcode
+	label      uint64 // hash of id and code
+	periods    []period
+	until      instant // end of the last period; 0 without periods
+	from       instant // start of the first period
+	step       instant // length of the first period; 0 if periods overlap
+	firstBuild uint64  // number of the first build with this forecast
+	shownSince uint64  // number of the first build in which all documents showed the street
+	reach      instant // end of the periods without a gap that start at the reference time of firstBuild
 }
 
 // key identifies a street (contract 2).
@@ -41,7 +42,7 @@ func (k key) compare(o key) int {
 	return cmp.Or(cmp.Compare(k.street, o.street), cmp.Compare(k.fromnode, o.fromnode))
 }
 
-// byPosition orders streets as in the layer.
+// byPosition compares streets by their position in the layer.
 func byPosition(a, b *street) int {
 	return cmp.Or(cmp.Compare(a.position, b.position), a.id.compare(b.id))
 }
@@ -51,16 +52,16 @@ type period struct {
 	span                  unique.Handle[span] // streets share their spans
 	speed, flow           float64
 	flowValid, speedValid bool
-	hash                  uint64 // hash of everything that documents show of the period
+	hash                  uint64 // hash of everything that documents show about the period
 }
 
-// span is the time interval [from, to). start and end are the same times as text.
+// span is the time interval [from, to). start and end are their textual forms.
 type span struct {
 	from, to   instant
 	start, end string
 }
 
-// instant is a time in microseconds since 1970.
+// instant is a time in microseconds since the Unix epoch.
 type instant int64
 
 const never = instant(math.MaxInt64)
@@ -69,14 +70,14 @@ func instantOf(t time.Time) instant { return instant(t.UnixMicro()) }
 
 func (i instant) time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 
-// newStreet converts a feed's message. It returns an error if a time is not in normal form.
+// newStreet converts a message from a feed. It returns an error if a time is not normalised.
 func newStreet(f *pb.StreetForecast) (*street, error) {
 	s := &street{id: key{f.GetStreet(), f.GetFromnode()}, code: f.GetOpenLRcode()}
 	if line, err := openlr.Decode(s.code); err == nil {
 		s.located, s.place = true, placeOf(line.Points[0].Lon, line.Points[0].Lat)
 		s.position = s.place.hilbert() >> 2
 	} else {
-		s.position = 1<<63 | (uint64(s.id.street)+1<<31)<<30 // after all located streets, by street number
+		s.position = 1<<63 | (uint64(s.id.street)+1<<31)<<30 // after all located streets, in the order of street numbers
 	}
 	id := uint64(uint32(s.id.street))<<32 | uint64(uint32(s.id.fromnode))
 	s.label = xxhash.Sum64(append(binary.LittleEndian.AppendUint64(nil, id), s.code...))
@@ -132,12 +133,12 @@ func (p *period) flags() (n byte) {
 	return n
 }
 
-// equal reports whether two forecasts of a street are the same.
+// equal reports whether two forecasts for a street are the same.
 func (s *street) equal(o *street) bool {
 	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, func(a, b period) bool { return a.compare(b) == 0 })
 }
 
-// contentHash returns the value of p.hash.
+// contentHash computes the value of p.hash.
 func (p *period) contentHash() uint64 {
 	times := p.span.Value()
 	var content [33]byte
@@ -148,7 +149,8 @@ func (p *period) contentHash() uint64 {
 	return xxhash.Sum64(content[:])
 }
 
-// appendContent appends hashes of everything that documents show of the street with these periods.
+// appendContent appends hashes of everything that documents show about the street with the given
+// periods.
 func (s *street) appendContent(dst []byte, periods []int) []byte {
 	sum := uint64(0)
 	for _, i := range periods {
@@ -160,8 +162,8 @@ func (s *street) appendContent(dst []byte, periods []int) []byte {
 	return dst
 }
 
-// reaches returns the time until which the periods have no gap, starting at from.
-func (s *street) reaches(from instant) instant {
+// reachFrom returns the end of the periods without a gap that start at from.
+func (s *street) reachFrom(from instant) instant {
 	for _, p := range s.periods {
 		if span := p.span.Value(); span.from <= from {
 			from = max(from, span.to)
@@ -192,15 +194,15 @@ type view struct {
 	at    instant
 }
 
-// pick appends the indexes of the periods of s to show, and returns the interval [from, until) of
-// the times at which the result is the same. If v.whole is false and several periods cover v.at,
-// pick appends the one that starts last, because it is the most specific.
+// pick appends the indexes of the periods of s that v shows, and returns the interval [from, until)
+// in which the result does not change. If v.whole is false and several periods cover v.at, pick
+// appends the one that starts last, because it is the most specific.
 func (v view) pick(into []int, s *street) (picked []int, from, until instant) {
 	from, until = -never, never
 	covering := -1
 	for i := s.skip(v.at); i < len(s.periods); i++ {
 		span := s.periods[i].span.Value()
-		if span.from > v.at { // as are the following ones, because periods are in order
+		if span.from > v.at { // so do all later periods, because they are sorted
 			until = min(until, span.from)
 			for ; v.whole && i < len(s.periods); i++ {
 				into = append(into, i)
@@ -225,8 +227,8 @@ func (v view) pick(into []int, s *street) (picked []int, from, until instant) {
 }
 
 // skip returns the index of a period that ended before t, or 0. Views at t or later do not depend
-// on the periods before it. If all periods are equally long, that period is the last one that has
-// ended.
+// on any period before that one. If all periods are equally long, that period is the last one that
+// has ended.
 func (s *street) skip(t instant) int {
 	if s.step == 0 {
 		return 0
