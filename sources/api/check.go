@@ -80,7 +80,7 @@ func announcesBody(h *fasthttp.RequestHeader) bool {
 func (s *Server) begin(h *fasthttp.RequestHeader, now time.Time) *exchange {
 	r := readHeaders(h)
 	x := newExchange(&r, now)
-	if s.Tracer != nil { // the request gets the trace id of its span, a child of the client's span
+	if s.Tracer != nil { // the request gets the trace ID of its span, a child of the client's span
 		_, x.span = s.Tracer.Start(parentOf(r.traceparent), "HTTP",
 			oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithTimestamp(now))
 		id := x.span.SpanContext().TraceID()

@@ -16,8 +16,8 @@ type Config struct {
 	BasePath string `setting:"base_path"`
 	TLSCert  string `setting:"tls_cert"` // certificate with its chain, a PEM file that is watched; empty: plain HTTP
 	TLSKey   string `setting:"tls_key"`  // private key of tls_cert, a PEM file
-	// Maximum number of open connections. Further ones get a 503; a client may use no more than it
-	// leaves for others. Raise it with the number of clients.
+	// Maximum number of open connections. Further ones get a 503; a client may use at most half of
+	// what other clients leave. Raise it with the number of clients.
 	MaxConnections int `setting:"max_connections"`
 	// maximum size of a request's header, and size of the read buffer of each connection
 	MaxHeaderBytes int `setting:"max_header_bytes"`
@@ -72,16 +72,16 @@ func (c Config) Validate() error {
 	errs := []error{
 		settings.Check(settings.IsHostPort(c.Listen), "listen is %q, must be host:port, such as :8080", c.Listen),
 		settings.Check(c.BasePath == "" || plainPath,
-			"base_path is %q, must be empty or like /traffic, without a trailing slash and escapes: paths are compared byte by byte", c.BasePath),
+			"base_path is %q, must be empty or like /traffic, without a trailing slash or escapes: paths are compared byte by byte", c.BasePath),
 		settings.Check((c.TLSCert == "") == (c.TLSKey == ""), "tls_cert and tls_key must be set together"),
 		settings.Positive("max_connections", c.MaxConnections, "otherwise no client is served"),
-		settings.AtLeast("max_silent_connections", c.MaxSilent, 0, "0 is no limit"),
+		settings.AtLeast("max_silent_connections", c.MaxSilent, 0, "0 means no limit"),
 		settings.Within("max_header_bytes", c.MaxHeaderBytes, 1<<10, 1<<20,
 			"a plain request needs a few hundred bytes, and every connection has a buffer of this size"),
 		settings.Positive("header_timeout", c.HeaderTimeout, "a client that sends nothing would hold its connection forever"),
 		settings.Positive("idle_timeout", c.IdleTimeout, "idle connections would stay open forever"),
 		settings.Positive("write_timeout", c.WriteTimeout, "a client that reads nothing would hold its response forever"),
-		settings.AtLeast("write_min_bytes_per_second", c.WriteMinBytesPerSecond, 0, "0 is no minimum"),
+		settings.AtLeast("write_min_bytes_per_second", c.WriteMinBytesPerSecond, 0, "0 means no minimum"),
 		settings.Within("discard_time", c.DiscardTime, 0, time.Minute, "the connection stays open for this long"),
 		settings.AtLeast("discard_bytes", c.DiscardBytes, 0, "it is a size"),
 		settings.Within("drain_grace", c.DrainGrace, 0, time.Minute, "every shutdown waits for it"),

@@ -63,13 +63,13 @@ const traceHeader = "Trace-Id"
 
 var traceHeaderName = []byte(traceHeader)
 
-// trace is a trace id in hexadecimal. It is an array to avoid an allocation.
+// trace is a trace ID in hexadecimal. It is an array to avoid an allocation.
 type trace [32]byte
 
 func (t *trace) String() string { return string(t[:]) }
 
-// traceID returns the trace id of a traceparent header, so that clients find their own traces in
-// the log. Without a valid header it returns a new id.
+// traceID returns the trace ID of a traceparent header, so that clients find their own traces in
+// the log. Without a valid header it returns a new ID.
 func traceID(traceparent []byte) (text trace) {
 	id := oteltrace.SpanContextFromContext(parentOf(traceparent)).TraceID()
 	if !id.IsValid() {

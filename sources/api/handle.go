@@ -79,7 +79,7 @@ func (s *Server) panicked(p any, trace string) *contract.APIError {
 }
 
 func internalError(trace string) *contract.APIError {
-	return contract.NewError(contract.InternalError, "internal error; quote the trace id "+trace)
+	return contract.NewError(contract.InternalError, "internal error; quote the trace ID "+trace)
 }
 
 // respond writes the error response for err and returns its code. It returns OK for nil, because

@@ -149,7 +149,7 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 // not have.
 func (e KeyEntry) Validate() error {
 	if slices.Contains(e.Rights, obsoleteRight) {
-		return fmt.Errorf("the right %s was removed, because it allowed nothing: leave it out", obsoleteRight)
+		return fmt.Errorf("the right %s was removed, because it allowed nothing: omit it", obsoleteRight)
 	}
 	_, err := e.client()
 	return err

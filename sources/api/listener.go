@@ -156,9 +156,10 @@ func (l *listener) unsilence(c *conn) {
 	}
 }
 
-// present records that a request on c had a valid key of the client. A client may have as many
-// connections as it leaves for others. To admit one more, present evicts the client's connection
-// that has been idle longest. It returns an error if none is idle, or if c itself has been evicted.
+// present records that a request on c had a valid key of the client. A client may have at most half
+// of the connections that other clients leave. To admit one more, present evicts the client's
+// connection that has been idle longest. It returns an error if none is idle, or if c itself has
+// been evicted.
 func (l *listener) present(c *conn, client string) *contract.APIError {
 	if c.client != "" {
 		return nil
@@ -173,7 +174,7 @@ func (l *listener) present(c *conn, client string) *contract.APIError {
 		idle := l.longestIdle(client)
 		if idle == nil {
 			return contract.Unavailable(
-				fmt.Sprintf("this client has %d connections with requests in progress and may not have more: reuse them", own), time.Second)
+				fmt.Sprintf("this client has %d connections with requests in progress and cannot have more: reuse them", own), time.Second)
 		}
 		l.evict(idle)
 	}

@@ -135,7 +135,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	err := s.http.ShutdownWithContext(ctx)
 	s.listener.wait(ctx)
 	if n := s.listener.cutOff(); n > 0 {
-		return fmt.Errorf("cannot finish %d connections within the deadline: they were cut off, and their clients must repeat their requests: %w",
+		return fmt.Errorf("cannot finish %d connections within the deadline: %w; they were cut off, and their clients must repeat their requests",
 			n, ctx.Err())
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {

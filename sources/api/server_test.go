@@ -325,9 +325,9 @@ func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	require.Empty(t, l.perClient)
 }
 
-// TestIdleConnectionsPerClientAreBounded checks that a client keeps as many connections as it
-// leaves free. For one more, its oldest idle one is closed; requests in progress and other clients
-// keep theirs.
+// TestIdleConnectionsPerClientAreBounded checks that a client keeps at most half of the connections
+// that other clients leave. For one more, its oldest idle one is closed; requests in progress and
+// other clients keep theirs.
 func TestIdleConnectionsPerClientAreBounded(t *testing.T) {
 	p := &probe{}
 	s := start(t, p, func(c *Config) { c.MaxConnections, c.HeaderTimeout = 8, time.Hour })

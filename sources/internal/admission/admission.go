@@ -29,7 +29,7 @@ func Requests(used, limit metrics.Gauge) Resource {
 	}
 }
 
-// Memory returns a Resource that describes the memory of request bodies and responses.
+// Memory returns a Resource that describes the memory used by request bodies and responses.
 func Memory(used, limit metrics.Gauge) Resource {
 	return Resource{
 		Noun: "bytes of requests and responses", Advice: "read the pending responses, then try again",
@@ -37,9 +37,9 @@ func Memory(used, limit metrics.Gauge) Resource {
 	}
 }
 
-// Quotas limits a resource in total and for each client. A client may hold as much as it leaves
-// free: half of the limit if it is the only client, a third if another one holds as much. So there
-// is always something left for the next client. Quotas is safe for concurrent use.
+// Quotas limits a resource in total and for each client. A client may hold at most half of what
+// other clients leave: half of the limit if it is the only client, a third if another one holds as
+// much. So there is always something left for the next client. Quotas is safe for concurrent use.
 type Quotas struct {
 	Resource
 	limit int64
@@ -84,8 +84,8 @@ func (q *Quotas) check(client string, n int64) *contract.APIError {
 	case own == 0:
 		return contract.Unavailable(q.Full, time.Second)
 	}
-	return contract.Unavailable(fmt.Sprintf("this client has %d %s; %d more would exceed its quota, which is as much as it leaves "+
-		"to others: %s", own, q.Noun, n, q.Advice), time.Second)
+	return contract.Unavailable(fmt.Sprintf("this client has %d %s; %d more would exceed its quota, half of what other clients "+
+		"leave: %s", own, q.Noun, n, q.Advice), time.Second)
 }
 
 // Release subtracts n from what a client acquired.
@@ -108,15 +108,15 @@ func (q *Quotas) Charge(client string, n int64) {
 // Discharge subtracts n from what a client was charged.
 func (q *Quotas) Discharge(client string, n int64) { q.Charge(client, -n) }
 
-// CheckCharged returns a 503 if a client was charged more than it leaves to others, or if all
-// clients together hold more than the limit. It must be called before work that charges the client.
+// CheckCharged returns a 503 if a client was charged more than its quota, or if all clients
+// together hold more than the limit. It must be called before work that charges the client.
 func (q *Quotas) CheckCharged(client string) *contract.APIError {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	own, free := q.charged[client], q.limit-q.total
 	switch {
 	case own > 0 && own > free:
-		return contract.Unavailable(fmt.Sprintf("this client has %d %s, more than its quota, which is as much as it leaves to others: %s",
+		return contract.Unavailable(fmt.Sprintf("this client has %d %s, more than its quota, half of what other clients leave: %s",
 			own, q.Noun, q.Advice), time.Second)
 	case free < 0:
 		return contract.Unavailable(q.Full, time.Second)

@@ -41,7 +41,7 @@ func TestQuotasLeaveSomething(t *testing.T) {
 			return
 		}
 	}
-	f("a", 1, 30, "this client has 30 slots; 1 more would exceed its quota, which is as much as it leaves to others: wait")
+	f("a", 1, 30, "this client has 30 slots; 1 more would exceed its quota, half of what other clients leave: wait")
 	f("b", 1, 15, "this client has 15 ")
 	f("c", 1, 7, "this client has 7 ")
 	f("d", 5, 5, "this client has 5 ")
@@ -50,7 +50,7 @@ func TestQuotasLeaveSomething(t *testing.T) {
 	require.Contains(t, q.CheckCharged("f").Description, "all slots are in use")
 	q.Charge("e", 100)
 	f("f", 1, 0, "all slots are in use")
-	require.Contains(t, q.CheckCharged("e").Description, "this client has 100 slots, more than its quota, which is as much as it leaves to others: wait")
+	require.Contains(t, q.CheckCharged("e").Description, "this client has 100 slots, more than its quota, half of what other clients leave: wait")
 	q.Discharge("e", 100)
 	q.Release("e", 5)
 	require.Nil(t, q.CheckCharged("e"))

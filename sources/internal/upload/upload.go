@@ -33,7 +33,7 @@ func DefaultLimits() Limits {
 func (l Limits) Validate() error {
 	return errors.Join(
 		settings.Positive("receive_timeout", l.ReceiveTimeout, "otherwise a client could occupy a slot forever"),
-		settings.AtLeast("min_bytes_per_second", l.MinBytesPerSecond, 0, "0 is no minimum"),
+		settings.AtLeast("min_bytes_per_second", l.MinBytesPerSecond, 0, "0 means no minimum"),
 		settings.Within("rate_grace", l.RateGrace, 0, l.ReceiveTimeout, "receiving ends after receive_timeout anyway"),
 	)
 }
