@@ -9,15 +9,15 @@ import (
 
 // Config configures the ingest endpoint.
 //
-// A client may use as much of admission_requests and admission_bytes as it leaves free for other
-// clients: half if it is the only one.
+// A client may use at most half of what other clients leave of admission_requests and
+// admission_bytes.
 type Config struct {
 	MaxCompressedBytes int64 `setting:"max_compressed_bytes"` // maximum size of a body, as sent
 	upload.Limits      `setting:",squash"`
 	// maximum number of requests whose body is being received or processed; further ones get a 503
 	AdmissionRequests int64 `setting:"admission_requests"`
-	// Maximum memory used by the bodies and responses of these requests; further ones get a 503.
-	// Raise it with the memory of the machine.
+	// Maximum memory used by the bodies and responses of these requests; further ones get a 503. Raise
+	// it with the machine's memory.
 	AdmissionBytes int64 `setting:"admission_bytes"`
 }
 

@@ -43,7 +43,7 @@ type Endpoint struct {
 	log      zerolog.Logger
 	memory   *admission.Quotas // for bodies and responses
 	receiver upload.Receiver
-	clients  atomic.Pointer[map[string]*clientMetrics] // by name; nil before UseClients
+	clients  atomic.Pointer[map[string]*clientMetrics] // keyed by name; nil before UseClients
 	warned   sync.Map                                  // names of clients that have sent duplicates
 }
 

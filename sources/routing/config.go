@@ -48,7 +48,7 @@ type JobsConfig struct {
 	MaxBytes          int64         `setting:"max_bytes"`            // maximum memory used by all jobs
 	MaxBytesPerClient int64         `setting:"max_bytes_per_client"` // maximum memory used by the jobs of a client
 	Keep              time.Duration `setting:"keep"`                 // time for which an ended job can be fetched
-	Replica           string        `setting:"replica"`              // name of this replica in job ids; empty: the host name and api.listen
+	Replica           string        `setting:"replica"`              // name of this replica in job IDs; empty: the host name and api.listen
 	MaxPoll           time.Duration `setting:"max_poll"`             // maximum time that watchJob waits, whatever the request specifies
 }
 

@@ -26,7 +26,7 @@ type options struct {
 func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPrefix string) (o options, err error) {
 	if o.encodings = r.ResponseGeometry; len(o.encodings) == 0 {
 		const reason = "no encoding is requested: request at least one of PLAIN, WKB, WKT, KML"
-		return o, serviceFailure(xroute.CodeGeometryEncoding, reason, nil).in("options/wrappedResponseGeometry")
+		return o, serviceFailure(xroute.CodeGeometryEncoding, reason, nil).inContext("options/wrappedResponseGeometry")
 	}
 	format, srID := geo.Canonical(property(caller, formatProperty), vendorPrefix), property(caller, sridProperty)
 	if format == "" {
@@ -63,7 +63,7 @@ func system(format, srID, formatPath, sridPath string) (geo.System, error) {
 	case errors.Is(err, geo.ErrNoSRID):
 		return s, &failure{class: notSet, context: []string{path}, message: path + ": " + err.Error()}
 	}
-	return s, serviceFailure(xroute.CodeCoordinateFormat, "invalid coordinate system", err).in(path)
+	return s, serviceFailure(xroute.CodeCoordinateFormat, "invalid coordinate system", err).inContext(path)
 }
 
 // property returns the value of the first property with the given key, or "".
@@ -92,7 +92,7 @@ func (o options) convert(g geom.T) *failure {
 	}
 	f := serviceFailure(xroute.CodeCoordinateFormat, "the coordinates cannot be converted", err)
 	if outside, ok := errors.AsType[*geo.DomainError](err); ok {
-		f = f.in(place("point", outside.Point))
+		f = f.inContext(place("point", outside.Point))
 	}
 	return f
 }

@@ -51,8 +51,8 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.cause }
 
-// in returns a copy of f with context prepended to its path.
-func (f *failure) in(context string) *failure {
+// inContext returns a copy of f with context prepended to its path.
+func (f *failure) inContext(context string) *failure {
 	g := *f
 	g.context = append([]string{context}, f.context...)
 	return &g

@@ -28,7 +28,7 @@ func read(element xroute.EncodedGeometry, limits geo.Limits) (first geom.T, _ *f
 		g, err := r.Read(limits)
 		switch {
 		case err != nil:
-			return nil, inputFailure(err, syntaxCodes[r.Encoding], "invalid "+r.Encoding).in(r.Encoding)
+			return nil, inputFailure(err, syntaxCodes[r.Encoding], "invalid "+r.Encoding).inContext(r.Encoding)
 		case i == 0:
 			first = g
 		case !same(first, g):

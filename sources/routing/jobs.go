@@ -50,7 +50,7 @@ type task interface {
 // jobs runs tasks in the background and keeps them in memory until they are fetched (contract 3.4).
 type jobs struct {
 	cfg     JobsConfig
-	replica string // prefix of the ids of this replica's jobs
+	replica string // prefix of the IDs of this replica's jobs
 	log     zerolog.Logger
 	drained context.Context // when it is done, watches return
 	drain   func()
@@ -101,7 +101,7 @@ func newJobs(cfg JobsConfig, log zerolog.Logger) *jobs {
 	return t
 }
 
-// replicaLen is the length of the part of a job id that identifies the replica. The rest is random.
+// replicaLen is the length of the part of a job ID that identifies the replica. The rest is random.
 const replicaLen = 6
 
 func (t *jobs) newID() string { return t.replica + rand.Text() }
@@ -146,12 +146,12 @@ func (t *jobs) start(owner string, work task) (progress, error) {
 }
 
 func (t *jobs) get(owner, id string) progress {
-	return t.with(owner, id, func(*job) {})
+	return t.withJob(owner, id, func(*job) {})
 }
 
-// with calls f for the owner's job with this id and returns the job's progress. If the owner has no
-// such job, with returns the status unknown without calling f.
-func (t *jobs) with(owner, id string, f func(j *job)) progress {
+// withJob calls f for the owner's job with this ID and returns the job's progress. If the owner has
+// no such job, withJob returns the status unknown without calling f.
+func (t *jobs) withJob(owner, id string, f func(j *job)) progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j := t.byID[id]
@@ -165,7 +165,7 @@ func (t *jobs) with(owner, id string, f func(j *job)) progress {
 
 // stop stops a job after the current item. Finished items can still be fetched.
 func (t *jobs) stop(owner, id string) progress {
-	return t.with(owner, id, func(j *job) {
+	return t.withJob(owner, id, func(j *job) {
 		switch j.state.status {
 		case queuing:
 			t.finish(j)
@@ -191,10 +191,10 @@ func (t *jobs) finish(j *job) {
 	t.end(j, end)
 }
 
-// delete deletes the work of a job. The job's id remains known until the job expires or another job
+// delete deletes the work of a job. The job's ID remains known until the job expires or another job
 // needs its slot.
 func (t *jobs) delete(owner, id string) progress {
-	return t.with(owner, id, func(j *job) {
+	return t.withJob(owner, id, func(j *job) {
 		if j.active() {
 			t.end(j, deleted)
 		}
@@ -205,10 +205,10 @@ func (t *jobs) delete(owner, id string) progress {
 }
 
 // fetch returns the work of a job that has ended, and discards the job. It first calls ready, which
-// reserves the memory of the response; if ready fails, fetch returns its error and keeps the job.
+// reserves the memory for the response; if ready fails, fetch returns its error and keeps the job.
 // If the job has not ended, was deleted or does not exist, work and err are nil.
 func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p progress, work task, err error) {
-	p = t.with(owner, id, func(j *job) {
+	p = t.withJob(owner, id, func(j *job) {
 		if j.active() || j.work == nil {
 			return
 		}
@@ -226,7 +226,7 @@ func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p
 func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress {
 	var ended <-chan struct{} // nil if the job has ended or is unknown
 	known := true             // the owner has seen the status
-	before := t.with(owner, id, func(j *job) {
+	before := t.withJob(owner, id, func(j *job) {
 		if j.active() {
 			ended = j.ended
 		} else {

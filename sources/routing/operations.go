@@ -77,7 +77,7 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 		f = o.convert(g)
 	}
 	if f != nil {
-		return nil, f.in("geometry")
+		return nil, f.inContext("geometry")
 	}
 	if err := x.reserve(responseSize(o.encodings, geo.Count(g))); err != nil {
 		return nil, err
@@ -86,8 +86,8 @@ func (x *exchange) convertGeometry(r *xroute.ConvertGeometry) (xroute.Response, 
 	return &xroute.ConvertGeometryResponse{Result: write(g, xroute.KindOf(r.Geometry), o.encodings)}, nil
 }
 
-// startConvertGeometries reads the geometries, so that the memory of the job is known, and starts
-// the job. Invalid geometries become failed items of the job.
+// startConvertGeometries reads the geometries, so that the memory that the job needs is known, and
+// starts the job. Invalid geometries become failed items of the job.
 func (x *exchange) startConvertGeometries(r *xroute.StartConvertGeometries) (xroute.Response, error) {
 	s := x.service
 	x.items = len(r.Geometries)
@@ -138,7 +138,7 @@ func (x *exchange) fetchConvertGeometries(r *xroute.FetchConvertGeometries) (xro
 		for i, it := range c.items[:p.done()] {
 			if it.err != nil {
 				f, _ := failureOf(it.err)
-				exception := f.in(place("geometries", i)).exception(x.trace)
+				exception := f.inContext(place("geometries", i)).exception(x.trace)
 				result.Failures = append(result.Failures, xroute.ConversionFailure{Index: int32(i), Exception: exception})
 				continue
 			}
@@ -189,7 +189,7 @@ func watchTimes(o *xroute.WatchOptions, limit time.Duration) (interval, timeout 
 
 // jobOf converts p to an xroute.Job. An unknown job has no progress.
 func jobOf(p progress) xroute.Job {
-	p.id = contract.Echo(p.id) // never truncates our own ids
+	p.id = contract.Echo(p.id) // never truncates our own IDs
 	j := xroute.Job{ID: &p.id, Status: p.status, ElapsedTime: int32(min(p.elapsed.Milliseconds(), math.MaxInt32))}
 	if p.status != unknown {
 		j.Progress = &xroute.BulkProgress{Failed: int32(p.failed), Remaining: int32(p.remaining), Successful: int32(p.successful)}

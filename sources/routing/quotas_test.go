@@ -204,7 +204,7 @@ func TestClientKeysShareQuota(t *testing.T) {
 	var h fasthttp.RequestHeader
 	h.SetMethod(fasthttp.MethodPost)
 	h.SetContentType("text/xml")
-	for s.memory.Acquire(one.Owner, firstBytes) == nil { // as much as it leaves to others
+	for s.memory.Acquire(one.Owner, firstBytes) == nil { // up to its quota
 		defer s.memory.Release(one.Owner, firstBytes)
 	}
 	_, apiErr := s.Admit(another, &h)

@@ -182,7 +182,7 @@ func (x *exchange) process(h *fasthttp.RequestHeader, body *body) (out []byte, e
 	return out, nil
 }
 
-// reserve charges the memory of a response to the client's quota before the response is created,
+// reserve charges the memory for a response to the client's quota before the response is created,
 // because a small request can cause a large response, which the client may never read. The error is
 // a *contract.APIError.
 func (x *exchange) reserve(bytes int) error {
