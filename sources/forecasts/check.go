@@ -14,9 +14,9 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Check reports problems with the configured files and, if deep, with the feed, which it reads
-// once. Each of the joined errors starts with the key of a setting. If the configuration is
-// invalid, deep is ignored.
+// Check reports problems with the configured files and, if deep is true, with the feed, which it
+// reads once. Each joined error starts with a setting's key. If the configuration is invalid, deep
+// is ignored.
 func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = deep && c.Validate() == nil
 	switch c.Feed {

@@ -22,7 +22,7 @@ type Config struct {
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
 	// Limits applies to new content that lacks some of the streets in use.
 	shrink.Limits `setting:",squash"`
-	MaxBytes      int64   `setting:"max_bytes"` // maximum uncompressed size of a file, of a query's result, or of a topic's latest records
+	MaxBytes      int64   `setting:"max_bytes"` // maximum uncompressed size of a file, of a query result, or of a topic's latest records
 	MaxSpeed      float64 `setting:"max_speed"` // highest plausible speed; periods with a higher valid speed are dropped
 }
 

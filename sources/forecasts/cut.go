@@ -22,9 +22,9 @@ import (
 type cut struct {
 	started  bool            // a poll has read every partition to its end, and found records or no open transaction
 	moving   bool            // the current poll has applied records
-	settling map[int64]int16 // by producer: latest epoch of the transactions that must be read to their end
-	barrier  map[int]int64   // by partition: high watermark past all records of settling transactions; nil until known
-	deferred map[int64]int16 // by producer: latest epoch of the transactions whose records are held
+	settling map[int64]int16 // keyed by producer: latest epoch of the transactions that must be read to their end
+	barrier  map[int]int64   // keyed by partition: high watermark past all records of settling transactions; nil until known
+	deferred map[int64]int16 // keyed by producer: latest epoch of the transactions whose records are held
 	held     store
 	newest   time.Time // time of the newest record held
 	since    time.Time // when updates began to wait; zero if none are waiting

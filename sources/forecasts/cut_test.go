@@ -15,8 +15,8 @@ import (
 // for one street of each partition. The commit reaches the partitions one after the other.
 type simulation struct {
 	random    *rand.Rand
-	written   []int // by partition: the transactions written
-	committed []int // by partition: the transactions committed
+	written   []int // indexed by partition: the transactions written
+	committed []int // indexed by partition: the transactions committed
 }
 
 // step performs the next step of the producer.

@@ -22,7 +22,7 @@
 //	duplicate street in a file         the last forecast is kept
 //	street in two partitions           the record with the later timestamp is kept; if equal, the one in the
 //	                                     higher partition
-//	batch over 256 MiB, decompressed   reading of the partition stops; readiness reports it
+//	batch over 256 MiB, decompressed   reading of the partition stops; the readiness check reports it
 //	topic larger than max_bytes        records of new streets are skipped, to bound memory
 //
 // # Topics

@@ -60,8 +60,8 @@ func (f *faults) skip(position string, err error) {
 	f.add(Fault{Position: position, Skipped: true, Error: err.Error()})
 }
 
-// remark counts the defects in a record that is not skipped, and adds the first one as a fault.
-func (f *faults) remark(position string, r Remarks) {
+// addRemarks counts the defects in a record that is not skipped, and adds the first one as a fault.
+func (f *faults) addRemarks(position string, r Remarks) {
 	if r.Count == 0 {
 		return
 	}

@@ -166,7 +166,7 @@ func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, la
 		t.faults.skip(l.position(), err)
 		return nil
 	}
-	t.faults.remark(l.position(), remarks)
+	t.faults.addRemarks(l.position(), remarks)
 	return nil
 }
 

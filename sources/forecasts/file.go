@@ -32,8 +32,8 @@ func (f *fileFeed) changes() <-chan struct{} { return f.file.Changes() }
 
 func (f *fileFeed) close() { f.file.Close() }
 
-// check implements feed. The time of the data is the modification time of the file, or the current
-// time if the file's is in the future because another machine's clock is ahead.
+// check implements feed. It returns the modification time of the file, or the current time if the
+// modification time is in the future because another machine's clock is ahead.
 func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	content, modified, err := f.file.Read()
 	if now := time.Now(); modified.After(now) {
@@ -49,7 +49,7 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	if err := f.publish(ctx, content, modified); err != nil {
 		err = fmt.Errorf("cannot use %s: %w", f.Path, err)
 		var suspect *shrink.Error
-		if !errors.As(err, &suspect) { // suspect content is read again
+		if !errors.As(err, &suspect) { // suspect content is not rejected, so it is read again
 			f.file.Reject(err)
 		}
 		return modified, err
@@ -58,9 +58,9 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	return modified, nil
 }
 
-// expansion is the maximum ratio of the memory used by forecasts to max_bytes. Real files expand by
-// a factor of 3.
-const expansion = 4
+// maxExpansion is the maximum ratio of the memory used by forecasts to max_bytes. Real files expand
+// by a factor of 3.
+const maxExpansion = 4
 
 func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.Time) error {
 	f.faults.reset()
@@ -70,9 +70,9 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 		if err == nil {
 			streets.add(record)
 		}
-		if err == nil && streets.bytes > expansion*f.maxBytes {
-			err = fmt.Errorf("the forecasts need more than %d bytes of memory, %d times forecasts.max_bytes: raise this setting",
-				expansion*f.maxBytes, expansion)
+		if err == nil && streets.bytes > maxExpansion*f.maxBytes {
+			err = fmt.Errorf("the forecasts need more than %d bytes of memory, %d times forecasts.max_bytes: raise forecasts.max_bytes",
+				maxExpansion*f.maxBytes, maxExpansion)
 		}
 		if err != nil {
 			streets.layer.Clear()
@@ -82,15 +82,15 @@ func (f *fileFeed) publish(ctx context.Context, content []byte, confirmed time.T
 	return streets.publish(&f.guarded, confirmed)
 }
 
-// streets passes the valid forecasts of a feed's whole content to the layer. It passes each one as
-// soon as it is decoded, because all decoded forecasts together need several times as much memory
-// as the layer. The last forecast of each street is used.
+// streets passes all valid forecasts in a feed to the layer. It passes each one as soon as it is
+// decoded, because all decoded forecasts together need several times as much memory as the layer.
+// If a street has several forecasts, the last one is used.
 type streets struct {
 	faults *faults
 	layer  Layer
 	known  map[identity]struct{}
-	newest string // latest start of a period, in normal form
-	bytes  int64  // approximate memory of the forecasts
+	newest string // latest start of a period, normalised
+	bytes  int64  // approximate memory used by the forecasts
 }
 
 func newStreets(faults *faults, layer Layer) *streets {
@@ -103,10 +103,10 @@ func (s *streets) add(r Record) {
 		s.faults.skip(r.Position, r.Err)
 		return
 	}
-	s.faults.remark(r.Position, r.Remarks)
+	s.faults.addRemarks(r.Position, r.Remarks)
 	s.bytes += streetBytes + int64(len(r.Forecast.OpenLRcode)) + rowBytes*int64(len(r.Forecast.Forecast))
 	s.known[identityOf(r.Forecast)] = struct{}{}
-	if n := len(r.Forecast.Forecast); n > 0 { // periods are sorted, and normalised times sort as text
+	if n := len(r.Forecast.Forecast); n > 0 { // periods are sorted, and normalised times sort chronologically as strings
 		s.newest = max(s.newest, r.Forecast.Forecast[n-1].Start)
 	}
 	s.layer.Put(r.Forecast)

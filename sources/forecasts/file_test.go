@@ -295,7 +295,7 @@ func TestFileNeedsTooMuchMemory(t *testing.T) {
 	cfg := fileConfig(path)
 	cfg.MaxBytes = int64(lines.Len())
 	feed, _ := run(t, cfg)
-	waitForError(t, feed, "times forecasts.max_bytes: raise this setting")
+	waitForError(t, feed, "times forecasts.max_bytes: raise forecasts.max_bytes")
 }
 
 // TestStopWhileReadingFile checks that a check ends when its context is canceled.

@@ -49,7 +49,7 @@ type Forecasts struct {
 	kind     string
 	feed     feed          // nil if none is configured
 	interval time.Duration // time between checks
-	settle   time.Duration // delay from a change to its check, and between checks while data is being written
+	settle   time.Duration // delay between a change and the check for it, and between checks while data is being written
 	confirm  time.Duration // shrink.Limits.ShrinkConfirm
 	faults   *faults
 	log      zerolog.Logger
@@ -62,7 +62,7 @@ type Forecasts struct {
 	running sync.WaitGroup
 }
 
-// New returns a Forecasts for the feed in cfg. It reads TLS files, but no forecasts.
+// New returns a Forecasts for the feed in cfg. It reads the TLS files, but no forecasts.
 func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid forecasts configuration: %w", err)
@@ -103,7 +103,7 @@ func (f *Forecasts) Start(ctx context.Context) {
 	})
 }
 
-// Close stops the reading goroutine and waits for it to end. The layer keeps its forecasts.
+// Close stops reading the feed and waits for the goroutine to exit. The layer keeps its forecasts.
 func (f *Forecasts) Close() {
 	if f.stop == nil {
 		return
@@ -118,7 +118,7 @@ func (f *Forecasts) check(ctx context.Context) time.Duration {
 	start := time.Now()
 	confirmed, err := f.feed.check(ctx)
 	if ctx.Err() != nil {
-		return f.interval // the daemon is stopping, and the feed has not failed
+		return f.interval // the daemon is shutting down; the feed has not failed
 	}
 	metrics.Since(checkSeconds, start)
 	return f.conclude(confirmed, err)
@@ -152,13 +152,13 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		}
 		// Each poll starts with a different partition, so errors may alternate.
 		if c.logged.Allow(reason) {
-			f.log.Warn().Err(err).Msg("cannot use forecasts; the layer is unchanged")
+			f.log.Warn().Err(err).Msg("cannot update the forecasts; keeping the current layer")
 		}
 		c.err = reason
 		return next
 	}
 	if c.err != nil {
-		f.log.Info().Msg("the forecasts have been read")
+		f.log.Info().Msg("forecasts loaded")
 	}
 	*c = condition{published: true, confirmed: confirmed}
 	return f.interval
@@ -170,12 +170,12 @@ type Status struct {
 	Published  bool    `json:"published"`        // a layer has been published
 	AgeSeconds float64 `json:"age_seconds"`      // age of the data or, before the first layer, the time since Start
 	Error      string  `json:"error,omitempty"`  // error of the last check
-	Skipped    uint64  `json:"skipped"`          // skipped records of the topic since its beginning, or of the file or result last read
-	Remarks    uint64  `json:"remarks"`          // defects in the records that were used
+	Skipped    uint64  `json:"skipped"`          // records skipped since the beginning of the topic, or in the last file or query result
+	Remarks    uint64  `json:"remarks"`          // defects in the records that were not skipped
 	Faults     []Fault `json:"faults,omitempty"` // the latest skipped records and remarks, in order
 }
 
-// condition is the result of the checks so far.
+// condition is the outcome of the checks so far.
 type condition struct {
 	published bool
 	confirmed time.Time
@@ -183,7 +183,7 @@ type condition struct {
 	logged    watch.ErrorLog
 }
 
-// Status returns the state of the feed, for readiness.
+// Status returns the state of the feed, for the readiness check.
 func (f *Forecasts) Status() Status {
 	if f.feed == nil {
 		return Status{}

@@ -109,8 +109,8 @@ func TestFaultsAreBounded(t *testing.T) {
 		long := errors.New(strings.Repeat("ø", 1000))
 		for range 500 {
 			f.skip("line 1", long)
-			f.remark("line 2", Remarks{Count: 3, First: long})
-			f.remark("line 3", Remarks{})
+			f.addRemarks("line 2", Remarks{Count: 3, First: long})
+			f.addRemarks("line 3", Remarks{})
 			time.Sleep(time.Second)
 		}
 		skips, remarks, latest := f.report()
@@ -164,7 +164,7 @@ func TestWithoutFeed(t *testing.T) {
 }
 
 // TestSecurity reads a topic over TLS with SASL. TestSecurity in package sinks/kafka checks each
-// mechanism, wrong passwords and unknown certificate authorities.
+// mechanism, wrong passwords and unknown CAs.
 func TestSecurity(t *testing.T) {
 	server, ca := certificate(t)
 	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"), kfake.TLS(server), kfake.EnableSASL(), kfake.Superuser("PLAIN", "trafficd", "secret"))
@@ -176,7 +176,7 @@ func TestSecurity(t *testing.T) {
 
 	cfg.Kafka.TLS.CA = tempPath(t, "missing.pem")
 	_, err := New(cfg, nil, zerolog.Nop())
-	require.ErrorContains(t, err, "forecasts.kafka.tls.ca: cannot read the certificate authorities")
+	require.ErrorContains(t, err, "forecasts.kafka.tls.ca: cannot read the CA certificates")
 }
 
 // certificate returns a server configuration with a certificate for 127.0.0.1, and the path of a

@@ -96,7 +96,7 @@ func TestShrunkQuery(t *testing.T) {
 	feed.check(t.Context())
 	require.Len(t, layer.shown(), 20_000)
 	query(100)
-	requireSuspect(t, feed, "the query's result lacks 19900 of the 20000 streets in use")
+	requireSuspect(t, feed, "the query result lacks 19900 of the 20000 streets in use")
 	require.Len(t, layer.shown(), 20_000)
 	source.guarded.guard.ShrinkConfirm = time.Nanosecond
 	feed.check(t.Context())

@@ -26,7 +26,7 @@ type queryFeed struct {
 func newQueryFeed(cfg Config, layer Layer, faults *faults) *queryFeed {
 	return &queryFeed{
 		Poller: dial.Poller{ClickHouseQuery: cfg.ClickHouse}, maxBytes: cfg.MaxBytes, maxSpeed: cfg.MaxSpeed,
-		guarded: guard(cfg, layer, "the query's result"), faults: faults,
+		guarded: guard(cfg, layer, "the query result"), faults: faults,
 	}
 }
 
@@ -34,8 +34,9 @@ func (q *queryFeed) changes() <-chan struct{} { return nil }
 
 func (q *queryFeed) close() { q.Close() }
 
-// check implements feed. It publishes every result, because the layer detects changes. The data's
-// time is the newest value of updated or else the latest start of a period, but at most now.
+// check implements feed. It publishes every result, because the layer detects changes. It returns
+// the newest value of the updated column, or the latest start of a period if there is none, but
+// never a time in the future.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	start := time.Now()
 	var all *periods
@@ -58,7 +59,7 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	return newest, streets.publish(&q.guarded, newest)
 }
 
-// rowBytes is the approximate memory of a period without its openLRcode.
+// rowBytes is the approximate size of a period in memory, without its openLRcode.
 const rowBytes = 160
 
 func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
@@ -88,11 +89,11 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 	return all, nil
 }
 
-// periods groups rows by street, in order of the first row of each street.
+// periods groups rows by street, ordered by each street's first row.
 type periods struct {
 	byStreet map[identity]*pb.StreetForecast
 	records  []Record  // one per street, in this order
-	updated  time.Time // newest value of the column updated; zero if there is no such column
+	updated  time.Time // newest value of the updated column; zero if there is no such column
 }
 
 func (p *periods) add(id identity, code string, period *pb.ForecastPeriod, row int) {
@@ -100,7 +101,7 @@ func (p *periods) add(id identity, code string, period *pb.ForecastPeriod, row i
 	if !ok {
 		f = &pb.StreetForecast{Street: id.street, Fromnode: id.fromnode}
 		p.byStreet[id] = f
-		p.records = append(p.records, Record{Position: fmt.Sprintf("street %s from row %d on", Key(f), row), Forecast: f})
+		p.records = append(p.records, Record{Position: fmt.Sprintf("street %s (first row %d)", Key(f), row), Forecast: f})
 	}
 	if code != "" {
 		f.OpenLRcode = code

@@ -70,7 +70,7 @@ func TestQuery(t *testing.T) {
 	require.Contains(t, faults[1].Error, "speed is null")
 	require.Equal(t, "row 8", faults[2].Position)
 	require.Contains(t, faults[2].Error, `street is "3000000000"`)
-	require.Equal(t, "street 6:1 from row 6 on", faults[3].Position)
+	require.Equal(t, "street 6:1 (first row 6)", faults[3].Position)
 
 	source.Query = "SELECT street, fromnode, '2026-11-20T18:00:00.1Z' AS start, '2026-11-20T18:15Z' AS `end`, toUInt8(speed) AS speed FROM forecasts WHERE street = 7"
 	f("", 0, "7:1 70")

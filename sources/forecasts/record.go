@@ -41,10 +41,10 @@ func (r *Remarks) add(err error) {
 	}
 }
 
-// Normalise converts f to normal form: times are in UTC and whole seconds, with Z; only usable
-// periods remain, without duplicates, sorted by start and end; speed_valid is set; timezone is not.
-// Contract 2 and the package comment list the rules. Periods with a valid speed over maxSpeed are
-// unusable. After an error, the content of f is undefined.
+// Normalise normalises f: times are in UTC and whole seconds, with Z; only usable periods remain,
+// without duplicates, sorted by start and end; speed_valid is set; timezone is not. Contract 2 and
+// the package comment list the rules. Periods with a valid speed over maxSpeed are unusable. After
+// an error, the content of f is undefined.
 func Normalise(f *pb.StreetForecast, maxSpeed float64) (Remarks, error) {
 	var remarks Remarks
 	if err := checkStreet(f); err != nil {
@@ -94,7 +94,7 @@ func normalisePeriods(periods []*pb.ForecastPeriod, maxSpeed float64, remarks *R
 		}
 		good = append(good, p)
 	}
-	// Normalised times sort as text.
+	// Normalised times sort chronologically as strings.
 	slices.SortStableFunc(good, comparePeriods)
 	kept := good[:0]
 	for _, p := range good {
@@ -158,10 +158,10 @@ const (
 // maxTime is the maximum length of a time in bytes, enough for nine fractional digits and a zone.
 const maxTime = 40
 
-// normaliseTime converts an ISO 8601 date-time with a zone to the form in contract 2. Seconds are
+// normaliseTime converts an ISO 8601 date-time with a zone to the format in contract 2. Seconds are
 // optional, the decimal separator may be a comma, and T and Z may be lower case.
 func normaliseTime(text string) (string, error) {
-	if len(text) == len("2006-01-02T15:04:05Z") { // most times have the form of contract 2 already
+	if len(text) == len("2006-01-02T15:04:05Z") { // most times already have the format of contract 2
 		if t, err := contract.ParseForecastTime(text); err == nil {
 			return text, checkYear(t)
 		}

@@ -31,14 +31,14 @@ func (l latest) position() string {
 	return fmt.Sprintf("partition %d offset %d", l.partition, l.offset)
 }
 
-// streetBytes is the approximate memory of a street without its record.
+// streetBytes is the approximate memory used by a street, without its record.
 const streetBytes = 200
 
 // store holds the latest record of each street of a topic.
 type store struct {
 	maxBytes int64
 	streets  map[identity]latest
-	bytes    int64 // approximate memory of streets
+	bytes    int64 // approximate memory used by streets
 	removed  int   // number of tombstones in streets
 }
 

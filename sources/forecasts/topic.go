@@ -24,8 +24,8 @@ type topicFeed struct {
 	client    *kafka.Client
 
 	topic    topicID       // the topic being read
-	next     map[int]int64 // by partition: the offset to read next
-	ends     map[int]int64 // by partition: the high watermark at the last poll
+	next     map[int]int64 // keyed by partition: the offset to read next
+	ends     map[int]int64 // keyed by partition: the high watermark at the last poll
 	streets  store         // the latest record of each street
 	caughtUp bool          // all partitions were read to their end, and the streets were published
 	changed  bool          // the layer has unpublished updates
@@ -99,7 +99,7 @@ var (
 )
 
 // poll reads every partition to its end, and then checks that the topic was not recreated, because
-// offsets alone may not reveal this.
+// offsets alone might not reveal this.
 func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if len(t.next) == 0 {
 		if t.topic, err = t.identify(ctx); err != nil {

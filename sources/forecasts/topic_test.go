@@ -206,8 +206,8 @@ func TestTopicCompressed(t *testing.T) {
 	require.Zero(t, f.Status().Skipped)
 }
 
-// TestTopicBrokerUnavailable checks a broker that is unavailable at the start and later, and a
-// topic that does not exist yet.
+// TestTopicBrokerUnavailable checks a broker that is unavailable at startup and later, and a topic
+// that does not exist yet.
 func TestTopicBrokerUnavailable(t *testing.T) {
 	k := stores.StartKafka(t)
 	require.NoError(t, k.Kill())
