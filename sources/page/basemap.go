@@ -98,16 +98,16 @@ func checkPMTiles(f io.Reader, size int64) error {
 		return errors.New("not a PMTiles archive; `pmtiles convert` creates one from MBTiles")
 	}
 	if h[7] != pmtilesVersion {
-		return fmt.Errorf("PMTiles version %d, want %d; `pmtiles convert` upgrades an archive", h[7], pmtilesVersion)
+		return fmt.Errorf("unsupported PMTiles version %d, must be %d; `pmtiles convert` upgrades an archive", h[7], pmtilesVersion)
 	}
 	for i, part := range []string{"root directory", "metadata", "leaf directories", "tiles"} {
 		at, length := binary.LittleEndian.Uint64(h[8+16*i:]), binary.LittleEndian.Uint64(h[16+16*i:])
 		if end := at + length; end < at || end > uint64(size) {
-			return fmt.Errorf("the file has %d bytes, but the end of the %s is at byte %d; copy the file again", size, part, end)
+			return fmt.Errorf("the file is %d bytes long, but the %s should end at byte %d; copy the file again", size, part, end)
 		}
 	}
 	if kind := h[99]; kind < 1 || kind > 4 {
-		return fmt.Errorf("tile type %d, want 1 (vector), 2 (PNG), 3 (JPEG) or 4 (WebP)", kind)
+		return fmt.Errorf("unsupported tile type %d, must be 1 (vector), 2 (PNG), 3 (JPEG) or 4 (WebP)", kind)
 	}
 	return nil
 }
