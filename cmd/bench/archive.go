@@ -23,7 +23,7 @@ import (
 // second with them.
 var archiveDays = [2]string{"2026-11-01", "2026-11-02"}
 
-// archiveQueries lists the queries of schemas/clickhouse/README.md, for the second day.
+// archiveQueries lists the queries from schemas/clickhouse/README.md, for the second day.
 var archiveQueries = []struct{ name, sql string }{
 	{"latest", "SELECT detector_code, value, timestamp_to FROM measurements_latest " +
 		"WHERE product_instance = 'bench' AND measure_type_code = 'speed'"},
@@ -34,12 +34,12 @@ var archiveQueries = []struct{ name, sql string }{
 		" WHERE product_instance = 'bench' AND bucket >= '2026-11-02' AND bucket < '2026-11-03'"},
 }
 
-// archive measures the archive with two days of measurements from all detectors.
+// archive benchmarks the archive with two days of measurements from all detectors.
 func (o options) archive(ctx context.Context) {
 	dir := tempDir()
 	defer os.RemoveAll(dir)
 	stores := must.Get(launch.StartStores(ctx, launch.Options{Dir: dir, Only: "clickhouse", Stderr: o.notes}))
-	defer func() { _ = stores.Close() }() // an error does not matter, because the data is removed
+	defer func() { _ = stores.Close() }() // the data is temporary, so an error does not matter
 	registry := filepath.Join(dir, "detectors.csv")
 	must.Do(o.control(ctx, "generate", "--intervals", "1", "--registry-out", registry, "--output", os.DevNull, "--quiet"))
 	var detectors []string
@@ -58,7 +58,7 @@ func (o options) archive(ctx context.Context) {
 	o.archiveFigures(ctx, stores.ClickHouse, cpu)
 }
 
-// control runs trafficctl and discards its output.
+// control runs trafficctl. On failure, the error includes its output.
 func (o options) control(ctx context.Context, args ...string) error {
 	if out, err := exec.CommandContext(ctx, o.trafficctl, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot run %s %s: %w: %s", o.trafficctl, strings.Join(args, " "), err, out)
@@ -87,12 +87,12 @@ func (o options) archiveDay(ctx context.Context, d *daemon, c *launch.ClickHouse
 	return cpuOf(c.PIDs()...) - before
 }
 
-// until waits up to two minutes until reached returns true. what completes the error message "timed
-// out after two minutes waiting for". It calls reached only every 100 ms, because each call costs
-// CPU time of the measured program.
-func until(ctx context.Context, what string, reached func() bool) {
+// until waits up to two minutes for cond to return true. what completes the error message "timed
+// out after two minutes waiting for". It calls cond only every 100 ms, because each call uses CPU
+// time of the program being measured.
+func until(ctx context.Context, what string, cond func() bool) {
 	for range 1200 {
-		if reached() {
+		if cond() {
 			return
 		}
 		pause(ctx, 100*time.Millisecond)
@@ -102,7 +102,7 @@ func until(ctx context.Context, what string, reached func() bool) {
 
 func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [2]time.Duration) {
 	rows := must.Get(c.Do(ctx, "SELECT count() FROM trafficd.measurements"))
-	fmt.Fprintf(o.notes, "%s rows; CPU of ClickHouse for a day: %v, with derived tables %v\n", rows, cpu[0], cpu[1])
+	fmt.Fprintf(o.notes, "%s rows; ClickHouse CPU time per day: %v, or %v with derived tables\n", rows, cpu[0], cpu[1])
 	o.line("archive_derived_over_delivery", float64(cpu[1])/float64(cpu[0]), "ratio")
 	for _, q := range archiveQueries {
 		o.medians(o.rounds, func(add series) {
@@ -125,7 +125,7 @@ func (o options) archiveFigures(ctx context.Context, c *launch.ClickHouse, cpu [
 	o.line("archive_bytes_per_row", total, "B")
 }
 
-// cpuOf returns the total CPU time of processes, with a resolution of 10 ms.
+// cpuOf returns the total CPU time of the given processes, with a resolution of 10 ms.
 func cpuOf(pids ...int) (total time.Duration) {
 	for _, pid := range pids {
 		p, _ := procfs.NewProc(pid)

@@ -59,7 +59,7 @@ func (d *daemon) start(ctx context.Context) {
 
 // stop stops the daemon and removes its directory.
 func (d *daemon) stop() {
-	_ = d.Stop(35 * time.Second) // an error does not matter, because the data is removed
+	_ = d.Stop(35 * time.Second) // the data is temporary, so an error does not matter
 	os.RemoveAll(d.Dir)
 }
 
@@ -167,14 +167,14 @@ func (d *daemon) mallocs(ctx context.Context) float64 {
 // load sends b n times over each of the connections, concurrently, and returns how long that took.
 func (d *daemon) load(b body, connections, n int) time.Duration {
 	began := time.Now()
-	d.paced(b, connections, 0, connections*n)
+	d.sendPaced(b, connections, 0, connections*n)
 	return time.Since(began)
 }
 
-// paced sends b n times at the given interval, using the connections in turn. It returns the
+// sendPaced sends b n times at the given interval, using the connections in turn. It returns the
 // latency of each request in milliseconds, from its scheduled time to its 207. A request is delayed
 // only if its connection is still busy.
-func (d *daemon) paced(b body, connections int, interval time.Duration, n int) []float64 {
+func (d *daemon) sendPaced(b body, connections int, interval time.Duration, n int) []float64 {
 	var wg sync.WaitGroup
 	errs := make([]error, connections)
 	ms := make([]float64, n)

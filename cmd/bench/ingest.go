@@ -62,7 +62,7 @@ func (o options) throughput(ctx context.Context, body body) {
 		interval = time.Duration(float64(took) / float64(connections*o.batches) / 0.7)
 	}
 	o.medians(o.rounds, func(add series) {
-		ms := d.paced(body, 16, interval, 20*o.batches)
+		ms := d.sendPaced(body, 16, interval, 20*o.batches)
 		add("http_p50_ms", median(ms), "ms")
 		add("http_p99_over_p50", p99(ms)/median(ms), "ratio")
 		ms = commits(filepath.Join(d.Dir, "disk"), interval, 20*o.batches)

@@ -89,7 +89,7 @@ func command() *cobra.Command {
 				"hostile": {o.hostile},
 				"peers":   {o.peers},
 				"profile": {o.profile},
-				"page":    {o.pageSize, o.pageView, o.pageAccess, o.pageLoad},
+				"page":    {o.pageSize, o.pageView, o.pageAccessibility, o.pageLoad},
 			}[strings.Join(args, "")])
 		},
 	}

@@ -29,7 +29,7 @@ const (
 	pageSteps    = 25              // horizon steps that are timed
 	pageFrames   = 3 * time.Second // how long the slider moves
 	pageViewers  = 50              // number of open pages
-	pageRounds   = 4               // each measures without and with open pages
+	pageRounds   = 4               // each measures with and without open pages
 	pageBatches  = 200             // per measurement
 	pageInterval = 60 * time.Millisecond
 )
@@ -48,7 +48,7 @@ func (o options) pageSize(context.Context) {
 
 // pageView measures the map in a browser with software rendering.
 func (o options) pageView(ctx context.Context) {
-	fmt.Fprintln(o.notes, "page: Chromium without a window or a graphics processor, WebGL in software (SwiftShader), 1440 × 900 px")
+	fmt.Fprintln(o.notes, "page: headless Chromium without a GPU, software WebGL (SwiftShader), 1440 × 900 px")
 	o.withMap(ctx, 20_000, func(b *tab) {
 		o.line("page_fps_20k", b.number(moveSlider, pageFrames.Milliseconds()), "frames/s")
 	})
@@ -64,19 +64,19 @@ func (o options) pageView(ctx context.Context) {
 }
 
 const (
-	// watchFirstView stores the time from the navigation until the streets are on the screen.
-	watchFirstView = `(function look() {
-		if (!window.streets?.drawn) return requestAnimationFrame(look);
+	// watchFirstView stores the time from navigation until the streets are drawn.
+	watchFirstView = `(function poll() {
+		if (!window.streets?.drawn) return requestAnimationFrame(poll);
 		window.firstView = performance.now();
 	})()`
 	setHorizon = `const e = document.querySelector("input[type=range]"); e.value = n; e.dispatchEvent(new Event("input", {bubbles: true}))`
-	// stepHorizon returns the milliseconds from an input event of the slider until the streets are
-	// drawn.
+	// stepHorizon returns the time in milliseconds from an input event on the slider until the streets
+	// are drawn.
 	stepHorizon = `new Promise(done => {
 		const n = %d, began = performance.now(), before = window.shown.steps;
 		` + setHorizon + `;
-		(function look() {
-			if (window.shown.steps === before || !window.streets.drawn) return setTimeout(look, 0);
+		(function poll() {
+			if (window.shown.steps === before || !window.streets.drawn) return setTimeout(poll, 0);
 			done(performance.now() - began);
 		})();
 	})`
@@ -108,10 +108,10 @@ func (o options) withMap(ctx context.Context, streets int, measure func(*tab)) {
 	defer b.close()
 	must.Do(chromedp.Do(b.browser, chromedp.Navigate("http://"+d.Ops+"/#map")))
 	b.number("(() => { %s; return 1 })()", watchFirstView)
-	b.number(`new Promise(function look(done) {
+	b.number(`new Promise(function poll(done) {
 		if (window.firstView && window.layersLoaded === 5 && window.shown.street.length === %d &&
 			window.map.getLayer("land") && window.map.areTilesLoaded()) return done(1);
-		setTimeout(look, 50, done);
+		setTimeout(poll, 50, done);
 	})`, streets)
 	measure(b)
 }
@@ -127,18 +127,18 @@ func openTab(parent context.Context) *tab {
 	ctx, cancel := chromedp.NewContext(parent, chromedp.WithErrorf(func(string, ...any) {}), chromedp.WithAllocatorOptions(
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(1440, 900), chromedp.Flag("use-angle", "swiftshader-webgl"),
 		chromedp.Flag("enable-unsafe-swiftshader", true), chromedp.WSURLReadTimeout(time.Minute)))
-	closing := func() {
-		_ = chromedp.Cancel(ctx) // an error does not matter, because the profile is temporary
+	closeTab := func() {
+		_ = chromedp.Cancel(ctx) // the profile is temporary, so an error does not matter
 		cancel()
 	}
 	if err := chromedp.Do(ctx); err != nil {
-		closing()
+		closeTab()
 		must.Do(fmt.Errorf("cannot start %s: %w", program, err))
 	}
-	return &tab{browser: ctx, close: closing}
+	return &tab{browser: ctx, close: closeTab}
 }
 
-// number returns the value of a script, or of the promise that it returns.
+// number evaluates a script and returns its result. If that is a promise, number awaits it.
 func (b *tab) number(script string, args ...any) (v float64) {
 	ctx, cancel := context.WithTimeout(b.browser, 2*time.Minute)
 	defer cancel()
@@ -151,7 +151,7 @@ func (b *tab) number(script string, args ...any) (v float64) {
 		err = json.Unmarshal([]byte(text), &v)
 	}
 	if err != nil {
-		must.Do(fmt.Errorf("the page fails in %.60q: %w", script, err))
+		must.Do(fmt.Errorf("cannot evaluate %.60q in the page: %w", script, err))
 	}
 	return v
 }
@@ -172,8 +172,8 @@ func rendererMB(ctx context.Context) (largest float64) {
 	return largest
 }
 
-// pageAccess counts the violations that axe-core finds in the two views.
-func (o options) pageAccess(ctx context.Context) {
+// pageAccessibility counts the violations that axe-core finds in the two views.
+func (o options) pageAccessibility(ctx context.Context) {
 	axe, violations := must.Get(os.ReadFile(o.axe)), 0.0
 	for _, view := range []string{"#operations", "#map"} {
 		o.withMap(ctx, 2000, func(b *tab) {
@@ -184,7 +184,8 @@ func (o options) pageAccess(ctx context.Context) {
 	o.line("page_axe_violations", violations, "violations")
 }
 
-// pageLoad measures the latency of batches, and the daemon's memory, without and with open pages.
+// pageLoad measures the latency of batches and the memory used by the daemon, with and without open
+// pages.
 func (o options) pageLoad(ctx context.Context) {
 	b := synthetic()
 	d := newDaemon(o.daemon, b.detectors)
@@ -198,7 +199,7 @@ func (o options) pageLoad(ctx context.Context) {
 			before = d.rssMB()
 		}
 		defer inBackground(ctx, pageViewers, d.view)()
-		pause(ctx, 6*time.Second) // until all pages have the layer
+		pause(ctx, 6*time.Second) // until all pages have loaded the layer
 		watched := latency()
 		after = max(after, d.rssMB())
 		add("page_ingest_p99_ms", alone, "ms")
@@ -208,9 +209,9 @@ func (o options) pageLoad(ctx context.Context) {
 	o.line("page_rss_50_pages_mb", after-before, "MB")
 }
 
-// view sends the requests of an open page with both views until ctx is done: /status every five
-// seconds, the rejections, and the layer of each horizon, followed by its changes. The number of
-// the page delays its first request, so that the pages are opened one by one.
+// view sends the requests that an open page with both views sends, until ctx is done: /status every
+// five seconds, the rejections, and the layer of each horizon, followed by its changes. The first
+// request is delayed in proportion to the page number, so that the pages open one by one.
 func (d *daemon) view(ctx context.Context, page int) {
 	launch.Sleep(ctx, time.Duration(page)*100*time.Millisecond)
 	c := &http.Client{Transport: &http.Transport{}}

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	linePoints = 1000 // points in the converted line, as in a long road
-	lines      = 300  // conversions per round
+	linePoints  = 1000 // points in the converted line, about as many as in a long road
+	conversions = 300  // per round
 )
 
-// road returns a line through Baden-Baden with centimetre coordinates.
+// road returns a line through Baden-Baden, in degrees rounded to about a centimetre.
 func road() *geom.LineString {
 	r := rand.New(rand.NewPCG(3, 4))
 	flat := make([]float64, 0, 2*linePoints)
@@ -36,7 +36,8 @@ func road() *geom.LineString {
 }
 
 // geometries measures how many points per second are converted from degrees into each format and
-// back, and how many are written and read in each encoding. It then measures the overhead of SOAP.
+// back, and how many are encoded and decoded in each encoding. It then measures the overhead of
+// SOAP.
 func (o options) geometries(ctx context.Context) {
 	line := road()
 	degrees := must.Get(geo.ParseSystem(string(geo.GeoDecimal), ""))
@@ -61,8 +62,8 @@ func (o options) geometries(ctx context.Context) {
 	}
 	var text []byte
 	for _, encoding := range []struct {
-		name         string
-		writeAndRead func()
+		name      string
+		roundTrip func()
 	}{
 		{"wkt", func() {
 			text = geo.AppendWKT(text[:0], line)
@@ -81,14 +82,15 @@ func (o options) geometries(ctx context.Context) {
 			must.Get(xroute.ReadRequest(bytes.NewReader(text), xroute.DefaultLimits()))
 		}},
 	} {
-		o.points("geo_"+encoding.name+"_points_per_s", linePoints, encoding.writeAndRead)
+		o.points("geo_"+encoding.name+"_points_per_s", linePoints, encoding.roundTrip)
 	}
 	o.soap(ctx, line)
 }
 
-// points measures the points per second of CPU time that do processes; each call processes n.
+// points measures how many points do processes per second of CPU time. Each call of do processes n
+// points.
 func (o options) points(name string, n int, do func()) {
-	o.medians(o.rounds, func(add series) { add(name, float64(n)/cpuPerCall(lines, do)*1000, "points/s") })
+	o.medians(o.rounds, func(add series) { add(name, float64(n)/cpuPerCall(conversions, do)*1000, "points/s") })
 }
 
 // soap compares, in each round, the daemon's CPU time for convertGeometry with that of the
@@ -103,14 +105,14 @@ func (o options) soap(ctx context.Context, line *geom.LineString) {
 		Options:  xroute.RequestOptions{ResponseGeometry: []xroute.GeometryEncoding{xroute.EncodingWKT}, CoordFormat: geo.Mercator},
 	}))
 	o.medians(o.rounds, func(add series) {
-		alone := cpuPerCall(lines, func() { conversion(text) })
+		alone := cpuPerCall(conversions, func() { conversion(text) })
 		before := d.cpu()
-		for range lines {
+		for range conversions {
 			_, _, err := request(ctx, http.DefaultClient, http.MethodPost, "http://"+d.API+routing.Path, envelope, http.StatusOK,
 				"Authorization", "apiKey "+benchKey, "Content-Type", "text/xml; charset=utf-8", "Accept-Encoding", "identity")
 			must.Do(err)
 		}
-		call := milliseconds(d.cpu()-before) / lines
+		call := milliseconds(d.cpu()-before) / conversions
 		add(fmt.Sprintf("soap_convert_%d_points_cpu_ms", linePoints), call, "ms")
 		add("soap_over_conversion", call/alone, "ratio")
 	})
