@@ -2,9 +2,9 @@
 // shifted and disk operations made to fail at run time.
 //
 // A static binary makes system calls directly, so LD_PRELOAD cannot intercept them. But an overlay
-// can replace any source file, even of the standard library. This one adds a file to package
-// syscall and changes the functions that read the clock, and that read, write, sync and truncate
-// files. The program's own code is unchanged.
+// can replace any source file, even one in the standard library. This one adds a file to package
+// syscall and patches the functions that read the clock and those that read, write, sync and
+// truncate files. The program's own code is unchanged.
 package faultinject
 
 import (
@@ -55,7 +55,7 @@ var changes = []change{
 
 // Overlay writes the changed files to dir and returns the -overlay flag for go build.
 func Overlay(ctx context.Context, dir string) (argument string, err error) {
-	defer must.Return(&err, "cannot change the standard library")
+	defer must.Return(&err, "cannot patch the standard library")
 	goroot := must.Get(exec.CommandContext(ctx, "go", "env", "GOROOT").Output())
 	src := filepath.Join(strings.TrimSpace(string(goroot)), "src")
 	texts := map[string]string{"syscall/fault.go": syscallFile}
@@ -64,7 +64,7 @@ func Overlay(ctx context.Context, dir string) (argument string, err error) {
 			texts[c.file] = string(must.Get(os.ReadFile(filepath.Join(src, c.file))))
 		}
 		if n := strings.Count(texts[c.file], c.old); n != 1 {
-			return "", fmt.Errorf("cannot change %s of Go's standard library: %q occurs %d times, not once; adapt the changes to this version of Go",
+			return "", fmt.Errorf("cannot patch %s in the standard library: %q occurs %d times, not once; update the patches for this Go version",
 				c.file, c.old, n)
 		}
 		texts[c.file] = strings.Replace(texts[c.file], c.old, c.new, 1)
@@ -93,7 +93,7 @@ const (
 	pageBytes = 4096
 )
 
-// Faults controls the faults of running programs through the control file, which they map into
+// Faults controls fault injection in running programs through the control file, which they map into
 // memory.
 type Faults struct{ file *os.File }
 
@@ -104,7 +104,7 @@ func New(path string) (*Faults, error) {
 		err = f.Truncate(pageBytes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot create the control file for faults: %w", err)
+		return nil, fmt.Errorf("cannot create the fault control file: %w", err)
 	}
 	return &Faults{f}, nil
 }
@@ -127,10 +127,10 @@ func (f *Faults) FailReads(oneIn int) error { return f.set(readFaults, int64(one
 func (f *Faults) set(word int64, value int64) error {
 	b := binary.NativeEndian.AppendUint64(nil, uint64(value))
 	if _, err := f.file.WriteAt(b, word); err != nil {
-		return fmt.Errorf("cannot write the control file for faults: %w", err)
+		return fmt.Errorf("cannot write the fault control file: %w", err)
 	}
 	return nil
 }
 
-// Close closes the control file. Running programs keep the last faults that were set.
+// Close closes the control file. Running programs keep the faults that were set last.
 func (f *Faults) Close() error { return f.file.Close() }

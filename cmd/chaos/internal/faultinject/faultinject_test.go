@@ -108,5 +108,5 @@ func TestUnknownGoVersion(t *testing.T) {
 	changes = append(changes, change{"time/time.go", "no such text", ""})
 	defer func() { changes = changes[:len(changes)-1] }()
 	_, err := Overlay(t.Context(), t.TempDir())
-	require.ErrorContains(t, err, "adapt the changes")
+	require.ErrorContains(t, err, "update the patches")
 }

@@ -14,7 +14,7 @@ import (
 type Arrival struct {
 	ledger.Accepted
 	Received int64  // received_at: Unix nanoseconds in the archive, milliseconds in the topic
-	Place    string // place in the store, for messages
+	Position string // position in the store, for messages
 	Defect   string // what else is wrong, such as the key; empty = nothing
 }
 
@@ -25,7 +25,7 @@ type Verdict struct {
 	Missing    int // accepted but not in the store
 	Duplicated int // more than once in the store
 	Reordered  int // stored after a later item of the same detector
-	Altered    int // never accepted, or has a wrong field, batch id, index or receive time, or a Defect
+	Altered    int // never accepted, or has a wrong field, batch ID, index or receive time, or a Defect
 
 	Examples []string // up to five of each kind
 }
@@ -39,11 +39,11 @@ func (v *Verdict) String() string {
 		v.Store, v.Arrived, v.Missing, v.Duplicated, v.Reordered, v.Altered)
 }
 
-// examples is the maximum number of examples of each kind.
-const examples = 5
+// maxExamples is the maximum number of examples of each kind.
+const maxExamples = 5
 
 func (v *Verdict) note(count *int, format string, args ...any) {
-	if *count++; *count <= examples {
+	if *count++; *count <= maxExamples {
 		v.Examples = append(v.Examples, v.Store+": "+fmt.Sprintf(format, args...))
 	}
 }
@@ -57,34 +57,34 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 		wanted[a.Key()] = a
 	}
 	first := make(map[ledger.Key]Arrival, len(accepted))
-	newest := map[string]Arrival{} // by detector
+	newest := map[string]Arrival{} // keyed by detector
 	for _, got := range arrivals {
 		want, known := wanted[got.Key()]
 		earlier, again := first[got.Key()]
 		switch {
 		case !known:
-			v.note(&v.Altered, "never accepted: %v, batch %s index %d, at %s", got.Item, got.Batch, got.Index, got.Place)
+			v.note(&v.Altered, "never accepted: %v, batch %s index %d, at %s", got.Item, got.Batch, got.Index, got.Position)
 			continue
 		case again:
 			v.note(&v.Duplicated, "%v, batch %s index %d, at %s and at %s (batch %s)",
-				want.Item, want.Batch, want.Index, earlier.Place, got.Place, got.Batch)
+				want.Item, want.Batch, want.Index, earlier.Position, got.Position, got.Batch)
 			continue
 		}
 		got.Seq = want.Seq
 		first[got.Key()] = got
 		switch {
 		case !want.Same(got.Item):
-			v.note(&v.Altered, "sent %v, batch %s index %d; arrived %v at %s", want.Item, want.Batch, want.Index, got.Item, got.Place)
+			v.note(&v.Altered, "sent %v, batch %s index %d; arrived %v at %s", want.Item, want.Batch, want.Index, got.Item, got.Position)
 		case want.Batch != got.Batch || want.Index != got.Index:
 			v.note(&v.Altered, "%v was accepted as batch %s index %d and arrived as batch %s index %d at %s",
-				want.Item, want.Batch, want.Index, got.Batch, got.Index, got.Place)
+				want.Item, want.Batch, want.Index, got.Batch, got.Index, got.Position)
 		case got.Defect != "":
-			v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Place, got.Defect)
+			v.note(&v.Altered, "%v, batch %s index %d, at %s: %s", want.Item, want.Batch, want.Index, got.Position, got.Defect)
 		}
 		// A detector's items must be in sending order, and their receive times must not decrease.
 		if last, ok := newest[got.Detector]; ok && (got.Seq < last.Seq || got.Received < last.Received) {
 			v.note(&v.Reordered, "%s #%d at %s (received %d) is after #%d at %s (received %d)",
-				got.Detector, got.Seq, got.Place, got.Received, last.Seq, last.Place, last.Received)
+				got.Detector, got.Seq, got.Position, got.Received, last.Seq, last.Position, last.Received)
 			continue
 		}
 		newest[got.Detector] = got
@@ -116,7 +116,7 @@ func agree(v *Verdict, rows, topic []Arrival) {
 	}
 	for _, r := range topic {
 		if at, both := received[r.Key()]; both && at/1e6 != r.Received {
-			v.note(&v.Altered, "%v at %s has the time %d ms, but the archive has received_at %d ns", r.Item, r.Place, r.Received, at)
+			v.note(&v.Altered, "%v at %s has the time %d ms, but the archive has received_at %d ns", r.Item, r.Position, r.Received, at)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func TestCompare(t *testing.T) {
 func TestExamplesAreBounded(t *testing.T) {
 	v := Compare("store", accepted(), nil)
 	require.Equal(t, 12, v.Missing)
-	require.Len(t, v.Examples, examples)
+	require.Len(t, v.Examples, maxExamples)
 }
 
 func TestAgree(t *testing.T) {

@@ -24,7 +24,7 @@ func Instance(detector string) string { return detector[:max(0, strings.LastInde
 const arrivalsFrom = `SELECT detector_code AS Detector, measure_type_code AS Type, value AS Value, ifNull(quality, nan) AS Quality,
 	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
 	toUnixTimestamp64Nano(received_at) AS Received, toString(batch_id) AS Batch, toInt64(batch_index) AS Index,
-	concat('part ', _part) AS Place, product_instance AS ProductInstance
+	concat('part ', _part) AS Position, product_instance AS ProductInstance
 	FROM `
 
 // ReadArchive returns all rows of a server's table.
@@ -63,7 +63,7 @@ func ParseRecords(records []launch.Record) []Arrival {
 }
 
 func parseRecord(r launch.Record) Arrival {
-	a := Arrival{Place: fmt.Sprintf("partition %d offset %d", r.Partition, r.Offset), Received: r.Timestamp.UnixMilli()}
+	a := Arrival{Position: fmt.Sprintf("partition %d offset %d", r.Partition, r.Offset), Received: r.Timestamp.UnixMilli()}
 	var m trafficdv1.Measurement
 	if err := proto.Unmarshal(r.Value, &m); err != nil {
 		a.Defect = err.Error()

@@ -1,5 +1,5 @@
 // Package ledger records the responses that the clients of a run received: which measurements were
-// accepted, with their batch id and index, and which responses were unexpected.
+// accepted, with their batch ID and index, and which responses were unexpected.
 package ledger
 
 import (

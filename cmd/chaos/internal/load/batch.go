@@ -26,8 +26,8 @@ var measureTypes = []string{"flow", "speed", "occupancy"}
 type batch struct {
 	key    string // Idempotency-Key
 	body   string
-	items  []ledger.Item // by index; zero if invalid
-	faults map[int]fault // by index
+	items  []ledger.Item // indexed as in the request; zero if invalid
+	faults map[int]fault // keyed by index
 	first  *result       // the result in the first 207
 }
 
@@ -36,7 +36,7 @@ type generator struct {
 	rng       *rand.Rand
 	client    int
 	detectors int
-	lastSeq   []int64 // by detector
+	lastSeq   []int64 // indexed by detector
 	batches   int
 }
 

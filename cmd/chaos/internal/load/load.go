@@ -44,8 +44,8 @@ const (
 	// Mixed sends each batch to a random replica, to the load balancer, or to all replicas at the
 	// same time, and cancels some attempts.
 	Mixed Mode = iota
-	// Repeated sends each batch repeats times to every replica and once to the load balancer, all at
-	// the same time.
+	// Repeated sends each batch to every replica three times (see repeats) and to the load balancer
+	// once, all at the same time.
 	Repeated
 	// Balanced sends each batch to the load balancer, and waits up to a minute for each response.
 	// Its pauses are longer, so that deliveries do not lag.
@@ -55,7 +55,7 @@ const (
 // repeats is the number of times that Repeated sends a batch to each replica.
 const repeats = 3
 
-// Clients are the clients of a run.
+// Clients is the set of simulated clients in a run.
 type Clients []*client
 
 // New returns clients that have sent nothing yet.
@@ -101,11 +101,11 @@ type client struct {
 	apiKey string
 	ledger *ledger.Ledger
 	mode   Mode
-	sent   []*batch // the latest batches, some of which are sent again
+	sent   []*batch // the most recent batches, some of which are resent
 }
 
-// replayable is the number of batches that a client remembers to send again. The oldest of them
-// were usually sent several restarts of the daemon ago.
+// replayable is the number of recent batches that a client keeps for resending. The oldest of them
+// were usually sent several daemon restarts ago.
 const replayable = 60
 
 func (c *client) run(ctx, hard context.Context) (err error) {
@@ -147,7 +147,7 @@ func (c *client) repeat(ctx context.Context) {
 	c.ledger.Add(func(t *ledger.Tally) { t.Replays++ })
 }
 
-// retryable lists the statuses that are expected during a fault; 502 and 504 are HAProxy's.
+// retryable lists the statuses that are expected during a fault; 502 and 504 come from HAProxy.
 var retryable = []int{
 	http.StatusServiceUnavailable, http.StatusConflict, http.StatusRequestTimeout, http.StatusTooManyRequests,
 	http.StatusBadGateway, http.StatusGatewayTimeout,
@@ -195,13 +195,13 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.sta
 // or an error if there is none. It records differing results and statuses that are not retryable.
 func (c *client) sendToSome(ctx context.Context, b *batch) (first *result, err error) {
 	to := slices.Clone(c.Endpoints)
-	switch dice := c.rng.IntN(4); {
+	switch roll := c.rng.IntN(4); {
 	case c.mode == Repeated:
 		to = append(slices.Repeat(to, repeats), c.Balancer)
 	case c.mode == Balanced:
 		to = []string{c.Balancer}
-	case dice == 0: // all
-	case dice == 1 || c.Balancer == "":
+	case roll == 0: // all
+	case roll == 1 || c.Balancer == "":
 		to = []string{to[c.rng.IntN(len(to))]}
 	default:
 		to = []string{c.Balancer}

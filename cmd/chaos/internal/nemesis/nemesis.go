@@ -1,6 +1,6 @@
 // Package nemesis injects faults according to a plan: for each target, a seed determines the order
-// of the faults, their parameters and the pauses between them. Targets are hit independently, so
-// faults of different targets may coincide.
+// of the faults, their parameters and the pauses between them. Faults are injected into each target
+// independently, so faults on different targets may coincide.
 package nemesis
 
 import (
@@ -35,12 +35,12 @@ type Fault struct {
 // the fault, and end undoes it, even if begin returned ErrNotInjected.
 func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end func() error) Hit {
 	return func(ctx context.Context, r *rand.Rand) error {
-		lasts := shortest + time.Duration(r.Int64N(int64(longest-shortest)+1))
+		duration := shortest + time.Duration(r.Int64N(int64(longest-shortest)+1))
 		err := begin(r)
 		if err != nil && !errors.Is(err, ErrNotInjected) {
 			return err
 		}
-		launch.Sleep(ctx, lasts)
+		launch.Sleep(ctx, duration)
 		return cmp.Or(end(), err)
 	}
 }
@@ -48,12 +48,12 @@ func During(shortest, longest time.Duration, begin func(*rand.Rand) error, end f
 // Target is a part of the system. It is hit by one fault at a time.
 type Target struct {
 	Name   string
-	Number int           // distinguishes targets of the same name
+	Number int           // distinguishes targets with the same name
 	Gap    time.Duration // mean pause before each fault; 0 = never hit
 	Faults []Fault
 }
 
-// Counts maps "target fault", the names of a target and a fault, to the number of hits.
+// Counts maps the names of a target and a fault, joined by a space, to the number of hits.
 type Counts map[string]int
 
 // Of returns the number of hits on a target by faults whose names begin with one of the prefixes.
@@ -83,8 +83,8 @@ func (c Counts) Add(o Counts) {
 	}
 }
 
-// Run hits all targets until ctx is done or a fault fails. Unless it returns an error, all faults
-// have been undone.
+// Run hits all targets until ctx is done or a Hit returns an error other than ErrNotInjected.
+// Unless it returns an error, all faults have been undone.
 func Run(ctx context.Context, seed uint64, targets []Target, log func(format string, args ...any)) (Counts, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -29,7 +29,7 @@ type Archive struct {
 	migrate func(ctx context.Context) error // creates the tables that are missing on any node
 }
 
-// Node is a ClickHouse server. Its methods must not be called concurrently.
+// Node is a ClickHouse server. It is not safe for concurrent use.
 type Node struct {
 	*launch.ClickHouse
 	archive *Archive
@@ -86,7 +86,7 @@ func (a *Archive) prepare(ctx context.Context, d *Daemon) error {
 		}
 		return nil
 	}
-	// Retry, because a busy server may not respond in time.
+	// Retry, because a busy server might not respond in time.
 	if err := launch.Eventually(ctx, 2*time.Minute, func() error { return a.migrate(ctx) }); err != nil || a.ZooKeeper != nil {
 		return err
 	}
@@ -97,15 +97,15 @@ const statementLimit = 20 * time.Second
 
 // do runs a statement over the native protocol, because nodes of a cluster do not serve HTTP.
 func (n *Node) do(statement string) error {
-	return n.with(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.Exec(ctx, statement) })
+	return n.withConn(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.Exec(ctx, statement) })
 }
 
 // count returns the number that a query selects.
 func (n *Node) count(query string) (rows uint64, err error) {
-	return rows, n.with(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.QueryRow(ctx, query).Scan(&rows) })
+	return rows, n.withConn(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.QueryRow(ctx, query).Scan(&rows) })
 }
 
-func (n *Node) with(limit time.Duration, do func(ctx context.Context, conn ch.Conn) error) (err error) {
+func (n *Node) withConn(limit time.Duration, do func(ctx context.Context, conn ch.Conn) error) (err error) {
 	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -202,7 +202,7 @@ func (n *Node) Wipe(ctx context.Context) error {
 // checkReplicated returns nil if the other node has all parts of this one, that is, if its
 // replication queue is empty.
 func (n *Node) checkReplicated(limit time.Duration) error {
-	return n.other().with(limit, func(ctx context.Context, conn ch.Conn) error {
+	return n.other().withConn(limit, func(ctx context.Context, conn ch.Conn) error {
 		var missing uint64
 		must.Do(conn.Exec(ctx, "SYSTEM SYNC REPLICA "+n.archive.Table+" PULL"))
 		must.Do(conn.QueryRow(ctx, "SELECT count() FROM system.replication_queue WHERE concat(database, '.', table) = '"+

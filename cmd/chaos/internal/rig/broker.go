@@ -27,8 +27,8 @@ const (
 	partitions = 4
 )
 
-// Broker is a Kafka-protocol cluster. Its methods must not be called concurrently. The parameter r
-// is the source of all random choices.
+// Broker is a Kafka-protocol cluster. It is not safe for concurrent use. The parameter r is the
+// source of all random choices.
 type Broker interface {
 	// Stop stops brokers. Apache kills n random ones; Kfake ignores n and stops all cleanly.
 	Stop(r *rand.Rand, n int) error

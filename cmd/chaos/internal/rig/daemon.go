@@ -24,7 +24,7 @@ import (
 // stopLimit is the daemon's shutdown_timeout.
 const stopLimit = 6 * time.Second
 
-// Daemon is trafficd or a forecaster. Its methods must not be called concurrently.
+// Daemon is trafficd or a forecaster. It is not safe for concurrent use.
 type Daemon struct {
 	launch.Daemon
 	Busy       sync.Mutex                       // held during a fault

@@ -12,7 +12,7 @@ import (
 )
 
 // Edge is the load balancer: HAProxy with the shipped configuration, adapted to the rig's addresses
-// and number of replicas. Its methods must not be called concurrently.
+// and number of replicas. It is not safe for concurrent use.
 type Edge struct {
 	launch.Daemon
 	Address string // host:port that clients connect to
