@@ -105,7 +105,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 // connect returns a connection to the archive that is dialled on first use.
 func connect(c *config.Config) (driver.Conn, error) {
 	t := c.ClickHouse
-	t.ClickHouse.Database = "" // it may not exist yet; statements use qualified names
+	t.ClickHouse.Database = "" // it might not exist yet; statements use qualified names
 	return t.Open(&clickhouse.Options{
 		Addr: []string{t.Address}, DialTimeout: 10 * time.Second, ReadTimeout: t.Timeout, MaxOpenConns: 3,
 		Compression: &clickhouse.Compression{Method: clickhouse.CompressionLZ4},

@@ -29,7 +29,7 @@ const (
 type detectorTable struct {
 	sensors []string
 	times   []time.Time
-	values  [][]float64 // by time; 0: missing
+	values  [][]float64 // indexed by time; 0: missing
 }
 
 // split returns the end of the first 80% of the rows, which the published protocol uses for

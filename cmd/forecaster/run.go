@@ -69,7 +69,7 @@ type forecaster struct {
 	latest  atomic.Pointer[snapshot]
 }
 
-// status is the state that readiness reports.
+// status is the state that the readiness check reports.
 type status struct {
 	origin  time.Time // of the published forecasts; zero before the first publication
 	err     error     // of the latest round

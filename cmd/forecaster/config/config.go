@@ -120,7 +120,7 @@ func Default() Config {
 	return c
 }
 
-// Load returns the effective configuration, even with an error.
+// Load returns the effective configuration, even if it also returns an error.
 func Load(o conf.Options) (*Config, conf.Origins, error) {
 	c := Default()
 	origins, err := conf.Load(&c, o)

@@ -147,7 +147,7 @@ type Step struct {
 	Network Network
 
 	codes  []string // of the detectors, sorted
-	recent []Recent // by index in codes
+	recent []Recent // indexed like codes
 	past   []int    // slot of each recent interval
 }
 
