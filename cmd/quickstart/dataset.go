@@ -101,7 +101,7 @@ type dataset struct {
 // day holds the observations of 24 hours.
 type day struct {
 	header []string
-	rows   map[string][][]string // by time of day, such as 15:04
+	rows   map[string][][]string // keyed by time of day, such as 15:04
 }
 
 const week = 7 * 24 * time.Hour
@@ -141,7 +141,7 @@ func openDataset(directory, profile, live string, now time.Time) (s source, err 
 	}
 	from := now.Add(-d.shift).Truncate(interval)
 	d.load = sync.OnceValues(func() (day, error) { return d.readDay(from) })
-	go func() { _, _ = d.load() }() // in advance, because it takes some seconds
+	go func() { _, _ = d.load() }() // in advance, because it takes a few seconds
 	s.live = func(from time.Time) ([]string, error) {
 		return append(append([]string{"send", live}, d.Send...), "--interval="+liveStep.String()), d.replay(from, live)
 	}

@@ -1,8 +1,8 @@
 // Command quickstart demonstrates trafficd on one machine. It builds the programs, starts real
-// stores and the daemon, sends some days of traffic, waits until both stores have it, starts the
-// forecaster, and prints a report. It then sends live measurements until Ctrl-C.
+// stores and the daemon, sends a few days of traffic, waits until both stores have received it,
+// starts the forecaster, and prints a report. It then sends live measurements until Ctrl-C.
 //
-// All data is in one directory (.run/quickstart), which is kept, so that the next start uses the
+// All data is in one directory (.run/quickstart), which is kept so that the next run reuses the
 // same data and key.
 package main
 
@@ -33,7 +33,7 @@ func main() {
 	cmd := &cobra.Command{
 		Use:   "quickstart",
 		Short: "Start trafficd with real stores, send traffic, print a report, and continue with live traffic",
-		Example: `  go run ./cmd/quickstart                    a made-up town with 1,000 detectors
+		Example: `  go run ./cmd/quickstart                    a synthetic town with 1,000 detectors
   go run ./cmd/quickstart --data ~/aarhus    a data set; see ` + defaultProfile + `
   go run ./cmd/quickstart --fresh --exit     start with an empty directory, exit after the report`,
 		Args:          cobra.NoArgs,
@@ -43,13 +43,13 @@ func main() {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", ".run/quickstart", "directory for stores, journal, keys and logs, kept across restarts")
-	f.StringVar(&o.data, "data", "", "directory of a data set to send instead of made-up traffic")
+	f.StringVar(&o.data, "data", "", "directory of a data set to send instead of synthetic traffic")
 	f.StringVar(&o.profile, "profile", "", "file that describes --data (default "+defaultProfile+")")
 	f.BoolVar(&o.fresh, "fresh", false, "empty the directory first")
 	f.BoolVar(&o.exit, "exit", false, "exit after the report, with an error if the counts differ")
 	f.StringVar(&o.broker, "broker", "kfake", "Kafka-protocol broker: kfake, or apache (slower to start; needs Java)")
-	f.IntVar(&o.detectors, "detectors", 1000, "made-up traffic: number of detectors, one for each direction of a street")
-	f.IntVar(&o.days, "days", 3, "made-up traffic: number of days; the forecaster learns from the complete ones")
+	f.IntVar(&o.detectors, "detectors", 1000, "number of detectors in the synthetic traffic, one per direction of each street")
+	f.IntVar(&o.days, "days", 3, "number of days of synthetic traffic; the forecaster learns from complete days only")
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

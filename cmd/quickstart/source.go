@@ -29,7 +29,7 @@ type source struct {
 
 const defaultProfile = "deployments/quickstart/aarhus.yaml"
 
-// findSource sets q.source to the data set or, without --data, to a made-up town.
+// findSource sets q.source to the data set or, without --data, to a synthetic town.
 func (q *quickstart) findSource(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	if q.data != "" {
@@ -45,7 +45,7 @@ func (q *quickstart) findSource(ctx context.Context) (err error) {
 	}
 	first := now.Truncate(interval).AddDate(0, 0, -q.days)
 	q.source = source{
-		about: fmt.Sprintf("%d × 24 h of a made-up town with %d detectors until now, some items invalid on purpose", q.days, q.detectors),
+		about: fmt.Sprintf("%d × 24 h of a synthetic town with %d detectors until now, some items invalid on purpose", q.days, q.detectors),
 		file:  q.path("traffic.ndjson.gz"),
 		make: func(ctx context.Context) error {
 			_, _, err := q.trafficctl(ctx, nil, append(generate, "--from", first.Format(time.RFC3339), "--days", strconv.Itoa(q.days),
