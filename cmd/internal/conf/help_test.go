@@ -77,8 +77,8 @@ func TestHelp(t *testing.T) {
 type definitions struct {
 	fset  *token.FileSet
 	info  *types.Info
-	texts map[string]string            // by field
-	names map[string]map[string]string // by type and Go name: the name of the setting
+	texts map[string]string            // keyed by field
+	names map[string]map[string]string // keyed by type and Go name; the values are names of settings
 }
 
 // readHelp returns the help of each field with a setting tag: its comment, and the bounds that

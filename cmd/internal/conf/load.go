@@ -1,8 +1,9 @@
-// Package conf reads the settings of a program from the defaults, a YAML file, the environment and
-// the command line; later ones win. It also prints them and configures the log.
+// Package conf loads a program's settings from defaults, a YAML file, the environment and the
+// command line; later sources override earlier ones. It also prints the settings and configures
+// logging.
 //
 // Settings are strings, booleans, numbers (int, int64, float64), durations, and lists and sections
-// of these. Their keys are the struct tags "setting".
+// of these. The key of each setting is its "setting" struct tag.
 package conf
 
 import (
@@ -130,7 +131,7 @@ func collect(o Options, root schema) (list []setting, errs []error) {
 	for _, s := range o.Set {
 		key, value, ok := strings.Cut(s, "=")
 		if !ok || key == "" {
-			errs = append(errs, fmt.Errorf("--set %s: want section.key=value", s))
+			errs = append(errs, fmt.Errorf("--set %s: must be section.key=value", s))
 			continue
 		}
 		list = append(list, setting{key: key, raw: value, text: true, from: "--set"})
@@ -184,10 +185,10 @@ func fromNode(n *yaml.Node, key, path string, root schema) (list []setting, errs
 		return nil, nil
 	}
 	if n.Kind != yaml.MappingNode && key == "" {
-		return nil, []error{fmt.Errorf("cannot parse the configuration %s: want keys, such as %s", from, root[0].name)}
+		return nil, []error{fmt.Errorf("cannot parse the configuration %s: it must contain keys, such as %s", from, root[0].name)}
 	}
 	if n.Kind != yaml.MappingNode {
-		return nil, []error{fmt.Errorf("%q (%s): want a section with keys, such as %s", key, from, root[at+1].name)}
+		return nil, []error{fmt.Errorf("%q (%s) must be a section with keys, such as %s", key, from, root[at+1].name)}
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

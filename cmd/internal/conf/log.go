@@ -13,10 +13,10 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Log holds the settings of the log.
+// Log holds the logging settings.
 type Log struct {
 	Level  string `setting:"level"`  // minimum severity that is logged
-	Format string `setting:"format"` // format of the lines
+	Format string `setting:"format"` // format of the log lines
 }
 
 // Validate reports every invalid setting.
@@ -29,7 +29,7 @@ func (l Log) Validate() error {
 	)
 }
 
-// SetLevel sets the level of all loggers. An invalid level means info.
+// SetLevel sets the global log level. An invalid level is treated as info.
 func (l Log) SetLevel() {
 	level, err := zerolog.ParseLevel(l.Level)
 	if err != nil {
@@ -38,7 +38,8 @@ func (l Log) SetLevel() {
 	zerolog.SetGlobalLevel(level)
 }
 
-// Logger sets the level and returns a logger that writes to file. An invalid format means json.
+// Logger sets the level and returns a logger that writes to file. An invalid format is treated as
+// json.
 func (l Log) Logger(file *os.File) zerolog.Logger {
 	l.SetLevel()
 	var w io.Writer = file

@@ -38,7 +38,7 @@ func hookDuration(from, to reflect.Type, v any) (any, error) {
 	text, _ := v.(string)
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return nil, errors.New("want a duration with its unit, such as 5s, 1m30s or 1h")
+		return nil, errors.New("must be a duration with its unit, such as 5s, 1m30s or 1h")
 	}
 	return d, nil
 }
@@ -49,7 +49,7 @@ var sizes = []struct {
 	factor int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
-var errInteger = errors.New("want a whole number, optionally with the unit KiB, MiB, GiB or TiB, such as 64MiB")
+var errInteger = errors.New("must be a whole number, optionally with the unit KiB, MiB, GiB or TiB, such as 64MiB")
 
 func hookInteger(_, to reflect.Type, v any) (any, error) {
 	if to != reflect.TypeFor[int]() && to != reflect.TypeFor[int64]() {

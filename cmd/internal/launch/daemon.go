@@ -24,8 +24,8 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// Daemon is a trafficd or a forecaster that can be started again after it has exited. Except for
-// Get, Readyz and Metrics, its methods must not be called concurrently.
+// Daemon is a trafficd or a forecaster that can be started again after it has exited. Only Get,
+// Readyz and Metrics are safe for concurrent use.
 type Daemon struct {
 	Binary  string
 	Dir     string // working directory; the file <name of the binary>.log in it receives the output of every start

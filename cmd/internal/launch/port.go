@@ -18,7 +18,7 @@ const (
 	highestPort = 32000
 )
 
-// givenPorts holds the ports that PickPort has returned. Their callers may not be listening yet.
+// givenPorts holds the ports that PickPort has returned. Their callers might not be listening yet.
 var givenPorts sync.Map
 
 // Address returns 127.0.0.1:port.

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a child process. Its methods may be called from several goroutines. Two mechanisms
-// ensure that a child exits with its parent:
+// Process is a child process. It is safe for concurrent use. Two mechanisms ensure that a child
+// exits with its parent:
 //
 //   - the lifeline: the child's standard input is a pipe whose other end only the parent holds. A
 //     child that reads it sees end of file when the parent stops it or dies;
@@ -33,7 +33,7 @@ import (
 // the same ports and directories.
 type Process struct {
 	cmd      *exec.Cmd
-	target   int      // argument of kill(2): a process id or, if negative, a process group
+	target   int      // argument of kill(2): a process ID or, if negative, a process group
 	lifeline *os.File // the parent's end of the child's standard input
 	expected atomic.Bool
 	done     chan struct{}

@@ -19,7 +19,7 @@ import (
 )
 
 // parentEnv names the environment variable that makes this test program a parent: it starts a
-// child, prints its process id, and waits to be killed.
+// child, prints its process ID, and waits to be killed.
 const parentEnv = "TRAFFICD_TEST_PARENT"
 
 func TestMain(m *testing.M) {

@@ -230,8 +230,7 @@ func (s *Stores) Close() error {
 // storeStopLimit exceeds the time that devstores gives a store to stop.
 const storeStopLimit = 30 * time.Second
 
-// store is one store in its own devstores process. Its methods may be called from several
-// goroutines.
+// store is one store in its own devstores process. It is safe for concurrent use.
 type store struct {
 	opts Options // completed, so that directory and ports are the same at every start
 

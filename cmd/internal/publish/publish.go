@@ -42,7 +42,7 @@ type Publisher struct {
 
 // Options holds the settings of transactions.
 type Options struct {
-	ID      string        // the transactional id; empty to derive it from the topic
+	ID      string        // the transactional ID; empty to derive it from the topic
 	Timeout time.Duration // brokers abort a transaction after this time
 }
 

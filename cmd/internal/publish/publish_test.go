@@ -209,7 +209,7 @@ func TestKilledPublisher(t *testing.T) {
 		later.await(t, streets, 3)
 		follow(t, first.cfg).await(t, streets, 3)
 		err = tx.commit(t.Context())
-		require.ErrorContains(t, err, `another publisher with the transactional id "trafficctl-forecasts-six" took over`)
+		require.ErrorContains(t, err, `another publisher with the transactional ID "trafficctl-forecasts-six" took over`)
 		require.True(t, Fenced(err))
 	})
 }

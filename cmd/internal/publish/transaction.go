@@ -14,16 +14,16 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// transaction makes records visible together. The daemon recognises its records in all partitions
-// by their producer epoch, which is unique (contract 2). kafka-go provides the requests, but no
-// producer that sends them.
+// transaction is a Kafka transaction: its records become visible atomically. The daemon recognises
+// its records in all partitions by their producer epoch, which is unique (contract 2). kafka-go
+// provides the requests, but no transactional producer.
 type transaction struct {
 	*Publisher
 	producer kafka.ProducerSession
 }
 
-// prepare returns a transaction, after aborting any that a publisher with the same transactional id
-// has left open.
+// prepare returns a transaction, after aborting any that a publisher with the same transactional ID
+// left open.
 func (p *Publisher) prepare(ctx context.Context) (*transaction, error) {
 	t := &transaction{Publisher: p}
 	return t, p.retry(ctx, "begin a transaction", func(ctx context.Context) error {
@@ -82,14 +82,14 @@ func (t *transaction) write(ctx context.Context, partition, sequence int, record
 }
 
 // encode returns a record batch, preceded by its length, as RawProduce sends it. kafka-go leaves
-// the producer's fields empty, so encode sets them.
+// the producer fields zero, so encode sets them.
 func (t *transaction) encode(sequence int, records []protocol.Record) ([]byte, error) {
 	const ( // offsets after the length
-		crc        = 17
-		attributes = crc + 4
-		producer   = attributes + 2 + 4 + 8 + 8
-		epoch      = producer + 8
-		base       = epoch + 2
+		crc          = 17
+		attributes   = crc + 4
+		producer     = attributes + 2 + 4 + 8 + 8
+		epoch        = producer + 8
+		baseSequence = epoch + 2
 	)
 	set := protocol.RecordSet{
 		Version: 2, Attributes: protocol.Attributes(compress.Lz4) | protocol.Transactional, Records: protocol.NewRecordReader(records...),
@@ -101,7 +101,7 @@ func (t *transaction) encode(sequence int, records []protocol.Record) ([]byte, e
 	batch := b.Bytes()[4:]
 	binary.BigEndian.PutUint64(batch[producer:], uint64(t.producer.ProducerID))
 	binary.BigEndian.PutUint16(batch[epoch:], uint16(t.producer.ProducerEpoch))
-	binary.BigEndian.PutUint32(batch[base:], uint32(sequence))
+	binary.BigEndian.PutUint32(batch[baseSequence:], uint32(sequence))
 	binary.BigEndian.PutUint32(batch[crc:], crc32.Checksum(batch[attributes:], crc32.MakeTable(crc32.Castagnoli)))
 	return b.Bytes(), nil
 }
@@ -121,16 +121,16 @@ func (t *transaction) end(ctx context.Context, commit bool) error {
 }
 
 // Fenced reports whether a publication failed because another publisher with the same transactional
-// id has aborted its transaction, or because the transaction took longer than its timeout.
+// ID has aborted its transaction, or because the transaction timed out.
 func Fenced(err error) bool {
 	return errors.Is(err, kafka.InvalidProducerEpoch) || errors.Is(err, kafka.ProducerFenced) || errors.Is(err, kafka.InvalidTransactionState)
 }
 
-// minRetryDelay is the delay before the first retry. It usually takes brokers longer to end a
+// minRetryDelay is the delay before the first retry. Brokers usually take longer than this to end a
 // transaction.
 const minRetryDelay = 5 * time.Millisecond
 
-// retry repeats a request until it succeeds, fails permanently, or the request timeout has passed.
+// retry repeats a request until it succeeds, it fails permanently, or the request timeout expires.
 func (p *Publisher) retry(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
 	defer cancel()
@@ -142,10 +142,10 @@ func (p *Publisher) retry(ctx context.Context, what string, try func(context.Con
 		hint := ""
 		switch {
 		case Fenced(err):
-			hint = fmt.Sprintf("; another publisher with the transactional id %q took over, or the transaction took longer than its timeout",
+			hint = fmt.Sprintf("; another publisher with the transactional ID %q took over, or the transaction timed out",
 				p.options.ID)
 		case errors.Is(err, kafka.TransactionalIDAuthorizationFailed):
-			hint = fmt.Sprintf("; the user needs the Write permission for the transactional id %q", p.options.ID)
+			hint = fmt.Sprintf("; the user needs Write permission on the transactional ID %q", p.options.ID)
 		}
 		err = fmt.Errorf("cannot %s: %w%s", what, err, hint)
 		if code, ok := errors.AsType[kafka.Error](err); ok && !code.Temporary() && code != kafka.ConcurrentTransactions {
