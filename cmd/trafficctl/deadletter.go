@@ -326,7 +326,7 @@ func (s selection) items(ctx context.Context, path string) iter.Seq2[measurement
 					continue
 				}
 				item.JSON, err = json.Marshal(l.Item)
-				item.Detector, item.Place = l.Item.DetectorCode, measurement.Place{Row: int64(len(seen)), Line: l.line}
+				item.Detector, item.Position = l.Item.DetectorCode, measurement.Position{Row: int64(len(seen)), Line: l.line}
 			}
 			if !yield(item, err) {
 				return

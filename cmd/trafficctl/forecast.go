@@ -268,7 +268,7 @@ StreetForecast as the value, and wait for the commit. The topic should be compac
 Map clients see either all of a publication or none of it. If publish is interrupted or
 killed, its transaction is aborted by the next publication with the same transactional
 id, or by the brokers after --transaction-timeout. Only one publisher can use a
-transactional id at a time: a second publisher aborts the transaction of the first, which
+transactional ID at a time: a second publisher aborts the transaction of the first, which
 then fails. On brokers with access control, the user needs write permission for this id.
 
 Other producers have the same guarantee if each publication is one transaction with a
@@ -335,13 +335,13 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 	f.StringSliceVar(&cfg.Brokers, "brokers", cfg.Brokers, "comma-separated list of brokers, each host:port")
 	f.StringVar(&cfg.Topic, "topic", cfg.Topic, "topic of the forecasts")
 	f.BoolVar(&cfg.TLS.Enabled, "tls", false, "use TLS")
-	f.StringVar(&cfg.TLS.CA, "tls-ca", "", "PEM file with the certificate authorities to trust instead of the system's")
+	f.StringVar(&cfg.TLS.CA, "tls-ca", "", "PEM file with the CA certificates to trust instead of the system's")
 	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file with the client certificate")
 	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file with the client certificate's private key")
 	f.StringVar(&cfg.SASL.Mechanism, "sasl", "", "SASL mechanism: plain, scram-sha-256 or scram-sha-512")
 	f.StringVar(&cfg.SASL.Username, "sasl-user", "", "user name for --sasl")
 	f.DurationVar(&cfg.RequestTimeout, "timeout", cfg.RequestTimeout, "time limit for a request to a broker")
-	f.StringVar(&options.ID, "transactional-id", "", "transactional id; by default trafficctl-forecasts-TOPIC")
+	f.StringVar(&options.ID, "transactional-id", "", "transactional ID; by default trafficctl-forecasts-TOPIC")
 	f.DurationVar(&options.Timeout, "transaction-timeout", options.Timeout, "time limit for a publication, after which the brokers abort it")
 	f.StringVar(&input, "input-format", "", "protobuf, json or ndjson; by default inferred from the file name, or ndjson for -")
 	f.Float64Var(&maxSpeed, "max-speed", forecasts.MaxSpeed, "highest plausible speed, as in the daemon's setting forecasts.max_speed")

@@ -124,8 +124,8 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	var failed error
 	// When ctx is done, Run still writes what it has converted, so the writer must not fail then.
 	err = writeOutput(context.WithoutCancel(ctx), c.output, std.out, func(out io.Writer) error {
-		tally, failed = geometry.Run(ctx, in, out, cfg, converter, func(place string, err error) {
-			display.note(fmt.Sprintf("%s: %v", place, err))
+		tally, failed = geometry.Run(ctx, in, out, cfg, converter, func(position string, err error) {
+			display.note(fmt.Sprintf("%s: %v", position, err))
 		})
 		return failed
 	})

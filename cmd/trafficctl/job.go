@@ -34,13 +34,13 @@ that is unknown, expired or already fetched has the status UNKNOWN.`,
 }
 
 // newJobCommand adds the connection flags to cmd and makes it call run with a client and its
-// argument, a job id.
+// argument, a job ID.
 func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soap.Client, c *connection, id string) error) *cobra.Command {
 	var c connection
 	cmd.Use += " ID"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
-			return errors.New("expected one argument: the job id that startConvertGeometries returned")
+			return errors.New("expected one argument: the job ID that startConvertGeometries returned")
 		}
 		daemon, err := c.client()
 		if err != nil {

@@ -148,9 +148,9 @@ func TestJobCommands(t *testing.T) {
 	f(unknownCommand, "list")
 	f(unknownCommand, "list", "--url", "http://127.0.0.1:1", "--key", testKey)
 	for _, verb := range []string{"watch", "fetch", "stop", "delete"} {
-		f("expected one argument: the job id", verb)
-		f("expected one argument: the job id", verb, "")
-		f("expected one argument: the job id", verb, "A", "B")
+		f("expected one argument: the job ID", verb)
+		f("expected one argument: the job ID", verb, "")
+		f("expected one argument: the job ID", verb, "A", "B")
 	}
 	empty := file(t, "empty.key", "\n")
 	f("the first line of --key-file "+empty+" is empty", "watch", "A", "--key-file", empty)

@@ -183,10 +183,10 @@ next block. The command reads every frame that a consumer has not consumed.`,
 		if err != nil {
 			return err
 		}
-		var remarks strings.Builder // lines below the table
+		var footer strings.Builder // lines below the table
 		bad := len(gaps) > 0
 		for _, g := range gaps {
-			fmt.Fprintf(&remarks, "not counted: %v\n", g)
+			fmt.Fprintf(&footer, "not counted: %v\n", g)
 		}
 		table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(table, "consumer\tnext\tframes behind\trows behind\toldest received\tblock in flight\t")
@@ -194,7 +194,7 @@ next block. The command reads every frame that a consumer has not consumed.`,
 			c := &consumers[i]
 			if c.Err != nil {
 				fmt.Fprintf(table, "%s\t?\t?\t?\t?\t?\t\n", c.Name)
-				fmt.Fprintf(&remarks, "%s: %v\n", c.Name, c.Err)
+				fmt.Fprintf(&footer, "%s: %v\n", c.Name, c.Err)
 				bad = true
 				continue
 			}
@@ -212,18 +212,18 @@ next block. The command reads every frame that a consumer has not consumed.`,
 			// ClickHouse's plan is the deduplication token of its insert; Kafka's is binary.
 			unprintable := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
 			if plan := string(c.Plan); plan != "" && !strings.ContainsFunc(plan, unprintable) {
-				fmt.Fprintf(&remarks, "%s: the token of the block in flight is %s\n", c.Name, plan)
+				fmt.Fprintf(&footer, "%s: the token of the block in flight is %s\n", c.Name, plan)
 			}
 			if c.Deleted > 0 {
-				fmt.Fprintf(&remarks, "%s: %s deleted unread while the consumer was not configured\n", c.Name, plural(c.Deleted, "frame"))
+				fmt.Fprintf(&footer, "%s: %s deleted unread while the consumer was not configured\n", c.Name, plural(c.Deleted, "frame"))
 			}
 			if c.Ahead > 0 {
-				fmt.Fprintf(&remarks, "%s: %s missing that it has already consumed\n", c.Name, plural(c.Ahead, "frame"))
+				fmt.Fprintf(&footer, "%s: %s missing that it has already consumed\n", c.Name, plural(c.Ahead, "frame"))
 				bad = true
 			}
 		}
 		table.Flush()
-		fmt.Fprint(std.out, remarks.String())
+		fmt.Fprint(std.out, footer.String())
 		if bad {
 			return fmt.Errorf("the journal or a cursor is damaged; run trafficctl journal verify %s to see what to do", dir)
 		}

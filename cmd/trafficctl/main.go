@@ -161,7 +161,7 @@ func (c *connection) register(f *pflag.FlagSet, service client.Service) {
 	f.StringVar(&c.cfg.Key, "key", "", "API key with the "+service.Right+" right; other users of this machine can see it, so prefer "+
 		"--key-file or $"+envKey)
 	f.StringVar(&c.keyFile, "key-file", "", "file with the API key on its first line")
-	f.StringVar(&c.cfg.CA, "ca", "", "PEM file with the certificate authorities to trust instead of the system's")
+	f.StringVar(&c.cfg.CA, "ca", "", "PEM file with the CA certificates to trust instead of the system's")
 	f.DurationVar(&c.cfg.Timeout, "timeout", time.Minute, "time limit for a request and its response")
 	f.BoolVar(&c.quiet, "quiet", false, "do not print progress")
 }

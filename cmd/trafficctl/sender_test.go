@@ -45,7 +45,7 @@ func series(detectors, each int) iter.Seq2[measurement.Item, error] {
 			for n := range each {
 				item := itemOf(fmt.Sprintf("D%d", d), n)
 				row++
-				item.Place.Row = row
+				item.Position.Row = row
 				if !yield(item, nil) {
 					return
 				}
@@ -73,7 +73,7 @@ func mixed(list ...any) iter.Seq2[measurement.Item, error] {
 			case error:
 				ok = yield(measurement.Item{}, x)
 			case measurement.Item:
-				x.Place.Row = int64(i + 1)
+				x.Position.Row = int64(i + 1)
 				ok = yield(x, nil)
 			}
 			if !ok {
@@ -84,7 +84,7 @@ func mixed(list ...any) iter.Seq2[measurement.Item, error] {
 }
 
 func badRow(row int64) error {
-	return &measurement.RowError{Place: measurement.Place{Row: row}, Err: errors.New("unreadable")}
+	return &measurement.RowError{Position: measurement.Position{Row: row}, Err: errors.New("unreadable")}
 }
 
 // eventually waits until ok returns true.
@@ -429,7 +429,7 @@ func TestRejectedItems(t *testing.T) {
 	tally := s.Tally()
 	require.EqualValues(t, 2, tally.Rejected)
 	require.Equal(t, map[string]int64{"UNKNOWN_DETECTOR": 2}, tally.Codes)
-	require.EqualValues(t, 3, tally.Examples["UNKNOWN_DETECTOR"].Place.Row)
+	require.EqualValues(t, 3, tally.Examples["UNKNOWN_DETECTOR"].Position.Row)
 }
 
 type brokenWriter struct{}

@@ -208,7 +208,7 @@ func getStatus(ctx context.Context, base string, s *status.Status) ([]byte, erro
 		return nil, fmt.Errorf("cannot read the response of /status: %w", err)
 	}
 	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("cannot decode the response of %s/status; check that it is a trafficd of the same version: %w", base, err)
+		return nil, fmt.Errorf("cannot decode the response of %s/status: %w; check that it is a trafficd of the same version", base, err)
 	}
 	return text, nil
 }
@@ -225,7 +225,7 @@ func getOperators(ctx context.Context, base, path string, query url.Values) (io.
 	req.URL.RawQuery = query.Encode()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the operators' listener; check that --url matches the daemon's setting ops.listen: %w", err)
+		return nil, fmt.Errorf("cannot reach the operators' listener: %w; check that --url matches the daemon's setting ops.listen", err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))

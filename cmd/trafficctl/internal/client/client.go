@@ -38,7 +38,7 @@ var (
 type Config struct {
 	URL     string        // base URL, with or without the service's path
 	Key     string        // API key
-	CA      string        // PEM file of trusted certificate authorities; empty: the system's
+	CA      string        // PEM file of trusted CA certificates; empty: the system's CA certificates
 	Timeout time.Duration // for a request, including its response
 }
 
@@ -117,7 +117,7 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		err = fmt.Errorf("%w; use http:// in --url", err)
 	case Permanent(err):
-		err = fmt.Errorf("%w; check the host in --url, or trust the daemon's certificate authority with --ca FILE", err)
+		err = fmt.Errorf("%w; check the host in --url, or trust the daemon's CA with --ca FILE", err)
 	case NotConnected(err):
 		err = fmt.Errorf("%w; check that the daemon is running and --url is right", err)
 	}

@@ -13,8 +13,8 @@ import (
 // Layouts that are supported in addition to Go's.
 const (
 	LayoutISO        = "iso"    // 2026-11-01T07:50:00 with T or a space; optional seconds, fraction and UTC offset
-	LayoutUnix       = "unix"   // seconds since 1970, UTC
-	LayoutUnixMillis = "unixms" // milliseconds since 1970, UTC
+	LayoutUnix       = "unix"   // seconds since the Unix epoch
+	LayoutUnixMillis = "unixms" // milliseconds since the Unix epoch
 )
 
 // Overlap selects how to read a local time that occurs twice when daylight saving time ends.
@@ -138,12 +138,12 @@ func (c *Clock) withOffset(wall time.Time, after time.Duration) time.Time {
 	return at
 }
 
-// parseUnix parses a number of seconds or milliseconds (unit s or ms) since 1970, which may have a
-// fraction.
+// parseUnix parses a number of seconds or milliseconds (unit s or ms) since the Unix epoch, which
+// may have a fraction.
 func parseUnix(cell, unit string) (time.Time, error) {
 	since, err := time.ParseDuration(cell + unit)
 	if err != nil || strings.Trim(cell, "0123456789.-") != "" {
-		return time.Time{}, fmt.Errorf("%.64q is not a number of seconds or milliseconds since 1970 (see --time-layout)", cell)
+		return time.Time{}, fmt.Errorf("%.64q is not a Unix time in seconds or milliseconds (see --time-layout)", cell)
 	}
 	return time.Unix(0, int64(since)).UTC(), nil
 }

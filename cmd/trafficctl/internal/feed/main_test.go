@@ -17,11 +17,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // result is everything that a source returned.
 type result struct {
-	items  []string
-	places []measurement.Place
-	bad    []string // rows that cannot be read
-	empty  int64
-	err    error // that ended the sequence
+	items     []string
+	positions []measurement.Position
+	bad       []string // rows that cannot be read
+	empty     int64
+	err       error // that ended the sequence
 }
 
 func readAll(t testing.TB, cfg Config, stdin string) (r result) {
@@ -43,7 +43,7 @@ func readAll(t testing.TB, cfg Config, stdin string) (r result) {
 			r.err = err
 		default:
 			r.items = append(r.items, string(item.JSON))
-			r.places = append(r.places, item.Place)
+			r.positions = append(r.positions, item.Position)
 		}
 	}
 	r.empty = source.Empty

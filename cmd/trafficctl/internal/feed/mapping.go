@@ -165,13 +165,13 @@ func newAssembler(m Mapping, empty *int64) *assembler {
 
 // emit yields the measurements of one row, or an error for the row. It omits and counts empty
 // values.
-func (a *assembler) emit(cells []string, place measurement.Place, yield yieldFunc) error {
-	if err := a.build(cells, place.Row); err != nil {
-		return yieldRowError(yield, place, err)
+func (a *assembler) emit(cells []string, position measurement.Position, yield yieldFunc) error {
+	if err := a.build(cells, position.Row); err != nil {
+		return yieldRowError(yield, position, err)
 	}
 	start := 0
 	for i, end := range a.ends {
-		if !yield(measurement.Item{JSON: a.body[start:end], Detector: a.detectors[i], Place: place}, nil) {
+		if !yield(measurement.Item{JSON: a.body[start:end], Detector: a.detectors[i], Position: position}, nil) {
 			return errStopped
 		}
 		start = end

@@ -56,7 +56,7 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 			if errors.Is(err, csv.ErrFieldCount) {
 				reason = errors.New("the number of columns differs from the previous rows")
 			}
-			err = yieldRowError(yield, measurement.Place{Row: row, Line: int64(fault.StartLine)}, reason)
+			err = yieldRowError(yield, measurement.Position{Row: row, Line: int64(fault.StartLine)}, reason)
 		default:
 			for i, column := range columns {
 				cells[i] = ""
@@ -65,7 +65,7 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 				}
 			}
 			line, _ := r.FieldPos(0)
-			err = a.emit(cells, measurement.Place{Row: row, Line: int64(line)}, yield)
+			err = a.emit(cells, measurement.Position{Row: row, Line: int64(line)}, yield)
 		}
 		if err != nil {
 			return err
@@ -126,21 +126,21 @@ func (m *Mapping) bindWide(header []string) ([]int, error) {
 // eachLine reads NDJSON: one measurement per line. It skips blank lines.
 func (s *Source) eachLine(yield yieldFunc) error {
 	objects := s.newObjects(yield)
-	place := measurement.Place{}
+	position := measurement.Position{}
 	for {
 		s.row.left = MaxRow
 		line, err := ReadLine(s.text, 2*MaxRow) // never exceeded: s.row's limit is lower
 		if err != nil {
 			return ignoreEOF(err)
 		}
-		place.Line++
+		position.Line++
 		if len(line) == 0 {
 			continue
 		}
-		if place.Row++; place.Row <= s.cfg.SkipRows {
+		if position.Row++; position.Row <= s.cfg.SkipRows {
 			continue
 		}
-		if err := objects.emit(line, place); err != nil {
+		if err := objects.emit(line, position); err != nil {
 			return err
 		}
 	}
@@ -171,17 +171,17 @@ func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
 func (s *Source) eachElement(yield yieldFunc) error {
 	objects := s.newObjects(yield)
 	d := jx.Decode(s.text, 64<<10)
-	place := measurement.Place{}
+	position := measurement.Position{}
 	element := func(d *jx.Decoder) error {
 		s.row.left = MaxRow
 		raw, err := d.Raw()
 		if err != nil {
 			return err
 		}
-		if place.Row++; place.Row <= s.cfg.SkipRows {
+		if position.Row++; position.Row <= s.cfg.SkipRows {
 			return nil
 		}
-		return objects.emit(raw, place)
+		return objects.emit(raw, position)
 	}
 	err := errors.New(`the input must be {"measurements":[…]} or […]; use --format for NDJSON or CSV`)
 	switch d.Next() {
@@ -204,7 +204,7 @@ func (s *Source) eachElement(yield yieldFunc) error {
 		err = errors.New("data follows the JSON value; use --format ndjson for one object per line")
 	}
 	if err != nil {
-		return fmt.Errorf("after item %d: %w", place.Row, err)
+		return fmt.Errorf("after item %d: %w", position.Row, err)
 	}
 	return nil
 }
@@ -231,24 +231,24 @@ func (s *Source) newObjects(yield yieldFunc) *objects {
 	return o
 }
 
-func (o *objects) emit(raw []byte, place measurement.Place) error {
+func (o *objects) emit(raw []byte, position measurement.Position) error {
 	item := raw
 	if o.member != "" {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(raw, &members); err != nil {
-			return yieldRowError(o.yield, place, fmt.Errorf("not a JSON object: %w", err))
+			return yieldRowError(o.yield, position, fmt.Errorf("not a JSON object: %w", err))
 		}
 		if item = members[o.member]; item == nil {
-			return yieldRowError(o.yield, place, fmt.Errorf("no member %q; use a file written by trafficctl send --rejected", o.member))
+			return yieldRowError(o.yield, position, fmt.Errorf("no member %q; use a file written by trafficctl send --rejected", o.member))
 		}
 	}
 	err := o.read(item)
 	switch {
 	case err != nil:
-		return yieldRowError(o.yield, place, err)
+		return yieldRowError(o.yield, position, err)
 	case o.build != nil:
-		return o.build.emit(o.cells, place, o.yield)
-	case !o.yield(measurement.Item{JSON: item, Detector: o.cells[0], Place: place}, nil):
+		return o.build.emit(o.cells, position, o.yield)
+	case !o.yield(measurement.Item{JSON: item, Detector: o.cells[0], Position: position}, nil):
 		return errStopped
 	}
 	return nil

@@ -230,8 +230,8 @@ type yieldFunc = func(measurement.Item, error) bool
 var errStopped = errors.New("iteration stopped")
 
 // yieldRowError yields a row's error. It returns errStopped if yield returns false.
-func yieldRowError(yield yieldFunc, place measurement.Place, err error) error {
-	if !yield(measurement.Item{}, &measurement.RowError{Place: place, Err: err}) {
+func yieldRowError(yield yieldFunc, position measurement.Position, err error) error {
+	if !yield(measurement.Item{}, &measurement.RowError{Position: position, Err: err}) {
 		return errStopped
 	}
 	return nil

@@ -145,8 +145,8 @@ func TestPlacesAndSkipRows(t *testing.T) {
 		cfg.SkipRows = 1
 		r := readAll(t, cfg, text)
 		require.Equal(t, []string{item2}, r.items)
-		require.EqualValues(t, 2, r.places[0].Row)
-		require.Equal(t, line, r.places[0].Line)
+		require.EqualValues(t, 2, r.positions[0].Row)
+		require.Equal(t, line, r.positions[0].Line)
 	}
 	f(CSV, csvText, 3)
 	f(NDJSON, item1+"\n\n"+item2, 3)

@@ -13,7 +13,7 @@ import (
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Config describes what to generate. Each field corresponds to the flag of the same name.
+// Config describes what to generate. Each field corresponds to the flag with the same name.
 type Config struct {
 	generate.TownConfig
 	From    time.Time // start of the first period, in UTC

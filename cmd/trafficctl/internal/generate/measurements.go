@@ -41,7 +41,7 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 						item.JSON = f.AppendJSON(item.JSON[:0])
 					}
 					item.Detector = d.code
-					item.Place.Row++
+					item.Position.Row++
 					if !yield(item, nil) {
 						return
 					}

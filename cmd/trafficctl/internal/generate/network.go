@@ -23,7 +23,7 @@ import (
 // Types lists the supported measure types.
 var Types = []string{"speed", "flow", "occupancy"}
 
-// Config describes what to generate. Each field corresponds to the flag of the same name, except
+// Config describes what to generate. Each field corresponds to the flag with the same name, except
 // that Streets is --detectors and Count is --intervals.
 type Config struct {
 	TownConfig

@@ -41,7 +41,7 @@ type Town struct {
 }
 
 // TownConfig holds the size, the seed and the UTC offset of a town. Each field corresponds to the
-// flag of the same name.
+// flag with the same name.
 type TownConfig struct {
 	Streets   int
 	Seed      uint64

@@ -86,7 +86,7 @@ const (
 )
 
 // Run converts all records. It calls omit for each record that cannot be converted.
-func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, c Converter, omit func(place string, err error)) (Tally, error) {
+func Run(ctx context.Context, in io.Reader, out io.Writer, cfg Config, c Converter, omit func(position string, err error)) (Tally, error) {
 	r := &run{cfg: cfg, converter: c, out: out, omit: omit, frame: cfg.To.frame()}
 	err := r.convert(ctx, in)
 	text := r.frame.tail
@@ -107,10 +107,10 @@ type run struct {
 	frame     frame
 	tally     Tally
 
-	batch  []geom.T
-	places []string
-	bytes  int // total size of the batch's records
-	text   []byte
+	batch     []geom.T
+	positions []string
+	bytes     int // total size of the batch's records
+	text      []byte
 }
 
 func (r *run) convert(ctx context.Context, in io.Reader) error {
@@ -124,10 +124,10 @@ func (r *run) convert(ctx context.Context, in io.Reader) error {
 		g, err := r.cfg.From.parse(record.data)
 		if err != nil {
 			r.tally.Omitted++
-			r.omit(record.place, err)
+			r.omit(record.position, err)
 			continue
 		}
-		r.batch, r.places, r.bytes = append(r.batch, g), append(r.places, record.place), r.bytes+len(record.data)
+		r.batch, r.positions, r.bytes = append(r.batch, g), append(r.positions, record.position), r.bytes+len(record.data)
 		if len(r.batch) < batchGeometries && r.bytes < batchBytes {
 			continue
 		}
@@ -144,7 +144,7 @@ func (r *run) flush(ctx context.Context) error {
 	}
 	results, err := r.converter.Convert(ctx, r.batch)
 	if err != nil {
-		return fmt.Errorf("cannot convert the geometries starting at %s: %w", r.places[0], err)
+		return fmt.Errorf("cannot convert the geometries starting at %s: %w", r.positions[0], err)
 	}
 	for i, result := range results {
 		separator, err := r.frame.between, result.Err
@@ -157,18 +157,18 @@ func (r *run) flush(ctx context.Context) error {
 		}
 		if err != nil {
 			r.tally.Omitted++
-			r.omit(r.places[i], err)
+			r.omit(r.positions[i], err)
 			continue
 		}
 		if r.cfg.To == WKB && r.tally.Converted > 0 {
-			return fmt.Errorf("%s: a WKB file holds one geometry; use hex or base64 for several", r.places[i])
+			return fmt.Errorf("%s: a WKB file holds one geometry; use hex or base64 for several", r.positions[i])
 		}
 		if err := r.write(r.text); err != nil {
 			return err
 		}
 		r.tally.Converted++
 	}
-	r.batch, r.places, r.bytes = r.batch[:0], r.places[:0], 0
+	r.batch, r.positions, r.bytes = r.batch[:0], r.positions[:0], 0
 	return nil
 }
 

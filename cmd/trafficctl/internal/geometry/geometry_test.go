@@ -51,8 +51,8 @@ func run(t testing.TB, cfg geometry.Config, converter geometry.Converter, in io.
 	t.Helper()
 	require.NoError(t, cfg.Validate())
 	var out bytes.Buffer
-	o.tally, o.err = geometry.Run(t.Context(), in, &out, cfg, converter, func(place string, err error) {
-		o.omitted = append(o.omitted, fmt.Sprintf("%s: %v", place, err))
+	o.tally, o.err = geometry.Run(t.Context(), in, &out, cfg, converter, func(position string, err error) {
+		o.omitted = append(o.omitted, fmt.Sprintf("%s: %v", position, err))
 	})
 	o.out = out.String()
 	require.Len(t, o.omitted, int(o.tally.Omitted))

@@ -12,8 +12,8 @@ import (
 )
 
 type record struct {
-	place string // such as "line 7"
-	data  []byte // valid until the next record
+	position string // such as "line 7"
+	data     []byte // valid until the next record
 }
 
 // records splits the input into records of at most limit bytes each. An error ends the sequence.

@@ -31,9 +31,9 @@ const (
 
 var journalName = regexp.MustCompile(`^[0-9]{20}\.seg$|\.cursor$`)
 
-// attempts is the maximum number of attempts to read the cursors and the segments. A daemon may be
-// writing them, or may have deleted segments since they were listed.
-const attempts = 10
+// maxAttempts is the maximum number of attempts to read the cursors and the segments. A daemon may
+// be writing them, or may have deleted segments since they were listed.
+const maxAttempts = 10
 
 // Directory is a journal in a directory. It is not safe for concurrent use.
 type Directory struct {
@@ -71,7 +71,7 @@ func (f *Directory) load() error {
 	}
 	// Read the cursors first, so that none of them is ahead of the segments.
 	cursors := &view{names: slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })}
-	for range attempts {
+	for range maxAttempts {
 		in, err := journal.Inspect(f.dir, journal.WithFS(cursors))
 		if err != nil {
 			return fmt.Errorf("cannot read the cursors: %w", err)
@@ -136,7 +136,7 @@ func (f *Directory) inspect(
 	read func(string, ...journal.Option) (*journal.Inspection, error), onRead func(n int64),
 ) (*journal.Inspection, error) {
 	damage := "" // of the newest segment
-	for range attempts {
+	for range maxAttempts {
 		in, err := read(f.dir, journal.WithFS(newView(f.segments, onRead)))
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the journal: %w", err)

@@ -74,7 +74,7 @@ func Revoke(path, name string) error {
 	err := edit(path, func(keys *yaml.Node) error {
 		i := indexOf(keys, name)
 		if i < 0 {
-			return fmt.Errorf("no key is named %q; trafficctl key list shows the names", name)
+			return fmt.Errorf("no key is named %q; run `trafficctl key list` to see the names", name)
 		}
 		keys.Content = slices.Delete(keys.Content, i, i+1)
 		return nil
@@ -85,7 +85,7 @@ func Revoke(path, name string) error {
 	return nil
 }
 
-// edit replaces the file after apply has changed the items of its list `keys`. It locks the
+// edit rewrites the file after apply has changed the items of its `keys` list. It locks the
 // directory, because a lock on the replaced file would be lost.
 func edit(path string, apply func(keys *yaml.Node) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
@@ -120,7 +120,7 @@ func indexOf(keys *yaml.Node, name string) int {
 	})
 }
 
-// change returns the text of a keys file after apply has changed the items of the list `keys`. It
+// change returns the text of a keys file after apply has changed the items of the `keys` list. It
 // adds the list if it is missing.
 func change(old []byte, apply func(keys *yaml.Node) error) ([]byte, error) {
 	var doc, more yaml.Node
@@ -129,16 +129,16 @@ func change(old []byte, apply func(keys *yaml.Node) error) ([]byte, error) {
 	case errors.Is(err, io.EOF): // empty; the parser does not keep comments without content
 		return change(append(bytes.Clone(old), "\nkeys: []\n"...), apply)
 	case err != nil:
-		return nil, fmt.Errorf("invalid YAML; correct the file first: %w", err)
+		return nil, fmt.Errorf("invalid YAML (correct the file first): %w", err)
 	}
 	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the file has several YAML documents, but the daemon reads only the first; merge them")
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, errors.New("the file must be a mapping with the key `keys`; check the file's name")
+		return nil, errors.New("the file must be a mapping with the key `keys`; check that this is the right file")
 	}
-	at := 0 // of the key `keys`; its value follows it
+	at := 0 // index of the `keys` key in root.Content; its value follows it
 	for at < len(root.Content) && root.Content[at].Value != "keys" {
 		at += 2
 	}
@@ -153,7 +153,7 @@ func change(old []byte, apply func(keys *yaml.Node) error) ([]byte, error) {
 		}
 	}
 	if keys.Kind != yaml.SequenceNode {
-		return nil, errors.New("`keys` must be a list; check the file's name")
+		return nil, errors.New("`keys` must be a list; check that this is the right file")
 	}
 	keys.Style = 0 // `keys: []` becomes a block
 	if err := apply(keys); err != nil {
@@ -169,7 +169,7 @@ func encode(v any) []byte {
 	var text bytes.Buffer
 	out := yaml.NewEncoder(&text)
 	out.SetIndent(2)
-	_ = out.Encode(v) // plain values into memory: cannot fail
+	_ = out.Encode(v) // encoding plain values to memory cannot fail
 	_ = out.Close()
 	return text.Bytes()
 }

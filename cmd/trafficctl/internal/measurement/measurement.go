@@ -61,20 +61,20 @@ type Item struct {
 	// JSON is one valid JSON value. It is valid until the next item.
 	JSON     []byte
 	Detector string // detector code; items with the same code stay in order
-	Place    Place
+	Position Position
 	// StartsBatch reports whether to close all open batches before this item. Package generate sets it
 	// at the start of an interval.
 	StartsBatch bool
 }
 
-// Place is the position of an item in the input, counted from 1.
-type Place struct {
+// Position is the position of an item in the input, counted from 1.
+type Position struct {
 	Row  int64 // record of a CSV file, non-blank line of NDJSON, element of a JSON array
 	Line int64 // line of the file; 0 if the format has none
 }
 
 // String implements fmt.Stringer.
-func (p Place) String() string {
+func (p Position) String() string {
 	if p.Line > 0 {
 		return fmt.Sprintf("line %d", p.Line)
 	}
@@ -83,9 +83,9 @@ func (p Place) String() string {
 
 // RowError reports a row that cannot be read as a measurement. Reading can continue after it.
 type RowError struct {
-	Place Place
-	Err   error
+	Position Position
+	Err      error
 }
 
 // Error implements error.
-func (e *RowError) Error() string { return e.Place.String() + ": " + e.Err.Error() }
+func (e *RowError) Error() string { return e.Position.String() + ": " + e.Err.Error() }

@@ -45,6 +45,6 @@ func TestFieldsDoNotAllocate(t *testing.T) {
 }
 
 func TestPlace(t *testing.T) {
-	require.Equal(t, "line 7", Place{Row: 5, Line: 7}.String())
-	require.Equal(t, "item 5", Place{Row: 5}.String())
+	require.Equal(t, "line 7", Position{Row: 5, Line: 7}.String())
+	require.Equal(t, "item 5", Position{Row: 5}.String())
 }

@@ -22,17 +22,17 @@ const (
 
 // batch is the content of one request. Batches are reused.
 type batch struct {
-	key    string // Idempotency-Key of all attempts
-	body   []byte // uncompressed, without bodyEnd
-	ends   []int  // end of each item in body
-	places []measurement.Place
-	packed bytes.Buffer // the compressed body
+	key       string // Idempotency-Key of all attempts
+	body      []byte // uncompressed, without bodyEnd
+	ends      []int  // end of each item in body
+	positions []measurement.Position
+	packed    bytes.Buffer // the compressed body
 }
 
 func (b *batch) reset() {
 	b.key = uuid.NewString()
 	b.body = append(b.body[:0], bodyStart...)
-	b.ends, b.places = b.ends[:0], b.places[:0]
+	b.ends, b.positions = b.ends[:0], b.positions[:0]
 	b.packed.Reset()
 }
 
@@ -44,7 +44,7 @@ func (b *batch) add(item measurement.Item) {
 	}
 	b.body = append(b.body, item.JSON...)
 	b.ends = append(b.ends, len(b.body))
-	b.places = append(b.places, item.Place)
+	b.positions = append(b.positions, item.Position)
 }
 
 // full reports whether no further item may be added.

@@ -58,7 +58,7 @@ func TestBatchDoesNotAllocate(t *testing.T) {
 	var b batch
 	b.reset()
 	allocs := testing.AllocsPerRun(20, func() {
-		b.body, b.ends, b.places = b.body[:0], b.ends[:0], b.places[:0]
+		b.body, b.ends, b.positions = b.body[:0], b.ends[:0], b.positions[:0]
 		b.packed.Reset()
 		for range 1000 {
 			b.add(item)

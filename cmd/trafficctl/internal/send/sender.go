@@ -39,7 +39,7 @@ import (
 // BatchLimit is the maximum number of items that the daemon examines in a batch (contract 1.2).
 const BatchLimit = 14_000
 
-// Config holds the settings for sending. Each field corresponds to the flag of the same name.
+// Config holds the settings for sending. Each field corresponds to the flag with the same name.
 type Config struct {
 	Batch       int           // measurements per batch
 	Concurrency int           // batches in flight
@@ -94,8 +94,8 @@ type Tally struct {
 
 // Example is one rejected item.
 type Example struct {
-	Place measurement.Place
-	Error ItemError
+	Position measurement.Position
+	Error    ItemError
 }
 
 // Sender sends one input.
@@ -149,7 +149,7 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 			z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for invalid levels
 			for b := range queue {
 				if ctx.Err() != nil {
-					s.giveUp(b.places[0].Row, 0)
+					s.giveUp(b.positions[0].Row, 0)
 				} else if err := s.deliver(ctx, requests, z, b); err != nil {
 					fail(err)
 				}
@@ -164,7 +164,7 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 	workers.Wait()
 	for _, b := range lanes.open {
 		if b != nil {
-			s.giveUp(b.places[0].Row, 0)
+			s.giveUp(b.positions[0].Row, 0)
 		}
 	}
 	return cmp.Or(context.Cause(ctx), err)
@@ -195,7 +195,7 @@ func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement
 		var bad *measurement.RowError
 		switch {
 		case err == nil:
-			row = item.Place.Row
+			row = item.Position.Row
 			if err := l.add(ctx, item); err != nil {
 				s.giveUp(row, 0)
 				return err
@@ -204,9 +204,9 @@ func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement
 		case !errors.As(err, &bad):
 			row++
 		case !s.cfg.SkipBadRows:
-			row, err = bad.Place.Row, fmt.Errorf("cannot read a row: %w (--on-bad-row skip skips such rows)", err)
+			row, err = bad.Position.Row, fmt.Errorf("cannot read a row: %w (--on-bad-row skip skips such rows)", err)
 		default:
-			row = bad.Place.Row
+			row = bad.Position.Row
 			if n := s.increment(&s.tally.BadRows); n < reportedRows {
 				s.note("skipped " + err.Error())
 			} else if n == reportedRows {
@@ -253,8 +253,8 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 				continue
 			}
 		}
-		s.giveUp(b.places[0].Row, inDoubtItems)
-		return fmt.Errorf("cannot send %d items starting at %s: %w", b.len(), b.places[0], err)
+		s.giveUp(b.positions[0].Row, inDoubtItems)
+		return fmt.Errorf("cannot send %d items starting at %s: %w", b.len(), b.positions[0], err)
 	}
 }
 
@@ -273,12 +273,12 @@ func (s *Sender) settle(b *batch, resp *response) error {
 	lines := json.NewEncoder(&text)
 	lines.SetEscapeHTML(false)
 	for _, r := range resp.Rejections {
-		place, item := b.places[r.Index], b.item(r.Index)
-		if first, ok := t.Examples[r.Error.ErrorCode]; !ok || place.Row < first.Place.Row {
-			t.Examples[r.Error.ErrorCode] = Example{Place: place, Error: r.Error}
+		position, item := b.positions[r.Index], b.item(r.Index)
+		if first, ok := t.Examples[r.Error.ErrorCode]; !ok || position.Row < first.Position.Row {
+			t.Examples[r.Error.ErrorCode] = Example{Position: position, Error: r.Error}
 		}
 		t.Codes[r.Error.ErrorCode]++
-		if err := lines.Encode(rejectedItem{item, r, resp.batchID, place.Row, place.Line}); err != nil {
+		if err := lines.Encode(rejectedItem{item, r, resp.batchID, position.Row, position.Line}); err != nil {
 			return fmt.Errorf("cannot encode a rejected item: %w", err)
 		}
 	}

@@ -30,7 +30,7 @@ func newSender(t testing.TB, cfg Config, url string) *Sender {
 // itemOf returns the n-th item of a detector.
 func itemOf(detector string, n int) measurement.Item {
 	f := measurement.Fields{Detector: detector, Type: "speed", Value: fmt.Append(nil, n)}
-	return measurement.Item{JSON: f.AppendJSON(nil), Detector: detector, Place: measurement.Place{Row: int64(n)}}
+	return measurement.Item{JSON: f.AppendJSON(nil), Detector: detector, Position: measurement.Position{Row: int64(n)}}
 }
 
 // twoItems yields two items of one detector.

@@ -181,7 +181,7 @@ func (f *Fault) Error() string {
 func Reason(x xroute.Exception) string { return describe(x, "geometries[") }
 
 // describe returns a description of an exception. If omitted is not empty, places that start with
-// it are left out.
+// it are omitted.
 func describe(x xroute.Exception, omitted string) string {
 	name, reason, location := reflect.TypeOf(x).Elem().Name(), "no reason given", ""
 	if e := x.Base().StackElement; e != nil {
@@ -221,7 +221,7 @@ var remedies = map[string]string{
 	string(xroute.CodeInvalidKML):        "check that the geometry is valid KML",
 	string(xroute.CodePlacemarkNotFound): "put the geometry into a Placemark",
 	string(xroute.CodeCoordinateFormat):  "check --format-from and --format-to of trafficctl geometry",
-	"UnexpectedException":                "try again; if it recurs, report the trace id",
+	"UnexpectedException":                "try again; if it recurs, report the trace ID",
 }
 
 // tooLarge reports whether the service may have rejected a request because it is too large.

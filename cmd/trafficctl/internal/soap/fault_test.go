@@ -29,7 +29,7 @@ func TestFaultError(t *testing.T) {
 	f("REQUEST_INVALID_WKT: the WKT cannot be used: cannot read WKT: byte 11: a number is missing (at geometry, WKT); check that the geometry is valid WKT (trace 0af7)",
 		new(xroute.XServiceException), top)
 	f("IllegalParameterException: too many points (trace 0af7)", new(xroute.IllegalParameterException), element("", "too many points"))
-	f("UnexpectedException: no reason given; try again; if it recurs, report the trace id (trace 0af7)", new(xroute.UnexpectedException), nil)
+	f("UnexpectedException: no reason given; try again; if it recurs, report the trace ID (trace 0af7)", new(xroute.UnexpectedException), nil)
 	require.Equal(t, "not a SOAP 1.1 envelope", (&Fault{Text: "not a SOAP 1.1 envelope"}).Error())
 }
 
