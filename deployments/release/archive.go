@@ -18,7 +18,7 @@ type entry struct {
 	content []byte
 	dir     bool
 	mode    int64
-	owner   int // numeric id of both the user and the group
+	owner   int // numeric ID of both the user and the group
 }
 
 // writeTar writes the entries in order. Owners are numeric, and all modification times are date.

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// imageUser is the id of the user "nonroot" in distroless images.
+	// imageUser is the ID of the user "nonroot" in distroless images.
 	imageUser  = 65532
 	configFile = "/etc/trafficd/trafficd.yaml"
 )
@@ -58,14 +58,14 @@ func (r *release) writeImages() error {
 	return r.create(fmt.Sprintf("trafficd-%s-image.oci.tar", r.version), func(w io.Writer) error { return writeTar(w, r.date, entries) })
 }
 
-// image returns an image with the programs and what they need: directories, a user and certificate
-// authorities.
+// image returns an image with the programs and what they need: directories, a user and CA
+// certificates.
 func (r *release) image(arch string) (v1.Image, error) {
 	entries := []entry{
 		{name: "etc", dir: true, mode: 0o755},
 		{name: "etc/ssl", dir: true, mode: 0o755},
 		{name: "etc/ssl/certs", dir: true, mode: 0o755},
-		{name: "etc/ssl/certs/ca-certificates.crt", content: authorities(), mode: 0o644},
+		{name: "etc/ssl/certs/ca-certificates.crt", content: caCertificates(), mode: 0o644},
 		{name: "etc/passwd", content: fmt.Appendf(nil, "trafficd:x:%d:%[1]d::/var/lib/trafficd:/nonexistent\n", imageUser), mode: 0o644},
 		{name: "etc/group", content: fmt.Appendf(nil, "trafficd:x:%d:\n", imageUser), mode: 0o644},
 		{name: "etc/trafficd", dir: true, mode: 0o755},
@@ -139,9 +139,9 @@ func (r *release) imageConfig() v1.Config {
 	}
 }
 
-// authorities returns Mozilla's certificate authorities in PEM. It omits those with additional
+// caCertificates returns Mozilla's CA certificates in PEM. It omits those with additional
 // constraints, because PEM cannot represent them.
-func authorities() []byte {
+func caCertificates() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {

@@ -42,8 +42,8 @@ func TestPackageIsClean(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestPackageContents checks that the package has the files that the documents name, and that
-// other users may not write any of them.
+// TestPackageContents checks that the package has the files that the documents name, and that other
+// users must not be able to write any of them.
 func TestPackageContents(t *testing.T) {
 	for _, arch := range architectures {
 		list := output(t, "dpkg-deb", "--contents", packageOf(testVersion, arch))

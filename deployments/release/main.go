@@ -65,7 +65,7 @@ func (r *release) make(what string) error {
 		},
 	}[what]
 	if steps == nil {
-		return fmt.Errorf("cannot make %q: want image, package or release", what)
+		return fmt.Errorf("cannot make %q: must be image, package or release", what)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

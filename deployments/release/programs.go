@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// programs lists the published programs. All others are for development.
+// programs lists the published programs. The other programs in cmd are for development.
 var programs = []string{"trafficd", "trafficctl", "forecaster"}
 
 // program returns the path of a built program.
@@ -30,7 +30,7 @@ func (r *release) buildPrograms() error {
 		}
 		cmd := exec.Command("go", args...)
 		cmd.Dir = r.root
-		// All variables that affect the output have fixed values.
+		// Pin every variable that affects the output.
 		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
 			"GOEXPERIMENT=", "GODEBUG=")
 		if text, err := cmd.CombinedOutput(); err != nil {
@@ -41,7 +41,7 @@ func (r *release) buildPrograms() error {
 		// The text is the same for all architectures, so the program for this machine is enough.
 		text, err := exec.Command(r.program(runtime.GOARCH, name), "completion", "bash").Output()
 		if err != nil {
-			return fmt.Errorf("cannot write the bash completion of %s: %w", name, err)
+			return fmt.Errorf("cannot generate the bash completion of %s: %w", name, err)
 		}
 		if err := os.WriteFile(filepath.Join(r.build, name+".bash"), text, 0o644); err != nil {
 			return err
@@ -88,7 +88,8 @@ func (r *release) writeArchives() error {
 	return nil
 }
 
-// notices returns the licences of the modules in the programs, to be distributed with the programs.
+// notices returns the licence texts of the modules that are linked into the programs. They are
+// distributed with the programs.
 func (r *release) notices() ([]byte, error) {
 	modules, err := r.modules()
 	if err != nil {
@@ -100,7 +101,7 @@ func (r *release) notices() ([]byte, error) {
 		cmd.Dir = r.root
 		dir, err := cmd.Output()
 		if err != nil {
-			return nil, fmt.Errorf("cannot find the module %s: %w", m.Path, err)
+			return nil, fmt.Errorf("cannot find module %s: %w", m.Path, err)
 		}
 		found := false
 		for _, pattern := range []string{"LICEN[CS]E*", "COPYING*", "NOTICE*"} {
@@ -115,7 +116,7 @@ func (r *release) notices() ([]byte, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("the module %s has no licence file", m.Path)
+			return nil, fmt.Errorf("module %s has no licence file", m.Path)
 		}
 	}
 	return text.Bytes(), nil

@@ -215,7 +215,7 @@ func TestReleaseRejects(t *testing.T) {
 	}
 	f("0123abc+changes of 2026-11-22", "release", "the tree has uncommitted changes")
 	f("v999.0.0 of 2026-11-22", "release", `CHANGELOG.md has no heading "## 999.0.0"`)
-	f("v999.0.0 of 2026-11-22", "", "want image, package or release")
+	f("v999.0.0 of 2026-11-22", "", "must be image, package or release")
 }
 
 // TestCheckChangelog checks that a heading must name the version exactly.

@@ -18,7 +18,7 @@ var stampPattern = regexp.MustCompile(
 func parseStamp(stamp string) (version string, date time.Time, err error) {
 	m := stampPattern.FindStringSubmatch(stamp)
 	if m == nil {
-		return "", date, fmt.Errorf("the version is %q, want a tag such as v1.2.3 or a commit, and a date: v1.2.3 of 2026-11-22", stamp)
+		return "", date, fmt.Errorf("the version is %q, must be a tag such as v1.2.3 or a commit, and a date: v1.2.3 of 2026-11-22", stamp)
 	}
 	minor, patch, pre, since, commit, dirty, day := m[1], m[2], m[3], m[4], m[5]+m[6], m[7], m[8]
 	if date, err = time.Parse(time.DateOnly, day); err != nil {
