@@ -172,8 +172,8 @@ func (d *process) awaitLag(sink string) {
 	d.eventually(func() bool { return d.metricOf("trafficd_pipeline_lag_seconds", sink) > 0 }, "%s lags behind", sink)
 }
 
-// requireJournalFull checks that batches are rejected because the journal is full, and that
-// readiness reports it.
+// requireJournalFull checks that batches are rejected because the journal is full, and that the
+// readiness check reports it.
 func (d *process) requireJournalFull(r sent) {
 	d.t.Helper()
 	requireRetryAfter(d.t, r.response)
@@ -238,7 +238,7 @@ func watchArchive(t *testing.T, c *stores.ClickHouse) watching {
 	go func() {
 		defer close(done)
 		for stopped := false; !stopped; {
-			stopped = ctx.Err() != nil // read once more: on a busy machine, this goroutine may not have run before
+			stopped = ctx.Err() != nil // read once more: on a busy machine, this goroutine might not have run before
 			seen, err := c.Do(t.Context(), fmt.Sprintf(`SELECT uniqExact(timestamp_from), intDiv(max(toUnixTimestamp(timestamp_from)) - %d, 300) + 1, count() FROM trafficd.measurements`, day.Unix()))
 			var batches, last, rows int
 			if n, _ := fmt.Sscan(seen, &batches, &last, &rows); err == nil && n == 3 && rows > 0 {

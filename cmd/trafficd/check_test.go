@@ -66,7 +66,7 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 		`pipeline.idempotency.journal.dir is "/dev/null/./journal", must not be journal.dir: a directory can hold only one journal`, "pipeline.queue is ", "layers.stale is ", "routing.max_points is ",
 		"clickhouse.block_rows is ", "kafka.batch_bytes is ",
 		"api.keys_file: cannot read the keys file: open /nowhere/keys.yaml", "api.tls_cert and api.tls_key: cannot load the certificate",
-		"kafka.tls.ca: cannot read the certificate authorities: open /nowhere/ca", "clickhouse.ca_file: cannot read the certificate authorities: no PEM certificate",
+		"kafka.tls.ca: cannot read the CA certificates: open /nowhere/ca", "clickhouse.ca_file: no CA certificate in",
 		"journal.dir: cannot write to /dev/null/journal: stat /dev/null/journal: not a directory (from --set)", "pipeline.idempotency.journal.dir: ", "dead_letters: ",
 		"registry.feeds[0].file: cannot read /nowhere/a.csv: no such file or directory (from --set)", "registry.feeds[1].http: ",
 		"registry.feeds[2].clickhouse.ca_file: ", "forecasts.kafka.brokers: cannot connect to 127.0.0.1:1: ",
@@ -136,7 +136,7 @@ func TestDeepCheckClickHouse(t *testing.T) {
 	require.NoError(t, err, string(text))
 	f([]string{"clickhouse.migrate=false"})
 	store.Query(t, "ALTER TABLE trafficd.measurements MODIFY COLUMN value Float32")
-	f(nil, "clickhouse.table: "+store.TCP+": cannot insert into `trafficd`.`measurements`: unexpected column: value is Float32 in the table, want Float64")
+	f(nil, "clickhouse.table: "+store.TCP+": cannot insert into `trafficd`.`measurements`: unexpected column: value is Float32 in the table, must be Float64")
 	store.Query(t, "ALTER TABLE trafficd.measurements MODIFY COLUMN value Float64 CODEC(ZSTD(1))")
 
 	address, ca, other := terminateTLS(t, store.TCP)
@@ -253,6 +253,6 @@ func TestDeepCheckKafkaSecurity(t *testing.T) {
 	deepKafka(t, settings("kafka.sasl.mechanism=scram-sha-512"), "kafka.sasl")
 	deepKafka(t, settings("kafka.sasl.username=blind"), `kafka.topic: cannot describe topic "measurements": `)
 	deepKafka(t, settings("kafka.sasl.username=viewer"),
-		"kafka.sasl.username: cannot get a producer id from ", `kafka.sasl.username: cannot write to topic "measurements": `,
+		"kafka.sasl.username: cannot get a producer ID from ", `kafka.sasl.username: cannot write to topic "measurements": `,
 		`kafka.sasl.username: cannot read partition 0 of topic "measurements" `)
 }

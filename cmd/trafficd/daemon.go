@@ -313,9 +313,9 @@ func (d *daemon) reload(load func() (*config.Config, error)) {
 }
 
 // limitMemory sets the soft memory limit, 0 for none, and returns a function that stops adjusting
-// it. Other settings bound live memory, which may exceed the limit, for example with a large
+// it. Other settings bound the live heap, which may exceed the limit, for example with a large
 // forecast layer. The garbage collector would then use half of the CPU, so limitMemory keeps the
-// limit at 1.5 times live memory or more.
+// limit at 1.5 times the live heap or more.
 func limitMemory(limit int64) (stop func()) {
 	if limit == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}

@@ -121,7 +121,7 @@ type partitions struct {
 	dead *pipeline.DeadLetters
 
 	mu      sync.Mutex
-	running map[int]*pipeline.Delivery // by partition
+	running map[int]*pipeline.Delivery // keyed by partition
 	rows    int64                      // delivered from partitions that are no longer assigned
 	trouble error                      // current error of the consumer group, or nil
 }

@@ -17,9 +17,10 @@ import (
 	"trafficd/cmd/internal/ops"
 )
 
-// TestDiskFull checks that while the disk is full, batches get 503 and readiness reports why, even
-// across kills and restarts, and deliveries continue. Once there is space, batches are accepted
-// again. Batches that got a 207 are in both stores once; those that got a 503 are in neither.
+// TestDiskFull checks that while the disk is full, batches get 503 and the readiness check reports
+// why, even across kills and restarts, and deliveries continue. Once there is space, batches are
+// accepted again. Batches that got a 207 are in both stores once; those that got a 503 are in
+// neither.
 func TestDiskFull(t *testing.T) {
 	if !mayMount(t) {
 		inNamespace(t)
@@ -100,7 +101,8 @@ func (d *process) killAndStart(meanwhile func()) {
 	d.eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
 }
 
-// requireNoSpace checks that the rejection is due to a full disk, and that readiness reports it.
+// requireNoSpace checks that the rejection is due to a full disk, and that the readiness check
+// reports it.
 func (d *process) requireNoSpace(r sent, reason string) {
 	d.t.Helper()
 	requireRetryAfter(d.t, r.response)

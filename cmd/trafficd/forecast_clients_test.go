@@ -166,7 +166,7 @@ func fromLines(t *testing.T, text []byte) *pb.StreetForecastResponse {
 }
 
 // pythonWithProtobuf is a Python with protobuf's runtime. Debian's package is for Debian's Python,
-// which may not be the first in PATH.
+// which might not be the first in PATH.
 var pythonWithProtobuf = sync.OnceValues(func() (string, error) {
 	var err error
 	for _, program := range []string{"/usr/bin/python3", "python3"} {

@@ -135,7 +135,7 @@ func (d *process) forecasts(query string) *pb.StreetForecastResponse {
 	return got
 }
 
-// tryLayer requests the layer from a daemon that may not listen yet.
+// tryLayer requests the layer from a daemon that might not be listening yet.
 func (d *process) tryLayer(query string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodHead, "http://"+d.API+"/mlf/v1/forecast/realtime"+query, nil)
 	require.NoError(d.t, err)
@@ -229,7 +229,7 @@ func (w *topicWriter) records() []stores.Record {
 	return records
 }
 
-// recreate deletes the topic and immediately creates another one of the same name. It returns the
+// recreate deletes the topic and immediately creates another one with the same name. It returns the
 // number of records in the old one.
 func (w *topicWriter) recreate() (before int) {
 	w.t.Helper()

@@ -110,7 +110,8 @@ accepted is durable, and the exit code is 0. A second signal exits immediately.`
 	return root
 }
 
-// load reads the settings from all sources. Even with an error, it returns a configuration.
+// load reads the settings from all sources. It returns a configuration even if it also returns an
+// error.
 func (f *flags) load(cmd *cobra.Command) (*config.Config, conf.Origins, error) {
 	o := conf.Options{File: f.file, Environ: os.Environ(), Set: f.set}
 	for _, n := range f.names {

@@ -22,7 +22,7 @@ import (
 	"trafficd/sources/routing"
 )
 
-// exampleTraceparent is the example of this header. Its trace id is the traceId of all examples.
+// exampleTraceparent is the example of this header. Its trace ID is the traceId of all examples.
 const exampleTraceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 type exampleContent map[string]struct {
@@ -49,7 +49,7 @@ type seenExample struct {
 }
 
 // TestOpenAPIExamples posts the request examples of the OpenAPI document, which must get the
-// response examples of the same names, and provokes every example of an error.
+// response examples with the same names, and provokes every example of an error.
 func TestOpenAPIExamples(t *testing.T) {
 	var document examplesDocument
 	require.NoError(t, yaml.Unmarshal(openapi.Document, &document))

@@ -594,7 +594,7 @@ func operationsOutage(t *testing.T, d *process, c *stores.ClickHouse, chrome bro
 	summary("All is well.")
 	p.do(chromedp.Click(chromedp.CSS(".tail button")))
 	p.eval(new(any), `fetch("status").then(r => r.json()).then(s => s.time)`) // a request after that of the tail
-	d.eventually(func() bool {                                                // the tail may not follow yet
+	d.eventually(func() bool {                                                // the tail might not follow yet
 		send(item(1, 0), strings.Replace(item(2, 0), detector(2), "nowhere", 1))
 		var found bool
 		p.eval(&found, `document.querySelector(".tail").innerText.includes("nowhere")`)
@@ -636,7 +636,7 @@ func terminal(t *testing.T, d *process, send func()) {
 		lines <- line
 	}()
 	var line string
-	d.eventually(func() bool { // the tap may not follow yet
+	d.eventually(func() bool { // the tap might not follow yet
 		send()
 		select {
 		case line = <-lines:

@@ -133,7 +133,7 @@ func TestStartFails(t *testing.T) {
 	f(newProcess(t, "dead_letters=/nowhere/dead.ndjson"), "cannot write the dead-letter file", "/nowhere", "dead_letters")
 }
 
-// TestStartErrorsAreLogged checks that errors at the start are logged in the configured format,
+// TestStartErrorsAreLogged checks that errors at startup are logged in the configured format,
 // invalid settings one per line.
 func TestStartErrorsAreLogged(t *testing.T) {
 	f := func(format string, settings ...string) (lines []string) {

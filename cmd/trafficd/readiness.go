@@ -11,7 +11,7 @@ import (
 	"trafficd/sources/registry"
 )
 
-// Messages about missing settings that have no default, for the log and for readiness.
+// Messages about missing settings that have no default, for the log and the readiness check.
 const (
 	noKeys      = "no API keys: every request is rejected with 401; set api.keys_file or api.keys (trafficctl key new creates a key)"
 	noFeeds     = "no detector registry: every batch is rejected with 403; set registry.feeds"

@@ -382,7 +382,7 @@ func (k *toolkit) checkFaults() {
 	f("IllegalParameterException", "", toolkitStep{Call: "watchJob", ID: "any", Watch: &watchOptions{MaximumPollingPeriod: -1, ProgressUpdatePeriod: 250}})
 }
 
-// requireException requires an exception with type, key, context, messages and transaction id.
+// requireException requires an exception with type, key, context, messages and transaction ID.
 func (k *toolkit) requireException(class, key string, e decodedFault) {
 	k.t.Helper()
 	require.Equal(k.t, class, e.Type)

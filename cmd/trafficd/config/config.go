@@ -29,27 +29,27 @@ import (
 	"trafficd/sources/routing"
 )
 
-// Config holds the daemon's settings, in sections.
+// Config holds the daemon's settings, grouped into sections.
 type Config struct {
 	// Time limit for shutting down after SIGTERM. The graceful phase takes at most the first three
 	// quarters of it. Raise the limit together with the platform's grace period.
 	ShutdownTimeout time.Duration `setting:"shutdown_timeout"`
-	// Soft memory limit of the process. The limit rises to 1.5 times live memory if that is more.
-	// GOMEMLIMIT takes precedence. Raise the setting for layers of more than 100,000 streets.
+	// Soft memory limit of the process. The limit rises to 1.5 times the live heap if that is higher.
+	// GOMEMLIMIT takes precedence. Raise it for layers with more than 100,000 streets.
 	MemoryLimit int64    `setting:"memory_limit"`
 	DeadLetters string   `setting:"dead_letters"` // file for measurements that a store permanently rejects; empty: in the journal's directory
 	Log         conf.Log `setting:"log"`          // Level and format of the log, which is written to standard error.
-	// The operators' listener: web page, /metrics, /status, /healthz and /readyz. It has no
+	// The listener for operators: web page, /metrics, /status, /healthz and /readyz. It has no
 	// authentication.
 	Ops ops.Config `setting:"ops"`
 	// The listener for clients: address, TLS, limits and keys. The limits keep clients from starving
 	// one another.
 	API api.Config `setting:"api"`
-	// Limits for receiving batches. A client may use at most as much of admission_requests and
-	// admission_bytes as it leaves free for others.
+	// Limits for receiving batches. A client may use at most half of what other clients leave of
+	// admission_requests and admission_bytes.
 	Ingest     ingest.Config    `setting:"ingest"`
 	Registry   registry.Config  `setting:"registry"`   // The lists of detectors whose measurements are accepted.
-	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding and validation of batches, and their stored results.
+	Pipeline   pipeline.Config  `setting:"pipeline"`   // Decoding and validation of batches, and the idempotency store.
 	Journal    Journal          `setting:"journal"`    // Keeps accepted measurements until both stores have them.
 	ClickHouse ClickHouse       `setting:"clickhouse"` // The archive.
 	Kafka      Kafka            `setting:"kafka"`      // The Kafka topic that measurements are forwarded to.
@@ -64,8 +64,8 @@ type Config struct {
 
 // Journal configures where accepted measurements are kept until both stores have them.
 type Journal struct {
-	// local: on a disk of this machine; kafka: in a topic that all replicas share, so that losing a
-	// replica and its disk loses no measurements
+	// local: on a local disk; kafka: in a topic that all replicas share, so that losing a replica and
+	// its disk loses no measurements
 	Kind           string `setting:"kind"`
 	journal.Config `setting:",squash"`
 	Log            kafkalog.Config `setting:"log"` // The journal's topic, if kind is kafka.
@@ -79,20 +79,20 @@ const (
 
 // ClickHouse configures the archive and the delivery to it.
 type ClickHouse struct {
-	Enabled           bool `setting:"enabled"` // false: measurements are not archived, and those still waiting are discarded
+	Enabled           bool `setting:"enabled"` // false: measurements are not archived, and pending ones are discarded
 	clickhouse.Config `setting:",squash"`
-	Delivery          pipeline.DeliveryConfig `setting:"delivery"` // blocks of rows and their retries
+	Delivery          pipeline.DeliveryConfig `setting:"delivery"` // block size and retries
 }
 
 // Kafka configures the topic that measurements are forwarded to, and the delivery to it.
 type Kafka struct {
-	Enabled      bool `setting:"enabled"` // false: measurements are not forwarded, and those still waiting are discarded
+	Enabled      bool `setting:"enabled"` // false: measurements are not forwarded, and pending ones are discarded
 	kafka.Config `setting:",squash"`
-	Delivery     pipeline.DeliveryConfig `setting:"delivery"` // blocks of rows and their retries
+	Delivery     pipeline.DeliveryConfig `setting:"delivery"` // block size and retries
 }
 
 // Default returns the default settings. With these, the daemon listens on loopback only. It starts
-// without API keys and a detector registry; readiness reports both as missing.
+// without API keys or a detector registry; the readiness check reports both as missing.
 func Default() Config {
 	delivery := pipeline.DeliveryConfig{
 		MaxRows: 100_000, MinRows: 1, RetryMin: 100 * time.Millisecond, RetryMax: 10 * time.Second,
@@ -126,8 +126,8 @@ func Default() Config {
 	return c
 }
 
-// Load returns the effective configuration, even with an error. Values that cannot be parsed have
-// no effect.
+// Load returns the effective configuration, even if it also returns an error. Values that cannot be
+// parsed have no effect.
 func Load(o conf.Options) (*Config, conf.Origins, error) {
 	c := Default()
 	origins, err := conf.Load(&c, o)
@@ -135,7 +135,8 @@ func Load(o conf.Options) (*Config, conf.Origins, error) {
 	return &c, origins, errors.Join(err, c.validate(origins))
 }
 
-// complete sets the defaults that depend on other settings. Paths are in the journal's directory.
+// complete sets the defaults that depend on other settings. The default paths are in the journal's
+// directory.
 func (c *Config) complete() {
 	if c.DeadLetters == "" {
 		c.DeadLetters = filepath.Join(c.Journal.Dir, "dead-letters.ndjson")
@@ -152,7 +153,8 @@ func (c *Config) complete() {
 	}
 }
 
-// Validate reports every invalid setting, except in the section log, which is validated separately.
+// Validate reports every invalid setting, except those in the log section, which is validated
+// separately.
 func (j Journal) Validate() error {
 	return errors.Join(
 		settings.Check(j.Kind == LocalJournal || j.Kind == KafkaJournal, "kind is %q, must be local or kafka", j.Kind),
@@ -203,7 +205,7 @@ func (c *Config) validateOwn() error {
 			"api.drain_grace is %s, must be less than three quarters of shutdown_timeout (%s): the rest is for requests in progress",
 			c.API.DrainGrace, c.ShutdownTimeout),
 		settings.Check(c.MemoryLimit == 0 || c.MemoryLimit >= 64<<20,
-			"memory_limit is %d, must be 0 (none) or at least 64MiB: less keeps the garbage collector busy", c.MemoryLimit),
+			"memory_limit is %d, must be 0 (none) or at least 64MiB: a lower limit keeps the garbage collector busy", c.MemoryLimit),
 		settings.Check(c.Journal.Kind != LocalJournal || filepath.Clean(c.Pipeline.Idempotency.Journal.Dir) != filepath.Clean(c.Journal.Dir),
 			"pipeline.idempotency.journal.dir is %q, must not be journal.dir: a directory can hold only one journal",
 			c.Pipeline.Idempotency.Journal.Dir),
@@ -217,8 +219,8 @@ type Sink struct {
 	Delivery func(*Config) pipeline.DeliveryConfig
 	Open     func(*Config, zerolog.Logger) (pipeline.Sink, error) // succeeds even if the store is unreachable
 
-	// Check reports problems with the files named in the sink's settings and, if deep, with the
-	// store. Each of the joined errors starts with a key.
+	// Check reports problems with the files named in the sink's settings and, if deep, with the store.
+	// Each joined error starts with a setting's key.
 	Check func(ctx context.Context, c *Config, deep bool) error
 }
 

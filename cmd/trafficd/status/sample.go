@@ -11,7 +11,7 @@ import (
 // sample holds the values of all metrics at one time.
 type sample struct {
 	at      time.Time
-	values  map[string]map[string]float64 // by name without trafficd_ and by the value of the first label, or "" without labels
+	values  map[string]map[string]float64 // keyed by name without trafficd_, and by the value of the first label, or "" without labels
 	latency []bucket                      // of ingest requests
 }
 
