@@ -36,7 +36,7 @@ func (c ClickHouse) Validate(section string) error {
 	extras := c.CAFile != "" || c.CertFile != "" || c.ServerName != "" || c.InsecureSkipVerify
 	return errors.Join(
 		settings.Check((c.CertFile == "") == (c.KeyFile == ""), "%scert_file and %skey_file must be set together", section, section),
-		settings.Check(c.Secure || !extras, "%ssecure must be true: the other TLS settings have no effect without it", section),
+		settings.Check(c.Secure || !extras, "%ssecure must be true if another TLS setting is set, which has no effect otherwise", section),
 	)
 }
 

@@ -68,7 +68,7 @@ func (k Kafka) Validate(section string) error {
 func (s SASL) validate(section string) error {
 	switch strings.ToLower(s.Mechanism) {
 	case "":
-		return settings.Check(s == SASL{}, "%smechanism must be set: the user name and password have no effect without it", section)
+		return settings.Check(s == SASL{}, "%smechanism must be set if username or password is set, which have no effect otherwise", section)
 	case "plain", "scram-sha-256", "scram-sha-512":
 		return settings.Check(s.Username != "" && s.Password != "", "%susername and %spassword must be set for %s", section, section, s.Mechanism)
 	}

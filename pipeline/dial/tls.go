@@ -26,7 +26,7 @@ type TLS struct {
 func (t TLS) validate(section string) error {
 	return errors.Join(
 		settings.Check((t.Cert == "") == (t.Key == ""), "%scert and %skey must be set together", section, section),
-		settings.Check(t.Enabled || t == TLS{}, "%senabled must be true: the other TLS settings have no effect without it", section),
+		settings.Check(t.Enabled || t == TLS{}, "%senabled must be true if another TLS setting is set, which has no effect otherwise", section),
 	)
 }
 

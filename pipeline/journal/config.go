@@ -15,7 +15,7 @@ type Config struct {
 	// maximum size of all segments; at the limit, batches get 503. Raise it to outlast longer outages
 	// of a store.
 	MaxBytes      int64 `setting:"max_bytes"`
-	MinFreeBytes  int64 `setting:"min_free_bytes"`  // disk space that the journal leaves free; with less, batches get 503
+	MinFreeBytes  int64 `setting:"min_free_bytes"`  // disk space that the journal leaves free; with less, batches get 503; 0: none
 	MaxFrameBytes int   `setting:"max_frame_bytes"` // maximum size of a frame, which holds the accepted items of a batch
 	QueueEntries  int   `setting:"queue_entries"`   // maximum number of frames that wait for the disk; at the limit, batches get 503
 	QueueBytes    int64 `setting:"queue_bytes"`     // maximum size of the frames that wait for the disk; at the limit, batches get 503

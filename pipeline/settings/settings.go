@@ -15,9 +15,10 @@ func Check(ok bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// Within returns an error unless low ≤ v ≤ high. reason explains the bounds.
+// Within returns an error unless low ≤ v ≤ high. reason explains the bounds. If low > high, one of
+// them is another setting, whose own error suffices.
 func Within[T cmp.Ordered](key string, v, low, high T, reason string) error {
-	return Check(v >= low && v <= high, "%s is %v, must be %v to %v: %s", key, v, low, high, reason)
+	return Check(v >= low && v <= high || low > high, "%s is %v, must be %v to %v: %s", key, v, low, high, reason)
 }
 
 // AtLeast returns an error unless low ≤ v.

@@ -70,7 +70,7 @@ func (c Config) Validate() error {
 	}
 	if c.CreateTopic.Partitions != 0 {
 		errs = append(errs,
-			settings.Within("create_topic.partitions", c.CreateTopic.Partitions, 1, 10_000,
+			settings.Within("create_topic.partitions", c.CreateTopic.Partitions, 0, 10_000,
 				"more partitions slow the brokers down; with 0 no topic is created"),
 			settings.Within("create_topic.replication_factor", c.CreateTopic.ReplicationFactor, 1, 10, "it cannot exceed the number of brokers"))
 	}

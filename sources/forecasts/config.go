@@ -15,10 +15,11 @@ import (
 // Config is the forecasts section of the configuration.
 type Config struct {
 	Feed  string      `setting:"feed"`  // source of the forecasts: kafka, file or clickhouse; empty: no forecasts
-	Kafka KafkaConfig `setting:"kafka"` // a compacted topic: each key is street:fromnode, each value a StreetForecast message
-	File  FileConfig  `setting:"file"`  // a file that is replaced as a whole; it may be gzip-compressed
-	// A query that returns forecast periods in any order. Its columns, matched by name, are street,
-	// fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow and updated.
+	Kafka KafkaConfig `setting:"kafka"` // A compacted topic, if feed is kafka: each key is street:fromnode, each value a StreetForecast message.
+	File  FileConfig  `setting:"file"`  // A file that is replaced as a whole, if feed is file; it may be gzip-compressed.
+	// A query that returns forecast periods in any order, if feed is clickhouse. Its columns, matched by
+	// name, are street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow and
+	// updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
 	// Limits applies to new content that lacks some of the streets in use.
 	shrink.Limits `setting:",squash"`

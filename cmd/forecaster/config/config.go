@@ -160,7 +160,7 @@ func (m Model) validate() error {
 	errs := []error{
 		settings.Check(m.ProductInstance != "", "product_instance must be set"),
 		settings.Check(m.Measure != "" && m.Measure != m.Count, "measure must be set, and differ from count"),
-		settings.Positive("most", m.Most, "higher values are discarded"),
+		settings.Positive("most", m.Most, "otherwise all values are discarded"),
 		settings.Check(m.Interval >= time.Minute && 15*time.Minute%max(m.Interval, 1) == 0,
 			"interval is %s, must be 1m, 3m, 5m or 15m: slots of 15 minutes consist of whole intervals", m.Interval),
 		settings.Check(zone == nil, "time_zone is %q, must be a name of the IANA database, such as Europe/Copenhagen", m.TimeZone),

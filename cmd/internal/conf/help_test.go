@@ -227,7 +227,9 @@ func (d *definitions) bounds(owner string, n ast.Node) {
 		d.add(field, "Must be from %s to %s: %s.", d.value(field, arg(2)), d.value(field, arg(3)), text(4))
 	case function == "AtLeast" && len(call.Args) == 4:
 		field := d.field(arg(1))
-		d.add(field, "At least %s: %s.", d.value(field, arg(2)), text(3))
+		if least := d.value(field, arg(2)); strings.TrimRight(least, "0s") != "" { // the comment says what 0 means
+			d.add(field, "At least %s: %s.", least, text(3))
+		}
 	case function == "Positive" && len(call.Args) == 3:
 		d.add(d.field(arg(1)), "More than 0: %s.", text(2))
 	default:

@@ -11,8 +11,9 @@ import (
 
 // Limits holds the settings that limit how far content may shrink.
 type Limits struct {
-	MaxShrink     float64       `setting:"max_shrink"`     // maximum fraction of the entries in use that new content may lack
-	ShrinkConfirm time.Duration `setting:"shrink_confirm"` // how long content that lacks more entries must stay the same before it is used
+	MaxShrink float64 `setting:"max_shrink"` // maximum fraction of the entries in use that new content may lack
+	// how long content that lacks more entries must stay the same before it is used; 0: no wait
+	ShrinkConfirm time.Duration `setting:"shrink_confirm"`
 }
 
 // DefaultLimits returns limits that accept content with at least half of the entries in use
