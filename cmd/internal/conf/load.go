@@ -49,7 +49,7 @@ func Differences[T any](a, b *T) (keys []string) {
 
 // Load sets the fields of the struct that into points to, which must hold the defaults. Its error
 // joins all errors, one line each, with the key, the origin of its value and, for an unknown key,
-// the most similar known one. Values that cannot be parsed have no effect.
+// the most similar known one or those in its section. Values that cannot be parsed have no effect.
 func Load(into any, o Options) (Origins, error) {
 	root := schemaOf(reflect.TypeOf(into).Elem())
 	settings, errs := collect(o, root)
@@ -59,7 +59,7 @@ func Load(into any, o Options) (Origins, error) {
 		switch {
 		case err != nil:
 			errs = append(errs, err)
-		case value.IsValid(): // "key:" without a value leaves the default
+		case value.IsValid():
 			reflect.ValueOf(into).Elem().FieldByIndex(f.index).Set(value)
 			origins[s.key] = s.from
 		}
@@ -77,19 +77,12 @@ type setting struct {
 	prefix string // of environment variables
 }
 
-// decode finds the key and converts the value to its type. It returns the zero reflect.Value if the
-// value is null in YAML.
+// decode finds the key and converts the value to its type. It returns the zero reflect.Value for
+// "key:" without a value, which leaves the default.
 func (s setting) decode(root schema) (f field, value reflect.Value, err error) {
 	i := root.find(s.key)
 	if i < 0 {
-		hint := ""
-		if near := root.nearest(s.key); near != "" {
-			hint = fmt.Sprintf(": did you mean %q?", near)
-			if strings.HasPrefix(s.from, "environment ") {
-				hint = ": did you mean " + s.prefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__")) + "?"
-			}
-		}
-		return f, value, fmt.Errorf("unknown key %q (%s)%s", s.key, s.from, hint)
+		return f, value, s.unknown("", s.key, root)
 	}
 	f = root[i]
 	if isSection(f.typ) {
@@ -97,15 +90,34 @@ func (s setting) decode(root schema) (f field, value reflect.Value, err error) {
 	}
 	raw := s.raw
 	if s.text {
-		raw, err = f.fromText(raw.(string))
+		if raw, err = f.fromText(raw.(string)); err != nil {
+			return f, value, s.wrong(s.key, raw, err.Error())
+		}
 	}
-	if err == nil && raw != nil {
-		value, err = f.convert(raw)
-	}
-	if err != nil {
-		err = fmt.Errorf("%q (%s) cannot be %s: %w", s.key, s.from, quoted(s.key, raw), err)
+	if raw != nil {
+		value = reflect.New(f.typ).Elem()
+		err = s.convert(s.key, raw, value)
 	}
 	return f, value, err
+}
+
+// unknown returns the error about a key that is not in a section, whose keys are known.
+func (s setting) unknown(section, key string, known schema) error {
+	hint := ""
+	switch near, keys := known.nearest(key); {
+	case near == "":
+		hint = ": the keys there are " + strings.Join(keys, ", ")
+	case section == "" && strings.HasPrefix(s.from, "environment "):
+		hint = ": did you mean " + s.prefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__")) + "?"
+	default:
+		hint = fmt.Sprintf(": did you mean %q?", join(section, near))
+	}
+	return fmt.Errorf("unknown key %q (%s)%s", join(section, key), s.from, hint)
+}
+
+// wrong returns the error about a value that does not fit its key.
+func (s setting) wrong(key string, v any, want string) error {
+	return fmt.Errorf("%q (%s) cannot be %s: %s", key, s.from, quoted(key, v), want)
 }
 
 // EnvPrefix is the prefix of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other

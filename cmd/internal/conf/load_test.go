@@ -140,17 +140,27 @@ func TestErrors(t *testing.T) {
 	f(set("store.rwos=1"), `unknown key "store.rwos" (--set)`, `did you mean "store.rows"?`)
 	f(env("TRAFFICD_STORE__ROWZ=1"), `"store.rowz"`, "did you mean TRAFFICD_STORE__ROWS?")
 	f(env("TRAFFICD_STORE_ROWS=1"), "environment TRAFFICD_STORE_ROWS", "did you mean TRAFFICD_STORE__ROWS?")
-	f(yaml("feeds:\n  - name: x\n    http: {interva: 5s}\n"), `"feeds"`, "interva", "line 2")
+	f(yaml("store: {host: x}"), `unknown key "store.host"`, "line 1): the keys there are enabled, addresses, password, max_bytes, rows, share, create")
+	f(yaml("feeds: [{name: x}, {http: {interva: 5s}, path: y}]"),
+		`unknown key "feeds[1].http.interva" (`, `line 1): did you mean "feeds[1].http.interval"?`,
+		`unknown key "feeds[1].path" (`, "line 1): the keys there are name, http")
 
 	// Wrong values.
-	f(set("timeout=5"), `"timeout" (--set) cannot be "5"`, "duration with its unit")
+	f(set("timeout=5"), `"timeout" (--set) cannot be 5: want a duration with its unit`)
 	f(set("timeout=soon"), `cannot be "soon"`, "duration with its unit")
 	f(set("store.rows=1.5"), "must be a whole number")
 	f(yaml("store: {rows: yes}"), "store.rows", "line 1", "must be a whole number")
 	f(set("store.max_bytes=9999999999GiB"), "must be a whole number")
 	f(set("store.max_bytes="), "store.max_bytes", "empty")
-	f(set("store.enabled=maybe"), "store.enabled", "bool")
-	f(yaml("store: {addresses: {a: 1}}"), "store.addresses")
+	f(set("store.enabled=maybe"), `"store.enabled" (--set) cannot be "maybe": want true or false`)
+	f(yaml("store: {addresses: {a: 1}}"), `"store.addresses" (`, "line 1) cannot be this value: want a list, such as [a, b]")
+	f(yaml("store: {addresses: 127.0.0.1}"), `"store.addresses" (`, `line 1) cannot be "127.0.0.1": want a list, such as [a, b]`)
+	f(yaml("store: {addresses: [a, 9000]}"), `"store.addresses[1]" (`, "line 1) cannot be 9000: want text in quotes")
+	f(yaml("store: {password: 1, share: a}"), `"store.password" (`, "cannot be this value: want text in quotes", `"store.share" (`, "want a number")
+	f(yaml("store: {create: 6}"), `"store.create" (`, "want a section, such as {partitions: …}")
+	f(yaml("feeds: {name: x}"), `"feeds" (`, "want a list, such as [{name: …}]")
+	f(yaml("feeds: [x, {name: 2026-12-25, http: {interval: 5}}]"), `"feeds[0]" (`, "want a section, such as {name: …}",
+		`"feeds[1].name" (`, "want text in quotes", `"feeds[1].http.interval" (`, "cannot be 5: want a duration with its unit")
 	f(yaml("store: [1]"), `"store"`, "section")
 	f(set("store=1"), `"store" (--set) is a section`)
 	f(set("rows"), "must be section.key=value")
@@ -242,13 +252,26 @@ func TestPrintMasksSecretsAndNamesOrigins(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	keys := schema{{name: "kafka.brokers"}, {name: "kafka.topic"}, {name: "journal.dir"}}
-	f := func(wrong, want string) {
+	keys := schema{
+		{name: "kafka"}, {name: "kafka.brokers"}, {name: "kafka.request_timeout"}, {name: "kafka.tls"}, {name: "kafka.sasl"}, {name: "kafka.topic"},
+		{name: "clickhouse"}, {name: "clickhouse.addresses"}, {name: "clickhouse.cluster"}, {name: "clickhouse.table"}, {name: "clickhouse.username"},
+		{name: "journal"}, {name: "journal.dir"},
+	}
+	f := func(wrong, want string, others ...string) {
 		t.Helper()
-		require.Equal(t, want, keys.nearest(wrong))
+		near, keys := keys.nearest(wrong)
+		require.Equal(t, want, near)
+		require.Equal(t, others, keys)
 	}
 	f("kafka.broker", "kafka.brokers")
 	f("kafak.topic", "kafka.topic")
+	f("kafka_request_timeout", "kafka.request_timeout")
+	f("kafka.topic.name", "kafka.topic")
 	f("journal.directory", "journal.dir")
-	f("something.else.entirely", "")
+	f("clickhouse.user", "clickhouse.username")
+	f("clickhouse.addr", "clickhouse.addresses")
+	f("clickhouse.host", "", "addresses", "cluster", "table", "username")
+	f("kafka.bootstrap_servers", "", "brokers", "request_timeout", "tls", "sasl", "topic")
+	f("kafka.ssl", "", "brokers", "request_timeout", "tls", "sasl", "topic")
+	f("something.else.entirely", "", "kafka", "clickhouse", "journal")
 }

@@ -95,6 +95,7 @@ const secretNote = "secret, not shown"
 var secrets = []string{"password", "authorization", "secret", "token", "api.keys"}
 
 func isSecret(key string) bool {
+	key = strings.TrimRight(key, "[0123456789]") // an entry of a list
 	return slices.ContainsFunc(secrets, func(suffix string) bool { return strings.HasSuffix(key, suffix) })
 }
 
@@ -110,10 +111,14 @@ func hasPassword(text string) bool {
 
 // quoted quotes v for an error. Secrets, lists and maps, which may contain some, are not shown.
 func quoted(key string, v any) string {
-	switch v.(type) {
-	case string, bool, int, int64, uint64, float64:
-		if text := fmt.Sprint(v); !isSecret(key) && !hasPassword(text) {
-			return fmt.Sprintf("%.64q", text)
+	switch v := v.(type) {
+	case string:
+		if !isSecret(key) && !hasPassword(v) {
+			return fmt.Sprintf("%.64q", v)
+		}
+	case bool, int, int64, uint64, float64:
+		if !isSecret(key) {
+			return fmt.Sprint(v)
 		}
 	}
 	return "this value"

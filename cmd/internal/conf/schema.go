@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -69,15 +70,51 @@ func (s schema) hasValue(key string) bool {
 	})
 }
 
-// nearest returns the key with the smallest edit distance to a wrong key, or "" if none is similar.
-func (s schema) nearest(wrong string) string {
-	best, least := "", max(3, len(wrong)/2)+1
+// nearest returns the key that is probably meant by a wrong one. If none is similar, it returns ""
+// and the keys in the section to which the wrong key belongs.
+func (s schema) nearest(wrong string) (key string, others []string) {
 	for _, f := range s {
-		if d := distance(wrong, f.name); d < least {
-			best, least = f.name, d
+		if strings.ReplaceAll(f.name, ".", "_") == wrong {
+			return f.name, nil
 		}
 	}
-	return best
+	at := ""
+	for name := range strings.SplitSeq(wrong, ".") {
+		names := s.namesIn(at)
+		best, least := "", math.MaxInt
+		for _, n := range names {
+			if d := distance(name, n); d < least && similar(name, n, d) {
+				best, least = n, d
+			}
+		}
+		switch {
+		case best != "":
+			at = join(at, best)
+		case len(names) > 0:
+			return "", names
+		}
+	}
+	return at, nil
+}
+
+// namesIn returns the names of the keys in a section.
+func (s schema) namesIn(section string) (names []string) {
+	for _, f := range s {
+		name, inside := strings.CutPrefix(f.name, section)
+		name, below := strings.CutPrefix(name, ".")
+		if inside && (below || section == "") && !strings.Contains(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// similar reports whether a name of distance d may be meant by a wrong one: one is an abbreviation
+// of the other, or a few letters differ.
+func similar(wrong, name string, d int) bool {
+	shorter := min(len(wrong), len(name))
+	return d == 0 || shorter > 2 && (strings.Contains(name, wrong) || strings.HasPrefix(wrong, name)) ||
+		shorter > 3 && d <= min(3, (shorter+2)/3)
 }
 
 // distance returns the Levenshtein distance of two ASCII strings.

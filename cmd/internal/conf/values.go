@@ -3,44 +3,101 @@ package conf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-viper/mapstructure/v2"
 	"go.yaml.in/yaml/v3"
 )
 
-// convert converts a value to the type of f. A value that does not fit exactly is an error.
-func (f field) convert(v any) (reflect.Value, error) {
-	into := reflect.New(f.typ)
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result:      into.Interface(),
-		TagName:     "setting",
-		ErrorUnused: true,
-		DecodeHook:  mapstructure.ComposeDecodeHookFunc(hookDuration, hookInteger),
-	})
-	if err != nil {
-		return reflect.Value{}, err
+// convert sets into, the value of a key, to a value decoded from YAML, which must fit exactly.
+func (s setting) convert(key string, v any, into reflect.Value) error {
+	if v == nil { // as an entry of a list or section
+		return nil
 	}
-	if err := d.Decode(v); err != nil {
-		return reflect.Value{}, errors.New(decodeErrorText(err))
+	fits, want := false, ""
+	switch typ := into.Type(); {
+	case typ == reflect.TypeFor[time.Duration]():
+		text, _ := v.(string)
+		d, err := time.ParseDuration(text)
+		into.SetInt(int64(d))
+		fits, want = err == nil, "a duration with its unit, such as 5s, 1m30s or 1h"
+	case typ.Kind() == reflect.Pointer:
+		into.Set(reflect.New(typ.Elem()))
+		return s.convert(key, v, into.Elem())
+	case isSection(typ):
+		if members, ok := v.(map[string]any); ok {
+			return s.convertSection(key, members, into)
+		}
+		v, want = nil, "a section, such as "+example(typ) // v may be a secret
+	case typ.Kind() == reflect.Slice:
+		if entries, ok := v.([]any); ok {
+			return s.convertList(key, entries, into)
+		}
+		want = "a list, such as " + example(typ)
+	case typ.Kind() == reflect.Bool:
+		var b bool
+		b, fits = v.(bool)
+		into.SetBool(b)
+		want = "true or false"
+	case typ.Kind() == reflect.Float64:
+		n := reflect.ValueOf(v)
+		if fits = n.CanInt() || n.CanUint() || n.CanFloat(); fits {
+			into.Set(n.Convert(typ))
+		}
+		want = "a number"
+	case typ.Kind() == reflect.String:
+		var text string
+		text, fits = v.(string)
+		into.SetString(text)
+		want = "text in quotes"
+	default:
+		var n int64
+		n, fits = integer(v)
+		into.SetInt(n)
+		want = "a whole number, optionally with the unit KiB, MiB, GiB or TiB, such as 64MiB"
 	}
-	return into.Elem(), nil
+	if !fits {
+		return s.wrong(key, v, "must be "+want)
+	}
+	return nil
 }
 
-func hookDuration(from, to reflect.Type, v any) (any, error) {
-	if to != reflect.TypeFor[time.Duration]() || from == to {
-		return v, nil
+func (s setting) convertSection(key string, members map[string]any, into reflect.Value) error {
+	known := schemaOf(into.Type())
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if i := known.find(name); i < 0 {
+			errs = append(errs, s.unknown(key, name, known))
+		} else {
+			errs = append(errs, s.convert(join(key, name), members[name], into.FieldByIndex(known[i].index)))
+		}
 	}
-	text, _ := v.(string)
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return nil, errors.New("must be a duration with its unit, such as 5s, 1m30s or 1h")
+	return errors.Join(errs...)
+}
+
+func (s setting) convertList(key string, entries []any, into reflect.Value) error {
+	into.Set(reflect.MakeSlice(into.Type(), len(entries), len(entries)))
+	var errs []error
+	for i, v := range entries {
+		errs = append(errs, s.convert(fmt.Sprintf("%s[%d]", key, i), v, into.Index(i)))
 	}
-	return d, nil
+	return errors.Join(errs...)
+}
+
+// example returns a value of a type as YAML.
+func example(typ reflect.Type) string {
+	switch {
+	case typ.Kind() == reflect.Slice:
+		return "[" + example(typ.Elem()) + "]"
+	case isSection(typ):
+		return "{" + fieldsOf(typ)[0].name + ": …}"
+	}
+	return "a, b"
 }
 
 // sizes lists the units that whole numbers may have.
@@ -49,26 +106,22 @@ var sizes = []struct {
 	factor int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
-var errInteger = errors.New("must be a whole number, optionally with the unit KiB, MiB, GiB or TiB, such as 64MiB")
-
-func hookInteger(_, to reflect.Type, v any) (any, error) {
-	if to != reflect.TypeFor[int]() && to != reflect.TypeFor[int64]() {
-		return v, nil
-	}
+// integer returns the value of a whole number such as 5, 1e6 or 64MiB.
+func integer(v any) (n int64, ok bool) {
 	switch v := v.(type) {
 	case string:
 		return parseSize(v)
-	case int, int64:
-		return v, nil
+	case int:
+		return int64(v), true
+	case int64:
+		return v, true
 	case float64:
-		if v == math.Trunc(v) && math.Abs(v) <= 1<<53 { // such as 1e6
-			return int64(v), nil
-		}
+		return int64(v), v == math.Trunc(v) && math.Abs(v) <= 1<<53
 	}
-	return nil, errInteger
+	return 0, false
 }
 
-func parseSize(s string) (int64, error) {
+func parseSize(s string) (n int64, ok bool) {
 	factor := int64(1)
 	for _, unit := range sizes {
 		if n, ok := strings.CutSuffix(s, unit.suffix); ok {
@@ -76,10 +129,7 @@ func parseSize(s string) (int64, error) {
 		}
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n > math.MaxInt64/factor || n < math.MinInt64/factor {
-		return 0, errInteger
-	}
-	return n * factor, nil
+	return n * factor, err == nil && n <= math.MaxInt64/factor && n >= math.MinInt64/factor
 }
 
 // formatSize is the inverse of parseSize.
@@ -90,19 +140,6 @@ func formatSize(n int64) string {
 		}
 	}
 	return strconv.FormatInt(n, 10)
-}
-
-// decodeErrorText returns the text of a mapstructure error without its headline and empty names.
-func decodeErrorText(err error) string {
-	text := err.Error()
-	if _, list, ok := strings.Cut(text, "error(s):\n\n"); ok {
-		text = list
-	}
-	text = strings.ReplaceAll(text, "* ", "")
-	for _, noise := range []string{"error decoding '': ", "'' ", "decoding failed due to the following "} {
-		text = strings.ReplaceAll(text, noise, "")
-	}
-	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
 }
 
 // fromText parses a value from the environment or a flag. Strings are used verbatim, a list of
