@@ -23,6 +23,7 @@ import (
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
+	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/internal/version"
@@ -125,7 +126,7 @@ func (f fileOutput) put(_ context.Context, all, _ []*pb.StreetForecast, _ []stri
 // if deep, those with the stores.
 func check(ctx context.Context, c *config.Config, deep bool) error {
 	_, err := streets.Read(c.Detectors)
-	errs := []error{err}
+	errs := []error{conf.Absolute(err)}
 	if c.Output.Feed == forecasts.FeedFile {
 		if err := unix.Access(filepath.Dir(c.Output.File.Path), unix.W_OK); err != nil {
 			errs = append(errs, fmt.Errorf("output.file.path: cannot write to its directory: %w", err))

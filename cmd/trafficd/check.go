@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -17,21 +18,22 @@ import (
 	"trafficd/sources/api"
 )
 
-// check reports all problems with the files and directories named in the settings and, if deep,
-// with the stores and feeds. It creates nothing.
-func check(ctx context.Context, c *config.Config, origins conf.Origins, deep bool) error {
-	var errs []error
+// check adds to the problems with the settings those with the files and directories named in them
+// and, if deep, with the stores and feeds of the sections without such problems. It creates nothing.
+func check(ctx context.Context, c *config.Config, origins conf.Origins, invalid error, deep bool) error {
+	errs := []error{invalid}
 	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }
+	deepIn := func(name string) bool { return deep && !conf.Concern(invalid, name) }
 	section("api", checkAPI(c.API))
-	section("registry", c.Registry.Check(ctx, deep))
-	section("forecasts", c.Forecasts.Check(ctx, deep))
+	section("registry", c.Registry.Check(ctx, deepIn("registry")))
+	section("forecasts", c.Forecasts.Check(ctx, deepIn("forecasts")))
 	for _, s := range c.EnabledSinks() {
-		section(s.Name, s.Check(ctx, c, deep))
+		section(s.Name, s.Check(ctx, c, deepIn(s.Name)))
 	}
 	section("ui", c.UI.Check())
 	section("journal", checkDir("dir", c.Journal.Dir))
 	if c.Journal.Kind == config.KafkaJournal {
-		section("journal.log", c.Journal.Log.Check(ctx, c.Pipeline.Idempotency.Window, deep))
+		section("journal.log", c.Journal.Log.Check(ctx, c.Pipeline.Idempotency.Window, deepIn("journal.log")))
 	}
 	section("pipeline.idempotency.journal", checkDir("dir", c.Pipeline.Idempotency.Journal.Dir))
 	section("", checkDeadLetters(c))
@@ -79,7 +81,7 @@ func checkDir(key, dir string) error {
 		err = unix.Access(dir, unix.W_OK|unix.X_OK)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: cannot write to %s: %w", key, dir, err)
+		return fmt.Errorf("%s: %w", key, &fs.PathError{Op: "cannot write to", Path: dir, Err: err})
 	}
 	return nil
 }

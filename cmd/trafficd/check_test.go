@@ -73,6 +73,43 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	)
 }
 
+// TestCheckConfigReportsNoConsequences checks that an error is reported once: stores are not checked
+// with the defaults of settings that are invalid, and files without a path are not read.
+func TestCheckConfigReportsNoConsequences(t *testing.T) {
+	f := func(settings []string, want ...string) {
+		t.Helper()
+		out, _ := checkConfig(t, "--check-config=deep", append(settings, "clickhouse.enabled=false")...)
+		requireProblems(t, out, want...)
+	}
+	unreachable := "kafka.brokers: cannot connect to 127.0.0.1:1: "
+	f([]string{"kafka.brokers=127.0.0.1:1"}, unreachable)
+	f([]string{"kafka.brokers=127.0.0.1:1", "pipeline.queue=0"}, unreachable, "pipeline.queue is 0")
+	f([]string{"kafka.brokers=[9092]"}, `"kafka.brokers[0]" (--set) cannot be 9092: want text in quotes`)
+	f([]string{"kafka.broker=a:1"}, `unknown key "kafka.broker" (--set): did you mean "kafka.brokers"?`)
+	f([]string{"kafak.brokers=a:1"}, `unknown key "kafak.brokers" (--set): did you mean "kafka.brokers"?`)
+	f([]string{"kafka.delivery.max_rows=0"}, "kafka.delivery.max_rows is 0")
+	f([]string{"kafka.enabled=false", "journal.kind=kafka", "journal.log.brokers=[9092]"}, `"journal.log.brokers[0]" (--set) cannot be 9092: want text in quotes`)
+	f([]string{"kafka.enabled=false", "forecasts.feed=file"}, "forecasts.file.path must be set")
+	f([]string{"kafka.enabled=false", "registry.feeds=[{product_instance: a, file: {}}]"}, "registry.feeds[0].file.path must be set")
+}
+
+// TestCheckConfigShowsAbsolutePaths checks that errors about files with relative paths show where
+// they are expected.
+func TestCheckConfigShowsAbsolutePaths(t *testing.T) {
+	cmd := exec.Command(binary, "--check-config", "--set", "api.keys_file=keys.yaml", "--set", "dead_letters=missing/dead.ndjson",
+		"--set", "registry.feeds=[{product_instance: a, file: {path: detectors.csv}}]")
+	cmd.Dir = t.TempDir()
+	out, _ := cmd.CombinedOutput()
+	requireProblems(t, string(out),
+		"api.keys_file: cannot read the keys file: open "+cmd.Dir+"/keys.yaml: no such file or directory (from --set)",
+		"dead_letters: cannot write the dead-letter file: write to "+cmd.Dir+"/missing: no such file or directory (from --set)",
+		"registry.feeds[0].file: cannot read "+cmd.Dir+"/detectors.csv: no such file or directory (from --set)")
+	cmd = exec.Command(binary, "--config", "trafficd.yaml", "--check-config")
+	cmd.Dir = t.TempDir()
+	out, _ = cmd.CombinedOutput()
+	requireProblems(t, string(out), "cannot read the configuration: open "+cmd.Dir+"/trafficd.yaml: no such file or directory")
+}
+
 func TestCheckConfigAcceptsOnlyDeep(t *testing.T) {
 	for _, mode := range []string{"deeper", ""} {
 		out, ok := checkConfig(t, "--check-config="+mode, "kafka.toppic=x") // a daemon would not start either

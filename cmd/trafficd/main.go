@@ -69,11 +69,12 @@ validates each measurement, makes the valid ones durable in its journal, respond
 and delivers each exactly once to ClickHouse (archive) and a Kafka topic.
 
 Settings come from the defaults, a YAML file, the environment and flags; later ones win.
-The environment variable for a key is TRAFFICD_SECTION__KEY. --print-config shows every
-key with its help, its value and the origin of the value. --check-config reports all
-problems with the settings and the files named in them. --check-config=deep also connects
-to ClickHouse and Kafka, reads each feed once, and reports what would keep the daemon from
-using them: TLS, users, grants, tables, topics, clocks. It changes nothing.
+The environment variable for a key is TRAFFICD_SECTION__KEY. Relative paths in settings
+are relative to the working directory, not to the file. --print-config shows every key with
+its help, its value and the origin of the value. --check-config reports all problems with
+the settings and the files named in them. --check-config=deep also connects to ClickHouse
+and Kafka, reads each feed once, and reports what would keep the daemon from using them:
+TLS, users, grants, tables, topics, clocks. It changes nothing.
 
 SIGHUP reads the settings again and reloads the log level, the keys, the registry feeds and
 the TLS certificate; other changed settings are logged and require a restart.
@@ -130,7 +131,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	c, origins, err := f.load(cmd)
 	switch {
 	case f.check == "files", f.check == "deep":
-		if err = errors.Join(err, check(cmd.Context(), c, origins, f.check == "deep")); err != nil {
+		if err = check(cmd.Context(), c, origins, err, f.check == "deep"); err != nil {
 			return conf.Invalid(err)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
@@ -153,7 +154,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 		c, _, err := f.load(cmd)
 		return c, err
 	}); err != nil {
-		log.Error().Err(err).Msg("trafficd exits with an error")
+		log.Error().Err(conf.Absolute(err)).Msg("trafficd exits with an error")
 		return errLogged
 	}
 	return nil

@@ -12,10 +12,9 @@ import (
 
 // Check checks the files that the configuration names and, if deep is true, the brokers and the
 // topic. Each joined error starts with a setting's key. Check writes no records, but requests a
-// producer ID. It does not connect if the configuration is invalid. It does not check the brokers'
+// producer ID. deep requires a valid configuration. Check does not check the brokers'
 // clocks, because no Kafka response contains the time.
 func (c Config) Check(ctx context.Context, deep bool) error {
-	deep = deep && c.Validate() == nil
 	t, err := c.Kafka.Check(ctx, "", deep)
 	if !deep {
 		return err

@@ -8,25 +8,22 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/internal/watch"
 )
 
-// Check reports problems with the configured files and, if deep is true, with the feed, which it
-// reads once. Each joined error starts with a setting's key. If the configuration is invalid, deep
-// is ignored.
+// Check reports problems with the configured files and, if deep, which requires a valid
+// configuration, with the feed, which it reads once. Each joined error starts with a setting's key.
 func (c Config) Check(ctx context.Context, deep bool) error {
-	deep = deep && c.Validate() == nil
 	switch c.Feed {
 	case FeedKafka:
 		if err := c.Kafka.check(ctx, deep); err != nil {
 			return err
 		}
 	case FeedFile:
-		if err := unix.Access(c.File.Path, unix.R_OK); err != nil {
-			return fmt.Errorf("file.path: cannot read %s: %w", c.File.Path, err)
+		if err := watch.CheckReadable(c.File.Path); err != nil {
+			return fmt.Errorf("file.path: %w", err)
 		}
 	case FeedClickHouse:
 		if err := c.ClickHouse.Check(ctx, deep); err != nil {

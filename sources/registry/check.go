@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"trafficd/sources/internal/watch"
 )
 
-// Check returns an error for each feed whose file cannot be read. If deep, it also reads each list
-// once and returns an error for each unusable one. Errors start with the key of a setting.
+// Check returns an error for each feed whose file cannot be read. If deep, which requires a valid
+// configuration, it also reads each list once and returns an error for each unusable one. Errors
+// start with the key of a setting.
 func (c Config) Check(ctx context.Context, deep bool) error {
-	deep = deep && c.Validate() == nil
 	var errs []error
 	for i, f := range c.Feeds {
 		errs = append(errs, f.check(ctx, fmt.Sprintf("feeds[%d].", i), c, deep))
@@ -32,8 +31,8 @@ func (f FeedConfig) check(ctx context.Context, at string, cfg Config, deep bool)
 	switch {
 	case f.File != nil:
 		kind = "file"
-		if err := unix.Access(f.File.Path, unix.R_OK); err != nil {
-			return fmt.Errorf("%sfile: cannot read %s: %w", at, f.File.Path, err)
+		if err := watch.CheckReadable(f.File.Path); err != nil {
+			return fmt.Errorf("%sfile: %w", at, err)
 		}
 	case f.ClickHouse != nil:
 		kind = "clickhouse"

@@ -12,9 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -86,7 +89,7 @@ func (s setting) decode(root schema) (f field, value reflect.Value, err error) {
 	}
 	f = root[i]
 	if isSection(f.typ) {
-		return f, value, fmt.Errorf("%q (%s) is a section: set the keys in it, such as %s", s.key, s.from, root[i+1].name)
+		return f, value, about(s.key, "%q (%s) is a section: set the keys in it, such as %s", s.key, s.from, root[i+1].name)
 	}
 	raw := s.raw
 	if s.text {
@@ -112,12 +115,16 @@ func (s setting) unknown(section, key string, known schema) error {
 	default:
 		hint = fmt.Sprintf(": did you mean %q?", join(section, near))
 	}
-	return fmt.Errorf("unknown key %q (%s)%s", join(section, key), s.from, hint)
+	key = join(section, key)
+	if first, _, _ := strings.Cut(key, "."); section == "" && known.find(first) < 0 { // it may be meant for any section
+		return fmt.Errorf("unknown key %q (%s)%s", key, s.from, hint)
+	}
+	return about(key, "unknown key %q (%s)%s", key, s.from, hint)
 }
 
 // wrong returns the error about a value that does not fit its key.
 func (s setting) wrong(key string, v any, want string) error {
-	return fmt.Errorf("%q (%s) cannot be %s: %s", key, s.from, quoted(key, v), want)
+	return about(key, "%q (%s) cannot be %s: %s", key, s.from, quoted(key, v), want)
 }
 
 // EnvPrefix is the prefix of the daemon's environment variables: TRAFFICD_SECTION__KEY. Other
@@ -143,7 +150,7 @@ func collect(o Options, root schema) (list []setting, errs []error) {
 	for _, s := range o.Set {
 		key, value, ok := strings.Cut(s, "=")
 		if !ok || key == "" {
-			errs = append(errs, fmt.Errorf("--set %s: must be section.key=value", s))
+			errs = append(errs, about(s, "--set %s: must be section.key=value", s))
 			continue
 		}
 		list = append(list, setting{key: key, raw: value, text: true, from: "--set"})
@@ -158,7 +165,7 @@ func collect(o Options, root schema) (list []setting, errs []error) {
 func fromFile(path string, root schema) ([]setting, []error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, []error{fmt.Errorf("cannot read the configuration: %w", err)}
+		return nil, []error{Absolute(fmt.Errorf("cannot read the configuration: %w", err))}
 	}
 	if len(text) == 0 { // it is probably being written, and a reload would drop all keys and registry feeds
 		return nil, []error{fmt.Errorf("the configuration %s is empty; to use the defaults, put a comment in it", path)}
@@ -189,7 +196,7 @@ func fromNode(n *yaml.Node, key, path string, root schema) (list []setting, errs
 	if key != "" && (at < 0 || !isSection(root[at].typ)) {
 		var raw any
 		if err := n.Decode(&raw); err != nil {
-			return nil, []error{fmt.Errorf("cannot parse %q (%s): %w", key, from, err)}
+			return nil, []error{about(key, "cannot parse %q (%s): %w", key, from, err)}
 		}
 		return []setting{{key: key, raw: raw, from: from}}, nil
 	}
@@ -200,13 +207,13 @@ func fromNode(n *yaml.Node, key, path string, root schema) (list []setting, errs
 		return nil, []error{fmt.Errorf("cannot parse the configuration %s: it must contain keys, such as %s", from, root[0].name)}
 	}
 	if n.Kind != yaml.MappingNode {
-		return nil, []error{fmt.Errorf("%q (%s) must be a section with keys, such as %s", key, from, root[at+1].name)}
+		return nil, []error{about(key, "%q (%s) must be a section with keys, such as %s", key, from, root[at+1].name)}
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := n.Content[i].Value
 		if seen[name] {
-			errs = append(errs, fmt.Errorf("duplicate key %q (%s, line %d)", join(key, name), path, n.Content[i].Line))
+			errs = append(errs, about(join(key, name), "duplicate key %q (%s, line %d)", join(key, name), path, n.Content[i].Line))
 			continue
 		}
 		seen[name] = true
@@ -221,16 +228,45 @@ func fromNode(n *yaml.Node, key, path string, root schema) (list []setting, errs
 func (o Origins) Section(name string, err error) error {
 	var errs []error
 	for _, err := range Leaves(err) {
-		text := join(name, err.Error())
-		for key := keyAtStart.FindString(text); key != ""; key = key[:max(0, strings.LastIndexByte(key, '.'))] {
-			if from := o[key]; from != "" {
+		text := join(name, Absolute(err).Error())
+		key := keyAtStart.FindString(text)
+		for at := key; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
+			if from := o[at]; from != "" {
 				text += " (from " + from + ")"
 				break
 			}
 		}
-		errs = append(errs, errors.New(text))
+		errs = append(errs, keyError{key, errors.New(text)})
 	}
 	return errors.Join(errs...)
+}
+
+// keyError is an error about the setting with a key.
+type keyError struct {
+	key string
+	error
+}
+
+func about(key, format string, args ...any) error { return keyError{key, fmt.Errorf(format, args...)} }
+
+// Concern reports whether the errors of Load and Origins.Section are, or may be, about a section.
+func Concern(errs error, section string) bool {
+	return slices.ContainsFunc(Leaves(errs), func(err error) bool {
+		k, ok := err.(keyError)
+		return !ok || k.key == section || strings.HasPrefix(k.key, section+".")
+	})
+}
+
+// Absolute returns err with an absolute path to the file that it is about. Relative paths in
+// settings are relative to the working directory, which may not be the one that was meant.
+func Absolute(err error) error {
+	var relative *fs.PathError
+	if !errors.As(err, &relative) || filepath.IsAbs(relative.Path) {
+		return err
+	}
+	absolute := *relative
+	absolute.Path, _ = filepath.Abs(relative.Path) // fails only if the working directory does not exist
+	return errors.New(strings.Replace(err.Error(), relative.Error(), absolute.Error(), 1))
 }
 
 var keyAtStart = regexp.MustCompile(`^[a-z0-9_.]+`)

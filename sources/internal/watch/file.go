@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
 // Read returns ErrUnchanged if the version in use is still current, ErrUnsettled if the file is
@@ -47,6 +48,18 @@ type File struct {
 // with Close.
 func NewFile(path string, settle time.Duration, maxBytes int64) *File {
 	return &File{path: path, settle: settle, maxBytes: maxBytes, poke: make(chan struct{}, 1)}
+}
+
+// CheckReadable returns an error if the file at path cannot be read. It accepts an empty path, which
+// is an invalid setting and reported as such.
+func CheckReadable(path string) error {
+	if path == "" {
+		return nil
+	}
+	if err := unix.Access(path, unix.R_OK); err != nil {
+		return &fs.PathError{Op: "cannot read", Path: path, Err: err}
+	}
+	return nil
 }
 
 // Changes returns a channel that receives a value when there may be a new version.
