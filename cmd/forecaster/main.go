@@ -41,7 +41,7 @@ func main() {
 type flags struct {
 	file  string
 	set   []string
-	check string
+	check conf.CheckMode
 	print bool
 }
 
@@ -59,7 +59,6 @@ Settings come from the defaults, a YAML file, the environment (FORECASTER_SECTIO
   forecaster explain --street 4711 --horizon 30
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg`,
 		Version:       version.Text(),
-		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
@@ -67,8 +66,7 @@ Settings come from the defaults, a YAML file, the environment (FORECASTER_SECTIO
 	p := root.PersistentFlags()
 	p.StringVar(&f.file, "config", "", "YAML file with settings")
 	p.StringArrayVar(&f.set, "set", nil, "section.key=value; may be repeated")
-	root.Flags().StringVar(&f.check, "check-config", "", "report every error in the settings and exit; `deep`: also connect to the stores")
-	root.Flags().Lookup("check-config").NoOptDefVal = "files"
+	f.check.AddTo(root)
 	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
 	root.AddCommand(explainCommand(f), evaluateCommand(f))
 	return root
@@ -93,11 +91,9 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	switch {
 	case err != nil:
 		return conf.Invalid(err)
-	case f.check == "files", f.check == "deep":
+	case f.check != "":
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 		return nil
-	case f.check != "":
-		return fmt.Errorf("--check-config is %q, must be deep or without a value", f.check)
 	}
 	return run(cmd.Context(), c, c.Log.Logger(os.Stderr))
 }

@@ -49,7 +49,7 @@ var errLogged = errors.New("see the log")
 type flags struct {
 	file  string
 	set   []string
-	check string
+	check conf.CheckMode
 	print bool
 	names []conf.Flag // flags that set a key
 }
@@ -86,7 +86,6 @@ accepted is durable, and the exit code is 0. A second signal exits immediately.`
   trafficd --set kafka.enabled=false --set clickhouse.addresses=ch1:9000,ch2:9000
   TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd --config trafficd.yaml --print-config`,
 		Version:       version.Text(),
-		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
@@ -99,8 +98,7 @@ accepted is durable, and the exit code is 0. A second signal exits immediately.`
 		n := &f.names[i]
 		p.StringVar(&n.Value, n.Name, "", "short for --set "+n.Key+"=…")
 	}
-	root.Flags().StringVar(&f.check, "check-config", "", "report every error in the settings and exit; `deep`: also connect to the stores")
-	root.Flags().Lookup("check-config").NoOptDefVal = "files"
+	f.check.AddTo(root)
 	root.Flags().BoolVar(&f.print, "print-config", false, "print the effective settings as YAML, without secrets, and exit")
 	root.AddCommand(migrateCommand(f), healthCommand(f), &cobra.Command{
 		Use:   "version",
@@ -124,20 +122,17 @@ func (f *flags) load(cmd *cobra.Command) (*config.Config, conf.Origins, error) {
 }
 
 func (f *flags) serve(cmd *cobra.Command) error {
-	checks := cmd.Flags().Changed("check-config")
-	if checks && f.print {
+	if f.check != "" && f.print {
 		return errors.New("use either --check-config or --print-config, not both")
 	}
 	c, origins, err := f.load(cmd)
 	switch {
-	case f.check == "files", f.check == "deep":
+	case f.check != "":
 		if err = check(cmd.Context(), c, origins, err, f.check == "deep"); err != nil {
 			return conf.Invalid(err)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 		return nil
-	case checks:
-		return fmt.Errorf("--check-config is %q, must be deep or without a value", f.check)
 	case f.print && err != nil:
 		return conf.Invalid(err)
 	case f.print:

@@ -185,6 +185,8 @@ func TestCommandLine(t *testing.T) {
 	f(0, "TRAFFICD_SECTION__KEY", "--help")
 	f(1, "clickhouse.enabled is false", "migrate", "--set", "clickhouse.enabled=false")
 	f(1, "unknown command", "serv")
+	f(1, `unexpected argument "deep": to check the stores too, use --check-config=deep`, "--check-config", "deep")
+	f(0, "--check-config[=files|deep]  ", "--help")
 }
 
 func TestSecondSignalExitsImmediately(t *testing.T) {
