@@ -85,10 +85,11 @@ func etagOf(sum uint64, f format, e encoding) []byte {
 var etagSuffix = [numFormats][numEncodings]string{{"", "-g", "-z"}, {"-j", "-jg", "-jz"}}
 
 // sumFromETag returns the hash of the content that an ETag identifies, whatever its format and
-// encoding. ok is false if the ETag is malformed.
+// encoding. ok is false if the ETag is malformed. The quotes may be missing, because HTTP client
+// libraries remove them.
 func sumFromETag(etag string) (sum uint64, ok bool) {
-	text, ok := strings.CutPrefix(strings.TrimPrefix(etag, "W/"), `"`)
-	if !ok || len(text) < 17 {
+	text := strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
+	if len(text) < 16 || len(text) > 16 && text[16] != '-' {
 		return 0, false
 	}
 	sum, err := strconv.ParseUint(text[:16], 16, 64)

@@ -161,6 +161,7 @@ func TestHorizons(t *testing.T) {
 		require.True(t, errors.As(err, &apiErr), invalid)
 		require.Equal(t, contract.InvalidParameter, apiErr.Code)
 		require.Equal(t, "horizon", apiErr.Parameter)
+		require.Contains(t, apiErr.Description, "one of [0 15 30 45 60] minutes")
 	}
 }
 

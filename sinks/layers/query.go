@@ -35,12 +35,13 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 		case "horizon":
 			repeated := horizon
 			if q.scope, horizon = l.scopes[string(value)]; repeated || !horizon {
-				return q, invalid("horizon", "horizon must be one of the configured minutes, such as 30; omit it for the whole layer")
+				return q, invalid("horizon", fmt.Sprintf(
+					"horizon must occur once and be one of %v minutes; omit it for the whole layer", l.cfg.Horizons))
 			}
 			continue
 		case "since":
 			if q.since, ok = sumFromETag(string(value)); !ok || q.follows {
-				return q, invalid("since", `since must be one ETag or Forecast-Version of an earlier response, such as "5f1c0d9be2a4467a"`)
+				return q, invalid("since", "since must occur once and be the ETag or Forecast-Version of an earlier response, such as 5f1c0d9be2a4467a")
 			}
 			q.follows = true
 			continue

@@ -351,6 +351,9 @@ func TestSinceUnknown(t *testing.T) {
 	f(version, "changes", 0)
 	f(strings.Replace(version, `"`, `W/"`, 1), "changes", 0)
 	f(strings.TrimSuffix(version, `"`)+`-jg"`, "changes", 0)
+	f(strings.Trim(version, `"`), "changes", 0)
+	f(strings.Trim(version, `"`)+"-jg", "changes", 0)
+	f("0123456789abcdef", "whole", len(all))
 	f(`"0123456789abcdef"`, "whole", len(all))
 	_, _, otherHorizon, _ := shownIn(t, l, "?horizon=15")
 	f(otherHorizon, "whole", len(all))
@@ -496,7 +499,7 @@ func TestBadQueries(t *testing.T) {
 	for _, street := range []string{"", "x", "1,", "2147483648", "1.5", strings.Repeat("1,", 100) + "1"} {
 		f("?street="+street, "street")
 	}
-	for _, since := range []string{"", "x", "%22x%22", "0123456789abcdef"} {
+	for _, since := range []string{"", "x", "%22x%22", "0123456789abcde", "0123456789abcdef0", "0123456789abcdeg"} {
 		f("?since="+since, "since")
 	}
 	f("?since=%220123456789abcdef%22&since=%220123456789abcdef%22", "since")
