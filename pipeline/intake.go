@@ -74,6 +74,7 @@ type Intake struct {
 	journal     Journal
 	registry    Registry
 	idempotency *IdempotencyStore
+	allowed     contract.Allowed // without a product instance
 	now         func() time.Time
 
 	turns   *turns.Limiter // limits the workers in use
@@ -107,7 +108,7 @@ func NewIntake(cfg Config, j Journal, registry Registry, idempotency *Idempotenc
 		cfg.Workers = 2 * runtime.GOMAXPROCS(0)
 	}
 	in := &Intake{
-		cfg: cfg, journal: j, registry: registry, idempotency: idempotency, now: time.Now,
+		cfg: cfg, journal: j, registry: registry, idempotency: idempotency, allowed: cfg.Validate.Allowed(), now: time.Now,
 		turns: turns.New(cfg.Workers, max(1, cfg.Workers/2), cfg.Queue), stamped: batch.FrameReceivedAt(newest),
 	}
 	in.entries.New = func() any { return new(journal.Entry) }
@@ -204,7 +205,10 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error
 	if s.IdempotencyKey != "" {
 		hash = b.hash.Sum64()
 	}
-	if replayed, err := in.idempotency.replay(s, hash); replayed || err != nil {
+	replayed, err := in.idempotency.replay(s, hash)
+	s.Result.Allowed = in.allowed
+	s.Result.Allowed.ProductInstance = s.ProductInstance
+	if replayed || err != nil {
 		return nil, err
 	}
 	now := in.now().UnixNano()

@@ -431,7 +431,7 @@ func TestRetryGetsTheSameResult(t *testing.T) {
 			require.Equal(t, f.want.Result.Accepted, s.Result.Accepted)
 			require.Equal(t, f.want.Result.List, s.Result.List)
 			for i, x := range f.want.Result.List {
-				require.Equal(t, f.want.Result.Echo(x), s.Result.Echo(s.Result.List[i]))
+				require.Equal(t, f.want.Result.Detail(x), s.Result.Detail(s.Result.List[i]))
 			}
 		}
 		_, err := h.submit(measurements(item("A", 1)), "key-1")

@@ -140,7 +140,7 @@ func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.
 		if x.Field != contract.FieldItem {
 			item.Field = x.Field.String()
 		}
-		item.Message = append(contract.AppendItemDescription([]byte{'"'}, x.Code, x.Field, r.Echo(*x)), '"')
+		item.Message = append(contract.AppendItemDescription([]byte{'"'}, x.Code, x.Field, r.Detail(*x), &r.Allowed), '"')
 	} else {
 		from, to := time.Unix(0, items.From[row]).UTC(), time.Unix(0, items.To[row]).UTC()
 		item.Type, item.From, item.To = string(items.TypeCode(int(items.Type[row]))), &from, &to

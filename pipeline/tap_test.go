@@ -61,7 +61,7 @@ func TestTapItem(t *testing.T) {
 	text, err := json.Marshal(<-follower.Items)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"time":"1970-01-01T00:00:01Z","client":"acme","code":"UNKNOWN_DETECTOR","detector":"D1","field":"detectorCode",
-		"message":"detectorCode \"D1\" does not exist in the product instance","batch":"00000000-0000-0000-0000-000000000000","index":1}`, string(text))
+		"message":"detectorCode \"D1\" does not exist in product instance ","batch":"00000000-0000-0000-0000-000000000000","index":1}`, string(text))
 	follower.Stop()
 	tap.offer(s, items, r, time.Unix(2, 0))
 	require.Empty(t, follower.Items)

@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"trafficd/schemas/contract"
 )
 
 // ID is the UUID of a batch: a random UUIDv7, or a UUIDv8 from DerivedID. It is in the Batch-Id
@@ -106,9 +108,10 @@ type Result struct {
 	ID         ID
 	Items      int // accepted + rejected
 	Accepted   int
-	Duplicates int        // accepted items that, in the archive, replace an earlier item of the same batch
-	Replay     bool       // the result is from an earlier request with the same Idempotency-Key
-	Detectors  *Detectors // the snapshot that the items were validated against; nil for a replay
+	Duplicates int              // accepted items that, in the archive, replace an earlier item of the same batch
+	Replay     bool             // the result is from an earlier request with the same Idempotency-Key
+	Detectors  *Detectors       // the snapshot that the items were validated against; nil for a replay
+	Allowed    contract.Allowed // for the descriptions of the rejections
 	Rejections
 }
 

@@ -172,7 +172,7 @@ func appendResponse(dst []byte, a *Response) []byte {
 	for _, x := range a.List {
 		dst = binary.AppendUvarint(dst, uint64(x.Index))
 		dst = append(dst, byte(x.Code), byte(x.Field))
-		dst = AppendCounted(dst, a.Echo(x))
+		dst = AppendCounted(dst, a.Detail(x))
 	}
 	return AppendCounted(dst[:plain], compressor.EncodeAll(dst[plain:], nil))
 }

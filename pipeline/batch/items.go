@@ -60,8 +60,8 @@ type Rejection struct {
 	Index uint32 // position in measurements
 	Code  contract.Code
 	Field contract.Field
-	off   uint32 // start of the echo in Rejections.text
-	size  uint32 // length of the echo
+	off   uint32 // start of the detail in Rejections.text
+	size  uint32 // length of the detail
 }
 
 const rejectionSize = 16
@@ -72,16 +72,16 @@ type Rejections struct {
 	text []byte
 }
 
-// Add appends a rejection. Indexes must be ascending. echo is the invalid input; Add keeps its
-// first contract.EchoLimit bytes for the description.
-func (r *Rejections) Add(index int, code contract.Code, field contract.Field, echo []byte) {
+// Add appends a rejection. Indexes must be ascending. detail is the invalid input or the allowed
+// range; Add keeps its first contract.EchoLimit bytes for the description.
+func (r *Rejections) Add(index int, code contract.Code, field contract.Field, detail []byte) {
 	off := uint32(len(r.text))
-	r.text = append(r.text, echo[:min(len(echo), contract.EchoLimit)]...)
+	r.text = append(r.text, detail[:min(len(detail), contract.EchoLimit)]...)
 	r.List = append(r.List, Rejection{Index: uint32(index), Code: code, Field: field, off: off, size: uint32(len(r.text)) - off})
 }
 
-// Echo returns the input that the description of rejection x quotes.
-func (r *Rejections) Echo(x Rejection) []byte { return r.text[x.off : x.off+x.size] }
+// Detail returns the detail that was added with rejection x.
+func (r *Rejections) Detail(x Rejection) []byte { return r.text[x.off : x.off+x.size] }
 
 // Len returns the number of rejections.
 func (r *Rejections) Len() int { return len(r.List) }

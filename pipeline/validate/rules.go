@@ -13,9 +13,9 @@ import (
 )
 
 // check applies the rules of contract 1.2 to a row, in order. It returns the code of the
-// first rule that the row breaks, the invalid field, and the input to quote, or contract.OK. Rule
-// 1, the batch limit, concerns only items without a row.
-func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code contract.Code, field contract.Field, echo []byte) {
+// first rule that the row breaks, the invalid field, and the input to quote or the allowed range,
+// or contract.OK. Rule 1, the batch limit, concerns only items without a row.
+func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code contract.Code, field contract.Field, detail []byte) {
 	if f := fault; f != nil {
 		switch {
 		case f.NotObject: // 2
@@ -30,7 +30,7 @@ func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code co
 			return contract.InvalidType, first(f.WrongType), nil
 		}
 	}
-	kind := v.types[it.Type[row]]
+	kind := &v.types[it.Type[row]]
 	from, to := it.From[row], it.To[row]
 	switch {
 	case v.detectors[row] == unknown: // 7
@@ -46,9 +46,9 @@ func (v *Validator) check(it *batch.Items, row int, fault *batch.Fault) (code co
 	case to > v.latest: // 11
 		return contract.TimestampInFuture, contract.FieldTimestampTo, nil
 	case !kind.has(it.Value[row]): // 12
-		return contract.InvalidValue, contract.FieldValue, nil
+		return contract.InvalidValue, contract.FieldValue, kind.text
 	case it.HasQuality(row) && !v.quality.has(it.Quality[row]): // 13
-		return contract.InvalidQuality, contract.FieldQuality, nil
+		return contract.InvalidQuality, contract.FieldQuality, v.quality.text
 	}
 	return contract.OK, contract.FieldItem, nil
 }

@@ -55,9 +55,30 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-type valueRange struct{ min, max float64 }
+// Allowed returns what the rules accept, for descriptions.
+func (c Config) Allowed() contract.Allowed {
+	const maxNamed = 5 // bounds the size of a response
+	a := contract.Allowed{FutureTolerance: c.FutureTolerance.String(), MeasureTypes: "use 1 to 64 characters A-Za-z0-9_.-"}
+	for i, t := range c.MeasureTypes {
+		switch i {
+		case 0:
+			a.MeasureTypes = "allowed are " + t.Code
+		case maxNamed:
+			a.MeasureTypes += fmt.Sprintf(" and %d others", len(c.MeasureTypes)-maxNamed)
+			return a
+		default:
+			a.MeasureTypes += ", " + t.Code
+		}
+	}
+	return a
+}
 
-var finite = valueRange{-math.MaxFloat64, math.MaxFloat64}
+type valueRange struct {
+	min, max float64
+	text     []byte // follows "a finite number"; empty if there are no bounds
+}
+
+var finite = valueRange{min: -math.MaxFloat64, max: math.MaxFloat64}
 
 // has reports whether v is in the range. It returns false for NaN and infinities.
 func (r valueRange) has(v float64) bool { return v >= r.min && v <= r.max }
@@ -72,6 +93,14 @@ func newRange(lo, hi *float64) (valueRange, error) {
 	}
 	if !finite.has(r.min) || !finite.has(r.max) || r.min > r.max {
 		return r, fmt.Errorf("invalid range %v to %v", r.min, r.max)
+	}
+	switch {
+	case lo != nil && hi != nil:
+		r.text = fmt.Appendf(nil, " from %v to %v", r.min, r.max)
+	case lo != nil:
+		r.text = fmt.Appendf(nil, " of at least %v", r.min)
+	case hi != nil:
+		r.text = fmt.Appendf(nil, " of at most %v", r.max)
 	}
 	return r, nil
 }
@@ -132,8 +161,8 @@ func (v *Validator) Validate(it *batch.Items, known *batch.Detectors, now int64,
 		if len(faults) > 0 && faults[0].Row == uint32(row) {
 			fault, faults = &faults[0], faults[1:]
 		}
-		if code, field, echo := v.check(it, row, fault); code != contract.OK {
-			out.Add(row, code, field, echo)
+		if code, field, detail := v.check(it, row, fault); code != contract.OK {
+			out.Add(row, code, field, detail)
 			v.detectors[row] = unknown
 		}
 	}

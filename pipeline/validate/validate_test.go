@@ -154,6 +154,32 @@ func TestFollowerAgreesWithDetectors(t *testing.T) {
 	}
 }
 
+// TestDetails checks what the rejections say about the accepted values.
+func TestDetails(t *testing.T) {
+	zero, hundred := 0.0, 100.0
+	cfg := Config{QualityMax: &hundred, MeasureTypes: []MeasureType{{Code: "speed", Min: &zero, Max: &hundred}, {Code: "flow", Min: &zero}, {Code: "any"}}}
+	v := New(cfg)
+	f := func(kind, value, quality, want string) {
+		t.Helper()
+		var out batch.Rejections
+		v.Validate(decoded(t, fmt.Sprintf(`{"detectorCode":"A","measureTypeCode":%q,"timestampFrom":"2026-01-01T00:00Z","timestampTo":"2026-01-01T00:00Z",`+
+			`"value":%s,"quality":%s}`, kind, value, quality)), set("A"), now.UnixNano(), &out)
+		require.Equal(t, want, string(out.Detail(out.List[0])))
+	}
+	f("speed", "-1", "1", " from 0 to 100")
+	f("flow", "-1", "1", " of at least 0")
+	f("any", "1e999", "1", "")
+	f("any", "1", "100.5", " of at most 100")
+	f("tempo", "1", "1", "tempo")
+
+	require.Equal(t, "use 1 to 64 characters A-Za-z0-9_.-", DefaultConfig().Allowed().MeasureTypes)
+	require.Equal(t, "allowed are speed, flow, any", cfg.Allowed().MeasureTypes)
+	for range 4 {
+		cfg.MeasureTypes = append(cfg.MeasureTypes, MeasureType{Code: "x"})
+	}
+	require.Equal(t, "allowed are speed, flow, any, x, x and 2 others", cfg.Allowed().MeasureTypes)
+}
+
 func TestConfigErrorsNameTheSetting(t *testing.T) {
 	one, two := 1.0, 2.0
 	f := func(want string, c Config) {

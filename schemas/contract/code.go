@@ -47,7 +47,7 @@ const (
 var codes = [CodeCount]struct {
 	name   string // errorCode in responses
 	status int    // HTTP status of a whole request; 0 if the code is only for items
-	item   string // description of a rejected item, after the name of the field; empty if the code is only for whole requests
+	item   string // template of AppendItemDescription for a rejected item; empty if the code is only for whole requests
 }{
 	OK:                     {name: "OK", status: 207},
 	NotFound:               {name: "NOT_FOUND", status: 404},
@@ -69,18 +69,18 @@ var codes = [CodeCount]struct {
 	InternalError:          {name: "GENERAL_INTERNAL_ERROR", status: 500},
 
 	BatchLimitExceeded: {name: "BATCH_LIMIT_EXCEEDED", item: "exceeds the batch limit and was not examined; send it in another batch"},
-	InvalidType:        {name: "INVALID_TYPE", status: 400, item: "must be {type}"},
+	InvalidType:        {name: "INVALID_TYPE", status: 400, item: "must be {kind}"},
 	DuplicateField:     {name: "DUPLICATE_FIELD", status: 400, item: "is a duplicate member"},
 	ReservedField:      {name: "RESERVED_FIELD", item: "is reserved; it must be null or absent"},
 	MissingField:       {name: "MISSING_FIELD", status: 400, item: "is missing or null"},
-	UnknownDetector:    {name: "UNKNOWN_DETECTOR", item: "does not exist in the product instance"},
-	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", item: "is not an allowed measure type"},
-	InvalidTimestamp: {name: "INVALID_TIMESTAMP", item: "is not an ISO 8601 date-time in UTC from 1970 to 2261, such as " +
-		"2026-01-31T12:00:00Z"},
+	UnknownDetector:    {name: "UNKNOWN_DETECTOR", item: "{input} does not exist in product instance {instance}"},
+	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", item: "{input} is not an allowed measure type; {types}"},
+	InvalidTimestamp: {name: "INVALID_TIMESTAMP", item: "{input} is not an ISO 8601 date-time in UTC, with Z at its end, " +
+		"from 1970 to 2261, such as 2026-01-31T12:00:00Z"},
 	InvalidInterval:   {name: "INVALID_INTERVAL", item: "is before timestampFrom"},
-	TimestampInFuture: {name: "TIMESTAMP_IN_FUTURE", item: "is too far in the future"},
-	InvalidValue:      {name: "INVALID_VALUE", item: "is not a finite number within the range of its measure type"},
-	InvalidQuality:    {name: "INVALID_QUALITY", item: "is not a finite number within the allowed range"},
+	TimestampInFuture: {name: "TIMESTAMP_IN_FUTURE", item: "is more than {tolerance} after the daemon's time, which the header Date shows"},
+	InvalidValue:      {name: "INVALID_VALUE", item: "is not a finite number{range}"},
+	InvalidQuality:    {name: "INVALID_QUALITY", item: "is not a finite number{range}"},
 }
 
 // String returns the errorCode that responses contain.

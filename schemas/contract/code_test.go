@@ -27,24 +27,31 @@ func TestCodes(t *testing.T) {
 }
 
 // describe returns the description of a rejected item with JSON escapes decoded.
-func describe(t *testing.T, code Code, field Field, echo string) (text string) {
+func describe(t *testing.T, code Code, field Field, detail string) (text string) {
 	t.Helper()
-	raw := append(AppendItemDescription([]byte{'"'}, code, field, []byte(echo)), '"')
+	allowed := Allowed{ProductInstance: `"demo"`, MeasureTypes: "allowed are flow, speed", FutureTolerance: "1h0m0s"}
+	raw := append(AppendItemDescription([]byte{'"'}, code, field, []byte(detail), &allowed), '"')
 	require.NoError(t, json.Unmarshal(raw, &text), string(raw))
 	return text
 }
 
 func TestItemDescriptions(t *testing.T) {
-	f := func(code Code, field Field, echo, want string) {
+	f := func(code Code, field Field, detail, want string) {
 		t.Helper()
-		require.Equal(t, want, describe(t, code, field, echo))
+		require.Equal(t, want, describe(t, code, field, detail))
 	}
-	f(UnknownDetector, FieldDetectorCode, "X1", `detectorCode "X1" does not exist in the product instance`)
-	f(UnknownDetector, FieldDetectorCode, "", `detectorCode does not exist in the product instance`)
+	f(UnknownDetector, FieldDetectorCode, "X1", `detectorCode "X1" does not exist in product instance "demo"`)
+	f(UnknownDetector, FieldDetectorCode, "", `detectorCode is empty and does not exist in product instance "demo"`)
 	long := strings.Repeat("x", 63)
-	f(UnknownDetector, FieldDetectorCode, long+"\xc3", `detectorCode "`+long+`" does not exist in the product instance`)
-	f(UnknownDetector, FieldDetectorCode, "x\xc3", "detectorCode \"x\ufffd\" does not exist in the product instance")
-	f(UnknownMeasureType, FieldMeasureTypeCode, "a\"\n\\", "measureTypeCode \"a\"\n\\\" is not an allowed measure type")
+	f(UnknownDetector, FieldDetectorCode, long+"\xc3", `detectorCode "`+long+`" does not exist in product instance "demo"`)
+	f(UnknownDetector, FieldDetectorCode, "x\xc3", "detectorCode \"x\ufffd\" does not exist in product instance \"demo\"")
+	f(UnknownMeasureType, FieldMeasureTypeCode, "a\"\n\\", "measureTypeCode \"a\"\n\\\" is not an allowed measure type; allowed are flow, speed")
+	f(UnknownMeasureType, FieldMeasureTypeCode, "", `measureTypeCode is empty and is not an allowed measure type; allowed are flow, speed`)
+	f(InvalidTimestamp, FieldTimestampFrom, "2026-01-31T12:00:00+01:00", `timestampFrom "2026-01-31T12:00:00+01:00" is not an ISO 8601 `+
+		`date-time in UTC, with Z at its end, from 1970 to 2261, such as 2026-01-31T12:00:00Z`)
+	f(TimestampInFuture, FieldTimestampTo, "", `timestampTo is more than 1h0m0s after the daemon's time, which the header Date shows`)
+	f(InvalidValue, FieldValue, "", `value is not a finite number`)
+	f(InvalidQuality, FieldQuality, " from 0 to 1", `quality is not a finite number from 0 to 1`)
 	f(ReservedField, FieldLinkID, "", `linkId is reserved; it must be null or absent`)
 	f(InvalidType, FieldItem, "", `the item must be an object`)
 	f(InvalidType, FieldDetectorCode, "", `detectorCode must be a string`)
@@ -58,7 +65,10 @@ func TestItemDescriptionsAreUnique(t *testing.T) {
 	seen := map[string]Code{}
 	for code := BatchLimitExceeded; code < CodeCount; code++ {
 		for field := FieldItem; field < FieldCount; field++ {
-			text := describe(t, code, field, "echo")
+			if code == InvalidValue && field != FieldValue || code == InvalidQuality && field != FieldQuality {
+				continue
+			}
+			text := describe(t, code, field, "detail")
 			require.NotRegexp(t, `[{}]|  |^ |[ .]$`, text)
 			if other, ok := seen[text]; ok {
 				require.Equal(t, other, code, text)

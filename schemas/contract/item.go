@@ -5,24 +5,47 @@ import (
 	"unicode/utf8"
 )
 
+// Allowed is what the descriptions of rejected items say about the items that are accepted.
+type Allowed struct {
+	ProductInstance string // it has the detectors
+	MeasureTypes    string // the allowed measure types, as an instruction in ASCII without quotes
+	FutureTolerance string // how far timestampTo may be ahead of the clock, a duration
+}
+
 // AppendItemDescription appends the description of a rejected item, escaped for use inside a JSON
-// string. echo is the input to quote, which the caller has truncated to EchoLimit bytes.
-func AppendItemDescription(b []byte, code Code, field Field, echo []byte) []byte {
+// string. detail is the input to quote or, for InvalidValue and InvalidQuality, the allowed range;
+// the caller has truncated it to EchoLimit bytes.
+func AppendItemDescription(b []byte, code Code, field Field, detail []byte, allowed *Allowed) []byte {
 	if field == FieldItem {
 		b = append(b, "the item"...)
 	} else {
 		b = append(b, fields[field].name...)
 	}
-	if len(echo) > 0 {
-		b = append(b, ` \"`...)
-		b = appendEscaped(b, echo)
-		b = append(b, `\"`...)
-	}
 	b = append(b, ' ')
-	text, hasType := strings.CutSuffix(codes[code].item, "{type}")
-	b = append(b, text...)
-	if hasType {
-		b = append(b, fields[field].kind...)
+	for rest := codes[code].item; rest != ""; {
+		text, after, _ := strings.Cut(rest, "{")
+		b = append(b, text...)
+		text, rest, _ = strings.Cut(after, "}")
+		switch text {
+		case "kind":
+			b = append(b, fields[field].kind...)
+		case "input":
+			if len(detail) == 0 {
+				b = append(b, "is empty and"...)
+				break
+			}
+			b = append(b, `\"`...)
+			b = appendEscaped(b, detail)
+			b = append(b, `\"`...)
+		case "range":
+			b = append(b, detail...)
+		case "instance":
+			b = appendEscaped(b, []byte(allowed.ProductInstance))
+		case "types":
+			b = append(b, allowed.MeasureTypes...)
+		case "tolerance":
+			b = append(b, allowed.FutureTolerance...)
+		}
 	}
 	return b
 }

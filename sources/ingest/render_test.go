@@ -24,9 +24,9 @@ func FuzzEcho(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		var r batch.Rejections
+		r := batch.Result{Allowed: contract.Allowed{ProductInstance: "demo"}}
 		r.Add(7, contract.UnknownDetector, contract.FieldDetectorCode, input)
-		raw := appendRejection(nil, r.List[0], r.Echo(r.List[0]))
+		raw := appendRejection(nil, &r, r.List[0])
 		var got struct {
 			Index int
 			Error struct{ Description, ErrorCode, Parameter string }
@@ -41,7 +41,7 @@ func FuzzEcho(f *testing.F) {
 		if len(echoed) > contract.EchoLimit {
 			echoed = echoed[:contract.EchoLimit]
 		}
-		text := strings.TrimSuffix(strings.TrimPrefix(got.Error.Description, `detectorCode "`), `" does not exist in the product instance`)
+		text := strings.TrimSuffix(strings.TrimPrefix(got.Error.Description, `detectorCode "`), `" does not exist in product instance demo`)
 		if len(echoed) == contract.EchoLimit && !utf8.Valid(echoed) {
 			return // the result for invalid UTF-8 at the limit is unspecified
 		}
@@ -54,7 +54,7 @@ func FuzzEcho(f *testing.F) {
 
 func TestRenderDoesNotAllocatePerRejection(t *testing.T) {
 	result := func(n int) *batch.Result {
-		r := &batch.Result{Items: n}
+		r := &batch.Result{Items: n, Allowed: contract.Allowed{ProductInstance: strings.Repeat("city", 20)}}
 		for i := range n {
 			r.Add(i, contract.UnknownDetector, contract.FieldDetectorCode, []byte("some detector \x01 é"))
 		}

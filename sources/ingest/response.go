@@ -75,12 +75,12 @@ func wantsGzip(h *fasthttp.RequestHeader) bool {
 	return false
 }
 
-// appendRejection appends x as JSON. echo is the rejected value.
-func appendRejection(b []byte, x batch.Rejection, echo []byte) []byte {
+// appendRejection appends a rejection of r as JSON.
+func appendRejection(b []byte, r *batch.Result, x batch.Rejection) []byte {
 	b = append(b, `{"index":`...)
 	b = strconv.AppendUint(b, uint64(x.Index), 10)
 	b = append(b, `,"error":{"description":"`...)
-	b = contract.AppendItemDescription(b, x.Code, x.Field, echo)
+	b = contract.AppendItemDescription(b, x.Code, x.Field, r.Detail(x), &r.Allowed)
 	b = append(b, `","errorCode":"`...)
 	b = append(b, x.Code.String()...)
 	b = append(b, `","parameter":"measurements[`...)
@@ -145,7 +145,7 @@ func (x *rendering) nextPiece() []byte {
 		if x.next > 0 {
 			b = append(b, ',')
 		}
-		b = appendRejection(b, r.List[x.next], r.Echo(r.List[x.next]))
+		b = appendRejection(b, r, r.List[x.next])
 	}
 	if x.next == len(r.List) && !x.ended {
 		x.ended = true

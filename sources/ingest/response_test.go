@@ -57,8 +57,8 @@ func TestResponse(t *testing.T) {
 	require.Equal(t, "Accept, Accept-Encoding", resp.Header.Get("Vary"))
 	require.Len(t, resp.Header.Get("Trace-Id"), 32)
 	require.Equal(t, `{"accepted":2,"rejected":2,"rejections":[`+
-		`{"index":1,"error":{"description":"detectorCode \"A\"1\" does not exist in the product instance","errorCode":"UNKNOWN_DETECTOR","parameter":"measurements[1].detectorCode"}},`+
-		`{"index":3,"error":{"description":"detectorCode \"B\" does not exist in the product instance","errorCode":"UNKNOWN_DETECTOR","parameter":"measurements[3].detectorCode"}}]}`,
+		`{"index":1,"error":{"description":"detectorCode \"A\"1\" does not exist in product instance ","errorCode":"UNKNOWN_DETECTOR","parameter":"measurements[1].detectorCode"}},`+
+		`{"index":3,"error":{"description":"detectorCode \"B\" does not exist in product instance ","errorCode":"UNKNOWN_DETECTOR","parameter":"measurements[3].detectorCode"}}]}`,
 		strings.ReplaceAll(text, `\"A\\\"1\"`, `\"A\"1\"`))
 
 	empty := zip(measurements())
