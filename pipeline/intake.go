@@ -199,7 +199,8 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error
 		if apiErr, ok := errors.AsType[*contract.APIError](err); ok { // from the decoder or from body.Next
 			return nil, apiErr
 		}
-		return nil, contract.NewError(contract.InvalidGzip, "invalid gzip: "+err.Error())
+		return nil, contract.NewError(contract.InvalidGzip,
+			fmt.Sprintf("invalid gzip: %v; send the output of gzip whole and unchanged, with curl by --data-binary", err))
 	}
 	var hash uint64
 	if s.IdempotencyKey != "" {

@@ -198,6 +198,10 @@ func TestNothingOfAFailedRequestIsStored(t *testing.T) {
 
 	err := h.intake.Submit(&batch.Submission{ProductInstance: "city", Body: bytes.NewReader(append(bytes.Clone(whole), "x"...))})
 	require.ErrorContains(t, err, "bytes after the end of the gzip stream")
+	err = h.intake.Submit(&batch.Submission{ProductInstance: "city", Body: bytes.NewReader(whole[:40])})
+	require.ErrorContains(t, err, "unexpected EOF after 40 bytes; send the output of gzip whole")
+	err = h.intake.Submit(&batch.Submission{ProductInstance: "city", Body: bytes.NewReader(nil)})
+	require.ErrorContains(t, err, "the body is empty; send")
 }
 
 func TestReadiness(t *testing.T) {

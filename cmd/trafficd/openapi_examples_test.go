@@ -249,7 +249,7 @@ func (d *process) provokeErrors() map[string]seenExample {
 	seen["RequestTimeout/slowBody"] = d.seen(http.ReadResponse(bufio.NewReader(slow), nil))
 
 	replaceFile(d.t, filepath.Join(d.Dir, "keys.yaml"), "keys:\n"+
-		strings.Replace(keyEntry(integratorKey, "forecast", "UTC"), "{", "{requests_per_second: 0.001, ", 1))
+		strings.Replace(keyEntry(integratorKey, "forecast", "UTC"), "{", "{requests_per_second: 0.1, ", 1))
 	d.eventually(func() bool {
 		seen["Forbidden/noRight"] = post(batch)
 		return seen["Forbidden/noRight"].status == http.StatusForbidden

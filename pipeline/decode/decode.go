@@ -72,6 +72,9 @@ func (d *Decoder) Decode(from Source, items *batch.Items) error {
 		d.depth = 1
 	case c == '[':
 		return wrongRoot("an array")
+	case c == '\x1f' && d.end-d.pos > 1 && d.buf[d.pos+1] == 0x8b: // the gzip magic
+		d.syntax("it is compressed twice; compress it once")
+		return d.err
 	default:
 		if !d.skipValue() {
 			return d.err

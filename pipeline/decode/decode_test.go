@@ -64,7 +64,7 @@ func TestWholeRequestRules(t *testing.T) {
 			_, err := decodeWith(New(DefaultConfig()), r)
 			require.Equal(t, want, codeOf(err), "%s: %v", body, err)
 			if want == contract.InvalidJSON {
-				require.Contains(t, err.Error(), fmt.Sprintf("at byte %d:", offset), body)
+				require.Contains(t, err.Error(), fmt.Sprintf("at byte %d of the decompressed body:", offset), body)
 			}
 		}
 	}
@@ -111,6 +111,10 @@ func TestWholeRequestRules(t *testing.T) {
 	f(`{"measurements":[],"measurements":[]}`, contract.DuplicateField, 0)
 	f(`{"measurements":[],"x":`+strings.Repeat("[", 62)+strings.Repeat("]", 62)+`}`, contract.OK, 0)
 	f(`{"x":`+strings.Repeat("[", 64), contract.InvalidJSON, 68)
+	f("\x1f", contract.InvalidJSON, 0)
+	f("\x1f\x8b", contract.InvalidJSON, 0)
+	_, err := decodeWith(New(DefaultConfig()), strings.NewReader("\x1f\x8b\x08"))
+	require.ErrorContains(t, err, "compressed twice")
 }
 
 func TestHardLimit(t *testing.T) {

@@ -89,7 +89,7 @@ func (l *lexer) syntax(reason string) { l.syntaxAt(l.base+int64(l.pos), reason) 
 
 func (l *lexer) syntaxAt(offset int64, reason string) {
 	if l.err == nil {
-		l.err = contract.NewError(contract.InvalidJSON, fmt.Sprintf("invalid JSON at byte %d: %s", offset, reason))
+		l.err = contract.NewError(contract.InvalidJSON, fmt.Sprintf("invalid JSON at byte %d of the decompressed body: %s", offset, reason))
 	}
 }
 

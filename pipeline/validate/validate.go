@@ -98,9 +98,9 @@ func newRange(lo, hi *float64) (valueRange, error) {
 	case lo != nil && hi != nil:
 		r.text = fmt.Appendf(nil, " from %v to %v", r.min, r.max)
 	case lo != nil:
-		r.text = fmt.Appendf(nil, " of at least %v", r.min)
+		r.text = fmt.Appendf(nil, " of %v or more", r.min)
 	case hi != nil:
-		r.text = fmt.Appendf(nil, " of at most %v", r.max)
+		r.text = fmt.Appendf(nil, " of %v or less", r.max)
 	}
 	return r, nil
 }

@@ -167,9 +167,9 @@ func TestDetails(t *testing.T) {
 		require.Equal(t, want, string(out.Detail(out.List[0])))
 	}
 	f("speed", "-1", "1", " from 0 to 100")
-	f("flow", "-1", "1", " of at least 0")
+	f("flow", "-1", "1", " of 0 or more")
 	f("any", "1e999", "1", "")
-	f("any", "1", "100.5", " of at most 100")
+	f("any", "1", "100.5", " of 100 or less")
 	f("tempo", "1", "1", "tempo")
 
 	require.Equal(t, "use 1 to 64 characters A-Za-z0-9_.-", DefaultConfig().Allowed().MeasureTypes)

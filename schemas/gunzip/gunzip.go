@@ -16,8 +16,9 @@ import (
 )
 
 // Errors returned by a Reader, in addition to the errors of package inflate and of the underlying
-// reader. If the stream ends too early, a Reader returns io.ErrUnexpectedEOF.
+// reader. If the stream ends too early, a Reader returns an error that wraps io.ErrUnexpectedEOF.
 var (
+	ErrEmpty    = errors.New("the body is empty")
 	ErrHeader   = errors.New("the body does not begin with the gzip magic 1f 8b")
 	ErrTrailing = errors.New("bytes after the end of the gzip stream: send one stream and nothing after it")
 	ErrChecksum = errors.New("the checksum or the length does not match: the body was corrupted in transit")
@@ -38,6 +39,7 @@ const (
 
 // Reader decompresses gzip. Reset must be called before the first use.
 type Reader struct {
+	from    source
 	in      *bufio.Reader
 	inflate inflate.Reader
 	text    []byte // the last result of inflate.Next
@@ -54,7 +56,8 @@ func (z *Reader) Reset(r io.Reader) {
 	if z.in == nil {
 		z.in = bufio.NewReaderSize(nil, bufferSize)
 	}
-	z.in.Reset(r)
+	z.from = source{Reader: r}
+	z.in.Reset(&z.from)
 	z.inflate.Reset(z.in)
 	z.text, z.unread, z.members, z.open, z.err = nil, nil, 0, false, nil
 }
@@ -77,6 +80,9 @@ func (z *Reader) Next(keep int) ([]byte, error) {
 			z.open, z.err = false, z.trailer()
 		}
 	}
+	if z.err == io.ErrUnexpectedEOF {
+		z.err = fmt.Errorf("%w after %d bytes", io.ErrUnexpectedEOF, z.from.read)
+	}
 	return z.text, z.err
 }
 
@@ -97,6 +103,8 @@ func (z *Reader) header() error {
 	switch _, err := z.in.Peek(1); {
 	case err == io.EOF && z.members > 0:
 		return io.EOF
+	case err == io.EOF:
+		return ErrEmpty
 	case err != nil:
 		return noEOF(err)
 	}
@@ -191,6 +199,19 @@ func (z *Reader) take(n int) ([]byte, error) {
 	z.crc = crc32.Update(z.crc, crc32.IEEETable, part)
 	_, _ = z.in.Discard(len(part)) // cannot fail: the bytes are in the buffer
 	return part, noEOF(err)
+}
+
+// source counts the bytes of the compressed stream.
+type source struct {
+	io.Reader
+	read int64
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	s.read += int64(n)
+	return n, err
 }
 
 func noEOF(err error) error {

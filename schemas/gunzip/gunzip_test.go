@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -64,11 +65,12 @@ func TestTruncated(t *testing.T) {
 	first := member(t, "abc", nil)
 	packed := append(first, member(t, "def", func(h *gzip.Header) { h.Name, h.Comment, h.Extra = "name", "comment", []byte("extra") })...)
 	for n := range packed {
-		if n == len(first) {
+		if n == 0 || n == len(first) {
 			continue
 		}
 		_, err := read(bytes.NewReader(packed[:n]))
-		require.Equal(t, io.ErrUnexpectedEOF, err, n)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, n)
+		require.ErrorContains(t, err, fmt.Sprintf("after %d bytes", n))
 	}
 }
 
@@ -79,6 +81,7 @@ func TestInvalid(t *testing.T) {
 		require.Equal(t, want, err)
 	}
 	abc := member(t, "abc", nil)
+	f(ErrEmpty)
 	f(ErrHeader, []byte("{}"))
 	f(ErrHeader, []byte("{"))
 	f(ErrTrailing, abc, []byte("x"))

@@ -131,10 +131,8 @@ func (s *Server) check(x *exchange, h *fasthttp.RequestHeader, r *requestHeaders
 			return contract.NewError(contract.Forbidden,
 				"the key does not have the right "+rightName(x.route.Right)+", which this path requires; the operator can add it to the keys file")
 		}
-		if wait, what := x.key.admit(); wait > 0 {
-			return &contract.APIError{
-				Code: contract.RateLimited, Description: "rate limit exceeded: " + what + " per second of this key", RetryAfter: wait,
-			}
+		if wait, limit := x.key.admit(); wait > 0 {
+			return &contract.APIError{Code: contract.RateLimited, Description: "rate limit exceeded: this key may send " + limit, RetryAfter: wait}
 		}
 	}
 	if s.rejecting.Load() {

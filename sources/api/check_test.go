@@ -73,12 +73,12 @@ func TestRates(t *testing.T) {
 		}
 		c = dial(t, s).send(request)
 		resp := c.response()
-		requireError(t, resp, 429, contract.RateLimited)
+		require.Equal(t, "rate limit exceeded: this key may send "+limit, requireError(t, resp, 429, contract.RateLimited).Description)
 		require.Regexp(t, "^[1-9][0-9]*$", resp.Header.Get("Retry-After"))
 		c.ended()
 	}
-	f("slow-key", "a request per 100 s")
-	f("items-key", "10 items per second, 5 in each request")
+	f("slow-key", "0.01 requests per second")
+	f("items-key", "10 items per second")
 }
 
 func TestCredentials(t *testing.T) {

@@ -204,14 +204,17 @@ func rightNames() string {
 type limits struct{ requests, items bucket }
 
 // admit counts a request. If the request exceeds a limit, wait is the time until it would be
-// allowed, and what is the name of the limit; otherwise wait is 0.
-func (l *limits) admit() (wait time.Duration, what string) {
-	if wait := l.requests.take(1, 1); wait > 0 {
-		return wait, "requests"
+// allowed, and limit describes the limit; otherwise wait is 0.
+func (k *key) admit() (wait time.Duration, limit string) {
+	if wait := k.requests.take(1, 1); wait > 0 {
+		return wait, fmt.Sprint(k.entry.RequestsPerSecond, " requests per second")
 	}
 	// The number of items is only known at the end of the request, when they are charged,
 	// and the level may fall far below zero. At the start, a request only needs one token.
-	return l.items.take(1, 0), "items"
+	if wait := k.items.take(1, 0); wait > 0 {
+		return wait, fmt.Sprint(k.entry.ItemsPerSecond, " items per second")
+	}
+	return 0, ""
 }
 
 // bucket is a token bucket with a capacity of one second's tokens, but at least one.
