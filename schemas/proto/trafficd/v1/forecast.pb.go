@@ -155,7 +155,7 @@ type ForecastPeriod struct {
 	FlowValid bool `protobuf:"varint,3,opt,name=flow_valid,json=flowValid,proto3" json:"flow_valid,omitempty"`
 	// Whether speed is valid; currently always true. Absent means true. The layer always sets it.
 	SpeedValid *bool `protobuf:"varint,4,opt,name=speed_valid,json=speedValid,proto3,oneof" json:"speed_valid,omitempty"`
-	// Forecast speed.
+	// Forecast speed in km/h.
 	Speed float64 `protobuf:"fixed64,5,opt,name=speed,proto3" json:"speed,omitempty"`
 	// Reserved for future use.
 	Flow float64 `protobuf:"fixed64,6,opt,name=flow,proto3" json:"flow,omitempty"`

@@ -39,7 +39,7 @@ type Measurement struct {
 	TimestampFrom *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=timestamp_from,json=timestampFrom,proto3" json:"timestamp_from,omitempty"`
 	// End of the measured interval, not before its start.
 	TimestampTo *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=timestamp_to,json=timestampTo,proto3" json:"timestamp_to,omitempty"`
-	// The measured value, finite.
+	// The measured value, finite. Each measure type has the unit that sender and operator have agreed on.
 	Value float64 `protobuf:"fixed64,6,opt,name=value,proto3" json:"value,omitempty"`
 	// Reliability of the measure, finite; absent if the sender provided none.
 	Quality       *float64 `protobuf:"fixed64,7,opt,name=quality,proto3,oneof" json:"quality,omitempty"`

@@ -114,7 +114,7 @@ export type ForecastPeriod = Message<"trafficd.v1.ForecastPeriod"> & {
   speedValid?: boolean | undefined;
 
   /**
-   * Forecast speed.
+   * Forecast speed in km/h.
    *
    * @generated from field: double speed = 5;
    */
