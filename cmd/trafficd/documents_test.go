@@ -184,6 +184,15 @@ func failingProxy(t *testing.T, address string) (url string, keys *[]string) {
 	return proxy.URL, keys
 }
 
+// TestSOAPPage runs the program of schemas/xroute/README.md.
+func TestSOAPPage(t *testing.T) {
+	d := clientsProcess(t)
+	programs := snippets(t, "../../schemas/xroute/README.md")
+	file := filepath.Join(t.TempDir(), "main.py")
+	write(t, file, programs["python"])
+	runDocumented(t, exec.Command(python(t), "-W", "error", file), programs["text"], "TRAFFICD_URL=http://"+d.API, "TRAFFICD_KEY="+integratorKey)
+}
+
 // TestConsumersPage runs the programs of schemas/proto/README.md on a topic with one measurement.
 func TestConsumersPage(t *testing.T) {
 	kafka := stores.StartKafka(t, stores.Topic("measurements", 6))
