@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,8 +22,13 @@ import (
 // DeadLetters is the file of measurements that a sink has permanently rejected, one JSON object per
 // line. A line is durable before the delivery continues; a crash may duplicate it, not lose it.
 type DeadLetters struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // held while writing
 	path string
+
+	counting sync.Mutex     // guards the rest
+	counted  fs.FileInfo    // the file that rows refers to, nil if there is none
+	read     int64          // bytes of it that have been counted
+	rows     map[string]int // by sink
 }
 
 // DeadLetter is a line of the dead-letter file.
@@ -91,6 +98,45 @@ func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 	}
 	deadLetters.WithLabelValues(sink).Add(float64(rows.Rows()))
 	return nil
+}
+
+// Rows returns how many rows of a sink are in the file now, even after a restart. It is 0 once
+// operators have moved the file away. If the file cannot be read, it is the last known number. Rows
+// may be called from any goroutine.
+func (d *DeadLetters) Rows(sink string) int {
+	d.counting.Lock()
+	defer d.counting.Unlock()
+	info, err := os.Stat(d.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (!os.SameFile(info, d.counted) || info.Size() < d.read) {
+		d.counted, d.read, d.rows = info, 0, map[string]int{}
+	}
+	if err == nil && info.Size() > d.read {
+		d.count()
+	}
+	return d.rows[sink]
+}
+
+// count counts the lines after the first d.read bytes. It ignores those that a crash has truncated.
+func (d *DeadLetters) count() {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if _, err := f.Seek(d.read, io.SeekStart); err != nil {
+		return
+	}
+	for r := bufio.NewReader(f); ; {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			return // the rest is being written
+		}
+		d.read += int64(len(line))
+		var l struct{ Sink string }
+		if json.Unmarshal(line, &l) == nil {
+			d.rows[l.Sink]++
+		}
+	}
 }
 
 // ItemOf returns a row as the measurement that the client sent.

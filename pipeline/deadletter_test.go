@@ -91,3 +91,44 @@ func TestUnwritableDeadLetters(t *testing.T) {
 	require.NoError(t, d.Add("sink", batch.Block{}, errors.New("no")))
 	require.NoError(t, d.Check())
 }
+
+// TestDeadLetterRows checks that the number of rows is that of the present file: also after a
+// restart, and after operators have moved the file away, replaced or truncated it.
+func TestDeadLetterRows(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	_, err := h.submit(measurements(item("A", 1), item("B", 1)), "")
+	require.NoError(t, err)
+	kept := h.frames()[0]
+	path := filepath.Join(h.dir, "dead.ndjson")
+	d := NewDeadLetters(path)
+	add := func(sink string, rows int) {
+		require.NoError(t, d.Add(sink, batch.Block{{Batch: &kept, Frame: 1, To: rows}}, errors.New("no")))
+	}
+	require.Zero(t, d.Rows("clickhouse"))
+	add("clickhouse", 2)
+	require.Equal(t, 2, d.Rows("clickhouse"))
+	add("kafka", 1)
+	add("clickhouse", 1)
+	for range 2 {
+		require.Equal(t, 3, d.Rows("clickhouse"))
+		require.Equal(t, 1, d.Rows("kafka"))
+		d = NewDeadLetters(path) // a restart
+	}
+
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, append(text, `{"sink":"kaf`...), 0o600)) // a crash
+	require.Equal(t, 1, d.Rows("kafka"))
+	add("kafka", 1)
+	require.Equal(t, 2, d.Rows("kafka"))
+
+	require.NoError(t, os.Rename(path, path+".resent"))
+	require.Zero(t, d.Rows("clickhouse"))
+	add("clickhouse", 1)
+	require.Equal(t, 1, d.Rows("clickhouse"))
+	require.NoError(t, os.Rename(path+".resent", path))
+	require.Equal(t, 3, d.Rows("clickhouse"))
+	require.NoError(t, os.Truncate(path, 0))
+	require.Zero(t, d.Rows("clickhouse"))
+}

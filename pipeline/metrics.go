@@ -20,7 +20,7 @@ func (in *Intake) show() {
 }
 
 // ShowDelivery registers the metrics of a sink. status returns the total of its deliveries.
-func ShowDelivery(sink string, status func() Status) {
+func ShowDelivery(sink string, dead *DeadLetters, status func() Status) {
 	deadLetters.WithLabelValues(sink)
 	labels := map[string]string{"sink": sink}
 	metrics.Register(
@@ -34,5 +34,7 @@ func ShowDelivery(sink string, status func() Status) {
 			func() float64 { return float64(status().Waiting) }),
 		metrics.GaugeFunc("trafficd_pipeline_delivered_rows", "Rows delivered to the sink since the start of the process.", labels,
 			func() float64 { return float64(status().Rows) }),
+		metrics.GaugeFunc("trafficd_pipeline_dead_letter_rows", "Rows of the sink in the dead-letter file.", labels,
+			func() float64 { return float64(dead.Rows(sink)) }),
 	)
 }

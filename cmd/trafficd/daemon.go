@@ -50,6 +50,7 @@ type daemon struct {
 	registry    *registry.Registry
 	detectors   clickhouse.Detectors // for the archive
 	keys        *api.Keyring
+	dead        *pipeline.DeadLetters
 	deliveries  []*delivery
 	idempotency *pipeline.IdempotencyStore
 	intake      *pipeline.Intake

@@ -33,16 +33,16 @@ type deliverer interface {
 }
 
 func (d *daemon) startDeliveries() error {
-	dead := pipeline.NewDeadLetters(d.cfg.DeadLetters)
-	if err := dead.Check(); err != nil {
+	d.dead = pipeline.NewDeadLetters(d.cfg.DeadLetters)
+	if err := d.dead.Check(); err != nil {
 		return fmt.Errorf("%w; see the setting dead_letters", err)
 	}
 	for _, s := range d.cfg.EnabledSinks() {
-		p, err := d.newDeliverer(s, dead)
+		p, err := d.newDeliverer(s)
 		if err != nil {
 			return errors.Join(err, d.stopDeliveries(context.Background()))
 		}
-		pipeline.ShowDelivery(s.Name, p.Status)
+		pipeline.ShowDelivery(s.Name, d.dead, p.Status)
 		hard, cancelHard := context.WithCancel(context.Background())
 		soft, cancelSoft := context.WithCancel(hard)
 		x := &delivery{name: s.Name, deliverer: p, soft: cancelSoft, hard: cancelHard, done: make(chan struct{})}
@@ -62,21 +62,19 @@ func (d *daemon) startDeliveries() error {
 	return nil
 }
 
-func (d *daemon) newDeliverer(s config.Sink, dead *pipeline.DeadLetters) (deliverer, error) {
+func (d *daemon) newDeliverer(s config.Sink) (deliverer, error) {
 	if d.shared != nil {
-		return &partitions{d: d, sink: s, dead: dead, running: map[int]*pipeline.Delivery{}}, nil
+		return &partitions{d: d, sink: s, running: map[int]*pipeline.Delivery{}}, nil
 	}
-	return d.newDelivery(s, d.cfg, pipeline.Local(d.local, s.Name), dead, d.log)
+	return d.newDelivery(s, d.cfg, pipeline.Local(d.local, s.Name), d.log)
 }
 
-func (d *daemon) newDelivery(
-	s config.Sink, c *config.Config, source pipeline.Source, dead *pipeline.DeadLetters, log zerolog.Logger,
-) (*pipeline.Delivery, error) {
+func (d *daemon) newDelivery(s config.Sink, c *config.Config, source pipeline.Source, log zerolog.Logger) (*pipeline.Delivery, error) {
 	store, err := s.Open(c, log)
 	if err != nil {
 		return nil, err
 	}
-	p, err := pipeline.NewDelivery(s.Name, s.Delivery(c), source, store, dead, log)
+	p, err := pipeline.NewDelivery(s.Name, s.Delivery(c), source, store, d.dead, log)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -118,7 +116,6 @@ func (d *daemon) stopDeliveries(ctx context.Context) error {
 type partitions struct {
 	d    *daemon
 	sink config.Sink
-	dead *pipeline.DeadLetters
 
 	mu      sync.Mutex
 	running map[int]*pipeline.Delivery // keyed by partition
@@ -140,7 +137,7 @@ func (p *partitions) Run(ctx, soft context.Context) error {
 
 func (p *partitions) deliver(ctx, soft context.Context, source *kafkalog.Partition) error {
 	log := p.d.log.With().Int("partition", source.ID).Logger()
-	x, err := p.d.newDelivery(p.sink, p.configFor(source), source, p.dead, log)
+	x, err := p.d.newDelivery(p.sink, p.configFor(source), source, log)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/version"
+	"trafficd/cmd/trafficd/status"
 	"trafficd/schemas/contract"
 	"trafficd/sources/registry"
 )
@@ -48,9 +49,15 @@ func (d *daemon) readiness() ops.Readiness {
 	if anyHas(clients, contract.RightIngest) || !anyHas(clients, contract.RightForecast|contract.RightRouting) {
 		components["registry"] = registry
 	}
+	letters := ops.Component{State: ops.OK}
 	for _, x := range d.deliveries {
 		components[x.name] = x.state()
+		if n := d.dead.Rows(x.name); n > 0 {
+			letters.Add(ops.Degraded, fmt.Sprintf("%s in the dead-letter file, rejected by %s; see the runbook, TrafficdDeadLetters",
+				status.Measurements(float64(n)), x.name))
+		}
 	}
+	components["dead_letters"] = letters
 	if c, show := d.forecastState(clients); show {
 		components["forecasts"] = c
 		served = served || c.State != ops.NotReady && anyHas(clients, contract.RightForecast)

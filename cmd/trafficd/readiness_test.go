@@ -16,6 +16,7 @@ import (
 
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/internal/ops"
+	"trafficd/cmd/trafficd/status"
 	"trafficd/sources/registry"
 )
 
@@ -181,4 +182,25 @@ func TestRegistryVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusMultiStatus, second.status)
 	require.Equal(t, loaded, second.header.Get("Registry-Version"))
+}
+
+// TestDeadLettersInSummary checks that operators see the dead letters of earlier runs until the
+// file is moved away.
+func TestDeadLettersInSummary(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dead.ndjson")
+	d := newProcess(t, "clickhouse.enabled=true", "clickhouse.addresses=127.0.0.1:1", "dead_letters="+path)
+	require.NoError(t, os.WriteFile(path, []byte("{\"sink\":\"clickhouse\"}\n{\"sink\":\"clickhouse\"}\n"), 0o600))
+	d.start()
+	r := d.await(http.StatusOK)
+	require.Equal(t, ops.Degraded, r.Components["dead_letters"].State)
+	const want = "2 measurements are in the dead-letter file, rejected by clickhouse; see the runbook, TrafficdDeadLetters"
+	require.Equal(t, []string{want}, r.Components["dead_letters"].Reasons)
+	var s status.Status
+	_, text := d.get("/status")
+	require.NoError(t, json.Unmarshal(text, &s))
+	require.Contains(t, strings.Join(s.Summary, "\n"), "dead_letters: "+want)
+	require.Equal(t, 2.0, s.Stores[0].DeadLetters)
+	require.Equal(t, 2.0, d.metric("trafficd_pipeline_dead_letter_rows"))
+	require.NoError(t, os.Rename(path, path+".resent"))
+	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["dead_letters"].State)
 }

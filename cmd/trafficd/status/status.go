@@ -86,7 +86,7 @@ type Store struct {
 	Rows        float64 `json:"rows"`    // too low after startup until the backlog has been counted
 	Seconds     float64 `json:"seconds"` // age of the oldest row
 	Error       string  `json:"error,omitempty"`
-	DeadLetters float64 `json:"deadLetters"` // rows since startup
+	DeadLetters float64 `json:"deadLetters"` // rows in the dead-letter file
 }
 
 // Registry describes the detector list of a product instance.
@@ -251,7 +251,7 @@ func (r *Recorder) Now() Status {
 	for _, name := range sorted(s.values["pipeline_lag_frames"]) {
 		store := Store{
 			Name: name, Batches: s.values["pipeline_lag_frames"][name], Rows: s.values["pipeline_lag_rows"][name],
-			Seconds: s.values["pipeline_lag_seconds"][name], DeadLetters: s.values["pipeline_dead_letters_total"][name],
+			Seconds: s.values["pipeline_lag_seconds"][name], DeadLetters: s.values["pipeline_dead_letter_rows"][name],
 		}
 		store.Error, _ = ready.Components[name].Detail["error"].(string)
 		st.Stores = append(st.Stores, store)

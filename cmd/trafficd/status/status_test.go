@@ -271,7 +271,7 @@ func TestTroubleOfNewComponent(t *testing.T) {
 		d.set("registry", ops.Degraded, "no list")
 		d.recorder.record(time.Now())
 		d.pass(4 * time.Minute)
-		require.Equal(t, []string{"registry for 4 min: no list."}, d.recorder.Now().Summary)
+		require.Equal(t, []string{"registry: no list (for 4 min)."}, d.recorder.Now().Summary)
 	}
 }
 
@@ -321,4 +321,6 @@ func TestCount(t *testing.T) {
 	f("999,000", 999_499)
 	f("1 M", 999_500)
 	f("1.23 M", 1_234_567)
+	require.Equal(t, "1 measurement is", Measurements(1))
+	require.Equal(t, "12,000 measurements are", Measurements(12_000))
 }

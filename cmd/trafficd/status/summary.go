@@ -31,19 +31,22 @@ func (r *Recorder) summary(s, oldest *sample, ready ops.Readiness, now time.Time
 		}
 		var since string
 		if began := r.trouble[troubleOf(name, c)]; !began.IsZero() && now.Sub(began) >= step {
-			since = " for " + about(now.Sub(began))
+			since = "for " + about(now.Sub(began))
 		}
 		reasons := strings.Join(c.Reasons, "; ")
 		if rows, ok := s.values["pipeline_lag_rows"][name]; ok {
 			what, why := "is slow, "+reasons, ""
 			if fails(c) {
-				what, why = "has accepted no measurements"+since, " The error is: "+reasons+"."
+				what, why = strings.TrimSpace("has accepted no measurements "+since), " The error is: "+reasons+"."
 			}
-			sentences = append(sentences, fmt.Sprintf("%s %s; %s measurements are waiting in the journal%s.%s",
-				cmp.Or(storeNames[name], name), what, count(rows), r.room(s, oldest), why))
+			sentences = append(sentences, fmt.Sprintf("%s %s; %s waiting in the journal%s.%s",
+				cmp.Or(storeNames[name], name), what, Measurements(rows), r.room(s, oldest), why))
 			continue
 		}
-		sentences = append(sentences, fmt.Sprintf("%s%s: %s.", name, since, reasons))
+		if since != "" {
+			reasons += " (" + since + ")"
+		}
+		sentences = append(sentences, fmt.Sprintf("%s: %s.", name, reasons))
 	}
 	return sentences
 }
@@ -91,6 +94,15 @@ func about(d time.Duration) string {
 		}
 	}
 	return fmt.Sprintf("%d s", d/time.Second)
+}
+
+// Measurements returns the subject and verb of a sentence about n measurements: "1 measurement is",
+// "1.23 M measurements are".
+func Measurements(n float64) string {
+	if n == 1 {
+		return "1 measurement is"
+	}
+	return count(n) + " measurements are"
 }
 
 // count formats a number with about three significant digits.
