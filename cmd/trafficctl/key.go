@@ -37,7 +37,8 @@ kept. Without --file, the entry is printed below the key, as an item of the list
 
 Keys with the same --client and product instance share their routing jobs and
 Idempotency-Keys. To replace a key, create a new key for the same client, and revoke the
-old key once it is no longer used. Without --client, the client is the key's name.`,
+old key once it is no longer used; until then, the alert TrafficdClientSilent reports it.
+Without --client, the client is the key's name.`,
 		Example: `  trafficctl key new --name acme --product-instance north --rights ingest --file keys.yaml > acme.key
   trafficctl key new --name acme-2027 --client acme --product-instance north --rights ingest --file keys.yaml
   trafficctl key new --name trial --product-instance north --rights ingest --expires 720h --file keys.yaml

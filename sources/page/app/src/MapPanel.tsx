@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { Swatch } from "./chart";
 import type { LayerState } from "./client";
-import { clock, duration, whole } from "./format";
+import { duration, whole, zoned } from "./format";
 import type { Geometry } from "./network";
 import { css, label, type Palette, type Scale } from "./palette";
 
@@ -36,7 +36,7 @@ export function Freshness(props: {
         <p class="freshness">
           <b>{forecasts === streets ? whole(streets) : `${whole(forecasts)} of ${whole(streets)}`} streets</b>
           {age !== undefined && `, data ${duration(age)} old`}
-          {state.coveredUntil && `, forecasts until ${clock(state.coveredUntil)}`}
+          {state.coveredUntil && `, forecasts until ${zoned(state.coveredUntil)}`}
         </p>
       ) : (
         !error && <p class="freshness">Loading the forecast layer …</p>
@@ -54,7 +54,7 @@ function staleness(
 ): string {
   if (!state.coveredUntil || Date.parse(state.coveredUntil) <= now + 60_000 * limits.nearest) {
     return state.coveredUntil
-      ? `The last one ended at ${clock(state.coveredUntil)}.`
+      ? `The last one ended at ${zoned(state.coveredUntil)}.`
       : "All of them have ended.";
   }
   if (age !== undefined && age > limits.staleAfter) {

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Chart, colours } from "./chart";
-import { ago, bytes, clock, duration, milliseconds, short, whole } from "./format";
+import { ago, bytes, duration, milliseconds, short, whole, zoned } from "./format";
 import type { Status } from "./status";
 import { type Row, Rows } from "./Table";
 import { Tail } from "./Tail";
@@ -32,7 +32,7 @@ export default function OpsView() {
     };
   }, []);
   if (!status) return <main class="ops">{error ? <p role="alert">{error}</p> : <p>Loading …</p>}</main>;
-  const old = error && `${error} These figures are from ${clock(status.time, true)}.`;
+  const old = error && `${error} These figures are from ${zoned(status.time, true)}.`;
   return <Figures status={status} error={old} />;
 }
 
@@ -53,15 +53,15 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
         {problems.length === 0 ? <p>All is well.</p> : problems.map((p) => <p key={p}>{p}</p>)}
       </section>
       <section class="figures" aria-label="Now">
-        <Figure name="Measurements" value={`${short(s.rates.accepted + s.rates.rejected)}/s`} />
-        <Figure name="Batches" value={`${short(s.rates.batches)}/s`} />
+        <Figure name="Measurements (1 min)" value={`${short(s.rates.accepted + s.rates.rejected)}/s`} />
+        <Figure name="Batches (1 min)" value={`${short(s.rates.batches)}/s`} />
         <Figure
-          name="Rejected"
+          name="Rejected (1 min)"
           value={`${short(s.rates.rejected)}/s`}
           bad={s.rates.rejected > 0.05 * s.rates.accepted}
         />
         <Figure
-          name="207: p50 / p99"
+          name="Response time, p50/p99"
           value={s.latency ? `${short(1000 * s.latency.p50)} / ${milliseconds(s.latency.p99)}` : "–"}
         />
         {s.journal.limit > 0 && ( // on disk
@@ -79,7 +79,7 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
         />
       </section>
       <section class="charts">
-        <Card title="Measurements per second">
+        <Card title="Measurements per second, every 5 s">
           <Chart
             label="Accepted and rejected measurements per second, last hour"
             unit="/s"
@@ -87,9 +87,9 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
             lines={[line("accepted", "accepted", colours.blue), line("rejected", "rejected", colours.red)]}
           />
         </Card>
-        <Card title="Time to a 207">
+        <Card title="Response time in ms, every 5 s">
           <Chart
-            label="Median and 99th percentile of the time to a 207, last hour"
+            label="Median and 99th percentile of the response time of batches, last hour"
             unit="ms"
             times={times}
             lines={[line("p50", "p50", colours.blue), line("p99", "p99", colours.ochre)]}
@@ -121,8 +121,8 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
           none="No store is enabled: accepted measurements are discarded."
         />
         <Table
-          title="Clients"
-          head={["client", "batches", "accepted", "rejected", "last batch"]}
+          title="Clients, by key"
+          head={["key", "batches", "accepted", "rejected", "last batch"]}
           numbers={3}
           rows={s.clients.map((c) => ({
             key: c.name,
@@ -151,8 +151,9 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
       </section>
       <Tail clients={s.clients.map((c) => c.name)} codes={s.codes.map((c) => c.code)} />
       <footer class="note">
-        trafficd {s.version}, started {ago(s.started, s.time)}. Totals are since then. The same figures:{" "}
-        <a href="status">/status</a>, <a href="metrics">/metrics</a>, <code>trafficctl top</code>.
+        trafficd {s.version}, started {ago(s.started, s.time)}. Totals are since then, rates and response
+        times of the last minute. The same figures: <a href="status">/status</a>,{" "}
+        <a href="metrics">/metrics</a>, <code>trafficctl top</code>.
       </footer>
     </main>
   );

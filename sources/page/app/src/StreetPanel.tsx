@@ -2,7 +2,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Chart, colours, type Line } from "./chart";
 import { fetchDetail, fetchLayer, type StreetDetail } from "./client";
-import { clock } from "./format";
+import { clock, zoned } from "./format";
 import { type StreetForecast, StreetForecastResponseSchema } from "./gen/trafficd/v1/forecast_pb";
 
 /**
@@ -76,7 +76,7 @@ export function StreetPanel(props: {
             <dt>Validity</dt>
             <dd>
               {periods.length} periods
-              {periods.length > 0 && `, ${clock(periods[0].start)} to ${clock(periods.at(-1)!.end)}`}
+              {periods.length > 0 && `, ${clock(periods[0].start)} to ${zoned(periods.at(-1)!.end)}`}
             </dd>
             <dt>Time zone</dt>
             <dd>{periods[0]?.timezone ?? "–"}</dd>

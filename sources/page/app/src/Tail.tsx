@@ -21,9 +21,9 @@ export function Tail(props: { clients: string[]; codes: string[] }) {
     );
     return () => stop.abort();
   }, [open, filter]);
-  const select = (name: "client" | "code", options: string[]) => (
+  const select = (name: "client" | "code", label: string, options: string[]) => (
     <label>
-      {name}{" "}
+      {label}{" "}
       <select value={filter[name]} onChange={(e) => setFilter({ ...filter, [name]: e.currentTarget.value })}>
         <option value="">all</option>
         {options.map((o) => (
@@ -39,8 +39,8 @@ export function Tail(props: { clients: string[]; codes: string[] }) {
         <button type="button" aria-pressed={open} onClick={() => setOpen(!open)}>
           {open ? "Stop" : "Follow"}
         </button>
-        {select("client", props.clients)}
-        {select("code", props.codes)}
+        {select("client", "key", props.clients)}
+        {select("code", "code", props.codes)}
         <label>
           detector{" "}
           <input
@@ -59,7 +59,7 @@ export function Tail(props: { clients: string[]; codes: string[] }) {
         <Rows
           label="Rejections"
           role="log"
-          head={["time", "client", "code", "detector", "field", "message"]}
+          head={["time", "key", "code", "detector", "field", "message"]}
           rows={items.map((i) => ({
             key: `${i.batch}/${i.index}`,
             cells: [clock(i.time, true), i.client, i.code, i.detector ?? "", i.field ?? "", i.message ?? ""],

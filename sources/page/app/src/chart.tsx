@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { clock, short } from "./format";
+import { clock, short, zoned } from "./format";
 import { useDark } from "./theme";
 
 /** One line of a chart. */
@@ -143,7 +143,7 @@ export function Chart(props: {
             ▲ up to <b>{value(peak.value, unit)}</b> at {clock(1000 * peak.time, true)}
           </li>
         )}
-        <li class="note">{time !== undefined && times.length > 0 && `at ${clock(1000 * time, !steps)}`}</li>
+        <li class="note">{time !== undefined && times.length > 0 && `at ${zoned(1000 * time, !steps)}`}</li>
       </ul>
     </>
   );

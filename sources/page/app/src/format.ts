@@ -42,9 +42,13 @@ export const ago = (time: string | undefined, now: string) =>
   time ? `${duration((Date.parse(now) - Date.parse(time)) / 1000)} ago` : "never";
 
 /** The local time of day of a time, or of milliseconds since 1970. */
-export const clock = (t: string | number | Date, seconds = false) =>
+export const clock = (t: string | number | Date, seconds = false, zone?: "short") =>
   new Date(t).toLocaleTimeString("en-GB", {
     hour: "2-digit",
     minute: "2-digit",
     second: seconds ? "2-digit" : undefined,
+    timeZoneName: zone,
   });
+
+/** The local time of day with its time zone. */
+export const zoned = (t: string | number, seconds = false) => clock(t, seconds, "short");
