@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +32,20 @@ type Tap struct {
 type TapFilter struct {
 	Client, Code, Detector string
 	Accepted               bool // select accepted items instead of rejected ones
+}
+
+// Validate returns an error if no item can match.
+func (f TapFilter) Validate() error {
+	var codes []string
+	for c := range contract.CodeCount {
+		if c.OfItems() {
+			codes = append(codes, c.String())
+		}
+	}
+	if f.Code == "" || slices.Contains(codes, f.Code) {
+		return nil
+	}
+	return fmt.Errorf("code %q must be one of %s", f.Code, strings.Join(codes, ", "))
 }
 
 // TapItem is an item that was accepted or rejected. Type, From, To and Value are set only for

@@ -87,3 +87,11 @@ func TestTapIsBounded(t *testing.T) {
 	}
 	require.Nil(t, tap.Follow(TapFilter{}))
 }
+
+func TestTapFilter(t *testing.T) {
+	require.NoError(t, TapFilter{}.Validate())
+	require.NoError(t, TapFilter{Code: "UNKNOWN_DETECTOR"}.Validate())
+	for _, code := range []string{"FOO", "RATE_LIMITED"} { // the latter is never that of an item
+		require.ErrorContains(t, TapFilter{Code: code}.Validate(), code+`" must be one of BATCH_LIMIT_EXCEEDED, INVALID_TYPE, `)
+	}
+}

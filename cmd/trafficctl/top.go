@@ -86,9 +86,9 @@ func page(s *status.Status) string {
 	}
 	b.WriteString("\n")
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "batches/s\t%.1f\taccepted/s\t%.0f\trejected/s\t%.0f\n", s.Rates.Batches, s.Rates.Accepted, s.Rates.Rejected)
+	fmt.Fprintf(w, "batches/s\t%.1f\taccepted/s\t%.0f\trejected/s\t%.0f\tin the last minute\n", s.Rates.Batches, s.Rates.Accepted, s.Rates.Rejected)
 	if s.Latency != nil {
-		fmt.Fprintf(w, "207 p50\t%.1f ms\tp99\t%.1f ms\n", 1000*s.Latency.P50, 1000*s.Latency.P99)
+		fmt.Fprintf(w, "response time p50\t%.1f ms\tp99\t%.1f ms\t\t\tin the last minute\n", 1000*s.Latency.P50, 1000*s.Latency.P99)
 	}
 	if s.Journal.Limit > 0 { // on disk
 		fmt.Fprintf(w, "journal\t%.0f MiB\tof\t%.0f MiB\tdisk free\t%.0f MiB\n", s.Journal.Bytes/(1<<20), s.Journal.Limit/(1<<20),
@@ -102,7 +102,7 @@ func page(s *status.Status) string {
 		fmt.Fprintf(w, "%s\t%.0f\t%.0f s\t%.0f\t%s\n", x.Name, x.Rows, x.Seconds, x.DeadLetters, cmp.Or(x.Error, "none"))
 	}
 	if len(s.Clients) > 0 {
-		fmt.Fprintf(w, "\nCLIENT\tBATCHES\tACCEPTED\tREJECTED\tLAST BATCH\n")
+		fmt.Fprintf(w, "\nKEY\tBATCHES\tACCEPTED\tREJECTED\tLAST BATCH\n")
 	}
 	for _, c := range s.Clients {
 		last := "never"
@@ -120,6 +120,9 @@ func page(s *status.Status) string {
 	_ = w.Flush() // cannot fail: b is in memory
 	return b.String()
 }
+
+// tapHintAfter is the time without a measurement after which tap says that it is waiting.
+var tapHintAfter = 5 * time.Second
 
 func newTap(std streams) *cobra.Command {
 	var base string
@@ -153,8 +156,13 @@ shown again.`,
 				return err
 			}
 			defer body.Close()
+			hint := time.AfterFunc(tapHintAfter, func() {
+				fmt.Fprintln(std.err, "trafficctl: nothing has matched yet; trafficctl top lists the keys and the codes")
+			})
+			defer hint.Stop()
 			lines := bufio.NewScanner(body)
 			for lines.Scan() {
+				hint.Stop()
 				var item pipeline.TapItem
 				if err := json.Unmarshal(lines.Bytes(), &item); err != nil {
 					return fmt.Errorf("cannot decode a line of /rejections: %w", err)
@@ -176,7 +184,7 @@ shown again.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&base, "url", operatorsURL, "address of the operators' listener")
-	f.StringVar(&filter.Client, "client", "", "only measurements from this client")
+	f.StringVar(&filter.Client, "client", "", "only measurements sent with the key of this name")
 	f.StringVar(&filter.Code, "code", "", "only measurements with this error code, such as UNKNOWN_DETECTOR")
 	f.StringVar(&filter.Detector, "detector", "", "only measurements of this detector")
 	f.BoolVar(&filter.Accepted, "accepted", false, "show accepted measurements instead of rejected ones")
@@ -185,7 +193,7 @@ shown again.`,
 }
 
 func line(i *pipeline.TapItem) string {
-	text := fmt.Sprintf("%s  %s  %s  %q", i.Time.Format(time.TimeOnly), i.Client, i.Code, i.Detector)
+	text := fmt.Sprintf("%s  %s  %s  %q", i.Time.Format("15:04:05Z"), i.Client, i.Code, i.Detector)
 	if i.Value != nil {
 		return fmt.Sprintf("%s  %s %g  from %s", text, i.Type, *i.Value, i.From.Format(time.RFC3339))
 	}
@@ -226,6 +234,11 @@ func getOperators(ctx context.Context, base, path string, query url.Values) (io.
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the operators' listener: %w; check that --url matches the daemon's setting ops.listen", err)
+	}
+	if resp.Header.Get("Trace-Id") != "" {
+		resp.Body.Close()
+		return nil, fmt.Errorf("%s is the clients' listener; set --url to the operators' one (the daemon's setting ops.listen), such as %s",
+			base, operatorsURL)
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -79,6 +81,43 @@ func TestTopOfSomethingElse(t *testing.T) {
 		r := requireFailure(t, "", "check that it is a trafficd of the same version", append(args, "--url", server.URL)...)
 		require.Empty(t, r.out)
 	}
+}
+
+// TestTopOfClientsListener checks that the 404 of the clients' listener is explained.
+func TestTopOfClientsListener(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trace-Id", "4bf92f3577b34da6a3ce929d0e0e4736")
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer http.DefaultClient.CloseIdleConnections()
+	defer server.Close()
+	for _, command := range []string{"top", "tap"} {
+		requireFailure(t, "", "is the clients' listener; set --url to the operators' one", command, "--url", server.URL)
+	}
+}
+
+// TestTapHint checks that tap says that nothing has matched yet.
+func TestTapHint(t *testing.T) {
+	defer func(before time.Duration) { tapHintAfter = before }(tapHintAfter)
+	tapHintAfter = time.Millisecond
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	errs, out := io.Pipe()
+	ended := make(chan int)
+	go func() {
+		ended <- run(ctx, []string{"tap", "--client", "nobody", "--url", server.URL}, streams{strings.NewReader(""), io.Discard, out})
+	}()
+	line, err := bufio.NewReader(errs).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "nothing has matched yet")
+	interrupt()
+	require.Equal(t, exitDone, <-ended)
 }
 
 // TestOperatorsURL checks that an invalid --url is not reported as an unreachable daemon.

@@ -625,6 +625,10 @@ func terminal(t *testing.T, d *process, send func()) {
 	require.Empty(t, s.Summary)
 	require.Len(t, s.Stores, 2)
 
+	code, text := d.get("/rejections?code=FOO")
+	require.Equal(t, http.StatusBadRequest, code)
+	require.Contains(t, string(text), `code "FOO" must be one of BATCH_LIMIT_EXCEEDED, `)
+
 	tap := exec.CommandContext(t.Context(), trafficctl(t),
 		"tap", "--accepted", "--client", "acme", "--detector", detector(5), "--json", "--url", "http://"+d.Ops)
 	out, err := tap.StdoutPipe()

@@ -126,9 +126,12 @@ func (d *daemon) serveItems(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	f := d.intake.Tap.Follow(pipeline.TapFilter{
-		Client: q.Get("client"), Code: q.Get("code"), Detector: q.Get("detector"), Accepted: q.Has("accepted"),
-	})
+	filter := pipeline.TapFilter{Client: q.Get("client"), Code: q.Get("code"), Detector: q.Get("detector"), Accepted: q.Has("accepted")}
+	if err := filter.Validate(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	f := d.intake.Tap.Follow(filter)
 	if f == nil {
 		http.Error(w, "too many followers; stop one", http.StatusServiceUnavailable)
 		return

@@ -44,7 +44,7 @@ func TestParseCSVErrors(t *testing.T) {
 	f("REPORT_ID,street\n1,x\n", "code", `no column "code"; the columns are ["REPORT_ID" "street"]`)
 	f("REPORT_ID;street\n1;x\n", "code", `the columns are ["REPORT_ID" "street"]`)
 	f("code,code\n1,2\n", "code", "more than once")
-	f("code,street\nA,x\nB", "code", "line 3: the number of fields differs")
+	f("code,street\nA,x\nB", "code", "line 3: number of fields 1, in the header 2")
 	f("code,street\nA,x\nB,y,z\n", "code", "truncated")
 	f("code,street\nA,x\nB,\"y", "code", "quote")
 	f("code\n\xd8A\n", "code", "UTF-8")

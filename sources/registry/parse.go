@@ -35,8 +35,8 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 		}
 		var at *csv.ParseError
 		if errors.Is(err, csv.ErrFieldCount) && errors.As(err, &at) {
-			return fmt.Errorf("line %d: the number of fields differs from the header: "+
-				"the file is truncated, or a value that contains the separator is not quoted", at.Line)
+			return fmt.Errorf("line %d: number of fields %d, in the header %d: "+
+				"the file is truncated, or a value that contains the separator is not quoted", at.Line, len(row), r.FieldsPerRecord)
 		}
 		if err != nil {
 			return err

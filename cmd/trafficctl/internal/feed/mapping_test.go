@@ -86,8 +86,8 @@ func TestBadRows(t *testing.T) {
 		require.Contains(t, r.bad[0], "line 3: ")
 		require.Contains(t, r.bad[0], want)
 	}
-	f("D,2026-11-01T07:50:00Z,1\n", "number of columns")
-	f("D,2026-11-01T07:50:00Z,1,2,3\n", "number of columns")
+	f("D,2026-11-01T07:50:00Z,1\n", "number of columns 3, in the rows before 4")
+	f("D,2026-11-01T07:50:00Z,1,2,3\n", "number of columns 5, in the rows before 4")
 	f("D\"x,2026-11-01T07:50:00Z,1,2\n", `bare "`)
 	f("D,2026-11-31T07:50:00Z,1,2\n", "column timestampFrom")
 	f("D,yesterday,1,2\n", "yesterday")

@@ -54,7 +54,7 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 		case bad:
 			reason := fault.Err
 			if errors.Is(err, csv.ErrFieldCount) {
-				reason = errors.New("the number of columns differs from the previous rows")
+				reason = fmt.Errorf("number of columns %d, in the rows before %d", len(record), r.FieldsPerRecord)
 			}
 			err = yieldRowError(yield, measurement.Position{Row: row, Line: int64(fault.StartLine)}, reason)
 		default:
