@@ -110,10 +110,26 @@ func explain(w io.Writer, c *config.Config, s *model.Step, t *streets.Street, ho
 		speeds[i] = explainDetector(w, out[0], detail[0])
 	}
 	if v := t.Speed(speeds); !math.IsNaN(v) {
-		fmt.Fprintf(w, "\nspeed of the street: %.1f, published as %g\n", v, round(c.Forecasts, v))
+		fmt.Fprintf(w, "\nspeed of the street: %.1f, %s\n", v, publication(c.Forecasts, s, horizon, v))
 	} else {
 		fmt.Fprintln(w, "\nno forecast for the street")
 	}
+}
+
+// publication says as what a speed is published, or why not: a period has the forecast for its
+// middle.
+func publication(c config.Forecasts, s *model.Step, horizon time.Duration, speed float64) string {
+	list, targets := periods(c, s)
+	i := int(s.Origin.Add(horizon-s.Interval).Sub(s.Origin.Truncate(c.Step)) / c.Step)
+	if i >= len(list) {
+		return "not published: the last period ends at " + list[len(list)-1].End
+	}
+	period := list[i].Start + " to " + list[i].End
+	if targets[i] != s.TargetOf(horizon) {
+		minutes := targets[i].Horizon * s.Interval.Minutes()
+		return fmt.Sprintf("not published: the period %s has the forecast of --horizon %g", period, minutes)
+	}
+	return fmt.Sprintf("published as %g for %s", round(c, speed), period)
 }
 
 // explainDetector prints a detector's forecast and returns its speed, or NaN without a forecast.
@@ -129,6 +145,7 @@ func explainDetector(w io.Writer, f model.Forecast, d model.Detail) float64 {
 		fmt.Fprintln(w, "  too little history: profile and weights of all detectors")
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(table, "  \tvalue\tweight\tcontribution\t\n")
 	fmt.Fprintf(table, "  profile\t\t\t%.2f\t\n", d.Profile)
 	for i, name := range model.Features {
 		fmt.Fprintf(table, "  %s\t%.3f\t× %.4f\t%+.2f\t\n", name, d.Features[i], d.Weights.Beta[i], d.Features[i]*d.Weights.Beta[i])

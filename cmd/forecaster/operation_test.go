@@ -74,10 +74,17 @@ func (w *town) testExplain(t *testing.T) {
 	text, err := f("explain", "--street", "103", "--horizon", "30", "--at", noon.Format(time.RFC3339))
 	require.NoError(t, err)
 	for _, want := range []string{
-		"detector 6, 106 m", "last values", "profile", "last interval", "8 of 10 values are between", "speed of the street: 5",
+		"detector 6, 106 m", "last values", "profile", "last interval", "8 of 10 values are between", "speed of the street: 5", "contribution",
+		"not published: the period 2026-06-10T12:15:00Z to 2026-06-10T12:30:00Z has the forecast of --horizon 25",
 	} {
 		require.Contains(t, text, want)
 	}
+	text, err = f("explain", "--street", "103", "--horizon", "25", "--at", noon.Format(time.RFC3339))
+	require.NoError(t, err)
+	require.Regexp(t, `published as 5\d\S* for 2026-06-10T12:15:00Z to 2026-06-10T12:30:00Z`, text)
+	text, err = f("explain", "--street", "103", "--horizon", "999", "--at", noon.Format(time.RFC3339))
+	require.NoError(t, err)
+	require.Contains(t, text, "not published: the last period ends at 2026-06-10T1")
 	text, err = f("explain", "--street", "103", "--at", noon.AddDate(0, 0, 10).Format(time.RFC3339))
 	require.NoError(t, err)
 	require.Contains(t, text, "no measurement in the last 1h0m0s")
