@@ -130,7 +130,7 @@ func (w *town) testRun(t *testing.T) {
 		return nil
 	}))
 	require.Contains(t, body, `"origin"`)
-	require.Contains(t, body, "10 streets have too little history")
+	require.Contains(t, body, "streets with too little history: 10")
 	require.Len(t, w.layer(t), 10)
 	metrics, err := d.Metrics(ctx)
 	require.NoError(t, err)

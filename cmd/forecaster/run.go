@@ -460,7 +460,7 @@ func (f *forecaster) readiness() ops.Readiness {
 		}
 	}
 	if n := s.streets[model.Pooled] + s.streets[model.Persist]; n > 0 {
-		c.Add(ops.Degraded, fmt.Sprintf("%d streets have too little history", n))
+		c.Add(ops.Degraded, fmt.Sprintf("streets with too little history: %d", n))
 	}
 	return ops.NewReadiness(map[string]ops.Component{"forecaster": c})
 }

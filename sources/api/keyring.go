@@ -136,11 +136,11 @@ func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 // Err returns the error of the keys file, for readiness, or nil. It does not wait for the functions
 // registered by BeforeUse, which may take seconds.
 func (k *Keyring) Err() error {
-	problem, now := k.problem.Load(), k.now.Load()
+	problem := k.problem.Load()
 	if problem == nil {
 		return nil
 	}
-	return fmt.Errorf("the %d keys of %s stay in use: %w", len(now.keys), now.loaded.UTC().Format(time.RFC3339), *problem)
+	return fmt.Errorf("the keys loaded at %s stay in use: %w", k.now.Load().loaded.UTC().Format(time.RFC3339), *problem)
 }
 
 // hasher computes the digest of a key. sha256.Sum256 allocates if the compiler inlines it but not

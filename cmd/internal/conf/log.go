@@ -42,6 +42,7 @@ func (l Log) SetLevel() {
 // json.
 func (l Log) Logger(file *os.File) zerolog.Logger {
 	l.SetLevel()
+	zerolog.DurationFieldFormat = zerolog.DurationFormatString // with the unit
 	var w io.Writer = file
 	terminal := term.IsTerminal(int(file.Fd()))
 	if l.Format == "console" || l.Format == "auto" && terminal {

@@ -254,7 +254,7 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 			}
 		}
 		s.giveUp(b.positions[0].Row, inDoubtItems)
-		return fmt.Errorf("cannot send %d items starting at %s: %w", b.len(), b.positions[0], err)
+		return fmt.Errorf("cannot send the measurements starting at %s: %w", b.positions[0], err)
 	}
 }
 
