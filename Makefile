@@ -20,8 +20,8 @@ help: ## list the targets
 VERSION  ?= $(shell git describe --tags --always --dirty=+changes && git show --no-patch --format='of %cs')
 
 .PHONY: build
-build: ## build all programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X 'trafficd/cmd/internal/version.stamp=$(VERSION)'" -o bin/ ./cmd/...
+build: ## build all programs into bin/; PROGRAMS=packages
+	@.ci/build '$(VERSION)' $(or $(PROGRAMS),./cmd/...)
 
 .PHONY: image package release
 image: ## write container images for Linux on amd64 and arm64 to dist/; needs no Docker
@@ -54,7 +54,7 @@ setup: ## install the Debian packages that the tests need; SETUP=no prints the c
 .PHONY: run
 run: ## start stores, daemon and forecaster, send three days of traffic, show the result, continue live; DATA=dir for real data, ARGS=--exit to stop after the result
 	@.ci/setup run
-	@.ci/build ./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores
+	@.ci/build '$(VERSION)' ./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores
 	@exec bin/quickstart $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 .PHONY: stores

@@ -63,6 +63,7 @@ Settings come from the defaults, a YAML file, the environment (FORECASTER_SECTIO
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	p := root.PersistentFlags()
 	p.StringVar(&f.file, "config", "", "YAML file with settings")
 	p.StringArrayVar(&f.set, "set", nil, "section.key=value; may be repeated")

@@ -116,9 +116,15 @@ func (q *quickstart) prepare() (unlock func(), err error) {
 	return unlock, nil
 }
 
+// build builds the programs that quickstart starts. After `make run`, they are up to date.
 func (q *quickstart) build(ctx context.Context) error {
 	say("building trafficd, trafficctl, forecaster, devstores in bin/")
-	return launch.Build(ctx, "-o", "bin/", "./cmd/trafficd", "./cmd/trafficctl", "./cmd/forecaster", "./cmd/devstores")
+	cmd := exec.CommandContext(ctx, "make", "build", "PROGRAMS=./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores")
+	cmd.Dir = q.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot build the programs: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // startStores starts ClickHouse and the broker, on the usual ports if they are free.
