@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,7 @@ func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Wr
 		watchParent(func() { fail(context.Canceled) })
 	}
 	err := serve(ctx, opts, fail, stdout)
-	fmt.Fprintln(opts.Stderr, "stopped")
+	fmt.Fprintln(opts.Stderr, cmp.Or(opts.Only, "stores")+": stopped")
 	if errors.Is(err, context.Canceled) {
 		return nil // stopped during the start
 	}
@@ -87,7 +88,7 @@ func serve(ctx context.Context, opts launch.Options, fail func(error), stdout io
 	}
 	must.Do(json.NewEncoder(stdout).Encode(running))
 	<-ctx.Done()
-	fmt.Fprintln(opts.Stderr, "stopping")
+	fmt.Fprintln(opts.Stderr, cmp.Or(opts.Only, "stores")+": stopping")
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}

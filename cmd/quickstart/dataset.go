@@ -61,6 +61,18 @@ func readProfile(path string) (*profile, error) {
 	return p, nil
 }
 
+// checkFiles returns an error if the directory of a data set lacks one of its files. path is the
+// profile's path.
+func (p *profile) checkFiles(directory, path string) error {
+	for _, file := range []string{p.Observations, p.Detectors.File} {
+		if _, err := os.Stat(filepath.Join(directory, file)); err != nil {
+			return fmt.Errorf("cannot find the data set: %w\n%s must contain %s and %s; see %s", err,
+				directory, p.Observations, p.Detectors.File, path)
+		}
+	}
+	return nil
+}
+
 // eachRow calls do with each row of a CSV file and the row's value in the given column. It returns
 // the header, or the first error of do. A row is valid only during the call.
 func eachRow(path, column string, do func(row []string, value string) error) (header []string, err error) {
@@ -127,9 +139,6 @@ func openDataset(directory, profile, live string, now time.Time) (s source, err 
 			c.Column, c.Column, c.Node, c.Length, c.From[0], c.From[1], c.To[0], c.To[1]),
 		LiveAbout: fmt.Sprintf("the data from %s on, at its pace, sent every %s",
 			now.Add(-d.shift).Format("Monday, 2 January 2006, 15:04"), liveStep),
-	}
-	if _, err := os.Stat(s.file); err != nil {
-		return s, fmt.Errorf("cannot find the data (profile %s): %w", d.name, err)
 	}
 	found := errors.New("found")
 	_, err = eachRow(s.registry, c.Column, func(_ []string, code string) error {

@@ -75,6 +75,12 @@ func TestDatasetErrors(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o644))
 		now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+		q := quickstart{options: options{data: directory, profile: profile}}
+		err = q.checkData(t.Context())
+		if err != nil {
+			require.ErrorContains(t, err, want)
+			return
+		}
 		s, err := openDataset(directory, profile, filepath.Join(directory, "live.csv"), now)
 		if err == nil {
 			_, err = s.live(now)
@@ -86,7 +92,7 @@ func TestDatasetErrors(t *testing.T) {
 	f("o.csv", "7,", "\"", "cannot read the day to replay")
 	f("small.yaml", "2014-09-24", "2015-09-24", "no observations")
 	f("small.yaml", "2014-09-24", "soon", `replay.end "soon" must be a date`)
-	f("small.yaml", "o.csv", "p.csv", "cannot find the data")
+	f("small.yaml", "o.csv", "p.csv", "must contain p.csv and d.csv; see ")
 	f("small.yaml", "observations", "observation", "cannot parse the profile")
 	f("small.yaml", "column: id", "column: ''", "must be set")
 }

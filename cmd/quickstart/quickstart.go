@@ -73,7 +73,7 @@ func run(ctx context.Context, o options) (err error) {
 			}
 		})
 	}
-	for _, step := range []func(context.Context) error{q.build, q.startStores, q.makeKey, q.findSource, q.startDaemon} {
+	for _, step := range []func(context.Context) error{q.checkData, q.build, q.startStores, q.makeKey, q.findSource, q.startDaemon} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -107,11 +107,11 @@ func (q *quickstart) prepare() (unlock func(), err error) {
 	program := func(name string, port int) *launch.Daemon {
 		return &launch.Daemon{
 			Binary: q.bin(name), Dir: q.dir, Args: []string{"--config", q.path(name + ".yaml")}, OnDeath: unix.SIGTERM,
-			Ops: launch.Address(freePort(port)),
+			Ops: launch.Address(freePort("operators of "+name, port)),
 		}
 	}
 	q.daemon, q.forecaster = program("trafficd", 8081), program("forecaster", 8082)
-	q.daemon.API = launch.Address(freePort(8080))
+	q.daemon.API = launch.Address(freePort("clients of trafficd", 8080))
 	say("the web page will be at http://%s (operations) and http://%[1]s/#map in a few seconds", q.daemon.Ops)
 	return unlock, nil
 }
@@ -133,7 +133,8 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 	say("starting ClickHouse and a Kafka-protocol broker (ClickHouse is downloaded the first time: 178 MB)")
 	opts := launch.Options{
 		Dir: q.path("stores"), Binary: q.bin("devstores"), Broker: q.broker, Topics: map[string]int{topic: 6},
-		ClickHouseTCP: freePort(9000), ClickHouseHTTP: freePort(8123), KafkaPorts: []int{freePort(9092)}, OnDeath: unix.SIGTERM,
+		ClickHouseTCP: freePort("ClickHouse", 9000), ClickHouseHTTP: freePort("ClickHouse over HTTP", 8123),
+		KafkaPorts: []int{freePort("Kafka", 9092)}, OnDeath: unix.SIGTERM,
 	}
 	if exists(opts.Dir) { // only the first start shows the progress of the download
 		opts.Stderr = must.Get(os.OpenFile(q.path("devstores.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644))
@@ -145,11 +146,12 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 	return launch.CreateTopic(ctx, q.stores.Kafka.Brokers, forecastTopic, 1, map[string]*string{"cleanup.policy": new("compact")})
 }
 
-// freePort returns the usual port if it is free, and otherwise any free port.
-func freePort(usual int) int {
-	port, err := launch.PickPort("", usual)
+// freePort returns the usual port if it is free, and otherwise any free port, which it announces.
+func freePort(purpose string, usual int) int {
+	port, err := launch.PickPort(purpose, usual)
 	if err != nil {
-		port, _ = launch.PickPort("", 0) // after an error, port is 0, which also means any free port
+		port, _ = launch.PickPort(purpose, 0) // after an error, port is 0, which also means any free port
+		say("port %d, the usual one for %s, is in use: using %d instead", usual, purpose, port)
 	}
 	return port
 }

@@ -29,12 +29,27 @@ type source struct {
 
 const defaultProfile = "deployments/quickstart/aarhus.yaml"
 
+func (q *quickstart) profilePath() string {
+	return cmp.Or(q.profile, filepath.Join(q.root, defaultProfile))
+}
+
+// checkData returns an error if the directory --data lacks a file. Later steps take long to fail.
+func (q *quickstart) checkData(context.Context) error {
+	if q.data == "" {
+		return nil
+	}
+	p, err := readProfile(q.profilePath())
+	if err != nil {
+		return err
+	}
+	return p.checkFiles(q.data, q.short(q.profilePath()))
+}
+
 // findSource sets q.source to the data set or, without --data, to a synthetic town.
 func (q *quickstart) findSource(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	if q.data != "" {
-		profile := cmp.Or(q.profile, filepath.Join(q.root, defaultProfile))
-		q.source, err = openDataset(q.data, profile, q.path("live.csv"), time.Now().UTC())
+		q.source, err = openDataset(q.data, q.profilePath(), q.path("live.csv"), time.Now().UTC())
 		return err
 	}
 	now := time.Now().UTC()
