@@ -70,12 +70,16 @@ that were rejected. It generates, publishes and gets street forecasts, converts
 geometries, and manages routing jobs and API keys. Operators use it to follow a daemon's
 state and to inspect its journal and dead letters.
 
-To try it with a daemon on this machine:
+To try it in an empty directory, with a daemon without stores, which validates
+measurements and discards them:
 
+  umask 077 # other users must not read the key
   trafficctl key new --name demo --product-instance demo --rights ingest --file keys.yaml > demo.key
-  trafficctl generate --detectors 14000 --registry-out detectors.csv --output /dev/null
-  trafficd --set api.keys_file=keys.yaml --set 'registry.feeds=[{product_instance: demo, file: {path: detectors.csv}}]' &
-  trafficctl generate --detectors 14000 --send --url http://127.0.0.1:8080 --key-file demo.key
+  trafficctl generate --detectors 100 --intervals 12 --registry-out detectors.csv --output hour.ndjson
+  trafficd --set clickhouse.enabled=false --set kafka.enabled=false --set journal.dir=journal \
+      --set api.keys_file=keys.yaml --set 'registry.feeds=[{product_instance: demo, file: {path: detectors.csv}}]' &
+  trafficctl send hour.ndjson --key-file demo.key # retries until the daemon is ready
+  kill %% # stops the daemon
 
 Exit codes: 0 success, 1 failure, 2 some items were rejected.`,
 		Version:       version.Text(),

@@ -46,7 +46,9 @@ occurs twice when DST ends, unless --dst-overlap selects the first or second occ
 
 Sending stops at a row that cannot be parsed, after the rows before it have been sent,
 unless --on-bad-row is skip. The measurements of a detector arrive in input order unless
---no-order is set. A batch without a response is retried with the same Idempotency-Key,
+--no-order is set: the detectors are divided among as many queues as --concurrency, each
+with its own batches, so even a small file is sent as several. --concurrency 1 sends full
+batches, except the last. A batch without a response is retried with the same Idempotency-Key,
 so it is stored once. Sending stops immediately if a retry cannot help, and after 10 s if
 no connection can be established.
 
