@@ -565,6 +565,14 @@ func TestMapFiles(t *testing.T) {
 		missing, _ = withoutKey(t, http.MethodGet, operators+path)
 		require.Equal(t, http.StatusNotFound, missing.StatusCode, path)
 	}
+	base := strings.TrimSuffix(clients, "map/")
+	for from, to := range map[string]string{base + "map": clients, base + "docs/": base + "docs", operators + "docs/": operators + "docs"} {
+		redirect, _ := withoutKey(t, http.MethodGet, from)
+		require.Equal(t, http.StatusMovedPermanently, redirect.StatusCode, from)
+		location, err := redirect.Location()
+		require.NoError(t, err)
+		require.Equal(t, to, location.String())
+	}
 	url := clients
 	endless, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, zeros{})
 	require.NoError(t, err)

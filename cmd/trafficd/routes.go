@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -31,6 +32,8 @@ const (
 	mapPath  = "/map/" // the map page on the clients' listener
 	docsPath = "/docs" // the OpenAPI page on both listeners
 )
+
+var toDocs = page.Redirect(".." + docsPath) // from the path with a trailing slash
 
 // publicMethods lists the methods that public documents allow. Schemas are public, because the
 // tools that download them have no key.
@@ -73,7 +76,9 @@ func (d *daemon) routes() []api.Route {
 	for name, h := range page.Docs() {
 		add(path.Join(docsPath, name), h)
 	}
+	add(docsPath+"/", toDocs)
 	if d.cfg.UI.Clients {
+		add(strings.TrimSuffix(mapPath, "/"), page.Redirect("."+mapPath))
 		for name, h := range page.New(d.cfg.UI, d.pageSettings(), "map.html") {
 			add(mapPath+name, h)
 		}
@@ -91,6 +96,7 @@ func (d *daemon) operatorRoutes() map[string]http.Handler {
 	for name, h := range page.Docs() {
 		add(path.Join(docsPath, name), h)
 	}
+	add(docsPath+"/{$}", toDocs)
 	for name, h := range page.New(d.cfg.UI, d.pageSettings(), "index.html") {
 		add("/"+cmp.Or(name, "{$}"), h)
 	}

@@ -88,6 +88,16 @@ func Document(mediaType string, content []byte) Handler {
 	}
 }
 
+// Redirect returns a handler that permanently redirects to a location relative to the request's
+// path, and so below the same base path.
+func Redirect(location string) Handler {
+	return func(ctx *fasthttp.RequestCtx) error {
+		ctx.Response.Header.Set(fasthttp.HeaderLocation, location)
+		ctx.SetStatusCode(fasthttp.StatusMovedPermanently)
+		return nil
+	}
+}
+
 // unmodified sets the ETag of the response, and the status 304 if the client already has the body.
 func unmodified(ctx *fasthttp.RequestCtx, etag string) bool {
 	ctx.Response.Header.Set(fasthttp.HeaderETag, etag)
