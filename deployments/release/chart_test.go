@@ -57,7 +57,7 @@ networkPolicy:
   operators: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
   egress: [{ports: [{port: 9000}, {port: 9092}, {port: 53, protocol: UDP}]}]
 serviceMonitor: {enabled: true, interval: 30s, labels: {release: prometheus}}
-prometheusRule: {enabled: true, labels: {release: prometheus}}
+prometheusRule: {enabled: true, labels: {release: prometheus}, runbook: "https://wiki.example.org/runbook.md"}
 dashboards: {enabled: true}
 forecaster:
   enabled: true
@@ -380,6 +380,7 @@ func TestChartIsConsistent(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, rules.Spec.Groups)
+	require.Equal(t, "https://wiki.example.org/runbook.md#trafficddown", rules.Spec.Groups[0].Rules[0].Annotations["runbook_url"])
 	require.Equal(t, "prometheus", rules.Labels["release"])
 	one[*policy.PodDisruptionBudget](t, objects)
 }
