@@ -142,7 +142,6 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 	client := &kafka.Client{Timeout: k.RequestTimeout, Transport: transport}
 	var errs []error
 	asked := map[string]bool{}
-	var m *kafka.MetadataResponse
 	for queue := slices.Clone(k.Brokers); len(queue) > 0; queue = queue[1:] {
 		address := queue[0]
 		if asked[address] {
@@ -154,17 +153,16 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 			errs = append(errs, fmt.Errorf("%s%w", section, k.diagnose(address, err)))
 			continue
 		}
-		m, client.Addr = response, kafka.TCP(address)
+		client.Addr = kafka.TCP(address)
 		for _, b := range response.Brokers {
 			queue = append(queue, net.JoinHostPort(b.Host, strconv.Itoa(b.Port)))
 		}
 	}
-	if m == nil || len(m.Topics) != 1 {
+	if client.Addr == nil {
 		return t, errors.Join(errs...)
 	}
-	t.Brokers, t.Partitions = len(m.Brokers), m.Topics[0].Partitions
-	if err := m.Topics[0].Error; err != nil && !errors.Is(err, kafka.UnknownTopicOrPartition) {
-		errs = append(errs, fmt.Errorf("%stopic: cannot describe topic %q: %w", section, k.Topic, err))
+	if t, err = DescribeTopic(ctx, client, k.Topic); err != nil {
+		errs = append(errs, fmt.Errorf("%stopic: %w", section, err))
 	}
 	for _, p := range t.Partitions {
 		if p.Leader == (kafka.Broker{}) {
@@ -172,10 +170,24 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 				section, p.ID, k.Topic, slices.Sorted(maps.Keys(asked))))
 		}
 	}
-	if len(t.Partitions) > 0 {
-		t.Config = TopicConfig(ctx, client, k.Topic)
-	}
 	return t, errors.Join(errs...)
+}
+
+// DescribeTopic returns a description of the topic. If it has no partitions, the topic does not
+// exist, which is not an error.
+func DescribeTopic(ctx context.Context, client *kafka.Client, topic string) (Topic, error) {
+	t := Topic{Name: topic}
+	m, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
+	if err == nil && len(m.Topics) == 1 {
+		t.Brokers, t.Partitions, err = len(m.Brokers), m.Topics[0].Partitions, m.Topics[0].Error
+	}
+	if err != nil && !errors.Is(err, kafka.UnknownTopicOrPartition) {
+		return t, fmt.Errorf("cannot describe topic %q: %w", topic, err)
+	}
+	if len(t.Partitions) > 0 {
+		t.Config = TopicConfig(ctx, client, topic)
+	}
+	return t, nil
 }
 
 // diagnose prefixes the error of a failed connection with the settings that may have caused it.

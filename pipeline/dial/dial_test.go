@@ -2,11 +2,15 @@ package dial
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +18,10 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
+
+	"trafficd/cmd/devstores/stores"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -140,6 +147,65 @@ func TestNotABroker(t *testing.T) {
 	f("\x00\x00\x01\x00\x00\x00\xff\xff", "is not a Kafka broker") // wrong correlation ID
 	f("", "EOF")
 	f("HT", "EOF")
+}
+
+// TestBootstrap opens new connections to any of the brokers, of which some cannot be used. At most
+// the first connection to each of these may fail.
+func TestBootstrap(t *testing.T) {
+	good := stores.StartKfake(t, kfake.SeedTopics(1, "t")).ListenAddrs()[0]
+	hanging, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, never responds
+	require.NoError(t, err)
+	defer hanging.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	web := httptest.NewServer(nil)
+	defer web.Close()
+
+	k := DefaultKafka("t")
+	k.Brokers = []string{hanging.Addr().String(), closed.Addr().String(), web.Listener.Addr().String(), good}
+	k.DialTimeout = 2 * time.Second
+	transport, err := k.Transport()
+	require.NoError(t, err)
+	client := &kafka.Client{Addr: k.Addr(), Timeout: time.Minute, Transport: transport}
+	dialer := k.Dialer(transport)
+	failures := 0
+	for range 20 {
+		if _, _, err := Partitions(t.Context(), client, k.Topic); err != nil {
+			require.ErrorContains(t, err, fmt.Sprint(k.Brokers))
+			failures++
+		}
+		transport.CloseIdleConnections()
+		conn, err := dialer.Dial("tcp", Bootstrap)
+		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(k.DialTimeout))) // as consumer groups do
+		if _, err = conn.ApiVersions(); err != nil {
+			failures++
+		}
+		_ = conn.Close() // after an error, kafka-go has closed it
+	}
+	require.LessOrEqual(t, failures, 2)
+}
+
+// TestBootstrapWithoutTime checks that brokers for which no time is left are not tried last, nor is a
+// broker if the caller gives up.
+func TestBootstrapWithoutTime(t *testing.T) {
+	b := newBootstrap([]string{"a", "b", "c"}, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done() // the broker drops packets
+		return nil, ctx.Err()
+	})
+	before := slices.Clone(b.brokers)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.dial(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, before, b.brokers)
+
+	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = b.dial(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, append(before[1:], before[0]), b.brokers)
 }
 
 // TestBatchesAreBounded checks that each codec decompresses at most the limit.

@@ -99,24 +99,30 @@ func (k Kafka) Transport() (*kafka.Transport, error) {
 	}, nil
 }
 
-// Dialer returns a dialer that connects like the Transport, for consumer groups, which cannot use a
-// Transport.
-func (k Kafka) Dialer() (*kafka.Dialer, error) {
-	t, err := k.Transport()
-	if err != nil {
-		return nil, err
-	}
-	return &kafka.Dialer{DialFunc: t.Dial, ClientID: k.ClientID, Timeout: k.DialTimeout, SASLMechanism: t.SASL}, nil
+// Addr returns the address of any of the brokers, for a client with the Transport.
+func (k Kafka) Addr() net.Addr { return anyBroker(k.Brokers) }
+
+// Dialer returns a dialer that connects like the Transport t, for consumer groups, which cannot use
+// a Transport.
+func (k Kafka) Dialer(t *kafka.Transport) *kafka.Dialer {
+	return &kafka.Dialer{DialFunc: t.Dial, ClientID: k.ClientID, Timeout: k.DialTimeout, SASLMechanism: t.SASL}
 }
 
 func (k Kafka) connect(tlsConfig *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
-	connect := dialer(k.DialTimeout, tlsConfig)
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := connect(ctx, network, address)
+	dial := dialer(k.DialTimeout, tlsConfig)
+	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		return &brokerConn{Conn: c}, nil
+	}
+	bootstrap := newBootstrap(k.Brokers, connect)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == Bootstrap {
+			return bootstrap.dial(ctx)
+		}
+		return connect(ctx, network, address)
 	}
 }
 

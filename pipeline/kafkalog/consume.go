@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"trafficd/pipeline/dial"
 )
 
 // revokeGrace is the time that a delivery has to finish its attempt after its partition was
@@ -22,17 +24,13 @@ func (c Config) revokeGrace() time.Duration { return min(2*time.Second, c.Sessio
 func (l *Log) Consume(
 	ctx, soft context.Context, consumer string, run func(ctx, soft context.Context, p *Partition) error, report func(error),
 ) error {
-	dialer, err := l.cfg.Dialer()
-	if err != nil {
-		return err
-	}
 	select { // joining a group could create a missing topic with the brokers' defaults
 	case <-l.checked:
 	case <-soft.Done():
 	}
 	for soft.Err() == nil {
 		m := &membership{log: l, consumer: consumer, deliver: run, report: report}
-		if err := m.run(ctx, soft, dialer); err != nil {
+		if err := m.run(ctx, soft); err != nil {
 			return err
 		}
 	}
@@ -49,10 +47,10 @@ type membership struct {
 	leave    context.CancelFunc
 }
 
-func (m *membership) run(ctx, soft context.Context, dialer *kafka.Dialer) error {
+func (m *membership) run(ctx, soft context.Context) error {
 	l := m.log
 	g, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID: l.group(m.consumer), Brokers: l.cfg.Brokers, Dialer: dialer, Topics: []string{l.cfg.Topic},
+		ID: l.group(m.consumer), Brokers: []string{dial.Bootstrap}, Dialer: l.cfg.Dialer(l.transport), Topics: []string{l.cfg.Topic},
 		HeartbeatInterval: l.cfg.SessionTimeout / 10, SessionTimeout: l.cfg.SessionTimeout, RebalanceTimeout: l.cfg.SessionTimeout,
 		JoinGroupBackoff: 500 * time.Millisecond, Timeout: l.cfg.RequestTimeout,
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -78,7 +79,7 @@ func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Lo
 	hard, stop := context.WithCancel(context.Background())
 	return &Log{
 		cfg: cfg, window: window, consumers: consumers, log: log, transport: transport,
-		client:   &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport},
+		client:   &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport},
 		unusable: errors.New("the topic has not been checked"), seen: map[delivery]*seen{}, checked: make(chan struct{}), hard: hard, stop: stop,
 	}, nil
 }
@@ -224,11 +225,17 @@ func (l *Log) setUnusable(err error) {
 
 // prepare creates the topic if it does not exist, and checks it.
 func (l *Log) prepare(ctx context.Context) error {
-	t, err := l.cfg.Kafka.Check(ctx, "journal.log.", true)
-	if len(t.Partitions) == 0 && t.Brokers > 0 {
+	t, err := dial.DescribeTopic(ctx, l.client, l.cfg.Topic)
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		l.transport.CloseIdleConnections()
+		return err // the next attempt uses another broker
+	}
+	if err == nil && len(t.Partitions) == 0 {
 		if err := l.create(ctx, t.Brokers); err != nil {
 			return err
 		}
+	}
+	if len(t.Partitions) == 0 { // Check finds the cause of err, or a topic that this broker does not know yet
 		t, err = l.cfg.Kafka.Check(ctx, "journal.log.", true)
 	}
 	if len(t.Partitions) == 0 {

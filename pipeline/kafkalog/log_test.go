@@ -177,6 +177,22 @@ func TestSources(t *testing.T) {
 	})
 }
 
+// TestHangingBroker writes and reads although the first of the configured brokers accepts connections
+// but never responds.
+func TestHangingBroker(t *testing.T) {
+	hanging, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer hanging.Close()
+	brokers := append([]string{hanging.Addr().String()}, stores.StartKfake(t).ListenAddrs()...)
+	l := openLog(t, brokers, "hanging", func(c *Config) { c.DialTimeout = time.Second })
+	p, leave := own(t, l)
+	appendTo(t, l, frame(1, 100), frame(2, 200))
+	seqs, _ := read(t, p, 1, 2)
+	require.Equal(t, []uint64{1, 2}, seqs)
+	require.NoError(t, p.Save(3, nil))
+	leave()
+}
+
 // reopened is a journal that is replaced when its directory is opened again.
 type reopened struct{ pipeline.Journal }
 

@@ -32,7 +32,7 @@ func newCluster(cfg Config) (*cluster, error) {
 		return nil, fmt.Errorf("kafka.%w", err)
 	}
 	// The client sends half of its timeout to the brokers, so that they give up first.
-	client := &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
+	client := &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport}
 	return &cluster{cfg: cfg, topic: cfg.Topic, client: client, transport: transport}, nil
 }
 

@@ -11,9 +11,11 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/batch"
 )
 
 // TestBrokerUnavailable starts the sink while the broker is stopped, and later stops the broker
@@ -46,6 +48,28 @@ func TestBrokerUnavailable(t *testing.T) {
 		loop.run(s)
 	}
 	requireOnce(t, k.Brokers, "measurements", rows)
+}
+
+// TestHangingBroker lists a broker that accepts connections but never responds. Only the first
+// connection to it delays deliveries.
+func TestHangingBroker(t *testing.T) {
+	hanging, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer hanging.Close()
+	brokers := stores.StartKfake(t, kfake.SeedTopics(4, "measurements")).ListenAddrs()
+	cfg := testConfig("measurements", append([]string{hanging.Addr().String()}, brokers...)...)
+	cfg.DialTimeout = 2 * time.Second
+	s, loop := newSink(t, cfg), &deliveryLoop{t: t}
+	var rows batch.Block
+	for range 20 {
+		more := block(rowsOf(random(), 100, 50))
+		rows = append(rows, more...)
+		loop.add(more)
+		loop.run(s)
+		s.cluster.refresh()
+	}
+	require.LessOrEqual(t, loop.retries, 1)
+	requireOnce(t, brokers, "measurements", rows)
 }
 
 // TestPausedBroker pauses the broker while a request is in its socket. The request gets no

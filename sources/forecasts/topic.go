@@ -48,7 +48,7 @@ func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
 		cfg: cfg, maxSpeed: all.MaxSpeed, guarded: guard(all, layer, "the topic"), faults: faults,
 		more: make(chan struct{}, 1), transport: transport,
 	}
-	t.client = &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
+	t.client = &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport}
 	t.streets.maxBytes, t.cut.held.maxBytes = all.MaxBytes, all.MaxBytes
 	t.startOver()
 	return t, nil

@@ -56,7 +56,7 @@ func NewPublisher(cfg forecasts.KafkaConfig, o Options) (*Publisher, error) {
 		return nil, err
 	}
 	o.ID = cmp.Or(o.ID, "trafficctl-forecasts-"+cfg.Topic)
-	client := &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Timeout: cfg.RequestTimeout, Transport: transport}
+	client := &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport}
 	return &Publisher{cfg, o, transport, client}, nil
 }
 
