@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -138,11 +139,22 @@ func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err er
 	defer cancel()
 	rows, err := p.conn.Query(ctx, p.Query)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	defer rows.Close()
 	if err = errors.Join(read(rows), rows.Err()); err != nil {
 		cancel() // otherwise Close would read the rest of the response, which may be endless
+	}
+	return err
+}
+
+// explain adds a remedy to an error of the client that does not say what is wrong.
+func explain(err error) error {
+	switch {
+	case err == io.EOF: // not wrapped: the server has run the statement
+		return errors.New("the statement in query returns no result: it must be a SELECT statement")
+	case strings.Contains(err.Error(), "[handshake] unexpected packet"):
+		return fmt.Errorf("%w: address must be the port of the native protocol (9000 by default, 9440 with TLS), not of HTTP", err)
 	}
 	return err
 }

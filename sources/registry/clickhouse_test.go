@@ -57,8 +57,10 @@ func TestClickHouseFeed(t *testing.T) {
 	// Rows that precede an error are not used.
 	source.Query = "SELECT toString(number), throwIf(number = 5000) FROM system.numbers LIMIT 10000 SETTINGS max_block_size = 100"
 	f("throwIf", "A", "B", "C")
-	source.Query = "OPTIMIZE TABLE detectors"
-	f("cannot query ClickHouse", "A", "B", "C")
+	for _, statement := range []string{"OPTIMIZE TABLE detectors", "SET max_threads = 1"} {
+		source.Query = statement
+		f("cannot query ClickHouse at "+store.TCP+": the statement in query returns no result: it must be a SELECT statement", "A", "B", "C")
+	}
 	source.Query = "SELECT NULL, 1"
 	f("must hold strings", "A", "B", "C")
 	source.Query = "SELECT if(lanes = 1, NULL, code) FROM detectors"
@@ -68,6 +70,13 @@ func TestClickHouseFeed(t *testing.T) {
 	source.Query, source.Timeout = "SELECT toString(number) FROM system.numbers", time.Hour
 	f("max_bytes", "A", "B", "C")
 	source.Query, source.Timeout = query, timeout
+
+	native := source.Poller
+	source.Poller = dial.Poller{ClickHouseQuery: native.ClickHouseQuery}
+	source.Address = store.HTTP
+	f("address must be the port of the native protocol", "A", "B", "C")
+	source.Close()
+	source.Poller = native
 
 	require.NoError(t, store.Kill())
 	f(store.TCP, "A", "B", "C")
