@@ -62,6 +62,15 @@ func (c *cluster) describe(ctx context.Context) (id string, partitions int, err 
 	return id, len(list), c.fail(err)
 }
 
+// topicID returns the ID of the topic, or zero if the brokers are too old to report one.
+func (c *cluster) topicID(ctx context.Context) (dial.TopicID, error) {
+	id, err := dial.FetchTopicID(ctx, c.client, c.topic)
+	if err != nil {
+		return id, c.fail(fmt.Errorf("cannot look up the ID of topic %q: %w", c.topic, err))
+	}
+	return id, nil
+}
+
 // create creates the topic unless it exists. With dryRun, it only checks whether that is possible.
 func (c *cluster) create(ctx context.Context, dryRun bool) error {
 	return c.fail(dial.CreateTopic(ctx, c.client, kafka.TopicConfig{

@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
 )
 
 // delivery is a planned block that is being delivered. The sink keeps it between calls to Deliver,
@@ -116,7 +117,8 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 		return nil, err
 	}
 	n := min(partitions, len(d.parts))
-	d.cluster, d.parts, d.offsets, d.endsSession, d.search = cluster, d.parts[:n], d.offsets[:n], true, partitions
+	d.cluster, d.topicID, d.parts, d.offsets = cluster, dial.TopicID{}, d.parts[:n], d.offsets[:n]
+	d.endsSession, d.search = true, partitions
 	for _, p := range d.parts {
 		p.producer, p.inDoubt = producer{id: id, epoch: epoch}, false
 	}
@@ -161,7 +163,8 @@ func (s *Sink) conclude(d *delivery) error {
 		case acknowledged:
 			p.done = true
 			if p.base >= 0 {
-				p.offset = p.base + int64(len(p.rows)) - 1 // less than before if the topic was recreated
+				d.endsSession = d.endsSession || p.base < p.offset // the topic was recreated: the next session has its ID
+				p.offset = p.base + int64(len(p.rows)) - 1
 			}
 			recordsTotal.Add(float64(len(p.rows)))
 		case lost:

@@ -19,8 +19,9 @@
 //     does not know which rows were sent. Therefore the rows of a plan from an earlier process are
 //     looked up in the topic first, and so are the rows of an attempt without a response if the
 //     attempt, or the rows' received_at (which brokers use to expire producers), is older than
-//     resolve_after. A lookup reads the partition from the last acknowledged offset to its end and
-//     recognises rows by their headers (batch-id, index). Only rows that it does not find are sent.
+//     resolve_after. A lookup reads the partition from the last acknowledged offset, or from its
+//     start if the topic was recreated, to its end and recognises rows by their headers (batch-id,
+//     index). Only rows that it does not find are sent.
 //  2. If the broker rejects the sequence or the epoch (45, 47, 59), the rows are looked up, and the
 //     missing ones are sent under the next epoch of the same producer ID, with sequence 0. These
 //     bytes are again a function of the plan: after a crash, the next process repeats the same

@@ -1,12 +1,14 @@
 package kafka
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 
 	"github.com/segmentio/kafka-go/compress"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
 )
 
 // formatVersion is the first byte of states and plans.
@@ -16,10 +18,12 @@ const unknownOffset = -1
 
 // state describes the topic between two blocks. It is encoded as
 //
-//	version (1 byte); cluster ID, topic (uvarint length, bytes)
+//	version (1 byte); cluster ID and, if known, # and topic ID (uvarint length, bytes)
+//	topic (uvarint length, bytes)
 //	suspect, number of partitions (uvarint); per partition: last offset (varint)
 type state struct {
 	cluster string
+	topicID dial.TopicID // topic that the offsets belong to; zero if unknown
 	topic   string
 	suspect int     // number of rows, from the next one on, that may already be in the topic
 	offsets []int64 // offset of the last acknowledged record, indexed by partition
@@ -54,7 +58,11 @@ var errFormat = errors.New("invalid Kafka plan or state")
 
 func (s state) encode() []byte {
 	dst := []byte{formatVersion}
-	dst = batch.AppendCounted(dst, s.cluster)
+	cluster := s.cluster
+	if s.topicID != (dial.TopicID{}) { // part of the cluster ID, because earlier versions of this program cannot read another field
+		cluster += "#" + string(s.topicID[:])
+	}
+	dst = batch.AppendCounted(dst, cluster)
 	dst = batch.AppendCounted(dst, s.topic)
 	dst = binary.AppendUvarint(dst, uint64(s.suspect))
 	dst = binary.AppendUvarint(dst, uint64(len(s.offsets)))
@@ -62,6 +70,11 @@ func (s state) encode() []byte {
 		dst = binary.AppendVarint(dst, offset)
 	}
 	return dst
+}
+
+// recreated reports whether id is the ID of another topic than the one that the offsets belong to.
+func (s state) recreated(id dial.TopicID) bool {
+	return s.topicID != dial.TopicID{} && s.topicID != id
 }
 
 func (p plan) encode() []byte {
@@ -99,7 +112,11 @@ func decodePlan(b []byte) (plan, error) {
 
 func readState(r *batch.WireReader) state {
 	r.Version(formatVersion)
-	s := state{cluster: string(r.Counted()), topic: string(r.Counted()), suspect: int(r.Uvarint())}
+	cluster, id, hasID := bytes.Cut(r.Counted(), []byte("#"))
+	s := state{cluster: string(cluster), topic: string(r.Counted()), suspect: int(r.Uvarint())}
+	if copy(s.topicID[:], id); hasID && len(id) != len(s.topicID) {
+		r.Fail("invalid topic ID")
+	}
 	for n := r.Count(); n > 0 && r.Err() == nil; n-- {
 		s.offsets = append(s.offsets, r.Varint())
 	}

@@ -13,7 +13,7 @@ import (
 
 func samplePlan() plan {
 	return plan{
-		state:   state{cluster: "c-1", topic: "measurements", suspect: 300, offsets: []int64{-1, 0, 1 << 40}},
+		state:   state{cluster: "c-1", topicID: dial.TopicID{15: 7}, topic: "measurements", suspect: 300, offsets: []int64{-1, 0, 1 << 40}},
 		session: session{id: 1 << 33, epoch: 5, sequences: []int32{0, 1, 1<<31 - 1}},
 		codec:   compress.Zstd, rows: 14_000,
 		first: rowID{id: batch.ID{1, 2}, index: 0}, last: rowID{id: batch.ID{15: 9}, index: 1<<32 - 1},
@@ -22,12 +22,14 @@ func samplePlan() plan {
 
 func TestPlanRoundTrip(t *testing.T) {
 	want := samplePlan()
-	got, err := decodePlan(want.encode())
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-	s, err := decodeState(want.state.encode())
-	require.NoError(t, err)
-	require.Equal(t, want.state, s)
+	for _, want.topicID = range []dial.TopicID{{15: 7}, {}} {
+		got, err := decodePlan(want.encode())
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		s, err := decodeState(want.state.encode())
+		require.NoError(t, err)
+		require.Equal(t, want.state, s)
+	}
 }
 
 func TestPlanTruncated(t *testing.T) {
@@ -41,6 +43,8 @@ func TestPlanTruncated(t *testing.T) {
 		require.ErrorIs(t, err, errFormat, "%d bytes", n)
 	}
 	_, err := decodePlan(append(p, 0))
+	require.ErrorIs(t, err, errFormat)
+	_, err = decodeState(state{cluster: "c-1#", topic: "measurements"}.encode())
 	require.ErrorIs(t, err, errFormat)
 	p[0]++
 	_, err = decodePlan(p)

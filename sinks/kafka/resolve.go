@@ -42,8 +42,12 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	if err != nil {
 		return err
 	}
+	id, err := s.cluster.topicID(ctx)
+	if err != nil {
+		return err
+	}
 	from := p.offset + 1
-	if from < start || from > end { // the topic was recreated, or retention has deleted records
+	if from < start || from > end || d.recreated(id) { // the topic was recreated, or retention has deleted records
 		from = start
 	}
 	if p.found == nil {

@@ -137,6 +137,11 @@ func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
 		}
 	}
 	base.offsets = base.offsets[:min(len(base.offsets), partitions)]
+	if s.session == nil {
+		if err := s.identify(ctx, &base); err != nil {
+			return state{}, err
+		}
+	}
 	for p := len(base.offsets); p < partitions; p++ {
 		end, err := s.cluster.offset(ctx, p, kafka.LastOffset)
 		if err != nil {
@@ -145,6 +150,22 @@ func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
 		base.offsets = append(base.offsets, end-1)
 	}
 	return base, nil
+}
+
+// identify sets the topic's ID. If the state belongs to a former topic of the same name, its offsets
+// are replaced so that lookups read the current one from its start.
+func (s *Sink) identify(ctx context.Context, base *state) error {
+	id, err := s.cluster.topicID(ctx)
+	if err != nil {
+		return err
+	}
+	if base.recreated(id) {
+		for p := range base.offsets {
+			base.offsets[p] = unknownOffset
+		}
+	}
+	base.topicID = id
+	return nil
 }
 
 // describe selects the configured topic, creates it if it is missing and create_topic is set, and

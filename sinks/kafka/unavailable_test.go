@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -126,6 +127,52 @@ func TestForgottenProducer(t *testing.T) {
 	}
 	f("same process", func(_ *testing.T, _ Config, s *Sink) *Sink { return s })
 	f("restart", func(t *testing.T, cfg Config, _ *Sink) *Sink { return newSink(t, cfg) })
+}
+
+// TestRecreatedTopicForgottenProducer restarts the sink with a block in doubt that was written to a
+// recreated topic. The offsets in its plan are those of the former topic, another daemon has
+// written above them, and Apache Kafka has forgotten the producer.
+func TestRecreatedTopicForgottenProducer(t *testing.T) {
+	t.Parallel()
+	k := stores.StartKafka(t, stores.Broker(stores.Apache), stores.Topic("measurements", 2),
+		stores.Set("producer.id.expiration.ms", "1000"), stores.Set("producer.id.expiration.check.interval.ms", "200"))
+	cfg := testConfig("measurements", k.Brokers...)
+	cutter := new(connectionCutter)
+	s, loop := cutter.sink(t, cfg), &deliveryLoop{t: t}
+	loop.add(block(rowsOf(random(), 100, 50)))
+	loop.run(s)
+
+	_, err := kadm.NewClient(client(t, cfg)).DeleteTopic(t.Context(), cfg.Topic)
+	require.NoError(t, err)
+	k.Create(t, cfg.Topic, 2)
+	require.Eventually(t, func() bool {
+		records, err := stores.ReadTopic(t.Context(), k.Brokers, cfg.Topic)
+		return err == nil && len(records) == 0
+	}, time.Minute, 100*time.Millisecond)
+	rows := block(rowsOf(random(), 50, 50)) // written without a response
+	loop.add(rows)
+	s.cluster.refresh()
+	cutter.cuts.Store(2)
+	require.Error(t, loop.step(s))
+	requireOnce(t, k.Brokers, cfg.Topic, rows)
+
+	other := &deliveryLoop{t: t}
+	other.add(block(rowsOf(random(), 1000, 50)))
+	rows = append(rows, other.rows...)
+	other.run(newSink(t, cfg))
+	waitForgotten(t, cfg)
+	loop.run(newSink(t, cfg))
+	requireOnce(t, k.Brokers, cfg.Topic, rows)
+
+	last, err := decodeState(loop.state)
+	require.NoError(t, err)
+	loop.add(block(rowsOf(random(), 50, 50)))
+	_, plan, err := newSink(t, cfg).Plan(t.Context(), loop.state, loop.rows)
+	require.NoError(t, err)
+	next, err := decodePlan(plan)
+	require.NoError(t, err)
+	require.NotEqual(t, last.topicID, next.topicID)
+	require.Equal(t, []int64{unknownOffset, unknownOffset}, next.offsets, "offsets of two topics must not be mixed")
 }
 
 // producerExpiration returns the time after which the broker forgets a producer: a realistic minute

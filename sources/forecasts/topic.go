@@ -23,7 +23,7 @@ type topicFeed struct {
 	transport *kafka.Transport
 	client    *kafka.Client
 
-	topic    topicID       // the topic being read
+	topic    dial.TopicID  // the topic being read
 	next     map[int]int64 // keyed by partition: the offset to read next
 	ends     map[int]int64 // keyed by partition: the high watermark at the last poll
 	streets  store         // the latest record of each street
@@ -126,10 +126,8 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 	return err
 }
 
-func (t *topicFeed) identify(ctx context.Context) (topicID, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.cfg.RequestTimeout)
-	defer cancel()
-	id, err := fetchTopicID(ctx, t.client, t.cfg.Topic)
+func (t *topicFeed) identify(ctx context.Context) (dial.TopicID, error) {
+	id, err := dial.FetchTopicID(ctx, t.client, t.cfg.Topic)
 	if err != nil {
 		return id, fmt.Errorf("cannot look up topic %q on brokers %v: %w", t.cfg.Topic, t.cfg.Brokers, err)
 	}

@@ -1,4 +1,4 @@
-package forecasts
+package dial
 
 import (
 	"context"
@@ -12,15 +12,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// topicID distinguishes a topic from a deleted one with the same name. Brokers report it in
+// TopicID distinguishes a topic from a deleted one with the same name. Brokers report it in
 // metadata version 10 and later (KIP-516). kafka-go supports versions up to 8, so this file uses
 // franz-go's messages.
-type topicID [16]byte
+type TopicID [16]byte
 
 const metadataWithID = 10
 
-// fetchTopicID returns the ID of the topic, or zero if the brokers are too old to report one.
-func fetchTopicID(ctx context.Context, client *kafka.Client, topic string) (topicID, error) {
+// FetchTopicID returns the ID of the topic, or zero if the brokers are too old to report one.
+func FetchTopicID(ctx context.Context, client *kafka.Client, topic string) (TopicID, error) {
+	ctx, cancel := context.WithTimeout(ctx, client.Timeout)
+	defer cancel()
 	known, err := client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
 	if err == nil {
 		err = known.Error
@@ -28,11 +30,11 @@ func fetchTopicID(ctx context.Context, client *kafka.Client, topic string) (topi
 	if err != nil || !slices.ContainsFunc(known.ApiKeys, func(api kafka.ApiVersionsResponseApiKey) bool {
 		return api.ApiKey == int(protocol.Metadata) && api.MinVersion <= metadataWithID && metadataWithID <= api.MaxVersion
 	}) {
-		return topicID{}, err
+		return TopicID{}, err
 	}
 	response, err := client.Transport.RoundTrip(ctx, client.Addr, topicIDMessage{topic: topic})
 	if err != nil {
-		return topicID{}, err
+		return TopicID{}, err
 	}
 	return response.(topicIDMessage).id, nil
 }
@@ -41,7 +43,7 @@ func fetchTopicID(ctx context.Context, client *kafka.Client, topic string) (topi
 // itself on kafka-go's connection.
 type topicIDMessage struct {
 	topic string
-	id    topicID // set only in the response
+	id    TopicID // set only in the response
 }
 
 // ApiKey implements protocol.Message.
@@ -76,19 +78,19 @@ func (m topicIDMessage) RawExchange(rw io.ReadWriter) (protocol.Message, error) 
 	return topicIDMessage{m.topic, id}, err
 }
 
-func decodeTopicID(response []byte) (topicID, error) {
+func decodeTopicID(response []byte) (TopicID, error) {
 	const header = 5 // correlation ID, and an empty list of tagged fields
 	metadata := kmsg.NewPtrMetadataResponse()
 	metadata.Version = metadataWithID
 	if err := metadata.ReadFrom(response[min(header, len(response)):]); err != nil {
-		return topicID{}, fmt.Errorf("invalid broker metadata: %w", err)
+		return TopicID{}, fmt.Errorf("invalid broker metadata: %w", err)
 	}
 	if n := len(metadata.Topics); n != 1 {
-		return topicID{}, fmt.Errorf("invalid broker metadata: %d topics instead of 1", n)
+		return TopicID{}, fmt.Errorf("invalid broker metadata: %d topics instead of 1", n)
 	}
 	topic := metadata.Topics[0]
 	if topic.ErrorCode != 0 {
-		return topicID{}, kafka.Error(topic.ErrorCode)
+		return TopicID{}, kafka.Error(topic.ErrorCode)
 	}
 	return topic.TopicID, nil
 }
