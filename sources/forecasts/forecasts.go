@@ -150,7 +150,7 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 		} else {
 			checksFailed.Inc()
 		}
-		// Each poll starts with a different partition, so errors may alternate.
+		// Polls fail at different partitions in turn, so errors may alternate.
 		if c.logged.Allow(reason) {
 			f.log.Warn().Err(err).Msg("cannot update the forecasts; keeping the current layer")
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -35,7 +36,8 @@ type topicFeed struct {
 	newest    time.Time // time of the newest record that is not held, or of the first poll if no record has a time
 	confirmed time.Time // value of newest when the layer was last complete
 	polls     int
-	logged    time.Time // when an incomplete publication was last logged
+	failed    map[int]int // by partition whose last read failed: number of that poll
+	logged    time.Time   // when an incomplete publication was last logged
 }
 
 func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
@@ -46,7 +48,7 @@ func newTopicFeed(all Config, layer Layer, faults *faults) (*topicFeed, error) {
 	}
 	t := &topicFeed{
 		cfg: cfg, maxSpeed: all.MaxSpeed, guarded: guard(all, layer, "the topic"), faults: faults,
-		more: make(chan struct{}, 1), transport: transport,
+		more: make(chan struct{}, 1), transport: transport, failed: make(map[int]int),
 	}
 	t.client = &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport}
 	t.streets.maxBytes, t.cut.held.maxBytes = all.MaxBytes, all.MaxBytes
@@ -110,14 +112,16 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Each poll starts with a different partition, so that an unavailable broker does not keep the
-	// other brokers' partitions from being read.
+	// Partitions whose last read failed come last, so that an unavailable broker does not keep the
+	// other brokers' partitions from being read, and costs each poll only one timeout.
 	t.polls++
-	for i := range partitions {
-		partition := partitions[(i+t.polls)%len(partitions)]
+	slices.SortStableFunc(partitions, func(a, b int) int { return cmp.Compare(t.failed[a], t.failed[b]) })
+	for _, partition := range partitions {
 		if err := t.readToEnd(ctx, partition); err != nil {
+			t.failed[partition] = t.polls
 			return fmt.Errorf("partition %d of topic %q: %w", partition, t.cfg.Topic, err)
 		}
+		delete(t.failed, partition)
 	}
 	now, err := t.identify(ctx)
 	if err == nil && now != t.topic {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -229,6 +230,37 @@ func TestTopicBrokerUnavailable(t *testing.T) {
 	produce(t, c, record("f", 1, "2:1", value(t, street(2, 1, 20))))
 	layer.waitFor("1:1 10", "2:1 20")
 	waitUntilHealthy(t, f)
+}
+
+// TestTopicUnavailablePartitions checks that every poll reads the partitions of the available
+// brokers, and tries an unavailable one, in turn.
+func TestTopicUnavailablePartitions(t *testing.T) {
+	c := stores.StartKfake(t, kfake.SeedTopics(6, "f"))
+	k := producer(t, c.ListenAddrs())
+	feed, err := newTopicFeed(topicConfig("f", c.ListenAddrs()...), newFakeLayer(t), &faults{})
+	require.NoError(t, err)
+	defer feed.close()
+	require.NoError(t, feed.poll(t.Context()))
+	unavailable := []int32{0, 1, 3, 4}
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "f", Partitions: unavailable, Err: kerr.NotLeaderForPartition, Count: -1})
+	tried := map[int]int{}
+	for i := range 3 * len(unavailable) {
+		for _, partition := range []int32{2, 5} {
+			produce(t, k, record("f", partition, "1:1", value(t, street(1, 1, 10))))
+		}
+		require.ErrorIs(t, feed.poll(t.Context()), kafka.NotLeaderForPartition)
+		if i < len(unavailable) { // it does not know all of them yet
+			continue
+		}
+		require.EqualValues(t, i+1, feed.next[2])
+		require.EqualValues(t, i+1, feed.next[5])
+		for partition, poll := range feed.failed {
+			if poll == feed.polls {
+				tried[partition]++
+			}
+		}
+	}
+	require.Equal(t, map[int]int{0: 2, 1: 2, 3: 2, 4: 2}, tried)
 }
 
 // TestTopicRecreated checks that streets missing from a recreated topic are removed.
