@@ -280,15 +280,19 @@ func (l *Log) probe(ctx context.Context, partition int) {
 		l.setUnusable(fmt.Errorf("the topic now has %d partitions", len(partitions)))
 		return
 	}
+	var probes sync.WaitGroup // concurrent, so that none waits for the leader of another partition
 	for _, w := range l.writers {
 		l.mu.Lock()
 		failing := w.failing != nil
 		l.mu.Unlock()
 		if failing || w.partition == partition {
-			_, err := dial.Offset(ctx, l.client, l.cfg.Topic, w.partition, kafka.LastOffset)
-			l.probed(ctx, w, err)
+			probes.Go(func() {
+				_, err := dial.Offset(ctx, l.client, l.cfg.Topic, w.partition, kafka.LastOffset)
+				l.probed(ctx, w, err)
+			})
 		}
 	}
+	probes.Wait()
 }
 
 // probed records the outcome of a probe. A success is ignored while frames are being written: a

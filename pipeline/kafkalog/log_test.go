@@ -193,6 +193,31 @@ func TestHangingBroker(t *testing.T) {
 	leave()
 }
 
+// TestProbesDoNotWait checks that a partition recovers while the leader of another one does not
+// respond.
+func TestProbesDoNotWait(t *testing.T) {
+	c := stores.StartKfake(t)
+	l := openLog(t, c.ListenAddrs(), "probes", func(c *Config) {
+		c.Partitions, c.RequestTimeout, c.ProduceTimeout = 2, 5*time.Minute, 5*time.Minute
+	})
+	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, 10*time.Millisecond)
+	respond := make(chan struct{})
+	defer close(respond)
+	c.ControlKey(int16(kmsg.ListOffsets), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if r.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].Partition == 0 {
+			c.SleepControl(func() { <-respond })
+		}
+		return nil, nil, false
+	})
+	l.mu.Lock()
+	for _, w := range l.writers {
+		w.report(errors.New("no leader"))
+	}
+	l.mu.Unlock()
+	require.Eventually(t, func() bool { return l.Ready() == nil }, time.Minute, 10*time.Millisecond)
+}
+
 // reopened is a journal that is replaced when its directory is opened again.
 type reopened struct{ pipeline.Journal }
 
