@@ -145,8 +145,8 @@ func TestForecastHeaders(t *testing.T) {
 	const bodyHeaders, rangeHeaders = "Content-Encoding", "Accept-Ranges Content-Range"
 	f("200", "Content-Range")
 	f("206", bodyHeaders, "Forecast-Content", "Preference-Applied")
-	f("304", bodyHeaders, rangeHeaders)
-	f("412", bodyHeaders, rangeHeaders)
+	f("304", bodyHeaders, rangeHeaders, "Forecast-Content")
+	f("412", bodyHeaders, rangeHeaders, "Forecast-Content")
 	f("416", bodyHeaders, "Forecast-Content", "Preference-Applied")
 	forbidden := at(t, doc, "components", "responses", "Forbidden", "description").(string)
 	require.Contains(t, forbidden, "no forecasts are configured")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"runtime"
 	"slices"
@@ -799,6 +800,31 @@ func TestDocumentsAreBuiltOnRequest(t *testing.T) {
 	require.False(t, built(1))
 	same("?horizon=15")
 	same("")
+}
+
+// TestUnmodifiedChanges checks that a replica that would send the whole layer does not say so in a
+// 304: a cache would take the changes that it has stored for the whole layer.
+func TestUnmodifiedChanges(t *testing.T) {
+	all := city(100, noon)
+	l, other := prepared(DefaultConfig()), prepared(DefaultConfig())
+	replace(l, clones(all))
+	rebuild(l, noon)
+	_, _, version, _ := shownIn(t, l, "")
+	all[7].Forecast[5].Speed++
+	for _, layer := range []*Layer{l, other} { // other does not know the version
+		replace(layer, clones(all))
+		rebuild(layer, noon.Add(time.Second))
+	}
+	_, etag, _, content := shownIn(t, l, "?since="+version)
+	require.Equal(t, "changes", content)
+	_, _, _, content = shownIn(t, other, "?since="+version)
+	require.Equal(t, "whole", content)
+	for name, condition := range map[string]string{"If-None-Match": etag, "If-Modified-Since": noon.Add(time.Minute).UTC().Format(http.TimeFormat)} {
+		ctx, err := get(other, client("UTC"), "?since="+version, name, condition)
+		require.NoError(t, err)
+		require.Equal(t, 304, ctx.Response.StatusCode())
+		require.Empty(t, header(ctx, "Forecast-Content"))
+	}
 }
 
 // TestPickSkipsPeriods checks that a view picks the same periods of a street and returns the same

@@ -115,9 +115,6 @@ func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, r *response, now time.Tim
 	h.SetCanonical(headerCacheControl, private)
 	h.SetCanonical(headerVary, vary)
 	h.SetCanonical(headerVersion, r.etags[protobuf][identity])
-	if r.content != nil {
-		h.SetCanonical(headerContent, r.content)
-	}
 	if r.snapshot.until != nil {
 		h.SetCanonical(headerCoveredUntil, r.snapshot.until)
 	}
@@ -154,6 +151,9 @@ func (r *response) send(ctx *fasthttp.RequestCtx) {
 	case negotiate.Unmodified(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
 		return
+	}
+	if r.content != nil { // not in a 304, because the client's stored response may be of the other kind
+		h.SetCanonical(headerContent, r.content)
 	}
 	b := r.body()
 	h.SetContentTypeBytes(mediaTypes[r.format])
