@@ -23,8 +23,11 @@ type Config struct {
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
 	// Limits applies to new content that lacks some of the streets in use.
 	shrink.Limits `setting:",squash"`
-	MaxBytes      int64   `setting:"max_bytes"` // maximum uncompressed size of a file, of a query result, or of a topic's latest records
-	MaxSpeed      float64 `setting:"max_speed"` // highest plausible speed; periods with a higher valid speed are dropped
+	// maximum uncompressed size of a file, of a query result, or of a topic's latest records; while new
+	// content is read, or held back by max_shrink, it and the layer in use take about four times its size
+	// in memory
+	MaxBytes int64   `setting:"max_bytes"`
+	MaxSpeed float64 `setting:"max_speed"` // highest plausible speed; periods with a higher valid speed are dropped
 }
 
 // KafkaConfig holds the settings of a topic.
