@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -15,7 +16,9 @@ import (
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/pipeline"
+	"trafficd/schemas/contract"
 	"trafficd/sources/api"
+	"trafficd/sources/registry"
 )
 
 // check adds to the problems with the settings those with the files and directories named in them
@@ -24,8 +27,9 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, invalid 
 	errs := []error{invalid}
 	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }
 	deepIn := func(name string) bool { return deep && !conf.Concern(invalid, name) }
-	section("api", checkAPI(c.API))
-	section("registry", c.Registry.Check(ctx, deepIn("registry")))
+	clients, err := checkAPI(c.API)
+	section("api", err)
+	section("registry", errors.Join(c.Registry.Check(ctx, deepIn("registry")), checkFeeds(c.Registry.Feeds, clients)))
 	section("forecasts", c.Forecasts.Check(ctx, deepIn("forecasts")))
 	for _, s := range c.EnabledSinks() {
 		section(s.Name, s.Check(ctx, c, deepIn(s.Name)))
@@ -40,7 +44,7 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, invalid 
 	return errors.Join(errs...)
 }
 
-func checkAPI(c api.Config) error {
+func checkAPI(c api.Config) (clients []*contract.Client, err error) {
 	if c.Validate() != nil {
 		c.Keys = nil // they may be invalid
 	}
@@ -48,6 +52,7 @@ func checkAPI(c api.Config) error {
 	if err != nil {
 		err = fmt.Errorf("keys_file: %w", err)
 	} else {
+		clients = keys.Clients()
 		keys.Close()
 	}
 	if c.TLSCert != "" && c.TLSKey != "" {
@@ -55,7 +60,22 @@ func checkAPI(c api.Config) error {
 			err = errors.Join(err, fmt.Errorf("tls_cert and api.tls_key: cannot load the certificate: %w", certErr))
 		}
 	}
-	return err
+	return clients, err
+}
+
+// checkFeeds returns an error for each key with the ingest right whose product instance has no
+// feed. A list of many product instances may have any of them.
+func checkFeeds(feeds []registry.FeedConfig, clients []*contract.Client) error {
+	var errs []error
+	for _, client := range clients {
+		if client.May(contract.RightIngest) && !slices.ContainsFunc(feeds, func(f registry.FeedConfig) bool {
+			return f.InstanceColumn != "" || f.ProductInstance == client.ProductInstance
+		}) {
+			errs = append(errs, fmt.Errorf("feeds: product instance %q: key %q has the ingest right, but %s",
+				client.ProductInstance, client.Name, noFeed))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkDeadLetters returns an error unless the daemon can write the dead-letter file. The journal's

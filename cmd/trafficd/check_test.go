@@ -139,6 +139,44 @@ func TestCheckConfigReportsDeadLetterFile(t *testing.T) {
 	f(filepath.Join(dir, "missing", "dead.ndjson"), "cannot write the dead-letter file: write to "+filepath.Join(dir, "missing")+": no such file or directory")
 }
 
+// TestCheckConfigReadsFiles checks that lists, forecasts and keys in files are checked without
+// connecting to the stores, even if the files have just been written.
+func TestCheckConfigReadsFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	f := func(settings []string, want ...string) {
+		t.Helper()
+		out, ok := checkConfig(t, "--check-config", append(settings, "registry.settle=1m", "forecasts.file.settle=1m")...)
+		require.Equal(t, len(want) == 0, ok, out)
+		if len(want) > 0 {
+			requireProblems(t, out, want...)
+		}
+	}
+	list, empty := file("detectors.csv", "detectorCode,lane\nD1,1\n"), file("empty.csv", "detectorCode\n")
+	feed := func(path, column string) string {
+		return fmt.Sprintf("registry.feeds=[{product_instance: city, file: {column: %s, path: %s}}]", column, path)
+	}
+	f([]string{feed(list, "detectorCode")})
+	f([]string{feed(list, "code")}, `registry.feeds[0].file: cannot read `+list+`: `)
+	f([]string{feed(empty, "detectorCode")}, `registry.feeds[0].file: product instance city: the list has no detector codes`)
+	forecasts := file("forecasts.ndjson", "{")
+	f([]string{"forecasts.feed=file", "forecasts.file.path=" + forecasts}, "forecasts.file: cannot use "+forecasts+": ")
+
+	keys := file("keys.yaml", "keys: [{name: acme, product_instance: town, rights: [ingest], sha256: "+strings.Repeat("0a", 32)+"}]")
+	f([]string{feed(list, "detectorCode"), "api.keys_file=" + keys},
+		`registry.feeds: product instance "town": key "acme" has the ingest right, but no feed in registry.feeds has its product instance`)
+	f([]string{strings.Replace(feed(list, "detectorCode"), "city", "town", 1), "api.keys_file=" + keys})
+	f([]string{strings.Replace(feed(list, "detectorCode"), "product_instance: city", "instance_column: lane", 1), "api.keys_file=" + keys})
+	f([]string{"api.keys_file=" + file("bad.yaml", "{}")}, `api.keys_file: cannot use the keys file `+dir+`/bad.yaml: missing list "keys"`)
+	f([]string{"ops.listen=127.0.0.1:8080"}, `ops.listen is "127.0.0.1:8080", must not be api.listen`)
+	f([]string{"ops.listen=127.0.0.1:0", "api.listen=127.0.0.1:0"})
+}
+
 func TestDeepCheckClickHouse(t *testing.T) {
 	store := stores.StartClickHouse(t)
 	f := func(settings []string, want ...string) {

@@ -12,10 +12,12 @@ import (
 	"trafficd/sources/registry"
 )
 
-// Messages about missing settings that have no default, for the log and the readiness check.
+// Messages about missing settings that have no default, for the log, the readiness check and
+// --check-config.
 const (
 	noKeys      = "no API keys: every request is rejected with 401; set api.keys_file or api.keys (trafficctl key new creates a key)"
 	noFeeds     = "no detector registry: every batch is rejected with 403; set registry.feeds"
+	noFeed      = "no feed in registry.feeds has its product instance: its batches are rejected with 403"
 	noForecasts = "a key has the forecast right, but no forecasts are configured, so its requests are rejected with 403; set forecasts.feed"
 )
 
@@ -153,7 +155,7 @@ func (d *daemon) registryState(clients []*contract.Client) (c ops.Component, ser
 		}
 		one, known := instances[client.ProductInstance]
 		if !known {
-			problem := "no feed in registry.feeds has its product instance: its batches are rejected with 403"
+			problem := noFeed
 			if d.registry.HasFeed(client.ProductInstance) {
 				problem = "the shared detector list has not been read yet: its batches are rejected with 503"
 			}

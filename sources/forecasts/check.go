@@ -13,9 +13,10 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Check reports problems with the configured files and, if deep, which requires a valid
-// configuration, with the feed, which it reads once. Each joined error starts with a setting's key.
+// Check reads the feed once if it is a file or deep is true, and reports problems with it. Each
+// joined error starts with a setting's key. If the configuration is invalid, the feed is not read.
 func (c Config) Check(ctx context.Context, deep bool) error {
+	deep = (deep || c.Feed == FeedFile) && c.Validate() == nil
 	switch c.Feed {
 	case FeedKafka:
 		if err := c.Kafka.check(ctx, deep); err != nil {
@@ -33,13 +34,14 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	if !deep || c.Feed == "" {
 		return nil
 	}
-	f, err := New(c, discard{}, zerolog.Nop())
+	c.File.Settle = 0 // read a new file too
+	f, err := newForecasts(c, discard{}, zerolog.Nop())
 	if err != nil {
 		return err
 	}
 	defer f.feed.close()
 	_, err = f.feed.check(ctx)
-	if err == nil || errors.Is(err, watch.ErrUnchanged) || errors.Is(err, watch.ErrUnsettled) {
+	if err == nil || errors.Is(err, watch.ErrUnchanged) || errors.Is(err, errTopicWritten) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", c.Feed, err)

@@ -67,6 +67,10 @@ func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("invalid forecasts configuration: %w", err)
 	}
+	return newForecasts(cfg, layer, log)
+}
+
+func newForecasts(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	f := &Forecasts{kind: cfg.Feed, settle: cfg.File.Settle, confirm: cfg.ShrinkConfirm}
 	f.log = log.With().Str("feed", f.kind).Logger()
 	f.faults = &faults{log: f.log}

@@ -13,19 +13,21 @@ import (
 	"trafficd/sources/internal/watch"
 )
 
-// Check returns an error for each feed whose file cannot be read. If deep, which requires a valid
-// configuration, it also reads each list once and returns an error for each unusable one. Errors
-// start with the key of a setting.
+// Check reads each list in a file once and, if deep, all other lists too. It returns an error for
+// each unusable one. Errors start with the key of a setting. If the configuration is invalid, no
+// list is read.
 func (c Config) Check(ctx context.Context, deep bool) error {
+	valid := c.Validate() == nil
+	c.Settle = 0 // read new files too
 	var errs []error
 	for i, f := range c.Feeds {
-		errs = append(errs, f.check(ctx, fmt.Sprintf("feeds[%d].", i), c, deep))
+		errs = append(errs, f.check(ctx, fmt.Sprintf("feeds[%d].", i), c, valid && (deep || f.File != nil)))
 	}
 	return errors.Join(errs...)
 }
 
-// check checks one feed. at is the prefix of its keys in errors.
-func (f FeedConfig) check(ctx context.Context, at string, cfg Config, deep bool) error {
+// check checks one feed and, if read is true, its list. at is the prefix of its keys in errors.
+func (f FeedConfig) check(ctx context.Context, at string, cfg Config, read bool) error {
 	f = f.withDefaults()
 	kind := "http"
 	switch {
@@ -36,20 +38,18 @@ func (f FeedConfig) check(ctx context.Context, at string, cfg Config, deep bool)
 		}
 	case f.ClickHouse != nil:
 		kind = "clickhouse"
-		if err := f.ClickHouse.Check(ctx, deep); err != nil {
+		if err := f.ClickHouse.Check(ctx, read); err != nil {
 			return fmt.Errorf("%sclickhouse.%w", at, err)
 		}
 	}
-	if !deep {
+	if !read {
 		return nil
 	}
 	cfg.CacheDir = "" // a running daemon may be using the cache
 	feed := newFeed(cfg, f, zerolog.Nop())
 	defer feed.source.close()
 	lists, err := feed.read(ctx)
-	if errors.Is(err, watch.ErrUnsettled) {
-		return nil
-	} else if err != nil {
+	if err != nil {
 		return fmt.Errorf("%s%s: %w", at, kind, err)
 	}
 	var errs []error

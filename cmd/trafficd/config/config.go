@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -204,6 +205,8 @@ func (c *Config) validateOwn() error {
 		settings.Check(c.API.DrainGrace < c.ShutdownTimeout*3/4,
 			"api.drain_grace is %s, must be less than three quarters of shutdown_timeout (%s): the rest is for requests in progress",
 			c.API.DrainGrace, c.ShutdownTimeout),
+		settings.Check(c.Ops.Listen != c.API.Listen || strings.HasSuffix(c.API.Listen, ":0"),
+			"ops.listen is %q, must not be api.listen: only one of the listeners can use the address", c.Ops.Listen),
 		settings.Check(c.MemoryLimit == 0 || c.MemoryLimit >= 64<<20,
 			"memory_limit is %d, must be 0 (none) or at least 64MiB: a lower limit keeps the garbage collector busy", c.MemoryLimit),
 		settings.Check(c.Journal.Kind != LocalJournal || filepath.Clean(c.Pipeline.Idempotency.Journal.Dir) != filepath.Clean(c.Journal.Dir),
