@@ -97,11 +97,11 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 			producer: producer{id: p.id, epoch: p.epoch, sequence: p.sequences[id]},
 		})
 	}
-	s.cluster.selectTopic(p.topic)
 	if !inherited {
+		s.cluster.selectTopic(p.topic)
 		return d, nil
 	}
-	cluster, partitions, err := s.cluster.describe(ctx)
+	cluster, partitions, err := s.describe(ctx, p.topic)
 	if err != nil {
 		return nil, err
 	}

@@ -174,6 +174,45 @@ func TestRecreatedTopicThatGrows(t *testing.T) {
 	s.requireOnce()
 }
 
+// TestDeletedTopic deletes the topic between two blocks, and while a block is planned or in doubt.
+// With create_topic, the sink creates it again, and delivers the block to it once.
+func TestDeletedTopic(t *testing.T) {
+	s := newFixture(t, 3)
+	s.cfg.CreateTopic = CreateTopic{Partitions: 2, ReplicationFactor: 1}
+	s.restart()
+	s.offer(rowsOf(random(), 300, 40))
+	s.run(s.sink)
+	f := func(afterPlan func()) {
+		s.offer(rowsOf(random(), 100, 40))
+		afterPlan()
+		s.rows = s.deliveryLoop.rows
+		s.run(s.sink)
+		s.requireOnce()
+	}
+	plan := func() {
+		s.n, s.plan = planned(t, s.sink, s.deliveryLoop.rows)
+	}
+	deleteTopic := func() { require.NoError(t, s.DeleteTopic(topic)) }
+	f(deleteTopic)
+	f(func() { plan(); deleteTopic() })
+	f(func() { plan(); deleteTopic(); s.restart() })
+	f(func() {
+		plan()
+		s.fault(kerr.RequestTimedOut, 2, nil) // written
+		require.Error(t, s.step(s.sink))
+		deleteTopic()
+	})
+
+	s.offer(rowsOf(random(), 100, 40))
+	plan()
+	deleteTopic()
+	s.sink.cfg.CreateTopic, s.sink.cluster.cfg.CreateTopic = CreateTopic{}, CreateTopic{}
+	require.ErrorContains(t, s.step(s.sink), "create the topic")
+	s.sink.cfg.CreateTopic = CreateTopic{Partitions: 1}
+	s.sink.cluster.cfg.CreateTopic = CreateTopic{Partitions: 1, ReplicationFactor: 9}
+	require.ErrorContains(t, s.step(s.sink), "cannot create topic")
+}
+
 // TestFewerPartitions recreates the topic with fewer partitions between two blocks, and while a
 // block is planned or in doubt.
 func TestFewerPartitions(t *testing.T) {

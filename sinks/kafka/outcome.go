@@ -54,7 +54,7 @@ func hint(err error) string {
 	case kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend:
 		return " (fewer replicas are in sync than the topic's min.insync.replicas)"
 	case kafka.UnknownTopicOrPartition:
-		return " (create the topic, or set kafka.create_topic.partitions)"
+		return " (create the topic; if kafka.create_topic.partitions is set, the daemon creates it)"
 	}
 	return ""
 }

@@ -77,8 +77,7 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 	for range 3 {
 		if err := s.resolve(ctx, d); err != nil {
 			lookUpErrorsTotal.Inc()
-			s.forgetShrunk(ctx, d)
-			return nil, err
+			return nil, s.repair(ctx, d, err)
 		}
 		s.attempt(ctx, d)
 		if err = s.conclude(d); err == nil {
@@ -88,23 +87,29 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 			break
 		}
 	}
-	s.forgetShrunk(ctx, d)
-	return nil, err
+	return nil, s.repair(ctx, d, err)
 }
 
-// forgetShrunk forgets a failed delivery if the topic has fewer partitions than planned, which
-// means that it was recreated. The next attempt divides the rows among the new partitions, as after
-// a restart.
-func (s *Sink) forgetShrunk(ctx context.Context, d *delivery) {
-	if _, partitions, err := s.cluster.describe(ctx); err == nil && partitions < len(d.parts) {
+// repair prepares the next attempt of a delivery that failed with err. It creates the topic if it
+// is missing and create_topic is set. If the topic cannot be described or created, repair returns
+// the reason, otherwise err. It forgets the delivery if the topic has fewer partitions than planned,
+// because it was recreated: the next attempt divides the rows among the new partitions, as after a
+// restart.
+func (s *Sink) repair(ctx context.Context, d *delivery, err error) error {
+	_, partitions, unusable := s.describe(ctx, d.topic)
+	if unusable != nil {
+		return unusable
+	}
+	if partitions < len(d.parts) {
 		s.current, s.planned = nil, nil
 	}
+	return err
 }
 
 // Probe creates the topic if it is missing and create_topic is set, and returns an error if the
 // topic cannot be read.
 func (s *Sink) Probe(ctx context.Context) error {
-	_, _, err := s.describe(ctx) // kafka-go may return cached metadata
+	_, _, err := s.describe(ctx, s.cfg.Topic) // kafka-go may return cached metadata
 	if err == nil {
 		_, err = s.cluster.offset(ctx, 0, kafka.LastOffset)
 	}
@@ -122,7 +127,7 @@ func (s *Sink) Close() error {
 
 // baseState returns the state from which a plan starts, for the current partitions of the topic.
 func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
-	id, partitions, err := s.describe(ctx)
+	id, partitions, err := s.describe(ctx, s.cfg.Topic)
 	if err != nil {
 		return state{}, err
 	}
@@ -168,10 +173,10 @@ func (s *Sink) identify(ctx context.Context, base *state) error {
 	return nil
 }
 
-// describe selects the configured topic, creates it if it is missing and create_topic is set, and
-// returns the cluster ID and the topic's number of partitions.
-func (s *Sink) describe(ctx context.Context) (id string, partitions int, err error) {
-	s.cluster.selectTopic(s.cfg.Topic)
+// describe selects a topic, creates it if it is missing and create_topic is set, and returns the
+// cluster ID and the topic's number of partitions.
+func (s *Sink) describe(ctx context.Context, topic string) (id string, partitions int, err error) {
+	s.cluster.selectTopic(topic)
 	id, partitions, err = s.cluster.describe(ctx)
 	if !errors.Is(err, kafka.UnknownTopicOrPartition) || s.cfg.CreateTopic.Partitions == 0 {
 		return id, partitions, err
@@ -179,7 +184,7 @@ func (s *Sink) describe(ctx context.Context) (id string, partitions int, err err
 	if err := s.cluster.create(ctx, false); err != nil {
 		return "", 0, err
 	}
-	s.log.Info().Str("topic", s.cfg.Topic).Int("partitions", s.cfg.CreateTopic.Partitions).Msg("topic created")
+	s.log.Info().Str("topic", topic).Int("partitions", s.cfg.CreateTopic.Partitions).Msg("topic created")
 	return s.cluster.describe(ctx)
 }
 
