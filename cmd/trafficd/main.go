@@ -162,7 +162,10 @@ func migrateCommand(f *flags) *cobra.Command {
 		Long: `migrate creates the database and the tables in ClickHouse, or updates them. It may be run
 repeatedly. The daemon does the same when it first reaches ClickHouse, unless
 clickhouse.migrate is false. In that case, run migrate before updating the daemon, as a
-user that may create tables.`,
+user that may create tables.
+
+Only migrate creates tables again that were dropped. They are then empty; those derived from
+the archive are filled from it.`,
 		Example: `  trafficd migrate --config trafficd.yaml
   TRAFFICD_CLICKHOUSE__PASSWORD=… trafficd migrate --set clickhouse.username=admin`,
 		Args: cobra.NoArgs,

@@ -29,6 +29,7 @@ func TestMigrate(t *testing.T) {
 	t.Run("new server", func(t *testing.T) { testNewServer(t, store, conn) })
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store, conn) })
 	t.Run("concurrent", func(t *testing.T) { testConcurrent(t, store, conn) })
+	t.Run("dropped", func(t *testing.T) { testDropped(t, store, conn) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, store, conn) })
 }
 
@@ -108,6 +109,42 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 		require.Equal(t, versions(t), store.Query(t, "SELECT version FROM "+l.Database+".schema_migrations FINAL ORDER BY 1"))
 		require.Equal(t, "0", store.Query(t, "SELECT count() FROM "+l.Database+".measurements"))
 	}
+}
+
+// testDropped checks that dropped tables and views are created again as they were, even if the
+// first attempt is interrupted, and that other tables keep their rows.
+func testDropped(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
+	l := schema.Layout{Database: "dropped", Table: "measurements"}
+	dropped, err := schema.ForgetDropped(t.Context(), conn, l) // there is no database yet
+	require.NoError(t, err)
+	require.Empty(t, dropped)
+	_, err = schema.Migrate(t.Context(), conn, l)
+	require.NoError(t, err)
+	other := schema.Layout{Database: "dropped", Table: "other"}
+	_, err = schema.Migrate(t.Context(), conn, other)
+	require.NoError(t, err)
+	const tables = "SELECT name, create_table_query FROM system.tables WHERE database = 'dropped' ORDER BY name"
+	before := store.Query(t, tables)
+	store.Query(t, "INSERT INTO dropped.measurements_last (detector_code) VALUES ('D-1')")
+	for _, drop := range []string{"TABLE dropped.measurements", "TABLE dropped.measurements_hours", "VIEW dropped.measurements_5m"} {
+		store.Query(t, "DROP "+drop)
+	}
+
+	applied, err := schema.Migrate(t.Context(), conn, l)
+	require.NoError(t, err)
+	require.Empty(t, applied)
+	dropped, err = schema.ForgetDropped(t.Context(), conn, l)
+	require.NoError(t, err)
+	require.Equal(t, []string{"measurements", "measurements_hours", "measurements_5m"}, dropped)
+	_, err = schema.Migrate(t.Context(), &failing{conn, 8}, l)
+	require.ErrorContains(t, err, "interrupted")
+	_, err = schema.Migrate(t.Context(), conn, l)
+	require.NoError(t, err)
+	require.Equal(t, before, store.Query(t, tables))
+	require.Equal(t, "1", store.Query(t, "SELECT count() FROM dropped.measurements_last"))
+	applied, err = schema.Migrate(t.Context(), conn, other)
+	require.NoError(t, err)
+	require.Empty(t, applied)
 }
 
 func testConcurrent(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {

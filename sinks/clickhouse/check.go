@@ -73,6 +73,16 @@ func (c Config) checkServer(ctx context.Context, address string) (replica string
 			errs = append(errs, fmt.Errorf("cluster: the shard and replica macros must be defined on %s: %w", address, err))
 		}
 	}
+	if c.Migrate && len(errs) == 0 { // other users may not see the tables
+		dropped, err := schema.Dropped(ctx, conn, c.layout())
+		if len(dropped) > 0 {
+			err = fmt.Errorf("%s of database %s on %s do not exist any more: restore them, or run trafficd migrate, which creates them again",
+				strings.Join(dropped, ", "), c.Database, address)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("table: %w", err))
+		}
+	}
 	if len(errs) > 0 {
 		return replica, errors.Join(errs...)
 	}
@@ -120,7 +130,13 @@ func (c Config) checkTables(ctx context.Context, conn driver.Conn, address strin
 	}
 	var errs []error
 	for _, table := range c.layout().Synced() {
-		engine := engines[table]
+		engine, exists := engines[table]
+		if !exists {
+			if !c.Migrate { // otherwise the daemon will create it
+				errs = append(errs, fmt.Errorf("migrate: table `%s`.`%s` does not exist on %s: run trafficd migrate", c.Database, table, address))
+			}
+			continue
+		}
 		if c.Cluster != "" && !strings.HasPrefix(engine, "Replicated") {
 			errs = append(errs, fmt.Errorf("table: %s on %s has engine %.40q, must be replicated in a cluster", table, address, engine))
 		}

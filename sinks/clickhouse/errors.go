@@ -43,10 +43,9 @@ var hints = map[class]string{
 	classDisk:      "check the server's disks",
 	classReadOnly:  "the table or the user is read-only",
 	classQuorum:    "check Keeper and the replicas",
-	classSchema: "the tables are not as expected: run the migrations (if a table was dropped by hand, delete its rows from " +
-		"schema_migrations first)",
-	classRejected: "a row's value violates a rule of the table",
-	classOther:    "see the server's log",
+	classSchema:    "the tables are not as expected: restore dropped ones, or run trafficd migrate, which creates them again",
+	classRejected:  "a row's value violates a rule of the table",
+	classOther:     "see the server's log",
 }
 
 // codes are the server's error codes by class. Unlisted codes belong to classOther. Whatever the

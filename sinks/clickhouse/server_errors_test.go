@@ -18,6 +18,7 @@ import (
 // testServerErrors tests errors that a real server returns.
 func testServerErrors(t *testing.T, store *stores.ClickHouse) {
 	t.Run("unusable table", func(t *testing.T) { testUnusableTable(t, store) })
+	t.Run("dropped table", func(t *testing.T) { testDroppedTable(t, store) })
 	t.Run("constraint", func(t *testing.T) { testConstraint(t, store) })
 	t.Run("view", func(t *testing.T) { testView(t, store) })
 	t.Run("too many parts", func(t *testing.T) { testTooManyParts(t, store) })
@@ -62,6 +63,23 @@ func testUnusableTable(t *testing.T, store *stores.ClickHouse) {
 	a.deliver(plan2, next)
 	require.Equal(t, before, lookups(), "no rows had been sent, so no lookup was needed")
 	require.Equal(t, 200, a.count("count()"))
+}
+
+// testDroppedTable checks that a block waits while its table was dropped, even after a restart,
+// until Migrate has created the table again, and is then inserted once.
+func testDroppedTable(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	rows, plan := a.plan(smallBlock(1))
+	a.deliver(plan, rows)
+	store.Query(t, "DROP TABLE "+a.name)
+	for range 2 {
+		require.ErrorContains(t, a.requireFailure(classSchema, plan, rows), "run trafficd migrate")
+		a = a.restarted()
+	}
+	require.NoError(t, Migrate(t.Context(), a.config, a.log))
+	a.deliver(plan, rows)
+	a.deliver(plan, rows) // after a lost response
+	require.Equal(t, 100, a.count("count()"))
 }
 
 // lookups returns the number of lookups of in-doubt blocks.

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
+	schema "trafficd/schemas/clickhouse"
 )
 
 // Sink writes blocks to the archive. It is not safe for concurrent use.
@@ -120,7 +121,9 @@ func (s *Sink) Probe(ctx context.Context) (err error) {
 }
 
 // Migrate creates or updates the tables on every server, as the sink does if the setting migrate is
-// true. If a server fails, Migrate continues with the next one. It returns all errors, joined.
+// true. It also creates dropped tables again, which the sink does not do, because an operator may
+// restore them. If a server fails, Migrate continues with the next one. It returns all errors,
+// joined.
 func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	hosts, err := newHosts(c, log)
 	if err != nil {
@@ -129,7 +132,13 @@ func Migrate(ctx context.Context, c Config, log zerolog.Logger) error {
 	defer func() { _ = hosts.close() }()
 	var errs []error
 	for _, h := range hosts.all {
-		err := hosts.migrate(ctx, h)
+		dropped, err := schema.ForgetDropped(ctx, h.conn, c.layout())
+		if len(dropped) > 0 {
+			log.Warn().Str("address", h.address).Strs("tables", dropped).Msg("archive: creating dropped tables again")
+		}
+		if err == nil {
+			err = hosts.migrate(ctx, h)
+		}
 		if err == nil && c.Cluster != "" {
 			err = c.checkCluster(ctx, h.conn)
 		}
