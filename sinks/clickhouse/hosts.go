@@ -166,7 +166,7 @@ func (s *hosts) poll(ctx context.Context, h *host) error {
 	err := s.describe(ctx, h)
 	switch missing := errors.Is(err, errNoTable); {
 	case missing && !s.config.Migrate:
-		return fmt.Errorf("%w: run trafficd migrate, or set clickhouse.migrate to true", err)
+		return fmt.Errorf("%w, or set clickhouse.migrate to true", err)
 	case !missing && (err != nil || migrated):
 		return err
 	}
@@ -181,7 +181,7 @@ func (s *hosts) poll(ctx context.Context, h *host) error {
 	return s.describe(ctx, h)
 }
 
-var errNoTable = errors.New("the tables do not exist")
+var errNoTable = errors.New("the tables do not exist: run trafficd migrate")
 
 // describe stores what the server reports about itself and its cluster. It returns an error if the
 // server cannot take rows: errNoTable if the tables do not exist.
