@@ -64,9 +64,9 @@ type Registry interface {
 	HasFeed(productInstance string) bool
 }
 
-// Intake decompresses, decodes and validates complete bodies and appends them to the journal, on the
-// goroutines of the requests. A request gives back its worker before it waits for the disk, so that
-// one fsync serves many requests.
+// Intake decompresses, decodes and validates complete bodies and appends them to the journal, on
+// the goroutines of the requests. A request gives back its worker before it waits for the disk, so
+// that one fsync serves many requests.
 type Intake struct {
 	Tap Tap // samples the validated items
 

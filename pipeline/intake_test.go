@@ -267,8 +267,8 @@ func TestFullQueue(t *testing.T) {
 	require.Len(t, h.frames(), 1)
 }
 
-// TestClientLeavesWorkersFree checks that the bodies of one client take at most half of the workers,
-// and that no more workers than configured are ever created.
+// TestClientLeavesWorkersFree checks that the bodies of one client take at most half of the
+// workers, and that no more workers than configured are ever created.
 func TestClientLeavesWorkersFree(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Workers = 4 })
 	defer h.close()

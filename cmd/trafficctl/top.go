@@ -86,7 +86,8 @@ func page(s *status.Status) string {
 	}
 	b.WriteString("\n")
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "batches/s\t%.1f\taccepted/s\t%.0f\trejected/s\t%.0f\tin the last minute\n", s.Rates.Batches, s.Rates.Accepted, s.Rates.Rejected)
+	fmt.Fprintf(w, "batches/s\t%.1f\taccepted/s\t%.0f\trejected/s\t%.0f\tin the last minute\n",
+		s.Rates.Batches, s.Rates.Accepted, s.Rates.Rejected)
 	if s.Latency != nil {
 		fmt.Fprintf(w, "response time p50\t%.1f ms\tp99\t%.1f ms\t\t\tin the last minute\n", 1000*s.Latency.P50, 1000*s.Latency.P99)
 	}

@@ -22,7 +22,8 @@ import (
 )
 
 // check adds to the problems with the settings those with the files and directories named in them
-// and, if deep, with the stores and feeds of the sections without such problems. It creates nothing.
+// and, if deep, with the stores and feeds of the sections without such problems. It creates
+// nothing.
 func check(ctx context.Context, c *config.Config, origins conf.Origins, invalid error, deep bool) error {
 	errs := []error{invalid}
 	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }

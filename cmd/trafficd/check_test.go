@@ -73,8 +73,8 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 	)
 }
 
-// TestCheckConfigReportsNoConsequences checks that an error is reported once: stores are not checked
-// with the defaults of settings that are invalid, and files without a path are not read.
+// TestCheckConfigReportsNoConsequences checks that an error is reported once: stores are not
+// checked with the defaults of settings that are invalid, and files without a path are not read.
 func TestCheckConfigReportsNoConsequences(t *testing.T) {
 	f := func(settings []string, want ...string) {
 		t.Helper()

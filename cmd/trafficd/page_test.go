@@ -426,8 +426,8 @@ func TestBasemap(t *testing.T) {
 	mapStreet(t, d, chrome, "")
 }
 
-// TestBasemapRequests requests the archive, and ranges of it, from both listeners: also a large one,
-// and one that is missing.
+// TestBasemapRequests requests the archive, and ranges of it, from both listeners: also a large
+// one, and one that is missing.
 func TestBasemapRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "city.pmtiles")
 	require.NoError(t, os.WriteFile(path, waterArchive(), 0o600))
@@ -531,8 +531,8 @@ func waterArchive() []byte {
 	return append(append(append(b, root...), metadata...), tile...)
 }
 
-// TestMapFiles checks how both listeners serve the files of the page, for clients below a base path,
-// and that the body of a request for one is not read.
+// TestMapFiles checks how both listeners serve the files of the page, for clients below a base
+// path, and that the body of a request for one is not read.
 func TestMapFiles(t *testing.T) {
 	d := newProcess(t, "api.base_path=/traffic", "ops.pprof=true").start()
 	d.await(http.StatusOK)

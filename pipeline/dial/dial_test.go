@@ -187,8 +187,8 @@ func TestBootstrap(t *testing.T) {
 	require.LessOrEqual(t, failures, 2)
 }
 
-// TestBootstrapWithoutTime checks that brokers for which no time is left are not tried last, nor is a
-// broker if the caller gives up.
+// TestBootstrapWithoutTime checks that brokers for which no time is left are not tried last, nor is
+// a broker if the caller gives up.
 func TestBootstrapWithoutTime(t *testing.T) {
 	b := newBootstrap([]string{"a", "b", "c"}, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done() // the broker drops packets

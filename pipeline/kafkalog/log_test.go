@@ -177,8 +177,8 @@ func TestSources(t *testing.T) {
 	})
 }
 
-// TestHangingBroker writes and reads although the first of the configured brokers accepts connections
-// but never responds.
+// TestHangingBroker writes and reads although the first of the configured brokers accepts
+// connections but never responds.
 func TestHangingBroker(t *testing.T) {
 	hanging, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

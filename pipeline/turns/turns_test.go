@@ -140,8 +140,8 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-// TestManyClients checks that neither the slots nor a client's part of them are exceeded, that every
-// caller gets its turn, and that the Limiter does not remember clients that have gone.
+// TestManyClients checks that neither the slots nor a client's part of them are exceeded, that
+// every caller gets its turn, and that the Limiter does not remember clients that have gone.
 func TestManyClients(t *testing.T) {
 	const slots, perClient, clients, callers, turns = 4, 2, 6, 5, 100
 	l := New(slots, perClient, 12)

@@ -138,18 +138,23 @@ func (z *Reader) header() error {
 		}
 	}
 	if flags&hasCRC != 0 {
-		want := uint16(z.crc)
-		got, err := z.take(2)
-		if err != nil {
+		if err := z.headerChecksum(); err != nil {
 			return err
-		}
-		if binary.LittleEndian.Uint16(got) != want {
-			return ErrChecksum
 		}
 	}
 	z.members, z.open, z.crc, z.size = z.members+1, true, 0, 0
 	z.inflate.Begin()
 	return nil
+}
+
+// headerChecksum compares the checksum of the header with that in it.
+func (z *Reader) headerChecksum() error {
+	want := uint16(z.crc)
+	got, err := z.take(2)
+	if err == nil && binary.LittleEndian.Uint16(got) != want {
+		err = ErrChecksum
+	}
+	return err
 }
 
 // extra skips the extra field, which is shorter than 64 KiB.

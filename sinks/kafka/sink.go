@@ -92,9 +92,9 @@ func (s *Sink) Deliver(ctx context.Context, planned []byte, rows batch.Block) (s
 
 // repair prepares the next attempt of a delivery that failed with err. It creates the topic if it
 // is missing and create_topic is set. If the topic cannot be described or created, repair returns
-// the reason, otherwise err. It forgets the delivery if the topic has fewer partitions than planned,
-// because it was recreated: the next attempt divides the rows among the new partitions, as after a
-// restart.
+// the reason, otherwise err. It forgets the delivery if the topic has fewer partitions than
+// planned, because it was recreated: the next attempt divides the rows among the new partitions, as
+// after a restart.
 func (s *Sink) repair(ctx context.Context, d *delivery, err error) error {
 	_, partitions, unusable := s.describe(ctx, d.topic)
 	if unusable != nil {
@@ -157,8 +157,8 @@ func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
 	return base, nil
 }
 
-// identify sets the topic's ID. If the state belongs to a former topic of the same name, its offsets
-// are replaced so that lookups read the current one from its start.
+// identify sets the topic's ID. If the state belongs to a former topic of the same name, its
+// offsets are replaced so that lookups read the current one from its start.
 func (s *Sink) identify(ctx context.Context, base *state) error {
 	id, err := s.cluster.topicID(ctx)
 	if err != nil {

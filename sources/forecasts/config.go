@@ -14,18 +14,20 @@ import (
 
 // Config is the forecasts section of the configuration.
 type Config struct {
-	Feed  string      `setting:"feed"`  // source of the forecasts: kafka, file or clickhouse; empty: no forecasts
-	Kafka KafkaConfig `setting:"kafka"` // A compacted topic, if feed is kafka: each key is street:fromnode, each value a StreetForecast message.
-	File  FileConfig  `setting:"file"`  // A file that is replaced as a whole, if feed is file; it may be gzip-compressed.
-	// A query that returns forecast periods in any order, if feed is clickhouse. Its columns, matched by
-	// name, are street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed, flow and
-	// updated.
+	Feed string `setting:"feed"` // source of the forecasts: kafka, file or clickhouse; empty: no forecasts
+	// A compacted topic, if feed is kafka: each key is street:fromnode, each value a StreetForecast
+	// message.
+	Kafka KafkaConfig `setting:"kafka"`
+	File  FileConfig  `setting:"file"` // A file that is replaced as a whole, if feed is file; it may be gzip-compressed.
+	// A query that returns forecast periods in any order, if feed is clickhouse. Its columns,
+	// matched by name, are street, fromnode, openLRcode, start, end, flow_valid, speed_valid, speed,
+	// flow and updated.
 	ClickHouse dial.ClickHouseQuery `setting:"clickhouse"`
 	// Limits applies to new content that lacks some of the streets in use.
 	shrink.Limits `setting:",squash"`
-	// maximum uncompressed size of a file, of a query result, or of a topic's latest records; while new
-	// content is read, or held back by max_shrink, it and the layer in use take about four times its size
-	// in memory
+	// maximum uncompressed size of a file, of a query result, or of a topic's latest records; while
+	// new content is read, or held back by max_shrink, it and the layer in use take about four times
+	// its size in memory
 	MaxBytes int64   `setting:"max_bytes"`
 	MaxSpeed float64 `setting:"max_speed"` // highest plausible speed; periods with a higher valid speed are dropped
 }

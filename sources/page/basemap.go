@@ -17,8 +17,8 @@ import (
 // the header and the directories of the archive, and then the tiles that it shows.
 const basemapName = "basemap.pmtiles"
 
-// serveBasemap implements Handler. It serves the archive or one range of it, without reading it into
-// memory. The file may be replaced between two requests.
+// serveBasemap implements Handler. It serves the archive or one range of it, without reading it
+// into memory. The file may be replaced between two requests.
 func (c Config) serveBasemap(ctx *fasthttp.RequestCtx) error {
 	f, info, err := c.openBasemap()
 	if err != nil {

@@ -213,8 +213,8 @@ func TestStatusAfterCheck(t *testing.T) {
 	f(ended, time.Hour, "", true) // an error after cancellation is not a failure
 }
 
-// TestFailureLogIsLimited checks that a feed whose errors differ each time, for example by the local
-// port of the connection, does not fill the log.
+// TestFailureLogIsLimited checks that a feed whose errors differ each time, for example by the
+// local port of the connection, does not fill the log.
 func TestFailureLogIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer

@@ -106,7 +106,7 @@ func (s setting) decode(root schema) (f field, value reflect.Value, err error) {
 
 // unknown returns the error about a key that is not in a section, whose keys are known.
 func (s setting) unknown(section, key string, known schema) error {
-	hint := ""
+	var hint string
 	switch near, keys := known.nearest(key); {
 	case near == "":
 		hint = ": the keys there are " + strings.Join(keys, ", ")
@@ -252,7 +252,7 @@ func about(key, format string, args ...any) error { return keyError{key, fmt.Err
 // Concern reports whether the errors of Load and Origins.Section are, or may be, about a section.
 func Concern(errs error, section string) bool {
 	return slices.ContainsFunc(Leaves(errs), func(err error) bool {
-		k, ok := err.(keyError)
+		k, ok := errors.AsType[keyError](err)
 		return !ok || k.key == section || strings.HasPrefix(k.key, section+".")
 	})
 }

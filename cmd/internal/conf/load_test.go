@@ -253,9 +253,19 @@ func TestPrintMasksSecretsAndNamesOrigins(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	keys := schema{
-		{name: "kafka"}, {name: "kafka.brokers"}, {name: "kafka.request_timeout"}, {name: "kafka.tls"}, {name: "kafka.sasl"}, {name: "kafka.topic"},
-		{name: "clickhouse"}, {name: "clickhouse.addresses"}, {name: "clickhouse.cluster"}, {name: "clickhouse.table"}, {name: "clickhouse.username"},
-		{name: "journal"}, {name: "journal.dir"},
+		{name: "kafka"},
+		{name: "kafka.brokers"},
+		{name: "kafka.request_timeout"},
+		{name: "kafka.tls"},
+		{name: "kafka.sasl"},
+		{name: "kafka.topic"},
+		{name: "clickhouse"},
+		{name: "clickhouse.addresses"},
+		{name: "clickhouse.cluster"},
+		{name: "clickhouse.table"},
+		{name: "clickhouse.username"},
+		{name: "journal"},
+		{name: "journal.dir"},
 	}
 	f := func(wrong, want string, others ...string) {
 		t.Helper()

@@ -19,7 +19,8 @@ func (s setting) convert(key string, v any, into reflect.Value) error {
 	if v == nil { // as an entry of a list or section
 		return nil
 	}
-	fits, want := false, ""
+	var fits bool
+	var want string
 	switch typ := into.Type(); {
 	case typ == reflect.TypeFor[time.Duration]():
 		text, _ := v.(string)

@@ -50,8 +50,8 @@ func NewFile(path string, settle time.Duration, maxBytes int64) *File {
 	return &File{path: path, settle: settle, maxBytes: maxBytes, poke: make(chan struct{}, 1)}
 }
 
-// CheckReadable returns an error if the file at path cannot be read. It accepts an empty path, which
-// is an invalid setting and reported as such.
+// CheckReadable returns an error if the file at path cannot be read. It accepts an empty path,
+// which is an invalid setting and reported as such.
 func CheckReadable(path string) error {
 	if path == "" {
 		return nil
