@@ -15,8 +15,8 @@ import (
 const Bootstrap = "bootstrap:0"
 
 // bootstrap chooses a broker for requests that any broker can serve. After a failure it tries that
-// broker last. By itself, kafka-go would not turn to another broker if one accepts connections but
-// never responds, and consumer groups would try the first broker again and again.
+// broker last. kafka-go by itself does not try another broker if one accepts connections but never
+// responds, and its consumer groups try the first broker again and again.
 type bootstrap struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -41,7 +41,7 @@ func (b *bootstrap) dial(ctx context.Context) (net.Conn, error) {
 			return &bootstrapConn{c, func() { b.failed(address) }}, nil
 		}
 		errs = append(errs, err)
-		if !errors.Is(ctx.Err(), context.Canceled) { // otherwise the broker may have been connecting
+		if !errors.Is(ctx.Err(), context.Canceled) { // if the caller has given up, the broker is not to blame
 			b.failed(address)
 		}
 		if ctx.Err() != nil { // there is no time for the other brokers
@@ -51,7 +51,7 @@ func (b *bootstrap) dial(ctx context.Context) (net.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// failed makes a broker the last one to be tried.
+// failed moves a broker to the end of the list.
 func (b *bootstrap) failed(address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *bootstrapConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// anyBroker is the address Bootstrap, which errors print as the list of configured brokers.
+// anyBroker is the address Bootstrap. Errors show it as the list of configured brokers.
 type anyBroker []string
 
 func (anyBroker) Network() string              { return "tcp" }

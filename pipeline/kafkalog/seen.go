@@ -9,19 +9,19 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// seen holds the batch IDs of a range of a partition's frames. It remains valid while other
-// replicas own the partition, because it depends only on the log.
+// seen holds the batch IDs of a contiguous range of frames in a partition. It remains valid while
+// other replicas own the partition, because it depends only on the log.
 type seen struct {
 	from, to uint64              // the range of frames: from ≤ frame < to
 	batches  map[batch.ID][]mark // the frames of each batch, ascending
-	order    []batch.ID          // batch IDs of all frames, ascending by frame
+	order    []batch.ID          // the batch ID of each frame, in frame order
 	highest  int64               // time of the last frame
 }
 
 // mark identifies a frame of a batch.
 type mark struct {
 	frame uint64
-	time  int64  // highest received_at up to the frame
+	time  int64  // highest received_at up to and including the frame
 	sum   uint64 // see batch.FrameSum
 }
 
@@ -35,8 +35,7 @@ func (s *seen) note(id batch.ID, m mark) {
 	s.to, s.highest = m.frame+1, m.time
 }
 
-// earlierFrames returns the frames of a batch that precede m in the log and are at most window
-// older.
+// earlierFrames returns the frames of a batch that precede m in the log by at most window.
 func (s *seen) earlierFrames(id batch.ID, m mark, window time.Duration) []mark {
 	marks := s.batches[id]
 	for len(marks) > 0 && marks[len(marks)-1].frame >= m.frame {

@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// Allowed is what the descriptions of rejected items say about the items that are accepted.
+// Allowed describes the items that are accepted, for the descriptions of rejected items.
 type Allowed struct {
-	ProductInstance string // it has the detectors
-	MeasureTypes    string // the allowed measure types, as an instruction in ASCII without quotes
-	FutureTolerance string // how far timestampTo may be ahead of the clock, a duration
+	ProductInstance string // to which the detectors belong
+	MeasureTypes    string // a phrase such as "allowed are speed, flow"; ASCII, without quotes
+	FutureTolerance string // how far timestampTo may be ahead of the clock, such as 1h0m0s
 }
 
 // AppendItemDescription appends the description of a rejected item, escaped for use inside a JSON

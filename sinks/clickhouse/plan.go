@@ -14,15 +14,16 @@ const planVersion = 2
 // planOf returns the plan of a block, which is also its deduplication token: the number of rows,
 // and the first and the last row. A batch ID may occur again (the same Idempotency-Key and body
 // after the idempotency window, or on another replica), but with a different received_at. The
-// journal determines the rows in between.
+// first and last rows suffice, because the journal determines those between them.
 func planOf(rows batch.Block) string {
 	first, last := rows[0], rows[len(rows)-1]
 	return fmt.Sprintf("%d/%d/%s.%d@%d-%s.%d@%d", planVersion, rows.Rows(),
 		first.ID, first.From, first.ReceivedAt, last.ID, last.To-1, last.ReceivedAt)
 }
 
-// suspectMark introduces a suspect range, the sink's state after a rejection. Rows before its
-// position, whose plans end with it, may be in the table although their block was not delivered.
+// suspectMark separates the token of a plan from its suspect range, the sink's state after a
+// rejection. The rows of such a plan that are before the position in the range may already be in
+// the table, although their block was not delivered.
 const suspectMark = "/suspect-before/"
 
 func suspectBefore(p batch.Position) string {
@@ -49,7 +50,7 @@ type months struct {
 	list  []int       // in the format of ClickHouse's toYYYYMM
 	index map[int]int // month → index in list
 
-	// The month that indexOf returned last. Most rows are in the same month as the previous row.
+	// The month of the last call of indexOf. Most rows are in the same month as the previous row.
 	start, end int64 // in nanoseconds
 	last       int   // index
 }
@@ -86,7 +87,8 @@ func (m *months) indexOf(at int64) int {
 
 // groups divides some or all rows of the block into groups of at most maxMonths months, one for
 // each INSERT. It keeps the order of the rows; groups may be empty. The group of a month depends
-// only on the block, so that an INSERT repeated with some of its rows has the same token.
+// only on the block, so that an INSERT has the same token when it is repeated with only some of its
+// rows.
 func (m *months) groups(rows batch.Block) []batch.Block {
 	n := max((len(m.list)+maxMonths-1)/maxMonths, min((len(m.list)+9)/10, parallelInserts))
 	groups := make([]batch.Block, n)

@@ -11,7 +11,7 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// formatVersion is the first byte of states and plans.
+// formatVersion is the first byte of every encoded state and plan.
 const formatVersion = 1
 
 const unknownOffset = -1
@@ -25,19 +25,19 @@ type state struct {
 	cluster string
 	topicID dial.TopicID // topic that the offsets belong to; zero if unknown
 	topic   string
-	suspect int     // number of rows, from the next one on, that may already be in the topic
+	suspect int     // number of the next rows that may already be in the topic
 	offsets []int64 // offset of the last acknowledged record, indexed by partition
 }
 
-// plan describes one block: together with its rows it determines every byte that is sent. It is
-// encoded as
+// plan describes one block. A plan and the rows of its block determine every byte that is sent. It
+// is encoded as
 //
 //	state; producer ID (varint), epoch (uvarint), codec (1 byte), rows (uvarint)
 //	first and last row: batch ID (16 bytes), index (uvarint)
-//	next sequence of each partition (uvarint)
+//	next sequence number of each partition (uvarint)
 //
-// The sequences are not part of the state, because only the process that used them may continue
-// them (doc.go, rule 3).
+// The sequence numbers are not part of the state, because only the process that used them may
+// continue them (doc.go, rule 3).
 type plan struct {
 	state
 	session
@@ -53,13 +53,13 @@ type session struct {
 	sequences []int32
 }
 
-// errFormat is wrapped by every error of decodePlan and decodeState.
+// errFormat is wrapped by every error that decodePlan and decodeState return.
 var errFormat = errors.New("invalid Kafka plan or state")
 
 func (s state) encode() []byte {
 	dst := []byte{formatVersion}
 	cluster := s.cluster
-	if s.topicID != (dial.TopicID{}) { // part of the cluster ID, because earlier versions of this program cannot read another field
+	if s.topicID != (dial.TopicID{}) { // part of the cluster ID, because earlier versions cannot read an additional field
 		cluster += "#" + string(s.topicID[:])
 	}
 	dst = batch.AppendCounted(dst, cluster)
@@ -72,7 +72,7 @@ func (s state) encode() []byte {
 	return dst
 }
 
-// recreated reports whether id is the ID of another topic than the one that the offsets belong to.
+// recreated reports whether id is the ID of a topic other than the one that the offsets belong to.
 func (s state) recreated(id dial.TopicID) bool {
 	return s.topicID != dial.TopicID{} && s.topicID != id
 }

@@ -37,10 +37,11 @@ func (c *changes) empty() bool { return !c.replace && len(c.streets) == 0 }
 // set back.
 const keepEnded = instant(time.Hour / time.Microsecond)
 
-// apply returns the streets after the changes, ordered by key, without those that ended long before
-// the reference time, and the streets that were removed or whose code changed. It keeps the old
-// *street if the forecast is the same, so that nothing is rebuilt. New and changed streets get the
-// number of the build. farthest is the time that the longest horizon shows.
+// apply returns the streets after the changes, ordered by key and without those that ended more
+// than keepEnded before the reference time, and the streets that were removed or whose code
+// changed. It keeps the old *street if the forecast is the same, so that nothing is rebuilt. New
+// and changed streets get the number of the build. farthest is the reference time plus the longest
+// horizon.
 func (c *changes) apply(streets []*street, build uint64, ref, farthest instant) (next, removed []*street) {
 	changed := slices.SortedFunc(maps.Keys(c.streets), key.compare)
 	next = make([]*street, 0, len(streets)+len(changed))

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// helpJSON holds the help of each field with a setting tag, by type and name. TestHelp generates it
-// from the fields' comments and the checks of their values.
+// helpJSON holds the help of each field with a setting tag, keyed by type and name. TestHelp
+// generates it from the fields' comments and the checks of their values.
 //
 //go:embed help.json
 var helpJSON []byte
@@ -19,7 +19,7 @@ var helpTexts = sync.OnceValue(func() (texts map[string]string) {
 	return texts
 })
 
-// helpOf returns the help of a field of a struct, or "".
+// helpOf returns the help of a struct field, or "" if it has none.
 func helpOf(typ reflect.Type, index []int) string {
 	for ; len(index) > 1; index = index[1:] { // embedded structs
 		typ = typ.Field(index[0]).Type
@@ -27,7 +27,7 @@ func helpOf(typ reflect.Type, index []int) string {
 	return helpTexts()[typ.PkgPath()+"."+typ.Name()+"."+typ.Field(index[0]).Name]
 }
 
-// helpOfEntries returns text. For a list of sections, it appends the help of the sections' keys.
+// helpOfEntries returns text, followed by the help of each key if typ is a list of sections.
 func helpOfEntries(typ reflect.Type, text string) string {
 	if typ.Kind() != reflect.Slice || !isSection(typ.Elem()) {
 		return text
@@ -50,8 +50,8 @@ func helpOfEntries(typ reflect.Type, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks lines at spaces to at most width bytes. If a line is indented, its continuation is
-// indented by two more spaces.
+// wrap breaks lines at spaces so that they have at most width bytes. If a line is indented, its
+// continuation is indented by two more spaces.
 func wrap(text string, width int) string {
 	var out []string
 	for line := range strings.Lines(text) {

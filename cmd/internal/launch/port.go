@@ -18,7 +18,7 @@ const (
 	highestPort = 32000
 )
 
-// givenPorts holds the ports that PickPort has returned. Their callers might not be listening yet.
+// givenPorts holds the ports that PickPort has returned. Nothing might be listening on them yet.
 var givenPorts sync.Map
 
 // Address returns 127.0.0.1:port.
@@ -26,7 +26,7 @@ func Address(port int) string { return Host{}.Endpoint(port).String() }
 
 // Host is where a store runs. The zero value is loopback.
 type Host struct {
-	Address   string // address that it listens on; empty = 127.0.0.1
+	Address   string // address that the store listens on; empty = 127.0.0.1
 	Namespace string // name of a network namespace of `ip netns`; empty = that of this process
 }
 
@@ -36,7 +36,7 @@ func (h Host) Endpoint(port int) Endpoint { return Endpoint{cmp.Or(h.Address, "1
 // Hosts lists the hosts of a cluster's nodes. If it is empty, all nodes run on loopback.
 type Hosts []Host
 
-// At returns the host of a node, counted from 0.
+// At returns the host of a node; nodes are numbered from 0.
 func (h Hosts) At(node int) Host {
 	if len(h) == 0 {
 		return Host{}
@@ -44,7 +44,7 @@ func (h Hosts) At(node int) Host {
 	return h[node]
 }
 
-// Endpoint is a port of a host.
+// Endpoint is a port on a host.
 type Endpoint struct {
 	Host string
 	Port int
@@ -54,7 +54,7 @@ type Endpoint struct {
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
 // PickPort returns port, or an error if it is in use. If port is 0, PickPort returns a free port, a
-// different one each time. what is the purpose of the port, for errors.
+// different one each time. what describes the port in errors.
 func PickPort(what string, port int) (int, error) {
 	if port != 0 {
 		return port, checkPort(what, port)

@@ -24,13 +24,13 @@ import (
 // Process is a child process. It is safe for concurrent use. Two mechanisms ensure that a child
 // exits with its parent:
 //
-//   - the lifeline: the child's standard input is a pipe whose other end only the parent holds. A
-//     child that reads it sees end of file when the parent stops it or dies;
+//   - the lifeline: the child's standard input is a pipe whose write end is held only by the
+//     parent. A child that reads it sees EOF when the parent stops it or dies.
 //   - PR_SET_PDEATHSIG (Linux): the kernel signals the child when the parent dies.
 //
 // Conversely, every child keeps the parent's standard error open as descriptor 3. A reader of that
-// stream sees end of file only when the whole process tree has exited, so that it can then reuse
-// the same ports and directories.
+// stream sees EOF only after the whole process tree has exited. Its ports and directories can then
+// be reused.
 type Process struct {
 	cmd      *exec.Cmd
 	target   int      // argument of kill(2): a process ID or, if negative, a process group
@@ -41,8 +41,8 @@ type Process struct {
 }
 
 // Start starts cmd in this process's group. On Linux, the kernel kills the child if this process
-// dies. If the child exits before [Process.Stop] or [Process.Kill] is called, failed is called once
-// with the reason, unless it is nil. Start sets cmd.Stdin, ExtraFiles and SysProcAttr.
+// dies. If the child exits before [Process.Stop] or [Process.Kill] is called, failed, unless
+// it is nil, is called once with the reason. Start sets cmd.Stdin, ExtraFiles and SysProcAttr.
 func Start(cmd *exec.Cmd, failed func(error)) (*Process, error) {
 	return start(cmd, false, unix.SIGKILL, failed)
 }
@@ -79,7 +79,7 @@ func start(cmd *exec.Cmd, group bool, onDeath unix.Signal, failed func(error)) (
 }
 
 // run starts the child and waits until it has exited. The kernel sends the death signal when the
-// forking thread exits, not the process, so run locks its thread.
+// forking thread, not the process, exits, so run locks its thread.
 func (p *Process) run(started chan<- error, failed func(error)) {
 	runtime.LockOSThread()
 	err := p.cmd.Start()
@@ -95,8 +95,9 @@ func (p *Process) run(started chan<- error, failed func(error)) {
 	}
 }
 
-// Run starts cmd like StartGroup, waits until it has exited, and returns an error unless it
-// succeeded. If ctx is done first, Run stops the child, which is killed after 10 seconds.
+// Run starts cmd as StartGroup does, waits until it has exited, and returns an error unless it
+// succeeded. If ctx is done first, Run stops the child, and kills it if it has not exited within
+// 10 seconds.
 func Run(ctx context.Context, cmd *exec.Cmd) error {
 	p, err := StartGroup(cmd, unix.SIGTERM)
 	if err != nil {
@@ -111,7 +112,8 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 	}
 }
 
-// Alive reports whether a process is running. A zombie is not. Alive works only on Linux.
+// Alive reports whether a process is running. A zombie does not count as running. Alive works only
+// on Linux.
 func Alive(pid int) bool {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -124,11 +126,11 @@ func Alive(pid int) bool {
 // PID returns the child's process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done returns a channel that is closed when the child has exited. If this process copies the
-// child's standard error, everything that the child started has then exited too.
+// Done returns a channel that is closed when the child has exited. If cmd.Stderr is not an
+// *os.File, it is closed only after every process that the child has started has exited too.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exited reports whether Done is closed. A nil process has exited.
+// Exited reports whether Done is closed. A nil Process counts as exited.
 func (p *Process) Exited() bool {
 	if p == nil {
 		return true
@@ -207,7 +209,7 @@ func Each[T any](all []T, do func(i int, element T) error) error {
 }
 
 // Eventually calls try until it returns nil. After limit, or when ctx is done, Eventually returns
-// an error that wraps the cause and the last error of try.
+// an error that wraps the cause and the last error returned by try.
 func Eventually(ctx context.Context, limit time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
 	defer cancel()

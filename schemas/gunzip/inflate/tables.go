@@ -2,15 +2,15 @@ package inflate
 
 import "math/bits"
 
-// A table has an entry for each value of the next root bits of the input, followed by subtables for
-// longer codes. The bits of an entry are:
+// A table has 2^root entries, one for each value of the next root bits of the input, followed by
+// subtables for longer codes. The bits of an entry are:
 //
 //	0–5    number of bits to take: the bits of the code and the extra bits
 //	8–11   number of bits of the code; in a link, number of bits of the subtable's index
 //	13–15  flags
 //	16–31  a literal, the base of a length or distance, or the start of a subtable
 //
-// In the entries of a subtable, the numbers of bits do not include the root bits.
+// In the entries of a subtable, the numbers of bits exclude the root bits.
 const (
 	isSub     = 1 << 13 // a link to a subtable; isOther is set too
 	isOther   = 1 << 14 // a link, the end of the block (bits 16–31 contain 0) or an invalid code (they contain 1)
@@ -91,9 +91,9 @@ func fixedLengths() (lengths [maxCodes]uint8) {
 	return lengths
 }
 
-// build fills the table of a canonical code with the given lengths. It returns an error if the code
-// is invalid. A code may be incomplete only if it has no symbols, or only one symbol, with a code
-// of one bit.
+// build makes the table of the canonical code whose codewords have the given lengths. It returns an
+// error if the code is invalid. A code may be incomplete only if it has no symbols, or one symbol
+// whose codeword has one bit.
 func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 	var count, next [maxLength + 2]uint16
 	for _, l := range lengths {
@@ -162,8 +162,8 @@ func build(table []uint32, root uint, lengths []uint8, symbols []uint32) error {
 	return nil
 }
 
-// increment returns the code of n bits that follows code, or 0 if there is none. Both codes have
-// their bits reversed.
+// increment returns the n-bit codeword that follows code, or 0 if there is none. The bits of both
+// are reversed.
 func increment(code, n uint) uint {
 	zeros := code ^ (1<<n - 1)
 	if zeros == 0 {

@@ -9,18 +9,18 @@ import (
 	"trafficd/pipeline/settings"
 )
 
-// Limits holds the settings that limit how far content may shrink.
+// Limits holds the settings that limit how much content may shrink.
 type Limits struct {
 	MaxShrink float64 `setting:"max_shrink"` // maximum fraction of the entries in use that new content may lack
 	// how long content that lacks more entries must stay the same before it is used; 0: no wait
 	ShrinkConfirm time.Duration `setting:"shrink_confirm"`
 }
 
-// DefaultLimits returns limits that accept content with at least half of the entries in use
-// immediately, and other content after two minutes.
+// DefaultLimits returns limits that immediately accept content with at least half of the entries in
+// use, and other content after two minutes.
 func DefaultLimits() Limits { return Limits{MaxShrink: 0.5, ShrinkConfirm: 2 * time.Minute} }
 
-// Validate returns an error for each invalid setting, joined.
+// Validate returns the joined errors of all invalid settings.
 func (c Limits) Validate() error {
 	return errors.Join(
 		settings.Within("max_shrink", c.MaxShrink, 0, 1, "it is a fraction of the entries in use"),
@@ -28,7 +28,7 @@ func (c Limits) Validate() error {
 	)
 }
 
-// Error is the reason why readable content is not used.
+// Error is the reason why content was not used although it could be read.
 type Error struct{ Reason string }
 
 // Error implements error.

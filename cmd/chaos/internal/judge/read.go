@@ -15,12 +15,12 @@ import (
 	trafficdv1 "trafficd/schemas/proto/trafficd/v1"
 )
 
-// Instance returns the product instance of a detector, which has one client: chaos-01 for detector
-// chaos-01-007.
+// Instance returns the product instance of a detector, such as chaos-01 for detector chaos-01-007.
+// Each instance has one client.
 func Instance(detector string) string { return detector[:max(0, strings.LastIndexByte(detector, '-'))] }
 
-// arrivalsFrom selects the fields of Arrival and the product instance. Times are nanoseconds, to
-// avoid rounding, and there is no FINAL, to see duplicates.
+// arrivalsFrom selects the fields of Arrival and the product instance. Times are in nanoseconds
+// to avoid rounding. FINAL is omitted so that duplicates remain visible.
 const arrivalsFrom = `SELECT detector_code AS Detector, measure_type_code AS Type, value AS Value, ifNull(quality, nan) AS Quality,
 	toUnixTimestamp64Nano(timestamp_from) AS From, toUnixTimestamp64Nano(timestamp_to) AS To,
 	toUnixTimestamp64Nano(received_at) AS Received, toString(batch_id) AS Batch, toInt64(batch_index) AS Index,
@@ -47,7 +47,7 @@ func ReadArchive(ctx context.Context, address, table string) (rows []Arrival, er
 }
 
 // ParseRecords parses the records of the topic. A record that is not a measurement becomes an
-// arrival with an empty detector code, which matches no accepted item.
+// arrival with an empty detector code, so it matches no accepted item.
 func ParseRecords(records []launch.Record) []Arrival {
 	partitions := map[string]int32{} // detector → partition
 	arrivals := make([]Arrival, len(records))
@@ -55,7 +55,7 @@ func ParseRecords(records []launch.Record) []Arrival {
 		arrivals[i] = parseRecord(r)
 		at, known := partitions[arrivals[i].Detector]
 		if known && at != r.Partition {
-			arrivals[i].Defect = fmt.Sprintf("the detector's records were in partition %d before", at)
+			arrivals[i].Defect = fmt.Sprintf("earlier records of the detector are in partition %d", at)
 		}
 		partitions[arrivals[i].Detector] = r.Partition
 	}
@@ -80,11 +80,11 @@ func parseRecord(r launch.Record) Arrival {
 	}
 	switch { // the key and the headers repeat fields of the message
 	case string(r.Key) != m.GetDetectorCode():
-		a.Defect = fmt.Sprintf("the key is %q", r.Key)
+		a.Defect = fmt.Sprintf("the key is %q, not the detector code", r.Key)
 	case m.GetProductInstance() != Instance(a.Detector) || r.Header("product-instance") != m.GetProductInstance():
-		a.Defect = fmt.Sprintf("product instance %q, in the header %q", m.GetProductInstance(), r.Header("product-instance"))
+		a.Defect = fmt.Sprintf("the product instance is %q, in the header %q", m.GetProductInstance(), r.Header("product-instance"))
 	case len(r.Headers) != 3:
-		a.Defect = fmt.Sprintf("%d headers", len(r.Headers))
+		a.Defect = fmt.Sprintf("%d headers instead of 3", len(r.Headers))
 	}
 	return a
 }
