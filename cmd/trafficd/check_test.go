@@ -84,11 +84,11 @@ func TestCheckConfigReportsNoConsequences(t *testing.T) {
 	unreachable := "kafka.brokers: cannot connect to 127.0.0.1:1: "
 	f([]string{"kafka.brokers=127.0.0.1:1"}, unreachable)
 	f([]string{"kafka.brokers=127.0.0.1:1", "pipeline.queue=0"}, unreachable, "pipeline.queue is 0")
-	f([]string{"kafka.brokers=[9092]"}, `"kafka.brokers[0]" (--set) cannot be 9092: want text in quotes`)
+	f([]string{"kafka.brokers=[9092]"}, `"kafka.brokers[0]" (--set) cannot be 9092: must be text in quotes`)
 	f([]string{"kafka.broker=a:1"}, `unknown key "kafka.broker" (--set): did you mean "kafka.brokers"?`)
 	f([]string{"kafak.brokers=a:1"}, `unknown key "kafak.brokers" (--set): did you mean "kafka.brokers"?`)
 	f([]string{"kafka.delivery.max_rows=0"}, "kafka.delivery.max_rows is 0")
-	f([]string{"kafka.enabled=false", "journal.kind=kafka", "journal.log.brokers=[9092]"}, `"journal.log.brokers[0]" (--set) cannot be 9092: want text in quotes`)
+	f([]string{"kafka.enabled=false", "journal.kind=kafka", "journal.log.brokers=[9092]"}, `"journal.log.brokers[0]" (--set) cannot be 9092: must be text in quotes`)
 	f([]string{"kafka.enabled=false", "forecasts.feed=file"}, "forecasts.file.path must be set")
 	f([]string{"kafka.enabled=false", "registry.feeds=[{product_instance: a, file: {}}]"}, "registry.feeds[0].file.path must be set")
 }
