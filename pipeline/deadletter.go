@@ -100,9 +100,9 @@ func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
 	return nil
 }
 
-// Rows returns how many rows of a sink are in the file now, even after a restart. It is 0 once
-// operators have moved the file away. If the file cannot be read, it is the last known number. Rows
-// may be called from any goroutine.
+// Rows returns the number of a sink's rows that are in the file now, even after a restart. It is 0
+// once operators have moved the file away. If the file cannot be read, Rows returns the last known
+// number. Rows is safe for concurrent use.
 func (d *DeadLetters) Rows(sink string) int {
 	d.counting.Lock()
 	defer d.counting.Unlock()
