@@ -111,7 +111,7 @@ func TestTapHint(t *testing.T) {
 	errs, out := io.Pipe()
 	ended := make(chan int)
 	go func() {
-		ended <- run(ctx, []string{"tap", "--client", "nobody", "--url", server.URL}, streams{strings.NewReader(""), io.Discard, out})
+		ended <- run(ctx, []string{"tap", "--client", "unknown", "--url", server.URL}, streams{strings.NewReader(""), io.Discard, out})
 	}()
 	line, err := bufio.NewReader(errs).ReadString('\n')
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Bootstrap stands for any of the configured brokers: a Transport or Dialer that connects to it
-// chooses one. Clients use Kafka.Addr instead, so that errors name the brokers.
+// Bootstrap is the address at which a Transport or Dialer connects to one of the configured
+// brokers. Clients use Kafka.Addr instead, so that errors name the brokers.
 const Bootstrap = "bootstrap:0"
 
 // bootstrap chooses a broker for requests that any broker can serve. After a failure it tries that
