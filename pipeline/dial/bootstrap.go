@@ -15,8 +15,8 @@ import (
 const Bootstrap = "bootstrap:0"
 
 // bootstrap chooses a broker for requests that any broker can serve. After a failure it tries that
-// broker last. Without it, kafka-go does not try another broker if one accepts connections but never
-// responds, and its consumer groups try the first broker again and again.
+// broker last. Without it, kafka-go does not try another broker if one accepts connections but
+// never responds, and its consumer groups try the first broker again and again.
 type bootstrap struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
