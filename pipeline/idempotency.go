@@ -129,11 +129,18 @@ func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts
 	return s, nil
 }
 
-// Close stops copying. Responses that are not copied yet remain in the main journal.
+// Close stops copying. Responses that are not copied yet remain in the main journal; if it cannot be
+// read again, Close copies them. No request may be in progress.
 func (s *IdempotencyStore) Close() error {
 	s.stop()
 	<-s.done
-	return s.own.Close()
+	var err error
+	if s.from == nil {
+		if err = s.copy(); err != nil {
+			err = fmt.Errorf("cannot save the latest responses: %w", err)
+		}
+	}
+	return errors.Join(err, s.own.Close())
 }
 
 func (s *IdempotencyStore) load(r Reader, locate func(a *storedResponse, seq uint64)) error {

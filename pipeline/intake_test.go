@@ -492,6 +492,27 @@ func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	h.close()
 }
 
+// TestCloseKeepsResponses checks that a response survives a restart even if the main journal cannot
+// be read again and the restart follows at once.
+func TestCloseKeepsResponses(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	require.NoError(t, h.store.Close())
+	f := func(wantReplay bool) {
+		t.Helper()
+		var err error
+		h.store, err = OpenIdempotencyStore(h.cfg.Idempotency, h.journal, nil)
+		require.NoError(t, err)
+		h.intake.idempotency = h.store
+		s, err := h.submit(measurements(item("A", 1)), "k")
+		require.NoError(t, err)
+		require.Equal(t, wantReplay, s.Result.Replay)
+	}
+	f(false)
+	require.NoError(t, h.store.Close())
+	f(true)
+}
+
 // TestResponsesAreCopiedInOrder checks that responses that could not be copied come first in the
 // next attempt: the store's journal must be in the order of expiry, because its cursor deletes
 // from the start.
