@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -185,6 +186,47 @@ func TestBootstrap(t *testing.T) {
 		_ = conn.Close() // after an error, kafka-go has closed it
 	}
 	require.LessOrEqual(t, failures, 2)
+}
+
+// TestHangingAuthentication checks that a connection is closed if the broker does not respond to the
+// authentication within dial_timeout.
+func TestHangingAuthentication(t *testing.T) {
+	broker := stores.StartKfake(t, kfake.EnableSASL()).ListenAddrs()[0]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	closed := make(chan struct{})
+	go func() { // forwards only the first request, for the supported versions, and its response
+		defer close(closed)
+		from, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer from.Close()
+		to, err := net.Dial("tcp", broker)
+		if err != nil {
+			return
+		}
+		defer to.Close()
+		forward := func(to io.Writer, from io.Reader) {
+			var size [4]byte
+			_, _ = io.ReadFull(from, size[:])
+			_, _ = to.Write(size[:])
+			_, _ = io.CopyN(to, from, int64(binary.BigEndian.Uint32(size[:])))
+		}
+		forward(to, from)
+		forward(from, to)
+		_, _ = io.Copy(io.Discard, from)
+	}()
+	k := DefaultKafka("t")
+	k.Brokers, k.DialTimeout, k.MetadataMaxAge = []string{l.Addr().String()}, time.Second, time.Hour
+	k.SASL = SASL{Mechanism: "plain", Username: "user", Password: "password"}
+	transport, err := k.Transport()
+	require.NoError(t, err)
+	_, _, err = Partitions(t.Context(), &kafka.Client{Addr: k.Addr(), Timeout: time.Minute, Transport: transport}, k.Topic)
+	require.Error(t, err)
+	<-closed
+	transport.CloseIdleConnections()
 }
 
 // TestBootstrapWithoutTime checks that brokers for which no time is left are not tried last, nor is

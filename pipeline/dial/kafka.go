@@ -115,6 +115,11 @@ func (k Kafka) connect(tlsConfig *tls.Config) func(ctx context.Context, network,
 		if err != nil {
 			return nil, err
 		}
+		context.AfterFunc(ctx, func() { // kafka-go sets no deadline for SASL; it cancels ctx when the connection is ready
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				_ = c.Close()
+			}
+		})
 		return &brokerConn{Conn: c}, nil
 	}
 	bootstrap := newBootstrap(k.Brokers, connect)
