@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"trafficd/pipeline/batch"
 	"trafficd/pipeline/replace"
 )
 
@@ -66,9 +67,13 @@ func (c cache) load(now time.Time) (codes []string, confirmed time.Time, err err
 }
 
 // save replaces the cached list. It does nothing if lists are not cached.
-func (c cache) save(codes []string) error {
+func (c cache) save(set *batch.Detectors) error {
 	if c.path == "" {
 		return nil
+	}
+	codes := make([]string, set.Len())
+	for i := range codes {
+		codes[i] = string(set.Code(i))
 	}
 	if err := os.MkdirAll(filepath.Dir(c.path), 0o750); err != nil {
 		return err

@@ -68,6 +68,37 @@ func TestCachedList(t *testing.T) {
 	require.Nil(t, restart().Snapshot("city/1"), "switched off")
 }
 
+// TestListIsCachedAfterFailure checks that a list that could not be saved is saved at a later check,
+// and that the feed does not confirm an older cached list in its place.
+func TestListIsCachedAfterFailure(t *testing.T) {
+	path := tempPath(t, "detectors.csv")
+	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})
+	cached := &feed.onlyList().cache
+	cached.path, cached.maxAge = tempPath(t, "list.json"), time.Hour
+	f := func(want ...string) {
+		t.Helper()
+		feed.check(t.Context())
+		codes, _, err := cached.load(time.Now())
+		require.NoError(t, err)
+		require.ElementsMatch(t, want, codes)
+	}
+	write(t, path, "detectorCode\nA\n")
+	f("A")
+	obstacle := cached.path + ".new" // the disk is full
+	require.NoError(t, os.Mkdir(obstacle, 0o755))
+	write(t, path, "detectorCode\nA\nB\n")
+	f("A")
+	require.Equal(t, []string{"A", "B"}, codesOf(feed.onlyList().current.Load()))
+	old := time.Now().Add(-time.Minute)
+	require.NoError(t, os.Chtimes(cached.path, old, old))
+	f("A")
+	_, confirmed, err := cached.load(time.Now())
+	require.NoError(t, err)
+	require.WithinDuration(t, old, confirmed, time.Second)
+	require.NoError(t, os.Remove(obstacle))
+	f("A", "B")
+}
+
 // TestCacheSwitchedOff checks that if no directory for the cache is set, files in the working
 // directory are not read as cached lists.
 func TestCacheSwitchedOff(t *testing.T) {

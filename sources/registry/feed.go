@@ -203,7 +203,7 @@ func (f *feed) check(ctx context.Context) time.Duration {
 		}
 		if f.shared == nil || err == nil || errors.Is(err, watch.ErrUnchanged) {
 			l.conclude(failed)
-			l.save(failed, lists[instance], now)
+			l.save(failed, now)
 		}
 		errors.As(failed, &suspect)
 	}

@@ -27,8 +27,9 @@ type list struct {
 	log      zerolog.Logger
 
 	current atomic.Pointer[batch.Detectors]
-	mark    shrink.Mark    // of current; used only by the feed's goroutine
-	logged  watch.ErrorLog // used only by the feed's goroutine
+	mark    shrink.Mark // of current; used only by the feed's goroutine, like the next two fields
+	cached  bool        // the cache contains current
+	logged  watch.ErrorLog
 
 	mu        sync.Mutex // guards the fields below
 	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
@@ -54,6 +55,7 @@ func (l *list) adopt(before *list) {
 	limits := l.guard.Limits
 	l.guard, l.guard.Limits = before.guard, limits
 	l.current.Store(before.current.Load())
+	l.cached = before.cached && before.cache.path == l.cache.path
 	l.mark, l.leftOut, l.loaded, l.confirmed, l.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
 }
 
@@ -70,7 +72,7 @@ func (l *list) restore(now time.Time) {
 	if set.Len() == 0 {
 		return
 	}
-	l.mark = markOf(codes)
+	l.mark, l.cached = markOf(codes), true
 	l.current.Store(set)
 	l.mu.Lock()
 	l.leftOut, l.loaded, l.confirmed = leftOut, at, at
@@ -98,14 +100,19 @@ func (l *list) take(codes []string, now time.Time) error {
 	return nil
 }
 
-// save updates the cached list according to taken, the result of take.
-func (l *list) save(taken error, codes []string, now time.Time) {
+// save updates the cached list according to taken, the result of take, or of reading the feed. A list
+// that could not be saved is saved by a later call.
+func (l *list) save(taken error, now time.Time) {
+	unchanged := errors.Is(taken, watch.ErrUnchanged)
+	if taken != nil && !unchanged {
+		return
+	}
 	var err error
-	switch {
-	case taken == nil:
-		err = l.cache.save(codes)
-	case errors.Is(taken, watch.ErrUnchanged):
+	if unchanged && l.cached {
 		err = l.cache.confirm(now)
+	} else {
+		err = l.cache.save(l.current.Load())
+		l.cached = err == nil
 	}
 	if err != nil {
 		l.log.Warn().Err(err).Msg("cannot save the detector list for a restart (registry.cache_dir)")
