@@ -177,6 +177,18 @@ func TestSources(t *testing.T) {
 	})
 }
 
+// TestWaitEndsAtDeadline waits for frames that do not come: reaching the deadline is no failure.
+func TestWaitEndsAtDeadline(t *testing.T) {
+	p, _ := own(t, openLog(t, stores.StartKfake(t).ListenAddrs(), "log"))
+	r := p.Reader(1)
+	for range 200 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		_, _, err := r.Next(ctx, nil)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+}
+
 // TestHangingBroker writes and reads although the first of the configured brokers accepts
 // connections but never responds.
 func TestHangingBroker(t *testing.T) {

@@ -149,7 +149,7 @@ func (f *fetcher) pop(ctx context.Context) (uint64, []byte, error) {
 // fetch appends the next records to fetched. If there are none, it waits at most the given time.
 func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 	l := f.p.log
-	r, err := l.client.Fetch(ctx, &kafka.FetchRequest{
+	r, err := l.client.Fetch(patient{ctx}, &kafka.FetchRequest{
 		Topic: l.cfg.Topic, Partition: f.p.ID, Offset: offsetOf(f.next), MinBytes: 1, MaxBytes: maxFetchBytes, MaxWait: wait,
 	})
 	if err == nil {
@@ -193,6 +193,12 @@ func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 		}
 	}
 }
+
+// patient is a context that hides its deadline, although Done is closed at it. The client would
+// apply the deadline to the connection, which then fails at the end of a wait without records.
+type patient struct{ context.Context }
+
+func (patient) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // clockBefore returns the clock before a frame.
 func (p *Partition) clockBefore(frame uint64) clock {
