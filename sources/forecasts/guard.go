@@ -1,7 +1,6 @@
 package forecasts
 
 import (
-	"hash/maphash"
 	"time"
 
 	"trafficd/sources/internal/shrink"
@@ -11,27 +10,18 @@ import (
 type guardedLayer struct {
 	layer Layer
 	guard shrink.Guard
-	seed  maphash.Seed
 	inUse map[identity]struct{} // the streets of the layer
 }
 
 // guard returns a guardedLayer. source is the name of new content in errors, such as "the file".
 func guard(cfg Config, layer Layer, source string) guardedLayer {
 	limits := shrink.Guard{Limits: cfg.Limits, Content: source, Entries: "streets", Hint: "to use it immediately, restart trafficd"}
-	return guardedLayer{layer: layer, guard: limits, seed: maphash.MakeSeed()}
+	return guardedLayer{layer: layer, guard: limits}
 }
 
 // admit replaces the streets in use with next, or returns an error if the guard does not allow it.
 func (g *guardedLayer) admit(next map[identity]struct{}, now time.Time) error {
-	var mark shrink.Mark
-	missing := len(g.inUse)
-	for id := range next {
-		mark.Add(maphash.Comparable(g.seed, id))
-		if _, ok := g.inUse[id]; ok {
-			missing--
-		}
-	}
-	if err := g.guard.Admit(missing, len(g.inUse), mark, now); err != nil {
+	if err := shrink.AdmitKeys(&g.guard, g.inUse, next, now); err != nil {
 		return err
 	}
 	g.inUse = next

@@ -54,7 +54,7 @@ func (f FeedConfig) check(ctx context.Context, at string, cfg Config, read bool)
 	}
 	var errs []error
 	for _, instance := range slices.Sorted(maps.Keys(lists)) {
-		if err := newList(cfg, instance, kind, zerolog.Nop()).take(lists[instance], time.Now()); err != nil {
+		if err := newList(cfg, instance, kind, zerolog.Nop()).take(lists[instance].Codes, time.Now()); err != nil {
 			errs = append(errs, fmt.Errorf("%s%s: product instance %s: %w", at, kind, instance, err))
 		}
 	}

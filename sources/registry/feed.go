@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
@@ -23,15 +22,14 @@ import (
 
 // feed reads the list of one product instance, or a shared list of many product instances.
 type feed struct {
-	cfg           Config
-	instance      string // empty if the list is shared
-	kind          string
-	source        source
-	interval      time.Duration // time between checks
-	settle        time.Duration // delay between a change and the check
-	log           zerolog.Logger
-	onList        func(batch.DetectorList)       // may be nil; see Registry.OnList
-	detectorLists map[string]*batch.DetectorList // lists being read, by product instance, for onList
+	cfg      Config
+	instance string // empty if the list is shared
+	kind     string
+	source   source
+	interval time.Duration // time between checks
+	settle   time.Duration // delay between a change and the check
+	log      zerolog.Logger
+	onList   func(batch.DetectorList) // may be nil; see Registry.OnList
 
 	lists  atomic.Pointer[map[string]*list] // the map is immutable
 	shared *sharedList                      // nil: the list has one product instance
@@ -142,33 +140,29 @@ func (f *feed) restore(now time.Time) {
 	f.lists.Store(&lists)
 }
 
-// read returns the codes of each product instance. In a shared list, it ignores product instances
-// that are invalid or have a separate feed.
-func (f *feed) read(ctx context.Context) (map[string][]string, error) {
-	lists := map[string][]string{}
-	var instance string // product instance of codes
-	var codes []string
-	f.detectorLists = map[string]*batch.DetectorList{}
-	err := f.source.read(ctx, func(listed, code string, others ...batch.Attribute) {
-		if listed = cmp.Or(f.instance, listed); listed != instance || codes == nil {
-			lists[instance] = codes
-			instance, codes = strings.Clone(listed), lists[listed]
-		}
-		codes = append(codes, code)
-		if f.onList != nil {
-			l := f.detectorLists[instance]
-			if l == nil {
-				l = &batch.DetectorList{ProductInstance: instance}
-				f.detectorLists[instance] = l
+// read returns the list of each product instance, with attributes only if they are used. In a shared
+// list, it ignores product instances that are invalid or have a separate feed.
+func (f *feed) read(ctx context.Context) (map[string]*batch.DetectorList, error) {
+	last := &batch.DetectorList{ProductInstance: f.instance}
+	lists := map[string]*batch.DetectorList{f.instance: last}
+	err := f.source.read(ctx, func(instance, code string, others ...batch.Attribute) {
+		if instance = cmp.Or(f.instance, instance); instance != last.ProductInstance {
+			if last = lists[instance]; last == nil {
+				last = &batch.DetectorList{ProductInstance: strings.Clone(instance)}
+				lists[last.ProductInstance] = last
 			}
-			l.Codes, l.Attributes = append(l.Codes, code), append(l.Attributes, append([]batch.Attribute(nil), others...))
+		}
+		last.Codes = append(last.Codes, code)
+		if f.onList != nil {
+			last.Attributes = append(last.Attributes, append([]batch.Attribute(nil), others...))
 		}
 	})
-	lists[instance] = codes
 	if f.shared == nil {
-		return map[string][]string{f.instance: codes}, err
+		return lists, err
 	}
-	maps.DeleteFunc(lists, func(instance string, _ []string) bool { return !validInstance(instance) || f.shared.excluded[instance] })
+	maps.DeleteFunc(lists, func(instance string, _ *batch.DetectorList) bool {
+		return !validInstance(instance) || f.shared.excluded[instance]
+	})
 	if err == nil && len(lists) == 0 {
 		err = &shrink.Error{Reason: "the list has no product instance: an empty list is never used"}
 	}
@@ -194,10 +188,11 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	for instance, l := range inUse {
 		failed := err
 		if err == nil {
-			if failed = l.take(lists[instance], now); failed == nil {
-				loaded += len(lists[instance])
+			read := lists[instance]
+			if failed = l.take(read.Codes, now); failed == nil {
+				loaded += len(read.Codes)
 			}
-			if read := f.detectorLists[instance]; read != nil && (failed == nil || errors.Is(failed, watch.ErrUnchanged)) {
+			if f.onList != nil && (failed == nil || errors.Is(failed, watch.ErrUnchanged)) {
 				f.onList(*read) // other columns may have changed even if the codes have not
 			}
 		}
@@ -208,7 +203,6 @@ func (f *feed) check(ctx context.Context) time.Duration {
 		errors.As(failed, &suspect)
 	}
 	f.lists.Store(&inUse)
-	f.detectorLists = nil
 	if loaded >= manyDetectors {
 		debug.FreeOSMemory()
 	}
@@ -232,34 +226,22 @@ func (f *feed) check(ctx context.Context) time.Duration {
 // admit returns a list for each product instance in a shared list that was read. The lists still
 // contain the previous codes. If too many product instances are missing, admit returns before and
 // an error.
-func (f *feed) admit(before map[string]*list, lists map[string][]string, now time.Time) (map[string]*list, error) {
-	next, missing := make(map[string]*list, len(lists)), 0
-	var mark shrink.Mark
-	for instance := range lists {
-		mark.Add(xxhash.Sum64String(instance))
-		next[instance] = before[instance]
-		if next[instance] == nil {
-			next[instance] = f.newList(instance)
-		}
-	}
-	for instance := range before {
-		if next[instance] == nil {
-			missing++
-		}
-	}
-	if err := f.shared.guard.Admit(missing, len(before), mark, now); err != nil {
+func (f *feed) admit(before map[string]*list, lists map[string]*batch.DetectorList, now time.Time) (map[string]*list, error) {
+	if err := shrink.AdmitKeys(&f.shared.guard, before, lists, now); err != nil {
 		return before, err
+	}
+	next := make(map[string]*list, len(lists))
+	for instance := range lists {
+		if next[instance] = before[instance]; next[instance] == nil {
+			next[instance] = f.newList(instance)
+			metrics.Register(gauges(instance, next[instance].status)...)
+		}
 	}
 	for instance, l := range before {
 		if next[instance] == nil {
 			metrics.Unregister(gauges(instance, l.status)...)
 			l.cache.remove()
 			f.log.Info().Str("product_instance", instance).Msg("the shared detector list no longer contains the product instance")
-		}
-	}
-	for instance, l := range next {
-		if before[instance] == nil {
-			metrics.Register(gauges(instance, l.status)...)
 		}
 	}
 	return next, nil

@@ -4,6 +4,7 @@ package shrink
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"time"
 
 	"trafficd/pipeline/settings"
@@ -65,6 +66,21 @@ func (g *Guard) Admit(missing, inUse int, mark Mark, now time.Time) error {
 		"it will be used if it still has the same %s at %s; if this is a mistake, correct the source before then; %s",
 		g.Content, missing, inUse, g.Entries, g.MaxShrink, g.Entries, use.UTC().Format(time.RFC3339), g.Hint)}
 }
+
+// AdmitKeys is like Guard.Admit for content whose entries are the keys of a map.
+func AdmitKeys[K comparable, V, W any](g *Guard, inUse map[K]V, next map[K]W, now time.Time) error {
+	var mark Mark
+	missing := len(inUse)
+	for k := range next {
+		mark.Add(maphash.Comparable(seed, k))
+		if _, ok := inUse[k]; ok {
+			missing--
+		}
+	}
+	return g.Admit(missing, len(inUse), mark, now)
+}
+
+var seed = maphash.MakeSeed()
 
 // Reset ends the wait for confirmation. It must be called when the content in use is read again,
 // because that content is not passed to Admit.
