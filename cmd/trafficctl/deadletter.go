@@ -22,6 +22,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/cmd/trafficctl/internal/measurement"
@@ -83,10 +84,7 @@ input for trafficctl resubmit. Exit codes are those of trafficctl send.`,
   trafficctl deadletter resend dead-letters.ndjson --product-instance north --key-file north.key`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			instance, err := selected.instance(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
+			instance := must.Get(selected.instance(cmd.Context(), args[0]))
 			if !s.quiet {
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s; the key must belong to it\n",
 					instance)
@@ -123,9 +121,7 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 	}
 	seen, reasons, n := map[key]bool{}, map[[2]string]*reason{}, 0
 	for l, err := range (selection{}).letters(ctx, path, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
-		if err != nil {
-			return err
-		}
+		must.Do(err)
 		k := key{l.id(), l.Sink}
 		if seen[k] {
 			continue
@@ -287,9 +283,7 @@ func looksTruncated(line []byte) bool {
 func (s selection) instance(ctx context.Context, path string) (string, error) {
 	found := map[string]bool{}
 	for l, err := range s.letters(ctx, path, func(string) {}) {
-		if err != nil {
-			return "", err
-		}
+		must.Do(err)
 		found[l.ProductInstance] = true
 	}
 	names := slices.Sorted(maps.Keys(found))

@@ -15,6 +15,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/forecast"
@@ -57,23 +58,16 @@ the same bytes.`,
 		Example: `  trafficctl forecast generate --streets 5000 --periods 24 --step 15m --output town.pb
   trafficctl forecast generate --codes lines.txt.xz --seed 7 | trafficctl forecast publish -`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.From = time.Now().UTC().Truncate(cfg.Step)
 			if from != "" {
-				if cfg.From, err = parseMoment(from); err != nil {
-					return err
-				}
+				cfg.From = must.Get(parseMoment(from))
 			}
 			var lines []string
 			if codes != "" {
-				if lines, err = forecast.ReadCodes(cmd.Context(), codes, std.in); err != nil {
-					return err
-				}
+				lines = must.Get(forecast.ReadCodes(cmd.Context(), codes, std.in))
 			}
-			all, err := forecast.Generate(cfg, lines)
-			if err != nil {
-				return err
-			}
+			all := must.Get(forecast.Generate(cfg, lines))
 			return writeForecasts(cmd.Context(), std, output, format, all)
 		},
 	}
@@ -103,16 +97,11 @@ skipped and reported; the exit code is then 2.`,
   trafficctl forecast build town.pb --format json | jq '.streetForecast | length'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			content, err := readForecasts(cmd.Context(), std, args[0], input, maxSpeed)
-			if err != nil {
-				return err
-			}
+			content := must.Get(readForecasts(cmd.Context(), std, args[0], input, maxSpeed))
 			if format == "" && output == stdio {
 				format = forecasts.FormatProtobuf
 			}
-			if err := writeForecasts(cmd.Context(), std, output, format, slices.Values(content.Forecasts)); err != nil {
-				return err
-			}
+			must.Do(writeForecasts(cmd.Context(), std, output, format, slices.Values(content.Forecasts)))
 			return errIfFaulty(std, content)
 		},
 	}
@@ -146,15 +135,9 @@ layer has not changed, standard output is empty and the exit code is 0.`,
 			if !slices.Contains(forecast.Formats, format) {
 				return fmt.Errorf("--format %q must be one of %v", format, forecast.Formats)
 			}
-			daemon, err := c.client()
-			if err != nil {
-				return err
-			}
+			daemon := must.Get(c.client())
 			defer daemon.Close()
-			resp, err := forecast.Get(cmd.Context(), daemon, r)
-			if err != nil {
-				return err
-			}
+			resp := must.Get(forecast.Get(cmd.Context(), daemon, r))
 			if !c.quiet {
 				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
 			}
@@ -292,25 +275,16 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			if options.Timeout < time.Second {
 				return fmt.Errorf("--transaction-timeout %s must be at least 1s", options.Timeout)
 			}
-			content, err := readForecasts(cmd.Context(), std, args[0], input, maxSpeed)
-			if err != nil {
-				return err
-			}
+			content := must.Get(readForecasts(cmd.Context(), std, args[0], input, maxSpeed))
 			if missing && content.Skipped > 0 {
 				return errors.New("cannot use --tombstone-missing: the file has invalid records, whose streets would be removed; correct the file, " +
 					"or publish without the flag")
 			}
-			publisher, err := publish.NewPublisher(cfg, options)
-			if err != nil {
-				return err
-			}
+			publisher := must.Get(publish.NewPublisher(cfg, options))
 			defer publisher.Close()
 			var removed []string
 			if missing {
-				inTopic, err := publisher.Digests(cmd.Context(), readWithin)
-				if err != nil {
-					return err
-				}
+				inTopic := must.Get(publisher.Digests(cmd.Context(), readWithin))
 				inFile := make(map[string]bool, len(content.Forecasts))
 				for _, f := range content.Forecasts {
 					inFile[string(forecasts.Key(f))] = true
@@ -320,13 +294,11 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			total := len(content.Forecasts) + len(removed)
 			display := newProgress(std.err, quiet, int64(total),
 				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("streets"))
-			err = publisher.Publish(cmd.Context(), content.Forecasts, removed, func(n int) {
+			err := publisher.Publish(cmd.Context(), content.Forecasts, removed, func(n int) {
 				display.show(int64(n), "", fmt.Sprintf("%d of %d streets", n, total))
 			})
 			display.end()
-			if err != nil {
-				return err
-			}
+			must.Do(err)
 			fmt.Fprintf(std.err, "trafficctl: %s published, %s removed\n", plural(len(content.Forecasts), "street"), grouped(len(removed)))
 			return errIfFaulty(std, content)
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/generate"
 )
 
@@ -53,19 +54,12 @@ func newGenerate(std streams) *cobra.Command {
 					err = fmt.Errorf("--%s requires --send; without --send no daemon is called", f.Name)
 				}
 			})
-			if err != nil {
-				return err
-			}
+			must.Do(err)
 			if registry == stdio && (sends || output == stdio) {
 				return errors.New("--registry-out - requires --output FILE, because standard output is already used")
 			}
-			if c.From, err = parseMoment(from); err != nil {
-				return err
-			}
-			network, err := generate.New(c)
-			if err != nil {
-				return err
-			}
+			c.From = must.Get(parseMoment(from))
+			network := must.Get(generate.New(c))
 			if registry != "" {
 				if err := writeOutput(cmd.Context(), registry, std.out, network.WriteRegistry); err != nil {
 					return fmt.Errorf("cannot write the registry: %w", err)

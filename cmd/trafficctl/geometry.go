@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/geometry"
@@ -98,13 +99,9 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 	cfg := c.cfg
 	cfg.From = geometry.EncodingOf(c.from, feed.TrimCompression(name))
 	cfg.To = geometry.EncodingOf(c.to, feed.TrimCompression(c.output))
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
+	must.Do(cfg.Validate())
 	converter, closeClient, err := c.converter()
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	defer closeClient()
 
 	if in, err := os.Stat(name); err == nil && in.Mode().IsRegular() {
@@ -156,21 +153,12 @@ func (c *geometryFlags) converter() (geometry.Converter, func(), error) {
 			return nil, nil, fmt.Errorf("--%s requires --url; without --url no daemon is called", name)
 		}
 	}
-	from, err := c.system("format-from", c.formatFrom)
-	if err != nil {
-		return nil, nil, err
-	}
-	to, err := c.system("format-to", c.formatTo)
-	if err != nil {
-		return nil, nil, err
-	}
+	from := must.Get(c.system("format-from", c.formatFrom))
+	to := must.Get(c.system("format-to", c.formatTo))
 	if !c.flags.Changed("url") {
 		return geometry.Offline{Conversion: geo.NewConversion(from, to)}, func() {}, nil
 	}
-	daemon, err := c.client()
-	if err != nil {
-		return nil, nil, err
-	}
+	daemon := must.Get(c.client())
 	return soap.Converter{Client: soap.New(daemon), From: from, To: to}, daemon.Close, nil
 }
 

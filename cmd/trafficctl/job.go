@@ -10,6 +10,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/soap"
 	"trafficd/schemas/geo"
@@ -42,10 +43,7 @@ func newJobCommand(cmd *cobra.Command, run func(ctx context.Context, client *soa
 		if len(args) != 1 || args[0] == "" {
 			return errors.New("expected one argument: the job ID that startConvertGeometries returned")
 		}
-		daemon, err := c.client()
-		if err != nil {
-			return err
-		}
+		daemon := must.Get(c.client())
 		defer daemon.Close()
 		return run(cmd.Context(), soap.New(daemon), &c, args[0])
 	}
@@ -75,9 +73,7 @@ converted.`,
 			display.show(done, string(s.Status), s.String())
 		})
 		display.end()
-		if err != nil {
-			return err
-		}
+		must.Do(err)
 		printJob(std, job, asJSON)
 		return checkResult(job)
 	})
@@ -92,10 +88,7 @@ func newJobEnd(std streams, verb, short string, end func(*soap.Client, context.C
 		Short:   short,
 		Example: "  trafficctl job " + verb + " D5SRAWTM… --key-file routing.key",
 	}, func(ctx context.Context, client *soap.Client, _ *connection, id string) error {
-		job, err := end(client, ctx, id)
-		if err != nil {
-			return err
-		}
+		job := must.Get(end(client, ctx, id))
 		printJob(std, job, asJSON)
 		return checkKnown(job)
 	})
@@ -115,11 +108,7 @@ Exit codes: 0 everything converted, 1 nothing to fetch, 2 some geometries not co
 		Example: `  trafficctl job fetch D5SRAWTM… --key-file routing.key > converted.wkt
   trafficctl job fetch D5SRAWTM… --key-file routing.key | trafficctl geometry --to kml --output converted.kml`,
 	}, func(ctx context.Context, client *soap.Client, _ *connection, id string) error {
-		results, err := client.Fetch(ctx, id)
-		if err != nil {
-			return err
-		}
-		return printFetched(std, results)
+		return printFetched(std, must.Get(client.Fetch(ctx, id)))
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/inspect"
 	"trafficd/cmd/trafficd/config"
@@ -64,11 +65,9 @@ Exit codes: 0 everything is delivered, 1 interrupted or failed.`,
 
 // adoptJournal delivers the journal in c.Journal.Dir. It returns an error unless all is delivered.
 func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool) (err error) {
+	defer must.Return(&err)
 	dir, sinks := c.Journal.Dir, c.EnabledSinks()
-	consumers, err := consumersOf(dir, sinks)
-	if err != nil {
-		return err
-	}
+	consumers := must.Get(consumersOf(dir, sinks))
 	total, names, waiting := int64(0), []string{}, map[string]int64{}
 	for _, x := range consumers {
 		names, waiting[x.Name] = append(names, x.Name), int64(x.Rows)
@@ -80,10 +79,7 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 	defer display.end()
 	c.Log.SetLevel()
 	log := zerolog.New(zerolog.ConsoleWriter{Out: notes{display}, NoColor: true, PartsExclude: []string{zerolog.TimestampFieldName}})
-	j, err := journal.Open(c.Journal.Config, names, journal.WithLogger(log))
-	if err != nil {
-		return err
-	}
+	j := must.Get(journal.Open(c.Journal.Config, names, journal.WithLogger(log)))
 	defer func() { err = errors.Join(err, j.Close()) }()
 	dead := pipeline.NewDeadLetters(c.DeadLetters)
 	if err := dead.Check(); err != nil {
@@ -98,10 +94,7 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 	errs := make([]error, len(sinks))
 	deliveries := map[string]*pipeline.Delivery{}
 	for i, s := range sinks {
-		store, err := s.Open(c, log)
-		if err != nil {
-			return err
-		}
+		store := must.Get(s.Open(c, log))
 		d, err := pipeline.NewDelivery(s.Name, s.Delivery(c), pipeline.Local(j, s.Name), store, dead, log)
 		if err != nil {
 			return errors.Join(err, store.Close())
@@ -124,9 +117,7 @@ func adoptJournal(ctx context.Context, std streams, c *config.Config, quiet bool
 		errs[i] = errors.Join(errs[i], err)
 		fmt.Fprintf(std.out, "delivered to %s: %s\n", s.Name, plural(int(deliveries[s.Name].Status().Rows), "row"))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
+	must.Do(errors.Join(errs...))
 	fmt.Fprintf(std.out, "everything in %s is delivered\n", dir)
 	return nil
 }
@@ -157,15 +148,10 @@ func followDeliveries(ctx context.Context, display *progress, deliveries map[str
 // consumersOf returns the consumers of the journal in dir. It returns an error if the journal is
 // damaged or its consumers do not match the enabled sinks.
 func consumersOf(dir string, sinks []config.Sink) ([]inspect.Consumer, error) {
-	f, err := inspect.Open(dir)
-	if err != nil {
-		return nil, err
-	}
+	f := must.Get(inspect.Open(dir))
 	defer f.Close()
 	consumers, gaps, err := f.Consumers()
-	if err != nil {
-		return nil, err
-	}
+	must.Do(err)
 	damaged := len(gaps) > 0
 	cursors := map[string]bool{}
 	for _, x := range consumers {

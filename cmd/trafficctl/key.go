@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/keyfile"
 	"trafficd/sources/api"
 )
@@ -45,9 +46,7 @@ Without --client, the client is the key's name.`,
   trafficctl key new --name map --product-instance north --rights forecast --timezone Europe/Copenhagen --requests-per-second 50`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) (err error) {
-			if e.Expires, err = parseExpiry(expires, time.Now()); err != nil {
-				return err
-			}
+			e.Expires = must.Get(parseExpiry(expires, time.Now()))
 			key := keyfile.NewKey()
 			e.SHA256 = keyfile.Digest(key)
 			if err = e.Validate(); err != nil {
@@ -57,9 +56,7 @@ Without --client, the client is the key's name.`,
 				_, err = fmt.Fprintf(std.out, "%s\n\n%s", key, keyfile.Text(e))
 				return err
 			}
-			if err = keyfile.Append(file, e); err != nil {
-				return err
-			}
+			must.Do(keyfile.Append(file, e))
 			fmt.Fprintf(std.err, "trafficctl: added key %q to %s; the key is printed to standard output and is not shown again\n",
 				e.Name, file)
 			_, err = fmt.Fprintln(std.out, key)
@@ -106,10 +103,7 @@ func newKeyList(std streams) *cobra.Command {
 		Example: "  trafficctl key list --file keys.yaml",
 		Args:    cobra.NoArgs,
 	}, func(file string, _ []string) error {
-		entries, err := keyfile.Read(file)
-		if err != nil {
-			return err
-		}
+		entries := must.Get(keyfile.Read(file))
 		rate := func(perSecond float64) string {
 			if perSecond == 0 {
 				return "-"

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/interrupt"
@@ -50,7 +51,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	std.in = interrupt.Reader{Ctx: ctx, In: std.in}
 	root := newRoot(std)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := execute(ctx, root)
 	switch {
 	case err == nil:
 		return exitDone
@@ -59,6 +60,12 @@ func run(ctx context.Context, args []string, std streams) int {
 	}
 	fmt.Fprintln(std.err, "trafficctl:", err)
 	return exitFailed
+}
+
+// execute runs a command. Commands return errors or report them through package must.
+func execute(ctx context.Context, root *cobra.Command) (err error) {
+	defer must.Return(&err)
+	return root.ExecuteContext(ctx)
 }
 
 func newRoot(std streams) *cobra.Command {

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
 	"trafficd/cmd/trafficctl/internal/interrupt"
@@ -84,11 +85,7 @@ func newSend(std streams) *cobra.Command {
 		Example: sendExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := r.config(args)
-			if err != nil {
-				return err
-			}
-			return s.sendFile(cmd.Context(), std, cfg)
+			return s.sendFile(cmd.Context(), std, must.Get(r.config(args)))
 		},
 	}
 	s.register(cmd.Flags())
@@ -149,10 +146,7 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 }
 
 func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) error {
-	source, err := feed.Open(ctx, cfg, std.in)
-	if err != nil {
-		return err
-	}
+	source := must.Get(feed.Open(ctx, cfg, std.in))
 	defer func() { _ = source.Close() }()
 	return s.run(ctx, std, source.Items(), source)
 }
@@ -171,10 +165,7 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	if s.dryRun {
 		return parseOnly(ctx, std, items, file)
 	}
-	daemon, err := s.client()
-	if err != nil {
-		return err
-	}
+	daemon := must.Get(s.client())
 	path := cmp.Or(s.rejected, os.DevNull)
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		return fmt.Errorf("--rejected %s already exists; choose another file, or delete it if its items are no longer needed", path)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
@@ -59,9 +60,7 @@ With --json, print the response of /status once.`,
 					screen = page(&s)
 				}
 				const home = "\033[H\033[2J" // move the cursor to the top and clear the screen
-				if _, err = io.WriteString(std.out, home+screen); err != nil {
-					return err
-				}
+				must.Get(io.WriteString(std.out, home+screen))
 				if client.Sleep(cmd.Context(), interval) != nil {
 					return nil
 				}
@@ -173,9 +172,7 @@ shown again.`,
 				} else {
 					_, err = fmt.Fprintln(std.out, line(&item))
 				}
-				if err != nil {
-					return err
-				}
+				must.Do(err)
 			}
 			if cmd.Context().Err() != nil {
 				return nil

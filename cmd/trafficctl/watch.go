@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/forecast"
@@ -32,10 +33,7 @@ watch retries every few seconds.`,
   trafficctl forecast watch --key-file map.key --part tile=12/2190/1282 | jq .street`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			daemon, err := c.client()
-			if err != nil {
-				return err
-			}
+			daemon := must.Get(c.client())
 			defer daemon.Close()
 			if r.Wait = min(r.Wait, c.cfg.Timeout/2); r.Wait < time.Second {
 				return fmt.Errorf("--wait %s must be at least 1s, and --timeout at least twice as long", r.Wait)
@@ -83,9 +81,7 @@ func watch(ctx context.Context, std streams, daemon *client.Client, r forecast.R
 				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
 			}
 			known.complete(resp)
-			if _, err := publish.Write(std.out, forecasts.FormatNDJSON, slices.Values(resp.Layer.StreetForecast)); err != nil {
-				return err
-			}
+			must.Get(publish.Write(std.out, forecasts.FormatNDJSON, slices.Values(resp.Layer.StreetForecast)))
 		}
 		r.Since = version
 	}
