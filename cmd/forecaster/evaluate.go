@@ -14,6 +14,7 @@ import (
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/evaluate"
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/replace"
 	schema "trafficd/schemas/clickhouse"
 )
@@ -32,7 +33,8 @@ dropped at the end.`,
 		Example: `  forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --json | jq '.[].mae[0]'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			defer must.Return(&err)
 			c, _, err := f.load()
 			if err != nil {
 				return conf.Invalid(err)
@@ -42,9 +44,7 @@ dropped at the end.`,
 			}
 			var table *detectorTable
 			if input != "" {
-				if table, err = readMETRLA(input); err != nil {
-					return err
-				}
+				table = must.Get(readMETRLA(input))
 				c.Model.ProductInstance, c.Model.Count, c.Model.TimeZone = formatMETRLA, "", "UTC" // its times are local
 				from, to = table.split().Format(time.RFC3339), table.end().Format(time.RFC3339)
 			}
@@ -62,9 +62,7 @@ dropped at the end.`,
 			results, err := backtest(cmd.Context(), c, table, scratch, first, last, func(day time.Time) {
 				fmt.Fprintf(os.Stderr, "forecaster: learned %s\n", day.Format(time.DateOnly))
 			})
-			if err != nil {
-				return err
-			}
+			must.Do(err)
 			if plot != "" {
 				err := replace.File(plot, 0o644, func(w io.Writer) error { return evaluate.Plot(w, results) })
 				if err != nil {
@@ -109,24 +107,20 @@ var evaluatedHorizons = []time.Duration{15 * time.Minute, 30 * time.Minute, time
 // backtest evaluates the model on the archive or, if table is not nil, on its values. It keeps the
 // learned tables in the database scratch, which it drops at the end.
 func backtest(ctx context.Context, c *config.Config, table *detectorTable, scratch string, from, to time.Time, progress func(time.Time)) (
-	[]evaluate.Result, error,
+	results []evaluate.Result, err error,
 ) {
+	defer must.Return(&err)
 	if scratch == c.ClickHouse.Database {
 		return nil, fmt.Errorf("--scratch %s is the database of the archive, which would be dropped", scratch)
 	}
-	conn, err := connect(c)
-	if err != nil {
-		return nil, err
-	}
+	conn := must.Get(connect(c))
 	defer func() { _ = conn.Close() }()
 	drop := fmt.Sprintf("DROP DATABASE IF EXISTS `%s` SYNC", scratch)
 	if err := conn.Exec(ctx, drop); err != nil {
 		return nil, fmt.Errorf("cannot drop the database %s: %w", scratch, err)
 	}
 	defer func() { _ = conn.Exec(context.WithoutCancel(ctx), drop) }()
-	if _, err := schema.Migrate(ctx, conn, schema.Layout{Database: scratch, Table: c.ClickHouse.Table}); err != nil {
-		return nil, err
-	}
+	must.Get(schema.Migrate(ctx, conn, schema.Layout{Database: scratch, Table: c.ClickHouse.Table}))
 	source := newSource(c, conn, scratch)
 	if table != nil {
 		source.Database, source.Table = scratch, "metr_la"

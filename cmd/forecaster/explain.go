@@ -13,6 +13,7 @@ import (
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/must"
 )
 
 func explainCommand(f *flags) *cobra.Command {
@@ -27,7 +28,8 @@ recent values, each feature with its weight, and the result with its bounds.`,
 		Example: `  forecaster explain --street 4711 --horizon 30
   forecaster explain --street 4711 --fromnode 12 --horizon 60 --at 2026-11-01T07:30:00Z`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			defer must.Return(&err)
 			c, _, err := f.load()
 			if err != nil {
 				return conf.Invalid(err)
@@ -43,24 +45,13 @@ recent values, each feature with its weight, and the result with its bounds.`,
 			if length < c.Model.Interval || length > config.MaxHorizon {
 				return fmt.Errorf("--horizon %d must be from one interval (%s) to %s", horizon, c.Model.Interval, config.MaxHorizon)
 			}
-			content, err := streets.Read(c.Detectors)
-			if err != nil {
-				return err
-			}
-			conn, err := connect(c)
-			if err != nil {
-				return err
-			}
+			content := must.Get(streets.Read(c.Detectors))
+			conn := must.Get(connect(c))
 			defer func() { _ = conn.Close() }()
 			source := newSource(c, conn, c.ClickHouse.Database)
-			l, err := source.Load(cmd.Context(), origin)
-			if err != nil {
-				return err
-			}
+			l := must.Get(source.Load(cmd.Context(), origin))
 			codes, recent, err := source.Recent(cmd.Context(), origin)
-			if err != nil {
-				return err
-			}
+			must.Do(err)
 			s := model.NewStep(l, origin, codes, recent)
 			found := false
 			for i := range content.Streets {

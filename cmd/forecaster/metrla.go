@@ -18,6 +18,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"trafficd/cmd/forecaster/config"
+	"trafficd/cmd/internal/must"
 )
 
 const (
@@ -40,7 +41,8 @@ func (t *detectorTable) end() time.Time { return t.times[len(t.times)-1].Add(5 *
 
 // readMETRLA reads CSV as pandas writes it: a header with the sensors, then local times and speeds.
 // It converts HDF5, the published format, with pandas.
-func readMETRLA(path string) (*detectorTable, error) {
+func readMETRLA(path string) (t *detectorTable, err error) {
+	defer must.Return(&err, "cannot read "+path)
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the values: %w", err)
@@ -60,22 +62,17 @@ func readMETRLA(path string) (*detectorTable, error) {
 	}
 	r := csv.NewReader(buffered)
 	r.ReuseRecord = true
-	header, err := r.Read()
-	if err == nil && len(header) < 2 {
-		err = errors.New("the header must have a column of times and one per sensor")
+	header := must.Get(r.Read())
+	if len(header) < 2 {
+		return nil, fmt.Errorf("cannot read %s: the header must have a column of times and one per sensor", path)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	t := &detectorTable{sensors: slices.Clone(header[1:])}
+	t = &detectorTable{sensors: slices.Clone(header[1:])}
 	for {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", path, err)
-		}
+		must.Do(err)
 		at, err := time.Parse(time.DateTime, row[0])
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %q is not a time such as 2012-03-01 00:00:00", path, row[0])

@@ -36,6 +36,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/internal/must"
 )
 
 const (
@@ -87,32 +88,24 @@ func (s *Source) start(y int, m time.Month, d int) time.Time {
 
 // Learn learns all days that ended at or before until, and calls done after each. It stops when
 // done returns an error. It skips days that have been learned.
-func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.Time) error) error {
-	next, err := s.next(ctx, until)
-	if err != nil {
-		return err
-	}
+func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.Time) error) (err error) {
+	defer must.Return(&err)
+	next := must.Get(s.next(ctx, until))
 	days := 1
 	if s.Day(next, 2).Before(until) {
-		if days, err = s.readDays(ctx, next); err != nil {
-			return err
-		}
+		days = must.Get(s.readDays(ctx, next))
 	}
 	for read := next; !s.Day(next, 1).After(until); next = s.Day(next, 1) {
 		if !next.Before(read) {
 			if read = s.Day(next, days); read.After(until) {
 				read = s.Day(until, 0)
 			}
-			if err := s.exec(ctx, s.query(next, next, read, 0), "values"); err != nil {
-				return err
-			}
+			must.Do(s.exec(ctx, s.query(next, next, read, 0), "values"))
 		}
 		if err := s.learnDay(ctx, next); err != nil {
 			return fmt.Errorf("cannot learn %s: %w", next.Format(time.DateOnly), err)
 		}
-		if err := done(next); err != nil {
-			return err
-		}
+		must.Do(done(next))
 	}
 	return nil
 }
@@ -174,7 +167,8 @@ func (s *Source) latest(ctx context.Context, q *query, condition string) (day, u
 }
 
 // learnDay learns day from forecaster_values. Days are learned in order.
-func (s *Source) learnDay(ctx context.Context, day time.Time) error {
+func (s *Source) learnDay(ctx context.Context, day time.Time) (err error) {
+	defer must.Return(&err)
 	lead := int(s.Horizons[len(s.Horizons)-1]/s.Interval) + model.Hour
 	tomorrow := s.Day(day, 1)
 	q := s.query(day, day.Add(-time.Duration(lead)*s.Interval), tomorrow, lead)
@@ -183,19 +177,13 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) error {
 		q.Tables, q.Key(), quote(q.Day))).Scan(&learned); err != nil {
 		return err
 	}
-	if err := s.exec(ctx, q, "days"); err != nil {
-		return err
-	}
+	must.Do(s.exec(ctx, q, "days"))
 	if learned > 0 {
-		if err := s.exec(ctx, q, "moments"); err != nil {
-			return err
-		}
+		must.Do(s.exec(ctx, q, "moments"))
 	}
 	t := s.query(tomorrow, tomorrow, tomorrow, 0)
 	for _, name := range []string{"profiles", "weights"} {
-		if err := s.exec(ctx, t, name); err != nil {
-			return err
-		}
+		must.Do(s.exec(ctx, t, name))
 	}
 	if err := s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned "+
 		"(product_instance, measure_type_code, day, learned_until, interval_seconds) VALUES (%s, %s, %s, fromUnixTimestamp(%d), %d)",
