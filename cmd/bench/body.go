@@ -18,7 +18,6 @@ import (
 	"trafficd/schemas/gunzip/compress"
 )
 
-// body is a request body.
 type body struct {
 	name         string // prefix of the names of its figures; empty or ending in _
 	items        int

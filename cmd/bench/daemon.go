@@ -57,7 +57,6 @@ func (d *daemon) start(ctx context.Context) {
 	}
 }
 
-// stop stops the daemon and removes its directory.
 func (d *daemon) stop() {
 	_ = d.Stop(35 * time.Second) // the data is temporary, so an error does not matter
 	os.RemoveAll(d.Dir)
@@ -150,7 +149,6 @@ func (d *daemon) perBatch(ctx context.Context, c *client, b body, n int) (ms, al
 	return milliseconds(used) / float64(n), (d.mallocs(ctx) - begin - reading) / float64(n)
 }
 
-// milliseconds returns a duration in milliseconds.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // mallocs returns the number of the daemon's allocations since its start. It does not use the
@@ -222,7 +220,6 @@ func p99(list []float64) float64 {
 	return list[len(list)*99/100]
 }
 
-// metric returns the value of one of the daemon's metrics, or an error if there is none.
 func (d *daemon) metric(ctx context.Context, name string) (float64, error) {
 	metrics, err := d.Metrics(ctx)
 	v, ok := metrics[name]
@@ -252,7 +249,6 @@ func (d *daemon) status() procfs.ProcStatus {
 	return must.Get(must.Get(procfs.NewProc(d.PID())).NewStatus())
 }
 
-// ownCPU returns the CPU time of this process.
 func ownCPU() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) // never fails

@@ -80,7 +80,6 @@ func (o options) delivering(ctx context.Context, b body, stores *launch.Stores) 
 		"kafka.enabled=true", "kafka.brokers="+stores.Kafka.Brokers[0], "kafka.topic="+deliverTopic)
 }
 
-// perMillion returns the CPU time in seconds per million rows.
 func perMillion(spent time.Duration, rows int) float64 { return spent.Seconds() / float64(rows) * 1e6 }
 
 const (

@@ -16,7 +16,6 @@ func (o options) journalInApache(ctx context.Context) {
 	o.journals(ctx, launch.Options{Broker: launch.Apache, Brokers: 3, Properties: properties})
 }
 
-// compared is one of the compared daemons and what was measured.
 type compared struct {
 	*daemon
 	name      string
@@ -78,7 +77,6 @@ func (o options) journals(ctx context.Context, stores launch.Options) {
 	}
 }
 
-// awaitDelivered waits until the daemon has delivered everything.
 func (d *daemon) awaitDelivered(ctx context.Context) {
 	must.Do(launch.Eventually(ctx, 5*time.Minute, func() error { return d.Delivered(ctx) }))
 }

@@ -184,7 +184,6 @@ func (l *layer) floor(queries []string) (total float64, sizes map[string]int) {
 	return total, sizes
 }
 
-// horizons lists the query strings for the default horizons.
 var horizons = []string{"?horizon=0", "?horizon=15", "?horizon=30", "?horizon=45", "?horizon=60"}
 
 // layerSince prints the size of the changes after an update of scattered streets, for a client that
@@ -204,7 +203,6 @@ func (o options) layerSince(ctx context.Context, l *layer) {
 	}
 }
 
-// gzip6 returns the compressed size and the CPU time of gzip -6.
 func gzip6(plain []byte) (size int, took time.Duration) {
 	cmd := exec.Command("gzip", "-6", "-c")
 	cmd.Stdin = bytes.NewReader(plain)

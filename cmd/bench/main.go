@@ -23,7 +23,6 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// options holds the settings of a benchmark.
 type options struct {
 	daemon     string    // path of trafficd
 	trafficctl string    // path of trafficctl, which generates forecasts

@@ -48,7 +48,6 @@ func (o options) layerServing(ctx context.Context) {
 	}
 }
 
-// againstNginx compares a layer of the given size with nginx.
 func (o options) againstNginx(ctx context.Context, name string, size int) {
 	const perStreet = 340 // approximate bytes of five periods
 	d := o.layerDaemon(ctx, o.network(ctx, max(1, size/perStreet), 5, quarter()), "GOMAXPROCS=1")
@@ -91,7 +90,6 @@ func (o options) compare(ctx context.Context, name string, ours server, body []b
 	}
 }
 
-// server is a server to send requests to.
 type server struct {
 	url         string
 	conditional bool // whether load sends If-None-Match with the current ETag
@@ -196,7 +194,6 @@ func bare(address string) (err error) {
 	}
 }
 
-// layerDaemon starts a daemon with a layer of the given forecasts.
 func (o options) layerDaemon(ctx context.Context, all []*pb.StreetForecast, env ...string) *daemon {
 	d := newDaemon(o.daemon, []string{"A"})
 	d.Env = env

@@ -20,7 +20,6 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// config describes one run.
 type config struct {
 	rig.Config               // an empty Dir means a new directory, kept only after a failure
 	Duration   time.Duration // how long faults are injected
@@ -60,7 +59,6 @@ func (r *result) add(o *result) {
 	r.counts.Add(o.counts)
 }
 
-// clean reports whether there are no violations and all goals are met.
 func (r *result) clean() bool {
 	return r.violations() == 0 && !slices.ContainsFunc(r.goals, func(g goal) bool { return !g.met })
 }
@@ -178,7 +176,6 @@ func judgeAll(ctx context.Context, r *rig.Rig, book *ledger.Ledger, counts nemes
 	return found, nil
 }
 
-// report prints the load, the faults and the findings of a run.
 func report(out io.Writer, t ledger.Tally, found *result) {
 	fmt.Fprintf(out, "load: %d batches, %d items accepted, %d rejected as expected;"+
 		" %d attempts without a 207, %d of them cancelled by the client; %d batches sent again after their 207\n",

@@ -35,7 +35,6 @@ type trials struct {
 	goals   []goal
 }
 
-// goal is a goal of the run.
 type goal struct {
 	met  bool
 	text string // the line that reports it
@@ -45,7 +44,6 @@ func (t *trials) goal(met bool, format string, args ...any) {
 	t.goals = append(t.goals, goal{met, fmt.Sprintf(format, args...)})
 }
 
-// trialLimit bounds each trial.
 const trialLimit = 6 * time.Minute
 
 func (t *trials) run(ctx context.Context) error {

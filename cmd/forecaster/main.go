@@ -37,7 +37,6 @@ func main() {
 	}
 }
 
-// flags holds the flags of all commands.
 type flags struct {
 	file  string
 	set   []string

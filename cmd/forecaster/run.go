@@ -79,7 +79,6 @@ type status struct {
 	streets map[model.Basis]int
 }
 
-// output publishes forecasts.
 type output interface {
 	// Digests returns the digests of the published forecasts by key.
 	Digests(ctx context.Context, timeout time.Duration) (map[string]uint64, error)
@@ -155,7 +154,6 @@ func check(ctx context.Context, c *config.Config, deep bool) error {
 // stopTime is the time limit for operators' requests after the context of run is done.
 const stopTime = 5 * time.Second
 
-// run publishes forecasts until ctx is done.
 func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 	conn, err := connect(c)
 	if err != nil {
@@ -250,7 +248,6 @@ func (f *forecaster) rounds(ctx context.Context) {
 	}
 }
 
-// interval returns the time between publications.
 func (f *forecaster) interval() time.Duration {
 	return cmp.Or(f.cfg.Forecasts.Every, f.cfg.Model.Interval)
 }

@@ -21,7 +21,6 @@ import (
 	"trafficd/cmd/internal/must"
 )
 
-// profile describes how to read a data set.
 type profile struct {
 	Observations string `yaml:"observations"` // file
 	Detectors    struct {

@@ -299,7 +299,6 @@ var clearLine = func() string {
 	return ""
 }()
 
-// say prints a message to standard error.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, clearLine+"· "+format+"\n", args...)
 }

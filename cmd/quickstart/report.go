@@ -105,7 +105,6 @@ func (q *quickstart) layer(ctx context.Context) (string, error) {
 //go:embed report.txt
 var reportText string
 
-// report prints counts, addresses, and commands that the user can copy.
 func (q *quickstart) report(w io.Writer, s sent, now, total counts, layer string) error {
 	report, err := template.New("report.txt").Funcs(template.FuncMap{
 		"thousands": thousands,

@@ -193,7 +193,6 @@ func short(text string) string {
 // maxLetterBytes is the maximum length of a line, which includes the store's reason.
 const maxLetterBytes = 1 << 20
 
-// letter is a dead letter and its line number in the file.
 type letter struct {
 	pipeline.DeadLetter
 	line int64

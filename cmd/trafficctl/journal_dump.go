@@ -19,7 +19,6 @@ import (
 	"trafficd/pipeline/journal"
 )
 
-// dump holds the flags, buffers and counts of journal dump.
 type dump struct {
 	from, to    uint64
 	batch       string

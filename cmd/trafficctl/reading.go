@@ -12,7 +12,6 @@ import (
 	"trafficd/cmd/trafficctl/internal/feed"
 )
 
-// inputFlags holds the flags that describe the input.
 type inputFlags struct {
 	cfg     feed.Config
 	mapping feed.Mapping

@@ -203,7 +203,6 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	return err
 }
 
-// dryRunItems is the number of items that --dry-run prints.
 const dryRunItems = 5
 
 // parseOnly parses all items and prints the first ones. It returns errRejected for unreadable rows.

@@ -49,7 +49,6 @@ watch retries every few seconds.`,
 	return cmd
 }
 
-// watchRetryInterval is the time between attempts to reach the daemon.
 const watchRetryInterval = 5 * time.Second
 
 // watch prints the layer and its changes until ctx is done. It retries any request but the first.

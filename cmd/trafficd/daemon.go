@@ -36,7 +36,6 @@ import (
 	"trafficd/sources/routing"
 )
 
-// daemon holds the running parts.
 type daemon struct {
 	cfg     *config.Config // settings at startup; never modified
 	current config.Config  // cfg with the reloaded settings; used only by reload

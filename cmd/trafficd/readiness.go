@@ -80,7 +80,6 @@ func (d *daemon) readiness() ops.Readiness {
 	return ops.NewReadiness(components)
 }
 
-// anyHas reports whether any client has one of the rights.
 func anyHas(clients []*contract.Client, right contract.Right) bool {
 	return slices.ContainsFunc(clients, func(c *contract.Client) bool { return c.Rights&right != 0 })
 }

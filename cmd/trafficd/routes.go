@@ -216,7 +216,6 @@ func (noLayer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func(),
 	return nil, contract.NewError(contract.Forbidden, "no forecasts are configured; the operator must set forecasts.feed")
 }
 
-// protoFiles lists the embedded protobuf definitions.
 func protoFiles() []string {
 	names, _ := fs.Glob(proto.Files, "trafficd/v1/*.proto") // the pattern is valid
 	return names

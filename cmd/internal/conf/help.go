@@ -19,7 +19,6 @@ var helpTexts = sync.OnceValue(func() (texts map[string]string) {
 	return texts
 })
 
-// helpOf returns the help of a struct field, or "" if it has none.
 func helpOf(typ reflect.Type, index []int) string {
 	for ; len(index) > 1; index = index[1:] { // embedded structs
 		typ = typ.Field(index[0]).Type

@@ -70,7 +70,6 @@ func Load(into any, o Options) (Origins, error) {
 	return origins, errors.Join(errs...)
 }
 
-// setting is a value for a key.
 type setting struct {
 	key  string
 	raw  any    // as decoded from YAML
@@ -161,7 +160,6 @@ func collect(o Options, root schema) (list []setting, errs []error) {
 	return list, errs
 }
 
-// fromFile returns the settings in a YAML file.
 func fromFile(path string, root schema) ([]setting, []error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -241,7 +239,6 @@ func (o Origins) Section(name string, err error) error {
 	return errors.Join(errs...)
 }
 
-// keyError is an error about the setting with a key.
 type keyError struct {
 	key string
 	error

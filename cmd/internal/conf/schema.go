@@ -11,7 +11,6 @@ import (
 // followed by the keys in it.
 type schema []field
 
-// field is a struct field with a key.
 type field struct {
 	name  string // in a schema, the dotted path from the root
 	index []int  // for reflect.Value.FieldByIndex
@@ -30,7 +29,6 @@ func schemaOf(typ reflect.Type) (all schema) {
 	return all
 }
 
-// find returns the index of a key, or -1 if it is unknown.
 func (s schema) find(key string) int {
 	return slices.IndexFunc(s, func(f field) bool { return f.name == key })
 }
@@ -97,7 +95,6 @@ func (s schema) nearest(wrong string) (key string, others []string) {
 	return at, nil
 }
 
-// namesIn returns the names of the keys in a section.
 func (s schema) namesIn(section string) (names []string) {
 	for _, f := range s {
 		name, inside := strings.CutPrefix(f.name, section)

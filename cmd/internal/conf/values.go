@@ -90,7 +90,6 @@ func (s setting) convertList(key string, entries []any, into reflect.Value) erro
 	return errors.Join(errs...)
 }
 
-// example returns a value of a type as YAML.
 func example(typ reflect.Type) string {
 	switch {
 	case typ.Kind() == reflect.Slice:
@@ -101,7 +100,6 @@ func example(typ reflect.Type) string {
 	return "a, b"
 }
 
-// sizes lists the units that whole numbers may have.
 var sizes = []struct {
 	suffix string
 	factor int64
@@ -133,7 +131,6 @@ func parseSize(s string) (n int64, ok bool) {
 	return n * factor, err == nil && n <= math.MaxInt64/factor && n >= math.MinInt64/factor
 }
 
-// formatSize is the inverse of parseSize.
 func formatSize(n int64) string {
 	for i := len(sizes) - 1; i >= 0; i-- {
 		if unit := sizes[i]; n != 0 && n%unit.factor == 0 {

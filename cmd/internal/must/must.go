@@ -9,7 +9,6 @@ import (
 	"fmt"
 )
 
-// failure is the value of the panic.
 type failure struct{ error }
 
 // Do ends the function that deferred Return if err is not nil.

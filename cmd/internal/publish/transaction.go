@@ -37,7 +37,6 @@ func (p *Publisher) prepare(ctx context.Context) (*transaction, error) {
 	})
 }
 
-// begin begins a transaction that writes to the given partitions.
 func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, error) {
 	t, err := p.prepare(ctx)
 	if err != nil {

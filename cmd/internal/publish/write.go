@@ -42,7 +42,6 @@ func Write(w io.Writer, format string, all iter.Seq[*pb.StreetForecast]) (n int,
 	return n, out.Flush()
 }
 
-// encoding defines how a list of forecasts is encoded.
 type encoding struct {
 	head, between, tail string
 	appendForecast      func([]byte, *pb.StreetForecast) ([]byte, error)

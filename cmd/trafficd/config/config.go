@@ -163,7 +163,6 @@ func (j Journal) Validate() error {
 	)
 }
 
-// validate returns the errors of all sections.
 func (c *Config) validate(origins conf.Origins) error {
 	var errs []error
 	section := func(name string, err error) { errs = append(errs, origins.Section(name, err)) }

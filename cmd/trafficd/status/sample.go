@@ -52,7 +52,6 @@ func take(from prometheus.Gatherer, ingestPath string, at time.Time) sample {
 	return s
 }
 
-// sum returns the sum of a metric over all labels.
 func (s *sample) sum(name string) (total float64) {
 	for _, v := range s.values[name] {
 		total += v

@@ -39,7 +39,6 @@ func (v *Verdict) String() string {
 		v.Store, v.Arrived, v.Missing, v.Duplicated, v.Reordered, v.Altered)
 }
 
-// maxExamples is the maximum number of examples of each kind.
 const maxExamples = 5
 
 func (v *Verdict) note(count *int, format string, args ...any) {

@@ -93,7 +93,6 @@ func (g *generator) item() ledger.Item {
 	}
 }
 
-// text returns the item as JSON.
 func (g *generator) text(i ledger.Item) string {
 	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 	t := fmt.Sprintf(`{"detectorCode":%q,"measureTypeCode":%q,"timestampFrom":%q,"timestampTo":%q,"value":%v`,
@@ -107,7 +106,6 @@ func (g *generator) text(i ledger.Item) string {
 	return t + `}`
 }
 
-// fault makes an item invalid.
 type fault struct {
 	code    string // expected error code
 	field   string // expected parameter, without the prefix measurements[i]

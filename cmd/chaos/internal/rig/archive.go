@@ -100,7 +100,6 @@ func (n *Node) do(statement string) error {
 	return n.withConn(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.Exec(ctx, statement) })
 }
 
-// count returns the number that a query selects.
 func (n *Node) count(query string) (rows uint64, err error) {
 	return rows, n.withConn(statementLimit, func(ctx context.Context, conn ch.Conn) error { return conn.QueryRow(ctx, query).Scan(&rows) })
 }
@@ -214,7 +213,6 @@ func (n *Node) checkReplicated(limit time.Duration) error {
 	})
 }
 
-// other returns the other replica of the shard.
 func (n *Node) other() *Node { return n.archive.Nodes[(n.number+1)%len(n.archive.Nodes)] }
 
 func (n *Node) replica() string { return fmt.Sprint("r", n.number+1) }

@@ -21,7 +21,6 @@ type Network struct {
 	bridge string
 }
 
-// unusedMAC is a MAC address that no host has.
 const unusedMAC = "02:00:00:00:00:01"
 
 // newNetwork creates the namespaces, which needs root and iproute2.

@@ -84,7 +84,6 @@ func Start(ctx context.Context, cfg Config) (r *Rig, err error) {
 	return r, nil
 }
 
-// onClose registers a function that Close calls.
 func (r *Rig) onClose(do func() error) { r.closers = append(r.closers, do) }
 
 // Close stops everything.
@@ -194,7 +193,6 @@ func (r *Rig) startDaemons(ctx context.Context) {
 	must.Do(r.Revive())
 }
 
-// daemons returns the replicas and the forecaster.
 func (r *Rig) daemons() []*Daemon {
 	if r.Forecaster == nil {
 		return r.Replicas

@@ -95,7 +95,6 @@ func patch(at uintptr, want, code []byte) error {
 	return unix.Mprotect(pages, unix.PROT_READ|unix.PROT_EXEC)
 }
 
-// loadedAt returns the address at which the library is loaded in this process.
 func loadedAt(library string) (base uintptr, err error) {
 	defer must.Return(&err)
 	for _, m := range must.Get(must.Get(procfs.Self()).ProcMaps()) {

@@ -83,7 +83,6 @@ func checkSize(opts launch.Options) error {
 		opts.Brokers, opts.Dir, len(nodes))
 }
 
-// node is one node of a cluster.
 type node struct {
 	opts       launch.Options
 	id         int
@@ -136,7 +135,6 @@ var serverProperties string
 
 var propertiesTemplate = template.Must(template.New("server.properties").Parse(serverProperties))
 
-// properties returns the server.properties of the node.
 func (n node) properties() []byte {
 	own := n.opts.Hosts.At(n.id - 1)
 	address := own.Endpoint(n.opts.KafkaPorts[n.id-1]).String()
@@ -164,7 +162,6 @@ func (n node) properties() []byte {
 	return text.Bytes()
 }
 
-// apacheVersion returns the version of Kafka in the pom.
 func apacheVersion() string {
 	var pom struct {
 		Version string `xml:"properties>kafka.version"`

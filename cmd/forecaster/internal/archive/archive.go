@@ -77,7 +77,6 @@ func (s *Source) Day(t time.Time, n int) time.Time {
 	return s.start(y, m, d+n)
 }
 
-// start returns the start of a local day.
 func (s *Source) start(y int, m time.Month, d int) time.Time {
 	t := time.Date(y, m, d, 0, 0, 0, 0, s.Location)
 	if t.Hour() == 23 { // clocks are set forward at midnight, so the day starts at 1:00

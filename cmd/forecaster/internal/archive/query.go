@@ -20,12 +20,10 @@ var statements = template.Must(template.New("").Funcs(template.FuncMap{
 	"add":  func(a, b int) int { return a + b },
 }).Parse(text))
 
-// quote returns s as an SQL string literal.
 func quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
 
-// array returns numbers as an SQL array.
 func array(numbers []int) string { return strings.ReplaceAll(fmt.Sprint(numbers), " ", ",") }
 
 // query holds the parameters of the statements. A place is the index of an interval, counted from

@@ -52,7 +52,6 @@ func (n *Network) Items() iter.Seq2[measurement.Item, error] {
 	}
 }
 
-// appendValue appends the value for a measure type.
 func (s state) appendValue(dst []byte, kind string) []byte {
 	switch kind {
 	case "speed":
@@ -111,7 +110,6 @@ var required = []string{
 
 type faulty = func([]byte, measurement.Fields) []byte
 
-// addMember returns a Fault.Append that adds a member.
 func addMember(json string) faulty {
 	return func(dst []byte, f measurement.Fields) []byte {
 		dst = f.AppendJSON(dst)

@@ -66,7 +66,6 @@ func lines(in io.Reader, limit int) iter.Seq2[record, error] {
 	}
 }
 
-// maxDepth is the maximum nesting depth of elements.
 const maxDepth = 256
 
 var (

@@ -180,7 +180,6 @@ func (s *Sender) giveUp(row int64, unknown int) {
 	}
 }
 
-// increment increments one of the tally's counters and returns its value.
 func (s *Sender) increment(counter *int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +187,6 @@ func (s *Sender) increment(counter *int64) int64 {
 	return *counter
 }
 
-// fill adds the items to the batches of their lanes.
 func (s *Sender) fill(ctx context.Context, l *lanes, items iter.Seq2[measurement.Item, error]) error {
 	row := int64(0)
 	for item, err := range items {
@@ -290,7 +288,6 @@ func (s *Sender) settle(b *batch, resp *response) error {
 	return nil
 }
 
-// rejectedItem is a line of the file of rejected items.
 type rejectedItem struct {
 	Item json.RawMessage `json:"item"`
 	rejection
