@@ -69,7 +69,8 @@ func (o options) mixedReads(ctx context.Context, broker, topic string) (mixed, p
 }
 
 // publishGeneration publishes forecasts whose speeds all equal the generation modulo 500.
-func (o options) publishGeneration(ctx context.Context, dir, broker, topic string, generation int) error {
+func (o options) publishGeneration(ctx context.Context, dir, broker, topic string, generation int) (err error) {
+	defer must.Return(&err)
 	hour := time.Now().UTC().Truncate(time.Hour)
 	var all pb.StreetForecastResponse
 	for i := range int32(mixedStreets) {
@@ -78,14 +79,9 @@ func (o options) publishGeneration(ctx context.Context, dir, broker, topic strin
 			SpeedValid: proto.Bool(true), Speed: float64(generation % 500),
 		}}})
 	}
-	text, err := proto.Marshal(&all)
-	if err != nil {
-		return err
-	}
+	text := must.Get(proto.Marshal(&all))
 	file := filepath.Join(dir, fmt.Sprintf("generation-%d.pb", generation))
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return err
-	}
+	must.Do(os.WriteFile(file, text, 0o600))
 	defer os.Remove(file)
 	return o.control(ctx, "forecast", "publish", file, "--quiet", "--brokers", broker, "--topic", topic)
 }

@@ -191,9 +191,7 @@ func bench(ctx context.Context) (goals []goal, err error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(must.Get(launch.ModuleRoot()), ".ci", "bench"), "journal")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("cannot run bench journal: %w", err)
-	}
+	must.Do(err, "cannot run bench journal")
 	figure := map[string]float64{}
 	for line := range strings.Lines(string(out)) {
 		if words := strings.Fields(line); len(words) > 2 && words[0] == "bench:" {

@@ -42,18 +42,15 @@ type profile struct {
 	name        string
 }
 
-func readProfile(path string) (*profile, error) {
+func readProfile(path string) (p *profile, err error) {
+	defer must.Return(&err)
 	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the profile: %w", err)
-	}
+	must.Do(err, "cannot read the profile")
 	defer f.Close()
-	p := &profile{name: strings.TrimSuffix(filepath.Base(path), ".yaml")}
+	p = &profile{name: strings.TrimSuffix(filepath.Base(path), ".yaml")}
 	d := yaml.NewDecoder(f)
 	d.KnownFields(true)
-	if err := d.Decode(p); err != nil {
-		return nil, fmt.Errorf("cannot parse the profile %s: %w", path, err)
-	}
+	must.Do(d.Decode(p), "cannot parse the profile "+path)
 	if p.Observations == "" || p.Detectors.File == "" || p.Detectors.Column == "" {
 		return nil, fmt.Errorf("profile %s: observations, detectors.file and detectors.column must be set", path)
 	}
@@ -179,11 +176,9 @@ func (d *dataset) readDay(from time.Time) (today day, err error) {
 
 // replay writes the rows for the time of day of from to a file, with from as the timestamp, and
 // adds two invalid rows. It writes nothing if there are no rows.
-func (d *dataset) replay(from time.Time, file string) error {
-	today, err := d.load()
-	if err != nil {
-		return err
-	}
+func (d *dataset) replay(from time.Time, file string) (err error) {
+	defer must.Return(&err)
+	today := must.Get(d.load())
 	var at [3]int
 	for i, name := range []string{d.Replay.Time, d.Replay.Detector, d.Replay.Speed} {
 		if at[i] = slices.Index(today.header, name); at[i] < 0 {
@@ -204,8 +199,6 @@ func (d *dataset) replay(from time.Time, file string) error {
 		_ = out.Write(row)
 	}
 	out.Flush()
-	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("cannot write the rows to replay: %w", err)
-	}
+	must.Do(os.WriteFile(file, text.Bytes(), 0o644), "cannot write the rows to replay")
 	return nil
 }

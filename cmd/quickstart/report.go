@@ -64,9 +64,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 	}, q.source.flags...)...)
 	must.Do(err)
 	var s sent
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return fmt.Errorf("cannot parse trafficctl's summary %q: %w", text, err)
-	}
+	must.Do(json.Unmarshal([]byte(text), &s), fmt.Sprintf("cannot parse trafficctl's summary %q", text))
 	say("waiting until both stores have everything")
 	for q.daemon.Delivered(ctx) != nil { // or the daemon is restarting
 		if !launch.Sleep(ctx, 100*time.Millisecond) {

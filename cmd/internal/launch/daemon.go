@@ -229,18 +229,13 @@ type Response struct {
 }
 
 // Request sends an HTTP request and reads the response. headers alternates names and values.
-func Request(ctx context.Context, client *http.Client, method, url string, body []byte, headers ...string) (Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return Response{}, err
-	}
+func Request(ctx context.Context, client *http.Client, method, url string, body []byte, headers ...string) (response Response, err error) {
+	defer must.Return(&err)
+	req := must.Get(http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body)))
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	r, err := client.Do(req)
-	if err != nil {
-		return Response{}, err
-	}
+	r := must.Get(client.Do(req))
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	return Response{r.StatusCode, r.Header, text}, err

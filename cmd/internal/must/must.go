@@ -7,14 +7,19 @@ package must
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
-type failure struct{ error }
+type failure struct {
+	error
+	what []string // precedes the error
+}
 
-// Do ends the function that deferred Return if err is not nil.
-func Do(err error) {
+// Do ends the function that deferred Return if err is not nil. If what is set, such as "cannot write
+// the plot", it precedes the error.
+func Do(err error, what ...string) {
 	if err != nil {
-		panic(failure{err})
+		panic(failure{err, what})
 	}
 }
 
@@ -25,8 +30,7 @@ func Get[T any](v T, err error) T {
 }
 
 // Return sets err to the error that ended the function, joined with the errors of deferred calls.
-// If what is set, such as "cannot start ClickHouse", it precedes the error. Return must be
-// deferred.
+// If what is set, it precedes the error. Return must be deferred.
 func Return(err *error, what ...string) {
 	switch r := recover().(type) {
 	case nil:
@@ -35,7 +39,7 @@ func Return(err *error, what ...string) {
 		if errors.Is(others, cause) {  // err was assigned before Do
 			cause, others = others, nil
 		}
-		for _, w := range what {
+		for _, w := range slices.Concat(r.what, what) {
 			cause = fmt.Errorf("%s: %w", w, cause)
 		}
 		if others != nil {

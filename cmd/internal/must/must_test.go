@@ -32,18 +32,23 @@ func TestReturn(t *testing.T) {
 		return Get(1, errors.New("first")), nil
 	}()
 	require.EqualError(t, err, "cannot test: first\nbroken")
+	require.EqualError(t, func() (err error) {
+		defer Return(&err, "cannot test")
+		Do(broken, "cannot read")
+		return nil
+	}(), "cannot test: cannot read: broken")
 	// The error may have been assigned before Do, alone or joined with that of a deferred call.
 	assigned := func(what []string, closing func(error) error) (err error) {
 		defer Return(&err, what...)
 		defer func() { err = closing(err) }()
 		_, err = f(broken, nil)
-		Do(err)
+		Do(err, "cannot assign")
 		return nil
 	}
 	keep := func(err error) error { return err }
-	require.EqualError(t, assigned(nil, keep), "broken")
-	require.EqualError(t, assigned([]string{"cannot test"}, keep), "cannot test: broken")
-	require.EqualError(t, assigned(nil, func(err error) error { return errors.Join(err, errors.New("cannot close")) }), "broken\ncannot close")
+	require.EqualError(t, assigned(nil, keep), "cannot assign: broken")
+	require.EqualError(t, assigned([]string{"cannot test"}, keep), "cannot test: cannot assign: broken")
+	require.EqualError(t, assigned(nil, func(err error) error { return errors.Join(err, errors.New("cannot close")) }), "cannot assign: broken\ncannot close")
 
 	require.PanicsWithValue(t, "another", func() {
 		var err error

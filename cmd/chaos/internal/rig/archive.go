@@ -245,10 +245,8 @@ func (a *Archive) AwaitReplicated(ctx context.Context) (err error) {
 	defer must.Return(&err)
 	for _, n := range a.Nodes {
 		if a.ZooKeeper != nil {
-			err := launch.Eventually(ctx, time.Minute, func() error { return n.do("SYSTEM SYNC REPLICA " + a.Table) })
-			if err != nil {
-				return fmt.Errorf("node %d does not have all rows: %w", n.number, err)
-			}
+			sync := func() error { return n.do("SYSTEM SYNC REPLICA " + a.Table) }
+			must.Do(launch.Eventually(ctx, time.Minute, sync), fmt.Sprintf("node %d does not have all rows", n.number))
 		}
 		merged := must.Get(n.count("SELECT count() FROM system.parts WHERE concat(database, '.', table) = '" + a.Table + "' AND level > 0"))
 		if merged > 0 {

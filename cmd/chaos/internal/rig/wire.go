@@ -83,17 +83,13 @@ func (w *Wire) Join() error {
 	})
 }
 
-func (w *Wire) call(method, path string, body any) error {
+func (w *Wire) call(method, path string, body any) (err error) {
+	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	message, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
+	message := must.Get(json.Marshal(body))
 	r, err := launch.Request(ctx, http.DefaultClient, method, "http://"+w.proxy.API+path, message)
-	if err != nil {
-		return fmt.Errorf("cannot reach toxiproxy: %w", err)
-	}
+	must.Do(err, "cannot reach toxiproxy")
 	if r.Status >= 300 {
 		return fmt.Errorf("toxiproxy rejected %s %s %s: %s", method, path, message, r.Body)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ebitengine/purego"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // The kinds of engine.
@@ -63,15 +64,12 @@ func chooseEngine(ctx context.Context, opts launch.Options) (engine, error) {
 var versionNumber = regexp.MustCompile(`\b(\d+)\.\d+\.\d+`)
 
 // findServer returns the path of the program clickhouse on PATH, or an error if it is too old.
-func findServer(ctx context.Context) (string, error) {
-	program, err := exec.LookPath("clickhouse")
-	if err != nil {
-		return "", fmt.Errorf("cannot find a ClickHouse server: %w", err)
-	}
+func findServer(ctx context.Context) (program string, err error) {
+	defer must.Return(&err)
+	program, err = exec.LookPath("clickhouse")
+	must.Do(err, "cannot find a ClickHouse server")
 	out, err := exec.CommandContext(ctx, program, "server", "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("cannot get the version of %s: %w", program, err)
-	}
+	must.Do(err, "cannot get the version of "+program)
 	number := versionNumber.FindSubmatch(out)
 	if number == nil {
 		return "", fmt.Errorf("cannot find a version in the output of %s: %q", program, out)

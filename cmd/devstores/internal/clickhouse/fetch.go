@@ -66,10 +66,7 @@ func (a archive) fetch(ctx context.Context, dir string, log io.Writer) (err erro
 	defer must.Return(&err)
 	npm := must.Get(readNPMConfig(os.Environ()))
 	found := must.Get(npm.find(ctx, a.name, libraryVersion))
-	resp, err := npm.get(ctx, found.Tarball)
-	if err != nil {
-		return err
-	}
+	resp := must.Get(npm.get(ctx, found.Tarball))
 	defer resp.Body.Close()
 	tarball := must.Get(os.CreateTemp(dir, "*.tgz"))
 	defer os.Remove(tarball.Name())

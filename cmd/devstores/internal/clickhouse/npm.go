@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/must"
 )
 
 // defaultRegistry is the default of npm's setting "registry". Mirrors may return tarball URLs that
@@ -133,20 +134,16 @@ type release struct {
 
 // find requests the description of a package version from the registry.
 func (c npmConfig) find(ctx context.Context, name, version string) (r release, err error) {
+	defer must.Return(&err)
 	registry := c.registry(name)
-	resp, err := c.get(ctx, registry+strings.ReplaceAll(name, "/", "%2f"))
-	if err != nil {
-		return r, err
-	}
+	resp := must.Get(c.get(ctx, registry+strings.ReplaceAll(name, "/", "%2f")))
 	defer resp.Body.Close()
 	var document struct {
 		Versions map[string]struct {
 			Dist release `json:"dist"`
 		} `json:"versions"`
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<20)).Decode(&document); err != nil {
-		return r, fmt.Errorf("cannot parse the registry's response: %w", err)
-	}
+	must.Do(json.NewDecoder(io.LimitReader(resp.Body, 64<<20)).Decode(&document), "cannot parse the registry's response")
 	found, ok := document.Versions[version]
 	if !ok {
 		return r, fmt.Errorf("registry %s has no version %s of %s", registry, version, name)

@@ -60,9 +60,7 @@ func enableReplication(library, address string) (err error) {
 		{credentialsAt, []byte{0x48, 0x8b, 0x83, 0xc0, 0, 0, 0}, // mov rax, imm32
 			binary.LittleEndian.AppendUint32([]byte{0x48, 0xc7, 0xc0}, uint32(credentials))},
 	} {
-		if err := patch(base+uintptr(p.at), p.want, p.code); err != nil {
-			return fmt.Errorf("cannot run a cluster with %s: at %#x: %w", library, p.at, err)
-		}
+		must.Do(patch(base+uintptr(p.at), p.want, p.code), fmt.Sprintf("cannot run a cluster with %s: at %#x", library, p.at))
 	}
 	return nil
 }
