@@ -128,9 +128,7 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 		}
 		seen[k] = true
 		if asJSON {
-			if err := lines.Encode(l.DeadLetter); err != nil {
-				return fmt.Errorf("cannot write the dead letters: %w", err)
-			}
+			must.Do(lines.Encode(l.DeadLetter), "cannot write the dead letters")
 			continue
 		}
 		if n == 0 {
@@ -153,9 +151,7 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 			r.last = l.At
 		}
 		if n++; n%tableRows == 0 {
-			if err := table.Flush(); err != nil {
-				return fmt.Errorf("cannot write the dead letters: %w", err)
-			}
+			must.Do(table.Flush(), "cannot write the dead letters")
 		}
 	}
 	if asJSON {

@@ -218,9 +218,7 @@ func writeForecasts(ctx context.Context, std streams, path, format string, all i
 		n, err = publish.Write(w, format, all)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("cannot write forecasts to %s: %w", path, err)
-	}
+	must.Do(err, "cannot write forecasts to "+path)
 	fmt.Fprintf(std.err, "trafficctl: wrote the forecasts of %s as %s\n", plural(n, "street"), format)
 	return nil
 }

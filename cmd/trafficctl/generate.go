@@ -61,9 +61,7 @@ func newGenerate(std streams) *cobra.Command {
 			c.From = must.Get(parseMoment(from))
 			network := must.Get(generate.New(c))
 			if registry != "" {
-				if err := writeOutput(cmd.Context(), registry, std.out, network.WriteRegistry); err != nil {
-					return fmt.Errorf("cannot write the registry: %w", err)
-				}
+				must.Do(writeOutput(cmd.Context(), registry, std.out, network.WriteRegistry), "cannot write the registry")
 			}
 			if !sends {
 				return writeMeasurements(cmd.Context(), std, network, output)
@@ -120,9 +118,7 @@ func writeMeasurements(ctx context.Context, std streams, network *generate.Netwo
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("cannot write measurements to %s: %w", output, err)
-	}
+	must.Do(err, "cannot write measurements to "+output)
 	fmt.Fprintf(std.err, "trafficctl: wrote %s\n", plural(items, "measurement"))
 	return nil
 }

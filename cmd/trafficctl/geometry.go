@@ -110,9 +110,7 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 		}
 	}
 	in, err := feed.OpenFile(ctx, name, feed.Sniff, std.in)
-	if err != nil {
-		return fmt.Errorf("cannot read geometries: %w", err)
-	}
+	must.Do(err, "cannot read geometries")
 	defer func() { _ = in.Close() }()
 	display, add := newByteProgress(std.err, "converted", in.Size, c.quiet || in.Size == 0)
 	add(in.BytesRead())

@@ -49,9 +49,7 @@ Without --client, the client is the key's name.`,
 			e.Expires = must.Get(parseExpiry(expires, time.Now()))
 			key := keyfile.NewKey()
 			e.SHA256 = keyfile.Digest(key)
-			if err = e.Validate(); err != nil {
-				return fmt.Errorf("cannot create the key: %w", err)
-			}
+			must.Do(e.Validate(), "cannot create the key")
 			if file == "" {
 				_, err = fmt.Fprintf(std.out, "%s\n\n%s", key, keyfile.Text(e))
 				return err

@@ -189,9 +189,7 @@ func (c *connection) client() (*client.Client, error) {
 		return nil, errors.New("use either --key or --key-file, not both")
 	case c.keyFile != "":
 		text, err := os.ReadFile(c.keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read --key-file: %w", err)
-		}
+		must.Do(err, "cannot read --key-file")
 		first, _, _ := strings.Cut(string(text), "\n")
 		if cfg.Key = strings.TrimSpace(first); cfg.Key == "" {
 			return nil, fmt.Errorf("the first line of --key-file %s is empty; it must contain the API key", c.keyFile)

@@ -171,9 +171,7 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 		return fmt.Errorf("--rejected %s already exists; choose another file, or delete it if its items are no longer needed", path)
 	}
 	rejected, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("cannot create the file of rejected items: %w", err)
-	}
+	must.Do(err, "cannot create the file of rejected items")
 	display := newProgress(std.err, s.quiet, file.Size, progressbar.OptionShowBytes(true))
 	sender, err := send.New(cfg, daemon, rejected, display.note)
 	if err != nil {

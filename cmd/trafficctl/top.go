@@ -164,9 +164,7 @@ shown again.`,
 			for lines.Scan() {
 				hint.Stop()
 				var item pipeline.TapItem
-				if err := json.Unmarshal(lines.Bytes(), &item); err != nil {
-					return fmt.Errorf("cannot decode a line of /rejections: %w", err)
-				}
+				must.Do(json.Unmarshal(lines.Bytes(), &item), "cannot decode a line of /rejections")
 				if asJSON {
 					_, err = fmt.Fprintf(std.out, "%s\n", lines.Bytes())
 				} else {
@@ -201,18 +199,14 @@ func line(i *pipeline.TapItem) string {
 }
 
 // getStatus requests /status, decodes the response body into s, and returns the body.
-func getStatus(ctx context.Context, base string, s *status.Status) ([]byte, error) {
+func getStatus(ctx context.Context, base string, s *status.Status) (text []byte, err error) {
+	defer must.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	body, err := getOperators(ctx, base, "/status", nil)
-	if err != nil {
-		return nil, err
-	}
+	body := must.Get(getOperators(ctx, base, "/status", nil))
 	defer body.Close()
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the response of /status: %w", err)
-	}
+	text, err = io.ReadAll(body)
+	must.Do(err, "cannot read the response of /status")
 	if err := json.Unmarshal(text, s); err != nil {
 		return nil, fmt.Errorf("cannot decode the response of %s/status: %w; check that it is a trafficd of the same version", base, err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/twpayne/go-geom/encoding/geojson"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/feed"
@@ -56,21 +57,17 @@ type Response struct {
 const maxLayer = 2 << 30
 
 // Get requests the layer once. It neither retries nor follows redirects.
-func Get(ctx context.Context, c *client.Client, r Request) (*Response, error) {
+func Get(ctx context.Context, c *client.Client, r Request) (response *Response, err error) {
+	defer must.Return(&err)
 	if _, ok := encodings[r.Encoding]; !ok {
 		return nil, fmt.Errorf("--encoding %q must be zstd, gzip or identity", r.Encoding)
 	}
 	if r.Horizon < -1 {
 		return nil, fmt.Errorf("--horizon %d must be a number of minutes from now, or -1 for all periods", r.Horizon)
 	}
-	req, err := c.NewRequest(ctx, http.MethodGet, nil)
-	if err != nil {
-		return nil, err
-	}
+	req := must.Get(c.NewRequest(ctx, http.MethodGet, nil))
 	query, err := url.ParseQuery(r.Part)
-	if err != nil {
-		return nil, fmt.Errorf("--part %q must be a query parameter: %w", r.Part, err)
-	}
+	must.Do(err, fmt.Sprintf("--part %q must be a query parameter", r.Part))
 	if r.Horizon >= 0 {
 		query.Set("horizon", strconv.Itoa(r.Horizon))
 	}
@@ -85,11 +82,9 @@ func Get(ctx context.Context, c *client.Client, r Request) (*Response, error) {
 		req.Header.Set("If-None-Match", r.ETag)
 	}
 	resp, err := c.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("cannot get the forecasts: %w", err)
-	}
+	must.Do(err, "cannot get the forecasts")
 	defer resp.Body.Close()
-	response := &Response{Header: resp.Header}
+	response = &Response{Header: resp.Header}
 	switch {
 	case resp.StatusCode == http.StatusOK:
 		return response, response.read(resp.Body)
@@ -102,7 +97,8 @@ func Get(ctx context.Context, c *client.Client, r Request) (*Response, error) {
 // encodings maps the supported values of Content-Encoding to compressions.
 var encodings = map[string]feed.Compression{"": feed.None, "identity": feed.None, "gzip": feed.Gzip, "zstd": feed.Zstd}
 
-func (r *Response) read(body io.Reader) error {
+func (r *Response) read(body io.Reader) (err error) {
+	defer must.Return(&err)
 	encoding := r.Get("Content-Encoding")
 	kind, ok := encodings[encoding]
 	if !ok {
@@ -110,17 +106,13 @@ func (r *Response) read(body io.Reader) error {
 	}
 	meter := &feed.Meter{R: body}
 	plain, err := feed.Decompress(meter, kind)
-	if err != nil {
-		return fmt.Errorf("cannot read the response: %w", err)
-	}
+	must.Do(err, "cannot read the response")
 	defer plain.Close()
 	message, err := io.ReadAll(io.LimitReader(plain, maxLayer))
 	if err == nil && len(message) == maxLayer {
 		err = errors.New("the layer exceeds 2 GiB")
 	}
-	if err != nil {
-		return fmt.Errorf("cannot read the response: %w", err)
-	}
+	must.Do(err, "cannot read the response")
 	r.Received, r.Size = meter.N.Load(), len(message)
 	r.Layer = new(pb.StreetForecastResponse)
 	if err := proto.Unmarshal(message, r.Layer); err != nil {

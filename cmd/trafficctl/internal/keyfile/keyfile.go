@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/replace"
 	"trafficd/sources/api"
 )
@@ -36,15 +37,12 @@ func Digest(key string) string {
 }
 
 // Read returns the entries of a keys file.
-func Read(path string) ([]api.KeyEntry, error) {
+func Read(path string) (entries []api.KeyEntry, err error) {
+	defer must.Return(&err)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the keys file: %w", err)
-	}
+	must.Do(err, "cannot read the keys file")
 	var file struct{ Keys []api.KeyEntry }
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("cannot read the keys file %s: %w", path, err)
-	}
+	must.Do(yaml.Unmarshal(text, &file), "cannot read the keys file "+path)
 	return file.Keys, nil
 }
 
@@ -87,26 +85,19 @@ func Revoke(path, name string) error {
 
 // edit rewrites the file after apply has changed the items of its `keys` list. It locks the
 // directory, because a lock on the replaced file would be lost.
-func edit(path string, apply func(keys *yaml.Node) error) error {
+func edit(path string, apply func(keys *yaml.Node) error) (err error) {
+	defer must.Return(&err)
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
+	dir := must.Get(os.Open(filepath.Dir(path)))
 	defer dir.Close() // releases the lock
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
+	must.Do(unix.Flock(int(dir.Fd()), unix.LOCK_EX))
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	text, err := change(old, apply)
-	if err != nil {
-		return err
-	}
+	text := must.Get(change(old, apply))
 	return replace.File(path, 0o600, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
