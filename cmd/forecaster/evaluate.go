@@ -49,13 +49,9 @@ dropped at the end.`,
 				from, to = table.split().Format(time.RFC3339), table.end().Format(time.RFC3339)
 			}
 			first, err := parseTime(c, from)
-			if err != nil {
-				return fmt.Errorf("--from: %w", err)
-			}
+			must.Do(err, "--from")
 			last, err := parseTime(c, to)
-			if err != nil {
-				return fmt.Errorf("--to: %w", err)
-			}
+			must.Do(err, "--to")
 			if !last.After(first) {
 				return fmt.Errorf("--to %s must be after --from %s", to, from)
 			}
@@ -64,10 +60,7 @@ dropped at the end.`,
 			})
 			must.Do(err)
 			if plot != "" {
-				err := replace.File(plot, 0o644, func(w io.Writer) error { return evaluate.Plot(w, results) })
-				if err != nil {
-					return fmt.Errorf("cannot write the plot: %w", err)
-				}
+				must.Do(replace.File(plot, 0o644, func(w io.Writer) error { return evaluate.Plot(w, results) }), "cannot write the plot")
 			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(results)
@@ -116,17 +109,13 @@ func backtest(ctx context.Context, c *config.Config, table *detectorTable, scrat
 	conn := must.Get(connect(c))
 	defer func() { _ = conn.Close() }()
 	drop := fmt.Sprintf("DROP DATABASE IF EXISTS `%s` SYNC", scratch)
-	if err := conn.Exec(ctx, drop); err != nil {
-		return nil, fmt.Errorf("cannot drop the database %s: %w", scratch, err)
-	}
+	must.Do(conn.Exec(ctx, drop), "cannot drop the database "+scratch)
 	defer func() { _ = conn.Exec(context.WithoutCancel(ctx), drop) }()
 	must.Get(schema.Migrate(ctx, conn, schema.Layout{Database: scratch, Table: c.ClickHouse.Table}))
 	source := newSource(c, conn, scratch)
 	if table != nil {
 		source.Database, source.Table = scratch, "metr_la"
-		if err := table.insert(ctx, conn, "`"+scratch+"`.metr_la", c.Model); err != nil {
-			return nil, fmt.Errorf("cannot insert the file's values: %w", err)
-		}
+		must.Do(table.insert(ctx, conn, "`"+scratch+"`.metr_la", c.Model), "cannot insert the file's values")
 	}
 	e := evaluate.Evaluation{Source: source, From: from, To: to, Horizons: evaluatedHorizons}
 	return e.Run(ctx, progress)

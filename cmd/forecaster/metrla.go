@@ -42,11 +42,9 @@ func (t *detectorTable) end() time.Time { return t.times[len(t.times)-1].Add(5 *
 // readMETRLA reads CSV as pandas writes it: a header with the sensors, then local times and speeds.
 // It converts HDF5, the published format, with pandas.
 func readMETRLA(path string) (t *detectorTable, err error) {
-	defer must.Return(&err, "cannot read "+path)
+	defer must.Return(&err)
 	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the values: %w", err)
-	}
+	must.Do(err, "cannot read the values")
 	defer file.Close()
 	buffered := bufio.NewReader(file)
 	if start, _ := buffered.Peek(len(hdf5)); string(start) == hdf5 {
@@ -62,7 +60,8 @@ func readMETRLA(path string) (t *detectorTable, err error) {
 	}
 	r := csv.NewReader(buffered)
 	r.ReuseRecord = true
-	header := must.Get(r.Read())
+	header, err := r.Read()
+	must.Do(err, "cannot read "+path)
 	if len(header) < 2 {
 		return nil, fmt.Errorf("cannot read %s: the header must have a column of times and one per sensor", path)
 	}
@@ -72,7 +71,7 @@ func readMETRLA(path string) (t *detectorTable, err error) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		must.Do(err)
+		must.Do(err, "cannot read "+path)
 		at, err := time.Parse(time.DateTime, row[0])
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %q is not a time such as 2012-03-01 00:00:00", path, row[0])

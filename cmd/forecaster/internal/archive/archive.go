@@ -123,12 +123,11 @@ func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
 }
 
 // next returns the first day that has not been learned.
-func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
+func (s *Source) next(ctx context.Context, until time.Time) (day time.Time, err error) {
+	defer must.Return(&err)
 	q := s.query(until, until, until, 0)
 	day, _, ok, err := s.latest(ctx, q, "true")
-	if err != nil {
-		return day, err
-	}
+	must.Do(err)
 	if ok {
 		return s.start(day.Date()), nil
 	}
@@ -138,9 +137,7 @@ func (s *Source) next(ctx context.Context, until time.Time) (time.Time, error) {
 	if err == nil && n == 0 {
 		err = ErrEmpty
 	}
-	if err != nil {
-		return day, fmt.Errorf("cannot find the first measurement in %s: %w", q.Archive, err)
-	}
+	must.Do(err, "cannot find the first measurement in "+q.Archive)
 	return s.Day(day, 0), nil
 }
 
@@ -193,9 +190,7 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) (err error) {
 	for _, table := range []string{"values", "moments", "profiles", "weights"} {
 		drop := fmt.Sprintf("ALTER TABLE %s.forecaster_%s DROP PARTITION (%s, %s, toDate(%s))",
 			q.Tables, table, quote(s.Instance), quote(s.Measure), old)
-		if err := s.Conn.Exec(ctx, drop); err != nil {
-			return fmt.Errorf("cannot remove old rows: %w", err)
-		}
+		must.Do(s.Conn.Exec(ctx, drop), "cannot remove old rows")
 	}
 	return nil
 }

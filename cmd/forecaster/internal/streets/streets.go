@@ -22,6 +22,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/settings"
 	"trafficd/schemas/openlr"
@@ -86,11 +87,10 @@ type Content struct {
 }
 
 // Read reads the detectors file and combines its detectors into streets.
-func Read(c Config) (Content, error) {
+func Read(c Config) (content Content, err error) {
+	defer must.Return(&err)
 	body, err := os.ReadFile(c.Path)
-	if err != nil {
-		return Content{}, fmt.Errorf("cannot read the detectors: %w", err)
-	}
+	must.Do(err, "cannot read the detectors")
 	var rows []map[string]string
 	list := registry.FileConfig{Path: c.Path, Column: c.Columns.Code}
 	err = list.Parse(bytes.TrimPrefix(body, []byte("\ufeff")), "", func(_, code string, others ...batch.Attribute) {
@@ -103,10 +103,8 @@ func Read(c Config) (Content, error) {
 	if err == nil && !slices.ContainsFunc(rows, func(r map[string]string) bool { return r[c.Columns.Code] != "" }) {
 		err = fmt.Errorf("no detector has a code in %q", c.Columns.Code)
 	}
-	if err != nil {
-		return Content{}, fmt.Errorf("cannot read the detectors in %s: %w", c.Path, err)
-	}
-	content := combine(rows, c.Columns)
+	must.Do(err, "cannot read the detectors in "+c.Path)
+	content = combine(rows, c.Columns)
 	if content.Streets == nil {
 		return content, errors.Join(fmt.Errorf("cannot read the detectors in %s: no detector has a valid street in %q", c.Path, c.Columns.Street),
 			content.Invalid)
