@@ -214,6 +214,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 	case errors.Is(err, watch.ErrUnsettled):
 		return f.settle
 	case suspect != nil:
+		if f.shared != nil { // the list may be in use in part
+			f.source.forget()
+		}
 		return min(f.interval, max(f.cfg.ShrinkConfirm, watch.RetryAfter))
 	case err == nil:
 		f.source.keep()

@@ -177,6 +177,7 @@ func (s *fakeSource) read(_ context.Context, add addEntry) error {
 	return s.outcomes[n]
 }
 func (s *fakeSource) keep()                    {}
+func (s *fakeSource) forget()                  {}
 func (s *fakeSource) changes() <-chan struct{} { return nil }
 func (s *fakeSource) close()                   {}
 

@@ -136,6 +136,52 @@ func TestSharedListPartlyShrinks(t *testing.T) {
 	require.Contains(t, f.status(time.Now())[0].Error, `entry 0 of the list: no member "tenant"`)
 }
 
+// TestSharedListIsTakenBack checks that the former version of a shared list is used again after one
+// that was used only in part.
+func TestSharedListIsTakenBack(t *testing.T) {
+	content := ""
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		etag := fmt.Sprintf(`"%d"`, len(content))
+		w.Header().Set("ETag", etag)
+		if r.Header.Get("If-None-Match") == etag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		_, _ = io.WriteString(w, content)
+	}))
+	t.Cleanup(service.Close)
+	path := tempPath(t, "towns.json")
+	for _, fc := range []FeedConfig{
+		{InstanceColumn: "tenant", HTTP: &HTTPConfig{URL: service.URL, Column: "code"}},
+		{InstanceColumn: "tenant", File: &FileConfig{Path: path, Column: "code"}},
+	} {
+		cfg := testConfig(fc)
+		f := newFeed(cfg, fc.withDefaults(), zerolog.Nop())
+		t.Cleanup(func() { metrics.Unregister(f.gauges()...) })
+		t.Cleanup(f.source.close)
+		check := func(version int, wantError string, want map[string][]string) {
+			t.Helper()
+			content = []string{
+				`[{"code":"A","tenant":"a"},{"code":"B","tenant":"b"},{"code":"C","tenant":"c"}]`,
+				`[{"code":"A","tenant":"a"},{"code":"B","tenant":"b"},{"code":"X","tenant":"b"},{"code":"","tenant":"d"}]`,
+			}[version]
+			write(t, path, content)
+			require.NoError(t, os.Chtimes(path, time.Unix(int64(version), 0), time.Unix(int64(version), 0)))
+			f.check(t.Context())
+			got, problems := map[string][]string{}, ""
+			for instance, l := range *f.lists.Load() {
+				got[instance] = codesOf(l.current.Load())
+				problems += l.status(time.Now()).Error
+			}
+			require.Equal(t, want, got)
+			require.Contains(t, problems, wantError)
+		}
+		check(0, "", map[string][]string{"a": {"A"}, "b": {"B"}, "c": {"C"}})
+		check(1, "no detector codes", map[string][]string{"a": {"A"}, "b": {"B", "X"}, "d": nil})
+		check(0, "", map[string][]string{"a": {"A"}, "b": {"B"}, "c": {"C"}})
+	}
+}
+
 // TestSharedListPolled reads a shared list from ClickHouse and over HTTP.
 func TestSharedListPolled(t *testing.T) {
 	store := stores.StartClickHouse(t)

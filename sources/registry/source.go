@@ -22,6 +22,8 @@ type source interface {
 	read(ctx context.Context, add addEntry) error
 	// keep records that the last list read is in use.
 	keep()
+	// forget undoes keep: the next read returns the list even if it is the one that was kept.
+	forget()
 	// changes returns a channel that receives a value when there may be a new list, or nil if the
 	// source must be polled.
 	changes() <-chan struct{}
@@ -51,6 +53,7 @@ func newFileSource(cfg FileConfig, instance string, settle time.Duration, maxByt
 
 func (s *fileSource) changes() <-chan struct{} { return s.file.Changes() }
 func (s *fileSource) keep()                    { s.file.Keep() }
+func (s *fileSource) forget()                  { s.file.Forget() }
 func (s *fileSource) close()                   { s.file.Close() }
 
 func (s *fileSource) read(_ context.Context, add addEntry) error {
@@ -93,6 +96,7 @@ func newHTTPSource(cfg HTTPConfig, instance string, maxBytes int64) *httpSource 
 
 func (s *httpSource) changes() <-chan struct{} { return nil }
 func (s *httpSource) keep()                    { s.kept = s.last }
+func (s *httpSource) forget()                  { s.kept = "" }
 func (s *httpSource) close()                   { s.client.CloseIdleConnections() }
 
 func (s *httpSource) read(ctx context.Context, add addEntry) error {
@@ -140,6 +144,7 @@ type clickHouseSource struct {
 
 func (s *clickHouseSource) changes() <-chan struct{} { return nil }
 func (s *clickHouseSource) keep()                    {}
+func (s *clickHouseSource) forget()                  {}
 func (s *clickHouseSource) close()                   { s.Close() }
 
 func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {

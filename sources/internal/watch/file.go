@@ -86,6 +86,9 @@ func (f *File) Close() {
 // different version.
 func (f *File) Keep() { f.kept = f.last }
 
+// Forget marks no version as in use.
+func (f *File) Forget() { f.kept = nil }
+
 // Reject marks the last version read as invalid. Read then returns reason until there is a
 // different version.
 func (f *File) Reject(reason error) { f.rejected, f.reason = f.last, reason }
