@@ -195,15 +195,15 @@ func Offset(ctx context.Context, client *kafka.Client, topic string, partition i
 	return offset, nil
 }
 
-// CreateTopic creates a topic unless it exists. With dryRun, it only checks whether the topic could
-// be created.
-func CreateTopic(ctx context.Context, client *kafka.Client, topic kafka.TopicConfig, dryRun bool) error {
+// CreateTopic creates a topic unless it exists, and reports whether it did. With dryRun, it only
+// checks whether the topic could be created.
+func CreateTopic(ctx context.Context, client *kafka.Client, topic kafka.TopicConfig, dryRun bool) (created bool, err error) {
 	r, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}, ValidateOnly: dryRun})
 	if err == nil {
 		err = r.Errors[topic.Topic]
 	}
 	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
-		return fmt.Errorf("cannot create topic %q: %w", topic.Topic, err)
+		return false, fmt.Errorf("cannot create topic %q: %w", topic.Topic, err)
 	}
-	return nil
+	return err == nil && !dryRun, nil
 }

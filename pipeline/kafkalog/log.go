@@ -256,7 +256,7 @@ func (l *Log) create(ctx context.Context, brokers int) error {
 	entry := func(name string, value any) kafka.ConfigEntry {
 		return kafka.ConfigEntry{ConfigName: name, ConfigValue: fmt.Sprint(value)}
 	}
-	return dial.CreateTopic(ctx, l.client, kafka.TopicConfig{
+	_, err := dial.CreateTopic(ctx, l.client, kafka.TopicConfig{
 		Topic: l.cfg.Topic, NumPartitions: l.cfg.Partitions, ReplicationFactor: replicas,
 		ConfigEntries: []kafka.ConfigEntry{
 			entry("min.insync.replicas", min(2, replicas)), entry("cleanup.policy", "delete"),
@@ -264,6 +264,7 @@ func (l *Log) create(ctx context.Context, brokers int) error {
 			entry("message.timestamp.type", "CreateTime"), entry("max.message.bytes", l.cfg.MaxFrameBytes+recordOverhead),
 		},
 	}, false)
+	return err
 }
 
 // probe requests the last offset of the given partition, and of each failing one, to find out

@@ -32,7 +32,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	case c.CreateTopic.Partitions == 0:
 		errs = append(errs, fmt.Errorf("topic: topic %q does not exist: create it, or set kafka.create_topic.partitions", c.Topic))
 	default:
-		if err := brokers.create(ctx, true); err != nil {
+		if _, err := brokers.create(ctx, true); err != nil {
 			errs = append(errs, fmt.Errorf("create_topic: %w", err))
 		}
 	}

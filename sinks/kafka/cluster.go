@@ -71,11 +71,13 @@ func (c *cluster) topicID(ctx context.Context) (dial.TopicID, error) {
 	return id, nil
 }
 
-// create creates the topic unless it exists. With dryRun, it only checks whether that is possible.
-func (c *cluster) create(ctx context.Context, dryRun bool) error {
-	return c.fail(dial.CreateTopic(ctx, c.client, kafka.TopicConfig{
+// create creates the topic unless it exists, and reports whether it did. With dryRun, it only checks
+// whether that is possible.
+func (c *cluster) create(ctx context.Context, dryRun bool) (created bool, err error) {
+	created, err = dial.CreateTopic(ctx, c.client, kafka.TopicConfig{
 		Topic: c.topic, NumPartitions: c.cfg.CreateTopic.Partitions, ReplicationFactor: c.cfg.CreateTopic.ReplicationFactor,
-	}, dryRun))
+	}, dryRun)
+	return created, c.fail(err)
 }
 
 // newProducer returns a producer ID that has never been used.

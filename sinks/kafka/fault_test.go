@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -211,6 +213,27 @@ func TestDeletedTopic(t *testing.T) {
 	s.sink.cfg.CreateTopic = CreateTopic{Partitions: 1}
 	s.sink.cluster.cfg.CreateTopic = CreateTopic{Partitions: 1, ReplicationFactor: 9}
 	require.ErrorContains(t, s.step(s.sink), "cannot create topic")
+}
+
+// TestTopicUnknownToOneBroker checks that the log does not say that the topic was created if a broker
+// only does not know it yet, as after a restart.
+func TestTopicUnknownToOneBroker(t *testing.T) {
+	s := newFixture(t, 1)
+	s.cfg.CreateTopic = CreateTopic{Partitions: 2, ReplicationFactor: 1}
+	var logged bytes.Buffer
+	f := func(want string) {
+		t.Helper()
+		sink, err := New(s.cfg, zerolog.New(&logged))
+		require.NoError(t, err)
+		defer sink.Close()
+		require.NoError(t, sink.Probe(t.Context()))
+		require.Contains(t, logged.String(), want)
+		require.Equal(t, want == "", logged.Len() == 0)
+	}
+	s.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: topic, Err: kerr.UnknownTopicOrPartition, Count: 1})
+	f("")
+	require.NoError(t, s.DeleteTopic(topic))
+	f("topic created")
 }
 
 // TestFewerPartitions recreates the topic with fewer partitions between two blocks, and while a

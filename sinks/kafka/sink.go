@@ -181,10 +181,13 @@ func (s *Sink) describe(ctx context.Context, topic string) (id string, partition
 	if !errors.Is(err, kafka.UnknownTopicOrPartition) || s.cfg.CreateTopic.Partitions == 0 {
 		return id, partitions, err
 	}
-	if err := s.cluster.create(ctx, false); err != nil {
+	created, err := s.cluster.create(ctx, false)
+	if err != nil {
 		return "", 0, err
 	}
-	s.log.Info().Str("topic", topic).Int("partitions", s.cfg.CreateTopic.Partitions).Msg("topic created")
+	if created { // otherwise the broker did not know the topic yet
+		s.log.Info().Str("topic", topic).Int("partitions", s.cfg.CreateTopic.Partitions).Msg("topic created")
+	}
 	return s.cluster.describe(ctx)
 }
 
