@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/forecast"
+	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
 )
 
@@ -71,15 +73,18 @@ func watch(ctx context.Context, std streams, daemon *client.Client, r forecast.R
 		case err != nil:
 			fmt.Fprintln(std.err, "trafficctl:", err)
 		}
-		if err != nil || version == r.Since && time.Since(start) < time.Second { // the daemon had too many waiting clients
-			_ = client.Sleep(ctx, watchRetryInterval)
+		if err != nil || version == r.Since {
+			if err != nil || time.Since(start) < time.Second { // the daemon had too many waiting clients
+				_ = client.Sleep(ctx, watchRetryInterval)
+			}
 			continue
 		}
+		summary := describe(resp)
+		known.complete(resp)
 		if len(resp.Layer.StreetForecast) > 0 || r.Since == "" {
 			if !quiet {
-				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
+				fmt.Fprintln(std.err, "trafficctl:", summary)
 			}
-			known.complete(resp)
 			must.Get(publish.Write(std.out, forecasts.FormatNDJSON, slices.Values(resp.Layer.StreetForecast)))
 		}
 		r.Since = version
@@ -89,10 +94,18 @@ func watch(ctx context.Context, std streams, daemon *client.Client, r forecast.R
 // codes maps each street and fromnode to its openLRcode.
 type codes map[[2]int32]string
 
-// complete fills in the codes that resp omits because they are unchanged, and records the others.
+// complete fills in the codes that resp omits because they are unchanged, and records the others. If
+// resp is a whole layer, complete adds the known streets that it lacks, without a forecast.
 func (c codes) complete(resp *forecast.Response) {
 	if resp.Get("Forecast-Content") != "changes" {
+		gone := maps.Clone(c)
 		clear(c)
+		for _, s := range resp.Layer.StreetForecast {
+			delete(gone, [2]int32{s.Street, s.Fromnode})
+		}
+		for k, code := range gone {
+			resp.Layer.StreetForecast = append(resp.Layer.StreetForecast, &pb.StreetForecast{Street: k[0], Fromnode: k[1], OpenLRcode: code})
+		}
 	}
 	for _, s := range resp.Layer.StreetForecast {
 		k := [2]int32{s.Street, s.Fromnode}

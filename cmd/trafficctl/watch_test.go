@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/trafficctl/internal/forecast"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -66,6 +67,37 @@ func TestForecastWatch(t *testing.T) {
 	stop()
 	s.Drain() // what the daemon does before it closes connections
 	require.Equal(t, exitDone, <-ended)
+}
+
+// TestForecastWatchWholeLayer checks that watch prints the streets that were removed while it could
+// not follow the layer, after which it gets the whole layer.
+func TestForecastWatchWholeLayer(t *testing.T) {
+	response := func(streets ...int32) *forecast.Response {
+		r := &forecast.Response{Header: http.Header{"Forecast-Content": {"whole"}}, Layer: &pb.StreetForecastResponse{}}
+		for _, street := range streets {
+			r.Layer.StreetForecast = append(r.Layer.StreetForecast, &pb.StreetForecast{
+				Street: street, Fromnode: 1, OpenLRcode: "code", Forecast: []*pb.ForecastPeriod{{Speed: 1}},
+			})
+		}
+		return r
+	}
+	known := codes{}
+	f := func(want map[int32]bool, streets ...int32) {
+		t.Helper()
+		r := response(streets...)
+		known.complete(r)
+		got := map[int32]bool{}
+		for _, s := range r.Layer.StreetForecast {
+			require.Equal(t, "code", s.OpenLRcode)
+			got[s.Street] = len(s.Forecast) > 0
+		}
+		require.Equal(t, want, got)
+	}
+	f(map[int32]bool{1: true, 2: true}, 1, 2)
+	f(map[int32]bool{1: false, 2: true, 3: true}, 2, 3)
+	f(map[int32]bool{2: false, 3: false})
+	f(map[int32]bool{})
+	require.Empty(t, known)
 }
 
 func TestForecastWatchInvalidHorizon(t *testing.T) {
