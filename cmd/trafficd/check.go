@@ -32,13 +32,15 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, invalid 
 	section("api", err)
 	section("registry", errors.Join(c.Registry.Check(ctx, deepIn("registry")), checkFeeds(c.Registry.Feeds, clients)))
 	section("forecasts", c.Forecasts.Check(ctx, deepIn("forecasts")))
+	var consumers []string
 	for _, s := range c.EnabledSinks() {
+		consumers = append(consumers, s.Name)
 		section(s.Name, s.Check(ctx, c, deepIn(s.Name)))
 	}
 	section("ui", c.UI.Check())
 	section("journal", checkDir("dir", c.Journal.Dir))
 	if c.Journal.Kind == config.KafkaJournal {
-		section("journal.log", c.Journal.Log.Check(ctx, c.Pipeline.Idempotency.Window, deepIn("journal.log")))
+		section("journal.log", c.Journal.Log.Check(ctx, consumers, c.Pipeline.Idempotency.Window, deepIn("journal.log")))
 	}
 	section("pipeline.idempotency.journal", checkDir("dir", c.Pipeline.Idempotency.Journal.Dir))
 	section("", checkDeadLetters(c))

@@ -324,10 +324,14 @@ func TestDeepCheckKafkaSecurity(t *testing.T) {
 		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
 	}
 	describe := allow(kmsg.ACLOperationDescribe, kmsg.ACLResourceTypeTopic, "measurements")
-	c := stores.StartKfake(t, kfake.SeedTopics(1, "measurements"), kfake.TLS(config), kfake.EnableSASL(), kfake.EnableACLs(),
+	const topic = kmsg.ACLResourceTypeTopic
+	c := stores.StartKfake(t, kfake.SeedTopics(1, "measurements"), kfake.SeedTopics(6, "trafficd.log"), kfake.TLS(config), kfake.EnableSASL(), kfake.EnableACLs(),
 		kfake.Superuser("PLAIN", "admin", "secret"),
 		kfake.User("PLAIN", "blind", "secret"),
-		kfake.User("PLAIN", "viewer", "secret", describe))
+		kfake.User("PLAIN", "viewer", "secret", describe,
+			allow(kmsg.ACLOperationDescribe, topic, "trafficd.log"), allow(kmsg.ACLOperationDescribe, topic, "missing")),
+		kfake.User("PLAIN", "replica", "secret", allow(kmsg.ACLOperationRead, topic, "trafficd.log"),
+			allow(kmsg.ACLOperationWrite, topic, "trafficd.log"), allow(kmsg.ACLOperationRead, kmsg.ACLResourceTypeGroup, "trafficd.kafka")))
 	settings := func(more ...string) []string {
 		return append([]string{
 			"kafka.brokers=" + c.ListenAddrs()[0], "kafka.tls.enabled=true", "kafka.tls.ca=" + ca,
@@ -341,5 +345,16 @@ func TestDeepCheckKafkaSecurity(t *testing.T) {
 	deepKafka(t, settings("kafka.sasl.username=blind"), `kafka.topic: cannot describe topic "measurements": `)
 	deepKafka(t, settings("kafka.sasl.username=viewer"),
 		"kafka.sasl.username: cannot get a producer ID from ", `kafka.sasl.username: cannot write to topic "measurements": `,
-		`kafka.sasl.username: cannot read partition 0 of topic "measurements" `)
+		`kafka.sasl.username: cannot read topic "measurements": `)
+
+	log := func(user, topic string, want ...string) {
+		t.Helper()
+		deepKafka(t, settings("journal.kind=kafka", "journal.log.brokers="+c.ListenAddrs()[0], "journal.log.topic="+topic,
+			"journal.log.tls.enabled=true", "journal.log.tls.ca="+ca,
+			"journal.log.sasl.mechanism=plain", "journal.log.sasl.username="+user, "journal.log.sasl.password=secret"), want...)
+	}
+	log("replica", "trafficd.log")
+	log("viewer", "trafficd.log", `journal.log.group: cannot read the cursors of group "trafficd.kafka": `,
+		`journal.log.sasl.username: cannot write to topic "trafficd.log": `, `journal.log.sasl.username: cannot read topic "trafficd.log": `)
+	log("viewer", "missing", `journal.log.group: cannot read the cursors of group "trafficd.kafka": `, `journal.log.topic: cannot create topic "missing": `)
 }

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 )
 
 // maxClockDifference is far more than the difference between machines with a working NTP client.
@@ -181,13 +183,40 @@ func DescribeTopic(ctx context.Context, client *kafka.Client, topic string) (Top
 	if err == nil && len(m.Topics) == 1 {
 		t.Brokers, t.Partitions, err = len(m.Brokers), m.Topics[0].Partitions, m.Topics[0].Error
 	}
-	if err != nil && !errors.Is(err, kafka.UnknownTopicOrPartition) {
+	switch {
+	case errors.Is(err, kafka.TopicAuthorizationFailed):
+		return t, fmt.Errorf("cannot describe topic %q: %w; grant Describe on it", topic, err)
+	case err != nil && !errors.Is(err, kafka.UnknownTopicOrPartition):
 		return t, fmt.Errorf("cannot describe topic %q: %w", topic, err)
 	}
 	if len(t.Partitions) > 0 {
 		t.Config = TopicConfig(ctx, client, topic)
 	}
 	return t, nil
+}
+
+// CheckPermissions returns an error if the user may not write to the topic or read it. The record
+// batch that it sends is empty: brokers check permissions before they reject the request as
+// invalid.
+func CheckPermissions(ctx context.Context, client *kafka.Client, topic string) error {
+	produced, writeErr := client.RawProduce(ctx, &kafka.RawProduceRequest{
+		Topic: topic, RequiredAcks: kafka.RequireAll, RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(make([]byte, 4))},
+	})
+	if writeErr == nil {
+		writeErr = produced.Error
+	}
+	fetched, readErr := client.Fetch(ctx, &kafka.FetchRequest{Topic: topic, MinBytes: 1, MaxBytes: 1})
+	if readErr == nil {
+		readErr = fetched.Error
+	}
+	var errs []error
+	if errors.Is(writeErr, kafka.TopicAuthorizationFailed) {
+		errs = append(errs, fmt.Errorf("sasl.username: cannot write to topic %q: %w; grant Write on it", topic, writeErr))
+	}
+	if errors.Is(readErr, kafka.TopicAuthorizationFailed) {
+		errs = append(errs, fmt.Errorf("sasl.username: cannot read topic %q: %w; grant Read on it", topic, readErr))
+	}
+	return errors.Join(errs...)
 }
 
 // diagnose prefixes the error of a failed connection with the settings that may have caused it.

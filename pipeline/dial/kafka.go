@@ -202,8 +202,13 @@ func CreateTopic(ctx context.Context, client *kafka.Client, topic kafka.TopicCon
 	if err == nil {
 		err = r.Errors[topic.Topic]
 	}
-	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
-		return false, fmt.Errorf("cannot create topic %q: %w", topic.Topic, err)
+	switch {
+	case err == nil:
+		return !dryRun, nil
+	case errors.Is(err, kafka.TopicAlreadyExists):
+		return false, nil
+	case errors.Is(err, kafka.TopicAuthorizationFailed):
+		return false, fmt.Errorf("cannot create topic %q: %w; grant Create on it", topic.Topic, err)
 	}
-	return err == nil && !dryRun, nil
+	return false, fmt.Errorf("cannot create topic %q: %w", topic.Topic, err)
 }

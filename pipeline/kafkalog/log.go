@@ -169,14 +169,35 @@ func (l *Log) Enqueue(e *journal.Entry) error {
 	return nil
 }
 
-// Check returns an error if a file named in the settings or, if deep, the brokers or the topic
-// cannot be used. Each joined error starts with a setting's key. Check writes nothing.
-func (c Config) Check(ctx context.Context, window time.Duration, deep bool) error {
+// Check returns an error if a file named in the settings or, if deep, the brokers, the topic or the
+// groups of the consumers cannot be used. Each joined error starts with a setting's key. Check
+// writes nothing.
+func (c Config) Check(ctx context.Context, consumers []string, window time.Duration, deep bool) error {
 	t, err := c.Kafka.Check(ctx, "", deep)
-	if len(t.Partitions) > 0 {
-		err = errors.Join(err, c.checkTopic(t, window))
+	if t.Brokers == 0 {
+		return err
 	}
-	return err
+	l, newErr := newLog(c, consumers, window, zerolog.Nop())
+	if newErr != nil {
+		return err // c.Kafka.Check has reported newErr
+	}
+	defer l.transport.CloseIdleConnections()
+	defer l.stop()
+	errs := []error{err}
+	for _, consumer := range consumers {
+		if _, err := l.committed(ctx, consumer); errors.Is(err, kafka.GroupAuthorizationFailed) {
+			errs = append(errs, fmt.Errorf("group: %w; grant Read on it", err))
+		}
+	}
+	switch {
+	case len(t.Partitions) > 0:
+		errs = append(errs, c.checkTopic(t, window), dial.CheckPermissions(ctx, l.client, c.Topic))
+	case err == nil:
+		if err := l.create(ctx, t.Brokers, true); err != nil {
+			errs = append(errs, fmt.Errorf("topic: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 const watchEvery = time.Second
@@ -231,7 +252,7 @@ func (l *Log) prepare(ctx context.Context) error {
 		return err // the next attempt uses another broker
 	}
 	if err == nil && len(t.Partitions) == 0 {
-		if err := l.create(ctx, t.Brokers); err != nil {
+		if err := l.create(ctx, t.Brokers, false); err != nil {
 			return err
 		}
 	}
@@ -248,7 +269,8 @@ func (l *Log) prepare(ctx context.Context) error {
 	return nil
 }
 
-func (l *Log) create(ctx context.Context, brokers int) error {
+// create creates the topic. With dryRun, it only checks whether that is possible.
+func (l *Log) create(ctx context.Context, brokers int, dryRun bool) error {
 	replicas := l.cfg.ReplicationFactor
 	if replicas == 0 {
 		replicas = min(3, brokers)
@@ -263,7 +285,7 @@ func (l *Log) create(ctx context.Context, brokers int) error {
 			entry("retention.ms", l.cfg.Retention.Milliseconds()), entry("retention.bytes", -1),
 			entry("message.timestamp.type", "CreateTime"), entry("max.message.bytes", l.cfg.MaxFrameBytes+recordOverhead),
 		},
-	}, false)
+	}, dryRun)
 	return err
 }
 

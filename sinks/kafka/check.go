@@ -57,21 +57,13 @@ func (c Config) checkTopic(t dial.Topic) error {
 	return errors.Join(errs...)
 }
 
-// checkPermissions makes each kind of request once and returns an error for each missing
-// permission. The record batch that it produces is empty: brokers check permissions before they
-// reject the request as invalid.
+// checkPermissions returns an error for each missing permission.
 func (c *cluster) checkPermissions(ctx context.Context) error {
-	_, _, producerErr := c.newProducer(ctx)
-	_, produceErr := c.produce(ctx, 0, make([]byte, frameLen))
-	if produceErr != nil {
-		produceErr = c.fail(fmt.Errorf("cannot write to topic %q: %w", c.topic, produceErr))
+	_, _, err := c.newProducer(ctx)
+	if errors.Is(err, kafka.ClusterAuthorizationFailed) {
+		err = fmt.Errorf("sasl.username: %w", err)
+	} else {
+		err = nil
 	}
-	_, fetchErr := c.fetch(ctx, 0, 0)
-	var errs []error
-	for _, err := range []error{producerErr, produceErr, fetchErr} {
-		if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
-			errs = append(errs, fmt.Errorf("sasl.username: %w", err))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, dial.CheckPermissions(ctx, c.client, c.topic))
 }

@@ -48,7 +48,7 @@ func hint(err error) string {
 	case kafka.InvalidTimestamp:
 		return " (raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic, or compare the clocks)"
 	case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed:
-		return " (grant Describe, Write and Read on the topic and IdempotentWrite on the cluster to the user of kafka.sasl)"
+		return " (grant Describe, Write and Read on the topic, and before Kafka 2.8 IdempotentWrite on the cluster, to the user of kafka.sasl)"
 	case kafka.UnsupportedCompressionType, kafka.UnsupportedForMessageFormat:
 		return " (choose another kafka.compression)"
 	case kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend:
