@@ -88,6 +88,7 @@ func TestCheckConfigReportsNoConsequences(t *testing.T) {
 	f([]string{"kafka.broker=a:1"}, `unknown key "kafka.broker" (--set): did you mean "kafka.brokers"?`)
 	f([]string{"kafak.brokers=a:1"}, `unknown key "kafak.brokers" (--set): did you mean "kafka.brokers"?`)
 	f([]string{"kafka.delivery.max_rows=0"}, "kafka.delivery.max_rows is 0")
+	f([]string{"kafka.tls.enabled=true", "kafka.tls.cert=c.pem"}, "kafka.tls.cert and tls.key must be set together")
 	f([]string{"kafka.enabled=false", "journal.kind=kafka", "journal.log.brokers=[9092]"}, `"journal.log.brokers[0]" (--set) cannot be 9092: must be text in quotes`)
 	f([]string{"kafka.enabled=false", "forecasts.feed=file"}, "forecasts.file.path must be set")
 	f([]string{"kafka.enabled=false", "registry.feeds=[{product_instance: a, file: {}}]"}, "registry.feeds[0].file.path must be set")

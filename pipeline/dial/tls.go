@@ -47,7 +47,7 @@ func (t TLS) Config(serverName, caSetting, pairSetting string) (*tls.Config, err
 			return nil, fmt.Errorf("%s: no CA certificate in %s: the file must contain PEM certificates", caSetting, t.CA)
 		}
 	}
-	if t.Cert != "" {
+	if t.Cert != "" && t.Key != "" {
 		// Reading the files for every connection picks up a renewed certificate without a restart.
 		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
