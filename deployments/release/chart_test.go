@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -45,6 +46,7 @@ config:
 keys: {existingSecret: keys, key: all.yaml}
 envSecret: passwords
 filesConfigMap: detectors
+filesSecret: certificates
 tlsSecret: certificate
 persistence: {size: 100Gi, storageClass: fast}
 shutdownSeconds: 120
@@ -73,7 +75,7 @@ topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: D
 const numbers = `
 keys: {existingSecret: "1"}
 envSecret: "2"
-filesConfigMap: "3e3"
+filesSecret: "3e3"
 tlsSecret: "yes"
 imagePullSecrets: ["007"]
 persistence: {storageClass: "0x1"}
@@ -115,6 +117,36 @@ func TestChartReplicas(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestChartFiles checks that both programs get the files of the config map and of the secret.
+func TestChartFiles(t *testing.T) {
+	f := func(values string, want ...string) {
+		t.Helper()
+		objects := render(t, "forecaster: {enabled: true}\n"+values)
+		for _, pod := range []core.PodSpec{one[*apps.StatefulSet](t, objects).Spec.Template.Spec, one[*apps.Deployment](t, objects).Spec.Template.Spec} {
+			var names []string
+			for _, v := range pod.Volumes {
+				if v.Name != "files" {
+					continue
+				}
+				require.True(t, slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m core.VolumeMount) bool { return m.Name == "files" }))
+				for _, s := range v.Projected.Sources {
+					if s.ConfigMap != nil {
+						names = append(names, s.ConfigMap.Name)
+					}
+					if s.Secret != nil {
+						names = append(names, s.Secret.Name)
+					}
+				}
+			}
+			require.Equal(t, want, names)
+		}
+	}
+	f("")
+	f("filesConfigMap: lists", "lists")
+	f("filesSecret: pairs", "pairs")
+	f("filesConfigMap: lists\nfilesSecret: pairs", "lists", "pairs")
 }
 
 // render returns the objects that `helm template` would print, each decoded with the types of its

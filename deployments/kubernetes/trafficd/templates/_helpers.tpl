@@ -28,6 +28,21 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
+{{- /* The volume for /etc/trafficd/files, or nothing. */}}
+{{- define "trafficd.files" -}}
+{{- if or .Values.filesConfigMap .Values.filesSecret }}
+- name: files
+  projected:
+    sources:
+      {{- with .Values.filesConfigMap }}
+      - configMap: {name: {{ . | quote }}}
+      {{- end }}
+      {{- with .Values.filesSecret }}
+      - secret: {name: {{ . | quote }}}
+      {{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* trafficd.yaml: the values' config, and what the chart decides. */}}
 {{- define "trafficd.config" -}}
 {{- $api := dict "listen" ":8080" "keys_file" (printf "/etc/trafficd/keys/%s" .Values.keys.key) }}
