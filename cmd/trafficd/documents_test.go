@@ -78,7 +78,7 @@ func TestDocumentedSettings(t *testing.T) {
 			checked++
 		}
 	}
-	require.Equal(t, 3, checked)
+	require.Equal(t, 4, checked)
 }
 
 // snippets returns the fenced blocks of a document by language. Each language occurs once.
