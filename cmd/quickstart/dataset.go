@@ -57,18 +57,6 @@ func readProfile(path string) (p *profile, err error) {
 	return p, nil
 }
 
-// checkFiles returns an error if the directory of a data set lacks one of its files. path is the
-// profile's path.
-func (p *profile) checkFiles(directory, path string) error {
-	for _, file := range []string{p.Observations, p.Detectors.File} {
-		if _, err := os.Stat(filepath.Join(directory, file)); err != nil {
-			return fmt.Errorf("cannot find the data set: %w\n%s must contain %s and %s; see %s", err,
-				directory, p.Observations, p.Detectors.File, path)
-		}
-	}
-	return nil
-}
-
 // eachRow calls do with each row of a CSV file and the row's value in the given column. It returns
 // the header, or the first error of do. A row is valid only during the call.
 func eachRow(path, column string, do func(row []string, value string) error) (header []string, err error) {

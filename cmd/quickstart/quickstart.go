@@ -182,13 +182,6 @@ func (q *quickstart) startDaemon(ctx context.Context) error {
 	return q.start(ctx, q.daemon, 30*time.Second)
 }
 
-// startForecaster starts the forecaster, which learns from the archive, and waits until it is
-// ready, that is, until it has published forecasts.
-func (q *quickstart) startForecaster(ctx context.Context) error {
-	say("starting the forecaster, which learns from the archive")
-	return q.start(ctx, q.forecaster, 2*time.Minute)
-}
-
 // start writes the program's small configuration, which users can read, starts the program, waits
 // until it is ready, and keeps it running.
 func (q *quickstart) start(ctx context.Context, d *launch.Daemon, limit time.Duration) (err error) {

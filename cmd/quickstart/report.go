@@ -77,7 +77,8 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 		}
 		return err
 	})
-	must.Do(q.startForecaster(ctx)) // not earlier, because it learns each day only once
+	say("starting the forecaster, which learns from the archive")
+	must.Do(q.start(ctx, q.forecaster, 2*time.Minute)) // not earlier, because it learns each day only once
 	layer := ""
 	must.Do(launch.Eventually(ctx, 30*time.Second, func() (err error) { // the daemon may be restarting
 		layer, err = q.layer(ctx)

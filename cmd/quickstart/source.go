@@ -42,7 +42,13 @@ func (q *quickstart) checkData(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.checkFiles(q.data, q.short(q.profilePath()))
+	for _, file := range []string{p.Observations, p.Detectors.File} {
+		if _, err := os.Stat(filepath.Join(q.data, file)); err != nil {
+			return fmt.Errorf("cannot find the data set: %w\n%s must contain %s and %s; see %s", err,
+				q.data, p.Observations, p.Detectors.File, q.short(q.profilePath()))
+		}
+	}
+	return nil
 }
 
 // findSource sets q.source to the data set or, without --data, to a synthetic town.
