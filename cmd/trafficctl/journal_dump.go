@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/inspect"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/pipeline"
@@ -121,9 +122,7 @@ func (d *dump) run(ctx context.Context, std streams, f inspect.Journal) (err err
 		case ctx.Err() != nil:
 			return interrupt.Error(ctx)
 		case err == nil:
-			if err := d.frame(frame, lines); err != nil {
-				return err
-			}
+			must.Do(d.frame(frame, lines))
 		case !isGap:
 			return err
 		case !d.skipDamaged:
@@ -150,27 +149,24 @@ func (d *dump) frame(frame journal.Frame, lines *json.Encoder) error {
 	if d.batch != "" && from.BatchID != d.batch || d.instance != "" && from.ProductInstance != d.instance {
 		return nil
 	}
-	write := func(line any) error {
+	write := func(line any) {
 		d.written++
-		if err := lines.Encode(line); err != nil {
-			return fmt.Errorf("cannot write the dump: %w", err)
-		}
-		return nil
+		must.Do(lines.Encode(line), "cannot write the dump")
 	}
 	whole := dumpedFrame{frame.Seq, from, b.Rows(), d.response.Len(), d.response.Key != "", len(frame.Data)}
 	if d.frames && d.detector == "" { // print frames without rows too
-		return write(whole)
+		write(whole)
+		return nil
 	}
 	for row := range b.Rows() {
 		if d.detector != "" && string(b.Code(row)) != d.detector {
 			continue
 		}
 		if d.frames {
-			return write(whole)
+			write(whole)
+			return nil
 		}
-		if err := write(dumpedItem{pipeline.ItemOf(b, row), b.Index[row], from}); err != nil {
-			return err
-		}
+		write(dumpedItem{pipeline.ItemOf(b, row), b.Index[row], from})
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/journal"
 )
 
@@ -60,11 +61,9 @@ func Open(dir string) (*Directory, error) {
 	return f, nil
 }
 
-func (f *Directory) load() error {
-	names, err := list(f.dir)
-	if err != nil {
-		return err
-	}
+func (f *Directory) load() (err error) {
+	defer must.Return(&err)
+	names := must.Get(list(f.dir))
 	if !slices.ContainsFunc(names, journalName.MatchString) {
 		return fmt.Errorf("directory %s contains no journal: it has no segment (20 digits and %s) and no cursor (%s); "+
 			"see the daemon's setting journal.dir", f.dir, segmentSuffix, cursorSuffix)
@@ -73,16 +72,12 @@ func (f *Directory) load() error {
 	cursors := &view{names: slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, cursorSuffix) })}
 	for range maxAttempts {
 		in, err := journal.Inspect(f.dir, journal.WithFS(cursors))
-		if err != nil {
-			return fmt.Errorf("cannot read the cursors: %w", err)
-		}
+		must.Do(err, "cannot read the cursors")
 		if f.cursors = in.Cursors; in.Err() == nil {
 			break
 		}
 	}
-	if names, err = list(f.dir); err != nil {
-		return err
-	}
+	names = must.Get(list(f.dir))
 	f.segments = nil
 	for _, name := range names {
 		digits, ok := strings.CutSuffix(name, segmentSuffix)

@@ -32,6 +32,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/measurement"
 )
@@ -326,27 +327,20 @@ var errInvalidResponse = errors.New("inconsistent response; check that --url poi
 
 // post sends a packed batch once. The error is a *client.Error for a status other than 207. After
 // any other error, the batch may have been accepted; repeating the same request is safe.
-func (s *Sender) post(ctx context.Context, b *batch) (*response, error) {
-	req, err := s.client.NewRequest(ctx, http.MethodPost, bytes.NewReader(b.packed.Bytes()))
-	if err != nil {
-		return nil, err
-	}
+func (s *Sender) post(ctx context.Context, b *batch) (a *response, err error) {
+	defer must.Return(&err)
+	req := must.Get(s.client.NewRequest(ctx, http.MethodPost, bytes.NewReader(b.packed.Bytes())))
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Content-Encoding", "gzip")
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Idempotency-Key", b.key)
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
+	resp := must.Get(s.client.Do(req))
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusMultiStatus {
 		return nil, s.client.ReadError(resp)
 	}
-	a := &response{batchID: resp.Header.Get("Batch-Id"), replayed: resp.Header.Get("Idempotent-Replay") == "true"}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(a); err != nil {
-		return nil, fmt.Errorf("cannot read the response: %w", err)
-	}
+	a = &response{batchID: resp.Header.Get("Batch-Id"), replayed: resp.Header.Get("Idempotent-Replay") == "true"}
+	must.Do(json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(a), "cannot read the response")
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection is reused
 	if a.Accepted+a.Rejected != b.len() || a.Rejected != len(a.Rejections) {
 		return nil, fmt.Errorf("%w: %d items, %d accepted, %d rejected, %d rejections",
