@@ -214,14 +214,10 @@ func getStatus(ctx context.Context, base string, s *status.Status) (text []byte,
 }
 
 // getOperators requests path from the operators' listener. The caller must close the body.
-func getOperators(ctx context.Context, base, path string, query url.Values) (io.ReadCloser, error) {
-	if err := client.ValidateURL(base); err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
-	if err != nil {
-		return nil, err
-	}
+func getOperators(ctx context.Context, base, path string, query url.Values) (body io.ReadCloser, err error) {
+	defer must.Return(&err)
+	must.Do(client.ValidateURL(base))
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil))
 	req.URL.RawQuery = query.Encode()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -22,13 +22,11 @@ const clusterLimit = 2 * time.Minute
 
 // AwaitBrokers waits until every broker reports all brokers and a controller. A cluster is not
 // ready for other requests before that.
-func AwaitBrokers(ctx context.Context, brokers []string) error {
+func AwaitBrokers(ctx context.Context, brokers []string) (err error) {
+	defer must.Return(&err)
 	for _, address := range brokers {
-		client, err := newClient([]string{address})
-		if err != nil {
-			return err
-		}
-		err = Eventually(ctx, clusterLimit, func() error {
+		client := must.Get(newClient([]string{address}))
+		err := Eventually(ctx, clusterLimit, func() error {
 			response, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client.SeedBrokers()[0]) // this broker, not one that the client chooses
 			if err != nil {
 				return err
@@ -39,9 +37,7 @@ func AwaitBrokers(ctx context.Context, brokers []string) error {
 			return nil
 		})
 		client.Close()
-		if err != nil {
-			return fmt.Errorf("cannot reach the Kafka broker at %s: %w", address, err)
-		}
+		must.Do(err, "cannot reach the Kafka broker at "+address)
 	}
 	return nil
 }

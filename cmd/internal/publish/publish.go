@@ -17,6 +17,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/dial"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
@@ -47,14 +48,10 @@ type Options struct {
 }
 
 // NewPublisher returns a publisher that connects on first use. The caller must close it.
-func NewPublisher(cfg forecasts.KafkaConfig, o Options) (*Publisher, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	transport, err := cfg.Transport()
-	if err != nil {
-		return nil, err
-	}
+func NewPublisher(cfg forecasts.KafkaConfig, o Options) (p *Publisher, err error) {
+	defer must.Return(&err)
+	must.Do(cfg.Validate())
+	transport := must.Get(cfg.Transport())
 	o.ID = cmp.Or(o.ID, "trafficctl-forecasts-"+cfg.Topic)
 	client := &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport}
 	return &Publisher{cfg, o, transport, client}, nil
@@ -72,10 +69,9 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 			err = fmt.Errorf("cannot write to topic %q at %v, %s: %w", p.cfg.Topic, p.cfg.Brokers, outcome, err)
 		}
 	}()
+	defer must.Return(&err)
 	_, partitions, err := dial.Partitions(ctx, p.client, p.cfg.Topic)
-	if err != nil {
-		return err
-	}
+	must.Do(err)
 	byPartition := make(map[int][]protocol.Record, len(partitions))
 	add := func(key, value []byte) {
 		partition := partitions[dial.PartitionOf(key, len(partitions))]
@@ -91,10 +87,7 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 	for _, key := range removed {
 		add([]byte(key), nil)
 	}
-	t, err := p.begin(ctx, slices.Sorted(maps.Keys(byPartition)))
-	if err != nil {
-		return err
-	}
+	t := must.Get(p.begin(ctx, slices.Sorted(maps.Keys(byPartition))))
 	n := 0
 	for partition, records := range byPartition {
 		sequence := 0

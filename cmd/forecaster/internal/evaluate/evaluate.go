@@ -22,6 +22,7 @@ import (
 
 	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
+	"trafficd/cmd/internal/must"
 )
 
 // ErrLeak is the error of Day if the tables were learned from measurements after an origin.
@@ -58,11 +59,12 @@ type Evaluation struct {
 // Run learns all days from the first measurement on, calls progress after each, and evaluates those
 // from From to To. The learned tables of the source must be empty: tables learned from later days
 // would be a leak.
-func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]Result, error) {
+func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) (results []Result, err error) {
+	defer must.Return(&err)
 	e.sums = make([]sums, len(e.Horizons))
 	first := e.Source.Day(e.From, 0)
 	resumed := time.Now()
-	err := e.Source.Learn(ctx, e.To, func(learned time.Time) error {
+	err = e.Source.Learn(ctx, e.To, func(learned time.Time) error {
 		e.Learning += time.Since(resumed)
 		defer func() { resumed = time.Now() }()
 		progress(learned)
@@ -70,15 +72,10 @@ func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) ([]R
 		if day.Before(first) || !day.Before(e.To) {
 			return nil
 		}
-		l, err := e.Source.Load(ctx, day)
-		if err != nil {
-			return err
-		}
+		l := must.Get(e.Source.Load(ctx, day))
 		return e.Day(ctx, l, day)
 	})
-	if err != nil {
-		return nil, err
-	}
+	must.Do(err)
 	return e.results()
 }
 

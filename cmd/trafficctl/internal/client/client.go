@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/dial"
 )
 
@@ -76,16 +77,12 @@ type Client struct {
 }
 
 // New returns a client. The caller closes it.
-func New(cfg Config, service Service) (*Client, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
+func New(cfg Config, service Service) (c *Client, err error) {
+	defer must.Return(&err)
+	must.Do(cfg.validate())
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	var err error
-	if transport.TLSClientConfig, err = (dial.TLS{Enabled: true, CA: cfg.CA}).Config("", "--ca", ""); err != nil {
-		return nil, err
-	}
+	transport.TLSClientConfig = must.Get((dial.TLS{Enabled: true, CA: cfg.CA}).Config("", "--ca", ""))
 	base := strings.TrimRight(cfg.URL, "/")
 	return &Client{
 		HTTP: http.Client{

@@ -129,13 +129,12 @@ func (f *Directory) Inspect() (*journal.Inspection, error) { return f.inspect(jo
 // the newest segment is damaged, it reads again, because a daemon may have been writing to it.
 func (f *Directory) inspect(
 	read func(string, ...journal.Option) (*journal.Inspection, error), onRead func(n int64),
-) (*journal.Inspection, error) {
+) (in *journal.Inspection, err error) {
+	defer must.Return(&err)
 	damage := "" // of the newest segment
 	for range maxAttempts {
 		in, err := read(f.dir, journal.WithFS(newView(f.segments, onRead)))
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the journal: %w", err)
-		}
+		must.Do(err, "cannot read the journal")
 		newest, outdated := len(f.segments)-1, 0 // index of the newest segment; number of segments to drop
 		for i, s := range f.segments {
 			// If the newest segment was overwritten, frames may be missing without an error.
@@ -145,9 +144,7 @@ func (f *Directory) inspect(
 		}
 		switch {
 		case outdated > newest && newest >= 0:
-			if err := f.load(); err != nil {
-				return nil, err
-			}
+			must.Do(f.load())
 		case newest >= 0 && in.Segments[newest].Err != nil && in.Segments[newest].Err.Error() != damage:
 			damage = in.Segments[newest].Err.Error()
 		default:
