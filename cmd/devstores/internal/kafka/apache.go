@@ -35,19 +35,15 @@ const clusterID = "dHJhZmZpY2QtZGV2c3Rvcg"
 
 // startApache starts an Apache Kafka cluster or, if opts.Node is set, one of its nodes. Every node
 // is both a broker and a controller.
-func startApache(ctx context.Context, opts launch.Options, failed func(error)) (*Server, error) {
+func startApache(ctx context.Context, opts launch.Options, failed func(error)) (s *Server, err error) {
+	defer must.Return(&err)
 	java, err := exec.LookPath("java")
 	if err != nil {
 		return nil, fmt.Errorf("cannot run Apache Kafka: %w; install Java 17 or newer, or use the broker %s", err, launch.Kfake)
 	}
-	jars, err := Fetch(ctx, opts)
-	if err == nil {
-		err = checkSize(opts)
-	}
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{KafkaInfo: launch.KafkaInfo{Kind: launch.Apache, Version: apacheVersion()}}
+	jars := must.Get(Fetch(ctx, opts))
+	must.Do(checkSize(opts))
+	s = &Server{KafkaInfo: launch.KafkaInfo{Kind: launch.Apache, Version: apacheVersion()}}
 	var procs []*launch.Process
 	s.stop = func() error { // all at once: stopped in turn, the last one would wait for a controller that has exited
 		return launch.Each(procs, func(_ int, p *launch.Process) error { return p.Stop(apacheStopLimit) })

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/trafficctl/internal/client"
 	"trafficd/cmd/trafficctl/internal/interrupt"
 	"trafficd/schemas/xroute"
@@ -115,18 +116,14 @@ func call[R any](ctx context.Context, c *Client, wait time.Duration, request xro
 
 // post sends an envelope and reads the response. It retries a request that the daemon rejects with
 // Retry-After, if the deadline of ctx allows it.
-func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, error) {
+func (c *Client) post(ctx context.Context, envelope []byte) (result xroute.Response, err error) {
+	defer must.Return(&err)
 	for {
-		req, err := c.http.NewRequest(ctx, http.MethodPost, bytes.NewReader(envelope))
-		if err != nil {
-			return nil, err
-		}
+		req := must.Get(c.http.NewRequest(ctx, http.MethodPost, bytes.NewReader(envelope)))
 		req.Header.Set("Content-Type", "text/xml; charset=utf-8")
 		req.Header.Set("SOAPAction", `""`)
 		resp, err := c.http.Do(req)
-		if err != nil {
-			return nil, fmt.Errorf("cannot reach the routing service: %w", err)
-		}
+		must.Do(err, "cannot reach the routing service")
 		result, err := c.read(resp)
 		resp.Body.Close()
 		e, ok := errors.AsType[*client.Error](err)
@@ -138,9 +135,7 @@ func (c *Client) post(ctx context.Context, envelope []byte) (xroute.Response, er
 		if deadline, _ := ctx.Deadline(); time.Until(deadline) < wait {
 			return nil, err
 		}
-		if err := client.Sleep(ctx, wait); err != nil {
-			return nil, err
-		}
+		must.Do(client.Sleep(ctx, wait))
 	}
 }
 
