@@ -46,14 +46,13 @@ func observe(ctx context.Context, r *rig.Rig, book *ledger.Ledger) *observer {
 		return o
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	o.stop = func() { cancel(); <-done }
-	go func() { // ends with stop
-		defer close(done)
+	var reading sync.WaitGroup
+	o.stop = func() { cancel(); reading.Wait() }
+	reading.Go(func() { // ends with stop
 		for launch.Sleep(ctx, 50*ms) {
 			o.read(ctx)
 		}
-	}()
+	})
 	return o
 }
 

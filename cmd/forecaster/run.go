@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -177,13 +178,10 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 		o.Stop(stopping)
 	}()
 	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("forecaster starts")
-	learning := make(chan struct{})
-	go func() { // until ctx is done
-		defer close(learning)
-		f.learn(ctx)
-	}()
+	var learning sync.WaitGroup
+	learning.Go(func() { f.learn(ctx) }) // until ctx is done
 	f.rounds(ctx)
-	<-learning
+	learning.Wait()
 	log.Info().Msg("forecaster stopped")
 	return nil
 }
