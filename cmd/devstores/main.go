@@ -1,10 +1,6 @@
 // Command devstores runs the stores that trafficd delivers to, on loopback: a real ClickHouse and a
 // Kafka-protocol broker. With --only, it runs one of them, or ZooKeeper. It is for `make run`, the
-// tests and the benchmarks, not for production.
-//
-// When the stores are ready, it prints a line of JSON with their addresses. It runs until it
-// receives SIGTERM, SIGINT or SIGHUP, its standard input closes (if that is a pipe), or its parent
-// dies. Its children exit with it, even if it is killed.
+// tests and the benchmarks, not for production. Its children exit with it, even if it is killed.
 package main
 
 import (

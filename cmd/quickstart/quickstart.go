@@ -136,7 +136,7 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 		ClickHouseTCP: freePort("ClickHouse", 9000), ClickHouseHTTP: freePort("ClickHouse over HTTP", 8123),
 		KafkaPorts: []int{freePort("Kafka", 9092)}, OnDeath: unix.SIGTERM,
 	}
-	if exists(opts.Dir) { // only the first start shows the progress of the download
+	if _, err := os.Stat(opts.Dir); err == nil { // only the first start shows the progress of the download
 		opts.Stderr = must.Get(os.OpenFile(q.path("devstores.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644))
 	}
 	if q.stores, err = launch.StartStores(ctx, opts); ctx.Err() != nil {
@@ -277,11 +277,6 @@ func (q *quickstart) short(path string) string {
 		return rel
 	}
 	return path
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // clearLine erases an unfinished progress bar.

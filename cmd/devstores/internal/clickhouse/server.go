@@ -103,10 +103,8 @@ func (s *Server) launch(ctx context.Context, cmd *exec.Cmd, home home, failed fu
 }
 
 func nativeVersion(ctx context.Context, address string) (version string, err error) {
-	conn, err := ch.Open(&ch.Options{Addr: []string{address}})
-	if err != nil {
-		return "", err
-	}
+	defer must.Return(&err)
+	conn := must.Get(ch.Open(&ch.Options{Addr: []string{address}}))
 	defer conn.Close()
 	return version, conn.QueryRow(ctx, "SELECT version()").Scan(&version)
 }
