@@ -211,10 +211,8 @@ func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, err
 		return false, nil
 	}
 	if a.hash != hash {
-		return false, &contract.APIError{
-			Code: contract.IdempotencyKeyReused, Description: "this Idempotency-Key was used for a different body; use a new key for each batch",
-			Parameter: "Idempotency-Key",
-		}
+		return false, contract.NewParameterError(contract.IdempotencyKeyReused, "Idempotency-Key",
+			"this Idempotency-Key was used for a different body; use a new key for each batch")
 	}
 	var b batch.Batch
 	var first batch.Response

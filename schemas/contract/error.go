@@ -23,6 +23,11 @@ func NewError(code Code, description string) *APIError {
 	return &APIError{Code: code, Description: description}
 }
 
+// NewParameterError returns an APIError about a header or a JSON path.
+func NewParameterError(code Code, parameter, description string) *APIError {
+	return &APIError{Code: code, Description: description, Parameter: parameter}
+}
+
 // Unavailable returns an APIError with status 503 that asks the client to retry after the given
 // time.
 func Unavailable(description string, after time.Duration) *APIError {

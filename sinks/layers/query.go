@@ -69,7 +69,7 @@ func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIEr
 }
 
 func invalid(parameter, description string) *contract.APIError {
-	return &contract.APIError{Code: contract.InvalidParameter, Description: description, Parameter: parameter}
+	return contract.NewParameterError(contract.InvalidParameter, parameter, description)
 }
 
 // Limits of the parameters tile and street.

@@ -154,16 +154,12 @@ func checkFraming(h *fasthttp.RequestHeader) *contract.APIError {
 		return nil
 	}
 	if !bytes.EqualFold(te, []byte("chunked")) {
-		return &contract.APIError{
-			Code: contract.InvalidParameter, Parameter: fasthttp.HeaderTransferEncoding,
-			Description: "unsupported transfer coding: only chunked is supported",
-		}
+		return contract.NewParameterError(contract.InvalidParameter, fasthttp.HeaderTransferEncoding,
+			"unsupported transfer coding: only chunked is supported")
 	}
 	if _, both := rawHeader(raw, fasthttp.HeaderContentLength); both {
-		return &contract.APIError{
-			Code: contract.InvalidParameter, Parameter: fasthttp.HeaderContentLength,
-			Description: "a request has either a Content-Length or a Transfer-Encoding, not both",
-		}
+		return contract.NewParameterError(contract.InvalidParameter, fasthttp.HeaderContentLength,
+			"a request has either a Content-Length or a Transfer-Encoding, not both")
 	}
 	return nil
 }
@@ -214,5 +210,5 @@ func credential(route *route, h *fasthttp.RequestHeader, r *requestHeaders) ([]b
 }
 
 func unauthenticated(description string) *contract.APIError {
-	return &contract.APIError{Code: contract.Unauthenticated, Description: description, Parameter: fasthttp.HeaderAuthorization}
+	return contract.NewParameterError(contract.Unauthenticated, fasthttp.HeaderAuthorization, description)
 }

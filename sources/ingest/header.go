@@ -19,10 +19,8 @@ const (
 // checkHeader applies the rules of contract 1.1 that need only the header.
 func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	if media := h.ContentType(); len(media) >= len(multipart) && bytes.EqualFold(media[:len(multipart)], []byte(multipart)) {
-		return &contract.APIError{
-			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
-			Description: "multipart bodies are not supported: send the gzip-compressed JSON as the body itself",
-		}
+		return contract.NewParameterError(contract.UnsupportedContentType, fasthttp.HeaderContentType,
+			"multipart bodies are not supported: send the gzip-compressed JSON as the body itself")
 	}
 	if _, apiErr := checkEncoding(h); apiErr != nil {
 		return apiErr
@@ -47,7 +45,7 @@ func checkEncoding(h *fasthttp.RequestHeader) (declared bool, _ *contract.APIErr
 }
 
 func gzipRequired(description string) *contract.APIError {
-	return &contract.APIError{Code: contract.GzipRequired, Description: description, Parameter: fasthttp.HeaderContentEncoding}
+	return contract.NewParameterError(contract.GzipRequired, fasthttp.HeaderContentEncoding, description)
 }
 
 func tooLarge(maxBody int64) *contract.APIError {
@@ -66,10 +64,8 @@ func checkIdempotencyKey(h *fasthttp.RequestHeader) *contract.APIError {
 	if valid {
 		return nil
 	}
-	return &contract.APIError{
-		Code: contract.InvalidParameter, Parameter: idempotencyHeader,
-		Description: fmt.Sprintf("the header Idempotency-Key must occur once, with 1 to %d visible ASCII characters", maxKeyLen),
-	}
+	return contract.NewParameterError(contract.InvalidParameter, idempotencyHeader,
+		fmt.Sprintf("the header Idempotency-Key must occur once, with 1 to %d visible ASCII characters", maxKeyLen))
 }
 
 func idempotencyKey(h *fasthttp.RequestHeader) string { return string(h.Peek(idempotencyHeader)) }

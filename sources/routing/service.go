@@ -223,9 +223,7 @@ func (s *Service) read(h *fasthttp.RequestHeader, body *body) (xroute.Request, e
 	}
 	request, err := xroute.ReadRequest(from, limits)
 	if _, invalid := errors.AsType[*xroute.Error](err); err != nil && !invalid {
-		return nil, &contract.APIError{
-			Code: contract.InvalidGzip, Parameter: fasthttp.HeaderContentEncoding, Description: fmt.Sprintf("invalid gzip: %v", err),
-		}
+		return nil, contract.NewParameterError(contract.InvalidGzip, fasthttp.HeaderContentEncoding, fmt.Sprintf("invalid gzip: %v", err))
 	}
 	return request, err
 }

@@ -19,18 +19,15 @@ func checkHeader(h *fasthttp.RequestHeader, maxBody int64) *contract.APIError {
 	switch media, _ := contentType(h); media {
 	case "", "text/xml", "application/xml", soap12: // SOAP 1.2 gets a fault, see checkContent
 	default:
-		return &contract.APIError{
-			Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentType,
-			Description: fmt.Sprintf("unsupported Content-Type %q: send a SOAP 1.1 envelope as text/xml; charset=utf-8",
-				contract.Echo(media)),
-		}
+		return contract.NewParameterError(contract.UnsupportedContentType, fasthttp.HeaderContentType,
+			fmt.Sprintf("unsupported Content-Type %q: send a SOAP 1.1 envelope as text/xml; charset=utf-8", contract.Echo(media)))
 	}
 	if times, other := codings(h); len(other) > 0 || times > 1 {
 		description := fmt.Sprintf("the Content-Encoding names gzip %d times: compress the envelope once", times)
 		if len(other) > 0 {
 			description = fmt.Sprintf("unsupported Content-Encoding %q: compress the envelope with gzip, once, or not at all", contract.Echo(other))
 		}
-		return &contract.APIError{Code: contract.UnsupportedContentType, Parameter: fasthttp.HeaderContentEncoding, Description: description}
+		return contract.NewParameterError(contract.UnsupportedContentType, fasthttp.HeaderContentEncoding, description)
 	}
 	if int64(h.ContentLength()) > maxBody {
 		return tooLarge(maxBody)

@@ -172,9 +172,7 @@ func (b *body) end(err error) error {
 	case late:
 		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body arrived slower than %d bytes per second", b.MinBytesPerSecond))
 	case b.declared < 0 && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &op):
-		return &contract.APIError{
-			Code: contract.InvalidParameter, Description: "malformed or incomplete chunks", Parameter: fasthttp.HeaderTransferEncoding,
-		}
+		return contract.NewParameterError(contract.InvalidParameter, fasthttp.HeaderTransferEncoding, "malformed or incomplete chunks")
 	}
 	b.Aborted.Inc()
 	return contract.NewError(b.Truncated, fmt.Sprintf("unexpected end of body after %d bytes", b.received))
