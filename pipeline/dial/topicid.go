@@ -20,23 +20,25 @@ type TopicID [16]byte
 const metadataWithID = 10
 
 // FetchTopicID returns the ID of the topic, or zero if the brokers are too old to report one.
-func FetchTopicID(ctx context.Context, client *kafka.Client, topic string) (TopicID, error) {
+func FetchTopicID(ctx context.Context, client *kafka.Client, topic string) (id TopicID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, client.Timeout)
 	defer cancel()
 	known, err := client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
 	if err == nil {
 		err = known.Error
 	}
-	if err != nil || !slices.ContainsFunc(known.ApiKeys, func(api kafka.ApiVersionsResponseApiKey) bool {
+	if err == nil && slices.ContainsFunc(known.ApiKeys, func(api kafka.ApiVersionsResponseApiKey) bool {
 		return api.ApiKey == int(protocol.Metadata) && api.MinVersion <= metadataWithID && metadataWithID <= api.MaxVersion
 	}) {
-		return TopicID{}, err
+		var response protocol.Message
+		if response, err = client.Transport.RoundTrip(ctx, client.Addr, topicIDMessage{topic: topic}); err == nil {
+			id = response.(topicIDMessage).id
+		}
 	}
-	response, err := client.Transport.RoundTrip(ctx, client.Addr, topicIDMessage{topic: topic})
 	if err != nil {
-		return TopicID{}, err
+		return id, fmt.Errorf("cannot look up topic %q on brokers %v: %w", topic, client.Addr, err)
 	}
-	return response.(topicIDMessage).id, nil
+	return id, nil
 }
 
 // topicIDMessage is both the request for a topic's ID and the response. It encodes and decodes

@@ -65,10 +65,7 @@ func (c *cluster) describe(ctx context.Context) (id string, partitions int, err 
 // topicID returns the ID of the topic, or zero if the brokers are too old to report one.
 func (c *cluster) topicID(ctx context.Context) (dial.TopicID, error) {
 	id, err := dial.FetchTopicID(ctx, c.client, c.topic)
-	if err != nil {
-		return id, c.fail(fmt.Errorf("cannot look up the ID of topic %q: %w", c.topic, err))
-	}
-	return id, nil
+	return id, c.fail(err)
 }
 
 // create creates the topic unless it exists, and reports whether it did. With dryRun, it only checks

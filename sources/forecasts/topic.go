@@ -104,7 +104,7 @@ var (
 // offsets alone might not reveal this.
 func (t *topicFeed) poll(ctx context.Context) (err error) {
 	if len(t.next) == 0 {
-		if t.topic, err = t.identify(ctx); err != nil {
+		if t.topic, err = dial.FetchTopicID(ctx, t.client, t.cfg.Topic); err != nil {
 			return err
 		}
 	}
@@ -123,19 +123,11 @@ func (t *topicFeed) poll(ctx context.Context) (err error) {
 		}
 		delete(t.failed, partition)
 	}
-	now, err := t.identify(ctx)
+	now, err := dial.FetchTopicID(ctx, t.client, t.cfg.Topic)
 	if err == nil && now != t.topic {
 		err = errRecreated
 	}
 	return err
-}
-
-func (t *topicFeed) identify(ctx context.Context) (dial.TopicID, error) {
-	id, err := dial.FetchTopicID(ctx, t.client, t.cfg.Topic)
-	if err != nil {
-		return id, fmt.Errorf("cannot look up topic %q on brokers %v: %w", t.cfg.Topic, t.cfg.Brokers, err)
-	}
-	return id, nil
 }
 
 // readToEnd reads a partition up to where its committed records ended at the first fetch.
@@ -234,9 +226,11 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 		return cmp.Or(err, errTopicWritten)
 	}
 	if !t.caughtUp {
-		if err := t.catchUp(now); err != nil {
+		if err := t.guarded.admit(t.streets.present(), now); err != nil {
 			return err
 		}
+		t.guarded.inUse = nil // no longer needed: streets replaces it
+		t.caughtUp, t.changed = true, true
 	}
 	if err == nil {
 		t.confirmed = t.newest
@@ -283,14 +277,4 @@ func (t *topicFeed) mustWait(transaction bool, now time.Time) bool {
 			"see forecasts.kafka.quiet_wait and transaction_wait")
 	}
 	return false
-}
-
-// catchUp prepares the first publication. It returns an error if the guard does not allow it yet.
-func (t *topicFeed) catchUp(now time.Time) error {
-	if err := t.guarded.admit(t.streets.present(), now); err != nil {
-		return err
-	}
-	t.guarded.inUse = nil // no longer needed: streets replaces it
-	t.caughtUp, t.changed = true, true
-	return nil
 }
