@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -39,17 +40,22 @@ func (q *queryFeed) close() { q.Close() }
 // never a time in the future.
 func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 	start := time.Now()
-	var all *periods
+	var records []Record
+	var newest time.Time
 	err := q.Poll(ctx, func(rows driver.Rows) (err error) {
 		q.faults.reset()
-		all, err = q.read(rows)
+		records, newest, err = q.read(rows)
 		return err
 	})
 	if err != nil {
 		return start, err
 	}
-	streets := all.streets(q.faults, q.guarded.layer, q.maxSpeed)
-	newest := all.updated
+	streets := newStreets(q.faults, q.guarded.layer)
+	for _, r := range records {
+		r.Forecast.Forecast = slices.Clip(r.Forecast.Forecast)
+		r.Remarks, r.Err = Normalise(r.Forecast, q.maxSpeed)
+		streets.add(r)
+	}
 	if newest.IsZero() {
 		newest, _ = contract.ParseForecastTime(streets.newest) // valid, because it was normalised
 	}
@@ -62,16 +68,18 @@ func (q *queryFeed) check(ctx context.Context) (time.Time, error) {
 // rowBytes is the approximate size of a period in memory, without its openLRcode.
 const rowBytes = 160
 
-func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
+// read returns a record for each street, in the order of their first rows, and the newest value of
+// the updated column, which is zero if there is no such column.
+func (q *queryFeed) read(rows driver.Rows) (records []Record, newest time.Time, err error) {
 	scan, err := newRowScan(rows.ColumnTypes())
 	if err != nil {
-		return nil, err
+		return nil, newest, err
 	}
-	all := &periods{byStreet: make(map[identity]*pb.StreetForecast)}
+	streets := map[identity]*pb.StreetForecast{}
 	size := int64(0)
 	for n := 1; rows.Next(); n++ {
 		if err := rows.Scan(scan.into...); err != nil {
-			return nil, err
+			return nil, newest, err
 		}
 		id, code, period, updated, err := scan.row()
 		if err != nil {
@@ -79,42 +87,19 @@ func (q *queryFeed) read(rows driver.Rows) (*periods, error) {
 			continue
 		}
 		if size += rowBytes + int64(len(code)); size > q.maxBytes {
-			return nil, watch.ErrTooLong
+			return nil, newest, watch.ErrTooLong
 		}
-		all.add(id, code, period, n)
-		if updated.After(all.updated) {
-			all.updated = updated
+		f := streets[id]
+		if f == nil {
+			f = &pb.StreetForecast{Street: id.street, Fromnode: id.fromnode}
+			streets[id] = f
+			records = append(records, Record{Position: fmt.Sprintf("street %s (first row %d)", Key(f), n), Forecast: f})
+		}
+		f.OpenLRcode = cmp.Or(code, f.OpenLRcode)
+		f.Forecast = append(f.Forecast, period)
+		if updated.After(newest) {
+			newest = updated
 		}
 	}
-	return all, nil
-}
-
-// periods groups rows by street, ordered by each street's first row.
-type periods struct {
-	byStreet map[identity]*pb.StreetForecast
-	records  []Record  // one per street, in this order
-	updated  time.Time // newest value of the updated column; zero if there is no such column
-}
-
-func (p *periods) add(id identity, code string, period *pb.ForecastPeriod, row int) {
-	f, ok := p.byStreet[id]
-	if !ok {
-		f = &pb.StreetForecast{Street: id.street, Fromnode: id.fromnode}
-		p.byStreet[id] = f
-		p.records = append(p.records, Record{Position: fmt.Sprintf("street %s (first row %d)", Key(f), row), Forecast: f})
-	}
-	if code != "" {
-		f.OpenLRcode = code
-	}
-	f.Forecast = append(f.Forecast, period)
-}
-
-func (p *periods) streets(faults *faults, layer Layer, maxSpeed float64) *streets {
-	s := newStreets(faults, layer)
-	for _, r := range p.records {
-		r.Forecast.Forecast = slices.Clip(r.Forecast.Forecast)
-		r.Remarks, r.Err = Normalise(r.Forecast, maxSpeed)
-		s.add(r)
-	}
-	return s
+	return records, newest, nil
 }
