@@ -87,28 +87,45 @@ func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int6
 	return p, 0, nil
 }
 
-// takeAll applies or holds the records of a response, and discards those of aborted transactions.
+// takeAll applies or holds the records of a response, and discards those of aborted transactions. The
+// broker reports the producer and the first offset of each aborted transaction, which ends with the
+// producer's next control record.
 func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error {
 	batches := []protocol.RecordReader{p.RecordSet.Records}
 	if stream, ok := p.RecordSet.Records.(*protocol.RecordStream); ok {
 		batches = stream.Records
 	}
-	slices.SortFunc(p.AbortedTransactions, func(a, b fetching.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
-	transactions := aborted{pending: p.AbortedTransactions, active: map[int64]bool{}}
+	pending := p.AbortedTransactions // those that start later
+	slices.SortFunc(pending, func(a, b fetching.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
+	aborted := map[int64]bool{} // producers whose aborted transaction has started and not ended
+	begin := func(offset int64) {
+		for len(pending) > 0 && pending[0].FirstOffset <= offset {
+			aborted[pending[0].ProducerID] = true
+			pending = pending[1:]
+		}
+	}
 	for _, batch := range batches {
 		switch b := batch.(type) {
 		case *protocol.ControlBatch:
-			if err := transactions.end(b); err != nil {
+			begin(b.BaseOffset)
+			const abort = 0
+			r, err := b.ReadControlRecord()
+			switch {
+			case errors.Is(err, io.EOF): // compaction has removed all records of the transaction, and then this one
+			case err != nil:
 				return err
+			case r.Type == abort:
+				delete(aborted, b.ProducerID)
 			}
 			t.next[partition] = max(t.next[partition], b.BaseOffset+1) // a control batch has one record
 		case *protocol.RecordBatch:
+			begin(b.BaseOffset)
 			t.next[partition] = max(t.next[partition], b.BaseOffset)
 			apply := t.applyNow
-			switch {
-			case transactions.contains(b):
+			switch transactional := b.Attributes.Transactional(); {
+			case transactional && aborted[b.ProducerID]:
 				apply = nil
-			case b.Attributes.Transactional() && t.cut.holds(b.ProducerID, b.ProducerEpoch):
+			case transactional && t.cut.holds(b.ProducerID, b.ProducerEpoch):
 				apply = t.hold
 			}
 			if err := t.takeBatch(partition, b, apply); err != nil {
@@ -168,41 +185,4 @@ func (t *topicFeed) take(partition int, r *kafka.Record, apply func(identity, la
 	}
 	t.faults.addRemarks(l.position(), remarks)
 	return nil
-}
-
-// aborted tracks which records of a response belong to aborted transactions. The broker reports the
-// producer and the first offset of each aborted transaction. A transaction ends with the producer's
-// next control record.
-type aborted struct {
-	pending []fetching.ResponseTransaction // aborted transactions that start later, by first offset
-	active  map[int64]bool                 // producers whose aborted transaction has started and not ended
-}
-
-// begin activates the transactions that start at or before an offset.
-func (a *aborted) begin(offset int64) {
-	for len(a.pending) > 0 && a.pending[0].FirstOffset <= offset {
-		a.active[a.pending[0].ProducerID] = true
-		a.pending = a.pending[1:]
-	}
-}
-
-// contains reports whether a batch belongs to an aborted transaction.
-func (a *aborted) contains(b *protocol.RecordBatch) bool {
-	a.begin(b.BaseOffset)
-	return b.Attributes.Transactional() && a.active[b.ProducerID]
-}
-
-// end processes a control record, which ends a transaction. Compaction may have removed all records
-// of the transaction, and then the control record itself, which leaves an empty batch.
-func (a *aborted) end(b *protocol.ControlBatch) error {
-	const abort = 0
-	a.begin(b.BaseOffset)
-	r, err := b.ReadControlRecord()
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err == nil && r.Type == abort:
-		delete(a.active, b.ProducerID)
-	}
-	return err
 }
