@@ -92,10 +92,6 @@ func (c cache) confirm(now time.Time) error {
 	return err
 }
 
-// remove deletes the cached list. A file that cannot be removed expires.
-func (c cache) remove() { _ = os.Remove(c.path) }
-
-// cachedInstances returns the product instances that have a cached list.
 func cachedInstances(cfg Config) (instances []string) {
 	if cfg.CacheDir == "" || cfg.CacheMaxAge == 0 {
 		return nil

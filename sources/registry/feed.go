@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -114,28 +115,18 @@ func (f *feed) run(ctx context.Context) {
 // restore loads the lists that an earlier process saved, which are used until the feed is read.
 func (f *feed) restore(now time.Time) {
 	lists := *f.lists.Load()
-	if f.shared != nil && len(lists) == 0 {
-		lists = map[string]*list{}
-		for _, instance := range cachedInstances(f.cfg) {
-			if !f.shared.excluded[instance] {
-				lists[instance] = f.newList(instance)
-			}
-		}
+	if l := lists[f.instance]; f.shared == nil && l.current.Load() == nil {
+		l.restore(now)
 	}
-	for instance, l := range lists {
-		if l.current.Load() == nil {
-			l.restore(now)
+	if f.shared == nil || len(lists) > 0 {
+		return
+	}
+	lists = map[string]*list{}
+	for _, instance := range cachedInstances(f.cfg) {
+		if l := f.newList(instance); !f.shared.excluded[instance] && l.restore(now) {
+			l.err = nil // the status of the shared list reports that it has not been read
+			lists[instance] = l
 		}
-		if f.shared == nil {
-			continue
-		}
-		if l.current.Load() == nil {
-			delete(lists, instance)
-			continue
-		}
-		l.mu.Lock()
-		l.err = nil // the status of the shared list reports that it has not been read
-		l.mu.Unlock()
 	}
 	f.lists.Store(&lists)
 }
@@ -243,7 +234,7 @@ func (f *feed) admit(before map[string]*list, lists map[string]*batch.DetectorLi
 	for instance, l := range before {
 		if next[instance] == nil {
 			metrics.Unregister(gauges(instance, l.status)...)
-			l.cache.remove()
+			_ = os.Remove(l.cache.path) // a file that cannot be removed expires
 			f.log.Info().Str("product_instance", instance).Msg("the shared detector list no longer contains the product instance")
 		}
 	}

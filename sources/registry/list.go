@@ -59,18 +59,18 @@ func (l *list) adopt(before *list) {
 	l.mark, l.leftOut, l.loaded, l.confirmed, l.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
 }
 
-// restore uses the list that an earlier process has cached, if there is one.
-func (l *list) restore(now time.Time) {
+// restore uses the list that an earlier process has cached, and reports whether there is one.
+func (l *list) restore(now time.Time) bool {
 	codes, at, err := l.cache.load(now)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			l.log.Warn().Err(err).Msg("cannot use the cached detector list")
 		}
-		return
+		return false
 	}
 	set, leftOut := batch.NewDetectors(codes)
 	if set.Len() == 0 {
-		return
+		return false
 	}
 	l.mark, l.cached = markOf(codes), true
 	l.current.Store(set)
@@ -78,6 +78,7 @@ func (l *list) restore(now time.Time) {
 	l.leftOut, l.loaded, l.confirmed = leftOut, at, at
 	l.mu.Unlock()
 	l.log.Info().Int("detectors", set.Len()).Time("confirmed", at).Msg("using the cached detector list until the feed is read")
+	return true
 }
 
 // take puts codes into use. It returns watch.ErrUnchanged if they are already in use, and a
