@@ -11,11 +11,6 @@ import (
 	"trafficd/pipeline/dial"
 )
 
-// revokeGrace is the time that a delivery has to finish its attempt after its partition was
-// revoked. If it does not finish, the block is in doubt for the next owner. The grace is much
-// shorter than the session, because the replica must rejoin the group within a session.
-func (c Config) revokeGrace() time.Duration { return min(2*time.Second, c.SessionTimeout/3) }
-
 // Consume joins the group of a consumer. It returns an error only for invalid settings. Consume
 // calls run in a separate goroutine for each partition that the group assigns to this replica, and
 // again if run returns early. run must return soon after its soft is done, and immediately when its
@@ -101,11 +96,15 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	owned, lose := context.WithCancel(m.left)
 	defer lose()
 	defer context.AfterFunc(current, lose)()
+	// When the partition is revoked, the delivery has a while to finish its attempt; otherwise the block
+	// is in doubt for the next owner. The grace is much shorter than the session, because the replica
+	// must rejoin the group within a session.
+	grace := min(2*time.Second, m.log.cfg.SessionTimeout/3)
 	defer context.AfterFunc(owned, func() {
 		select {
 		case <-soft.Done(): // the daemon is stopping; ctx bounds the attempt
 		case <-hard.Done():
-		case <-time.After(m.log.cfg.revokeGrace()):
+		case <-time.After(grace):
 			stop()
 		}
 	})()

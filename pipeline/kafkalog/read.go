@@ -86,7 +86,9 @@ func (r *reader) read(ctx context.Context, frame uint64, data, buf []byte) (uint
 		batch.StampFrame(buf, r.stamp)
 	}
 	r.clock.frame = frame
-	r.p.keepClock(r.clock)
+	if n := len(r.p.clocks); n == 0 || r.p.clocks[n-1].frame < frame {
+		r.p.clocks = append(r.p.clocks, r.clock)
+	}
 	r.p.seen.note(h.ID, m)
 	return frame, buf, nil
 }
@@ -207,11 +209,4 @@ func (p *Partition) clockBefore(frame uint64) clock {
 		return p.base
 	}
 	return p.clocks[i-1]
-}
-
-// keepClock remembers the clock after a frame until a later cursor is saved.
-func (p *Partition) keepClock(c clock) {
-	if n := len(p.clocks); n == 0 || p.clocks[n-1].frame < c.frame {
-		p.clocks = append(p.clocks, c)
-	}
 }
