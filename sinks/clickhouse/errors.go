@@ -144,7 +144,7 @@ func classify(err error) class {
 // countError counts *err by its class, unless it is nil.
 func countError(err *error) {
 	if *err != nil {
-		errorsTotal[classify(*err)].Inc()
+		errorsTotal.WithLabelValues(string(classify(*err))).Inc()
 	}
 }
 
@@ -167,25 +167,16 @@ var (
 	rowsVanished   = metrics.NewCounter("trafficd_clickhouse_rows_vanished_total",
 		"Rows that are not in the table although ClickHouse acknowledged them.")
 
-	errorsTotal = counters("trafficd_clickhouse_errors_total", "Failed deliveries of a block, by class of the error.", "class", hints)
-
-	resolvedTotal = counters("trafficd_clickhouse_resolved_total", "Lookups of in-doubt blocks, by how much of the block was found.", "found",
-		map[string]string{foundAll: "", foundSome: "", foundNone: ""})
+	errorsTotal   = metrics.NewCounters("trafficd_clickhouse_errors_total", "Failed deliveries of a block, by class of the error.", "class")
+	resolvedTotal = metrics.NewCounters("trafficd_clickhouse_resolved_total",
+		"Lookups of in-doubt blocks, by how much of the block was found.", "found")
+	foundAll  = resolvedTotal.WithLabelValues("all")
+	foundSome = resolvedTotal.WithLabelValues("some")
+	foundNone = resolvedTotal.WithLabelValues("none")
 )
 
-// Values of the label found: how much of an in-doubt block a lookup found.
-const (
-	foundAll  = "all"
-	foundSome = "some"
-	foundNone = "none"
-)
-
-// counters returns a counter for each value of a label.
-func counters[L ~string, V any](name, help, label string, values map[L]V) map[L]metrics.Counter {
-	vec := metrics.NewCounters(name, help, label)
-	set := make(map[L]metrics.Counter, len(values))
-	for v := range values {
-		set[v] = vec.WithLabelValues(string(v))
+func init() {
+	for c := range hints {
+		errorsTotal.WithLabelValues(string(c))
 	}
-	return set
 }

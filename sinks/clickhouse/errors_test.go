@@ -21,7 +21,7 @@ func TestClassify(t *testing.T) {
 		t.Helper()
 		require.Equal(t, want, classify(err))
 		require.Equal(t, want, classify(fmt.Errorf("cannot insert: %w", hinted(err))))
-		require.Contains(t, errorsTotal, want)
+		require.Contains(t, hints, want)
 	}
 	exception := func(code int32) error { return &ch.Exception{Code: code} }
 	f(classOverload, exception(252))

@@ -43,7 +43,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	case rows.Rows():
 		found = foundNone
 	}
-	resolvedTotal[found].Inc()
+	found.Inc()
 	s.log.Info().Str("plan", plan).Int("rows", rows.Rows()).Int("missing", missing.Rows()).Msg("archive: looked up an in-doubt block")
 	for round := 0; round < maxRounds && len(missing) > 0; round++ {
 		token := plan

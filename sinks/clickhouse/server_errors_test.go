@@ -30,11 +30,11 @@ func testServerErrors(t *testing.T, store *stores.ClickHouse) {
 // returns the error.
 func (a *archive) requireFailure(want class, plan []byte, rows batch.Block) error {
 	a.t.Helper()
-	before := testutil.ToFloat64(errorsTotal[want])
+	before := testutil.ToFloat64(errorsTotal.WithLabelValues(string(want)))
 	_, err := a.Deliver(context.Background(), plan, rows)
 	require.Error(a.t, err)
 	require.Equal(a.t, want, classify(err), err)
-	require.Equal(a.t, before+1, testutil.ToFloat64(errorsTotal[want]))
+	require.Equal(a.t, before+1, testutil.ToFloat64(errorsTotal.WithLabelValues(string(want))))
 	require.False(a.t, errors.As(err, new(*batch.PermanentError)), err)
 	return err
 }
@@ -84,7 +84,7 @@ func testDroppedTable(t *testing.T, store *stores.ClickHouse) {
 
 // lookups returns the number of lookups of in-doubt blocks.
 func lookups() float64 {
-	return testutil.ToFloat64(resolvedTotal[foundAll]) + testutil.ToFloat64(resolvedTotal[foundSome]) + testutil.ToFloat64(resolvedTotal[foundNone])
+	return testutil.ToFloat64(foundAll) + testutil.ToFloat64(foundSome) + testutil.ToFloat64(foundNone)
 }
 
 // testConstraint checks that rows that violate a constraint are permanently rejected, but only if
