@@ -76,10 +76,8 @@ func checkClock(key, address string, server, before, after time.Time) error {
 // IsTLS reports whether err means that the certificate of the client or the server was rejected, or
 // that the server does not use TLS.
 func IsTLS(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var header tls.RecordHeaderError
 	var operation *net.OpError
-	return errors.As(err, &verification) || errors.As(err, &header) ||
+	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) ||
 		errors.As(err, &operation) && operation.Op == "remote error" // a TLS alert, see crypto/tls
 }
 

@@ -150,14 +150,13 @@ func (p *Partition) commit(frame uint64, at clock, state []byte) (err error) {
 		ctx, cancel := context.WithTimeout(p.hard, p.log.cfg.RequestTimeout)
 		err = p.commitOnce(ctx, frame, metadata)
 		cancel()
-		var code kafka.Error
 		switch {
 		case err == nil:
 			p.committed = time.Now()
 			return nil
 		case errors.Is(err, kafka.OffsetMetadataTooLarge):
 			return fmt.Errorf("cannot save a cursor of %d bytes: %w (raise offset.metadata.max.bytes on the brokers)", len(metadata), err)
-		case !errors.As(err, &code), errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.UnknownMemberId),
+		case !errors.As(err, new(kafka.Error)), errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.UnknownMemberId),
 			errors.Is(err, kafka.FencedInstanceID), errors.Is(err, kafka.RebalanceInProgress):
 			p.lost = true
 			p.leave()

@@ -220,12 +220,11 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 
 	// The text of err is not used, because it repeats the client's data.
 	apiErr, status := contract.NewError(contract.InvalidParameter, "malformed HTTP/1.1 request"), 0
-	var small *fasthttp.ErrSmallBuffer
 	var slow net.Error
 	switch {
 	case strings.Contains(err.Error(), `unsupported http version "HTTP/`): // there is no sentinel
 		apiErr, status = errVersion, fasthttp.StatusHTTPVersionNotSupported
-	case errors.As(err, &small):
+	case errors.As(err, new(*fasthttp.ErrSmallBuffer)):
 		apiErr.Description = fmt.Sprintf("the header of the request is larger than %d bytes", s.cfg.MaxHeaderBytes)
 		status = fasthttp.StatusRequestHeaderFieldsTooLarge
 	case errors.As(err, &slow) && slow.Timeout():

@@ -48,8 +48,7 @@ func (f *fileFeed) check(ctx context.Context) (confirmed time.Time, err error) {
 	}
 	if err := f.publish(ctx, content, modified); err != nil {
 		err = fmt.Errorf("cannot use %s: %w", f.Path, err)
-		var suspect *shrink.Error
-		if !errors.As(err, &suspect) { // suspect content is not rejected, so it is read again
+		if !errors.As(err, new(*shrink.Error)) { // suspect content is not rejected, so it is read again
 			f.file.Reject(err)
 		}
 		return modified, err

@@ -147,8 +147,7 @@ func (f *Forecasts) conclude(confirmed time.Time, err error) (next time.Duration
 	default:
 		next = min(f.interval, watch.RetryAfter)
 		reason := fmt.Errorf("cannot read the forecasts: %w", err)
-		var suspect *shrink.Error
-		if errors.As(err, &suspect) {
+		if errors.As(err, new(*shrink.Error)) {
 			checksRefused.Inc()
 			reason, next = err, min(f.interval, max(f.confirm, watch.RetryAfter))
 		} else {

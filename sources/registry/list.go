@@ -122,7 +122,6 @@ func (l *list) save(taken error, now time.Time) {
 
 // conclude counts, logs and records the outcome of a check.
 func (l *list) conclude(err error) {
-	var suspect *shrink.Error
 	switch {
 	case err == nil:
 		reloadsLoaded.Inc()
@@ -141,7 +140,7 @@ func (l *list) conclude(err error) {
 			l.record(err)
 		}
 		return
-	case errors.As(err, &suspect):
+	case errors.As(err, new(*shrink.Error)):
 		reloadsRefused.Inc()
 	default:
 		reloadsFailed.Inc()

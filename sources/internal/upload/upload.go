@@ -162,7 +162,6 @@ func (b *body) read(p []byte) (n int, err error) {
 // io.EOF even if a client disconnected before the declared length, and hides a timeout within the
 // header of a chunk, so the clock decides.
 func (b *body) end(err error) error {
-	var op *net.OpError
 	late := !time.Now().Before(b.due)
 	switch {
 	case err == io.EOF && b.whole():
@@ -171,7 +170,7 @@ func (b *body) end(err error) error {
 		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body did not arrive within %v", b.ReceiveTimeout))
 	case late:
 		return contract.NewError(contract.RequestTimeout, fmt.Sprintf("the body arrived slower than %d bytes per second", b.MinBytesPerSecond))
-	case b.declared < 0 && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &op):
+	case b.declared < 0 && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, new(*net.OpError)):
 		return contract.NewParameterError(contract.InvalidParameter, fasthttp.HeaderTransferEncoding, "malformed or incomplete chunks")
 	}
 	b.Aborted.Inc()
