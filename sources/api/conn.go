@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"trafficd/schemas/contract"
 )
 
 // conn is a client's connection. Its Close ensures that the client receives the response even if
@@ -87,14 +85,6 @@ func (c *conn) Write(p []byte) (n int, err error) {
 // writePiece is small enough that a client at the minimum rate reads several within the write
 // timeout.
 const writePiece = 256 << 10
-
-// present calls listener.present if the request has a valid key.
-func (c *conn) present(x *exchange) *contract.APIError {
-	if x.key == nil {
-		return nil
-	}
-	return c.owner.present(c, x.key.client.Owner)
-}
 
 // beginResponse starts a response, whose write deadlines depend on the client's progress.
 func (c *conn) beginResponse(now time.Time) { c.began, c.written = now, 0 }

@@ -27,7 +27,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		x = s.begin(&ctx.Request.Header, ctx.Time())
 	}
 	var err error
-	switch apiErr := c.present(x); {
+	switch apiErr := c.owner.present(c, x); {
 	case apiErr != nil: // also if the connection was evicted: the request must have no effect
 		err, x.close = apiErr, true
 	case x.apiErr != nil:
@@ -202,7 +202,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
 	c.beginResponse(time.Now())
 	c.expecting = s.pending.take(&ctx.Request.Header)
-	_ = c.present(c.expecting) // handle reports the error
+	_ = c.owner.present(c, c.expecting) // handle reports the error
 	return fasthttp.StatusContinue
 }
 

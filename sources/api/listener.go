@@ -156,14 +156,15 @@ func (l *listener) unsilence(c *conn) {
 	}
 }
 
-// present records that a request on c had a valid key of the client. A client may have at most half
-// of the connections that other clients leave. To admit one more, present evicts the client's
+// present records that the request x on c has a valid key, if it has one. A client may have at most
+// half of the connections that other clients leave. To admit one more, present evicts the client's
 // connection that has been idle longest. It returns an error if none is idle, or if c itself has
 // been evicted.
-func (l *listener) present(c *conn, client string) *contract.APIError {
-	if c.client != "" {
+func (l *listener) present(c *conn, x *exchange) *contract.APIError {
+	if x.key == nil || c.client != "" {
 		return nil
 	}
+	client := x.key.client.Owner
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.silent == nil {

@@ -303,12 +303,13 @@ func TestSilentConnectionsAreEvicted(t *testing.T) {
 // handled.
 func TestEvictedConnectionHasNoEffect(t *testing.T) {
 	l := newListener(nil, nil, testConfig(), zerolog.Nop())
+	good := &exchange{key: &key{client: &contract.Client{Owner: "good"}}}
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	c := l.wrap(ours)
 	require.True(t, l.enter(c))
 	l.evict(c)
-	require.NotNil(t, l.present(c, "good"))
+	require.NotNil(t, l.present(c, good))
 	require.Zero(t, l.len())
 	require.Empty(t, l.perAddress)
 	require.Empty(t, l.perClient)
@@ -316,8 +317,8 @@ func TestEvictedConnectionHasNoEffect(t *testing.T) {
 
 	c = l.wrap(ours)
 	require.True(t, l.enter(c))
-	require.Nil(t, l.present(c, "good"))
-	require.Nil(t, l.present(c, "good"))
+	require.Nil(t, l.present(c, good))
+	require.Nil(t, l.present(c, good))
 	require.Zero(t, l.silent.Len())
 	l.leave(c)
 	l.leave(c)
