@@ -125,7 +125,7 @@ func (b *builder) update(c changes, now time.Time) *snapshot {
 		}
 		b.numbered = kept
 		b.remove(removed, now)
-		b.ordered = b.order(before)
+		b.ordered = b.order(removed)
 	}
 	for name, z := range b.zones {
 		if !z.until.IsZero() && z.until.Before(now) {
@@ -151,29 +151,22 @@ func (b *builder) limit(streets []*street, ref instant) (kept, rest []*street) {
 	return kept, rest
 }
 
-// order returns the streets in the order of the layer. before holds the streets of the previous
-// build, ordered by key. Only the changed streets are sorted.
-func (b *builder) order(before []*street) []*street {
+// order returns the streets in the order of the layer. Only the changed streets are sorted.
+func (b *builder) order(removed []*street) []*street {
 	var changed []*street
+	gone := map[key]bool{} // also the previous forecasts of changed streets
+	for _, s := range removed {
+		gone[s.id] = true
+	}
 	for _, s := range b.numbered {
 		if s.firstBuild == b.number() {
-			changed = append(changed, s)
+			changed, gone[s.id] = append(changed, s), true
 		}
 	}
 	slices.SortFunc(changed, byPosition)
-	gone := map[*street]bool{}
-	i := 0
-	for _, old := range before {
-		for i < len(b.numbered) && b.numbered[i].id.compare(old.id) < 0 {
-			i++
-		}
-		if i == len(b.numbered) || b.numbered[i] != old {
-			gone[old] = true
-		}
-	}
 	ordered := make([]*street, 0, len(b.numbered))
 	for _, s := range b.ordered {
-		if gone[s] {
+		if gone[s.id] {
 			continue
 		}
 		for len(changed) > 0 && byPosition(changed[0], s) < 0 {
