@@ -151,9 +151,7 @@ func (w *walker) checkUnacknowledged(from int64) error {
 	})
 }
 
-// rewrite writes the last commit again, followed by zeros up to end. If the previous process died
-// after a failed sync, the commit may exist only in the page cache, and a later sync would not
-// write it to disk.
+// rewrite writes the last commit again, followed by zeros up to end; see the assumptions in doc.go.
 func (w *walker) rewrite(file File, end int64) error {
 	err := w.chunks(w.commit, w.off, func(at int64, p []byte) error {
 		_, err := file.WriteAt(p, at)

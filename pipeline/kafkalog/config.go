@@ -64,10 +64,8 @@ func (c Config) Validate() error {
 // recordOverhead is an upper bound on the bytes that a record batch adds to a frame.
 const recordOverhead = 4 << 10
 
-// CheckWindow returns an error if the retention is too short for the idempotency window. While
-// batches are accepted, an undelivered frame is younger than four fifths of the retention (see
-// Log.checkLag). The last fifth must cover the idempotency window before that frame, because a new
-// owner of the partition reads the frames in it.
+// CheckWindow returns an error if the last fifth of the retention is shorter than the idempotency
+// window (doc.go, "What is not covered").
 func (c Config) CheckWindow(window time.Duration) error {
 	return checkWindow("retention", c.Retention, window)
 }

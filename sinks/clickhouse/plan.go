@@ -11,10 +11,8 @@ import (
 // planVersion is the first part of every plan. Increase it when the meaning of a plan changes.
 const planVersion = 2
 
-// planOf returns the plan of a block, which is also its deduplication token: the number of rows,
-// and the first and the last row. A batch ID may occur again (the same Idempotency-Key and body
-// after the idempotency window, or on another replica), but with a different received_at. The
-// first and last rows suffice, because the journal determines those between them.
+// planOf returns the plan of a block (see doc.go), which is also its deduplication token. The first
+// and last rows suffice, because the journal determines those between them.
 func planOf(rows batch.Block) string {
 	first, last := rows[0], rows[len(rows)-1]
 	return fmt.Sprintf("%d/%d/%s.%d@%d-%s.%d@%d", planVersion, rows.Rows(),

@@ -43,10 +43,8 @@ func newBucket(streets []*street) *bucket {
 	return b
 }
 
-// cut divides the streets into buckets and reuses each old bucket that has the same streets. A
-// bucket is a square of the map or half of one, so that a tile consists of whole buckets or is
-// within one. A bucket with more than limit streets is halved. The boundaries depend only on the
-// streets, so adding or removing a street changes few buckets.
+// cut divides the streets into buckets (see doc.go) and reuses each old bucket that has the same
+// streets. It halves buckets with more than limit streets.
 func cut(streets []*street, limit int, old ...*bucket) (buckets []*bucket) {
 	known := make(map[key]*bucket, len(old))
 	for _, b := range old {
