@@ -53,7 +53,6 @@ type Forecasts struct {
 	confirm  time.Duration // shrink.Limits.ShrinkConfirm
 	faults   *faults
 	log      zerolog.Logger
-	gauges   []metrics.Collector
 
 	mu        sync.Mutex
 	condition condition
@@ -87,7 +86,6 @@ func newForecasts(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, erro
 	if err != nil {
 		return nil, err
 	}
-	f.gauges = gauges(f)
 	return f, nil
 }
 
@@ -100,7 +98,7 @@ func (f *Forecasts) Start(ctx context.Context) {
 	f.mu.Lock()
 	f.condition = condition{confirmed: time.Now(), err: errNotRead}
 	f.mu.Unlock()
-	metrics.Register(f.gauges...)
+	metrics.Register(gauges(f)...)
 	f.running.Go(func() {
 		defer f.feed.close()
 		watch.Rounds(ctx, f.feed.changes(), f.settle, f.check)
@@ -114,7 +112,7 @@ func (f *Forecasts) Close() {
 	}
 	f.stop()
 	f.running.Wait()
-	metrics.Unregister(f.gauges...)
+	metrics.Unregister(gauges(f)...)
 }
 
 // check checks the feed once and returns the time until the next check.

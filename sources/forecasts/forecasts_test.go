@@ -144,7 +144,8 @@ func TestMetrics(t *testing.T) {
 	layer.waitFor("1:1 10")
 	require.True(t, eventually(func() bool { return f.Status().Error == "" }))
 	require.Equal(t, 2, shown())
-	age, failing := f.gauges[0], f.gauges[1]
+	registered := gauges(f)
+	age, failing := registered[0], registered[1]
 	require.Zero(t, testutil.ToFloat64(failing))
 	require.GreaterOrEqual(t, testutil.ToFloat64(age), 3600.0, "the file is one hour old")
 	require.EqualValues(t, 1, testutil.ToFloat64(recordsTaken)-taken)
