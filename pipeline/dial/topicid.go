@@ -48,10 +48,8 @@ type topicIDMessage struct {
 	id    TopicID // set only in the response
 }
 
-// ApiKey implements protocol.Message.
 func (topicIDMessage) ApiKey() protocol.ApiKey { return protocol.Metadata }
 
-// Required implements protocol.RawExchanger.
 func (topicIDMessage) Required(map[protocol.ApiKey]int16) bool { return true }
 
 // RawExchange implements protocol.RawExchanger.

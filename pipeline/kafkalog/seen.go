@@ -111,5 +111,4 @@ func newSeen(from uint64) *seen {
 // journal on disk.
 func frameAt(offset int64) uint64 { return uint64(offset) + 1 }
 
-// offsetOf returns the offset of a frame.
 func offsetOf(frame uint64) int64 { return int64(frame) - 1 }

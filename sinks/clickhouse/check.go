@@ -197,7 +197,6 @@ func (c Config) checkWindow(ctx context.Context, conn driver.Conn, address, engi
 	return nil
 }
 
-// grants returns the grants that the sink needs.
 func (c Config) grants() []string {
 	local := fmt.Sprintf("ON `%s`.`%s`", c.Database, c.layout().Local())
 	list := []string{"INSERT " + local, "SELECT " + local}

@@ -58,7 +58,6 @@ func (d *Detectors) drain(save func(*batch.DetectorList) error) error {
 	return nil
 }
 
-// saveDetectors writes the waiting lists to the archive.
 func (s *Sink) saveDetectors(ctx context.Context) error {
 	if s.Detectors == nil {
 		return nil

@@ -109,7 +109,6 @@ var codes = map[class]map[int32]string{
 // errSchema is wrapped by errors about columns of the table that differ from the schema.
 var errSchema = errors.New("unexpected column")
 
-// classify returns the class of an error.
 func classify(err error) class {
 	var exception *ch.Exception
 	var network net.Error
@@ -148,7 +147,6 @@ func countError(err *error) {
 	}
 }
 
-// hinted returns the error with the hint for its class.
 func hinted(err error) error {
 	return fmt.Errorf("%w; %s", err, hints[classify(err)])
 }

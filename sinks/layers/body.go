@@ -166,7 +166,6 @@ const gatherSize = 128 << 10
 
 var gatherBuffers = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
-// Close implements io.Closer.
 func (s *stream) Close() error {
 	*s = stream{}
 	streams.Put(s)

@@ -37,7 +37,6 @@ type removal struct {
 	at     time.Time
 }
 
-// size returns the total size of all bodies in bytes.
 func (s *snapshot) size() (total int) {
 	for _, documents := range s.zones {
 		for _, d := range documents {
@@ -81,7 +80,6 @@ func newBuilder(cfg Config) *builder {
 // The old keys remain valid until everything is ready for the new ones.
 const zoneGrace = time.Minute
 
-// setZones sets the time zones to build.
 func (b *builder) setZones(names []string, now time.Time) {
 	for name, z := range b.zones {
 		if z.until.IsZero() && !slices.Contains(names, name) {
@@ -245,7 +243,6 @@ func (b *builder) prepare(buckets []*bucket, requests []request, ref, keep insta
 	})
 }
 
-// prepareNext prepares the build of the next minute.
 func (b *builder) prepareNext(now time.Time) {
 	next := instantOf(now.Truncate(time.Minute).Add(time.Minute))
 	shown, _ := b.shown(next)

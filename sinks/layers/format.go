@@ -95,7 +95,6 @@ func (w *writer) shown(p *piece) iter.Seq2[*street, []int] {
 	}
 }
 
-// addValue records dst[from:] as a value.
 func (w *writer) addValue(dst []byte, from int) {
 	w.values = append(w.values, value{from, len(dst)})
 }
@@ -227,7 +226,6 @@ func appendNumber(dst []byte, v float64) []byte {
 	return strconv.AppendFloat(dst, v, form, -1, 64)
 }
 
-// quote returns s as a JSON string.
 func quote(s string) []byte {
 	text, _ := json.Marshal(s) // cannot fail for a string
 	return text

@@ -17,7 +17,6 @@ func scale(v float64) uint32 { return uint32(max(0, min(v*(1<<32), math.MaxUint3
 // area is a rectangle on the map that includes all four of its sides.
 type area struct{ west, north, east, south uint32 }
 
-// tileArea returns the area of a tile.
 func tileArea(zoom, x, y uint32) area {
 	shift := 32 - zoom
 	return area{x << shift, y << shift, (x+1)<<shift - 1, (y+1)<<shift - 1}

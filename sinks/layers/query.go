@@ -23,7 +23,6 @@ type query struct {
 	numbers []int32
 }
 
-// parse returns the query parameters of a request.
 func (l *Layer) parse(ctx *fasthttp.RequestCtx) (q query, apiErr *contract.APIError) {
 	if bytes.IndexByte(ctx.RequestURI(), '?') < 0 {
 		return q, nil
@@ -130,7 +129,6 @@ func parseNumbers(text string) (numbers []int32, ok bool) {
 	return numbers, true
 }
 
-// selects reports whether the query selects the street.
 func (q *query) selects(s *street) bool {
 	switch q.within {
 	case "":

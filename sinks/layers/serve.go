@@ -98,7 +98,6 @@ func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, no
 	return r, nil
 }
 
-// body returns the body to send.
 func (r *response) body() *body {
 	if r.part {
 		return join(r.pieces, r.format, r.encoding)

@@ -64,7 +64,6 @@ func (l *Layer) staleReasons(s *snapshot, now time.Time) (reasons []string) {
 	return reasons
 }
 
-// age returns the age of the newest data.
 func (l *Layer) age(now time.Time) time.Duration {
 	return max(0, now.Sub(time.UnixMicro(l.dataTime.Load())))
 }

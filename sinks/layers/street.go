@@ -42,7 +42,6 @@ func (k key) compare(o key) int {
 	return cmp.Or(cmp.Compare(k.street, o.street), cmp.Compare(k.fromnode, o.fromnode))
 }
 
-// byPosition compares streets by their position in the layer.
 func byPosition(a, b *street) int {
 	return cmp.Or(cmp.Compare(a.position, b.position), a.id.compare(b.id))
 }
@@ -133,12 +132,10 @@ func (p *period) flags() (n byte) {
 	return n
 }
 
-// equal reports whether two forecasts for a street are the same.
 func (s *street) equal(o *street) bool {
 	return s.code == o.code && slices.EqualFunc(s.periods, o.periods, func(a, b period) bool { return a.compare(b) == 0 })
 }
 
-// contentHash computes the value of p.hash.
 func (p *period) contentHash() uint64 {
 	times := p.span.Value()
 	var content [33]byte
@@ -172,7 +169,6 @@ func (s *street) reachFrom(from instant) instant {
 	return from
 }
 
-// ended reports whether the last period was over at t.
 func (s *street) ended(t instant) bool { return s.until <= t }
 
 // scope is the whole layer or a horizon.
@@ -185,7 +181,6 @@ func atHorizon(minutes int) scope {
 	return scope{horizon: instant((time.Duration(minutes) * time.Minute).Microseconds())}
 }
 
-// view returns what the scope shows at the reference time.
 func (c scope) view(ref instant) view { return view{c.whole, ref + c.horizon} }
 
 // view determines which periods of a street are shown.

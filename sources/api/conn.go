@@ -36,7 +36,6 @@ type conn struct {
 	written     int64     // bytes of the last response that were written
 }
 
-// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if err := c.read.apply(c.Conn.SetReadDeadline); err != nil {
 		return 0, err
@@ -121,7 +120,6 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
 	c.read.wanted, c.write.wanted = t, t
 	return nil

@@ -46,7 +46,6 @@ func (o origins) preflight(h *fasthttp.RequestHeader) bool {
 		o.names(h) != nil
 }
 
-// mark adds the CORS headers to a response.
 func (o origins) mark(ctx *fasthttp.RequestCtx) {
 	if len(o) == 0 {
 		return

@@ -73,7 +73,6 @@ func (m routes) find(target []byte) *route { return m[string(pathOf(target))] }
 
 func (r *route) accepts(method []byte) bool { return slices.Contains(r.Methods, string(method)) }
 
-// open reports whether the method needs no key.
 func (r *route) open(method []byte) bool { return slices.Contains(r.Open, string(method)) }
 
 // pathOf returns a request target without its query, and without the origin of an absolute form.

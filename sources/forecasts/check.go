@@ -47,7 +47,6 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	return fmt.Errorf("%s: %w", c.Feed, err)
 }
 
-// check reports problems with the brokers and the topic.
 func (c KafkaConfig) check(ctx context.Context, deep bool) error {
 	t, err := c.Check(ctx, "kafka.", deep)
 	policy := t.Config["cleanup.policy"]

@@ -45,7 +45,6 @@ func (f *faults) reset() {
 	f.skips, f.remarks, f.latest, f.outOfRange = 0, 0, nil, false
 }
 
-// skip adds the fault of a skipped record.
 func (f *faults) skip(position string, err error) {
 	recordsSkipped.Inc()
 	f.mu.Lock()

@@ -66,7 +66,6 @@ func parseRecord(key, value []byte, maxSpeed float64) (identity, *pb.StreetForec
 // ErrOutOfRange means that a street or fromnode is not an int32.
 var ErrOutOfRange = errors.New("street and fromnode must be 32-bit integers")
 
-// parseProtobuf parses and normalises a StreetForecast.
 func parseProtobuf(value []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, error) {
 	if err := checkRange(value); err != nil {
 		return nil, Remarks{}, err

@@ -79,7 +79,6 @@ func checkStreet(f *pb.StreetForecast) error {
 	return nil
 }
 
-// isBase64 reports whether code is empty or base64.
 func isBase64(code string) bool {
 	_, err := base64.StdEncoding.Strict().DecodeString(code)
 	return err == nil && !strings.ContainsAny(code, "\r\n") // Go's decoder skips them

@@ -34,7 +34,6 @@ func newBlocks(memory *admission.Quotas, client string) *blocks {
 	return b
 }
 
-// Space implements upload.Buffer.
 func (b *blocks) Space() ([]byte, error) {
 	if b.written == len(b.list)*blockSize {
 		if apiErr := b.memory.Acquire(b.client, blockSize); apiErr != nil {
@@ -45,7 +44,6 @@ func (b *blocks) Space() ([]byte, error) {
 	return b.list[len(b.list)-1][b.written%blockSize:], nil
 }
 
-// Wrote implements upload.Buffer.
 func (b *blocks) Wrote(n int) error {
 	b.written += n
 	if b.checkMagic && (b.written > 0 && b.list[0][0] != 0x1f || b.written > 1 && b.list[0][1] != 0x8b) {

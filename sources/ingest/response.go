@@ -168,7 +168,6 @@ func (x *rendering) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo.
 func (x *rendering) WriteTo(w io.Writer) (total int64, err error) {
 	for p := x.nextPiece(); len(p) > 0 && err == nil; p = x.nextPiece() {
 		var n int

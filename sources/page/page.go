@@ -204,7 +204,6 @@ func (p Page) add(name, from, policy string, content func() []byte) {
 	p[name] = a.serve
 }
 
-// content returns a function that reads an embedded file.
 func content(files embed.FS, name string) func() []byte {
 	return func() []byte {
 		text, _ := files.ReadFile(name) // the file is embedded

@@ -51,7 +51,6 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.cause }
 
-// inContext returns a copy of f with context prepended to its path.
 func (f *failure) inContext(context string) *failure {
 	g := *f
 	g.context = append([]string{context}, f.context...)

@@ -74,7 +74,6 @@ func responseSize(in []xroute.GeometryEncoding, points int) int {
 	return size
 }
 
-// write returns an element with g in the given encodings.
 func write(g geom.T, kind geo.Kind, in []xroute.GeometryEncoding) xroute.EncodedGeometry {
 	var plain xroute.PlainGeometry
 	if slices.Contains(in, xroute.EncodingPlain) {

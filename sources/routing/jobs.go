@@ -388,7 +388,6 @@ func (t *jobs) checkLimits(owner string, bytes int64) error {
 	return nil
 }
 
-// active reports whether the job has not ended.
 func (j *job) active() bool { return !j.state.status.Ended() }
 
 func (j *job) progress() progress {
