@@ -155,10 +155,8 @@ func (d *daemon) steps() []step {
 		},
 		{
 			"registry",
-			func() (err error) {
-				if d.registry, err = registry.New(cfg.Registry, log); err != nil {
-					return err
-				}
+			func() error {
+				d.registry = registry.New(cfg.Registry, log)
 				if len(cfg.Registry.Feeds) == 0 {
 					log.Warn().Msg(noFeeds)
 				}
@@ -287,13 +285,11 @@ func (d *daemon) stopAPI(ctx context.Context) error {
 // keys file are not applied until the file changes.
 func (d *daemon) reload(load func() (*config.Config, error)) {
 	next, err := load()
-	if err == nil {
-		err = d.registry.Reload(next.Registry)
-	}
 	if err != nil {
 		d.log.Error().Err(err).Msg("cannot reload the settings; the previous ones remain in use")
 		return
 	}
+	d.registry.Reload(next.Registry)
 	next.Log.SetLevel()
 	if err := d.keys.Reload(next.API.Keys); err != nil {
 		d.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use until the keys file changes")

@@ -52,12 +52,9 @@ type delivery struct {
 
 // Open returns a log and starts its writers, which Close stops. It does not wait for the brokers:
 // Ready and Enqueue fail until the topic has passed its check. While one of the consumers is too
-// far behind, they fail with journal.ErrFull. window is the idempotency window, within which
-// repeated rows of a batch are dropped.
+// far behind, they fail with journal.ErrFull. cfg must be valid. window is the idempotency window,
+// within which repeated rows of a batch are dropped.
 func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	l, err := newLog(cfg, consumers, window, log)
 	if err != nil {
 		return nil, err

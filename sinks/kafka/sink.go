@@ -27,12 +27,9 @@ type Sink struct {
 	encoders      []encoder // one for each concurrent request
 }
 
-// New returns a sink after checking the configuration and reading the files that it names. It does
-// not connect.
+// New returns a sink after reading the files that the configuration, which must be valid, names. It
+// does not connect.
 func New(cfg Config, log zerolog.Logger) (*Sink, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
 	c, err := newCluster(cfg)
 	if err != nil {
 		return nil, err

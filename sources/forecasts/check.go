@@ -35,7 +35,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 		return nil
 	}
 	c.File.Settle = 0 // read a new file too
-	f, err := newForecasts(c, discard{}, zerolog.Nop())
+	f, err := New(c, discard{}, zerolog.Nop())
 	if err != nil {
 		return err
 	}

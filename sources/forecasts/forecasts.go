@@ -61,15 +61,9 @@ type Forecasts struct {
 	running sync.WaitGroup
 }
 
-// New returns a Forecasts for the feed in cfg. It reads the TLS files, but no forecasts.
+// New returns a Forecasts for the feed in cfg, which must be valid. It reads the TLS files, but no
+// forecasts.
 func New(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("invalid forecasts configuration: %w", err)
-	}
-	return newForecasts(cfg, layer, log)
-}
-
-func newForecasts(cfg Config, layer Layer, log zerolog.Logger) (*Forecasts, error) {
 	f := &Forecasts{kind: cfg.Feed, settle: cfg.File.Settle, confirm: cfg.ShrinkConfirm}
 	f.log = log.With().Str("feed", f.kind).Logger()
 	f.faults = &faults{log: f.log}

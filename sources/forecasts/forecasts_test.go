@@ -227,8 +227,6 @@ func TestValidate(t *testing.T) {
 		for _, w := range want {
 			require.ErrorContains(t, err, w)
 		}
-		_, err = New(cfg, nil, zerolog.Nop())
-		require.ErrorContains(t, err, "invalid forecasts configuration")
 	}
 	for _, feed := range []string{"", FeedKafka, FeedFile, FeedClickHouse} {
 		f(feed, func(*Config) {})

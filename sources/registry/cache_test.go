@@ -18,8 +18,7 @@ func TestCachedList(t *testing.T) {
 	// restart returns a registry that has checked the feed once.
 	restart := func() *Registry {
 		t.Helper()
-		r, err := New(cfg, zerolog.New(zerolog.NewTestWriter(t)))
-		require.NoError(t, err)
+		r := New(cfg, zerolog.New(zerolog.NewTestWriter(t)))
 		r.Start(t.Context())
 		require.Eventually(t, func() bool { return !r.Status()[0].Pending }, time.Minute, time.Millisecond)
 		r.Close()

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -31,18 +30,14 @@ type feeds struct {
 	shared     *feed // the feed with a shared list, or nil
 }
 
-// New returns a Registry that reads nothing before Start.
-func New(cfg Config, log zerolog.Logger) (*Registry, error) {
+// New returns a Registry that reads nothing before Start. cfg must be valid.
+func New(cfg Config, log zerolog.Logger) *Registry {
 	r := &Registry{log: log}
-	fs, err := r.newFeeds(cfg)
-	r.current.Store(fs)
-	return r, err
+	r.current.Store(r.newFeeds(cfg))
+	return r
 }
 
-func (r *Registry) newFeeds(cfg Config) (*feeds, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("invalid registry configuration: %w", err)
-	}
+func (r *Registry) newFeeds(cfg Config) *feeds {
 	fs := &feeds{byInstance: make(map[string]*feed)}
 	for _, fc := range cfg.Feeds {
 		f := newFeed(cfg, fc.withDefaults(), r.log)
@@ -53,7 +48,7 @@ func (r *Registry) newFeeds(cfg Config) (*feeds, error) {
 			fs.byInstance[f.instance] = f
 		}
 	}
-	return fs, nil
+	return fs
 }
 
 // OnList sets a function that is called whenever a list in use has been read, even if only columns
@@ -77,13 +72,10 @@ func (r *Registry) start(fs *feeds) {
 }
 
 // Reload replaces the feeds and reads them all. A product instance that already has a feed keeps
-// its list until the new one is read. Reload must not be called concurrently with Start, Close or
-// itself.
-func (r *Registry) Reload(cfg Config) error {
-	next, err := r.newFeeds(cfg)
-	if err != nil {
-		return err
-	}
+// its list until the new one is read. cfg must be valid. Reload must not be called concurrently with
+// Start, Close or itself.
+func (r *Registry) Reload(cfg Config) {
+	next := r.newFeeds(cfg)
 	r.Close()
 	before := map[string]*list{}
 	for _, f := range r.current.Load().list {
@@ -97,7 +89,6 @@ func (r *Registry) Reload(cfg Config) error {
 	}
 	r.current.Store(next)
 	r.start(next)
-	return nil
 }
 
 // Close stops the feeds and waits until they have stopped. Snapshots remain available.
