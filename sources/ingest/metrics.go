@@ -145,14 +145,8 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 }
 
 var (
-	slots = admission.Requests(
-		metrics.NewGauge("trafficd_ingest_admission_requests", "Batches in progress."),
-		metrics.NewGauge("trafficd_ingest_admission_requests_limit", "Maximum number of batches in progress."),
-	)
-	memory = admission.Memory(
-		metrics.NewGauge("trafficd_ingest_admission_bytes", "Memory used by batches and their responses, in bytes."),
-		metrics.NewGauge("trafficd_ingest_admission_bytes_limit", "Maximum memory used by batches and their responses, in bytes."),
-	)
+	slots  = admission.Requests("trafficd_ingest", "batches")
+	memory = admission.Memory("trafficd_ingest", "batches")
 )
 
 func counters(vec *metrics.Counters, occurs func(contract.Code) bool) (all [contract.CodeCount]metrics.Counter) {

@@ -58,14 +58,8 @@ func countError(err error) {
 
 // The resources that all clients share.
 var (
-	slots = admission.Requests(
-		metrics.NewGauge("trafficd_routing_admission_requests", "SOAP requests in progress."),
-		metrics.NewGauge("trafficd_routing_admission_requests_limit", "Maximum number of SOAP requests in progress."),
-	)
-	memory = admission.Memory(
-		metrics.NewGauge("trafficd_routing_admission_bytes", "Memory used by SOAP requests and their responses, in bytes."),
-		metrics.NewGauge("trafficd_routing_admission_bytes_limit", "Maximum memory used by SOAP requests and their responses, in bytes."),
-	)
+	slots   = admission.Requests("trafficd_routing", "SOAP requests")
+	memory  = admission.Memory("trafficd_routing", "SOAP requests")
 	watches = admission.Resource{
 		Noun: "watches of jobs", Advice: "wait for responses, then try again",
 		Full:  "too many requests watch jobs: try again in a moment",

@@ -21,19 +21,25 @@ type Resource struct {
 	Used, Limit metrics.Gauge
 }
 
-// Requests returns a Resource that describes slots for requests.
-func Requests(used, limit metrics.Gauge) Resource {
+// Requests returns a Resource that describes slots for requests. prefix begins the names of its
+// metrics; noun is the requests in their help.
+func Requests(prefix, noun string) Resource {
 	return Resource{
 		Noun: "requests in progress", Advice: "wait for responses, then try again",
-		Full: "too many requests are in progress: try again in a moment", Used: used, Limit: limit,
+		Full:  "too many requests are in progress: try again in a moment",
+		Used:  metrics.NewGauge(prefix+"_admission_requests", "Admitted "+noun+" in progress."),
+		Limit: metrics.NewGauge(prefix+"_admission_requests_limit", "Maximum number of "+noun+" in progress."),
 	}
 }
 
-// Memory returns a Resource that describes the memory used by request bodies and responses.
-func Memory(used, limit metrics.Gauge) Resource {
+// Memory returns a Resource that describes the memory used by request bodies and responses. prefix
+// and noun are as in Requests.
+func Memory(prefix, noun string) Resource {
 	return Resource{
 		Noun: "bytes of requests and responses", Advice: "read the pending responses, then try again",
-		Full: "the memory for requests is full: try again in a moment", Used: used, Limit: limit,
+		Full:  "the memory for requests is full: try again in a moment",
+		Used:  metrics.NewGauge(prefix+"_admission_bytes", "Memory used by "+noun+" and their responses, in bytes."),
+		Limit: metrics.NewGauge(prefix+"_admission_bytes_limit", "Maximum memory used by "+noun+" and their responses, in bytes."),
 	}
 }
 
