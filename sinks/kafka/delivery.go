@@ -31,7 +31,7 @@ type delivery struct {
 type part struct {
 	id       int
 	rows     []row          // rows to send, as positions in the block of the current call
-	found    map[rowID]bool // rows found by lookups; nil before the first one
+	found    map[rowID]bool // rows found by lookups
 	producer                // for the next attempt
 	offset   int64          // offset of the last record known to be acknowledged
 	done     bool
@@ -93,7 +93,7 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	inherited := !bytes.Equal(planned, s.planned)
 	for id, offset := range p.offsets {
 		d.parts = append(d.parts, &part{
-			id: id, offset: offset, inDoubt: inherited || p.suspect > 0,
+			id: id, offset: offset, inDoubt: inherited || p.suspect > 0, found: map[rowID]bool{},
 			producer: producer{id: p.id, epoch: p.epoch, sequence: p.sequences[id]},
 		})
 	}

@@ -50,9 +50,6 @@ func (s *Sink) lookUp(ctx context.Context, d *delivery, p *part) error {
 	if from < start || from > end || d.recreated(id) { // the topic was recreated, or retention has deleted records
 		from = start
 	}
-	if p.found == nil {
-		p.found = map[rowID]bool{}
-	}
 	want := make(map[rowID]bool, len(p.rows))
 	for _, at := range p.rows {
 		want[rowIDOf(d.block, at)] = true
