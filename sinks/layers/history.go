@@ -30,9 +30,6 @@ type history struct {
 func (h *history) record(s *snapshot, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.versions == nil {
-		h.versions = map[uint64]version{}
-	}
 	for sum, v := range h.versions {
 		if now.Sub(v.built) > keepVersions {
 			delete(h.versions, sum)
@@ -168,9 +165,6 @@ func (w *waiters) enter(owner string, limit int) bool {
 	defer w.mu.Unlock()
 	if w.count[owner] >= limit {
 		return false
-	}
-	if w.count == nil {
-		w.count = map[string]int{}
 	}
 	w.count[owner]++
 	return true

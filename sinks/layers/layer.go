@@ -46,6 +46,7 @@ type Layer struct {
 func New(cfg Config, log zerolog.Logger) *Layer {
 	l := &Layer{
 		cfg: cfg, log: log, scopes: map[string]int{}, builder: newBuilder(cfg),
+		history: history{versions: map[uint64]version{}}, waiters: waiters{count: map[string]int{}},
 		wake: make(chan struct{}, 1), draining: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	for i, minutes := range cfg.Horizons {
