@@ -14,6 +14,12 @@ type Block struct {
 	Months []uint32  `ch:"months"`
 }
 
+// Where returns the condition for the rows of the block.
+func (b Block) Where() string {
+	return fmt.Sprintf("(toYYYYMM(timestamp_from) IN %s AND received_at BETWEEN %s AND %s)",
+		monthList(b.Months), nanoseconds(b.First), nanoseconds(b.Last))
+}
+
 // DerivedTables contains the names of the tables that the daemon fills from the archive, without
 // the prefix that Layout.Derived adds.
 var DerivedTables = []string{"blocks", "by_time", "hours", "last"}
@@ -44,8 +50,7 @@ func (l Layout) Record(derived bool, blocks ...Block) string {
 func (l Layout) Derive(blocks ...Block) []string {
 	var where []string
 	for _, b := range blocks {
-		where = append(where, fmt.Sprintf("(toYYYYMM(timestamp_from) IN %s AND received_at BETWEEN %s AND %s)",
-			monthList(b.Months), nanoseconds(b.First), nanoseconds(b.Last)))
+		where = append(where, b.Where())
 	}
 	statements := make([]string, len(derivations))
 	for i, text := range derivations {

@@ -25,16 +25,11 @@ const (
 func (s *Sink) record(ctx context.Context, rows batch.Block) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
 	defer cancel()
-	first, last := receivedRange(rows)
-	block := schema.Block{First: time.Unix(0, first), Last: time.Unix(0, last)}
-	for _, m := range newMonths(rows).list {
-		block.Months = append(block.Months, uint32(m))
-	}
 	shards, err := s.hosts.byShard()
 	if err != nil {
 		return hinted(err)
 	}
-	statement := s.config.layout().Record(false, block)
+	statement := s.config.layout().Record(false, describe(rows))
 	for _, live := range shards {
 		settings := s.hosts.quorumSettings(s.hosts.requiredReplicas())
 		settings["async_insert"] = 0

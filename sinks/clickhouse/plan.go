@@ -45,8 +45,8 @@ func cutPlan(plan string) (token, suspect string) {
 
 // months numbers the months of a block in the order of their first rows.
 type months struct {
-	list  []int       // in the format of ClickHouse's toYYYYMM
-	index map[int]int // month → index in list
+	list  []uint32       // in the format of ClickHouse's toYYYYMM
+	index map[uint32]int // month → index in list
 
 	// The month of the last call of indexOf. Most rows are in the same month as the previous row.
 	start, end int64 // in nanoseconds
@@ -54,7 +54,7 @@ type months struct {
 }
 
 func newMonths(rows batch.Block) *months {
-	m := &months{index: map[int]int{}}
+	m := &months{index: map[uint32]int{}}
 	for _, s := range rows {
 		for _, from := range s.Batch.From[s.From:s.To] {
 			m.indexOf(from)
@@ -70,7 +70,7 @@ func (m *months) indexOf(at int64) int {
 		return m.last
 	}
 	year, month, _ := time.Unix(0, at).UTC().Date()
-	number := year*100 + int(month)
+	number := uint32(year*100 + int(month))
 	index, known := m.index[number]
 	if !known {
 		index = len(m.list)

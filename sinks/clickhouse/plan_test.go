@@ -67,7 +67,7 @@ func TestMonths(t *testing.T) {
 		m := newMonths(nil)
 		require.Zero(t, m.indexOf(at))
 		year, month, _ := time.Unix(0, at).UTC().Date()
-		require.Equal(t, []int{year*100 + int(month)}, m.list)
+		require.Equal(t, []uint32{uint32(year*100 + int(month))}, m.list)
 		require.True(t, m.start <= at && at < m.end)
 		require.Zero(t, m.indexOf(m.start))
 		require.Zero(t, m.indexOf(m.end-1))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/metrics"
+	schema "trafficd/schemas/clickhouse"
 )
 
 // maxRounds is the maximum number of times that missing rows are sent, each time with a different
@@ -206,20 +206,16 @@ var lookupSettings = ch.Settings{
 }
 
 func lookupStatement(table string, rows batch.Block) string {
-	first, last := receivedRange(rows)
-	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(newMonths(rows).list), " ", ", "), "[]")
-	return fmt.Sprintf("SELECT batch_id, batch_index FROM %s WHERE toYYYYMM(timestamp_from) IN (%s)"+
-		" AND received_at BETWEEN fromUnixTimestamp64Nano(%d, 'UTC') AND fromUnixTimestamp64Nano(%d, 'UTC')",
-		table, list, first, last)
+	return "SELECT batch_id, batch_index FROM " + table + " WHERE " + describe(rows).Where()
 }
 
-// receivedRange returns the earliest and the latest received_at of rows, in nanoseconds.
-func receivedRange(rows batch.Block) (first, last int64) {
-	first, last = rows[0].ReceivedAt, rows[0].ReceivedAt
+// describe returns the months of rows and their range of received_at.
+func describe(rows batch.Block) schema.Block {
+	first, last := rows[0].ReceivedAt, rows[0].ReceivedAt
 	for _, s := range rows {
 		first, last = min(first, s.ReceivedAt), max(last, s.ReceivedAt)
 	}
-	return first, last
+	return schema.Block{First: time.Unix(0, first), Last: time.Unix(0, last), Months: newMonths(rows).list}
 }
 
 type rowID struct {
