@@ -201,10 +201,16 @@ func (f *feed) check(ctx context.Context) time.Duration {
 		f.shared.conclude(err)
 		f.shared.read.Store(f.shared.read.Load() || err == nil)
 	}
+	return f.conclude(err, suspect != nil)
+}
+
+// conclude keeps what the source has read, or lets it be read again, and returns the time until the
+// next check. suspect means that the guard has refused a list.
+func (f *feed) conclude(err error, suspect bool) time.Duration {
 	switch {
 	case errors.Is(err, watch.ErrUnsettled):
 		return f.settle
-	case suspect != nil:
+	case suspect:
 		if f.shared != nil { // the list may be in use in part
 			f.source.forget()
 		}

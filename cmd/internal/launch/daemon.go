@@ -235,7 +235,8 @@ func Request(ctx context.Context, client *http.Client, method, url string, body 
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	r := must.Get(client.Do(req))
+	r, err := client.Do(req)
+	must.Do(err)
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	return Response{r.StatusCode, r.Header, text}, err

@@ -136,7 +136,8 @@ type release struct {
 func (c npmConfig) find(ctx context.Context, name, version string) (r release, err error) {
 	defer must.Return(&err)
 	registry := c.registry(name)
-	resp := must.Get(c.get(ctx, registry+strings.ReplaceAll(name, "/", "%2f")))
+	resp, err := c.get(ctx, registry+strings.ReplaceAll(name, "/", "%2f"))
+	must.Do(err)
 	defer resp.Body.Close()
 	var document struct {
 		Versions map[string]struct {

@@ -334,7 +334,8 @@ func (s *Sender) post(ctx context.Context, b *batch) (a *response, err error) {
 	req.Header.Set("Content-Encoding", "gzip")
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Idempotency-Key", b.key)
-	resp := must.Get(s.client.Do(req))
+	resp, err := s.client.Do(req)
+	must.Do(err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusMultiStatus {
 		return nil, s.client.ReadError(resp)
