@@ -194,29 +194,18 @@ func TestHangingAuthentication(t *testing.T) {
 	broker := stores.StartKfake(t, kfake.EnableSASL()).ListenAddrs()[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
 	closed := make(chan struct{})
-	go func() { // forwards only the first request, for the supported versions, and its response
+	go func() { // forwards only the first request of a connection, for the supported versions, and its response
 		defer close(closed)
-		from, err := l.Accept()
-		if err != nil {
-			return
+		for from, err := l.Accept(); err == nil; from, err = l.Accept() {
+			if to, err := net.Dial("tcp", broker); err == nil {
+				forwardMessage(to, from)
+				forwardMessage(from, to)
+				_ = to.Close()
+			}
+			_, _ = io.Copy(io.Discard, from)
+			_ = from.Close()
 		}
-		defer from.Close()
-		to, err := net.Dial("tcp", broker)
-		if err != nil {
-			return
-		}
-		defer to.Close()
-		forward := func(to io.Writer, from io.Reader) {
-			var size [4]byte
-			_, _ = io.ReadFull(from, size[:])
-			_, _ = to.Write(size[:])
-			_, _ = io.CopyN(to, from, int64(binary.BigEndian.Uint32(size[:])))
-		}
-		forward(to, from)
-		forward(from, to)
-		_, _ = io.Copy(io.Discard, from)
 	}()
 	k := DefaultKafka("t")
 	k.Brokers, k.DialTimeout, k.MetadataMaxAge = []string{l.Addr().String()}, time.Second, time.Hour
@@ -225,8 +214,19 @@ func TestHangingAuthentication(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = Partitions(t.Context(), &kafka.Client{Addr: k.Addr(), Timeout: time.Minute, Transport: transport}, k.Topic)
 	require.Error(t, err)
-	<-closed
 	transport.CloseIdleConnections()
+	_, err = k.Dialer(transport).Dial("tcp", Bootstrap)
+	require.Error(t, err)
+	require.NoError(t, l.Close())
+	<-closed
+}
+
+// forwardMessage copies one message of the Kafka protocol.
+func forwardMessage(to io.Writer, from io.Reader) {
+	var size [4]byte
+	_, _ = io.ReadFull(from, size[:])
+	_, _ = to.Write(size[:])
+	_, _ = io.CopyN(to, from, int64(binary.BigEndian.Uint32(size[:])))
 }
 
 // TestBootstrapWithoutTime checks that brokers for which no time is left are not tried last, nor is
