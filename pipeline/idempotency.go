@@ -129,8 +129,8 @@ func OpenIdempotencyStore(cfg IdempotencyConfig, main Journal, from Source, opts
 	return s, nil
 }
 
-// Close stops copying. Responses that are not copied yet remain in the main journal; if it cannot be
-// read again, Close copies them. No request may be in progress.
+// Close stops copying. Responses that are not copied yet remain in the main journal; if it cannot
+// be read again, Close copies them. No request may be in progress.
 func (s *IdempotencyStore) Close() error {
 	s.stop()
 	<-s.done

@@ -94,8 +94,8 @@ func watch(ctx context.Context, std streams, daemon *client.Client, r forecast.R
 // codes maps each street and fromnode to its openLRcode.
 type codes map[[2]int32]string
 
-// complete fills in the codes that resp omits because they are unchanged, and records the others. If
-// resp is a whole layer, complete adds the known streets that it lacks, without a forecast.
+// complete fills in the codes that resp omits because they are unchanged, and records the others.
+// If resp is a whole layer, complete adds the known streets that it lacks, without a forecast.
 func (c codes) complete(resp *forecast.Response) {
 	if resp.Get("Forecast-Content") != "changes" {
 		gone := maps.Clone(c)
@@ -104,7 +104,8 @@ func (c codes) complete(resp *forecast.Response) {
 			delete(gone, [2]int32{s.Street, s.Fromnode})
 		}
 		for k, code := range gone {
-			resp.Layer.StreetForecast = append(resp.Layer.StreetForecast, &pb.StreetForecast{Street: k[0], Fromnode: k[1], OpenLRcode: code})
+			removed := &pb.StreetForecast{Street: k[0], Fromnode: k[1], OpenLRcode: code}
+			resp.Layer.StreetForecast = append(resp.Layer.StreetForecast, removed)
 		}
 	}
 	for _, s := range resp.Layer.StreetForecast {

@@ -188,8 +188,8 @@ func TestBootstrap(t *testing.T) {
 	require.LessOrEqual(t, failures, 2)
 }
 
-// TestHangingAuthentication checks that a connection is closed if the broker does not respond to the
-// authentication within dial_timeout.
+// TestHangingAuthentication checks that a connection is closed if the broker does not respond to
+// the authentication within dial_timeout.
 func TestHangingAuthentication(t *testing.T) {
 	broker := stores.StartKfake(t, kfake.EnableSASL()).ListenAddrs()[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -68,8 +68,8 @@ func (c *cluster) topicID(ctx context.Context) (dial.TopicID, error) {
 	return id, c.fail(err)
 }
 
-// create creates the topic unless it exists, and reports whether it did. With dryRun, it only checks
-// whether that is possible.
+// create creates the topic unless it exists, and reports whether it did. With dryRun, it only
+// checks whether that is possible.
 func (c *cluster) create(ctx context.Context, dryRun bool) (created bool, err error) {
 	created, err = dial.CreateTopic(ctx, c.client, kafka.TopicConfig{
 		Topic: c.topic, NumPartitions: c.cfg.CreateTopic.Partitions, ReplicationFactor: c.cfg.CreateTopic.ReplicationFactor,

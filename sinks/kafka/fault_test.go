@@ -215,8 +215,8 @@ func TestDeletedTopic(t *testing.T) {
 	require.ErrorContains(t, s.step(s.sink), "cannot create topic")
 }
 
-// TestTopicUnknownToOneBroker checks that the log does not say that the topic was created if a broker
-// only does not know it yet, as after a restart.
+// TestTopicUnknownToOneBroker checks that the log does not say that the topic was created if a
+// broker only does not know it yet, as after a restart.
 func TestTopicUnknownToOneBroker(t *testing.T) {
 	s := newFixture(t, 1)
 	s.cfg.CreateTopic = CreateTopic{Partitions: 2, ReplicationFactor: 1}

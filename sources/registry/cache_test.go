@@ -67,8 +67,8 @@ func TestCachedList(t *testing.T) {
 	require.Nil(t, restart().Snapshot("city/1"), "switched off")
 }
 
-// TestListIsCachedAfterFailure checks that a list that could not be saved is saved at a later check,
-// and that the feed does not confirm an older cached list in its place.
+// TestListIsCachedAfterFailure checks that a list that could not be saved is saved at a later
+// check, and that the feed does not confirm an older cached list in its place.
 func TestListIsCachedAfterFailure(t *testing.T) {
 	path := tempPath(t, "detectors.csv")
 	feed := newTestFeed(t, FeedConfig{File: &FileConfig{Path: path}})

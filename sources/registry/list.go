@@ -101,8 +101,8 @@ func (l *list) take(codes []string, now time.Time) error {
 	return nil
 }
 
-// save updates the cached list according to taken, the result of take, or of reading the feed. A list
-// that could not be saved is saved by a later call.
+// save updates the cached list according to taken, the result of take, or of reading the feed. A
+// list that could not be saved is saved by a later call.
 func (l *list) save(taken error, now time.Time) {
 	unchanged := errors.Is(taken, watch.ErrUnchanged)
 	if taken != nil && !unchanged {
