@@ -189,6 +189,26 @@ func TestWaitEndsAtDeadline(t *testing.T) {
 	}
 }
 
+// TestHangingLeaderFails checks that a leader that does not respond is a failure, not a wait without
+// new frames.
+func TestHangingLeaderFails(t *testing.T) {
+	c := stores.StartKfake(t)
+	p, _ := own(t, openLog(t, c.ListenAddrs(), "log", func(c *Config) { c.RequestTimeout = 100 * time.Millisecond }))
+	respond := make(chan struct{})
+	defer close(respond)
+	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		c.SleepControl(func() { <-respond })
+		return nil, nil, false
+	})
+	r := p.Reader(1)
+	for range 20 {
+		_, _, err := r.Next(t.Context(), nil)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+	}
+}
+
 // TestHangingBroker writes and reads although the first of the configured brokers accepts
 // connections but never responds.
 func TestHangingBroker(t *testing.T) {

@@ -164,6 +164,9 @@ func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if errors.Is(err, context.DeadlineExceeded) { // callers would take it for the end of a wait
+			err = fmt.Errorf("no response within request_timeout (%v)", l.cfg.RequestTimeout)
+		}
 		l.transport.CloseIdleConnections()
 		return fmt.Errorf("cannot read partition %d of topic %q from offset %d: %w", f.p.ID, l.cfg.Topic, offsetOf(f.next), err)
 	}
