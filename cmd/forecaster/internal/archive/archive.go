@@ -101,9 +101,7 @@ func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.
 			}
 			must.Do(s.exec(ctx, s.query(next, next, read, 0), "values"))
 		}
-		if err := s.learnDay(ctx, next); err != nil {
-			return fmt.Errorf("cannot learn %s: %w", next.Format(time.DateOnly), err)
-		}
+		must.Do(s.learnDay(ctx, next), "cannot learn "+next.Format(time.DateOnly))
 		must.Do(done(next))
 	}
 	return nil
@@ -169,10 +167,8 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) (err error) {
 	tomorrow := s.Day(day, 1)
 	q := s.query(day, day.Add(-time.Duration(lead)*s.Interval), tomorrow, lead)
 	var learned uint64
-	if err := s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM %s.forecaster_learned WHERE %s AND day = %s",
-		q.Tables, q.Key(), quote(q.Day))).Scan(&learned); err != nil {
-		return err
-	}
+	must.Do(s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM %s.forecaster_learned WHERE %s AND day = %s",
+		q.Tables, q.Key(), quote(q.Day))).Scan(&learned))
 	must.Do(s.exec(ctx, q, "days"))
 	if learned > 0 {
 		must.Do(s.exec(ctx, q, "moments"))
@@ -181,11 +177,10 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) (err error) {
 	for _, name := range []string{"profiles", "weights"} {
 		must.Do(s.exec(ctx, t, name))
 	}
-	if err := s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned "+
+	must.Do(s.Conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s.forecaster_learned "+
 		"(product_instance, measure_type_code, day, learned_until, interval_seconds) VALUES (%s, %s, %s, fromUnixTimestamp(%d), %d)",
-		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix(), int64(s.Interval/time.Second))); err != nil {
-		return fmt.Errorf("cannot record the day: %w", err)
-	}
+		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix(), int64(s.Interval/time.Second))),
+		"cannot record the day")
 	old := quote(s.Day(day, -keepDays).Format(time.DateOnly))
 	for _, table := range []string{"values", "moments", "profiles", "weights"} {
 		drop := fmt.Sprintf("ALTER TABLE %s.forecaster_%s DROP PARTITION (%s, %s, toDate(%s))",
@@ -224,14 +219,13 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 
 // Load reads the latest tables: those learned for the day of at or, if there are none, for the last
 // day before it. If nothing was learned, Pool is nil.
-func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error) {
+func (s *Source) Load(ctx context.Context, at time.Time) (l *model.Learned, err error) {
+	defer must.Return(&err)
 	day := s.Day(at, 0)
 	q := s.query(day, day, day, 0)
 	latest, until, ok, err := s.latest(ctx, q, "day <= "+quote(q.Day))
-	if err != nil {
-		return nil, err
-	}
-	l := &model.Learned{Day: day, Interval: s.Interval, Detectors: make(map[string]*model.Detector)}
+	must.Do(err)
+	l = &model.Learned{Day: day, Interval: s.Interval, Detectors: make(map[string]*model.Detector)}
 	if !ok {
 		return l, nil
 	}
@@ -241,10 +235,8 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 		Code string `ch:"detector_code"`
 		model.Detector
 	}
-	if err := s.Conn.Select(finalContext(ctx), &profiles, "SELECT detector_code, profile, mean, yesterday, recent FROM "+q.Tables+
-		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)); err != nil {
-		return nil, fmt.Errorf("cannot read %s.forecaster_profiles: %w", q.Tables, err)
-	}
+	must.Do(s.Conn.Select(finalContext(ctx), &profiles, "SELECT detector_code, profile, mean, yesterday, recent FROM "+q.Tables+
+		".forecaster_profiles FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)), "cannot read "+q.Tables+".forecaster_profiles")
 	for i := range profiles {
 		if p := &profiles[i]; p.Code == "" {
 			l.Pool = &p.Detector
@@ -259,10 +251,9 @@ func (s *Source) Load(ctx context.Context, at time.Time) (*model.Learned, error)
 		Low     float64   `ch:"low"`
 		High    float64   `ch:"high"`
 	}
-	if err := s.Conn.Select(finalContext(ctx), &weights, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
-		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon"); err != nil {
-		return nil, fmt.Errorf("cannot read %s.forecaster_weights: %w", q.Tables, err)
-	}
+	must.Do(s.Conn.Select(finalContext(ctx), &weights, "SELECT detector_code, horizon, weights, low, high FROM "+q.Tables+
+		".forecaster_weights FINAL WHERE "+q.Key()+" AND day = "+quote(q.Day)+" ORDER BY detector_code, horizon"),
+		"cannot read "+q.Tables+".forecaster_weights")
 	for _, w := range weights {
 		d := l.Detectors[w.Code]
 		if w.Code == "" {
@@ -299,15 +290,10 @@ func (s *Source) Values(ctx context.Context, from, to time.Time) ([]Values, erro
 	return s.values(ctx, s.query(s.Day(from, 0), from, to, 0))
 }
 
-func (s *Source) values(ctx context.Context, q *query) ([]Values, error) {
-	sql, err := q.sql("recent")
-	if err != nil {
-		return nil, err
-	}
-	var all []Values
-	if err := s.Conn.Select(finalContext(ctx), &all, sql); err != nil {
-		return nil, fmt.Errorf("cannot read values from %s: %w", q.Archive, err)
-	}
+func (s *Source) values(ctx context.Context, q *query) (all []Values, err error) {
+	defer must.Return(&err)
+	sql := must.Get(q.sql("recent"))
+	must.Do(s.Conn.Select(finalContext(ctx), &all, sql), "cannot read values from "+q.Archive)
 	return all, nil
 }
 
