@@ -96,9 +96,9 @@ func (m *membership) own(ctx, soft, current context.Context, p *Partition) {
 	owned, lose := context.WithCancel(m.left)
 	defer lose()
 	defer context.AfterFunc(current, lose)()
-	// When the partition is revoked, the delivery has a while to finish its attempt; otherwise the block
-	// is in doubt for the next owner. The grace is much shorter than the session, because the replica
-	// must rejoin the group within a session.
+	// When the partition is revoked, the delivery has a while to finish its attempt; otherwise the
+	// block is in doubt for the next owner. The grace is much shorter than the session, because the
+	// replica must rejoin the group within a session.
 	grace := min(2*time.Second, m.log.cfg.SessionTimeout/3)
 	defer context.AfterFunc(owned, func() {
 		select {

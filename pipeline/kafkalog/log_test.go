@@ -189,8 +189,8 @@ func TestWaitEndsAtDeadline(t *testing.T) {
 	}
 }
 
-// TestHangingLeaderFails checks that a leader that does not respond is a failure, not a wait without
-// new frames.
+// TestHangingLeaderFails checks that a leader that does not respond is a failure, not a wait
+// without new frames.
 func TestHangingLeaderFails(t *testing.T) {
 	c := stores.StartKfake(t)
 	p, _ := own(t, openLog(t, c.ListenAddrs(), "log", func(c *Config) { c.RequestTimeout = 100 * time.Millisecond }))

@@ -87,9 +87,9 @@ func (t *topicFeed) fetchPartition(ctx context.Context, partition int, from int6
 	return p, 0, nil
 }
 
-// takeAll applies or holds the records of a response, and discards those of aborted transactions. The
-// broker reports the producer and the first offset of each aborted transaction, which ends with the
-// producer's next control record.
+// takeAll applies or holds the records of a response, and discards those of aborted transactions.
+// The broker reports the producer and the first offset of each aborted transaction, which ends with
+// the producer's next control record.
 func (t *topicFeed) takeAll(partition int, p *fetching.ResponsePartition) error {
 	batches := []protocol.RecordReader{p.RecordSet.Records}
 	if stream, ok := p.RecordSet.Records.(*protocol.RecordStream); ok {

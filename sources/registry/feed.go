@@ -131,8 +131,8 @@ func (f *feed) restore(now time.Time) {
 	f.lists.Store(&lists)
 }
 
-// read returns the list of each product instance, with attributes only if they are used. In a shared
-// list, it ignores product instances that are invalid or have a separate feed.
+// read returns the list of each product instance, with attributes only if they are used. In a
+// shared list, it ignores product instances that are invalid or have a separate feed.
 func (f *feed) read(ctx context.Context) (map[string]*batch.DetectorList, error) {
 	last := &batch.DetectorList{ProductInstance: f.instance}
 	lists := map[string]*batch.DetectorList{f.instance: last}

@@ -72,8 +72,8 @@ func (r *Registry) start(fs *feeds) {
 }
 
 // Reload replaces the feeds and reads them all. A product instance that already has a feed keeps
-// its list until the new one is read. cfg must be valid. Reload must not be called concurrently with
-// Start, Close or itself.
+// its list until the new one is read. cfg must be valid. Reload must not be called concurrently
+// with Start, Close or itself.
 func (r *Registry) Reload(cfg Config) {
 	next := r.newFeeds(cfg)
 	r.Close()

@@ -15,8 +15,8 @@ type failure struct {
 	what []string // precedes the error
 }
 
-// Do ends the function that deferred Return if err is not nil. If what is set, such as "cannot write
-// the plot", it precedes the error.
+// Do ends the function that deferred Return if err is not nil. If what is set, such as "cannot
+// write the plot", it precedes the error.
 func Do(err error, what ...string) {
 	if err != nil {
 		panic(failure{err, what})
