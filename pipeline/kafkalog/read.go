@@ -199,8 +199,8 @@ func (f *fetcher) fetch(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// patient is a context that hides its deadline, although Done is closed at it. The client would
-// apply the deadline to the connection, which then fails at the end of a wait without records.
+// patient is a context that hides its deadline; Done is still closed at the deadline. The client
+// would apply it to the connection, which would then fail at the end of a wait without records.
 type patient struct{ context.Context }
 
 func (patient) Deadline() (time.Time, bool) { return time.Time{}, false }
