@@ -25,6 +25,7 @@ import (
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
+	"trafficd/cmd/internal/must"
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/publish"
 	"trafficd/cmd/internal/version"
@@ -287,18 +288,15 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 
 // forecast computes the forecasts for an origin. They depend only on the archive, the learned
 // tables and the detectors file.
-func (f *forecaster) forecast(ctx context.Context, origin time.Time) ([]*pb.StreetForecast, map[model.Basis]int, error) {
-	if err := f.refresh(ctx, origin); err != nil {
-		return nil, nil, err
-	}
+func (f *forecaster) forecast(ctx context.Context, origin time.Time) (all []*pb.StreetForecast, basis map[model.Basis]int, err error) {
+	defer must.Return(&err)
+	must.Do(f.refresh(ctx, origin))
 	codes, recent, err := f.source.Recent(ctx, origin)
-	if err != nil {
-		return nil, nil, err
-	}
+	must.Do(err)
 	start := time.Now()
 	defer func() { metrics.Since(stepSeconds, start) }()
 	s := model.NewStep(f.learned, origin, codes, recent)
-	all, basis := build(f.cfg.Forecasts, s, f.content.Streets)
+	all, basis = build(f.cfg.Forecasts, s, f.content.Streets)
 	f.latest.Store(&snapshot{s, f.content.Streets})
 	return all, basis, nil
 }
@@ -403,12 +401,10 @@ func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.
 
 // publish publishes the forecasts whose records have changed, and removes the streets that no
 // longer have a forecast.
-func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) error {
+func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) (err error) {
+	defer must.Return(&err)
 	if f.sent == nil {
-		var err error
-		if f.sent, err = f.out.Digests(ctx, time.Minute); err != nil {
-			return err
-		}
+		f.sent = must.Get(f.out.Digests(ctx, time.Minute))
 	}
 	next := make(map[string]uint64, len(all))
 	var changed []*pb.StreetForecast
@@ -426,9 +422,7 @@ func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) erro
 	}
 	slices.Sort(remove)
 	if len(changed)+len(remove) > 0 {
-		if err := f.out.put(ctx, all, changed, remove); err != nil {
-			return err
-		}
+		must.Do(f.out.put(ctx, all, changed, remove))
 	}
 	f.sent = next
 	published.Add(float64(len(changed)))
