@@ -62,7 +62,8 @@ func run(ctx context.Context, args []string, std streams) int {
 	return exitFailed
 }
 
-// execute runs a command. Commands return errors or report them through package must.
+// execute runs a command. Commands return errors or report them through package must, the latter
+// only in the goroutine of execute.
 func execute(ctx context.Context, root *cobra.Command) (err error) {
 	defer must.Return(&err)
 	return root.ExecuteContext(ctx)

@@ -59,11 +59,9 @@ func (c Config) checkTopic(t dial.Topic) error {
 
 // checkPermissions returns an error for each missing permission.
 func (c *cluster) checkPermissions(ctx context.Context) error {
-	_, _, err := c.newProducer(ctx)
-	if errors.Is(err, kafka.ClusterAuthorizationFailed) {
-		err = fmt.Errorf("sasl.username: %w", err)
-	} else {
-		err = nil
+	err := dial.CheckPermissions(ctx, c.client, c.topic)
+	if _, _, producerErr := c.newProducer(ctx); errors.Is(producerErr, kafka.ClusterAuthorizationFailed) {
+		err = errors.Join(fmt.Errorf("sasl.username: %w", producerErr), err)
 	}
-	return errors.Join(err, dial.CheckPermissions(ctx, c.client, c.topic))
+	return err
 }
