@@ -156,7 +156,7 @@ func (p *partitions) deliver(ctx, soft context.Context, source *kafkalog.Partiti
 }
 
 // configFor returns the configuration for the delivery of a partition. The replica's partitions
-// share the memory for rows, and only the sink of partition 0 creates and derives tables.
+// share the memory for rows, and only the sink of partition 0 updates the derived tables.
 func (p *partitions) configFor(source *kafkalog.Partition) *config.Config {
 	c := *p.d.cfg
 	for _, delivery := range []*pipeline.DeliveryConfig{&c.ClickHouse.Delivery, &c.Kafka.Delivery} {
@@ -164,7 +164,7 @@ func (p *partitions) configFor(source *kafkalog.Partition) *config.Config {
 		delivery.MinRows = min(delivery.MinRows, delivery.MaxRows)
 	}
 	if source.ID != 0 {
-		c.ClickHouse.Migrate, c.ClickHouse.DeriveInterval = false, 0
+		c.ClickHouse.DeriveInterval = 0
 	}
 	return &c
 }

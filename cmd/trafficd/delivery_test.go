@@ -45,6 +45,20 @@ func (d *process) awaitDelivered() {
 	d.eventually(idle, "both deliveries are up to date")
 }
 
+// TestFirstStartWithLog checks that a daemon with the journal in Kafka, whose partitions are
+// delivered separately, creates everything in empty stores once and logs no warning about them.
+func TestFirstStartWithLog(t *testing.T) {
+	broker := stores.StartKfake(t).ListenAddrs()[0]
+	d := newProcess(t, "journal.kind=kafka", "journal.log.brokers="+broker, "kafka.enabled=true", "kafka.brokers="+broker,
+		"kafka.create_topic.partitions=3", "clickhouse.enabled=true", "clickhouse.addresses="+stores.StartClickHouse(t).TCP).start()
+	const migrated, created = `"migration":"interval"`, `"message":"topic created"`
+	d.eventually(func() bool { return strings.Contains(d.Log(), migrated) && strings.Contains(d.Log(), created) }, "tables and topic")
+	log := d.terminate()
+	require.NotContains(t, log, `"level":"warn"`)
+	require.Equal(t, 1, strings.Count(log, migrated))
+	require.Equal(t, 1, strings.Count(log, created))
+}
+
 func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 	d, c, k := onRealStores(t)
 	d.Set("clickhouse.migrate=false", "clickhouse.derive_interval=1s")

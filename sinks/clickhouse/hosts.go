@@ -26,8 +26,6 @@ type hosts struct {
 	log    zerolog.Logger
 	all    []*host
 
-	migrating sync.Mutex
-
 	mu     sync.Mutex
 	turn   int // number of calls to pick
 	shards int // number of shards of the cluster, according to its servers
@@ -306,11 +304,15 @@ func (s *hosts) quorumSettings(replicas int) ch.Settings {
 	}
 }
 
+// migrating serialises the migrations of all sinks of this process, so that servers do not contend
+// for Keeper, and only one sink applies and logs a migration.
+var migrating sync.Mutex
+
 // migrate creates or updates the tables on one server, and sets their TTL if retention_days is not
-// 0. Calls are serialised, so that servers do not contend for Keeper.
+// 0.
 func (s *hosts) migrate(ctx context.Context, h *host) error {
-	s.migrating.Lock()
-	defer s.migrating.Unlock()
+	migrating.Lock()
+	defer migrating.Unlock()
 	var others []schema.Conn
 	for _, other := range s.all {
 		if other != h {
