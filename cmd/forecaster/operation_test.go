@@ -112,10 +112,10 @@ func (w *town) testRun(t *testing.T) {
 	require.NoError(t, err)
 	now := time.Now().Truncate(5 * time.Minute)
 	w.measure(t, now.Add(-30*time.Minute), now, 20, 0)
-	require.NotContains(t, fmt.Sprint(check(t.Context(), &c, true)), "clickhouse")
+	require.NotContains(t, fmt.Sprint(check(t.Context(), &c, nil, true)), "clickhouse")
 	bad := c
 	bad.ClickHouse.Table = "nothing"
-	require.ErrorContains(t, check(t.Context(), &bad, true), "cannot read the archive")
+	require.ErrorContains(t, check(t.Context(), &bad, nil, true), "cannot read the archive")
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)

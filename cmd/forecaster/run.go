@@ -93,8 +93,12 @@ func newOutput(o config.Output) (output, error) {
 	if o.Feed == forecasts.FeedFile {
 		return fileOutput{o.File}, nil
 	}
-	p, err := publish.NewPublisher(o.Kafka, publish.Options{ID: o.TransactionalID, Timeout: time.Minute})
+	p, err := newPublisher(o)
 	return topicOutput{p}, err
+}
+
+func newPublisher(o config.Output) (*publish.Publisher, error) {
+	return publish.NewPublisher(o.Kafka, publish.Options{ID: o.TransactionalID, Timeout: time.Minute})
 }
 
 type topicOutput struct{ *publish.Publisher }
@@ -125,7 +129,7 @@ func (f fileOutput) put(_ context.Context, all, _ []*pb.StreetForecast, _ []stri
 
 // check returns the problems that would keep the forecaster from working: those with the files and,
 // if deep, those with the stores.
-func check(ctx context.Context, c *config.Config, deep bool) error {
+func check(ctx context.Context, c *config.Config, origins conf.Origins, deep bool) error {
 	_, err := streets.Read(c.Detectors)
 	errs := []error{conf.Absolute(err)}
 	if c.Output.Feed == forecasts.FeedFile {
@@ -136,8 +140,10 @@ func check(ctx context.Context, c *config.Config, deep bool) error {
 	if c.Output.Feed == forecasts.FeedKafka {
 		feed := forecasts.DefaultConfig()
 		feed.Feed, feed.Kafka = forecasts.FeedKafka, c.Output.Kafka
-		if err := feed.Check(ctx, deep); err != nil {
-			errs = append(errs, fmt.Errorf("output.%w", err))
+		err := feed.Check(ctx, deep)
+		errs = append(errs, origins.Section("output", err))
+		if deep && err == nil {
+			errs = append(errs, checkPublisher(ctx, c.Output, origins))
 		}
 	}
 	conn, err := connect(c)
@@ -151,6 +157,16 @@ func check(ctx context.Context, c *config.Config, deep bool) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func checkPublisher(ctx context.Context, o config.Output, origins conf.Origins) error {
+	p, err := newPublisher(o)
+	if err != nil {
+		return origins.Section("output.kafka", err)
+	}
+	defer p.Close()
+	topic, id := p.CheckPermissions(ctx)
+	return errors.Join(origins.Section("output.kafka", topic), origins.Section("output", id))
 }
 
 // stopTime is the time limit for operators' requests after the context of run is done.

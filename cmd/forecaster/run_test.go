@@ -22,6 +22,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
@@ -504,7 +506,25 @@ func TestConfig(t *testing.T) {
 	c, origins, err := config.Load(conf.Options{Set: []string{"model.product_instance=a", "detectors.path=x.csv"}})
 	require.NoError(t, err)
 	require.NoError(t, c.ValidateOutput(origins))
-	require.ErrorContains(t, check(t.Context(), c, false), "cannot read the detectors")
+	require.ErrorContains(t, check(t.Context(), c, origins, false), "cannot read the detectors")
+}
+
+// TestCheckPermissions checks that the deep check reports that the user may not publish.
+func TestCheckPermissions(t *testing.T) {
+	k := stores.StartKfake(t, kfake.SeedTopics(1, topicName), kfake.EnableSASL(), kfake.EnableACLs(),
+		kfake.User("PLAIN", "reader", "secret", kfake.ACL{
+			Resource: kmsg.ACLResourceTypeTopic, Name: topicName, Pattern: kmsg.ACLResourcePatternTypeLiteral,
+			Operation: kmsg.ACLOperationRead, Allow: true,
+		}))
+	c, origins, err := config.Load(conf.Options{Set: []string{
+		"model.product_instance=a", "output.kafka.brokers=" + k.ListenAddrs()[0],
+		"output.kafka.sasl.mechanism=plain", "output.kafka.sasl.username=reader", "output.kafka.sasl.password=secret",
+	}})
+	require.NoError(t, err)
+	err = check(t.Context(), c, origins, true)
+	require.ErrorContains(t, err, `output.kafka.sasl.username: cannot write to topic "forecasts"`)
+	require.ErrorContains(t, err, `output.transactional_id: cannot write with the transactional ID "forecaster"`)
+	require.NotContains(t, err.Error(), "cannot read topic")
 }
 
 func TestHolidays(t *testing.T) {

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/dial"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
 )
@@ -212,6 +214,41 @@ func TestKilledPublisher(t *testing.T) {
 		require.ErrorContains(t, err, `another publisher with the transactional ID "trafficctl-forecasts-six" took over`)
 		require.True(t, Fenced(err))
 	})
+}
+
+// TestCheckPermissions checks that missing permissions are reported, and that the check does not
+// affect a transaction in progress.
+func TestCheckPermissions(t *testing.T) {
+	brokers(t, func(t *testing.T, k *stores.Kafka) {
+		p := publisher(t, k, "one", Options{})
+		tx, err := p.begin(t.Context(), []int{0})
+		require.NoError(t, err)
+		topic, id := publisher(t, k, "one", Options{}).CheckPermissions(t.Context())
+		require.NoError(t, errors.Join(topic, id))
+		require.NoError(t, tx.write(t.Context(), 0, 0, []protocol.Record{{Value: protocol.NewBytes([]byte("v"))}}))
+		require.NoError(t, tx.commit(t.Context()))
+	})
+	user := func(name string, acls ...kfake.ACL) kfake.Opt { return kfake.User("PLAIN", name, "secret", acls...) }
+	allow := func(operation kmsg.ACLOperation, resource kmsg.ACLResourceType, name string) kfake.ACL {
+		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
+	}
+	read := allow(kmsg.ACLOperationRead, kmsg.ACLResourceTypeTopic, "forecasts")
+	k := stores.StartKfake(t, kfake.SeedTopics(1, "forecasts"), kfake.EnableSASL(), kfake.EnableACLs(), user("reader", read),
+		user("writer", read, allow(kmsg.ACLOperationWrite, kmsg.ACLResourceTypeTopic, "forecasts"),
+			allow(kmsg.ACLOperationWrite, kmsg.ACLResourceTypeTransactionalId, "p")))
+	f := func(user, wantTopic, wantID string) {
+		t.Helper()
+		cfg := forecasts.DefaultConfig().Kafka
+		cfg.Brokers, cfg.SASL = k.ListenAddrs(), dial.SASL{Mechanism: "plain", Username: user, Password: "secret"}
+		p, err := NewPublisher(cfg, Options{ID: "p"})
+		require.NoError(t, err)
+		defer p.Close()
+		topic, id := p.CheckPermissions(t.Context())
+		require.Contains(t, fmt.Sprint(topic), wantTopic)
+		require.Contains(t, fmt.Sprint(id), wantID)
+	}
+	f("writer", "<nil>", "<nil>")
+	f("reader", `sasl.username: cannot write to topic "forecasts"`, `transactional_id: cannot write with the transactional ID "p"`)
 }
 
 // TestPublishInterrupted checks that an interrupted publication is aborted, so it does not delay

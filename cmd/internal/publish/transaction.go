@@ -12,6 +12,8 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"trafficd/pipeline/dial"
 )
 
 // transaction is a Kafka transaction: its records become visible atomically. The daemon recognises
@@ -35,6 +37,19 @@ func (p *Publisher) prepare(ctx context.Context) (*transaction, error) {
 		}
 		return err
 	})
+}
+
+// CheckPermissions returns what is missing of the permissions on the topic and on the transactional
+// ID. Errors start with the key of a setting: of the topic's connection, or transactional_id. It does
+// not affect other publishers: no transaction has the producer -1, but brokers check permissions
+// first.
+func (p *Publisher) CheckPermissions(ctx context.Context) (topic, id error) {
+	topic = dial.CheckPermissions(ctx, p.client, p.cfg.Topic)
+	t := &transaction{Publisher: p, producer: kafka.ProducerSession{ProducerID: -1, ProducerEpoch: -1}}
+	if err := t.end(ctx, false); errors.Is(err, kafka.TransactionalIDAuthorizationFailed) {
+		id = fmt.Errorf("transactional_id: cannot write with the transactional ID %q: %w; grant Write on it", p.options.ID, err)
+	}
+	return topic, id
 }
 
 func (p *Publisher) begin(ctx context.Context, partitions []int) (*transaction, error) {
