@@ -55,9 +55,9 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 		"journal.segment_bytes=much", "log.level=loud", "memory_limit=1", "ops.listen=8081",
 		"pipeline.queue=0", "layers.stale=maybe", "routing.max_points=0", "clickhouse.block_rows=0", "kafka.batch_bytes=1",
 		"api.keys_file=/nowhere/keys.yaml", "api.tls_cert=/nowhere/crt", "api.tls_key=/nowhere/key",
-		"kafka.tls.enabled=true", "kafka.tls.ca=/nowhere/ca", "clickhouse.secure=true", "clickhouse.ca_file=/dev/null",
+		"kafka.tls.enabled=true", "kafka.tls.ca=/nowhere/ca", "clickhouse.tls.enabled=true", "clickhouse.tls.ca=/dev/null",
 		"journal.dir=/dev/null/journal", "dead_letters=/dev/null/dead.ndjson",
-		"registry.feeds=[{product_instance: a, file: {path: /nowhere/a.csv}}, {product_instance: b, http: {url: 'http://127.0.0.1:1/'}}, {product_instance: c, clickhouse: {address: '127.0.0.1:1', query: SELECT 1, secure: true, ca_file: /nowhere/b}}]",
+		"registry.feeds=[{product_instance: a, file: {path: /nowhere/a.csv}}, {product_instance: b, http: {url: 'http://127.0.0.1:1/'}}, {product_instance: c, clickhouse: {address: '127.0.0.1:1', query: SELECT 1, tls: {enabled: true, ca: /nowhere/b}}}]",
 		"forecasts.feed=kafka", "forecasts.kafka.brokers=127.0.0.1:1",
 		"kafka.sasl.mechanism=PLAIN", "kafka.sasl.username=u", "kafka.sasl.password=p")
 	requireProblems(t, out,
@@ -66,10 +66,10 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 		`pipeline.idempotency.journal.dir is "/dev/null/./journal", must not be journal.dir: a directory can hold only one journal`, "pipeline.queue is ", "layers.stale is ", "routing.max_points is ",
 		"clickhouse.block_rows is ", "kafka.batch_bytes is ",
 		"api.keys_file: cannot read the keys file: open /nowhere/keys.yaml", "api.tls_cert and api.tls_key: cannot load the certificate",
-		"kafka.tls.ca: cannot read the CA certificates: open /nowhere/ca", "clickhouse.ca_file: no CA certificate in",
+		"kafka.tls.ca: cannot read the CA certificates: open /nowhere/ca", "clickhouse.tls.ca: no CA certificate in",
 		"journal.dir: cannot write to /dev/null/journal: stat /dev/null/journal: not a directory (from --set)", "pipeline.idempotency.journal.dir: ", "dead_letters: ",
 		"registry.feeds[0].file: cannot read /nowhere/a.csv: no such file or directory (from --set)", "registry.feeds[1].http: ",
-		"registry.feeds[2].clickhouse.ca_file: ", "forecasts.kafka.brokers: cannot connect to 127.0.0.1:1: ",
+		"registry.feeds[2].clickhouse.tls.ca: ", "forecasts.kafka.brokers: cannot connect to 127.0.0.1:1: ",
 	)
 }
 
@@ -228,9 +228,9 @@ func TestDeepCheckClickHouse(t *testing.T) {
 	require.NoError(t, err, string(text))
 
 	address, ca, other := terminateTLS(t, store.TCP)
-	f([]string{"clickhouse.addresses=" + address, "clickhouse.secure=true", "clickhouse.ca_file=" + ca})
-	f([]string{"clickhouse.addresses=" + address, "clickhouse.secure=true", "clickhouse.ca_file=" + other},
-		"clickhouse.secure, ca_file, cert_file and server_name: cannot establish TLS with "+address+": tls: failed to verify certificate")
+	f([]string{"clickhouse.addresses=" + address, "clickhouse.tls.enabled=true", "clickhouse.tls.ca=" + ca})
+	f([]string{"clickhouse.addresses=" + address, "clickhouse.tls.enabled=true", "clickhouse.tls.ca=" + other},
+		"clickhouse.tls.enabled, tls.ca, tls.cert and tls.server_name: cannot establish TLS with "+address+": tls: failed to verify certificate")
 
 	feed := "registry.feeds=[{product_instance: a, clickhouse: {address: '" + store.TCP + "', username: %s, password: '', query: %s}}]"
 	f([]string{fmt.Sprintf(feed, "default", "SELECT toString(number) FROM numbers(3)")})
@@ -243,7 +243,7 @@ func TestDeepCheckClickHouse(t *testing.T) {
 	require.NoError(t, store.Restart()) // libchdb aborts after a failed handshake
 	f([]string{"clickhouse.enabled=false", fmt.Sprintf(feed, "reader", "SELECT 1")}, "registry.feeds[0].clickhouse.username and password: ")
 	require.NoError(t, store.Restart())
-	f([]string{"clickhouse.secure=true"}, "clickhouse.")
+	f([]string{"clickhouse.tls.enabled=true"}, "clickhouse.")
 }
 
 // terminateTLS forwards TLS connections to an address. It returns its own address, and the files of
@@ -340,7 +340,7 @@ func TestDeepCheckKafkaSecurity(t *testing.T) {
 		}, more...)
 	}
 	deepKafka(t, settings())
-	deepKafka(t, settings("kafka.tls.ca="+other), "kafka.tls.enabled, tls.ca and tls.cert: cannot establish TLS with "+c.ListenAddrs()[0]+": ")
+	deepKafka(t, settings("kafka.tls.ca="+other), "kafka.tls.enabled, tls.ca, tls.cert and tls.server_name: cannot establish TLS with "+c.ListenAddrs()[0]+": ")
 	deepKafka(t, settings("kafka.sasl.password=wrong"), "kafka.sasl and tls.enabled: "+c.ListenAddrs()[0]+" closes the connection: ")
 	deepKafka(t, settings("kafka.sasl.mechanism=scram-sha-512"), "kafka.sasl")
 	deepKafka(t, settings("kafka.sasl.username=blind"), `kafka.topic: cannot describe topic "measurements": `)

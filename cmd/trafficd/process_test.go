@@ -128,7 +128,7 @@ func TestStartFails(t *testing.T) {
 	f(newProcess(t, "api.keys_file=/nowhere/keys.yaml"), "api.keys_file: ", "/nowhere/keys.yaml")
 	f(newProcess(t, "api.tls_cert=/nowhere/crt", "api.tls_key=/nowhere/key"), "api.tls_cert", "/nowhere/crt")
 	f(newProcess(t, "kafka.enabled=true", "kafka.tls.enabled=true", "kafka.tls.ca=/nowhere/ca"), "kafka.tls.ca: ", "/nowhere/ca")
-	f(newProcess(t, "clickhouse.enabled=true", "clickhouse.secure=true", "clickhouse.ca_file=/nowhere/ca"), "clickhouse.ca_file: ", "/nowhere/ca")
+	f(newProcess(t, "clickhouse.enabled=true", "clickhouse.tls.enabled=true", "clickhouse.tls.ca=/nowhere/ca"), "clickhouse.tls.ca: ", "/nowhere/ca")
 	f(newProcess(t, "forecasts.feed=kafka", "forecasts.kafka.tls.enabled=true", "forecasts.kafka.tls.ca=/nowhere/ca"), "forecasts.kafka.tls.ca: ", "/nowhere/ca")
 	f(newProcess(t, "dead_letters=/nowhere/dead.ndjson"), "cannot write the dead-letter file", "/nowhere", "dead_letters")
 }

@@ -45,18 +45,18 @@ func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time
 	case errors.As(err, &exception) && slices.Contains([]int32{192, 193, 194, 195, 516}, exception.Code):
 		return fmt.Errorf("username and password: %s rejects user %q: %w", address, c.Username, err)
 	case IsTLS(err):
-		return fmt.Errorf("secure, ca_file, cert_file and server_name: cannot establish TLS with %s: %w", address, err)
+		return fmt.Errorf("tls.enabled, tls.ca, tls.cert and tls.server_name: cannot establish TLS with %s: %w", address, err)
 	case errors.As(err, &exception) && exception.Code == 81:
 		return fmt.Errorf("database: %w", err)
 	}
-	return fmt.Errorf("%s: cannot connect to %s: %w; check that the server is running, the port is its native one, and secure is correct",
+	return fmt.Errorf("%s: cannot connect to %s: %w; check that the server is running, the port is its native one, and tls.enabled is correct",
 		key, address, err)
 }
 
 // Check returns an error if the TLS files cannot be read or, if deep, if the server cannot be used.
 // It does not run the query.
 func (q ClickHouseQuery) Check(ctx context.Context, deep bool) error {
-	if _, err := q.tlsConfig(); err != nil || !deep {
+	if _, err := q.TLS.Config("tls."); err != nil || !deep {
 		return err
 	}
 	return q.ClickHouse.Check(ctx, "address", q.Address, q.Timeout)
@@ -225,7 +225,7 @@ func (k Kafka) diagnose(address string, err error) error {
 	case errors.Is(err, kafka.UnsupportedSASLMechanism), errors.Is(err, kafka.IllegalSASLState):
 		return fmt.Errorf("sasl.mechanism: %s does not support %q: %w", address, k.SASL.Mechanism, err)
 	case IsTLS(err):
-		return fmt.Errorf("tls.enabled, tls.ca and tls.cert: cannot establish TLS with %s: %w", address, err)
+		return fmt.Errorf("tls.enabled, tls.ca, tls.cert and tls.server_name: cannot establish TLS with %s: %w", address, err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; check the password, and that the listener uses these settings",
 			address, err)

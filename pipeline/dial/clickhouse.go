@@ -2,7 +2,6 @@ package dial
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,23 +21,12 @@ type ClickHouse struct {
 	Database string `setting:"database"` // database name; created if missing and the user may create it
 	Username string `setting:"username"` // user name
 	Password string `setting:"password"` // secret; better set in the environment
-	Secure   bool   `setting:"secure"`   // use TLS
-	CAFile   string `setting:"ca_file"`  // PEM file of CA certificates; empty: the system's CA certificates
-	// PEM file of the client certificate, reread for every connection; empty: none
-	CertFile string `setting:"cert_file"`
-	KeyFile  string `setting:"key_file"` // PEM file of the private key for cert_file
-
-	ServerName         string `setting:"server_name"`          // name in the server's certificate; empty: the host of the address
-	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for tests only
+	TLS      TLS    `setting:"tls"`      // encryption of the connections
 }
 
 // Validate reports every invalid key.
 func (c ClickHouse) Validate(section string) error {
-	extras := c.CAFile != "" || c.CertFile != "" || c.ServerName != "" || c.InsecureSkipVerify
-	return errors.Join(
-		settings.Check((c.CertFile == "") == (c.KeyFile == ""), "%scert_file and %skey_file must be set together", section, section),
-		settings.Check(c.Secure || !extras, "%ssecure must be true if another TLS setting is set, which has no effect otherwise", section),
-	)
+	return c.TLS.validate(section + "tls.")
 }
 
 // ValidateAddress returns an error if an address is not host:port. key is the key of the setting.
@@ -46,16 +34,11 @@ func ValidateAddress(key, address string) error {
 	return settings.Check(settings.IsHostPort(address), "%s is %q, must be host:port of the native protocol", key, address)
 }
 
-func (c ClickHouse) tlsConfig() (*tls.Config, error) {
-	t := TLS{c.Secure, c.CAFile, c.CertFile, c.KeyFile, c.InsecureSkipVerify}
-	return t.Config(c.ServerName, "ca_file", "cert_file and key_file")
-}
-
 // Open returns a pool of one connection, or of options.MaxOpenConns if that is set. It reads the
 // TLS files, but does not connect. An error starts with the key of a setting. The caller sets the
 // addresses, timeouts and compression in options; Open sets the rest.
 func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
-	tlsConfig, err := c.tlsConfig()
+	tlsConfig, err := c.TLS.Config("tls.")
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +54,7 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 // Connect opens a connection with ch-go, the low-level client of clickhouse-go, for callers that
 // encode blocks themselves. An error from the server is a *ch.Exception.
 func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Duration, compression ch.Compression) (*ch.Client, error) {
-	tlsConfig, err := c.tlsConfig()
+	tlsConfig, err := c.TLS.Config("tls.")
 	if err != nil {
 		return nil, err
 	}

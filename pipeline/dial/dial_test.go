@@ -60,10 +60,10 @@ func TestValidateClickHouse(t *testing.T) {
 	}
 	f(ClickHouseQuery{
 		Address: "[::1]:9000", Query: "SELECT 1", Interval: time.Second, Timeout: time.Second,
-		ClickHouse: ClickHouse{Secure: true, CAFile: "ca.pem"},
+		ClickHouse: ClickHouse{TLS: TLS{Enabled: true, CA: "ca.pem"}},
 	})
-	f(ClickHouseQuery{Address: "here", ClickHouse: ClickHouse{CertFile: "c.pem"}},
-		`address is "here"`, "query must be set", "cert_file and feed.key_file must be set together", "secure must be true",
+	f(ClickHouseQuery{Address: "here", ClickHouse: ClickHouse{TLS: TLS{Cert: "c.pem"}}},
+		`address is "here"`, "query must be set", "tls.cert and feed.tls.key must be set together", "tls.enabled must be true",
 		"interval is 0s", "timeout is 0s")
 }
 
@@ -84,7 +84,7 @@ func TestFilesAreRead(t *testing.T) {
 	require.ErrorContains(t, err, "sasl.username and sasl.password: cannot use them with scram-sha-256")
 	require.NotContains(t, err.Error(), "secret")
 
-	c, err := TLS{Enabled: true, InsecureSkipVerify: true}.Config("name", "ca", "cert and key")
+	c, err := TLS{Enabled: true, ServerName: "name", InsecureSkipVerify: true}.Config("tls.")
 	require.NoError(t, err)
 	require.True(t, c.InsecureSkipVerify)
 	require.Equal(t, "name", c.ServerName)

@@ -80,7 +80,7 @@ func (s SASL) validate(section string) error {
 // when it no longer uses the transport. As a side effect, it limits the size of record batches in
 // the whole process.
 func (k Kafka) Transport() (*kafka.Transport, error) {
-	tlsConfig, err := k.TLS.Config("", "tls.ca", "tls.cert and tls.key")
+	tlsConfig, err := k.TLS.Config("tls.")
 	if err != nil {
 		return nil, err
 	}

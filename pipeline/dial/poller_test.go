@@ -40,7 +40,7 @@ func TestPollOverTLS(t *testing.T) {
 		t.Helper()
 		p := Poller{ClickHouseQuery: ClickHouseQuery{
 			Address: l.Addr().String(), Query: "SELECT 'A'", Interval: time.Minute, Timeout: time.Minute,
-			ClickHouse: ClickHouse{Username: "trafficd", Password: "trafficd", Secure: true, CAFile: ca},
+			ClickHouse: ClickHouse{Username: "trafficd", Password: "trafficd", TLS: TLS{Enabled: true, CA: ca}},
 		}}
 		defer p.Close()
 		require.NoError(t, p.Validate(""))

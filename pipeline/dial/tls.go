@@ -20,6 +20,7 @@ type TLS struct {
 	// PEM file of the client certificate, reread for every connection; empty: none
 	Cert               string `setting:"cert"`
 	Key                string `setting:"key"`                  // PEM file of the private key for cert
+	ServerName         string `setting:"server_name"`          // name in the servers' certificates; empty: the host of the address
 	InsecureSkipVerify bool   `setting:"insecure_skip_verify"` // accept any certificate; for tests only
 }
 
@@ -30,21 +31,20 @@ func (t TLS) validate(section string) error {
 	)
 }
 
-// Config returns the configuration for crypto/tls, or nil if TLS is disabled. If serverName is
-// empty, the server certificate is verified against the host in the dialed address. Errors start
-// with caSetting or pairSetting, the keys of the settings that name the files.
-func (t TLS) Config(serverName, caSetting, pairSetting string) (*tls.Config, error) {
+// Config returns the configuration for crypto/tls, or nil if TLS is disabled. Errors start with
+// section and the name of a setting.
+func (t TLS) Config(section string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName, InsecureSkipVerify: t.InsecureSkipVerify}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify}
 	if t.CA != "" {
 		pem, err := os.ReadFile(t.CA)
 		if err != nil {
-			return nil, fmt.Errorf("%s: cannot read the CA certificates: %w", caSetting, err)
+			return nil, fmt.Errorf("%sca: cannot read the CA certificates: %w", section, err)
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: no CA certificate in %s: the file must contain PEM certificates", caSetting, t.CA)
+			return nil, fmt.Errorf("%sca: no CA certificate in %s: the file must contain PEM certificates", section, t.CA)
 		}
 	}
 	if t.Cert != "" && t.Key != "" {
@@ -57,7 +57,7 @@ func (t TLS) Config(serverName, caSetting, pairSetting string) (*tls.Config, err
 			return &pair, nil
 		}
 		if _, err := load(nil); err != nil {
-			return nil, fmt.Errorf("%s: %w", pairSetting, err)
+			return nil, fmt.Errorf("%scert and %skey: %w", section, section, err)
 		}
 		c.GetClientCertificate = load
 	}

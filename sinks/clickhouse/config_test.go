@@ -7,6 +7,8 @@ import (
 	native "github.com/ClickHouse/ch-go"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/dial"
 )
 
 func TestValidate(t *testing.T) {
@@ -22,7 +24,7 @@ func TestValidate(t *testing.T) {
 	}
 	f("", func(*Config) {})
 	f("", func(c *Config) { c.Cluster, c.Quorum, c.Addresses = "main", 2, []string{"a:9000", "[::1]:9000"} })
-	f("", func(c *Config) { c.Secure, c.CAFile, c.CertFile, c.KeyFile = true, "ca", "cert", "key" })
+	f("", func(c *Config) { c.TLS = dial.TLS{Enabled: true, CA: "ca", Cert: "cert", Key: "key"} })
 	f("addresses must name at least", func(c *Config) { c.Addresses = nil })
 	f("addresses is \"here\", must be host:port", func(c *Config) { c.Addresses = []string{"here"} })
 	f("addresses lists 2 servers", func(c *Config) { c.Addresses = []string{"a:1", "b:1"} })
@@ -33,8 +35,8 @@ func TestValidate(t *testing.T) {
 	f("quorum is -1", func(c *Config) { c.Quorum = -1 })
 	f("quorum is 2, must be 0 unless", func(c *Config) { c.Quorum = 2 })
 	f("username must", func(c *Config) { c.Username = "" })
-	f("cert_file and key_file", func(c *Config) { c.Secure, c.CertFile = true, "cert" })
-	f("secure must be true", func(c *Config) { c.CAFile = "ca" })
+	f("tls.cert and tls.key", func(c *Config) { c.TLS.Enabled, c.TLS.Cert = true, "cert" })
+	f("tls.enabled must be true", func(c *Config) { c.TLS.CA = "ca" })
 	f("compression is \"gzip\"", func(c *Config) { c.Compression = "gzip" })
 	f("dial_timeout is", func(c *Config) { c.DialTimeout = time.Millisecond })
 	f("write_timeout is", func(c *Config) { c.WriteTimeout = time.Hour })
@@ -44,7 +46,7 @@ func TestValidate(t *testing.T) {
 
 func TestNewReadsFiles(t *testing.T) {
 	c := DefaultConfig()
-	c.Secure, c.CAFile = true, "/nonexistent/ca.pem"
+	c.TLS.Enabled, c.TLS.CA = true, "/nonexistent/ca.pem"
 	_, err := New(c, zerolog.Nop())
 	require.ErrorContains(t, err, "cannot read the CA certificates: open /nonexistent/ca.pem")
 }

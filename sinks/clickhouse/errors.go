@@ -34,10 +34,10 @@ const (
 )
 
 var hints = map[class]string{
-	classNetwork:   "check that the server is running and that the settings `addresses` and `secure` are correct",
+	classNetwork:   "check that the server is running and that the settings `addresses` and `tls.enabled` are correct",
 	classTimeout:   "the server did not respond within the timeouts",
 	classCancelled: "the attempt was cancelled",
-	classTLS:       "check secure, ca_file, server_name, cert_file and the server's certificate",
+	classTLS:       "check tls.enabled, tls.ca, tls.server_name, tls.cert and the server's certificate",
 	classAuth:      "check username, password and the user's grants",
 	classOverload:  "the server is overloaded; will retry",
 	classDisk:      "check the server's disks",

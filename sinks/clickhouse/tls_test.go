@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/pipeline/dial"
 )
 
 // testTLS delivers through a TLS terminator that requires a client certificate.
@@ -32,8 +33,8 @@ func testTLS(t *testing.T, store *stores.ClickHouse) {
 	cert, key := trusted.issue("client", "client")
 	foreignCert, foreignKey := foreign.issue("client", "client")
 	valid := func(c *Config) {
-		c.Addresses, c.Secure, c.ServerName = []string{address}, true, "archive.example"
-		c.CAFile, c.CertFile, c.KeyFile = trusted.file, cert, key
+		c.Addresses = []string{address}
+		c.TLS = dial.TLS{Enabled: true, CA: trusted.file, Cert: cert, Key: key, ServerName: "archive.example"}
 	}
 
 	a := newArchive(t, store, valid)
@@ -47,11 +48,11 @@ func testTLS(t *testing.T, store *stores.ClickHouse) {
 		rows, plan := a.plan(smallBlock(1))
 		a.requireFailure(want, plan, rows)
 	}
-	f(classTLS, func(c *Config) { c.CAFile = foreign.file })
-	f(classTLS, func(c *Config) { c.ServerName = "other.example" })
-	f(classTLS, func(c *Config) { c.CertFile, c.KeyFile = foreignCert, foreignKey })
-	f(classTLS, func(c *Config) { c.CertFile, c.KeyFile = "", "" })
-	a = newArchive(t, store, valid, func(c *Config) { c.CAFile, c.InsecureSkipVerify = "", true })
+	f(classTLS, func(c *Config) { c.TLS.CA = foreign.file })
+	f(classTLS, func(c *Config) { c.TLS.ServerName = "other.example" })
+	f(classTLS, func(c *Config) { c.TLS.Cert, c.TLS.Key = foreignCert, foreignKey })
+	f(classTLS, func(c *Config) { c.TLS.Cert, c.TLS.Key = "", "" })
+	a = newArchive(t, store, valid, func(c *Config) { c.TLS.CA, c.TLS.InsecureSkipVerify = "", true })
 	rows, plan = a.plan(smallBlock(1))
 	a.deliver(plan, rows)
 }

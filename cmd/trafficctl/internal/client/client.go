@@ -82,7 +82,7 @@ func New(cfg Config, service Service) (c *Client, err error) {
 	must.Do(cfg.validate())
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	transport.TLSClientConfig = must.Get((dial.TLS{Enabled: true, CA: cfg.CA}).Config("", "--ca", ""))
+	transport.TLSClientConfig = must.Get((dial.TLS{Enabled: true, CA: cfg.CA}).Config("--"))
 	base := strings.TrimRight(cfg.URL, "/")
 	return &Client{
 		HTTP: http.Client{
