@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -60,6 +61,34 @@ func TestPackageContents(t *testing.T) {
 			require.Regexp(t, `^.{8}[^w]. root/root `, line)
 		}
 	}
+}
+
+// TestDocumentLinks checks that the relative links of the documents in the archives and packages lead
+// to files in them.
+func TestDocumentLinks(t *testing.T) {
+	relative := regexp.MustCompile(`\]\(([^()#:]+)[)#]`)
+	f := func(extract string, args ...string) {
+		t.Helper()
+		dir := t.TempDir()
+		output(t, extract, append(args, dir)...)
+		checked := 0
+		require.NoError(t, filepath.WalkDir(dir, func(file string, _ os.DirEntry, err error) error {
+			if filepath.Ext(file) != ".md" {
+				return err
+			}
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, found := range relative.FindAllStringSubmatch(string(text), -1) {
+				_, err := os.Stat(filepath.Join(filepath.Dir(file), found[1]))
+				require.NoError(t, err, file)
+				checked++
+			}
+			return nil
+		}))
+		require.NotZero(t, checked)
+	}
+	f("dpkg-deb", "--extract", packageOf(testVersion, "amd64"))
+	f("tar", "-xf", filepath.Join(built.out, "trafficd-"+testVersion+"-linux-amd64.tar.gz"), "-C")
 }
 
 // TestUnitExposure checks the sandbox of the units, which is the same. testdata/install.sh verifies

@@ -58,10 +58,10 @@ func run(root, out, stamp, what string) error {
 func (r *release) make(what string) error {
 	steps := map[string][]func() error{
 		"image":   {r.emptyOut, r.buildPrograms, r.writeImages},
-		"package": {r.emptyOut, r.buildPrograms, r.writePackages},
+		"package": {r.emptyOut, r.buildPrograms, r.writeDocuments, r.writePackages},
 		"release": {
-			r.checkChangelog, r.emptyOut, r.buildPrograms, r.writeArchives, r.writePackages, r.writeImages, r.writeChart, r.writeSBOM,
-			r.copyChangelog, r.writeChecksums,
+			r.checkChangelog, r.emptyOut, r.buildPrograms, r.writeDocuments, r.writeArchives, r.writePackages, r.writeImages, r.writeChart,
+			r.writeSBOM, r.copyChangelog, r.writeChecksums,
 		},
 	}[what]
 	if steps == nil {
@@ -123,7 +123,7 @@ func (r *release) copyChangelog() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.out, "CHANGELOG.md"), text, 0o644)
+	return os.WriteFile(filepath.Join(r.out, "CHANGELOG.md"), relink(text, "CHANGELOG.md", nil), 0o644)
 }
 
 // writeChecksums writes SHA256SUMS, for `sha256sum --check`.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,22 +62,16 @@ func (r *release) writeArchives() error {
 			entries = append(entries, entry{name: directory + "/" + name, source: r.program(arch, name), mode: 0o755})
 		}
 		for name, source := range map[string]string{
-			"LICENSE": "LICENSE", "CHANGELOG.md": "CHANGELOG.md", "contract.md": "schemas/contract/contract.md",
-			"trafficd.yaml": "deployments/debian/trafficd.yaml", "trafficd.service": "deployments/systemd/trafficd.service",
-			"forecaster.service": "deployments/systemd/forecaster.service",
+			"LICENSE": "LICENSE", "trafficd.yaml": "deployments/debian/trafficd.yaml",
+			"trafficd.service": "deployments/systemd/trafficd.service", "forecaster.service": "deployments/systemd/forecaster.service",
 		} {
 			entries = append(entries, entry{name: directory + "/" + name, source: filepath.Join(r.root, source), mode: 0o644})
 		}
-		for _, pattern := range []string{
-			"README.md", "runbook.md", "settings.yaml", "edge/*",
-			"observability/README.md", "observability/grafana/*.json", "observability/prometheus/*.yml",
-		} {
-			names, _ := fs.Glob(os.DirFS(filepath.Join(r.root, "deployments")), pattern) // the pattern is valid
-			for _, name := range names {
-				source := filepath.Join(r.root, "deployments", name)
-				entries = append(entries, entry{name: directory + "/" + name, source: source, mode: 0o644})
-			}
+		documents, err := entriesOf(filepath.Join(r.build, "documents"), directory+"/")
+		if err != nil {
+			return err
 		}
+		entries = append(entries, documents...)
 		entries = append(entries, entry{name: directory + "/NOTICES.txt", source: filepath.Join(r.build, "NOTICES.txt"), mode: 0o644})
 		slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 		if err := r.writeTarGz(directory+".tar.gz", entries); err != nil {
