@@ -49,9 +49,14 @@ Exit codes: 0 everything is delivered, 1 interrupted or failed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Flags = []conf.Flag{{Name: "journal-dir", Key: "journal.dir", Value: args[0]}}
-			c, _, err := config.Load(o)
+			c, origins, err := config.Load(o)
 			if err != nil {
 				return fmt.Errorf("cannot use the configuration: %w", err)
+			}
+			// The defaults may be the wrong stores.
+			if o.File == "" && (c.ClickHouse.Enabled && origins["clickhouse.addresses"] == "" || c.Kafka.Enabled && origins["kafka.brokers"] == "") {
+				return fmt.Errorf("cannot adopt %s: the stores are not set; add --config with the settings of a daemon that delivers to them",
+					args[0])
 			}
 			c.ClickHouse.DeriveInterval = 0 // running daemons update the derived tables
 			return adoptJournal(cmd.Context(), std, c, quiet)

@@ -84,6 +84,24 @@ func TestJournalWrongDirectory(t *testing.T) {
 	f(other, "contains no journal: it has no segment (20 digits and .seg) and no cursor (.cursor)")
 }
 
+// TestJournalAdoptWithoutStores checks that adopt delivers to the default stores, on this machine,
+// only if a configuration file says so.
+func TestJournalAdoptWithoutStores(t *testing.T) {
+	const want = "the stores are not set; add --config"
+	dir := t.TempDir()
+	f := func(want string, flags ...string) {
+		t.Helper()
+		requireFailure(t, "", want, append([]string{"journal", "adopt", dir}, flags...)...)
+	}
+	f(want)
+	f(want, "--set", "clickhouse.addresses=ch:9000")
+	f(want, "--set", "kafka.brokers=k:9092")
+	const noJournal = "contains no journal"
+	f(noJournal, "--set", "kafka.brokers=k:9092", "--set", "clickhouse.addresses=ch:9000")
+	f(noJournal, "--set", "kafka.brokers=k:9092", "--set", "clickhouse.enabled=false")
+	f(noJournal, "--config", file(t, "trafficd.yaml", "log: {level: info}"))
+}
+
 // TestJournalSetWithDirectory checks that --set is an error with DIR, where no settings are loaded.
 func TestJournalSetWithDirectory(t *testing.T) {
 	dir := fiveFrames(t)
