@@ -81,48 +81,58 @@ func versions(ctx context.Context, c Conn, l Layout) (list []uint32, err error) 
 	return list, nil
 }
 
-// ForgetDropped makes the next Migrate apply all migrations if tables or views were dropped, and
+// ForgetDropped makes the next Migrate apply migrations again if tables or views were dropped, and
 // returns their names. Migrations do not change the rows of existing tables.
 func ForgetDropped(ctx context.Context, c Conn, l Layout) (dropped []string, err error) {
-	dropped, err = Dropped(ctx, c, l)
+	dropped, since, err := Dropped(ctx, c, l)
 	if err == nil && len(dropped) > 0 {
-		err = c.Exec(ctx, fmt.Sprintf("ALTER TABLE `%s`.%s DELETE WHERE table_name = '%s' SETTINGS mutations_sync = 1",
-			l.Database, l.MigrationsTable(), l.Table))
+		err = c.Exec(ctx, fmt.Sprintf("ALTER TABLE `%s`.%s DELETE WHERE table_name = '%s' AND version >= %d SETTINGS mutations_sync = 1",
+			l.Database, l.MigrationsTable(), l.Table, since))
 	}
 	return dropped, err
 }
 
-var created = regexp.MustCompile("^CREATE [A-Z ]+ `[^`]+`\\.`?([^`\\s]+)")
+var created = regexp.MustCompile("^CREATE ([A-Z ]+) `[^`]+`\\.`?([^`\\s]+)")
 
-// Dropped returns the tables and views that do not exist although migrations have created them.
-func Dropped(ctx context.Context, c Conn, l Layout) (dropped []string, err error) {
+// Dropped returns the tables and views that do not exist although migrations have created them, and
+// the number of the first migration to apply again. For a table, that is the first of all, so that
+// the derived tables are filled again.
+func Dropped(ctx context.Context, c Conn, l Layout) (dropped []string, since uint32, err error) {
 	var tables []struct {
 		Name string `ch:"name"`
 	}
 	if err := c.Select(ctx, &tables, fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s'", l.Database)); err != nil {
-		return nil, fmt.Errorf("cannot list the tables of %s: %w", l.Database, err)
+		return nil, 0, fmt.Errorf("cannot list the tables of %s: %w", l.Database, err)
 	}
 	seen := map[string]bool{}
 	for _, t := range tables {
 		seen[t.Name] = true
 	}
 	if !seen[l.MigrationsTable()] {
-		return nil, nil
+		return nil, 0, nil
 	}
 	done, err := versions(ctx, c, l)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	list, err := Migrations(l)
 	for _, m := range list {
 		for _, statement := range m.Statements {
-			if name := created.FindStringSubmatch(statement); name != nil && !seen[name[1]] && slices.Contains(done, m.Version) {
-				seen[name[1]] = true
-				dropped = append(dropped, name[1])
+			parts := created.FindStringSubmatch(statement)
+			if parts == nil || seen[parts[2]] || !slices.Contains(done, m.Version) {
+				continue
 			}
+			seen[parts[2]] = true
+			switch isView := strings.Contains(parts[1], "VIEW"); {
+			case !isView:
+				since = 0
+			case len(dropped) == 0:
+				since = m.Version
+			}
+			dropped = append(dropped, parts[2])
 		}
 	}
-	return dropped, err
+	return dropped, since, err
 }
 
 // join creates the replicated tables that other servers have.

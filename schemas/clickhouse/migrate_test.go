@@ -126,6 +126,17 @@ func testDropped(t *testing.T, store *stores.ClickHouse, conn driver.Conn) {
 	const tables = "SELECT name, create_table_query FROM system.tables WHERE database = 'dropped' ORDER BY name"
 	before := store.Query(t, tables)
 	store.Query(t, "INSERT INTO dropped.measurements_last (detector_code) VALUES ('D-1')")
+	store.Query(t, "INSERT INTO dropped.measurements (detector_code) VALUES ('D-1')")
+	store.Query(t, "DROP VIEW dropped.measurements_latest")
+	store.Query(t, "DROP VIEW dropped.measurements_5m")
+	dropped, err = schema.ForgetDropped(t.Context(), conn, l)
+	require.NoError(t, err)
+	require.Equal(t, []string{"measurements_5m", "measurements_latest"}, dropped)
+	_, err = schema.Migrate(t.Context(), conn, l)
+	require.NoError(t, err)
+	require.Equal(t, before, store.Query(t, tables))
+	require.Equal(t, "0", store.Query(t, "SELECT count() FROM dropped.measurements_blocks"), "rows to derive again")
+
 	for _, drop := range []string{"TABLE dropped.measurements", "TABLE dropped.measurements_hours", "VIEW dropped.measurements_5m"} {
 		store.Query(t, "DROP "+drop)
 	}
