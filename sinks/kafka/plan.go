@@ -1,9 +1,9 @@
 package kafka
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
+	"strings"
 
 	"github.com/segmentio/kafka-go/compress"
 
@@ -18,7 +18,8 @@ const unknownOffset = -1
 
 // state describes the topic between two blocks. It is encoded as
 //
-//	version (1 byte); cluster ID and, if known, # and topic ID (uvarint length, bytes)
+//	version (1 byte); cluster ID and, if known or if the cluster ID has a #, # and topic ID (uvarint
+//	length, bytes)
 //	topic (uvarint length, bytes)
 //	suspect, number of partitions (uvarint); per partition: last offset (varint)
 type state struct {
@@ -59,7 +60,8 @@ var errFormat = errors.New("invalid Kafka plan or state")
 func (s state) encode() []byte {
 	dst := []byte{formatVersion}
 	cluster := s.cluster
-	if s.topicID != (dial.TopicID{}) { // part of the cluster ID, because earlier versions cannot read an additional field
+	// It is part of the cluster ID, because earlier versions cannot read an additional field.
+	if s.topicID != (dial.TopicID{}) || strings.Contains(s.cluster, "#") {
 		cluster += "#" + string(s.topicID[:])
 	}
 	dst = batch.AppendCounted(dst, cluster)
@@ -112,10 +114,10 @@ func decodePlan(b []byte) (plan, error) {
 
 func readState(r *batch.WireReader) state {
 	r.Version(formatVersion)
-	cluster, id, hasID := bytes.Cut(r.Counted(), []byte("#"))
-	s := state{cluster: string(cluster), topic: string(r.Counted()), suspect: int(r.Uvarint())}
-	if copy(s.topicID[:], id); hasID && len(id) != len(s.topicID) {
-		r.Fail("invalid topic ID")
+	s := state{cluster: string(r.Counted()), topic: string(r.Counted()), suspect: int(r.Uvarint())}
+	if at := len(s.cluster) - len(s.topicID) - 1; at >= 0 && s.cluster[at] == '#' {
+		copy(s.topicID[:], s.cluster[at+1:])
+		s.cluster = s.cluster[:at]
 	}
 	for n := r.Count(); n > 0 && r.Err() == nil; n-- {
 		s.offsets = append(s.offsets, r.Varint())
