@@ -123,6 +123,7 @@ func (e *Endpoint) UseClients(clients []*contract.Client) {
 			clientRejected.DeleteLabelValues(name)
 			clientLast.DeleteLabelValues(name)
 			old.period.remove(name)
+			e.warned.Delete(name)
 		}
 	}
 }

@@ -55,7 +55,10 @@ func TestClientMetrics(t *testing.T) {
 	require.Equal(t, 1002.0, testutil.ToFloat64(clientBatches.WithLabelValues("a")), "a reload keeps the counts")
 	require.Equal(t, 1001, (*e.clients.Load())["a"].period.gaps, "a reload keeps the gaps")
 	clients := e.clients.Load()
+	e.warned.Store("a", struct{}{})
 	e.UseClients(nil)
+	_, warned := e.warned.Load("a")
+	require.False(t, warned, "the names of removed keys do not accumulate")
 	removed := e.clients.Swap(clients)
 	count() // a request that loaded the clients before the removal
 	e.clients.Store(removed)
