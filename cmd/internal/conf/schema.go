@@ -77,6 +77,7 @@ var renamed = map[string]string{
 // nearest returns the key that is probably meant by a wrong one. If none is similar, it returns ""
 // and the keys in the section to which the wrong key belongs.
 func (s schema) nearest(wrong string) (key string, others []string) {
+	wrong = strings.ToLower(wrong)
 	last := strings.LastIndexByte(wrong, '.') + 1
 	current := wrong[:last] + renamed[wrong[last:]]
 	for _, f := range s {
