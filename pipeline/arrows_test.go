@@ -44,7 +44,7 @@ var arrows = []arrow{
 	{"pipeline/journal/", []string{"pipeline/metrics/", "pipeline/replace/", "pipeline/settings/"}, "the journal stores bytes and does not know their meaning"},
 	{"pipeline/decode/", []string{"pipeline/batch/", "pipeline/settings/", "schemas/contract/"}, "decode converts bytes to columns and does nothing else"},
 	{"pipeline/validate/", []string{"pipeline/batch/", "pipeline/settings/", "schemas/contract/"}, "validate depends only on the batch and the rules of the contract"},
-	{"pipeline/dial/", []string{"pipeline/settings/"}, "dial opens connections to the stores and does not know what is sent over them"},
+	{"pipeline/dial/", []string{"pipeline/metrics/", "pipeline/settings/"}, "dial opens connections to the stores and does not know what is sent over them"},
 	{"pipeline/", []string{"pipeline/", "schemas/contract/", "schemas/gunzip/"}, "the pipeline declares the interfaces that it needs, and cmd passes in sources and sinks"},
 	{"sources/internal/watch/", nil, "watch detects changes of files and does not know their contents"},
 	{"sources/internal/shrink/", []string{"pipeline/settings/"}, "shrink compares contents and does not know what they are"},

@@ -3,10 +3,17 @@ package dial
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math"
+	"math/big"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -16,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/stretchr/testify/require"
@@ -89,6 +97,48 @@ func TestFilesAreRead(t *testing.T) {
 	require.True(t, c.InsecureSkipVerify)
 	require.Equal(t, "name", c.ServerName)
 	require.EqualValues(t, tls.VersionTLS12, c.MinVersion)
+}
+
+// TestClientCertificateExpiry checks that a metric has the time at which the client certificate now in
+// the file expires, however often it is configured.
+func TestClientCertificateExpiry(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "client.pem")
+	write := func(expiry time.Time) {
+		t.Helper()
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: expiry}
+		cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+		require.NoError(t, err)
+		secret, err := x509.MarshalPKCS8PrivateKey(key)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...), 0o600))
+	}
+	expiry := func() float64 {
+		t.Helper()
+		families, err := prometheus.DefaultGatherer.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			for _, m := range f.Metric {
+				if f.GetName() == "trafficd_dial_client_certificate_expiry_timestamp_seconds" && m.Label[0].GetValue() == file {
+					return m.GetGauge().GetValue()
+				}
+			}
+		}
+		t.Fatal("no metric")
+		return 0
+	}
+	write(time.Unix(2_000_000_000, 0))
+	for range 2 {
+		_, err := TLS{Enabled: true, Cert: file, Key: file}.Config("tls.")
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2e9, expiry())
+	write(time.Unix(2_100_000_000, 0))
+	require.Equal(t, 2.1e9, expiry())
+	require.NoError(t, os.Remove(file))
+	require.True(t, math.IsNaN(expiry()))
 }
 
 func TestCheckClock(t *testing.T) {

@@ -6,10 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
+	"sync"
 	"time"
 
+	"trafficd/pipeline/metrics"
 	"trafficd/pipeline/settings"
 )
 
@@ -60,9 +63,22 @@ func (t TLS) Config(section string) (*tls.Config, error) {
 			return nil, fmt.Errorf("%scert and %skey: %w", section, section, err)
 		}
 		c.GetClientCertificate = load
+		if _, known := clientCertificates.LoadOrStore(t.Cert, nil); !known {
+			metrics.Register(metrics.GaugeFunc("trafficd_dial_client_certificate_expiry_timestamp_seconds",
+				"Unix time at which the client certificate in the file expires, in seconds; NaN if it cannot be loaded.",
+				map[string]string{"file": t.Cert}, func() float64 {
+					if pair, err := load(nil); err == nil {
+						return float64(pair.Leaf.NotAfter.Unix())
+					}
+					return math.NaN()
+				}))
+		}
 	}
 	return c, nil
 }
+
+// clientCertificates holds the paths of the client certificates that have a metric.
+var clientCertificates sync.Map
 
 // dialer returns a function that connects and, unless config is nil, completes a TLS handshake. The
 // function fails when the timeout expires or its context is done.

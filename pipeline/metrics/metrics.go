@@ -1,8 +1,9 @@
 // Package metrics creates the daemon's metrics and registers them with Prometheus's default
 // registry, which also contains the metrics of the Go runtime and of the process.
 //
-// A label has a fixed set of values, or one value for each API key. Hot paths keep their counters
-// in variables, because looking up a label value costs more than incrementing a counter.
+// A label has a fixed set of values, or one value for each API key or file in the settings. Hot
+// paths keep their counters in variables, because looking up a label value costs more than
+// incrementing a counter.
 package metrics
 
 import (

@@ -2,6 +2,7 @@ package observability
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/internal/launch"
@@ -42,6 +44,9 @@ func faults(t *testing.T) []fault {
 	archive, broker := stores.StartClickHouse(t), stores.StartKafka(t, stores.Topic("forecasts", 1))
 	lostArchive, lostBroker, hungBroker := stores.StartClickHouse(t), stores.StartKafka(t), stores.StartKafka(t)
 	cluster := stores.StartCluster(t, "1")
+	server := httptest.NewTLSServer(nil)
+	server.Close() // only its certificate is used
+	encrypted := stores.StartKfake(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates})).ListenAddrs()[0]
 	unused, err := launch.FreeAddress()
 	require.NoError(t, err)
 	kafka := func(k *stores.Kafka, settings ...string) []string {
@@ -83,6 +88,20 @@ func faults(t *testing.T) []fault {
 		{alerts: "TrafficdRestarts", name: "restarting"},
 		{alerts: "TrafficdClockSkew", name: "skewed", prepare: func(d *daemon) { d.ops = skewClock(t, d.Ops, 2*time.Minute) }},
 		{alerts: "TrafficdCertificateExpires", name: "expiring", prepare: tls(10*24*time.Hour + time.Hour)},
+		{
+			alerts: "TrafficdClientCertificateExpires", name: "client-expiring",
+			settings: []string{
+				"kafka.enabled=true", "kafka.brokers=" + encrypted, "kafka.create_topic.partitions=1",
+				"kafka.tls.enabled=true", "kafka.tls.insecure_skip_verify=true", "kafka.tls.cert=client.crt", "kafka.tls.key=client.key",
+			},
+			prepare: func(d *daemon) {
+				d.certificate(10*24*time.Hour + time.Hour)
+				for _, name := range []string{"crt", "key"} {
+					require.NoError(t, os.Rename(d.path("tls."+name), d.path("client."+name)))
+				}
+			},
+			env: []string{"FILE=client.crt"},
+		},
 		{alerts: "TrafficdKeysInvalid", name: "keys", inject: func(d *daemon) {
 			d.replace("keys.yaml", d.keys("- {name: new, rights: [ingets]}\n"))
 		}},
