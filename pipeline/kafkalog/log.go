@@ -209,7 +209,9 @@ func (l *Log) watch(ctx context.Context) {
 		usable := l.unusable == nil
 		l.mu.Unlock()
 		if !usable {
-			l.setUnusable(l.prepare(ctx))
+			if err := l.prepare(ctx); ctx.Err() == nil {
+				l.setUnusable(err)
+			}
 		} else {
 			l.probe(ctx, n%l.cfg.Partitions)
 			if n%10 == 0 {

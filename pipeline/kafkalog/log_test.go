@@ -225,6 +225,23 @@ func TestHangingBroker(t *testing.T) {
 	leave()
 }
 
+// TestCloseWhileChecking checks that a check of the topic that Close interrupts is not logged.
+func TestCloseWhileChecking(t *testing.T) {
+	hanging, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer hanging.Close()
+	cfg := DefaultConfig()
+	cfg.Brokers = []string{hanging.Addr().String()}
+	var logged bytes.Buffer
+	l, err := Open(cfg, nil, window, zerolog.New(&logged))
+	require.NoError(t, err)
+	c, err := hanging.Accept()
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, l.Close(t.Context()))
+	require.Empty(t, logged.String())
+}
+
 // TestProbesDoNotWait checks that a partition recovers while the leader of another one does not
 // respond.
 func TestProbesDoNotWait(t *testing.T) {
