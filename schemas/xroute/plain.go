@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/twpayne/go-geom"
 
@@ -32,13 +35,19 @@ func FromPlain(p PlainGeometry, limits geo.Limits) (geom.T, error) {
 
 func fromPlain(p PlainGeometry, limits geo.Limits, layout geom.Layout) (geom.T, error) {
 	s := plainSource{plain: p, Builder: geo.Builder{Limits: limits, Layout: layout}}
-	return s.Read(&s)
+	g, err := s.Read(&s)
+	if len(s.places) > 0 {
+		slices.Reverse(s.places)
+		err = fmt.Errorf("%s: %w", strings.Join(s.places, ": "), err)
+	}
+	return g, err
 }
 
 // plainSource implements geo.Source.
 type plainSource struct {
 	geo.Builder
-	plain PlainGeometry
+	plain  PlainGeometry
+	places []string // after an error, the parts that contain it, the innermost first
 }
 
 func (s *plainSource) Kind() (geo.Kind, error) {
@@ -54,7 +63,8 @@ func (s *plainSource) List(_ geo.Kind, part func() error) error {
 		for i := range n {
 			s.plain = plain(i)
 			if err := part(); err != nil {
-				return fmt.Errorf("%s %d: %w", name, i, err)
+				s.places = append(s.places, name+" "+strconv.Itoa(i)) // wrapping err at each level would repeat its text
+				return err
 			}
 		}
 		return nil

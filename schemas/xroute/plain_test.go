@@ -1,7 +1,9 @@
 package xroute_test
 
 import (
+	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,6 +77,11 @@ func TestInvalidPlain(t *testing.T) {
 		deep = &xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{deep}}
 	}
 	require.ErrorIs(t, f(deep, "deeper than 32"), geo.ErrTooLarge)
+	text := 0 // the text of the error and its causes
+	for err := f(deep, strings.Repeat("member 0: ", 32)); err != nil; err = errors.Unwrap(err) {
+		text += len(err.Error())
+	}
+	require.Less(t, text, 600, "the causes must not repeat the places")
 	_, err = xroute.FromPlain(&xroute.PlainLineString{Points: ring}, geo.Limits{Points: 4, Depth: 1})
 	require.ErrorIs(t, err, geo.ErrTooLarge)
 }
