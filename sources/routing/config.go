@@ -55,7 +55,7 @@ type JobsConfig struct {
 // DefaultConfig returns the default settings. They allow 100,000 points in a request: 5 MB of XML
 // as plain elements, and 20 MB in a response with all four encodings. Each request being processed
 // (at most concurrency) uses up to 100 MB for its decompressed body and its response. A job uses 24
-// bytes per point and 512 per geometry.
+// bytes per point, 512 per geometry, and the text of its errors.
 func DefaultConfig() Config {
 	return Config{
 		VendorPrefix:      "VENDOR",

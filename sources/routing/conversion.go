@@ -112,15 +112,25 @@ type item struct {
 }
 
 const (
-	itemBytes   = 512 // estimated size of an item without its coordinates, or of its error
+	itemBytes   = 512 // estimated size of an item without its coordinates and the text of its error
 	memberBytes = 96  // estimated size of a member of a collection without its coordinates
 )
 
+// bytes estimates the memory used by an item without its coordinates, and the size of its error in
+// a response.
+func (it *item) bytes() int {
+	size := itemBytes
+	for err := it.err; err != nil; err = errors.Unwrap(err) {
+		size += len(err.Error()) // which includes the text of its cause
+	}
+	return size
+}
+
 func (c *conversion) len() int { return len(c.items) }
 
-func (c *conversion) size() int64 {
-	size := int64(len(c.items)) * itemBytes
+func (c *conversion) size() (size int64) {
 	for i := range c.items {
+		size += int64(c.items[i].bytes())
 		if g := c.items[i].geometry; g != nil {
 			size += int64(geo.Count(g)) * 3 * 8 // a point has at most three coordinates; a part needs less
 			for p := range geo.Parts(g) {
@@ -139,7 +149,7 @@ func (c *conversion) responseSize(done int) (size int) {
 		if it.err == nil {
 			size += responseSize(c.options.encodings, geo.Count(it.geometry))
 		} else {
-			size += itemBytes
+			size += it.bytes()
 		}
 	}
 	return size

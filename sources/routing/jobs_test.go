@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/schemas/geo"
+	"trafficd/schemas/xroute"
 )
 
 var (
@@ -360,22 +361,32 @@ func TestFailedFetchKeepsJob(t *testing.T) {
 // TestConversionSize checks that the charged size of a job is at least its real size, even if
 // most of it is not coordinates.
 func TestConversionSize(t *testing.T) {
+	requireSize := func(n int, e xroute.EncodedGeometry, fails bool) {
+		t.Helper()
+		c := &conversion{items: make([]item, n)}
+		before := heap()
+		for i := range c.items {
+			g, f := read(e, geo.DefaultLimits())
+			if require.Equal(t, fails, f != nil); fails {
+				c.items[i].err = f
+			}
+			c.items[i].geometry = g
+		}
+		require.LessOrEqual(t, int64(heap()-before), c.size(), "%.100s", *e.Encoded().WKT)
+		runtime.KeepAlive(e)
+	}
 	f := func(member string, n int) {
 		t.Helper()
 		text := "GEOMETRYCOLLECTION (" + member + strings.Repeat(", "+member, n-1) + ")"
-		c := &conversion{items: make([]item, 1)}
-		before := heap()
-		var err error
-		c.items[0].geometry, err = geo.DefaultLimits().ParseWKT(text, geo.GeometryCollection)
-		require.NoError(t, err)
-		require.LessOrEqual(t, int64(heap()-before), c.size(), "of %s", member)
-		runtime.KeepAlive(text)
+		requireSize(1, asWKT(&xroute.GeometryCollection{}, text), false)
 	}
 	f("POINT (1 2)", 20_000)
 	f("POINT EMPTY", 20_000)
 	f("MULTIPOLYGON EMPTY", 20_000)
 	f("MULTILINESTRING ((1 2, 3 4))", 20_000)
 	f("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION EMPTY)", 20_000)
+	requireSize(20_000, asWKT(&xroute.Point{}, ""), true)
+	requireSize(20_000, asWKT(&xroute.Point{}, strings.Repeat("\u00a0", 100)), true) // escaped in the error
 }
 
 func heap() uint64 {
