@@ -167,7 +167,23 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 		return nil, apiErr
 	}
 	defer s.watches.Release(x.client.Owner, 1)
+	shrink(r)
 	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Owner, r.ID, interval, timeout))}, nil
+}
+
+// shrink truncates what the response and the log will quote of a request, and discards the rest.
+// Otherwise, each request that waits could use as much memory as the largest body.
+func shrink(r *xroute.WatchJob) {
+	texts := []*string{&r.ID} // truncation never changes our own IDs
+	if caller := r.CallerContext; caller != nil {
+		caller.Properties = nil
+		texts = append(texts, caller.Log1, caller.Log2, caller.Log3)
+	}
+	for _, text := range texts {
+		if text != nil {
+			*text = contract.Echo(*text)
+		}
+	}
 }
 
 // watchTimes returns the interval at which a watch checks for progress, and its maximum duration.

@@ -194,6 +194,33 @@ func TestClientGetsHalfOfTheWatches(t *testing.T) {
 	}
 }
 
+// TestWatchesUseLittleMemory checks that requests do not use memory for their content while they
+// wait.
+func TestWatchesUseLittleMemory(t *testing.T) {
+	const watching, size = 16, 1 << 20
+	s := start(t, nil)
+	waits, long := watchOptions(60_000, 50_000), strings.Repeat("x", size)
+	list := strings.Repeat("<v:CallerContextProperty/>", size/len("<v:CallerContextProperty/>"))
+	bodies := []string{
+		zip(jobRequest("watchJob", long, waits)),
+		zip(jobRequest("watchJob", "none", waits+`<r:callerContext log1="`+long+`"><v:wrappedProperties/></r:callerContext>`)),
+		zip(jobRequest("watchJob", "none", waits+`<r:callerContext><v:wrappedProperties>`+list+`</v:wrappedProperties></r:callerContext>`)),
+	}
+	before, done := heap(), make(chan struct{})
+	for i := range watching {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			s.post(bodies[i%len(bodies)], "Content-Encoding", "gzip")
+		}()
+	}
+	require.Eventually(t, func() bool { return s.service.watches.Total() == watching }, waitLimit, time.Millisecond)
+	require.Less(t, int64(heap()-before), int64(watching*size/4))
+	s.service.Drain()
+	for range watching {
+		<-done
+	}
+}
+
 // TestClientKeysShareQuota checks that a second key of the client does not get another
 // quota.
 func TestClientKeysShareQuota(t *testing.T) {
