@@ -61,7 +61,7 @@ func (c Conversion) points(flat []float64, stride, before int) error {
 
 func (s System) degrees(x, y float64) (lon, lat float64, err error) {
 	if !finite(x) || !finite(y) {
-		return 0, 0, errNotFinite
+		return 0, 0, ErrNotFinite
 	}
 	lon, lat, err = s.inverse(x, y)
 	switch {
@@ -89,8 +89,11 @@ func (e *DomainError) Error() string {
 
 func (e *DomainError) Unwrap() error { return e.Reason }
 
+// ErrNotFinite means that a coordinate is NaN or infinite. WKB and plain elements can represent
+// these values, but WKT and KML cannot.
+var ErrNotFinite = errors.New("not a finite number")
+
 var (
-	errNotFinite = errors.New("not a finite number")
 	errLongitude = errors.New("longitude is not between -180 and 180")
 	errLatitude  = errors.New("latitude is not between -90 and 90")
 	errPole      = errors.New("the pole cannot be projected")

@@ -30,7 +30,7 @@ const (
 
 // ParseWKB parses a geometry in well-known binary (WKB). The result does not retain data, and has
 // the SRID of the outermost geometry. The error contains the byte offset, counted from 0, and wraps
-// ErrKind or ErrTooLarge where applicable.
+// ErrKind, ErrTooLarge or ErrNotFinite where applicable.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
 	g, err := r.Read(&r)
@@ -162,7 +162,7 @@ func (r *wkbReader) floats(n int) error {
 			v := r.float(offset)
 			if !finite(v) {
 				r.at += offset
-				return fmt.Errorf("coordinate %v is not a finite number", v)
+				return fmt.Errorf("coordinate %v is %w", v, ErrNotFinite)
 			}
 			flat = append(flat, v)
 		}

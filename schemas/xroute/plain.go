@@ -15,16 +15,12 @@ import (
 )
 
 var (
-	// ErrNotFinite means that a coordinate of a plain geometry is NaN or infinite. XML can
-	// represent these values, but other encodings cannot.
-	ErrNotFinite = errors.New("not a finite number")
-
 	errPlain = errors.New("invalid geometry")
 	errMixed = fmt.Errorf("%w: some points have a z coordinate and others do not", errPlain)
 )
 
-// FromPlain converts a plain geometry to a geom.T. The error wraps geo.ErrTooLarge or ErrNotFinite
-// where applicable.
+// FromPlain converts a plain geometry to a geom.T. The error wraps geo.ErrTooLarge or
+// geo.ErrNotFinite where applicable.
 func FromPlain(p PlainGeometry, limits geo.Limits) (geom.T, error) {
 	g, err := fromPlain(p, limits, geom.XY)
 	if errors.Is(err, errMixed) {
@@ -114,7 +110,7 @@ func (s *plainSource) points(points []PlainPoint) error {
 		}
 		for _, v := range s.Flat[len(s.Flat)-s.Layout.Stride():] {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return fmt.Errorf("point %d: coordinate %v is %w", i, v, ErrNotFinite)
+				return fmt.Errorf("point %d: coordinate %v is %w", i, v, geo.ErrNotFinite)
 			}
 		}
 	}

@@ -69,9 +69,9 @@ func TestInvalidPlain(t *testing.T) {
 	f(&xroute.PlainMultiPolygon{Polygons: []xroute.PlainPolygon{{LinearRings: []xroute.PlainLinearRing{{Points: ring}}}, {LinearRings: []xroute.PlainLinearRing{{Points: line}}}}},
 		"polygon 1: ring 0: a ring must have no points or at least 4, got 1")
 	err := f(&xroute.PlainLineString{Points: []xroute.PlainPoint{{}, {X: math.Inf(1)}}}, "point 1: coordinate +Inf is not a finite number")
-	require.ErrorIs(t, err, xroute.ErrNotFinite)
+	require.ErrorIs(t, err, geo.ErrNotFinite)
 	err = f(&xroute.PlainPoint{Z: new(math.NaN())}, "point 0: coordinate NaN is not a finite number")
-	require.ErrorIs(t, err, xroute.ErrNotFinite)
+	require.ErrorIs(t, err, geo.ErrNotFinite)
 	deep := &xroute.PlainGeometryCollection{}
 	for range 40 {
 		deep = &xroute.PlainGeometryCollection{Geometries: []xroute.PlainGeometry{deep}}

@@ -147,7 +147,7 @@ func inputFailure(err error, syntax xroute.ErrorCode, message string) *failure {
 		return serviceFailure(xroute.CodePlacemarkNotFound, message, err)
 	case errors.Is(err, geo.ErrKind):
 		return serviceFailure(xroute.CodeGeometryObject, message, err)
-	case errors.Is(err, xroute.ErrNotFinite):
+	case errors.Is(err, geo.ErrNotFinite):
 		return serviceFailure(xroute.CodeCoordinateFormat, message, err)
 	}
 	return serviceFailure(syntax, message, err)

@@ -89,6 +89,7 @@ func TestErrorCodes(t *testing.T) {
 	f(xroute.CodeCoordinateFormat, `LineString" wkt="LINESTRING (8 48, 8 91)"`, "", wkt, "", "geometry point[1]", "latitude")
 	f(xroute.CodeCoordinateFormat, `Point"`, `<c:point x="NaN" y="48"/>`, wkt, "", "geometry PLAIN", "not a finite number")
 	f(xroute.CodeCoordinateFormat, `Point"`, `<c:point x="8" y="-INF"/>`, wkt, "", "geometry PLAIN", "not a finite number")
+	f(xroute.CodeCoordinateFormat, `Point" wkb="AQEAAAAAAAAAAADwfwAAAAAAAEhA"`, "", wkt, "", "geometry WKB", "not a finite number")
 	for _, other := range []string{"", `<c:point x="8" y="48"/>`} {
 		f(xroute.CodeCoordinateFormat, `Point" wkb="AQEAACDoZAAAAAAAAAAAIEAAAAAAAABIQA=="`, other, wkt, "", "geometry", "the geometry has SRID 25832")
 	}
