@@ -29,7 +29,7 @@ const (
 )
 
 // ParseWKB parses a geometry in well-known binary (WKB). The result does not retain data, and has
-// the SRID of the outermost geometry. The error contains the byte offset, counted from 0, and wraps
+// the SRID that it or any of its members declares. The error contains the byte offset, counted from 0, and wraps
 // ErrKind, ErrTooLarge or ErrNotFinite where applicable.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
@@ -100,8 +100,11 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 	if err := r.need(4); err != nil {
 		return Any, err
 	}
-	if r.at == wkbHeader {
-		r.srid = r.uint32(0)
+	switch id := r.uint32(0); {
+	case r.srid == 0:
+		r.srid = id
+	case id != 0 && id != r.srid:
+		return Any, fmt.Errorf("SRID %d of a member contradicts the SRID %d before it", id, r.srid)
 	}
 	r.at += 4
 	return kind, nil

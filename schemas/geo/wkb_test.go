@@ -87,7 +87,11 @@ func TestWKBForms(t *testing.T) {
 	f("01 01000000"+nan+nan, "POINT EMPTY", 0)
 	f("01 e9030000"+nan+nan+nan, "POINT Z EMPTY", 0)
 	f("01 04000000 02000000  00 00000001 3ff0000000000000 4000000000000000  01 01000000"+two+one, "MULTIPOINT ((1 2), (2 1))", 0)
-	f("01 07000020 e6100000 01000000  01 01000020 e7100000"+one+two, "GEOMETRYCOLLECTION (POINT (1 2))", 4326)
+	for _, id := range []string{"e6100000", "00000000"} { // some writers repeat the SRID, or write 0
+		f("01 07000020 e6100000 01000000  01 01000020 "+id+one+two, "GEOMETRYCOLLECTION (POINT (1 2))", 4326)
+		f("01 07000020 "+id+" 01000000  01 01000020 e6100000"+one+two, "GEOMETRYCOLLECTION (POINT (1 2))", 4326)
+	}
+	f("01 04000000 01000000  01 01000020 e6100000"+one+two, "MULTIPOINT ((1 2))", 4326)
 }
 
 func TestWKBInvalid(t *testing.T) {
@@ -112,6 +116,7 @@ func TestWKBInvalid(t *testing.T) {
 	f("01 01000000"+one, "byte 5: unexpected end of data: 8 bytes left, need 16")
 	f("01 01000020 e610", "byte 5: unexpected end of data: 2 bytes left, need 4")
 	f(point+"00", "byte 21: unexpected data after the geometry")
+	f("01 07000020 e6100000 01000000  01 01000020 e7100000"+one+two, "byte 18: SRID 4327 of a member contradicts the SRID 4326")
 	f("01 01000000"+one+nan, "byte 13: coordinate NaN is not a finite number")
 	f("01 01000000"+nan+one, "byte 5: coordinate NaN")
 	f("01 01000000"+one+"000000000000f07f", "byte 13: coordinate +Inf")
