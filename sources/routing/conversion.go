@@ -24,7 +24,12 @@ type options struct {
 
 // optionsOf returns the options of a request. The error is a *failure.
 func optionsOf(r *xroute.RequestOptions, caller *xroute.CallerContext, vendorPrefix string) (o options, err error) {
-	if o.encodings = r.ResponseGeometry; len(o.encodings) == 0 {
+	for _, e := range r.ResponseGeometry { // without the many duplicates that a request may contain
+		if !slices.Contains(o.encodings, e) {
+			o.encodings = append(o.encodings, e)
+		}
+	}
+	if len(o.encodings) == 0 {
 		const reason = "no encoding is requested: request at least one of PLAIN, WKB, WKT, KML"
 		return o, serviceFailure(xroute.CodeGeometryEncoding, reason, nil).inContext("options/wrappedResponseGeometry")
 	}

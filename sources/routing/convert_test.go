@@ -3,6 +3,7 @@ package routing
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,6 +130,16 @@ func TestResponsesAreValidRequests(t *testing.T) {
 	same("GEOMETRYCOLLECTION (GEOMETRYCOLLECTION (LINESTRING (0 0, 1 1)), MULTIPOINT ((1 2)))")
 	same("GEOMETRYCOLLECTION (MULTIPOLYGON EMPTY, POINT (1 2))")
 	f("GEOMETRYCOLLECTION (LINESTRING (0 0, 1 0, 1 1, 0 0))", "GEOMETRYCOLLECTION (LINEARRING (0 0, 1 0, 1 1, 0 0))")
+}
+
+// TestRepeatedEncodings checks that each encoding is stored once, because a job keeps them and
+// looks for them for each geometry.
+func TestRepeatedEncodings(t *testing.T) {
+	want := []xroute.GeometryEncoding{xroute.EncodingWKB, xroute.EncodingPlain}
+	r := &xroute.RequestOptions{CoordFormat: geo.GeoDecimal, ResponseGeometry: slices.Repeat(want, 10)}
+	o, err := optionsOf(r, nil, "")
+	require.NoError(t, err)
+	require.Equal(t, want, o.encodings)
 }
 
 // TestFormats converts the point of contract 3.2 from each format to each other.
