@@ -174,6 +174,31 @@ func TestConverterLosesJob(t *testing.T) {
 	require.ErrorContains(t, err, "try again")
 }
 
+// TestConverterFindsAnotherReplica checks that a batch is not split if the job is on another replica
+// than its watch.
+func TestConverterFindsAnotherReplica(t *testing.T) {
+	first := startRouting(t, nil)
+	second := startRouting(t, func(c *routing.Config) { c.Jobs.Replica = "other" })
+	var requests atomic.Int32
+	balancer := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		to := second
+		if requests.Add(1) == 1 {
+			to = first
+		}
+		target, _ := url.Parse(to) // valid
+		r.SetURL(target)
+	}})
+	t.Cleanup(func() {
+		balancer.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	degrees := system(t, "OG_GEODECIMAL", "")
+	service := soap.Converter{Client: newClient(t, balancer.URL), From: degrees, To: degrees}
+	_, err := service.Convert(t.Context(), parse(t, "POINT (8 48)", "POINT (9 49)"))
+	require.ErrorContains(t, err, "another replica started this job")
+	require.EqualValues(t, 3, requests.Load(), "start, watch and delete")
+}
+
 // proxy forwards the n-th request to a daemon if pass, which may change it, returns true. Otherwise
 // it responds with 503.
 func proxy(t *testing.T, daemon string, pass func(n int32, r *http.Request) bool) string {

@@ -25,10 +25,12 @@ type Converter struct {
 // Convert implements geometry.Converter. It splits a batch that is too large for the service. The
 // result for a single geometry that is too large is an error.
 func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Result, error) {
-	results, err := c.runJob(ctx, batch)
+	id, err := c.start(ctx, batch)
 	switch {
+	case err == nil:
+		return c.results(ctx, id, len(batch))
 	case !tooLarge(err):
-		return results, err
+		return nil, err
 	case len(batch) == 1:
 		return []geometry.Result{{Err: err}}, nil
 	}
@@ -41,12 +43,12 @@ func (c Converter) Convert(ctx context.Context, batch []geom.T) ([]geometry.Resu
 	return append(first, second...), err
 }
 
-// runJob converts a batch with one job. It deletes the job after an error.
-func (c Converter) runJob(ctx context.Context, batch []geom.T) (_ []geometry.Result, err error) {
+// start starts a job that converts a batch, and returns its ID.
+func (c Converter) start(ctx context.Context, batch []geom.T) (id string, err error) {
 	list := make([]xroute.EncodedGeometry, len(batch))
 	for i, g := range batch {
 		if list[i], err = Encode(g); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	options := xroute.RequestOptions{
@@ -59,32 +61,38 @@ func (c Converter) runJob(ctx context.Context, batch []geom.T) (_ []geometry.Res
 		properties = append(properties, xroute.CallerContextProperty{Key: new("SrId"), Value: id})
 	}
 	job, err := c.Client.Start(ctx, list, options, &xroute.CallerContext{Properties: properties})
-	if err != nil {
-		return nil, err
-	}
-	if job.ID == nil {
-		return nil, errors.New("the routing service started a job without an id, so its results cannot be fetched: " +
+	if err == nil && job.ID == nil {
+		err = errors.New("the routing service started a job without an id, so its results cannot be fetched: " +
 			"report this to the operator of the service")
 	}
+	if err != nil {
+		return "", err
+	}
+	return *job.ID, nil
+}
+
+// results waits for a job and returns the results of its n geometries. It deletes the job after an
+// error.
+func (c Converter) results(ctx context.Context, id string, n int) (_ []geometry.Result, err error) {
 	defer func() {
 		if err != nil { // including interruption
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
-			_, _ = c.Client.Delete(ctx, *job.ID) // if this fails, the job expires
+			_, _ = c.Client.Delete(ctx, id) // if this fails, the job expires
 		}
 	}()
-	if _, err = c.Client.Await(ctx, *job.ID, func(xroute.Job) {}); err != nil {
+	if _, err = c.Client.Await(ctx, id, func(xroute.Job) {}); err != nil {
 		return nil, err
 	}
-	fetched, err := c.Client.Fetch(ctx, *job.ID)
+	fetched, err := c.Client.Fetch(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if got := len(fetched.Geometries) + len(fetched.Failures); got != len(batch) {
+	if got := len(fetched.Geometries) + len(fetched.Failures); got != n {
 		return nil, fmt.Errorf("the routing service returned results for %d of %d geometries, with the job status %s; "+
-			"if the job was stopped or the daemon restarted, try again", got, len(batch), fetched.Job.Status)
+			"if the job was stopped or the daemon restarted, try again", got, n, fetched.Job.Status)
 	}
-	results := make([]geometry.Result, len(batch)) // in the order of the request
+	results := make([]geometry.Result, n) // in the order of the request
 	for _, f := range fetched.Failures {
 		if f.Index < 0 || int(f.Index) >= len(results) || results[f.Index].Err != nil {
 			return nil, fmt.Errorf("invalid response from the routing service: failure of geometry %d of %d", f.Index, len(results))
