@@ -24,6 +24,8 @@ func TestMeasuresAreDropped(t *testing.T) {
 	f("POINT ZM (1 2 3 4)", "POINT Z (1 2 3)")
 	f("POINT (1 2 3 4)", "POINT Z (1 2 3)")
 	f("POINT (1 2 3)", "POINT Z (1 2 3)")
+	f("POINT M (1 2 NaN)", "POINT (1 2)")
+	f("LINESTRING ZM (1 2 3 4, 4 5 6 nan)", "LINESTRING Z (1 2 3, 4 5 6)")
 	f("POINT M EMPTY", "POINT EMPTY")
 	f("POINT ZM EMPTY", "POINT Z EMPTY")
 	f("LINESTRING M (1 2 3, 4 5 6)", "LINESTRING (1 2, 4 5)")
@@ -38,6 +40,8 @@ func TestMeasuresAreDropped(t *testing.T) {
 		_, err := dropping.ParseWKT(text, geo.Any)
 		require.ErrorContains(t, err, want, text)
 	}
+	invalid("POINT M (1 NaN 2)", "expected a number; points have 3")
+	invalid("POINT M (1 2 x)", `"x" is not a number`)
 	invalid("POINT M (1 2)", "expected a number; points have 3")
 	invalid("POINT M (1 2 3 4)", "M, but the first point has 4 numbers")
 	invalid("POINT Z (1 2 3 4)", "Z, but the first point has 4 numbers")

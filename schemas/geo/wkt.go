@@ -181,7 +181,10 @@ func (r *wktReader) coordinates() error {
 	}
 	for i := range r.numbers {
 		r.at += spaceLen(r.text[r.at:])
-		n := numberLen(r.text[r.at:])
+		n, kept := numberLen(r.text[r.at:]), i < r.Layout.Stride()
+		if n == 0 && !kept {
+			n = len(r.word()) // NaN, which other programs write for an unknown m
+		}
 		if n == 0 {
 			return fmt.Errorf("%s, expected a number; points have %d", r.unexpected(), r.numbers)
 		}
@@ -189,7 +192,7 @@ func (r *wktReader) coordinates() error {
 		if err != nil {
 			return fmt.Errorf("%q is not a number within the range of a double", contract.Echo(r.text[r.at:r.at+n]))
 		}
-		if i < r.Layout.Stride() {
+		if kept {
 			r.Flat = append(r.Flat, v)
 		}
 		r.at += n
