@@ -175,8 +175,8 @@ func (t *jobs) stop(owner, id string) progress {
 	})
 }
 
-// errStopped is the error of the items that remained when a job was stopped.
-var errStopped = &failure{class: business, message: "the job was stopped before this geometry was converted"}
+// errStopped is the error of the items that remained when a job was stopped (contract 3.4).
+var errStopped = &failure{class: business, message: "stopped before this geometry was converted"}
 
 // finish ends a job whose last item is finished or that was stopped. Any remaining items fail.
 func (t *jobs) finish(j *job) {

@@ -147,7 +147,8 @@ func TestStopAndDelete(t *testing.T) {
 	require.Equal(t, xroute.StatusFailed, r.Job.Status)
 	require.Empty(t, r.Geometries)
 	require.Len(t, r.Failures, 1)
-	require.Contains(t, *r.Failures[0].Exception.Base().StackElement.Message, "stopped")
+	require.IsType(t, &xroute.BusinessException{}, r.Failures[0].Exception)
+	require.Regexp(t, "^stopped", *r.Failures[0].Exception.Base().StackElement.Message)
 	requireUnknown(t, *waiting.ID, s.watch(*waiting.ID, watchOptions(0, 250)))
 
 	for range 2 {
