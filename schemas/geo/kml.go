@@ -181,6 +181,9 @@ func (r *kmlReader) document(text string) error {
 func (r *kmlReader) next() (xml.Token, error) {
 	r.in.next()
 	token, err := r.xml.Token()
+	if err != nil && err != io.EOF && !errors.Is(err, ErrTooLarge) {
+		return nil, errors.New(XMLReason(err))
+	}
 	switch token.(type) {
 	case xml.StartElement:
 		r.depth++
@@ -191,6 +194,15 @@ func (r *kmlReader) next() (xml.Token, error) {
 		r.depth--
 	}
 	return token, err
+}
+
+// XMLReason returns the reason why an xml.Decoder cannot read a text. It shortens the reason, which
+// may quote a name of any length.
+func XMLReason(err error) string {
+	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
+		return fmt.Sprintf("line %d is not XML: %s", syntax.Line, contract.Echo(syntax.Msg))
+	}
+	return contract.Echo(strings.TrimPrefix(err.Error(), "xml: "))
 }
 
 // content reads the open element to its end. It calls child, which must read its element to the

@@ -3,12 +3,12 @@ package xroute
 import (
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/geo"
 )
 
 // reader reads XML element by element. It resolves prefixes, tracks the path for errors, and
@@ -181,10 +181,7 @@ func (d *reader) failed(err error) error {
 		}
 		return d.syntax("unexpected end of the envelope")
 	}
-	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return d.syntax(fmt.Sprintf("line %d is not XML: %s", syntax.Line, contract.Echo(syntax.Msg)))
-	}
-	return d.syntax(contract.Echo(strings.TrimPrefix(err.Error(), "xml: ")))
+	return d.syntax(geo.XMLReason(err))
 }
 
 func (d *reader) syntax(reason string) *Error {

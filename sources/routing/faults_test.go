@@ -164,7 +164,9 @@ func TestEchoIsTruncated(t *testing.T) {
 	}
 	f(convert(`Point" wkt="POINT (`+long+`)"`, "", xmlOptions(inDegrees, "WKT"), ""))
 	f(convert(`Point" wkb="`+long+`"`, "", xmlOptions(inDegrees, "WKT"), ""))
-	f(convert(`Point"`, `<c:kml kml="`+long+`"/>`, xmlOptions(inDegrees, "WKT"), ""))
+	for _, kml := range []string{long, "&lt;" + long + ">&lt;/x>", "&lt;x>&amp;" + long + ";&lt;/x>", "&lt;?xml version='" + long + "'?>"} {
+		f(convert(`Point"`, `<c:kml kml="`+kml+`"/>`, xmlOptions(inDegrees, "WKT"), ""))
+	}
 	f(convert(long+`"`, "", xmlOptions(inDegrees, "WKT"), ""))
 	f(envelope("<r:" + long + "/>"))
 }
