@@ -52,7 +52,7 @@ type jobs struct {
 	cfg     JobsConfig
 	replica string // prefix of the IDs of this replica's jobs
 	log     zerolog.Logger
-	drained context.Context // when it is done, watches return
+	drained context.Context // done after drain
 	drain   func()
 	workers sync.WaitGroup
 
@@ -222,7 +222,8 @@ func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p
 
 // watch waits until a job ends, but no longer than the timeout (contract 3.4). Once per interval,
 // it checks the progress and returns if there is any. If the owner already knows the final status,
-// watch waits for one interval, so that a client that watches in a loop does not spin.
+// watch waits for one interval, so that a client that watches in a loop does not spin. For the same
+// reason, a watch after drain waits too, for at most minInterval.
 func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress {
 	var ended <-chan struct{} // nil if the job has ended or is unknown
 	known := true             // the owner has seen the status
@@ -239,6 +240,10 @@ func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress
 	if ended == nil {
 		timeout = min(interval, timeout)
 	}
+	drained := t.drained.Done()
+	if t.drained.Err() != nil {
+		timeout, drained = min(timeout, minInterval), nil
+	}
 	limit, tick := time.NewTimer(timeout), time.NewTicker(interval)
 	defer limit.Stop()
 	defer tick.Stop()
@@ -246,7 +251,7 @@ func (t *jobs) watch(owner, id string, interval, timeout time.Duration) progress
 		select {
 		case <-ended:
 		case <-limit.C:
-		case <-t.drained.Done():
+		case <-drained:
 		case <-tick.C:
 			now := t.get(owner, id)
 			now.elapsed = before.elapsed

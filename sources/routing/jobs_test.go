@@ -505,6 +505,8 @@ func TestWatchDoesNotSpin(t *testing.T) {
 	f(succeeded, time.Second, time.Millisecond, time.Millisecond, watched)
 	f(deleted, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { table.delete("a", id) })
 	f(unknown, time.Second, 10*time.Second, time.Second, func(table *jobs, id string) { _, _, _ = table.fetch("a", id, always) })
+	f(succeeded, time.Second, 10*time.Second, minInterval, func(table *jobs, id string) { watched(table, id); table.drain() })
+	f(succeeded, time.Second, time.Millisecond, time.Millisecond, func(table *jobs, id string) { watched(table, id); table.drain() })
 }
 
 // TestStopIsTransitional checks that STOPPING lasts until the current item is done. Then the job

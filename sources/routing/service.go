@@ -62,8 +62,8 @@ func New(cfg Config, scheme string, log zerolog.Logger) *Service {
 	}
 }
 
-// Drain makes all current and future watchJob requests return immediately, so that they do not
-// delay the shutdown of the HTTP server.
+// Drain makes all current watchJob requests return immediately and later ones after minInterval, so
+// that they do not delay the shutdown of the HTTP server.
 func (s *Service) Drain() { s.jobs.drain() }
 
 // Stop cancels the jobs and waits for them. The HTTP server must already have stopped.
