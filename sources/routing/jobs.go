@@ -108,7 +108,8 @@ func (t *jobs) newID() string { return t.replica + rand.Text() }
 
 // isForeign reports whether another replica issued id.
 func (t *jobs) isForeign(id string) bool {
-	return len(id) == len(t.newID()) && id[:replicaLen] != t.replica
+	_, err := base32.StdEncoding.DecodeString(id) // fails for most IDs that no replica issued, such as a UUID
+	return err == nil && len(id) == len(t.newID()) && id[:replicaLen] != t.replica
 }
 
 // close stops the workers and discards all jobs.

@@ -235,4 +235,7 @@ func TestJobOfAnotherReplica(t *testing.T) {
 		require.Contains(t, *place.Message, "another replica started this job")
 	}
 	require.Equal(t, xroute.StatusSucceeded, one.watch(*j.ID, "").Status)
+	const uuid = "0123456789abcdef0123456789abcdef"
+	require.Len(t, uuid, len(*j.ID))
+	requireUnknown(t, uuid, one.watch(uuid, watchOptions(0, 250)))
 }
