@@ -96,7 +96,7 @@ func TestFixedLimits(t *testing.T) {
 		limits[row[0]] = row[2]
 	}
 	require.Equal(t, fmt.Sprint(contract.EchoLimit, " bytes"), limits["quoted input in descriptions and logs"])
-	require.Equal(t, fmt.Sprint(xroute.DefaultLimits().Attributes), limits["attributes of an XML element"])
+	require.Equal(t, fmt.Sprint(xroute.DefaultLimits().Attributes), limits["attributes of an XML element; namespaces in scope"])
 }
 
 // TestSections checks that every section that a comment cites exists.
