@@ -86,7 +86,8 @@ func (s *Source) start(y int, m time.Month, d int) time.Time {
 }
 
 // Learn learns all days that ended at or before until, and calls done after each. It stops when
-// done returns an error. It skips days that have been learned.
+// done returns an error. It skips days that have been learned, including those that another
+// instance learns meanwhile: that instance also removes the tables that learning them again needs.
 func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.Time) error) (err error) {
 	defer must.Return(&err)
 	next := must.Get(s.next(ctx, until))
@@ -94,12 +95,13 @@ func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.
 	if s.Day(next, 2).Before(until) {
 		days = must.Get(s.readDays(ctx, next))
 	}
-	for read := next; !s.Day(next, 1).After(until); next = s.Day(next, 1) {
+	for read := next; !s.Day(next, 1).After(until); next = must.Get(s.next(ctx, until)) {
 		if !next.Before(read) {
 			if read = s.Day(next, days); read.After(until) {
 				read = s.Day(until, 0)
 			}
 			must.Do(s.exec(ctx, s.query(next, next, read, 0), "values"))
+			continue
 		}
 		must.Do(s.learnDay(ctx, next), "cannot learn "+next.Format(time.DateOnly))
 		must.Do(done(next))

@@ -219,6 +219,29 @@ func TestLearning(t *testing.T) {
 	s.rules(t)
 }
 
+// TestInstances checks that an instance that falls behind another one, which has learned the same
+// days and removed old tables, does not replace what that one has learned.
+func TestInstances(t *testing.T) {
+	store := stores.StartClickHouse(t)
+	end := time.Date(2026, 6, 11, 0, 0, 0, 0, time.UTC)
+	source := func(database string) *Source {
+		s := open(t, store.TCP, schema.Layout{Database: database})
+		s.insert(t, end.AddDate(0, 0, -keepDays-3), end, end, 0)
+		return s
+	}
+	want := source("single").learn(t, end)
+	two := source("two")
+	once := false
+	require.NoError(t, two.Learn(t.Context(), end, func(time.Time) error {
+		if once {
+			return nil
+		}
+		once = true
+		return two.Learn(t.Context(), end, func(time.Time) error { return nil })
+	}))
+	requireEqual(t, want, two.learn(t, end))
+}
+
 func requireEqual(t *testing.T, want, got *model.Learned) {
 	t.Helper()
 	require.InDelta(t, want.Pool.Mean, got.Pool.Mean, 1e-9)
