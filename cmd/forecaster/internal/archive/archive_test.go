@@ -347,16 +347,16 @@ func (s *Source) rules(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE city.measurements"))
 	from := time.Date(2026, 6, 10, 12, 0, 0, 0, time.UTC)
-	f := func(code string, speed, flow, weight float64) {
+	f := func(code string, speed, weight float64, flows ...float64) {
 		t.Helper()
-		insert := func(measure string, value float64) {
+		insert := func(measure string, value float64, seconds int) {
 			require.NoError(t, s.Conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO city.measurements "+
-				"SELECT 'city', '%s', '%s', fromUnixTimestamp(%d) AS start, start + 300, %f, NULL, generateUUIDv4(), 0, now()",
-				code, measure, from.Unix(), value)))
+				"SELECT 'city', '%s', '%s', fromUnixTimestamp(%d) AS start, start + %d, %g, NULL, generateUUIDv4(), 0, now()",
+				code, measure, from.Unix(), seconds, value)))
 		}
-		insert("speed", speed)
-		if flow >= 0 {
-			insert("flow", flow)
+		insert("speed", speed, 300)
+		for i, flow := range flows {
+			insert("flow", flow, 300-i)
 		}
 		all, err := s.Values(t.Context(), from, from.Add(s.Interval))
 		require.NoError(t, err)
@@ -368,10 +368,13 @@ func (s *Source) rules(t *testing.T) {
 		}
 		require.Equal(t, from.Add(s.Interval), v.Seen.UTC(), "the detector is alive")
 	}
-	f("a", 50, 2, 0.5)
+	f("a", 50, 0.5, 2)
 	f("b", 50, 0, 0) // no_vehicles
-	f("c", 0, 5, 0)  // impossible
-	f("d", 201, 5, 0)
-	f("e", -3, 5, 0)
-	f("f", 50, -1, 0.6) // no count
+	f("c", 0, 0, 5)  // impossible
+	f("d", 201, 0, 5)
+	f("e", -3, 0, 5)
+	f("f", 50, 0.6) // no count
+	f("g", 50, 0.6, 1, 2)
+	f("h", 50, 1e6/(1e6+1), 1e308, 1e308) // the sum would be infinite
+	f("i", 50, 0, -1e308, -1e308)
 }

@@ -10,7 +10,7 @@ FROM (
     SELECT detector_code, max(timestamp_to) AS latest,
         sumResampleIf(0, {{.Places}}, 1)(value, place, usable) AS total, countResampleIf(0, {{.Places}}, 1)(place, usable) AS readings,
         {{- if .Counted}}
-        sumResampleIf(0, {{.Places}}, 1)(value, place, counted) AS vehicles, countResampleIf(0, {{.Places}}, 1)(place, counted) AS counts
+        sumResampleIf(0, {{.Places}}, 1)(least(value, 1e6), place, counted) AS vehicles, countResampleIf(0, {{.Places}}, 1)(place, counted) AS counts
         {{- else}}
         arrayWithConstant({{.Places}}, 0.) AS vehicles, arrayWithConstant({{.Places}}, 0) AS counts
         {{- end}}
