@@ -85,16 +85,16 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 		e.sums = make([]sums, len(e.Horizons))
 	}
 	lead := 24 * time.Hour
+	step := e.Source.Interval
 	tomorrow := e.Source.Day(day, 1)
 	end := tomorrow.Add(e.Horizons[len(e.Horizons)-1])
-	if end.After(e.To) {
-		end = e.To
+	if to := e.To.Truncate(step); end.After(to) { // the last interval must be complete
+		end = to
 	}
 	all, err := e.Source.Values(ctx, day.Add(-lead), end)
 	if err != nil {
 		return err
 	}
-	step := e.Source.Interval
 	codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
 	last := make([]float64, len(all)) // latest usable value before the origin; 0: none
 	seen := 0                         // number of values that last covers
