@@ -96,8 +96,8 @@ func (e *Evaluation) Day(ctx context.Context, l *model.Learned, day time.Time) e
 		return err
 	}
 	codes, recent := make([]string, len(all)), make([]model.Recent, len(all))
-	last := make([]float64, len(all)) // latest usable value before the origin; 0: none
-	seen := 0                         // number of values that last covers
+	last := slices.Repeat([]float64{math.NaN()}, len(all)) // latest usable value before the origin; NaN: none
+	seen := 0                                              // number of values that last covers
 	for origin := day; origin.Before(tomorrow) && origin.Before(end); origin = origin.Add(step) {
 		if l.Until.After(origin) {
 			return fmt.Errorf("%w: the tables for %s were learned from measurements until %s",
@@ -144,7 +144,7 @@ func (s *sums) add(actual float64, f model.Forecast, d model.Detail, last float6
 	if w := r.Weights[model.Hour-1]; w > 0 {
 		residual *= (w + model.Shrink) / w
 	}
-	if last == 0 { // no usable value yet
+	if math.IsNaN(last) { // no usable value yet
 		last = d.Profile
 	}
 	s.n++
