@@ -22,6 +22,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -243,6 +244,7 @@ func TestMapPage(t *testing.T) {
 	}
 	run("colours", mapColours)
 	run("street", mapStreet)
+	run("reset", mapReset)
 	run("key", mapClient)
 	run("changes", mapChanges)
 	run("stale", mapStale)
@@ -319,6 +321,27 @@ func mapStreet(t *testing.T, d *process, chrome browser, _ string) {
 	p.do(chromedp.SendKeys(chromedp.CSS(".panel button"), " "))
 	p.until(`window.shown.horizon != 45`) // it plays
 	p.until(`document.body.innerText.includes("they do not follow the road")`)
+	require.Empty(t, p.takeMessages())
+}
+
+// mapReset resets the graphics processor, as a laptop may do that wakes up. The browser has none, so
+// the test gives it another name to make the page use it.
+func mapReset(t *testing.T, d *process, chrome browser, _ string) {
+	p := chrome.tab(t, 1440, 900, "light")
+	_, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+		Source: `WebGL2RenderingContext.prototype.getParameter = new Proxy(WebGL2RenderingContext.prototype.getParameter, {
+			apply: (get, gl, [name]) => [gl.RENDERER, 0x9246].includes(name) ? "graphics" : get.call(gl, name)})`,
+	})
+	require.NoError(t, err)
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	p.until("window.streets?.drawn && window.streets.id")
+	require.Empty(t, p.takeMessages())
+	p.eval(new(any), `(window.graphics = window.map.getCanvas().getContext("webgl2").getExtension("WEBGL_lose_context")).loseContext()`)
+	p.until("!window.map.style")
+	p.takeMessages() // MapLibre warns that it does not restore the streets
+	p.eval(new(any), "window.streets.drawn = false")
+	p.eval(new(any), "window.graphics.restoreContext()")
+	p.until("window.streets.drawn")
 	require.Empty(t, p.takeMessages())
 }
 

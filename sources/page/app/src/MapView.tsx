@@ -101,6 +101,7 @@ export default function MapView(props: {
     created.on("click", (e) => setSelected(streets.current.near(e.point, 12)));
     created.on("error", (e) => setMapError(e.error.message));
     if (software) streets.current.attach(created); // immediately, because it does not need the basemap
+    created.on("style.load", () => streets.current.attach(created)); // also after the WebGL context was lost
     map.current = created;
     window.map = created;
     window.streets = streets.current;
@@ -117,7 +118,6 @@ export default function MapView(props: {
         if (gone || !m) return;
         // Streets are drawn before the basemap has loaded, because users wait for them.
         if (m.getLayer("streets")) m.removeLayer("streets");
-        m.once("style.load", () => streets.current.attach(m));
         m.setStyle(style, { diff: false });
       },
       (e: Error) => setMapError(`Cannot load the basemap: ${e.message}`),

@@ -173,6 +173,8 @@ export class GlStreets extends Streets implements CustomLayerInterface {
     }
     this.program = program;
     this.texture = gl.createTexture()!;
+    this.buffers = []; // if the context was lost, they no longer exist
+    this.array = undefined;
     this.prepare();
     this.uploadSteps();
   }
@@ -181,6 +183,7 @@ export class GlStreets extends Streets implements CustomLayerInterface {
     const gl = this.gl;
     if (!gl) return;
     for (const b of this.buffers) gl.deleteBuffer(b);
+    gl.deleteVertexArray(this.array ?? null);
     gl.deleteTexture(this.texture!);
     gl.deleteProgram(this.program!);
     this.gl = undefined;
