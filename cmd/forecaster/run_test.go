@@ -128,6 +128,7 @@ func TestTown(t *testing.T) {
 	t.Run("leak", w.testLeak)
 	t.Run("rounds", w.testRounds)
 	t.Run("metr-la", w.testMETRLA)
+	t.Run("long evaluation", w.testLongEvaluation)
 	t.Run("run", w.testRun)
 }
 
@@ -293,6 +294,19 @@ func (w *town) testMETRLA(t *testing.T) {
 	require.NoError(t, err)
 	_, err = backtest(t.Context(), &c, table, "scratch", table.end(), table.end().Add(time.Hour), func(time.Time) {})
 	require.ErrorContains(t, err, "no readings to compare")
+}
+
+// testLongEvaluation checks that an evaluation of more days than a profile covers learns all of
+// them. It ends after the first day.
+func (w *town) testLongEvaluation(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var learned []time.Time
+	_, err := backtest(ctx, &w.cfg, nil, "scratch", noon, noon.AddDate(0, 0, 200), func(day time.Time) {
+		learned = append(learned, day)
+		stop()
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, []time.Time{noon.AddDate(0, 0, -3).Truncate(24 * time.Hour)}, learned)
 }
 
 func TestMETRLAWithoutSensors(t *testing.T) {

@@ -56,26 +56,27 @@ type Evaluation struct {
 	sums     []sums
 }
 
-// Run learns all days from the first measurement on, calls progress after each, and evaluates those
-// from From to To. The learned tables of the source must be empty: tables learned from later days
-// would be a leak.
+// Run learns the days before From that a profile covers and those up to To, calls progress after
+// each, and evaluates those from From to To. The learned tables of the source must be empty: tables
+// learned from later days would be a leak.
 func (e *Evaluation) Run(ctx context.Context, progress func(day time.Time)) (results []Result, err error) {
 	defer must.Return(&err)
 	e.sums = make([]sums, len(e.Horizons))
 	first := e.Source.Day(e.From, 0)
 	resumed := time.Now()
-	err = e.Source.Learn(ctx, e.To, func(learned time.Time) error {
-		e.Learning += time.Since(resumed)
-		defer func() { resumed = time.Now() }()
-		progress(learned)
-		day := e.Source.Day(learned, 1)
-		if day.Before(first) || !day.Before(e.To) {
-			return nil
-		}
-		l := must.Get(e.Source.Load(ctx, day))
-		return e.Day(ctx, l, day)
-	})
-	must.Do(err)
+	for _, until := range []time.Time{e.From, e.To} { // Learn skips days long before the end
+		must.Do(e.Source.Learn(ctx, until, func(learned time.Time) error {
+			e.Learning += time.Since(resumed)
+			defer func() { resumed = time.Now() }()
+			progress(learned)
+			day := e.Source.Day(learned, 1)
+			if day.Before(first) || !day.Before(e.To) {
+				return nil
+			}
+			l := must.Get(e.Source.Load(ctx, day))
+			return e.Day(ctx, l, day)
+		}))
+	}
 	return e.results()
 }
 
