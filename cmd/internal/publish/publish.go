@@ -5,6 +5,7 @@ package publish
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,6 +40,7 @@ type Publisher struct {
 	options   Options
 	transport *kafka.Transport
 	client    *kafka.Client
+	topic     dial.TopicID // the topic that Digests has read; zero before
 }
 
 // Options holds the settings of transactions.
@@ -54,7 +56,7 @@ func NewPublisher(cfg forecasts.KafkaConfig, o Options) (p *Publisher, err error
 	transport := must.Get(cfg.Transport())
 	o.ID = cmp.Or(o.ID, "trafficctl-forecasts-"+cfg.Topic)
 	client := &kafka.Client{Addr: cfg.Addr(), Timeout: cfg.RequestTimeout, Transport: transport}
-	return &Publisher{cfg, o, transport, client}, nil
+	return &Publisher{cfg: cfg, options: o, transport: transport, client: client}, nil
 }
 
 // Close closes the idle connections.
@@ -62,6 +64,7 @@ func (p *Publisher) Close() { p.transport.CloseIdleConnections() }
 
 // Publish writes the forecasts, and a tombstone for each removed key, in one transaction, which is
 // committed when Publish returns nil. It calls progress with the number of records written so far.
+// It fails if the topic is not the one that Digests has read, which had other forecasts.
 func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, removed []string, progress func(int)) (err error) {
 	outcome := "nothing is published"
 	defer func() {
@@ -70,6 +73,9 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 		}
 	}()
 	defer must.Return(&err)
+	if p.topic != (dial.TopicID{}) && p.topic != must.Get(dial.FetchTopicID(ctx, p.client, p.cfg.Topic)) {
+		return errRecreated
+	}
 	_, partitions, err := dial.Partitions(ctx, p.client, p.cfg.Topic)
 	must.Do(err)
 	byPartition := make(map[int][]protocol.Record, len(partitions))
@@ -110,6 +116,8 @@ func (p *Publisher) Publish(ctx context.Context, all []*pb.StreetForecast, remov
 	return t.commit(ctx)
 }
 
+var errRecreated = errors.New("the topic was recreated since its forecasts were read")
+
 // firstBatch returns as many of the first records as fit into one record batch.
 func firstBatch(records []protocol.Record) []protocol.Record {
 	size := 0
@@ -144,7 +152,10 @@ func (p *Publisher) Digests(ctx context.Context, timeout time.Duration) (map[str
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if _, err := p.prepare(ctx); err != nil { // an open transaction would hide the records after it
+	if _, err = p.prepare(ctx); err == nil { // an open transaction would hide the records after it
+		p.topic, err = dial.FetchTopicID(ctx, p.client, p.cfg.Topic)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot read topic %q: %w", p.cfg.Topic, err)
 	}
 	feed.Start(ctx)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 	"trafficd/pipeline/dial"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sources/forecasts"
@@ -308,4 +310,26 @@ func TestBatches(t *testing.T) {
 	f([]int{1, 1, 2}, 2<<20, 900<<10, 1, 2)
 	f([]int{1000, 1000, 500}, slices.Repeat([]int{1}, 2500)...)
 	f([]int{8, 2}, slices.Repeat([]int{100 << 10}, 10)...)
+}
+
+// TestRecreated checks that changes are not published to a topic that was recreated, because it
+// lacks the other forecasts, until these have been read again.
+func TestRecreated(t *testing.T) {
+	k := stores.StartKafka(t, stores.Topic("one", 1))
+	p := publisher(t, k, "one", Options{})
+	require.NoError(t, p.Publish(t.Context(), generationOf(3, 1), nil, ignoreCount))
+	digests, err := p.Digests(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.Len(t, digests, 3)
+	require.NoError(t, p.Publish(t.Context(), generationOf(1, 2), nil, ignoreCount))
+
+	_, err = p.client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{"one"}})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return launch.CreateTopic(t.Context(), k.Brokers, "one", 1, nil) == nil }, time.Minute, 100*time.Millisecond)
+	require.ErrorIs(t, p.Publish(t.Context(), generationOf(1, 3), nil, ignoreCount), errRecreated)
+	digests, err = p.Digests(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.Empty(t, digests)
+	require.NoError(t, p.Publish(t.Context(), generationOf(3, 3), nil, ignoreCount))
+	follow(t, p.cfg).await(t, 3, 3)
 }
