@@ -413,7 +413,7 @@ func mapStale(t *testing.T, d *process, chrome browser, feed string) {
 	}
 	banner("The newest data is 3 h old")
 	forecastsFrom(t, feed, now.Add(-5*time.Hour), now)
-	banner("All of them have ended.")
+	banner("No street has a current or future forecast.")
 	forecastsFrom(t, feed, now, now)
 	p.until(`document.querySelector(".freshness b") && !document.querySelector(".banner") && !document.querySelector(".stale")`)
 	require.Empty(t, p.takeMessages())
@@ -432,6 +432,20 @@ func TestMapWithoutForecasts(t *testing.T) {
 	}
 	f("No forecasts are configured: the operator must set forecasts.feed.")
 	f("no forecasts yet: try again later", "forecasts.feed=kafka", "forecasts.kafka.brokers=127.0.0.1:1")
+}
+
+// TestMapWithoutHorizons checks that the map shows the whole layer if there are no horizons.
+func TestMapWithoutHorizons(t *testing.T) {
+	d, _ := withPage(t, "layers.horizons=[]")
+	p := startBrowser(t).tab(t, 390, 844, "light")
+	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
+	p.until("window.streets?.drawn && window.shown.street.length == %d", pageStreets)
+	p.chooseByClick(0)
+	p.until(`document.querySelector(".street .uplot canvas")`)
+	var text string
+	p.eval(&text, "document.body.innerText")
+	require.NotRegexp(t, "Stale|undefined|Invalid", text)
+	require.Empty(t, p.takeMessages())
 }
 
 // TestBasemap checks that both listeners show the vector tiles of an archive under the streets,

@@ -52,11 +52,9 @@ function staleness(
   now: number,
   limits: { staleAfter: number; nearest: number; streets: number },
 ): string {
-  if (!state.coveredUntil || Date.parse(state.coveredUntil) <= now + 60_000 * limits.nearest) {
-    return state.coveredUntil
-      ? `The last one ended at ${zoned(state.coveredUntil)}.`
-      : "All of them have ended.";
-  }
+  if (!state.coveredUntil) return "No street has a current or future forecast.";
+  if (Date.parse(state.coveredUntil) <= now + 60_000 * limits.nearest)
+    return `The last one ends at ${zoned(state.coveredUntil)}, before the first horizon.`;
   if (age !== undefined && age > limits.staleAfter) {
     return `The newest data is ${duration(age)} old, more than the limit of ${duration(limits.staleAfter)}.`;
   }

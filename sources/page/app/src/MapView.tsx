@@ -72,6 +72,7 @@ export default function MapView(props: {
   const fitted = useRef(false);
   const [geometry, setGeometry] = useState(empty);
   const [arrived, setArrived] = useState(0); // grows with each layer
+  // Without horizons it is undefined, so that the whole layer is shown, with the first period of each street.
   const [horizon, setHorizon] = useState(settings.horizons.includes(30) ? 30 : settings.horizons[0]);
   const [scale, setScale] = useState<Scale>("relative");
   const [playing, setPlaying] = useState(false);
@@ -233,27 +234,29 @@ export default function MapView(props: {
         <Freshness
           state={state}
           staleAfter={settings.staleAfter}
-          nearest={Math.min(...settings.horizons)}
+          nearest={settings.horizons.length > 0 ? Math.min(...settings.horizons) : 0}
           error={error}
           streets={geometry.street.length}
           forecasts={forecasts}
           onStale={setStale}
         />
-        <div class="row">
-          <button type="button" aria-pressed={playing} onClick={() => setPlaying(!playing)}>
-            {playing ? "Pause" : "Play"}
-          </button>
-          <input
-            type="range"
-            aria-label="Horizon"
-            aria-valuetext={`in ${horizon} minutes`}
-            min={0}
-            max={settings.horizons.length - 1}
-            value={settings.horizons.indexOf(horizon)}
-            onInput={(e) => setHorizon(settings.horizons[e.currentTarget.valueAsNumber])}
-          />
-          <output class="horizon">{horizon === 0 ? "now" : `+${horizon} min`}</output>
-        </div>
+        {settings.horizons.length > 0 && (
+          <div class="row">
+            <button type="button" aria-pressed={playing} onClick={() => setPlaying(!playing)}>
+              {playing ? "Pause" : "Play"}
+            </button>
+            <input
+              type="range"
+              aria-label="Horizon"
+              aria-valuetext={`in ${horizon} minutes`}
+              min={0}
+              max={settings.horizons.length - 1}
+              value={settings.horizons.indexOf(horizon)}
+              onInput={(e) => setHorizon(settings.horizons[e.currentTarget.valueAsNumber])}
+            />
+            <output class="horizon">{horizon === 0 ? "now" : `+${horizon} min`}</output>
+          </div>
+        )}
         <Search geometry={geometry} selected={selected} onFound={choose} />
         <div class="more">
           <Legend colours={colours} scale={scale} onScale={setScale} />
@@ -268,7 +271,7 @@ export default function MapView(props: {
           street={geometry.street[selected]}
           fromnode={geometry.fromnode[selected]}
           arrived={arrived}
-          horizon={horizon}
+          horizon={horizon ?? 0}
           forecaster={settings.forecaster}
           onClose={close}
         />
