@@ -143,6 +143,10 @@ func explainDetector(w io.Writer, f model.Forecast, d model.Detail) float64 {
 	}
 	fmt.Fprintf(table, "  forecast\t\t\t%.2f\t\n", f.Value)
 	table.Flush()
-	fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f\n", max(0, f.Low), f.High)
+	if math.IsNaN(f.Low) {
+		fmt.Fprintln(w, "  too little history for bounds")
+	} else {
+		fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f\n", max(0, f.Low), f.High)
+	}
 	return f.Value
 }

@@ -85,6 +85,10 @@ func (w *town) testExplain(t *testing.T) {
 	text, err = f("explain", "--street", "103", "--horizon", "999", "--at", noon.Format(time.RFC3339))
 	require.NoError(t, err)
 	require.Contains(t, text, "not published: the last period ends at 2026-06-10T1")
+	text, err = f("explain", "--street", "103", "--at", noon.AddDate(0, 0, -2).Format(time.RFC3339)) // the second day
+	require.NoError(t, err)
+	require.Contains(t, text, "too little history for bounds")
+	require.NotContains(t, text, "NaN")
 	text, err = f("explain", "--street", "103", "--at", noon.AddDate(0, 0, 10).Format(time.RFC3339))
 	require.NoError(t, err)
 	require.Contains(t, text, "no measurement in the last 1h0m0s")

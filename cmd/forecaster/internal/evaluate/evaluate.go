@@ -185,7 +185,7 @@ var colours = []string{"#1b6ca8", "#b0b0b0", "#8ac6a0", "#e09f3e"}
 // Plot writes a bar chart of the mean absolute errors as SVG.
 func Plot(w io.Writer, results []Result) error {
 	const left, bottom, height, bar, gap = 50, 270, 230, 26, 40
-	highest := 0.0
+	highest := 1e-9 // a height is a number even if all errors are 0
 	for _, r := range results {
 		highest = max(highest, slices.Max(r.MAE[:]))
 	}
