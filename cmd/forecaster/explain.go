@@ -84,7 +84,7 @@ func explain(w io.Writer, c *config.Config, s *model.Step, t *streets.Street, ho
 		fmt.Fprintf(w, "\ndetector %s, %.0f m\n", code, t.Lengths[i])
 		r := s.Recent(code, c.Forecasts.MaxAge)
 		if r == nil {
-			fmt.Fprintf(w, "  no forecast: no measurement in the last %s\n", c.Forecasts.MaxAge)
+			fmt.Fprintf(w, "  no forecast: no measurement in the last %s\n", min(c.Forecasts.MaxAge, model.Hour*s.Interval))
 			continue
 		}
 		fmt.Fprint(w, "  last values ")

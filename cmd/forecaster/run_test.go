@@ -434,6 +434,17 @@ func TestWorstBasis(t *testing.T) {
 	}
 }
 
+// TestExplainShortIntervals checks that explain names the time for which measurements are read, if
+// that is less than forecasts.max_age.
+func TestExplainShortIntervals(t *testing.T) {
+	list, l := network(1)
+	l.Interval = time.Minute
+	c := config.Default()
+	var out bytes.Buffer
+	explain(&out, &c, model.NewStep(l, noon, nil, nil), &list[0], 30*time.Minute)
+	require.Contains(t, out.String(), "no measurement in the last 12m0s")
+}
+
 // TestPeriodWithoutForecast checks that a period for which no detector has a forecast is omitted.
 func TestPeriodWithoutForecast(t *testing.T) {
 	list, l := network(1)

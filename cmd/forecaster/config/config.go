@@ -83,7 +83,9 @@ type Forecasts struct {
 	Step      time.Duration `setting:"step"`      // length of a period
 	Periods   int           `setting:"periods"`   // number of periods; the first contains the end of the last measured interval
 	Tolerance float64       `setting:"tolerance"` // unit that speeds are rounded to, so that small changes are not published
-	MaxAge    time.Duration `setting:"max_age"`   // age of a detector's latest measurement above which the detector has no forecast
+	// age of a detector's latest measurement above which the detector has no forecast; no more than 12
+	// times model.interval, the time for which measurements are read, has an effect
+	MaxAge time.Duration `setting:"max_age"`
 }
 
 // Output is the output section: where forecasts are published.
