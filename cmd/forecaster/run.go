@@ -53,8 +53,13 @@ var (
 	unplaced = metrics.NewGauge("trafficd_forecaster_unplaced_detectors", "Detectors without a street.")
 )
 
-// retryAfter is the delay before a failed round is retried.
-const retryAfter = 5 * time.Second
+const (
+	retryAfter = 5 * time.Second // delay before a failed round is retried
+
+	// settle is the time for which a new version of the detectors file must be unmodified before it is
+	// used: forecasts would be removed for the streets that a half-written file lacks.
+	settle = time.Second
+)
 
 // forecaster publishes forecasts of the streets of a product instance.
 type forecaster struct {
@@ -329,12 +334,14 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 	}
 	var changed time.Time // zero if the file is being replaced
 	if info, err := os.Stat(f.cfg.Detectors.Path); err == nil {
-		if changed = info.ModTime(); changed.Equal(f.changed) {
+		changed = info.ModTime()
+		age := time.Since(changed) // negative if the clock was set back
+		if changed.Equal(f.changed) || f.content.Streets != nil && age >= 0 && age < settle {
 			return nil
 		}
 	}
 	content, err := streets.Read(f.cfg.Detectors)
-	if err != nil && f.content.Streets != nil { // the file may be half written
+	if err != nil && f.content.Streets != nil {
 		failures.WithLabelValues("detectors").Inc()
 		f.log.Warn().Err(err).Msg("cannot read the detectors; the last valid ones remain in use")
 		return nil

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -82,6 +83,36 @@ func (w *town) register(t testing.TB, detectors int) {
 		fmt.Fprintf(&b, "%d,%d,1,%d\n", d, 100+d/2, 100+d)
 	}
 	require.NoError(t, os.WriteFile(w.cfg.Detectors.Path, []byte(b.String()), 0o600))
+	written := noon.Add(time.Duration(detectors)) // long ago, and different from other versions
+	require.NoError(t, os.Chtimes(w.cfg.Detectors.Path, written, written))
+}
+
+// TestDetectorsBeingWritten checks that a new version of the detectors file, which may be half
+// written, is not used until it has settled.
+func TestDetectorsBeingWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{cfg: config.Default()}
+		w.cfg.Detectors.Path = filepath.Join(t.TempDir(), "detectors.csv")
+		source := newSource(&w.cfg, nil, "")
+		f := &forecaster{cfg: &w.cfg, log: zerolog.Nop(), source: source, learned: &model.Learned{Day: source.Day(noon, 0), Pool: &model.Detector{}}}
+		streets := func(want int) {
+			t.Helper()
+			require.NoError(t, f.refresh(t.Context(), noon))
+			require.Len(t, f.content.Streets, want)
+		}
+		modified := func() { require.NoError(t, os.Chtimes(w.cfg.Detectors.Path, time.Now(), time.Now())) }
+		w.register(t, 20)
+		modified()
+		streets(10) // at startup
+		time.Sleep(time.Minute)
+		w.register(t, 12)
+		modified()
+		streets(10)
+		time.Sleep(settle)
+		streets(6)
+		w.register(t, 20) // with a modification time in the future
+		streets(10)
+	})
 }
 
 func (w *town) measure(t testing.TB, from, to time.Time, detectors int, added float64) {
@@ -195,7 +226,6 @@ func (w *town) testRounds(t *testing.T) {
 
 	// Streets that left the registry are removed, even by an instance that never read them.
 	w.register(t, 16)
-	require.NoError(t, os.Chtimes(w.cfg.Detectors.Path, noon, noon))
 	require.NoError(t, b.round(t.Context(), noon.Add(5*time.Minute)))
 	require.Len(t, w.layer(t), 8)
 	w.register(t, 14)
