@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"trafficd/cmd/devstores/stores"
 	"trafficd/pipeline/dial"
@@ -149,6 +150,34 @@ func TestShrunkTopic(t *testing.T) {
 	topic.guarded.guard.ShrinkConfirm = time.Nanosecond
 	require.NoError(t, check(), "a topic that remains empty must be used")
 	require.Empty(t, layer.shown())
+}
+
+// TestShrunkTopicFilledInTransaction checks that a transaction that fills a recreated topic, which
+// was found to be empty, is used immediately.
+func TestShrunkTopicFilledInTransaction(t *testing.T) {
+	c := stores.StartKfake(t, kfake.SeedTopics(1, "f"))
+	feed, layer := newGuardedFeed(t, topicConfig("f", c.ListenAddrs()...))
+	topic := feed.feed.(*topicFeed)
+	publish := func(speed float64) {
+		t.Helper()
+		k := producer(t, c.ListenAddrs(), kgo.TransactionalID("forecaster"))
+		defer k.Close()
+		require.NoError(t, k.BeginTransaction())
+		produce(t, k, record("f", 0, "1:1", value(t, street(1, 1, speed))), record("f", 0, "2:1", value(t, street(2, 1, speed))))
+		require.NoError(t, k.EndTransaction(t.Context(), kgo.TryCommit))
+	}
+	publish(10)
+	_, err := settled(t, topic)
+	require.NoError(t, err)
+	recreate(t, c, "f")
+	_, err = settled(t, topic)
+	require.ErrorContains(t, err, "was recreated")
+	var suspect *shrink.Error
+	_, err = settled(t, topic)
+	require.ErrorAs(t, err, &suspect)
+	publish(20)
+	require.True(t, eventually(func() bool { _, err = settled(t, topic); return err == nil }), "%v", err)
+	require.Equal(t, []string{"1:1 20", "2:1 20"}, layer.shown())
 }
 
 // TestSuspectContentIsCheckedAgain checks that suspect content is checked again after

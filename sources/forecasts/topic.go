@@ -227,6 +227,7 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 	}
 	if !t.caughtUp {
 		if err := t.guarded.admit(t.streets.present(), now); err != nil {
+			t.advance() // the held records may complete the content
 			return err
 		}
 		t.guarded.inUse = nil // no longer needed: streets replaces it
@@ -240,13 +241,7 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 		t.guarded.layer.Publish(t.confirmed)
 		t.changed = false
 	}
-	held, newest := t.cut.advance()
-	t.newest = later(t.newest, newest)
-	for id, l := range held {
-		if err := t.apply(id, l); err != nil {
-			t.faults.skip(l.position(), err)
-		}
-	}
+	t.advance()
 	if published {
 		if t.changed && len(t.more) == 0 {
 			t.more <- struct{}{}
@@ -254,6 +249,17 @@ func (t *topicFeed) settle(err error, now time.Time) error {
 		return err
 	}
 	return cmp.Or(err, errTopicWritten)
+}
+
+// advance applies the held records.
+func (t *topicFeed) advance() {
+	held, newest := t.cut.advance()
+	t.newest = later(t.newest, newest)
+	for id, l := range held {
+		if err := t.apply(id, l); err != nil {
+			t.faults.skip(l.position(), err)
+		}
+	}
 }
 
 // mustWait reports whether incomplete updates must wait longer. If not, it counts and logs them.
