@@ -67,7 +67,7 @@ export function StreetPanel(props: {
             mark={60 * (Math.floor(Date.now() / 60_000) + horizon)}
             steps
           />
-          {detail && <p class="note">{basisText[detail.basis]}</p>}
+          {detail && <p class="note">{explanation(detail)}</p>}
           <dl>
             <dt>OpenLR code</dt>
             <dd>
@@ -88,11 +88,17 @@ export function StreetPanel(props: {
 }
 
 const basisText = {
-  own: "Based on the usual speeds and the recent readings of its detectors; 8 of 10 readings are within the bounds.",
+  own: "Based on the usual speeds and the recent readings of its detectors.",
   pool: "Based on the usual speeds of all detectors, because its own have too little history.",
   last: "There is too little history: the last measured value is carried forward.",
   nothing: "The last measurement is too old for a forecast.",
 };
+
+/** What the forecast is based on. There are no bounds before the third day of measurements. */
+export function explanation(d: StreetDetail): string {
+  const bounds = d.points.some((p) => p.low !== undefined);
+  return basisText[d.basis] + (bounds ? " 8 of 10 readings are within the bounds." : "");
+}
 
 interface Series {
   times: number[];

@@ -179,3 +179,13 @@ test("a street with another code is drawn elsewhere, and its highest speed begin
   expect([...g.segments.slice(8)]).toEqual(points(other));
   expect(n.freeFlow).toEqual([50, 20, 50]);
 });
+
+test("a street whose code was removed is no longer drawn", () => {
+  const n = new Network();
+  n.take(0, layer({ street: 1, speed: 50 }, { street: 2, speed: 50 }), false);
+  expect(n.take(0, layer({ street: 1, speed: 50, code: "" }, { street: 2, speed: 50 }), false).grown).toBe(
+    true,
+  );
+  expect(n.geometry().undecodable).toBe(1);
+  expect([...n.geometry().owner]).toEqual([1]);
+});

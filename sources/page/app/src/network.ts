@@ -32,8 +32,8 @@ export class Network {
   }
 
   /**
-   * Adds the layer of one horizon, or only what has changed in it since the last one. Returns the speed of each street in
-   * km/h, NaN where the layer has no period. `grown` is true if the geometry has changed.
+   * Adds the layer of one horizon, or only what has changed in it since the last one, where an empty code is unchanged.
+   * Returns the speed of each street in km/h, NaN where the layer has no period. `grown` is true if the geometry has changed.
    */
   take(horizon: number, layer: Uint8Array, changes: boolean): { speeds: Float32Array; grown: boolean } {
     const before = this.speeds.get(horizon);
@@ -45,8 +45,8 @@ export class Network {
       let i = this.indexOf(s);
       if (i < 0) {
         i = this.add(s, hash);
-      } else if (this.codes[i] !== hash && s.code.length > 0) {
-        if (moved.size === 0) this.forget(layer, moved);
+      } else if (this.codes[i] !== hash && (!changes || s.code.length > 0)) {
+        if (moved.size === 0) this.forget(layer, changes, moved);
         this.codes[i] = hash;
         this.draw(i, s.code);
         this.freeFlow[i] = 0;
@@ -60,10 +60,10 @@ export class Network {
   }
 
   /** Removes the segments of all streets whose code has changed in the layer, and adds them to `moved`. */
-  private forget(layer: Uint8Array, moved: Set<number>): void {
+  private forget(layer: Uint8Array, changes: boolean, moved: Set<number>): void {
     readLayer(layer, (s) => {
       const i = this.indexOf(s);
-      if (i >= 0 && s.code.length > 0 && this.codes[i] !== hashOf(s.code)) moved.add(i);
+      if (i >= 0 && (!changes || s.code.length > 0) && this.codes[i] !== hashOf(s.code)) moved.add(i);
     });
     const { segments, owner } = this;
     this.segments = [];

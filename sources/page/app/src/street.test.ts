@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 
 vi.stubGlobal("matchMedia", () => ({ matches: false, addEventListener: () => {} }));
-const { measured } = await import("./StreetPanel");
+const { explanation, measured } = await import("./StreetPanel");
 
 const at = (minute: number) => new Date(Date.UTC(2026, 5, 10, 12, minute)).toISOString();
 
@@ -32,4 +32,11 @@ test("a value that is carried forward is labelled as such", () => {
   ];
   const { lines } = measured({ interval: 300, basis: "last", points });
   expect(lines.map((l) => l.label)).toEqual(["measured", "last value carried forward"]);
+});
+
+test("bounds are explained only if there are any", () => {
+  const point = { start: at(0), forecast: 39 };
+  const f = (low?: number) => explanation({ interval: 300, basis: "own", points: [{ ...point, low }] });
+  expect(f(34)).toMatch(/detectors\. 8 of 10 readings are within the bounds\.$/);
+  expect(f()).toMatch(/detectors\.$/);
 });
