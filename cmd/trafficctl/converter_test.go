@@ -174,8 +174,8 @@ func TestConverterLosesJob(t *testing.T) {
 	require.ErrorContains(t, err, "try again")
 }
 
-// TestConverterFindsAnotherReplica checks that a batch is not split if the job is on another replica
-// than its watch.
+// TestConverterFindsAnotherReplica checks that a batch is not split if the job is on another
+// replica than its watch.
 func TestConverterFindsAnotherReplica(t *testing.T) {
 	first := startRouting(t, nil)
 	second := startRouting(t, func(c *routing.Config) { c.Jobs.Replica = "other" })

@@ -324,8 +324,8 @@ func mapStreet(t *testing.T, d *process, chrome browser, _ string) {
 	require.Empty(t, p.takeMessages())
 }
 
-// mapReset resets the graphics processor, as a laptop may do that wakes up. The browser has none, so
-// the test gives it another name to make the page use it.
+// mapReset resets the graphics processor, as a laptop may do that wakes up. The browser has none,
+// so the test gives it another name to make the page use it.
 func mapReset(t *testing.T, d *process, chrome browser, _ string) {
 	p := chrome.tab(t, 1440, 900, "light")
 	_, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{

@@ -63,8 +63,8 @@ func TestPackageContents(t *testing.T) {
 	}
 }
 
-// TestDocumentLinks checks that the relative links of the documents in the archives and packages lead
-// to files in them.
+// TestDocumentLinks checks that the relative links of the documents in the archives and packages
+// lead to files in them.
 func TestDocumentLinks(t *testing.T) {
 	relative := regexp.MustCompile(`\]\(([^()#:]+)[)#]`)
 	f := func(extract string, args ...string) {

@@ -99,8 +99,8 @@ func TestFilesAreRead(t *testing.T) {
 	require.EqualValues(t, tls.VersionTLS12, c.MinVersion)
 }
 
-// TestClientCertificateExpiry checks that a metric has the time at which the client certificate now in
-// the file expires, however often it is configured.
+// TestClientCertificateExpiry checks that a metric has the time at which the client certificate now
+// in the file expires, however often it is configured.
 func TestClientCertificateExpiry(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "client.pem")
 	write := func(expiry time.Time) {

@@ -29,8 +29,8 @@ const (
 )
 
 // ParseWKB parses a geometry in well-known binary (WKB). The result does not retain data, and has
-// the SRID that it or any of its members declares. The error contains the byte offset, counted from 0, and wraps
-// ErrKind, ErrTooLarge or ErrNotFinite where applicable.
+// the SRID that it or any of its members declares. The error contains the byte offset, counted from
+// 0, and wraps ErrKind, ErrTooLarge or ErrNotFinite where applicable.
 func (l Limits) ParseWKB(data []byte, want Kind) (geom.T, error) {
 	r := wkbReader{data: data, Builder: Builder{Limits: l}}
 	g, err := r.Read(&r)
@@ -94,20 +94,25 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 		return Any, errMixed
 	}
 	r.at += wkbHeader
-	if code&ewkbSRID == 0 {
-		return kind, nil
+	if code&ewkbSRID != 0 {
+		return kind, r.readSRID()
 	}
+	return kind, nil
+}
+
+// readSRID reads an SRID. It returns an error if the SRID before it is another one.
+func (r *wkbReader) readSRID() error {
 	if err := r.need(4); err != nil {
-		return Any, err
+		return err
 	}
 	switch id := r.uint32(0); {
 	case r.srid == 0:
 		r.srid = id
 	case id != 0 && id != r.srid:
-		return Any, fmt.Errorf("SRID %d of a member contradicts the SRID %d before it", id, r.srid)
+		return fmt.Errorf("SRID %d of a member contradicts the SRID %d before it", id, r.srid)
 	}
 	r.at += 4
-	return kind, nil
+	return nil
 }
 
 func (r *wkbReader) need(bytes int) error {

@@ -40,9 +40,9 @@ func (p *Publisher) prepare(ctx context.Context) (*transaction, error) {
 }
 
 // CheckPermissions returns what is missing of the permissions on the topic and on the transactional
-// ID. Errors start with the key of a setting: of the topic's connection, or transactional_id. It does
-// not affect other publishers: no transaction has the producer -1, but brokers check permissions
-// first.
+// ID. Errors start with the key of a setting: of the topic's connection, or transactional_id. It
+// does not affect other publishers: no transaction has the producer -1, but brokers check
+// permissions first.
 func (p *Publisher) CheckPermissions(ctx context.Context) (topic, id error) {
 	topic = dial.CheckPermissions(ctx, p.client, p.cfg.Topic)
 	t := &transaction{Publisher: p, producer: kafka.ProducerSession{ProducerID: -1, ProducerEpoch: -1}}

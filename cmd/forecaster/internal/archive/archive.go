@@ -86,10 +86,10 @@ func (s *Source) start(y int, m time.Month, d int) time.Time {
 	return t
 }
 
-// Learn learns all days that ended at or before until, except those before the history of a profile,
-// and calls done after each. It stops when done returns an error. It skips days that have been
-// learned, including those that another instance learns meanwhile: that instance also removes the
-// tables that learning them again needs.
+// Learn learns all days that ended at or before until, except those before the history of a
+// profile, and calls done after each. It stops when done returns an error. It skips days that have
+// been learned, including those that another instance learns meanwhile: that instance also removes
+// the tables that learning them again needs.
 func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.Time) error) (err error) {
 	defer must.Return(&err)
 	next := must.Get(s.next(ctx, until))
