@@ -75,6 +75,7 @@ func TestDerived(t *testing.T) {
 	t.Run("values", func(t *testing.T) { testDerivedValues(t, store) })
 	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, store) })
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store) })
+	t.Run("many months", func(t *testing.T) { testManyMonths(t, store) })
 	t.Run("background", func(t *testing.T) { testBackgroundUpdates(t, store) })
 	require.Zero(t, testutil.ToFloat64(derivedAt), "Close must reset the gauge, because another replica may continue the updates")
 	t.Run("documented queries", func(t *testing.T) { testDocumentedQueries(t, store) })
@@ -193,6 +194,23 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	before := a.count("count()")
 	a.deliver(plan, block)
 	require.Equal(t, before, a.count("count()"))
+	a.derive()
+	a.requireDerived()
+}
+
+// testManyMonths checks an update of as many blocks as possible, each with rows of all months since
+// 1970.
+func testManyMonths(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	block, plan := a.plan(blockOf(batchOf(1, epoch, overlappingRows(rand.New(rand.NewPCG(9, 4)), 200)...)))
+	a.deliver(plan, block)
+	var blocks []schema.Block
+	for n := range maxDeriveBlocks - 1 {
+		blocks = append(blocks, schema.Block{
+			First: time.Unix(0, epoch), Last: time.Unix(0, epoch+int64(n)), Months: newMonths(blockOf(batchOf(2, epoch, rotatingRows(680, 680, 0)...))).list,
+		})
+	}
+	require.NoError(t, a.hosts.all[0].conn.Exec(t.Context(), a.config.layout().Record(false, blocks...)))
 	a.derive()
 	a.requireDerived()
 }
