@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	maxDeriveBlocks = 64 // maximum number of blocks in one update of the derived tables
+	maxDeriveBlocks = 64             // maximum number of blocks in one update of the derived tables
+	maxDeriveSpan   = 24 * time.Hour // maximum total of the ranges of received_at of its blocks, unless there is only one
 	deriveTimeout   = 30 * time.Minute
 )
 
@@ -48,9 +49,9 @@ func (s *Sink) Derive(ctx context.Context) error {
 		return hinted(err)
 	}
 	for _, live := range shards {
-		for n := maxDeriveBlocks; n == maxDeriveBlocks; {
+		for more := true; more; {
 			// All daemons use the same replica, so it has the rows that other daemons have derived.
-			if n, err = s.deriveSome(ctx, live[0]); err != nil {
+			if more, err = s.deriveSome(ctx, live[0]); err != nil {
 				return fmt.Errorf("cannot update the tables derived from %s: %w", s.table, hinted(err))
 			}
 		}
@@ -58,9 +59,10 @@ func (s *Sink) Derive(ctx context.Context) error {
 	return nil
 }
 
-// deriveSome updates the derived tables on one server with up to maxDeriveBlocks pending blocks,
-// and returns their number.
-func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
+// deriveSome updates the derived tables on one server with the oldest pending blocks, and reports
+// whether there may be more. Its memory and time are limited, even if migration 11 has recorded the
+// blocks of years, each with the rows of a day.
+func (s *Sink) deriveSome(ctx context.Context, h *host) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deriveTimeout)
 	defer cancel()
 	settings := s.hosts.quorumSettings(s.hosts.requiredReplicas())
@@ -69,20 +71,28 @@ func (s *Sink) deriveSome(ctx context.Context, h *host) (n int, err error) {
 	defer metrics.Since(deriveSeconds, time.Now())
 	if s.config.Cluster != "" {
 		if err := s.checkCaughtUp(ctx, h); err != nil {
-			return 0, err
+			return false, err
 		}
 	}
 	l := s.config.layout()
 	var blocks []schema.Block
 	if err := h.conn.Select(ctx, &blocks, l.Pending(maxDeriveBlocks)); err != nil || len(blocks) == 0 {
-		return 0, err
+		return false, err
+	}
+	more = len(blocks) == maxDeriveBlocks
+	span := blocks[0].Last.Sub(blocks[0].First)
+	for i, b := range blocks[1:] {
+		if span += b.Last.Sub(b.First); span > maxDeriveSpan {
+			blocks, more = blocks[:i+1], true
+			break
+		}
 	}
 	for _, statement := range append(l.Derive(blocks...), l.Record(true, blocks...)) {
 		if err := h.conn.Exec(ctx, statement); err != nil {
-			return 0, err
+			return false, err
 		}
 	}
-	return len(blocks), nil
+	return more, nil
 }
 
 // checkCaughtUp returns an error if the replica lacks parts that another live replica has.

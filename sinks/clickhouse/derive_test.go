@@ -162,6 +162,7 @@ func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	a.derive()
 	a.requireDerived()
 	require.Equal(t, "3000", store.Query(t, "SELECT sum(count) FROM "+a.name+"_1h"))
+	require.Equal(t, "18", store.Query(t, "SELECT uniqExact(computed_at) FROM "+a.name+"_hours FINAL"), "each day must be derived separately")
 
 	store.Query(t, "INSERT INTO "+a.name+"_hours (product_instance, hour, measure_type_code, detector_code, counts, sums, minimum, maximum, computed_at)"+
 		" SELECT product_instance, hour, measure_type_code, detector_code, [count_1, count_2, count_3, count_4],"+
