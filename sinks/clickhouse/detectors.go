@@ -3,8 +3,8 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,21 +21,32 @@ const maxDetectors = 50_000
 // use.
 type Detectors struct {
 	mu      sync.Mutex
-	last    map[string]*batch.DetectorList // keyed by product instance
-	waiting map[string]*batch.DetectorList // the lists in last that are not archived yet
+	last    map[string]uint64              // product instance → hash of its last list
+	waiting map[string]*batch.DetectorList // product instance → its last list, if that is not archived yet
 }
 
+var seed = maphash.MakeSeed()
+
 // Put replaces the list of a product instance. The caller must not change the list afterwards. A
-// list that equals the last one is ignored.
+// list that equals the last one, in any order, is ignored.
 func (d *Detectors) Put(l batch.DetectorList) {
+	var hash uint64 // does not depend on the order of the detectors
+	for i, code := range l.Codes {
+		var h maphash.Hash
+		h.SetSeed(seed)
+		maphash.WriteComparable(&h, code)
+		for _, a := range l.Attributes[i] {
+			maphash.WriteComparable(&h, a)
+		}
+		hash += h.Sum64()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.last == nil {
-		d.last, d.waiting = map[string]*batch.DetectorList{}, map[string]*batch.DetectorList{}
+		d.last, d.waiting = map[string]uint64{}, map[string]*batch.DetectorList{}
 	}
-	last := d.last[l.ProductInstance]
-	if last == nil || !slices.Equal(l.Codes, last.Codes) || !slices.EqualFunc(l.Attributes, last.Attributes, slices.Equal) {
-		d.last[l.ProductInstance], d.waiting[l.ProductInstance] = &l, &l
+	if last, known := d.last[l.ProductInstance]; !known || hash != last {
+		d.last[l.ProductInstance], d.waiting[l.ProductInstance] = hash, &l
 	}
 }
 
@@ -88,6 +99,9 @@ func (s *Sink) insertDetectors(ctx context.Context, l *batch.DetectorList, from,
 	}
 	defer func() { _ = b.Close() }() // Send reports the errors that matter
 	for i := from; i < to; i++ {
+		if n := len(l.Codes[i]); n == 0 || n > batch.MaxCodeLen {
+			continue // not a valid code: the registry leaves it out too
+		}
 		attributes := map[string]string{}
 		for _, a := range l.Attributes[i] {
 			attributes[a.Name] = a.Value
