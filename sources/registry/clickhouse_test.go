@@ -65,6 +65,10 @@ func TestClickHouseFeed(t *testing.T) {
 	f("must hold strings", "A", "B", "C")
 	source.Query = "SELECT if(lanes = 1, NULL, code) FROM detectors"
 	f("must hold strings", "A", "B", "C")
+	source.Query = "SELECT arrayJoin(['A', 'B', 'C'])::FixedString(3), 'x'::FixedString(2) AS fixed, 5::UInt256 AS big, [1, NULL] AS list, 1.5::Nullable(Decimal(9, 3)) AS d, NULL"
+	f("", "A", "B", "C")
+	require.Equal(t, []batch.Attribute{{Name: "fixed", Value: "x"}, {Name: "big", Value: "5"}, {Name: "list", Value: "[1 ]"}, {Name: "d", Value: "1.5"}},
+		list.Attributes[0])
 	// An endless result is abandoned as soon as it exceeds max_bytes, long before the timeout.
 	timeout := source.Timeout
 	source.Query, source.Timeout = "SELECT toString(number) FROM system.numbers", time.Hour

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -170,6 +171,7 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 			if err := rows.Scan(into...); err != nil {
 				return fmt.Errorf("the first column and the column of the product instance must hold strings: %w", err)
 			}
+			code, instance = unpadded(code), unpadded(instance)
 			others = others[:0]
 			size += int64(len(code) + len(instance))
 			for i, column := range columns {
@@ -196,8 +198,23 @@ func textAt(p any) string {
 		}
 		v = v.Elem()
 	}
-	if t, ok := v.Interface().(time.Time); ok {
-		return t.UTC().Format(time.RFC3339Nano)
+	switch value := v.Addr().Interface().(type) {
+	case *time.Time:
+		return value.UTC().Format(time.RFC3339Nano)
+	case *string:
+		return unpadded(*value)
+	case fmt.Stringer: // on the pointer for big integers
+		return value.String()
+	}
+	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Pointer { // an array with NULLs
+		texts := make([]string, v.Len())
+		for i := range texts {
+			texts[i] = textAt(v.Index(i).Addr().Interface())
+		}
+		return fmt.Sprint(texts)
 	}
 	return fmt.Sprint(v.Interface())
 }
+
+// unpadded returns a FixedString without its padding.
+func unpadded(text string) string { return strings.TrimRight(text, "\x00") }
