@@ -58,6 +58,7 @@ func (l Layout) Derive(blocks ...Block) []string {
 			"{archive}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Local()),
 			"{by_time}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("by_time")),
 			"{hours}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("hours")),
+			"{recorded}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("blocks")),
 			"{last}", fmt.Sprintf("`%s`.`%s`", l.Database, l.Derived("last")),
 			"{blocks}", strings.Join(where, " OR "),
 		).Replace(text)
@@ -93,11 +94,13 @@ SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Secon
 FROM {archive} WHERE {blocks}`,
 
 	// All buckets of an hour with a new row are read, so that hours is correct even if rows were
-	// replaced.
+	// replaced. computed_at never decreases, even if the clock is set back: of two rows with the same
+	// computed_at, the one that was inserted last is used.
 	`INSERT INTO {hours} (product_instance, hour, measure_type_code, detector_code, count_1, count_2, count_3, count_4,
     thousandths_1, thousandths_2, thousandths_3, thousandths_4, other_1, other_2, other_3, other_4, minimum, maximum, computed_at)
 SELECT product_instance, hour, measure_type_code, detector_code, n[1], n[2], n[3], n[4],
-    t[1], t[2], t[3], t[4], o[1], o[2], o[3], o[4], low, high, now64(6, 'UTC')
+    t[1], t[2], t[3], t[4], o[1], o[2], o[3], o[4], low, high,
+    greatest(now64(6, 'UTC'), (SELECT max(changed_at) FROM {recorded}))
 FROM
 (
     SELECT product_instance, fromUnixTimestamp64Second(intDiv(toUnixTimestamp64Second(bucket), 3600) * 3600, 'UTC') AS hour,

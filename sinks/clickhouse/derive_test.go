@@ -76,6 +76,7 @@ func TestDerived(t *testing.T) {
 	t.Run("values", func(t *testing.T) { testDerivedValues(t, store) })
 	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, store) })
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, store) })
+	t.Run("clock", func(t *testing.T) { testClockSetBack(t, store) })
 	t.Run("many months", func(t *testing.T) { testManyMonths(t, store) })
 	t.Run("background", func(t *testing.T) { testBackgroundUpdates(t, store) })
 	require.Zero(t, testutil.ToFloat64(derivedAt), "Close must reset the gauge, because another replica may continue the updates")
@@ -197,6 +198,27 @@ func testInterrupted(t *testing.T, store *stores.ClickHouse) {
 	a.deliver(plan, block)
 	require.Equal(t, before, a.count("count()"))
 	a.derive()
+	a.requireDerived()
+}
+
+// testClockSetBack checks that new rows appear in the views even if the clock of the server was an
+// hour ahead, and was then corrected.
+func testClockSetBack(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	r := rand.New(rand.NewPCG(9, 5))
+	for n := range 4 {
+		block, plan := a.plan(blockOf(batchOf(n, epoch+int64(n), overlappingRows(r, 200)...)))
+		a.deliver(plan, block)
+		a.derive()
+		if n == 0 {
+			for table, column := range map[string]string{"_hours": "computed_at", "_blocks": "changed_at"} {
+				store.Query(t, fmt.Sprintf("INSERT INTO %s%s SELECT * REPLACE (%s + INTERVAL 1 HOUR AS %s) FROM %s%s FINAL",
+					a.name, table, column, column, a.name, table))
+			}
+		}
+		a.requireDerived()
+	}
+	store.Query(t, "OPTIMIZE TABLE "+a.name+"_hours FINAL")
 	a.requireDerived()
 }
 
