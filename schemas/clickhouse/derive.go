@@ -69,10 +69,13 @@ func (l Layout) Derive(blocks ...Block) []string {
 // DeriveSettings contains the settings for the statements of Derive. Statements use one thread, so
 // that other threads are free for inserts and queries. optimize_on_insert would make by_time three
 // times as expensive, and is not needed, because merges and FINAL replace rows with equal keys.
+// max_query_size is unlimited, because a statement lists the months of each block. A statement that
+// exceeds a limit of the user's settings profile fails: an overflow mode could make it omit rows.
 var DeriveSettings = map[string]any{
 	"async_insert": 0, "max_threads": 1, "max_insert_threads": 1, "max_partitions_per_insert_block": 0, "insert_deduplicate": 0,
-	"optimize_on_insert": 0, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "read_overflow_mode": "throw",
-	"max_query_size": 0,
+	"optimize_on_insert": 0, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "max_query_size": 0,
+	"read_overflow_mode": "throw", "read_overflow_mode_leaf": "throw", "timeout_overflow_mode": "throw",
+	"group_by_overflow_mode": "throw", "set_overflow_mode": "throw", "distinct_overflow_mode": "throw", "result_overflow_mode": "throw",
 }
 
 var derivations = []string{

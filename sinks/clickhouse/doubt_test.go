@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -71,11 +72,15 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	})
 }
 
-// testHostileProfile checks that lookups find all rows even if the settings profile of the daemon's
-// user hides some of them.
+// testHostileProfile checks that lookups and updates of the derived tables read all rows, or fail,
+// even if the settings profile of the daemon's user hides some of them.
 func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
-	rows, plan := a.plan(blockOf(batchOf(1, epoch, monthlyRows(40)...))) // in 40 parts
+	list := monthlyRows(40) // in 40 parts
+	for i := range list {
+		list[i].code = fmt.Sprint("D-", i)
+	}
+	rows, plan := a.plan(blockOf(batchOf(1, epoch, list...)))
 	a.deliver(plan, rows)
 	f := func(profile ch.Settings) {
 		t.Helper()
@@ -89,10 +94,20 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 			require.ErrorContains(t, err, "cannot look up")
 		}
 		a.requireRows(rows)
+		for _, table := range []string{"_by_time", "_hours", "_last"} {
+			store.Query(t, "TRUNCATE TABLE "+a.name+table)
+		}
+		store.Query(t, "INSERT INTO "+a.name+"_blocks (first_received_at, last_received_at, months) SELECT first_received_at, last_received_at, months FROM "+a.name+"_blocks")
+		if err = hostile.Derive(t.Context()); err == nil {
+			a.requireDerived()
+		}
 	}
 	f(ch.Settings{"limit": 1})
 	f(ch.Settings{"offset": 1})
 	f(ch.Settings{"max_rows_to_read": 1, "read_overflow_mode": "break"})
+	f(ch.Settings{"max_rows_to_group_by": 1, "group_by_overflow_mode": "any"})
+	f(ch.Settings{"max_rows_in_set": 1, "set_overflow_mode": "break"})
+	f(ch.Settings{"max_rows_in_distinct": 1, "distinct_overflow_mode": "break"})
 	f(ch.Settings{"max_result_rows": 1, "result_overflow_mode": "break", "max_block_size": 1})
 }
 
