@@ -34,8 +34,8 @@
 //
 // Therefore every in-doubt block is resolved, however old it is:
 //
-//  1. Look up which rows are in the table, by (batch_id, batch_index), among the rows of the
-//     block's months that were received in the block's time range.
+//  1. Look up which rows are in the table, by (batch_id, batch_index, received_at), among the rows
+//     of the block's months that were received in the block's time range.
 //  2. If none is missing, the block is done.
 //  3. Send the missing rows of each group with the group's token. If the earlier attempt is still
 //     running on the server, the first of the two wins, because the server checks the token and

@@ -53,6 +53,17 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 		store.Query(t, "ALTER TABLE "+a.name+" DROP PARTITION 202601")
 	})
 
+	// Another daemon has accepted and delivered the first batch too, with the same Idempotency-Key.
+	t.Run("batch of two daemons", func(t *testing.T) {
+		a := newArchive(t, store)
+		twice, plan := a.plan(blockOf(batchOf(1, epoch+3, randomRows(rand.New(rand.NewPCG(4, 1)), 700, 5)...)))
+		require.Equal(t, rows[0].ID, twice[0].ID)
+		a.deliver(plan, twice)
+		_, plan = a.plan(rows)
+		a.restarted().deliver(plan, rows)
+		a.requireRows(batch.Block{rows[0], twice[0], rows[1]})
+	})
+
 	// The rows that each delivery restores are deleted again until all tokens have been used. Then
 	// the sink gives up on the block, because the table itself seems to delete the rows.
 	t.Run("tokens kept, rows always missing", func(t *testing.T) {

@@ -177,14 +177,21 @@ func (s *Sink) lookUpOn(ctx context.Context, h *host, rows batch.Block) (*findin
 	}
 	defer found.Close()
 	f := newFindings(rows)
+	receivedAt := map[batch.ID]int64{}
+	for _, s := range rows {
+		receivedAt[s.ID] = s.ReceivedAt
+	}
 	count := 0
 	for found.Next() {
 		var id uuid.UUID
 		var index uint32
-		if err := found.Scan(&id, &index); err != nil {
+		var at int64
+		if err := found.Scan(&id, &index, &at); err != nil {
 			return nil, err
 		}
-		count += f.mark(rowID{batch.ID(id), index})
+		if at == receivedAt[batch.ID(id)] { // another daemon may have accepted the same batch
+			count += f.mark(rowID{batch.ID(id), index})
+		}
 	}
 	if count > 0 && count < rows.Rows() {
 		f.markReplaced()
@@ -206,7 +213,7 @@ var lookupSettings = ch.Settings{
 }
 
 func lookupStatement(table string, rows batch.Block) string {
-	return "SELECT batch_id, batch_index FROM " + table + " WHERE " + describe(rows).Where()
+	return "SELECT batch_id, batch_index, toUnixTimestamp64Nano(received_at) FROM " + table + " WHERE " + describe(rows).Where()
 }
 
 // describe returns the months of rows and their range of received_at.
