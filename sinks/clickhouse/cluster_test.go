@@ -29,6 +29,9 @@ func TestCluster(t *testing.T) {
 	c := stores.StartCluster(t, "1", "1", "2")
 	a := newClustered(t, c, 0, clustered(c, "main", 0, 1, 2))
 	t.Run("two shards", func(t *testing.T) { testTwoShards(t, c, a) })
+	t.Run("documented queries", func(t *testing.T) {
+		testDocumentedQueries(t, newClustered(t, c, 0, clustered(c, "main", 0, 1, 2)))
+	})
 	t.Run("poll of a busy server", func(t *testing.T) {
 		for range 3 { // an update of the derived tables, a lookup, and the migration of another server
 			ctx, cancel := context.WithCancel(t.Context())

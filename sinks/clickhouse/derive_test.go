@@ -80,7 +80,9 @@ func TestDerived(t *testing.T) {
 	t.Run("many months", func(t *testing.T) { testManyMonths(t, store) })
 	t.Run("background", func(t *testing.T) { testBackgroundUpdates(t, store) })
 	require.Zero(t, testutil.ToFloat64(derivedAt), "Close must reset the gauge, because another replica may continue the updates")
-	t.Run("documented queries", func(t *testing.T) { testDocumentedQueries(t, store) })
+	t.Run("documented queries", func(t *testing.T) {
+		testDocumentedQueries(t, newArchive(t, store, func(c *Config) { c.Database, c.Table = "documented", "measurements" }))
+	})
 	t.Run("detectors", func(t *testing.T) { testDetectors(t, store) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, store) })
 }
@@ -315,10 +317,9 @@ func testRetention(t *testing.T, store *stores.ClickHouse) {
 }
 
 // testDocumentedQueries checks that each query in schemas/clickhouse/README.md returns rows.
-func testDocumentedQueries(t *testing.T, store *stores.ClickHouse) {
+func testDocumentedQueries(t *testing.T, a *archive) {
 	text, err := os.ReadFile("../../schemas/clickhouse/README.md")
 	require.NoError(t, err)
-	a := newArchive(t, store, func(c *Config) { c.Database, c.Table = "documented", "measurements" })
 	var rows []row
 	for i := range int64(288) {
 		for d := range 3 {
@@ -338,7 +339,7 @@ func testDocumentedQueries(t *testing.T, store *stores.ClickHouse) {
 	require.Len(t, queries, 11)
 	adapt := strings.NewReplacer("'city'", "'aarhus'", "measurements_", a.name+"_", "01980000-0000-7000-8000-000000000001", block[0].ID.String())
 	for _, q := range queries {
-		require.NotEmpty(t, store.Query(t, adapt.Replace(q[1])), q[1])
+		require.NotEmpty(t, a.store.Query(t, adapt.Replace(q[1])), q[1])
 	}
-	require.Equal(t, "96", store.Query(t, "SELECT count() FROM ("+adapt.Replace(queries[3][1])+") WHERE detector_code = 'D-1' AND average IN (50, 7) AND measure_type_code = 'speed'"))
+	require.Equal(t, "96", a.store.Query(t, "SELECT count() FROM ("+adapt.Replace(queries[3][1])+") WHERE detector_code = 'D-1' AND average IN (50, 7) AND measure_type_code = 'speed'"))
 }
