@@ -46,7 +46,7 @@ const (
 	reliable = 5   // minimum number of vehicles in a reading from which bounds are learned
 	keepDays = 7   // days for which the tables learned for a day are kept
 
-	clockSkew = 24 * time.Hour // tolerated for detectors whose clocks are ahead
+	clockSkew = 24 * time.Hour // tolerated for detectors and instances whose clocks are ahead
 
 	readCells = 4_500_000 // detector intervals read at once: ClickHouse needs 100 bytes for each
 )
@@ -124,14 +124,19 @@ func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
 	return max(1, min(history, readCells/(longest*max(1, int(n))))), nil
 }
 
-// next returns the first day that has not been learned.
+// next returns the first day that has not been learned. It fails if that day is in the future.
 func (s *Source) next(ctx context.Context, until time.Time) (day time.Time, err error) {
 	defer must.Return(&err)
 	q := s.query(until, until, until, 0)
 	day, _, ok, err := s.latest(ctx, q, "true")
 	must.Do(err)
 	if ok {
-		return s.start(day.Date()), nil
+		next := s.start(day.Date())
+		if next.After(until.Add(clockSkew)) {
+			err = fmt.Errorf("the clock was ahead: days up to %s were learned without their measurements: "+
+				"to learn the archive again, stop the forecaster and truncate the tables %s.forecaster_…", next.Format(time.DateOnly), q.Tables)
+		}
+		return next, err
 	}
 	var n uint64
 	err = s.Conn.QueryRow(ctx, "SELECT min(timestamp_from), count() FROM "+q.Archive+" WHERE "+q.Key()+

@@ -168,6 +168,8 @@ func TestLearning(t *testing.T) {
 		t.Helper()
 		requireEqual(t, want, s.learn(t, last))
 	}
+	require.NoError(t, s.Learn(t.Context(), last.Add(-time.Hour), nil), "an instance whose clock is ahead has learned the day")
+	require.ErrorContains(t, s.Learn(t.Context(), last.AddDate(0, 0, -2), nil), "the clock was ahead: days up to 2026-06-10")
 	s.Interval = 15 * time.Minute
 	require.ErrorContains(t, s.Learn(t.Context(), last, nil), "were learned with 5m0s")
 	_, err = s.Load(t.Context(), last)
