@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trafficd/cmd/forecaster/config"
+	"trafficd/cmd/forecaster/internal/archive"
 	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/forecaster/internal/streets"
 	"trafficd/cmd/internal/conf"
@@ -24,7 +25,8 @@ func explainCommand(f *flags) *cobra.Command {
 		Use:   "explain",
 		Short: "Print how a forecast was computed",
 		Long: `Recompute the forecast of a street, and print for each of its detectors the profile, the
-recent values, each feature with its weight, and the result with its bounds.`,
+recent values, each feature with its weight, and the result with its bounds. What was
+learned for a day is kept for a week.`,
 		Example: `  forecaster explain --street 4711 --horizon 30
   forecaster explain --street 4711 --fromnode 12 --horizon 60 --at 2026-11-01T07:30:00Z`,
 		Args: cobra.NoArgs,
@@ -50,6 +52,10 @@ recent values, each feature with its weight, and the result with its bounds.`,
 			defer func() { _ = conn.Close() }()
 			source := newSource(c, conn, c.ClickHouse.Database)
 			l := must.Get(source.Load(cmd.Context(), origin))
+			if l.Pool == nil && !l.Until.IsZero() {
+				fmt.Fprintf(cmd.OutOrStdout(), "What was learned for %s no longer exists: it is kept for %d days. Without it, the forecast is:\n",
+					l.Day.Format(time.DateOnly), archive.KeepDays)
+			}
 			codes, recent, err := source.Recent(cmd.Context(), origin)
 			must.Do(err)
 			s := model.NewStep(l, origin, codes, recent)

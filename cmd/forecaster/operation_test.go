@@ -89,6 +89,11 @@ func (w *town) testExplain(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, text, "too little history for bounds")
 	require.NotContains(t, text, "NaN")
+	require.NotContains(t, text, "no longer exists")
+	w.clickhouse.Query(t, "ALTER TABLE trafficd.forecaster_profiles DROP PARTITION ('town', 'speed', toDate('2026-06-08'))") // as after a week
+	text, err = f("explain", "--street", "103", "--at", noon.AddDate(0, 0, -2).Format(time.RFC3339))
+	require.NoError(t, err)
+	require.Contains(t, text, "What was learned for 2026-06-08 no longer exists")
 	text, err = f("explain", "--street", "103", "--at", noon.AddDate(0, 0, 10).Format(time.RFC3339))
 	require.NoError(t, err)
 	require.Contains(t, text, "no measurement in the last 1h0m0s")

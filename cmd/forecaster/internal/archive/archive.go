@@ -44,7 +44,9 @@ const (
 	history  = 120 // days in a profile; older ones would have a weight of less than 0.95^120
 	ridge    = 400 // weight of the pool in a detector's weights, as a number of readings with many vehicles
 	reliable = 5   // minimum number of vehicles in a reading from which bounds are learned
-	keepDays = 7   // days for which the tables learned for a day are kept
+
+	// KeepDays is the number of days for which the tables learned for a day are kept.
+	KeepDays = 7
 
 	clockSkew = 24 * time.Hour // tolerated for detectors and instances whose clocks are ahead
 
@@ -190,7 +192,7 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) (err error) {
 		"(product_instance, measure_type_code, day, learned_until, interval_seconds) VALUES (%s, %s, %s, fromUnixTimestamp(%d), %d)",
 		q.Tables, quote(s.Instance), quote(s.Measure), quote(t.Day), tomorrow.Unix(), int64(s.Interval/time.Second))),
 		"cannot record the day")
-	old := quote(s.Day(day, -keepDays).Format(time.DateOnly))
+	old := quote(s.Day(day, -KeepDays).Format(time.DateOnly))
 	for _, table := range []string{"values", "moments", "profiles", "weights"} {
 		drop := fmt.Sprintf("ALTER TABLE %s.forecaster_%s DROP PARTITION (%s, %s, toDate(%s))",
 			q.Tables, table, quote(s.Instance), quote(s.Measure), old)

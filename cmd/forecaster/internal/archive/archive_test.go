@@ -228,7 +228,7 @@ func TestInstances(t *testing.T) {
 	end := time.Date(2026, 6, 11, 0, 0, 0, 0, time.UTC)
 	source := func(database string) *Source {
 		s := open(t, store.TCP, schema.Layout{Database: database})
-		s.insert(t, end.AddDate(0, 0, -keepDays-3), end, end, 0)
+		s.insert(t, end.AddDate(0, 0, -KeepDays-3), end, end, 0)
 		return s
 	}
 	want := source("single").learn(t, end)
