@@ -150,7 +150,7 @@ func explainDetector(w io.Writer, f model.Forecast, d model.Detail) float64 {
 	fmt.Fprintf(table, "  forecast\t\t\t%.2f\t\n", f.Value)
 	table.Flush()
 	if math.IsNaN(f.Low) {
-		fmt.Fprintln(w, "  too little history for bounds")
+		fmt.Fprintln(w, "  no bounds are known")
 	} else {
 		fmt.Fprintf(w, "  8 of 10 values are between %.1f and %.1f\n", max(0, f.Low), f.High)
 	}

@@ -87,7 +87,7 @@ func (w *town) testExplain(t *testing.T) {
 	require.Contains(t, text, "not published: the last period ends at 2026-06-10T1")
 	text, err = f("explain", "--street", "103", "--at", noon.AddDate(0, 0, -2).Format(time.RFC3339)) // the second day
 	require.NoError(t, err)
-	require.Contains(t, text, "too little history for bounds")
+	require.Contains(t, text, "no bounds are known")
 	require.NotContains(t, text, "NaN")
 	require.NotContains(t, text, "no longer exists")
 	w.clickhouse.Query(t, "ALTER TABLE trafficd.forecaster_profiles DROP PARTITION ('town', 'speed', toDate('2026-06-08'))") // as after a week
