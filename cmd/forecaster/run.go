@@ -59,6 +59,10 @@ const (
 	// settle is the time for which a new version of the detectors file must be unmodified before it is
 	// used: forecasts would be removed for the streets that a half-written file lacks.
 	settle = time.Second
+
+	// renewAfter is the time without a publication after which a forecast is published although it has
+	// not changed: the daemon takes the time of the latest record as the time of the data.
+	renewAfter = 10 * time.Minute
 )
 
 // forecaster publishes forecasts of the streets of a product instance.
@@ -73,6 +77,7 @@ type forecaster struct {
 	content streets.Content
 	changed time.Time         // modification time of the detectors file
 	sent    map[string]uint64 // digests of the published forecasts by key; nil: unknown
+	written time.Time         // origin of the latest publication or, if there was none since, when sent was read
 	state   atomic.Pointer[status]
 	latest  atomic.Pointer[snapshot]
 }
@@ -290,7 +295,7 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	if origin.Sub(f.state.Load().origin) > f.interval() {
 		f.sent = nil // another instance may have published in an interval that this one has missed
 	}
-	if err := f.publish(ctx, all); err != nil {
+	if err := f.publish(ctx, origin, all); err != nil {
 		f.sent = nil // it is unknown whether the transaction was committed
 		if !publish.Fenced(err) {
 			failures.WithLabelValues("publish").Inc()
@@ -424,10 +429,10 @@ func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.
 
 // publish publishes the forecasts whose records have changed, and removes the streets that no
 // longer have a forecast.
-func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) (err error) {
+func (f *forecaster) publish(ctx context.Context, origin time.Time, all []*pb.StreetForecast) (err error) {
 	defer must.Return(&err)
 	if f.sent == nil {
-		f.sent = must.Get(f.out.Digests(ctx, time.Minute))
+		f.sent, f.written = must.Get(f.out.Digests(ctx, time.Minute)), origin
 	}
 	next := make(map[string]uint64, len(all))
 	var changed []*pb.StreetForecast
@@ -444,8 +449,12 @@ func (f *forecaster) publish(ctx context.Context, all []*pb.StreetForecast) (err
 		}
 	}
 	slices.Sort(remove)
+	if len(changed)+len(remove) == 0 && len(all) > 0 && origin.Sub(f.written) >= renewAfter {
+		changed = all[:1]
+	}
 	if len(changed)+len(remove) > 0 {
 		must.Do(f.out.put(ctx, all, changed, remove))
+		f.written = origin
 	}
 	f.sent = next
 	published.Add(float64(len(changed)))

@@ -358,7 +358,7 @@ func TestFileOutput(t *testing.T) {
 		o, err := newOutput(config.Output{Feed: forecasts.FeedFile, File: config.OutputFile{Path: path}})
 		require.NoError(t, err)
 		f := &forecaster{out: o}
-		require.NoError(t, f.publish(t.Context(), all))
+		require.NoError(t, f.publish(t.Context(), noon, all))
 		content, err := os.ReadFile(path)
 		require.NoError(t, err)
 		if filepath.Ext(name) == ".gz" {
@@ -369,6 +369,39 @@ func TestFileOutput(t *testing.T) {
 		}
 		require.Equal(t, 3, bytes.Count(content, []byte("\n")))
 	}
+}
+
+// recorder is an output that counts the published forecasts.
+type recorder struct{ published int }
+
+func (*recorder) Digests(context.Context, time.Duration) (map[string]uint64, error) {
+	return map[string]uint64{}, nil
+}
+func (*recorder) Close() {}
+func (r *recorder) put(_ context.Context, _, changed []*pb.StreetForecast, _ []string) error {
+	r.published += len(changed)
+	return nil
+}
+
+// TestUnchangedForecasts checks that forecasts that do not change for a while do not become stale.
+func TestUnchangedForecasts(t *testing.T) {
+	list, l := network(3)
+	codes, recent := hour(list)
+	all, _ := build(config.Default().Forecasts, model.NewStep(l, noon, codes, recent), list)
+	r := &recorder{}
+	f := &forecaster{out: r}
+	at := func(minute, published int, all ...*pb.StreetForecast) {
+		t.Helper()
+		require.NoError(t, f.publish(t.Context(), noon.Add(time.Duration(minute)*time.Minute), all))
+		require.Equal(t, published, r.published)
+	}
+	at(0, 3, all...)
+	at(5, 3, all...)
+	at(10, 4, all...)
+	at(15, 4, all...)
+	at(20, 5, all...)
+	at(30, 5)
+	at(40, 5)
 }
 
 // network returns streets with one detector each, and learned tables.
