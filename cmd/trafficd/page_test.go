@@ -571,7 +571,7 @@ func waterArchive() []byte {
 // TestMapFiles checks how both listeners serve the files of the page, for clients below a base
 // path, and that the body of a request for one is not read.
 func TestMapFiles(t *testing.T) {
-	d := newProcess(t, "api.base_path=/traffic", "ops.pprof=true").start()
+	d := newProcess(t, "api.base_path=/traffic", "ops.pprof=true", "layers.horizons=[60, 0, 15]").start()
 	d.await(http.StatusOK)
 	clients, operators := "http://"+d.API+"/traffic/map/", "http://"+d.Ops+"/"
 	for _, url := range []string{clients, operators} {
@@ -594,6 +594,8 @@ func TestMapFiles(t *testing.T) {
 		require.Equal(t, "gzip", packed.Header.Get("Content-Encoding"))
 		require.Less(t, len(compressed), len(text))
 	}
+	_, settings := withoutKey(t, http.MethodGet, clients+"settings.json")
+	require.Contains(t, settings, `"horizons":[0,15,60]`)
 	missing, text := withoutKey(t, http.MethodGet, clients+"none.js")
 	require.Equal(t, http.StatusNotFound, missing.StatusCode)
 	require.Equal(t, "application/json", missing.Header.Get("Content-Type"))

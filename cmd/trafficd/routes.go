@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,8 +108,10 @@ func (d *daemon) operatorRoutes() map[string]http.Handler {
 }
 
 func (d *daemon) pageSettings() page.Settings {
+	horizons := slices.Clone(d.cfg.Layers.Horizons)
+	slices.Sort(horizons) // in the order of time
 	return page.Settings{
-		Horizons: d.cfg.Layers.Horizons, StaleAfter: d.cfg.Layers.StaleAfter.Seconds(), Forecasts: d.cfg.Forecasts.Feed != "",
+		Horizons: horizons, StaleAfter: d.cfg.Layers.StaleAfter.Seconds(), Forecasts: d.cfg.Forecasts.Feed != "",
 	}
 }
 
