@@ -94,7 +94,8 @@ func TestDetectorsBeingWritten(t *testing.T) {
 		w := &town{cfg: config.Default()}
 		w.cfg.Detectors.Path = filepath.Join(t.TempDir(), "detectors.csv")
 		source := newSource(&w.cfg, nil, "")
-		f := &forecaster{cfg: &w.cfg, log: zerolog.Nop(), source: source, learned: &model.Learned{Day: source.Day(noon, 0), Pool: &model.Detector{}}}
+		learned := &model.Learned{Day: source.Day(noon, 0), Pool: &model.Detector{}}
+		f := &forecaster{cfg: &w.cfg, log: zerolog.Nop(), source: source, learned: learned}
 		streets := func(want int) {
 			t.Helper()
 			require.NoError(t, f.refresh(t.Context(), noon))

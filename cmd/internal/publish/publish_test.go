@@ -325,7 +325,9 @@ func TestRecreated(t *testing.T) {
 
 	_, err = p.client.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{"one"}})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return launch.CreateTopic(t.Context(), k.Brokers, "one", 1, nil) == nil }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return launch.CreateTopic(t.Context(), k.Brokers, "one", 1, nil) == nil // it might not be deleted yet
+	}, time.Minute, 100*time.Millisecond)
 	require.ErrorIs(t, p.Publish(t.Context(), generationOf(1, 3), nil, ignoreCount), errRecreated)
 	digests, err = p.Digests(t.Context(), time.Minute)
 	require.NoError(t, err)
