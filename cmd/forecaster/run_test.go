@@ -587,6 +587,7 @@ func TestConfig(t *testing.T) {
 	f([]string{"model.horizons=[15m, 15m]"}, "model.horizons must be sorted")
 	f([]string{"model.horizons=[7m]"}, "model.horizons contains 7m0s")
 	f([]string{"model.time_zone=Mars"}, "model.time_zone is")
+	f([]string{"model.time_zone=Local"}, "model.time_zone is")
 	f([]string{"model.holidays=[2026-13-01]"}, "model.holidays contains")
 	f([]string{"model.holiday_region=xx"}, "model.holiday_region is")
 	f([]string{"forecasts.tolerance=0", "forecasts.max_age=2h"}, "forecasts.tolerance is 0", "forecasts.max_age is 2h0m0s")

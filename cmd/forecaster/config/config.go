@@ -165,7 +165,8 @@ func (m Model) validate() error {
 		settings.Positive("most", m.Most, "otherwise all values are discarded"),
 		settings.Check(m.Interval >= time.Minute && 15*time.Minute%max(m.Interval, 1) == 0,
 			"interval is %s, must be 1m, 3m, 5m or 15m: slots of 15 minutes consist of whole intervals", m.Interval),
-		settings.Check(zone == nil, "time_zone is %q, must be a name of the IANA database, such as Europe/Copenhagen", m.TimeZone),
+		settings.Check(zone == nil && m.TimeZone != "Local", // the zone of the machine, which may differ between instances
+			"time_zone is %q, must be a name of the IANA database, such as Europe/Copenhagen", m.TimeZone),
 		settings.Check(len(m.Horizons) > 0 && slices.IsSorted(m.Horizons) && len(slices.Compact(slices.Clone(m.Horizons))) == len(m.Horizons),
 			"horizons must be sorted, distinct and not empty"),
 		settings.Within("learn_after", m.LearnAfter, 0, 12*time.Hour, "later measurements of a day are not learned"),
