@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -101,7 +102,10 @@ func newKeyList(std streams) *cobra.Command {
 		Example: "  trafficctl key list --file keys.yaml",
 		Args:    cobra.NoArgs,
 	}, func(file string, _ []string) error {
-		entries := must.Get(keyfile.Read(file))
+		entries, err := keyfile.Read(file)
+		if entries == nil {
+			return err
+		}
 		rate := func(perSecond float64) string {
 			if perSecond == 0 {
 				return "-"
@@ -118,7 +122,7 @@ func newKeyList(std streams) *cobra.Command {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.12s…\n", e.Name, cmp.Or(e.Client, e.Name), e.ProductInstance,
 				strings.Join(e.Rights, ","), e.Timezone, rate(e.RequestsPerSecond), rate(e.ItemsPerSecond), expires, e.SHA256)
 		}
-		return table.Flush()
+		return errors.Join(table.Flush(), err)
 	})
 }
 

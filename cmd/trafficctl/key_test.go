@@ -125,6 +125,8 @@ func TestKeyListAndRevoke(t *testing.T) {
 	f(`no key is named "a"`, "revoke", "a", "--file", path)
 	f("no such file", "revoke", "a", "--file", path+".none")
 	f("no such file", "list", "--file", path+".none")
+	require.NoError(t, os.WriteFile(path, []byte("clients: []\n"), 0o640))
+	f("field clients not found", "list", "--file", path)
 	f(`required flag(s) "file" not set`, "list")
 	f(`required flag(s) "file" not set`, "revoke", "a")
 }

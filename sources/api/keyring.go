@@ -249,6 +249,16 @@ func (k *Keyring) use(inline, entries []KeyEntry) error {
 	return nil
 }
 
+// ParseKeys returns the entries of a keys file. If a daemon without other keys could not use them,
+// ParseKeys returns an error, with the entries if they can be read.
+func ParseKeys(text []byte) ([]KeyEntry, error) {
+	entries, err := parseKeys(text)
+	if err == nil {
+		_, err = newRing(entries, nil)
+	}
+	return entries, err
+}
+
 // parseKeys reads "keys: [...]". Unknown members are errors, because most of them are misspelt. A
 // missing list is an error too, because the file may be truncated or half-written.
 func parseKeys(text []byte) ([]KeyEntry, error) {

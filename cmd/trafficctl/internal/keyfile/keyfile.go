@@ -36,14 +36,16 @@ func Digest(key string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(key)))
 }
 
-// Read returns the entries of a keys file.
+// Read returns the entries of a keys file. If the daemon cannot use them, Read returns them with an
+// error.
 func Read(path string) (entries []api.KeyEntry, err error) {
 	defer must.Return(&err)
 	text, err := os.ReadFile(path)
 	must.Do(err, "cannot read the keys file")
-	var file struct{ Keys []api.KeyEntry }
-	must.Do(yaml.Unmarshal(text, &file), "cannot read the keys file "+path)
-	return file.Keys, nil
+	if entries, err = api.ParseKeys(text); err != nil {
+		err = fmt.Errorf("the daemon cannot use the keys file %s: %w", path, err)
+	}
+	return entries, err
 }
 
 // Append adds a key to the file, which it creates if necessary. Comments and order are kept.
@@ -51,7 +53,7 @@ func Read(path string) (entries []api.KeyEntry, err error) {
 // keeps its mode and owner, so that the daemon can still read it.
 func Append(path string, e api.KeyEntry) error {
 	err := edit(path, func(keys *yaml.Node) error {
-		if indexOf(keys, e.Name) >= 0 {
+		if slices.ContainsFunc(keys.Content, named(e.Name)) {
 			return fmt.Errorf("a key named %q already exists; choose another --name, for example %q", e.Name, e.Name+"-2")
 		}
 		var entry yaml.Node
@@ -70,11 +72,10 @@ func Revoke(path, name string) error {
 		return fmt.Errorf("cannot revoke the key: %w", err)
 	}
 	err := edit(path, func(keys *yaml.Node) error {
-		i := indexOf(keys, name)
-		if i < 0 {
+		if !slices.ContainsFunc(keys.Content, named(name)) {
 			return fmt.Errorf("no key is named %q; run `trafficctl key list` to see the names", name)
 		}
-		keys.Content = slices.Delete(keys.Content, i, i+1)
+		keys.Content = slices.DeleteFunc(keys.Content, named(name)) // several if the file was edited by hand
 		return nil
 	})
 	if err != nil {
@@ -83,8 +84,9 @@ func Revoke(path, name string) error {
 	return nil
 }
 
-// edit rewrites the file after apply has changed the items of its `keys` list. It locks the
-// directory, because a lock on the replaced file would be lost.
+// edit rewrites the file after apply has changed the items of its `keys` list, unless the daemon
+// could not use the result: its previous keys would stay in use. edit locks the directory, because a
+// lock on the replaced file would be lost.
 func edit(path string, apply func(keys *yaml.Node) error) (err error) {
 	defer must.Return(&err)
 	if target, err := filepath.EvalSymlinks(path); err == nil {
@@ -98,17 +100,21 @@ func edit(path string, apply func(keys *yaml.Node) error) (err error) {
 		return err
 	}
 	text := must.Get(change(old, apply))
+	if _, err := api.ParseKeys(text); err != nil {
+		return fmt.Errorf("the daemon could not use the new file; correct the file first: %w", err)
+	}
 	return replace.File(path, 0o600, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})
 }
 
-func indexOf(keys *yaml.Node, name string) int {
-	return slices.IndexFunc(keys.Content, func(entry *yaml.Node) bool {
+// named returns a function that reports whether an entry has the given name.
+func named(name string) func(entry *yaml.Node) bool {
+	return func(entry *yaml.Node) bool {
 		var e struct{ Name string }
 		return entry.Decode(&e) == nil && e.Name == name
-	})
+	}
 }
 
 // change returns the text of a keys file after apply has changed the items of the `keys` list. It

@@ -47,6 +47,11 @@ func TestDigest(t *testing.T) {
 	require.Equal(t, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", Digest("abc"))
 }
 
+// item returns an entry as it may be written by hand.
+func item(name string) string {
+	return fmt.Sprintf("{name: %s, sha256: %q, product_instance: north, rights: [ingest]}", name, Digest(name))
+}
+
 func TestAppend(t *testing.T) {
 	f := func(old string, names ...string) {
 		t.Helper()
@@ -71,28 +76,12 @@ func TestAppend(t *testing.T) {
 	f("keys: null # none yet\n")
 	f("keys: # none yet\n")
 	f("keys:\n  # none yet\n")
-	f("other: 1 # kept\n")
-	f("keys:\n  - name: old # the first\n    rights: [ingest]\n", "old")
-	f("# top\nkeys:\n# above\n- {name: a, sha256: x}\n\n# between\n- name: b\n# bottom\n", "a", "b")
-	f("keys: [{name: a}]\nafter: 2\n", "a")
-	f("comment: keys\nkeys: [{name: a}]\n", "a")
+	f("keys:\n  - "+item("old")+" # the first\n", "old")
+	f("# top\nkeys:\n# above\n- "+item("a")+"\n\n# between\n- "+item("b")+"\n# bottom\n", "a", "b")
+	f("keys: ["+item("a")+"]\n", "a")
 }
 
-// TestAppendKeepsOtherContent checks that everything else in the file is kept.
-func TestAppendKeepsOtherContent(t *testing.T) {
-	old := "version: 2\nkeys:\n  - name: old\n    sha256: \"0012\"\n    extra: [1, 2]\nlimits:\n  a: 1\n"
-	text, err := added(t, old)
-	require.NoError(t, err)
-	var before, after map[string]any
-	require.NoError(t, yaml.Unmarshal([]byte(old), &before))
-	require.NoError(t, yaml.Unmarshal([]byte(text), &after))
-	require.Equal(t, before["keys"].([]any)[0], after["keys"].([]any)[0])
-	delete(before, "keys")
-	delete(after, "keys")
-	require.Equal(t, before, after)
-}
-
-// TestAppendToInvalidFile checks that an invalid file is not changed.
+// TestAppendToInvalidFile checks that a file that the daemon cannot use is not changed.
 func TestAppendToInvalidFile(t *testing.T) {
 	f := func(old, want string) {
 		t.Helper()
@@ -106,6 +95,36 @@ func TestAppendToInvalidFile(t *testing.T) {
 	f("- name: a\n", "must be a mapping")
 	f("keys: [\n", "YAML")
 	f("keys: []\n---\nkeys: []\n", "several")
+	f("keys: []\nkey: []\n", "field key not found")
+	f("keys:\n  - "+strings.Replace(item("a"), "rights", "right", 1)+"\n", "field right not found")
+	f("keys:\n  - "+strings.Replace(item("a"), "ingest", "everything", 1)+"\n", `unknown right "everything"`)
+}
+
+// TestRevoke checks that no entry has the name afterwards, and that the file is not changed if the
+// daemon could not use the result: it would continue to accept the key.
+func TestRevoke(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	f := func(old, want string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(path, []byte(old), 0o600))
+		err := Revoke(path, "a")
+		text, readErr := os.ReadFile(path)
+		require.NoError(t, readErr)
+		if want != "" {
+			require.ErrorContains(t, err, want)
+			require.Equal(t, old, string(text))
+			return
+		}
+		require.NoError(t, err)
+		entries := read(t, string(text))
+		require.Len(t, entries, 1)
+		require.Equal(t, "b", entries[0].Name)
+	}
+	f("keys:\n- "+item("a")+"\n- "+item("b")+"\n", "")
+	f("keys:\n- "+item("a")+"\n- "+item("b")+"\n- "+strings.Replace(item("c"), "name: c", "name: a", 1)+"\n", "")
+	f("keys:\n- "+strings.Replace(item("a"), "rights", "right", 1)+"\n- "+item("b")+"\n", "")
+	f("keys:\n- &a "+item("a")+"\n- {<<: *a, name: b, sha256: "+Digest("b")+"}\n", "unknown anchor")
+	f("keys:\n- "+item("a")+"\n- "+strings.Replace(item("b"), "rights", "right", 1)+"\n", "field right not found")
 }
 
 // TestEntryText checks that a digest that looks like a number is still read as text.
