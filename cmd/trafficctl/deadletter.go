@@ -175,7 +175,7 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 // short returns text on a single line, truncated if it is long.
 func short(text string) string {
 	const maxLength = 160
-	text = strings.Join(strings.Fields(text), " ")
+	text = printable(strings.Join(strings.Fields(text), " "))
 	if len(text) <= maxLength {
 		return text
 	}

@@ -188,6 +188,7 @@ func TestShort(t *testing.T) {
 	}
 	f("", "")
 	f(" a\n\tb ", "a b")
+	f("a\x1b[2J\u009bb\x00", "a\uFFFD[2J\uFFFDb\uFFFD")
 	f(strings.Repeat("x", 160), strings.Repeat("x", 160))
 	f(strings.Repeat("x", 161), strings.Repeat("x", 160)+"…")
 	f(strings.Repeat("x", 159)+"üü", strings.Repeat("x", 159)+"…")

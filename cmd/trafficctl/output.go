@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -176,6 +178,17 @@ func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func
 		close(quit)
 		running.Wait()
 	}
+}
+
+// printable returns text with U+FFFD for each character that is not printed, such as a line break or
+// the start of an escape sequence: text from clients and stores must not control the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
 
 func sendingText(t send.Tally, took time.Duration) string {

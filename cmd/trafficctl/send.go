@@ -269,7 +269,7 @@ func (s *summary) print(w io.Writer, rejectedFile string, canSkipRows bool) {
 	})
 	for _, code := range codes {
 		first := s.Examples[code]
-		fmt.Fprintf(w, "%12s  %s, first %s: %s\n", grouped(s.Codes[code]), code, first.Position, first.Error.Description)
+		fmt.Fprintf(w, "%12s  %s, first %s: %s\n", grouped(s.Codes[code]), code, first.Position, printable(first.Error.Description))
 	}
 	switch {
 	case s.Rejected > 0 && rejectedFile != "":

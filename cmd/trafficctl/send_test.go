@@ -154,6 +154,16 @@ func TestRejectedRoundTrip(t *testing.T) {
 	require.Equal(t, 2, strings.Count(textOf(t, again), "\n"))
 }
 
+// TestSummaryEscapes checks that a rejected item cannot control the terminal.
+func TestSummaryEscapes(t *testing.T) {
+	d := newDaemon(t)
+	d.Known = map[string]bool{}
+	r := runWith(t, wire(`B\u001b[2J`, "speed", "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z", "2"), to(d, "send")...)
+	require.Equal(t, exitRejected, r.code, r.err)
+	require.Contains(t, r.out, "B\uFFFD[2J")
+	require.NotContains(t, r.out, "\x1b")
+}
+
 // TestRejectedFileIsKept checks that a file of rejected items is never overwritten.
 func TestRejectedFileIsKept(t *testing.T) {
 	d := newDaemon(t)

@@ -99,7 +99,7 @@ func page(s *status.Status) string {
 	}
 	fmt.Fprintf(w, "\nSTORE\tWAITING\tDELAY\tDEAD LETTERS\tLAST ERROR\n")
 	for _, x := range s.Stores {
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f s\t%.0f\t%s\n", x.Name, x.Rows, x.Seconds, x.DeadLetters, cmp.Or(x.Error, "none"))
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f s\t%.0f\t%s\n", x.Name, x.Rows, x.Seconds, x.DeadLetters, cmp.Or(short(x.Error), "none"))
 	}
 	if len(s.Clients) > 0 {
 		fmt.Fprintf(w, "\nKEY\tBATCHES\tACCEPTED\tREJECTED\tLAST BATCH\n")
@@ -195,7 +195,7 @@ func line(i *pipeline.TapItem) string {
 	}
 	var message string
 	_ = json.Unmarshal(i.Message, &message) // the daemon always sends a string
-	return text + "  " + message
+	return text + "  " + printable(message)
 }
 
 // getStatus requests /status, decodes the response body into s, and returns the body.

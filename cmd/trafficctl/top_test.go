@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/trafficd/status"
 )
 
 // TestInterruptDuringRequest checks that Ctrl-C ends top and tap without an error, even while they
@@ -118,6 +120,23 @@ func TestTapHint(t *testing.T) {
 	require.Contains(t, line, "nothing has matched yet")
 	interrupt()
 	require.Equal(t, exitDone, <-ended)
+}
+
+// TestTapEscapes checks that a measurement cannot control the terminal or forge a line.
+func TestTapEscapes(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"code":"UNKNOWN_DETECTOR","detector":"a\u001b[2J\nb","message":"\"a\u001b[2J\u000ab\" does not exist"}` + "\n"))
+	}))
+	defer http.DefaultClient.CloseIdleConnections()
+	defer server.Close()
+	r := requireFailure(t, "", "ended the stream", "tap", "--url", server.URL)
+	require.Equal(t, "00:00:00Z    UNKNOWN_DETECTOR  \"a\\x1b[2J\\nb\"  \"a\uFFFD[2J\uFFFDb\" does not exist\n", r.out)
+}
+
+// TestTopStoreError checks that an error of several lines stays in its row of the table.
+func TestTopStoreError(t *testing.T) {
+	text := page(&status.Status{Stores: []status.Store{{Name: "clickhouse", Error: "code: 62,\n\tsyntax \x1b[2Jerror"}}})
+	require.Regexp(t, `\nclickhouse +0 +0 s +0 +code: 62, syntax \x{FFFD}\[2Jerror\n$`, text)
 }
 
 // TestOperatorsURL checks that an invalid --url is not reported as an unreachable daemon.
