@@ -439,8 +439,9 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full
 func TestRejectedItemsCannotBeWritten(t *testing.T) {
 	d := newDaemon(t)
 	d.Known = map[string]bool{}
-	err := newSender(t, d, send.DefaultConfig(), brokenWriter{}, func(string) {}).Send(t.Context(), series(1, 2))
-	require.ErrorContains(t, err, "disk full")
+	s := newSender(t, d, send.DefaultConfig(), brokenWriter{}, func(string) {})
+	require.ErrorContains(t, s.Send(t.Context(), series(1, 2)), "disk full")
+	require.EqualValues(t, 1, s.Tally().Resume, "resuming reports the rejections again")
 }
 
 // TestMemoryIsBounded checks that a slow daemon stops the reading of the input: memory is bounded

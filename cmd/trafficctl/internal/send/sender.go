@@ -231,7 +231,10 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 		a, err := s.post(requests, b)
 		if err == nil {
 			s.connected.Store(true)
-			return s.settle(b, a)
+			if err = s.settle(b, a); err != nil {
+				s.giveUp(b.positions[0].Row, 0) // so that resuming sends it again: its rejected items were not saved
+			}
+			return err
 		}
 		if inDoubt(err) {
 			inDoubtItems = b.len()
