@@ -184,13 +184,17 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	err = errors.Join(err, rejected.Close())
 	sum := summary{Tally: sender.Tally(), Empty: file.Empty, Seconds: time.Since(start).Seconds()}
 	sum.PerSecond = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
+	skipped, noSkipRows := s.flags.GetInt64("skip-rows")
+	if sum.Resume > 0 {
+		sum.Resume = max(sum.Resume, skipped+1) // the input may have failed before that row
+	}
 	if err != nil {
 		sum.Failure = err.Error()
 	}
 	if s.json {
 		_ = json.NewEncoder(std.out).Encode(&sum)
 	} else {
-		sum.print(std.out, s.rejected, s.flags.Lookup("skip-rows") != nil)
+		sum.print(std.out, s.rejected, noSkipRows == nil)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:

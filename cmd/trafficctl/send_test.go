@@ -191,6 +191,17 @@ func TestSendBadRow(t *testing.T) {
 	require.Len(t, d.Items(), 5)
 }
 
+// TestSendFailsInSkippedRows checks that an input that fails among the skipped rows does not undo
+// the progress of the earlier run.
+func TestSendFailsInSkippedRows(t *testing.T) {
+	d := newDaemon(t)
+	args := to(d, append([]string{"send", "--skip-rows", "9"}, meltFlags...)...)
+	r := requireFailure(t, wideCSV+strings.Repeat("x", 2<<20), "exceeds", args...)
+	require.Contains(t, r.out, "--skip-rows 9;")
+	r = requireFailure(t, wideCSV+strings.Repeat("x", 2<<20), "exceeds", append(args, "--json")...)
+	require.Equal(t, 10.0, summaryOf(t, r)["resume_row"])
+}
+
 // TestSendInterrupted checks that the summary is printed after an interrupt.
 func TestSendInterrupted(t *testing.T) {
 	d := newDaemon(t)
