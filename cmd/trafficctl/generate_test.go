@@ -106,6 +106,7 @@ func TestGenerateBadFlags(t *testing.T) {
 	}
 	f("--from", "--from", "tomorrow")
 	f("--detectors", "--detectors", "0")
+	f("must end in the year 2260 or earlier", "--interval", "24h", "--intervals", "107000")
 	f("--output", "--send", "--output", "x")
 	f("registry", "--registry-out", "no/such/directory/r.csv")
 	f("cannot write", "--output", "no/such/directory/m.ndjson")

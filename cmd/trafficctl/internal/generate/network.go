@@ -64,6 +64,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--intervals %d must be 1 to 1,000,000, or 0 to use --days", c.Count)
 	case c.Interval < time.Second || c.Interval > 24*time.Hour:
 		return fmt.Errorf("--interval %s must be 1s to 24h", c.Interval)
+	case time.Duration(c.Intervals()) > time.Date(2261, 1, 1, 0, 0, 0, 0, time.UTC).Sub(c.From)/c.Interval:
+		return fmt.Errorf("--intervals %d of %s must end in the year 2260 or earlier", c.Count, c.Interval)
 	case len(c.Types) == 0:
 		return fmt.Errorf("--types must list at least one of %v", Types)
 	case !(c.GapRate >= 0 && c.GapRate <= 0.9): // including NaN
