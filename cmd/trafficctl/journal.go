@@ -303,7 +303,7 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 				"journal with the trafficd of that version")
 		}
 		if _, local := f.(*inspect.Directory); local {
-			printAdvice(std.out, dir, f.FirstUnconsumed(), v)
+			printAdvice(std.out, dir, v)
 		}
 		return errors.New("the journal is damaged")
 	})
@@ -330,8 +330,8 @@ func printFindings(w io.Writer, name string, err error) {
 }
 
 // printAdvice prints how to repair the journal: restore the files, or save the intact frames and
-// start a new journal. behind is the first frame that a consumer lacks, or NoEnd if unknown.
-func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
+// start a new journal.
+func printAdvice(w io.Writer, dir string, v *inspect.Verdict) {
 	fmt.Fprintln(w, "\nWhat to do:")
 	n := 0
 	step := func(format string, args ...any) {
@@ -340,7 +340,7 @@ func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 	}
 	onlyCursors := len(v.Gaps) == 0 && !slices.ContainsFunc(v.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil })
 	if !onlyCursors && !v.Lost() {
-		step("Nothing is lost. If the daemon is running and delivering, leave it running: it deletes the segment once all of it is delivered. " +
+		step("No measurement is lost. If the daemon is running and delivering, leave it running: it deletes the segment once all of it is delivered. " +
 			"Otherwise:")
 	}
 	step("Stop the daemon. If there is a backup of the damaged files, restore it and verify again. Otherwise:")
@@ -349,13 +349,14 @@ func printAdvice(w io.Writer, dir string, behind uint64, v *inspect.Verdict) {
 			"     that they have already consumed are delivered again: ClickHouse replaces those rows, Kafka does not.")
 		return
 	}
+	behind := v.FirstUndelivered()
 	rescue := behind == inspect.NoEnd || behind <= v.Newest
 	if rescue {
 		from := "" // unknown without a cursor
 		if behind != inspect.NoEnd {
 			from = fmt.Sprintf(" --from %d", behind)
 		}
-		step("Save the intact frames that are not yet delivered to every consumer:\n       trafficctl journal dump %s --skip-damaged%s > "+
+		step("Save the intact frames that are not yet delivered to every store:\n       trafficctl journal dump %s --skip-damaged%s > "+
 			"rescued.ndjson", dir, from)
 	}
 	step("Move the old files away and start the daemon, which creates a new journal:\n       mkdir %[1]s/damaged && mv %[1]s/*.seg "+

@@ -181,19 +181,19 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 	require.Contains(t, r.out, "kafka: 1 frame missing that it has already consumed")
 }
 
-// TestJournalVerifyDeliveredFrames checks that damage to frames that every consumer has received
-// is reported as harmless.
+// TestJournalVerifyDeliveredFrames checks that damage to frames that every store has received is
+// reported as harmless, and that no frame is sent again only because the idempotency store lacks it.
 func TestJournalVerifyDeliveredFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := journal.Open(journalConfig(dir), []string{"kafka"})
+	j, err := journal.Open(journalConfig(dir), []string{"kafka", pipeline.IdempotencyConsumer})
 	require.NoError(t, err)
 	addBatches(t, j, 1, journalBatches(2, frameRows))
 	require.NoError(t, j.Cursor("kafka").Save(2, nil))
 	require.NoError(t, j.Close())
 	changeFile(t, segmentPaths(t, dir)[0], flip(5000))
 	r := requireFailure(t, "", "the journal is damaged", "journal", "verify", dir)
-	require.Contains(t, r.out, "already delivered to every consumer")
-	require.Contains(t, r.out, "Nothing is lost. If the daemon is running and delivering, leave it running")
+	require.Contains(t, r.out, "not yet delivered to: idempotency")
+	require.Contains(t, r.out, "No measurement is lost. If the daemon is running and delivering, leave it running")
 	require.Contains(t, r.out, "journal dump "+dir+" --skip-damaged --from 2", "frame 2 is intact and not delivered")
 	require.NotContains(t, r.out, "ask the integrators")
 }

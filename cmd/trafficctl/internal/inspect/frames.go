@@ -199,9 +199,25 @@ func (v *Verdict) Lacking(g *Gap) (names []string) {
 	return names
 }
 
-// Lost reports whether a consumer lacks frames of a gap, or there are gaps but no cursors.
+// Lost reports whether a store lacks frames of a gap, or there are gaps but no cursors. Without
+// frames that only the idempotency store lacks, no measurement is lost.
 func (v *Verdict) Lost() bool {
-	return slices.ContainsFunc(v.Gaps, func(g *Gap) bool { return len(v.Cursors) == 0 || len(v.Lacking(g)) > 0 })
+	return slices.ContainsFunc(v.Gaps, func(g *Gap) bool {
+		lacking := slices.DeleteFunc(v.Lacking(g), func(name string) bool { return name == pipeline.IdempotencyConsumer })
+		return len(v.Cursors) == 0 || len(lacking) > 0
+	})
+}
+
+// FirstUndelivered returns the first frame not delivered to all stores, or NoEnd if unknown. It
+// ignores unreadable cursors.
+func (v *Verdict) FirstUndelivered() uint64 {
+	first := uint64(NoEnd)
+	for _, c := range v.Cursors {
+		if c.Err == nil && c.Name != pipeline.IdempotencyConsumer {
+			first = min(first, c.Seq)
+		}
+	}
+	return first
 }
 
 // Consumer describes a consumer of the journal and its lag.
