@@ -340,8 +340,8 @@ func printAdvice(w io.Writer, dir string, v *inspect.Verdict) {
 	}
 	onlyCursors := len(v.Gaps) == 0 && !slices.ContainsFunc(v.Segments, func(s journal.SegmentInfo) bool { return s.Err != nil })
 	if !onlyCursors && !v.Lost() {
-		step("No measurement is lost. If the daemon is running and delivering, leave it running: it deletes the segment once all of it is delivered. " +
-			"Otherwise:")
+		step("No measurement is lost. If the daemon is running and delivering, leave it running: it deletes the segment once all of it " +
+			"is delivered. Otherwise:")
 	}
 	step("Stop the daemon. If there is a backup of the damaged files, restore it and verify again. Otherwise:")
 	if onlyCursors {
@@ -363,6 +363,7 @@ func printAdvice(w io.Writer, dir string, v *inspect.Verdict) {
 		"%[1]s/*.cursor %[1]s/damaged/", dir)
 	if rescue {
 		step("Send the saved measurements, with a key of their product instance:\n       trafficctl resubmit rescued.ndjson\n" +
+			"     If they belong to several, save each one to a file of its own with --product-instance.\n" +
 			"     A store that already had them receives them again: ClickHouse replaces those rows, Kafka does not.")
 	}
 	if v.Lost() {

@@ -152,6 +152,7 @@ func TestJournalVerifyReportsDamage(t *testing.T) {
 		"not yet delivered to: clickhouse, kafka",
 		"trafficctl journal dump DIR --skip-damaged --from 1 > rescued.ndjson",
 		"mv DIR/*.seg DIR/*.cursor DIR/damaged/",
+		"If they belong to several, save each one to a file of its own with --product-instance",
 		"ask the integrators to resend",
 		"the journal is damaged")
 	f(change(1, flip(header)), "lost: frames 3 to 4, received after 2026-07-01T06:00:02.000Z, received before 2026-07-01T06:00:05.000Z")
