@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,14 @@ func main() {
 
 func run(ctx context.Context, args []string, std streams) int {
 	std.in = interrupt.Reader{Ctx: ctx, In: std.in}
+	out := &checkedWriter{Writer: std.out}
+	std.out = out
 	root := newRoot(std)
 	root.SetArgs(args)
 	err := execute(ctx, root)
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("cannot write the output: %w", out.err)
+	}
 	switch {
 	case err == nil:
 		return exitDone
@@ -60,6 +66,18 @@ func run(ctx context.Context, args []string, std streams) int {
 	}
 	fmt.Fprintln(std.err, "trafficctl:", err)
 	return exitFailed
+}
+
+// checkedWriter keeps the first error, because commands do not check each line that they print.
+type checkedWriter struct {
+	io.Writer
+	err error
+}
+
+func (w *checkedWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.err = cmp.Or(w.err, err)
+	return n, err
 }
 
 // execute runs a command. Commands return errors or report them through package must, the latter

@@ -98,6 +98,22 @@ func TestHelp(t *testing.T) {
 	require.Contains(t, runWith(t, "", "completion", "bash").out, "bash completion")
 }
 
+// TestFullDisk checks that output that cannot be written is a failure, for example if it is
+// redirected to a file on a full disk.
+func TestFullDisk(t *testing.T) {
+	l := newLetters(t)
+	l.add("kafka", "MESSAGE_TOO_LARGE", 1, north("A"))
+	journal := newTestJournal(t, journalBatches(1, 1), "kafka")
+	keys := file(t, "keys.yaml", "keys: []\n")
+	for _, command := range []string{"deadletter ls " + l.path, "journal ls " + journal, "journal verify " + journal, "journal cursors " + journal,
+		"journal dump " + journal, "key list --file " + keys, "version"} {
+		var errs bytes.Buffer
+		code := run(t.Context(), strings.Fields(command), streams{strings.NewReader(""), brokenWriter{}, &errs})
+		require.Equal(t, exitFailed, code, command)
+		require.Contains(t, errs.String(), "disk full", command)
+	}
+}
+
 func TestUnknownFlag(t *testing.T) {
 	requireFailure(t, "", "--fast", "send", "--fast")
 }
