@@ -207,6 +207,26 @@ func TestMissingMemberStaysEmpty(t *testing.T) {
 	require.Contains(t, r.bad[0], "the detector code is empty")
 }
 
+// TestJSONValueOfAnotherType checks that a value that is neither a number nor text is not omitted
+// as if it were empty.
+func TestJSONValueOfAnotherType(t *testing.T) {
+	cfg := configFor(NDJSON, mapped(func(m *Mapping) { m.Detector = "loop" }))
+	f := func(value string, bad int, empty int64) {
+		t.Helper()
+		r := readAll(t, cfg, `{"loop":"A","measureTypeCode":"speed","timestampFrom":"2026-07-01T06:00:00Z","timestampTo":"2026-07-01T06:05:00Z","value":`+
+			value+`}`)
+		require.NoError(t, r.err)
+		require.Len(t, r.bad, bad)
+		require.Equal(t, empty, r.empty)
+	}
+	f(`true`, 1, 0)
+	f(`{"kmh": 5}`, 1, 0)
+	f(`[5]`, 1, 0)
+	f(`null`, 0, 1)
+	f(`""`, 0, 1)
+	f(` 5 `, 0, 0)
+}
+
 // TestWide checks that a wide table has a column per detector. The times are in the first column,
 // in a named one, or computed.
 func TestWide(t *testing.T) {

@@ -291,12 +291,12 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 	switch d.Next() {
 	case jx.String:
 		text, err = d.Str()
-	case jx.Number:
-		var n jx.Num
-		n, err = d.Num()
-		text = n.String()
-	default:
-		err = d.Skip()
+	case jx.Null:
+		err = d.Null()
+	default: // only a number is of use; anything else must not seem empty
+		var raw jx.Raw
+		raw, err = d.Raw()
+		text = string(raw)
 	}
 	for i := range o.names {
 		if o.names[i] == name {
