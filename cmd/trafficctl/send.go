@@ -255,6 +255,7 @@ func (s *summary) print(w io.Writer, rejectedFile string, canSkipRows bool) {
 		{"rejected", s.Rejected, true},
 		{"batches", s.Batches, true},
 		{"retries", s.Retries, true},
+		{"replaced by a later one of the batch", s.Duplicates, false},
 		{"replayed responses", s.Replayed, false},
 		{"empty values omitted", s.Empty, false},
 		{"unreadable rows skipped", s.BadRows, false},

@@ -154,6 +154,16 @@ func TestRejectedRoundTrip(t *testing.T) {
 	require.Equal(t, 2, strings.Count(textOf(t, again), "\n"))
 }
 
+// TestDuplicates checks that the summary counts measurements that replace one of the same batch.
+func TestDuplicates(t *testing.T) {
+	d := newDaemon(t)
+	lane := wire("A", "speed", "2026-07-01T06:00:00Z", "2026-07-01T06:05:00Z", "2") + "\n"
+	r := requireSuccess(t, lane+lane+lane, to(d, "send")...)
+	require.Regexp(t, `replaced by a later one of the batch +2\n`, r.out)
+	r = requireSuccess(t, lane+lane+lane, to(d, "send", "--json")...)
+	require.Equal(t, 2.0, summaryOf(t, r)["duplicates"])
+}
+
 // TestSummaryEscapes checks that a rejected item cannot control the terminal.
 func TestSummaryEscapes(t *testing.T) {
 	d := newDaemon(t)

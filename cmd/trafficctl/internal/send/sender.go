@@ -26,6 +26,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,14 +80,17 @@ const (
 
 // Tally counts the outcomes so far.
 type Tally struct {
-	Accepted int64            `json:"accepted"`
-	Rejected int64            `json:"rejected"`
-	Batches  int64            `json:"batches"` // number of batches with a 207 response
-	Retries  int64            `json:"retries"`
-	Replayed int64            `json:"replayed"` // batches whose first response was lost
-	BadRows  int64            `json:"bad_rows"` // unreadable rows that were skipped
-	Unknown  int64            `json:"unknown"`  // items that were sent but whose outcome is unknown
-	Codes    map[string]int64 `json:"codes,omitempty"`
+	Accepted int64 `json:"accepted"`
+	Rejected int64 `json:"rejected"`
+	Batches  int64 `json:"batches"` // number of batches with a 207 response
+	Retries  int64 `json:"retries"`
+	Replayed int64 `json:"replayed"` // batches whose first response was lost
+	BadRows  int64 `json:"bad_rows"` // unreadable rows that were skipped
+	Unknown  int64 `json:"unknown"`  // items that were sent but whose outcome is unknown
+	// Duplicates is the number of accepted items that replace an earlier one of the same batch
+	// (contract 1.3).
+	Duplicates int64            `json:"duplicates"`
+	Codes      map[string]int64 `json:"codes,omitempty"`
 	// Examples holds, for each code, the rejection that comes first in the input.
 	Examples map[string]Example `json:"-"`
 	// Resume is the first unacknowledged row if sending stopped early; 0 if all rows are acknowledged.
@@ -268,6 +272,7 @@ func (s *Sender) settle(b *batch, resp *response) error {
 	t.Batches++
 	t.Accepted += int64(resp.Accepted)
 	t.Rejected += int64(resp.Rejected)
+	t.Duplicates += resp.duplicates
 	if resp.replayed {
 		t.Replayed++
 	}
@@ -306,8 +311,9 @@ type response struct {
 	Rejected   int         `json:"rejected"`
 	Rejections []rejection `json:"rejections"`
 
-	batchID  string
-	replayed bool // whether this is the stored result of an earlier attempt
+	batchID    string
+	replayed   bool // whether this is the stored result of an earlier attempt
+	duplicates int64
 }
 
 type rejection struct {
@@ -344,6 +350,7 @@ func (s *Sender) post(ctx context.Context, b *batch) (a *response, err error) {
 		return nil, s.client.ReadError(resp)
 	}
 	a = &response{batchID: resp.Header.Get("Batch-Id"), replayed: resp.Header.Get("Idempotent-Replay") == "true"}
+	a.duplicates, _ = strconv.ParseInt(resp.Header.Get("Duplicate-Items"), 10, 64) // absent: none
 	must.Do(json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(a), "cannot read the response")
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection is reused
 	if a.Accepted+a.Rejected != b.len() || a.Rejected != len(a.Rejections) {
