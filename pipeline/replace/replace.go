@@ -14,7 +14,8 @@ import (
 // File calls write with a new file, syncs it, renames it to path and syncs the directory. Readers
 // see either the old content or the new content. After an error, the old content remains, unless
 // only the last step failed. File keeps the mode and the owner of an existing file; a new file gets
-// mode. If path is a symbolic link, its target is replaced; the target must exist.
+// mode. If path is a symbolic link, its target is replaced; the target must exist. Only a regular
+// file can be replaced.
 func File(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if _, err := os.Lstat(path); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err != nil {
@@ -22,7 +23,10 @@ func File(path string, mode os.FileMode, write func(io.Writer) error) error {
 		}
 	}
 	old, err := os.Stat(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case err == nil && !old.Mode().IsRegular(): // the rename would replace a device such as /dev/null by a file
+		return fmt.Errorf("%s is not a regular file", path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)

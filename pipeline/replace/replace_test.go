@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestFile(t *testing.T) {
@@ -44,4 +45,14 @@ func TestFile(t *testing.T) {
 		names = append(names, e.Name()+" "+e.Type().String())
 	}
 	require.Equal(t, []string{"dangling L---------", "file ----------", "link L---------"}, names)
+}
+
+// TestNotARegularFile checks that a device or a pipe is not replaced by a file.
+func TestNotARegularFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	require.ErrorContains(t, File(path, 0o600, func(io.Writer) error { return nil }), "pipe is not a regular file")
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeNamedPipe, info.Mode().Type())
 }
