@@ -5,8 +5,8 @@ import (
 	"io"
 	"sync"
 
+	"trafficd/pipeline/admission"
 	"trafficd/schemas/contract"
-	"trafficd/sources/internal/admission"
 )
 
 // blockSize is large enough to empty a socket with one read, and small enough to waste little on a

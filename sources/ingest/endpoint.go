@@ -8,9 +8,9 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.opentelemetry.io/otel/attribute"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
-	"trafficd/sources/internal/admission"
 	"trafficd/sources/internal/span"
 	"trafficd/sources/internal/upload"
 )

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
-	"trafficd/sources/internal/admission"
 )
 
 var (

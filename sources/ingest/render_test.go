@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
-	"trafficd/sources/internal/admission"
 )
 
 // FuzzEcho checks that echoed bytes become valid JSON and valid UTF-8, truncated between

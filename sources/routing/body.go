@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"io"
 
-	"trafficd/sources/internal/admission"
+	"trafficd/pipeline/admission"
 )
 
 // firstBytes is the initial size of the buffer for a body. Most requests are smaller. A declared

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"trafficd/pipeline/admission"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
 	"trafficd/sources/api"
-	"trafficd/sources/internal/admission"
 )
 
 func TestMain(m *testing.M) {

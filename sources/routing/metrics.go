@@ -3,10 +3,10 @@ package routing
 import (
 	"errors"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
-	"trafficd/sources/internal/admission"
 )
 
 var (

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/admission"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/xroute"
-	"trafficd/sources/internal/admission"
 )
 
 // TestWatchesLeaveSlot checks that with any settings, a client with as many watches as it may

@@ -16,13 +16,13 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/metrics"
 	"trafficd/pipeline/turns"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/geo"
 	"trafficd/schemas/gunzip"
 	"trafficd/schemas/xroute"
-	"trafficd/sources/internal/admission"
 	"trafficd/sources/internal/upload"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/metrics"
 	"trafficd/pipeline/settings"
 	"trafficd/schemas/contract"
-	"trafficd/sources/internal/admission"
 )
 
 // Limits holds the settings for slow clients.

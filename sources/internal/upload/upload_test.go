@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/metrics"
 	"trafficd/schemas/contract"
-	"trafficd/sources/internal/admission"
 	"trafficd/sources/internal/upload"
 )
 

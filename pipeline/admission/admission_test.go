@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/metrics"
-	"trafficd/sources/internal/admission"
 )
 
 var (
