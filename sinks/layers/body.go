@@ -11,6 +11,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/valyala/fasthttp"
+
+	"trafficd/pipeline/admission"
 )
 
 // body is a finished response body: segments of memory that are sent one after the other.
@@ -96,22 +98,41 @@ func sumFromETag(etag string) (sum uint64, ok bool) {
 	return sum - formsVersion, err == nil
 }
 
-// setBody sets the body of the response to bytes [from, to) of b, without copying them.
-func (b *body) setBody(resp *fasthttp.Response, from, to int) {
+// setBody sets the body to bytes [from, to) of b, without copying them. Until the client has read
+// them, its quota is charged for the memory that only this response uses.
+func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) {
+	charged := r.own(b)
 	for i, segment := range b.segments {
 		switch {
 		case from >= len(segment):
 			from, to = from-len(segment), to-len(segment)
 			continue
-		case to <= len(segment):
-			resp.SetBodyRaw(segment[from:to])
+		case to <= len(segment) && charged == 0:
+			ctx.Response.SetBodyRaw(segment[from:to])
 		default:
 			s := streams.Get().(*stream)
 			s.rest, s.skip, s.left = b.segments[i:], from, to-from
-			resp.SetBodyStream(s, s.left)
+			if charged > 0 {
+				s.memory, s.client, s.charged = r.memory, r.client, charged
+				r.memory.Charge(r.client, charged)
+			}
+			ctx.Response.SetBodyStream(s, s.left)
 		}
 		return
 	}
+}
+
+// own returns the size of the segments of b that were made for this response.
+func (r *response) own(b *body) (size int64) {
+	if len(r.pieces) > 0 && len(b.segments) == 1 {
+		return int64(b.size) // a copy
+	}
+	for _, p := range r.pieces {
+		if p != nil && p.own {
+			size += int64(len(p.form(r.format, r.encoding).bytes))
+		}
+	}
+	return size
 }
 
 // stream writes segments one after the other. fasthttp closes it after the response.
@@ -119,6 +140,10 @@ type stream struct {
 	rest [][]byte // segments to write
 	skip int      // bytes to skip in the first segment
 	left int      // number of bytes to write
+
+	memory  *admission.Quotas
+	client  string
+	charged int64 // bytes charged to the client's quota
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -167,6 +192,9 @@ const gatherSize = 128 << 10
 var gatherBuffers = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
 func (s *stream) Close() error {
+	if s.charged > 0 {
+		s.memory.Discharge(s.client, s.charged)
+	}
 	*s = stream{}
 	streams.Put(s)
 	return nil

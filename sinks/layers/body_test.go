@@ -13,22 +13,23 @@ import (
 // TestSend checks that every range of a body with several segments can be sent through each method
 // of the stream.
 func TestSend(t *testing.T) {
-	b := body{segments: [][]byte{[]byte("ab"), []byte("c"), []byte("defg")}, size: 7}
+	b := &body{segments: [][]byte{[]byte("ab"), []byte("c"), []byte("defg")}, size: 7}
 	text := "abcdefg"
-	resp := &fasthttp.Response{}
+	ctx := &fasthttp.RequestCtx{}
+	resp := &ctx.Response
 	for from := range text {
 		for to := from + 1; to <= len(text); to++ {
-			b.setBody(resp, from, to)
+			new(response).setBody(ctx, b, from, to)
 			require.Equal(t, text[from:to], string(resp.Body()))
 			resp.Reset()
-			b.setBody(resp, from, to)
+			new(response).setBody(ctx, b, from, to)
 			if s, ok := resp.BodyStream().(*stream); ok {
 				read, err := io.ReadAll(bufio.NewReaderSize(struct{ io.Reader }{s}, 16))
 				require.NoError(t, err)
 				require.Equal(t, text[from:to], string(read))
 			}
 			resp.Reset()
-			b.setBody(resp, from, to)
+			new(response).setBody(ctx, b, from, to)
 			var out bytes.Buffer
 			_, err := resp.WriteTo(&out)
 			require.NoError(t, err)

@@ -1,6 +1,8 @@
 package layers
 
 import (
+	"math"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -10,7 +12,9 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/metrics"
+	"trafficd/pipeline/turns"
 	"trafficd/schemas/contract"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
@@ -35,6 +39,8 @@ type Layer struct {
 	builder  *builder
 	history  history
 	waiters  waiters
+	turns    *turns.Limiter    // for requests whose response is made for them
+	memory   *admission.Quotas // for these responses
 
 	wake     chan struct{} // capacity 1: a build is due
 	draining chan struct{} // closed by Drain
@@ -44,7 +50,9 @@ type Layer struct {
 
 // New returns a layer without forecasts. cfg must be valid.
 func New(cfg Config, log zerolog.Logger) *Layer {
+	slots := runtime.GOMAXPROCS(0)
 	l := &Layer{
+		turns: turns.New(slots, max(1, slots-1), math.MaxInt), memory: admission.New(partsLimit, memory),
 		cfg: cfg, log: log, scopes: map[string]int{}, builder: newBuilder(cfg),
 		history: history{versions: map[uint64]version{}}, waiters: waiters{count: map[string]int{}},
 		wake: make(chan struct{}, 1), draining: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"trafficd/pipeline/admission"
 	"trafficd/pipeline/metrics"
 )
 
@@ -23,6 +24,7 @@ var (
 		"Parts of documents serialised in a format and encoding.")
 	piecesStored = metrics.NewCounter("trafficd_layers_pieces_stored_total",
 		"Serialised parts stored uncompressed because the compressed bytes could not be verified.")
+	memory    = admission.Memory("trafficd_layers", "requests for parts of the layer")
 	responses = responseCounters() // by HTTP status, then by encoding
 )
 

@@ -18,6 +18,7 @@ type piece struct {
 	zone    *zone
 	every   bool   // also show streets without a period
 	bare    int    // this many streets at the end are shown without their code
+	own     bool   // made for a single request
 	shrunk  bool   // compress gzip forms with deflater.shrink; true for changes, which many clients request
 	sum     uint64 // hash of what is shown; pieces of a time zone with equal hashes have the same text
 	forms   [numFormats][numEncodings]atomic.Pointer[form]

@@ -139,6 +139,9 @@ func (q *query) selects(s *street) bool {
 	return s.located && q.area.has(s.place)
 }
 
+// made reports whether the response is made for the request, at least in part.
+func (q *query) made() bool { return q.follows || q.within != "" }
+
 // current reports whether since is the version of the document, so that nothing has changed.
 func (r *response) current(q *query) bool { return q.follows && q.since == r.sum }
 
@@ -192,7 +195,7 @@ func (r *response) follow(l *Layer, q *query) bool {
 // filter returns a piece with those streets of unfiltered that the query selects, or nil if it
 // would be empty.
 func (r *response) filter(q *query, unfiltered *piece) *piece {
-	p := &piece{view: r.scope.view(r.snapshot.ref), zone: r.zone, every: unfiltered.every}
+	p := &piece{view: r.scope.view(r.snapshot.ref), zone: r.zone, every: unfiltered.every, own: true}
 	for i, s := range unfiltered.streets {
 		if !q.selects(s) {
 			continue

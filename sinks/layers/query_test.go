@@ -3,6 +3,7 @@ package layers
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -21,6 +22,8 @@ import (
 	"github.com/valyala/fasthttp"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/pipeline/admission"
+	"trafficd/pipeline/turns"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
@@ -280,6 +283,91 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 			require.Positive(t, <-responses)
 		}
 		require.Empty(t, z.compressors.borrowed)
+	})
+}
+
+// TestMemoryOfParts checks that a client that does not read the parts made for its requests gets 503
+// when they exceed its quota, and that this affects neither other clients nor other requests.
+func TestMemoryOfParts(t *testing.T) {
+	l := served(t, 2_000)
+	l.memory = admission.New(1_000_000, memory)
+	whole, _ := get(l, client("UTC"), "")
+	other := client("UTC")
+	other.Owner = "other"
+	request := func(c *contract.Client, query string) (*fasthttp.RequestCtx, error) {
+		return get(l, c, query, "Accept", "application/json")
+	}
+	const box = "?bbox=12.5,55.6,12.6,55.7"
+	f := func(query string) {
+		t.Helper()
+		var unread []*fasthttp.RequestCtx
+		var err error
+		for range 100 {
+			var ctx *fasthttp.RequestCtx
+			if ctx, err = request(client("UTC"), query); err != nil {
+				break
+			}
+			unread = append(unread, ctx)
+		}
+		require.ErrorContains(t, err, "more than its quota")
+		require.Greater(t, l.memory.Total(), int64(500_000))
+		require.Less(t, l.memory.Total(), int64(900_000))
+		for _, c := range []struct {
+			client *contract.Client
+			query  string
+		}{{other, query}, {client("UTC"), ""}} {
+			ctx, err := request(c.client, c.query)
+			require.NoError(t, err)
+			require.NoError(t, ctx.Response.CloseBodyStream())
+		}
+		for _, ctx := range unread {
+			require.NoError(t, ctx.Response.CloseBodyStream())
+		}
+		require.Zero(t, l.memory.Total())
+		ctx, err := request(client("UTC"), query)
+		require.NoError(t, err)
+		require.NoError(t, ctx.Response.CloseBodyStream())
+	}
+	f(box)
+	f("?street=1001,1002,1003,1004,1005,1006,1007,1008,1009,1010,1011,1012,1013,1014,1015,1016,1017,1018,1019,1020")
+	l.Put(forecast(1001, 1, noon, 6, 1))
+	for _, s := range city(2_000, noon)[:900] {
+		s.Forecast[0].Speed++
+		l.Put(s)
+	}
+	rebuild(l, noon)
+	f(box + "&since=" + header(whole, "ETag"))
+}
+
+// TestPartsAreMadeInTurn checks that the requests of one client for parts do not delay those of
+// another.
+func TestPartsAreMadeInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := served(t, 500)
+		l.turns = turns.New(1, 1, math.MaxInt)
+		l.turns.Take("busy")
+		done := make(chan string, 10)
+		ask := func(owner string) {
+			c := client("UTC")
+			c.Owner = owner
+			go func() {
+				_, err := get(l, c, "?bbox=12.5,55.6,12.6,55.7")
+				require.NoError(t, err)
+				done <- owner
+			}()
+			synctest.Wait()
+		}
+		for range cap(done) - 1 {
+			ask("busy")
+		}
+		ask("other")
+		require.Empty(t, done)
+		l.turns.Pass("busy")
+		require.Equal(t, "busy", <-done)
+		require.Equal(t, "other", <-done)
+		for range cap(done) - 2 {
+			<-done
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"trafficd/pipeline/admission"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/negotiate"
 )
@@ -29,8 +30,12 @@ func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func()
 	return nil, nil
 }
 
+// partsLimit is the memory that responses made for single requests may use. The largest one, of
+// 100,000 streets as JSON, takes about 170 MB, and clients may read slowly.
+const partsLimit = 256 << 20
+
 // Handle serves GET and HEAD with prebuilt bodies. It does not copy them, and allocates only for
-// errors and for parts of the layer. items is always 0.
+// errors and for parts of the layer, which clients make in turn. items is always 0.
 func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
 	q, apiErr := l.parse(ctx)
 	if apiErr != nil {
@@ -38,15 +43,23 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 	}
 	now := time.Now()
 	r, apiErr := l.find(c, &ctx.Request.Header, &q, now)
-	if apiErr == nil && r.headers.prefer && r.current(&q) {
+	if apiErr == nil && q.made() {
+		waits := r.headers.prefer && r.current(&q)
 		r = response{} // a request that waits must not keep an old layer in memory
-		l.wait(c, ctx, &q)
+		if waits {
+			l.wait(c, ctx, &q)
+		}
+		l.turns.Take(c.Owner) // its queue is never full, because connections are limited
+		defer l.turns.Pass(c.Owner)
 		now = time.Now()
-		r, apiErr = l.find(c, &ctx.Request.Header, &q, now)
+		if apiErr = l.memory.CheckCharged(c.Owner); apiErr == nil {
+			r, apiErr = l.find(c, &ctx.Request.Header, &q, now)
+		}
 	}
 	if apiErr != nil {
 		return 0, apiErr
 	}
+	r.memory, r.client = l.memory, c.Owner
 	r.choose(l, &q, now)
 	l.setHeaders(&ctx.Response.Header, &r, now)
 	r.send(ctx)
@@ -61,6 +74,8 @@ type response struct {
 	format   format
 	encoding encoding
 	headers  requestHeaders
+	memory   *admission.Quotas
+	client   string   // whose quota is charged for what is made for this response
 	part     bool     // the body consists of pieces instead of the whole document
 	pieces   []*piece // if part is true
 	etag     []byte
@@ -163,7 +178,7 @@ func (r *response) send(ctx *fasthttp.RequestCtx) {
 		h.SetCanonical(headerContentCoding, encodingNames[r.encoding])
 	}
 	if r.encoding != identity || r.content != nil { // the ETag of a response to since does not identify its bytes
-		b.setBody(&ctx.Response, 0, b.size)
+		r.setBody(ctx, b, 0, b.size)
 		return
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
@@ -173,13 +188,13 @@ func (r *response) send(ctx *fasthttp.RequestCtx) {
 	}
 	switch {
 	case part.Whole:
-		b.setBody(&ctx.Response, 0, b.size)
+		r.setBody(ctx, b, 0, b.size)
 		return
 	case part.Unsatisfiable:
 		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
 	default:
 		ctx.SetStatusCode(fasthttp.StatusPartialContent)
-		b.setBody(&ctx.Response, part.From, part.To)
+		r.setBody(ctx, b, part.From, part.To)
 	}
 	var text [80]byte
 	h.SetCanonical(headerContentRange, part.AppendContentRange(text[:0], b.size))
