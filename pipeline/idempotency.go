@@ -177,17 +177,24 @@ func (s *IdempotencyStore) Hold(c *contract.Client, key string) *contract.APIErr
 			Parameter: "Idempotency-Key", RetryAfter: time.Second,
 		}
 	}
-	if _, known := s.known[k]; !known {
-		own, free := s.charged[c.Owner], s.cfg.MaxBytes-s.bytes
-		switch {
-		case free <= 0:
-			return contract.Unavailable("the idempotency store is full; retry later, or send the batch without an Idempotency-Key", 30*time.Second)
-		case own >= min(free, s.cfg.MaxBytesPerClient) && own > 0:
-			return contract.Unavailable(fmt.Sprintf("this client's quota in the idempotency store is exhausted: its responses use %d bytes; "+
-				"retry when older ones have expired, or send the batch without an Idempotency-Key", own), 30*time.Second)
-		}
+	if apiErr := s.admit(k); apiErr != nil {
+		return apiErr
 	}
 	s.held[k] = struct{}{}
+	return nil
+}
+
+// admit returns a 503 if a response with a new key may not be stored. The caller must hold mu.
+func (s *IdempotencyStore) admit(k scopedKey) *contract.APIError {
+	own, free := s.charged[k.client], s.cfg.MaxBytes-s.bytes
+	switch {
+	case s.known[k] != nil:
+	case free <= 0:
+		return contract.Unavailable("the idempotency store is full; retry later, or send the batch without an Idempotency-Key", 30*time.Second)
+	case own >= min(free, s.cfg.MaxBytesPerClient) && own > 0:
+		return contract.Unavailable(fmt.Sprintf("this client's quota in the idempotency store is exhausted: its responses use %d bytes; "+
+			"retry when older ones have expired, or send the batch without an Idempotency-Key", own), 30*time.Second)
+	}
 	return nil
 }
 
@@ -199,14 +206,19 @@ func (s *IdempotencyStore) Release(c *contract.Client, key string) {
 }
 
 // replay sets sub.Result to the result of an earlier request with the same key and body. It returns
-// false if there was none, and a 422 if the key was used for a different body.
+// false if there was none, and a 422 if the key was used for a different body. It returns a 503 if
+// there is no room for a new response any more, because many requests may have passed Hold at once.
 func (s *IdempotencyStore) replay(sub *batch.Submission, hash uint64) (bool, error) {
 	if sub.IdempotencyKey == "" {
 		return false, nil
 	}
+	k := scopedKey{sub.Client, sub.IdempotencyKey}
 	s.mu.Lock()
-	a := s.known[scopedKey{sub.Client, sub.IdempotencyKey}]
+	a, apiErr := s.known[k], s.admit(k)
 	s.mu.Unlock()
+	if apiErr != nil {
+		return false, apiErr
+	}
 	if a == nil || !s.now().Before(a.expires) {
 		return false, nil
 	}

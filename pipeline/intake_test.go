@@ -670,10 +670,26 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	limit(6, 6)
 	submit(greedy, "2")
 	full() // it uses as much as remains free
+	limit(100, 4)
+	for i := range 10 { // requests that were admitted at the same time
+		require.Nil(t, h.intake.Hold(greedy, fmt.Sprint("together", i)))
+	}
+	for i := range 10 {
+		key := fmt.Sprint("together", i)
+		s := &batch.Submission{ProductInstance: "city", Client: greedy.Owner, IdempotencyKey: key, Body: bytes.NewReader(zipped(measurements(item("X", 1))))}
+		if err := h.intake.Submit(s); i > 0 {
+			require.ErrorContains(t, err, "this client's quota in the idempotency store is exhausted: ")
+		} else {
+			require.NoError(t, err)
+		}
+		h.intake.Release(greedy, key)
+	}
+	limit(8, 8)
+	full()
 	submit(next, "n0")
 	h.close()
 	h = open(t, dir)
-	limit(6, 6)
+	limit(8, 8)
 	full()
 	submit(next, "n1")
 	limit(4, 4)
