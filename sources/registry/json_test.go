@@ -2,11 +2,14 @@ package registry
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/batch"
 )
 
 func TestParseJSON(t *testing.T) {
@@ -37,6 +40,9 @@ func TestParseJSONErrors(t *testing.T) {
 	f(`[{"Code": "A"}]`, `entry 0 of the list: no member "code"`)
 	f(`[["A"]]`, "is not a string")
 	f(`{"items": []}`, "no array `detectors`")
+	f(`{"detectors": ["A"], "detectors": ["B"]}`, "duplicate member `detectors`")
+	f(`{"detectors": 5}`, "not a list of detectors: 5 is not an array")
+	f(`5`, "not a list of detectors: 5 is not an array")
 	f(`{"detectors": null}`, "no array `detectors`")
 	f(`{"detectors": {}}`, "not a list")
 	f(`"A"`, "not a list")
@@ -73,4 +79,30 @@ func FuzzJSON(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, codes, got)
 	})
+}
+
+// TestParseJSONUsesLittleMemory checks that no more than the text is in memory while a list of many
+// small entries is read.
+func TestParseJSONUsesLittleMemory(t *testing.T) {
+	f := func(before, after string) {
+		t.Helper()
+		const entries = 500_000
+		body := []byte(before + strings.Repeat(`"",`, entries-1) + `""` + after)
+		live := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		n, start, end := 0, live(), int64(0)
+		require.NoError(t, parseJSON(body, fields{}, func(string, string, ...batch.Attribute) {
+			if n++; n == entries {
+				end = live()
+			}
+		}))
+		require.Equal(t, entries, n)
+		require.Less(t, end-start, int64(len(body)))
+	}
+	f("[", "]")
+	f(`{"detectors":[`, "]}")
 }

@@ -109,57 +109,88 @@ func parseJSON(body []byte, names fields, add addEntry) error {
 	if !utf8.Valid(body) {
 		return errors.New("invalid UTF-8: save the list as UTF-8")
 	}
-	var list []json.RawMessage
-	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
-		if err := json.Unmarshal(body, &list); err != nil {
-			return jsonError(err)
-		}
-	} else {
-		var wrapped struct {
-			Detectors *[]json.RawMessage `json:"detectors"`
-		}
-		if err := json.Unmarshal(body, &wrapped); err != nil {
-			return jsonError(err)
-		}
-		if wrapped.Detectors == nil {
-			return errors.New("the object has no array `detectors`")
-		}
-		list = *wrapped.Detectors
+	list := &entries{fields: names, add: add}
+	var into any = list
+	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
+		into = &struct {
+			Detectors *entries `json:"detectors"`
+		}{list}
 	}
-	for i, raw := range list {
-		var object map[string]json.RawMessage
-		if raw[0] == '{' {
-			if err := json.Unmarshal(raw, &object); err != nil {
-				return fmt.Errorf("entry %d of the list: %w", i, err)
-			}
-		}
-		var values [2]string
-		for k, member := range []string{names.code, names.instance} {
-			if member == "" {
-				continue
-			}
-			value, ok := object[member]
-			if object == nil && k == 0 {
-				value, ok = raw, true
-			}
-			if !ok {
-				return fmt.Errorf("entry %d of the list: no member %q", i, member)
-			}
-			if value[0] != '"' {
-				return fmt.Errorf("entry %d of the list: %.64s is not a string", i, value)
-			}
-			if err := json.Unmarshal(value, &values[k]); err != nil {
-				return fmt.Errorf("entry %d of the list: %w", i, err)
-			}
-		}
-		var others []batch.Attribute
-		for _, name := range slices.Sorted(maps.Keys(object)) {
-			if text := textOf(object[name]); text != "" && name != names.code && name != names.instance {
-				others = append(others, batch.Attribute{Name: name, Value: text})
-			}
-		}
-		add(values[1], values[0], others...)
+	err := json.Unmarshal(body, into)
+	switch {
+	case list.err != nil:
+		return list.err
+	case err != nil:
+		return jsonError(err)
+	case !list.found:
+		return errors.New("the object has no array `detectors`")
 	}
+	return nil
+}
+
+// entries is a JSON array of detectors. Decoding passes one entry at a time to add, because all of
+// them would need many times as much memory as the text.
+type entries struct {
+	fields
+	add   addEntry
+	found bool
+	err   error // of an entry
+}
+
+func (e *entries) UnmarshalJSON(array []byte) error {
+	if e.found {
+		e.err = errors.New("duplicate member `detectors`")
+		return e.err
+	}
+	d := json.NewDecoder(bytes.NewReader(array))
+	if opening, err := d.Token(); err != nil || opening != json.Delim('[') {
+		return fmt.Errorf("%.64s is not an array", array)
+	}
+	e.found = true
+	var entry json.RawMessage
+	for i := 0; d.More() && e.err == nil; i++ {
+		_ = d.Decode(&entry) // Unmarshal has checked the syntax
+		if err := e.take(entry); err != nil {
+			e.err = fmt.Errorf("entry %d of the list: %w", i, err)
+		}
+	}
+	return e.err
+}
+
+// take passes an entry to add.
+func (e *entries) take(entry json.RawMessage) error {
+	var object map[string]json.RawMessage
+	if entry[0] == '{' {
+		if err := json.Unmarshal(entry, &object); err != nil {
+			return err
+		}
+	}
+	var values [2]string
+	for k, member := range []string{e.code, e.instance} {
+		if member == "" {
+			continue
+		}
+		value, ok := object[member]
+		if object == nil && k == 0 {
+			value, ok = entry, true
+		}
+		if !ok {
+			return fmt.Errorf("no member %q", member)
+		}
+		if value[0] != '"' {
+			return fmt.Errorf("%.64s is not a string", value)
+		}
+		if err := json.Unmarshal(value, &values[k]); err != nil {
+			return err
+		}
+	}
+	var others []batch.Attribute
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if text := textOf(object[name]); text != "" && name != e.code && name != e.instance {
+			others = append(others, batch.Attribute{Name: name, Value: text})
+		}
+	}
+	e.add(values[1], values[0], others...)
 	return nil
 }
 
