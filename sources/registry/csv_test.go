@@ -105,3 +105,17 @@ func encodeCSV(t *testing.T, codes []string, comma rune, columns int) []byte {
 	w.Flush()
 	return b.Bytes()
 }
+
+// TestCSVErrorsAreShort checks that the error about a file that is not CSV does not contain the
+// file, because the daemon logs it and keeps it.
+func TestCSVErrorsAreShort(t *testing.T) {
+	f := func(body string) {
+		t.Helper()
+		_, err := collect(func(add addEntry) error { return parseCSV([]byte(body), fields{code: "code"}, 0, add) })
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 10_000)
+	}
+	f(strings.Repeat("\x80", 100_000))
+	f(strings.Repeat("a,", 100_000))
+	f("code\n" + strings.Repeat("\x80", 100_000))
+}

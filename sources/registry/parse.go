@@ -45,7 +45,7 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 			values[i] = strings.TrimSpace(row[index])
 			if !utf8.ValidString(values[i]) {
 				line, _ := r.FieldPos(index)
-				return fmt.Errorf("line %d: %q is not valid UTF-8: save the file as UTF-8", line, values[i])
+				return fmt.Errorf("line %d: %.64q is not valid UTF-8: save the file as UTF-8", line, values[i])
 			}
 		}
 		others = others[:0]
@@ -99,7 +99,8 @@ func readHeader(body []byte, columns []string, comma rune) (rows *csv.Reader, he
 		return nil, nil, nil, errors.New("the first line is not a CSV header")
 	}
 	missing := slices.IndexFunc(columns, func(column string) bool { return !slices.Contains(best, column) })
-	return nil, nil, nil, fmt.Errorf("no column %q; the columns are %q", columns[missing], best)
+	const maxNamed = 100
+	return nil, nil, nil, fmt.Errorf("no column %q; the columns are %.64q", columns[missing], best[:min(len(best), maxNamed)])
 }
 
 // parseJSON calls add for each entry of a list: an array of strings, or of objects with the code in
