@@ -99,7 +99,7 @@ func parseTile(text string) (a area, ok bool) {
 
 func parseBox(text string) (a area, ok bool) {
 	fields := strings.Split(text, ",")
-	if len(fields) != 4 || strings.ContainsAny(text, "xX") { // ParseFloat accepts hexadecimal numbers
+	if len(fields) != 4 || strings.ContainsAny(text, "xX_") { // ParseFloat accepts hexadecimal numbers and 1_0
 		return a, false
 	}
 	var n [4]float64
