@@ -186,8 +186,8 @@ func credential(route *route, h *fasthttp.RequestHeader, r *requestHeaders) ([]b
 		if _, query, ok := bytes.Cut(h.RequestURI(), []byte{'?'}); ok {
 			var args fasthttp.Args
 			args.ParseBytes(query)
-			if key := args.Peek("apiKey"); len(key) > 0 {
-				return key, nil
+			if keys := args.PeekMulti("apiKey"); len(keys) == 1 && len(keys[0]) > 0 {
+				return keys[0], nil
 			}
 		}
 	}

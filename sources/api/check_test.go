@@ -94,6 +94,7 @@ func TestCredentials(t *testing.T) {
 	f("/base/map?horizon=30&apiKey=view%2Dkey", "", 200)
 	f("/base/map?apiKey=view-key", "Authorization: apiKey wrong\r\n", 401) // the header takes precedence
 	f("/base/map?apiKey=", "", 401)
+	f("/base/map?apiKey=view-key&apiKey=view-key", "", 401)
 	f("/base/map", "Authorization: Basic dXNlcjp2aWV3LWtleQ==\r\n", 200) // user:view-key
 	f("/base/map", "Authorization: basic dXNlcjp2aWV3LWtleQ==\r\n", 200)
 	f("/base/map", "Authorization: Basic dmlldy1rZXk=\r\n", 401) // no colon
