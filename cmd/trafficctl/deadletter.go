@@ -208,9 +208,11 @@ type selection struct {
 	skip                  int64 // number of selected measurements to skip
 }
 
-// letters returns the selected dead letters in a file, ignoring s.skip. A crash of the daemon may
-// have duplicated dead letters, or truncated a line; the daemon writes that line again after the
-// restart. letters skips truncated lines and calls note for each. An error ends the sequence.
+// letters returns the selected dead letters in a file, ignoring s.skip and lines that the daemon
+// adds in the meantime: otherwise, if a store rejects them again, resend would never end. A crash of
+// the daemon may have duplicated dead letters, or truncated a line; the daemon writes that line
+// again after the restart. letters skips truncated lines and calls note for each. An error ends the
+// sequence.
 func (s selection) letters(ctx context.Context, path string, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := os.Open(path)
@@ -222,7 +224,11 @@ func (s selection) letters(ctx context.Context, path string, note func(text stri
 			return
 		}
 		defer file.Close()
-		r := bufio.NewReaderSize(file, 64<<10)
+		var in io.Reader = file
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			in = io.LimitReader(file, info.Size())
+		}
+		r := bufio.NewReaderSize(in, 64<<10)
 		for n := int64(1); ; n++ {
 			line, err := feed.ReadLine(r, maxLetterBytes)
 			switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,6 +180,24 @@ func TestDeadLetterResendRejected(t *testing.T) {
 	require.Regexp(t, `accepted +1\n +rejected +1\n`, r.out)
 	require.Contains(t, r.out, "UNKNOWN_DETECTOR, first line 2")
 	require.Contains(t, textOf(t, rejected), `"detectorCode":"B"`)
+}
+
+// TestDeadLetterResendEnds checks that measurements that the store rejects again, so that the daemon
+// adds them to the file, are not sent in the same run.
+func TestDeadLetterResendEnds(t *testing.T) {
+	l := newLetters(t)
+	for n := range 10 {
+		l.add("kafka", "MESSAGE_TOO_LARGE", n, north("A"))
+	}
+	d := newDaemon(t)
+	d.Before = func(n int, _ http.ResponseWriter, _ *http.Request) bool {
+		if n < 50 {
+			l.add("kafka", "MESSAGE_TOO_LARGE", 10+n, north("A"))
+		}
+		return false
+	}
+	requireSuccess(t, "", to(d, "deadletter", "resend", l.path, "--batch", "1", "--concurrency", "1")...)
+	require.Len(t, d.Items(), 10)
 }
 
 func TestShort(t *testing.T) {
