@@ -84,6 +84,9 @@ input for trafficctl resubmit. Exit codes are those of trafficctl send.`,
   trafficctl deadletter resend dead-letters.ndjson --product-instance north --key-file north.key`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if info, err := os.Stat(args[0]); err == nil && !info.Mode().IsRegular() {
+				return fmt.Errorf("%s must be a regular file, because it is read twice", args[0])
+			}
 			instance := must.Get(selected.instance(cmd.Context(), args[0]))
 			if !s.quiet {
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s; the key must belong to it\n",

@@ -200,6 +200,19 @@ func TestDeadLetterResendEnds(t *testing.T) {
 	require.Len(t, d.Items(), 10)
 }
 
+// TestDeadLetterResendOfPipe checks that a pipe is an error: it would be empty when it is sent.
+func TestDeadLetterResendOfPipe(t *testing.T) {
+	l := newLetters(t)
+	l.add("kafka", "MESSAGE_TOO_LARGE", 1, north("A"))
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = w.WriteString(l.text())
+	require.NoError(t, errors.Join(err, w.Close()))
+	d := newDaemon(t)
+	requireFailure(t, "", "must be a regular file", to(d, "deadletter", "resend", fmt.Sprintf("/dev/fd/%d", r.Fd()))...)
+}
+
 func TestShort(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
