@@ -56,10 +56,12 @@ Without --client, the client is the key's name.`,
 				return err
 			}
 			must.Do(keyfile.Append(file, e))
+			if _, err = fmt.Fprintln(std.out, key); err != nil {
+				return fmt.Errorf("cannot print the key; remove it with trafficctl key revoke %q --file %s: %w", e.Name, file, err)
+			}
 			fmt.Fprintf(std.err, "trafficctl: added key %q to %s; the key is printed to standard output and is not shown again\n",
 				e.Name, file)
-			_, err = fmt.Fprintln(std.out, key)
-			return err
+			return nil
 		},
 	}
 	f := cmd.Flags()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,16 @@ func TestKeyNewFile(t *testing.T) {
 	}
 	third := requireFailure(t, "", "already exists", append(keyFlags, "--file", path, "--name", "b")...)
 	require.Empty(t, third.out, "a key that is not saved is not printed")
+}
+
+// TestKeyNewNotPrinted checks that a key that cannot be printed is not reported as printed.
+func TestKeyNewNotPrinted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	var errs bytes.Buffer
+	code := run(t.Context(), append(keyFlags, "--file", path, "--name", "a"), streams{strings.NewReader(""), brokenWriter{}, &errs})
+	require.Equal(t, exitFailed, code)
+	require.NotContains(t, errs.String(), "added key")
+	require.Contains(t, errs.String(), `remove it with trafficctl key revoke "a" --file `+path)
 }
 
 func TestKeyNewRemovedRight(t *testing.T) {
