@@ -141,7 +141,6 @@ func (f *Follower) admits(now time.Time) bool {
 // offer sends one item if it matches the filter. x is its rejection, nil if it was accepted. more
 // is false if the follower has received tapRate items in this second or its channel is full.
 func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.Rejection, client string, now time.Time) (more bool) {
-	item := TapItem{Time: now.UTC(), Client: client, Code: contract.OK.String(), Batch: r.ID.String(), Index: row}
 	var detector []byte
 	if row < items.Rows() {
 		detector = items.Code(row)
@@ -150,7 +149,9 @@ func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.
 		f.filter.Code != x.Code.String() {
 		return true
 	}
-	item.Detector = contract.Echo(detector)
+	item := TapItem{
+		Time: now.UTC(), Client: client, Code: contract.OK.String(), Detector: contract.Echo(detector), Batch: r.ID.String(), Index: row,
+	}
 	if x != nil {
 		item.Code = x.Code.String()
 		if x.Field != contract.FieldItem {

@@ -95,3 +95,18 @@ func TestTapFilter(t *testing.T) {
 		require.ErrorContains(t, TapFilter{Code: code}.Validate(), code+`" must be one of BATCH_LIMIT_EXCEEDED, INVALID_TYPE, `)
 	}
 }
+
+// TestTapFiltersWithoutAllocating checks that items that a follower does not want cost only a
+// comparison, because a worker compares all items of all batches.
+func TestTapFiltersWithoutAllocating(t *testing.T) {
+	f := func(filter TapFilter) {
+		t.Helper()
+		var tap Tap
+		tap.Follow(filter)
+		s, items, r := validated(1000)
+		require.Zero(t, testing.AllocsPerRun(10, func() { tap.offer(s, items, r, time.Unix(1, 0)) }))
+	}
+	f(TapFilter{Detector: "E1"})
+	f(TapFilter{Detector: "E1", Accepted: true})
+	f(TapFilter{Code: "INVALID_VALUE"})
+}
