@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func parseRecord(key, value []byte, maxSpeed float64) (identity, *pb.StreetForec
 var ErrOutOfRange = errors.New("street and fromnode must be 32-bit integers")
 
 func parseProtobuf(value []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, error) {
-	if err := checkRange(value); err != nil {
+	if err := checkFields(value); err != nil {
 		return nil, Remarks{}, err
 	}
 	f := new(pb.StreetForecast)
@@ -78,10 +79,12 @@ func parseProtobuf(value []byte, maxSpeed float64) (*pb.StreetForecast, Remarks,
 	return f, remarks, err
 }
 
-// checkRange rejects a street or fromnode that Unmarshal would silently truncate to 32 bits. Other
-// errors are left to Unmarshal.
-func checkRange(message []byte) error {
+// checkFields rejects a street or fromnode that Unmarshal would silently truncate to 32 bits, and
+// more periods than are allowed, which would take up to 60 times as much memory as the message.
+// Other errors are left to Unmarshal.
+func checkFields(message []byte) error {
 	var ids [2]int64 // street and fromnode are fields 1 and 2
+	periods := 0
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeField(message)
 		if n < 0 {
@@ -92,6 +95,9 @@ func checkRange(message []byte) error {
 			v, _ := protowire.ConsumeVarint(message[tag:])
 			ids[field-1] = int64(v)
 		}
+		if field == 4 {
+			periods++
+		}
 		message = message[n:]
 	}
 	for _, v := range ids {
@@ -99,13 +105,20 @@ func checkRange(message []byte) error {
 			return fmt.Errorf("%w: street %d, fromnode %d", ErrOutOfRange, ids[0], ids[1])
 		}
 	}
-	return nil
+	return checkPeriods(periods)
 }
+
+// maxObjects is the number of JSON objects that a record may have for each allowed period, in case
+// there are unknown members.
+const maxObjects = 10
 
 // parseJSON parses and normalises a StreetForecast in protobuf's JSON mapping.
 func parseJSON(text []byte, maxSpeed float64) (*pb.StreetForecast, Remarks, error) {
 	if string(text) == "null" {
 		return nil, Remarks{}, errNoForecast
+	}
+	if n := bytes.Count(text, []byte("{")); n > maxObjects*maxPeriods { // would take 60 times as much memory as the text
+		return nil, Remarks{}, fmt.Errorf("the record has %d JSON objects, must have at most %d", n, maxObjects*maxPeriods)
 	}
 	f := new(pb.StreetForecast)
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, f); err != nil {

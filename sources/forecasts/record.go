@@ -73,8 +73,13 @@ func checkStreet(f *pb.StreetForecast) error {
 		return fmt.Errorf("openLRcode has %d bytes, must have at most %d", len(f.OpenLRcode), maxCode)
 	case !utf8.ValidString(f.OpenLRcode):
 		return fmt.Errorf("openLRcode %.64q is not UTF-8", f.OpenLRcode)
-	case len(f.Forecast) > maxPeriods:
-		return fmt.Errorf("forecast has %d periods, must have at most %d", len(f.Forecast), maxPeriods)
+	}
+	return checkPeriods(len(f.Forecast))
+}
+
+func checkPeriods(n int) error {
+	if n > maxPeriods {
+		return fmt.Errorf("forecast has %d periods, must have at most %d", n, maxPeriods)
 	}
 	return nil
 }

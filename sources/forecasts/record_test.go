@@ -3,6 +3,7 @@ package forecasts
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -231,4 +232,21 @@ func FuzzRecord(f *testing.F) {
 			require.NoError(t, remarks.First)
 		}
 	})
+}
+
+// TestManyPeriodsUseNoMemory checks that a record with too many periods is rejected before it is
+// decoded, because a period takes up to 60 times as much memory as its encoding.
+func TestManyPeriodsUseNoMemory(t *testing.T) {
+	f := func(parse func([]byte, float64) (*pb.StreetForecast, Remarks, error), text, want string) {
+		t.Helper()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := parse([]byte(text), MaxSpeed)
+		runtime.ReadMemStats(&after)
+		require.ErrorContains(t, err, want)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*len(text)))
+	}
+	const n = 1_000_000
+	f(parseProtobuf, "\x08\x01"+strings.Repeat("\x22\x00", n), "forecast has 1000000 periods, must have at most 10000")
+	f(parseJSON, `{"street":1,"forecast":[`+strings.Repeat("{},", n-1)+"{}]}", "the record has 1000001 JSON objects, must have at most 100000")
 }
