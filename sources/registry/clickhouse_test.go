@@ -44,7 +44,7 @@ func TestClickHouseFeed(t *testing.T) {
 	query := source.Query
 	source.maxBytes = 2
 	f("max_bytes", "A", "B", "C")
-	source.maxBytes = 100
+	source.maxBytes = 150
 	source.Query = "SELECT code, repeat('x', 50) FROM detectors"
 	f("max_bytes", "A", "B", "C")
 	source.maxBytes = 1 << 20
@@ -71,8 +71,11 @@ func TestClickHouseFeed(t *testing.T) {
 		list.Attributes[0])
 	// An endless result is abandoned as soon as it exceeds max_bytes, long before the timeout.
 	timeout := source.Timeout
-	source.Query, source.Timeout = "SELECT toString(number) FROM system.numbers", time.Hour
-	f("max_bytes", "A", "B", "C")
+	source.Timeout = time.Hour
+	for _, endless := range []string{"toString(number)", "''"} {
+		source.Query = "SELECT " + endless + " FROM system.numbers"
+		f("max_bytes", "A", "B", "C")
+	}
 	source.Query, source.Timeout = query, timeout
 
 	native := source.Poller

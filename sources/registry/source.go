@@ -148,6 +148,9 @@ func (s *clickHouseSource) keep()                    {}
 func (s *clickHouseSource) forget()                  {}
 func (s *clickHouseSource) close()                   { s.Close() }
 
+// rowBytes is the memory used by an entry of a list, without its text.
+const rowBytes = 16
+
 func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 	return s.Poll(ctx, func(rows driver.Rows) error {
 		var code, instance string
@@ -173,7 +176,7 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 			}
 			code, instance = unpadded(code), unpadded(instance)
 			others = others[:0]
-			size += int64(len(code) + len(instance))
+			size += int64(rowBytes + len(code) + len(instance))
 			for i, column := range columns {
 				if text := textAt(into[1+i]); text != "" && column.Name() != s.instance {
 					others = append(others, batch.Attribute{Name: column.Name(), Value: text})
