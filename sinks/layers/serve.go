@@ -123,7 +123,7 @@ func (r *response) body() *body {
 // setHeaders sets the headers that all responses have, including 304 and 412.
 func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, r *response, now time.Time) {
 	h.SetCanonical(headerETag, r.etag)
-	if !r.modified.After(now) { // RFC 9110, 8.8.2.1: not later than Date
+	if now.Sub(r.modified) >= time.Second { // RFC 9110, 8.8.2.1: not later than Date, which is up to a second old
 		h.SetCanonical(headerLastModified, r.lastModified)
 	}
 	h.SetCanonical(headerCacheControl, private)
