@@ -47,7 +47,7 @@ func TestExposedHeaders(t *testing.T) {
 	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(text), "### 6.3 Response headers")
 	table, _, _ = strings.Cut(table, "\n###")
-	others := strings.Fields("Accept-Encoding Allow Cache-Control Connection Content-Type Last-Modified Location Vary WWW-Authenticate")
+	others := strings.Fields("Accept-Encoding Allow Cache-Control Connection Content-Type Date Last-Modified Location Vary WWW-Authenticate")
 	var want []string
 	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][A-Za-z, -]+) \|`).FindAllStringSubmatch(table, -1)[1:] {
 		for name := range strings.SplitSeq(row[1], ", ") {
