@@ -174,7 +174,8 @@ const (
 	cannotAssignDDL = 517 // CANNOT_ASSIGN_ALTER: the replica has not yet applied the ALTER of another replica
 )
 
-// exec runs a statement of a migration. It waits until the replica has applied earlier ALTERs.
+// exec runs a statement that creates or alters a table. It waits until the replica has applied
+// earlier ALTERs.
 func exec(ctx context.Context, c Conn, l Layout, statement string) error {
 	for {
 		err := c.Exec(ctx, statement)

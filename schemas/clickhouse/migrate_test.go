@@ -193,6 +193,15 @@ func TestNewServer(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, applied)
 	}
+	for days := range 10 { // set by several daemons at the same time
+		errs := make([]error, len(conns))
+		var wg sync.WaitGroup
+		for i, conn := range conns {
+			wg.Go(func() { errs[i] = schema.Retain(t.Context(), conn, cluster, 1+days) })
+		}
+		wg.Wait()
+		require.NoError(t, errors.Join(errs...))
+	}
 }
 
 // versions returns the numbers of all migrations, one per line.

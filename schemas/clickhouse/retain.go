@@ -23,8 +23,8 @@ func Retain(ctx context.Context, c Conn, l Layout, days int) error {
 		err := c.Select(ctx, &current, query)
 		if err == nil && (len(current) == 0 || !strings.Contains(current[0].Engine, ttl+" ")) {
 			at := fmt.Sprintf("ALTER TABLE `%s`.`%s` MODIFY ", l.Database, table)
-			if err = c.Exec(ctx, at+"SETTING ttl_only_drop_parts = 1"); err == nil {
-				err = c.Exec(ctx, at+ttl)
+			if err = exec(ctx, c, l, at+"SETTING ttl_only_drop_parts = 1"); err == nil {
+				err = exec(ctx, c, l, at+ttl)
 			}
 		}
 		if err != nil {
