@@ -212,8 +212,8 @@ type selection struct {
 }
 
 // letters returns the selected dead letters in a file, ignoring s.skip and lines that the daemon
-// adds in the meantime: otherwise, if a store rejects them again, resend would never end. A crash of
-// the daemon may have duplicated dead letters, or truncated a line; the daemon writes that line
+// adds in the meantime: otherwise, if a store rejects them again, resend would never end. A crash
+// of the daemon may have duplicated dead letters, or truncated a line; the daemon writes that line
 // again after the restart. letters skips truncated lines and calls note for each. An error ends the
 // sequence.
 func (s selection) letters(ctx context.Context, path string, note func(text string)) iter.Seq2[letter, error] {

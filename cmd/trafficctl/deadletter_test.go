@@ -182,8 +182,8 @@ func TestDeadLetterResendRejected(t *testing.T) {
 	require.Contains(t, textOf(t, rejected), `"detectorCode":"B"`)
 }
 
-// TestDeadLetterResendEnds checks that measurements that the store rejects again, so that the daemon
-// adds them to the file, are not sent in the same run.
+// TestDeadLetterResendEnds checks that measurements that the store rejects again, so that the
+// daemon adds them to the file, are not sent in the same run.
 func TestDeadLetterResendEnds(t *testing.T) {
 	l := newLetters(t)
 	for n := range 10 {

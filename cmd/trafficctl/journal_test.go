@@ -183,7 +183,8 @@ func TestJournalVerifyFindsMissingFrames(t *testing.T) {
 }
 
 // TestJournalVerifyDeliveredFrames checks that damage to frames that every store has received is
-// reported as harmless, and that no frame is sent again only because the idempotency store lacks it.
+// reported as harmless, and that no frame is sent again only because the idempotency store lacks
+// it.
 func TestJournalVerifyDeliveredFrames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journalConfig(dir), []string{"kafka", pipeline.IdempotencyConsumer})

@@ -105,8 +105,10 @@ func TestFullDisk(t *testing.T) {
 	l.add("kafka", "MESSAGE_TOO_LARGE", 1, north("A"))
 	journal := newTestJournal(t, journalBatches(1, 1), "kafka")
 	keys := file(t, "keys.yaml", "keys: []\n")
-	for _, command := range []string{"deadletter ls " + l.path, "journal ls " + journal, "journal verify " + journal, "journal cursors " + journal,
-		"journal dump " + journal, "key list --file " + keys, "version"} {
+	for _, command := range []string{
+		"deadletter ls " + l.path, "journal ls " + journal, "journal verify " + journal, "journal cursors " + journal,
+		"journal dump " + journal, "key list --file " + keys, "version",
+	} {
 		var errs bytes.Buffer
 		code := run(t.Context(), strings.Fields(command), streams{strings.NewReader(""), brokenWriter{}, &errs})
 		require.Equal(t, exitFailed, code, command)

@@ -180,8 +180,8 @@ func (p *progress) follow(file *feed.Source, tally func() send.Tally) (stop func
 	}
 }
 
-// printable returns text with U+FFFD for each character that is not printed, such as a line break or
-// the start of an escape sequence: text from clients and stores must not control the terminal.
+// printable returns text with U+FFFD for each character that is not printed, such as a line break
+// or the start of an escape sequence: text from clients and stores must not control the terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

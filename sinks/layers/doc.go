@@ -36,9 +36,9 @@
 //
 // A tile or a bounding box consists of the pieces of the buckets in it. Only the buckets that cross
 // its edge, at most one in the case of a tile, are filtered and compressed for the request. Clients
-// take turns in this, and what is made for a request is charged to a quota until it is sent. Changes
-// since a version are derived from the number of the build that last changed each street, and from
-// the periods shown at both reference times.
+// take turns in this, and what is made for a request is charged to a quota until it is sent.
+// Changes since a version are derived from the number of the build that last changed each street,
+// and from the periods shown at both reference times.
 //
 // Documents omit streets that have no period to show. Buckets omit streets whose last period has
 // ended.

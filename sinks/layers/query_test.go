@@ -286,8 +286,8 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 	})
 }
 
-// TestMemoryOfParts checks that a client that does not read the parts made for its requests gets 503
-// when they exceed its quota, and that this affects neither other clients nor other requests.
+// TestMemoryOfParts checks that a client that does not read the parts made for its requests gets
+// 503 when they exceed its quota, and that this affects neither other clients nor other requests.
 func TestMemoryOfParts(t *testing.T) {
 	l := served(t, 2_000)
 	l.memory = admission.New(1_000_000, memory)

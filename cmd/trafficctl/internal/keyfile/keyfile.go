@@ -85,8 +85,8 @@ func Revoke(path, name string) error {
 }
 
 // edit rewrites the file after apply has changed the items of its `keys` list, unless the daemon
-// could not use the result: its previous keys would stay in use. edit locks the directory, because a
-// lock on the replaced file would be lost.
+// could not use the result: its previous keys would stay in use. edit locks the directory, because
+// a lock on the replaced file would be lost.
 func edit(path string, apply func(keys *yaml.Node) error) (err error) {
 	defer must.Return(&err)
 	if target, err := filepath.EvalSymlinks(path); err == nil {
