@@ -186,11 +186,18 @@ func (r *response) follow(l *Layer, q *query) bool {
 	}
 	changes, ok := r.document.changesSince(r.snapshot, v)
 	if ok && q.within != "" {
+		if len(changes.streets) > maxFiltered {
+			return false
+		}
 		changes = r.filter(q, changes)
 	}
 	r.pieces = []*piece{changes}
 	return ok
 }
+
+// maxFiltered is the maximum number of changes from which those in a part are selected for a
+// request. If there are more, clients get the whole part, which is mostly prebuilt.
+const maxFiltered = 5_000
 
 // filter returns a piece with those streets of unfiltered that the query selects, or nil if it
 // would be empty.

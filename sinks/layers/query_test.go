@@ -339,6 +339,30 @@ func TestMemoryOfParts(t *testing.T) {
 	f(box + "&since=" + header(whole, "ETag"))
 }
 
+// TestManyChangesAreNotFiltered checks that a client that follows a part gets the whole part, which
+// is mostly prebuilt, if too many streets have changed.
+func TestManyChangesAreNotFiltered(t *testing.T) {
+	l := served(t, 2*maxFiltered+10)
+	f := func(changed int, want string) {
+		t.Helper()
+		whole, err := get(l, client("UTC"), "")
+		require.NoError(t, err)
+		for _, s := range city(changed, noon) {
+			s.Forecast[0].Speed += float64(changed)
+			l.Put(s)
+		}
+		rebuild(l, noon)
+		for _, part := range []string{"tile=11/1095/641", "street=1001", "bbox=12.5,55.6,12.6,55.7"} {
+			ctx, err := get(l, client("UTC"), "?"+part+"&since="+header(whole, "ETag"))
+			require.NoError(t, err)
+			require.Equal(t, want, header(ctx, "Forecast-Content"), part)
+			require.NoError(t, ctx.Response.CloseBodyStream())
+		}
+	}
+	f(maxFiltered, "changes")
+	f(maxFiltered+1, "whole")
+}
+
 // TestPartsAreMadeInTurn checks that the requests of one client for parts do not delay those of
 // another.
 func TestPartsAreMadeInTurn(t *testing.T) {
