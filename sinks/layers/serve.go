@@ -30,8 +30,8 @@ func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func()
 	return nil, nil
 }
 
-// partsLimit is the memory that responses made for single requests may use, because clients may read
-// slowly. In a layer of 100,000 streets, the largest one takes less than 20 MB.
+// partsLimit is the memory that responses made for single requests may use, because clients may
+// read slowly. In a layer of 100,000 streets, the largest one takes less than 20 MB.
 const partsLimit = 256 << 20
 
 // Handle serves GET and HEAD with prebuilt bodies. It does not copy them, and allocates only for
