@@ -93,11 +93,11 @@ func command() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "plain ADDRESS REGISTRY OUTPUT", Hidden: true, Args: cobra.ExactArgs(3),
+		Use: "plain ADDRESS REGISTRY OUTPUT", Hidden: true, Args: cobra.ExactArgs(3), PreRun: exitOnSignals,
 		RunE: func(_ *cobra.Command, args []string) error { return plain(args[0], args[1], args[2]) },
 	})
 	cmd.AddCommand(&cobra.Command{
-		Use: "bare ADDRESS", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "bare ADDRESS", Hidden: true, Args: cobra.ExactArgs(1), PreRun: exitOnSignals,
 		RunE: func(_ *cobra.Command, args []string) error { return bare(args[0]) },
 	})
 	f := cmd.Flags()
@@ -113,6 +113,10 @@ func command() *cobra.Command {
 	f.StringArrayVar(&files, "body", nil, "NDJSON file of measurements to send as one batch; its name prefixes the figures")
 	return cmd
 }
+
+// exitOnSignals makes signals end a peer at once. Otherwise, bench would wait for it before it kills
+// it.
+func exitOnSignals(*cobra.Command, []string) { signal.Reset() }
 
 // beside returns the path of a program in the directory of this executable.
 func beside(name string) string {
