@@ -114,8 +114,8 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// exitOnSignals makes signals end a peer at once. Otherwise, bench would wait for it before it kills
-// it.
+// exitOnSignals makes signals end a peer at once. Otherwise, bench would wait for it before it
+// kills it.
 func exitOnSignals(*cobra.Command, []string) { signal.Reset() }
 
 // beside returns the path of a program in the directory of this executable.
