@@ -12,6 +12,9 @@ import (
 // MaxCodeLen is the maximum length of a detector code in bytes (contract 1.2, rule 7).
 const MaxCodeLen = 256
 
+// IsCode reports whether code may be a detector's: it is neither empty nor longer than MaxCodeLen.
+func IsCode(code string) bool { return code != "" && len(code) <= MaxCodeLen }
+
 // Detectors is an immutable set of the detector codes of one product instance (contract 1.4), safe
 // for concurrent use. The ordinal of a code is its position among the feed's distinct valid codes.
 type Detectors struct {
@@ -22,12 +25,12 @@ type Detectors struct {
 	version uint64   // sum of the codes' hashes, which do not depend on seed
 }
 
-// NewDetectors returns the set of codes. It skips codes that are empty or longer than MaxCodeLen,
-// and returns their number.
+// NewDetectors returns the set of codes. It skips those that are not valid (see IsCode), and returns
+// their number.
 func NewDetectors(codes []string) (d *Detectors, skipped int) {
 	size := 0
 	for _, code := range codes {
-		if len(code) <= MaxCodeLen {
+		if IsCode(code) {
 			size += len(code)
 		}
 	}
@@ -36,7 +39,7 @@ func NewDetectors(codes []string) (d *Detectors, skipped int) {
 		slots: make([]uint32, 2<<bits.Len(uint(len(codes)))),
 	}
 	for _, code := range codes {
-		if len(code) == 0 || len(code) > MaxCodeLen {
+		if !IsCode(code) {
 			skipped++
 			continue
 		}

@@ -99,8 +99,8 @@ func (s *Sink) insertDetectors(ctx context.Context, l *batch.DetectorList, from,
 	}
 	defer func() { _ = b.Close() }() // Send reports the errors that matter
 	for i := from; i < to; i++ {
-		if n := len(l.Codes[i]); n == 0 || n > batch.MaxCodeLen {
-			continue // not a valid code: the registry leaves it out too
+		if !batch.IsCode(l.Codes[i]) {
+			continue // the registry leaves it out too
 		}
 		attributes := map[string]string{}
 		for _, a := range l.Attributes[i] {
