@@ -167,13 +167,13 @@ func (x *exchange) watchJob(r *xroute.WatchJob) (xroute.Response, error) {
 		return nil, apiErr
 	}
 	defer s.watches.Release(x.client.Owner, 1)
-	shrink(r)
+	discardUnquoted(r)
 	return &xroute.WatchJobResponse{Result: jobOf(s.jobs.watch(x.client.Owner, r.ID, interval, timeout))}, nil
 }
 
-// shrink truncates what the response and the log will quote of a request, and discards the rest.
-// Otherwise, each request that waits could use as much memory as the largest body.
-func shrink(r *xroute.WatchJob) {
+// discardUnquoted truncates what the response and the log will quote of a request, and discards the
+// rest. Otherwise, each request that waits could use as much memory as the largest body.
+func discardUnquoted(r *xroute.WatchJob) {
 	texts := []*string{&r.ID} // truncation never changes our own IDs
 	if caller := r.CallerContext; caller != nil {
 		caller.Properties = nil
