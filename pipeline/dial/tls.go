@@ -35,7 +35,8 @@ func (t TLS) validate(section string) error {
 }
 
 // Config returns the configuration for crypto/tls, or nil if TLS is disabled. Errors start with
-// section and the name of a setting.
+// section and the name of a setting. The first call with a client certificate also registers the
+// metric of its expiry, because every connection of the process gets its configuration here.
 func (t TLS) Config(section string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
