@@ -19,6 +19,7 @@ import (
 type body struct {
 	segments [][]byte
 	size     int
+	copied   bool // the only segment is a copy, instead of a piece's memory
 }
 
 // maxJoinedSize is the maximum size of a body that is copied into one segment, to be sent in one
@@ -58,7 +59,7 @@ func join(pieces []*piece, f format, e encoding) *body {
 	}
 	add(slices.Concat(closings[f][e].bytes, trailersOf(content.then(closings[f][e].plain))[e]))
 	if b.size <= maxJoinedSize && len(b.segments) > 1 {
-		b.segments = [][]byte{slices.Concat(b.segments...)}
+		b.segments, b.copied = [][]byte{slices.Concat(b.segments...)}, true
 	}
 	return b
 }
@@ -124,8 +125,8 @@ func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) {
 
 // own returns the size of the segments of b that were made for this response.
 func (r *response) own(b *body) (size int64) {
-	if len(r.pieces) > 0 && len(b.segments) == 1 {
-		return int64(b.size) // a copy
+	if r.part && b.copied {
+		return int64(b.size)
 	}
 	for _, p := range r.pieces {
 		if p != nil && p.own {

@@ -37,3 +37,27 @@ func TestSend(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnMemory checks that a client's quota is charged for copies and for what was made for its
+// request, but not for pieces that other responses share.
+func TestOwnMemory(t *testing.T) {
+	pieceOf := func(text string, own bool) *piece {
+		p := &piece{own: own}
+		for f, e := range variants {
+			p.forms[f][e].Store(&form{[]byte(text), checksum{}.add([]byte(text))})
+		}
+		return p
+	}
+	shared, own := pieceOf("shared", false), pieceOf("own", true)
+	large := pieceOf(string(make([]byte, maxJoinedSize)), false) // not copied
+	for _, c := range []struct {
+		pieces []*piece
+		want   int64
+	}{
+		{nil, 0}, {[]*piece{nil}, 0}, {[]*piece{shared}, 0}, {[]*piece{own}, 3}, {[]*piece{shared, own}, 9}, {[]*piece{shared, shared}, 12},
+		{[]*piece{large, shared}, 0}, {[]*piece{large, own}, 3},
+	} {
+		r := &response{pieces: c.pieces, part: true, format: protobuf, encoding: identity}
+		require.Equal(t, c.want, r.own(r.body()), c)
+	}
+}
