@@ -25,8 +25,8 @@ type Detectors struct {
 	version uint64   // sum of the codes' hashes, which do not depend on seed
 }
 
-// NewDetectors returns the set of codes. It skips those that are not valid (see IsCode), and returns
-// their number.
+// NewDetectors returns the set of codes. It skips those that are not valid (see IsCode), and
+// returns their number.
 func NewDetectors(codes []string) (d *Detectors, skipped int) {
 	size := 0
 	for _, code := range codes {

@@ -54,8 +54,14 @@ func TestOwnMemory(t *testing.T) {
 		pieces []*piece
 		want   int64
 	}{
-		{nil, 0}, {[]*piece{nil}, 0}, {[]*piece{shared}, 0}, {[]*piece{own}, 3}, {[]*piece{shared, own}, 9}, {[]*piece{shared, shared}, 12},
-		{[]*piece{large, shared}, 0}, {[]*piece{large, own}, 3},
+		{nil, 0},
+		{[]*piece{nil}, 0},
+		{[]*piece{shared}, 0},
+		{[]*piece{own}, 3},
+		{[]*piece{shared, own}, 9},
+		{[]*piece{shared, shared}, 12},
+		{[]*piece{large, shared}, 0},
+		{[]*piece{large, own}, 3},
 	} {
 		r := &response{pieces: c.pieces, part: true, format: protobuf, encoding: identity}
 		require.Equal(t, c.want, r.own(r.body()), c)
