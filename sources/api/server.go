@@ -76,7 +76,7 @@ func (s *Server) Start() error {
 	if s.certificate, err = openCertificate(s.cfg, s.log); err != nil {
 		return err
 	}
-	var config net.ListenConfig
+	config := net.ListenConfig{Control: limitUnsent}
 	config.SetMultipathTCP(false) // Multipath TCP does not support ignoreNew
 	l, err := config.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {

@@ -1,10 +1,27 @@
 package api
 
 import (
+	"errors"
 	"net"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
+
+// limitUnsent limits how much of a response the kernel buffers for each connection to a listener,
+// in addition to what is on its way to the client. By default it buffers up to 4 MB, so clients
+// that do not read could use all of the kernel's memory for TCP, and it asks for more only when a
+// third of that is free, which can take a slow client longer than the write timeout. With this
+// limit it asks for more when half of it, one piece, is free.
+func limitUnsent(_, _ string, listener syscall.RawConn) error {
+	var failed error
+	err := listener.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent)
+	})
+	return errors.Join(err, failed)
+}
+
+const maxUnsent = 2 * writePiece
 
 // ignoreNew makes the kernel drop the first packet of new connections to the listener. Clients
 // retransmit it after a second. Connections in the listener's queue can still be accepted.
@@ -34,8 +51,5 @@ func ignoreNew(l net.Listener) error {
 	err = raw.Control(func(fd uintptr) {
 		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &filter)
 	})
-	if err != nil {
-		return err
-	}
-	return failed
+	return errors.Join(err, failed)
 }

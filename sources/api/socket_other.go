@@ -1,0 +1,15 @@
+//go:build !linux
+
+package api
+
+import (
+	"net"
+	"syscall"
+)
+
+// limitUnsent does nothing, so the kernel may buffer megabytes of a response that a client does not
+// read.
+func limitUnsent(string, string, syscall.RawConn) error { return nil }
+
+// ignoreNew does nothing, so closing the listener resets the connections in its queue.
+func ignoreNew(net.Listener) error { return nil }
