@@ -28,7 +28,7 @@ type Config struct {
 	HeaderTimeout time.Duration `setting:"header_timeout"`
 	// maximum time between two requests on a connection; longer than proxies keep idle connections
 	IdleTimeout  time.Duration `setting:"idle_timeout"`
-	WriteTimeout time.Duration `setting:"write_timeout"` // time for a client to read 512 KiB of a response
+	WriteTimeout time.Duration `setting:"write_timeout"` // time for a client to read 1 MiB of a response
 	// minimum average rate at which a client reads a response after write_timeout; 0: none
 	WriteMinBytesPerSecond int64 `setting:"write_min_bytes_per_second"`
 	// time to read and discard the rest of a body whose request got an error, so that the client

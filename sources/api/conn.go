@@ -83,7 +83,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 
 // writePiece is small enough that a client at the minimum rate reads several within the write
 // timeout.
-const writePiece = 512 << 10
+const writePiece = 256 << 10
 
 // beginResponse starts a response, whose write deadlines depend on the client's progress.
 func (c *conn) beginResponse(now time.Time) { c.began, c.written = now, 0 }

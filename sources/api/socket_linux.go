@@ -11,8 +11,8 @@ import (
 // limitUnsent limits how much of a response the kernel buffers for each connection to a listener,
 // in addition to what is on its way to the client. By default it buffers up to 4 MB, so clients
 // that do not read could use all of the kernel's memory for TCP, and it asks for more only when a
-// third of that is free, which can take a slow client longer than the write timeout. With this
-// limit it asks for more when half of it, one piece, is free.
+// third of that is free, for which a client must read more within the write timeout than contract
+// 1.3 says. With this limit it asks for more when half of it is free.
 func limitUnsent(_, _ string, listener syscall.RawConn) error {
 	var failed error
 	err := listener.Control(func(fd uintptr) {
@@ -21,7 +21,7 @@ func limitUnsent(_, _ string, listener syscall.RawConn) error {
 	return errors.Join(err, failed)
 }
 
-const maxUnsent = 2 * writePiece
+const maxUnsent = 1 << 20
 
 // ignoreNew makes the kernel drop the first packet of new connections to the listener. Clients
 // retransmit it after a second. Connections in the listener's queue can still be accepted.
