@@ -55,11 +55,11 @@ func command() *cobra.Command {
 	o := options{lines: os.Stdout, notes: os.Stderr}
 	var files []string
 	cmd := &cobra.Command{
-		Use:           "bench [ingest | deliver | layer | page | archive | journal | hostile | peers | profile]",
+		Use:           "bench [ingest | deliver | layer | serving | page | archive | journal | hostile | peers | profile]",
 		Short:         "Measure the CPU time and memory of the daemon",
 		Long:          strings.TrimSpace(help),
 		Args:          cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:     []string{"ingest", "deliver", "layer", "page", "archive", "journal", "hostile", "peers", "profile"},
+		ValidArgs:     []string{"ingest", "deliver", "layer", "serving", "page", "archive", "journal", "hostile", "peers", "profile"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,11 +77,13 @@ func command() *cobra.Command {
 				o.bodies = append(o.bodies, b)
 			}
 			ingest := []part{o.batchCosts, o.registry}
-			layer := []part{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerServing, o.layerFollowing, o.layerMixed}
+			layer := []part{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerMixed}
+			serving := []part{o.layerServing, o.layerFollowing}
 			return run(cmd.Context(), map[string][]part{
-				"":        slices.Concat(ingest, []part{o.decompressionBombs, o.geometries}, layer),
+				"":        slices.Concat(ingest, []part{o.decompressionBombs, o.geometries}, layer, serving),
 				"ingest":  ingest,
 				"layer":   layer,
+				"serving": serving,
 				"deliver": {o.deliver},
 				"archive": {o.archive},
 				"journal": {o.journalInApache},
