@@ -80,10 +80,15 @@ type progress struct {
 	lastLine time.Time                // when the last line was printed
 }
 
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // newProgress returns a progress display for total units. A total of 0 or less means unknown.
 func newProgress(w io.Writer, quiet bool, total int64, options ...progressbar.Option) *progress {
 	p := &progress{w: w, quiet: quiet, lastLine: time.Now()}
-	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
+	if !quiet && isTerminal(w) {
 		if total <= 0 {
 			total = -1 // show a spinner
 		}

@@ -42,6 +42,10 @@ With --json, print the response of /status once.`,
 			if interval < 100*time.Millisecond {
 				return fmt.Errorf("--interval %s must be at least 100ms", interval)
 			}
+			separator := "\n" // between two states
+			if isTerminal(std.out) {
+				separator = "\033[H\033[2J" // move the cursor to the top and clear the screen
+			}
 			for shown := false; ; shown = true {
 				var s status.Status
 				text, err := getStatus(cmd.Context(), base, &s)
@@ -59,8 +63,7 @@ With --json, print the response of /status once.`,
 				default:
 					screen = page(&s)
 				}
-				const home = "\033[H\033[2J" // move the cursor to the top and clear the screen
-				must.Get(io.WriteString(std.out, home+screen))
+				must.Get(io.WriteString(std.out, separator+screen))
 				if client.Sleep(cmd.Context(), interval) != nil {
 					return nil
 				}

@@ -68,6 +68,7 @@ func TestTopRetries(t *testing.T) {
 	code := run(ctx, []string{"top", "--url", server.URL, "--interval", "100ms"}, streams{strings.NewReader(""), &out, &errs})
 	require.Equal(t, exitDone, code)
 	require.Empty(t, errs.String())
+	require.NotContains(t, out.String(), "\033", "not a terminal")
 	first, rest, _ := strings.Cut(out.String(), "; retrying")
 	require.Contains(t, first, "trafficd v1 ")
 	require.Contains(t, first, "! cannot reach the operators' listener")
