@@ -326,3 +326,13 @@ func TestTLS(t *testing.T) {
 	requireError(t, p.response(), 401, contract.Unauthenticated)
 	p.ended()
 }
+
+// TestPlainRequestToTLS checks that a request without TLS to a port with TLS gets a response that
+// says so.
+func TestPlainRequestToTLS(t *testing.T) {
+	cert, key, _ := certificate(t)
+	s := start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
+	p := dial(t, s).send(post + good + "Content-Length: 500000\r\n\r\n" + strings.Repeat("x", 500_000))
+	requireError(t, p.response(), 400, contract.InvalidParameter)
+	p.ended()
+}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -222,6 +223,9 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	apiErr, status := contract.NewError(contract.InvalidParameter, "malformed HTTP/1.1 request"), 0
 	var slow net.Error
 	switch {
+	case errors.As(err, new(tls.RecordHeaderError)):
+		c.Conn = c.raw
+		apiErr.Description = "this port expects TLS: use https:// instead of http://"
 	case strings.Contains(err.Error(), `unsupported http version "HTTP/`): // there is no sentinel
 		apiErr, status = errVersion, fasthttp.StatusHTTPVersionNotSupported
 	case errors.As(err, new(*fasthttp.ErrSmallBuffer)):
