@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/valyala/fasthttp"
 
 	"trafficd/pipeline/admission"
+	"trafficd/schemas/contract"
 )
 
 // body is a finished response body: segments of memory that are sent one after the other.
@@ -100,8 +102,9 @@ func sumFromETag(etag string) (sum uint64, ok bool) {
 }
 
 // setBody sets the body to bytes [from, to) of b, without copying them. Until the client has read
-// them, its quota is charged for the memory that only this response uses.
-func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) {
+// them, its quota is charged for the memory that only this response uses. setBody returns a 503 if
+// the client is still reading too much of earlier layers.
+func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) *contract.APIError {
 	charged := r.own(b)
 	for i, segment := range b.segments {
 		switch {
@@ -113,14 +116,19 @@ func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) {
 		default:
 			s := streams.Get().(*stream)
 			s.rest, s.skip, s.left = b.segments[i:], from, to-from
+			s.body, s.replaced, s.unread, s.client = b, r.snapshot.replaced, r.unread, r.client
+			if apiErr := r.unread.add(s); apiErr != nil {
+				return apiErr
+			}
 			if charged > 0 {
-				s.memory, s.client, s.charged = r.memory, r.client, charged
+				s.memory, s.charged = r.memory, charged
 				r.memory.Charge(r.client, charged)
 			}
 			ctx.Response.SetBodyStream(s, s.left)
 		}
-		return
+		return nil
 	}
+	return nil
 }
 
 // own returns the size of the segments of b that were made for this response.
@@ -142,9 +150,73 @@ type stream struct {
 	skip int      // bytes to skip in the first segment
 	left int      // number of bytes to write
 
-	memory  *admission.Quotas
-	client  string
-	charged int64 // bytes charged to the client's quota
+	body     *body
+	replaced <-chan struct{} // closed when there is a newer layer
+	unread   *unread         // contains the stream
+	client   string
+	memory   *admission.Quotas // nil: nothing was charged
+	charged  int64             // bytes charged to the client's quota
+}
+
+// earlierLimit is the maximum size of the bodies of earlier layers that a client may be reading
+// when it requests another body. A layer of 100,000 streets as JSON without compression takes
+// about 200 MB, and a client may take an hour to read it.
+const earlierLimit = 128 << 20
+
+// unread contains the streams that clients have not read to the end. It is safe for concurrent use.
+type unread struct {
+	limit    int // earlierLimit
+	mu       sync.Mutex
+	byClient map[string]map[*stream]struct{}
+}
+
+func newUnread(limit int) *unread {
+	return &unread{limit: limit, byClient: map[string]map[*stream]struct{}{}}
+}
+
+// add adds a stream, or returns a 503 if the other bodies that its client is reading have been
+// replaced and take more than the limit.
+func (u *unread) add(s *stream) *contract.APIError {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	own := u.byClient[s.client]
+	if size := earlierThan(s, own); size > u.limit {
+		return contract.Unavailable(fmt.Sprintf("this client is still reading %d bytes of earlier layers, more than %d: read them or close "+
+			"their connections, then try again", size, u.limit), time.Second)
+	}
+	if own == nil {
+		own = map[*stream]struct{}{}
+		u.byClient[s.client] = own
+	}
+	own[s] = struct{}{}
+	return nil
+}
+
+// earlierThan returns the size of the replaced bodies of others, each counted once, except s's.
+func earlierThan(s *stream, others map[*stream]struct{}) (size int) {
+	var counted map[*body]bool
+	for other := range others {
+		select {
+		case <-other.replaced:
+		default:
+			continue
+		}
+		if other.body == s.body || counted[other.body] {
+			continue
+		}
+		if counted == nil {
+			counted = map[*body]bool{}
+		}
+		counted[other.body] = true
+		size += other.body.size
+	}
+	return size
+}
+
+func (u *unread) remove(s *stream) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.byClient[s.client], s)
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -193,6 +265,7 @@ const gatherSize = 128 << 10
 var gatherBuffers = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
 func (s *stream) Close() error {
+	s.unread.remove(s)
 	if s.charged > 0 {
 		s.memory.Discharge(s.client, s.charged)
 	}

@@ -41,6 +41,7 @@ type Layer struct {
 	waiters  waiters
 	turns    *turns.Limiter    // for requests whose response is made for them
 	memory   *admission.Quotas // for these responses
+	unread   *unread
 
 	wake     chan struct{} // capacity 1: a build is due
 	draining chan struct{} // closed by Drain
@@ -52,7 +53,7 @@ type Layer struct {
 func New(cfg Config, log zerolog.Logger) *Layer {
 	slots := runtime.GOMAXPROCS(0)
 	l := &Layer{
-		turns: turns.New(slots, max(1, slots-1), math.MaxInt), memory: admission.New(partsLimit, memory),
+		turns: turns.New(slots, max(1, slots-1), math.MaxInt), memory: admission.New(partsLimit, memory), unread: newUnread(earlierLimit),
 		cfg: cfg, log: log, scopes: map[string]int{}, builder: newBuilder(cfg),
 		history: history{versions: map[uint64]version{}}, waiters: waiters{count: map[string]int{}},
 		wake: make(chan struct{}, 1), draining: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),

@@ -339,6 +339,52 @@ func TestMemoryOfParts(t *testing.T) {
 	f(box + "&since=" + header(whole, "ETag"))
 }
 
+// TestEarlierLayersInMemory checks that a client that reads too much of earlier layers gets no
+// further bodies, and that other clients do.
+func TestEarlierLayersInMemory(t *testing.T) {
+	l := served(t, 2_000)
+	c, other := client("UTC"), client("UTC")
+	other.Owner = "other"
+	request := func(c *contract.Client, headers ...string) (*fasthttp.RequestCtx, error) {
+		return get(l, c, "", append(headers, "Accept", "application/json")...)
+	}
+	replace := func() {
+		for _, s := range city(2_000, noon) {
+			s.Forecast[0].Speed = float64(l.current.Load().number + 1)
+			l.Put(s)
+		}
+		rebuild(l, noon)
+	}
+	first, err := request(c)
+	require.NoError(t, err)
+	size := first.Response.Header.ContentLength()
+	require.Greater(t, size, maxJoinedSize)
+	l.unread.limit = size + size/2
+	again, err := request(c)
+	require.NoError(t, err)
+	replace()
+	second, err := request(c)
+	require.NoError(t, err, "two responses with one earlier body")
+	replace()
+	_, err = request(c)
+	require.ErrorContains(t, err, "still reading")
+	current, err := request(other)
+	require.NoError(t, err)
+	unmodified, err := request(c, "If-None-Match", header(current, "ETag"))
+	require.NoError(t, err)
+	require.Equal(t, 304, unmodified.Response.StatusCode())
+	require.NoError(t, first.Response.CloseBodyStream())
+	_, err = request(c)
+	require.ErrorContains(t, err, "still reading", "another response has the same body")
+	require.NoError(t, again.Response.CloseBodyStream())
+	third, err := request(c)
+	require.NoError(t, err)
+	for _, ctx := range []*fasthttp.RequestCtx{second, third, current} {
+		require.NoError(t, ctx.Response.CloseBodyStream())
+	}
+	require.Empty(t, l.unread.byClient[c.Owner])
+}
+
 // TestManyChangesAreNotFiltered checks that a client that follows a part gets the whole part, which
 // is mostly prebuilt, if too many streets have changed.
 func TestManyChangesAreNotFiltered(t *testing.T) {

@@ -59,10 +59,12 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 	if apiErr != nil {
 		return 0, apiErr
 	}
-	r.memory, r.client = l.memory, c.Owner
+	r.memory, r.unread, r.client = l.memory, l.unread, c.Owner
 	r.choose(l, &q, now)
 	l.setHeaders(&ctx.Response.Header, &r, now)
-	r.send(ctx)
+	if apiErr = r.send(ctx); apiErr != nil {
+		return 0, apiErr
+	}
 	responses[ctx.Response.StatusCode()][r.encoding].Inc()
 	return 0, nil
 }
@@ -75,6 +77,7 @@ type response struct {
 	encoding encoding
 	headers  requestHeaders
 	memory   *admission.Quotas
+	unread   *unread
 	client   string   // whose quota is charged for what is made for this response
 	part     bool     // the body consists of pieces instead of the whole document
 	pieces   []*piece // if part is true
@@ -154,17 +157,18 @@ var (
 	byteUnits = []byte("bytes")
 )
 
-// send evaluates the request's conditions and its range, and sets the body.
-func (r *response) send(ctx *fasthttp.RequestCtx) {
+// send evaluates the request's conditions and its range, and sets the body. It returns the error of
+// setBody.
+func (r *response) send(ctx *fasthttp.RequestCtx) *contract.APIError {
 	req, h := &ctx.Request.Header, &ctx.Response.Header
 	switch { // in the order of RFC 9110, 13.2.2
 	case !r.headers.condition:
 	case negotiate.PreconditionFailed(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusPreconditionFailed)
-		return
+		return nil
 	case negotiate.Unmodified(req, r.etag, r.modified):
 		ctx.SetStatusCode(fasthttp.StatusNotModified)
-		return
+		return nil
 	}
 	if r.content != nil { // not in a 304, because the client's stored response may be of the other kind
 		h.SetCanonical(headerContent, r.content)
@@ -178,24 +182,22 @@ func (r *response) send(ctx *fasthttp.RequestCtx) {
 		h.SetCanonical(headerContentCoding, encodingNames[r.encoding])
 	}
 	if r.encoding != identity || r.content != nil { // the ETag of a response to since does not identify its bytes
-		r.setBody(ctx, b, 0, b.size)
-		return
+		return r.setBody(ctx, b, 0, b.size)
 	}
 	h.SetCanonical(headerAcceptRanges, byteUnits)
 	part := negotiate.WholeBody
 	if r.headers.byteRange {
 		part = negotiate.RangeOf(req, r.etag, b.size)
 	}
-	switch {
-	case part.Whole:
-		r.setBody(ctx, b, 0, b.size)
-		return
-	case part.Unsatisfiable:
-		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
-	default:
-		ctx.SetStatusCode(fasthttp.StatusPartialContent)
-		r.setBody(ctx, b, part.From, part.To)
+	if part.Whole {
+		return r.setBody(ctx, b, 0, b.size)
 	}
 	var text [80]byte
 	h.SetCanonical(headerContentRange, part.AppendContentRange(text[:0], b.size))
+	if part.Unsatisfiable {
+		ctx.SetStatusCode(fasthttp.StatusRequestedRangeNotSatisfiable)
+		return nil
+	}
+	ctx.SetStatusCode(fasthttp.StatusPartialContent)
+	return r.setBody(ctx, b, part.From, part.To)
 }
