@@ -233,6 +233,7 @@ func deadCodes(t *testing.T, path string) (codes []string) {
 func TestUnavailableStoreDoesNotStopTheOther(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
+	h.stopCopying() // the other delivery uses its cursor
 	h.codes["city"] = set("A")
 	down, up := newFakeStore(1), newFakeStore(2)
 	down.down = true
@@ -410,6 +411,7 @@ func (s *recorder) Close() error { return nil }
 func TestSameBatchAcceptedAgain(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
+	h.stopCopying()
 	var ids []batch.ID
 	for n := range 3 {
 		h.store.now = func() time.Time { return time.Now().Add(time.Duration(n) * 61 * time.Minute) }

@@ -459,7 +459,16 @@ func TestRetryGetsTheSameResult(t *testing.T) {
 	h.close()
 }
 
+// stopCopying ends the goroutine that copies responses, so that the test may change and compare
+// what it uses.
+func (h *fixture) stopCopying() {
+	h.store.stop()
+	<-h.store.done
+}
+
 func (h *fixture) copyToStore() {
+	h.t.Helper()
+	h.stopCopying()
 	require.NoError(h.t, h.store.copy())
 	done, _ := h.journal.Cursor(IdempotencyConsumer).Load()
 	_, next := h.journal.Bounds()
@@ -481,6 +490,7 @@ func TestIdempotencyStoreOpensWhenDiskIsLow(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, s.Result.Replay)
 	require.Equal(t, first.Result.ID, s.Result.ID)
+	h.stopCopying()
 	require.ErrorIs(t, h.store.copy(), journal.ErrDiskLow)
 	h.close()
 
@@ -519,8 +529,7 @@ func TestCloseKeepsResponses(t *testing.T) {
 func TestResponsesAreCopiedInOrder(t *testing.T) {
 	h := open(t, t.TempDir(), func(c *Config) { c.Idempotency.Journal.MinFreeBytes = 1 << 60 })
 	defer h.close()
-	h.store.stop()
-	<-h.store.done
+	h.stopCopying()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -553,11 +562,9 @@ func TestResponsesExpire(t *testing.T) {
 	body := measurements(item("A", 1))
 	_, err := h.submit(body, "k")
 	require.NoError(t, err)
-	later := time.Now().Add(59 * time.Minute)
-	h.store.mu.Lock()
-	h.store.now = func() time.Time { return later }
-	h.store.mu.Unlock()
 	h.copyToStore()
+	later := time.Now().Add(59 * time.Minute)
+	h.store.now = func() time.Time { return later }
 	h.store.expire()
 	s, err := h.submit(body, "k")
 	require.NoError(t, err)
@@ -577,8 +584,7 @@ func TestResponsesExpire(t *testing.T) {
 func TestExpiredResponseIsReplaced(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
-	h.store.stop()
-	<-h.store.done
+	h.stopCopying()
 	_, err := h.submit(measurements(item("A", 1)), "k")
 	require.NoError(t, err)
 	one := h.store.bytes
@@ -604,6 +610,7 @@ func TestExpiredResponseIsReplaced(t *testing.T) {
 func TestVoidedResponseDoesNotHoldTheCursor(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
+	h.stopCopying()
 	_, err := h.submit(measurements(item("A", 1)), "kept")
 	require.NoError(t, err)
 	e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{}, &batch.Response{Key: "voided"})}
@@ -694,11 +701,9 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	submit(next, "n1")
 	limit(4, 4)
 	require.Equal(t, "the idempotency store is full; retry later, or send the batch without an Idempotency-Key", h.intake.Hold(&contract.Client{Owner: "third"}, "k").Description)
-	later := time.Now().Add(2 * time.Hour)
-	h.store.mu.Lock()
-	h.store.now = func() time.Time { return later }
-	h.store.mu.Unlock()
 	h.copyToStore()
+	later := time.Now().Add(2 * time.Hour)
+	h.store.now = func() time.Time { return later }
 	h.store.expire()
 	require.Empty(t, h.store.charged)
 	require.Zero(t, h.store.bytes)
