@@ -51,6 +51,18 @@ func becomes(t *testing.T, k *Keyring, want string) {
 	require.Eventually(t, func() bool { return names(k) == want }, patience, time.Millisecond, "want the keys %q", want)
 }
 
+// awaitErr waits until Err contains want, or until Err is nil if want is empty. The check that
+// changes Err has ended when awaitErr returns.
+func awaitErr(t *testing.T, k *Keyring, want string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		k.mu.Lock() // held by a check until it has updated its metrics too
+		defer k.mu.Unlock()
+		err := k.Err()
+		return want == "" && err == nil || want != "" && err != nil && strings.Contains(err.Error(), want)
+	}, patience, time.Millisecond, want)
+}
+
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -113,13 +125,13 @@ func TestInvalidKeysFileKeepsTheLastValidSet(t *testing.T) {
 		t.Helper()
 		errors := testutil.ToFloat64(keysReloadErrors)
 		write(t, path, text)
-		require.Eventually(t, func() bool { return k.Err() != nil && strings.Contains(k.Err().Error(), want) }, patience, time.Millisecond, want)
+		awaitErr(t, k, want)
 		require.Equal(t, "one", names(k))
 		require.NotNil(t, k.find([]byte("k1")))
 		require.EqualValues(t, 1, testutil.ToFloat64(keysStale))
 		require.Greater(t, testutil.ToFloat64(keysReloadErrors), errors)
 		write(t, path, first)
-		require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
+		awaitErr(t, k, "")
 		require.Zero(t, testutil.ToFloat64(keysStale))
 	}
 	f("", `missing list "keys"`)
@@ -131,14 +143,14 @@ func TestInvalidKeysFileKeepsTheLastValidSet(t *testing.T) {
 	f(keysYAML(entry("two", "k2", "fly")), `unknown right "fly"`)
 
 	require.NoError(t, os.Remove(path))
-	require.Eventually(t, func() bool { return k.Err() != nil }, patience, time.Millisecond)
+	awaitErr(t, k, "no such file")
 	require.Equal(t, "one", names(k))
 	require.NoError(t, k.Reload([]KeyEntry{entry("inline", "k0", "ingest")}))
 	require.Error(t, k.Err(), "the file is still missing")
 	require.EqualValues(t, 1, testutil.ToFloat64(keysStale))
 	require.Equal(t, "inline one", names(k))
 	write(t, path, first)
-	require.Eventually(t, func() bool { return k.Err() == nil }, patience, time.Millisecond)
+	awaitErr(t, k, "")
 }
 
 // TestReloadEndsConflict checks that Reload clears the problem with a keys file that had only one
@@ -148,7 +160,7 @@ func TestReloadEndsConflict(t *testing.T) {
 	write(t, path, "keys: []")
 	k := openKeys(t, path, entry("one", "k1", "ingest"))
 	write(t, path, keysYAML(entry("one", "k1", "ingest")))
-	require.Eventually(t, func() bool { return k.Err() != nil }, patience, time.Millisecond)
+	awaitErr(t, k, "duplicate name")
 	require.Error(t, k.Reload([]KeyEntry{entry("one", "k2", "ingest")}))
 	require.NoError(t, k.Reload(nil))
 	require.NoError(t, k.Err())
