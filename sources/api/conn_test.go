@@ -152,23 +152,27 @@ func TestDiscardingIsBounded(t *testing.T) {
 }
 
 func TestExpect(t *testing.T) {
-	p := &probe{}
-	s := start(t, p, func(c *Config) { c.WriteTimeout = 400 * time.Millisecond })
+	_ = new(fasthttp.Response).String() // as in TestTimeLimits
+	cfg := testConfig()
+	cfg.WriteTimeout = 400 * time.Millisecond
 	f := func(announced string) {
 		t.Helper()
-		c := dial(t, s)
-		for range 2 {
-			c.send(post + good + announced + "\r\n")
-			require.Equal(t, 100, c.response().StatusCode)
-			c.send("abc")
-			resp := c.response()
-			require.Equal(t, 200, resp.StatusCode)
-			time.Sleep(500 * time.Millisecond) // the first response's write deadline has passed
-		}
+		inBubble(t, cfg, readAll, func(conn net.Conn, in *bufio.Reader) {
+			c := &peer{t, conn, in}
+			for range 2 {
+				c.send(post + good + announced + "\r\n")
+				require.Equal(t, 100, c.response().StatusCode)
+				c.send("abc")
+				resp := c.response()
+				require.Equal(t, 200, resp.StatusCode)
+				time.Sleep(500 * time.Millisecond) // the first response's write deadline has passed
+			}
+		})
 	}
 	f("Content-Length: 3\r\nExpect: 100-continue\r\n")
 	f("Content-Length: 3\r\nexpect: 100-Continue\r\n")
 
+	s := start(t, &probe{}, nil)
 	c := dial(t, s).send("POST /base/in HTTP/1.0\r\n" + good + "Content-Length: 3\r\nExpect: 100-continue\r\n\r\nabc")
 	resp := c.response()
 	require.Equal(t, 200, resp.StatusCode, "HTTP/1.0 has no 100 Continue")
