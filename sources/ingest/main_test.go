@@ -165,6 +165,7 @@ func start(t testing.TB, p pipeline, change func(*ingest.Config), logs ...io.Wri
 	require.NoError(t, cfg.Validate())
 	front := api.DefaultConfig()
 	front.Listen, front.DrainGrace = "127.0.0.1:0", 10*time.Millisecond
+	front.WriteTimeout = 2 * patience // tests read some responses late
 	for _, name := range []string{"key", "other", "limited"} {
 		digest := sha256.Sum256([]byte(name))
 		front.Keys = append(front.Keys, api.KeyEntry{Name: name, SHA256: hex.EncodeToString(digest[:]), ProductInstance: "city", Rights: []string{"ingest"}})
