@@ -911,62 +911,64 @@ func builtAt(n int32, now time.Time) *Layer {
 // for keep_forms, that the first of several concurrent requests builds it, and that its body, ETag
 // and changes are then the same as if every build had included it.
 func TestDocumentsAreBuiltOnRequest(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.KeepForms = time.Minute
-	l, always := New(cfg, zerolog.Nop()), prepared(DefaultConfig())
-	l.Prepare([]*contract.Client{client("UTC")})
-	now := time.Now()
-	all := city(500, now.Truncate(15*time.Minute))
-	update := func(at time.Time) {
-		for _, layer := range []*Layer{l, always} {
-			for _, f := range clones(all) {
-				layer.Put(f)
+	synctest.Test(t, func(t *testing.T) { // at the start of a period
+		cfg := DefaultConfig()
+		cfg.KeepForms = time.Minute
+		l, always := New(cfg, zerolog.Nop()), prepared(DefaultConfig())
+		l.Prepare([]*contract.Client{client("UTC")})
+		now := time.Now()
+		all := city(500, now.Truncate(15*time.Minute))
+		update := func(at time.Time) {
+			for _, layer := range []*Layer{l, always} {
+				for _, f := range clones(all) {
+					layer.Put(f)
+				}
+				rebuild(layer, at)
 			}
-			rebuild(layer, at)
 		}
-	}
-	built := func(scope int) bool { return l.current.Load().zones["UTC"][scope].built }
-	same := func(query string) *fasthttp.RequestCtx {
-		t.Helper()
-		got, err := get(l, client("UTC"), query)
-		require.NoError(t, err)
-		want, err := get(always, client("UTC"), query)
-		require.NoError(t, err)
-		require.NotEmpty(t, want.Response.Body())
-		require.Equal(t, want.Response.Body(), got.Response.Body())
-		require.Equal(t, header(want, "ETag"), header(got, "ETag"))
-		require.Equal(t, header(want, "Forecast-Content"), header(got, "Forecast-Content"))
-		return got
-	}
-	update(now)
-	require.False(t, built(0))
-	require.True(t, built(1), "horizons must be built in advance")
+		built := func(scope int) bool { return l.current.Load().zones["UTC"][scope].built }
+		same := func(query string) *fasthttp.RequestCtx {
+			t.Helper()
+			got, err := get(l, client("UTC"), query)
+			require.NoError(t, err)
+			want, err := get(always, client("UTC"), query)
+			require.NoError(t, err)
+			require.NotEmpty(t, want.Response.Body())
+			require.Equal(t, want.Response.Body(), got.Response.Body())
+			require.Equal(t, header(want, "ETag"), header(got, "ETag"))
+			require.Equal(t, header(want, "Forecast-Content"), header(got, "Forecast-Content"))
+			return got
+		}
+		update(now)
+		require.False(t, built(0))
+		require.True(t, built(1), "horizons must be built in advance")
 
-	before := l.Status(now).Builds
-	var clients sync.WaitGroup
-	for range 20 {
-		clients.Go(func() {
-			if _, err := get(l, client("UTC"), "?tile=6/0/0"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	clients.Wait()
-	require.Equal(t, before+1, l.Status(now).Builds)
-	first := same("")
-	require.Equal(t, before+1, l.Status(now).Builds)
+		before := l.Status(now).Builds
+		var clients sync.WaitGroup
+		for range 20 {
+			clients.Go(func() {
+				if _, err := get(l, client("UTC"), "?tile=6/0/0"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		clients.Wait()
+		require.Equal(t, before+1, l.Status(now).Builds)
+		first := same("")
+		require.Equal(t, before+1, l.Status(now).Builds)
 
-	all[7].Forecast[5].Speed++
-	update(now.Add(time.Second))
-	require.True(t, built(0))
-	changes := same("?since=" + header(first, "Forecast-Version"))
-	require.Equal(t, "changes", header(changes, "Forecast-Content"))
+		all[7].Forecast[5].Speed++
+		update(now.Add(time.Second))
+		require.True(t, built(0))
+		changes := same("?since=" + header(first, "Forecast-Version"))
+		require.Equal(t, "changes", header(changes, "Forecast-Content"))
 
-	update(now.Add(3 * time.Minute))
-	require.False(t, built(0))
-	require.False(t, built(1))
-	same("?horizon=15")
-	same("")
+		update(now.Add(3 * time.Minute))
+		require.False(t, built(0))
+		require.False(t, built(1))
+		same("?horizon=15")
+		same("")
+	})
 }
 
 // TestUnmodifiedChanges checks that a replica that would send the whole layer does not say so in a
