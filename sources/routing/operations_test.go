@@ -219,7 +219,7 @@ func TestNoRoomForJob(t *testing.T) {
 func TestRestartForgetsJobs(t *testing.T) {
 	before := start(t, nil)
 	j := before.startJob("8 48")
-	require.Equal(t, xroute.StatusSucceeded, before.watch(*j.ID, "").Status)
+	require.Equal(t, xroute.StatusSucceeded, before.watchToTheEnd(*j.ID).Status)
 	after := start(t, nil)
 	requireUnknown(t, *j.ID, after.watch(*j.ID, watchOptions(0, 250)))
 	requireUnknown(t, *j.ID, after.fetch(*j.ID).Job)
@@ -234,7 +234,7 @@ func TestJobOfAnotherReplica(t *testing.T) {
 		_, place := two.requireFault(&xroute.IllegalParameterException{}, "", jobRequest(operation, *j.ID, ""))
 		require.Contains(t, *place.Message, "another replica started this job")
 	}
-	require.Equal(t, xroute.StatusSucceeded, one.watch(*j.ID, "").Status)
+	require.Equal(t, xroute.StatusSucceeded, one.watchToTheEnd(*j.ID).Status)
 	const uuid = "0123456789abcdef0123456789abcdef"
 	require.Len(t, uuid, len(*j.ID))
 	requireUnknown(t, uuid, one.watch(uuid, watchOptions(0, 250)))
