@@ -222,6 +222,7 @@ func (p *peer) send(text string) *peer {
 
 func (p *peer) response() (*http.Response, string) {
 	p.t.Helper()
+	require.NoError(p.t, p.SetDeadline(time.Now().Add(patience))) // the test may have waited for other requests
 	resp, err := http.ReadResponse(p.in, &http.Request{Method: "POST"})
 	require.NoError(p.t, err)
 	body, err := io.ReadAll(resp.Body)

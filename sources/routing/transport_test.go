@@ -143,6 +143,7 @@ func (p *peer) send(text string) *peer {
 
 func (p *peer) response() (*http.Response, []byte) {
 	p.t.Helper()
+	require.NoError(p.t, p.SetDeadline(time.Now().Add(waitLimit))) // the test may have waited for other requests
 	resp, err := http.ReadResponse(bufio.NewReader(p), &http.Request{Method: http.MethodPost})
 	require.NoError(p.t, err)
 	defer resp.Body.Close()
