@@ -155,7 +155,7 @@ func TestSnapshotDoesNotAllocate(t *testing.T) {
 	write(t, path, numbered("A", 3))
 	r := start(t, testConfig(FeedConfig{ProductInstance: "city", File: &FileConfig{Path: path}}))
 	waitForCodes(t, r, "A0", "A1", "A2")
-	require.Zero(t, testing.AllocsPerRun(100, func() {
+	require.Zero(t, testing.AllocsPerRun(1000, func() { // many runs, because the feed, which has just been read, allocates too
 		if !r.Snapshot("city").Has([]byte("A1")) {
 			t.Error("got no detector A1, want one")
 		}
