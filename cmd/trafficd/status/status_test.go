@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,28 +87,28 @@ func (d *fakeDaemon) pass(by time.Duration) {
 }
 
 func TestRates(t *testing.T) {
-	d := start(t, false)
-	d.pass(10 * time.Second)
-	d.batches.WithLabelValues("OK").Add(2)
-	d.items.WithLabelValues().Add(1000)
-	d.codes.WithLabelValues("INVALID_VALUE").Add(50)
-	for range 99 {
-		d.latency.WithLabelValues("/ingest").Observe(.005)
-	}
-	d.latency.WithLabelValues("/other").Observe(100)
-	d.lag.WithLabelValues("clickhouse").Set(3)
-	d.rows.WithLabelValues("clickhouse").Set(1234)
-	s := d.recorder.Now()
-	require.InDelta(t, 100, s.Rates.Accepted, 5)
-	require.InDelta(t, 5, s.Rates.Rejected, .5)
-	require.InDelta(t, .2, s.Rates.Batches, .02)
-	require.InDelta(t, .005, s.Latency.P50, 1e-9, "in the middle of the bucket")
-	require.Equal(t, "INVALID_VALUE", s.Codes[0].Code)
-	require.Equal(t, 50.0, s.Codes[0].Total)
-	require.Equal(t, []Store{{Name: "clickhouse", Batches: 3, Rows: 1234}}, s.Stores)
-	require.Equal(t, Journal{Bytes: 100, Limit: 3700, DiskFree: 1e9}, s.Journal, "without the idempotency store")
-	require.Empty(t, s.Summary)
-	require.Equal(t, ops.OK, s.State)
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, false)
+		d.pass(10 * time.Second)
+		d.batches.WithLabelValues("OK").Add(2)
+		d.items.WithLabelValues().Add(1000)
+		d.codes.WithLabelValues("INVALID_VALUE").Add(50)
+		for range 99 {
+			d.latency.WithLabelValues("/ingest").Observe(.005)
+		}
+		d.latency.WithLabelValues("/other").Observe(100)
+		d.lag.WithLabelValues("clickhouse").Set(3)
+		d.rows.WithLabelValues("clickhouse").Set(1234)
+		s := d.recorder.Now()
+		require.Equal(t, Rates{.2, 100, 5}, s.Rates)
+		require.InDelta(t, .005, s.Latency.P50, 1e-9, "in the middle of the bucket")
+		require.Equal(t, "INVALID_VALUE", s.Codes[0].Code)
+		require.Equal(t, 50.0, s.Codes[0].Total)
+		require.Equal(t, []Store{{Name: "clickhouse", Batches: 3, Rows: 1234}}, s.Stores)
+		require.Equal(t, Journal{Bytes: 100, Limit: 3700, DiskFree: 1e9}, s.Journal, "without the idempotency store")
+		require.Empty(t, s.Summary)
+		require.Equal(t, ops.OK, s.State)
+	})
 }
 
 // TestCodesAreOrdered checks that codes with equal numbers are in the same order in each response,
@@ -130,18 +131,20 @@ func TestCodesAreOrdered(t *testing.T) {
 // TestRatesBetweenBatches checks that the rates of a client that sends every few seconds do not
 // depend on how long ago its last batch was.
 func TestRatesBetweenBatches(t *testing.T) {
-	d := start(t, false)
-	for n := range 2 * window {
-		d.items.WithLabelValues().Add(1000 * float64(n%2)) // every 10 seconds
-		d.pass(step)
-		d.recorder.record(time.Now())
-		if n < window { // not yet a minute
-			continue
+	synctest.Test(t, func(t *testing.T) {
+		d := start(t, false)
+		for n := range 2 * window {
+			d.items.WithLabelValues().Add(1000 * float64(n%2)) // every 10 seconds
+			d.pass(step)
+			d.recorder.record(time.Now())
+			if n < window { // not yet a minute
+				continue
+			}
+			d.pass(step - time.Second)                                                        // until just before the next sample
+			require.InDelta(t, 100, d.recorder.Now().Rates.Accepted, 20, "after %d steps", n) // a minute has 5 or 6 batches
+			d.pass(time.Second - step)
 		}
-		d.pass(step - time.Second)                                                        // until just before the next sample
-		require.InDelta(t, 100, d.recorder.Now().Rates.Accepted, 20, "after %d steps", n) // a minute has 5 or 6 batches
-		d.pass(time.Second - step)
-	}
+	})
 }
 
 var update = flag.Bool("update", false, "write status.example.json, from which the page takes its types")
