@@ -12,6 +12,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"trafficd/cmd/internal/launch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,8 +76,11 @@ func TestAddKeepsWorstState(t *testing.T) {
 
 func TestServerStartsAndStops(t *testing.T) {
 	check := func() Readiness { return NewReadiness(nil) }
-	s, err := Start(Config{Listen: "127.0.0.1:0"}, check, nil, zerolog.Nop())
+	address, err := launch.FreeAddress() // which no other program uses after Stop
 	require.NoError(t, err)
+	s, err := Start(Config{Listen: address}, check, nil, zerolog.Nop())
+	require.NoError(t, err)
+	require.Equal(t, address, s.Address())
 	r, err := http.Get("http://" + s.Address() + "/healthz")
 	require.NoError(t, err)
 	body, err := io.ReadAll(r.Body)
