@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/internal/launch"
 )
 
 // relayed returns both ends of a connection through a relay that stops when the test ends.
@@ -76,9 +78,11 @@ func TestRelayStops(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	r, err := startRelay("127.0.0.1:0", l.Addr().String())
+	address, err := launch.FreeAddress() // which no other program uses after stop
 	require.NoError(t, err)
-	c, err := net.Dial("tcp", r.listener.Addr().String())
+	r, err := startRelay(address, l.Addr().String())
+	require.NoError(t, err)
+	c, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer c.Close()
 	engine, err := l.Accept()
@@ -92,6 +96,6 @@ func TestRelayStops(t *testing.T) {
 	}()
 	r.stop()
 	require.NoError(t, <-ended)
-	_, err = net.Dial("tcp", r.listener.Addr().String())
+	_, err = net.Dial("tcp", address)
 	require.Error(t, err)
 }
