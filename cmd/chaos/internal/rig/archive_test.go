@@ -10,6 +10,7 @@ import (
 
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 )
 
 // TestWipe checks that Wipe deletes the disk of a node if another node has all of its rows, but
@@ -43,7 +44,7 @@ func TestWipe(t *testing.T) {
 	one, two := a.Nodes[0], a.Nodes[1]
 	require.NoError(t, one.do("INSERT INTO "+a.Table+" VALUES (1)"))
 	rows(two, 1)
-	require.NoError(t, one.Wipe(t.Context()))
+	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error { return one.Wipe(t.Context()) })) // a busy node may respond too late
 	crashing = true
 	require.NoError(t, one.Replace(t.Context()))
 	rows(one, 1)
