@@ -93,11 +93,14 @@ func follow(t *testing.T, cfg forecasts.KafkaConfig) *view {
 
 func (v *view) await(t *testing.T, streets int, speed float64) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error {
 		got, layers, err := v.generation(streets)
 		require.NoError(t, err)
-		return layers > 0 && got == speed
-	}, time.Minute, 5*time.Millisecond)
+		if layers == 0 || got != speed {
+			return fmt.Errorf("%d layers, the last one has generation %g", layers, got)
+		}
+		return nil
+	}))
 }
 
 func publisher(t *testing.T, k *stores.Kafka, topic string, o Options) *Publisher {
