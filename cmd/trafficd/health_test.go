@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/internal/launch"
+	"trafficd/cmd/internal/ops"
 )
 
 func TestHealth(t *testing.T) {
@@ -19,7 +20,7 @@ func TestHealth(t *testing.T) {
 	port := strconv.Itoa(number)
 	d.Ops = "127.0.0.1:" + port
 	d.Set("ops.listen=0.0.0.0:" + port)
-	d.start().eventually(func() bool { status, _ := d.get("/readyz"); return status != 0 }, "a response")
+	d.start().eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
 	f := func(code int, want string, args ...string) {
 		t.Helper()
 		cmd := exec.Command(binary, append([]string{"health"}, args...)...)
