@@ -141,7 +141,7 @@ func TestValidAndInvalidItemsEndToEnd(t *testing.T) {
 // delay the shutdown: the block is delivered once, after the next start.
 func TestStopWhileTheStoresHang(t *testing.T) {
 	d, c, k := onRealStores(t)
-	d.Set("shutdown_timeout=4s")
+	d.Set("shutdown_timeout=12s") // 3 s of which are for what follows the grace period, on a busy machine
 	d.start().await(http.StatusOK)
 	post := func(batch int) {
 		t.Helper()
