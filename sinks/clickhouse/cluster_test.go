@@ -55,21 +55,23 @@ func TestCluster(t *testing.T) {
 		polls.Wait()
 	})
 	t.Run("check", func(t *testing.T) { testCheckCluster(t, c, a.config) })
-	p := &pair{archive: newClustered(t, c, 0, clustered(c, "shard_1", 0, 1)), c: c}
-	p.deliverNext()
-	t.Run("paused replica", func(t *testing.T) { p.in(t).testPaused(t) })
+	t.Run("paused replica", func(t *testing.T) {
+		newPair(t, c, func(c *Config) { c.DialTimeout = time.Second }).testPaused(t)
+	})
+	p := newPair(t, c)
 	t.Run("dead replica", func(t *testing.T) { p.in(t).testDead(t) })
 	t.Run("lost disk", func(t *testing.T) { p.in(t).testLostDisk(t) })
 }
 
-// clustered returns a function that configures a cluster of these nodes.
+// clustered returns a function that configures a cluster of these nodes. With a long dial timeout,
+// which limits polls too, a server that is only busy does not become unavailable.
 func clustered(c *stores.Cluster, name string, nodes ...int) func(*Config) {
 	return func(config *Config) {
 		config.Cluster, config.Addresses = name, nil
 		for _, n := range nodes {
 			config.Addresses = append(config.Addresses, c.Nodes[n].TCP)
 		}
-		config.DialTimeout, config.WriteTimeout, config.DeriveInterval = time.Second, 8*time.Second, 0
+		config.DialTimeout, config.WriteTimeout, config.DeriveInterval = time.Minute, 8*time.Second, 0
 	}
 }
 
@@ -217,6 +219,14 @@ type pair struct {
 	*archive
 	c      *stores.Cluster
 	blocks []batch.Block
+}
+
+// newPair returns a pair that contains a block.
+func newPair(t *testing.T, c *stores.Cluster, change ...func(*Config)) *pair {
+	t.Helper()
+	p := &pair{archive: newClustered(t, c, 0, append([]func(*Config){clustered(c, "shard_1", 0, 1)}, change...)...), c: c}
+	p.deliverNext()
+	return p
 }
 
 // in sets the current subtest.
