@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,7 +31,8 @@ func TestDiskFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, c, k := onRealStores(t)
 			disk := mountDisk(t, 48<<20)
-			d.Set("journal.dir="+filepath.Join(disk.dir, "journal"), "journal.segment_bytes=1048576", "journal.max_bytes=1073741824", fmt.Sprint("journal.min_free_bytes=", minFree),
+			journal := filepath.Join(disk.dir, "journal")
+			d.Set("journal.dir="+journal, "journal.segment_bytes=1048576", "journal.max_bytes=1073741824", fmt.Sprint("journal.min_free_bytes=", minFree),
 				"pipeline.idempotency.journal.segment_bytes=1048576", fmt.Sprint("pipeline.idempotency.journal.min_free_bytes=", minFree))
 			d.start().await(http.StatusOK)
 
@@ -40,6 +42,7 @@ func TestDiskFull(t *testing.T) {
 			for range 2 {
 				d.sendSome(&promised, &batch, size)
 				d.awaitDelivered()
+				d.awaitDeletion(journal)
 				require.NoError(t, c.Pause())
 				require.NoError(t, k.Pause())
 				d.sendSome(&promised, &batch, size)
@@ -57,7 +60,9 @@ func TestDiskFull(t *testing.T) {
 				d.sendSome(&promised, &batch, size)
 				d.killAndStart(func() { disk.fill(minFree) })
 				d.awaitDelivered()
-				require.NoError(t, c.Pause()) // what is delivered makes room
+				d.awaitDeletion(journal)  // what is delivered makes room
+				d.killAndStart(func() {}) // so do the deleted segments that the journal has kept for reuse
+				require.NoError(t, c.Pause())
 				require.NoError(t, k.Pause())
 				d.requireNoSpace(d.fillDisk(&promised, &batch, size), wantReason)
 				require.NoError(t, c.Resume())
@@ -99,6 +104,23 @@ func (d *process) killAndStart(meanwhile func()) {
 	meanwhile()
 	d.start()
 	d.eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
+}
+
+// awaitDeletion waits until the journal in dir has deleted everything that it can. After both stores
+// have everything, that takes until the idempotency store has copied the responses, which it does
+// every second and which fails if the disk is full.
+func (d *process) awaitDeletion(dir string) {
+	d.t.Helper()
+	copyErrors := func() float64 { return d.metric("trafficd_pipeline_idempotency_errors_total") }
+	before := copyErrors()
+	d.eventually(func() bool {
+		segments, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+		require.NoError(d.t, err)
+		_, r := d.ready()
+		empty := filepath.Join(dir, fmt.Sprintf("%020.0f.seg", r.Components["journal"].Detail["next_frame"]))
+		segments = slices.DeleteFunc(segments, func(s string) bool { return s == empty })
+		return len(segments) == 1 || copyErrors() > before
+	}, "delivered segments are deleted")
 }
 
 // requireNoSpace checks that the rejection is due to a full disk, and that the readiness check
