@@ -65,12 +65,7 @@ func (m topicIDMessage) RawExchange(rw io.ReadWriter) (protocol.Message, error) 
 	if _, err := io.ReadFull(rw, size[:]); err != nil {
 		return nil, err
 	}
-	const maxBytes = 1 << 20 // enough for thousands of brokers
-	n := binary.BigEndian.Uint32(size[:])
-	if n > maxBytes {
-		return nil, fmt.Errorf("metadata response of %d bytes exceeds the limit of %d bytes", n, maxBytes)
-	}
-	response := make([]byte, n)
+	response := make([]byte, binary.BigEndian.Uint32(size[:])) // brokerConn limits it
 	if _, err := io.ReadFull(rw, response); err != nil {
 		return nil, err
 	}
