@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -239,6 +240,9 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 		err = conn.Do(ctx, query)
 		if !stop() && err != nil {
 			err = context.Cause(ctx)
+		}
+		if err == nil && !data.encoded { // the server did not ask for the columns, so the client sent none
+			err = errors.New("the server ended the insert but did not read the rows")
 		}
 		if err == nil {
 			select {
