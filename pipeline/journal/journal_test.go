@@ -238,6 +238,35 @@ func TestDiskLowFreesSpares(t *testing.T) {
 	})
 }
 
+// TestLostDirectory checks that no frame is acknowledged after the directory was deleted or hidden,
+// even if there is a new one, but that earlier frames can be read and cursors saved.
+func TestLostDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.Dir = filepath.Join(t.TempDir(), "journal")
+		j := mustOpen(t, cfg, osFS{}, "a")
+		add(t, j, []byte("one"))
+		require.NoError(t, os.Rename(cfg.Dir, cfg.Dir+".hidden"))
+		for range 2 {
+			time.Sleep(2 * maintenanceInterval)
+			require.ErrorIs(t, j.Enqueue(&Entry{Data: []byte("lost")}), ErrFailed)
+			require.ErrorContains(t, j.Ready(), "deleted or hidden by a mount")
+			require.NoError(t, os.MkdirAll(cfg.Dir, 0o700)) // heal must not use it
+		}
+		require.Equal(t, [][]byte{[]byte("one")}, readAll(t, j))
+		require.NoError(t, j.Cursor("a").Save(2, nil))
+
+		require.NoError(t, os.Remove(cfg.Dir))
+		require.NoError(t, os.Rename(cfg.Dir+".hidden", cfg.Dir))
+		time.Sleep(2 * maintenanceInterval)
+		add(t, j, []byte("two"))
+		require.NoError(t, j.Close())
+		in, err := Verify(cfg.Dir)
+		require.NoError(t, err)
+		require.NoError(t, in.Err())
+	})
+}
+
 func TestFailedCommitIsVoided(t *testing.T) {
 	f := func(failing string) {
 		t.Helper()

@@ -2,15 +2,17 @@ package journal
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"trafficd/pipeline/metrics"
 )
 
-// maintenanceInterval is the interval at which an idle writer measures the free disk space and,
-// after a failure, tries to create a new segment.
+// maintenanceInterval is the interval at which an idle writer measures the free disk space, looks
+// for its file and, after a failure, tries to create a new segment.
 const maintenanceInterval = time.Second
 
 // writer is the state of the goroutine that executes run. Only that goroutine changes end and last
@@ -35,6 +37,8 @@ func (j *Journal) run() {
 		case <-tick.C:
 			if j.failure != nil {
 				j.heal()
+			} else if err := j.writer.findFile(j.fs); err != nil {
+				j.fail(err)
 			}
 			j.updateFree()
 		case <-j.stop:
@@ -169,7 +173,10 @@ func (j *Journal) fail(cause error) {
 
 // heal tries to create a new segment after a failure.
 func (j *Journal) heal() {
-	err := j.roll()
+	err := j.writer.findFile(j.fs)
+	if err == nil {
+		err = j.roll()
+	}
 	if err != nil {
 		j.counters.segmentErrors.Inc()
 	} else {
@@ -178,6 +185,20 @@ func (j *Journal) heal() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.failure = err
+}
+
+// findFile returns an error if the file of the active segment has lost its name: frames in it would
+// be durable, but lost at the next start. A new segment in a new directory would not help, because
+// the saved cursors are lost too.
+func (w *writer) findFile(fs FS) error {
+	file, err := fs.Open(w.active.path, os.O_RDWR)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%w: the directory was deleted or hidden by a mount; restart the daemon after it has delivered everything", err)
+	}
+	if err == nil {
+		_ = file.Close() // nothing was written
+	}
+	return nil // other errors, such as too many open files, do not concern the active segment
 }
 
 // truncate truncates the active segment after its last durable frame, unless nothing was written
