@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ type DeadLetters struct {
 // DeadLetter is a line of the dead-letter file.
 type DeadLetter struct {
 	Sink            string         `json:"sink"`
-	Reason          string         `json:"reason"` // the store's error
+	Reason          string         `json:"reason"` // the store's error, at most about maxReason bytes
 	At              time.Time      `json:"at"`     // when the line was written
 	ProductInstance string         `json:"productInstance"`
 	BatchID         string         `json:"batchId"`
@@ -42,6 +43,10 @@ type DeadLetter struct {
 	ReceivedAt      time.Time      `json:"receivedAt"`
 	Item            DeadLetterItem `json:"item"`
 }
+
+// maxReason is the maximum length of a reason: ClickHouse repeats the expression of a violated
+// constraint, which may list thousands of codes, in the error of every row.
+const maxReason = 4 << 10
 
 // DeadLetterItem is the rejected measurement.
 type DeadLetterItem struct {
@@ -77,11 +82,15 @@ func (d *DeadLetters) Check() error {
 
 // Add appends the rows of a block and syncs the file. It is safe for concurrent use.
 func (d *DeadLetters) Add(sink string, rows batch.Block, reason error) error {
+	text := reason.Error()
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
+	}
 	var lines []byte
 	for _, s := range rows {
 		for row := s.From; row < s.To; row++ {
 			l := DeadLetter{
-				Sink: sink, Reason: reason.Error(), At: time.Now().UTC(), ProductInstance: s.ProductInstance, BatchID: s.ID.String(),
+				Sink: sink, Reason: text, At: time.Now().UTC(), ProductInstance: s.ProductInstance, BatchID: s.ID.String(),
 				Index: s.Index[row], ReceivedAt: time.Unix(0, s.ReceivedAt).UTC(), Item: ItemOf(s.Batch, row),
 			}
 			line, err := json.Marshal(l)

@@ -50,6 +50,24 @@ func TestDeadLetterHoldsTheWholeMeasurement(t *testing.T) {
 	require.Equal(t, want, l)
 }
 
+// TestLongReason checks that the length of a dead letter does not depend on that of the store's
+// error.
+func TestLongReason(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	_, err := h.submit(measurements(item("A", 1)), "")
+	require.NoError(t, err)
+	kept := h.frames()[0]
+	path := filepath.Join(h.dir, "dead.ndjson")
+	reason := errors.New(strings.Repeat("é", 1<<20))
+	require.NoError(t, NewDeadLetters(path).Add("sink", batch.Block{{Batch: &kept, Frame: 1, To: 1}}, reason))
+	lines := letterLines(t, path)
+	require.Less(t, len(lines[0]), maxReason+1000)
+	var l DeadLetter
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &l))
+	require.Equal(t, strings.Repeat("é", maxReason/2)+"…", l.Reason)
+}
+
 // TestDeadLettersAfterTornLine checks that after a crash has truncated the last line, the next
 // one starts on a new line.
 func TestDeadLettersAfterTornLine(t *testing.T) {
