@@ -118,6 +118,7 @@ func TestArchive(t *testing.T) {
 	t.Run("doubt", func(t *testing.T) { testDoubt(t, store) })
 	t.Run("lookup", func(t *testing.T) { testLookup(t, store) })
 	t.Run("hostile profile", func(t *testing.T) { testHostileProfile(t, store) })
+	t.Run("deduplication disabled", func(t *testing.T) { testDeduplicationDisabled(t, store) })
 	t.Run("server errors", func(t *testing.T) { testServerErrors(t, store) })
 }
 

@@ -218,7 +218,9 @@ func (h *host) insert(ctx context.Context, statement string, settings ch.Setting
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	data := &insertion{rows: rows, abort: abort}
-	query := native.Query{Body: statement}
+	// New servers ignore insert_deduplicate if this is set. Old ones ignore this, because it is not
+	// important.
+	query := native.Query{Body: statement, Settings: []native.Setting{{Key: "deduplicate_insert", Value: "enable"}}}
 	for key, value := range settings {
 		query.Settings = append(query.Settings, native.Setting{Key: key, Value: fmt.Sprint(value), Important: true})
 	}
