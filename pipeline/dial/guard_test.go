@@ -10,7 +10,8 @@ import (
 )
 
 // TestPipelinedRequests checks that responses are matched with requests in order, whatever the size
-// of reads and writes, and that SASL tokens of brokers before Kafka 1.0, which have no headers, pass.
+// of reads and writes, and that SASL tokens of brokers before Kafka 1.0, which have no headers,
+// pass.
 func TestPipelinedRequests(t *testing.T) {
 	format := kmsg.NewRequestFormatter()
 	metadata, fetch, handshake := kmsg.NewPtrMetadataRequest(), kmsg.NewPtrFetchRequest(), kmsg.NewPtrSASLHandshakeRequest()

@@ -22,8 +22,8 @@ var (
 	ErrFull = errors.New("the journal is full because a consumer is behind; check its store or raise max_bytes")
 	// ErrDiskLow means that the frame would leave less than Config.MinFreeBytes on the disk.
 	ErrDiskLow = errors.New("the journal's disk is low on space; free some or lower min_free_bytes")
-	// ErrFailed means that a write or a sync failed or the directory is gone, and that no new segment
-	// has been created since. The journal retries once a second.
+	// ErrFailed means that a write or a sync failed or the directory is gone, and that no new
+	// segment has been created since. The journal retries once a second.
 	ErrFailed = errors.New("the journal cannot write to its disk")
 	// ErrBusy means that Config.QueueEntries frames or Config.QueueBytes bytes wait for the disk. It
 	// lasts until the next commit.

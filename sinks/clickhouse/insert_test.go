@@ -12,8 +12,8 @@ import (
 	"trafficd/cmd/devstores/stores"
 )
 
-// testDeduplicationDisabled checks that the server knows a token even if the settings profile of the
-// daemon's user disables the deduplication.
+// testDeduplicationDisabled checks that the server recognises a token even if the settings profile
+// of the daemon's user disables the deduplication.
 func testDeduplicationDisabled(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store)
 	require.NoError(t, a.Probe(t.Context()))
