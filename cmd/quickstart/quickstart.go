@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,10 +122,11 @@ func (q *quickstart) build(ctx context.Context) error {
 	say("building trafficd, trafficctl, forecaster, devstores in bin/")
 	cmd := exec.CommandContext(ctx, "make", "build", "PROGRAMS=./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores")
 	cmd.Dir = q.root
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("cannot build the programs: %w\n%s", err, out)
 	}
-	return nil
+	return ctx.Err()
 }
 
 // startStores starts ClickHouse and the broker, on the usual ports if they are free.
@@ -146,9 +148,19 @@ func (q *quickstart) startStores(ctx context.Context) (err error) {
 	return launch.CreateTopic(ctx, q.stores.Kafka.Brokers, forecastTopic, 1, map[string]*string{"cleanup.policy": new("compact")})
 }
 
+// reservations holds a UDP socket for each port that freePort has returned.
+var reservations []net.PacketConn
+
 // freePort returns the usual port if it is free, and otherwise any free port, which it announces.
+// It reserves the usual port by the UDP port of the same number, so that a quickstart that is
+// started at the same time chooses a different one: servers listen only after builds and downloads.
 func freePort(purpose string, usual int) int {
 	port, err := launch.PickPort(purpose, usual)
+	if err == nil {
+		var reservation net.PacketConn
+		reservation, err = net.ListenPacket("udp", launch.Address(port))
+		reservations = append(reservations, reservation)
+	}
 	if err != nil {
 		port, _ = launch.PickPort(purpose, 0) // after an error, port is 0, which also means any free port
 		say("port %d, the usual one for %s, is in use: using %d instead", usual, purpose, port)

@@ -43,6 +43,15 @@ func TestShippedProfile(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestFreePort checks that a port is not chosen again before anything listens on it, as by a
+// quickstart that is started at the same time.
+func TestFreePort(t *testing.T) {
+	usual, err := launch.PickPort("a test", 0)
+	require.NoError(t, err)
+	require.Equal(t, usual, freePort("a test", usual))
+	require.NotEqual(t, usual, freePort("a test", usual))
+}
+
 // started is a running quickstart.
 type started struct {
 	cmd     *exec.Cmd
