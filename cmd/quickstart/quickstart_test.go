@@ -154,9 +154,10 @@ func (s *started) interrupt(t *testing.T) {
 }
 
 // TestQuickstart starts quickstart three times in the same directory. It kills the daemon during
-// the second run. The third run is killed and leaves no process behind.
+// the second run. The third run is killed and leaves no process behind. The name of the directory
+// has characters with a meaning in YAML.
 func TestQuickstart(t *testing.T) {
-	binary, dir := build(t), t.TempDir()
+	binary, dir := build(t), filepath.Join(t.TempDir(), "a: #1")
 
 	first := startQuickstart(t, binary, dir, "--exit")
 	code, text := first.end(t)
