@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -37,7 +38,8 @@ type listener struct {
 	perAddress map[netip.Prefix]int // number of elements in silent
 	perClient  map[string]int       // number of open connections that are not in silent, by contract.Client.Owner
 
-	surplus chan struct{} // a token for each connection that is being rejected
+	surplus  chan struct{} // a token for each connection that is being rejected
+	ignoring atomic.Bool   // ignoreNew has been called
 }
 
 func newListener(l net.Listener, tls *tls.Config, cfg Config, log zerolog.Logger) *listener {
@@ -60,6 +62,9 @@ func (l *listener) Accept() (net.Conn, error) {
 			l.log.Error().Err(err).Msg("cannot accept a connection; will retry")
 			time.Sleep(acceptPause)
 			continue
+		}
+		if l.ignoring.Load() {
+			_ = heed(raw) // fails only if the connection is closed
 		}
 		c := l.wrap(raw)
 		if l.enter(c) {

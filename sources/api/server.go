@@ -123,6 +123,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	defer s.certificate.close()
 	s.draining.Store(true)
 	s.wait(ctx, s.cfg.DrainGrace)
+	s.listener.ignoring.Store(true)
 	if err := ignoreNew(s.listener.Listener); err != nil {
 		s.log.Warn().Err(err).Msg("cannot ignore new connections before the listener is closed: some may be reset")
 	}

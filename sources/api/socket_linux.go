@@ -24,32 +24,26 @@ func limitUnsent(_, _ string, listener syscall.RawConn) error {
 const maxUnsent = 1 << 20
 
 // ignoreNew makes the kernel drop the first packet of new connections to the listener. Clients
-// retransmit it after a second. Connections in the listener's queue can still be accepted.
-func ignoreNew(l net.Listener) error {
-	const (
-		load  = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
-		and   = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
-		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		keep  = unix.BPF_RET | unix.BPF_K // returns how many bytes of the packet to keep
+// retransmit it after a second. Handshakes in progress are completed, and connections in the
+// listener's queue can still be accepted; heed must be called for each. Packets arrive with a TTL
+// of 64 or 128 at most, except from the few systems that send more. A BPF filter on the socket
+// would not depend on that, but newer kernels require CAP_NET_ADMIN for it.
+func ignoreNew(l net.Listener) error { return requireTTL(l, 255) }
 
-		flags    = 13 // the offset of the flags in a TCP header (RFC 9293, section 3.1)
-		syn, ack = 0x02, 0x10
-	)
-	program := []unix.SockFilter{
-		{Code: load, K: flags},
-		{Code: and, K: syn | ack},
-		{Code: equal, K: syn, Jf: 1},
-		{Code: keep, K: 0},
-		{Code: keep, K: 1 << 16},
-	}
-	raw, err := l.(*net.TCPListener).SyscallConn()
+// heed makes the kernel receive the packets of a connection that was accepted after ignoreNew. If
+// its handshake was in progress then, it inherited the setting.
+func heed(c net.Conn) error { return requireTTL(c, 0) }
+
+// requireTTL makes the kernel drop packets that arrive with a lower TTL or hop limit.
+func requireTTL(socket any, ttl int) error {
+	raw, err := socket.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return err
 	}
-	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &filter)
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MINTTL, ttl)     // IPv4 to an IPv6 socket, too
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MINHOPCOUNT, ttl) // fails on an IPv4 socket
 	})
 	return errors.Join(err, failed)
 }
