@@ -139,6 +139,28 @@ func TestStrictEdge(t *testing.T) {
 	}
 }
 
+// TestAddressBehindEdge checks that the WSDL has the address at which a client reaches the shipped
+// proxies, even if the client claims another one.
+func TestAddressBehindEdge(t *testing.T) {
+	for _, start := range []func(*testing.T, []*process) (string, func()){startHAProxy, startNginx} {
+		d := newProcess(t, "routing.trusted_proxies=127.0.0.0/8").start()
+		d.await(http.StatusOK)
+		address, _ := start(t, []*process{d, d})
+		d.eventually(func() bool {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/xroute/ws/XRoute?WSDL", nil)
+			require.NoError(t, err)
+			req.Header.Set("X-Forwarded-Proto", "https")
+			req.Header.Set("X-Forwarded-Host", "elsewhere.example.org")
+			r, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			defer r.Body.Close()
+			text, err := io.ReadAll(r.Body)
+			require.NoError(t, err)
+			return strings.Contains(string(text), `location="http://`+address+`/xroute/ws/XRoute"`)
+		}, "the address in the WSDL")
+	}
+}
+
 // shippedEdge returns a configuration of deployments/edge for the given replicas, listening on
 // address.
 func shippedEdge(t *testing.T, name, address string, replicas []*process) string {
