@@ -44,7 +44,9 @@ func TestWipe(t *testing.T) {
 	one, two := a.Nodes[0], a.Nodes[1]
 	require.NoError(t, one.do("INSERT INTO "+a.Table+" VALUES (1)"))
 	rows(two, 1)
-	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error { return one.Wipe(t.Context()) })) // a busy node may respond too late
+	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error { // a busy node may respond too late
+		return one.Wipe(t.Context())
+	}))
 	crashing = true
 	require.NoError(t, one.Replace(t.Context()))
 	rows(one, 1)
