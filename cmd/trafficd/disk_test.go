@@ -106,9 +106,9 @@ func (d *process) killAndStart(meanwhile func()) {
 	d.eventually(func() bool { _, r := d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
 }
 
-// awaitDeletion waits until the journal in dir has deleted everything that it can. After both stores
-// have everything, that takes until the idempotency store has copied the responses, which it does
-// every second and which fails if the disk is full.
+// awaitDeletion waits until the journal in dir has deleted everything that it can. After both
+// stores have everything, that takes until the idempotency store has copied the responses, which it
+// does every second and which fails if the disk is full.
 func (d *process) awaitDeletion(dir string) {
 	d.t.Helper()
 	copyErrors := func() float64 { return d.metric("trafficd_pipeline_idempotency_errors_total") }
