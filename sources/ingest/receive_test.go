@@ -125,19 +125,15 @@ func TestSlowClient(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", chunk(body))     // between two chunks
 	f("Transfer-Encoding: chunked\r\n", chunk(body)+"0\r\n")
 
-	// begun sends the first part of a body in the same packet as the header, because this test may be
-	// slow. The part ends with a line break.
-	begun := func(addr, headers, part string) *peer { return dial(t, addr).begin(headers + "\r\n" + part) }
-
 	// The average rate is high enough, but the body takes too long.
-	const head = "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\xff\xff" // 65,535 bytes of an extra field
-	early := strings.Repeat("\x00", 1000)                           // enough for a second
-	c := begun(within(400*time.Millisecond), "Content-Length: 1000000\r\nContent-Encoding: gzip\r\n", head+early)
+	c := dial(t, within(400*time.Millisecond)).begin("Content-Length: 1000000\r\nContent-Encoding: gzip\r\n")
 	stop := make(chan struct{})
 	go func() {
 		defer close(stop)
-		for err := error(nil); err == nil; time.Sleep(10 * time.Millisecond) {
-			_, err = c.Write(make([]byte, 40))
+		head := "\x1f\x8b\x08\x04\x00\x00\x00\x00\x00\xff\xff\xff" // 65,535 bytes of an extra field
+		early := make([]byte, 1000)                                // enough for a second, so that this goroutine may be slow
+		for _, err := c.Write(append([]byte(head), early...)); err == nil; _, err = c.Write(make([]byte, 40)) {
+			time.Sleep(10 * time.Millisecond)
 		}
 	}()
 	_, text := c.response()
@@ -146,7 +142,7 @@ func TestSlowClient(t *testing.T) {
 	<-stop
 
 	// An error earlier in the stream takes precedence over the timeout.
-	begun(addr, "Content-Length: 1000\r\n", zip("no json!  ")).requireError(400, contract.InvalidJSON)
+	dial(t, addr).begin("Content-Length: 1000\r\n").send(zip("no json!  ")).requireError(400, contract.InvalidJSON)
 }
 
 // TestClientDisconnects checks that nothing is submitted if a client disconnects within the body.
