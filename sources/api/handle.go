@@ -221,9 +221,10 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 
 	// The text of err is not used, because it repeats the client's data.
 	apiErr, status := contract.NewError(contract.InvalidParameter, "malformed HTTP/1.1 request"), 0
+	var noTLS tls.RecordHeaderError
 	var slow net.Error
 	switch {
-	case errors.As(err, new(tls.RecordHeaderError)):
+	case errors.As(err, &noTLS) && noTLS.Conn != nil: // nil if the handshake has begun, so the client uses TLS
 		c.Conn = c.raw
 		apiErr.Description = "this port expects TLS: use https:// instead of http://"
 	case strings.Contains(err.Error(), `unsupported http version "HTTP/`): // there is no sentinel
