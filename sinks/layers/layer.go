@@ -41,7 +41,7 @@ type Layer struct {
 	waiters  waiters
 	turns    *turns.Limiter    // for requests whose response is made for them
 	memory   *admission.Quotas // for these responses
-	unread   *unread
+	unread   *unread           // limits what clients that read slowly keep in memory
 
 	wake     chan struct{} // capacity 1: a build is due
 	draining chan struct{} // closed by Drain
