@@ -55,7 +55,7 @@ func (o options) peers(ctx context.Context) {
 	defer telegraf.stop()
 	unchecked := b
 	unchecked.wantResponse = ""
-	few := o.batches/25 + 1
+	few := o.batches/10 + 1
 	list := []peer{
 		{"trafficd", "nothing", ours, b, o.batches, 0},
 		{"plain", "fsync, rejections per item, duplicates, limits, the member quality, and strict rules for times and numbers", plain, b, few, 0},
@@ -68,13 +68,13 @@ func (o options) peers(ctx context.Context) {
 	var ratios []float64
 	for range o.rounds {
 		for i, p := range list {
-			before := p.cpu()
-			took := p.load(p.body, 2, p.batches)
+			before, began := p.cpu(), time.Now()
+			p.load(p.body, 2, p.batches)
 			if p.name != "trafficd" {
 				list[i].stored += 2 * p.batches * p.items
 				p.awaitLines(ctx, list[i].stored)
 			}
-			perS[i] = append(perS[i], float64(2*p.batches*p.items)/took.Seconds())
+			perS[i] = append(perS[i], float64(2*p.batches*p.items)/time.Since(began).Seconds())
 			cpu[i] = append(cpu[i], milliseconds(p.cpu()-before)/float64(2*p.batches))
 		}
 		ratios = append(ratios, perS[0][len(ratios)]/perS[2][len(ratios)])
