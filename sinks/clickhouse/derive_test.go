@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/devstores/stores"
@@ -46,9 +47,12 @@ func (a *archive) requireDerived() {
 	}
 }
 
+// derive updates the derived tables. In a cluster that fails until the replica has caught up.
 func (a *archive) derive() {
 	a.t.Helper()
-	require.NoError(a.t, a.Derive(context.Background()))
+	require.EventuallyWithT(a.t, func(c *assert.CollectT) {
+		require.NoError(c, a.Derive(context.Background()))
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // overlappingRows returns rows of a few detectors in a few hours, many of them with the same key.
