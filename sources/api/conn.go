@@ -3,6 +3,7 @@ package api
 import (
 	"container/list"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -45,14 +46,21 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.idle.Store(c.began.UnixNano())
 	}
 	n, err := c.Conn.Read(p)
-	if c.idle.Swap(0) == evicted {
-		return 0, net.ErrClosed
+	switch {
+	case c.idle.Swap(0) == evicted:
+		return 0, errClosed
+	case errors.Is(err, net.ErrClosed):
+		err = errClosed
 	}
 	if n > 0 && !c.used.Load() {
 		c.used.Store(true)
 	}
 	return n, err
 }
+
+// errClosed replaces net.ErrClosed, after which fasthttp would not call its ErrorHandler, and the
+// exchange of a request whose body has not arrived would never end.
+var errClosed = errors.New("the server has closed the connection")
 
 // evicted is the value of conn.idle after the listener has evicted the connection.
 const evicted = -1

@@ -227,7 +227,8 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &noTLS) && noTLS.Conn != nil: // nil if the handshake has begun, so the client uses TLS
 		c.Conn = c.raw
 		apiErr.Description = "this port expects TLS: use https:// instead of http://"
-	case strings.Contains(err.Error(), `unsupported http version "HTTP/`): // there is no sentinel
+	case strings.Contains(err.Error(), `unsupported http version "HTTP/`), // there is no sentinel
+		strings.Contains(err.Error(), `invalid request uri "*"`): // "PRI * HTTP/2.0", which begins HTTP/2
 		apiErr, status = errVersion, fasthttp.StatusHTTPVersionNotSupported
 	case errors.As(err, new(*fasthttp.ErrSmallBuffer)):
 		apiErr.Description = fmt.Sprintf("the header of the request is larger than %d bytes", s.cfg.MaxHeaderBytes)
