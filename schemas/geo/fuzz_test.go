@@ -48,7 +48,7 @@ func FuzzWKB(f *testing.F) {
 			require.Nil(t, g)
 			return
 		}
-		require.LessOrEqual(t, len(geo.AppendWKB(nil, g, binary.LittleEndian)), len(data))
+		require.LessOrEqual(t, len(geo.AppendWKB(nil, g, binary.LittleEndian)), len(data)*3/2) // an empty XY point becomes XYZ
 		requireRoundTrips(t, g)
 	})
 }

@@ -53,6 +53,8 @@ type wkbReader struct {
 	at     int
 	big    bool // big-endian
 	stride int  // coordinates per point, including an m that is dropped
+	first  int  // stride of the first geometry
+	mixed  bool // the current geometry has other coordinates than the first one, so it must have no points
 	srid   uint32
 }
 
@@ -89,10 +91,9 @@ func (r *wkbReader) header(want Kind) (Kind, error) {
 	case measured && !r.Limits.DropMeasures:
 		return Any, fmt.Errorf("type code %#x: %w", code, errMeasures)
 	case r.Layout == geom.NoLayout:
-		r.Layout, r.stride = layout, stride
-	case r.Layout != layout || r.stride != stride:
-		return Any, errMixed
+		r.Layout, r.first = layout, stride
 	}
+	r.stride, r.mixed = stride, r.Layout != layout || r.first != stride
 	r.at += wkbHeader
 	if code&ewkbSRID != 0 {
 		return kind, r.readSRID()
@@ -161,6 +162,9 @@ func (r *wkbReader) Path(kind, _ Kind) error {
 func (r *wkbReader) floats(n int) error {
 	if err := r.Take(n); err != nil {
 		return err
+	}
+	if n > 0 && r.mixed {
+		return errMixed
 	}
 	kept := r.Layout.Stride()
 	flat := slices.Grow(r.Flat, n*kept)

@@ -92,6 +92,13 @@ func TestWKBForms(t *testing.T) {
 		f("01 07000020 "+id+" 01000000  01 01000020 e6100000"+one+two, "GEOMETRYCOLLECTION (POINT (1 2))", 4326)
 	}
 	f("01 04000000 01000000  01 01000020 e6100000"+one+two, "MULTIPOINT ((1 2))", 4326)
+
+	// GEOS writes members without points as XY, whatever the layout of the collection.
+	const point, line = "01 01000080" + one + two + three, "01 02000000 00000000"
+	f("01 07000080 02000000"+point+line, "GEOMETRYCOLLECTION Z (POINT Z (1 2 3), LINESTRING Z EMPTY)", 0)
+	f("01 07000080 02000000"+line+point, "GEOMETRYCOLLECTION Z (LINESTRING Z EMPTY, POINT Z (1 2 3))", 0)
+	f("01 07000080 02000000 01 01000000"+nan+nan+point, "GEOMETRYCOLLECTION Z (POINT Z EMPTY, POINT Z (1 2 3))", 0)
+	f("01 07000080 02000000 01 03000000 01000000 00000000"+point, "GEOMETRYCOLLECTION Z (POLYGON Z (EMPTY), POINT Z (1 2 3))", 0)
 }
 
 func TestWKBInvalid(t *testing.T) {
@@ -130,7 +137,8 @@ func TestWKBInvalid(t *testing.T) {
 	f("01 03000000 01000000 ffffff7f", "byte 9: 2147483647 points")
 	f("01 03000000 01000000 02000000"+one+two+one+two, "byte 45: a ring must have no points or at least 4, got 2")
 	f("01 04000000 01000000 01 02000000 00000000", "byte 9: member is a LineString, must be a Point")
-	f("01 07000000 01000000 01 e9030000"+one+two+three, "byte 9: some points have a z coordinate and others do not")
+	f("01 07000080 01000000 01 01000000"+one+two, "byte 14: some points have a z coordinate and others do not")
+	f("01 07000000 01000000 01 e9030000"+one+two+three, "byte 14: some points have a z coordinate and others do not")
 	f("01 07000000 01000000 01 04000000 ffffffff", "byte 14: 4294967295 members")
 }
 
