@@ -142,8 +142,7 @@ func (t *jobs) start(owner string, work task) (progress, error) {
 	jobsStarted.Inc()
 	t.queue = append(t.queue, j)
 	t.change.Signal()
-	j.seen = j.state.status
-	return j.progress(), nil
+	return j.report(), nil
 }
 
 func (t *jobs) get(owner, id string) progress {
@@ -153,15 +152,23 @@ func (t *jobs) get(owner, id string) progress {
 // withJob calls f for the owner's job with this ID and returns the job's progress. If the owner has
 // no such job, withJob returns the status unknown without calling f.
 func (t *jobs) withJob(owner, id string, f func(j *job)) progress {
+	p, _ := t.tryJob(owner, id, func(j *job) error { f(j); return nil })
+	return p
+}
+
+// tryJob is like withJob, but if f fails, it returns the error, and the owner has not seen the
+// status of the job.
+func (t *jobs) tryJob(owner, id string, f func(j *job) error) (progress, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j := t.byID[id]
 	if j == nil || j.owner != owner {
-		return progress{id: id, status: unknown}
+		return progress{id: id, status: unknown}, nil
 	}
-	f(j)
-	j.seen = j.state.status
-	return j.progress()
+	if err := f(j); err != nil {
+		return progress{}, err
+	}
+	return j.report(), nil
 }
 
 // stop stops a job after the current item. Finished items can still be fetched.
@@ -209,14 +216,16 @@ func (t *jobs) delete(owner, id string) progress {
 // reserves the memory for the response; if ready fails, fetch returns its error and keeps the job.
 // If the job has not ended, was deleted or does not exist, work and err are nil.
 func (t *jobs) fetch(owner, id string, ready func(work task, done int) error) (p progress, work task, err error) {
-	p = t.withJob(owner, id, func(j *job) {
+	p, err = t.tryJob(owner, id, func(j *job) error {
 		if j.active() || j.work == nil {
-			return
+			return nil
 		}
-		if err = ready(j.work, j.state.done()); err == nil {
-			work = j.work
-			t.forget(j)
+		if err := ready(j.work, j.state.done()); err != nil {
+			return err
 		}
+		work = j.work
+		t.forget(j)
+		return nil
 	})
 	return p, work, err
 }
@@ -396,7 +405,9 @@ func (t *jobs) checkLimits(owner string, bytes int64) error {
 
 func (j *job) active() bool { return !j.state.status.Ended() }
 
-func (j *job) progress() progress {
+// report returns the progress for a response to the owner, who has then seen the status.
+func (j *job) report() progress {
+	j.seen = j.state.status
 	p := j.state
 	if j.active() {
 		p.elapsed = time.Since(j.queued)

@@ -335,8 +335,8 @@ func TestFailedItemsKeepTheirErrors(t *testing.T) {
 	})
 }
 
-// TestFailedFetchKeepsJob checks that a job can be fetched again if its response could not
-// be sent.
+// TestFailedFetchKeepsJob checks that a job can be watched and fetched again if its response could
+// not be sent, which has not told the client that the job has ended.
 func TestFailedFetchKeepsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newJobs(DefaultConfig().Jobs, zerolog.Nop())
@@ -351,6 +351,9 @@ func TestFailedFetchKeepsJob(t *testing.T) {
 		})
 		require.ErrorIs(t, err, errItem)
 		require.Nil(t, work)
+		begin := time.Now()
+		require.Equal(t, succeeded, table.watch("a", p.id, time.Second, 10*time.Second).status)
+		require.Equal(t, begin, time.Now(), "the client has not seen the final status")
 		p, work, err = table.fetch("a", p.id, always)
 		require.NoError(t, err)
 		require.Equal(t, succeeded, p.status)
