@@ -139,7 +139,9 @@ func explainDetector(w io.Writer, f model.Forecast, d model.Detail) float64 {
 		fmt.Fprintf(w, "  too little history: the last value, %.1f\n", f.Value)
 		return f.Value
 	case model.Pooled:
-		fmt.Fprintln(w, "  too little history: profile and weights of all detectors")
+		fmt.Fprintf(w, "  too little history: the profile of all detectors, %.1f, and the mean residual of the last hour, %+.1f\n",
+			d.Profile, f.Value-d.Profile)
+		return f.Value
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "  \tvalue\tweight\tcontribution\t\n")

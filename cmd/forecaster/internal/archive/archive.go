@@ -14,7 +14,8 @@
 // Then a row in forecaster_learned records that the tables of the next day are complete.
 // Interrupted learning is repeated and replaces its own rows (ReplacingMergeTree, read with FINAL).
 // The residuals of a day refer to the profile learned before that day, so learning never sees what
-// it forecasts.
+// it forecasts. On the first day of a detector, which has no profile yet, only its values are
+// learned.
 //
 // # Rules for readings
 //
@@ -177,12 +178,8 @@ func (s *Source) learnDay(ctx context.Context, day time.Time) (err error) {
 	lead := int(s.Horizons[len(s.Horizons)-1]/s.Interval) + model.Hour
 	tomorrow := s.Day(day, 1)
 	q := s.query(day, day.Add(-time.Duration(lead)*s.Interval), tomorrow, lead)
-	var learned uint64
-	must.Do(s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT count() FROM %s.forecaster_learned WHERE %s AND day = %s",
-		q.Tables, q.Key(), quote(q.Day))).Scan(&learned))
-	must.Do(s.exec(ctx, q, "days"))
-	if learned > 0 {
-		must.Do(s.exec(ctx, q, "moments"))
+	for _, name := range []string{"days", "moments"} {
+		must.Do(s.exec(ctx, q, name))
 	}
 	t := s.query(tomorrow, tomorrow, tomorrow, 0)
 	for _, name := range []string{"profiles", "weights"} {

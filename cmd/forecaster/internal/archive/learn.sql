@@ -40,15 +40,12 @@ SELECT detector_code, vs, ws, bs, latest FROM ({{template "dense" .}}) ORDER BY 
 {{end}}
 
 {{define "residuals"}}
-SELECT d.detector_code AS detector_code, vs, ws, ts, bs, pool.mark AS known,
-    if(own.mark = 1, own.profile, pool.profile) AS profile,
-    if(own.mark = 1, own.mean, pool.mean) AS mean,
-    if(own.mark = 1, own.yesterday, pool.yesterday) AS yesterday,
-    if(own.mark = 1, own.recent, pool.recent) AS recent,
-    {{.Expanded}} AS ps,
-    arrayMap((v, w, p) -> w * if(pool.mark = 1, greatest(-{{.Clip}}, least({{.Clip}}, v - p)), v), vs, ws, ps) AS rs
+SELECT d.detector_code AS detector_code, vs, ws, ts, bs, own.mark AS known,
+    own.profile AS profile, own.mean AS mean, own.yesterday AS yesterday, own.recent AS recent,
+    {{.Expanded}} AS ps, -- 0 on the first day of a detector
+    arrayMap((v, w, p) -> w * if(known = 1, greatest(-{{.Clip}}, least({{.Clip}}, v - p)), v), vs, ws, ps) AS rs
 FROM (
-    SELECT detector_code, 1 AS one,
+    SELECT detector_code,
         {{- range $i, $a := .Arrays}}
         {{- if $i}},{{end}}
         arrayConcat(arraySlice(arrayResize(anyIf({{$a}}, day != {{q $.Day}}), {{$.Before}}, 0.), {{$.Before}} - {{$.Lead}} + 1),
@@ -59,9 +56,6 @@ FROM (
 LEFT JOIN (
     SELECT *, 1 AS mark FROM {{.Tables}}.forecaster_profiles FINAL WHERE {{.Key}} AND day = {{q .Day}} AND detector_code != ''
 ) AS own ON d.detector_code = own.detector_code
-LEFT JOIN (
-    SELECT *, 1 AS mark FROM {{.Tables}}.forecaster_profiles FINAL WHERE {{.Key}} AND day = {{q .Day}} AND detector_code = ''
-) AS pool ON d.one = pool.mark
 {{end}}
 
 {{define "days"}}
@@ -92,7 +86,7 @@ SELECT detector_code, h, mean, yesterday, recent,
 FROM (
     SELECT *, arrayConcat([0.], arrayCumSum(ws)) AS cw, arrayConcat([0.], arrayCumSum(rs)) AS cr,
         arrayConcat([0.], arrayCumSum(sumForEach(ws) OVER ())) AS nw, arrayConcat([0.], arrayCumSum(sumForEach(rs) OVER ())) AS nr
-    FROM ({{template "residuals" .}})
+    FROM ({{template "residuals" .}}) WHERE known = 1
 ) AS d
 ARRAY JOIN {{.Horizons}} AS h
 {{end}}

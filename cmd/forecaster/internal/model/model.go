@@ -12,6 +12,8 @@
 // errors (iteratively reweighted, one iteration per day), shrunk towards the weights of all
 // detectors. Between the learned horizons, weights and bounds are interpolated.
 //
+// A detector that has no profile yet has that of all detectors, shifted to its level.
+//
 // The value of a window is the mean of its residuals, weighted by the number of vehicles and shrunk
 // towards 0. A missing value has weight 0, so a window without values is 0.
 package model
@@ -89,14 +91,15 @@ type Recent struct {
 	Seen    time.Time // end of the latest measurement, usable or not
 }
 
-// last returns the latest value. ok is false if there are no values.
-func (r *Recent) last() (value float64, ok bool) {
-	for i := Hour - 1; i >= 0; i-- {
-		if r.Weights[i] > 0 {
-			return r.Values[i], true
+// last returns the latest value as a forecast.
+func (r *Recent) last() Forecast {
+	f := Forecast{Low: math.NaN(), High: math.NaN(), Basis: None}
+	for i, w := range r.Weights {
+		if w > 0 {
+			f.Value, f.Basis = r.Values[i], Persist
 		}
 	}
-	return 0, false
+	return f
 }
 
 // Basis names the data that a forecast is computed from.
@@ -105,7 +108,7 @@ type Basis string
 // The bases of forecasts, from best to worst.
 const (
 	Own     Basis = "own"     // profile and weights of the detector
-	Pooled  Basis = "pool"    // profile and weights of all detectors
+	Pooled  Basis = "pool"    // profile of all detectors, shifted to the level of the last hour
 	Persist Basis = "last"    // the last value
 	None    Basis = "nothing" // no forecast
 )
@@ -166,7 +169,10 @@ func NewStep(l *Learned, origin time.Time, codes []string, recent []Recent) *Ste
 	}
 	var weights, sums [Hour]float64
 	for n, code := range codes {
-		d, _ := s.Detector(code)
+		d := l.Detectors[code]
+		if d == nil {
+			continue
+		}
 		for i := range Hour {
 			if w := recent[n].Weights[i]; w > 0 {
 				weights[i] += w
@@ -188,17 +194,6 @@ func (s *Step) Recent(code string, maxAge time.Duration) *Recent {
 		return nil
 	}
 	return &s.recent[at]
-}
-
-// Detector returns what was learned about a detector, else about all detectors, else nil.
-func (l *Learned) Detector(code string) (*Detector, Basis) {
-	if d := l.Detectors[code]; d != nil {
-		return d, Own
-	}
-	if l.Pool != nil {
-		return l.Pool, Pooled
-	}
-	return nil, Persist
 }
 
 func limit(x, bound float64) float64 { return max(-bound, min(bound, x)) }
@@ -239,7 +234,7 @@ func (s *Step) TargetOf(horizon time.Duration) Target {
 // Profile returns a detector's profile in the interval that starts the given time after the origin,
 // or NaN if there is none.
 func (s *Step) Profile(code string, after time.Duration) float64 {
-	d, _ := s.Detector(code)
+	d := s.Detectors[code]
 	slot := s.Slot(s.Origin.Add(after))
 	if d == nil || slot < 0 {
 		return math.NaN()
@@ -250,10 +245,9 @@ func (s *Step) Profile(code string, after time.Duration) float64 {
 // Forecast computes the forecasts of a detector into out, and their terms into detail unless it is
 // nil. Both must have the length of targets.
 func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast, detail []Detail) {
-	d, basis := s.Detector(code)
+	d, usable := s.Detectors[code], !slices.Contains(s.past, -1)
 	var x [K]float64
-	usable := d != nil && !slices.Contains(s.past, -1)
-	if usable {
+	if d != nil && usable {
 		var sums [Hour]float64
 		for i := range Hour {
 			if r.Weights[i] > 0 {
@@ -268,12 +262,15 @@ func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast
 		}
 		x[11], x[12], x[14], x[15], x[16] = s.Network[0], s.Network[1], d.Yesterday, d.Recent, 1
 	}
-	last, ok := r.last()
 	for n, t := range targets {
-		if !usable || t.Slot < 0 {
-			out[n] = Forecast{Value: last, Low: math.NaN(), High: math.NaN(), Basis: Persist}
-			if !ok {
-				out[n].Basis = None
+		switch {
+		case !usable || t.Slot < 0 || d == nil && s.Pool == nil:
+			out[n] = r.last()
+			continue
+		case d == nil:
+			out[n] = s.pooled(r, t)
+			if detail != nil {
+				detail[n] = Detail{Profile: s.Pool.Profile[t.Slot]}
 			}
 			continue
 		}
@@ -288,11 +285,25 @@ func (s *Step) Forecast(code string, r *Recent, targets []Target, out []Forecast
 		for i := range K {
 			value += x[i] * w.Beta[i]
 		}
-		out[n] = Forecast{value, value + w.Low, value + w.High, basis}
+		out[n] = Forecast{value, value + w.Low, value + w.High, Own}
 		if detail != nil {
 			detail[n] = Detail{d.Profile[t.Slot], x, w}
 		}
 	}
+}
+
+// pooled returns the forecast of a detector without a profile: the profile of all detectors plus
+// the mean residual of the last hour, because detectors differ more than the hours of a day do.
+func (s *Step) pooled(r *Recent, t Target) Forecast {
+	f := Forecast{Low: math.NaN(), High: math.NaN(), Basis: None}
+	var weights, sum float64
+	for i, w := range r.Weights {
+		if w > 0 {
+			weights, sum = weights+w, sum+w*(r.Values[i]-s.Pool.Profile[s.past[i]])
+			f.Value, f.Basis = s.Pool.Profile[t.Slot]+sum/weights, Pooled
+		}
+	}
+	return f
 }
 
 // weightsAt returns the weights at a horizon, in intervals, interpolated between the learned

@@ -54,12 +54,18 @@ func TestFallbacks(t *testing.T) {
 	f(l, noon, "a", Recent{}, 15*time.Minute, 50, Own)             // a gap: the residual is 0
 	f(l, noon, "a", values(map[int]float64{2: 10}), 15*time.Minute, 50, Own)
 	f(l, noon, "a", values(map[int]float64{11: -1000}), 15*time.Minute, 50-Clip/4, Own) // an outlier is limited
-	f(l, noon, "new", values(map[int]float64{11: 48}), 15*time.Minute, 42, Pooled)
+
+	// Without history, a detector has the profile of all detectors, shifted to its own level.
+	shaped := learned(day)
+	shaped.Pool.Profile[SlotsPerDay+4*12+3] = 30 // from 12:45
+	f(shaped, noon, "new", values(map[int]float64{11: 110, 4: 100}), 45*time.Minute, 105, Pooled)
+	f(shaped, noon, "new", values(map[int]float64{11: 110, 4: 100}), time.Hour, 95, Pooled)
+	f(shaped, noon, "new", Recent{}, time.Hour, 0, None)
 
 	first := learned(day) // no weights yet
 	first.Detectors["a"].Weights, first.Pool.Weights = nil, nil
 	f(first, noon, "a", slow, 15*time.Minute, 50, Own)
-	f(first, noon, "new", slow, 15*time.Minute, 40, Pooled)
+	f(first, noon, "new", slow, 15*time.Minute, 42, Pooled)
 
 	nothing := &Learned{Day: day, Interval: 5 * time.Minute}
 	f(nothing, noon, "a", values(map[int]float64{3: 44, 7: 33}), time.Hour, 33, Persist)
@@ -94,10 +100,13 @@ func TestSlot(t *testing.T) {
 	f("2026-03-30", "2026-03-28T23:30:00Z", 2)
 }
 
-// TestNetwork checks that the residuals of all detectors are features of each detector.
+// TestNetwork checks that the residuals of all detectors with a profile are features of each
+// detector.
 func TestNetwork(t *testing.T) {
 	l := learned(time.Date(2026, 6, 10, 0, 0, 0, 0, time.UTC))
-	codes, recent := []string{"a", "b"}, []Recent{values(map[int]float64{11: 45}), values(map[int]float64{9: 45, 1: 38})}
+	l.Detectors["b"] = l.Pool
+	codes := []string{"a", "b", "new"}
+	recent := []Recent{values(map[int]float64{11: 45}), values(map[int]float64{9: 45, 1: 38}), values(map[int]float64{11: 110})}
 	s := NewStep(l, l.Day.Add(time.Hour), codes, recent)
 	require.InDelta(t, (2*-5+2*5.0)/(4+NetShrink), s.Network[0], 1e-12)
 	require.InDelta(t, 2*-2/(2+NetShrink), s.Network[1], 1e-12)
