@@ -624,4 +624,5 @@ func TestHolidays(t *testing.T) {
 	got := config.Model{HolidayRegion: "dk", Holidays: []string{"2026-06-10"}}.HolidayDates()
 	require.Subset(t, got, []string{"2026-12-25", "2026-04-03", "2026-06-10"}) // Christmas, Good Friday, and a configured date
 	require.NotContains(t, got, "2026-06-11")
+	require.Subset(t, config.Model{HolidayRegion: "gb"}.HolidayDates(), []string{"2027-12-25", "2027-12-27"}) // Saturday, and its substitute
 }

@@ -205,7 +205,8 @@ var regions = map[string][]*cal.Holiday{
 	"us": us.Holidays,
 }
 
-// HolidayDates returns the region's holidays from 2000 to 2049 and the dates in m.Holidays, sorted.
+// HolidayDates returns the region's holidays from 2000 to 2049, the working days that substitute for
+// them, and the dates in m.Holidays, sorted.
 func (m Model) HolidayDates() []string {
 	dates := make(map[string]bool)
 	for _, d := range m.Holidays {
@@ -213,8 +214,8 @@ func (m Model) HolidayDates() []string {
 	}
 	for _, h := range regions[m.HolidayRegion] {
 		for year := 2000; year < 2050; year++ {
-			if actual, _ := h.Calc(year); !actual.IsZero() {
-				dates[actual.Format(time.DateOnly)] = true
+			if actual, substitute := h.Calc(year); !actual.IsZero() {
+				dates[actual.Format(time.DateOnly)], dates[substitute.Format(time.DateOnly)] = true, true
 			}
 		}
 	}
