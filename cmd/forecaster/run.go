@@ -56,6 +56,8 @@ var (
 const (
 	retryAfter = 5 * time.Second // delay before a failed round is retried
 
+	transactionTimeout = time.Minute // brokers abort a publication that takes longer
+
 	// settle is the time for which a new version of the detectors file must be unmodified before it is
 	// used: forecasts would be removed for the streets that a half-written file lacks.
 	settle = time.Second
@@ -108,7 +110,7 @@ func newOutput(o config.Output) (output, error) {
 }
 
 func newPublisher(o config.Output) (*publish.Publisher, error) {
-	return publish.NewPublisher(o.Kafka, publish.Options{ID: o.TransactionalID, Timeout: time.Minute})
+	return publish.NewPublisher(o.Kafka, publish.Options{ID: o.TransactionalID, Timeout: transactionTimeout})
 }
 
 type topicOutput struct{ *publish.Publisher }
@@ -207,7 +209,7 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("forecaster starts")
 	var learning sync.WaitGroup
 	learning.Go(func() { f.learn(ctx) }) // until ctx is done
-	f.rounds(ctx)
+	f.rounds(ctx, f.round)
 	learning.Wait()
 	log.Info().Msg("forecaster stopped")
 	return nil
@@ -252,20 +254,26 @@ func (f *forecaster) update(change func(*status)) {
 }
 
 // rounds publishes the forecasts of each interval after a grace period for late measurements. After
-// an error it retries with the latest origin.
-func (f *forecaster) rounds(ctx context.Context) {
+// an error it retries with the latest origin. An instance whose publication another one has aborted
+// waits longer each time, so that the other one can finish.
+func (f *forecaster) rounds(ctx context.Context, round func(ctx context.Context, origin time.Time) error) {
 	interval, grace := f.interval(), f.cfg.Forecasts.Grace
+	fencedRetry := retryAfter
 	for ctx.Err() == nil {
 		origin := time.Now().Add(-grace).Truncate(interval)
-		err := f.round(ctx, origin)
+		err := round(ctx, origin)
 		next := origin.Add(interval + grace)
-		if err != nil && ctx.Err() == nil {
-			next = time.Now().Add(retryAfter)
-			if publish.Fenced(err) { // usually another instance has published the same forecasts
-				f.log.Info().Err(err).Time("origin", origin).Msg("another instance is publishing; comparing its forecasts")
-				err = nil
-			} else {
-				f.log.Warn().Err(err).Time("origin", origin).Msg("cannot publish forecasts; retrying")
+		switch {
+		case err == nil:
+			fencedRetry = retryAfter
+		case ctx.Err() != nil:
+		case publish.Fenced(err): // usually another instance has published the same forecasts
+			f.log.Info().Err(err).Time("origin", origin).Msg("another instance is publishing; comparing its forecasts")
+			next, fencedRetry, err = time.Now().Add(fencedRetry), min(2*fencedRetry, transactionTimeout), nil
+		default:
+			f.log.Warn().Err(err).Time("origin", origin).Msg("cannot publish forecasts; retrying")
+			if !errors.Is(err, errNoForecast) {
+				next = time.Now().Add(retryAfter)
 			}
 		}
 		f.update(func(s *status) { s.err = err })
@@ -284,6 +292,11 @@ func sleep(ctx context.Context, until time.Time) {
 	}
 }
 
+// errNoForecast means that nothing is published: it would remove all streets because the archive is
+// empty or not the right one, or because no measurements arrive.
+var errNoForecast = errors.New("no street has a forecast, so the published ones remain until their periods end: check whether measurements " +
+	"arrive, and clickhouse.database, clickhouse.table, model.product_instance, model.measure and detectors.path")
+
 // round publishes the forecasts for an origin that differ from the published ones.
 func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	start := time.Now()
@@ -291,6 +304,13 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 	if err != nil {
 		failures.WithLabelValues("forecast").Inc()
 		return err
+	}
+	for _, b := range model.Bases {
+		streetsByBasis.WithLabelValues(string(b)).Set(float64(basis[b]))
+	}
+	if len(all) == 0 {
+		failures.WithLabelValues("forecast").Inc()
+		return errNoForecast
 	}
 	if origin.Sub(f.state.Load().origin) > f.interval() {
 		f.sent = nil // another instance may have published in an interval that this one has missed
@@ -301,9 +321,6 @@ func (f *forecaster) round(ctx context.Context, origin time.Time) error {
 			failures.WithLabelValues("publish").Inc()
 		}
 		return err
-	}
-	for _, b := range model.Bases {
-		streetsByBasis.WithLabelValues(string(b)).Set(float64(basis[b]))
 	}
 	originGauge.Set(float64(origin.Unix()))
 	f.update(func(s *status) { s.origin, s.streets, s.invalid = origin, basis, f.content.Invalid })
@@ -428,7 +445,7 @@ func build(c config.Forecasts, s *model.Step, list []streets.Street) (all []*pb.
 }
 
 // publish publishes the forecasts whose records have changed, and removes the streets that no
-// longer have a forecast.
+// longer have a forecast. There must be at least one forecast.
 func (f *forecaster) publish(ctx context.Context, origin time.Time, all []*pb.StreetForecast) (err error) {
 	defer must.Return(&err)
 	if f.sent == nil {
@@ -449,7 +466,7 @@ func (f *forecaster) publish(ctx context.Context, origin time.Time, all []*pb.St
 		}
 	}
 	slices.Sort(remove)
-	if len(changed)+len(remove) == 0 && len(all) > 0 && origin.Sub(f.written) >= renewAfter {
+	if len(changed)+len(remove) == 0 && origin.Sub(f.written) >= renewAfter {
 		changed = all[:1]
 	}
 	if len(changed)+len(remove) > 0 {
