@@ -23,9 +23,10 @@
 //   - impossible: values that are negative, 0 unless the setting zero allows it (as for flow), or
 //     higher than the setting most.
 //
-// Such readings are neither learned nor used. The readings of an interval are averaged: a reading
-// of n vehicles has weight n/(n+2), and one without a count has the weight of 3 vehicles. A count
-// over a million is taken as a million, because the weight of an infinite sum is not a number.
+// Such readings are neither learned nor used. A reading belongs to the interval in which it ends.
+// The readings of an interval are averaged: a reading of n vehicles has weight n/(n+2), and one
+// without a count has the weight of 3 vehicles. A count over a million is taken as a million,
+// because the weight of an infinite sum is not a number.
 package archive
 
 import (

@@ -365,7 +365,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// rules checks that readings without vehicles and impossible readings are not used.
+// rules checks that readings without vehicles and impossible readings are not used, and to which
+// interval a reading belongs.
 func (s *Source) rules(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE city.measurements"))
@@ -400,4 +401,12 @@ func (s *Source) rules(t *testing.T) {
 	f("g", 50, 0.6, 1, 2)
 	f("h", 50, 1e6/(1e6+1), 1e308, 1e308) // the sum would be infinite
 	f("i", 50, 0, -1e308, -1e308)
+
+	// The latest reading is the last value until the next one, even between the ends of intervals.
+	for _, later := range []time.Duration{0, time.Second, 4 * time.Minute, s.Interval - time.Second} {
+		codes, recent, err := s.Recent(t.Context(), from.Add(s.Interval+later))
+		require.NoError(t, err)
+		require.Equal(t, "a", codes[0])
+		require.InDelta(t, 50, recent[0].Values[model.Hour-1], 1e-12, later)
+	}
 }

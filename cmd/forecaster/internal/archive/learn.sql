@@ -15,7 +15,9 @@ FROM (
         arrayWithConstant({{.Places}}, 0.) AS vehicles, arrayWithConstant({{.Places}}, 0) AS counts
         {{- end}}
     FROM (
-        SELECT detector_code, timestamp_to, value, toUInt32(intDiv(toUnixTimestamp(timestamp_from) - {{.From}}, {{.Step}})) AS place,
+        SELECT detector_code, timestamp_to, value,
+            greatest(toUnixTimestamp(timestamp_from), toUnixTimestamp(timestamp_to) - 1) AS last_second, -- an instant may begin an interval
+            toUInt32(intDiv(last_second - {{.From}}, {{.Step}})) AS place,
             measure_type_code = {{q .Measure}} AND value {{if .Zero}}>={{else}}>{{end}} 0 AND value <= {{.Most}} AS usable, measure_type_code = {{q .Count}} AS counted
         FROM {{.Archive}} FINAL
         WHERE product_instance = {{q .Instance}} AND measure_type_code IN ({{q .Measure}}{{if .Counted}}, {{q .Count}}{{end}})
