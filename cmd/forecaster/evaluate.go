@@ -26,10 +26,10 @@ func evaluateCommand(f *flags) *cobra.Command {
 		Use:   "evaluate",
 		Short: "Backtest the model on the archive",
 		Long: `Learn the archive in a temporary database, from 120 days before --from on. Forecast every
-interval from --from to --to with the measurements available at its origin, and compare the
-model with persistence (the last usable reading), with its weekly profile alone, and with
-that profile plus the last residual. Only readings of 5 vehicles or more are compared. The
-database is dropped at the end.`,
+interval from --from to --to with the measurements before its origin, as if all of them had
+arrived by then, and compare the model with persistence (the last usable reading), with its
+weekly profile alone, and with that profile plus the last residual. Only readings of 5
+vehicles or more are compared. The database is dropped at the end.`,
 		Example: `  forecaster evaluate --from 2026-09-01 --to 2026-10-01 --plot mae.svg
   forecaster evaluate --from 2026-09-01 --to 2026-10-01 --json | jq '.[].mae[0]'`,
 		Args: cobra.NoArgs,

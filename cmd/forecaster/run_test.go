@@ -532,7 +532,10 @@ func TestWorstBasis(t *testing.T) {
 		s := model.NewStep(l, noon, []string{"000000", "new"}, []model.Recent{recent[0], recent[0]})
 		_, basis := build(config.Default().Forecasts, s, list)
 		require.Equal(t, map[model.Basis]int{model.Pooled: 1}, basis)
-		require.Equal(t, model.Pooled, (&snapshot{s, list}).detail(config.Default().Forecasts, &list[0]).Basis)
+		d := (&snapshot{s, list}).detail(config.Default().Forecasts, &list[0])
+		require.Equal(t, model.Pooled, d.Basis)
+		require.NotNil(t, d.Points[model.Hour].Forecast)
+		require.Nil(t, d.Points[model.Hour].Low, "bounds of one detector are not those of the street")
 	}
 }
 

@@ -103,6 +103,9 @@ func (s *snapshot) detail(c config.Forecasts, t *streets.Street) streetDetail {
 				*field = new(math.Round(v*10) / 10)
 			}
 		}
+		if d.Basis != model.Own { // a detector has no bounds
+			p.Low, p.High = nil, nil
+		}
 		d.Points = append(d.Points, p)
 	}
 	return d

@@ -19,7 +19,8 @@
 //
 // # Rules for readings
 //
-//   - no_vehicles: readings without vehicles, for which the detector repeats its previous speed.
+//   - no_vehicles: those of an interval without vehicles, for which a detector repeats its previous
+//     speed.
 //   - impossible: values that are negative, 0 unless the setting zero allows it (as for flow), or
 //     higher than the setting most.
 //
