@@ -550,6 +550,18 @@ func TestExplainShortIntervals(t *testing.T) {
 	require.Contains(t, out.String(), "no measurement in the last 12m0s")
 }
 
+// TestExplainNewDetector checks that explain prints the two terms of a forecast without history.
+func TestExplainNewDetector(t *testing.T) {
+	list, l := network(1)
+	_, recent := hour(list)
+	list[0].Detectors[0] = "new"
+	c := config.Default()
+	var out bytes.Buffer
+	explain(&out, &c, model.NewStep(l, noon, []string{"new"}, recent), &list[0], 30*time.Minute)
+	require.Contains(t, out.String(), "the profile of all detectors, 40.0, and the mean residual of the last hour, -4.5\n")
+	require.Contains(t, out.String(), "speed of the street: 35.5")
+}
+
 // TestPeriodWithoutForecast checks that a period for which no detector has a forecast is omitted.
 func TestPeriodWithoutForecast(t *testing.T) {
 	list, l := network(1)

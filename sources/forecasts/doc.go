@@ -25,6 +25,9 @@
 //	batch over 256 MiB, decompressed   reading of the partition stops; the readiness check reports it
 //	topic larger than max_bytes        records of new streets are skipped, to bound memory
 //
+// kafka-go decompresses all batches of a response before it returns any, and has no limit for their
+// sum. Producers of the topic could exhaust the daemon's memory, so they must be trusted.
+//
 // # Topics
 //
 // A topic that was deleted and recreated is read from its beginning, and then replaces the whole
