@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"trafficd/schemas/contract"
+	"trafficd/schemas/negotiate"
 )
 
 // query holds the query parameters of a request.
@@ -277,21 +278,22 @@ func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	}
 }
 
-// preferredWait returns the seconds of wait in Prefer (RFC 7240), at most maxWait; the default is
-// 0.
+// preferredWait returns the seconds of the first wait in Prefer (RFC 7240), at most maxWait; the
+// default is 0.
 func preferredWait(h *fasthttp.RequestHeader) int {
-	for _, line := range h.PeekAll("Prefer") {
-		for field := range strings.SplitSeq(string(line), ",") {
-			field, _, _ = strings.Cut(field, ";")
-			name, value, _ := strings.Cut(field, "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+	for _, rest := range h.PeekAll("Prefer") {
+		for len(rest) > 0 {
+			var e negotiate.Element
+			e, rest = negotiate.Next(rest)
+			name, value, _ := bytes.Cut(e.Value, []byte{'='})
+			if !bytes.EqualFold(bytes.TrimSpace(name), []byte("wait")) {
 				continue
 			}
-			seconds, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
-			if err != nil || seconds < 0 {
+			seconds, err := strconv.Atoi(strings.Trim(string(bytes.TrimSpace(value)), `"`))
+			if err != nil {
 				return 0
 			}
-			return min(seconds, int(maxWait/time.Second))
+			return max(0, min(seconds, int(maxWait/time.Second)))
 		}
 	}
 	return 0

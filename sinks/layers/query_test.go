@@ -740,6 +740,32 @@ func TestWait(t *testing.T) {
 	})
 }
 
+func TestPreferredWait(t *testing.T) {
+	f := func(want int, lines ...string) {
+		t.Helper()
+		h := &fasthttp.RequestHeader{}
+		for _, line := range lines {
+			h.Add("Prefer", line)
+		}
+		require.Equal(t, want, preferredWait(h), "%q", lines)
+	}
+	f(0)
+	f(0, "")
+	f(0, "return=minimal")
+	f(0, "wait")
+	f(0, "wait=soon")
+	f(0, "wait=-1")
+	f(30, "wait=30")
+	f(30, `respond-async, WAIT = "30"; x=y`)
+	f(30, "return=minimal", "wait=30")
+	f(30, "wait=30, wait=20") // the first one counts
+	f(60, "wait=3600")
+	f(0, `x="a, wait=20"`)
+	f(30, `x="a, wait=20", wait=30`)
+	f(30, `x="a\", wait=20", wait=30`)
+	f(30, `x; y="b; wait=20, z", wait=30; z="a, b"`)
+}
+
 // TestWaitKeepsNoLayer checks that a waiting request does not keep a layer in memory after an equal
 // one has replaced it.
 func TestWaitKeepsNoLayer(t *testing.T) {
