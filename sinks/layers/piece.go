@@ -122,17 +122,19 @@ type demand struct {
 // moment is a time in Unix seconds.
 type moment struct{ atomic.Int64 }
 
-// note sets the time, at most every 30 seconds, because each write slows down the processors that
-// read the value. A client that sends a request every minute, the minimum of keep_forms, sets it
-// each time.
+// noteSeconds is the resolution of moments: each write slows down the processors that read the
+// value.
+const noteSeconds = 30
+
 func (m *moment) note(now time.Time) {
-	if now.Unix() >= m.Load()+30 {
+	if now.Unix() >= m.Load()+noteSeconds {
 		m.Store(now.Unix())
 	}
 }
 
+// within reports whether a time within keep before now may have been noted.
 func (m *moment) within(keep time.Duration, now time.Time) bool {
-	return now.Unix()-m.Load() <= int64(keep/time.Second)
+	return now.Unix()-m.Load() < int64(keep/time.Second)+noteSeconds
 }
 
 // formSet is a set of forms. An element is true if the form is in the set.

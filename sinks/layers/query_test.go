@@ -859,6 +859,11 @@ func TestMomentWithin(t *testing.T) {
 	f(30 * time.Second)
 	f(45 * time.Second)
 	f(time.Minute)
+	var m moment
+	m.note(noon)
+	m.note(noon.Add(29 * time.Second)) // so soon after the other one that it is not stored
+	require.True(t, m.within(time.Minute, noon.Add(89*time.Second)))
+	require.False(t, m.within(time.Minute, noon.Add(91*time.Second)))
 }
 
 // TestPartsKeepForms checks that requests for tiles and bounding boxes keep the forms of the layer
