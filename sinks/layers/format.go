@@ -54,7 +54,7 @@ type writer struct {
 	picked      []int   // indexes of periods
 	from, until instant // the text is the same for every view.at in [from, until)
 	header      []byte
-	bare        street  // copy of a street, without its code
+	bare        street  // what is shown of a street without its code
 	values      []value // of the text
 }
 
@@ -81,8 +81,7 @@ func (w *writer) shown(p *piece) iter.Seq2[*street, []int] {
 		w.from, w.until = -never, never
 		for i, s := range p.streets {
 			if i >= len(p.streets)-p.bare {
-				w.bare = *s
-				w.bare.code = ""
+				w.bare = street{id: s.id, label: s.label, periods: s.periods, from: s.from, step: s.step}
 				s = &w.bare
 			}
 			var from, until instant

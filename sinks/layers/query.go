@@ -182,7 +182,7 @@ func (r *response) follow(l *Layer, q *query) bool {
 		return true
 	}
 	v, known := l.history.find(r.document, q.since)
-	if !known || v.number < r.snapshot.oldest {
+	if !known || v.number < r.snapshot.oldest || v.number > r.snapshot.number { // built since r was found
 		return false
 	}
 	changes, ok := r.document.changesSince(r.snapshot, v)

@@ -648,6 +648,42 @@ func TestSinceWithMoreThanMaxStreets(t *testing.T) {
 	require.Empty(t, streets[key{200, 1}].Forecast)
 }
 
+// TestSinceNewerThanLayer checks that a request gets the whole layer if a layer is built just before
+// its changes are looked up, and its version is the new one.
+func TestSinceNewerThanLayer(t *testing.T) {
+	l := served(t, 1000)
+	q := query{follows: true}
+	r, apiErr := l.find(client("UTC"), &fasthttp.RequestHeader{}, &q, noon)
+	require.Nil(t, apiErr)
+	l.Put(forecast(1000, 77, noon, 6, 1))
+	rebuild(l, noon)
+	q.since = l.current.Load().zones["UTC"][0].sum
+	require.False(t, r.follow(l, &q), "without changes, the client would take its streets for those of the earlier layer")
+}
+
+// TestClockIsSetBackDuringRequests sets the clock back while clients get changes. The race detector
+// finds unprotected fields of the streets.
+func TestClockIsSetBackDuringRequests(t *testing.T) {
+	l := served(t, 200)
+	_, _, version, _ := shownIn(t, l, "")
+	for _, s := range city(20, noon) {
+		s.Forecast[0].Speed++
+		l.Put(s)
+	}
+	rebuild(l, noon)
+	var builds sync.WaitGroup
+	builds.Go(func() {
+		for i := range 300 {
+			l.build(noon.Add(time.Duration(-i) * time.Minute))
+		}
+	})
+	for i := range 300 {
+		_, _, _, content := shownIn(t, l, fmt.Sprintf("?since=%s&street=%d", version, 1000+i%50))
+		require.Equal(t, "changes", content)
+	}
+	builds.Wait()
+}
+
 func TestBadQueries(t *testing.T) {
 	l := served(t, 10)
 	f := func(query, parameter string) {
