@@ -77,7 +77,7 @@ func TestChangesAreSmall(t *testing.T) {
 	p, ok := l.current.Load().zones["UTC"][0].changed(l.current.Load(), version{number: first.number, ref: first.ref})
 	require.True(t, ok)
 	require.Len(t, p.streets, 100)
-	same := &piece{streets: p.streets, view: p.view, zone: p.zone, every: p.every, bare: p.bare}
+	same := &piece{streets: p.streets, view: p.view, zone: p.zone, every: p.every, bare: p.bare, own: true}
 	for f := range numFormats {
 		small, large := p.form(f, gzipped), same.form(f, gzipped)
 		require.Equal(t, large.plain, small.plain)

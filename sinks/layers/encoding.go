@@ -172,7 +172,7 @@ var newZstd = func() (encoder *zstd.Encoder, decoder *zstd.Decoder) {
 	return encoder, decoder
 }
 
-// form returns a text in an encoding; shrunk is as in piece.
+// form returns a text in an encoding. If shrunk is true, it uses deflater.shrink for gzip.
 func (c *compressor) form(text []byte, values []value, e encoding, shrunk bool) *form {
 	encoded := &form{plain: checksum{}.add(text)}
 	switch e {

@@ -53,18 +53,18 @@ func (h *history) find(d *document, sum uint64) (v version, known bool) {
 	return v, known && v.zone == d.zone.name && v.scope == d.scope
 }
 
-// Limits on the changes that are kept for clients that follow a document. If there are more
-// changes, clients get the whole layer. The changes therefore take no more memory than the layer.
+// Limits on the changes that are kept for clients that follow a document, which therefore take no
+// more memory than the layer. Changes since other versions are made for a single request.
 const (
 	followedVersions = 8
-	followedShare    = 2 // changes contain at most one in this many streets
+	followedShare    = 2 // changes contain at most one in this many streets; otherwise, clients get the whole layer
 )
 
 // followed holds the changes since the versions that clients have.
 type followed struct {
 	mu     sync.Mutex
-	pieces map[version]*piece // a nil piece means that clients get the whole layer
-	size   int                // number of streets in pieces, at most that of the layer
+	pieces map[uint64]*piece // by number of the version; nil means that clients get the whole layer
+	size   int               // number of streets in pieces, at most that of the layer
 }
 
 // changesSince returns a piece with the streets that have changed since the version. ok is false if
@@ -75,24 +75,27 @@ type followed struct {
 // deflater.shrink compresses to 50 kB, gzip -9 to 51 kB, and zstd to 52 kB. Street and node numbers
 // take 7 kB of this. OpenLR codes would add 18 kB, because they do not compress.
 func (d *document) changesSince(s *snapshot, v version) (p *piece, ok bool) {
-	v.built = time.Time{}
-	d.followed.mu.Lock()
-	defer d.followed.mu.Unlock()
-	p, known := d.followed.pieces[v]
-	if !known {
-		size, limit := 0, max(s.streets, 100)
-		if p, ok = d.changed(s, v); !ok || len(p.streets)*followedShare > limit {
-			p = nil
-		} else {
-			size = len(p.streets)
-		}
-		if f := &d.followed; f.pieces == nil || len(f.pieces) == followedVersions || f.size+size > limit {
-			f.pieces, f.size = map[version]*piece{}, 0
-		}
-		d.followed.pieces[v] = p
-		d.followed.size += size
+	f := &d.followed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p, known := f.pieces[v.number]; known {
+		return p, p != nil
 	}
-	return p, p != nil
+	size, limit := 0, max(s.streets, 100)
+	if p, ok = d.changed(s, v); ok && len(p.streets)*followedShare <= limit {
+		size = len(p.streets)
+	} else {
+		p, ok = nil, false
+	}
+	if len(f.pieces) < followedVersions && f.size+size <= limit {
+		if f.pieces == nil {
+			f.pieces = map[uint64]*piece{}
+		}
+		f.pieces[v.number], f.size = p, f.size+size
+	} else if ok {
+		p.own = true
+	}
+	return p, ok
 }
 
 // changed returns the streets that may differ between the version and the snapshot: those with a
@@ -103,7 +106,7 @@ func (d *document) changed(s *snapshot, v version) (p *piece, ok bool) {
 	before, after := d.scope.view(v.ref), d.scope.view(s.ref)
 	var periodsBefore, periodsNow []int
 	var bare []*street
-	p = &piece{view: after, zone: d.zone, every: true, shrunk: true}
+	p = &piece{view: after, zone: d.zone, every: true}
 	for _, st := range s.numbered { // they compress best in this order
 		changed, held := st.firstBuild > v.number, st.shownSince <= v.number
 		if !changed && v.ref != s.ref {

@@ -16,10 +16,9 @@ type piece struct {
 	streets []*street
 	view    view
 	zone    *zone
-	every   bool   // also show streets without a period
+	every   bool   // also show streets without a period; true for changes
 	bare    int    // this many streets at the end are shown without their code
 	own     bool   // made for a single request
-	shrunk  bool   // compress gzip forms with deflater.shrink; true for changes, which many clients request
 	sum     uint64 // hash of what is shown; pieces of a time zone with equal hashes have the same text
 	forms   [numFormats][numEncodings]atomic.Pointer[form]
 	making  sync.Mutex // held while a form is made
@@ -65,7 +64,7 @@ func (p *piece) make(f format, e encoding, c *compressor) *form {
 		return existing
 	}
 	c.write(f, p)
-	encoded := c.form(c.text, c.values, e, p.shrunk)
+	encoded := c.form(c.text, c.values, e, p.every && !p.own)
 	formsMade.Inc()
 	p.forms[f][e].Store(encoded)
 	return encoded

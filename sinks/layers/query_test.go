@@ -385,6 +385,35 @@ func TestEarlierLayersInMemory(t *testing.T) {
 	require.Empty(t, l.unread.byClient[c.Owner])
 }
 
+// TestMemoryOfChanges checks that a client that does not read the changes since many versions is
+// charged for those that take more memory than the layer.
+func TestMemoryOfChanges(t *testing.T) {
+	l := served(t, 2_000)
+	request := func(query string) *fasthttp.RequestCtx {
+		ctx, err := get(l, client("UTC"), query, "Accept", "application/json")
+		require.NoError(t, err)
+		return ctx
+	}
+	var versions []string
+	for version := range 12 {
+		versions = append(versions, header(request(""), "Forecast-Version"))
+		for _, s := range city(600, noon) {
+			s.Forecast[0].Speed = float64(version)
+			l.Put(s)
+		}
+		rebuild(l, noon)
+	}
+	unread := 0
+	for _, version := range versions {
+		ctx := request("?since=" + version)
+		require.Equal(t, "changes", header(ctx, "Forecast-Content"))
+		unread += ctx.Response.Header.ContentLength()
+	}
+	layer := request("").Response.Header.ContentLength()
+	require.Greater(t, unread, 2*layer)
+	require.Less(t, unread-int(l.memory.Total()), layer)
+}
+
 // TestManyChangesAreNotFiltered checks that a client that follows a part gets the whole part, which
 // is mostly prebuilt, if too many streets have changed.
 func TestManyChangesAreNotFiltered(t *testing.T) {
