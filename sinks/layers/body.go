@@ -12,7 +12,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/admission"
 	"trafficd/schemas/contract"
 )
 
@@ -20,12 +19,7 @@ import (
 type body struct {
 	segments [][]byte
 	size     int
-	copied   bool // the only segment is a copy, instead of a piece's memory
 }
-
-// maxJoinedSize is the maximum size of a body that is copied into one segment, to be sent in one
-// write.
-const maxJoinedSize = 256 << 10
 
 // The text before, between and after the pieces of a document. Protobuf needs none.
 var (
@@ -59,9 +53,6 @@ func join(pieces []*piece, f format, e encoding) *body {
 		content = content.then(encoded.plain)
 	}
 	add(slices.Concat(closings[f][e].bytes, trailersOf(content.then(closings[f][e].plain))[e]))
-	if b.size <= maxJoinedSize && len(b.segments) > 1 {
-		b.segments, b.copied = [][]byte{slices.Concat(b.segments...)}, true
-	}
 	return b
 }
 
@@ -104,25 +95,22 @@ func sumFromETag(etag string) (sum uint64, ok bool) {
 // them, its quota is charged for the memory that only this response uses. setBody returns a 503 if
 // the client is still reading too much of earlier layers.
 func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) *contract.APIError {
-	charged := r.own(b)
+	source, size, own := r.source(b)
 	for i, segment := range b.segments {
 		switch {
 		case from >= len(segment):
 			from, to = from-len(segment), to-len(segment)
 			continue
-		case to <= len(segment) && charged == 0:
+		case to <= len(segment) && own == 0:
 			ctx.Response.SetBodyRaw(segment[from:to])
 		default:
-			s := streams.Get().(*stream)
-			s.rest, s.skip, s.left = b.segments[i:], from, to-from
-			s.body, s.replaced, s.unread, s.client = b, r.snapshot.replaced, r.unread, r.client
-			if apiErr := r.unread.add(s); apiErr != nil {
+			if apiErr := r.layer.unread.add(r.client, source, size); apiErr != nil {
 				return apiErr
 			}
-			if charged > 0 {
-				s.memory, s.charged = r.memory, charged
-				r.memory.Charge(r.client, charged)
-			}
+			r.layer.memory.Charge(r.client, own)
+			s := streams.Get().(*stream)
+			s.rest, s.skip, s.left = b.segments[i:], from, to-from
+			s.layer, s.client, s.source, s.shared, s.own = r.layer, r.client, source, size.responses, own
 			ctx.Response.SetBodyStream(s, s.left)
 		}
 		return nil
@@ -130,17 +118,24 @@ func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) *con
 	return nil
 }
 
-// own returns the size of the segments of b that were made for this response.
-func (r *response) own(b *body) (size int64) {
-	if r.part && b.copied {
-		return int64(b.size)
+// source returns the memory that b shares with other responses, and the total size of the pieces of
+// b that were made for this response.
+func (r *response) source(b *body) (s source, size unreadSize, own int64) {
+	s, size = source{replaced: r.replaced, format: r.format, encoding: r.encoding}, unreadSize{b.size, b.size}
+	if !r.part {
+		return s, size, 0
 	}
 	for _, p := range r.pieces {
-		if p != nil && p.own {
-			size += int64(len(p.form(r.format, r.encoding).bytes))
+		switch {
+		case p == nil:
+		case p.own:
+			own += int64(len(p.form(r.format, r.encoding).bytes))
+		case p.every:
+			s.changes = p.form(r.format, r.encoding)
+			return s, size, 0
 		}
 	}
-	return size
+	return s, unreadSize{b.size - int(own), r.document.size(r.format, r.encoding)}, own
 }
 
 // stream writes segments one after the other. fasthttp closes it after the response.
@@ -149,12 +144,11 @@ type stream struct {
 	skip int      // bytes to skip in the first segment
 	left int      // number of bytes to write
 
-	body     *body
-	replaced <-chan struct{} // closed when there is a newer layer
-	unread   *unread         // contains the stream
-	client   string
-	memory   *admission.Quotas // nil: nothing was charged
-	charged  int64             // bytes charged to the client's quota
+	layer  *Layer
+	client string
+	source source
+	shared int   // size of what the body shares with other responses
+	own    int64 // charged to the client's quota
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -203,10 +197,8 @@ const gatherSize = 128 << 10
 var gatherBuffers = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
 func (s *stream) Close() error {
-	s.unread.remove(s)
-	if s.charged > 0 {
-		s.memory.Discharge(s.client, s.charged)
-	}
+	s.layer.unread.remove(s.client, s.source, s.shared)
+	s.layer.memory.Discharge(s.client, s.own)
 	*s = stream{}
 	streams.Put(s)
 	return nil

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"slices"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 )
@@ -17,8 +19,9 @@ func TestSend(t *testing.T) {
 	text := "abcdefg"
 	ctx := &fasthttp.RequestCtx{}
 	resp := &ctx.Response
+	l := New(DefaultConfig(), zerolog.Nop())
 	set := func(from, to int) {
-		r := response{snapshot: &snapshot{}, unread: newUnread(1)}
+		r := response{layer: l, document: &document{}}
 		require.Nil(t, r.setBody(ctx, b, from, to))
 	}
 	for from := range text {
@@ -42,8 +45,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestOwnMemory checks that a client's quota is charged for copies and for what was made for its
-// request, but not for pieces that other responses share.
+// TestOwnMemory checks that a client's quota is charged for what was made for its request, but not
+// for pieces that other responses share.
 func TestOwnMemory(t *testing.T) {
 	pieceOf := func(text string, own bool) *piece {
 		p := &piece{own: own}
@@ -53,21 +56,25 @@ func TestOwnMemory(t *testing.T) {
 		return p
 	}
 	shared, own := pieceOf("shared", false), pieceOf("own", true)
-	large := pieceOf(string(make([]byte, maxJoinedSize)), false) // not copied
+	changes := pieceOf("changes", false)
+	changes.every = true
 	for _, c := range []struct {
-		pieces []*piece
-		want   int64
+		pieces  []*piece
+		want    unreadSize
+		wantOwn int64
 	}{
-		{nil, 0},
-		{[]*piece{nil}, 0},
-		{[]*piece{shared}, 0},
-		{[]*piece{own}, 3},
-		{[]*piece{shared, own}, 9},
-		{[]*piece{shared, shared}, 12},
-		{[]*piece{large, shared}, 0},
-		{[]*piece{large, own}, 3},
+		{nil, unreadSize{0, 12}, 0},
+		{[]*piece{nil}, unreadSize{0, 12}, 0},
+		{[]*piece{shared}, unreadSize{6, 12}, 0},
+		{[]*piece{own}, unreadSize{0, 12}, 3},
+		{[]*piece{shared, own}, unreadSize{6, 12}, 3},
+		{[]*piece{shared, shared}, unreadSize{12, 12}, 0},
+		{[]*piece{changes}, unreadSize{7, 7}, 0},
 	} {
-		r := &response{pieces: c.pieces, part: true, format: protobuf, encoding: identity}
-		require.Equal(t, c.want, r.own(r.body()), c)
+		r := &response{document: &document{pieces: []*piece{shared, nil, shared}}, pieces: c.pieces, part: true}
+		source, size, own := r.source(r.body())
+		require.Equal(t, c.want, size, c)
+		require.Equal(t, c.wantOwn, own, c)
+		require.Equal(t, slices.Contains(c.pieces, changes), source.changes != nil, c)
 	}
 }

@@ -17,8 +17,6 @@ type snapshot struct {
 	until   []byte                 // covered as a header value
 	built   time.Time
 	number  uint64 // number of builds, including this one
-
-	replaced chan struct{} // closed when there is a newer snapshot
 }
 
 // state is the result of all updates so far.
@@ -35,6 +33,17 @@ type removal struct {
 	*street
 	number uint64 // number of the build
 	at     time.Time
+}
+
+// replaceBy closes the channels of all documents that next does not contain.
+func (s *snapshot) replaceBy(next *snapshot) {
+	for name, documents := range s.zones {
+		for i, d := range documents {
+			if later := next.zones[name]; d.built && (later == nil || later[i] != d) {
+				close(d.replaced)
+			}
+		}
+	}
 }
 
 func (s *snapshot) size() (total int) {
@@ -260,7 +269,7 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 	b.prepare(b.buckets, requests, ref, ref)
 	next := &snapshot{
 		state: b.state, zones: make(map[string][]*document, len(b.zones)), ref: ref, streets: len(shown), covered: covered,
-		built: now, number: b.number(), replaced: make(chan struct{}),
+		built: now, number: b.number(),
 	}
 	if covered > 0 {
 		next.until = covered.time().AppendFormat(nil, time.RFC3339)
@@ -303,7 +312,10 @@ func (b *builder) document(old *document, r request, ref instant, now time.Time)
 
 // newDocument returns the document that follows old, which may be nil.
 func newDocument(z *zone, c scope, pieces []*piece, old *document, now time.Time) *document {
-	d := &document{zone: z, scope: c, built: true, pieces: pieces, sum: sumOf(pieces, z, c), modified: now.Truncate(time.Second)}
+	d := &document{
+		zone: z, scope: c, built: true, pieces: pieces, sum: sumOf(pieces, z, c), modified: now.Truncate(time.Second),
+		replaced: make(chan struct{}),
+	}
 	for f, e := range variants {
 		d.etags[f][e] = etagOf(d.sum, f, e)
 	}

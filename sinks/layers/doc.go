@@ -36,7 +36,8 @@
 //
 // A tile or a bounding box consists of the pieces of the buckets in it. Only the buckets that cross
 // its edge, at most one in the case of a tile, are filtered and compressed for the request. Clients
-// take turns in this, and what is made for a request is charged to a quota until it is sent.
+// take turns in this. What is made for a request is charged to a quota until it is sent; what the
+// layer no longer contains has a limit of its own for each client that is still reading it.
 // Changes since a version are derived from the number of the build that last changed each street,
 // and from the periods shown at both reference times.
 //

@@ -231,7 +231,7 @@ func (l *Layer) show(s *snapshot, now time.Time) {
 	old := l.current.Swap(s)
 	l.history.record(s, now)
 	if old != nil {
-		close(old.replaced)
+		old.replaceBy(s)
 	} else {
 		metrics.Register(age)
 		l.log.Info().Int("streets", s.streets).Msg("serving the first forecast layer")

@@ -8,7 +8,7 @@ import (
 
 // requestHeaders records which of the headers that affect the response are present in a request.
 // One pass over all headers is cheaper than separate lookups, and most requests have few headers.
-type requestHeaders struct{ accept, acceptEncoding, condition, byteRange, prefer bool }
+type requestHeaders struct{ accept, acceptEncoding, condition, byteRange bool }
 
 func headersOf(h *fasthttp.RequestHeader) (has requestHeaders) {
 	for name := range h.All() {
@@ -21,8 +21,6 @@ func headersOf(h *fasthttp.RequestHeader) (has requestHeaders) {
 			has.condition = true
 		case fasthttp.HeaderRange:
 			has.byteRange = true
-		case "Prefer":
-			has.prefer = true
 		}
 	}
 	return has

@@ -161,6 +161,7 @@ type document struct {
 	bodies       [numFormats][numEncodings]atomic.Pointer[body]
 	filling      sync.Mutex // held while a body is made
 	followed     followed
+	replaced     chan struct{} // closed when the layer no longer contains the document
 }
 
 // body returns the document's body in a format and encoding. It compresses only the pieces that are
@@ -180,8 +181,27 @@ func (d *document) body(f format, e encoding) *body {
 		}
 	})
 	b := join(d.pieces, f, e)
+	if b.size <= maxJoinedSize {
+		b.segments = [][]byte{slices.Concat(b.segments...)}
+	}
 	d.bodies[f][e].Store(b)
 	return b
+}
+
+// maxJoinedSize is the maximum size of a body that is copied into one segment, to be sent in one
+// write.
+const maxJoinedSize = 256 << 10
+
+// size returns the total size of the pieces in a format and encoding.
+func (d *document) size(f format, e encoding) (total int) {
+	for _, p := range d.pieces {
+		if p != nil {
+			if form := p.forms[f][e].Load(); form != nil {
+				total += len(form.bytes)
+			}
+		}
+	}
+	return total
 }
 
 // parallel calls do for each index below n, on all processors, and waits for all calls.

@@ -143,9 +143,6 @@ func (q *query) selects(s *street) bool {
 // made reports whether the response is made for the request, at least in part.
 func (q *query) made() bool { return q.follows || q.within != "" }
 
-// current reports whether since is the version of the document, so that nothing has changed.
-func (r *response) current(q *query) bool { return q.follows && q.since == r.sum }
-
 // Values of Forecast-Content.
 var (
 	contentChanges = []byte("changes")
@@ -155,11 +152,11 @@ var (
 // choose sets the content to send: the document, the streets that the query selects, or only the
 // changed ones among them. With since, the ETag is the document's, because the client needs it for
 // its next request. It is weak, because another replica may send more streets, or all of them.
-func (r *response) choose(l *Layer, q *query, now time.Time) {
+func (r *response) choose(q *query, now time.Time) {
 	r.etag = r.etags[r.format][r.encoding]
 	if q.follows {
 		r.etag = append([]byte("W/"), r.etag...)
-		if r.content = contentWhole; r.follow(l, q) {
+		if r.content = contentWhole; r.follow(q) {
 			r.content, r.part = contentChanges, true
 			return
 		}
@@ -177,11 +174,11 @@ func (r *response) choose(l *Layer, q *query, now time.Time) {
 }
 
 // follow sets the pieces to the changes since q.since, and reports whether they are known.
-func (r *response) follow(l *Layer, q *query) bool {
-	if r.current(q) {
+func (r *response) follow(q *query) bool {
+	if q.since == r.sum {
 		return true
 	}
-	v, known := l.history.find(r.document, q.since)
+	v, known := r.layer.history.find(r.document, q.since)
 	if !known || v.number < r.snapshot.oldest || v.number > r.snapshot.number { // built since r was found
 		return false
 	}
@@ -245,12 +242,19 @@ const (
 )
 
 // wait waits until the document differs from the version in since, for at most the time in the
-// Prefer header. It returns immediately if there is no such header, or if too many requests of the
+// Prefer header. It returns immediately if one of them is missing, or if too many requests of the
 // client are already waiting. Drain ends the wait. Requests after Drain wait for at most
 // drainingWait, so that clients do not repeat them in a tight loop.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
-	seconds := preferredWait(&ctx.Request.Header)
-	if seconds <= 0 || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {
+	seconds := 0
+	if q.follows {
+		seconds = preferredWait(&ctx.Request.Header)
+	}
+	if seconds == 0 {
+		return
+	}
+	replaced := l.replacement(c, ctx, q)
+	if replaced == nil || !l.waiters.enter(c.Owner, l.cfg.MaxWaiting) {
 		return
 	}
 	defer l.waiters.leave(c.Owner)
@@ -263,19 +267,26 @@ func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	for {
-		s := l.current.Load()
-		if documents := s.zones[c.Zone.String()]; documents == nil || documents[q.scope].sum != q.since {
-			return
-		}
+	for replaced != nil {
 		select {
-		case <-s.replaced:
+		case <-replaced:
+			replaced = l.replacement(c, ctx, q)
 		case <-timer.C:
 			return
 		case <-draining:
 			return
 		}
 	}
+}
+
+// replacement returns a channel that is closed when the document is replaced, or nil if the version
+// in since is not its current one. The channel does not keep the document in memory.
+func (l *Layer) replacement(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) <-chan struct{} {
+	r, apiErr := l.find(c, &ctx.Request.Header, q, time.Now())
+	if apiErr != nil || r.sum != q.since {
+		return nil
+	}
+	return r.replaced
 }
 
 // preferredWait returns the seconds of the first wait in Prefer (RFC 7240), at most maxWait; the

@@ -339,50 +339,110 @@ func TestMemoryOfParts(t *testing.T) {
 	f(box + "&since=" + header(whole, "ETag"))
 }
 
+// changeFirst changes the first n streets of a city.
+func changeFirst(l *Layer, n int) {
+	for _, s := range city(n, noon) {
+		s.Forecast[0].Speed = float64(l.current.Load().number + 1)
+		l.Put(s)
+	}
+	rebuild(l, noon)
+}
+
+// unreadJSON requests the layer as JSON. The caller must read the response.
+func unreadJSON(l *Layer, c *contract.Client, query string, headers ...string) (ctx *fasthttp.RequestCtx, size int, err error) {
+	ctx, err = get(l, c, query, append(headers, "Accept", "application/json")...)
+	return ctx, ctx.Response.Header.ContentLength(), err
+}
+
+// read reads responses to the end.
+func read(t *testing.T, responses ...*fasthttp.RequestCtx) {
+	t.Helper()
+	for _, ctx := range responses {
+		require.NoError(t, ctx.Response.CloseBodyStream())
+	}
+}
+
 // TestEarlierLayersInMemory checks that a client that reads too much of earlier layers gets no
 // further bodies, and that other clients do.
 func TestEarlierLayersInMemory(t *testing.T) {
 	l := served(t, 2_000)
 	c, other := client("UTC"), client("UTC")
 	other.Owner = "other"
-	request := func(c *contract.Client, headers ...string) (*fasthttp.RequestCtx, error) {
-		return get(l, c, "", append(headers, "Accept", "application/json")...)
-	}
-	replace := func() {
-		for _, s := range city(2_000, noon) {
-			s.Forecast[0].Speed = float64(l.current.Load().number + 1)
-			l.Put(s)
-		}
-		rebuild(l, noon)
-	}
-	first, err := request(c)
+	first, size, err := unreadJSON(l, c, "")
 	require.NoError(t, err)
-	size := first.Response.Header.ContentLength()
 	require.Greater(t, size, maxJoinedSize)
 	l.unread.limit = size + size/2
-	again, err := request(c)
+	again, _, err := unreadJSON(l, c, "")
 	require.NoError(t, err)
-	replace()
-	second, err := request(c)
+	changeFirst(l, 2_000)
+	second, _, err := unreadJSON(l, c, "")
 	require.NoError(t, err, "two responses with one earlier body")
-	replace()
-	_, err = request(c)
+	l.build(noon)
+	horizon, _, err := unreadJSON(l, c, "?horizon=15")
+	require.NoError(t, err, "the build did not change the layer")
+	changeFirst(l, 2_000)
+	_, _, err = unreadJSON(l, c, "")
 	require.ErrorContains(t, err, "still reading")
-	current, err := request(other)
+	current, _, err := unreadJSON(l, other, "")
 	require.NoError(t, err)
-	unmodified, err := request(c, "If-None-Match", header(current, "ETag"))
+	unmodified, _, err := unreadJSON(l, c, "", "If-None-Match", header(current, "ETag"))
 	require.NoError(t, err)
 	require.Equal(t, 304, unmodified.Response.StatusCode())
-	require.NoError(t, first.Response.CloseBodyStream())
-	_, err = request(c)
+	read(t, first, horizon)
+	_, _, err = unreadJSON(l, c, "")
 	require.ErrorContains(t, err, "still reading", "another response has the same body")
-	require.NoError(t, again.Response.CloseBodyStream())
-	third, err := request(c)
+	read(t, again)
+	last, _, err := unreadJSON(l, c, "")
 	require.NoError(t, err)
-	for _, ctx := range []*fasthttp.RequestCtx{second, third, current} {
-		require.NoError(t, ctx.Response.CloseBodyStream())
-	}
+	read(t, second, current, last)
 	require.Empty(t, l.unread.byClient[c.Owner])
+}
+
+// TestEarlierPartsInMemory checks that any number of responses with parts of an earlier layer, or
+// with changes, count as the memory that they share.
+func TestEarlierPartsInMemory(t *testing.T) {
+	l, c := served(t, 2_000), client("UTC")
+	whole, size, err := unreadJSON(l, c, "")
+	require.NoError(t, err)
+	read(t, whole)
+	l.unread.limit = size + size/2
+	var unread []*fasthttp.RequestCtx
+	f := func(query string) {
+		t.Helper()
+		for range 10 {
+			part, n, err := unreadJSON(l, c, query)
+			require.NoError(t, err)
+			require.Greater(t, n, size/4)
+			unread = append(unread, part)
+		}
+	}
+	const part = "?bbox=12.5,55,13,56"
+	f(part)
+	_, _, version, _ := shownIn(t, l, "")
+	changeFirst(l, 900)
+	f("?since=" + version)
+	f(part)
+	require.Less(t, int(l.memory.Total()), size/2)
+	changeFirst(l, 2_000)
+	_, _, err = unreadJSON(l, c, part)
+	require.ErrorContains(t, err, "still reading")
+	read(t, unread...)
+	require.Empty(t, l.unread.byClient[c.Owner])
+	require.Zero(t, l.memory.Total())
+}
+
+// TestChangesAreShared checks that a client is not charged for changes that other responses share.
+func TestChangesAreShared(t *testing.T) {
+	l := served(t, 2_000)
+	_, _, version, _ := shownIn(t, l, "")
+	changeFirst(l, 100)
+	for range 3 {
+		ctx, size, err := unreadJSON(l, client("UTC"), "?since="+version)
+		require.NoError(t, err)
+		require.Less(t, size, maxJoinedSize)
+		defer read(t, ctx)
+	}
+	require.Zero(t, l.memory.Total())
 }
 
 // TestMemoryOfChanges checks that a client that does not read the changes since many versions is
@@ -687,7 +747,7 @@ func TestSinceNewerThanLayer(t *testing.T) {
 	l.Put(forecast(1000, 77, noon, 6, 1))
 	rebuild(l, noon)
 	q.since = l.current.Load().zones["UTC"][0].sum
-	require.False(t, r.follow(l, &q), "without changes, the client would take its streets for those of the earlier layer")
+	require.False(t, r.follow(&q), "without changes, the client would take its streets for those of the earlier layer")
 }
 
 // TestClockIsSetBackDuringRequests sets the clock back while clients get changes. The race detector

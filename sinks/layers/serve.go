@@ -6,7 +6,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"trafficd/pipeline/admission"
 	"trafficd/schemas/contract"
 	"trafficd/schemas/negotiate"
 )
@@ -41,27 +40,21 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 	if apiErr != nil {
 		return 0, apiErr
 	}
-	now := time.Now()
-	r, apiErr := l.find(c, &ctx.Request.Header, &q, now)
-	if apiErr == nil && q.made() {
-		waits := r.headers.prefer && r.current(&q)
-		r = response{} // a request that waits must not keep an old layer in memory
-		if waits {
-			l.wait(c, ctx, &q)
-		}
+	if q.made() {
+		l.wait(c, ctx, &q)
 		l.turns.Take(c.Owner) // its queue is never full, because connections are limited
 		defer l.turns.Pass(c.Owner)
-		now = time.Now()
-		if apiErr = l.memory.CheckCharged(c.Owner); apiErr == nil {
-			r, apiErr = l.find(c, &ctx.Request.Header, &q, now)
+		if apiErr = l.memory.CheckCharged(c.Owner); apiErr != nil {
+			return 0, apiErr
 		}
 	}
+	now := time.Now()
+	r, apiErr := l.find(c, &ctx.Request.Header, &q, now)
 	if apiErr != nil {
 		return 0, apiErr
 	}
-	r.memory, r.unread, r.client = l.memory, l.unread, c.Owner
-	r.choose(l, &q, now)
-	l.setHeaders(&ctx.Response.Header, &r, now)
+	r.choose(&q, now)
+	r.setHeaders(&ctx.Response.Header, now)
 	if apiErr = r.send(ctx); apiErr != nil {
 		return 0, apiErr
 	}
@@ -72,13 +65,12 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 // response is a document or a part of it in the negotiated format and encoding.
 type response struct {
 	*document
+	layer    *Layer
+	client   string // who is charged for what is made for this response
 	snapshot *snapshot
 	format   format
 	encoding encoding
 	headers  requestHeaders
-	memory   *admission.Quotas
-	unread   *unread
-	client   string   // whose quota is charged for what is made for this response
 	part     bool     // the body consists of pieces instead of the whole document
 	pieces   []*piece // if part is true
 	etag     []byte
@@ -87,7 +79,7 @@ type response struct {
 
 // find returns the requested document in the format and encoding to send.
 func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, now time.Time) (r response, apiErr *contract.APIError) {
-	r.snapshot = l.current.Load()
+	r.layer, r.client, r.snapshot = l, c.Owner, l.current.Load()
 	if r.snapshot == nil {
 		return r, noLayer
 	}
@@ -124,7 +116,7 @@ func (r *response) body() *body {
 }
 
 // setHeaders sets the headers that all responses have, including 304 and 412.
-func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, r *response, now time.Time) {
+func (r *response) setHeaders(h *fasthttp.ResponseHeader, now time.Time) {
 	h.SetCanonical(headerETag, r.etag)
 	if now.Sub(r.modified) >= time.Second { // RFC 9110, 8.8.2.1: not later than Date, which is up to a second old
 		h.SetCanonical(headerLastModified, r.lastModified)
@@ -136,7 +128,7 @@ func (l *Layer) setHeaders(h *fasthttp.ResponseHeader, r *response, now time.Tim
 		h.SetCanonical(headerCoveredUntil, r.snapshot.until)
 	}
 	var digits [20]byte
-	h.SetCanonical(headerForecastAge, strconv.AppendInt(digits[:0], int64(l.age(now)/time.Second), 10))
+	h.SetCanonical(headerForecastAge, strconv.AppendInt(digits[:0], int64(r.layer.age(now)/time.Second), 10))
 }
 
 var (
