@@ -35,11 +35,19 @@ type removal struct {
 	at     time.Time
 }
 
+// document returns a document, or nil if there is no snapshot or if the zone is not in it.
+func (s *snapshot) document(zone string, scope int) *document {
+	if s == nil || s.zones[zone] == nil {
+		return nil
+	}
+	return s.zones[zone][scope]
+}
+
 // replaceBy closes the channels of all documents that next does not contain.
 func (s *snapshot) replaceBy(next *snapshot) {
 	for name, documents := range s.zones {
 		for i, d := range documents {
-			if later := next.zones[name]; d.built && (later == nil || later[i] != d) {
+			if d.built && d != next.document(name, i) {
 				close(d.replaced)
 			}
 		}
@@ -280,25 +288,21 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 		}
 	}
 	for _, r := range requests {
-		var old *document
-		if documents := b.last.zones[r.zone.name]; documents != nil && documents[r.scope].built {
-			old = documents[r.scope]
-		}
-		next.zones[r.zone.name][r.scope] = b.document(old, r, ref, now)
+		next.zones[r.zone.name][r.scope] = b.document(r, ref, now)
 	}
 	b.last = next
 	return next
 }
 
-// document returns the requested document, or old if it has the same pieces.
-func (b *builder) document(old *document, r request, ref instant, now time.Time) *document {
+// document returns the requested document. If the last one has the same pieces, it is reused.
+func (b *builder) document(r request, ref instant, now time.Time) *document {
 	pieces := make([]*piece, len(b.buckets))
 	for i, k := range b.buckets {
 		pieces[i] = k.part(r.zone, b.scopes[r.scope].view(ref), nil).piece // made by prepare
 	}
-	d := old
-	if old == nil || !slices.Equal(old.pieces, pieces) {
-		d = newDocument(r.zone, b.scopes[r.scope], pieces, old, now)
+	d := b.last.document(r.zone.name, r.scope)
+	if d == nil || !d.built || !slices.Equal(d.pieces, pieces) {
+		d = newDocument(r.zone, b.scopes[r.scope], pieces, d, now)
 	}
 	for f, e := range variants {
 		if r.forms[f][e] {
@@ -310,7 +314,7 @@ func (b *builder) document(old *document, r request, ref instant, now time.Time)
 	return d
 }
 
-// newDocument returns the document that follows old, which may be nil.
+// newDocument returns the document that follows old, which may be nil or not built.
 func newDocument(z *zone, c scope, pieces []*piece, old *document, now time.Time) *document {
 	d := &document{
 		zone: z, scope: c, built: true, pieces: pieces, sum: sumOf(pieces, z, c), modified: now.Truncate(time.Second),

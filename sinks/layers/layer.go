@@ -217,8 +217,7 @@ func (l *Layer) complete(zone string, scope int, now time.Time) *snapshot {
 	l.building.Lock()
 	defer l.building.Unlock()
 	s := l.current.Load()
-	if documents := s.zones[zone]; documents != nil && !documents[scope].built {
-		d := documents[scope]
+	if d := s.document(zone, scope); d != nil && !d.built {
 		d.zone.demand(d.scope.whole).any.note(now) // find may have noted the request for an earlier zone of this name
 		s = l.builder.build(s.ref, now)
 		l.show(s, now)

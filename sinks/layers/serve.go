@@ -79,25 +79,20 @@ type response struct {
 
 // find returns the requested document in the format and encoding to send.
 func (l *Layer) find(c *contract.Client, h *fasthttp.RequestHeader, q *query, now time.Time) (r response, apiErr *contract.APIError) {
-	r.layer, r.client, r.snapshot = l, c.Owner, l.current.Load()
-	if r.snapshot == nil {
+	r.layer, r.client, r.headers, r.snapshot = l, c.Owner, headersOf(h), l.current.Load()
+	zone := c.Zone.String()
+	if r.document = r.snapshot.document(zone, q.scope); r.document == nil { // no layer, or Prepare was not called in time
 		return r, noLayer
 	}
 	if l.cfg.Stale == staleRefuse && l.staleReasons(r.snapshot, now) != nil {
 		return r, staleLayer
 	}
-	documents := r.snapshot.zones[c.Zone.String()]
-	if documents == nil { // Prepare was not called before the key was activated
-		return r, noLayer
-	}
-	r.document, r.headers = documents[q.scope], headersOf(h)
 	r.zone.demand(r.scope.whole).any.note(now)
 	if !r.built {
-		r.snapshot = l.complete(r.zone.name, q.scope, now)
-		if documents = r.snapshot.zones[r.zone.name]; documents == nil { // the last key of the time zone was withdrawn
+		r.snapshot = l.complete(zone, q.scope, now)
+		if r.document = r.snapshot.document(zone, q.scope); r.document == nil { // the last key of the time zone was withdrawn
 			return r, noLayer
 		}
-		r.document = documents[q.scope]
 	}
 	if r.headers.accept {
 		r.format = chooseFormat(h)
