@@ -294,21 +294,20 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 	return next
 }
 
-// document returns the requested document. If the last one has the same pieces, it is reused.
+// document returns the requested document. It is the last one if that has the same pieces and no
+// body that was not requested.
 func (b *builder) document(r request, ref instant, now time.Time) *document {
 	pieces := make([]*piece, len(b.buckets))
 	for i, k := range b.buckets {
 		pieces[i] = k.part(r.zone, b.scopes[r.scope].view(ref), nil).piece // made by prepare
 	}
 	d := b.last.document(r.zone.name, r.scope)
-	if d == nil || !d.built || !slices.Equal(d.pieces, pieces) {
+	if d == nil || !d.built || !slices.Equal(d.pieces, pieces) || !d.hasOnly(r.forms) {
 		d = newDocument(r.zone, b.scopes[r.scope], pieces, d, now)
 	}
 	for f, e := range variants {
 		if r.forms[f][e] {
 			d.body(f, e)
-		} else {
-			d.bodies[f][e].Store(nil)
 		}
 	}
 	return d

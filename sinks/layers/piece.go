@@ -204,6 +204,16 @@ func (d *document) size(f format, e encoding) (total int) {
 	return total
 }
 
+// hasOnly reports whether the document has no bodies in other forms than these.
+func (d *document) hasOnly(forms formSet) bool {
+	for f, e := range variants {
+		if !forms[f][e] && d.bodies[f][e].Load() != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // parallel calls do for each index below n, on all processors, and waits for all calls.
 func parallel(n int, do func(i int)) {
 	var next atomic.Int64

@@ -398,6 +398,42 @@ func TestEarlierLayersInMemory(t *testing.T) {
 	require.Empty(t, l.unread.byClient[c.Owner])
 }
 
+// TestDroppedFormsInMemory checks that a body that is dropped because no client has requested it for
+// keep_forms counts as one of an earlier layer.
+func TestDroppedFormsInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.KeepForms = time.Minute
+		l, c := running(t, cfg), client("UTC")
+		for i := range int32(2_000) {
+			f := forecast(i, 1, time.Now(), 1, 50)
+			f.Forecast[0].End = time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
+			l.Put(f)
+		}
+		l.Publish(time.Now())
+		sleep(time.Second)
+		var unread []*fasthttp.RequestCtx
+		for range 2 {
+			ctx, size, err := unreadJSON(l, c, "?horizon=15")
+			require.NoError(t, err)
+			require.Greater(t, size, maxJoinedSize)
+			l.unread.limit = size + size/2
+			unread = append(unread, ctx)
+			version := header(ctx, "Forecast-Version")
+			for range 3 { // protobuf is still requested
+				sleep(time.Minute)
+				ctx, err = get(l, c, "?horizon=15&since="+version)
+				require.NoError(t, err)
+				require.Equal(t, version, header(ctx, "Forecast-Version"))
+				read(t, ctx)
+			}
+		}
+		_, _, err := unreadJSON(l, c, "?horizon=15")
+		require.ErrorContains(t, err, "still reading")
+		read(t, unread...)
+	})
+}
+
 // TestEarlierPartsInMemory checks that any number of responses with parts of an earlier layer, or
 // with changes, count as the memory that they share.
 func TestEarlierPartsInMemory(t *testing.T) {
