@@ -17,7 +17,6 @@ func TestDeflate(t *testing.T) {
 		t.Helper()
 		blocks := bytes.Clone(d.deflate(text, values))
 		require.True(t, string(text) == inflate(t, blocks), "deflate")
-		require.True(t, string(text) == inflate(t, d.shrink(text, values)), "shrink")
 		require.Equal(t, blocks, d.deflate(text, values), "the blocks must depend only on the text")
 	}
 	f(nil, nil)
