@@ -91,26 +91,24 @@ func sumFromETag(etag string) (sum uint64, ok bool) {
 	return sum - formsVersion, err == nil
 }
 
-// setBody sets the body to bytes [from, to) of b, without copying them. Until the client has read
-// them, its quota is charged for the memory that only this response uses. setBody returns a 503 if
-// the client is still reading too much of earlier layers.
+// setBody sets the body to bytes [from, to) of b, without copying them. It returns a 503 if the
+// client is still reading too much of earlier layers.
 func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) *contract.APIError {
-	source, size, own := r.source(b)
+	k := r.kept(b)
 	for i, segment := range b.segments {
 		switch {
 		case from >= len(segment):
 			from, to = from-len(segment), to-len(segment)
 			continue
-		case to <= len(segment) && own == 0:
+		case to <= len(segment) && k.own == 0:
 			ctx.Response.SetBodyRaw(segment[from:to])
 		default:
-			if apiErr := r.layer.unread.add(r.client, source, size); apiErr != nil {
+			if apiErr := r.layer.unread.add(r.client, k); apiErr != nil {
 				return apiErr
 			}
-			r.layer.memory.Charge(r.client, own)
 			s := streams.Get().(*stream)
 			s.rest, s.skip, s.left = b.segments[i:], from, to-from
-			s.layer, s.client, s.source, s.shared, s.own = r.layer, r.client, source, size.responses, own
+			s.unread, s.client, s.kept = r.layer.unread, r.client, k
 			ctx.Response.SetBodyStream(s, s.left)
 		}
 		return nil
@@ -118,24 +116,24 @@ func (r *response) setBody(ctx *fasthttp.RequestCtx, b *body, from, to int) *con
 	return nil
 }
 
-// source returns the memory that b shares with other responses, and the total size of the pieces of
-// b that were made for this response.
-func (r *response) source(b *body) (s source, size unreadSize, own int64) {
-	s, size = source{replaced: r.replaced, format: r.format, encoding: r.encoding}, unreadSize{b.size, b.size}
+// kept returns what the response keeps in memory if its body is b.
+func (r *response) kept(b *body) kept {
+	k := kept{source: source{replaced: r.replaced, format: r.format, encoding: r.encoding}, sizes: sizes{b.size, b.size}}
 	if !r.part {
-		return s, size, 0
+		return k
 	}
 	for _, p := range r.pieces {
 		switch {
 		case p == nil:
 		case p.own:
-			own += int64(len(p.form(r.format, r.encoding).bytes))
+			k.own += int64(len(p.form(r.format, r.encoding).bytes))
 		case p.every:
-			s.changes = p.form(r.format, r.encoding)
-			return s, size, 0
+			k.changes = p.form(r.format, r.encoding)
+			return k
 		}
 	}
-	return s, unreadSize{b.size - int(own), r.document.size(r.format, r.encoding)}, own
+	k.sizes = sizes{b.size - int(k.own), r.document.size(r.format, r.encoding)}
+	return k
 }
 
 // stream writes segments one after the other. fasthttp closes it after the response.
@@ -144,11 +142,9 @@ type stream struct {
 	skip int      // bytes to skip in the first segment
 	left int      // number of bytes to write
 
-	layer  *Layer
+	unread *unread // contains the response
 	client string
-	source source
-	shared int   // size of what the body shares with other responses
-	own    int64 // charged to the client's quota
+	kept   kept
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -197,8 +193,7 @@ const gatherSize = 128 << 10
 var gatherBuffers = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
 func (s *stream) Close() error {
-	s.layer.unread.remove(s.client, s.source, s.shared)
-	s.layer.memory.Discharge(s.client, s.own)
+	s.unread.remove(s.client, s.kept)
 	*s = stream{}
 	streams.Put(s)
 	return nil

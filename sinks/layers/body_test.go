@@ -60,21 +60,21 @@ func TestOwnMemory(t *testing.T) {
 	changes.every = true
 	for _, c := range []struct {
 		pieces  []*piece
-		want    unreadSize
+		want    sizes
 		wantOwn int64
 	}{
-		{nil, unreadSize{0, 12}, 0},
-		{[]*piece{nil}, unreadSize{0, 12}, 0},
-		{[]*piece{shared}, unreadSize{6, 12}, 0},
-		{[]*piece{own}, unreadSize{0, 12}, 3},
-		{[]*piece{shared, own}, unreadSize{6, 12}, 3},
-		{[]*piece{shared, shared}, unreadSize{12, 12}, 0},
-		{[]*piece{changes}, unreadSize{7, 7}, 0},
+		{nil, sizes{0, 12}, 0},
+		{[]*piece{nil}, sizes{0, 12}, 0},
+		{[]*piece{shared}, sizes{6, 12}, 0},
+		{[]*piece{own}, sizes{0, 12}, 3},
+		{[]*piece{shared, own}, sizes{6, 12}, 3},
+		{[]*piece{shared, shared}, sizes{12, 12}, 0},
+		{[]*piece{changes}, sizes{7, 7}, 0},
 	} {
 		r := &response{document: &document{pieces: []*piece{shared, nil, shared}}, pieces: c.pieces, part: true}
-		source, size, own := r.source(r.body())
-		require.Equal(t, c.want, size, c)
-		require.Equal(t, c.wantOwn, own, c)
-		require.Equal(t, slices.Contains(c.pieces, changes), source.changes != nil, c)
+		k := r.kept(r.body())
+		require.Equal(t, c.want, k.sizes, c)
+		require.Equal(t, c.wantOwn, k.own, c)
+		require.Equal(t, slices.Contains(c.pieces, changes), k.changes != nil, c)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"trafficd/pipeline/admission"
 	"trafficd/pipeline/metrics"
 	"trafficd/pipeline/turns"
 	"trafficd/schemas/contract"
@@ -39,9 +38,8 @@ type Layer struct {
 	builder  *builder
 	history  history
 	waiters  waiters
-	turns    *turns.Limiter    // for requests whose response is made for them
-	memory   *admission.Quotas // for these responses
-	unread   *unread           // limits what clients that read slowly keep in memory
+	turns    *turns.Limiter // for requests whose response is made for them
+	unread   *unread
 
 	wake     chan struct{} // capacity 1: a build is due
 	draining chan struct{} // closed by Drain
@@ -53,7 +51,7 @@ type Layer struct {
 func New(cfg Config, log zerolog.Logger) *Layer {
 	slots := runtime.GOMAXPROCS(0)
 	l := &Layer{
-		turns: turns.New(slots, max(1, slots-1), math.MaxInt), memory: admission.New(partsLimit, memory), unread: newUnread(earlierLimit),
+		turns: turns.New(slots, max(1, slots-1), math.MaxInt), unread: newUnread(),
 		cfg: cfg, log: log, scopes: map[string]int{}, builder: newBuilder(cfg),
 		history: history{versions: map[uint64]version{}}, waiters: waiters{count: map[string]int{}},
 		wake: make(chan struct{}, 1), draining: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),

@@ -290,7 +290,7 @@ func TestBuildsDoNotWaitForRequests(t *testing.T) {
 // 503 when they exceed its quota, and that this affects neither other clients nor other requests.
 func TestMemoryOfParts(t *testing.T) {
 	l := served(t, 2_000)
-	l.memory = admission.New(1_000_000, memory)
+	l.unread.made = admission.New(1_000_000, memory)
 	whole, _ := get(l, client("UTC"), "")
 	other := client("UTC")
 	other.Owner = "other"
@@ -310,8 +310,8 @@ func TestMemoryOfParts(t *testing.T) {
 			unread = append(unread, ctx)
 		}
 		require.ErrorContains(t, err, "more than its quota")
-		require.Greater(t, l.memory.Total(), int64(500_000))
-		require.Less(t, l.memory.Total(), int64(900_000))
+		require.Greater(t, l.unread.made.Total(), int64(500_000))
+		require.Less(t, l.unread.made.Total(), int64(900_000))
 		for _, c := range []struct {
 			client *contract.Client
 			query  string
@@ -323,7 +323,7 @@ func TestMemoryOfParts(t *testing.T) {
 		for _, ctx := range unread {
 			require.NoError(t, ctx.Response.CloseBodyStream())
 		}
-		require.Zero(t, l.memory.Total())
+		require.Zero(t, l.unread.made.Total())
 		ctx, err := request(client("UTC"), query)
 		require.NoError(t, err)
 		require.NoError(t, ctx.Response.CloseBodyStream())
@@ -458,13 +458,13 @@ func TestEarlierPartsInMemory(t *testing.T) {
 	changeFirst(l, 900)
 	f("?since=" + version)
 	f(part)
-	require.Less(t, int(l.memory.Total()), size/2)
+	require.Less(t, int(l.unread.made.Total()), size/2)
 	changeFirst(l, 2_000)
 	_, _, err = unreadJSON(l, c, part)
 	require.ErrorContains(t, err, "still reading")
 	read(t, unread...)
 	require.Empty(t, l.unread.byClient[c.Owner])
-	require.Zero(t, l.memory.Total())
+	require.Zero(t, l.unread.made.Total())
 }
 
 // TestChangesAreShared checks that a client is not charged for changes that other responses share.
@@ -478,7 +478,7 @@ func TestChangesAreShared(t *testing.T) {
 		require.Less(t, size, maxJoinedSize)
 		defer read(t, ctx)
 	}
-	require.Zero(t, l.memory.Total())
+	require.Zero(t, l.unread.made.Total())
 }
 
 // TestMemoryOfChanges checks that a client that does not read the changes since many versions is
@@ -507,7 +507,7 @@ func TestMemoryOfChanges(t *testing.T) {
 	}
 	layer := request("").Response.Header.ContentLength()
 	require.Greater(t, unread, 2*layer)
-	require.Less(t, unread-int(l.memory.Total()), layer)
+	require.Less(t, unread-int(l.unread.made.Total()), layer)
 }
 
 // TestManyChangesAreNotFiltered checks that a client that follows a part gets the whole part, which

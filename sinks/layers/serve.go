@@ -29,10 +29,6 @@ func (l *Layer) Admit(*contract.Client, *fasthttp.RequestHeader) (release func()
 	return nil, nil
 }
 
-// partsLimit is the memory that responses made for single requests may use, because clients may
-// read slowly. In a layer of 100,000 streets, the largest one takes less than 20 MB.
-const partsLimit = 256 << 20
-
 // Handle serves GET and HEAD with prebuilt bodies. It does not copy them, and allocates only for
 // errors and for parts of the layer, which clients make in turn. items is always 0.
 func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int, err error) {
@@ -44,7 +40,7 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 		l.wait(c, ctx, &q)
 		l.turns.Take(c.Owner) // its queue is never full, because connections are limited
 		defer l.turns.Pass(c.Owner)
-		if apiErr = l.memory.CheckCharged(c.Owner); apiErr != nil {
+		if apiErr = l.unread.made.CheckCharged(c.Owner); apiErr != nil {
 			return 0, apiErr
 		}
 	}
@@ -66,7 +62,7 @@ func (l *Layer) Handle(c *contract.Client, ctx *fasthttp.RequestCtx) (items int,
 type response struct {
 	*document
 	layer    *Layer
-	client   string // who is charged for what is made for this response
+	client   string // the owner of the request's key
 	snapshot *snapshot
 	format   format
 	encoding encoding

@@ -5,13 +5,28 @@ import (
 	"sync"
 	"time"
 
+	"trafficd/pipeline/admission"
 	"trafficd/schemas/contract"
 )
 
-// earlierLimit is the maximum size of what a client may be reading of earlier layers when it
-// requests another body. A layer of 100,000 streets as JSON without compression takes about 200 MB,
-// and a client may take an hour to read it.
-const earlierLimit = 128 << 20
+const (
+	// madeLimit is the memory that responses made for single requests may use, because clients may
+	// read slowly. In a layer of 100,000 streets, the largest one takes less than 20 MB.
+	madeLimit = 256 << 20
+	// earlierLimit is the maximum size of what a client may be reading of earlier layers when it
+	// requests another body. A layer of 100,000 streets as JSON without compression takes about 200
+	// MB, and a client may take an hour to read it.
+	earlierLimit = 128 << 20
+)
+
+// unread limits the memory of responses that clients have not read to the end. It is safe for
+// concurrent use.
+type unread struct {
+	made     *admission.Quotas // for what was made for single requests
+	limit    int               // of what clients read of earlier layers
+	mu       sync.Mutex
+	byClient map[string]map[source]sizes
+}
 
 // source is memory that responses share: a document in a format and encoding, or changes.
 type source struct {
@@ -21,30 +36,33 @@ type source struct {
 	changes  *form // nil: the document
 }
 
-// unread records what clients have not read to the end. It is safe for concurrent use.
-type unread struct {
-	limit    int // earlierLimit
-	mu       sync.Mutex
-	byClient map[string]map[source]unreadSize
+// sizes describes one or more responses from a source.
+type sizes struct {
+	shared int // total size of what they share with other responses
+	whole  int // size of the source
 }
 
-// unreadSize is the total size of a client's responses from a source, and the size of the source.
-type unreadSize struct{ responses, source int }
+// kept is what a response keeps in memory.
+type kept struct {
+	source
+	sizes
+	own int64 // size of what was made for the response
+}
 
-func newUnread(limit int) *unread {
-	return &unread{limit: limit, byClient: map[string]map[source]unreadSize{}}
+func newUnread() *unread {
+	return &unread{made: admission.New(madeLimit, memory), limit: earlierLimit, byClient: map[string]map[source]sizes{}}
 }
 
 // add adds a response, or returns a 503 if its client is reading more than the limit of replaced
 // documents. Responses from one source count at most as much as the source.
-func (u *unread) add(client string, s source, size unreadSize) *contract.APIError {
+func (u *unread) add(client string, k kept) *contract.APIError {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	sources, earlier := u.byClient[client], 0
-	for s, size := range sources {
+	for source, all := range sources {
 		select {
-		case <-s.replaced:
-			earlier += min(size.responses, size.source)
+		case <-source.replaced:
+			earlier += min(all.shared, all.whole)
 		default:
 		}
 	}
@@ -53,23 +71,25 @@ func (u *unread) add(client string, s source, size unreadSize) *contract.APIErro
 			"their connections, then try again", earlier, u.limit), time.Second)
 	}
 	if sources == nil {
-		sources = map[source]unreadSize{}
+		sources = map[source]sizes{}
 		u.byClient[client] = sources
 	}
-	before := sources[s]
-	sources[s] = unreadSize{before.responses + size.responses, max(before.source, size.source)}
+	all := sources[k.source]
+	sources[k.source] = sizes{all.shared + k.shared, max(all.whole, k.whole)}
+	u.made.Charge(client, k.own)
 	return nil
 }
 
 // remove removes a response that was added.
-func (u *unread) remove(client string, s source, responses int) {
+func (u *unread) remove(client string, k kept) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	sources := u.byClient[client]
-	size := sources[s]
-	if size.responses -= responses; size.responses == 0 {
-		delete(sources, s)
+	all := sources[k.source]
+	if all.shared -= k.shared; all.shared > 0 {
+		sources[k.source] = all
 	} else {
-		sources[s] = size
+		delete(sources, k.source)
 	}
+	u.made.Discharge(client, k.own)
 }
