@@ -49,8 +49,7 @@ func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time
 	case errors.As(err, &exception) && exception.Code == 81:
 		return fmt.Errorf("database: %w", err)
 	}
-	return fmt.Errorf("%s: cannot connect to %s: %w; check that the server is running, the port is its native one, and tls.enabled is correct",
-		key, address, err)
+	return fmt.Errorf("%s: cannot connect to %s: %w; check that the server is running", key, address, err)
 }
 
 // Check returns an error if the TLS files cannot be read or, if deep, if the server cannot be used.
@@ -230,7 +229,8 @@ func (k Kafka) diagnose(address string, err error) error {
 		return fmt.Errorf("sasl and tls.enabled: %s closes the connection: %w; check the password, and that the listener uses these settings",
 			address, err)
 	case slices.Contains(k.Brokers, address):
-		return fmt.Errorf("brokers: cannot connect to %s: %w; check that the listener uses the same tls and sasl settings", address, err)
+		return fmt.Errorf("brokers: cannot connect to %s: %w; check that it is a broker whose listener uses the same tls and sasl settings",
+			address, err)
 	}
 	return fmt.Errorf("brokers: cannot connect to %s, which the cluster advertises: %w; check advertised.listeners of the brokers",
 		address, err)

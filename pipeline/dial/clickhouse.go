@@ -43,8 +43,20 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 		return nil, err
 	}
 	connect := dialer(options.DialTimeout, tlsConfig)
-	// The client's default dial function ignores the context.
-	options.DialContext = func(ctx context.Context, address string) (net.Conn, error) { return connect(ctx, "tcp", address) }
+	options.DialStrategy = func(ctx context.Context, id int, o *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
+		var conn net.Conn
+		once := *o
+		// The client's default dial function ignores the context.
+		once.DialContext = func(ctx context.Context, address string) (_ net.Conn, err error) {
+			conn, err = connect(ctx, "tcp", address)
+			return conn, err
+		}
+		r, err := clickhouse.DefaultDialStrategy(ctx, id, &once, dial)
+		if err != nil && conn != nil {
+			_ = conn.Close() // the client leaves it open if the handshake fails
+		}
+		return r, explain(err)
+	}
 	options.Auth = clickhouse.Auth{Database: c.Database, Username: c.Username, Password: c.Password}
 	options.MaxOpenConns = max(options.MaxOpenConns, 1)
 	options.ConnOpenStrategy, options.MaxIdleConns = clickhouse.ConnOpenInOrder, options.MaxOpenConns
@@ -60,7 +72,7 @@ func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Du
 	}
 	conn, err := dialer(timeout, tlsConfig)(ctx, "tcp", address)
 	if err != nil {
-		return nil, err
+		return nil, explain(err)
 	}
 	client, err := ch.Connect(ctx, conn, ch.Options{
 		Database: c.Database, User: c.Username, Password: c.Password, Compression: compression, HandshakeTimeout: timeout,
@@ -68,7 +80,22 @@ func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Du
 	if err != nil {
 		_ = conn.Close() // err is more useful
 	}
-	return client, err
+	return client, explain(err)
+}
+
+// ErrHandshake is wrapped by the error of a connection that was accepted, but got no valid response
+// to its handshake, as from the port of another protocol.
+var ErrHandshake = errors.New("invalid or no response to the handshake; check that this is the port of ClickHouse's native protocol" +
+	" (9000 by default, 9440 with TLS), and that tls.enabled is correct")
+
+// explain wraps an error of a new connection in ErrHandshake, unless it says itself what is wrong.
+func explain(err error) error {
+	var operation *net.OpError
+	refused := errors.As(err, &operation) && operation.Op == "dial"
+	if err == nil || refused || IsTLS(err) || ch.IsException(err) || errors.As(err, new(*clickhouse.Exception)) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrHandshake, err)
 }
 
 // ClickHouseQuery configures a query that is run repeatedly.
@@ -121,23 +148,15 @@ func (p *Poller) Poll(ctx context.Context, read func(driver.Rows) error) (err er
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	rows, err := p.conn.Query(ctx, p.Query)
-	if err != nil {
-		return explain(err)
+	switch {
+	case err == io.EOF: // not wrapped: the server has run the statement
+		return errors.New("the statement in query returns no result: it must be a SELECT statement")
+	case err != nil:
+		return err
 	}
 	defer rows.Close()
 	if err = errors.Join(read(rows), rows.Err()); err != nil {
 		cancel() // otherwise Close would read the rest of the response, which may be endless
-	}
-	return err
-}
-
-// explain adds a remedy to an error of the client that does not say what is wrong.
-func explain(err error) error {
-	switch {
-	case err == io.EOF: // not wrapped: the server has run the statement
-		return errors.New("the statement in query returns no result: it must be a SELECT statement")
-	case strings.Contains(err.Error(), "[handshake] unexpected packet"):
-		return fmt.Errorf("%w: address must be the port of the native protocol (9000 by default, 9440 with TLS), not of HTTP", err)
 	}
 	return err
 }

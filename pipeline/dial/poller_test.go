@@ -8,9 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/ch-go"
+	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
@@ -63,4 +66,49 @@ func TestPollOverTLS(t *testing.T) {
 	f(ca, "", "A")
 	f("", "certificate signed by unknown authority", "")
 	f(ca+".missing", "cannot read the CA certificates", "")
+}
+
+// TestWrongPort connects to ports of other protocols, with TLS and without.
+func TestWrongPort(t *testing.T) {
+	f := func(enabled bool, want string, respond func(net.Conn)) {
+		t.Helper()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		var server sync.WaitGroup
+		server.Go(func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				server.Go(func() {
+					defer c.Close()
+					respond(c)
+				})
+			}
+		})
+		address := l.Addr().String()
+		c := ClickHouse{Username: "default", TLS: TLS{Enabled: enabled, InsecureSkipVerify: enabled}}
+		conn, err := c.Open(&clickhouse.Options{Addr: []string{address}, DialTimeout: time.Minute})
+		require.NoError(t, err)
+		defer conn.Close()
+		_, connectErr := c.Connect(t.Context(), address, time.Minute, ch.CompressionDisabled)
+		for _, err := range []error{conn.Ping(t.Context()), connectErr} {
+			require.ErrorContains(t, err, want)
+		}
+		require.NoError(t, l.Close())
+		server.Wait()
+	}
+	const advice = "check that this is the port of ClickHouse's native protocol (9000 by default, 9440 with TLS), and that tls.enabled is correct"
+	send := func(response string) func(net.Conn) {
+		return func(c net.Conn) {
+			_, _ = io.WriteString(c, response)
+			_, _ = io.Copy(io.Discard, c)
+		}
+	}
+	f(false, advice, send("HTTP/1.1 400 Bad Request\r\n\r\n"))
+	f(false, advice, send("\x15\x03\x03\x00\x02\x02\x46")) // a TLS alert
+	f(false, advice, func(net.Conn) {})
+	f(true, advice, func(net.Conn) {})
+	f(true, "does not look like a TLS handshake", send("HTTP/1.1 400 Bad Request\r\n\r\n"))
+
+	server := ch.Exception{Code: 516}
+	require.Equal(t, &server, explain(&server), "an error of the server itself needs no advice about the port")
+	require.Equal(t, &clickhouse.Exception{Code: 516}, explain(&clickhouse.Exception{Code: 516}))
 }

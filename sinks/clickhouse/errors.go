@@ -25,6 +25,7 @@ const (
 	classTLS       class = "tls"
 	classAuth      class = "auth"
 	classOverload  class = "overload"
+	classMemory    class = "memory"
 	classDisk      class = "disk"
 	classReadOnly  class = "readonly"
 	classQuorum    class = "quorum"
@@ -34,12 +35,13 @@ const (
 )
 
 var hints = map[class]string{
-	classNetwork:   "check that the server is running and that the settings `addresses` and `tls.enabled` are correct",
+	classNetwork:   "check that the server is running and that the setting `addresses` is correct",
 	classTimeout:   "the server did not respond within the timeouts",
 	classCancelled: "the attempt was cancelled",
 	classTLS:       "check tls.enabled, tls.ca, tls.server_name, tls.cert and the server's certificate",
 	classAuth:      "check username, password and the user's grants",
 	classOverload:  "the server is overloaded; will retry",
+	classMemory:    "raise max_memory_usage of the user, or the server's memory: a block takes up to 70 MiB, more with materialized views",
 	classDisk:      "check the server's disks",
 	classReadOnly:  "the table or the user is read-only",
 	classQuorum:    "check Keeper and the replicas",
@@ -77,12 +79,13 @@ var codes = map[class]map[int32]string{
 		291: "DATABASE_ACCESS_DENIED", 497: "ACCESS_DENIED", 516: "AUTHENTICATION_FAILED", 720: "USER_EXPIRED",
 		767: "REQUIRED_SECOND_FACTOR", 452: "SETTING_CONSTRAINT_VIOLATION",
 	},
+	classMemory: {
+		173: "CANNOT_ALLOCATE_MEMORY", 241: "MEMORY_LIMIT_EXCEEDED", 777: "MEMORY_RESERVATION_KILLED", 778: "MEMORY_RESERVATION_FAILED",
+	},
 	classOverload: {
-		160: "TOO_SLOW", 173: "CANNOT_ALLOCATE_MEMORY", 201: "QUOTA_EXCEEDED", 202: "TOO_MANY_SIMULTANEOUS_QUERIES",
-		203: "NO_FREE_CONNECTION", 241: "MEMORY_LIMIT_EXCEEDED", 252: "TOO_MANY_PARTS", 439: "CANNOT_SCHEDULE_TASK",
-		473: "DEADLOCK_AVOIDED", 700: "USER_SESSION_LIMIT_EXCEEDED", 745: "SERVER_OVERLOADED",
+		160: "TOO_SLOW", 201: "QUOTA_EXCEEDED", 202: "TOO_MANY_SIMULTANEOUS_QUERIES", 203: "NO_FREE_CONNECTION", 252: "TOO_MANY_PARTS",
+		439: "CANNOT_SCHEDULE_TASK", 473: "DEADLOCK_AVOIDED", 700: "USER_SESSION_LIMIT_EXCEEDED", 745: "SERVER_OVERLOADED",
 		749: "TCP_CONNECTION_LIMIT_REACHED", 763: "SESSION_REFUSED", 776: "RESOURCE_LIMIT_EXCEEDED",
-		777: "MEMORY_RESERVATION_KILLED", 778: "MEMORY_RESERVATION_FAILED",
 	},
 	classDisk: {
 		33: "CANNOT_READ_ALL_DATA", 40: "CHECKSUM_DOESNT_MATCH", 74: "CANNOT_READ_FROM_FILE_DESCRIPTOR",
@@ -134,7 +137,7 @@ func classify(err error) class {
 		}
 		return classNetwork
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
-		errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+		errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), errors.Is(err, dial.ErrHandshake):
 		return classNetwork
 	}
 	return classOther

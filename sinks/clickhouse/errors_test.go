@@ -14,6 +14,8 @@ import (
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/stretchr/testify/require"
+
+	"trafficd/pipeline/dial"
 )
 
 func TestClassify(t *testing.T) {
@@ -25,7 +27,7 @@ func TestClassify(t *testing.T) {
 	}
 	exception := func(code int32) error { return &ch.Exception{Code: code} }
 	f(classOverload, exception(252))
-	f(classOverload, exception(241))
+	f(classMemory, exception(241))
 	f(classReadOnly, exception(164))
 	f(classReadOnly, exception(242))
 	f(classReadOnly, exception(774))
@@ -50,6 +52,8 @@ func TestClassify(t *testing.T) {
 	f(classNetwork, io.EOF)
 	f(classNetwork, io.ErrUnexpectedEOF)
 	f(classNetwork, syscall.EPIPE)
+	f(classNetwork, fmt.Errorf("%w: unexpected packet [72]", dial.ErrHandshake))
+	f(classTimeout, fmt.Errorf("%w: %w", dial.ErrHandshake, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}))
 	f(classSchema, errSchema)
 	f(classOther, errors.New("something"))
 }

@@ -81,7 +81,7 @@ func TestClickHouseFeed(t *testing.T) {
 	native := source.Poller
 	source.Poller = dial.Poller{ClickHouseQuery: native.ClickHouseQuery}
 	source.Address = store.HTTP
-	f("address must be the port of the native protocol", "A", "B", "C")
+	f("check that this is the port of ClickHouse's native protocol", "A", "B", "C")
 	source.Close()
 	source.Poller = native
 
