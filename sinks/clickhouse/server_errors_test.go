@@ -3,10 +3,12 @@ package clickhouse
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
 
+	native "github.com/ClickHouse/ch-go"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -22,6 +24,7 @@ func testServerErrors(t *testing.T, store *stores.ClickHouse) {
 	t.Run("constraint", func(t *testing.T) { testConstraint(t, store) })
 	t.Run("view", func(t *testing.T) { testView(t, store) })
 	t.Run("too many parts", func(t *testing.T) { testTooManyParts(t, store) })
+	t.Run("memory limit", func(t *testing.T) { testMemoryLimit(t, store) })
 	t.Run("concurrent retries", func(t *testing.T) { testConcurrentRetries(t, store) })
 	t.Run("migrate", func(t *testing.T) { testMigrate(t, store) })
 }
@@ -167,6 +170,29 @@ func testTooManyParts(t *testing.T, store *stores.ClickHouse) {
 		a.deliver(plan, rows)
 	}
 	a.requireRows(all)
+}
+
+// testMemoryLimit checks that a block whose insert exceeds max_memory_usage is delivered once the
+// limit is raised, without a restart.
+func testMemoryLimit(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store)
+	require.NoError(t, a.ready(context.Background()))
+	h := a.hosts.all[0]
+	connect, limit := h.connect, 1<<20
+	h.connect = func(ctx context.Context) (*native.Client, error) {
+		conn, err := connect(ctx)
+		if err == nil {
+			err = conn.Do(ctx, native.Query{Body: fmt.Sprint("SET max_memory_usage = ", limit)})
+		}
+		return conn, err
+	}
+	rows, plan := a.plan(smallBlock(1))
+	for range 2 {
+		require.ErrorContains(t, a.requireFailure(classMemory, plan, rows), "raise max_memory_usage")
+	}
+	limit = 0
+	a.deliver(plan, rows)
+	a.requireRows(rows)
 }
 
 // testConcurrentRetries checks that attempts that the server processes at the same time insert each
