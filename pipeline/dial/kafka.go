@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
@@ -79,7 +81,7 @@ func (s SASL) validate(section string) error {
 // connect. An error starts with the key of a setting. The caller must call CloseIdleConnections
 // when it no longer uses the transport. As a side effect, it limits the size of record batches in
 // the whole process.
-func (k Kafka) Transport() (*kafka.Transport, error) {
+func (k Kafka) Transport() (*Transport, error) {
 	tlsConfig, err := k.TLS.Config("tls.")
 	if err != nil {
 		return nil, err
@@ -89,14 +91,46 @@ func (k Kafka) Transport() (*kafka.Transport, error) {
 		return nil, err
 	}
 	boundCodecs()
-	return &kafka.Transport{
+	return &Transport{&kafka.Transport{
 		Dial:           k.connect(tlsConfig),
 		DialTimeout:    k.DialTimeout,
 		MetadataTTL:    k.MetadataMaxAge,
 		MetadataTopics: []string{k.Topic}, // no metadata of other topics
 		ClientID:       k.ClientID,
 		SASL:           mechanism,
-	}, nil
+	}}, nil
+}
+
+// Transport is kafka-go's transport, except that it checks which partition the response to a
+// produce request is about.
+type Transport struct{ *kafka.Transport }
+
+// RoundTrip implements kafka.RoundTripper.
+func (t *Transport) RoundTrip(ctx context.Context, address net.Addr, request kafka.Request) (kafka.Response, error) {
+	response, err := t.Transport.RoundTrip(ctx, address, request)
+	if produced, ok := response.(*produce.Response); ok && err == nil {
+		err = checkProduced(request, produced)
+	}
+	return response, err
+}
+
+// checkProduced returns an error if a response is not about the partition of the request. kafka-go
+// sends one partition in a request, and returns the first result of any partition.
+func checkProduced(request kafka.Request, response *produce.Response) error {
+	var topic string
+	var partition int32
+	switch r := request.(type) {
+	case *produce.Request:
+		topic, partition = r.Topics[0].Topic, r.Topics[0].Partitions[0].Partition
+	case *rawproduce.Request:
+		topic, partition = r.Topics[0].Topic, r.Topics[0].Partitions[0].Partition
+	}
+	if len(response.Topics) == 1 && response.Topics[0].Topic == topic {
+		if results := response.Topics[0].Partitions; len(results) == 1 && results[0].Partition == partition {
+			return nil
+		}
+	}
+	return fmt.Errorf("invalid response of the broker to a Produce request: it is not about partition %d of topic %q", partition, topic)
 }
 
 // Addr returns the address of any of the brokers, for a client with the Transport.
@@ -104,7 +138,7 @@ func (k Kafka) Addr() net.Addr { return anyBroker(k.Brokers) }
 
 // Dialer returns a dialer that connects like the Transport t, for consumer groups, which cannot use
 // a Transport.
-func (k Kafka) Dialer(t *kafka.Transport) *kafka.Dialer {
+func (k Kafka) Dialer(t *Transport) *kafka.Dialer {
 	return &kafka.Dialer{DialFunc: t.Dial, ClientID: k.ClientID, Timeout: k.DialTimeout, SASLMechanism: t.SASL}
 }
 

@@ -28,7 +28,7 @@ type Log struct {
 	consumers []string
 	log       zerolog.Logger
 	client    *kafka.Client
-	transport *kafka.Transport
+	transport *dial.Transport
 
 	mu       sync.Mutex
 	writers  []*writer // indexed by partition

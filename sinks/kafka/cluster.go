@@ -23,7 +23,7 @@ type cluster struct {
 	cfg       Config
 	topic     string // topic of all requests
 	client    *kafka.Client
-	transport *kafka.Transport
+	transport *dial.Transport
 }
 
 func newCluster(cfg Config) (*cluster, error) {

@@ -53,6 +53,34 @@ func (s *fixture) requireOnce(excluded ...rowID) {
 	requireOnce(s.t, s.ListenAddrs(), topic, s.rows, excluded...)
 }
 
+// TestOtherPartition makes the broker acknowledge partitions or topics other than the requested one.
+// Nothing of that was written.
+func TestOtherPartition(t *testing.T) {
+	f := func(change func(*kmsg.ProduceResponse)) {
+		t.Helper()
+		s := newFixture(t, 3)
+		s.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			asked := request.(*kmsg.ProduceRequest).Topics[0]
+			response := request.ResponseKind().(*kmsg.ProduceResponse)
+			about := kmsg.NewProduceResponseTopic()
+			about.Topic = asked.Topic
+			about.Partitions = append(about.Partitions, kmsg.NewProduceResponseTopicPartition())
+			about.Partitions[0].Partition = asked.Partitions[0].Partition
+			response.Topics = append(response.Topics, about)
+			change(response)
+			return response, nil, true
+		})
+		s.offer(rowsOf(random(), 300, 40))
+		require.ErrorContains(t, s.step(s.sink), "it is not about partition")
+		s.run(s.sink)
+		s.requireOnce()
+	}
+	f(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions[0].Partition++ })
+	f(func(r *kmsg.ProduceResponse) { r.Topics[0].Topic = "another" })
+	f(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions = nil })
+	f(func(r *kmsg.ProduceResponse) { r.Topics = append(r.Topics, r.Topics[0]) })
+}
+
 // TestErrorResponses makes the broker respond to a block with each kind of error. In some cases the
 // broker has nevertheless written the block.
 func TestErrorResponses(t *testing.T) {

@@ -21,7 +21,7 @@ type topicFeed struct {
 	maxSpeed  float64
 	guarded   guardedLayer
 	faults    *faults
-	transport *kafka.Transport
+	transport *dial.Transport
 	client    *kafka.Client
 
 	topic    dial.TopicID  // the topic being read

@@ -38,7 +38,7 @@ const (
 type Publisher struct {
 	cfg       forecasts.KafkaConfig
 	options   Options
-	transport *kafka.Transport
+	transport *dial.Transport
 	client    *kafka.Client
 	topic     dial.TopicID // the topic that Digests has read; zero before
 }
