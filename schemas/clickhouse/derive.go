@@ -74,6 +74,7 @@ func (l Layout) Derive(blocks ...Block) []string {
 var DeriveSettings = map[string]any{
 	"async_insert": 0, "max_threads": 1, "max_insert_threads": 1, "max_partitions_per_insert_block": 0, "insert_deduplicate": 0,
 	"optimize_on_insert": 0, "use_query_cache": 0, "final": 0, "limit": 0, "offset": 0, "max_query_size": 0,
+	"additional_table_filters": "{}", "additional_result_filter": "",
 	"read_overflow_mode": "throw", "read_overflow_mode_leaf": "throw", "timeout_overflow_mode": "throw",
 	"group_by_overflow_mode": "throw", "set_overflow_mode": "throw", "distinct_overflow_mode": "throw", "result_overflow_mode": "throw",
 }

@@ -111,6 +111,7 @@ func TestArchive(t *testing.T) {
 	t.Run("one block", func(t *testing.T) { testOneBlock(t, store) })
 	t.Run("time limit", func(t *testing.T) { testTimeLimit(t, store) })
 	t.Run("check", func(t *testing.T) { testCheckChangesNothing(t, store) })
+	t.Run("row policy", func(t *testing.T) { testRowPolicy(t, store) })
 	t.Run("final", func(t *testing.T) { testFinal(t, store) })
 	t.Run("allocations", func(t *testing.T) { testAllocations(t, store) })
 	t.Run("codes", func(t *testing.T) { testCodes(t, store) })
@@ -230,6 +231,20 @@ func testCheckChangesNothing(t *testing.T, store *stores.ClickHouse) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, "1", store.Query(t, "SELECT count() FROM "+a.name+"_blocks FINAL WHERE derived = 0"))
+}
+
+// testRowPolicy checks that Check reports a row policy that hides all rows from the user, but not
+// one that hides the rows of other users.
+func testRowPolicy(t *testing.T, store *stores.ClickHouse) {
+	a := newArchive(t, store, func(c *Config) { c.Database, c.Table = "hidden", "measurements" })
+	subject := a.config
+	subject.Username, subject.Password = "trafficd", "trafficd"
+	require.NoError(t, a.Probe(t.Context()))
+	require.NoError(t, subject.Check(t.Context(), true), "the table is empty")
+	rows, plan := a.plan(smallBlock(1))
+	a.deliver(plan, rows)
+	require.NoError(t, a.config.Check(t.Context(), true))
+	require.ErrorContains(t, subject.Check(t.Context(), true), "CREATE ROW POLICY trafficd ON `hidden`.* USING 1 TO trafficd")
 }
 
 // testFinal checks that a measurement that is sent again replaces the earlier one, and that the

@@ -119,6 +119,9 @@ func testHostileProfile(t *testing.T, store *stores.ClickHouse) {
 	f(ch.Settings{"max_rows_to_group_by": 1, "group_by_overflow_mode": "any"})
 	f(ch.Settings{"max_rows_in_set": 1, "set_overflow_mode": "break"})
 	f(ch.Settings{"max_rows_in_distinct": 1, "distinct_overflow_mode": "break"})
+	f(ch.Settings{"additional_table_filters": fmt.Sprintf("{'%s': 'value > 1e9'}", a.name)})
+	f(ch.Settings{"additional_result_filter": "0"})
+	f(ch.Settings{"deduplicate_insert_select": "enable_even_for_bad_queries", "deduplicate_insert": "enable"})
 	f(ch.Settings{"max_result_rows": 1, "result_overflow_mode": "break", "max_block_size": 1})
 }
 

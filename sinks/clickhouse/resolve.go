@@ -71,7 +71,7 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	if len(missing) > 0 {
 		rowsVanished.Add(float64(missing.Rows()))
 		s.log.Warn().Str("plan", plan).Int("rows", missing.Rows()).
-			Msg("archive: acknowledged rows are not in the table; check whether it has a TTL or rows were deleted")
+			Msg("archive: acknowledged rows are not in the table; check whether it has a TTL or a row policy, or rows were deleted")
 	}
 	return nil
 }
@@ -202,14 +202,16 @@ func (s *Sink) lookUpOn(ctx context.Context, h *host, rows batch.Block) (*findin
 // lookupSettings make a lookup return every matching row or fail, regardless of the user's settings
 // profile: a row that is in the table but not returned would be sent again.
 var lookupSettings = ch.Settings{
-	"use_query_cache":         0,
-	"limit":                   0,
-	"offset":                  0,
-	"final":                   0,
-	"read_overflow_mode":      "throw",
-	"read_overflow_mode_leaf": "throw",
-	"result_overflow_mode":    "throw",
-	"timeout_overflow_mode":   "throw",
+	"use_query_cache":          0,
+	"limit":                    0,
+	"offset":                   0,
+	"final":                    0,
+	"additional_table_filters": "{}",
+	"additional_result_filter": "",
+	"read_overflow_mode":       "throw",
+	"read_overflow_mode_leaf":  "throw",
+	"result_overflow_mode":     "throw",
+	"timeout_overflow_mode":    "throw",
 }
 
 func lookupStatement(table string, rows batch.Block) string {
