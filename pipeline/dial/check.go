@@ -72,12 +72,12 @@ func checkClock(key, address string, server, before, after time.Time) error {
 		key, address, ahead.Round(time.Second))
 }
 
-// IsTLS reports whether err means that the certificate of the client or the server was rejected, or
-// that the server does not use TLS.
+// IsTLS reports whether err means that the certificate of the client or the server was rejected,
+// that the server does not use TLS, or that a file of the TLS settings cannot be used.
 func IsTLS(err error) bool {
 	var operation *net.OpError
 	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) ||
-		errors.As(err, &operation) && operation.Op == "remote error" // a TLS alert, see crypto/tls
+		errors.As(err, new(filesError)) || errors.As(err, &operation) && operation.Op == "remote error" // a TLS alert, see crypto/tls
 }
 
 // Topic describes a topic as the brokers report it.

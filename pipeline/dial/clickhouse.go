@@ -38,11 +38,10 @@ func ValidateAddress(key, address string) error {
 // TLS files, but does not connect. An error starts with the key of a setting. The caller sets the
 // addresses, timeouts and compression in options; Open sets the rest.
 func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
-	tlsConfig, err := c.TLS.Config("tls.")
-	if err != nil {
+	if _, err := c.TLS.Config("tls."); err != nil {
 		return nil, err
 	}
-	connect := dialer(options.DialTimeout, tlsConfig)
+	connect := c.TLS.dialer(options.DialTimeout)
 	options.DialStrategy = func(ctx context.Context, id int, o *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
 		var conn net.Conn
 		once := *o
@@ -66,11 +65,7 @@ func (c ClickHouse) Open(options *clickhouse.Options) (driver.Conn, error) {
 // Connect opens a connection with ch-go, the low-level client of clickhouse-go, for callers that
 // encode blocks themselves. An error from the server is a *ch.Exception.
 func (c ClickHouse) Connect(ctx context.Context, address string, timeout time.Duration, compression ch.Compression) (*ch.Client, error) {
-	tlsConfig, err := c.TLS.Config("tls.")
-	if err != nil {
-		return nil, err
-	}
-	conn, err := dialer(timeout, tlsConfig)(ctx, "tcp", address)
+	conn, err := c.TLS.dialer(timeout)(ctx, "tcp", address)
 	if err != nil {
 		return nil, explain(err)
 	}

@@ -2,7 +2,6 @@ package dial
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -82,8 +81,7 @@ func (s SASL) validate(section string) error {
 // when it no longer uses the transport. As a side effect, it limits the size of record batches in
 // the whole process.
 func (k Kafka) Transport() (*Transport, error) {
-	tlsConfig, err := k.TLS.Config("tls.")
-	if err != nil {
+	if _, err := k.TLS.Config("tls."); err != nil {
 		return nil, err
 	}
 	mechanism, err := k.SASL.mechanism()
@@ -92,7 +90,7 @@ func (k Kafka) Transport() (*Transport, error) {
 	}
 	boundCodecs()
 	return &Transport{&kafka.Transport{
-		Dial:           k.connect(tlsConfig),
+		Dial:           k.connect(),
 		DialTimeout:    k.DialTimeout,
 		MetadataTTL:    k.MetadataMaxAge,
 		MetadataTopics: []string{k.Topic}, // no metadata of other topics
@@ -142,8 +140,8 @@ func (k Kafka) Dialer(t *Transport) *kafka.Dialer {
 	return &kafka.Dialer{DialFunc: t.Dial, ClientID: k.ClientID, Timeout: k.DialTimeout, SASLMechanism: t.SASL}
 }
 
-func (k Kafka) connect(tlsConfig *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
-	dial := dialer(k.DialTimeout, tlsConfig)
+func (k Kafka) connect() func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := k.TLS.dialer(k.DialTimeout)
 	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		if err != nil {

@@ -64,8 +64,29 @@ func TestPollOverTLS(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 	f(ca, "", "A")
+	t.Run("renewed files", func(t *testing.T) { testRenewedFiles(t, l.Addr().String(), ca) })
 	f("", "certificate signed by unknown authority", "")
 	f(ca+".missing", "cannot read the CA certificates", "")
+}
+
+// testRenewedFiles checks that every connection reads the CA certificates again, and that a missing
+// file is reported as such.
+func testRenewedFiles(t *testing.T, address, ca string) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	pem, err := os.ReadFile(ca)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, pem, 0o600))
+	c := ClickHouse{Username: "default", TLS: TLS{Enabled: true, CA: file}}
+	conn, err := c.Open(&clickhouse.Options{Addr: []string{address}, DialTimeout: time.Minute})
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, os.Remove(file))
+	err = conn.Ping(t.Context())
+	require.ErrorContains(t, err, "tls.ca: cannot read the CA certificates")
+	require.NotErrorIs(t, err, ErrHandshake)
+	require.True(t, IsTLS(err))
+	require.NoError(t, os.WriteFile(file, pem, 0o600))
+	require.NoError(t, conn.Ping(t.Context()))
 }
 
 // TestWrongPort connects to ports of other protocols, with TLS and without.

@@ -18,8 +18,9 @@ import (
 
 // TLS holds the TLS settings of a client.
 type TLS struct {
-	Enabled bool   `setting:"enabled"` // encrypt connections
-	CA      string `setting:"ca"`      // PEM file of CA certificates; empty: the system's CA certificates
+	Enabled bool `setting:"enabled"` // encrypt connections
+	// PEM file of CA certificates, reread for every connection; empty: the system's CA certificates
+	CA string `setting:"ca"`
 	// PEM file of the client certificate, reread for every connection; empty: none
 	Cert               string `setting:"cert"`
 	Key                string `setting:"key"`                  // PEM file of the private key for cert
@@ -52,23 +53,17 @@ func (t TLS) Config(section string) (*tls.Config, error) {
 		}
 	}
 	if t.Cert != "" && t.Key != "" {
-		// Reading the files for every connection picks up a renewed certificate without a restart.
-		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
-			if err != nil {
-				return nil, fmt.Errorf("cannot load the client certificate %s with key %s: %w", t.Cert, t.Key, err)
-			}
-			return &pair, nil
+		load := func() (tls.Certificate, error) { return tls.LoadX509KeyPair(t.Cert, t.Key) }
+		pair, err := load()
+		if err != nil {
+			return nil, fmt.Errorf("%scert and %skey: cannot load the client certificate %s with key %s: %w", section, section, t.Cert, t.Key, err)
 		}
-		if _, err := load(nil); err != nil {
-			return nil, fmt.Errorf("%scert and %skey: %w", section, section, err)
-		}
-		c.GetClientCertificate = load
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 		if _, known := clientCertificates.LoadOrStore(t.Cert, nil); !known {
 			metrics.Register(metrics.GaugeFunc("trafficd_dial_client_certificate_expiry_timestamp_seconds",
 				"Unix time at which the client certificate in the file expires, in seconds; NaN if it cannot be loaded.",
 				map[string]string{"file": t.Cert}, func() float64 {
-					if pair, err := load(nil); err == nil {
+					if pair, err := load(); err == nil {
 						return float64(pair.Leaf.NotAfter.Unix())
 					}
 					return math.NaN()
@@ -81,12 +76,24 @@ func (t TLS) Config(section string) (*tls.Config, error) {
 // clientCertificates holds the paths of the client certificates that have a metric.
 var clientCertificates sync.Map
 
-// dialer returns a function that connects and, unless config is nil, completes a TLS handshake. The
-// function fails when the timeout expires or its context is done.
-func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+// filesError is an error about the files of the TLS settings.
+type filesError struct{ error }
+
+func (e filesError) Unwrap() error { return e.error }
+
+// dialer returns a function that connects and, unless TLS is disabled, completes a TLS handshake. It
+// reads the TLS files for every connection. The function fails when the timeout expires or its
+// context is done.
+func (t TLS) dialer(timeout time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: timeout}
-	if config == nil {
-		return plain.DialContext
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		config, err := t.Config("tls.")
+		switch {
+		case err != nil:
+			return nil, filesError{err}
+		case config == nil:
+			return plain.DialContext(ctx, network, address)
+		}
+		return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext(ctx, network, address)
 	}
-	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
 }
