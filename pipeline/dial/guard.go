@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxResponse = 1 << 20   // maximum size of a response without records; enough for thousands of brokers
+	maxResponse = 8 << 20   // maximum size of a response without records; enough for the cursors of 1000 partitions
 	maxBatch    = 256 << 20 // maximum size of a record batch, decompressed
 )
 

@@ -3,10 +3,16 @@ package dial
 import (
 	"io"
 	"net"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"trafficd/cmd/devstores/stores"
 )
 
 // TestPipelinedRequests checks that responses are matched with requests in order, whatever the size
@@ -56,5 +62,33 @@ func TestPipelinedRequests(t *testing.T) {
 	}
 	for size := 1; size <= len(requests); size++ {
 		f(size)
+	}
+}
+
+// TestLargeResponse reads the committed cursors of 1000 partitions, the maximum of a log in Kafka,
+// each as large as brokers allow by default.
+func TestLargeResponse(t *testing.T) {
+	const partitions = 1000
+	k := DefaultKafka("log")
+	k.Brokers = stores.StartKfake(t, kfake.SeedTopics(partitions, k.Topic)).ListenAddrs()
+	transport, err := k.Transport()
+	require.NoError(t, err)
+	defer transport.CloseIdleConnections()
+	client := &kafka.Client{Addr: k.Addr(), Timeout: time.Minute, Transport: transport}
+	var commits []kafka.OffsetCommit
+	var all []int
+	for p := range partitions {
+		commits = append(commits, kafka.OffsetCommit{Partition: p, Metadata: strings.Repeat("x", 4096)})
+		all = append(all, p)
+	}
+	_, err = client.OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{
+		GroupID: "g", GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{k.Topic: commits},
+	})
+	require.NoError(t, err)
+	r, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: "g", Topics: map[string][]int{k.Topic: all}})
+	require.NoError(t, err)
+	require.Len(t, r.Topics[k.Topic], partitions)
+	for _, p := range r.Topics[k.Topic] {
+		require.Len(t, p.Metadata, 4096)
 	}
 }
