@@ -141,6 +141,9 @@ func (m *Mapping) constType() string {
 	return kind
 }
 
+// toUTF8 is the advice for text in another encoding.
+const toUTF8 = "convert the file first, for example with iconv -f latin1 -t utf-8"
+
 // assembler builds the measurements of a row from its cells.
 type assembler struct {
 	mapping   Mapping
@@ -190,7 +193,7 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 	}
 	for _, text := range []string{cells[cellDetector], cells[cellType]} {
 		if !utf8.ValidString(text) { // the daemon would reject the whole batch
-			return fmt.Errorf("%q is not valid UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8", text)
+			return fmt.Errorf("%q is not valid UTF-8; %s", text, toUTF8)
 		}
 	}
 	from := a.start.Add(time.Duration(row-1) * m.Interval)

@@ -39,6 +39,10 @@ func TestMapping(t *testing.T) {
 		"detectorCode,measureTypeCode,timestampFrom,timestampTo,value\nD,speed,"+t0+","+t1+`,"1,5"`,
 		`{"detectorCode":"D","measureTypeCode":"speed","timestampFrom":"`+t0+`","timestampTo":"`+t1+`","value":"1,5"}`,
 		item("D", "speed", t0, t1, "1.5"))
+	f(func(m *Mapping) { m.Decimal = ',' }, // JSON numbers have points
+		"detectorCode,measureTypeCode,timestampFrom,timestampTo,value,quality\nD,speed,"+t0+","+t1+`,"50,25","0,5"`,
+		`{"detectorCode":"D","measureTypeCode":"speed","timestampFrom":"`+t0+`","timestampTo":"`+t1+`","value":50.25,"quality":0.5}`,
+		item("D", "speed", t0, t1, `50.25,"quality":0.5`))
 	f(func(m *Mapping) { m.Clock.Layout = "02.01.2006 15:04" },
 		"detectorCode,measureTypeCode,timestampFrom,timestampTo,value\nD,speed,01.11.2026 07:50,01.11.2026 07:55,1",
 		`{"detectorCode":"D","measureTypeCode":"speed","timestampFrom":"01.11.2026 07:50","timestampTo":"01.11.2026 07:55","value":1}`,
@@ -68,6 +72,28 @@ func TestMissingColumn(t *testing.T) {
 	f(header, "q", func(m *Mapping) { m.Quality, m.QualityOptional = "q", false })
 	f(header, "kmh", func(m *Mapping) { m.Melt = []Melt{{"kmh", "speed"}} })
 	f(strings.ReplaceAll(header, ",", ";"), "detectorCode", func(*Mapping) {})
+}
+
+// TestUnreadableHeader checks that the error for a file that is not the expected CSV says what to do.
+func TestUnreadableHeader(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		require.ErrorContains(t, readAll(t, configFor(CSV, nil), text).err, want)
+	}
+	f(`[{"detectorCode":"D"}]`, "check --format and --separator")
+	f("\xff\xfed\x00e\x00,\x00\n\x00", "iconv")
+}
+
+// TestFlagsOfCSV checks that settings that have no effect on JSON are errors.
+func TestFlagsOfCSV(t *testing.T) {
+	f := func(want string, change func(*Config)) {
+		t.Helper()
+		cfg := DefaultConfig()
+		change(&cfg)
+		require.ErrorContains(t, readAll(t, cfg, item1).err, want)
+	}
+	f("--columns requires CSV, not ndjson", func(c *Config) { c.Columns = []string{"detectorCode"} })
+	f("--separator requires CSV, not ndjson", func(c *Config) { c.Separator = ';' })
 }
 
 // TestBadRows checks that a bad row is reported with its line, yields no measurement, and does not
@@ -150,7 +176,9 @@ func TestBrokenDocument(t *testing.T) {
 	f(`[`+item1+`]x`, "follows")
 	f(`[`+item1+`,`, "after item 1")
 	f(`{"measurements":[`+item1+`]`, "cannot read")
-	f(`{"measurements":null}`, "cannot read")
+	f(`{"measurements":null}`, `cannot read standard input: "[" expected`)
+	f(`{"measurements":[{"detectorCode":`, "cannot read standard input: unexpected EOF")
+	f(`[{"a":1},{"b":x}]`, "cannot read standard input: after item 1: unexpected byte 120 'x' at 14")
 }
 
 // TestMember checks that items are read from the member that Config.Member names.
@@ -161,6 +189,7 @@ func TestMember(t *testing.T) {
 	require.Equal(t, []string{item1}, r.items)
 	require.Len(t, r.bad, 2)
 	require.Contains(t, r.bad[0], `no member "item"`)
+	require.Equal(t, "line 3: not a JSON object; use a file written by trafficctl send --rejected", r.bad[1])
 }
 
 func TestAppendNumber(t *testing.T) {
@@ -266,7 +295,7 @@ func TestWide(t *testing.T) {
 	bad("contains no detector code", wide(func(*Mapping) {}), "at\n")
 	cfg := wide(func(*Mapping) {})
 	cfg.Format = NDJSON
-	bad("requires CSV", cfg, "{}")
+	bad("--detectors-from-header requires CSV", cfg, "{}")
 	r := readAll(t, wide(func(*Mapping) {}), ",A\n2012-03-01 00:00:00,fast\n")
 	require.Len(t, r.bad, 1)
 	require.Contains(t, r.bad[0], `column A: "fast" is not a number`)

@@ -30,6 +30,9 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 	r.FieldsPerRecord = len(header) // 0: as many as the first row has
 	if len(header) == 0 {
 		record, err := r.Read()
+		if errors.As(err, new(*csv.ParseError)) {
+			return fmt.Errorf("%w; check --format and --separator", err)
+		}
 		if err != nil {
 			return ignoreEOF(err) // an empty file has no measurements
 		}
@@ -77,7 +80,9 @@ func (s *Source) eachRecord(yield yieldFunc) error {
 // table, it also sets m.detectors.
 func (m *Mapping) bind(header []string) ([]int, error) {
 	for i, name := range header {
-		header[i] = strings.TrimSpace(name)
+		if header[i] = strings.TrimSpace(name); !utf8.ValidString(name) {
+			return nil, fmt.Errorf("the header %q is not valid UTF-8; %s", header, toUTF8)
+		}
 	}
 	if m.Wide {
 		return m.bindWide(header)
@@ -203,14 +208,30 @@ func (s *Source) eachElement(yield yieldFunc) error {
 	if err == nil && !atEnd(d) {
 		err = errors.New("data follows the JSON value; use --format ndjson for one object per line")
 	}
-	if err != nil {
-		return fmt.Errorf("after item %d: %w", position.Row, err)
+	if err != nil && position.Row > 0 {
+		return fmt.Errorf("after item %d: %w", position.Row, withoutPath(err))
 	}
-	return nil
+	return withoutPath(err)
+}
+
+var jxPath = regexp.MustCompile(`^(callback|skip|object|array): `)
+
+// withoutPath returns an error of jx without the path of calls before it, such as "callback: skip: ".
+func withoutPath(err error) error {
+	for errors.Unwrap(err) != nil && jxPath.MatchString(err.Error()) {
+		err = errors.Unwrap(err)
+	}
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // atEnd reports whether only white space follows. Next alone does not detect an incomplete value.
 func atEnd(d *jx.Decoder) bool { return d.Next() == jx.Invalid && errors.Is(d.Skip(), io.EOF) }
+
+// fromRejected is the advice for a line that trafficctl resubmit cannot read.
+const fromRejected = "use a file written by trafficctl send --rejected"
 
 // objects converts JSON values to items, with a mapping or unchanged.
 type objects struct {
@@ -236,10 +257,10 @@ func (o *objects) emit(raw []byte, position measurement.Position) error {
 	if o.member != "" {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(raw, &members); err != nil {
-			return yieldRowError(o.yield, position, fmt.Errorf("not a JSON object: %w", err))
+			return yieldRowError(o.yield, position, errors.New("not a JSON object; "+fromRejected))
 		}
 		if item = members[o.member]; item == nil {
-			return yieldRowError(o.yield, position, fmt.Errorf("no member %q; use a file written by trafficctl send --rejected", o.member))
+			return yieldRowError(o.yield, position, fmt.Errorf("no member %q; "+fromRejected, o.member))
 		}
 	}
 	err := o.read(item)
@@ -258,7 +279,7 @@ func (o *objects) emit(raw []byte, position measurement.Position) error {
 func (o *objects) read(item []byte) (err error) {
 	// jx accepts invalid UTF-8 and lone surrogates, for which the daemon rejects the whole batch.
 	if !utf8.Valid(item) {
-		return errors.New("invalid UTF-8; convert the file first, for example with iconv -f latin1 -t utf-8")
+		return errors.New("invalid UTF-8; " + toUTF8)
 	}
 	if hasLoneSurrogate(item) {
 		return errors.New(`lone surrogate in a \u escape`)
@@ -277,7 +298,7 @@ func (o *objects) read(item []byte) (err error) {
 		err = errors.New("data follows the value on the same line")
 	}
 	if err != nil {
-		return fmt.Errorf("invalid JSON: %w", err)
+		return fmt.Errorf("invalid JSON: %w", withoutPath(err))
 	}
 	return nil
 }
@@ -288,7 +309,8 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 		return d.Skip()
 	}
 	text := "" // as in a CSV cell
-	switch d.Next() {
+	kind := d.Next()
+	switch kind {
 	case jx.String:
 		text, err = d.Str()
 	case jx.Null:
@@ -299,8 +321,12 @@ func (o *objects) readMember(d *jx.Decoder, key []byte) (err error) {
 		text = string(raw)
 	}
 	for i := range o.names {
-		if o.names[i] == name {
-			o.cells[i] = text
+		if o.names[i] != name {
+			continue
+		}
+		o.cells[i] = text
+		if kind == jx.Number && i >= cellQuality && o.build.mapping.Decimal == ',' { // JSON numbers always have points
+			o.cells[i] = swapSeparators.Replace(text)
 		}
 	}
 	return err

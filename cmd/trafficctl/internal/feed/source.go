@@ -91,6 +91,19 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// csvFlag returns a flag that is set but has no effect without CSV, or "" if there is none.
+func (c Config) csvFlag() string {
+	switch {
+	case c.Mapping != nil && c.Mapping.Wide:
+		return "--detectors-from-header"
+	case len(c.Columns) > 0:
+		return "--columns"
+	case c.Separator != DefaultConfig().Separator:
+		return "--separator"
+	}
+	return ""
+}
+
 func (c Config) name() string {
 	if c.Path == Stdin {
 		return "standard input"
@@ -196,8 +209,8 @@ func Open(ctx context.Context, cfg Config, stdin io.Reader) (*Source, error) {
 		_, _ = s.text.Discard(len(mark)) // buffered
 	}
 	s.format, err = cfg.formatOf(s.text)
-	if err == nil && s.format != CSV && cfg.Mapping != nil && cfg.Mapping.Wide {
-		err = fmt.Errorf("--detectors-from-header requires CSV, not %s (see --format)", s.format)
+	if flag := cfg.csvFlag(); err == nil && flag != "" && s.format != CSV {
+		err = fmt.Errorf("%s requires CSV, not %s (see --format)", flag, s.format)
 	}
 	if err != nil {
 		_ = s.Close()
