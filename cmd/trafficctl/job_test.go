@@ -156,9 +156,9 @@ func TestJobCommands(t *testing.T) {
 	f("the first line of --key-file "+empty+" is empty", "watch", "A", "--key-file", empty)
 }
 
-// TestJobWithoutResponse checks that if the daemon does not respond, the command fails after the
-// timeout or an interrupt.
-func TestJobWithoutResponse(t *testing.T) {
+// TestCommandWithoutResponse checks that if the daemon does not respond, the command fails after the timeout or
+// an interrupt.
+func TestCommandWithoutResponse(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	daemon := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices a closed connection
@@ -167,8 +167,10 @@ func TestJobWithoutResponse(t *testing.T) {
 	}))
 	defer daemon.Close()
 	args := []string{"job", "fetch", "A", "--url", daemon.URL, "--key", testKey}
-	requireFailure(t, "", "no response from the routing service within --timeout 1s", append(args, "--timeout", "1s")...)
-	<-asked
+	for _, args := range [][]string{args, append([]string{"forecast", "get"}, args[3:]...)} {
+		requireFailure(t, "", " within --timeout 1s; increase it, or check the daemon and --url", append(args, "--timeout", "1s")...)
+		<-asked
+	}
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {

@@ -117,6 +117,8 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 		err = fmt.Errorf("%w; check the host in --url, or trust the daemon's CA with --ca FILE", err)
 	case NotConnected(err):
 		err = fmt.Errorf("%w; check that the daemon is running and --url is right", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("no response from %s within --timeout %s; increase it, or check the daemon and --url", req.URL, c.cfg.Timeout)
 	}
 	return resp, err
 }

@@ -19,41 +19,34 @@ import (
 )
 
 // Client calls the service. It is safe for concurrent use.
-type Client struct {
-	http    *client.Client
-	timeout time.Duration
-}
+type Client struct{ http *client.Client }
 
-// New returns a client that uses c. The caller must close c and must not use it for anything else.
-// The timeout of c does not include the time for which the service waits in watchJob.
-func New(c *client.Client) *Client {
-	timeout := c.HTTP.Timeout
-	c.HTTP.Timeout = 0 // call sets a deadline
-	return &Client{c, timeout}
-}
+// New returns a client that uses c. The caller must close c.
+func New(c *client.Client) *Client { return &Client{c} }
 
 // Start starts a job that converts geometries. caller holds the geometries' coordinate format.
 func (c *Client) Start(
 	ctx context.Context, list []xroute.EncodedGeometry, o xroute.RequestOptions, caller *xroute.CallerContext,
 ) (xroute.Job, error) {
 	request := &xroute.StartConvertGeometries{Geometries: list, Options: o, CallerContext: caller}
-	resp, err := call[xroute.StartConvertGeometriesResponse](ctx, c, 0, request)
+	resp, err := call[xroute.StartConvertGeometriesResponse](ctx, c, request)
 	return resp.Result, err
 }
 
 const (
 	watchStep = 250 * time.Millisecond // the shortest update interval that the service supports
-	watchFor  = 10 * time.Second       // how long a call to watchJob may wait
+	watchFor  = 10 * time.Second       // how long a call to watchJob may wait, at most half of the timeout
 )
 
 // Await watches a job until it ends and returns its final state. It calls show with each earlier
 // state.
 func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (xroute.Job, error) {
+	wait := min(watchFor, c.http.HTTP.Timeout/2)
 	request := &xroute.WatchJob{ID: id, Options: &xroute.WatchOptions{
-		MaximumPollingPeriod: new(int32(watchFor.Milliseconds())), ProgressUpdatePeriod: new(int32(watchStep.Milliseconds())),
+		MaximumPollingPeriod: new(int32(wait.Milliseconds())), ProgressUpdatePeriod: new(int32(watchStep.Milliseconds())),
 	}}
 	for {
-		resp, err := call[xroute.WatchJobResponse](ctx, c, watchFor, request)
+		resp, err := call[xroute.WatchJobResponse](ctx, c, request)
 		if err != nil || resp.Result.Status.Ended() {
 			return resp.Result, err
 		}
@@ -63,19 +56,19 @@ func (c *Client) Await(ctx context.Context, id string, show func(xroute.Job)) (x
 
 // Stop stops a job. The results so far can still be fetched.
 func (c *Client) Stop(ctx context.Context, id string) (xroute.Job, error) {
-	resp, err := call[xroute.StopJobResponse](ctx, c, 0, &xroute.StopJob{ID: id})
+	resp, err := call[xroute.StopJobResponse](ctx, c, &xroute.StopJob{ID: id})
 	return resp.Result, err
 }
 
 // Delete deletes a job and its results.
 func (c *Client) Delete(ctx context.Context, id string) (xroute.Job, error) {
-	resp, err := call[xroute.DeleteJobResponse](ctx, c, 0, &xroute.DeleteJob{ID: id})
+	resp, err := call[xroute.DeleteJobResponse](ctx, c, &xroute.DeleteJob{ID: id})
 	return resp.Result, err
 }
 
 // Fetch returns a job's results. The service returns them only once.
 func (c *Client) Fetch(ctx context.Context, id string) (xroute.ConvertedGeometries, error) {
-	resp, err := call[xroute.FetchConvertGeometriesResponse](ctx, c, 0, &xroute.FetchConvertGeometries{ID: id})
+	resp, err := call[xroute.FetchConvertGeometriesResponse](ctx, c, &xroute.FetchConvertGeometries{ID: id})
 	return resp.Result, err
 }
 
@@ -88,23 +81,17 @@ const (
 	maxElements = 2*maxDepth + 32 // depth of nested elements
 )
 
-// call sends a request and returns the response of type R. wait is how long the service may wait
-// before it responds.
-func call[R any](ctx context.Context, c *Client, wait time.Duration, request xroute.Request) (none R, _ error) {
+// call sends a request and returns the response of type R.
+func call[R any](ctx context.Context, c *Client, request xroute.Request) (none R, _ error) {
 	envelope, err := xroute.AppendMessage(nil, request)
 	if err != nil {
 		return none, fmt.Errorf("cannot encode the request: %w", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, wait+c.timeout)
-	defer cancel()
-	resp, err := c.post(limited, envelope)
+	resp, err := c.post(ctx, envelope)
 	switch {
-	case err == nil:
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return none, interrupt.Error(ctx)
-	case errors.Is(err, context.DeadlineExceeded):
-		return none, fmt.Errorf("no response from the routing service within --timeout %s; increase it, or check the daemon", c.timeout)
-	default:
+	case err != nil:
 		return none, err
 	}
 	result, ok := resp.(any).(*R)
@@ -115,10 +102,10 @@ func call[R any](ctx context.Context, c *Client, wait time.Duration, request xro
 }
 
 // post sends an envelope and reads the response. It retries a request that the daemon rejects with
-// Retry-After, if the deadline of ctx allows it.
+// Retry-After, until the client's timeout.
 func (c *Client) post(ctx context.Context, envelope []byte) (result xroute.Response, err error) {
 	defer must.Return(&err)
-	for {
+	for start := time.Now(); ; {
 		req := must.Get(c.http.NewRequest(ctx, http.MethodPost, bytes.NewReader(envelope)))
 		req.Header.Set("Content-Type", "text/xml; charset=utf-8")
 		req.Header.Set("SOAPAction", `""`)
@@ -132,7 +119,7 @@ func (c *Client) post(ctx context.Context, envelope []byte) (result xroute.Respo
 			return result, err
 		}
 		wait := max(e.RetryAfter, time.Second)
-		if deadline, _ := ctx.Deadline(); time.Until(deadline) < wait {
+		if time.Since(start)+wait > c.http.HTTP.Timeout {
 			return nil, err
 		}
 		must.Do(client.Sleep(ctx, wait))
