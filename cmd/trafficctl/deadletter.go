@@ -43,7 +43,7 @@ func newDeadLetter(std streams) *cobra.Command {
 func newDeadLetterList(std streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "ls FILE",
+		Use:   "ls FILE|-",
 		Short: "List the dead letters and count them by store and reason",
 		Long: deadLetterHelp + `
 
@@ -84,7 +84,7 @@ input for trafficctl resubmit. Exit codes are those of trafficctl send.`,
   trafficctl deadletter resend dead-letters.ndjson --product-instance north --key-file north.key`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if info, err := os.Stat(args[0]); err == nil && !info.Mode().IsRegular() {
+			if info, err := os.Stat(args[0]); args[0] == stdio || err == nil && !info.Mode().IsRegular() {
 				return fmt.Errorf("%s must be a regular file, because it is read twice", args[0])
 			}
 			instance := must.Get(selected.instance(cmd.Context(), args[0]))
@@ -123,7 +123,7 @@ func listDeadLetters(ctx context.Context, std streams, path string, asJSON bool)
 		sink string
 	}
 	seen, reasons, n := map[key]bool{}, map[[2]string]*reason{}, 0
-	for l, err := range (selection{}).letters(ctx, path, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
+	for l, err := range (selection{}).letters(ctx, path, std.in, func(text string) { fmt.Fprintln(std.err, "trafficctl:", text) }) {
 		must.Do(err)
 		k := key{l.id(), l.Sink}
 		if seen[k] {
@@ -216,9 +216,9 @@ type selection struct {
 // of the daemon may have duplicated dead letters, or truncated a line; the daemon writes that line
 // again after the restart. letters skips truncated lines and calls note for each. An error ends the
 // sequence.
-func (s selection) letters(ctx context.Context, path string, note func(text string)) iter.Seq2[letter, error] {
+func (s selection) letters(ctx context.Context, path string, stdin io.Reader, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
-		file, err := os.Open(path)
+		file, err := feed.OpenFile(ctx, path, feed.None, stdin)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w; the daemon creates the file (setting dead_letters) for the first dead letter, so there may be none", err)
 		}
@@ -228,8 +228,8 @@ func (s selection) letters(ctx context.Context, path string, note func(text stri
 		}
 		defer file.Close()
 		var in io.Reader = file
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-			in = io.LimitReader(file, info.Size())
+		if file.Size > 0 {
+			in = io.LimitReader(file, file.Size)
 		}
 		r := bufio.NewReaderSize(in, 64<<10)
 		for n := int64(1); ; n++ {
@@ -266,11 +266,13 @@ func parseLetter(number int64, line []byte) (letter, error) {
 	l := letter{line: number}
 	err := json.Unmarshal(line, &l.DeadLetter)
 	switch {
-	case err != nil:
-	case l.Sink == "" || l.Item.DetectorCode == "":
-		err = errors.New("missing sink or item; for a file of rejected items use trafficctl resubmit")
-	case uuid.Validate(l.BatchID) != nil:
+	case err == nil && (l.Sink == "" || l.Item.DetectorCode == ""):
+		err = errors.New("missing sink or item")
+	case err == nil && uuid.Validate(l.BatchID) != nil:
 		err = errors.New("batchId is not a UUID")
+	}
+	if err != nil {
+		err = fmt.Errorf("%w; for a file of rejected items use trafficctl resubmit", err)
 	}
 	return l, err
 }
@@ -286,7 +288,7 @@ func looksTruncated(line []byte) bool {
 // none, or if they belong to several product instances, because a key belongs to one.
 func (s selection) instance(ctx context.Context, path string) (string, error) {
 	found := map[string]bool{}
-	for l, err := range s.letters(ctx, path, func(string) {}) {
+	for l, err := range s.letters(ctx, path, nil, func(string) {}) {
 		must.Do(err)
 		found[l.ProductInstance] = true
 	}
@@ -313,7 +315,7 @@ func (s selection) instance(ctx context.Context, path string) (string, error) {
 func (s selection) items(ctx context.Context, path string) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		seen := map[measurementID]bool{}
-		for l, err := range s.letters(ctx, path, func(string) {}) {
+		for l, err := range s.letters(ctx, path, nil, func(string) {}) {
 			var item measurement.Item
 			if err == nil {
 				if seen[l.id()] {

@@ -120,6 +120,7 @@ func TestDeadLetterOfSomethingElse(t *testing.T) {
 	f("no-such-file", "no such file")
 	f(file(t, "rejected.ndjson", `{"item":{"detectorCode":"A"},"index":0}`), "line 1 is not a dead letter: missing sink or item; for a file of rejected items")
 	f(file(t, "day.csv", "a,b\n"), "line 1 is not a dead letter")
+	f(file(t, "invalid.ndjson", `{"item":{"detectorCode":"A","timestampFrom":"2026-02-30T08:00:00Z"},"index":0}`), "for a file of rejected items use trafficctl resubmit")
 	f(file(t, "odd", `{"sink":"kafka","item":{"detectorCode":"A"},"batchId":"7"}`), "batchId")
 	f(file(t, "long", strings.Repeat("x", 2<<20)), "longer than")
 }
@@ -211,6 +212,8 @@ func TestDeadLetterResendOfPipe(t *testing.T) {
 	require.NoError(t, errors.Join(err, w.Close()))
 	d := newDaemon(t)
 	requireFailure(t, "", "must be a regular file", to(d, "deadletter", "resend", fmt.Sprintf("/dev/fd/%d", r.Fd()))...)
+	requireFailure(t, "", "must be a regular file", to(d, "deadletter", "resend", "-")...)
+	require.Equal(t, l.text(), requireSuccess(t, l.text(), "deadletter", "ls", "-", "--json").out)
 }
 
 func TestShort(t *testing.T) {

@@ -229,7 +229,7 @@ const envPassword = "TRAFFICD_KAFKA_PASSWORD"
 // kafkaFlags replaces setting names in an error with the corresponding flags of publish.
 var kafkaFlags = strings.NewReplacer(
 	"kafka.brokers", "--brokers", "kafka.topic", "--topic", "kafka.request_timeout", "--timeout",
-	"kafka.tls.enabled must be true", "--tls must be set",
+	"kafka.tls.enabled must be true", "--tls must be set", "kafka.tls.enabled", "--tls",
 	"kafka.tls.ca", "--tls-ca", "kafka.tls.cert", "--tls-cert", "kafka.tls.key", "--tls-key",
 	"kafka.sasl.mechanism", "--sasl", "kafka.sasl.username", "--sasl-user", "kafka.sasl.password", envPassword,
 )
@@ -296,6 +296,11 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 				display.show(int64(n), "", fmt.Sprintf("%d of %d streets", n, total))
 			})
 			display.end()
+			if err != nil && cmd.Context().Err() == nil {
+				if _, cause := cfg.Check(cmd.Context(), "kafka.", true); cause != nil {
+					err = fmt.Errorf("%w\n%s", err, kafkaFlags.Replace(cause.Error()))
+				}
+			}
 			must.Do(err)
 			fmt.Fprintf(std.err, "trafficctl: %s published, %s removed\n", plural(len(content.Forecasts), "street"), grouped(len(removed)))
 			return errIfFaulty(std, content)

@@ -329,5 +329,6 @@ func TestForecastPublishRejects(t *testing.T) {
 	f("--transaction-timeout 0s must be at least 1s", good, "--transaction-timeout", "0")
 	f("--max-speed 0 must be", good, "--max-speed", "0")
 	f(`cannot write to topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--timeout", "200ms")
+	f("\n--brokers: cannot connect to 127.0.0.1:1", good, "--brokers", "127.0.0.1:1", "--timeout", "200ms")
 	f(`cannot read topic "forecasts"`, good, "--brokers", "127.0.0.1:1", "--tombstone-missing", "--read-within", "500ms")
 }

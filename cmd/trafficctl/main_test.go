@@ -160,6 +160,7 @@ func TestInterruptedInput(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	f("send", pipe, "--dry-run")
+	f("deadletter", "ls", pipe)
 	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // ends the abandoned call
 	require.NoError(t, err)
 	defer writer.Close()  // ends the blocked reads
@@ -167,6 +168,7 @@ func TestInterruptedInput(t *testing.T) {
 	f(to(d, "send", pipe)...)
 	f("geometry", pipe)
 	f("forecast", "build", pipe)
+	f("deadletter", "ls", pipe)
 }
 
 func TestVersion(t *testing.T) {

@@ -167,6 +167,9 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	}
 	daemon := must.Get(s.client())
 	path := cmp.Or(s.rejected, os.DevNull)
+	if path == stdio {
+		return errors.New("--rejected must be a file, because standard output is for the summary")
+	}
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		return fmt.Errorf("--rejected %s already exists; choose another file, or delete it if its items are no longer needed", path)
 	}
@@ -277,6 +280,8 @@ func (s *summary) print(w io.Writer, rejectedFile string, canSkipRows bool) {
 		fmt.Fprintf(w, "%12s  %s, first %s: %s\n", grouped(s.Codes[code]), code, first.Position, printable(first.Error.Description))
 	}
 	switch {
+	case s.Batches+s.BadRows+s.Unknown == 0 && s.Failure == "":
+		fmt.Fprintln(w, "There was nothing to send.")
 	case s.Rejected > 0 && rejectedFile != "":
 		fmt.Fprintf(w, "Correct the items in %s, then run with the same URL and key: trafficctl resubmit %[1]s\n", rejectedFile)
 	case s.Rejected > 0:

@@ -49,6 +49,14 @@ func TestSendMelt(t *testing.T) {
 	require.Contains(t, sum, "items_per_second")
 }
 
+// TestSendNothing checks that an empty input is not mistaken for one whose measurements were sent.
+func TestSendNothing(t *testing.T) {
+	d := newDaemon(t)
+	for _, text := range []string{"", "detectorCode,measureTypeCode,timestampFrom,timestampTo,value\n", `{"measurements":[]}`} {
+		require.Contains(t, requireSuccess(t, text, to(d, "send", "-")...).out, "There was nothing to send.\n")
+	}
+}
+
 // TestSendFlags tests each flag of the mapping, from the command line to the wire.
 func TestSendFlags(t *testing.T) {
 	f := func(stdin, want string, flags ...string) {
@@ -93,6 +101,7 @@ func TestSendBadFlags(t *testing.T) {
 	f("must be an http or https URL", "--url", "127.0.0.1:8080", "--key", "k")
 	f("must be an http or https URL", "--url", "ftp://host", "--key", "k")
 	f("invalid API key", "--key", "a\nb")
+	f("--rejected must be a file", "--rejected", "-", "--key", "k")
 	f("--batch 0 must be", "--batch", "0", "--key", "k")
 	f("--batch 140001 must be", "--batch", "140001", "--key", "k")
 	f("--concurrency 0 must be", "--concurrency", "0", "--key", "k")

@@ -234,7 +234,8 @@ func getOperators(ctx context.Context, base, path string, query url.Values) (bod
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s responded with %s: %s", req.URL, resp.Status, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("%s responded with %s: %s; check that --url matches the daemon's setting ops.listen",
+			req.URL, resp.Status, short(string(text)))
 	}
 	return resp.Body, nil
 }

@@ -134,6 +134,19 @@ func TestTapEscapes(t *testing.T) {
 	require.Equal(t, "00:00:00Z    UNKNOWN_DETECTOR  \"a\\x1b[2J\\nb\"  \"a\uFFFD[2J\uFFFDb\" does not exist\n", r.out)
 }
 
+// TestOtherServer checks that the response of another server cannot control the terminal, and that
+// the error says what to do.
+func TestOtherServer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no\n\x1b[2Jsuch page", http.StatusNotFound)
+	}))
+	defer http.DefaultClient.CloseIdleConnections()
+	defer server.Close()
+	for _, command := range []string{"top", "tap"} {
+		requireFailure(t, "", "responded with 404 Not Found: no \uFFFD[2Jsuch page; check that --url matches", command, "--url", server.URL)
+	}
+}
+
 // TestTopStoreError checks that an error of several lines stays in its row of the table.
 func TestTopStoreError(t *testing.T) {
 	text := page(&status.Status{Stores: []status.Store{{Name: "clickhouse", Error: "code: 62,\n\tsyntax \x1b[2Jerror"}}})

@@ -38,7 +38,7 @@ watch retries every few seconds.`,
 			daemon := must.Get(c.client())
 			defer daemon.Close()
 			if r.Wait = min(r.Wait, c.cfg.Timeout/2); r.Wait < time.Second {
-				return fmt.Errorf("--wait %s must be at least 1s, and --timeout at least twice as long", r.Wait)
+				return errors.New("--wait must be at least 1s, and --timeout at least 2s")
 			}
 			return watch(cmd.Context(), std, daemon, r, c.quiet)
 		},

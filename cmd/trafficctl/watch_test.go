@@ -100,8 +100,16 @@ func TestForecastWatchWholeLayer(t *testing.T) {
 	require.Empty(t, known)
 }
 
-func TestForecastWatchInvalidHorizon(t *testing.T) {
-	requireFailure(t, "", "--horizon -5 must be", "forecast", "watch", "--horizon", "-5", "--key", "k")
+func TestForecastWatchInvalidFlags(t *testing.T) {
+	f := func(want string, flags ...string) {
+		t.Helper()
+		requireFailure(t, "", want, append([]string{"forecast", "watch", "--url", "http://127.0.0.1:1", "--key", "k"}, flags...)...)
+	}
+	f("--horizon -5 must be", "--horizon", "-5")
+	f(`--part "titel=12/2190/1282" must be tile=z/x/y`, "--part", "titel=12/2190/1282")
+	f(`--part "%zz" must be tile=z/x/y`, "--part", "%zz")
+	f("--timeout at least 2s", "--timeout", "1s")
+	f("--wait must be at least 1s", "--wait", "0s")
 }
 
 // TestForecastWatchOldDaemon checks that a daemon that does not send Forecast-Version cannot be

@@ -67,7 +67,12 @@ func Get(ctx context.Context, c *client.Client, r Request) (response *Response, 
 	}
 	req := must.Get(c.NewRequest(ctx, http.MethodGet, nil))
 	query, err := url.ParseQuery(r.Part)
-	must.Do(err, fmt.Sprintf("--part %q must be a query parameter", r.Part))
+	for name := range query {
+		if !slices.Contains([]string{"tile", "bbox", "street"}, name) { // the daemon ignores unknown parameters
+			err = errors.New("unknown parameter " + name)
+		}
+	}
+	must.Do(err, fmt.Sprintf("--part %q must be tile=z/x/y, bbox=minLon,minLat,maxLon,maxLat or street=1,2,3", r.Part))
 	if r.Horizon >= 0 {
 		query.Set("horizon", strconv.Itoa(r.Horizon))
 	}
