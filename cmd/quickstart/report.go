@@ -90,7 +90,7 @@ func (q *quickstart) sendAndCount(ctx context.Context) (err error) {
 // layer returns a description of the forecast layer, or an error if it is empty.
 func (q *quickstart) layer(ctx context.Context) (string, error) {
 	_, text, err := q.trafficctl(ctx, nil, "forecast", "get", "--url", "http://"+q.daemon.API, "--key-file", q.path(keyFile),
-		"--format", "protobuf", "--encoding", "gzip")
+		"--format", "protobuf")
 	if err != nil {
 		return "", err
 	}

@@ -218,7 +218,7 @@ type selection struct {
 // sequence.
 func (s selection) letters(ctx context.Context, path string, stdin io.Reader, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
-		file, err := feed.OpenFile(ctx, path, feed.None, stdin)
+		file, err := feed.OpenFile(ctx, path, stdin)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w; the daemon creates the file (setting dead_letters) for the first dead letter, so there may be none", err)
 		}
@@ -227,11 +227,7 @@ func (s selection) letters(ctx context.Context, path string, stdin io.Reader, no
 			return
 		}
 		defer file.Close()
-		var in io.Reader = file
-		if file.Size > 0 {
-			in = io.LimitReader(file, file.Size)
-		}
-		r := bufio.NewReaderSize(in, 64<<10)
+		r := bufio.NewReaderSize(file, 64<<10)
 		for n := int64(1); ; n++ {
 			line, err := feed.ReadLine(r, maxLetterBytes)
 			switch {

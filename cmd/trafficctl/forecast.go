@@ -41,39 +41,30 @@ publish skip or correct the same records as the daemon, report them, and exit wi
 
 func newForecastGenerate(std streams) *cobra.Command {
 	cfg := forecast.DefaultConfig()
-	var from, codes, output, format string
+	var from, output, format string
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Generate synthetic forecasts",
-		Long: `Generate speed forecasts with rush hours, for a town or for the location references in
---codes FILE (OpenLR in base64, one per line).
-
-The town is the one that trafficctl generate uses. Forecasts and measurements generated
-with the same --seed and --utc-offset agree, including the moving jams. Each street has two
-directions with the same street number; fromnode is the intersection where a direction
-begins. Streets from --codes are numbered consecutively and have no jams.
+		Long: `Generate speed forecasts with rush hours for the town that trafficctl generate uses.
+Forecasts and measurements generated with the same --seed and --utc-offset agree,
+including the moving jams. Each street has two directions with the same street number;
+fromnode is the intersection where a direction begins.
 
 By default the forecasts start with the current period. With --from, the same flags produce
 the same bytes.`,
 		Example: `  trafficctl forecast generate --streets 5000 --periods 24 --step 15m --output town.pb
-  trafficctl forecast generate --codes lines.txt.xz --seed 7 | trafficctl forecast publish -`,
+  trafficctl forecast generate --seed 7 | trafficctl forecast publish -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.From = time.Now().UTC().Truncate(cfg.Step)
 			if from != "" {
 				cfg.From = must.Get(parseMoment(from))
 			}
-			var lines []string
-			if codes != "" {
-				lines = must.Get(forecast.ReadCodes(cmd.Context(), codes, std.in))
-			}
-			all := must.Get(forecast.Generate(cfg, lines))
-			return writeForecasts(cmd.Context(), std, output, format, all)
+			return writeForecasts(cmd.Context(), std, output, format, must.Get(forecast.Generate(cfg)))
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&cfg.Streets, "streets", cfg.Streets, "number of streets, counting each direction; ignored with --codes")
-	f.StringVar(&codes, "codes", "", "file of location references, or - for standard input")
+	f.IntVar(&cfg.Streets, "streets", cfg.Streets, "number of streets, counting each direction")
 	f.StringVar(&from, "from", "", "start of the first period in UTC, such as 2026-11-01T06:00:00Z or 2026-11-01")
 	f.IntVar(&cfg.Periods, "periods", cfg.Periods, "number of periods per street")
 	f.DurationVar(&cfg.Step, "step", cfg.Step, "length of a period")
@@ -124,12 +115,9 @@ func newForecastGet(std streams) *cobra.Command {
 
 The formats table and csv have a row per period. json is protobuf's JSON mapping.
 geojson has a straight line between the points of each street's OpenLR code, or a null
-geometry and a note if the code cannot be decoded. protobuf is the message itself.
-
-The layer's ETag is printed to standard error, unless --quiet is set. With --etag, if the
-layer has not changed, standard output is empty and the exit code is 0.`,
+geometry and a note if the code cannot be decoded. protobuf is the message itself.`,
 		Example: `  trafficctl forecast get --key-file map.key --horizon 30 --format geojson > map.geojson
-  trafficctl forecast get --key-file map.key --etag '"5f1c"' --format csv`,
+  trafficctl forecast get --key-file map.key --format csv`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(forecast.Formats, format) {
@@ -141,28 +129,20 @@ layer has not changed, standard output is empty and the exit code is 0.`,
 			if !c.quiet {
 				fmt.Fprintln(std.err, "trafficctl:", describe(resp))
 			}
-			if resp.Layer == nil {
-				return nil
-			}
 			return forecast.Show(std.out, format, resp.Layer)
 		},
 	}
 	f := cmd.Flags()
 	c.register(f, client.Forecast)
 	f.IntVar(&r.Horizon, "horizon", r.Horizon, "only the period that is this many minutes from now; -1 for all periods")
-	f.StringVar(&r.ETag, "etag", "", "ETag of the layer that you already have")
-	f.StringVar(&r.Encoding, "encoding", "", "zstd, gzip or identity; by default the daemon chooses")
 	f.StringVar(&format, "format", format, "output format: "+strings.Join(forecast.Formats, ", "))
 	return cmd
 }
 
 func describe(resp *forecast.Response) string {
-	text := "not modified"
-	if resp.Layer != nil {
-		text = fmt.Sprintf("%s, %s bytes", plural(len(resp.Layer.StreetForecast), "street"), grouped(resp.Size))
-		if encoding := resp.Get("Content-Encoding"); encoding != "" {
-			text += fmt.Sprintf(" (%s as %s)", grouped(resp.Received), encoding)
-		}
+	text := fmt.Sprintf("%s, %s bytes", plural(len(resp.Layer.StreetForecast), "street"), grouped(resp.Size))
+	if encoding := resp.Get("Content-Encoding"); encoding != "" {
+		text += fmt.Sprintf(" (%s as %s)", grouped(resp.Received), encoding)
 	}
 	for _, part := range [][2]string{{"ETag", "ETag"}, {"last modified", "Last-Modified"}, {"age in seconds", "Forecast-Age"}} {
 		if value := resp.Get(part[1]); value != "" {
@@ -201,8 +181,7 @@ func errIfFaulty(std streams, c forecast.Content) error {
 	if c.Skipped+c.Remarks == 0 {
 		return nil
 	}
-	fmt.Fprintf(std.err, "trafficctl: %s skipped, %s of them with a street or fromnode that is not a 32-bit integer; %s "+
-		"omitted or corrected\n", plural(c.Skipped, "record"), grouped(c.Range), plural(c.Remarks, "part"))
+	fmt.Fprintf(std.err, "trafficctl: %s skipped, %s omitted or corrected\n", plural(c.Skipped, "record"), plural(c.Remarks, "part"))
 	return errRejected
 }
 

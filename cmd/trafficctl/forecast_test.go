@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
-	"github.com/ulikunitz/xz"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -78,22 +75,6 @@ func TestForecastGenerate(t *testing.T) {
 	require.True(t, strings.Contains(now, before) || strings.Contains(now, today()), "the first period must start today: %s", now)
 }
 
-func TestForecastGenerateForCodes(t *testing.T) {
-	var packed bytes.Buffer
-	w, err := xz.NewWriter(&packed)
-	require.NoError(t, err)
-	_, err = w.Write([]byte("CwV/OiHN2TvlAAA1ABM7FQ==\n\nnot a code\r\n"))
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	codes := temporary(t, "lines.txt.xz")
-	require.NoError(t, os.WriteFile(codes, packed.Bytes(), 0o600))
-	r := requireSuccess(t, "", "forecast", "generate", "--codes", codes, "--format", "protobuf")
-	layer := decoded(t, r.out)
-	require.Len(t, layer.StreetForecast, 2)
-	require.Equal(t, "CwV/OiHN2TvlAAA1ABM7FQ==", layer.StreetForecast[0].OpenLRcode)
-	require.Equal(t, "not a code", layer.StreetForecast[1].OpenLRcode)
-}
-
 func TestForecastGenerateRejects(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
@@ -105,8 +86,6 @@ func TestForecastGenerateRejects(t *testing.T) {
 	f("--step 1.5s", "--step", "1.5s")
 	f("--from", "--from", "yesterday")
 	f("--from", "--from", "2261-12-31T23:00:00Z")
-	f("cannot read the codes", "--codes", "missing.txt")
-	f("it contains no location reference", "--codes", "-")
 	f("must be protobuf, json or ndjson", "--format", "xml")
 }
 
@@ -119,7 +98,7 @@ func TestForecastBuildReportsFaults(t *testing.T) {
 	require.Contains(t, r.err, "line 2 skipped: missing street identity: street and fromnode are both 0")
 	require.Contains(t, r.err, "line 3 skipped: street and fromnode must be 32-bit integers: street 2147483648, fromnode 1")
 	require.Contains(t, r.err, "… and 11 more")
-	require.Contains(t, r.err, "31 records skipped, 1 of them with a street or fromnode that is not a 32-bit integer; 0 parts omitted or corrected")
+	require.Contains(t, r.err, "31 records skipped, 0 parts omitted or corrected")
 	var layer pb.StreetForecastResponse
 	require.NoError(t, protojson.Unmarshal([]byte(r.out), &layer))
 	require.Len(t, layer.StreetForecast, 1)
@@ -206,14 +185,12 @@ func TestForecastEndToEnd(t *testing.T) {
 	feed := feedOf(t, k.Brokers, s.Layer)
 	waitForStreets(t, s.Layer, 50)
 	require.Zero(t, feed.Status().Skipped)
-	for _, encoding := range []string{"zstd", "gzip", "identity"} {
-		r := s.get(t, "--format", "protobuf", "--encoding", encoding)
-		layer := decoded(t, r.out)
-		require.Len(t, layer.StreetForecast, 50)
-		require.Equal(t, "Europe/Copenhagen", layer.StreetForecast[0].Forecast[0].Timezone)
-	}
+	r = s.get(t, "--format", "protobuf")
+	require.Contains(t, r.err, " as ")
+	first := decoded(t, r.out)
+	require.Len(t, first.StreetForecast, 50)
+	require.Equal(t, "Europe/Copenhagen", first.StreetForecast[0].Forecast[0].Timezone)
 	checkFormats(t, s)
-	checkConditional(t, s)
 
 	// Half of the streets are missing: the topic gets tombstones and the layer removes the streets.
 	requireSuccess(t, "", "forecast", "generate", "--streets", "25", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file)
@@ -282,19 +259,6 @@ func checkFormats(t *testing.T, s served) {
 	}
 }
 
-func checkConditional(t *testing.T, s served) {
-	t.Helper()
-	r := s.get(t, "--horizon", "0", "--encoding", "gzip")
-	require.Contains(t, r.err, " as gzip)")
-	_, etag, found := strings.Cut(r.err, "ETag ")
-	require.True(t, found, r.err)
-	etag, _, _ = strings.Cut(etag, ", ")
-	r = s.get(t, "--horizon", "0", "--encoding", "gzip", "--etag", etag)
-	require.Empty(t, r.out)
-	require.Contains(t, r.err, "not modified, ETag "+etag)
-	require.NotEmpty(t, s.get(t, "--horizon", "0", "--encoding", "gzip", "--etag", `"other"`).out)
-}
-
 func TestForecastGetRejected(t *testing.T) {
 	s := serveLayer(t)
 	f := func(want string, args ...string) {
@@ -304,7 +268,6 @@ func TestForecastGetRejected(t *testing.T) {
 	f("the daemon responded with 503 GENERAL_SERVICE_UNAVAILABLE") // no layer yet
 	f("; try again after 10 s (trace ")
 	f("401 GENERAL_UNAUTHENTICATED", "--key", "wrong")
-	f("--encoding", "--encoding", "br")
 	f("--url", "--url", "localhost:8080")
 	f("--format", "--format", "xml")
 	f("--horizon -7", "--horizon", "-7")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,7 +31,7 @@ encoding (.json selects geojson); without a known extension, the encoding is wkt
 The input may be compressed with gzip, xz or zstd. The output is compressed if the name
 of its file ends in .gz or .zst.
 
-Formats for --format-from and --format-to; an EPSG code selects OG_SRID:
+Formats for --format-from and --format-to:
 
   %s
   EPSG:4326, EPSG:3857, EPSG:4258, EPSG:25828 to 25838, EPSG:32601 to 32660 and 32701 to 32760
@@ -59,7 +58,6 @@ type geometryFlags struct {
 	from, to   string
 	formatFrom string
 	formatTo   string
-	srID       string
 	output     string
 }
 
@@ -67,7 +65,9 @@ func newGeometry(std streams) *cobra.Command {
 	c := &geometryFlags{}
 	var names []string
 	for _, f := range geo.Formats() {
-		names = append(names, string(f))
+		if f != geo.SRID { // selected by an EPSG code
+			names = append(names, string(f))
+		}
 	}
 	cmd := &cobra.Command{
 		Use:     "geometry [FILE]",
@@ -89,7 +89,6 @@ func newGeometry(std streams) *cobra.Command {
 	f.StringVar(&c.to, "to", "", "encoding of the output")
 	f.StringVar(&c.formatFrom, "format-from", string(geo.GeoDecimal), "coordinate format of the input")
 	f.StringVar(&c.formatTo, "format-to", string(geo.GeoDecimal), "coordinate format of the output")
-	f.StringVar(&c.srID, "srid", "", "EPSG code for the format OG_SRID")
 	f.StringVar(&c.output, "output", stdio, "write the geometries to this file")
 	f.IntVar(&c.cfg.MaxBytes, "max-bytes", geometry.DefaultMaxBytes, "maximum size of a geometry in the input, in bytes")
 	return cmd
@@ -109,7 +108,7 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 			return fmt.Errorf("--output %s is also the input; write to another file", c.output)
 		}
 	}
-	in, err := feed.OpenFile(ctx, name, feed.Sniff, std.in)
+	in, err := feed.OpenFile(ctx, name, std.in)
 	must.Do(err, "cannot read geometries")
 	defer func() { _ = in.Close() }()
 	display, add := newByteProgress(std.err, "converted", in.Size, c.quiet || in.Size == 0)
@@ -142,17 +141,13 @@ func (c *geometryFlags) run(ctx context.Context, std streams, name string) error
 // converter returns the converter that the flags select and a function that closes it. It returns
 // an error for flags that would have no effect.
 func (c *geometryFlags) converter() (geometry.Converter, func(), error) {
-	isSRID := func(format string) bool { return strings.EqualFold(format, string(geo.SRID)) }
-	if c.srID != "" && !isSRID(c.formatFrom) && !isSRID(c.formatTo) {
-		return nil, nil, errors.New("--srid requires OG_SRID in --format-from or --format-to; alternatively, use a format such as EPSG:25832")
-	}
 	for _, name := range []string{"key", "key-file", "ca", "timeout"} {
 		if !c.flags.Changed("url") && c.flags.Changed(name) {
 			return nil, nil, fmt.Errorf("--%s requires --url; without --url no daemon is called", name)
 		}
 	}
-	from := must.Get(c.system("format-from", c.formatFrom))
-	to := must.Get(c.system("format-to", c.formatTo))
+	from := must.Get(parseSystem("format-from", c.formatFrom))
+	to := must.Get(parseSystem("format-to", c.formatTo))
 	if !c.flags.Changed("url") {
 		return geometry.Offline{Conversion: geo.NewConversion(from, to)}, func() {}, nil
 	}
@@ -160,8 +155,9 @@ func (c *geometryFlags) converter() (geometry.Converter, func(), error) {
 	return soap.Converter{Client: soap.New(daemon), From: from, To: to}, daemon.Close, nil
 }
 
-func (c *geometryFlags) system(flag, text string) (geo.System, error) {
-	format, srID := strings.ToUpper(text), c.srID
+// parseSystem parses the value of a flag: the name of a format or an EPSG code.
+func parseSystem(flag, text string) (geo.System, error) {
+	format, srID := strings.ToUpper(text), ""
 	if strings.HasPrefix(format, "EPSG:") {
 		format, srID = string(geo.SRID), text
 	}

@@ -154,7 +154,6 @@ func TestInterruptedInput(t *testing.T) {
 	f("resubmit", "-", "--dry-run")
 	f("geometry")
 	f("forecast", "build", "-")
-	f("forecast", "generate", "--codes", "-")
 
 	// A named pipe, first without a writer, then with one that does not write.
 	pipe := filepath.Join(t.TempDir(), "pipe")

@@ -110,7 +110,7 @@ func newByteProgress(w io.Writer, verb string, total int64, quiet bool) (p *prog
 	done := int64(0)
 	return p, func(n int64) {
 		if done += n; total > 0 {
-			done = min(done, total) // the file may have grown
+			done = min(done, total) // the journal may have grown
 		}
 		p.show(done, verb, verb+" "+megabytes(done, total))
 	}

@@ -21,7 +21,6 @@ type inputFlags struct {
 
 func (r *inputFlags) register(all *pflag.FlagSet) {
 	all.StringVar((*string)(&r.cfg.Format), "format", string(feed.Auto), "auto, csv, json or ndjson")
-	all.StringVar((*string)(&r.cfg.Compression), "compression", string(feed.Sniff), "auto, none, gzip, xz or zstd")
 	all.Func("separator", "separator of CSV cells: one `character`, or tab (default ,)", func(text string) error {
 		text = strings.NewReplacer("tab", "\t", `\t`, "\t").Replace(text)
 		var n int
@@ -60,8 +59,6 @@ func (r *inputFlags) register(all *pflag.FlagSet) {
 	f.StringVar(&m.Clock.Layout, "time-layout", m.Clock.Layout, "iso, unix, unixms, or a Go layout such as '02.01.2006 15:04'")
 	f.BoolVar(&m.Wide, "detectors-from-header", false, "the CSV header contains detector codes, with one column of values per detector; "+
 		"requires --type =TYPE and --interval")
-	f.StringVar(&m.Start, "start", "", "start of the first row's interval, for --detectors-from-header without a time column; "+
-		"rows are --interval apart")
 	r.flags = f
 	all.AddFlagSet(f)
 }

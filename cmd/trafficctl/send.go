@@ -46,10 +46,10 @@ time is skipped when daylight saving time begins. It is also invalid if the loca
 occurs twice when DST ends, unless --dst-overlap selects the first or second occurrence.
 
 Sending stops at a row that cannot be parsed, after the rows before it have been sent,
-unless --on-bad-row is skip. The measurements of a detector arrive in input order unless
---no-order is set: the detectors are divided among as many queues as --concurrency, each
-with its own batches, so even a small file is sent as several. --concurrency 1 sends full
-batches, except the last. A batch without a response is retried with the same Idempotency-Key,
+unless --on-bad-row is skip. The measurements of a detector arrive in input order: the
+detectors are divided among as many queues as --concurrency, each with its own batches, so
+even a small file is sent as several. --concurrency 1 sends full batches, except the last.
+A batch without a response is retried with the same Idempotency-Key,
 so it is stored once. Sending stops immediately if a retry cannot help, and after 10 s if
 no connection can be established.
 
@@ -64,8 +64,8 @@ const sendExamples = `  # columns with the contract's names
       --melt avg_speed_kmh=speed,vehicle_count=flow --rejected rejected.ndjson
 
   # one column per detector, one row every five minutes
-  trafficctl send speeds.csv --detectors-from-header --start 2012-03-01T00:00 --interval 5m \
-      --zone America/Los_Angeles --type =speed --dry-run
+  trafficctl send speeds.csv --detectors-from-header --interval 5m --type =speed \
+      --zone America/Los_Angeles --dry-run
 
   # local times, semicolons, decimal commas, no header
   trafficctl send loops.txt --format csv --separator ';' --decimal , --columns id,at,kmh \
@@ -123,7 +123,6 @@ Exit codes are those of trafficctl send.`,
 type sendFlags struct {
 	connection
 	cfg      send.Config
-	noOrder  bool
 	onBadRow string
 	rejected string
 	json     bool
@@ -136,8 +135,6 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	s.connection.register(f, client.Ingest)
 	f.IntVar(&s.cfg.Batch, "batch", s.cfg.Batch, "measurements per batch")
 	f.IntVar(&s.cfg.Concurrency, "concurrency", s.cfg.Concurrency, "batches in flight")
-	f.BoolVar(&s.noOrder, "no-order", false, "do not preserve the order of a detector's measurements; faster if most measurements "+
-		"are from a few detectors")
 	f.DurationVar(&s.cfg.RetryFor, "retry-for", s.cfg.RetryFor, "how long to retry a batch after a lost connection, 408, 409, 429 or 5xx")
 	f.StringVar(&s.onBadRow, "on-bad-row", s.onBadRow, "what to do with a row that cannot be parsed: stop or skip")
 	f.StringVar(&s.rejected, "rejected", "", "write rejected items to this file, as input for trafficctl resubmit")
@@ -158,7 +155,7 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 		file = &feed.Source{File: new(feed.File)}
 	}
 	cfg := s.cfg
-	cfg.Ordered, cfg.SkipBadRows = !s.noOrder, s.onBadRow == "skip"
+	cfg.SkipBadRows = s.onBadRow == "skip"
 	if !cfg.SkipBadRows && s.onBadRow != "stop" {
 		return fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
 	}

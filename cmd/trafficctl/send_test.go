@@ -267,11 +267,11 @@ func TestSendDryRun(t *testing.T) {
 	requireFailure(t, "", `--on-bad-row "ignore" must be stop or skip`, "send", path, "--dry-run", "--on-bad-row", "ignore")
 }
 
-// TestSendDetectorsFromHeader tests a table with a column per detector and no time column.
+// TestSendDetectorsFromHeader tests a table with a column per detector.
 func TestSendDetectorsFromHeader(t *testing.T) {
 	d := newDaemon(t)
-	path := file(t, "speeds.csv", "A,B\n50,60\n,70\n")
-	flags := []string{"--detectors-from-header", "--start", "2014-08-01T08:00", "--interval", "5m", "--type", "=speed", "--zone", "Europe/Copenhagen"}
+	path := file(t, "speeds.csv", "at,A,B\n2014-08-01T08:00,50,60\n2014-08-01T08:05,,70\n")
+	flags := []string{"--detectors-from-header", "--interval", "5m", "--type", "=speed", "--zone", "Europe/Copenhagen"}
 	requireSuccess(t, "", to(d, append([]string{"send", path}, flags...)...)...)
 	require.ElementsMatch(t, []string{
 		wire("A", "speed", "2014-08-01T06:00:00Z", "2014-08-01T06:05:00Z", "50"),
@@ -298,7 +298,7 @@ func BenchmarkSendMelt(b *testing.B) {
 		fmt.Fprintf(&text, "%d,%s,%d,%d\n", 158324+i/17_000, at.Add(time.Duration(i%17_000)*5*time.Minute).Format("2006-01-02T15:04:05"), 30+i*7%50, i*3%11)
 	}
 	path := file(b, "wide.csv", text.String())
-	args := append([]string{"send", path, "--no-order", "--quiet", "--url", server.URL, "--key", "k"}, meltFlags...)
+	args := append([]string{"send", path, "--quiet", "--url", server.URL, "--key", "k"}, meltFlags...)
 	b.SetBytes(int64(text.Len()))
 	b.ReportAllocs()
 	for b.Loop() {

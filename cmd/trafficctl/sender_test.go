@@ -117,21 +117,6 @@ func TestOrderAndFullBatches(t *testing.T) {
 	}
 }
 
-func TestNoOrderSendsEverythingInFullBatches(t *testing.T) {
-	d := newDaemon(t)
-	cfg := send.DefaultConfig()
-	cfg.Batch, cfg.Ordered = 300, false
-	s := newSender(t, d, cfg, io.Discard, func(string) {})
-	require.NoError(t, s.Send(t.Context(), series(1, 3000)))
-	require.Len(t, d.Batches(), 10)
-	seen := map[int]bool{}
-	for _, item := range d.Items() {
-		_, n := sent(t, item)
-		seen[n] = true
-	}
-	require.Len(t, seen, 3000)
-}
-
 func TestStartsBatch(t *testing.T) {
 	d := newDaemon(t)
 	cfg := send.DefaultConfig()

@@ -27,8 +27,7 @@ type Mapping struct {
 	Decimal         byte   // '.' or ','
 	Clock           Clock
 
-	Wide  bool   // each CSV column is a detector, except the time column: From, or the first column
-	Start string // start of the first row of a wide table without times; rows are Interval apart
+	Wide bool // each CSV column is a detector, except the time column: From, or the first column
 
 	detectors []string // the value columns of a wide table
 }
@@ -56,12 +55,12 @@ func (m Mapping) Validate() error {
 	if err := m.Clock.Validate(); err != nil {
 		return err
 	}
-	if m.Wide {
-		return m.validateWide()
-	}
 	switch {
-	case m.Start != "":
-		return errors.New("--start requires --detectors-from-header; for other tables use --from")
+	case m.Wide && m.Interval <= 0:
+		return errors.New("--detectors-from-header requires --interval, for example 5m")
+	case m.Wide && m.constType() == "":
+		return errors.New("--detectors-from-header requires a constant type, for example --type =speed")
+	case m.Wide:
 	case m.Detector == "":
 		return errors.New("--detector must name the column of the detector code")
 	case m.From == "":
@@ -74,23 +73,6 @@ func (m Mapping) Validate() error {
 		return errors.New("use either --to or --interval, not both")
 	case len(m.Melt) == 0 && (m.Value == "" || m.Type == "" || m.Type == "="):
 		return errors.New("either --value and --type or --melt COLUMN=TYPE is required")
-	}
-	return nil
-}
-
-func (m Mapping) validateWide() error {
-	switch {
-	case m.Interval <= 0:
-		return errors.New("--detectors-from-header requires --interval, for example 5m")
-	case m.constType() == "":
-		return errors.New("--detectors-from-header requires a constant type, for example --type =speed")
-	case m.Start != "" && m.From != "":
-		return errors.New("use either --start or --from, not both")
-	}
-	if m.Start != "" {
-		if _, err := m.Clock.parse(m.Start); err != nil {
-			return fmt.Errorf("--start: %w", err)
-		}
 	}
 	return nil
 }
@@ -147,7 +129,6 @@ const toUTF8 = "convert the file first, for example with iconv -f latin1 -t utf-
 // assembler builds the measurements of a row from its cells.
 type assembler struct {
 	mapping   Mapping
-	start     time.Time // start of row 1 if the mapping has a Start
 	now       time.Time // rows that Clock.Shift moves past it are skipped
 	values    []valueColumn
 	fields    measurement.Fields
@@ -159,17 +140,13 @@ type assembler struct {
 }
 
 func newAssembler(m Mapping, empty *int64) *assembler {
-	a := &assembler{mapping: m, values: m.valueColumns(), now: time.Now(), empty: empty}
-	if m.Start != "" {
-		a.start, _ = a.mapping.Clock.parse(m.Start) // validated
-	}
-	return a
+	return &assembler{mapping: m, values: m.valueColumns(), now: time.Now(), empty: empty}
 }
 
 // emit yields the measurements of one row, or an error for the row. It omits and counts empty
 // values.
 func (a *assembler) emit(cells []string, position measurement.Position, yield yieldFunc) error {
-	if err := a.build(cells, position.Row); err != nil {
+	if err := a.build(cells); err != nil {
 		return yieldRowError(yield, position, err)
 	}
 	start := 0
@@ -182,7 +159,7 @@ func (a *assembler) emit(cells []string, position measurement.Position, yield yi
 	return nil
 }
 
-func (a *assembler) build(cells []string, row int64) (err error) {
+func (a *assembler) build(cells []string) (err error) {
 	a.body, a.ends, a.detectors, a.numbers = a.body[:0], a.ends[:0], a.detectors[:0], a.numbers[:0]
 	for i, cell := range cells {
 		cells[i] = strings.TrimSpace(cell)
@@ -196,11 +173,9 @@ func (a *assembler) build(cells []string, row int64) (err error) {
 			return fmt.Errorf("%q is not valid UTF-8; %s", text, toUTF8)
 		}
 	}
-	from := a.start.Add(time.Duration(row-1) * m.Interval)
-	if m.Start == "" {
-		if from, err = m.Clock.parse(cells[cellFrom]); err != nil {
-			return fmt.Errorf("column %s: %w", m.From, err)
-		}
+	from, err := m.Clock.parse(cells[cellFrom])
+	if err != nil {
+		return fmt.Errorf("column %s: %w", m.From, err)
 	}
 	to := from.Add(m.Interval)
 	if m.Interval == 0 {

@@ -256,8 +256,8 @@ func TestJSONValueOfAnotherType(t *testing.T) {
 	f(` 5 `, 0, 0)
 }
 
-// TestWide checks that a wide table has a column per detector. The times are in the first column,
-// in a named one, or computed.
+// TestWide checks that a wide table has a column per detector. The times are in the first column or
+// in a named one.
 func TestWide(t *testing.T) {
 	wide := func(change func(*Mapping)) Config {
 		return configFor(CSV, mapped(func(m *Mapping) {
@@ -280,7 +280,6 @@ func TestWide(t *testing.T) {
 	}
 	f(wide(func(*Mapping) {}), ",773869,767541\n2012-03-01 00:00:00,64.375,67.625\n2012-03-01 00:05:00,62.5,\n")
 	f(wide(func(m *Mapping) { m.From = "at" }), "773869, at,767541\n64.375,2012-03-01 00:00:00,67.625\n62.5,2012-03-01 00:05:00,\n")
-	f(wide(func(m *Mapping) { m.Start, m.Clock.Zone = "2012-02-29T16:00", zone(t, "America/Los_Angeles") }), "773869,767541\n64.375,67.625\n62.5,\n")
 
 	bad := func(want string, cfg Config, text string) {
 		t.Helper()
@@ -288,8 +287,6 @@ func TestWide(t *testing.T) {
 	}
 	bad("--interval", wide(func(m *Mapping) { m.Interval = 0 }), "")
 	bad("--type", wide(func(m *Mapping) { m.Type = "kind" }), "")
-	bad("--start", wide(func(m *Mapping) { m.Start = "yesterday" }), "")
-	bad("either --start or --from", wide(func(m *Mapping) { m.Start, m.From = "2012-03-01T00:00", "at" }), "")
 	bad("unique detector code", wide(func(*Mapping) {}), "at,A,A\n")
 	bad("no column \"at\"", wide(func(m *Mapping) { m.From = "at" }), "A,B\n")
 	bad("contains no detector code", wide(func(*Mapping) {}), "at\n")

@@ -102,14 +102,12 @@ func (m *Mapping) bind(header []string) ([]int, error) {
 }
 
 func (m *Mapping) bindWide(header []string) ([]int, error) {
-	timeColumn := slices.Index(header, m.From)
-	switch {
-	case m.Start != "":
-		timeColumn = -1
-	case m.From == "":
-		timeColumn = 0
-	case timeColumn < 0:
-		return nil, fmt.Errorf("no column %q; set --from to the time column, or use --start", m.From)
+	timeColumn := 0
+	if m.From != "" {
+		timeColumn = slices.Index(header, m.From)
+	}
+	if timeColumn < 0 {
+		return nil, fmt.Errorf("no column %q; set --from to the time column", m.From)
 	}
 	columns := []int{-1, -1, timeColumn, -1, -1}
 	for i, name := range header {

@@ -55,31 +55,28 @@ const (
 
 // Config describes the input.
 type Config struct {
-	Path        string
-	Format      Format
-	Compression Compression
-	Separator   rune     // of CSV cells
-	Columns     []string // names of the CSV columns; empty: the first row is the header
-	Mapping     *Mapping // nil: JSON is passed on unchanged, CSV uses DefaultMapping
-	Member      string   // if set, name of the member that holds the measurement in each JSON object
-	SkipRows    int64    // number of rows to skip at the start
+	Path      string
+	Format    Format
+	Separator rune     // of CSV cells
+	Columns   []string // names of the CSV columns; empty: the first row is the header
+	Mapping   *Mapping // nil: JSON is passed on unchanged, CSV uses DefaultMapping
+	Member    string   // if set, name of the member that holds the measurement in each JSON object
+	SkipRows  int64    // number of rows to skip at the start
 }
 
 // DefaultConfig returns the settings for reading standard input and detecting its format.
 func DefaultConfig() Config {
-	return Config{Path: Stdin, Format: Auto, Compression: Sniff, Separator: ','}
+	return Config{Path: Stdin, Format: Auto, Separator: ','}
 }
 
 // Validate returns an error for the first invalid setting.
 func (c Config) Validate() error {
-	formats, compressions := []Format{Auto, CSV, JSON, NDJSON}, []Compression{Sniff, None, Gzip, XZ, Zstd}
+	formats := []Format{Auto, CSV, JSON, NDJSON}
 	switch {
 	case c.Path == "":
 		return errors.New("missing input: specify a file, or - for standard input")
 	case !slices.Contains(formats, c.Format):
 		return fmt.Errorf("--format %q must be one of %v", c.Format, formats)
-	case !slices.Contains(compressions, c.Compression):
-		return fmt.Errorf("--compression %q must be one of %v", c.Compression, compressions)
 	case c.Separator == '"' || c.Separator == '\r' || c.Separator == '\n' || c.Separator == 0:
 		return fmt.Errorf("--separator %q is reserved in CSV; use a different character", c.Separator)
 	case c.SkipRows < 0:
@@ -147,20 +144,22 @@ type File struct {
 	meter         Meter
 }
 
-// OpenFile opens path, or uses stdin for "-". The caller closes the file. Once ctx is done, opening
-// and reading a file fail, even if it is a named pipe without a writer.
-func OpenFile(ctx context.Context, path string, kind Compression, stdin io.Reader) (f *File, err error) {
+// OpenFile opens path, or uses stdin for "-". The caller closes the file. Bytes that are appended to
+// a regular file afterwards are not read. Once ctx is done, opening and reading a file fail, even if
+// it is a named pipe without a writer.
+func OpenFile(ctx context.Context, path string, stdin io.Reader) (f *File, err error) {
 	f = &File{meter: Meter{R: stdin}}
 	if path != Stdin {
 		if f.file, err = interrupt.Call(ctx, func() (*os.File, error) { return os.Open(path) }); err != nil {
 			return nil, err
 		}
 		f.meter.R = interrupt.Reader{Ctx: ctx, In: f.file}
-		if info, err := f.file.Stat(); err == nil && info.Mode().IsRegular() {
+		if info, err := f.file.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > 0 { // 0 in /proc
 			f.Size = info.Size()
+			f.meter.R = io.LimitReader(f.meter.R, f.Size)
 		}
 	}
-	if f.ReadCloser, err = Decompress(&f.meter, kind); err != nil {
+	if f.ReadCloser, err = Decompress(&f.meter); err != nil {
 		_ = f.file.Close()
 		return nil, err
 	}
@@ -199,7 +198,7 @@ func Open(ctx context.Context, cfg Config, stdin io.Reader) (*Source, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	file, err := OpenFile(ctx, cfg.Path, cfg.Compression, stdin)
+	file, err := OpenFile(ctx, cfg.Path, stdin)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", cfg.name(), err)
 	}
@@ -301,48 +300,38 @@ func TrimCompression(path string) string {
 	return path
 }
 
-// Compression is a compression format, or how to determine it.
-type Compression string
-
-// The compressions. Sniff detects it from the first bytes.
+// The first bytes of compressed data.
 const (
-	Sniff Compression = "auto"
-	None  Compression = "none"
-	Gzip  Compression = "gzip"
-	XZ    Compression = "xz"
-	Zstd  Compression = "zstd"
+	magicGzip = "\x1f\x8b"
+	magicXZ   = "\xfd7zXZ\x00"
+	magicZstd = "\x28\xb5\x2f\xfd"
 )
-
-var magics = map[Compression]string{Gzip: "\x1f\x8b", XZ: "\xfd7zXZ\x00", Zstd: "\x28\xb5\x2f\xfd"}
 
 // zstdWindow is the maximum window size of a frame. The zstd program has the same default.
 const zstdWindow = 128 << 20
 
-// Decompress returns a reader of the decompressed content of raw. The caller closes it.
-func Decompress(raw io.Reader, kind Compression) (io.ReadCloser, error) {
+// Decompress returns a reader of the content of raw, decompressed if it starts like gzip, xz or
+// zstd. The caller closes it.
+func Decompress(raw io.Reader) (io.ReadCloser, error) {
 	r := bufio.NewReaderSize(raw, 64<<10)
-	if kind == Sniff {
-		kind = None
-		for k, magic := range magics {
-			if start, _ := r.Peek(len(magic)); string(start) == magic {
-				kind = k
-			}
-		}
+	startsWith := func(magic string) bool {
+		start, _ := r.Peek(len(magic))
+		return string(start) == magic
 	}
-	switch kind {
-	case Gzip:
+	switch {
+	case startsWith(magicGzip):
 		z, err := gzip.NewReader(r)
 		if err != nil {
 			return nil, err // not z: a nil *Reader in an interface is not nil
 		}
 		return z, nil
-	case Zstd:
+	case startsWith(magicZstd):
 		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow))
 		if err != nil {
 			return nil, err
 		}
 		return d.IOReadCloser(), nil
-	case XZ:
+	case startsWith(magicXZ):
 		d, err := xz.NewReader(r, xz.DefaultDictMax) // 64 MiB, as in xz -9; a truncated file is an error
 		return io.NopCloser(d), err
 	}

@@ -1,10 +1,8 @@
 package forecast
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -20,7 +18,6 @@ const MaxBytes = 4 << 30
 type Content struct {
 	Forecasts []*pb.StreetForecast // the last forecast of each street, normalised
 	Skipped   int                  // number of invalid records
-	Range     int                  // number of these with a street or fromnode outside int32
 	Remarks   int                  // number of parts that were omitted or corrected
 }
 
@@ -43,9 +40,6 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 		}
 		if r.Err != nil {
 			all.Skipped++
-			if errors.Is(r.Err, forecasts.ErrOutOfRange) {
-				all.Range++
-			}
 			note(fmt.Sprintf("%s skipped: %v", r.Position, r.Err))
 			continue
 		}
@@ -67,29 +61,11 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 	return all, nil
 }
 
-// ReadCodes reads location references, one per line. It skips blank lines.
-func ReadCodes(ctx context.Context, path string, stdin io.Reader) ([]string, error) {
-	text, err := readAll(ctx, path, stdin)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the codes in %s: %w", path, err)
-	}
-	var codes []string
-	for line := range bytes.Lines(text) {
-		if code := string(bytes.TrimSpace(line)); code != "" {
-			codes = append(codes, code)
-		}
-	}
-	if codes == nil {
-		return nil, fmt.Errorf("cannot use %s: it contains no location reference", path)
-	}
-	return codes, nil
-}
-
 // FormatOf returns the format that a file name implies, ignoring an extension such as .gz.
 func FormatOf(path string) string { return forecasts.FormatOf(feed.TrimCompression(path)) }
 
 func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) {
-	file, err := feed.OpenFile(ctx, path, feed.Sniff, stdin)
+	file, err := feed.OpenFile(ctx, path, stdin)
 	if err != nil {
 		return nil, err
 	}

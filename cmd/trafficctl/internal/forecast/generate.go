@@ -43,22 +43,14 @@ func (c Config) Validate() error {
 
 func (c Config) end() time.Time { return c.From.Add(time.Duration(c.Periods) * c.Step) }
 
-// Generate returns a forecast for each location reference in codes or, if codes is nil, for each
-// street of a generated town. The same arguments produce the same forecasts.
-func Generate(cfg Config, codes []string) (iter.Seq[*pb.StreetForecast], error) {
-	if codes != nil {
-		cfg.Streets = len(codes)
-	}
+// Generate returns a forecast for each street of a generated town. The same Config produces the same
+// forecasts.
+func Generate(cfg Config) (iter.Seq[*pb.StreetForecast], error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	return func(yield func(*pb.StreetForecast) bool) {
-		var town *generate.Town
-		if codes != nil {
-			town = generate.TownOf(cfg.TownConfig, codes)
-		} else {
-			town = generate.NewTown(cfg.TownConfig)
-		}
+		town := generate.NewTown(cfg.TownConfig)
 		for i := range town.Streets {
 			s := &town.Streets[i]
 			f := &pb.StreetForecast{Street: s.Number, Fromnode: s.From, OpenLRcode: s.OpenLR(), Forecast: periods(cfg, town, s)}

@@ -5,7 +5,6 @@ package forecast
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -35,9 +34,7 @@ import (
 
 // Request describes a request for the layer.
 type Request struct {
-	Horizon  int    // minutes from now; -1: all periods
-	ETag     string // ETag of the layer that the caller already has; may be empty
-	Encoding string // zstd, gzip or identity; empty: the daemon's choice
+	Horizon int // minutes from now; -1: all periods
 
 	Part  string        // query parameter that selects streets, such as tile=12/2190/1282; empty: all
 	Since string        // Forecast-Version of an earlier response, to get only later changes; may be empty
@@ -48,9 +45,9 @@ type Request struct {
 // Layer contains only the changes since Request.Since, without openLRcodes that have not changed.
 type Response struct {
 	http.Header
-	Layer    *pb.StreetForecastResponse // nil if not modified
-	Received int64                      // size of the response body in bytes
-	Size     int                        // size of the decompressed message in bytes
+	Layer    *pb.StreetForecastResponse
+	Received int64 // size of the response body in bytes
+	Size     int   // size of the decompressed message in bytes
 }
 
 // maxLayer limits the size of the message to less than 2 GiB, which is also Protobuf's limit.
@@ -59,9 +56,6 @@ const maxLayer = 2 << 30
 // Get requests the layer once. It neither retries nor follows redirects.
 func Get(ctx context.Context, c *client.Client, r Request) (response *Response, err error) {
 	defer must.Return(&err)
-	if _, ok := encodings[r.Encoding]; !ok {
-		return nil, fmt.Errorf("--encoding %q must be zstd, gzip or identity", r.Encoding)
-	}
 	if r.Horizon < -1 {
 		return nil, fmt.Errorf("--horizon %d must be a number of minutes from now, or -1 for all periods", r.Horizon)
 	}
@@ -82,35 +76,21 @@ func Get(ctx context.Context, c *client.Client, r Request) (response *Response, 
 	}
 	req.URL.RawQuery = query.Encode()
 	req.Header.Set("Accept", "application/x-protobuf")
-	req.Header.Set("Accept-Encoding", cmp.Or(r.Encoding, "zstd, gzip")) // also disables the transport's decompression
-	if r.ETag != "" {
-		req.Header.Set("If-None-Match", r.ETag)
-	}
+	req.Header.Set("Accept-Encoding", "zstd, gzip") // also disables the transport's decompression
 	resp, err := c.Do(req)
 	must.Do(err, "cannot get the forecasts")
 	defer resp.Body.Close()
-	response = &Response{Header: resp.Header}
-	switch {
-	case resp.StatusCode == http.StatusOK:
-		return response, response.read(resp.Body)
-	case resp.StatusCode == http.StatusNotModified && r.ETag != "":
-		return response, nil
+	if resp.StatusCode != http.StatusOK {
+		return nil, c.ReadError(resp)
 	}
-	return nil, c.ReadError(resp)
+	response = &Response{Header: resp.Header}
+	return response, response.read(resp.Body)
 }
-
-// encodings maps the supported values of Content-Encoding to compressions.
-var encodings = map[string]feed.Compression{"": feed.None, "identity": feed.None, "gzip": feed.Gzip, "zstd": feed.Zstd}
 
 func (r *Response) read(body io.Reader) (err error) {
 	defer must.Return(&err)
-	encoding := r.Get("Content-Encoding")
-	kind, ok := encodings[encoding]
-	if !ok {
-		return fmt.Errorf("cannot read the response: unexpected Content-Encoding %q", encoding)
-	}
 	meter := &feed.Meter{R: body}
-	plain, err := feed.Decompress(meter, kind)
+	plain, err := feed.Decompress(meter)
 	must.Do(err, "cannot read the response")
 	defer plain.Close()
 	message, err := io.ReadAll(io.LimitReader(plain, maxLayer))

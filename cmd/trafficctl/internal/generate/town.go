@@ -55,7 +55,6 @@ type Street struct {
 	Start, End       [2]float64 // longitude and latitude in degrees
 	Length           float64    // metres
 
-	code    string // location reference; empty: OpenLR derives it from the other fields
 	index   uint64
 	inward  float64 // 1: towards the centre, -1: away from it
 	road    int     // number of the radial or ring that contains the street; 0: none
@@ -85,24 +84,8 @@ func NewTown(cfg TownConfig) *Town {
 	return t
 }
 
-// TownOf returns a town whose streets are known only by their location references. Each pair of
-// codes shares a street number. There are no jams.
-func TownOf(cfg TownConfig, codes []string) *Town {
-	t := &Town{cfg: cfg, Streets: make([]Street, len(codes))}
-	for i, code := range codes {
-		t.Streets[i] = Street{Number: int32(i/2) + 1, From: int32(i) + 1, Class: 4, code: code, index: uint64(i)}
-		if line, err := openlr.Decode(code); err == nil {
-			t.Streets[i].Class = line.Points[0].FRC
-		}
-	}
-	return t
-}
-
 // OpenLR returns the location reference of the street.
 func (s *Street) OpenLR() string {
-	if s.code != "" {
-		return s.code
-	}
 	code, err := openlr.Encode(openlr.Straight(s.Start, s.End, int(s.Length), s.Class))
 	if err != nil {
 		panic(err) // no street of a town is too long for OpenLR

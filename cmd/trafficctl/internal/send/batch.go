@@ -81,11 +81,8 @@ type lanes struct {
 }
 
 func newLanes(cfg Config) *lanes {
-	n := 1
-	if cfg.Ordered {
-		n = cfg.Concurrency
-	}
-	all := cfg.Concurrency * batchesPerWorker
+	n := cfg.Concurrency
+	all := n * batchesPerWorker
 	l := &lanes{limit: cfg.Batch, open: make([]*batch, n), queues: make([]chan *batch, n), free: make(chan *batch, all)}
 	for i := range l.queues {
 		l.queues[i] = make(chan *batch, all)

@@ -6,8 +6,7 @@
 // Each detector belongs to one lane (by a hash of its code), and a lane has at most one batch in
 // flight, so a detector's measurements arrive in input order. A lane's batch is closed when it is
 // full, not when the input moves to another detector, and lanes queue a few batches, so input that
-// is sorted by detector keeps several lanes busy. If order does not matter, all workers share one
-// queue.
+// is sorted by detector keeps several lanes busy.
 //
 // A fixed set of batches bounds memory use: fill takes a free batch, and a worker returns it after
 // the response.
@@ -45,14 +44,13 @@ const BatchLimit = 14_000
 type Config struct {
 	Batch       int           // measurements per batch
 	Concurrency int           // batches in flight
-	Ordered     bool          // keep the order of each detector's measurements
 	RetryFor    time.Duration // how long to retry a batch
 	SkipBadRows bool          // skip rows that cannot be parsed
 }
 
 // DefaultConfig returns the default settings.
 func DefaultConfig() Config {
-	return Config{Batch: BatchLimit, Concurrency: 4, Ordered: true, RetryFor: 10 * time.Minute}
+	return Config{Batch: BatchLimit, Concurrency: 4, RetryFor: 10 * time.Minute}
 }
 
 func (c Config) validate() error {
@@ -148,8 +146,7 @@ func (s *Sender) Send(ctx context.Context, items iter.Seq2[measurement.Item, err
 
 	lanes := newLanes(s.cfg)
 	var workers sync.WaitGroup
-	for i := range s.cfg.Concurrency {
-		queue := lanes.queues[i%len(lanes.queues)]
+	for _, queue := range lanes.queues {
 		workers.Go(func() {
 			z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for invalid levels
 			for b := range queue {
