@@ -92,14 +92,14 @@ input for trafficctl resubmit. Exit codes are those of trafficctl send.`,
 				fmt.Fprintf(std.err, "trafficctl: sending the dead letters of product instance %s; the key must belong to it\n",
 					instance)
 			}
-			return s.run(cmd.Context(), std, selected.items(cmd.Context(), args[0]), nil)
+			return s.run(cmd.Context(), std, selected.items(cmd.Context(), args[0], s.skipRows), nil)
 		},
 	}
 	f := cmd.Flags()
 	s.register(f)
+	s.registerSkip(f, "measurements")
 	f.StringVar(&selected.productInstance, "product-instance", "", "only dead letters of this product instance")
 	f.StringVar(&selected.sink, "sink", "", "only dead letters of this store: clickhouse or kafka")
-	f.Int64Var(&selected.skip, "skip-rows", 0, "number of measurements to skip at the start because an earlier run has sent them")
 	return cmd
 }
 
@@ -206,16 +206,12 @@ type measurementID struct {
 func (l letter) id() measurementID { return measurementID{uuid.MustParse(l.BatchID), l.Index} } // parseLetter has validated it
 
 // selection selects dead letters. The zero value selects all.
-type selection struct {
-	productInstance, sink string
-	skip                  int64 // number of selected measurements to skip
-}
+type selection struct{ productInstance, sink string }
 
-// letters returns the selected dead letters in a file, ignoring s.skip and lines that the daemon
-// adds in the meantime: otherwise, if a store rejects them again, resend would never end. A crash
-// of the daemon may have duplicated dead letters, or truncated a line; the daemon writes that line
-// again after the restart. letters skips truncated lines and calls note for each. An error ends the
-// sequence.
+// letters returns the selected dead letters in a file, without lines that the daemon adds in the
+// meantime: otherwise, if a store rejects them again, resend would never end. A crash of the daemon
+// may have duplicated dead letters, or truncated a line; the daemon writes that line again after the
+// restart. letters skips truncated lines and calls note for each. An error ends the sequence.
 func (s selection) letters(ctx context.Context, path string, stdin io.Reader, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := feed.OpenFile(ctx, path, stdin)
@@ -306,9 +302,9 @@ func (s selection) instance(ctx context.Context, path string) (string, error) {
 		"--product-instance", path, len(names), strings.Join(names, ", "))
 }
 
-// items returns the selected measurements except the first s.skip, numbered consecutively. It
-// returns a measurement that several stores rejected only once.
-func (s selection) items(ctx context.Context, path string) iter.Seq2[measurement.Item, error] {
+// items returns the selected measurements except the first ones, numbered consecutively. It returns
+// a measurement that several stores rejected only once.
+func (s selection) items(ctx context.Context, path string, skip int64) iter.Seq2[measurement.Item, error] {
 	return func(yield func(measurement.Item, error) bool) {
 		seen := map[measurementID]bool{}
 		for l, err := range s.letters(ctx, path, nil, func(string) {}) {
@@ -318,7 +314,7 @@ func (s selection) items(ctx context.Context, path string) iter.Seq2[measurement
 					continue
 				}
 				seen[l.id()] = true
-				if int64(len(seen)) <= s.skip {
+				if int64(len(seen)) <= skip {
 					continue
 				}
 				item.JSON, err = json.Marshal(l.Item)

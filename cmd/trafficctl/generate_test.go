@@ -132,7 +132,7 @@ func TestGenerateWithoutSend(t *testing.T) {
 		t.Helper()
 		require.Empty(t, requireFailure(t, "", args[0]+" requires --send", small(args...)...).out)
 	}
-	f("--dry-run")
+	f("--json")
 	f("--url", "http://127.0.0.1:1")
 	f("--rejected", "x")
 	f("--concurrency", "2")

@@ -30,7 +30,6 @@ func (r *inputFlags) register(all *pflag.FlagSet) {
 		return nil
 	})
 	all.StringSliceVar(&r.cfg.Columns, "columns", nil, "names of the CSV columns, for a file without a header")
-	all.Int64Var(&r.cfg.SkipRows, "skip-rows", 0, "number of rows to skip at the start because an earlier run has sent them")
 	f, m := pflag.NewFlagSet("", pflag.ContinueOnError), &r.mapping
 	f.StringVar(&m.Detector, "detector", m.Detector, "column of the detector code")
 	f.StringVar(&m.Type, "type", m.Type, "column of the measure type, or =TYPE for all rows")

@@ -88,13 +88,13 @@ func newSend(std streams) *cobra.Command {
 			return s.sendFile(cmd.Context(), std, must.Get(r.config(args)))
 		},
 	}
-	s.register(cmd.Flags())
+	s.registerInput(cmd.Flags(), "rows")
 	r.register(cmd.Flags())
 	return cmd
 }
 
 func newResubmit(std streams) *cobra.Command {
-	s, cfg := newSendFlags(), feed.DefaultConfig()
+	s := newSendFlags()
 	cmd := &cobra.Command{
 		Use:   "resubmit FILE|-",
 		Short: "Send rejected items again after correction",
@@ -110,12 +110,12 @@ Exit codes are those of trafficctl send.`,
   trafficctl resubmit corrected.ndjson --rejected still-rejected.ndjson`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg := feed.DefaultConfig()
 			cfg.Path, cfg.Format, cfg.Member = args[0], feed.NDJSON, "item"
 			return s.sendFile(cmd.Context(), std, cfg)
 		},
 	}
-	s.register(cmd.Flags())
-	cmd.Flags().Int64Var(&cfg.SkipRows, "skip-rows", 0, "number of lines to skip at the start because an earlier run has sent them")
+	s.registerInput(cmd.Flags(), "lines")
 	return cmd
 }
 
@@ -123,10 +123,13 @@ Exit codes are those of trafficctl send.`,
 type sendFlags struct {
 	connection
 	cfg      send.Config
-	onBadRow string
 	rejected string
 	json     bool
-	dryRun   bool
+
+	resumable bool // the command has the flag --skip-rows
+	skipRows  int64
+	onBadRow  string
+	dryRun    bool
 }
 
 func newSendFlags() *sendFlags { return &sendFlags{cfg: send.DefaultConfig(), onBadRow: "stop"} }
@@ -136,15 +139,34 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&s.cfg.Batch, "batch", s.cfg.Batch, "measurements per batch")
 	f.IntVar(&s.cfg.Concurrency, "concurrency", s.cfg.Concurrency, "batches in flight")
 	f.DurationVar(&s.cfg.RetryFor, "retry-for", s.cfg.RetryFor, "how long to retry a batch after a lost connection, 408, 409, 429 or 5xx")
-	f.StringVar(&s.onBadRow, "on-bad-row", s.onBadRow, "what to do with a row that cannot be parsed: stop or skip")
 	f.StringVar(&s.rejected, "rejected", "", "write rejected items to this file, as input for trafficctl resubmit")
-	f.BoolVar(&s.dryRun, "dry-run", false, "parse the whole input and print its first items, but send nothing")
 	f.BoolVar(&s.json, "json", false, "print the summary as one line of JSON")
 }
 
+// registerSkip registers --skip-rows. rows names what it counts.
+func (s *sendFlags) registerSkip(f *pflag.FlagSet, rows string) {
+	s.resumable = true
+	f.Int64Var(&s.skipRows, "skip-rows", 0, "number of "+rows+" to skip at the start because an earlier run has sent them")
+}
+
+// registerInput registers all flags of a command that reads a file for sendFile.
+func (s *sendFlags) registerInput(f *pflag.FlagSet, rows string) {
+	s.register(f)
+	s.registerSkip(f, rows)
+	f.StringVar(&s.onBadRow, "on-bad-row", s.onBadRow, "what to do with a row that cannot be parsed: stop or skip")
+	f.BoolVar(&s.dryRun, "dry-run", false, "parse the whole input and print its first items, but send nothing")
+}
+
 func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) error {
+	if s.cfg.SkipBadRows = s.onBadRow == "skip"; !s.cfg.SkipBadRows && s.onBadRow != "stop" {
+		return fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
+	}
+	cfg.SkipRows = s.skipRows
 	source := must.Get(feed.Open(ctx, cfg, std.in))
 	defer func() { _ = source.Close() }()
+	if s.dryRun {
+		return parseOnly(ctx, std, source)
+	}
 	return s.run(ctx, std, source.Items(), source)
 }
 
@@ -153,14 +175,6 @@ func (s *sendFlags) sendFile(ctx context.Context, std streams, cfg feed.Config) 
 func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measurement.Item, error], file *feed.Source) (err error) {
 	if file == nil {
 		file = &feed.Source{File: new(feed.File)}
-	}
-	cfg := s.cfg
-	cfg.SkipBadRows = s.onBadRow == "skip"
-	if !cfg.SkipBadRows && s.onBadRow != "stop" {
-		return fmt.Errorf("--on-bad-row %q must be stop or skip", s.onBadRow)
-	}
-	if s.dryRun {
-		return parseOnly(ctx, std, items, file)
 	}
 	daemon := must.Get(s.client())
 	path := cmp.Or(s.rejected, os.DevNull)
@@ -173,7 +187,7 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	rejected, err := os.Create(path)
 	must.Do(err, "cannot create the file of rejected items")
 	display := newProgress(std.err, s.quiet, file.Size, progressbar.OptionShowBytes(true))
-	sender, err := send.New(cfg, daemon, rejected, display.note)
+	sender, err := send.New(s.cfg, daemon, rejected, display.note)
 	if err != nil {
 		return errors.Join(err, rejected.Close())
 	}
@@ -184,9 +198,8 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	err = errors.Join(err, rejected.Close())
 	sum := summary{Tally: sender.Tally(), Empty: file.Empty, Seconds: time.Since(start).Seconds()}
 	sum.PerSecond = float64(sum.Accepted+sum.Rejected) / max(sum.Seconds, 1e-9)
-	skipped, noSkipRows := s.flags.GetInt64("skip-rows")
 	if sum.Resume > 0 {
-		sum.Resume = max(sum.Resume, skipped+1) // the input may have failed before that row
+		sum.Resume = max(sum.Resume, s.skipRows+1) // the input may have failed before that row
 	}
 	if err != nil {
 		sum.Failure = err.Error()
@@ -194,7 +207,7 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 	if s.json {
 		_ = json.NewEncoder(std.out).Encode(&sum)
 	} else {
-		sum.print(std.out, s.rejected, noSkipRows == nil)
+		sum.print(std.out, s.rejected, s.resumable)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -208,9 +221,9 @@ func (s *sendFlags) run(ctx context.Context, std streams, items iter.Seq2[measur
 const dryRunItems = 5
 
 // parseOnly parses all items and prints the first ones. It returns errRejected for unreadable rows.
-func parseOnly(ctx context.Context, std streams, items iter.Seq2[measurement.Item, error], file *feed.Source) error {
+func parseOnly(ctx context.Context, std streams, file *feed.Source) error {
 	good, bad := int64(0), int64(0)
-	for item, err := range items {
+	for item, err := range file.Items() {
 		var row *measurement.RowError
 		switch {
 		case ctx.Err() != nil:
@@ -244,7 +257,7 @@ type summary struct {
 	Failure   string  `json:"error,omitempty"`
 }
 
-func (s *summary) print(w io.Writer, rejectedFile string, canSkipRows bool) {
+func (s *summary) print(w io.Writer, rejectedFile string, resumable bool) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, line := range []struct {
 		name   string
@@ -284,7 +297,7 @@ func (s *summary) print(w io.Writer, rejectedFile string, canSkipRows bool) {
 	case s.Rejected > 0:
 		fmt.Fprintln(w, "Use --rejected FILE to save rejected items for correction.")
 	}
-	if s.Resume > 1 && canSkipRows {
+	if s.Resume > 1 && resumable {
 		fmt.Fprintf(w, "All rows before row %s are acknowledged. Resume with --skip-rows %d; later rows that were already accepted "+
 			"are sent again.\n", grouped(s.Resume), s.Resume-1)
 	}
