@@ -15,13 +15,14 @@ import (
 	"math"
 	"math/big"
 	"net"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -248,23 +249,40 @@ func TestInvalidResponses(t *testing.T) {
 }
 
 // TestBootstrap opens new connections to any of the brokers, of which some cannot be used. At most
-// the first connection to each of these may fail.
+// the first connection to each of these may fail. The network is in memory and the clock is fake,
+// so that only the broker that never responds exceeds a time limit.
 func TestBootstrap(t *testing.T) {
-	good := stores.StartKfake(t, kfake.SeedTopics(1, "t")).ListenAddrs()[0]
-	hanging, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, never responds
-	require.NoError(t, err)
-	defer hanging.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
-	web := httptest.NewServer(nil)
-	defer web.Close()
+	for range 50 { // the brokers are tried in random order
+		synctest.Test(t, testBootstrap)
+	}
+}
 
+func testBootstrap(t *testing.T) {
+	closed, closeGood := context.WithCancel(t.Context())
+	good := pipes{make(chan net.Conn), closed, closeGood}
+	stores.StartKfake(t, kfake.SeedTopics(1, "t"), kfake.ListenFn(func(string, string) (net.Listener, error) { return good, nil }))
 	k := DefaultKafka("t")
-	k.Brokers = []string{hanging.Addr().String(), closed.Addr().String(), web.Listener.Addr().String(), good}
-	k.DialTimeout = 2 * time.Second
+	k.Brokers = []string{"hanging:9092", "closed:9092", "web:9092", good.Addr().String()}
 	transport, err := k.Transport()
 	require.NoError(t, err)
+	transport.Dial = k.connect(func(_ context.Context, _, address string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		switch address {
+		case "closed:9092":
+			return nil, syscall.ECONNREFUSED
+		case "hanging:9092":
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		case "web:9092":
+			go func() {
+				_, _ = theirs.Read(make([]byte, 1000))
+				_, _ = io.WriteString(theirs, "HTTP/1.1 400 Bad Request\r\n\r\n")
+				_ = theirs.Close()
+			}()
+		default:
+			good.accepted <- theirs
+		}
+		return ours, nil
+	})
 	client := &kafka.Client{Addr: k.Addr(), Timeout: time.Minute, Transport: transport}
 	dialer := k.Dialer(transport)
 	failures := 0
@@ -284,6 +302,26 @@ func TestBootstrap(t *testing.T) {
 	}
 	require.LessOrEqual(t, failures, 2)
 }
+
+// pipes is a listener that accepts the connections sent to accepted.
+type pipes struct {
+	accepted chan net.Conn
+	closed   context.Context
+	close    func()
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error { p.close(); return nil }
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9092} }
 
 // TestHangingAuthentication checks that a connection is closed if the broker does not respond to
 // the authentication within dial_timeout.

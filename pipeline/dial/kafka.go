@@ -90,7 +90,7 @@ func (k Kafka) Transport() (*Transport, error) {
 	}
 	boundCodecs()
 	return &Transport{&kafka.Transport{
-		Dial:           k.connect(),
+		Dial:           k.connect(k.TLS.dialer(k.DialTimeout)),
 		DialTimeout:    k.DialTimeout,
 		MetadataTTL:    k.MetadataMaxAge,
 		MetadataTopics: []string{k.Topic}, // no metadata of other topics
@@ -140,8 +140,12 @@ func (k Kafka) Dialer(t *Transport) *kafka.Dialer {
 	return &kafka.Dialer{DialFunc: t.Dial, ClientID: k.ClientID, Timeout: k.DialTimeout, SASLMechanism: t.SASL}
 }
 
-func (k Kafka) connect() func(ctx context.Context, network, address string) (net.Conn, error) {
-	dial := k.TLS.dialer(k.DialTimeout)
+// dialFunc connects to an address, like [net.Dialer.DialContext].
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// connect returns a function that connects to a broker with dial, or to any of them if the address
+// is Bootstrap.
+func (k Kafka) connect(dial dialFunc) dialFunc {
 	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		if err != nil {

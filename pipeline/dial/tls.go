@@ -84,7 +84,7 @@ func (e filesError) Unwrap() error { return e.error }
 // dialer returns a function that connects and, unless TLS is disabled, completes a TLS handshake. It
 // reads the TLS files for every connection. The function fails when the timeout expires or its
 // context is done.
-func (t TLS) dialer(timeout time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (t TLS) dialer(timeout time.Duration) dialFunc {
 	plain := &net.Dialer{Timeout: timeout}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		config, err := t.Config("tls.")
