@@ -41,6 +41,9 @@ func killAfter(t *testing.T, dir string, seq uint64) (newest uint64) {
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), killedChildDir+"="+dir)
 	child.Stderr = os.Stderr
+	in, err := child.StdinPipe() // closed when this process dies
+	require.NoError(t, err)
+	defer in.Close()
 	out, err := child.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
@@ -57,7 +60,8 @@ func killAfter(t *testing.T, dir string, seq uint64) (newest uint64) {
 	return newest
 }
 
-// killedChild writes frames and reports each acknowledged one, until it is killed.
+// killedChild writes frames and reports each acknowledged one, until it is killed. It writes no more
+// than fits into the journal, however late that is.
 func killedChild(dir string) {
 	cfg := testConfig()
 	cfg.Dir, cfg.MaxBytes = dir, 64<<20
@@ -67,7 +71,7 @@ func killedChild(dir string) {
 		os.Exit(1)
 	}
 	var entries [3]Entry
-	for {
+	for range 700 {
 		for i := range entries {
 			_, next := j.Bounds()
 			seq := next + uint64(i)
@@ -88,4 +92,5 @@ func killedChild(dir string) {
 			fmt.Println(entries[i].Seq)
 		}
 	}
+	_, _ = os.Stdin.Read(make([]byte, 1))
 }
