@@ -258,14 +258,12 @@ func TestBootstrap(t *testing.T) {
 }
 
 func testBootstrap(t *testing.T) {
-	closed, closeGood := context.WithCancel(t.Context())
-	good := pipes{make(chan net.Conn), closed, closeGood}
-	stores.StartKfake(t, kfake.SeedTopics(1, "t"), kfake.ListenFn(func(string, string) (net.Listener, error) { return good, nil }))
+	dialGood := stores.StartKfakeInMemory(t, kfake.SeedTopics(1, "t"))
 	k := DefaultKafka("t")
-	k.Brokers = []string{"hanging:9092", "closed:9092", "web:9092", good.Addr().String()}
+	k.Brokers = []string{"hanging:9092", "closed:9092", "web:9092", "good:9092"}
 	transport, err := k.Transport()
 	require.NoError(t, err)
-	transport.Dial = k.connect(func(_ context.Context, _, address string) (net.Conn, error) {
+	transport.Dial = k.connect(func(ctx context.Context, network, address string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		switch address {
 		case "closed:9092":
@@ -279,7 +277,7 @@ func testBootstrap(t *testing.T) {
 				_ = theirs.Close()
 			}()
 		default:
-			good.accepted <- theirs
+			return dialGood(ctx, network, address)
 		}
 		return ours, nil
 	})
@@ -302,26 +300,6 @@ func testBootstrap(t *testing.T) {
 	}
 	require.LessOrEqual(t, failures, 2)
 }
-
-// pipes is a listener that accepts the connections sent to accepted.
-type pipes struct {
-	accepted chan net.Conn
-	closed   context.Context
-	close    func()
-}
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.accepted:
-		return c, nil
-	case <-p.closed.Done():
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error { p.close(); return nil }
-
-func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9092} }
 
 // TestHangingAuthentication checks that a connection is closed if the broker does not respond to
 // the authentication within dial_timeout.

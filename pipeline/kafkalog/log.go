@@ -59,13 +59,17 @@ func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logg
 	if err != nil {
 		return nil, err
 	}
-	for p := range cfg.Partitions {
+	l.start()
+	return l, nil
+}
+
+func (l *Log) start() {
+	for p := range l.cfg.Partitions {
 		w := &writer{l: l, partition: p, wake: make(chan struct{}, 1)}
 		l.writers = append(l.writers, w)
 		l.writing.Go(w.run)
 	}
 	l.watching.Go(func() { l.watch(l.hard) })
-	return l, nil
 }
 
 func newLog(cfg Config, consumers []string, window time.Duration, log zerolog.Logger) (*Log, error) {

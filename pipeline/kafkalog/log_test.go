@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -63,12 +64,17 @@ func appendTo(t *testing.T, j pipeline.Journal, frames ...[]byte) {
 	}
 }
 
-// openLog opens a log with one partition, as one process would.
-func openLog(t testing.TB, brokers []string, topic string, change ...func(*Config)) *Log {
-	t.Helper()
+func testConfig(brokers []string, topic string) Config {
 	cfg := DefaultConfig()
 	cfg.Brokers, cfg.Topic, cfg.Partitions = brokers, topic, 1
 	cfg.DialTimeout, cfg.MetadataMaxAge = time.Minute, time.Minute // the latter is also the time for a metadata request
+	return cfg
+}
+
+// openLog opens a log with one partition, as one process would.
+func openLog(t testing.TB, brokers []string, topic string, change ...func(*Config)) *Log {
+	t.Helper()
+	cfg := testConfig(brokers, topic)
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -357,45 +363,54 @@ func TestFormerOwner(t *testing.T) {
 // group when another replica joins, also with a short session: otherwise each of them would in turn
 // take over the other's partition and interrupt its attempt.
 func TestSlowAttemptKeepsMembership(t *testing.T) {
-	brokers := stores.StartKfake(t, kfake.GroupMinSessionTimeout(2*time.Second)).ListenAddrs()
-	errs := make(chan error, 100)
-	join := func() (joined, runs chan struct{}) {
-		l := openLog(t, brokers, "slow", func(c *Config) { c.SessionTimeout = 2 * time.Second })
-		joined, runs = make(chan struct{}, 100), make(chan struct{}, 100)
-		soft, stop := context.WithCancel(context.Background())
-		done := make(chan error)
-		go func() {
-			done <- l.Consume(soft, soft, "sink", func(ctx, _ context.Context, _ *Partition) error {
-				runs <- struct{}{}
-				<-ctx.Done()
-				return nil
-			}, func(err error) {
-				if err != nil {
-					errs <- err
-				}
-				joined <- struct{}{}
-			})
-		}()
-		t.Cleanup(func() { stop(); require.NoError(t, <-done) })
-		return joined, runs
-	}
-	await := func(c chan struct{}) {
-		t.Helper()
-		select {
-		case <-c:
-		case err := <-errs:
-			t.Fatal(err)
-		case <-time.After(time.Minute):
-			t.Fatal("nothing within a minute")
+	synctest.Test(t, func(t *testing.T) {
+		const session = 2 * time.Second
+		broker := stores.StartKfakeInMemory(t, kfake.SeedTopics(1, "slow"), kfake.GroupMinSessionTimeout(session))
+		errs := make(chan error, 100)
+		join := func() (joined, runs chan struct{}) {
+			cfg := testConfig([]string{"broker:9092"}, "slow")
+			cfg.SessionTimeout, cfg.MaxFrameBytes = session, 64<<10
+			l, err := newLog(cfg, []string{"sink"}, window, zerolog.New(zerolog.NewTestWriter(t)))
+			require.NoError(t, err)
+			l.transport.Dial = broker
+			l.start()
+			t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+			joined, runs = make(chan struct{}, 100), make(chan struct{}, 100)
+			soft, stop := context.WithCancel(context.Background())
+			done := make(chan error)
+			go func() {
+				done <- l.Consume(soft, soft, "sink", func(ctx, _ context.Context, _ *Partition) error {
+					runs <- struct{}{}
+					<-ctx.Done()
+					return nil
+				}, func(err error) {
+					if err != nil {
+						errs <- err
+					}
+					joined <- struct{}{}
+				})
+			}()
+			t.Cleanup(func() { stop(); require.NoError(t, <-done) })
+			return joined, runs
 		}
-	}
-	joined, runs := join()
-	await(runs)
-	await(joined)
-	other, _ := join()
-	await(other)
-	await(joined) // again, after the attempt was interrupted
-	require.Empty(t, errs)
+		await := func(c chan struct{}) {
+			t.Helper()
+			select {
+			case <-c:
+			case err := <-errs:
+				t.Fatal(err)
+			case <-time.After(time.Minute):
+				t.Fatal("nothing within a minute")
+			}
+		}
+		joined, runs := join()
+		await(runs)
+		await(joined)
+		other, _ := join()
+		await(other)
+		await(joined) // again, after the attempt was interrupted
+		require.Empty(t, errs)
+	})
 }
 
 // TestLaggingConsumer checks that a consumer lags if there are frames from before the limit that

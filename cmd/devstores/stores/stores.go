@@ -25,6 +25,7 @@ package stores
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -135,6 +136,49 @@ func StartKfake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Cleanup(cluster.Close)
 	return cluster
 }
+
+// StartKfakeInMemory starts kfake like [StartKfake], but on a network in memory, so that it can run
+// on the fake clock of a synctest bubble. Any address that dial is called with leads to it.
+func StartKfakeInMemory(t testing.TB, opts ...kfake.Opt) (dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	t.Helper()
+	l := memoryListener{accepted: make(chan net.Conn)}
+	l.closed, l.close = context.WithCancel(t.Context())
+	StartKfake(t, append(opts, kfake.ListenFn(func(string, string) (net.Listener, error) { return l, nil }))...)
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		client, server := net.Pipe()
+		select {
+		case l.accepted <- server:
+			return client, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-l.closed.Done():
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+type memoryListener struct {
+	accepted chan net.Conn
+	closed   context.Context
+	close    func()
+}
+
+func (l memoryListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accepted:
+		return c, nil
+	case <-l.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (l memoryListener) Close() error {
+	l.close()
+	return nil
+}
+
+// Addr returns the address that kfake advertises.
+func (l memoryListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9092} }
 
 // Create calls [launch.CreateTopic] and fails the test on an error.
 func (k *Kafka) Create(t testing.TB, topic string, partitions int) {
