@@ -29,7 +29,6 @@ type options struct {
 	rounds     int       // each figure is the median of the rounds
 	batches    int       // per round
 	before     string    // path of another version of trafficd, for bench journal; empty = none
-	axe        string    // path of axe-core
 	telegraf   string    // path of Telegraf
 	output     string    // directory to which bench profile writes
 	attack     string    // the only attack that bench hostile runs; empty = all
@@ -77,7 +76,7 @@ func command() *cobra.Command {
 				o.bodies = append(o.bodies, b)
 			}
 			ingest := []part{o.batchCosts, o.registry}
-			layer := []part{o.layerUpdates, o.layerTurns, o.layerMemory, o.layerMixed}
+			layer := []part{o.layerUpdates, o.layerTurns, o.layerMemory}
 			serving := []part{o.layerServing, o.layerFollowing}
 			return run(cmd.Context(), map[string][]part{
 				"":        slices.Concat(ingest, []part{o.decompressionBombs, o.geometries}, layer, serving),
@@ -90,7 +89,7 @@ func command() *cobra.Command {
 				"hostile": {o.hostile},
 				"peers":   {o.peers},
 				"profile": {o.profile},
-				"page":    {o.pageSize, o.pageView, o.pageAccessibility, o.pageLoad},
+				"page":    {o.pageSize, o.pageView, o.pageLoad},
 			}[strings.Join(args, "")])
 		},
 	}
@@ -108,7 +107,6 @@ func command() *cobra.Command {
 	f.StringVar(&o.trafficctl, "trafficctl", beside("trafficctl"), "path of trafficctl, which generates forecasts")
 	f.IntVar(&o.rounds, "rounds", 7, "number of rounds; each figure is their median")
 	f.IntVar(&o.batches, "batches", 50, "number of batches per round")
-	f.StringVar(&o.axe, "axe", "sources/page/app/node_modules/axe-core/axe.min.js", "path of axe-core for bench page")
 	f.StringVar(&o.telegraf, "telegraf", "telegraf", "path of Telegraf for bench peers")
 	f.StringVar(&o.output, "output", ".cache/profiles", "directory to write the CPU profiles of bench profile to")
 	f.StringVar(&o.attack, "attack", "", "run only this attack of bench hostile (default all)")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -170,18 +169,6 @@ func rendererMB(ctx context.Context) (largest float64) {
 		must.Do(errors.New("the browser has no renderer process"))
 	}
 	return largest
-}
-
-// pageAccessibility counts the violations that axe-core finds in the two views.
-func (o options) pageAccessibility(ctx context.Context) {
-	axe, violations := must.Get(os.ReadFile(o.axe)), 0.0
-	for _, view := range []string{"#operations", "#map"} {
-		o.withMap(ctx, 2000, func(b *tab) {
-			b.number(`(() => { location.hash = %q; %s; return 1 })()`, view, axe)
-			violations += b.number(`new Promise(r => setTimeout(r, 1000)).then(() => axe.run()).then(r => r.violations.length)`)
-		})
-	}
-	o.line("page_axe_violations", violations, "violations")
 }
 
 // pageLoad measures the latency of batches and the memory used by the daemon, with and without open
