@@ -32,7 +32,7 @@ func main() {
 
 func command() *cobra.Command {
 	opts := launch.Options{}
-	optionsJSON, withParent := "", true
+	optionsJSON := ""
 	root := &cobra.Command{
 		Use:   "devstores",
 		Short: "Run ClickHouse and a Kafka-protocol broker on loopback",
@@ -64,11 +64,10 @@ The broker is kfake, which starts immediately, or Apache Kafka, which needs Java
 				}
 			}
 			opts.Stderr = os.Stderr
-			return run(cmd.Context(), opts, withParent, os.Stdout)
+			return run(cmd.Context(), opts, os.Stdout)
 		},
 	}
 	bind(root.Flags(), &opts)
-	root.Flags().BoolVar(&withParent, "with-parent", true, "exit when the parent dies or a pipe on standard input closes")
 	root.Flags().StringVar(&optionsJSON, "options", "", "launch.Options as JSON, instead of all other flags")
 	_ = root.Flags().MarkHidden("options") // fails only for unknown flags
 	root.AddCommand(fetchCommand(), libraryCommand())

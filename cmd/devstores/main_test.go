@@ -187,7 +187,6 @@ func TestErrors(t *testing.T) {
 	f("for \"--topic\" flag", "--only", "kafka", "--topic", "measurements")
 	f("for \"--set\" flag", "--only", "kafka", "--set", "min.insync.replicas")
 	f("kind \"redpanda\"", "--only", "kafka", "--broker", "redpanda")
-	f("kind \"mysql\"", "--only", "clickhouse", "--clickhouse-kind", "mysql")
 	f("cannot run -1 brokers", "--only", "kafka", "--brokers", "-1")
 	f("-1 partitions", "--only", "kafka", "--partitions", "-1")
 }

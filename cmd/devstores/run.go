@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -28,7 +27,6 @@ func bind(flags *pflag.FlagSet, o *launch.Options) {
 	flags.StringVar(&o.Only, "only", "", "start only this store: clickhouse, kafka or zookeeper")
 	flags.IntVar(&o.ClickHouseTCP, "clickhouse-tcp", 9000, "port of ClickHouse's native protocol, 0 = a free one")
 	flags.IntVar(&o.ClickHouseHTTP, "clickhouse-http", 8123, "port of ClickHouse's HTTP interface, 0 = a free one")
-	flags.StringVar(&o.ClickHouseKind, "clickhouse-kind", clickhouse.KindAuto, "which ClickHouse: "+strings.Join(clickhouse.Kinds, ", "))
 	flags.StringVar(&o.Broker, "broker", launch.Kfake, "which broker: "+launch.Kfake+", "+launch.Apache)
 	flags.IntVar(&o.Brokers, "brokers", 1, "number of brokers")
 	flags.IntSliceVar(&o.KafkaPorts, "kafka", []int{9092}, "port of each broker, 0 or missing = a free one")
@@ -40,17 +38,15 @@ func bind(flags *pflag.FlagSet, o *launch.Options) {
 	}
 }
 
-// run runs the stores until ctx is done, a store fails or, if withParent is true, the parent exits.
-// Being asked to stop is not an error.
-func run(ctx context.Context, opts launch.Options, withParent bool, stdout io.Writer) error {
+// run runs the stores until ctx is done, a store fails or the parent exits. Being asked to stop is
+// not an error.
+func run(ctx context.Context, opts launch.Options, stdout io.Writer) error {
 	if err := opts.Complete(); err != nil {
 		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	if withParent {
-		watchParent(func() { fail(context.Canceled) })
-	}
+	watchParent(func() { fail(context.Canceled) })
 	err := serve(ctx, opts, fail, stdout)
 	fmt.Fprintln(opts.Stderr, cmp.Or(opts.Only, "stores")+": stopped")
 	if errors.Is(err, context.Canceled) {

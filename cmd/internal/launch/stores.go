@@ -36,10 +36,9 @@ type Options struct {
 	Dir  string // data directory, kept across restarts; empty = a new one, removed by Close
 	Only string // "clickhouse", "kafka" or "zookeeper"; empty = ClickHouse and Kafka
 
-	ClickHouseTCP  int    // port of the native protocol; 0 = a free one
-	ClickHouseHTTP int    // port of the HTTP interface; 0 = a free one
-	ClickHouseKind string // auto, clickhouse-server or libchdb; empty = auto
-	ZooKeeperPort  int    // 0 = a free one
+	ClickHouseTCP  int // port of the native protocol; 0 = a free one
+	ClickHouseHTTP int // port of the HTTP interface; 0 = a free one
+	ZooKeeperPort  int // 0 = a free one
 
 	MergeTree map[string]string // ClickHouse's default settings for all MergeTree tables
 

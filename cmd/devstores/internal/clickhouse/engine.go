@@ -1,7 +1,6 @@
 package clickhouse
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"os/signal"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"syscall"
 	"unsafe"
@@ -22,13 +20,9 @@ import (
 
 // The kinds of engine.
 const (
-	KindAuto    = "auto"              // KindServer if it is installed and recent enough, otherwise KindLibrary
 	KindServer  = "clickhouse-server" // the program `clickhouse` on PATH
 	KindLibrary = "libchdb"           // ClickHouse as a shared library, downloaded once
 )
-
-// Kinds lists the values of Options.ClickHouseKind.
-var Kinds = []string{KindAuto, KindServer, KindLibrary}
 
 // oldest is the year of the oldest supported release. The older releases that distributions package
 // lack features that the tables use, such as deduplication windows of plain MergeTree.
@@ -46,16 +40,10 @@ func Fetch(ctx context.Context, opts launch.Options) error {
 	return err
 }
 
+// chooseEngine returns the installed server if it is recent enough, and otherwise the library.
 func chooseEngine(ctx context.Context, opts launch.Options) (engine, error) {
-	kind := cmp.Or(opts.ClickHouseKind, KindAuto)
-	if !slices.Contains(Kinds, kind) {
-		return engine{}, fmt.Errorf("unknown ClickHouse kind %q: must be one of %v", kind, Kinds)
-	}
-	if kind != KindLibrary {
-		program, err := findServer(ctx)
-		if err == nil || kind == KindServer {
-			return engine{KindServer, program}, err
-		}
+	if program, err := findServer(ctx); err == nil {
+		return engine{KindServer, program}, nil
 	}
 	library, err := fetchLibrary(ctx, opts.Stderr)
 	return engine{KindLibrary, library}, err
