@@ -1,6 +1,7 @@
-// Command quickstart demonstrates trafficd on one machine. It builds the programs, starts real
-// stores and the daemon, sends a few days of traffic, waits until both stores have received it,
-// starts the forecaster, and prints a report. It then sends live measurements until Ctrl-C.
+// Command quickstart demonstrates trafficd on one machine. It starts real stores and the daemon,
+// sends a few days of traffic, waits until both stores have received it, starts the forecaster, and
+// prints a report. It then sends live measurements until Ctrl-C. `make run` builds it and the
+// programs that it starts.
 //
 // All data is in one directory (.run/quickstart), which is kept so that the next run reuses the
 // same data and key.
@@ -33,9 +34,9 @@ func main() {
 	cmd := &cobra.Command{
 		Use:   "quickstart",
 		Short: "Start trafficd with real stores, send traffic, print a report, and continue with live traffic",
-		Example: `  go run ./cmd/quickstart                    a synthetic town with 1,000 detectors
-  go run ./cmd/quickstart --data ~/aarhus    a data set; see ` + defaultProfile + `
-  go run ./cmd/quickstart --fresh --exit     start with an empty directory, exit after the report`,
+		Example: `  make run                            a synthetic town with 1,000 detectors
+  make run DATA=~/aarhus              a data set; see ` + defaultProfile + `
+  make run ARGS='--fresh --exit'      start with an empty directory, exit after the report`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -74,7 +74,7 @@ func run(ctx context.Context, o options) (err error) {
 			}
 		})
 	}
-	for _, step := range []func(context.Context) error{q.checkData, q.build, q.startStores, q.makeKey, q.findSource, q.startDaemon} {
+	for _, step := range []func(context.Context) error{q.checkData, q.startStores, q.makeKey, q.findSource, q.startDaemon} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -115,18 +115,6 @@ func (q *quickstart) prepare() (unlock func(), err error) {
 	q.daemon.API = launch.Address(freePort("clients of trafficd", 8080))
 	say("the web page will be at http://%s (operations) and http://%[1]s/#map in a few seconds", q.daemon.Ops)
 	return unlock, nil
-}
-
-// build builds the programs that quickstart starts. After `make run`, they are up to date.
-func (q *quickstart) build(ctx context.Context) error {
-	say("building trafficd, trafficctl, forecaster, devstores in bin/")
-	cmd := exec.CommandContext(ctx, "make", "build", "PROGRAMS=./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores")
-	cmd.Dir = q.root
-	out, err := cmd.CombinedOutput()
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("cannot build the programs: %w\n%s", err, out)
-	}
-	return ctx.Err()
 }
 
 // startStores starts ClickHouse and the broker, on the usual ports if they are free.

@@ -125,12 +125,15 @@ func descendantsOf(parent int) []int {
 	return all
 }
 
+// build builds the programs of `make run` and returns the path of quickstart.
 func build(t *testing.T) (binary string) {
 	t.Helper()
-	binary = filepath.Join(t.TempDir(), "quickstart")
-	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	root, err := launch.ModuleRoot()
+	require.NoError(t, err)
+	programs := "./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores"
+	out, err := exec.CommandContext(t.Context(), "make", "-C", root, "build", "PROGRAMS="+programs).CombinedOutput()
 	require.NoError(t, err, string(out))
-	return binary
+	return filepath.Join(root, "bin", "quickstart")
 }
 
 // report waits for the report and returns everything that was printed.
@@ -217,7 +220,7 @@ func TestPrintedCommands(t *testing.T) {
 	s := startQuickstart(t, build(t), t.TempDir())
 	report := s.report(t)
 	require.Regexp(t, `✓ the forecast layer is served: 200 streets, [0-9,]+ bytes \([0-9,]+ as gzip\)`, report)
-	before, _, _ := strings.Cut(report, "· building")
+	before, _, _ := strings.Cut(report, "· starting ClickHouse")
 	require.Contains(t, before, "the web page will be at http://127.0.0.1:")
 
 	_, report, _ = strings.Cut(report, "\n  # ")
