@@ -248,9 +248,10 @@ func TestTimestamps(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
+	d, in := New(DefaultConfig()), new(source)
 	numberOf := func(text string) (lexer, fast float64) {
-		d := New(DefaultConfig())
-		d.reset(&source{Reader: iotest.HalfReader(strings.NewReader(text))})
+		in.Reader, in.end = iotest.HalfReader(strings.NewReader(text)), 0
+		d.reset(in)
 		require.True(t, d.num(), text)
 		lexer = d.number()
 		fast, next := readNumber(append([]byte(text), make([]byte, Padding)...), 0)
