@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -26,15 +25,16 @@ import (
 	"trafficd/sources/forecasts"
 )
 
-// view is a layer whose readers see the speed of each street.
+// view is a layer that checks what its readers would see.
 type view struct {
-	mu      sync.Mutex
+	streets int // that every layer must have
 	put     map[string]float64
-	visible map[string]float64 // nil before the first Publish
-	layers  int                // published
-}
 
-func newView() *view { return &view{put: make(map[string]float64)} }
+	mu     sync.Mutex
+	layers int     // published
+	speed  float64 // of all streets in the last layer
+	err    error   // what is wrong with the layers published
+}
 
 func (v *view) Put(f *pb.StreetForecast) { v.put[string(forecasts.Key(f))] = f.Forecast[0].Speed }
 
@@ -44,46 +44,33 @@ func (v *view) Remove(street, fromnode int32) {
 
 func (v *view) Clear() { clear(v.put) }
 
+// Publish checks that all streets have the same speed, and that none is missing.
 func (v *view) Publish(time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.visible = make(map[string]float64, len(v.put))
-	for key, speed := range v.put {
-		v.visible[key] = speed
-	}
 	v.layers++
+	v.speed = -1
+	for key, speed := range v.put {
+		if v.speed >= 0 && speed != v.speed {
+			v.err = errors.Join(v.err, fmt.Errorf("layer %d: street %s has generation %g, another has %g", v.layers, key, speed, v.speed))
+			return
+		}
+		v.speed = speed
+	}
+	if len(v.put) != v.streets {
+		v.err = errors.Join(v.err, fmt.Errorf("layer %d has %d streets, want %d", v.layers, len(v.put), v.streets))
+	}
 }
 
 func (v *view) Confirm(time.Time) {}
 
-// generation returns the speed that all streets have and the number of layers published. It returns
-// an error if the speeds differ or the number of streets is wrong.
-func (v *view) generation(streets int) (speed float64, layers int, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.visible == nil {
-		return 0, 0, nil
-	}
-	speed = -1
-	for key, s := range v.visible {
-		if speed >= 0 && s != speed {
-			return 0, 0, fmt.Errorf("street %s has generation %g, another has %g", key, s, speed)
-		}
-		speed = s
-	}
-	if len(v.visible) != streets {
-		err = fmt.Errorf("got %d streets, want %d", len(v.visible), streets)
-	}
-	return speed, v.layers, err
-}
-
 // follow shows the topic in a view.
-func follow(t *testing.T, cfg forecasts.KafkaConfig) *view {
+func follow(t *testing.T, cfg forecasts.KafkaConfig, streets int) *view {
 	t.Helper()
 	all := forecasts.DefaultConfig()
 	all.Feed, all.Kafka = forecasts.FeedKafka, cfg
 	all.Kafka.Interval, all.Kafka.Quiet = 10*time.Millisecond, 10*time.Millisecond
-	v := newView()
+	v := &view{streets: streets, put: map[string]float64{}}
 	feed, err := forecasts.New(all, v, zerolog.New(zerolog.NewTestWriter(t)))
 	require.NoError(t, err)
 	feed.Start(t.Context())
@@ -91,16 +78,20 @@ func follow(t *testing.T, cfg forecasts.KafkaConfig) *view {
 	return v
 }
 
-func (v *view) await(t *testing.T, streets int, speed float64) {
+// await waits until the last layer has the speed, and returns the number of layers.
+func (v *view) await(t *testing.T, speed float64) (layers int) {
 	t.Helper()
 	require.NoError(t, launch.Eventually(t.Context(), time.Minute, func() error {
-		got, layers, err := v.generation(streets)
-		require.NoError(t, err)
-		if layers == 0 || got != speed {
-			return fmt.Errorf("%d layers, the last one has generation %g", layers, got)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		require.NoError(t, v.err)
+		layers = v.layers
+		if layers == 0 || v.speed != speed {
+			return fmt.Errorf("%d layers, the last one has generation %g", layers, v.speed)
 		}
 		return nil
 	}))
+	return layers
 }
 
 func publisher(t *testing.T, k *stores.Kafka, topic string, o Options) *Publisher {
@@ -127,112 +118,96 @@ func generationOf(streets int, speed float64) []*pb.StreetForecast {
 
 func ignoreCount(int) {}
 
-// brokers starts each kind of broker in turn.
-func brokers(t *testing.T, test func(t *testing.T, k *stores.Kafka)) {
+// TestBrokers runs the same tests on both kinds of broker.
+func TestBrokers(t *testing.T) {
 	for _, kind := range []string{stores.Kfake, stores.Apache} {
 		t.Run(kind, func(t *testing.T) {
-			test(t, stores.StartKafka(t, stores.Broker(kind), stores.Topic("one", 1), stores.Topic("six", 6)))
+			k := stores.StartKafka(t, stores.Broker(kind))
+			t.Run("mixed reads", func(t *testing.T) { testNoMixedReads(t, k) })
+			t.Run("killed", func(t *testing.T) { testKilledPublisher(t, k) })
+			t.Run("permissions", func(t *testing.T) { testPermissions(t, k) })
+			t.Run("interrupted", func(t *testing.T) { testInterrupted(t, k) })
 		})
 	}
 }
 
-// TestNoMixedReads reads 10,000 layers while generations are published, one after the other and
-// with pauses. No layer has streets of two generations.
-func TestNoMixedReads(t *testing.T) {
-	const streets, reads = 120, 10_000
-	brokers(t, func(t *testing.T, k *stores.Kafka) {
-		for _, topic := range []string{"one", "six"} {
-			p := publisher(t, k, topic, Options{})
-			require.NoError(t, p.Publish(t.Context(), generationOf(streets, 0), nil, ignoreCount))
-			v := follow(t, p.cfg)
-			v.await(t, streets, 0)
-			ctx, stop := context.WithCancel(t.Context())
-			var publishing sync.WaitGroup
-			published := 0
-			publishing.Go(func() {
-				for ctx.Err() == nil {
-					published++
-					if err := p.Publish(ctx, generationOf(streets, float64(published%500)), nil, ignoreCount); err != nil && ctx.Err() == nil {
-						t.Error(err)
-						return
-					}
-					select {
-					case <-ctx.Done():
-					case <-time.After([]time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond}[published/20%3]):
-					}
-				}
-			})
-			layers := 0
-			for read := 0; read < reads || layers <= 5; read++ { // a busy machine publishes slowly
-				_, seen, err := v.generation(streets)
-				if !assert.NoError(t, err) {
-					break
-				}
-				layers = max(layers, seen)
-				time.Sleep(100 * time.Microsecond)
-			}
-			stop()
-			publishing.Wait()
-			t.Logf("%s: %d generations published, %d layers shown", topic, published, layers)
+// testNoMixedReads publishes generations, one after the other and with pauses. No layer has streets
+// of two generations.
+func testNoMixedReads(t *testing.T, k *stores.Kafka) {
+	const streets, generations = 120, 60
+	pauses := []time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond}
+	for topic, partitions := range map[string]int{"one": 1, "six": 6} {
+		k.Create(t, topic, partitions)
+		p := publisher(t, k, topic, Options{})
+		require.NoError(t, p.Publish(t.Context(), generationOf(streets, 0), nil, ignoreCount))
+		v := follow(t, p.cfg, streets)
+		v.await(t, 0)
+		for n := 1; n <= generations; n++ {
+			require.NoError(t, p.Publish(t.Context(), generationOf(streets, float64(n)), nil, ignoreCount))
+			time.Sleep(pauses[n%len(pauses)])
 		}
-	})
+		layers := v.await(t, generations)
+		t.Logf("%s: %d layers shown", topic, layers)
+		require.Greater(t, layers, 5)
+	}
 }
 
-// TestKilledPublisher kills a publisher between two records of a publication: neither a daemon that
+// testKilledPublisher kills a publisher between two records of a publication: neither a daemon that
 // follows the topic nor one that starts later shows any of it, and the next publication is shown as
 // a whole.
-func TestKilledPublisher(t *testing.T) {
+func testKilledPublisher(t *testing.T, k *stores.Kafka) {
 	const streets = 60
-	brokers(t, func(t *testing.T, k *stores.Kafka) {
-		first := publisher(t, k, "six", Options{})
-		require.NoError(t, first.Publish(t.Context(), generationOf(streets, 1), nil, ignoreCount))
-		v := follow(t, first.cfg)
-		v.await(t, streets, 1)
+	k.Create(t, "killed", 6)
+	first := publisher(t, k, "killed", Options{})
+	require.NoError(t, first.Publish(t.Context(), generationOf(streets, 1), nil, ignoreCount))
+	v := follow(t, first.cfg, streets)
+	v.await(t, 1)
 
-		killed := publisher(t, k, "six", Options{})
-		tx, err := killed.begin(t.Context(), []int{0, 1, 2, 3, 4, 5})
+	killed := publisher(t, k, "killed", Options{})
+	tx, err := killed.begin(t.Context(), []int{0, 1, 2, 3, 4, 5})
+	require.NoError(t, err)
+	for i, f := range generationOf(streets/2, 2) {
+		value, err := proto.Marshal(f)
 		require.NoError(t, err)
-		for i, f := range generationOf(streets/2, 2) {
-			value, err := proto.Marshal(f)
-			require.NoError(t, err)
-			record := protocol.Record{Key: protocol.NewBytes(forecasts.Key(f)), Value: protocol.NewBytes(value)}
-			require.NoError(t, tx.write(t.Context(), i%6, i/6, []protocol.Record{record}))
-		}
-		killed.Close() // no commit, no abort
+		record := protocol.Record{Key: protocol.NewBytes(forecasts.Key(f)), Value: protocol.NewBytes(value)}
+		require.NoError(t, tx.write(t.Context(), i%6, i/6, []protocol.Record{record}))
+	}
+	killed.Close() // no commit, no abort
 
-		short := first.cfg
-		short.TransactionWait = time.Second
-		follow(t, short).await(t, streets, 1)
-		later := follow(t, first.cfg)
-		v.await(t, streets, 1)
-		digests, err := publisher(t, k, "six", Options{}).Digests(t.Context(), 20*time.Second)
-		require.NoError(t, err)
-		require.Len(t, digests, streets)
-		for _, f := range generationOf(streets, 1) {
-			require.Equal(t, Digest(f), digests[string(forecasts.Key(f))])
-		}
-		require.NoError(t, first.Publish(t.Context(), generationOf(streets, 3), nil, ignoreCount))
-		v.await(t, streets, 3)
-		later.await(t, streets, 3)
-		follow(t, first.cfg).await(t, streets, 3)
-		err = tx.commit(t.Context())
-		require.ErrorContains(t, err, `another publisher with the transactional ID "trafficctl-forecasts-six" took over`)
-		require.True(t, Fenced(err))
-	})
+	short := first.cfg
+	short.TransactionWait = time.Second
+	follow(t, short, streets).await(t, 1)
+	later := follow(t, first.cfg, streets)
+	v.await(t, 1)
+	digests, err := publisher(t, k, "killed", Options{}).Digests(t.Context(), 20*time.Second)
+	require.NoError(t, err)
+	require.Len(t, digests, streets)
+	for _, f := range generationOf(streets, 1) {
+		require.Equal(t, Digest(f), digests[string(forecasts.Key(f))])
+	}
+	require.NoError(t, first.Publish(t.Context(), generationOf(streets, 3), nil, ignoreCount))
+	v.await(t, 3)
+	later.await(t, 3)
+	follow(t, first.cfg, streets).await(t, 3)
+	err = tx.commit(t.Context())
+	require.ErrorContains(t, err, `another publisher with the transactional ID "trafficctl-forecasts-killed" took over`)
+	require.True(t, Fenced(err))
 }
 
-// TestCheckPermissions checks that missing permissions are reported, and that the check does not
-// affect a transaction in progress.
+// testPermissions checks that the check of permissions does not affect a transaction in progress.
+func testPermissions(t *testing.T, k *stores.Kafka) {
+	k.Create(t, "permissions", 1)
+	p := publisher(t, k, "permissions", Options{})
+	tx, err := p.begin(t.Context(), []int{0})
+	require.NoError(t, err)
+	topic, id := publisher(t, k, "permissions", Options{}).CheckPermissions(t.Context())
+	require.NoError(t, errors.Join(topic, id))
+	require.NoError(t, tx.write(t.Context(), 0, 0, []protocol.Record{{Value: protocol.NewBytes([]byte("v"))}}))
+	require.NoError(t, tx.commit(t.Context()))
+}
+
+// TestCheckPermissions checks that missing permissions are reported.
 func TestCheckPermissions(t *testing.T) {
-	brokers(t, func(t *testing.T, k *stores.Kafka) {
-		p := publisher(t, k, "one", Options{})
-		tx, err := p.begin(t.Context(), []int{0})
-		require.NoError(t, err)
-		topic, id := publisher(t, k, "one", Options{}).CheckPermissions(t.Context())
-		require.NoError(t, errors.Join(topic, id))
-		require.NoError(t, tx.write(t.Context(), 0, 0, []protocol.Record{{Value: protocol.NewBytes([]byte("v"))}}))
-		require.NoError(t, tx.commit(t.Context()))
-	})
 	user := func(name string, acls ...kfake.ACL) kfake.Opt { return kfake.User("PLAIN", name, "secret", acls...) }
 	allow := func(operation kmsg.ACLOperation, resource kmsg.ACLResourceType, name string) kfake.ACL {
 		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
@@ -256,24 +231,23 @@ func TestCheckPermissions(t *testing.T) {
 	f("reader", `sasl.username: cannot write to topic "forecasts"`, `transactional_id: cannot write with the transactional ID "p"`)
 }
 
-// TestPublishInterrupted checks that an interrupted publication is aborted, so it does not delay
+// testInterrupted checks that an interrupted publication is aborted, so it does not delay
 // the next publication of another publisher.
-func TestPublishInterrupted(t *testing.T) {
-	brokers(t, func(t *testing.T, k *stores.Kafka) {
-		p := publisher(t, k, "one", Options{ID: "p"})
-		require.NoError(t, p.Publish(t.Context(), generationOf(3000, 1), nil, ignoreCount))
-		v := follow(t, p.cfg)
-		v.await(t, 3000, 1)
-		ctx, interrupt := context.WithCancel(t.Context())
-		err := p.Publish(ctx, generationOf(3000, 2), nil, func(int) { interrupt() })
-		require.ErrorContains(t, err, "nothing is published")
-		other := publisher(t, k, "one", Options{ID: "other"})
-		require.NoError(t, other.Publish(t.Context(), generationOf(3000, 3), []string{"3001:1"}, ignoreCount))
-		v.await(t, 3000, 3)
-		digests, err := p.Digests(t.Context(), time.Minute)
-		require.NoError(t, err)
-		require.Len(t, digests, 3000)
-	})
+func testInterrupted(t *testing.T, k *stores.Kafka) {
+	k.Create(t, "interrupted", 1)
+	p := publisher(t, k, "interrupted", Options{ID: "p"})
+	require.NoError(t, p.Publish(t.Context(), generationOf(3000, 1), nil, ignoreCount))
+	v := follow(t, p.cfg, 3000)
+	v.await(t, 1)
+	ctx, interrupt := context.WithCancel(t.Context())
+	err := p.Publish(ctx, generationOf(3000, 2), nil, func(int) { interrupt() })
+	require.ErrorContains(t, err, "nothing is published")
+	other := publisher(t, k, "interrupted", Options{ID: "other"})
+	require.NoError(t, other.Publish(t.Context(), generationOf(3000, 3), []string{"3001:1"}, ignoreCount))
+	v.await(t, 3)
+	digests, err := p.Digests(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.Len(t, digests, 3000)
 }
 
 // TestCommitInDoubt checks that without a response to the commit, it is unknown whether the
@@ -341,5 +315,5 @@ func TestRecreated(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, digests)
 	require.NoError(t, p.Publish(t.Context(), generationOf(3, 3), nil, ignoreCount))
-	follow(t, p.cfg).await(t, 3, 3)
+	follow(t, p.cfg, 3).await(t, 3)
 }
