@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -36,8 +34,7 @@ func road() *geom.LineString {
 }
 
 // geometries measures how many points per second are converted from degrees into each format and
-// back, and how many are encoded and decoded in each encoding. It then measures the overhead of
-// SOAP.
+// back, and the overhead of SOAP.
 func (o options) geometries(ctx context.Context) {
 	line := road()
 	degrees := must.Get(geo.ParseSystem(string(geo.GeoDecimal), ""))
@@ -46,51 +43,15 @@ func (o options) geometries(ctx context.Context) {
 		system := must.Get(geo.ParseSystem(string(format), utm32))
 		forward, back := geo.NewConversion(degrees, system), geo.NewConversion(system, degrees)
 		flat := slices.Clone(line.FlatCoords())
-		o.points("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints, func() {
-			must.Do(forward.Points(flat, 2))
-			must.Do(back.Points(flat, 2))
+		o.medians(o.rounds, func(add series) {
+			ms := cpuPerCall(conversions, func() {
+				must.Do(forward.Points(flat, 2))
+				must.Do(back.Points(flat, 2))
+			})
+			add("geo_points_per_s_"+strings.ToLower(string(format)), 2*linePoints/ms*1000, "points/s")
 		})
 	}
-	limits := geo.DefaultLimits()
-	points := make([]xroute.PlainPoint, 0, linePoints)
-	for at := 0; at < len(line.FlatCoords()); at += 2 {
-		points = append(points, xroute.PlainPoint{X: line.FlatCoords()[at], Y: line.FlatCoords()[at+1]})
-	}
-	plain := &xroute.ConvertGeometry{ // XML elements, including the envelope
-		Geometry: &xroute.LineString{Plain: &xroute.PlainLineString{Points: points}},
-		Options:  xroute.RequestOptions{CoordFormat: geo.VendorGeoDecimal},
-	}
-	var text []byte
-	for _, encoding := range []struct {
-		name      string
-		roundTrip func()
-	}{
-		{"wkt", func() {
-			text = geo.AppendWKT(text[:0], line)
-			must.Get(limits.ParseWKT(string(text), geo.Any))
-		}},
-		{"wkb", func() {
-			text = geo.AppendWKB(text[:0], line, binary.LittleEndian)
-			must.Get(limits.ParseWKB(text, geo.Any))
-		}},
-		{"kml", func() {
-			text = geo.AppendKML(text[:0], line)
-			must.Get(limits.ParseKML(geo.Any, string(text)))
-		}},
-		{"plain", func() {
-			text = must.Get(xroute.AppendMessage(text[:0], plain))
-			must.Get(xroute.ReadRequest(bytes.NewReader(text), xroute.DefaultLimits()))
-		}},
-	} {
-		o.points("geo_"+encoding.name+"_points_per_s", linePoints, encoding.roundTrip)
-	}
 	o.soap(ctx, line)
-}
-
-// points measures how many points do processes per second of CPU time. Each call of do processes n
-// points.
-func (o options) points(name string, n int, do func()) {
-	o.medians(o.rounds, func(add series) { add(name, float64(n)/cpuPerCall(conversions, do)*1000, "points/s") })
 }
 
 // soap compares, in each round, the daemon's CPU time for convertGeometry with that of the
