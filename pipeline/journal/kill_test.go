@@ -64,7 +64,7 @@ func killAfter(t *testing.T, dir string, seq uint64) (newest uint64) {
 // than fits into the journal, however late that is.
 func killedChild(dir string) {
 	cfg := testConfig()
-	cfg.Dir, cfg.MaxBytes = dir, 64<<20
+	cfg.Dir, cfg.MaxBytes, cfg.MinFreeBytes = dir, 64<<20, 0 // others use the disk, too
 	j, err := Open(cfg, nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
