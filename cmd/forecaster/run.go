@@ -294,8 +294,8 @@ func sleep(ctx context.Context, until time.Time) {
 
 // errNoForecast means that nothing is published: it would remove all streets because the archive is
 // empty or not the right one, or because no measurements arrive.
-var errNoForecast = errors.New("no street has a forecast, so the published ones remain until their periods end: check whether measurements " +
-	"arrive, and clickhouse.database, clickhouse.table, model.product_instance, model.measure and detectors.path")
+var errNoForecast = errors.New("no street has a forecast, so the published ones remain until their periods end: check whether " +
+	"measurements arrive, and clickhouse.database, clickhouse.table, model.product_instance, model.measure and detectors.path")
 
 // round publishes the forecasts for an origin that differ from the published ones.
 func (f *forecaster) round(ctx context.Context, origin time.Time) error {

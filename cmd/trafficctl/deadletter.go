@@ -222,7 +222,7 @@ func (s selection) letters(ctx context.Context, path string, stdin io.Reader, no
 			yield(letter{}, fmt.Errorf("cannot read the dead letters: %w", err))
 			return
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }()
 		r := bufio.NewReaderSize(file, 64<<10)
 		for n := int64(1); ; n++ {
 			line, err := feed.ReadLine(r, maxLetterBytes)
