@@ -74,6 +74,8 @@ const (
 	// connectFor is how long the first connection is retried. Once the daemon has responded,
 	// RetryFor applies, because the daemon may be restarting.
 	connectFor = 10 * time.Second
+	// noteInterval is the minimum time between two notes about the same cause of retries.
+	noteInterval = 5 * time.Second
 )
 
 // Tally counts the outcomes so far.
@@ -111,6 +113,7 @@ type Sender struct {
 	mu       sync.Mutex // guards the fields below
 	tally    Tally
 	rejected io.Writer
+	noted    map[string]time.Time // when the causes of retries were last noted
 }
 
 // New returns a sender. Send writes rejected items to rejected as NDJSON, calls note from any
@@ -120,7 +123,7 @@ func New(cfg Config, c *client.Client, rejected io.Writer, note func(text string
 		return nil, err
 	}
 	tally := Tally{Codes: map[string]int64{}, Examples: map[string]Example{}}
-	return &Sender{cfg: cfg, client: c, note: note, tally: tally, rejected: rejected}, nil
+	return &Sender{cfg: cfg, client: c, note: note, tally: tally, rejected: rejected, noted: map[string]time.Time{}}, nil
 }
 
 // Tally returns the counts so far. It is safe to call at any time.
@@ -250,7 +253,7 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 		case time.Since(start)+wait > limit:
 			err = fmt.Errorf("gave up after %d attempts (%s: %s): %w", attempt, flag, limit, err)
 		default:
-			s.note(fmt.Sprintf("%v; retrying in %s", err, wait.Round(100*time.Millisecond)))
+			s.noteRetry(err, wait)
 			if client.Sleep(ctx, wait) == nil {
 				s.increment(&s.tally.Retries)
 				continue
@@ -258,6 +261,24 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 		}
 		s.giveUp(b.positions[0].Row, inDoubtItems)
 		return fmt.Errorf("cannot send the measurements starting at %s: %w", b.positions[0], err)
+	}
+}
+
+// noteRetry reports that a batch will be retried, unless another attempt has reported the same cause
+// within noteInterval: all batches in flight usually fail together.
+func (s *Sender) noteRetry(err error, wait time.Duration) {
+	cause := err.Error()
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		cause = e.ErrorCode + e.Description // without the trace ID
+	}
+	s.mu.Lock()
+	isNew := time.Since(s.noted[cause]) >= noteInterval
+	if isNew {
+		s.noted[cause] = time.Now()
+	}
+	s.mu.Unlock()
+	if isNew {
+		s.note(fmt.Sprintf("%v; retrying in %s", err, wait.Round(100*time.Millisecond)))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,6 +109,31 @@ func TestFirstConnection(t *testing.T) {
 	}
 	f(0, connectFor)
 	f(1, DefaultConfig().RetryFor)
+}
+
+// TestRetryNotes checks that batches that fail together are reported once every noteInterval.
+func TestRetryNotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.Batch, cfg.RetryFor = 1, time.Minute
+		s := newSender(t, cfg, "http://127.0.0.1:1")
+		var notes atomic.Int64
+		s.note = func(string) { notes.Add(1) }
+		s.client.HTTP.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			text := fmt.Sprintf(`{"errorCode":"GENERAL_SERVICE_UNAVAILABLE","description":"disk full","traceId":%q}`, r.Header.Get("Idempotency-Key"))
+			return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: io.NopCloser(strings.NewReader(text))}, nil
+		})
+		items := func(yield func(measurement.Item, error) bool) {
+			for n := range 100 {
+				if !yield(itemOf(fmt.Sprint("D", n), n), nil) {
+					return
+				}
+			}
+		}
+		require.ErrorContains(t, s.Send(t.Context(), items), "disk full")
+		require.Greater(t, notes.Load(), int64(1))
+		require.LessOrEqual(t, notes.Load(), int64(cfg.RetryFor/noteInterval)+1)
+	})
 }
 
 // TestUntrustedCertificate checks that an untrusted certificate ends the run immediately.
