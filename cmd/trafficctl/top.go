@@ -216,13 +216,20 @@ func getStatus(ctx context.Context, base string, s *status.Status) (text []byte,
 	return text, nil
 }
 
+// operators is the HTTP client for the operators' listener.
+var operators = func() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = 10 * time.Second // tap waits longer for the body
+	return &http.Client{Transport: t}
+}()
+
 // getOperators requests path from the operators' listener. The caller must close the body.
 func getOperators(ctx context.Context, base, path string, query url.Values) (body io.ReadCloser, err error) {
 	defer must.Return(&err)
 	must.Do(client.ValidateURL(base))
 	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil))
 	req.URL.RawQuery = query.Encode()
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := operators.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the operators' listener: %w; check that --url matches the daemon's setting ops.listen", err)
 	}
@@ -234,8 +241,11 @@ func getOperators(ctx context.Context, base, path string, query url.Values) (bod
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s responded with %s: %s; check that --url matches the daemon's setting ops.listen",
-			req.URL, resp.Status, short(string(text)))
+		err := fmt.Errorf("%s responded with %s: %s", req.URL, resp.Status, printable(strings.Join(strings.Fields(string(text)), " ")))
+		if resp.StatusCode == http.StatusNotFound {
+			err = fmt.Errorf("%w; check that --url matches the daemon's setting ops.listen", err)
+		}
+		return nil, err
 	}
 	return resp.Body, nil
 }

@@ -31,7 +31,7 @@ func TestInterruptDuringRequest(t *testing.T) {
 		require.Equal(t, exitDone, code, "%s: %s", command, errs.String())
 		server.Close()
 	}
-	http.DefaultClient.CloseIdleConnections()
+	operators.CloseIdleConnections()
 }
 
 // TestTopInterval checks that --interval has a minimum: requests without a pause would overload
@@ -41,7 +41,7 @@ func TestTopInterval(t *testing.T) {
 	defer cancel()
 	var out, errs bytes.Buffer
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
-	defer http.DefaultClient.CloseIdleConnections()
+	defer operators.CloseIdleConnections()
 	defer server.Close()
 	code := run(ctx, []string{"top", "--url", server.URL, "--interval", "0"}, streams{strings.NewReader(""), &out, &errs})
 	require.Equal(t, exitFailed, code)
@@ -63,7 +63,7 @@ func TestTopRetries(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"version":"v%d"}`, requests)
 	}))
-	defer http.DefaultClient.CloseIdleConnections()
+	defer operators.CloseIdleConnections()
 	defer server.Close()
 	code := run(ctx, []string{"top", "--url", server.URL, "--interval", "100ms"}, streams{strings.NewReader(""), &out, &errs})
 	require.Equal(t, exitDone, code)
@@ -78,7 +78,7 @@ func TestTopRetries(t *testing.T) {
 // TestTopOfSomethingElse checks that the page of another server is not printed as the status.
 func TestTopOfSomethingElse(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
-	defer http.DefaultClient.CloseIdleConnections()
+	defer operators.CloseIdleConnections()
 	defer server.Close()
 	for _, args := range [][]string{{"top"}, {"top", "--json"}} {
 		r := requireFailure(t, "", "check that it is a trafficd of the same version", append(args, "--url", server.URL)...)
@@ -92,7 +92,7 @@ func TestTopOfClientsListener(t *testing.T) {
 		w.Header().Set("Trace-Id", "4bf92f3577b34da6a3ce929d0e0e4736")
 		w.WriteHeader(http.StatusNotFound)
 	}))
-	defer http.DefaultClient.CloseIdleConnections()
+	defer operators.CloseIdleConnections()
 	defer server.Close()
 	for _, command := range []string{"top", "tap"} {
 		requireFailure(t, "", "is the clients' listener; set --url to the operators' one", command, "--url", server.URL)
@@ -110,7 +110,7 @@ func TestTapHint(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	defer http.DefaultClient.CloseIdleConnections()
+	defer operators.CloseIdleConnections()
 	errs, out := io.Pipe()
 	ended := make(chan int)
 	go func() {
@@ -123,25 +123,40 @@ func TestTapHint(t *testing.T) {
 	require.Equal(t, exitDone, <-ended)
 }
 
+// TestTapWithoutResponse checks that tap does not wait forever for a server of another kind.
+func TestTapWithoutResponse(t *testing.T) {
+	transport := operators.Transport.(*http.Transport)
+	defer func(before time.Duration) { transport.ResponseHeaderTimeout = before }(transport.ResponseHeaderTimeout)
+	transport.ResponseHeaderTimeout = 10 * time.Millisecond
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	defer operators.CloseIdleConnections()
+	requireFailure(t, "", "check that --url matches the daemon's setting ops.listen", "tap", "--url", server.URL)
+}
+
 // TestTapEscapes checks that a measurement cannot control the terminal or forge a line.
 func TestTapEscapes(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"code":"UNKNOWN_DETECTOR","detector":"a\u001b[2J\nb","message":"\"a\u001b[2J\u000ab\" does not exist"}` + "\n"))
 	}))
-	defer http.DefaultClient.CloseIdleConnections()
+	defer operators.CloseIdleConnections()
 	defer server.Close()
 	r := requireFailure(t, "", "ended the stream", "tap", "--url", server.URL)
 	require.Equal(t, "00:00:00Z    UNKNOWN_DETECTOR  \"a\\x1b[2J\\nb\"  \"a\uFFFD[2J\uFFFDb\" does not exist\n", r.out)
 }
 
 // TestOtherServer checks that the response of another server cannot control the terminal, and that
-// the error says what to do.
+// the error says what to do. An error of the daemon, which lists the codes, is printed in full.
 func TestOtherServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no\n\x1b[2Jsuch page", http.StatusNotFound)
 	}))
-	defer http.DefaultClient.CloseIdleConnections()
+	defer operators.CloseIdleConnections()
 	defer server.Close()
+	long := strings.Repeat("CODE, ", 100)
+	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, long, http.StatusBadRequest) }))
+	defer daemon.Close()
+	requireFailure(t, "", "responded with 400 Bad Request: "+strings.TrimSpace(long)+"\n", "tap", "--url", daemon.URL)
 	for _, command := range []string{"top", "tap"} {
 		requireFailure(t, "", "responded with 404 Not Found: no \uFFFD[2Jsuch page; check that --url matches", command, "--url", server.URL)
 	}
