@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,11 +161,8 @@ func readForecasts(ctx context.Context, std streams, path, format string, maxSpe
 	if !(maxSpeed > 0 && maxSpeed <= forecasts.HighestMaxSpeed) { // NaN is invalid
 		return forecast.Content{}, fmt.Errorf("--max-speed %g must be more than 0 and at most %g", maxSpeed, forecasts.HighestMaxSpeed)
 	}
-	if format == "" && path == stdio {
-		format = forecasts.FormatNDJSON
-	}
 	notes := 0
-	content, err := forecast.ReadFile(ctx, path, format, maxSpeed, std.in, func(text string) {
+	content, err := forecast.ReadFile(ctx, path, cmp.Or(format, forecast.FormatOf(path)), maxSpeed, std.in, func(text string) {
 		if notes++; notes <= maxNotes {
 			fmt.Fprintln(std.err, "trafficctl:", text)
 		}
@@ -186,12 +184,7 @@ func errIfFaulty(std streams, c forecast.Content) error {
 }
 
 func writeForecasts(ctx context.Context, std streams, path, format string, all iter.Seq[*pb.StreetForecast]) error {
-	if format == "" {
-		format = forecasts.FormatNDJSON
-		if path != stdio {
-			format = forecast.FormatOf(path)
-		}
-	}
+	format = cmp.Or(format, forecast.FormatOf(path))
 	n := 0
 	err := writeOutput(ctx, path, std.out, func(w io.Writer) (err error) {
 		n, err = publish.Write(w, format, all)

@@ -21,17 +21,14 @@ type Content struct {
 	Remarks   int                  // number of parts that were omitted or corrected
 }
 
-// ReadFile reads forecasts as the daemon does. format is a format of package forecasts, or empty to
-// use the one that the file name implies. Speeds over maxSpeed are invalid. It calls note for each
-// invalid or corrected record, and fails only if the whole file is invalid or no record is valid.
+// ReadFile reads forecasts as the daemon does, in a format of package forecasts. Speeds over maxSpeed
+// are invalid. It calls note for each invalid or corrected record, and fails only if the whole file
+// is invalid or no record is valid.
 func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
 	text, err := readAll(ctx, path, stdin)
 	if err != nil {
 		return all, fmt.Errorf("cannot read %s: %w", path, err)
-	}
-	if format == "" {
-		format = FormatOf(path)
 	}
 	index := make(map[string]int) // in all.Forecasts, by key
 	for r, err := range forecasts.Read(text, format, maxSpeed) {
@@ -61,8 +58,14 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 	return all, nil
 }
 
-// FormatOf returns the format that a file name implies, ignoring an extension such as .gz.
-func FormatOf(path string) string { return forecasts.FormatOf(feed.TrimCompression(path)) }
+// FormatOf returns the format that a file name implies, ignoring an extension such as .gz, or NDJSON
+// for standard input and output.
+func FormatOf(path string) string {
+	if path == feed.Stdin {
+		return forecasts.FormatNDJSON
+	}
+	return forecasts.FormatOf(feed.TrimCompression(path))
+}
 
 func readAll(ctx context.Context, path string, stdin io.Reader) ([]byte, error) {
 	file, err := feed.OpenFile(ctx, path, stdin)
