@@ -269,7 +269,7 @@ The password for --sasl is read from the environment variable ` + envPassword + 
 			})
 			display.end()
 			if err != nil && cmd.Context().Err() == nil {
-				if _, cause := cfg.Check(cmd.Context(), "kafka.", true); cause != nil {
+				if cause := cfg.CheckTopic(cmd.Context(), true); cause != nil {
 					err = fmt.Errorf("%w\n%s", err, kafkaFlags.Replace(cause.Error()))
 				}
 			}

@@ -175,6 +175,8 @@ func TestForecastEndToEnd(t *testing.T) {
 	requireSuccess(t, "", "forecast", "generate", "--streets", "50", "--periods", "8", "--step", "6h", "--from", start.Format(time.RFC3339), "--output", file)
 	r := requireSuccess(t, "", "forecast", "publish", file, "--brokers", k.Brokers[0])
 	require.Contains(t, r.err, "50 streets published, 0 removed")
+	requireFailure(t, "", `--topic: topic "none" does not exist: create it with cleanup.policy compact`,
+		"forecast", "publish", file, "--brokers", k.Brokers[0], "--topic", "none")
 	for _, record := range k.Records(t, "forecasts") {
 		var f pb.StreetForecast
 		require.NoError(t, proto.Unmarshal(record.Value, &f))

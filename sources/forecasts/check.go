@@ -19,7 +19,7 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	deep = (deep || c.Feed == FeedFile) && c.Validate() == nil
 	switch c.Feed {
 	case FeedKafka:
-		if err := c.Kafka.check(ctx, deep); err != nil {
+		if err := c.Kafka.CheckTopic(ctx, deep); err != nil {
 			return err
 		}
 	case FeedFile:
@@ -47,7 +47,9 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 	return fmt.Errorf("%s: %w", c.Feed, err)
 }
 
-func (c KafkaConfig) check(ctx context.Context, deep bool) error {
+// CheckTopic is like Check, with section "kafka.", but also returns an error if the topic does not
+// exist or is not compacted.
+func (c KafkaConfig) CheckTopic(ctx context.Context, deep bool) error {
 	t, err := c.Check(ctx, "kafka.", deep)
 	policy := t.Config["cleanup.policy"]
 	switch {
