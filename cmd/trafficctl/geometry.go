@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -156,14 +157,16 @@ func (c *geometryFlags) converter() (geometry.Converter, func(), error) {
 }
 
 // parseSystem parses the value of a flag: the name of a format or an EPSG code.
-func parseSystem(flag, text string) (geo.System, error) {
-	format, srID := strings.ToUpper(text), ""
-	if strings.HasPrefix(format, "EPSG:") {
-		format, srID = string(geo.SRID), text
-	}
-	s, err := geo.ParseSystem(format, srID)
-	if err != nil && format != string(geo.SRID) {
-		err = fmt.Errorf("%w, or an EPSG code such as EPSG:25832", err)
+func parseSystem(flag, text string) (s geo.System, err error) {
+	switch format := strings.ToUpper(text); {
+	case format == string(geo.SRID):
+		err = errors.New("use an EPSG code such as EPSG:25832 instead of OG_SRID")
+	case strings.HasPrefix(format, "EPSG:"):
+		s, err = geo.ParseSystem(string(geo.SRID), text)
+	default:
+		if s, err = geo.ParseSystem(format, ""); err != nil {
+			err = fmt.Errorf("%w, or an EPSG code such as EPSG:25832", err)
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("--%s: %w", flag, err)

@@ -117,7 +117,7 @@ func TestGeometryFails(t *testing.T) {
 	f("--from \"geojson\" must be one of", "--from", "geojson")
 	f("--to \"shp\" must be one of", "--to", "shp")
 	f("--format-from: unknown format \"METRES\": must be one of [OG_GEODECIMAL", "--format-from", "metres")
-	f("--format-to: OG_SRID requires an srId, such as EPSG:25832", "--format-to", "OG_SRID")
+	f("--format-to: use an EPSG code such as EPSG:25832 instead of OG_SRID", "--format-to", "OG_SRID")
 	f("--format-to: unknown srId \"EPSG:31467\": must be one of", "--format-to", "EPSG:31467")
 	f("--max-bytes", "--max-bytes", "0")
 	f("cannot read geometries", filepath.Join(t.TempDir(), "none.wkt"))
