@@ -171,7 +171,7 @@ next block. The command reads every frame that a consumer has not consumed.`,
 		Example: `  trafficctl journal cursors trafficd-data/journal
   trafficctl journal cursors --brokers kafka-1:9092,kafka-2:9092`,
 	}, func(ctx context.Context, dir string, f inspect.Journal) error {
-		display, add := newByteProgress(std.err, "counted", f.Bytes(f.FirstUnconsumed()), quiet)
+		display, add := newByteProgress(std.err, "counted", f.Bytes(true), quiet)
 		f.OnRead(add)
 		var gaps []*inspect.Gap
 		consumers, err := interrupt.Call(ctx, func() (all []inspect.Consumer, err error) { all, gaps, err = f.Consumers(); return all, err })
@@ -251,7 +251,7 @@ Exit codes: 0 no damage, 1 damage found or failure.`,
 		Example: `  trafficctl journal verify trafficd-data/journal
   trafficctl journal verify trafficd-data/journal/idempotency`,
 	}, func(ctx context.Context, dir string, f inspect.Journal) error {
-		display, add := newByteProgress(std.err, "verified", f.Bytes(0), quiet)
+		display, add := newByteProgress(std.err, "verified", f.Bytes(false), quiet)
 		f.OnRead(add)
 		v, err := interrupt.Call(ctx, f.Verify)
 		display.end()

@@ -110,11 +110,11 @@ func (f *Directory) OnRead(count func(n int64)) { f.onRead = count }
 // Close implements Journal.
 func (f *Directory) Close() {}
 
-// Bytes implements Journal. It returns the total size of the segments with frames at or after seq.
-func (f *Directory) Bytes(seq uint64) int64 {
+// Bytes implements Journal. It returns the total size of the segments with such frames.
+func (f *Directory) Bytes(unconsumed bool) int64 {
 	n := int64(0)
 	for i, s := range f.segments {
-		if i+1 == len(f.segments) || f.segments[i+1].first > seq {
+		if !unconsumed || i+1 == len(f.segments) || f.segments[i+1].first > f.firstUnconsumed() {
 			n += s.bytes
 		}
 	}

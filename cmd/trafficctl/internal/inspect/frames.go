@@ -234,8 +234,9 @@ type Consumer struct {
 	Ahead     uint64    // number of frames before its position that are missing from the journal
 }
 
-// FirstUnconsumed implements Journal. It ignores unreadable cursors.
-func (f *Directory) FirstUnconsumed() uint64 {
+// firstUnconsumed returns the first frame not consumed by all consumers, or NoEnd if unknown. It
+// ignores unreadable cursors.
+func (f *Directory) firstUnconsumed() uint64 {
 	first := uint64(NoEnd)
 	for _, c := range f.cursors {
 		if c.Err == nil {
@@ -256,7 +257,7 @@ func (f *Directory) Consumers() (consumers []Consumer, gaps []*Gap, err error) {
 		consumers = append(consumers, newConsumer(cursor, f.oldest, next))
 	}
 	var b batch.Batch
-	for frame, err := range f.Frames(f.FirstUnconsumed(), NoEnd) {
+	for frame, err := range f.Frames(f.firstUnconsumed(), NoEnd) {
 		if gap, ok := errors.AsType[*Gap](err); ok {
 			gaps = append(gaps, gap)
 			continue

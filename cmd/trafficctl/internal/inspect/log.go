@@ -22,10 +22,9 @@ type Journal interface {
 	// Frames returns the frames with numbers in [from, to]. After a *Gap, the sequence continues with
 	// the next intact frame.
 	Frames(from, to uint64) iter.Seq2[journal.Frame, error]
-	// Bytes returns the total size of the frames at or after seq, or 0 if it is unknown.
-	Bytes(seq uint64) int64
-	// FirstUnconsumed returns the first frame not consumed by all consumers, or NoEnd if unknown.
-	FirstUnconsumed() uint64
+	// Bytes returns the total size of the frames or, if unconsumed, of those not consumed by all
+	// consumers, or 0 if it is unknown.
+	Bytes(unconsumed bool) int64
 	// OnRead sets a function that is called with the number of bytes read, to show progress. Bytes
 	// that are read twice count twice.
 	OnRead(count func(n int64))
@@ -58,10 +57,7 @@ func (l *Log) Close() { l.view.Close() }
 func (l *Log) OnRead(count func(n int64)) { l.read = count }
 
 // Bytes implements Journal.
-func (l *Log) Bytes(uint64) int64 { return 0 }
-
-// FirstUnconsumed implements Journal.
-func (l *Log) FirstUnconsumed() uint64 { return NoEnd }
+func (l *Log) Bytes(bool) int64 { return 0 }
 
 // Inspect implements Journal.
 func (l *Log) Inspect() (*journal.Inspection, error) {
