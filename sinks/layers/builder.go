@@ -283,8 +283,12 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 		next.until = covered.time().AppendFormat(nil, time.RFC3339)
 	}
 	for name, z := range b.zones {
-		for _, scope := range b.scopes {
-			next.zones[name] = append(next.zones[name], &document{zone: z, scope: scope})
+		for i, scope := range b.scopes {
+			d := &document{zone: z, scope: scope}
+			if last := b.last.document(name, i); last != nil {
+				d.modified = last.modified
+			}
+			next.zones[name] = append(next.zones[name], d)
 		}
 	}
 	for _, r := range requests {

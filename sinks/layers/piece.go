@@ -152,10 +152,10 @@ func (d *demand) within(keep time.Duration, now time.Time) (set formSet) {
 type document struct {
 	zone         *zone
 	scope        scope
-	built        bool      // false: clients have not requested it recently, and the following fields are not set
+	modified     time.Time // when this content was built, in whole seconds; later than for the previous content
+	built        bool      // false: clients have not requested it recently; modified is the previous one, and no other field is set
 	pieces       []*piece  // of each bucket; some are nil
 	sum          uint64    // hash of the content
-	modified     time.Time // when this content was built, in whole seconds; later than for the previous content
 	lastModified []byte    // modified as a header value
 	etags        [numFormats][numEncodings][]byte
 	bodies       [numFormats][numEncodings]atomic.Pointer[body]

@@ -88,6 +88,28 @@ func TestLastModifiedIncreases(t *testing.T) {
 	}
 }
 
+// TestLastModifiedOfUnrequestedLayer changes a layer that no client has requested recently, after
+// the clock is set back.
+func TestLastModifiedOfUnrequestedLayer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := prepared(DefaultConfig())
+		put := func(now time.Time, speed float64) {
+			l.Put(forecast(1, 1, time.Now(), 40, speed))
+			rebuild(l, now)
+		}
+		later := time.Now().Add(30 * time.Minute)
+		put(later, 1)
+		modified := string(l.current.Load().zones["UTC"][0].lastModified)
+		l.builder.zones["UTC"].demand(true).any.Store(0)
+		put(later, 2)
+		put(later, 3)
+		require.False(t, l.current.Load().zones["UTC"][0].built)
+		ctx, err := get(l, client("UTC"), "", "If-Modified-Since", modified)
+		require.NoError(t, err)
+		require.Equal(t, 200, ctx.Response.StatusCode())
+	})
+}
+
 func TestEveryVariantHasItsOwnETag(t *testing.T) {
 	l := served(t, 100)
 	seen := map[string]string{}
