@@ -208,7 +208,7 @@ func (c *compressor) deflated(text []byte, values []value, small bool) []byte {
 // tenth of a second.
 const maxSmaller = 1 << 20
 
-// deflateSmaller is like deflater.deflate. The result is 2 to 25% smaller, but it takes up to thirty
+// deflateSmaller is like deflater.deflate. The result is 2 to 25% smaller, but it takes up to 30
 // times as long. It is valid until the next call.
 func (c *compressor) deflateSmaller(text []byte) []byte {
 	if c.smaller == nil {

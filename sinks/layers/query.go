@@ -246,11 +246,8 @@ const (
 // client are already waiting. Drain ends the wait. Requests after Drain wait for at most
 // drainingWait, so that clients do not repeat them in a tight loop.
 func (l *Layer) wait(c *contract.Client, ctx *fasthttp.RequestCtx, q *query) {
-	seconds := 0
-	if q.follows {
-		seconds = preferredWait(&ctx.Request.Header)
-	}
-	if seconds == 0 {
+	seconds := preferredWait(&ctx.Request.Header)
+	if !q.follows || seconds == 0 {
 		return
 	}
 	replaced := l.replacement(c, ctx, q)

@@ -398,8 +398,8 @@ func TestEarlierLayersInMemory(t *testing.T) {
 	require.Empty(t, l.unread.byClient[c.Owner])
 }
 
-// TestDroppedFormsInMemory checks that a body that is dropped because no client has requested it for
-// keep_forms counts as one of an earlier layer.
+// TestDroppedFormsInMemory checks that a body that is dropped because no client has requested it
+// for keep_forms counts as one of an earlier layer.
 func TestDroppedFormsInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
@@ -773,8 +773,8 @@ func TestSinceWithMoreThanMaxStreets(t *testing.T) {
 	require.Empty(t, streets[key{200, 1}].Forecast)
 }
 
-// TestSinceNewerThanLayer checks that a request gets the whole layer if a layer is built just before
-// its changes are looked up, and its version is the new one.
+// TestSinceNewerThanLayer checks that a request gets the whole layer if a layer is built just
+// before its changes are looked up, and its version is the new one.
 func TestSinceNewerThanLayer(t *testing.T) {
 	l := served(t, 1000)
 	q := query{follows: true}
