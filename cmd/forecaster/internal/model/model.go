@@ -32,9 +32,9 @@ const SlotsPerDay = 96
 
 // Parameters of the model, in the unit of the measure. Package archive uses them in SQL.
 const (
-	Clip      = 30.0 // residuals are limited to ± Clip in windows and profiles
-	Knee      = 6.0  // windows limited to ± Knee are additional features
-	DepthUnit = 10.0 // of the depth: a detector's profile minus its mean
+	Clip      = 100.0 // residuals are limited to ± Clip in windows and profiles; those of a jam on a motorway reach it
+	Knee      = 6.0   // windows limited to ± Knee are additional features
+	DepthUnit = 10.0  // of the depth: a detector's profile minus its mean
 	MaxDepth  = 1.5
 	Shrink    = 2.0 // windows are shrunk towards 0 with this weight
 	NetShrink = 5.0 // the same for the windows of the network

@@ -54,6 +54,10 @@ func TestFallbacks(t *testing.T) {
 	f(l, noon, "a", Recent{}, 15*time.Minute, 50, Own)             // a gap: the residual is 0
 	f(l, noon, "a", values(map[int]float64{2: 10}), 15*time.Minute, 50, Own)
 	f(l, noon, "a", values(map[int]float64{11: -1000}), 15*time.Minute, 50-Clip/4, Own) // an outlier is limited
+	motorway := learned(day)
+	motorway.Detectors["a"] = motorway.Pool
+	motorway.Pool.Profile = slices.Repeat([]float64{120}, 3*SlotsPerDay)
+	f(motorway, noon, "a", values(map[int]float64{11: 20}), 15*time.Minute, 120-100/4, Own) // a jam is not
 
 	// Without history, a detector has the profile of all detectors, shifted to its own level.
 	shaped := learned(day)
