@@ -41,7 +41,7 @@ var hints = map[class]string{
 	classTLS:       "check tls.enabled, tls.ca, tls.server_name, tls.cert and the server's certificate",
 	classAuth:      "check username, password and the user's grants",
 	classOverload:  "the server is overloaded; will retry",
-	classMemory:    "raise max_memory_usage of the user, or the server's memory: a block takes up to 70 MiB, more with materialized views",
+	classMemory:    "raise max_memory_usage of the user or the server's memory: an insert takes up to 70 MiB, more with materialized views",
 	classDisk:      "check the server's disks",
 	classReadOnly:  "the table or the user is read-only",
 	classQuorum:    "check Keeper and the replicas",
