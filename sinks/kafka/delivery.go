@@ -108,6 +108,9 @@ func (s *Sink) begin(ctx context.Context, planned []byte) (*delivery, error) {
 	if cluster == d.cluster && partitions >= len(d.parts) {
 		return d, nil
 	}
+	if err := s.checkMetadata(ctx, d.state, partitions); err != nil {
+		return nil, err
+	}
 	// In a different cluster, the producer ID may belong to a different producer. The planned offsets
 	// are meaningless there, and also in a recreated topic.
 	s.log.Warn().Str("planned", d.cluster).Str("found", cluster).Int("planned_partitions", len(d.parts)).Int("found_partitions", partitions).

@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"bytes"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -300,6 +302,47 @@ func TestFewerPartitions(t *testing.T) {
 	s.offer(rowsOf(random(), 100, 40)) // later blocks are delivered as usual
 	s.run(s.sink)
 	s.requireOnce()
+}
+
+// TestOutdatedMetadata adds partitions, plans a block for all of them, and then asks only a broker
+// that does not know the new partitions yet. That must not look like a topic with fewer partitions.
+func TestOutdatedMetadata(t *testing.T) {
+	s := newFixture(t, 4)
+	request := kmsg.NewPtrMetadataRequest()
+	request.Topics = []kmsg.MetadataRequestTopic{{Topic: kmsg.StringPtr(topic)}}
+	known, err := request.RequestWith(t.Context(), client(t, s.cfg))
+	require.NoError(t, err)
+	slices.SortFunc(known.Topics[0].Partitions, func(a, b kmsg.MetadataResponseTopicPartition) int { return int(a.Partition - b.Partition) })
+	known.Topics[0].Partitions = known.Topics[0].Partitions[:2]
+	s.offer(rowsOf(random(), 300, 40))
+	s.run(s.sink)
+
+	f := func(restart bool) {
+		s.offer(rowsOf(random(), 200, 40))
+		s.n, s.plan, err = s.sink.Plan(t.Context(), s.state, s.deliveryLoop.rows)
+		require.NoError(t, err)
+		s.fault(kerr.NotLeaderForPartition, 1, nil, 1) // the other partitions are written
+		var outdated atomic.Bool
+		outdated.Store(true)
+		s.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			s.KeepControl()
+			response := *known
+			response.SetVersion(r.GetVersion())
+			return &response, nil, outdated.Load()
+		})
+		require.Error(t, s.step(s.sink))
+		if restart {
+			s.restart()
+		}
+		for range 3 {
+			require.ErrorContains(t, s.step(s.sink), "2 of 4 partitions")
+		}
+		outdated.Store(false)
+		s.run(s.sink)
+		s.requireOnce()
+	}
+	f(false)
+	f(true)
 }
 
 // TestAnotherCluster delivers a block that was planned for one cluster to another, where its

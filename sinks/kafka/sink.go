@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/dial"
 )
 
 // Sink delivers blocks of rows to the topic. It is not safe for concurrent use.
@@ -138,6 +139,9 @@ func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
 			base = last
 		}
 	}
+	if err := s.checkMetadata(ctx, base, partitions); err != nil {
+		return state{}, err
+	}
 	base.offsets = base.offsets[:min(len(base.offsets), partitions)]
 	if s.session == nil {
 		if err := s.identify(ctx, &base); err != nil {
@@ -152,6 +156,22 @@ func (s *Sink) baseState(ctx context.Context, encoded []byte) (state, error) {
 		base.offsets = append(base.offsets, end-1)
 	}
 	return base, nil
+}
+
+// checkMetadata returns an error if the brokers report fewer partitions than there were, although
+// the topic has not been recreated. Partitions are never removed from a topic: a broker does not
+// know the latest ones yet.
+func (s *Sink) checkMetadata(ctx context.Context, last state, partitions int) error {
+	if partitions >= len(last.offsets) || last.topicID == (dial.TopicID{}) {
+		return nil
+	}
+	id, err := s.cluster.topicID(ctx)
+	if err == nil && id == last.topicID {
+		s.cluster.refresh() // ask another broker next time
+		err = fmt.Errorf("a broker reports only %d of %d partitions of topic %q: its metadata is outdated",
+			partitions, len(last.offsets), last.topic)
+	}
+	return err
 }
 
 // identify sets the topic's ID. If the state belongs to a former topic of the same name, its
