@@ -116,7 +116,7 @@ func TestWrongPort(t *testing.T) {
 		require.NoError(t, l.Close())
 		server.Wait()
 	}
-	const advice = "check that this is the port of ClickHouse's native protocol (9000 by default, 9440 with TLS), and that tls.enabled is correct"
+	const advice = "check that this is the port of ClickHouse's native protocol (9000 by default, 9440 with TLS)"
 	send := func(response string) func(net.Conn) {
 		return func(c net.Conn) {
 			_, _ = io.WriteString(c, response)

@@ -81,8 +81,8 @@ type filesError struct{ error }
 
 func (e filesError) Unwrap() error { return e.error }
 
-// dialer returns a function that connects and, unless TLS is disabled, completes a TLS handshake. It
-// reads the TLS files for every connection. The function fails when the timeout expires or its
+// dialer returns a function that connects and, unless TLS is disabled, completes a TLS handshake.
+// It reads the TLS files for every connection. The function fails when the timeout expires or its
 // context is done.
 func (t TLS) dialer(timeout time.Duration) dialFunc {
 	plain := &net.Dialer{Timeout: timeout}

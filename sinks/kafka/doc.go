@@ -36,9 +36,9 @@
 // If the topic is recreated with fewer partitions, or the daemon is pointed at a different cluster,
 // a planned block is divided among the existing partitions, under a new producer ID. All partitions
 // are first searched for its rows, because an earlier attempt may have used other partitions. If
-// the topic still has the same ID, the broker that reports fewer partitions does not know the latest
-// ones yet, and the delivery waits. With create_topic, a deleted topic is created again, even while
-// a block is planned for it.
+// the topic still has the same ID, the broker that reports fewer partitions does not know the
+// latest ones yet, and the delivery waits. With create_topic, a deleted topic is created again,
+// even while a block is planned for it.
 //
 // Duplicates remain possible in two cases:
 //

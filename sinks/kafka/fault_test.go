@@ -55,8 +55,8 @@ func (s *fixture) requireOnce(excluded ...rowID) {
 	requireOnce(s.t, s.ListenAddrs(), topic, s.rows, excluded...)
 }
 
-// TestOtherPartition makes the broker acknowledge partitions or topics other than the requested one.
-// Nothing of that was written.
+// TestOtherPartition makes the broker acknowledge a partition or topic other than the requested
+// one, without writing anything.
 func TestOtherPartition(t *testing.T) {
 	f := func(change func(*kmsg.ProduceResponse)) {
 		t.Helper()
