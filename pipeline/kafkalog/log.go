@@ -412,7 +412,7 @@ func (l *Log) committed(ctx context.Context, consumer string) (partitions []kafk
 	if err == nil {
 		found := 0
 		for _, p := range r.Topics[l.cfg.Topic] {
-			if err = errors.Join(err, p.Error); p.Partition < len(partitions) {
+			if err = errors.Join(err, p.Error); p.Partition >= 0 && p.Partition < len(partitions) {
 				partitions[p.Partition] = p
 				found++
 			}

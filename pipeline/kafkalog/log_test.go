@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -357,6 +358,23 @@ func TestFormerOwner(t *testing.T) {
 	_, state, err = decodeCursor(committed[0].Metadata)
 	require.NoError(t, err)
 	require.Equal(t, "1 next", fmt.Sprint(committed[0].CommittedOffset, " ", string(state)))
+}
+
+// TestUnknownPartitions checks that commits of partitions that cannot exist are an error.
+func TestUnknownPartitions(t *testing.T) {
+	cluster := stores.StartKfake(t)
+	l := openLog(t, cluster.ListenAddrs(), "unknown")
+	for _, partition := range []int32{-1, math.MinInt32, math.MaxInt32} {
+		cluster.ControlKey(int16(kmsg.OffsetFetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			committed := kmsg.NewOffsetFetchResponseTopicPartition()
+			committed.Partition = partition
+			response := r.ResponseKind().(*kmsg.OffsetFetchResponse)
+			response.Topics = []kmsg.OffsetFetchResponseTopic{{Topic: "unknown", Partitions: []kmsg.OffsetFetchResponseTopicPartition{committed}}}
+			return response, nil, true
+		})
+		_, err := l.committed(t.Context(), "sink")
+		require.ErrorContains(t, err, "does not contain all partitions")
+	}
 }
 
 // TestSlowAttemptKeepsMembership checks that a replica whose attempt does not end stays in the
