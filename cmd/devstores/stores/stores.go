@@ -27,11 +27,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/internal/launch"
 )
@@ -81,7 +83,7 @@ type Cluster struct{ *launch.ClickHouseCluster }
 // clusters.
 func StartCluster(t testing.TB, shards ...string) *Cluster {
 	t.Helper()
-	c, err := launch.StartClickHouseCluster(t.Context(), launch.Options{Dir: t.TempDir(), Stderr: t.Output()}, shards...)
+	c, err := launch.StartClickHouseCluster(t.Context(), launch.Options{Dir: directory(t), Stderr: t.Output()}, shards...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for _, n := range c.Nodes {
@@ -211,11 +213,34 @@ func ReadTopic(ctx context.Context, brokers []string, topic string) ([]Record, e
 // start starts stores that stop when the test ends.
 func start(t testing.TB, opts launch.Options) *launch.Stores {
 	t.Helper()
-	opts.Dir, opts.Stderr = t.TempDir(), t.Output()
+	opts.Dir, opts.Stderr = directory(t), t.Output()
 	s, err := launch.StartStores(t.Context(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
+}
+
+// directory returns a directory that is removed when the test ends. It is in memory, unless there is
+// little: a disk takes seconds to write and to remove the thousands of small files of ClickHouse.
+// Pages in memory, like a disk's, survive a kill of the store.
+func directory(t testing.TB) string {
+	t.Helper()
+	const memory, enough, prefix = "/dev/shm", 4 << 30, "trafficd-stores-"
+	var fs unix.Statfs_t
+	if err := unix.Statfs(memory, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < enough {
+		return t.TempDir()
+	}
+	all, _ := filepath.Glob(filepath.Join(memory, prefix+"*")) // the pattern is valid
+	for _, dir := range all {
+		var pid int
+		if _, err := fmt.Sscanf(filepath.Base(dir), prefix+"%d-", &pid); err == nil && !launch.Alive(pid) {
+			_ = os.RemoveAll(dir) // left by a killed test
+		}
+	}
+	dir, err := os.MkdirTemp(memory, fmt.Sprintf("%s%d-", prefix, os.Getpid()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
 }
 
 // report records the store that a test uses in the test's log and, if LogEnv is set, in its file.
