@@ -63,6 +63,7 @@ func Open(cfg Config, consumers []string, window time.Duration, log zerolog.Logg
 	return l, nil
 }
 
+// start starts the goroutines that Close ends.
 func (l *Log) start() {
 	for p := range l.cfg.Partitions {
 		w := &writer{l: l, partition: p, wake: make(chan struct{}, 1)}
