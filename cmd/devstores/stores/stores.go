@@ -237,7 +237,7 @@ func directory(t testing.TB) string {
 			_ = os.RemoveAll(dir) // left by a killed test
 		}
 	}
-	dir, err := os.MkdirTemp(memory, fmt.Sprintf("%s%d-", prefix, os.Getpid()))
+	dir, err := os.MkdirTemp(memory, fmt.Sprintf("%s%d-", prefix, os.Getpid())) //nolint:usetesting // t.TempDir is on the disk
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
