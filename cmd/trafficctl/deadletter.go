@@ -210,8 +210,8 @@ type selection struct{ productInstance, sink string }
 
 // letters returns the selected dead letters in a file, without lines that the daemon adds in the
 // meantime: otherwise, if a store rejects them again, resend would never end. A crash of the daemon
-// may have duplicated dead letters, or truncated a line; the daemon writes that line again after the
-// restart. letters skips truncated lines and calls note for each. An error ends the sequence.
+// may have duplicated dead letters, or truncated a line; the daemon writes that line again after
+// the restart. letters skips truncated lines and calls note for each. An error ends the sequence.
 func (s selection) letters(ctx context.Context, path string, stdin io.Reader, note func(text string)) iter.Seq2[letter, error] {
 	return func(yield func(letter, error) bool) {
 		file, err := feed.OpenFile(ctx, path, stdin)

@@ -156,8 +156,8 @@ func TestJobCommands(t *testing.T) {
 	f("the first line of --key-file "+empty+" is empty", "watch", "A", "--key-file", empty)
 }
 
-// TestCommandWithoutResponse checks that if the daemon does not respond, the command fails after the timeout or
-// an interrupt.
+// TestCommandWithoutResponse checks that if the daemon does not respond, the command fails after
+// the timeout or an interrupt.
 func TestCommandWithoutResponse(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	daemon := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

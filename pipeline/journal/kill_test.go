@@ -60,8 +60,8 @@ func killAfter(t *testing.T, dir string, seq uint64) (newest uint64) {
 	return newest
 }
 
-// killedChild writes frames and reports each acknowledged one, until it is killed. It writes no more
-// than fits into the journal, however late that is.
+// killedChild writes frames and reports each acknowledged one, until it is killed. It writes no
+// more than fits into the journal, however late that is.
 func killedChild(dir string) {
 	cfg := testConfig()
 	cfg.Dir, cfg.MaxBytes, cfg.MinFreeBytes = dir, 64<<20, 0 // others use the disk, too

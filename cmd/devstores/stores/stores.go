@@ -220,9 +220,9 @@ func start(t testing.TB, opts launch.Options) *launch.Stores {
 	return s
 }
 
-// directory returns a directory that is removed when the test ends. It is in memory, unless there is
-// little: a disk takes seconds to write and to remove the thousands of small files of ClickHouse.
-// Pages in memory, like a disk's, survive a kill of the store.
+// directory returns a directory that is removed when the test ends. It is in memory, unless there
+// is little: a disk takes seconds to write and to remove the thousands of small files of
+// ClickHouse. Pages in memory, like a disk's, survive a kill of the store.
 func directory(t testing.TB) string {
 	t.Helper()
 	const memory, enough, prefix = "/dev/shm", 4 << 30, "trafficd-stores-"

@@ -205,8 +205,8 @@ var regions = map[string][]*cal.Holiday{
 	"us": us.Holidays,
 }
 
-// HolidayDates returns the region's holidays from 2000 to 2049, the working days that substitute for
-// them, and the dates in m.Holidays, sorted.
+// HolidayDates returns the region's holidays from 2000 to 2049, the working days that substitute
+// for them, and the dates in m.Holidays, sorted.
 func (m Model) HolidayDates() []string {
 	dates := make(map[string]bool)
 	for _, d := range m.Holidays {

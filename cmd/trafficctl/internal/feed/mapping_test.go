@@ -74,7 +74,8 @@ func TestMissingColumn(t *testing.T) {
 	f(strings.ReplaceAll(header, ",", ";"), "detectorCode", func(*Mapping) {})
 }
 
-// TestUnreadableHeader checks that the error for a file that is not the expected CSV says what to do.
+// TestUnreadableHeader checks that the error for a file that is not the expected CSV says what to
+// do.
 func TestUnreadableHeader(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()

@@ -214,7 +214,8 @@ func (s *Source) eachElement(yield yieldFunc) error {
 
 var jxPath = regexp.MustCompile(`^(callback|skip|object|array): `)
 
-// withoutPath returns an error of jx without the path of calls before it, such as "callback: skip: ".
+// withoutPath returns an error of jx without the path of calls before it, such as "callback: skip:
+// ".
 func withoutPath(err error) error {
 	for errors.Unwrap(err) != nil && jxPath.MatchString(err.Error()) {
 		err = errors.Unwrap(err)

@@ -144,9 +144,9 @@ type File struct {
 	meter         Meter
 }
 
-// OpenFile opens path, or uses stdin for "-". The caller closes the file. Bytes that are appended to
-// a regular file afterwards are not read. Once ctx is done, opening and reading a file fail, even if
-// it is a named pipe without a writer.
+// OpenFile opens path, or uses stdin for "-". The caller closes the file. Bytes that are appended
+// to a regular file afterwards are not read. Once ctx is done, opening and reading a file fail,
+// even if it is a named pipe without a writer.
 func OpenFile(ctx context.Context, path string, stdin io.Reader) (f *File, err error) {
 	f = &File{meter: Meter{R: stdin}}
 	if path != Stdin {

@@ -21,9 +21,9 @@ type Content struct {
 	Remarks   int                  // number of parts that were omitted or corrected
 }
 
-// ReadFile reads forecasts as the daemon does, in a format of package forecasts. Speeds over maxSpeed
-// are invalid. It calls note for each invalid or corrected record, and fails only if the whole file
-// is invalid or no record is valid.
+// ReadFile reads forecasts as the daemon does, in a format of package forecasts. Speeds over
+// maxSpeed are invalid. It calls note for each invalid or corrected record, and fails only if the
+// whole file is invalid or no record is valid.
 func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin io.Reader, note func(string)) (Content, error) {
 	var all Content
 	text, err := readAll(ctx, path, stdin)
@@ -58,8 +58,8 @@ func ReadFile(ctx context.Context, path, format string, maxSpeed float64, stdin 
 	return all, nil
 }
 
-// FormatOf returns the format that a file name implies, ignoring an extension such as .gz, or NDJSON
-// for standard input and output.
+// FormatOf returns the format that a file name implies, ignoring an extension such as .gz, or
+// NDJSON for standard input and output.
 func FormatOf(path string) string {
 	if path == feed.Stdin {
 		return forecasts.FormatNDJSON

@@ -43,8 +43,8 @@ func (c Config) Validate() error {
 
 func (c Config) end() time.Time { return c.From.Add(time.Duration(c.Periods) * c.Step) }
 
-// Generate returns a forecast for each street of a generated town. The same Config produces the same
-// forecasts.
+// Generate returns a forecast for each street of a generated town. The same Config produces the
+// same forecasts.
 func Generate(cfg Config) (iter.Seq[*pb.StreetForecast], error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -264,8 +264,8 @@ func (s *Sender) deliver(ctx, requests context.Context, z *gzip.Writer, b *batch
 	}
 }
 
-// noteRetry reports that a batch will be retried, unless another attempt has reported the same cause
-// within noteInterval: all batches in flight usually fail together.
+// noteRetry reports that a batch will be retried, unless another attempt has reported the same
+// cause within noteInterval: all batches in flight usually fail together.
 func (s *Sender) noteRetry(err error, wait time.Duration) {
 	cause := err.Error()
 	if e, ok := errors.AsType[*client.Error](err); ok {
