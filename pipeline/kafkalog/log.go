@@ -251,9 +251,11 @@ func (l *Log) setUnusable(err error) {
 // prepare creates the topic if it does not exist, and checks it.
 func (l *Log) prepare(ctx context.Context) error {
 	t, err := dial.DescribeTopic(ctx, l.client, l.cfg.Topic)
+	if err != nil {
+		l.transport.CloseIdleConnections() // the next attempt uses another broker
+	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		l.transport.CloseIdleConnections()
-		return err // the next attempt uses another broker
+		return err
 	}
 	if err == nil && len(t.Partitions) == 0 {
 		if err := l.create(ctx, t.Brokers, false); err != nil {

@@ -216,20 +216,35 @@ func TestHangingLeaderFails(t *testing.T) {
 	}
 }
 
-// TestHangingBroker writes and reads although the first of the configured brokers accepts
-// connections but never responds.
-func TestHangingBroker(t *testing.T) {
-	hanging, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer hanging.Close()
-	brokers := append([]string{hanging.Addr().String()}, stores.StartKfake(t).ListenAddrs()...)
-	l := openLog(t, brokers, "hanging", func(c *Config) { c.DialTimeout = time.Second })
-	p, leave := own(t, l)
-	appendTo(t, l, frame(1, 100), frame(2, 200))
-	seqs, _ := read(t, p, 1, 2)
-	require.Equal(t, []uint64{1, 2}, seqs)
-	require.NoError(t, p.Save(3, nil))
-	leave()
+// TestBrokenBroker writes and reads although the first of the configured brokers accepts
+// connections but never responds, or closes them.
+func TestBrokenBroker(t *testing.T) {
+	f := func(t *testing.T, closes bool) {
+		broken, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer broken.Close()
+		if closes {
+			go func() {
+				for {
+					c, err := broken.Accept()
+					if err != nil {
+						return
+					}
+					_ = c.Close()
+				}
+			}()
+		}
+		brokers := append([]string{broken.Addr().String()}, stores.StartKfake(t).ListenAddrs()...)
+		l := openLog(t, brokers, "broken", func(c *Config) { c.DialTimeout = time.Second })
+		p, leave := own(t, l)
+		appendTo(t, l, frame(1, 100), frame(2, 200))
+		seqs, _ := read(t, p, 1, 2)
+		require.Equal(t, []uint64{1, 2}, seqs)
+		require.NoError(t, p.Save(3, nil))
+		leave()
+	}
+	t.Run("hangs", func(t *testing.T) { f(t, false) })
+	t.Run("closes", func(t *testing.T) { f(t, true) })
 }
 
 // TestCloseWhileChecking checks that a check of the topic that Close interrupts is not logged.
