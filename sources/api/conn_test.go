@@ -331,6 +331,19 @@ func TestTLS(t *testing.T) {
 	p.ended()
 }
 
+// TestInvalidRecord checks that a client that uses TLS and then sends no TLS record gets no plain
+// text.
+func TestInvalidRecord(t *testing.T) {
+	cert, key, pool := certificate(t)
+	s := start(t, &probe{}, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
+	raw := dial(t, s)
+	c := tls.Client(raw.Conn, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
+	require.NoError(t, c.Handshake())
+	raw.send(post + good + "\r\n")
+	received, _ := io.ReadAll(raw.in)
+	require.NotContains(t, string(received), "HTTP/1.1")
+}
+
 // TestPlainRequestToTLS checks that a request without TLS to a port with TLS gets a response that
 // says so.
 func TestPlainRequestToTLS(t *testing.T) {

@@ -304,8 +304,9 @@ func (s *Server) take(ctx *fasthttp.RequestCtx) *exchange {
 
 // pending holds the exchanges of requests with a body between fasthttp's HeaderReceived and its
 // handler, by the address of their header, the only argument of HeaderReceived. fasthttp
-// always calls Handler or ErrorHandler, which take the exchange. After ExpectHandler it may call
-// neither, so the exchange moves to its conn.
+// calls Handler or ErrorHandler, which take the exchange, unless a read returns net.ErrClosed,
+// which conn.Read therefore replaces. After ExpectHandler it may call neither, so the exchange
+// moves to its conn.
 type pending struct {
 	mu   sync.Mutex
 	open map[*fasthttp.RequestHeader]*exchange
