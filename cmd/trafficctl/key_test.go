@@ -59,12 +59,6 @@ func TestKeyNewNotPrinted(t *testing.T) {
 	require.Contains(t, errs.String(), `remove it with trafficctl key revoke "a" --file `+path)
 }
 
-func TestKeyNewRemovedRight(t *testing.T) {
-	r := requireFailure(t, "", "the right admin was removed", "key", "new", "--name", "a", "--product-instance", "p", "--rights", "ingest,admin")
-	require.Empty(t, r.out)
-	require.NotContains(t, runWith(t, "", "key", "new", "--help").out, "admin")
-}
-
 // TestKeyNewInvalidEntry checks that an entry that the daemon would not accept is an error, with
 // the daemon's reason.
 func TestKeyNewInvalidEntry(t *testing.T) {

@@ -3,7 +3,6 @@ package kafka
 import (
 	"encoding/binary"
 	"errors"
-	"strings"
 
 	"github.com/segmentio/kafka-go/compress"
 
@@ -18,8 +17,7 @@ const unknownOffset = -1
 
 // state describes the topic between two blocks. It is encoded as
 //
-//	version (1 byte); cluster ID and, if known or if the cluster ID has a #, # and topic ID (uvarint
-//	length, bytes)
+//	version (1 byte); cluster ID (uvarint length, bytes); topic ID (16 bytes)
 //	topic (uvarint length, bytes)
 //	suspect, number of partitions (uvarint); per partition: last offset (varint)
 type state struct {
@@ -58,13 +56,8 @@ type session struct {
 var errFormat = errors.New("invalid Kafka plan or state")
 
 func (s state) encode() []byte {
-	dst := []byte{formatVersion}
-	cluster := s.cluster
-	// It is part of the cluster ID, because earlier versions cannot read an additional field.
-	if s.topicID != (dial.TopicID{}) || strings.Contains(s.cluster, "#") {
-		cluster += "#" + string(s.topicID[:])
-	}
-	dst = batch.AppendCounted(dst, cluster)
+	dst := batch.AppendCounted([]byte{formatVersion}, s.cluster)
+	dst = append(dst, s.topicID[:]...)
 	dst = batch.AppendCounted(dst, s.topic)
 	dst = binary.AppendUvarint(dst, uint64(s.suspect))
 	dst = binary.AppendUvarint(dst, uint64(len(s.offsets)))
@@ -114,11 +107,9 @@ func decodePlan(b []byte) (plan, error) {
 
 func readState(r *batch.WireReader) state {
 	r.Version(formatVersion)
-	s := state{cluster: string(r.Counted()), topic: string(r.Counted()), suspect: int(r.Uvarint())}
-	if at := len(s.cluster) - len(s.topicID) - 1; at >= 0 && s.cluster[at] == '#' {
-		copy(s.topicID[:], s.cluster[at+1:])
-		s.cluster = s.cluster[:at]
-	}
+	s := state{cluster: string(r.Counted())}
+	copy(s.topicID[:], r.Bytes(len(s.topicID)))
+	s.topic, s.suspect = string(r.Counted()), int(r.Uvarint())
 	for n := r.Count(); n > 0 && r.Err() == nil; n-- {
 		s.offsets = append(s.offsets, r.Varint())
 	}

@@ -221,22 +221,12 @@ func (k *Keyring) apply(text []byte) error {
 
 // use activates the entries of the configuration and of the file.
 func (k *Keyring) use(inline, entries []KeyEntry) error {
-	all := slices.Concat(inline, entries)
-	r, err := newRing(all, k.now.Load())
+	r, err := newRing(slices.Concat(inline, entries), k.now.Load())
 	if err != nil {
 		return err
 	}
 	for _, f := range k.prepare {
 		f(r.clients())
-	}
-	var obsolete []string
-	for _, e := range all {
-		if slices.Contains(e.Rights, obsoleteRight) {
-			obsolete = append(obsolete, e.Name)
-		}
-	}
-	if len(obsolete) > 0 {
-		k.log.Warn().Strs("keys", obsolete).Msgf("the right %s of these keys allows nothing and is ignored: remove it", obsoleteRight)
 	}
 	k.now.Store(r)
 	k.inline = inline

@@ -53,10 +53,6 @@ func rightName(r contract.Right) string {
 	return ""
 }
 
-// obsoleteRight never allowed anything. Entries may still name it, so that their clients are not
-// locked out.
-const obsoleteRight = "admin"
-
 type key struct {
 	digest [sha256.Size]byte
 	client *contract.Client
@@ -145,12 +141,8 @@ func newRing(entries []KeyEntry, old *ring) (*ring, error) {
 	return r, nil
 }
 
-// Validate returns an error if the entry is invalid or has an obsolete right, which a new key must
-// not have.
+// Validate returns an error if the entry is invalid.
 func (e KeyEntry) Validate() error {
-	if slices.Contains(e.Rights, obsoleteRight) {
-		return fmt.Errorf("the right %s was removed, because it allowed nothing: omit it", obsoleteRight)
-	}
 	_, err := e.client()
 	return err
 }
@@ -170,9 +162,6 @@ func (e KeyEntry) client() (*contract.Client, error) {
 		return nil, fmt.Errorf("missing rights: list one or more of %s", rightNames())
 	}
 	for _, name := range e.Rights {
-		if name == obsoleteRight {
-			continue
-		}
 		right, ok := rights[name]
 		if !ok {
 			return nil, fmt.Errorf("unknown right %q: it must be one of %s", contract.Echo(name), rightNames())

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -239,22 +238,6 @@ func TestEntriesAreChecked(t *testing.T) {
 	f("IANA", func(e *KeyEntry) { e.Timezone = "Local" })
 	f("requests_per_second is -1", func(e *KeyEntry) { e.RequestsPerSecond = -1 })
 	f("items_per_second is 1e-09", func(e *KeyEntry) { e.ItemsPerSecond = 1e-9 })
-}
-
-// TestObsoleteRight checks that a file that still names the right admin is used, with one warning
-// for each new content, and that a key with no other right is known and allows nothing.
-func TestObsoleteRight(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keys.yaml")
-	write(t, path, keysYAML(entry("one", "k1", "ingest", "admin"), entry("two", "k2", "admin"), entry("three", "k3", "ingest")))
-	var log bytes.Buffer
-	k, err := OpenKeyring(Config{KeysFile: path}, zerolog.New(&log))
-	require.NoError(t, err)
-	defer k.Close()
-	require.Equal(t, contract.RightIngest, k.find([]byte("k1")).client.Rights)
-	require.Zero(t, k.find([]byte("k2")).client.Rights)
-	require.Equal(t, 1, strings.Count(log.String(), `"level":"warn"`), log.String())
-	require.Contains(t, log.String(), `"keys":["one","two"]`)
-	require.Contains(t, log.String(), "admin")
 }
 
 func TestForecastZonesAreLimited(t *testing.T) {

@@ -68,20 +68,12 @@ func (s schema) hasValue(key string) bool {
 	})
 }
 
-// renamed maps the former names of settings to the current ones in the same section.
-var renamed = map[string]string{
-	"secure": "tls.enabled", "ca_file": "tls.ca", "cert_file": "tls.cert", "key_file": "tls.key", "server_name": "tls.server_name",
-	"insecure_skip_verify": "tls.insecure_skip_verify", // of ClickHouse
-}
-
 // nearest returns the key that is probably meant by a wrong one. If none is similar, it returns ""
 // and the keys in the section to which the wrong key belongs.
 func (s schema) nearest(wrong string) (key string, others []string) {
 	wrong = strings.ToLower(wrong)
-	last := strings.LastIndexByte(wrong, '.') + 1
-	current := wrong[:last] + renamed[wrong[last:]]
 	for _, f := range s {
-		if f.name == current || strings.ReplaceAll(f.name, ".", "_") == wrong {
+		if strings.ReplaceAll(f.name, ".", "_") == wrong {
 			return f.name, nil
 		}
 	}
