@@ -76,7 +76,7 @@ var (
 	topLevel = []string{
 		"cmd", "pipeline", "sources", "sinks", "schemas", "deployments",
 		"Makefile", "README.md", "LICENSE", "CHANGELOG.md", "go.mod", "go.sum",
-		".ci", ".golangci.yml", ".gitignore", ".git",
+		".ci", ".github", ".golangci.yml", ".gitignore", ".git",
 	}
 	ignoredAtTop = []string{"bin", ".cache", ".run", "*.test", "*.out", "*.prof", "coverage.*"}
 )
