@@ -51,7 +51,7 @@ func TestFirstStartWithLog(t *testing.T) {
 	broker := stores.StartKfake(t).ListenAddrs()[0]
 	d := newProcess(t, "journal.kind=kafka", "journal.log.brokers="+broker, "kafka.enabled=true", "kafka.brokers="+broker,
 		"kafka.create_topic.partitions=3", "clickhouse.enabled=true", "clickhouse.addresses="+stores.StartClickHouse(t).TCP).start()
-	const migrated, created = `"migration":"interval"`, `"message":"topic created"`
+	const migrated, created = `"migration":"views"`, `"message":"topic created"`
 	d.eventually(func() bool { return strings.Contains(d.Log(), migrated) && strings.Contains(d.Log(), created) }, "tables and topic")
 	log := d.terminate()
 	require.NotContains(t, log, `"level":"warn"`)

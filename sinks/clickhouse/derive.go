@@ -60,7 +60,7 @@ func (s *Sink) Derive(ctx context.Context) error {
 }
 
 // deriveSome updates the derived tables on one server with the oldest pending blocks, and reports
-// whether there may be more. Its memory and time are limited, even if migration 11 has recorded the
+// whether there may be more. Its memory and time are limited, even if a migration has recorded the
 // blocks of years, each with the rows of a day.
 func (s *Sink) deriveSome(ctx context.Context, h *host) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deriveTimeout)

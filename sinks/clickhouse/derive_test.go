@@ -157,7 +157,7 @@ func testDerivedValues(t *testing.T, store *stores.ClickHouse) {
 	a.requireDerived()
 }
 
-// testUpgrade migrates a database that contains rows.
+// testUpgrade migrates a database whose archive contains rows, but that has no derived tables.
 func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	a := newArchive(t, store, func(c *Config) { c.Database = "old" })
 	list, err := schema.Migrations(a.config.layout())
@@ -171,12 +171,6 @@ func testUpgrade(t *testing.T, store *stores.ClickHouse) {
 	a.requireDerived()
 	require.Equal(t, "3000", store.Query(t, "SELECT sum(count) FROM "+a.name+"_1h"))
 	require.Equal(t, "18", store.Query(t, "SELECT uniqExact(computed_at) FROM "+a.name+"_hours FINAL"), "each day must be derived separately")
-
-	store.Query(t, "INSERT INTO "+a.name+"_hours (product_instance, hour, measure_type_code, detector_code, counts, sums, minimum, maximum, computed_at)"+
-		" SELECT product_instance, hour, measure_type_code, detector_code, [count_1, count_2, count_3, count_4],"+
-		" [thousandths_1 / 1000 + other_1, thousandths_2 / 1000 + other_2, thousandths_3 / 1000 + other_3, thousandths_4 / 1000 + other_4],"+
-		" minimum, maximum, now64(6) FROM "+a.name+"_hours FINAL") // as versions before migration 21 wrote them
-	a.requireDerived()
 }
 
 // testInterrupted checks that an update that failed at any statement is completed by the next
