@@ -13,6 +13,7 @@ import (
 
 	"trafficd/cmd/forecaster/config"
 	"trafficd/cmd/forecaster/internal/evaluate"
+	"trafficd/cmd/forecaster/internal/model"
 	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/must"
 	"trafficd/pipeline/replace"
@@ -85,8 +86,8 @@ func parseTime(c *config.Config, text string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	if t, err := time.ParseInLocation(time.DateOnly, text, zone); err == nil {
-		return t, nil
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		return model.StartOfDay(day.Year(), day.Month(), day.Day(), zone), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

@@ -324,6 +324,22 @@ func (w *town) testLeak(t *testing.T) {
 	require.ErrorIs(t, e.Day(t.Context(), leak, day), evaluate.ErrLeak)
 }
 
+// TestParseTime checks that a date means the first instant of the local day.
+func TestParseTime(t *testing.T) {
+	f := func(zone, text, want string) {
+		t.Helper()
+		c := config.Default()
+		c.Model.TimeZone = zone
+		got, err := parseTime(&c, text)
+		require.NoError(t, err)
+		require.Equal(t, want, got.Format(time.RFC3339))
+	}
+	f("Europe/Copenhagen", "2026-09-06", "2026-09-06T00:00:00+02:00")
+	f("America/Santiago", "2026-09-06", "2026-09-06T01:00:00-03:00") // clocks are set forward at midnight
+	f("Pacific/Apia", "2011-12-30", "2011-12-31T00:00:00+14:00")     // there is no such day
+	f("America/Santiago", "2026-09-06T04:30:00Z", "2026-09-06T04:30:00Z")
+}
+
 // testMETRLA evaluates a small file in the METR-LA format, whose values equal the profile.
 func (w *town) testMETRLA(t *testing.T) {
 	var b strings.Builder

@@ -77,18 +77,11 @@ type Source struct {
 // ErrEmpty reports an archive without measurements.
 var ErrEmpty = errors.New("the archive has no measurements of this product instance and measure type")
 
-// Day returns the start of the local day that is n days after the day of t.
-func (s *Source) Day(t time.Time, n int) time.Time {
-	y, m, d := t.In(s.Location).Date()
-	return s.start(y, m, d+n)
-}
+// Day returns the start of the local day that is n days after the day of t, as model.Day does.
+func (s *Source) Day(t time.Time, n int) time.Time { return model.Day(t.In(s.Location), n) }
 
 func (s *Source) start(y int, m time.Month, d int) time.Time {
-	t := time.Date(y, m, d, 0, 0, 0, 0, s.Location)
-	if t.Hour() == 23 { // clocks are set forward at midnight, so the day starts at 1:00
-		_, t = t.ZoneBounds()
-	}
-	return t
+	return model.StartOfDay(y, m, d, s.Location)
 }
 
 // Learn learns all days that ended at or before until, except those before the history of a

@@ -101,6 +101,7 @@ func TestOracle(t *testing.T) {
 	santiago := start(t, store, "santiago", "America/Santiago", time.Date(2026, 9, 7, 0, 0, 0, 0, time.UTC))
 	f(santiago, "2026-09-06", 23) // starts at 1:00
 	f(santiago, "2026-09-07", 24)
+	f(start(t, store, "apia", "Pacific/Apia", time.Date(2011, 12, 31, 0, 0, 0, 0, time.UTC)), "2011-12-31", 24) // the day after the 29th
 }
 
 func (s *Source) compare(t *testing.T, l *model.Learned, day time.Time) {

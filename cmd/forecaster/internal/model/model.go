@@ -124,22 +124,6 @@ func (b Basis) Add(other Basis) Basis {
 	return b
 }
 
-// Slot returns the index of a time in Detector.Profile, or -1 if the profile does not cover it.
-func (l *Learned) Slot(t time.Time) int {
-	local := t.In(l.Day.Location())
-	days := int(date(local).Sub(date(l.Day)) / (24 * time.Hour))
-	if days < -1 || days > 1 {
-		return -1
-	}
-	return (days+1)*SlotsPerDay + (local.Hour()*60+local.Minute())/15
-}
-
-// date returns midnight UTC of the date of t.
-func date(t time.Time) time.Time {
-	y, m, d := t.Date()
-	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
-}
-
 // Network holds the values of NetWindows.
 type Network [2]float64
 
