@@ -86,7 +86,7 @@ func (f *flags) serve(cmd *cobra.Command) error {
 	}
 	err = errors.Join(err, c.ValidateOutput(origins))
 	if f.check != "" && err == nil {
-		err = check(cmd.Context(), c, origins, f.check == "deep")
+		err = check(cmd.Context(), cmd.OutOrStdout(), c, origins, f.check == "deep")
 	}
 	switch {
 	case err != nil:

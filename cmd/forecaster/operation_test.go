@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -121,10 +122,10 @@ func (w *town) testRun(t *testing.T) {
 	require.NoError(t, err)
 	now := time.Now().Truncate(5 * time.Minute)
 	w.measure(t, now.Add(-30*time.Minute), now, 20, 0)
-	require.NotContains(t, fmt.Sprint(check(t.Context(), &c, nil, true)), "clickhouse")
+	require.NotContains(t, fmt.Sprint(check(t.Context(), io.Discard, &c, nil, true)), "clickhouse")
 	bad := c
 	bad.ClickHouse.Table = "nothing"
-	require.ErrorContains(t, check(t.Context(), &bad, nil, true), "cannot read the archive")
+	require.ErrorContains(t, check(t.Context(), io.Discard, &bad, nil, true), "cannot read the archive")
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -144,6 +145,7 @@ func (w *town) testRun(t *testing.T) {
 	metrics, err := d.Metrics(ctx)
 	require.NoError(t, err)
 	require.InDelta(t, 10, metrics.Sum("trafficd_forecaster_streets"), 0)
+	require.InDelta(t, 10, metrics.Sum("trafficd_forecaster_unlocated_streets"), 0)
 	require.Positive(t, metrics.Sum("trafficd_forecaster_published_total"))
 	require.InDelta(t, now.Unix(), metrics.Sum("trafficd_forecaster_origin_timestamp_seconds"), 600)
 	status, street, err := d.Get(ctx, "/street?street=103&fromnode=1")

@@ -50,7 +50,9 @@ var (
 		"Time from the query to the end of the publication, in seconds.")
 	originGauge = metrics.NewGauge("trafficd_forecaster_origin_timestamp_seconds",
 		"End of the last interval before the published forecasts, as Unix time in seconds.")
-	unplaced = metrics.NewGauge("trafficd_forecaster_unplaced_detectors", "Detectors without a street.")
+	unplaced  = metrics.NewGauge("trafficd_forecaster_unplaced_detectors", "Detectors without a street.")
+	unlocated = metrics.NewGauge("trafficd_forecaster_unlocated_streets",
+		"Streets without a location, or with one that cannot be encoded: no map shows their forecasts.")
 )
 
 const (
@@ -140,9 +142,12 @@ func (f fileOutput) put(_ context.Context, all, _ []*pb.StreetForecast, _ []stri
 }
 
 // check returns the problems that would keep the forecaster from working: those with the files and,
-// if deep, those with the stores.
-func check(ctx context.Context, c *config.Config, origins conf.Origins, deep bool) error {
-	_, err := streets.Read(c.Detectors)
+// if deep, those with the stores. It writes what else is wrong with the detectors to w.
+func check(ctx context.Context, w io.Writer, c *config.Config, origins conf.Origins, deep bool) error {
+	content, err := streets.Read(c.Detectors)
+	if warnings := content.Warnings(); err == nil && warnings != nil {
+		fmt.Fprintf(w, "warnings about the detectors in %s:\n%v\n", c.Detectors.Path, warnings)
+	}
 	errs := []error{conf.Absolute(err)}
 	if c.Output.Feed == forecasts.FeedFile {
 		if err := unix.Access(filepath.Dir(c.Output.File.Path), unix.W_OK); err != nil {
@@ -374,8 +379,12 @@ func (f *forecaster) refresh(ctx context.Context, origin time.Time) error {
 	if content.Invalid != nil {
 		f.log.Warn().Err(content.Invalid).Msg("ignoring invalid detectors")
 	}
+	if content.Locations != nil {
+		f.log.Warn().Err(content.Locations).Int("streets", content.Unlocated).Msg("publishing streets without a location")
+	}
 	f.content, f.changed = content, changed
 	unplaced.Set(float64(content.Unplaced))
+	unlocated.Set(float64(content.Unlocated))
 	return nil
 }
 

@@ -668,7 +668,20 @@ func TestConfig(t *testing.T) {
 	c, origins, err := config.Load(conf.Options{Set: []string{"model.product_instance=a", "detectors.path=x.csv"}})
 	require.NoError(t, err)
 	require.NoError(t, c.ValidateOutput(origins))
-	require.ErrorContains(t, check(t.Context(), c, origins, false), "cannot read the detectors")
+	require.ErrorContains(t, check(t.Context(), io.Discard, c, origins, false), "cannot read the detectors")
+}
+
+// TestCheckDetectors checks that the check names streets without a location and ignored detectors.
+func TestCheckDetectors(t *testing.T) {
+	c := config.Default()
+	c.Detectors.Path = filepath.Join(t.TempDir(), "detectors.csv")
+	c.Output.Feed, c.Output.File.Path = forecasts.FeedFile, filepath.Join(t.TempDir(), "layer.pb")
+	require.NoError(t, os.WriteFile(c.Detectors.Path, []byte("detectorCode;street;from_lat;from_lon;to_lat;to_lon\n"+
+		"A;1;56,1;10,1;56,1;10,2\nB;main;;;;\n"), 0o600))
+	var out bytes.Buffer
+	require.NoError(t, check(t.Context(), &out, &c, nil, false))
+	require.Contains(t, out.String(), `street 1 from node 0 has no location: detector "A": from_lat is "56,1"`)
+	require.Contains(t, out.String(), `detector "B" is ignored`)
 }
 
 // TestCheckPermissions checks that the deep check reports that the user may not publish.
@@ -683,7 +696,7 @@ func TestCheckPermissions(t *testing.T) {
 		"output.kafka.sasl.mechanism=plain", "output.kafka.sasl.username=reader", "output.kafka.sasl.password=secret",
 	}})
 	require.NoError(t, err)
-	err = check(t.Context(), c, origins, true)
+	err = check(t.Context(), io.Discard, c, origins, true)
 	require.ErrorContains(t, err, `output.kafka.sasl.username: cannot write to topic "forecasts"`)
 	require.ErrorContains(t, err, `output.transactional_id: cannot write with the transactional ID "forecaster"`)
 	require.NotContains(t, err.Error(), "cannot read topic")

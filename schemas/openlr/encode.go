@@ -23,6 +23,12 @@ func encode(line Line) ([]byte, error) {
 	if last < 1 {
 		return nil, errors.New("a line needs at least two points")
 	}
+	for i, p := range line.Points[1:] {
+		if before := line.Points[i].Lon; math.Abs(p.Lon-before) > 180 {
+			return nil, fmt.Errorf("point %d: longitude %.5f follows %.5f: the format cannot express a line across the 180th meridian",
+				i+1, p.Lon, before)
+		}
+	}
 	w := writer{code: make([]byte, 0, minSize+(last-1)*innerSize+maxOffsets)}
 	w.code = append(w.code, lineStatus)
 	for i := range line.Points {

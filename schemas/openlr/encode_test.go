@@ -105,6 +105,7 @@ func TestEncodeInvalid(t *testing.T) {
 	f(func(l *openlr.Line) { l.Points[0].Lat = math.Inf(-1) }, "point 0: latitude -Inf")
 	f(func(l *openlr.Line) { l.Points[2].Lon = 10.6 }, "point 2: (10.60000, 56.16400) is more than 0.32767 degrees")
 	f(func(l *openlr.Line) { l.Points[1].Lat = 55.8 }, "point 1: (10.20410, 55.80000) is more than 0.32767 degrees")
+	f(func(l *openlr.Line) { l.Points[0].Lon, l.Points[1].Lon = 179.9, -179.9 }, "cannot express a line across the 180th meridian")
 	f(func(l *openlr.Line) { l.Points[2].Bearing = 360 }, "point 2: bearing 360")
 	f(func(l *openlr.Line) { l.Points[2].Bearing = math.NaN() }, "point 2: bearing NaN")
 	f(func(l *openlr.Line) { l.Points[0].Distance = 15_002 }, "point 0: distance 15002 m")
@@ -209,4 +210,61 @@ func TestStraight(t *testing.T) {
 	f([2]float64{10, 59.99}, 180)
 	f([2]float64{9.99, 60}, 270)
 	f([2]float64{10, 60}, 0)
+}
+
+// TestStraightLong checks that a long line gets intermediate points that the format can express,
+// and that their distances add up to the length.
+func TestStraightLong(t *testing.T) {
+	for name, line := range longLines() {
+		start, end := line.Points[0], line.Points[len(line.Points)-1]
+		metres, straightMetres := 0, 0.0
+		code, err := openlr.Encode(line)
+		require.NoError(t, err, name)
+		got, err := openlr.Decode(code)
+		require.NoError(t, err, name)
+		requireClose(t, line, got)
+		for i, p := range line.Points[1:] {
+			before := line.Points[i]
+			require.LessOrEqual(t, math.Abs(p.Lon-before.Lon), 0.3+1e-9, name)
+			require.LessOrEqual(t, math.Abs(p.Lat-before.Lat), 0.3+1e-9, name)
+			require.LessOrEqual(t, before.Distance, 15_000, name)
+			metres += before.Distance
+			straightMetres += straight(before, p)
+		}
+		require.InDelta(t, straight(start, end), straightMetres, 0.01*straightMetres, name)
+		require.Equal(t, longLineMetres[name], metres, name)
+	}
+}
+
+// longLineMetres holds the lengths of longLines.
+var longLineMetres = map[string]int{
+	"15 km": 15_000, "longer than 15 km": 15_001, "longer than 0.3 degrees": 12_000, "through the desert": 250_000, "at the meridian": 9_000,
+}
+
+func longLines() map[string]openlr.Line {
+	f := func(name string, lon, lat, east, north float64) openlr.Line {
+		return openlr.Straight([2]float64{lon, lat}, [2]float64{lon + east, lat + north}, longLineMetres[name], 1)
+	}
+	return map[string]openlr.Line{
+		"15 km":                   f("15 km", 10, 56, 0, 0.1),
+		"longer than 15 km":       f("longer than 15 km", 10, 56, 0, 0.1),
+		"longer than 0.3 degrees": f("longer than 0.3 degrees", 18, 69, 0.31, 0),
+		"through the desert":      f("through the desert", 133, -28, -1.7, -1.3),
+		"at the meridian":         f("at the meridian", 179.95, -18, 0.0499, 0.05),
+	}
+}
+
+// TestStraightInvalid checks the errors for lines that cannot be encoded.
+func TestStraightInvalid(t *testing.T) {
+	f := func(start, end [2]float64, metres int, want string) {
+		t.Helper()
+		_, err := openlr.Encode(openlr.Straight(start, end, metres, 3))
+		require.ErrorContains(t, err, want)
+	}
+	f([2]float64{179.9, 10}, [2]float64{-179.9, 10}, 22_000, "across the 180th meridian")
+	f([2]float64{10, 95}, [2]float64{10, 95.1}, 10_000, "latitude 95.0000000 is not between -90 and 90")
+	f([2]float64{10, 89.9}, [2]float64{10, 90.1}, 10_000, "latitude 90.1")
+	f([2]float64{10, math.NaN()}, [2]float64{10, 56}, 10_000, "latitude NaN")
+	f([2]float64{-150, 0}, [2]float64{0, 0}, 10_000, "more than 0.32767 degrees from the previous point")
+	f([2]float64{10, 56}, [2]float64{10, 56.1}, 7_000_000, "distance 7000000 m")
 }

@@ -57,13 +57,38 @@ const (
 	OtherForm
 )
 
+// The largest sections into which Straight divides a line. The format can express distances of up
+// to 15 km, and points up to 0.32767 degrees apart.
+const (
+	maxSectionMetres  = 15_000
+	maxSectionDegrees = 0.3
+	maxSections       = 400 // 120 degrees or 6000 km; with more, the code exceeds the daemon's 4 KiB
+)
+
 // Straight returns a line between two points, given as [longitude, latitude] in degrees, along a
-// road of one class and the given length in whole metres.
+// road of one class and the given length in whole metres. It adds intermediate points, because the
+// format limits the distance between points. Encode returns an error for a line that is too long
+// or crosses the 180th meridian.
 func Straight(start, end [2]float64, metres int, class FunctionalRoadClass) Line {
-	east, north := (end[0]-start[0])*math.Cos(start[1]*math.Pi/180), end[1]-start[1]
-	bearing := math.Mod(math.Atan2(east, north)*180/math.Pi+360, 360)
-	return Line{Points: []Point{
-		{Lon: start[0], Lat: start[1], Bearing: bearing, Distance: metres, FRC: class, FOW: SingleCarriageway, LowestFRC: class},
-		{Lon: end[0], Lat: end[1], Bearing: math.Mod(bearing+180, 360), FRC: class, FOW: SingleCarriageway},
-	}}
+	lon, lat := end[0]-start[0], end[1]-start[1]
+	n := 1
+	if parts := max(math.Abs(lon)/maxSectionDegrees, math.Abs(lat)/maxSectionDegrees, float64(metres)/maxSectionMetres); parts <= maxSections {
+		n = max(1, int(math.Ceil(parts)))
+	}
+	line := Line{Points: make([]Point, n+1)}
+	done := 0 // metres up to the point
+	for i := range line.Points {
+		share := float64(i) / float64(n)
+		p := Point{Lon: start[0] + share*lon, Lat: start[1] + share*lat, FRC: class, FOW: SingleCarriageway}
+		east := lon * math.Cos(p.Lat*math.Pi/180)
+		p.Bearing = math.Mod(math.Atan2(east, lat)*180/math.Pi+360, 360)
+		if i < n {
+			next := metres * (i + 1) / n
+			p.LowestFRC, p.Distance, done = class, next-done, next
+		} else {
+			p.Bearing = math.Mod(p.Bearing+180, 360)
+		}
+		line.Points[i] = p
+	}
+	return line
 }

@@ -10,13 +10,14 @@ import (
 // shares unchanged documents and pieces with its predecessor.
 type snapshot struct {
 	state
-	zones   map[string][]*document // keyed by the name of the time zone; indexed by scope, as in builder.scopes
-	ref     instant                // the reference time
-	streets int                    // number of streets shown
-	covered instant                // the end of the last period; 0 if there is no street
-	until   []byte                 // covered as a header value
-	built   time.Time
-	number  uint64 // number of builds, including this one
+	zones     map[string][]*document // keyed by the name of the time zone; indexed by scope, as in builder.scopes
+	ref       instant                // the reference time
+	streets   int                    // number of streets shown
+	unlocated int                    // number of those whose code contains no location
+	covered   instant                // the end of the last period; 0 if there is no street
+	until     []byte                 // covered as a header value
+	built     time.Time
+	number    uint64 // number of builds, including this one
 }
 
 // state is the result of all updates so far.
@@ -281,6 +282,11 @@ func (b *builder) build(ref instant, now time.Time) *snapshot {
 	}
 	if covered > 0 {
 		next.until = covered.time().AppendFormat(nil, time.RFC3339)
+	}
+	for _, s := range shown {
+		if !s.located {
+			next.unlocated++
+		}
 	}
 	for name, z := range b.zones {
 		for i, scope := range b.scopes {

@@ -234,6 +234,7 @@ func (l *Layer) show(s *snapshot, now time.Time) {
 		l.log.Info().Int("streets", s.streets).Msg("serving the first forecast layer")
 	}
 	streets.Set(float64(s.streets))
+	streetsUnlocated.Set(float64(s.unlocated))
 	streetsLeftOut.Set(float64(s.leftOut))
 	bodyBytes.Set(float64(s.size()))
 }

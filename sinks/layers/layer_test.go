@@ -195,6 +195,23 @@ func TestMaxStreets(t *testing.T) {
 	require.Zero(t, l.Status(noon).LeftOut)
 }
 
+// TestUnlocatedStreets checks that the status counts the streets that no map shows.
+func TestUnlocatedStreets(t *testing.T) {
+	l := prepared(DefaultConfig())
+	for street := range int32(101) { // every 50th street has an invalid code
+		l.Put(forecast(street, 1, noon, 1, 50))
+	}
+	empty := forecast(200, 1, noon, 1, 50)
+	empty.OpenLRcode = ""
+	l.Put(empty)
+	rebuild(l, noon)
+	require.Equal(t, 102, l.Status(noon).Streets)
+	require.Equal(t, 4, l.Status(noon).Unlocated)
+	l.Remove(200, 1)
+	rebuild(l, noon)
+	require.Equal(t, 3, l.Status(noon).Unlocated)
+}
+
 // TestEndedStreetsMakeRoom checks that streets that are kept after their end do not displace
 // others.
 func TestEndedStreetsMakeRoom(t *testing.T) {

@@ -10,7 +10,9 @@ import (
 )
 
 var (
-	streets        = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
+	streets          = metrics.NewGauge("trafficd_layers_streets", "Streets in the layer being served.")
+	streetsUnlocated = metrics.NewGauge("trafficd_layers_streets_unlocated",
+		"Streets in the layer whose openLRcode is empty or cannot be decoded: no map shows them.")
 	streetsLeftOut = metrics.NewGauge("trafficd_layers_streets_left_out",
 		"Forecasts omitted because of max_streets since the feed last replaced everything.")
 	bodyBytes       = metrics.NewGauge("trafficd_layers_body_bytes", "Total size of the finished bodies of the layer, in bytes.")

@@ -11,6 +11,7 @@ import (
 type Status struct {
 	Published  bool      `json:"published"`              // a layer exists
 	Streets    int       `json:"streets"`                // number of streets in the layer
+	Unlocated  int       `json:"unlocated,omitempty"`    // of these, the number whose openLRcode is empty or cannot be decoded
 	LeftOut    int       `json:"left_out,omitempty"`     // forecasts omitted because of max_streets since the feed last replaced everything
 	AgeSeconds float64   `json:"age_seconds"`            // age of the newest data
 	Covered    time.Time `json:"covered_until,omitzero"` // the end of the last period; absent without streets
@@ -28,6 +29,7 @@ func (l *Layer) Status(now time.Time) Status {
 	var s Status
 	if current := l.current.Load(); current != nil {
 		s.Published, s.Streets, s.LeftOut = true, current.streets, current.leftOut
+		s.Unlocated = current.unlocated
 		s.Builds, s.Built = current.number, current.built.UTC()
 		s.Reference = current.ref.time()
 		s.AgeSeconds = l.age(now).Seconds()

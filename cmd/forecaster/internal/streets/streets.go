@@ -75,16 +75,21 @@ type Street struct {
 }
 
 const (
-	maxInvalid = 10   // maximum number of errors in Content.Invalid
-	maxOpenLR  = 4096 // maximum length of an OpenLR code that the daemon accepts, in bytes
+	maxErrors = 10   // maximum number of errors in Content.Invalid, and in Content.Locations
+	maxOpenLR = 4096 // maximum length of an OpenLR code that the daemon accepts, in bytes
 )
 
 // Content is the parsed content of the detectors file.
 type Content struct {
-	Streets  []Street // sorted by street and fromnode
-	Unplaced int      // detectors without a street
-	Invalid  error    // the first errors of ignored entries, joined
+	Streets   []Street // sorted by street and fromnode
+	Unplaced  int      // detectors without a street
+	Invalid   error    // the first errors of ignored entries, joined
+	Unlocated int      // streets whose location is unknown to readers of the forecasts
+	Locations error    // why, for the first of them, joined
 }
+
+// Warnings returns what is wrong with the file, but does not prevent its use.
+func (c Content) Warnings() error { return errors.Join(c.Invalid, c.Locations) }
 
 // Read reads the detectors file and combines its detectors into streets.
 func Read(c Config) (content Content, err error) {
@@ -117,6 +122,7 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 	index := make(map[[2]int32]int) // in content.Streets, by street and fromnode
 	seen := make(map[string]bool)
 	var invalid []error
+	var locations []error // indexed like content.Streets; nil: the street has a location
 	for _, row := range rows {
 		code := row[c.Code]
 		if code == "" || row[c.Street] == "" {
@@ -144,6 +150,7 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 			i = len(content.Streets)
 			index[key] = i
 			content.Streets = append(content.Streets, Street{Street: key[0], FromNode: key[1]})
+			locations = append(locations, errNoLocation)
 		}
 		s := &content.Streets[i]
 		length, _ := strconv.ParseFloat(row[c.Length], 64)
@@ -151,17 +158,25 @@ func combine(rows []map[string]string, c Columns) (content Content) {
 			length = 0 // missing
 		}
 		s.Detectors, s.Lengths = append(s.Detectors, code), append(s.Lengths, length)
-		if s.OpenLR == "" {
-			s.OpenLR = location(row, c, length)
+		if locations[i] == nil {
+			continue
+		}
+		switch openLR, err := location(row, c, length); {
+		case err == nil:
+			s.OpenLR, locations[i] = openLR, nil
+		case err != errNoLocation && locations[i] == errNoLocation:
+			s.OpenLR, locations[i] = openLR, fmt.Errorf("detector %q: %w", code, err)
 		}
 	}
-	if more := len(invalid) - maxInvalid; more > 0 {
-		invalid = append(invalid[:maxInvalid], fmt.Errorf("%d more detectors are ignored", more))
-	}
-	content.Invalid = errors.Join(invalid...)
-	for _, s := range content.Streets {
+	content.Invalid = join(invalid, "%d more detectors are ignored")
+	var unlocated []error
+	for i, s := range content.Streets {
 		complete(s.Lengths)
+		if locations[i] != nil {
+			unlocated = append(unlocated, fmt.Errorf("street %d from node %d has no location: %w", s.Street, s.FromNode, locations[i]))
+		}
 	}
+	content.Unlocated, content.Locations = len(unlocated), join(unlocated, "%d more streets have no location")
 	slices.SortFunc(content.Streets, func(a, b Street) int {
 		return cmp.Or(cmp.Compare(a.Street, b.Street), cmp.Compare(a.FromNode, b.FromNode))
 	})
@@ -188,31 +203,49 @@ func complete(lengths []float64) {
 	}
 }
 
-// location returns the OpenLR code of a detector. If it has none, location encodes its end points,
-// or returns "" if it cannot.
-func location(row map[string]string, c Columns, length float64) string {
+// join returns the first errors, joined. more is the format of the number of the others.
+func join(errs []error, more string) error {
+	if n := len(errs) - maxErrors; n > 0 {
+		errs = append(errs[:maxErrors], fmt.Errorf(more, n))
+	}
+	return errors.Join(errs...)
+}
+
+var errNoLocation = errors.New("none of its detectors has an OpenLR code or the coordinates of its ends")
+
+// location returns the OpenLR code of a detector or, if it has none, encodes its end points. If it
+// has neither, the error is errNoLocation. The code of a detector may be in a format that package
+// openlr cannot read, so location returns it with the error.
+func location(row map[string]string, c Columns, length float64) (string, error) {
 	if code := row[c.OpenLR]; code != "" {
-		return code
+		_, err := openlr.Decode(code)
+		return code, err
 	}
 	var ends [4]float64
-	for i, name := range []string{c.FromLat, c.FromLon, c.ToLat, c.ToLon} {
+	names := []string{c.FromLat, c.FromLon, c.ToLat, c.ToLon}
+	missing := 0
+	for i, name := range names {
+		if row[name] == "" {
+			missing++
+			continue
+		}
 		v, err := strconv.ParseFloat(row[name], 64)
 		if err != nil {
-			return ""
+			return "", fmt.Errorf("%s is %.64q, must be a number of degrees such as 56.15", name, row[name])
 		}
 		ends[i] = v
 	}
+	switch missing {
+	case 0:
+	case len(names):
+		return "", errNoLocation
+	default:
+		return "", fmt.Errorf("only some of %s are set", strings.Join(names, ", "))
+	}
 	const metres = 111_320
-	x, y := (ends[3]-ends[1])*math.Cos(ends[0]*math.Pi/180)*metres, (ends[2]-ends[0])*metres
-	if length == 0 {
-		length = math.Hypot(x, y)
-	}
-	line := openlr.Straight([2]float64{ends[1], ends[0]}, [2]float64{ends[3], ends[2]}, int(min(length, 14_000)), 3)
-	code, err := openlr.Encode(line)
-	if err != nil {
-		return ""
-	}
-	return code
+	x, y := math.Remainder(ends[3]-ends[1], 360)*math.Cos((ends[0]+ends[2])/2*math.Pi/180)*metres, (ends[2]-ends[0])*metres
+	length = max(length, math.Hypot(x, y)) // a shorter way does not exist, and no reader would find it
+	return openlr.Encode(openlr.Straight([2]float64{ends[1], ends[0]}, [2]float64{ends[3], ends[2]}, int(min(length, 1e9)), 3))
 }
 
 // Speed combines the speeds of a street's detectors; NaN means no forecast. It returns NaN if no

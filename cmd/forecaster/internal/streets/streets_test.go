@@ -1,6 +1,7 @@
 package streets
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -89,6 +90,66 @@ func TestLocationFromEndPoints(t *testing.T) {
 	require.InDelta(t, 90, line.Points[0].Bearing, openlr.BearingTolerance)
 	require.InDelta(t, 7000, line.Points[0].Distance, openlr.DistanceTolerance)
 }
+
+// TestLongStreet checks that the code of a street that is too long for two points expresses its
+// length, which is at least that of the straight line.
+func TestLongStreet(t *testing.T) {
+	f := func(ends, length string, metres float64) {
+		t.Helper()
+		content := read(t, "a.csv", "detectorCode,street,from_lat,from_lon,to_lat,to_lon,length\nA,1,"+ends+","+length+"\n")
+		require.NoError(t, content.Locations)
+		line, err := openlr.Decode(content.Streets[0].OpenLR)
+		require.NoError(t, err)
+		sum := 0
+		for _, p := range line.Points {
+			sum += p.Distance
+		}
+		require.InDelta(t, metres, sum, openlr.DistanceTolerance*float64(len(line.Points)))
+	}
+	f("56.1,10.1,56.1,10.2", "15000", 15_000)
+	f("56.1,10.1,56.1,10.2", "21000", 21_000)
+	f("69,18,69,18.5", "", 19_947)
+	f("69,18,69,18.5", "5000", 19_947)
+	f("-28,133,-29.3,131.3", "", 220_200)
+}
+
+// TestNoLocation checks that streets without a location are published, counted and named with the
+// reason.
+func TestNoLocation(t *testing.T) {
+	f := func(row, want string) {
+		t.Helper()
+		content := read(t, "a.csv", "detectorCode;street;from_lat;from_lon;to_lat;to_lon;openlr;length\n"+
+			"A;1;56.1;10.1;56.1;10.2;;\nB;2;"+row+"\nC;2;;;;;;\n")
+		require.Len(t, content.Streets, 2)
+		require.Equal(t, 1, content.Unlocated)
+		require.NoError(t, content.Invalid)
+		require.EqualError(t, content.Locations, "street 2 from node 0 has no location: "+want)
+	}
+	f("56,1;10,1;56,1;10,2;;", `detector "B": from_lat is "56,1", must be a number of degrees such as 56.15`)
+	f("95;10;95.1;10;;", `detector "B": cannot encode OpenLR line with 2 points: point 0: latitude 95.0000000 is not between -90 and 90`)
+	f("-17;179.9;-17;-179.9;;", `detector "B": cannot encode OpenLR line with 2 points: point 1: longitude -179.90000 follows 179.90000: `+
+		"the format cannot express a line across the 180th meridian")
+	f("56.1;10.1;0;0;;9e9", `detector "B": cannot encode OpenLR line with 2 points: point 0: distance 1000000000 m to the next point must be 0 to 15001`)
+	f("56.1;10.1;;;;", `detector "B": only some of from_lat, from_lon, to_lat, to_lon are set`)
+	f(";;;;4,71E+05;", `detector "B": cannot decode OpenLR code "4,71E+05": illegal base64 data at input byte 1`)
+	f(";;;;;", "none of its detectors has an OpenLR code or the coordinates of its ends")
+
+	content := read(t, "a.csv", "detectorCode,street,openlr\nA,1,other\n")
+	require.Equal(t, "other", content.Streets[0].OpenLR, "another format may be meant")
+	content = read(t, "a.csv", "detectorCode,street,openlr\nA,1,other\nB,1,"+twoPoints+"\n")
+	require.NoError(t, content.Locations)
+	require.Equal(t, twoPoints, content.Streets[0].OpenLR)
+
+	var many strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&many, "%d,%d\n", i, i+1)
+	}
+	content = read(t, "a.csv", "detectorCode,street\n"+many.String())
+	require.Equal(t, 1000, content.Unlocated)
+	require.ErrorContains(t, content.Locations, "990 more streets have no location")
+}
+
+const twoPoints = "CwNhbCU+jzPLAwD0/34zGw=="
 
 // TestInvalidLength checks that a length that is not a positive number counts as missing.
 func TestInvalidLength(t *testing.T) {

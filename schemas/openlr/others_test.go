@@ -1,0 +1,55 @@
+package openlr_test
+
+import (
+	"encoding/json"
+	"math"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"trafficd/schemas/openlr"
+)
+
+// decoder decodes codes, one a line, with the Python package openlr.
+const decoder = `
+import json, sys, openlr
+for code in sys.stdin.read().split():
+    line = openlr.binary_decode(code)
+    print(json.dumps([[p.lon, p.lat, p.bear, p.dnp, int(p.frc)] for p in line.points]))
+`
+
+// TestOtherDecoder checks that an independent decoder reads the same from the codes of long lines.
+func TestOtherDecoder(t *testing.T) {
+	if exec.CommandContext(t.Context(), "python3", "-c", "import openlr").Run() != nil {
+		t.Skip("python3 with the package openlr is missing")
+	}
+	var codes []string
+	for _, line := range longLines() {
+		code, err := openlr.Encode(line)
+		require.NoError(t, err)
+		codes = append(codes, code)
+	}
+	p := exec.CommandContext(t.Context(), "python3", "-c", decoder)
+	p.Stdin = strings.NewReader(strings.Join(codes, "\n"))
+	out, err := p.Output()
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	require.Len(t, lines, len(codes))
+	for i, text := range lines {
+		var points [][5]float64
+		require.NoError(t, json.Unmarshal([]byte(text), &points))
+		want, err := openlr.Decode(codes[i])
+		require.NoError(t, err)
+		require.Len(t, points, len(want.Points))
+		for n, p := range points {
+			w := want.Points[n]
+			require.InDelta(t, w.Lon, p[0], 1e-9)
+			require.InDelta(t, w.Lat, p[1], 1e-9)
+			require.LessOrEqual(t, math.Abs(w.Bearing-p[2]), 1.0)
+			require.InDelta(t, w.Distance, p[3], 1)
+			require.InDelta(t, float64(w.FRC), p[4], 0)
+		}
+	}
+}
