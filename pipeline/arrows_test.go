@@ -213,10 +213,10 @@ func atTop(name string) bool {
 }
 
 // listPackages runs go list, with -e so that a package that does not compile does not hide the
-// others, and without the CPU profile of trafficd, with which go list lists its packages twice.
+// others.
 func listPackages(t *testing.T) []goPackage {
 	t.Helper()
-	list := exec.Command("go", "list", "-e", "-pgo=off", "-json=ImportPath,Name,Imports", "./...")
+	list := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports", "./...")
 	list.Dir, list.Stderr = "..", os.Stderr
 	out, err := list.Output()
 	require.NoError(t, err, "cannot list the packages")

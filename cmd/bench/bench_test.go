@@ -13,16 +13,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
-// programs builds trafficd and trafficctl for a test.
+// programs returns options for a quick measurement of trafficd.
 func programs(t *testing.T) options {
 	t.Helper()
-	dir := t.TempDir()
-	require.NoError(t, launch.Build(t.Context(), "-o", dir+"/", "./cmd/trafficd"))
-	require.NoError(t, launch.Build(t.Context(), "-o", dir+"/", "./cmd/trafficctl"))
-	return options{daemon: filepath.Join(dir, "trafficd"), trafficctl: filepath.Join(dir, "trafficctl"), rounds: 1, batches: 2, notes: t.Output()}
+	needs.Everything(t, "a quiet machine for minutes")
+	daemon, err := launch.Program(t.Context(), "trafficd")
+	require.NoError(t, err)
+	trafficctl, err := launch.Program(t.Context(), "trafficctl")
+	require.NoError(t, err)
+	return options{daemon: daemon, trafficctl: trafficctl, rounds: 1, batches: 2, notes: t.Output()}
 }
 
 // TestIngestLines checks that all items are accepted, and that the figures have the names and the

@@ -16,7 +16,7 @@ import (
 const profileTime = 15 * time.Second // duration of each profile
 
 // profile writes CPU profiles of daemons under three kinds of load: ingestion, delivery and serving
-// a layer. `make profile` merges them into cmd/trafficd/default.pgo.
+// a layer. `make profile` merges them into cmd/trafficd/trafficd.pgo.
 func (o options) profile(ctx context.Context) {
 	must.Do(os.MkdirAll(o.output, 0o700))
 	for i, b := range append([]body{synthetic()}, o.bodies...) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,8 +12,9 @@ import (
 
 // TestMakeKey checks that a later start uses the same key and does not change keys.yaml.
 func TestMakeKey(t *testing.T) {
-	q := &quickstart{root: t.TempDir(), options: options{dir: t.TempDir()}}
-	require.NoError(t, launch.Build(t.Context(), "-o", q.bin("trafficctl"), "./cmd/trafficctl"))
+	trafficctl, err := launch.Program(t.Context(), "trafficctl")
+	require.NoError(t, err)
+	q := &quickstart{programs: filepath.Dir(trafficctl), options: options{dir: t.TempDir()}}
 	require.NoError(t, q.makeKey(t.Context()))
 	key := q.key
 	header, err := os.ReadFile(q.path(headerFile))

@@ -40,6 +40,7 @@ const (
 type quickstart struct {
 	options
 	root     string // the module's root
+	programs string // the directory of this program, and of those that it starts
 	key      string
 	source   source
 	stores   *launch.Stores
@@ -92,7 +93,7 @@ func run(ctx context.Context, o options) (err error) {
 // the same directory would share a journal.
 func (q *quickstart) prepare() (unlock func(), err error) {
 	defer must.Return(&err, "cannot prepare the directory")
-	q.root = must.Get(launch.ModuleRoot())
+	q.root, q.programs = must.Get(launch.ModuleRoot()), filepath.Dir(must.Get(os.Executable()))
 	q.dir = must.Get(filepath.Abs(q.dir))
 	must.Do(os.MkdirAll(filepath.Dir(q.dir), 0o755))
 	unlock, err = launch.TryLock(q.dir + ".lock")
@@ -269,7 +270,7 @@ func (q *quickstart) trafficctl(ctx context.Context, progress *os.File, args ...
 }
 
 func (q *quickstart) path(name string) string { return filepath.Join(q.dir, name) }
-func (q *quickstart) bin(name string) string  { return filepath.Join(q.root, "bin", name) }
+func (q *quickstart) bin(name string) string  { return filepath.Join(q.programs, name) }
 
 // short returns path, relative to the module's root if it is inside.
 func (q *quickstart) short(path string) string {

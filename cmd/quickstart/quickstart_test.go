@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
@@ -125,15 +126,16 @@ func descendantsOf(parent int) []int {
 	return all
 }
 
-// build builds the programs of `make run` and returns the path of quickstart.
+// build returns the path of quickstart, beside which are the programs that it starts.
 func build(t *testing.T) (binary string) {
 	t.Helper()
-	root, err := launch.ModuleRoot()
-	require.NoError(t, err)
-	programs := "./cmd/quickstart ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores"
-	out, err := exec.CommandContext(t.Context(), "make", "-C", root, "build", "PROGRAMS="+programs).CombinedOutput()
-	require.NoError(t, err, string(out))
-	return filepath.Join(root, "bin", "quickstart")
+	needs.Everything(t, "real stores")
+	for _, name := range []string{"trafficd", "trafficctl", "forecaster", "devstores", "quickstart"} {
+		var err error
+		binary, err = launch.Program(t.Context(), name)
+		require.NoError(t, err)
+	}
+	return binary
 }
 
 // report waits for the report and returns everything that was printed.

@@ -21,7 +21,7 @@ func (r *release) program(arch, name string) string { return filepath.Join(r.bui
 func (r *release) buildPrograms() error {
 	for _, arch := range architectures {
 		args := []string{
-			"build", "-trimpath", "-ldflags", "-s -w -X 'trafficd/cmd/internal/version.stamp=" + r.stamp + "'",
+			"build", "-trimpath", "-pgo", "cmd/trafficd/trafficd.pgo", "-ldflags", "-s -w -X 'trafficd/cmd/internal/version.stamp=" + r.stamp + "'",
 			"-o", filepath.Join(r.build, arch) + "/",
 		}
 		for _, name := range programs {

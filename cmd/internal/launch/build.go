@@ -44,25 +44,40 @@ func Build(ctx context.Context, args ...string) error {
 	return nil
 }
 
-var devstores struct {
+// ProgramsEnv is the name of the environment variable that holds the directory of the commands that
+// were built before, so that the tests of all packages share one build.
+const ProgramsEnv = "TRAFFICD_PROGRAMS"
+
+var programs struct {
 	sync.Mutex
-	binary string
+	paths map[string]string // by name
 }
 
-// BuildDevstores builds .cache/bin/devstores, once per process, and returns its path. This does not
+// Program returns the path of a command of this module, such as "trafficd". Unless TRAFFICD_PROGRAMS
+// names the directory that has it, Program builds .cache/bin/<name>, once per process. This does not
 // affect processes that run an earlier build, because go build either leaves the file unchanged or
 // removes it and writes a new one.
-func BuildDevstores(ctx context.Context) (binary string, err error) {
-	defer must.Return(&err, "cannot build devstores")
-	devstores.Lock()
-	defer devstores.Unlock()
-	if devstores.binary != "" {
-		return devstores.binary, nil
+func Program(ctx context.Context, name string) (binary string, err error) {
+	if dir := os.Getenv(ProgramsEnv); dir != "" {
+		binary = filepath.Join(dir, name)
+		if _, err := os.Stat(binary); err != nil { // the cache of go test also considers files on which tests call Stat
+			return "", fmt.Errorf("cannot find %s in the directory of %s: %w", name, ProgramsEnv, err)
+		}
+		return binary, nil
 	}
-	binary = filepath.Join(must.Get(ModuleRoot()), ".cache", "bin", "devstores")
+	defer must.Return(&err, "cannot build "+name)
+	programs.Lock()
+	defer programs.Unlock()
+	if binary, ok := programs.paths[name]; ok {
+		return binary, nil
+	}
+	binary = filepath.Join(must.Get(ModuleRoot()), ".cache", "bin", name)
 	must.Do(os.MkdirAll(filepath.Dir(binary), 0o755))
 	defer must.Get(Lock(ctx, binary+".lock", nil))()
-	must.Do(Build(ctx, "-buildvcs=false", "-o", binary, "./cmd/devstores"))
-	devstores.binary = binary
+	must.Do(Build(ctx, "-buildvcs=false", "-o", binary, "./cmd/"+name))
+	if programs.paths == nil {
+		programs.paths = map[string]string{}
+	}
+	programs.paths[name] = binary
 	return binary, nil
 }

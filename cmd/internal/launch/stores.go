@@ -203,7 +203,7 @@ func StartStores(ctx context.Context, opts Options) (s *Stores, err error) {
 // prepare completes the options like Complete, including those that are not passed to devstores.
 func (o *Options) prepare(ctx context.Context) (err error) {
 	if o.Binary == "" {
-		if o.Binary, err = BuildDevstores(ctx); err != nil {
+		if o.Binary, err = Program(ctx, "devstores"); err != nil {
 			return err
 		}
 	}

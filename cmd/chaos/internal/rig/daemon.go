@@ -289,7 +289,7 @@ func (r *Rig) newForecaster(ctx context.Context) {
 	}
 	must.Do(os.WriteFile(r.path("streets.csv"), []byte(text), 0o600))
 	must.Do(launch.CreateTopic(ctx, r.Broker.Addresses(), Forecasts, partitions, nil))
-	must.Do(launch.Build(ctx, "-o", r.path("forecaster"), "./cmd/forecaster"))
+	r.forecasterProgram = must.Get(launch.Program(ctx, "forecaster"))
 	r.Forecaster = r.forecaster("published", "output.kafka.brokers="+list(addresses(r.BrokerWires)), "output.kafka.topic="+Forecasts,
 		"output.kafka.dial_timeout=500ms", "output.kafka.request_timeout=3s")
 }
@@ -299,7 +299,7 @@ func (r *Rig) forecaster(dir string, output ...string) *Daemon {
 	dir = r.path(dir)
 	must.Do(os.MkdirAll(dir, 0o755))
 	ops := must.Get(launch.FreeAddress())
-	d := &Daemon{unexpected: r.cfg.Unexpected, Daemon: launch.Daemon{Binary: r.path("forecaster"), Dir: dir, Ops: ops}}
+	d := &Daemon{unexpected: r.cfg.Unexpected, Daemon: launch.Daemon{Binary: r.forecasterProgram, Dir: dir, Ops: ops}}
 	r.onClose(d.Kill)
 	d.Set("ops.listen="+ops, "clickhouse.address="+r.ArchiveWires[0].Address, "clickhouse.timeout=10s",
 		"model.product_instance="+judge.Instance(load.Detector(0, 0)), "model.interval=1m", "detectors.path="+r.path("streets.csv"),

@@ -61,10 +61,11 @@ type Rig struct {
 	Network *Network // nil unless Config.Links is set
 	Edge    *Edge    // the load balancer; nil with one replica
 
-	proxy   string         // the toxiproxy program
-	log     *os.File       // output of the stores
-	admin   *kadm.Client   // for the log that replicas share; nil with one replica
-	closers []func() error // called by Close, in reverse order
+	proxy             string // the toxiproxy program
+	forecasterProgram string
+	log               *os.File       // output of the stores
+	admin             *kadm.Client   // for the log that replicas share; nil with one replica
+	closers           []func() error // called by Close, in reverse order
 }
 
 // Start builds the programs, starts everything and creates the tables and the topic. Close must be
@@ -125,7 +126,7 @@ func (r *Rig) startNetwork(ctx context.Context) {
 	if !r.cfg.Links {
 		return
 	}
-	fetch := exec.CommandContext(ctx, must.Get(launch.BuildDevstores(ctx)), "fetch")
+	fetch := exec.CommandContext(ctx, must.Get(launch.Program(ctx, "devstores")), "fetch")
 	fetch.Stdout, fetch.Stderr = r.log, r.log
 	if err := fetch.Run(); err != nil {
 		must.Do(fmt.Errorf("cannot download the stores: %w; see %s", err, r.log.Name()))
