@@ -61,14 +61,26 @@ run: ## start stores, daemon and forecaster, send three days of traffic, show th
 stores: ## run only the stores, until Ctrl-C
 	go run ./cmd/devstores --dir .run/stores $(ARGS)
 
+# The programs that tests start, built once for the tests of all packages.
+.PHONY: programs
+unit test race: export TRAFFICD_PROGRAMS = $(CURDIR)/.cache/bin
+programs:
+	@CGO_ENABLED=0 go build -buildvcs=false -o .cache/bin/ ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores ./cmd/quickstart
+
+.PHONY: unit
+unit: programs ## run the tests that need only Go, in a minute; `go test ./...` does the same. Only changed packages are tested again
+	CGO_ENABLED=0 go test ./...
+
 .PHONY: test
-test: ## run all tests on real stores; a skipped test fails
+test: ## run all tests, also those on real stores and with third-party programs; a skipped test fails
 	@.ci/setup test
+	@$(MAKE) --no-print-directory programs
 	.ci/test
 
 .PHONY: race
 race: ## run tests with the race detector; RACE=packages
 	@.ci/setup test
+	@$(MAKE) --no-print-directory programs
 	.ci/test -race -short $(RACE)
 
 .PHONY: fuzz
@@ -77,7 +89,7 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 
 .PHONY: fuzz-inflate
 fuzz-inflate: ## compare our inflate with three others on streams with 10⁹ bytes of text; SEED=1, up to 10 minutes
-	go test -v -count=1 -timeout 30m ./schemas/gunzip/inflate -run AgainstOthers -inflate.bytes 1000000000 -inflate.seed $(SEED)
+	TRAFFICD_TEST=all go test -v -count=1 -timeout 30m ./schemas/gunzip/inflate -run AgainstOthers -inflate.bytes 1000000000 -inflate.seed $(SEED)
 
 .PHONY: chaos
 chaos: ## kill, pause and disconnect everything under load, then count; SEED=1 DURATION=60s RUNS=2, ARGS='--brokers 3' for a cluster
@@ -98,33 +110,33 @@ TELEGRAF := github.com/influxdata/telegraf/cmd/telegraf@v1.37.2
 
 .PHONY: bench-peers
 bench-peers: ## send the same batch to trafficd, a plain Go handler and Telegraf, which is built first, in a few minutes
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/trafficd ./cmd/bench
+	@.ci/build '$(VERSION)' ./cmd/trafficd ./cmd/bench
 	[ -x .cache/peers/telegraf ] || GOBIN='$(CURDIR)/.cache/peers' CGO_ENABLED=0 GOFLAGS=-trimpath \
 	  go install -tags custom,inputs.http_listener_v2,parsers.json,outputs.file,serializers.influx $(TELEGRAF)
 	bin/bench peers --telegraf .cache/peers/telegraf
 
 .PHONY: profile
-profile: ## update cmd/trafficd/default.pgo, with which go build optimizes the daemon; DATA=dir for real batches too; needs nginx and wrk
+profile: ## update cmd/trafficd/trafficd.pgo, with which `make build` optimizes the daemon; DATA=dir for real batches too; needs nginx and wrk
 	DATA='$(DATA)' .ci/bench profile
-	cd bin && go tool pprof -proto trafficd ../.cache/profiles/*.pprof > ../cmd/trafficd/default.pgo # the name replaces this machine's path
+	cd bin && go tool pprof -proto trafficd ../.cache/profiles/*.pprof > ../cmd/trafficd/trafficd.pgo # the name replaces this machine's path
 
 .PHONY: forecast-eval
 forecast-eval: ## backtest the forecaster on DATA=dir and print lines `bench: forecast_<set>_<what> <value> <unit>`
 	@[ -n '$(DATA)' ] || { echo 'forecast-eval: DATA=dir is missing' >&2; exit 1; }
-	FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | \
+	TRAFFICD_TEST=all FORECAST_DATA='$(abspath $(DATA))' go test -run '^$$' -bench '^BenchmarkForecastEval$$' -benchtime 1x -timeout 60m ./cmd/forecaster | \
 	  awk '/^bench:/ { print; fflush(); next } { print > "/dev/stderr" }'
 
 .PHONY: hostile
 hostile: ## attack a daemon while two integrators send, one line per attack; up to 5 minutes
 	@.ci/setup test
-	CGO_ENABLED=0 go build -o bin/ ./cmd/trafficd ./cmd/bench
+	@.ci/build '$(VERSION)' ./cmd/trafficd ./cmd/bench
 	bin/bench hostile
 
 .PHONY: phone
 phone: PHONE = 10m
 phone: ## follow forecasts for PHONE (10m) in Chromium as slow as a phone: streets within 1 s, 20 MB of heap growth at most
 	@.ci/setup test
-	PHONE=$(PHONE) go test -v -count=1 -timeout 60m ./cmd/trafficd -run '^TestPhone$$'
+	TRAFFICD_TEST=all PHONE=$(PHONE) go test -v -count=1 -timeout 60m ./cmd/trafficd -run '^TestPhone$$'
 
 .PHONY: fresh
 fresh: ## nightly: `make run` and `make test` in a minimal Debian system; needs root and debootstrap, up to 90 minutes

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/validate"
 	"trafficd/schemas/contract"
@@ -342,9 +343,9 @@ func TestAgainstTheOracle(t *testing.T) {
 		list = append(list, c)
 	}
 	lo, hi := -100.0, 250.0
-	rounds := 1000
-	if testing.Short() { // with the race detector, which makes the oracle slow
-		rounds = 100
+	rounds := 100
+	if needs.Long() {
+		rounds = 1000
 	}
 	for i, allowed := range []map[string][2]float64{nil, {"speed": {lo, hi}, "flow": {-math.MaxFloat64, math.MaxFloat64}}} {
 		h := open(t, t.TempDir(), func(c *Config) {
@@ -354,7 +355,7 @@ func TestAgainstTheOracle(t *testing.T) {
 		})
 		h.codes["city"] = set(list...)
 		o := oracle{limit: h.cfg.Decode.BatchLimit, codes: codes, allowed: allowed, now: time.Now()}
-		if i == 0 || !testing.Short() {
+		if i == 0 || needs.Long() {
 			o.compare(t, h, author{rand.New(rand.NewPCG(1, 1)), 3}.batch(20_000))
 		}
 		for n := range uint64(rounds) {

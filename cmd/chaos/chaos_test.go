@@ -12,6 +12,7 @@ import (
 	"trafficd/cmd/chaos/internal/judge"
 	"trafficd/cmd/chaos/internal/nemesis"
 	"trafficd/cmd/chaos/internal/rig"
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -35,6 +36,7 @@ func TestChaosCluster(t *testing.T) {
 // occurred, because the number of faults depends on the machine.
 func runUntil(t *testing.T, cfg config, kinds map[string][]string) {
 	t.Helper()
+	needs.Everything(t, "real stores")
 	for missing := true; missing; cfg.Duration *= 2 {
 		require.Less(t, cfg.Duration, 4*time.Minute, "not every kind of fault has occurred")
 		cfg.Dir, cfg.Seed, cfg.Verbose = t.TempDir(), 1, true

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -41,7 +42,7 @@ type program struct {
 // start runs devstores on free ports with a pipe as standard input. It does not wait.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	binary, err := launch.BuildDevstores(t.Context())
+	binary, err := launch.Program(t.Context(), "devstores")
 	require.NoError(t, err)
 	args = append([]string{"--dir", t.TempDir(), "--clickhouse-tcp", "0", "--clickhouse-http", "0", "--kafka", "0"}, args...)
 	p := &program{Cmd: exec.Command(binary, args...), stderr: &strings.Builder{}}
@@ -62,6 +63,7 @@ func start(t *testing.T, args ...string) *program {
 // startReady is like start, but waits for the announcement.
 func startReady(t *testing.T, args ...string) *program {
 	t.Helper()
+	needs.Everything(t, "real stores")
 	p := start(t, args...)
 	line, err := p.stdout.ReadString('\n')
 	require.NoError(t, err)
@@ -138,7 +140,8 @@ func TestKillLeavesNoChild(t *testing.T) {
 // TestEndsWithItsParent starts devstores from a shell, without a pipe as standard input, and kills
 // the shell.
 func TestEndsWithItsParent(t *testing.T) {
-	binary, err := launch.BuildDevstores(t.Context())
+	needs.Program(t, "sh")
+	binary, err := launch.Program(t.Context(), "devstores")
 	require.NoError(t, err)
 	shell := exec.Command("sh", "-c", `"$0" --only kafka --kafka 0 --dir "$1" </dev/null & wait`, binary, t.TempDir())
 	stdout, err := shell.StdoutPipe()
@@ -161,6 +164,7 @@ func TestErrorWhenAStoreDies(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
+	needs.Everything(t, "real stores")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()

@@ -96,8 +96,9 @@ func untilServed(b *testing.B, store *stores.ClickHouse, conn driver.Conn) time.
 	f := w.start(b)
 	require.NoError(b, f.round(b.Context(), origin.Add(-5*time.Minute)))
 
-	d := &launch.Daemon{Binary: filepath.Join(b.TempDir(), "trafficd"), Dir: b.TempDir()}
-	require.NoError(b, launch.Build(b.Context(), "-o", d.Binary, "trafficd/cmd/trafficd"))
+	binary, err := launch.Program(b.Context(), "trafficd")
+	require.NoError(b, err)
+	d := &launch.Daemon{Binary: binary, Dir: b.TempDir()}
 	require.NoError(b, d.Configure("town", "key", "forecast", []string{"0"}, "clickhouse.enabled=false", "kafka.enabled=false",
 		"forecasts.feed=kafka", "forecasts.kafka.brokers="+w.kafka.Brokers[0], "forecasts.kafka.topic="+topicName))
 	require.NoError(b, d.Start())

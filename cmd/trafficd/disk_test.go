@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/ops"
 )
 
@@ -23,6 +24,7 @@ import (
 // accepted again. Batches that got a 207 are in both stores once; those that got a 503 are in
 // neither.
 func TestDiskFull(t *testing.T) {
+	needs.Everything(t, "the right to mount a disk")
 	if !mayMount(t) {
 		inNamespace(t)
 		return

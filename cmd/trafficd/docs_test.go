@@ -11,6 +11,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/needs"
 )
 
 const docsDir = "../../sources/page/docs"
@@ -18,6 +20,7 @@ const docsDir = "../../sources/page/docs"
 // TestDocs checks that both listeners show every operation of the OpenAPI document, also below a
 // base path, and request nothing from another host.
 func TestDocs(t *testing.T) {
+	needs.Everything(t, "Chromium")
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)
 	chrome := startBrowser(t)

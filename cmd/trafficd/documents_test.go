@@ -16,12 +16,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/devstores/stores"
 	"trafficd/sources/ingest"
 )
 
 // TestLinks checks that the files and sections that the documents link to exist.
 func TestLinks(t *testing.T) {
+	needs.Program(t, "git")
 	const root = "../.."
 	list, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "*.md").Output()
 	require.NoError(t, err)
@@ -108,6 +110,7 @@ func runDocumented(t *testing.T, cmd *exec.Cmd, want string, env ...string) {
 
 // TestIntegratorsPage runs the programs of schemas/openapi/integrators.md.
 func TestIntegratorsPage(t *testing.T) {
+	needs.Everything(t, "the languages of the examples")
 	d := clientsProcess(t)
 	programs := snippets(t, "../../schemas/openapi/integrators.md")
 	want := programs["text"]
@@ -186,6 +189,7 @@ func failingProxy(t *testing.T, address string) (url string, keys *[]string) {
 
 // TestSOAPPage runs the program of schemas/xroute/README.md.
 func TestSOAPPage(t *testing.T) {
+	needs.Everything(t, "zeep")
 	d := clientsProcess(t)
 	programs := snippets(t, "../../schemas/xroute/README.md")
 	file := filepath.Join(t.TempDir(), "main.py")
@@ -195,6 +199,7 @@ func TestSOAPPage(t *testing.T) {
 
 // TestConsumersPage runs the programs of schemas/proto/README.md on a topic with one measurement.
 func TestConsumersPage(t *testing.T) {
+	needs.Everything(t, "the languages of the examples")
 	kafka := stores.StartKafka(t, stores.Topic("measurements", 6))
 	d := clientsProcess(t, "kafka.enabled=true", "kafka.brokers="+strings.Join(kafka.Brokers, ","))
 	batch := `{"measurements":[{"detectorCode":"MQ-0815-1","measureTypeCode":"speed","timestampFrom":"2026-01-31T12:00:00Z","timestampTo":"2026-01-31T12:05:00Z","value":47.5}]}`

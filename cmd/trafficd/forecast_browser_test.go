@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/needs"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 )
@@ -32,6 +33,7 @@ const mapStreets = 20_000
 // bytes of the identity body, after a full build and after some streets have changed. It caches
 // the layer: an unchanged one is not sent again.
 func TestForecastInBrowser(t *testing.T) {
+	needs.Everything(t, "Chromium")
 	d := newProcess(t)
 	feed := d.setForecastFile("forecasts.pb")
 	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"))
@@ -63,6 +65,7 @@ func TestForecastInBrowser(t *testing.T) {
 // the daemon if the settings name its origin. The browser sends a preflight before the request
 // with the key.
 func TestForecastFromAnotherOrigin(t *testing.T) {
+	needs.Everything(t, "Chromium")
 	chrome := startBrowser(t)
 	page := chrome.open(t, &process{}, "", "gzip") // its proxy serves only the page
 	f := func(origin, wantError string) {
@@ -227,6 +230,7 @@ type browser struct{ ctx context.Context }
 // startBrowser runs Chromium with an empty profile until the test ends.
 func startBrowser(t *testing.T) browser {
 	t.Helper()
+	needs.Everything(t, "Chromium")
 	program, err := exec.LookPath("chromium")
 	require.NoError(t, err, "chromium (package chromium)")
 	ctx, cancel := chromedp.NewContext(context.Background(), chromedp.WithErrorf(t.Logf), chromedp.WithAllocatorOptions(

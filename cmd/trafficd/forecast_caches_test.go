@@ -14,12 +14,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/needs"
 )
 
 // TestForecastCaches puts nginx and Varnish in front of the daemon, with their defaults and with
 // settings that force them to cache layers. An invalid key never gets the layer of a valid one, and
 // no key gets the layer of another time zone or format.
 func TestForecastCaches(t *testing.T) {
+	needs.Everything(t, "nginx and Varnish")
 	d := newProcess(t, "layers.query_key=true", "api.cors_origins=https://maps.example")
 	feed := d.setForecastFile("forecasts.ndjson")
 	d.keys(keyEntry("map", "forecast", "Europe/Copenhagen"), keyEntry("tokyo", "forecast", "Asia/Tokyo"), keyEntry("city", "ingest", "UTC"))
@@ -148,6 +151,7 @@ sub vcl_deliver { if (obj.hits > 0) { set resp.http.X-Cache = "HIT"; } else { se
 // it when the test ends.
 func startServer(t *testing.T, address, name string, args ...string) {
 	t.Helper()
+	needs.Everything(t, name)
 	log := new(bytes.Buffer)
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

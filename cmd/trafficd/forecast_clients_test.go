@@ -20,7 +20,9 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/devstores/stores"
+	"trafficd/cmd/internal/launch"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
 )
@@ -34,6 +36,7 @@ const (
 // field, for each kind of feed. They download the protobuf definition from the daemon, fetch the
 // layer with curl, and decode it with protoc and with the Python code that protoc generates.
 func TestForecastClients(t *testing.T) {
+	needs.Everything(t, "a real ClickHouse, Apache Kafka and several clients")
 	published := publishedForecasts()
 	file := filepath.Join(t.TempDir(), "forecasts.json")
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(published)
@@ -186,16 +189,12 @@ func protobufPython(t *testing.T) string {
 	return program
 }
 
-var buildTrafficctl = sync.OnceValues(func() ([]byte, error) {
-	return exec.Command("go", "build", "-o", filepath.Dir(binary), "../trafficctl").CombinedOutput()
-})
-
-// trafficctl builds the program once and returns its path.
+// trafficctl returns the path of the program.
 func trafficctl(t *testing.T) string {
 	t.Helper()
-	out, err := buildTrafficctl()
-	require.NoError(t, err, "cannot build trafficctl: %s", out)
-	return filepath.Join(filepath.Dir(binary), "trafficctl")
+	path, err := launch.Program(t.Context(), "trafficctl")
+	require.NoError(t, err)
+	return path
 }
 
 // mustRun runs a program and returns its standard output.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/schemas/openlr"
 	pb "trafficd/schemas/proto/trafficd/v1"
 	"trafficd/sinks/layers"
@@ -42,6 +43,7 @@ type onPage struct {
 // TestPhone checks that a browser that is as slow as a phone shows the streets of a tile, and
 // follows changes without requesting the tile again.
 func TestPhone(t *testing.T) {
+	needs.Everything(t, "Chromium")
 	length, strict := phoneDefault, false
 	if text := os.Getenv(phoneEnv); text != "" {
 		var err error

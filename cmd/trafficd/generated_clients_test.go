@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -52,6 +53,7 @@ type generator struct {
 // openapi-generator, compiles them with the document's code samples, and runs the samples: they
 // send a batch, read its rejections, and read the forecast layer.
 func TestGeneratedClients(t *testing.T) {
+	needs.Everything(t, "openapi-generator and its languages")
 	d := clientsProcess(t)
 	generators := map[string]generator{
 		"Python":     {name: "python", properties: "{packageName: trafficd}", build: buildPython},

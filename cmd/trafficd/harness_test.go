@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -21,22 +20,15 @@ import (
 	"trafficd/sources/ingest"
 )
 
-// binary is the daemon; TestMain builds it.
+// binary is the path of the daemon.
 var binary string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "trafficd-test-")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "trafficd")
-		if err := launch.Build(context.Background(), "-o", binary, "./cmd/trafficd"); err != nil {
-			panic(err)
-		}
-		return m.Run()
-	}())
+	var err error
+	if binary, err = launch.Program(context.Background(), "trafficd"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
 }
 
 const (

@@ -17,12 +17,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/trafficd/status"
 )
 
 // TestPromtool checks that promtool finds no problem in the metrics of a running daemon, and that
 // the daemon exports no series for impossible label values.
 func TestPromtool(t *testing.T) {
+	needs.Everything(t, "promtool")
 	d := newProcess(t)
 	d.changeKeys("test")
 	d.start()
@@ -85,6 +87,7 @@ func TestStatusWithBasePath(t *testing.T) {
 
 // TestPrometheus lets a real Prometheus scrape the daemon and computes a quantile there.
 func TestPrometheus(t *testing.T) {
+	needs.Everything(t, "Prometheus")
 	d := newProcess(t)
 	d.changeKeys("test")
 	d.start()

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/needs"
 )
 
 // pageApp is the directory of the page's sources.
@@ -36,6 +38,7 @@ func pageModules(t *testing.T) string {
 // TestPageBuild lints and tests the page's sources, builds them, and compares the result with what
 // is committed.
 func TestPageBuild(t *testing.T) {
+	needs.Everything(t, "npm")
 	root := t.TempDir()
 	app := filepath.Join(root, "app")
 	committed := os.DirFS(filepath.Join(pageApp, ".."))

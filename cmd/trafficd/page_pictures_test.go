@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/needs"
 	pb "trafficd/schemas/proto/trafficd/v1"
 )
 
@@ -33,6 +34,7 @@ var rushHour = time.Date(2026, 11, 2, 7, 0, 0, 0, time.UTC)
 // nothing is written to the console, and the view looks like the committed picture. SCREENSHOTS=5m
 // rewrites the pictures, after traffic of that duration. Then it watches an outage.
 func TestPages(t *testing.T) {
+	needs.Everything(t, "Chromium")
 	axe, err := os.ReadFile(filepath.Join(pageModules(t), "axe-core", "axe.min.js"))
 	require.NoError(t, err)
 	d, c, _ := onRealStores(t)

@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/trafficd/status"
 	"trafficd/pipeline"
@@ -233,6 +234,7 @@ func wantSteps(d *process, scale string, horizon int, horizons []int) map[[2]int
 // TestMapPage follows one layer on the map: its colours, a street, a client with a key, changes,
 // and how it becomes stale.
 func TestMapPage(t *testing.T) {
+	needs.Everything(t, "Chromium")
 	d, feed := withPage(t)
 	chrome := startBrowser(t)
 	run := func(name string, part func(*testing.T, *process, browser, string)) {
@@ -422,6 +424,7 @@ func mapStale(t *testing.T, d *process, chrome browser, feed string) {
 // TestMapWithoutForecasts checks that the map says what is missing, with a feed that is not set and
 // with one that has no forecasts yet.
 func TestMapWithoutForecasts(t *testing.T) {
+	needs.Everything(t, "Chromium")
 	chrome := startBrowser(t)
 	f := func(want string, settings ...string) {
 		d := newProcess(t, settings...)
@@ -436,6 +439,7 @@ func TestMapWithoutForecasts(t *testing.T) {
 
 // TestMapWithoutHorizons checks that the map shows the whole layer if there are no horizons.
 func TestMapWithoutHorizons(t *testing.T) {
+	needs.Everything(t, "Chromium")
 	d, _ := withPage(t, "layers.horizons=[]")
 	p := startBrowser(t).tab(t, 390, 844, "light")
 	p.do(chromedp.Navigate("http://" + d.Ops + "/#map"))
@@ -451,6 +455,7 @@ func TestMapWithoutHorizons(t *testing.T) {
 // TestBasemap checks that both listeners show the vector tiles of an archive under the streets,
 // with left-hand traffic.
 func TestBasemap(t *testing.T) {
+	needs.Everything(t, "Chromium")
 	path := filepath.Join(t.TempDir(), "city.pmtiles")
 	require.NoError(t, os.WriteFile(path, waterArchive(), 0o600))
 	d, _ := withPage(t, "ui.basemap="+path, "ui.left_hand=true")

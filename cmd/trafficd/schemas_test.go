@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/trafficd/config"
 	"trafficd/schemas/openapi"
 	"trafficd/schemas/proto"
@@ -57,6 +58,7 @@ func download(t *testing.T, base, directory string) []string {
 // TestSchemas checks that the daemon serves the embedded schemas without a key, and that a
 // download of them compiles.
 func TestSchemas(t *testing.T) {
+	needs.Program(t, "protoc")
 	d := newProcess(t, "api.base_path=/traffic").start()
 	d.await(http.StatusOK)
 	base, directory := "http://"+d.API+"/traffic", t.TempDir()

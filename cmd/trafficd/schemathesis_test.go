@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/sources/ingest"
 )
 
@@ -17,6 +18,7 @@ import (
 // document, and checks the responses against the document. schemathesis.toml lists what is
 // accepted, and why.
 func TestSchemathesis(t *testing.T) {
+	needs.Everything(t, "schemathesis")
 	d := clientsProcess(t, "layers.query_key=true")
 	dir := t.TempDir()
 	for _, file := range []string{"schemathesis.toml", "hooks.py"} {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/needs"
 )
 
 // toolkits is the directory of the programs that use SOAP toolkits.
@@ -23,6 +25,7 @@ const toolkits = "testdata/toolkits"
 // with an empty directory.
 func fetched(t *testing.T, name, pins string, fill func(dir string)) string {
 	t.Helper()
+	needs.Everything(t, "packages from a registry ("+name+")")
 	text, err := os.ReadFile(pins)
 	require.NoError(t, err)
 	root := cacheRoot(t)

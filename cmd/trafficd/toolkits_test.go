@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/sources/routing"
 )
 
@@ -64,6 +65,7 @@ const (
 
 // exercise runs all checks with the program that uses a toolkit.
 func exercise(t *testing.T, program func(wsdl string) *exec.Cmd) {
+	needs.Everything(t, "a SOAP toolkit")
 	d := newProcess(t)
 	d.keys(keyEntry(routingKey, "routing", "UTC"), keyEntry(ingestKey, "ingest", "UTC"))
 	d.start().await(http.StatusOK)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
 )
@@ -377,9 +378,9 @@ func TestFastEqualsSlow(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	fast, slow, bytewise := New(DefaultConfig()), New(DefaultConfig()), New(DefaultConfig())
 	slow.layouts.maxBytes, bytewise.layouts.maxBytes = 0, 0
-	rounds := 1500
-	if testing.Short() { // with the race detector, although there is one goroutine
-		rounds = 150
+	rounds := 150
+	if needs.Long() {
+		rounds = 1500
 	}
 	for n := range rounds {
 		body := randomBatch(r)

@@ -8,14 +8,20 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/needs"
 )
 
 // TestCrashes kills the journal at random moments, by loss of power and by kill -9, with and
 // without a faulty disk, and compares the recovered frames with the acknowledged ones.
 func TestCrashes(t *testing.T) {
 	const livesEach = 20
+	lives := 4_000
+	if needs.Long() {
+		lives = 40_000
+	}
 	recovered, unknown, voided := 0, 0, 0
-	for seed := range uint64(crashLives / livesEach) {
+	for seed := range uint64(lives / livesEach) {
 		w := newCrashWorld(t, seed)
 		for range livesEach {
 			w.live()
@@ -25,9 +31,9 @@ func TestCrashes(t *testing.T) {
 		voided += w.voided
 	}
 	// The test proves nothing if these never occur.
-	require.Greater(t, recovered, crashLives/2)
-	require.Greater(t, unknown, crashLives/10)
-	require.Greater(t, voided, crashLives/10)
+	require.Greater(t, recovered, lives/2)
+	require.Greater(t, unknown, lives/10)
+	require.Greater(t, voided, lives/10)
 }
 
 // outcome is what the user of a frame knows about it.

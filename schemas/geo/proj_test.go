@@ -12,14 +12,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/schemas/geo"
 )
 
 // cs2cs converts points with PROJ, an independent implementation.
 func cs2cs(t *testing.T, points []float64, args ...string) []float64 {
 	t.Helper()
-	path, err := exec.LookPath("cs2cs")
-	require.NoError(t, err, "install the package proj-bin")
+	path := needs.Program(t, "cs2cs")
 	var in, errs bytes.Buffer
 	for i := 0; i < len(points); i += 2 {
 		fmt.Fprintf(&in, "%.10f %.10f\n", points[i], points[i+1])

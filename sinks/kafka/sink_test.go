@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/devstores/stores"
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/dial"
@@ -260,10 +261,11 @@ func TestBroker(t *testing.T) {
 	})
 
 	run("kcat", 3, func(t *testing.T, topic string, cfg Config) {
+		kcat := needs.Program(t, "kcat")
 		loop, rows := &deliveryLoop{t: t}, block(rowsOf(random(), 300, 40))
 		loop.add(rows)
 		loop.run(newSink(t, cfg))
-		out, err := exec.Command("kcat", "-C", "-q", "-b", strings.Join(k.Brokers, ","), "-t", topic, "-o", "beginning", "-e",
+		out, err := exec.Command(kcat, "-C", "-q", "-b", strings.Join(k.Brokers, ","), "-t", topic, "-o", "beginning", "-e",
 			"-X", "check.crcs=true", "-f", `%k|%T|%h|%S\n`).Output()
 		require.NoError(t, err)
 		got := map[string]int{}

@@ -8,8 +8,8 @@
 //	require.NoError(t, s.Kill())    // kill -9
 //	require.NoError(t, s.Restart()) // same addresses, same data
 //
-// A test's stores stop when the test ends or its process dies. Each test process builds devstores
-// once, into the module's .cache/bin. All processes share the downloads.
+// A test's stores stop when the test ends or its process dies. All processes share the downloads.
+// ClickHouse and Apache Kafka run only if all tests run (package needs), kfake always.
 //
 // Environment:
 //
@@ -35,6 +35,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sys/unix"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -62,6 +63,7 @@ type Record = launch.Record
 // StartClickHouse starts a ClickHouse server on free ports in a temporary directory.
 func StartClickHouse(t testing.TB) *ClickHouse {
 	t.Helper()
+	needs.Everything(t, "a real ClickHouse")
 	s := start(t, launch.Options{Only: "clickhouse"}).ClickHouse
 	report(t, "clickhouse", s.Kind, s.Version, s.TCP)
 	return &ClickHouse{s}
@@ -83,6 +85,7 @@ type Cluster struct{ *launch.ClickHouseCluster }
 // clusters.
 func StartCluster(t testing.TB, shards ...string) *Cluster {
 	t.Helper()
+	needs.Everything(t, "a real ClickHouse cluster")
 	c, err := launch.StartClickHouseCluster(t.Context(), launch.Options{Dir: directory(t), Stderr: t.Output()}, shards...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -121,6 +124,9 @@ func StartKafka(t testing.TB, opts ...Option) *Kafka {
 	all := launch.Options{Only: "kafka", Broker: os.Getenv(KafkaEnv), Topics: map[string]int{}, Properties: map[string]string{}}
 	for _, opt := range opts {
 		opt(&all)
+	}
+	if all.Broker == Apache {
+		needs.Everything(t, "a real Apache Kafka")
 	}
 	k := start(t, all).Kafka
 	report(t, "kafka", k.Kind, k.Version, fmt.Sprint(k.Brokers))

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -42,6 +43,7 @@ func parent() {
 // TestChildDiesWithItsParent checks that the kernel kills the child: sleep never reads its
 // lifeline.
 func TestChildDiesWithItsParent(t *testing.T) {
+	needs.Program(t, "sleep")
 	self := exec.Command("/proc/self/exe")
 	self.Env = append(os.Environ(), parentEnv+"=1")
 	stdout, err := self.StdoutPipe()
@@ -58,6 +60,7 @@ func TestChildDiesWithItsParent(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
+	needs.Program(t, "sh")
 	f := func(script string, before unix.Signal, grace time.Duration, want string) {
 		t.Helper()
 		failed := func(err error) { t.Errorf("a stopped child was reported as failed: %v", err) }
@@ -86,6 +89,7 @@ func TestStop(t *testing.T) {
 }
 
 func TestFailedIsCalledOnceAfterAnUnexpectedExit(t *testing.T) {
+	needs.Program(t, "sh")
 	f := func(script, want string) {
 		t.Helper()
 		failures := make(chan error, 2)
@@ -104,6 +108,7 @@ func TestFailedIsCalledOnceAfterAnUnexpectedExit(t *testing.T) {
 // TestGroup kills a child that has started another one. Both hold its standard error, so Done waits
 // for both.
 func TestGroup(t *testing.T) {
+	needs.Program(t, "sh")
 	cmd := exec.Command("sh", "-c", "sleep 1000 2>/dev/null & echo $!; wait")
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -123,6 +128,7 @@ func TestStartError(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
+	needs.Program(t, "sleep")
 	require.NoError(t, launch.Run(t.Context(), exec.Command("true")))
 	require.ErrorContains(t, launch.Run(t.Context(), exec.Command("false")), "exit status 1")
 

@@ -9,10 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
 func TestStartStores(t *testing.T) {
+	needs.Everything(t, "a real ClickHouse")
 	progress, err := os.Create(filepath.Join(t.TempDir(), "progress"))
 	require.NoError(t, err)
 	defer progress.Close()
@@ -61,6 +63,7 @@ func TestTemporaryDirectoryIsRemoved(t *testing.T) {
 }
 
 func TestStartStoresCancelled(t *testing.T) {
+	needs.Everything(t, "a real Apache Kafka")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := launch.StartStores(ctx, launch.Options{Stderr: t.Output(), Only: "kafka", Broker: launch.Apache})

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"trafficd/cmd/dev/needs"
 )
 
 const (
@@ -89,6 +91,7 @@ func TestAlertRules(t *testing.T) {
 // promtool runs promtool in the directory of the rules.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
+	needs.Everything(t, "promtool")
 	path, err := exec.LookPath("promtool")
 	require.NoError(t, err, "it is in the Debian package prometheus")
 	cmd := exec.Command(path, args...)

@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/internal/launch"
 )
@@ -171,6 +172,7 @@ func faults(t *testing.T) []fault {
 // fault fire, that the commands in the alert's section of the runbook print what the section says,
 // and that each panel of the dashboards has data.
 func TestFaults(t *testing.T) {
+	needs.Everything(t, "real stores and Prometheus")
 	t.Parallel()
 	programs, all := programs(t), faults(t)
 	for _, a := range readAlerts(t) {
@@ -340,6 +342,7 @@ func requirePrinted(t *testing.T, want, out, command string) {
 
 // TestRunbook checks that each alert has a section with all parts.
 func TestRunbook(t *testing.T) {
+	needs.Everything(t, "real stores and Prometheus")
 	for _, a := range readAlerts(t) {
 		section := sectionOf(t, strings.ToLower(a.Alert))
 		at := 0

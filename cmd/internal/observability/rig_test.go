@@ -38,11 +38,14 @@ import (
 // limit bounds every wait.
 const limit = 90 * time.Second
 
-// programs builds trafficd and trafficctl and returns their directory.
-func programs(t *testing.T) string {
+// programs returns the directory of trafficd and trafficctl.
+func programs(t *testing.T) (dir string) {
 	t.Helper()
-	dir := t.TempDir()
-	require.NoError(t, launch.Build(t.Context(), "-o", dir+"/", "./cmd/trafficd", "./cmd/trafficctl"))
+	for _, name := range []string{"trafficd", "trafficctl"} {
+		path, err := launch.Program(t.Context(), name)
+		require.NoError(t, err)
+		dir = filepath.Dir(path)
+	}
 	return dir
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/needs"
 )
 
 // machine is a PATH with the commands of a minimal system and fakes of those that would change it.
@@ -26,9 +28,7 @@ func newMachine(t *testing.T, uid string) *machine {
 	m.bin = filepath.Join(m.dir, "bin")
 	require.NoError(t, os.Mkdir(m.bin, 0o755))
 	for _, name := range []string{"bash", "cat", "dirname", "env", "touch", "grep"} {
-		program, err := exec.LookPath(name)
-		require.NoError(t, err)
-		require.NoError(t, os.Symlink(program, filepath.Join(m.bin, name)))
+		require.NoError(t, os.Symlink(needs.Program(t, name), filepath.Join(m.bin, name)))
 	}
 	m.command("go", "exit 0")
 	m.command("id", `echo "$UID_OF_TEST"`)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/needs"
 )
 
 var (
@@ -73,7 +75,7 @@ while True:
 
 func startZlib(t *testing.T) *zlib {
 	t.Helper()
-	p := exec.CommandContext(t.Context(), "python3", "-c", zlibProgram)
+	p := exec.CommandContext(t.Context(), needs.Program(t, "python3"), "-c", zlibProgram)
 	p.Stderr = os.Stderr
 	in, err := p.StdinPipe()
 	require.NoError(t, err)

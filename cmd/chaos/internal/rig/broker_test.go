@@ -10,12 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
 // TestApacheNodes checks that the cluster works without one of three brokers, that Restart
 // restarts it, and that a broker that lost its disk gets everything back.
 func TestApacheNodes(t *testing.T) {
+	needs.Everything(t, "a real Apache Kafka")
 	opts := launch.Options{Dir: t.TempDir(), Stderr: t.Output(), Only: "kafka", Broker: launch.Apache, Brokers: 3}
 	require.NoError(t, opts.Complete())
 	var own []string

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -38,6 +39,7 @@ func inside[T any](t *testing.T, h launch.Host, do func() (T, error)) (got T, er
 // TestNetwork checks that connections over a link that is cut in either direction time out until
 // Join.
 func TestNetwork(t *testing.T) {
+	needs.Everything(t, "the right to create network namespaces")
 	n, err := newNetwork(2)
 	defer n.close()
 	if err != nil && strings.Contains(err.Error(), "not permitted") {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/internal/launch"
 )
 
@@ -36,6 +37,7 @@ func TestDisk(t *testing.T) {
 // scripted starts a shell script as the daemon.
 func scripted(t *testing.T, script string) (*Daemon, *[]string) {
 	t.Helper()
+	needs.Program(t, "sh")
 	var unexpected []string
 	d := &Daemon{
 		Daemon:     launch.Daemon{Binary: "/bin/sh", Args: []string{"-c", script}, Dir: t.TempDir()},

@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/needs"
 )
 
 // TestStuckWire disturbs and heals a wire that has a stuck connection: the server reads nothing, so
 // toxiproxy blocks in a write. New connections must work.
 func TestStuckWire(t *testing.T) {
+	needs.Everything(t, "toxiproxy, which is built from a module of its own")
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer server.Close()
