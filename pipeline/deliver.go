@@ -22,8 +22,10 @@ import (
 // Sink is a store that accepted rows are delivered to. Its methods are not called concurrently.
 type Sink interface {
 	// Plan chooses the size of the next block, the first n > 0 rows, before its first attempt. plan
-	// holds what Deliver needs to make all attempts identical, even after a restart. state is the one
-	// that the last Deliver returned, nil at first. All batches in rows have different IDs.
+	// holds what Deliver needs to make all attempts identical, even after a restart. If the rows alone
+	// determine that, plan may be nil or empty: the block is saved all the same. state is the one that
+	// the last Deliver returned, nil at first; an empty one may be passed as nil. All batches in rows
+	// have different IDs.
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
 	// Deliver returns nil once the store has durably stored exactly this block. state is passed to the
 	// next Plan. After an error or a restart Deliver is called again with the same plan and rows,
@@ -220,6 +222,9 @@ func (d *Delivery) plan(ctx context.Context, rows batch.Block) (batch.Block, err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if plan == nil {
+		plan = []byte{} // in a CursorStatus, nil means that no block is in progress
 	}
 	block := rows.Head(n)
 	return block, d.save(CursorStatus{Done: d.at.Done, State: d.at.State, End: block.End(), Plan: plan})

@@ -288,6 +288,47 @@ func TestStateOfRejectedBlockIsKept(t *testing.T) {
 	require.Equal(t, []string{"", "A is stored", "all"}, store.states)
 }
 
+// planless is an unavailable store whose sink plans one row at a time, with a fixed plan.
+type planless struct {
+	recorder
+	plan []byte
+}
+
+func (s *planless) Plan(context.Context, []byte, batch.Block) (int, []byte, error) {
+	return 1, s.plan, nil
+}
+
+func (s *planless) Deliver(context.Context, []byte, batch.Block) ([]byte, error) {
+	return nil, errUnavailable
+}
+
+// TestBlockWithEmptyPlanIsKept checks that after a restart, a block whose plan is empty or nil is
+// delivered as it was planned.
+func TestBlockWithEmptyPlanIsKept(t *testing.T) {
+	f := func(plan []byte) {
+		t.Helper()
+		h := open(t, t.TempDir())
+		defer h.close()
+		_, err := h.submit(measurements(item("A", 1), item("B", 2), item("C", 3)), "")
+		require.NoError(t, err)
+		d := h.delivery(t, quick, &planless{plan: plan})
+		stop := run(t, d)
+		require.Eventually(t, func() bool { return d.Status().Trouble != nil }, time.Minute, time.Millisecond)
+		stop()
+
+		frame, state := h.journal.Cursor("sink").Load()
+		saved, err := DescribeCursor(frame, state)
+		require.NoError(t, err)
+		require.NotNil(t, saved.Plan)
+		require.Equal(t, batch.Position{Frame: frame, Row: 1}, saved.End)
+		rows, err := h.delivery(t, quick, &recorder{}).next(t.Context()) // recorder plans all rows
+		require.NoError(t, err)
+		require.Equal(t, 1, rows.Rows(), "the rows that were planned before the restart")
+	}
+	f(nil)
+	f([]byte{})
+}
+
 func TestFramesWithoutRowsAreSkipped(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()
