@@ -29,8 +29,9 @@ type Sink interface {
 	Plan(ctx context.Context, state []byte, rows batch.Block) (n int, plan []byte, err error)
 	// Deliver returns nil once the store has durably stored exactly this block. state is passed to the
 	// next Plan. After an error or a restart Deliver is called again with the same plan and rows,
-	// except after a *batch.PermanentError: the block is then halved, or dead-lettered if it has one
-	// row. If part of it may have been stored, state must record that for later plans.
+	// except after a *batch.PermanentError: its Rows are then dead-lettered and the block is done. If
+	// Rows is nil, the block is halved, or dead-lettered if it has one row; if part of it may have been
+	// stored, state must record that for later plans.
 	Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error)
 	// Probe returns an error if the store cannot take rows now. It is called at startup and while
 	// there are no rows to deliver.
@@ -250,13 +251,21 @@ func (d *Delivery) deliver(ctx, soft context.Context, rows batch.Block) error {
 		return nil
 	}
 	span.SetStatus(codes.Error, "not delivered: "+err.Error())
-	if rejected, ok := errors.AsType[*batch.PermanentError](err); ok {
-		if state != nil {
-			d.at.State = state
+	rejected, ok := errors.AsType[*batch.PermanentError](err)
+	switch {
+	case !ok:
+		return err
+	case rejected.Rows != nil:
+		if err := d.bury(rejected.Rows, rejected); err != nil {
+			return err
 		}
-		return d.rejected(rows, rejected)
+		d.rows.Add(-int64(rejected.Rows.Rows())) // delivered counts the whole block
+		d.delivered(rows, state, started)
+		return nil
+	case state != nil:
+		d.at.State = state
 	}
-	return err
+	return d.rejected(rows, rejected)
 }
 
 // maxLinks bounds the links in a span: a block may have rows from thousands of batches.
@@ -327,17 +336,25 @@ func (d *Delivery) rejected(rows batch.Block, cause *batch.PermanentError) error
 		d.log.Warn().Err(cause).Int("rows", n).Msg("the store rejected a block; halving it")
 		return d.save(CursorStatus{Done: d.at.Done, State: d.at.State})
 	}
-	if err := d.dead.Add(d.name, rows, cause.Err); err != nil {
+	if err := d.bury(rows, cause); err != nil {
 		return err
 	}
-	d.log.Error().Err(cause).Str("batch", rows[0].ID.String()).Uint32("index", rows[0].Index[rows[0].From]).
-		Msg("the store permanently rejected a measurement; wrote it to the dead-letter file")
 	if err := d.save(CursorStatus{Done: rows.End(), State: d.at.State}); err != nil {
 		return err // the row will be attempted again
 	}
 	if d.advance(1) {
 		return d.save(d.at)
 	}
+	return nil
+}
+
+// bury writes rows to the dead-letter file.
+func (d *Delivery) bury(rows batch.Block, cause *batch.PermanentError) error {
+	if err := d.dead.Add(d.name, rows, cause.Err); err != nil {
+		return err
+	}
+	d.log.Error().Err(cause).Str("batch", rows[0].ID.String()).Uint32("index", rows[0].Index[rows[0].From]).Int("rows", rows.Rows()).
+		Msg("the store permanently rejected measurements; wrote them to the dead-letter file")
 	return nil
 }
 

@@ -278,6 +278,50 @@ func (h *halfway) Probe(context.Context) error { return nil }
 
 func (h *halfway) Close() error { return nil }
 
+// choosy is a sink that stores each block except the rows of detector B.
+type choosy struct{ recorder }
+
+func (s *choosy) Deliver(ctx context.Context, plan []byte, rows batch.Block) ([]byte, error) {
+	state, _ := s.recorder.Deliver(ctx, plan, rows)
+	var rejected batch.Block
+	for _, span := range rows {
+		for i := span.From; i < span.To; i++ {
+			if string(span.Code(i)) == "B" {
+				rejected = append(rejected, batch.Span{Batch: span.Batch, Frame: span.Frame, From: i, To: i + 1})
+			}
+		}
+	}
+	if rejected != nil {
+		return state, &batch.PermanentError{Err: errors.New("not B"), Rows: rejected}
+	}
+	return state, nil
+}
+
+// TestRejectedRowsOfStoredBlock checks that the rows that a sink names are dead-lettered, and that
+// the rest of their block is not sent again.
+func TestRejectedRowsOfStoredBlock(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	h.codes["city"] = set("A", "B", "C")
+	_, err := h.submit(measurements(item("A", 1), item("B", 2), item("C", 3), item("B", 4)), "")
+	require.NoError(t, err)
+	store := &choosy{}
+	d := h.delivery(t, quick, store)
+	stop := run(t, d)
+	require.Eventually(t, func() bool { return d.Status().Frames == 0 }, time.Minute, time.Millisecond)
+	_, err = h.submit(measurements(item("C", 5)), "")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return d.Status().Rows == 3 }, time.Minute, time.Millisecond)
+	require.NoError(t, d.Status().Trouble)
+	stop()
+	require.Equal(t, "ABCBC", strings.Join(store.codes, ""), "each row once")
+	require.Equal(t, []string{"", "all"}, store.states)
+	text, err := os.ReadFile(filepath.Join(h.dir, "dead.ndjson"))
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(string(text), `"detectorCode":"B"`))
+	require.Equal(t, 2, strings.Count(string(text), "\n"))
+}
+
 func TestStateOfRejectedBlockIsKept(t *testing.T) {
 	h := open(t, t.TempDir())
 	defer h.close()

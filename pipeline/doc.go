@@ -46,7 +46,9 @@
 // # Promises, and the tests that try to break them
 //
 //  1. 207 ⇒ each accepted item reaches both stores or the dead-letter file:
-//     TestEachRowArrivesOnceAndInOrder, cmd/chaos.
+//     TestEachRowArrivesOnceAndInOrder, cmd/chaos. What a store deletes or hides after its
+//     acknowledgement, such as rows older than a TTL, has reached it; if the archive notices, it
+//     dead-letters the rows: TestArchive/doubt.
 //  2. Nothing arrives twice: the same tests, and the sinks' tests against real stores.
 //  3. Any other response ⇒ nothing arrives: TestNothingOfAFailedRequestIsStored. Without a
 //     response, a retry with the same Idempotency-Key reveals the outcome:

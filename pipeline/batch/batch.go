@@ -124,7 +124,10 @@ func (r *Result) Rejected() int { return r.Items - r.Accepted }
 var ErrNoResponse = errors.New("the outcome of the batch is unknown")
 
 // PermanentError is an error that a store would return again for every retry of the same block.
-type PermanentError struct{ Err error }
+type PermanentError struct {
+	Err  error
+	Rows Block // the rejected rows, if the store has all others of the block; nil if it rejected the block as a whole
+}
 
 // Error implements error.
 func (e *PermanentError) Error() string { return "permanently rejected: " + e.Err.Error() }

@@ -43,6 +43,18 @@
 //  4. Look up again. If rows are still missing, the server has their token without the rows: send
 //     them with a different token and look up again. The number of rounds is limited.
 //
+// # Vanished rows
+//
+// Rows that are missing after the last round are deleted or hidden as soon as they are inserted: by
+// a row policy for the daemon's user, an operator's TTL or a mutation. They are dead-lettered, and
+// the rest of the block counts as delivered. Before each round, an error stops the delivery if the
+// user sees no row of the table at all: the rows would only be inserted again. A policy that hides
+// some rows leaves up to maxRounds equal copies, of which FINAL and the derived tables show one.
+//
+// Rows that are older than retention_days when they are inserted count as delivered even if the
+// table's TTL has deleted them. A block that is not in doubt is not looked up, so what the server
+// deletes or hides after its acknowledgement is not noticed.
+//
 // These tests count the rows without FINAL, which would hide duplicates: TestFaults (connections
 // cut at any byte, a paused server, kill -9 during inserts over 30 months), TestRotatingMonths
 // (connections cut between two INSERTs of a block, and one INSERT rejected) and TestArchive/doubt

@@ -1,6 +1,8 @@
 package clickhouse
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -65,7 +67,7 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 	})
 
 	// The rows that each delivery restores are deleted again until all tokens have been used. Then
-	// the sink gives up on the block, because the table itself seems to delete the rows.
+	// the sink rejects the rows, because the table itself seems to delete them.
 	t.Run("tokens kept, rows always missing", func(t *testing.T) {
 		a := newArchive(t, store)
 		rows, plan := a.plan(smallBlock(1))
@@ -76,11 +78,67 @@ func testDoubt(t *testing.T, store *stores.ClickHouse) {
 			a.requireRows(rows)
 		}
 		store.Query(t, "ALTER TABLE "+a.name+" DELETE WHERE 1 SETTINGS mutations_sync = 2")
-		before := testutil.ToFloat64(rowsVanished)
-		a.restarted().deliver(plan, rows)
+		a.restarted().requireVanished(plan, rows, rows)
 		require.Zero(t, a.count("count()"))
-		require.EqualValues(t, rows.Rows(), testutil.ToFloat64(rowsVanished)-before)
 	})
+
+	hide := func(t *testing.T, database string) (*archive, batch.Block, []byte) {
+		a := newArchive(t, store, func(c *Config) { c.Database, c.Table = database, "measurements" })
+		rows, plan := a.plan(blockOf(batchOf(1, epoch, row{"A", "x", epoch, epoch, 1, noQuality},
+			row{"B", "x", epoch, epoch, -1, noQuality}, row{"C", "x", epoch, epoch, 2, noQuality})))
+		a.deliver(plan, rows)
+		a.config.Username, a.config.Password = "trafficd", "trafficd"
+		return a, rows, plan
+	}
+	t.Run("row policy hides some rows", func(t *testing.T) {
+		a, rows, plan := hide(t, "partly")
+		a.restarted().requireVanished(plan, rows, batch.Block{{Batch: rows[0].Batch, Frame: 1, From: 1, To: 2}})
+		require.Equal(t, "3", store.Query(t, "SELECT count() FROM "+a.name+" FINAL"))
+	})
+	t.Run("row policy hides all rows", func(t *testing.T) {
+		a, rows, plan := hide(t, "hidden")
+		before := a.count("count()")
+		require.ErrorContains(t, a.restarted().requireFailure(classOther, plan, rows), "CREATE ROW POLICY trafficd ON `hidden`.*")
+		require.Equal(t, before, a.count("count()"))
+	})
+
+	expired := func(t *testing.T, change ...func(*Config)) (*archive, batch.Block, []byte) {
+		a := newArchive(t, store, change...)
+		old := time.Now().AddDate(0, -3, 0).UnixNano()
+		rows, plan := a.plan(blockOf(batchOf(1, epoch, row{"A", "x", old, old, 1, noQuality})))
+		require.NoError(t, a.ready(t.Context()))
+		if a.config.RetentionDays == 0 {
+			store.Query(t, "ALTER TABLE "+a.name+" MODIFY TTL toDateTime(timestamp_from) + INTERVAL 30 DAY")
+		}
+		for range maxRounds + 1 { // until all tokens have been used: a lookup may find a row before the server drops its part
+			_, err := a.restarted().Deliver(t.Context(), plan, rows)
+			require.True(t, err == nil || errors.Is(err, errVanished), err)
+			store.Query(t, "OPTIMIZE TABLE "+a.name+" FINAL")
+			require.Zero(t, a.count("count()"))
+		}
+		return a, rows, plan
+	}
+	t.Run("older than retention_days", func(t *testing.T) {
+		a, rows, plan := expired(t, func(c *Config) { c.RetentionDays = 30 })
+		a.restarted().deliver(plan, rows)
+	})
+	t.Run("an operator's TTL", func(t *testing.T) {
+		a, rows, plan := expired(t)
+		a.restarted().requireVanished(plan, rows, rows)
+	})
+}
+
+// requireVanished checks that a delivery rejects exactly the wanted rows, because the server deletes
+// or hides them.
+func (a *archive) requireVanished(plan []byte, rows, want batch.Block) {
+	a.t.Helper()
+	before := testutil.ToFloat64(rowsVanished)
+	_, err := a.Deliver(context.Background(), plan, rows)
+	var rejected *batch.PermanentError
+	require.ErrorAs(a.t, err, &rejected)
+	require.ErrorIs(a.t, err, errVanished)
+	require.Equal(a.t, want, rejected.Rows)
+	require.EqualValues(a.t, want.Rows(), testutil.ToFloat64(rowsVanished)-before)
 }
 
 // testHostileProfile checks that lookups and updates of the derived tables read all rows, or fail,

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,7 +27,8 @@ const maxRounds = 4
 var deadAfter = 10 * time.Second
 
 // resolve completes an in-doubt block: it sends the rows that are not in the table, up to maxRounds
-// times. If rows are still missing although all servers are live, it logs that and returns nil.
+// times. If rows are still missing although all servers are live, it returns a
+// *batch.PermanentError with these rows.
 func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error {
 	if s.config.Cluster != "" {
 		s.hosts.refresh(ctx) // a server may have failed since the last poll
@@ -46,6 +48,9 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	found.Inc()
 	s.log.Info().Str("plan", plan).Int("rows", rows.Rows()).Int("missing", missing.Rows()).Msg("archive: looked up an in-doubt block")
 	for round := 0; round < maxRounds && len(missing) > 0; round++ {
+		if err := s.checkVisible(ctx); err != nil {
+			return err
+		}
 		token := plan
 		if round > 0 {
 			if err := s.checkDeadReplicas(plan, missing.Rows()); err != nil {
@@ -66,12 +71,50 @@ func (s *Sink) resolve(ctx context.Context, plan string, rows batch.Block) error
 	if err := s.hosts.unavailable(); err != nil && len(missing) > 0 {
 		return fmt.Errorf("%d rows of %s are on no live replica: %w", missing.Rows(), s.table, hinted(err))
 	}
-	// The server has acknowledged the rows with several tokens and then deleted them, for example
-	// because of a TTL. Retrying forever would block the archive.
-	if len(missing) > 0 {
+	// The server has acknowledged the rows with several tokens and then deleted or hidden them.
+	// Retrying forever would block the archive.
+	if missing = s.withoutExpired(missing); len(missing) > 0 {
 		rowsVanished.Add(float64(missing.Rows()))
-		s.log.Warn().Str("plan", plan).Int("rows", missing.Rows()).
-			Msg("archive: acknowledged rows are not in the table; check whether it has a TTL or a row policy, or rows were deleted")
+		return &batch.PermanentError{Err: errVanished, Rows: missing}
+	}
+	return nil
+}
+
+var errVanished = errors.New("ClickHouse acknowledged the row several times, but a lookup does not find it: " +
+	"check whether a row policy hides it from the daemon's user, or a TTL or a mutation deletes it")
+
+// withoutExpired returns the rows that are not older than the setting retention_days. The server
+// does not store a part in which all rows are older.
+func (s *Sink) withoutExpired(rows batch.Block) (kept batch.Block) {
+	if s.config.RetentionDays == 0 {
+		return rows
+	}
+	oldest := time.Now().AddDate(0, 0, -s.config.RetentionDays).UnixNano()
+	for _, span := range rows {
+		for row := span.From; row < span.To; row++ {
+			if span.Batch.From[row] > oldest {
+				appendRow(&kept, span, row)
+			}
+		}
+	}
+	return kept
+}
+
+// checkVisible returns an error if a live server hides all rows from the daemon's user. The rows of
+// the block may then be in the table, and would be inserted twice.
+func (s *Sink) checkVisible(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
+	defer cancel()
+	shards, err := s.hosts.byShard()
+	if err != nil {
+		return hinted(err)
+	}
+	for _, live := range shards {
+		for _, h := range live {
+			if err := s.config.checkVisible(ctx, h.conn, h.address); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -67,6 +67,7 @@ func (s *Sink) Plan(_ context.Context, state []byte, rows batch.Block) (n int, p
 // Deliver implements pipeline.Sink: it returns nil once the archive durably contains each planned
 // row exactly once. If a row's value causes an error, it returns a *batch.PermanentError, and a
 // suspect range as state. If the rejected block has a single row, the table does not contain it.
+// The error names rows only if the server deletes or hides them; see doc.go, "Vanished rows".
 func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (state []byte, err error) {
 	defer countError(&err)
 	token, suspect := cutPlan(string(plan))
@@ -77,20 +78,24 @@ func (s *Sink) Deliver(ctx context.Context, plan []byte, rows batch.Block) (stat
 	if suspect == "" {
 		suspect = suspectBefore(rows.End())
 	}
-	if errors.As(err, new(*batch.PermanentError)) {
-		return []byte(suspect), err
+	vanished := 0
+	if rejected, ok := errors.AsType[*batch.PermanentError](err); ok {
+		if rejected.Rows == nil {
+			return []byte(suspect), err
+		}
+		vanished = rejected.Rows.Rows()
 	} else if err != nil {
 		return nil, err
 	}
 	if err := s.record(ctx, rows); err != nil {
 		return nil, err // the next attempt will find the rows in the table
 	}
-	rowsInserted.Add(float64(rows.Rows()))
+	rowsInserted.Add(float64(rows.Rows() - vanished))
 	blocksDone.Inc()
 	if rows.End().Before(parseSuspect(suspect)) {
-		return []byte(suspect), nil
+		return []byte(suspect), err
 	}
-	return nil, nil
+	return nil, err
 }
 
 // Probe creates or updates the tables if the setting migrate is true, and returns an error if rows
