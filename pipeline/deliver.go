@@ -365,7 +365,7 @@ func (d *Delivery) probe(ctx context.Context) {
 }
 
 func (d *Delivery) save(p CursorStatus) error {
-	err := d.cursor.Save(p.Done.Frame, p.encode())
+	err := d.cursor.Save(p.Done.Frame, p.Encode())
 	if d.unsaved = err != nil; !d.unsaved {
 		d.at = p
 	}

@@ -500,7 +500,7 @@ func TestSameBatchAcceptedAgain(t *testing.T) {
 	var ids []batch.ID
 	for n := range 3 {
 		h.store.now = func() time.Time { return time.Now().Add(time.Duration(n) * 61 * time.Minute) }
-		h.intake.now = h.store.now
+		h.setClock(h.store.now)
 		s, err := h.submit(measurements(item("A", 1), item("B", 2)), "k")
 		require.NoError(t, err)
 		require.False(t, s.Result.Replay)
@@ -536,7 +536,7 @@ func TestReenabledDeliveryStartsOver(t *testing.T) {
 		}
 		reopen("sink")
 		h.add(t, 5)
-		require.NoError(t, h.journal.Cursor("sink").Save(before.Done.Frame, before.encode()))
+		require.NoError(t, h.journal.Cursor("sink").Save(before.Done.Frame, before.Encode()))
 		reopen("other")
 		h.add(t, 200)
 		_, next := h.journal.Bounds()

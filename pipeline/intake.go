@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/google/uuid"
+	"github.com/rs/zerolog"
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/decode"
@@ -75,17 +76,15 @@ type Intake struct {
 	registry    Registry
 	idempotency *IdempotencyStore
 	allowed     contract.Allowed // without a product instance
-	now         func() time.Time
+	clock       clock
 
 	turns   *turns.Limiter // limits the workers in use
 	idleMu  sync.Mutex
 	idle    []*worker // the last one is used first: its memory is most likely still in the CPU's caches
 	entries sync.Pool // of *journal.Entry
 
-	gate    sync.RWMutex // guards closed; Submit holds a read lock until it returns
-	closed  bool
-	stamp   sync.Mutex // held from stamping a frame until it is queued: received_at must increase from frame to frame
-	stamped int64      // received_at of the last stamped frame
+	gate   sync.RWMutex // guards closed; Submit holds a read lock until it returns
+	closed bool
 }
 
 // worker decodes and validates one body at a time.
@@ -97,20 +96,27 @@ type worker struct {
 	accepted batch.Batch
 }
 
-// NewIntake returns an Intake. The received_at of new frames is later than that of the journal's
-// newest frame.
-func NewIntake(cfg Config, j Journal, registry Registry, idempotency *IdempotencyStore) (*Intake, error) {
-	_, newest, err := j.Last()
-	if err != nil {
-		return nil, err
-	}
+// NewIntake returns an Intake. If j is Ordered, the received_at of new frames is later than that of
+// the journal's newest frame.
+func NewIntake(cfg Config, j Journal, registry Registry, idempotency *IdempotencyStore, log zerolog.Logger) (*Intake, error) {
 	if cfg.Workers == 0 {
 		cfg.Workers = 2 * runtime.GOMAXPROCS(0)
 	}
 	in := &Intake{
-		cfg: cfg, journal: j, registry: registry, idempotency: idempotency, allowed: cfg.Validate.Allowed(), now: time.Now,
-		turns: turns.New(cfg.Workers, max(1, cfg.Workers/2), cfg.Queue), stamped: batch.FrameReceivedAt(newest),
+		cfg: cfg, journal: j, registry: registry, idempotency: idempotency, allowed: cfg.Validate.Allowed(),
+		clock: clock{now: time.Now, began: time.Now(), log: log},
+		turns: turns.New(cfg.Workers, max(1, cfg.Workers/2), cfg.Queue),
 	}
+	if j, ordered := j.(Ordered); ordered {
+		_, newest, err := j.Last()
+		if err != nil {
+			return nil, err
+		}
+		in.clock.ordered, in.clock.durable = true, batch.FrameReceivedAt(newest)
+		in.clock.stamped = in.clock.durable
+	}
+	in.clock.trusted = in.clock.read()
+	_ = in.CheckClock() // logs the error
 	in.entries.New = func() any { return new(journal.Entry) }
 	in.show()
 	return in, nil
@@ -135,8 +141,15 @@ func (in *Intake) Ready(productInstance string) *contract.APIError {
 	if err := in.journal.Ready(); err != nil {
 		return journalError(err)
 	}
+	if in.CheckClock() != nil {
+		return journalError(errClock)
+	}
 	return nil
 }
+
+// CheckClock returns an error if batches are rejected because of the clock: it has jumped ahead, or
+// the newest frame in the journal is ahead of it.
+func (in *Intake) CheckClock() error { return in.clock.Check() }
 
 // Hold claims an Idempotency-Key; see IdempotencyStore.Hold.
 func (in *Intake) Hold(c *contract.Client, key string) *contract.APIError {
@@ -160,6 +173,7 @@ func (in *Intake) Submit(s *batch.Submission) error {
 		return err
 	}
 	err = e.Wait()
+	in.clock.settle(e.Data, err)
 	if s.IdempotencyKey != "" {
 		in.idempotency.settle(e, err)
 	}
@@ -212,7 +226,7 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error
 	if replayed || err != nil {
 		return nil, err
 	}
-	now := in.now().UnixNano()
+	now := in.clock.now().UnixNano()
 	r := &s.Result
 	r.Duplicates = w.validate.Validate(&w.items, known, now, &r.Rejections)
 	if s.IdempotencyKey != "" {
@@ -232,16 +246,12 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error
 	}
 	e := in.entries.Get().(*journal.Entry)
 	e.Data, e.Rows = batch.AppendFrame(e.Data[:0], &w.accepted, &response), w.accepted.Rows()
-
-	in.stamp.Lock()
-	defer in.stamp.Unlock()
-	in.stamped = max(now, in.stamped+1)
-	batch.StampFrame(e.Data, in.stamped)
-	if s.IdempotencyKey == "" {
-		err = in.journal.Enqueue(e)
-	} else {
-		err = in.idempotency.enqueue(e)
-	}
+	err = in.clock.enqueue(e.Data, func() error {
+		if s.IdempotencyKey == "" {
+			return in.journal.Enqueue(e)
+		}
+		return in.idempotency.enqueue(e)
+	})
 	if err != nil {
 		in.recycle(e)
 		return nil, journalError(err)
@@ -298,7 +308,7 @@ func journalError(err error) *contract.APIError {
 			"the batch exceeds the maximum frame size of the journal; send fewer measurements per request")
 	}
 	reason, after := "the journal is unavailable", 5*time.Second
-	for _, kind := range []error{journal.ErrBusy, journal.ErrFull, journal.ErrDiskLow, journal.ErrFailed, journal.ErrClosed} {
+	for _, kind := range []error{journal.ErrBusy, journal.ErrFull, journal.ErrDiskLow, journal.ErrFailed, journal.ErrClosed, errClock} {
 		if errors.Is(err, kind) {
 			reason = kind.Error()
 		}

@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -61,7 +62,7 @@ func open(t testing.TB, dir string, change ...func(*Config)) *fixture {
 	require.NoError(t, err)
 	h.store, err = OpenIdempotencyStore(h.cfg.Idempotency, h.journal, Local(h.journal, IdempotencyConsumer))
 	require.NoError(t, err)
-	h.intake, err = NewIntake(h.cfg, h.journal, h.codes, h.store)
+	h.intake, err = NewIntake(h.cfg, h.journal, h.codes, h.store, zerolog.Nop())
 	require.NoError(t, err)
 	return h
 }
@@ -70,6 +71,12 @@ func (h *fixture) close() {
 	h.intake.Close()
 	require.NoError(h.t, h.store.Close())
 	require.NoError(h.t, h.journal.Close())
+}
+
+// setClock replaces the clock of the intake, as if the daemon had been restarted.
+func (h *fixture) setClock(now func() time.Time) {
+	h.intake.clock.now = now
+	h.intake.clock.trusted = h.intake.clock.read()
 }
 
 func (h *fixture) submit(body, key string) (*batch.Submission, error) {
@@ -339,15 +346,15 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestReceivedAtAlwaysIncreases(t *testing.T) {
 	dir := t.TempDir()
-	clock := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	clock := time.Now()
 	last := int64(0)
 	for range 3 {
 		h := open(t, dir)
-		h.intake.now = func() time.Time { return clock }
+		h.intake.clock.now = func() time.Time { return clock }
 		for range 5 {
 			_, err := h.submit(measurements(item("A", 1)), "")
 			require.NoError(t, err)
-			clock = clock.Add(-time.Hour)
+			clock = clock.Add(-time.Second)
 		}
 		for _, b := range h.frames()[max(0, len(h.frames())-5):] {
 			require.Greater(t, b.ReceivedAt, last)
@@ -590,7 +597,7 @@ func TestExpiredResponseIsReplaced(t *testing.T) {
 	one := h.store.bytes
 	later := time.Now().Add(61 * time.Minute)
 	h.store.now = func() time.Time { return later }
-	h.intake.now = h.store.now
+	h.setClock(h.store.now)
 	second, err := h.submit(measurements(item("B", 2)), "k")
 	require.NoError(t, err)
 	require.False(t, second.Result.Replay)

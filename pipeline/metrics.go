@@ -16,6 +16,9 @@ func (in *Intake) show() {
 			func() float64 { return float64(in.cfg.Queue) }),
 		metrics.GaugeFunc("trafficd_pipeline_queue_depth", "Batches waiting for a worker.", nil,
 			func() float64 { return float64(in.turns.Depth()) }),
+		metrics.GaugeFunc("trafficd_pipeline_clock_wrong",
+			"1 while batches are rejected because the clock has jumped ahead or the newest frame in the journal is ahead of it, otherwise 0.", nil,
+			func() float64 { return metrics.Bool(in.CheckClock() != nil) }),
 	)
 }
 

@@ -21,10 +21,10 @@ const progressVersion = 2
 
 var errProgress = errors.New("invalid cursor state")
 
-// encode returns the cursor state to save together with Done.Frame. The state repeats the frame,
+// Encode returns the cursor state to save together with Done.Frame. The state repeats the frame,
 // because the journal may move a cursor to the oldest frame without changing the state; see
 // journal.Cursor.Load.
-func (p CursorStatus) encode() []byte {
+func (p CursorStatus) Encode() []byte {
 	b := []byte{progressVersion}
 	b = binary.AppendUvarint(b, p.Done.Frame)
 	b = binary.AppendUvarint(b, uint64(p.Done.Row))

@@ -15,10 +15,17 @@ type Journal interface {
 	Enqueue(e *journal.Entry) error
 	// Ready returns an error if Enqueue would fail now.
 	Ready() error
-	// Last returns the newest frame; new frames must have a later received_at. frame is nil if there
-	// is none, or if received_at is set when frames are read, not when they are enqueued.
+}
+
+// Ordered is a Journal whose frames must have increasing received_at. The readers of other journals
+// set received_at.
+type Ordered interface {
+	Journal
+	// Last returns the newest frame, which is nil if there is none.
 	Last() (seq uint64, frame []byte, err error)
 }
+
+var _ Ordered = (*journal.Journal)(nil)
 
 // Source is a sequence of durable frames with the cursor of one consumer: the journal on disk, or
 // one partition of the log in Kafka. TestSources runs the same suite on both.

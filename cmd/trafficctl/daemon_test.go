@@ -75,7 +75,7 @@ func newDaemon(t testing.TB) *testDaemon {
 	idempotency, err := pipeline.OpenIdempotencyStore(cfg.Idempotency, j, pipeline.Local(j, pipeline.IdempotencyConsumer))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, idempotency.Close()) })
-	intake, err := pipeline.NewIntake(cfg, j, d, idempotency)
+	intake, err := pipeline.NewIntake(cfg, j, d, idempotency, zerolog.Nop())
 	require.NoError(t, err)
 	t.Cleanup(intake.Close)
 	endpoint := ingest.New(ingest.DefaultConfig(), intake, zerolog.Nop())

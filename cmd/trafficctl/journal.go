@@ -28,8 +28,8 @@ import (
 const journalHelp = `Inspect a daemon's journal, which keeps accepted measurements until both stores have them.
 The journal is in the directory that the setting journal.dir names, or in Kafka if
 journal.kind is kafka. Select it with DIR, with the daemon's settings (--config), or with
---brokers. All commands except adopt only read the journal, so they can be used while daemons
-are running.
+--brokers. All commands except adopt and restamp only read the journal, so they can be used
+while daemons are running.
 
 The subdirectory "idempotency" is also a journal: it stores the responses to requests with
 an Idempotency-Key.
@@ -40,8 +40,8 @@ delivered.`
 
 func newJournal(std streams) *cobra.Command {
 	return group(
-		&cobra.Command{Use: "journal", Short: "Inspect a daemon's journal, or deliver the journal of a lost daemon", Long: journalHelp},
-		newJournalList(std), newJournalVerify(std), newJournalDump(std), newJournalCursors(std), newJournalAdopt(std),
+		&cobra.Command{Use: "journal", Short: "Inspect or correct a journal, or deliver that of a lost daemon", Long: journalHelp},
+		newJournalList(std), newJournalVerify(std), newJournalDump(std), newJournalCursors(std), newJournalAdopt(std), newJournalRestamp(std),
 	)
 }
 

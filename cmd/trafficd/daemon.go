@@ -194,7 +194,7 @@ func (d *daemon) steps() []step {
 		{
 			"pipeline",
 			func() (err error) {
-				d.intake, err = pipeline.NewIntake(cfg.Pipeline, d.journal, d.registry, d.idempotency)
+				d.intake, err = pipeline.NewIntake(cfg.Pipeline, d.journal, d.registry, d.idempotency, log)
 				return err
 			},
 			func(context.Context) error { d.intake.Close(); return nil },

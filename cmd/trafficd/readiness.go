@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -89,7 +90,7 @@ func (d *daemon) journalState(clients []*contract.Client) ops.Component {
 	if d.local != nil {
 		c.Detail["oldest_frame"], c.Detail["next_frame"] = d.local.Bounds()
 	}
-	if err := d.journal.Ready(); err != nil {
+	if err := cmp.Or(d.journal.Ready(), d.intake.CheckClock()); err != nil {
 		c.Add(ops.NotReady, err.Error())
 		return c
 	}
@@ -106,6 +107,9 @@ func (d *daemon) journalState(clients []*contract.Client) ops.Component {
 
 // journalReady returns an error if the journal rejects the batches of the product instance.
 func (d *daemon) journalReady(productInstance string) error {
+	if err := d.intake.CheckClock(); err != nil {
+		return err
+	}
 	if d.shared != nil {
 		return d.shared.ReadyFor(productInstance)
 	}

@@ -94,6 +94,9 @@
 // truncation synced, before Wait returned. A frame whose Wait returned ErrUnknown, or did not
 // return, may reappear.
 //
+// Edit changes frames of a journal that is not open. It replaces whole segments, so that a crash
+// leaves each frame as it was or as it should be (TestEditCrashes).
+//
 // One kind of damage cannot be distinguished from a torn tail: damage to the last commit after it
 // was acknowledged, but before another commit or a cursor past it was written.
 //

@@ -102,10 +102,6 @@ func (l *Log) Close(ctx context.Context) error {
 	return nil
 }
 
-// Last implements pipeline.Journal. It returns no frame, because readers of the log set
-// received_at.
-func (l *Log) Last() (seq uint64, frame []byte, err error) { return 0, nil, nil }
-
 // ReadyFor returns an error if Enqueue would fail now for a frame of the product instance.
 func (l *Log) ReadyFor(productInstance string) error {
 	l.mu.Lock()

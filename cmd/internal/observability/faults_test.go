@@ -24,10 +24,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"golang.org/x/sys/unix"
 
 	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/internal/launch"
+	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
 )
 
 // fault is a failure of a daemon, and the alerts that it raises.
@@ -88,6 +91,18 @@ func faults(t *testing.T) []fault {
 		{alerts: "TrafficdNotReady", name: "unready", inject: func(d *daemon) { d.replace("keys.yaml", "keys: []\n") }},
 		{alerts: "TrafficdRestarts", name: "restarting"},
 		{alerts: "TrafficdClockSkew", name: "skewed", prepare: func(d *daemon) { d.ops = skewClock(t, d.Ops, 2*time.Minute) }},
+		{alerts: "TrafficdClockWrong", name: "ahead", inject: func(d *daemon) { // restarts it with a frame from the future
+			require.NoError(t, d.Signal(unix.SIGTERM))
+			<-d.Done()
+			cfg := journal.DefaultConfig()
+			cfg.Dir = d.path("journal")
+			j, err := journal.Open(cfg, nil)
+			require.NoError(t, err)
+			e := &journal.Entry{Data: batch.AppendFrame(nil, &batch.Batch{ProductInstance: d.name, ReceivedAt: time.Now().Add(100 * time.Hour).UnixNano()}, nil)}
+			require.NoError(t, j.Enqueue(e))
+			require.NoError(t, errors.Join(e.Wait(), j.Close()))
+			d.start()
+		}},
 		{alerts: "TrafficdCertificateExpires", name: "expiring", prepare: tls(10*24*time.Hour + time.Hour)},
 		{
 			alerts: "TrafficdClientCertificateExpires", name: "client-expiring",
