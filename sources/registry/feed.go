@@ -26,6 +26,8 @@ type feed struct {
 	cfg      Config
 	instance string // empty if the list is shared
 	kind     string
+	entry    string   // what the list consists of: line, entry or row
+	warned   doubtful // what was logged last
 	source   source
 	interval time.Duration // time between checks
 	settle   time.Duration // delay between a change and the check
@@ -47,13 +49,17 @@ type sharedList struct {
 const everyInstance = "*"
 
 func newFeed(cfg Config, fc FeedConfig, log zerolog.Logger) *feed {
-	f := &feed{cfg: cfg, instance: fc.ProductInstance, settle: cfg.Settle}
+	f := &feed{cfg: cfg, instance: fc.ProductInstance, settle: cfg.Settle, entry: "entry"}
 	switch {
 	case fc.File != nil:
 		f.kind, f.interval, f.source = "file", cfg.Recheck, newFileSource(*fc.File, fc.InstanceColumn, cfg.Settle, cfg.MaxBytes)
+		if fc.File.format() == FormatCSV {
+			f.entry = "line"
+		}
 	case fc.HTTP != nil:
 		f.kind, f.interval, f.source = "http", fc.HTTP.Interval, newHTTPSource(*fc.HTTP, fc.InstanceColumn, cfg.MaxBytes)
 	default:
+		f.entry = "row"
 		f.kind, f.interval, f.source = "clickhouse", fc.ClickHouse.Interval, &clickHouseSource{
 			dial.Poller{ClickHouseQuery: *fc.ClickHouse}, fc.InstanceColumn, cfg.MaxBytes,
 		}
@@ -133,27 +139,36 @@ func (f *feed) restore(now time.Time) {
 
 // read returns the list of each product instance, with attributes only if they are used. In a
 // shared list, it ignores product instances that are invalid or have a separate feed.
-func (f *feed) read(ctx context.Context) (map[string]*batch.DetectorList, error) {
-	last := &batch.DetectorList{ProductInstance: f.instance}
-	lists := map[string]*batch.DetectorList{f.instance: last}
-	err := f.source.read(ctx, func(instance, code string, others ...batch.Attribute) {
+func (f *feed) read(ctx context.Context) (map[string]*examined, error) {
+	newList := func(instance string) *examined {
+		return &examined{DetectorList: batch.DetectorList{ProductInstance: instance}, entry: f.entry}
+	}
+	last := newList(f.instance)
+	lists := map[string]*examined{f.instance: last}
+	err := f.source.read(ctx, func(at int, instance, code string, others ...batch.Attribute) {
 		if instance = cmp.Or(f.instance, instance); instance != last.ProductInstance {
 			if last = lists[instance]; last == nil {
-				last = &batch.DetectorList{ProductInstance: strings.Clone(instance)}
+				last = newList(strings.Clone(instance))
 				lists[last.ProductInstance] = last
 			}
 		}
+		last.examine(at, code, others)
 		last.Codes = append(last.Codes, code)
 		if f.onList != nil {
 			last.Attributes = append(last.Attributes, append([]batch.Attribute(nil), others...))
 		}
 	})
+	if f.shared != nil {
+		maps.DeleteFunc(lists, func(instance string, _ *examined) bool {
+			return !validInstance(instance) || f.shared.excluded[instance]
+		})
+	}
+	for _, l := range lists {
+		l.compare()
+	}
 	if f.shared == nil {
 		return lists, err
 	}
-	maps.DeleteFunc(lists, func(instance string, _ *batch.DetectorList) bool {
-		return !validInstance(instance) || f.shared.excluded[instance]
-	})
 	if err == nil && len(lists) == 0 {
 		err = &shrink.Error{Reason: "the list has no product instance: an empty list is never used"}
 	}
@@ -183,8 +198,11 @@ func (f *feed) check(ctx context.Context) time.Duration {
 			if failed = l.take(read.Codes, now); failed == nil {
 				loaded += len(read.Codes)
 			}
-			if f.onList != nil && (failed == nil || errors.Is(failed, watch.ErrUnchanged)) {
-				f.onList(*read) // other columns may have changed even if the codes have not
+			if failed == nil || errors.Is(failed, watch.ErrUnchanged) { // other columns may have changed even if the codes have not
+				l.setDoubtful(read.doubtful)
+				if f.onList != nil {
+					f.onList(read.DetectorList)
+				}
 			}
 		}
 		if f.shared == nil || err == nil || errors.Is(err, watch.ErrUnchanged) {
@@ -194,6 +212,9 @@ func (f *feed) check(ctx context.Context) time.Duration {
 		errors.As(failed, &suspect)
 	}
 	f.lists.Store(&inUse)
+	if err == nil {
+		f.warn()
+	}
 	if loaded >= manyDetectors {
 		debug.FreeOSMemory()
 	}
@@ -226,7 +247,7 @@ func (f *feed) conclude(err error, suspect bool) time.Duration {
 // admit returns a list for each product instance in a shared list that was read. The lists still
 // contain the previous codes. If too many product instances are missing, admit returns before and
 // an error.
-func (f *feed) admit(before map[string]*list, lists map[string]*batch.DetectorList, now time.Time) (map[string]*list, error) {
+func (f *feed) admit(before map[string]*list, lists map[string]*examined, now time.Time) (map[string]*list, error) {
 	if err := shrink.AdmitKeys(&f.shared.guard, before, lists, now); err != nil {
 		return before, err
 	}
@@ -261,8 +282,36 @@ func (f *feed) status(now time.Time) []Status {
 	return all
 }
 
+// doubtful returns the doubtful entries of all lists.
+func (f *feed) doubtful() (all doubtful) {
+	lists := *f.lists.Load()
+	for _, instance := range slices.Sorted(maps.Keys(lists)) {
+		d := lists[instance].getDoubtful()
+		if f.shared != nil {
+			d.warnings = slices.Clone(d.warnings)
+			for i, w := range d.warnings {
+				d.warnings[i] = instance + ": " + w
+			}
+		}
+		all.add(d.entries, d.warnings...)
+	}
+	return all
+}
+
+// warn logs the doubtful entries if they have changed.
+func (f *feed) warn() {
+	d := f.doubtful()
+	if d.entries > 0 && (d.entries != f.warned.entries || !slices.Equal(d.warnings, f.warned.warnings)) {
+		f.log.Warn().Str("product_instance", cmp.Or(f.instance, everyInstance)).Int("entries", d.entries).Strs("first", d.warnings).
+			Msg("the detector list has doubtful entries")
+	}
+	f.warned = d
+}
+
 func (f *feed) sharedStatus(now time.Time) Status {
 	s := f.shared.status(now)
+	d := f.doubtful()
+	s.Doubtful, s.Warnings = d.entries, d.warnings
 	for _, l := range *f.lists.Load() {
 		if set := l.current.Load(); set != nil {
 			s.Detectors += set.Len()

@@ -173,7 +173,7 @@ type fakeSource struct {
 func (s *fakeSource) read(_ context.Context, add addEntry) error {
 	n := min(s.reads, len(s.outcomes)-1)
 	s.reads++
-	add("", "A")
+	add(0, "", "A")
 	return s.outcomes[n]
 }
 func (s *fakeSource) keep()                    {}

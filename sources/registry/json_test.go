@@ -95,7 +95,7 @@ func TestParseJSONUsesLittleMemory(t *testing.T) {
 			return int64(m.HeapAlloc)
 		}
 		n, start, end := 0, live(), int64(0)
-		require.NoError(t, parseJSON(body, fields{}, func(string, string, ...batch.Attribute) {
+		require.NoError(t, parseJSON(body, fields{}, func(int, string, string, ...batch.Attribute) {
 			if n++; n == entries {
 				end = live()
 			}

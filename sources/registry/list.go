@@ -34,6 +34,7 @@ type list struct {
 	mu        sync.Mutex // guards the fields below
 	loaded    time.Time  // when current was read from the feed, or last confirmed before a restart
 	leftOut   int        // number of entries that are not valid codes
+	doubtful  doubtful   // entries of current
 	confirmed time.Time  // time of the last successful check
 	err       error      // result of the last check
 }
@@ -57,6 +58,7 @@ func (l *list) adopt(before *list) {
 	l.current.Store(before.current.Load())
 	l.cached = before.cached && before.cache.path == l.cache.path
 	l.mark, l.leftOut, l.loaded, l.confirmed, l.err = before.mark, before.leftOut, before.loaded, before.confirmed, before.err
+	l.doubtful = before.doubtful
 }
 
 // restore uses the list that an earlier process has cached, and reports whether there is one.
@@ -154,23 +156,26 @@ func (l *list) conclude(err error) {
 
 // Status is the state of a list. Its product instance cannot be served while Detectors is 0.
 type Status struct {
-	ProductInstance string  `json:"product_instance"`
-	Kind            string  `json:"kind"`            // file, http or clickhouse
-	Detectors       int     `json:"detectors"`       // number of detectors in use; 0 before the first list
-	Version         string  `json:"version"`         // of the list in use; depends only on the set of codes
-	LoadedAt        string  `json:"loaded_at"`       // when the list was read, RFC 3339; empty before the first list
-	LeftOut         int     `json:"left_out"`        // number of entries that are empty or too long for a code
-	AgeSeconds      float64 `json:"age_seconds"`     // time since the feed last confirmed the list in use, or since New
-	Error           string  `json:"error,omitempty"` // error of the last check; empty if it succeeded
-	Pending         bool    `json:"-"`               // no list has been read yet, or the file is being written
+	ProductInstance string   `json:"product_instance"`
+	Kind            string   `json:"kind"`               // file, http or clickhouse
+	Detectors       int      `json:"detectors"`          // number of detectors in use; 0 before the first list
+	Version         string   `json:"version"`            // of the list in use; depends only on the set of codes
+	LoadedAt        string   `json:"loaded_at"`          // when the list was read, RFC 3339; empty before the first list
+	LeftOut         int      `json:"left_out"`           // number of entries that are empty or too long for a code
+	Doubtful        int      `json:"doubtful"`           // number of entries whose code or position seems wrong, or that were left out
+	Warnings        []string `json:"warnings,omitempty"` // about the first of them
+	AgeSeconds      float64  `json:"age_seconds"`        // time since the feed last confirmed the list in use, or since New
+	Error           string   `json:"error,omitempty"`    // error of the last check; empty if it succeeded
+	Pending         bool     `json:"-"`                  // no list has been read yet, or the file is being written
 }
 
 func (l *list) status(now time.Time) Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Status{
-		ProductInstance: l.instance, Kind: l.kind, LeftOut: l.leftOut, AgeSeconds: now.Sub(l.confirmed).Seconds(),
-		Pending: l.err == errNotRead || errors.Is(l.err, watch.ErrUnsettled),
+		ProductInstance: l.instance, Kind: l.kind, LeftOut: l.leftOut, Doubtful: l.doubtful.entries, Warnings: l.doubtful.warnings,
+		AgeSeconds: now.Sub(l.confirmed).Seconds(),
+		Pending:    l.err == errNotRead || errors.Is(l.err, watch.ErrUnsettled),
 	}
 	if set := l.current.Load(); set != nil {
 		s.Detectors, s.Version, s.LoadedAt = set.Len(), set.Version(), l.loaded.UTC().Format(time.RFC3339)
@@ -179,6 +184,18 @@ func (l *list) status(now time.Time) Status {
 		s.Error = l.err.Error()
 	}
 	return s
+}
+
+func (l *list) setDoubtful(d doubtful) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubtful = d
+}
+
+func (l *list) getDoubtful() doubtful {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.doubtful
 }
 
 // record stores the outcome of a check and reports whether there was an error before.

@@ -41,7 +41,7 @@ func (f *feed) onlyList() *list { return (*f.lists.Load())[f.instance] }
 
 // collect returns the codes that read adds.
 func collect(read func(addEntry) error) (codes []string, err error) {
-	if err = read(func(_, code string, _ ...batch.Attribute) { codes = append(codes, code) }); err != nil {
+	if err = read(func(_ int, _, code string, _ ...batch.Attribute) { codes = append(codes, code) }); err != nil {
 		return nil, err
 	}
 	return codes, nil

@@ -54,7 +54,8 @@ func parseCSV(body []byte, names fields, comma rune, add addEntry) error {
 				others = append(others, batch.Attribute{Name: header[i], Value: strings.ToValidUTF8(text, "\uFFFD")})
 			}
 		}
-		add(values[1], strings.Clone(values[0]), others...) // without Clone, a field keeps its entire row in memory
+		line, _ := r.FieldPos(0)
+		add(line, values[1], strings.Clone(values[0]), others...) // without Clone, a field keeps its entire row in memory
 	}
 }
 
@@ -151,15 +152,15 @@ func (e *entries) UnmarshalJSON(array []byte) error {
 	var entry json.RawMessage
 	for i := 0; d.More() && e.err == nil; i++ {
 		_ = d.Decode(&entry) // Unmarshal has checked the syntax
-		if err := e.take(entry); err != nil {
+		if err := e.take(i, entry); err != nil {
 			e.err = fmt.Errorf("entry %d of the list: %w", i, err)
 		}
 	}
 	return e.err
 }
 
-// take passes an entry to add.
-func (e *entries) take(entry json.RawMessage) error {
+// take passes the entry with an index to add.
+func (e *entries) take(i int, entry json.RawMessage) error {
 	var object map[string]json.RawMessage
 	if entry[0] == '{' {
 		if err := json.Unmarshal(entry, &object); err != nil {
@@ -191,7 +192,7 @@ func (e *entries) take(entry json.RawMessage) error {
 			others = append(others, batch.Attribute{Name: name, Value: text})
 		}
 	}
-	e.add(values[1], values[0], others...)
+	e.add(i, values[1], values[0], others...)
 	return nil
 }
 

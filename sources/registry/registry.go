@@ -155,6 +155,8 @@ func gauges(instance string, status func(time.Time) Status) []metrics.Collector 
 	}
 	return []metrics.Collector{
 		gauge("detectors", "Detectors in the list in use.", func(s Status) float64 { return float64(s.Detectors) }),
+		gauge("doubtful_entries", "Entries of the detector list in use whose code or position seems to be wrong.",
+			func(s Status) float64 { return float64(s.Doubtful) }),
 		gauge("age_seconds", "Time since the detector list was last confirmed, in seconds.", func(s Status) float64 { return s.AgeSeconds }),
 		gauge("failing", "1 if the last check of the detector list failed, else 0.",
 			func(s Status) float64 { return metrics.Bool(s.Error != "") }),

@@ -31,9 +31,10 @@ type source interface {
 	close()
 }
 
-// addEntry adds a detector code of a product instance. others holds the other columns that are not
-// empty. addEntry must not retain it.
-type addEntry func(instance, code string, others ...batch.Attribute)
+// addEntry adds a detector code of a product instance. at is the line of a CSV file, the index in a
+// JSON array, or the number of the row from 1. others holds the other columns that are not empty.
+// addEntry must not retain it.
+type addEntry func(at int, instance, code string, others ...batch.Attribute)
 
 // fields holds the names of the columns of a CSV list, or of the members of JSON objects.
 type fields struct {
@@ -70,9 +71,10 @@ func (s *fileSource) read(_ context.Context, add addEntry) error {
 }
 
 // Parse parses the content of the file, which must be decompressed and without a byte order mark.
-// It calls add for each detector. instance is empty if instanceColumn is empty. others holds the
-// other columns that are not empty. add must not retain it.
-func (f FileConfig) Parse(body []byte, instanceColumn string, add func(instance, code string, others ...batch.Attribute)) error {
+// It calls add for each detector, with its line or, in JSON, its index. instance is empty if
+// instanceColumn is empty. others holds the other columns that are not empty. add must not retain
+// it.
+func (f FileConfig) Parse(body []byte, instanceColumn string, add func(at int, instance, code string, others ...batch.Attribute)) error {
 	names := fields{f.Column, instanceColumn}
 	if f.format() == FormatJSON {
 		return parseJSON(body, names, add)
@@ -170,7 +172,7 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 		}
 		size := int64(0)
 		others := make([]batch.Attribute, 0, len(into))
-		for rows.Next() {
+		for n := 1; rows.Next(); n++ {
 			if err := rows.Scan(into...); err != nil {
 				return fmt.Errorf("the first column and the column of the product instance must hold strings: %w", err)
 			}
@@ -186,7 +188,7 @@ func (s *clickHouseSource) read(ctx context.Context, add addEntry) error {
 			if size > s.maxBytes {
 				return watch.ErrTooLong
 			}
-			add(instance, code, others...)
+			add(n, instance, code, others...)
 		}
 		return nil
 	})

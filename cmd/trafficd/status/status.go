@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"trafficd/cmd/internal/ops"
+	"trafficd/sources/registry"
 )
 
 const (
@@ -91,10 +92,12 @@ type Store struct {
 
 // Registry describes the detector list of a product instance.
 type Registry struct {
-	ProductInstance string  `json:"productInstance"`
-	Detectors       float64 `json:"detectors"`
-	Age             float64 `json:"age"` // s
-	Error           string  `json:"error,omitempty"`
+	ProductInstance string   `json:"productInstance"`
+	Detectors       float64  `json:"detectors"`
+	Doubtful        float64  `json:"doubtful"`           // entries of the list whose code or position seems to be wrong
+	Warnings        []string `json:"warnings,omitempty"` // about the first of them
+	Age             float64  `json:"age"`                // s
+	Error           string   `json:"error,omitempty"`
 }
 
 // Forecast is the state of the layer.
@@ -257,10 +260,16 @@ func (r *Recorder) Now() Status {
 		st.Stores = append(st.Stores, store)
 	}
 	instances, _ := ready.Components["registry"].Detail["product_instances"].(map[string]ops.Component)
+	feeds, _ := ready.Components["registry"].Detail["feeds"].([]registry.Status)
 	for _, name := range sorted(s.values["registry_detectors"]) {
-		st.Registries = append(st.Registries, Registry{
-			name, s.values["registry_detectors"][name], s.values["registry_age_seconds"][name], strings.Join(instances[name].Reasons, "; "),
-		})
+		list := Registry{
+			ProductInstance: name, Detectors: s.values["registry_detectors"][name], Age: s.values["registry_age_seconds"][name],
+			Error: strings.Join(instances[name].Reasons, "; "),
+		}
+		if i := slices.IndexFunc(feeds, func(f registry.Status) bool { return f.ProductInstance == name }); i >= 0 {
+			list.Doubtful, list.Warnings = float64(feeds[i].Doubtful), feeds[i].Warnings
+		}
+		st.Registries = append(st.Registries, list)
 	}
 	if streets, ok := s.values["layers_streets"]; ok && len(s.values["layers_age_seconds"]) > 0 {
 		st.Forecast = &Forecast{

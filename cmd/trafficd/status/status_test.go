@@ -20,6 +20,7 @@ import (
 	"trafficd/cmd/internal/ops"
 	"trafficd/pipeline"
 	"trafficd/schemas/openapi"
+	"trafficd/sources/registry"
 )
 
 // fakeDaemon provides the metrics and the readiness of a daemon that delivers to one store.
@@ -147,6 +148,18 @@ func TestRatesBetweenBatches(t *testing.T) {
 	})
 }
 
+// TestRegistryWarnings checks that the status names the doubtful entries of a detector list.
+func TestRegistryWarnings(t *testing.T) {
+	d := start(t, false)
+	d.recorder.gatherer.(*prometheus.Registry).MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "trafficd_registry_detectors", ConstLabels: prometheus.Labels{"product_instance": "city"},
+	}, func() float64 { return 2 }))
+	d.ready = ops.NewReadiness(map[string]ops.Component{"registry": {State: ops.OK, Detail: map[string]any{
+		"feeds": []registry.Status{{ProductInstance: "city", Doubtful: 1, Warnings: []string{"line 7: …"}}},
+	}}})
+	require.Equal(t, []Registry{{ProductInstance: "city", Detectors: 2, Doubtful: 1, Warnings: []string{"line 7: …"}}}, d.recorder.Now().Registries)
+}
+
 var update = flag.Bool("update", false, "write status.example.json, from which the page takes its types")
 
 // examplePath is the path of an example that has every member of a status.
@@ -161,7 +174,7 @@ func TestDocument(t *testing.T) {
 		Rates: Rates{1, 14000, 12}, Latency: &Latency{.01, .05}, Codes: []Code{{"UNKNOWN_DETECTOR", 7, .5}},
 		Clients: []Client{{"acme", 1, 14000, 12, &at}}, Journal: Journal{1e6, 1e10, 1e11},
 		Stores:     []Store{{"clickhouse", 2, 28000, 3.5, "connection refused", 1}},
-		Registries: []Registry{{"city", 100, 60, "status 500"}}, Forecast: &Forecast{2000, 12, &at, true},
+		Registries: []Registry{{"city", 100, 1, []string{"line 7: latitude 95 is not between -90 and 90"}, 60, "status 500"}}, Forecast: &Forecast{2000, 12, &at, true},
 		History: History{at.Unix(), 5, map[string][]point{"accepted": {14000}}},
 	}, "", "  ")
 	require.NoError(t, err)

@@ -98,7 +98,7 @@ func Read(c Config) (content Content, err error) {
 	must.Do(err, "cannot read the detectors")
 	var rows []map[string]string
 	list := registry.FileConfig{Path: c.Path, Column: c.Columns.Code}
-	err = list.Parse(bytes.TrimPrefix(body, []byte("\ufeff")), "", func(_, code string, others ...batch.Attribute) {
+	err = list.Parse(bytes.TrimPrefix(body, []byte("\ufeff")), "", func(_ int, _, code string, others ...batch.Attribute) {
 		row := map[string]string{c.Columns.Code: code}
 		for _, o := range others {
 			row[o.Name] = o.Value

@@ -139,11 +139,17 @@ function Figures({ status: s, error }: { status: Status; error: string }) {
         />
         <Table
           title="Detector registries"
-          head={["product instance", "detectors", "age", "last error"]}
-          numbers={2}
+          head={["product instance", "detectors", "doubtful", "age", "last error, or a warning"]}
+          numbers={3}
           rows={s.registries.map((r) => ({
             key: r.productInstance,
-            cells: [r.productInstance, whole(r.detectors), duration(r.age), r.error ?? "none"],
+            cells: [
+              r.productInstance,
+              whole(r.detectors),
+              whole(r.doubtful),
+              duration(r.age),
+              r.error ?? r.warnings?.[0] ?? "none",
+            ],
             bad: r.error !== undefined,
           }))}
           none="No registry is configured."
