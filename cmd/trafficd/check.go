@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -58,12 +57,7 @@ func checkAPI(c api.Config) (clients []*contract.Client, err error) {
 		clients = keys.Clients()
 		keys.Close()
 	}
-	if c.TLSCert != "" && c.TLSKey != "" {
-		if _, certErr := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); certErr != nil {
-			err = errors.Join(err, fmt.Errorf("tls_cert and api.tls_key: cannot load the certificate: %w", certErr))
-		}
-	}
-	return clients, err
+	return clients, errors.Join(err, c.CheckCertificate())
 }
 
 // checkFeeds returns an error for each key with the ingest right whose product instance has no

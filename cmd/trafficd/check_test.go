@@ -65,7 +65,7 @@ func TestCheckConfigReportsEverythingAtOnce(t *testing.T) {
 		"log.level is ", "memory_limit is ", "ops.listen is ", "api.listen is ", "ui.forecaster is ",
 		`pipeline.idempotency.journal.dir is "/dev/null/./journal", must not be journal.dir: a directory can hold only one journal`, "pipeline.queue is ", "layers.stale is ", "routing.max_points is ",
 		"clickhouse.block_rows is ", "kafka.batch_bytes is ",
-		"api.keys_file: cannot read the keys file: open /nowhere/keys.yaml", "api.tls_cert and api.tls_key: cannot load the certificate",
+		"api.keys_file: cannot read the keys file: open /nowhere/keys.yaml", "api.tls_cert and api.tls_key: cannot load the certificate /nowhere/crt (api.tls_cert) with the key /nowhere/key (api.tls_key): ",
 		"kafka.tls.ca: cannot read the CA certificates: open /nowhere/ca", "clickhouse.tls.ca: no CA certificate in",
 		"journal.dir: cannot write to /dev/null/journal: stat /dev/null/journal: not a directory (from --set)", "pipeline.idempotency.journal.dir: ", "dead_letters: ",
 		"registry.feeds[0].file: cannot read /nowhere/a.csv: no such file or directory (from --set)", "registry.feeds[1].http: ",

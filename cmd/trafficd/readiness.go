@@ -61,6 +61,9 @@ func (d *daemon) readiness() ops.Readiness {
 		}
 	}
 	components["dead_letters"] = letters
+	if expires, problems := d.api.Certificate(time.Now()); !expires.IsZero() {
+		components["certificate"] = certificateState(expires, problems)
+	}
 	if c, show := d.forecastState(clients); show {
 		components["forecasts"] = c
 		served = served || c.State != ops.NotReady && anyHas(clients, contract.RightForecast)
@@ -123,6 +126,16 @@ func (d *daemon) keysState() ops.Component {
 		c.Add(ops.NotReady, noKeys)
 	}
 	if err := d.keys.Err(); err != nil {
+		c.Add(ops.Degraded, err.Error())
+	}
+	return c
+}
+
+// certificateState returns the state of the TLS certificate that clients see. It is never NotReady:
+// clients that do not check the certificate, such as some load balancers, can still be served.
+func certificateState(expires time.Time, problems []error) ops.Component {
+	c := ops.Component{State: ops.OK, Detail: map[string]any{"expires": expires.UTC()}}
+	for _, err := range problems {
 		c.Add(ops.Degraded, err.Error())
 	}
 	return c

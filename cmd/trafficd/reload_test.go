@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -20,14 +21,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/internal/ops"
+	"trafficd/cmd/trafficd/status"
 )
 
-// writeCertificate writes a certificate for loopback with a serial number, and its key.
+// writeCertificate writes a certificate for loopback that is valid for an hour, with a serial number,
+// and its key.
 func writeCertificate(t *testing.T, cert, key string, serial int64) {
+	t.Helper()
+	writeCertificateUntil(t, cert, key, serial, time.Now().Add(time.Hour))
+}
+
+func writeCertificateUntil(t *testing.T, cert, key string, serial int64, expires time.Time) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: expires, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
@@ -112,4 +120,46 @@ func TestCertificateIsReloaded(t *testing.T) {
 	d.signal(syscall.SIGHUP)
 	d.eventually(func() bool { return strings.Contains(d.Log(), "the last valid certificate stays in use") }, "the warning")
 	require.True(t, serves(2)())
+}
+
+// TestReadinessShowsCertificateProblems checks that an expired certificate, and a renewed one that
+// does not match the key, are shown in /readyz, /status and --check-config until they are mended.
+func TestReadinessShowsCertificateProblems(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	writeCertificateUntil(t, cert, key, 1, time.Now().Add(-time.Minute))
+	out, ok := checkConfig(t, "--check-config", "api.tls_cert="+cert, "api.tls_key="+key)
+	require.False(t, ok)
+	requireProblems(t, out, "api.tls_cert: the TLS certificate of the clients' listener expired at ")
+
+	d := newProcess(t, "api.tls_cert="+cert, "api.tls_key="+key).start()
+	reasons := func(want string) {
+		t.Helper()
+		d.eventually(func() bool {
+			_, r := d.ready()
+			c := r.Components["certificate"]
+			text := strings.Join(c.Reasons, "\n")
+			return want == "" && c.State == ops.OK || want != "" && c.State == ops.Degraded && strings.Contains(text, want)
+		}, "the component certificate with %q", want)
+		var got status.Status
+		_, text := d.get("/status")
+		require.NoError(t, json.Unmarshal(text, &got))
+		require.Equal(t, want != "", strings.Contains(strings.Join(got.Summary, "\n"), "certificate: "), got.Summary)
+	}
+	d.await(http.StatusOK)
+	reasons("expired at ")
+	require.Contains(t, d.Log(), "the TLS certificate needs attention")
+	writeCertificate(t, cert, key, 2)
+	reasons("")
+	require.Zero(t, d.metric("trafficd_api_certificate_stale"))
+
+	other := filepath.Join(dir, "other.key")
+	writeCertificate(t, cert, other, 3)
+	reasons("private key does not match public key")
+	require.Equal(t, 1.0, d.metric("trafficd_api_certificate_stale"))
+	text, err := os.ReadFile(other)
+	require.NoError(t, err)
+	replaceFile(t, key, string(text))
+	reasons("")
+	d.terminate()
 }

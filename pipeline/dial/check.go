@@ -55,7 +55,7 @@ func (c ClickHouse) Check(ctx context.Context, key, address string, timeout time
 // Check returns an error if the TLS files cannot be read or, if deep, if the server cannot be used.
 // It does not run the query.
 func (q ClickHouseQuery) Check(ctx context.Context, deep bool) error {
-	if _, err := q.TLS.Config("tls."); err != nil || !deep {
+	if err := q.TLS.CheckFiles("tls."); err != nil || !deep {
 		return err
 	}
 	return q.ClickHouse.Check(ctx, "address", q.Address, q.Timeout)
@@ -134,8 +134,8 @@ func (k Kafka) Check(ctx context.Context, section string, deep bool) (t Topic, e
 	if err != nil {
 		return t, fmt.Errorf("%s%w", section, err)
 	}
-	if !deep {
-		return t, nil
+	if err := k.TLS.CheckFiles(section + "tls."); err != nil || !deep {
+		return t, err
 	}
 	defer transport.CloseIdleConnections()
 	client := &kafka.Client{Timeout: k.RequestTimeout, Transport: transport}

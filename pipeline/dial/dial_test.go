@@ -102,7 +102,7 @@ func TestFilesAreRead(t *testing.T) {
 }
 
 // TestClientCertificateExpiry checks that a metric has the time at which the client certificate now
-// in the file expires, however often it is configured.
+// in the file expires, however often it is configured, and that a check reports it afterwards.
 func TestClientCertificateExpiry(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "client.pem")
 	write := func(expiry time.Time) {
@@ -139,6 +139,23 @@ func TestClientCertificateExpiry(t *testing.T) {
 	require.Equal(t, 2e9, expiry())
 	write(time.Unix(2_100_000_000, 0))
 	require.Equal(t, 2.1e9, expiry())
+
+	config := TLS{Enabled: true, Cert: file, Key: file}
+	check := func(want string) {
+		t.Helper()
+		_, err := Kafka{Topic: "measurements", TLS: config}.Check(t.Context(), "kafka.", false)
+		query := ClickHouseQuery{ClickHouse: ClickHouse{TLS: config}}
+		for _, err := range []error{err, query.Check(t.Context(), false)} {
+			if want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, "tls.cert: the client certificate "+file+" "+want)
+			}
+		}
+	}
+	check("")
+	write(time.Unix(1_000_000_000, 0))
+	check("expired at 2001-09-09T01:46:40Z")
 	require.NoError(t, os.Remove(file))
 	require.True(t, math.IsNaN(expiry()))
 }

@@ -73,6 +73,23 @@ func (t TLS) Config(section string) (*tls.Config, error) {
 	return c, nil
 }
 
+// CheckFiles returns an error if the files cannot be used, or if the client certificate is not valid
+// now. Config accepts such a certificate, because the servers decide whether to accept it.
+func (t TLS) CheckFiles(section string) error {
+	c, err := t.Config(section)
+	if err != nil || c == nil || c.GetClientCertificate == nil {
+		return err
+	}
+	pair, err := c.GetClientCertificate(nil)
+	if err == nil {
+		err = settings.CheckCertificate(pair.Leaf, time.Now())
+	}
+	if err != nil {
+		return fmt.Errorf("%scert: the client certificate %s %w; write a renewed one to the file", section, t.Cert, err)
+	}
+	return nil
+}
+
 // clientCertificates holds the paths of the client certificates that have a metric.
 var clientCertificates sync.Map
 

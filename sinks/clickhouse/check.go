@@ -24,8 +24,8 @@ func (c Config) Check(ctx context.Context, deep bool) error {
 		return errors.Unwrap(err) // strip the section name
 	}
 	_ = s.Close() // the sink was not used
-	if !deep {
-		return nil
+	if err := c.TLS.CheckFiles("tls."); err != nil || !deep {
+		return err
 	}
 	var errs []error
 	replicas := map[string]string{} // shard and replica → address

@@ -2,11 +2,9 @@ package api
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,9 +12,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 	oteltrace "go.opentelemetry.io/otel/trace"
-
-	"trafficd/pipeline/metrics"
-	"trafficd/sources/internal/watch"
 )
 
 // Server is the HTTP server for clients. Create it with New, then call Start and Stop once each.
@@ -178,77 +173,4 @@ func withoutBytes(err error) string {
 		}
 	}
 	return "malformed request"
-}
-
-// keyPair is the server's certificate and key, which are reloaded when their files change.
-type keyPair struct {
-	cert, key string // paths
-	log       zerolog.Logger
-	now       atomic.Pointer[tls.Certificate]
-	file      *watch.File
-	problem   string // text of the last error logged; empty after a success
-	stop      func()
-}
-
-// openCertificate reads the files and watches them until close. It returns nil for plain HTTP.
-func openCertificate(cfg Config, log zerolog.Logger) (*keyPair, error) {
-	if cfg.TLSCert == "" {
-		return nil, nil
-	}
-	c := &keyPair{cert: cfg.TLSCert, key: cfg.TLSKey, log: log}
-	if _, err := c.load(); err != nil {
-		return nil, err
-	}
-	metrics.Register(metrics.GaugeFunc("trafficd_api_certificate_expiry_timestamp_seconds",
-		"Unix time at which the TLS certificate in use expires, in seconds.", nil,
-		func() float64 { return float64(c.now.Load().Leaf.NotAfter.Unix()) }))
-	c.file = watch.NewFile(c.cert, settle, maxCertificate)
-	c.stop = c.file.Watch(settle, c.check)
-	return c, nil
-}
-
-const maxCertificate = 1 << 20
-
-func (c *keyPair) close() {
-	if c != nil {
-		c.stop()
-	}
-}
-
-// load reads the files and reports whether the certificate has changed.
-func (c *keyPair) load() (changed bool, err error) {
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
-	if err != nil {
-		return false, fmt.Errorf("cannot load the certificate %s (api.tls_cert) with the key %s (api.tls_key): %w", c.cert, c.key, err)
-	}
-	before := c.now.Swap(&pair)
-	return before == nil || !slices.EqualFunc(before.Certificate, pair.Certificate, slices.Equal), nil
-}
-
-// check reads the files and returns the time until the next check, which is short after an error,
-// because the certificate and the key do not match until both are replaced.
-func (c *keyPair) check(context.Context) time.Duration {
-	_, _, _ = c.file.Read() // only to watch the directories on the path
-	changed, err := c.load()
-	if err != nil {
-		if c.problem != err.Error() {
-			c.problem = err.Error()
-			c.log.Error().Err(err).Msg("the last valid certificate stays in use")
-		}
-		return time.Second
-	}
-	if c.problem = ""; changed {
-		c.log.Info().Str("file", c.cert).Time("expires", c.now.Load().Leaf.NotAfter).Msg("TLS certificate reloaded")
-	}
-	return pollEvery
-}
-
-func (c *keyPair) config() *tls.Config {
-	if c == nil {
-		return nil
-	}
-	return &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil },
-		NextProtos:     []string{"http/1.1"}, MinVersion: tls.VersionTLS12,
-	}
 }

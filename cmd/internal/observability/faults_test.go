@@ -105,6 +105,10 @@ func faults(t *testing.T) []fault {
 		}},
 		{alerts: "TrafficdCertificateExpires", name: "expiring", prepare: tls(10*24*time.Hour + time.Hour)},
 		{
+			alerts: "TrafficdCertificateInvalid", name: "wrong-key", prepare: tls(100 * 24 * time.Hour),
+			inject: func(d *daemon) { d.replace("tls.key", "") },
+		},
+		{
 			alerts: "TrafficdClientCertificateExpires", name: "client-expiring",
 			settings: []string{
 				"kafka.enabled=true", "kafka.brokers=" + encrypted, "kafka.create_topic.partitions=1",

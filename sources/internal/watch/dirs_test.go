@@ -56,6 +56,17 @@ func TestOldDirsAreNotWatched(t *testing.T) {
 	}
 }
 
+// TestOtherFiles checks that changes of the other files are reported, although they are in
+// directories of their own.
+func TestOtherFiles(t *testing.T) {
+	path, other := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
+	file := NewFile(path, 0, 1<<20, other)
+	defer file.Close()
+	file.follow()
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	<-file.Changes()
+}
+
 // TestDirIsReplaced checks that the periodic checks find a change even if the directory itself was
 // replaced, because the operating system continues to watch the renamed directory.
 func TestDirIsReplaced(t *testing.T) {

@@ -34,6 +34,7 @@ var (
 // the path, changes a directory entry.
 type File struct {
 	path     string
+	others   []string // read together with the file, by the caller
 	settle   time.Duration
 	maxBytes int64
 	poke     chan struct{} // capacity 1: one check suffices for several changes
@@ -45,9 +46,9 @@ type File struct {
 }
 
 // NewFile returns a File. The file need not exist yet. Watching begins with the first Read and ends
-// with Close.
-func NewFile(path string, settle time.Duration, maxBytes int64) *File {
-	return &File{path: path, settle: settle, maxBytes: maxBytes, poke: make(chan struct{}, 1)}
+// with Close. Changes of the other files, which the caller reads itself, are also reported.
+func NewFile(path string, settle time.Duration, maxBytes int64, others ...string) *File {
+	return &File{path: path, others: others, settle: settle, maxBytes: maxBytes, poke: make(chan struct{}, 1)}
 }
 
 // CheckReadable returns an error if the file at path cannot be read. It accepts an empty path,
@@ -189,7 +190,7 @@ func decompress(s io.ReadSeeker, read func(plain io.Reader) (int64, error)) (n i
 	return n, err
 }
 
-// follow watches exactly the directories that are currently on the path to the file. The periodic
+// follow watches exactly the directories that are currently on the paths to the files. The periodic
 // check finds changes that cannot be watched.
 func (f *File) follow() {
 	if f.watcher == nil {
@@ -201,6 +202,9 @@ func (f *File) follow() {
 		f.running.Go(func() { f.forward(watcher) })
 	}
 	dirs := dirsTo(f.path)
+	for _, other := range f.others {
+		dirs = append(dirs, dirsTo(other)...)
+	}
 	for _, dir := range dirs {
 		_ = f.watcher.Add(dir) // the periodic check covers a missing directory
 	}

@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,9 +111,13 @@ func (c *Client) NewRequest(ctx context.Context, method string, body io.Reader) 
 // Do sends a request. Where possible, the error contains advice.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	resp, err := c.HTTP.Do(req)
+	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		err = fmt.Errorf("%w; use http:// in --url", err)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired: // or not valid yet
+		err = fmt.Errorf("%w; the certificate of %s is valid from %s to %s: ask the operator for a renewed one, and check this machine's clock",
+			err, req.URL.Host, invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339))
 	case Permanent(err):
 		err = fmt.Errorf("%w; check the host in --url, or trust the daemon's CA with --ca FILE", err)
 	case NotConnected(err):

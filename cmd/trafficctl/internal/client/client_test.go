@@ -1,8 +1,16 @@
 package client
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -109,6 +117,34 @@ func TestCA(t *testing.T) {
 	require.NoError(t, err)
 	resp.Body.Close()
 	require.Equal(t, http.StatusNotFound, resp.StatusCode)
+}
+
+// TestExpiredCertificate checks that the error about an expired certificate says so, and gives no
+// advice about the URL.
+func TestExpiredCertificate(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	expired := time.Now().Add(-time.Hour)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: expired, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	server.StartTLS()
+	defer server.Close()
+	cfg := defaults()
+	cfg.URL, cfg.Key, cfg.CA = server.URL, "k", filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(cfg.CA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	c, err := New(cfg, Ingest)
+	require.NoError(t, err)
+	defer c.Close()
+	req, err := c.NewRequest(t.Context(), http.MethodGet, nil)
+	require.NoError(t, err)
+	_, err = c.Do(req)
+	require.ErrorContains(t, err, "to "+expired.UTC().Format(time.RFC3339)+": ask the operator for a renewed one")
+	require.NotContains(t, err.Error(), "check the host")
+	require.True(t, Permanent(err))
 }
 
 // TestSchemeMismatch checks that the https scheme for a server without TLS is a permanent error.
