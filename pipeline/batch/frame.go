@@ -171,7 +171,7 @@ func appendResponse(dst []byte, a *Response) []byte {
 	plain := len(dst)
 	for _, x := range a.List {
 		dst = binary.AppendUvarint(dst, uint64(x.Index))
-		dst = append(dst, byte(x.Code), byte(x.Field))
+		dst = append(dst, x.Code.Stored(), x.Field.Stored())
 		dst = AppendCounted(dst, a.Detail(x))
 	}
 	return AppendCounted(dst[:plain], compressor.EncodeAll(dst[plain:], nil))
@@ -253,7 +253,7 @@ func readResponse(r *WireReader, a *Response) {
 	for ; count > 0 && l.Err() == nil; count-- {
 		index := l.Uvarint()
 		code, field := l.Byte(), l.Byte()
-		a.Add(int(index), contract.Code(code), contract.Field(field), l.Counted())
+		a.Add(int(index), contract.CodeOf(code), contract.FieldOf(field), l.Counted())
 	}
 	if l.End() != nil {
 		r.Fail("invalid rejections")
@@ -359,11 +359,10 @@ func FrameHeader(frame []byte) (h Header, err error) {
 func FrameSum(frame []byte) uint64 { return xxhash.Sum64(frame[stampAt+8:]) }
 
 // FrameWithout returns a copy of a frame without the rows whose indexes are in earlier frames of
-// the same batch.
+// the same batch. The copy has no response.
 func FrameWithout(frame []byte, earlier [][]byte) ([]byte, error) {
 	var b, other Batch
-	var a Response
-	err := DecodeFrame(frame, &b, &a)
+	err := DecodeFrame(frame, &b, nil)
 	drop := map[uint32]bool{}
 	for _, e := range earlier {
 		if err == nil {
@@ -389,7 +388,7 @@ func FrameWithout(frame []byte, earlier [][]byte) ([]byte, error) {
 	}
 	b.Truncate(n)
 	b.Index = b.Index[:n]
-	return AppendFrame(nil, &b, &a), nil
+	return AppendFrame(nil, &b, nil), nil
 }
 
 // FrameRows returns the number of rows in a frame.

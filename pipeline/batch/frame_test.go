@@ -66,7 +66,7 @@ func random(r *rand.Rand) (*Batch, *Response) {
 	if r.IntN(2) == 0 {
 		a.Key, a.Client, a.BodyHash, a.Items, a.Duplicates = "key", "client", r.Uint64(), r.IntN(1000), r.IntN(1000)
 		for i := range r.IntN(5) {
-			a.Add(i*7, contract.Code(1+r.IntN(int(contract.CodeCount)-1)), contract.Field(r.IntN(int(contract.FieldCount))), bytes.Repeat([]byte("é"), r.IntN(60)))
+			a.Add(i*7, contract.BatchLimitExceeded+contract.Code(r.IntN(int(contract.CodeCount-contract.BatchLimitExceeded))), contract.Field(r.IntN(int(contract.FieldCount))), bytes.Repeat([]byte("é"), r.IntN(60)))
 		}
 	}
 	return b, a
@@ -128,6 +128,19 @@ func TestFrameRoundTrip(t *testing.T) {
 		require.Equal(t, b.ID, got.ID)
 		require.Equal(t, fmt.Sprintf("%+v", *a), fmt.Sprintf("%+v", *response))
 	}
+}
+
+// TestUnknownCode checks that a response with numbers that a newer version has stored can be read.
+func TestUnknownCode(t *testing.T) {
+	var a Response
+	a.Key, a.Items = "k", 1
+	a.Add(3, contract.UnknownDetector, contract.FieldDetectorCode, nil)
+	frame := AppendFrame(nil, new(Batch), &a)
+	newer := bytes.Replace(frame, compressor.EncodeAll([]byte{3, 23, 1, 0}, nil), compressor.EncodeAll([]byte{3, 200, 99, 0}, nil), 1)
+	require.NotEqual(t, frame, newer)
+	var b Batch
+	require.NoError(t, DecodeFrame(newer, &b, &a))
+	require.Equal(t, []Rejection{{Index: 3, Code: contract.UnknownCode, Field: contract.FieldItem}}, a.List)
 }
 
 // TestFrameDoesNotGrow checks that the memory for a typical frame is allocated once.

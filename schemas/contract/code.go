@@ -41,12 +41,15 @@ const (
 
 	// CodeCount is the number of codes.
 	CodeCount
+	// UnknownCode is a code that a newer version has stored. Only replays after a downgrade have it.
+	UnknownCode = CodeCount
 )
 
 // codes is the table of all codes (contract 1.1, 1.2 and 6.1).
-var codes = [CodeCount]struct {
+var codes = [UnknownCode + 1]struct {
 	name   string // errorCode in responses
 	status int    // HTTP status of a whole request; 0 if the code is only for items
+	stored byte   // see Stored; codes of items only
 	item   string // template of AppendItemDescription for a rejected item; empty if the code is only for whole requests
 }{
 	OK:                     {name: "OK", status: 207},
@@ -68,28 +71,44 @@ var codes = [CodeCount]struct {
 	TooManyItems:           {name: "TOO_MANY_ITEMS", status: 413},
 	InternalError:          {name: "GENERAL_INTERNAL_ERROR", status: 500},
 
-	BatchLimitExceeded: {name: "BATCH_LIMIT_EXCEEDED", item: "exceeds the batch limit and was not examined; send it in another batch"},
-	InvalidType:        {name: "INVALID_TYPE", status: 400, item: "must be {kind}"},
-	DuplicateField:     {name: "DUPLICATE_FIELD", status: 400, item: "is a duplicate member"},
-	ReservedField:      {name: "RESERVED_FIELD", item: "is reserved; it must be null or absent"},
-	MissingField:       {name: "MISSING_FIELD", status: 400, item: "is missing or null"},
-	UnknownDetector:    {name: "UNKNOWN_DETECTOR", item: "{input} does not exist in product instance {instance}"},
-	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", item: "{input} is not an allowed measure type; {types}"},
-	InvalidTimestamp: {name: "INVALID_TIMESTAMP", item: "{input} is not an ISO 8601 date-time in UTC, with Z at its end, " +
+	BatchLimitExceeded: {name: "BATCH_LIMIT_EXCEEDED", stored: 18, item: "exceeds the batch limit and was not examined; send it in another batch"},
+	InvalidType:        {name: "INVALID_TYPE", status: 400, stored: 19, item: "must be {kind}"},
+	DuplicateField:     {name: "DUPLICATE_FIELD", status: 400, stored: 20, item: "is a duplicate member"},
+	ReservedField:      {name: "RESERVED_FIELD", stored: 21, item: "is reserved; it must be null or absent"},
+	MissingField:       {name: "MISSING_FIELD", status: 400, stored: 22, item: "is missing or null"},
+	UnknownDetector:    {name: "UNKNOWN_DETECTOR", stored: 23, item: "{input} does not exist in product instance {instance}"},
+	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", stored: 24, item: "{input} is not an allowed measure type; {types}"},
+	InvalidTimestamp: {name: "INVALID_TIMESTAMP", stored: 25, item: "{input} is not an ISO 8601 date-time in UTC, with Z at its end, " +
 		"from 1970 to 2261, such as 2026-01-31T12:00:00Z"},
-	InvalidInterval:   {name: "INVALID_INTERVAL", item: "is before timestampFrom"},
-	TimestampInFuture: {name: "TIMESTAMP_IN_FUTURE", item: "is more than {tolerance} after the daemon's time, which the header Date shows"},
-	InvalidValue:      {name: "INVALID_VALUE", item: "is not a finite number{range}"},
-	InvalidQuality:    {name: "INVALID_QUALITY", item: "is not a finite number{range}"},
+	InvalidInterval:   {name: "INVALID_INTERVAL", stored: 26, item: "is before timestampFrom"},
+	TimestampInFuture: {name: "TIMESTAMP_IN_FUTURE", stored: 27, item: "is more than {tolerance} after the daemon's time, which the header Date shows"},
+	InvalidValue:      {name: "INVALID_VALUE", stored: 28, item: "is not a finite number{range}"},
+	InvalidQuality:    {name: "INVALID_QUALITY", stored: 29, item: "is not a finite number{range}"},
+
+	UnknownCode: {name: "UNKNOWN", item: "was rejected for a reason that this version of the daemon does not know"},
 }
 
 // String returns the errorCode that responses contain.
-func (c Code) String() string {
-	if c < CodeCount {
-		return codes[c].name
+func (c Code) String() string { return codes[min(c, UnknownCode)].name }
+
+// Stored returns the number that stands for a code of an item in stored responses. It never changes,
+// whatever the order of the codes, and is not reused. A new code gets the next number.
+func (c Code) Stored() byte { return codes[c].stored }
+
+// CodeOf returns the code of an item that has the stored number, or UnknownCode.
+func CodeOf(stored byte) Code { return codeOf[stored] }
+
+var codeOf = func() (all [256]Code) {
+	for i := range all {
+		all[i] = UnknownCode
 	}
-	return "UNKNOWN"
-}
+	for c := range CodeCount {
+		if c.OfItems() {
+			all[c.Stored()] = c
+		}
+	}
+	return all
+}()
 
 // Status returns the HTTP status of a request with this code, or 0 if the code is only for items.
 func (c Code) Status() int {
@@ -120,15 +139,18 @@ const (
 	FieldCount
 )
 
-var fields = [FieldCount]struct{ name, kind string }{
-	FieldItem:            {"", "an object"},
-	FieldDetectorCode:    {"detectorCode", "a string"},
-	FieldMeasureTypeCode: {"measureTypeCode", "a string"},
-	FieldTimestampFrom:   {"timestampFrom", "a string"},
-	FieldTimestampTo:     {"timestampTo", "a string"},
-	FieldValue:           {"value", "a number"},
-	FieldQuality:         {"quality", "a number or null"},
-	FieldLinkID:          {"linkId", "null"},
+var fields = [FieldCount]struct {
+	name, kind string
+	stored     byte // see Stored
+}{
+	FieldItem:            {"", "an object", 0},
+	FieldDetectorCode:    {"detectorCode", "a string", 1},
+	FieldMeasureTypeCode: {"measureTypeCode", "a string", 2},
+	FieldTimestampFrom:   {"timestampFrom", "a string", 3},
+	FieldTimestampTo:     {"timestampTo", "a string", 4},
+	FieldValue:           {"value", "a number", 5},
+	FieldQuality:         {"quality", "a number or null", 6},
+	FieldLinkID:          {"linkId", "null", 7},
 }
 
 // String returns the member's name in JSON, which is empty for FieldItem.
@@ -138,6 +160,20 @@ func (f Field) String() string {
 	}
 	return ""
 }
+
+// Stored returns the number that stands for the field in stored responses; see Code.Stored.
+func (f Field) Stored() byte { return fields[f].stored }
+
+// FieldOf returns the field that has the stored number. A field that a newer version has stored is
+// FieldItem.
+func FieldOf(stored byte) Field { return fieldOf[stored] }
+
+var fieldOf = func() (all [256]Field) {
+	for f := range FieldCount {
+		all[f.Stored()] = f
+	}
+	return all
+}()
 
 // FieldSet is a set of fields, one bit each.
 type FieldSet uint16

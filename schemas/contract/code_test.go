@@ -26,6 +26,41 @@ func TestCodes(t *testing.T) {
 	require.Empty(t, FieldCount.String())
 }
 
+// TestStoredNumbers checks that the numbers in journals and idempotency stores never change. After a
+// new code or field, add its number; never change one.
+func TestStoredNumbers(t *testing.T) {
+	codes := map[Code]byte{
+		BatchLimitExceeded: 18, InvalidType: 19, DuplicateField: 20, ReservedField: 21, MissingField: 22, UnknownDetector: 23,
+		UnknownMeasureType: 24, InvalidTimestamp: 25, InvalidInterval: 26, TimestampInFuture: 27, InvalidValue: 28, InvalidQuality: 29,
+	}
+	known := map[byte]bool{}
+	for c := range CodeCount {
+		if c.OfItems() {
+			require.Equal(t, codes[c], c.Stored(), c)
+			require.False(t, known[c.Stored()], c)
+			known[c.Stored()] = true
+			require.Equal(t, c, CodeOf(c.Stored()))
+		}
+	}
+	require.Len(t, known, len(codes))
+	for n := range 256 {
+		if !known[byte(n)] {
+			require.Equal(t, UnknownCode, CodeOf(byte(n)))
+		}
+	}
+	fields := map[Field]byte{
+		FieldItem: 0, FieldDetectorCode: 1, FieldMeasureTypeCode: 2, FieldTimestampFrom: 3, FieldTimestampTo: 4, FieldValue: 5,
+		FieldQuality: 6, FieldLinkID: 7,
+	}
+	for f := range FieldCount {
+		require.Equal(t, fields[f], f.Stored(), f)
+		require.Equal(t, f, FieldOf(f.Stored()))
+	}
+	require.Len(t, fields, int(FieldCount))
+	require.Equal(t, FieldItem, FieldOf(200))
+	require.Equal(t, "the item was rejected for a reason that this version of the daemon does not know", describe(t, UnknownCode, FieldItem, "detail"))
+}
+
 // describe returns the description of a rejected item with JSON escapes decoded.
 func describe(t *testing.T, code Code, field Field, detail string) (text string) {
 	t.Helper()

@@ -132,7 +132,9 @@ func (e *Endpoint) count(client string, r *batch.Result) {
 	batches[contract.OK].Inc()
 	itemsAccepted.Add(float64(r.Accepted))
 	for i := range r.List {
-		itemsRejected[r.List[i].Code].Inc()
+		if code := r.List[i].Code; code != contract.UnknownCode {
+			itemsRejected[code].Inc()
+		}
 	}
 	if clients := e.clients.Load(); clients != nil {
 		if m := (*clients)[client]; m != nil {

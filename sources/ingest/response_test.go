@@ -74,6 +74,22 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, "true", resp.Header.Get("Idempotent-Replay"))
 }
 
+// TestReplayOfANewerVersion checks that a replay with a code that a newer version has stored is a
+// response like any other.
+func TestReplayOfANewerVersion(t *testing.T) {
+	p := &stages{submit: func(s *batch.Submission) error {
+		s.Result = batch.Result{Items: 5, Accepted: 4, Replay: true}
+		s.Result.Add(3, contract.UnknownCode, contract.FieldItem, []byte("x"))
+		return nil
+	}}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	resp, text := dial(t, addr).begin(length(body) + "Idempotency-Key: k\r\n").send(body).response()
+	require.Equal(t, 207, resp.StatusCode)
+	require.Equal(t, `{"accepted":4,"rejected":1,"rejections":[{"index":3,"error":{"description":`+
+		`"the item was rejected for a reason that this version of the daemon does not know","errorCode":"UNKNOWN","parameter":"measurements[3]"}}]}`, text)
+}
+
 // TestDuplicateItems checks that a header has the number of duplicate items unless it is 0, and
 // that the log warns once for each client.
 func TestDuplicateItems(t *testing.T) {
