@@ -183,10 +183,15 @@ func (in *Intake) Submit(s *batch.Submission) error {
 
 // work processes a body when it is the client's turn.
 func (in *Intake) work(s *batch.Submission) (*journal.Entry, error) {
-	if !in.turns.Take(s.Client) {
+	ok, waited := in.turns.Take(s.Client)
+	if !ok {
 		return nil, queueFull()
 	}
 	defer in.turns.Pass(s.Client)
+	if waited && s.Peer != nil && s.Peer.Gone() {
+		// The client would not learn that the batch was stored, and would send it again.
+		return nil, contract.Unavailable("the client closed the connection while the batch was queued; no part of it was stored; retry", time.Second)
+	}
 	started := time.Now()
 	w := in.takeWorker()
 	e, err := in.process(w, s)

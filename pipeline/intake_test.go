@@ -274,6 +274,44 @@ func TestFullQueue(t *testing.T) {
 	require.Len(t, h.frames(), 1)
 }
 
+type peer bool
+
+func (p peer) Gone() bool { return bool(p) }
+
+// TestQueuedBatchOfAGoneClient checks that a batch that had to wait is not stored if its client has
+// gone in the meantime, and that one that did not have to wait is.
+func TestQueuedBatchOfAGoneClient(t *testing.T) {
+	h := open(t, t.TempDir(), func(c *Config) { c.Workers = 1 })
+	defer h.close()
+	submit := func(p batch.Peer) error {
+		body := bytes.NewReader(zipped(measurements(item("A", 1))))
+		return h.intake.Submit(&batch.Submission{ProductInstance: "city", Body: body, Peer: p})
+	}
+	require.NoError(t, submit(peer(true)))
+	started, release := make(chan struct{}), make(chan struct{})
+	var clients sync.WaitGroup
+	clients.Go(func() {
+		_ = h.intake.Submit(&batch.Submission{ProductInstance: "city", Body: readerFunc(func([]byte) (int, error) {
+			close(started)
+			<-release
+			return 0, io.EOF
+		})})
+	})
+	<-started
+	errs := make([]error, 3)
+	for i, p := range []batch.Peer{peer(true), peer(false), nil} {
+		clients.Go(func() { errs[i] = submit(p) })
+	}
+	require.Eventually(t, func() bool { return h.intake.turns.Depth() == 3 }, time.Minute, time.Millisecond)
+	close(release)
+	clients.Wait()
+	var r *contract.APIError
+	require.ErrorAs(t, errs[0], &r)
+	require.Equal(t, contract.ServiceUnavailable, r.Code)
+	require.NoError(t, errors.Join(errs[1:]...))
+	require.Len(t, h.frames(), 3)
+}
+
 // TestClientLeavesWorkersFree checks that the bodies of one client take at most half of the
 // workers, and that no more workers than configured are ever created.
 func TestClientLeavesWorkersFree(t *testing.T) {

@@ -92,8 +92,16 @@ type Submission struct {
 
 	// Body is the compressed body, already received in full: reading never waits for the client.
 	Body io.Reader
+	Peer Peer // nil if unknown
 
 	Result Result // after an error, only Items is valid: the number of items decoded
+}
+
+// Peer is the client's end of the connection on which a request arrived.
+type Peer interface {
+	// Gone reports whether the client has closed at least its sending side. It does not read from the
+	// connection.
+	Gone() bool
 }
 
 // Reset empties the submission. It keeps the memory used by the rejections for reuse.

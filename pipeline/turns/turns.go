@@ -26,20 +26,20 @@ func New(slots, perClient, capacity int) *Limiter {
 	}
 }
 
-// Take waits until it is the client's turn, and takes a slot, which Pass must give back. It returns
-// false immediately if the queue has no room for another caller of the client.
-func (l *Limiter) Take(client string) bool {
+// Take waits until it is the client's turn, and takes a slot, which Pass must give back. ok is false,
+// immediately, if the queue has no room for another caller of the client.
+func (l *Limiter) Take(client string) (ok, waited bool) {
 	l.mu.Lock()
 	if l.free > 0 && l.running[client] < l.perClient { // then none of its callers is waiting
 		l.free--
 		l.running[client]++
 		l.mu.Unlock()
-		return true
+		return true, false
 	}
 	own, room := len(l.waiting[client]), l.capacity-l.depth
 	if room == 0 || own > 0 && own >= room {
 		l.mu.Unlock()
-		return false
+		return false, false
 	}
 	if own == 0 {
 		l.order = append(l.order, client)
@@ -49,7 +49,7 @@ func (l *Limiter) Take(client string) bool {
 	l.depth++
 	l.mu.Unlock()
 	<-turn
-	return true
+	return true, true
 }
 
 // Pass gives back a slot of the client. The next waiting caller that may take a slot gets it.

@@ -27,7 +27,7 @@ func newCallers(t *testing.T, slots, perClient, capacity int) callers {
 func (c callers) take(client string, times int) {
 	for range times {
 		go func() {
-			if c.Take(client) {
+			if ok, _ := c.Take(client); ok {
 				c.started <- client
 			} else {
 				c.refused <- client
@@ -164,7 +164,7 @@ func TestManyClients(t *testing.T) {
 		all.Go(func() {
 			for n := range turns {
 				client := fmt.Sprint(i%clients, "key", n/10) // names change
-				for !l.Take(client) {
+				for ok, _ := l.Take(client); !ok; ok, _ = l.Take(client) {
 					runtime.Gosched()
 				}
 				change(client, 1)

@@ -58,6 +58,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Gone implements batch.Peer.
+func (c *conn) Gone() bool { return gone(c.raw) }
+
 // errClosed replaces net.ErrClosed, after which fasthttp would not call its ErrorHandler, and the
 // exchange of a request whose body has not arrived would never end.
 var errClosed = errors.New("the server has closed the connection")

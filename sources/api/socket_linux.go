@@ -34,6 +34,25 @@ func ignoreNew(l net.Listener) error { return requireTTL(l, 255) }
 // its handshake was in progress then, it inherited the setting.
 func heed(c net.Conn) error { return requireTTL(c, 0) }
 
+// gone reports whether the peer of a connection has closed at least its sending side, or has reset
+// the connection. Received data that has not been read does not matter.
+func gone(c net.Conn) bool {
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true // the connection is closed
+	}
+	events := []unix.PollFd{{Events: unix.POLLRDHUP}}
+	err = raw.Control(func(fd uintptr) {
+		events[0].Fd = int32(fd)
+		_, _ = unix.Poll(events, 0) // without an event after an error
+	})
+	return err != nil || events[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+}
+
 // requireTTL makes the kernel drop packets that arrive with a lower TTL or hop limit.
 func requireTTL(socket any, ttl int) error {
 	raw, err := socket.(syscall.Conn).SyscallConn()

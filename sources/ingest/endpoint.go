@@ -134,6 +134,7 @@ func (e *Endpoint) submit(ctx *fasthttp.RequestCtx, client string, s *batch.Subm
 	}
 	defer e.receiver.Slots.Release(client, 1)
 	s.Body = body
+	s.Peer, _ = ctx.Conn().(batch.Peer)
 	return e.pipeline.Submit(s)
 }
 

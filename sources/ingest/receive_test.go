@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"trafficd/pipeline/batch"
 	"trafficd/schemas/contract"
 	"trafficd/sources/ingest"
 )
@@ -171,6 +173,38 @@ func TestClientDisconnects(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", chunk(body)+"5", contract.InvalidParameter)
 	f("Transfer-Encoding: chunked\r\n", chunk(body)+"zz\r\n", contract.InvalidParameter)
 	require.Zero(t, p.count())
+}
+
+// TestPeer checks that the pipeline can find out whether a client has gone, also over a connection
+// with a pipelined request, and that the connection can be used afterwards.
+func TestPeer(t *testing.T) {
+	gone, leave := make(chan bool), make(chan struct{})
+	p := &stages{submit: func(s *batch.Submission) error {
+		gone <- s.Peer.Gone()
+		<-leave
+		for !s.Peer.Gone() {
+			time.Sleep(time.Millisecond)
+		}
+		gone <- true
+		return nil
+	}}
+	addr := start(t, p, nil)
+	body := zip(measurements("known"))
+	request := func() *peer { return dial(t, addr).begin(length(body)).send(body) }
+	f := func(c *peer, end func(c *net.TCPConn) error) {
+		t.Helper()
+		require.False(t, <-gone)
+		require.NoError(t, end(c.Conn.(*net.TCPConn)))
+		leave <- struct{}{}
+		require.True(t, <-gone)
+	}
+	f(request(), func(c *net.TCPConn) error { return c.Close() })
+	f(request(), func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) })
+	f(request().send("POST / HTTP/1.1\r\n"), func(c *net.TCPConn) error { return c.Close() })
+	c := request()
+	f(c, (*net.TCPConn).CloseWrite)
+	resp, _ := c.response()
+	require.Equal(t, 207, resp.StatusCode)
 }
 
 // TestSlowClientsOccupyNoStage checks that slow clients do not occupy the pipeline or delay others.
