@@ -168,11 +168,15 @@ func (in *Intake) Submit(s *batch.Submission) error {
 	if in.closed {
 		return contract.Unavailable("the daemon is shutting down; retry", time.Second)
 	}
-	e, err := in.work(s)
+	e, sample, err := in.work(s)
 	if e == nil {
+		in.Tap.show(sample)
 		return err
 	}
 	err = e.Wait()
+	if err == nil {
+		in.Tap.show(sample)
+	}
 	in.clock.settle(e.Data, err)
 	if s.IdempotencyKey != "" {
 		in.idempotency.settle(e, err)
@@ -182,30 +186,30 @@ func (in *Intake) Submit(s *batch.Submission) error {
 }
 
 // work processes a body when it is the client's turn.
-func (in *Intake) work(s *batch.Submission) (*journal.Entry, error) {
+func (in *Intake) work(s *batch.Submission) (*journal.Entry, []tapped, error) {
 	ok, waited := in.turns.Take(s.Client)
 	if !ok {
-		return nil, queueFull()
+		return nil, nil, queueFull()
 	}
 	defer in.turns.Pass(s.Client)
 	if waited && s.Peer != nil && s.Peer.Gone() {
 		// The client would not learn that the batch was stored, and would send it again.
-		return nil, contract.Unavailable("the client closed the connection while the batch was queued; no part of it was stored; retry", time.Second)
+		return nil, nil, contract.Unavailable("the client closed the connection while the batch was queued; no part of it was stored; retry", time.Second)
 	}
 	started := time.Now()
 	w := in.takeWorker()
-	e, err := in.process(w, s)
+	e, sample, err := in.process(w, s)
 	in.putWorker(w) // not deferred: a worker is not used again after a panic
 	metrics.Since(decodeSeconds, started)
-	return e, err
+	return e, sample, err
 }
 
-// process decodes, validates and encodes a body, and queues its frame in the journal. It returns
-// nil if there is nothing to store.
-func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error) {
+// process decodes, validates and encodes a body, and queues its frame in the journal. The entry is
+// nil if there is nothing to store. The sample is for the tap, once the entry is durable.
+func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, []tapped, error) {
 	known := in.registry.Snapshot(s.ProductInstance)
 	if known == nil {
-		return nil, in.noRegistry(s.ProductInstance)
+		return nil, nil, in.noRegistry(s.ProductInstance)
 	}
 	s.Result.Detectors = known
 	b := &w.body
@@ -216,9 +220,9 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error
 	s.Result.Items = w.items.Count
 	if err != nil {
 		if apiErr, ok := errors.AsType[*contract.APIError](err); ok { // from the decoder or from body.Next
-			return nil, apiErr
+			return nil, nil, apiErr
 		}
-		return nil, contract.NewError(contract.InvalidGzip,
+		return nil, nil, contract.NewError(contract.InvalidGzip,
 			fmt.Sprintf("invalid gzip: %v; send the output of gzip whole and unchanged, with curl by --data-binary", err))
 	}
 	var hash uint64
@@ -229,7 +233,7 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error
 	s.Result.Allowed = in.allowed
 	s.Result.Allowed.ProductInstance = s.ProductInstance
 	if replayed || err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	now := in.clock.now().UnixNano()
 	r := &s.Result
@@ -240,9 +244,9 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error
 		r.ID = batch.ID(uuid.Must(uuid.NewV7())) // crypto/rand never fails
 	}
 	r.Items, r.Accepted = w.items.Count, w.items.Count-r.Len()
-	in.Tap.offer(s, &w.items, r, time.Unix(0, now))
+	sample := in.Tap.sample(s, &w.items, r, time.Unix(0, now))
 	if r.Accepted == 0 && s.IdempotencyKey == "" {
-		return nil, nil
+		return nil, sample, nil
 	}
 	w.accepted.Accept(&w.items, &r.Rejections)
 	w.accepted.ID, w.accepted.ProductInstance, w.accepted.Trace = r.ID, s.ProductInstance, s.Trace
@@ -259,9 +263,9 @@ func (in *Intake) process(w *worker, s *batch.Submission) (*journal.Entry, error
 	})
 	if err != nil {
 		in.recycle(e)
-		return nil, journalError(err)
+		return nil, nil, journalError(err)
 	}
-	return e, nil
+	return e, sample, nil
 }
 
 func (in *Intake) takeWorker() *worker {

@@ -19,7 +19,7 @@ const (
 	maxFollowers = 100 // maximum number at the same time; each may scan every batch
 )
 
-// Tap lets operators follow a sample of the validated items. Without followers, its cost is one
+// Tap lets operators follow a sample of the items of batches that got a 207. Without followers, its cost is one
 // atomic load per batch. A follower that cannot keep up misses items. The zero value is ready to
 // use.
 type Tap struct {
@@ -99,21 +99,35 @@ func (f *Follower) Stop() {
 	f.tap.active.Add(-1)
 }
 
-// offer sends a sample of a validated batch to the followers. To avoid waiting, it does nothing if
-// t is locked, usually by another worker.
-func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, now time.Time) {
+// tapped is an item for a follower.
+type tapped struct {
+	*Follower
+	item TapItem
+}
+
+// sample returns a sample of a validated batch for the followers, to be shown once the batch is
+// durable. To avoid waiting, it returns nothing if t is locked, usually by another worker.
+func (t *Tap) sample(s *batch.Submission, items *batch.Items, r *batch.Result, now time.Time) (sample []tapped) {
 	if t.active.Load() == 0 || !t.mu.TryLock() {
-		return
+		return nil
 	}
 	defer t.mu.Unlock()
 	_, client, _ := strings.Cut(s.Client, "\x00")
 	for f := range t.followers {
-		if f.filter.Client != "" && f.filter.Client != client || !f.admits(now) {
+		if f.filter.Client != "" && f.filter.Client != client {
 			continue
+		}
+		left := f.left(now)
+		add := func(row int, x *batch.Rejection) (more bool) {
+			if left > 0 && f.wants(items, row, x) {
+				sample = append(sample, tapped{f, tapItem(items, r, row, x, client, now)})
+				left--
+			}
+			return left > 0
 		}
 		if !f.filter.Accepted {
 			for _, x := range r.List {
-				if !f.offer(items, r, int(x.Index), &x, client, now) {
+				if !add(int(x.Index), &x) {
 					break
 				}
 			}
@@ -123,34 +137,59 @@ func (t *Tap) offer(s *batch.Submission, items *batch.Items, r *batch.Result, no
 		for row := range items.Rows() {
 			if next < len(r.List) && int(r.List[next].Index) == row {
 				next++
-			} else if !f.offer(items, r, row, nil, client, now) {
+			} else if !add(row, nil) {
 				break
 			}
 		}
 	}
+	return sample
 }
 
-// admits reports whether the follower may receive another item in the second of now.
-func (f *Follower) admits(now time.Time) bool {
-	if second := now.Unix(); second != f.second {
+// show sends a sample to its followers. A follower misses the items that exceed tapRate or for which
+// its channel has no room.
+func (t *Tap) show(sample []tapped) {
+	if len(sample) == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, x := range sample {
+		if x.left(x.item.Time) == 0 {
+			continue
+		}
+		select {
+		case x.Items <- x.item:
+			x.sent++
+		default:
+		}
+	}
+}
+
+// left returns the number of items that the follower may receive in the second of now.
+func (f *Follower) left(now time.Time) int {
+	if second := now.Unix(); second > f.second { // batches may become durable in another order
 		f.second, f.sent = second, 0
 	}
-	return f.sent < tapRate
+	return tapRate - f.sent
 }
 
-// offer sends one item if it matches the filter. x is its rejection, nil if it was accepted. more
-// is false if the follower has received tapRate items in this second or its channel is full.
-func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.Rejection, client string, now time.Time) (more bool) {
-	var detector []byte
+// wants reports whether an item matches the filter. x is its rejection, nil if it was accepted.
+func (f *Follower) wants(items *batch.Items, row int, x *batch.Rejection) bool {
+	return (f.filter.Detector == "" || f.filter.Detector == string(detectorOf(items, row))) &&
+		(x == nil || f.filter.Code == "" || f.filter.Code == x.Code.String())
+}
+
+// detectorOf returns the detector of an item, which is empty if the item was not decoded.
+func detectorOf(items *batch.Items, row int) []byte {
 	if row < items.Rows() {
-		detector = items.Code(row)
+		return items.Code(row)
 	}
-	if f.filter.Detector != "" && f.filter.Detector != string(detector) || x != nil && f.filter.Code != "" &&
-		f.filter.Code != x.Code.String() {
-		return true
-	}
+	return nil
+}
+
+func tapItem(items *batch.Items, r *batch.Result, row int, x *batch.Rejection, client string, now time.Time) TapItem {
 	item := TapItem{
-		Time: now.UTC(), Client: client, Code: contract.OK.String(), Detector: contract.Echo(detector), Batch: r.ID.String(), Index: row,
+		Time: now.UTC(), Client: client, Code: contract.OK.String(), Detector: contract.Echo(detectorOf(items, row)), Batch: r.ID.String(), Index: row,
 	}
 	if x != nil {
 		item.Code = x.Code.String()
@@ -158,18 +197,12 @@ func (f *Follower) offer(items *batch.Items, r *batch.Result, row int, x *batch.
 			item.Field = x.Field.String()
 		}
 		item.Message = append(contract.AppendItemDescription([]byte{'"'}, x.Code, x.Field, r.Detail(*x), &r.Allowed), '"')
-	} else {
-		from, to := time.Unix(0, items.From[row]).UTC(), time.Unix(0, items.To[row]).UTC()
-		item.Type, item.From, item.To = string(items.TypeCode(int(items.Type[row]))), &from, &to
-		if v := items.Value[row]; !math.IsInf(v, 0) && !math.IsNaN(v) {
-			item.Value = &v
-		}
+		return item
 	}
-	select {
-	case f.Items <- item:
-		f.sent++
-		return f.sent < tapRate
-	default:
-		return false
+	from, to := time.Unix(0, items.From[row]).UTC(), time.Unix(0, items.To[row]).UTC()
+	item.Type, item.From, item.To = string(items.TypeCode(int(items.Type[row]))), &from, &to
+	if v := items.Value[row]; !math.IsInf(v, 0) && !math.IsNaN(v) {
+		item.Value = &v
 	}
+	return item
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/pipeline/batch"
+	"trafficd/pipeline/journal"
 	"trafficd/schemas/contract"
 )
 
@@ -37,7 +38,7 @@ func TestTap(t *testing.T) {
 		follower := tap.Follow(filter)
 		defer follower.Stop()
 		s, items, r := validated(8)
-		tap.offer(s, items, r, time.Unix(1, 0))
+		tap.show(tap.sample(s, items, r, time.Unix(1, 0)))
 		var got []int
 		for len(follower.Items) > 0 {
 			got = append(got, (<-follower.Items).Index)
@@ -57,13 +58,13 @@ func TestTapItem(t *testing.T) {
 	var tap Tap
 	follower := tap.Follow(TapFilter{})
 	s, items, r := validated(2)
-	tap.offer(s, items, r, time.Unix(1, 0))
+	tap.show(tap.sample(s, items, r, time.Unix(1, 0)))
 	text, err := json.Marshal(<-follower.Items)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"time":"1970-01-01T00:00:01Z","client":"acme","code":"UNKNOWN_DETECTOR","detector":"D1","field":"detectorCode",
 		"message":"detectorCode \"D1\" does not exist in product instance ","batch":"00000000-0000-0000-0000-000000000000","index":1}`, string(text))
 	follower.Stop()
-	tap.offer(s, items, r, time.Unix(2, 0))
+	tap.show(tap.sample(s, items, r, time.Unix(2, 0)))
 	require.Empty(t, follower.Items)
 	require.Zero(t, tap.active.Load())
 }
@@ -75,17 +76,63 @@ func TestTapIsBounded(t *testing.T) {
 	follower := tap.Follow(TapFilter{})
 	s, items, r := validated(1000)
 	for range 10 {
-		tap.offer(s, items, r, time.Unix(1, 0))
+		tap.show(tap.sample(s, items, r, time.Unix(1, 0)))
 	}
 	require.Len(t, follower.Items, tapRate)
 	for second := range int64(10) {
-		tap.offer(s, items, r, time.Unix(2+second, 0))
+		tap.show(tap.sample(s, items, r, time.Unix(2+second, 0)))
 	}
 	require.Len(t, follower.Items, cap(follower.Items))
 	for range maxFollowers - 1 {
 		require.NotNil(t, tap.Follow(TapFilter{}))
 	}
 	require.Nil(t, tap.Follow(TapFilter{}))
+}
+
+// TestTapShowsWhatIsStored checks that followers see no item of a batch that gets another response
+// than a 207, and that such batches do not count against their rate.
+func TestTapShowsWhatIsStored(t *testing.T) {
+	h := open(t, t.TempDir())
+	defer h.close()
+	accepted, rejected := h.intake.Tap.Follow(TapFilter{Accepted: true}), h.intake.Tap.Follow(TapFilter{})
+	defer accepted.Stop()
+	defer rejected.Stop()
+	f := func(j Journal, wantAccepted, wantRejected int, key string, items ...string) {
+		t.Helper()
+		h.intake.journal, h.store.main = j, j
+		_, err := h.submit(measurements(items...), key)
+		require.Equal(t, wantAccepted+wantRejected == 0, err != nil, err)
+		require.Len(t, accepted.Items, wantAccepted)
+		require.Len(t, rejected.Items, wantRejected)
+		for len(accepted.Items)+len(rejected.Items) > 0 {
+			select {
+			case <-accepted.Items:
+			case <-rejected.Items:
+			}
+		}
+	}
+	for range 2 * tapRate {
+		f(failing{h.journal, journal.ErrTooLarge, nil}, 0, 0, "", item("A", 1), item("X", 2), item("B", 3))
+		f(failing{h.journal, nil, journal.ErrVoided}, 0, 0, "k", item("A", 1), item("X", 2))
+	}
+	f(h.journal, 2, 1, "", item("A", 1), item("X", 2), item("B", 3))
+	f(h.journal, 2, 1, "k", item("A", 1), item("X", 2), item("B", 3))
+	f(h.journal, 0, 1, "", item("X", 1)) // nothing to store
+}
+
+// failing is a journal that fails to queue frames, or to make them durable.
+type failing struct {
+	*journal.Journal
+	queue, wait error
+}
+
+func (j failing) Enqueue(e *journal.Entry) error {
+	if j.queue != nil {
+		return j.queue
+	}
+	e.Open()
+	e.Settle(j.wait)
+	return nil
 }
 
 func TestTapFilter(t *testing.T) {
@@ -104,7 +151,7 @@ func TestTapFiltersWithoutAllocating(t *testing.T) {
 		var tap Tap
 		tap.Follow(filter)
 		s, items, r := validated(1000)
-		require.Zero(t, testing.AllocsPerRun(10, func() { tap.offer(s, items, r, time.Unix(1, 0)) }))
+		require.Zero(t, testing.AllocsPerRun(10, func() { tap.show(tap.sample(s, items, r, time.Unix(1, 0))) }))
 	}
 	f(TapFilter{Detector: "E1"})
 	f(TapFilter{Detector: "E1", Accepted: true})
