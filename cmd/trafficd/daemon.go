@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"trafficd/cmd/internal/conf"
 	"trafficd/cmd/internal/ops"
 	"trafficd/cmd/internal/version"
 	"trafficd/cmd/trafficd/config"
@@ -37,9 +35,8 @@ import (
 )
 
 type daemon struct {
-	cfg     *config.Config // settings at startup; never modified
-	current config.Config  // cfg with the reloaded settings; used only by reload
-	log     zerolog.Logger
+	cfg *config.Config // settings at startup; never modified
+	log zerolog.Logger
 
 	ops         *ops.Server
 	tracing     *tracing.Tracing // nil: off
@@ -57,6 +54,8 @@ type daemon struct {
 	forecasts   *forecasts.Forecasts
 	routing     *routing.Service
 	api         *api.Server
+
+	reloads reloads
 
 	viewer atomic.Pointer[contract.Client] // the client whose view of the layer operators see
 	status *status.Recorder
@@ -77,7 +76,9 @@ func serve(cfg *config.Config, log zerolog.Logger, load func() (*config.Config, 
 	defer signal.Stop(signals)
 
 	defer limitMemory(cfg.MemoryLimit)()
-	d := &daemon{cfg: cfg, current: *cfg, log: log, failed: make(chan error, 1)}
+	d := &daemon{cfg: cfg, log: log, failed: make(chan error, 1)}
+	d.reloads.current = *cfg
+	d.reloads.show()
 	log.Info().Str("version", version.Text()).Int("pid", os.Getpid()).Msg("trafficd starts")
 	r := runner{
 		timeout: cfg.ShutdownTimeout, draining: func() { d.draining.Store(true) }, log: log,
@@ -278,34 +279,6 @@ func (d *daemon) stopAPI(ctx context.Context) error {
 		return fmt.Errorf("requests were aborted at the end of the grace period: %w", err)
 	}
 	return err
-}
-
-// reload applies the settings that can change while the daemon is running, and logs which others
-// have changed. If any setting is invalid, none is applied. Keys that conflict with those in the
-// keys file are not applied until the file changes.
-func (d *daemon) reload(load func() (*config.Config, error)) {
-	next, err := load()
-	if err != nil {
-		d.log.Error().Err(err).Msg("cannot reload the settings; the previous ones remain in use")
-		return
-	}
-	d.registry.Reload(next.Registry)
-	next.Log.SetLevel()
-	if err := d.keys.Reload(next.API.Keys); err != nil {
-		d.log.Error().Err(err).Msg("cannot reload the keys; the last valid ones remain in use until the keys file changes")
-		next.API.Keys = d.current.API.Keys
-	}
-	d.api.Reload()
-	applied, pending := []string{}, []string{}
-	for _, key := range conf.Differences(&d.current, next) {
-		if key == "log.level" || key == "api.keys" || strings.HasPrefix(key, "registry.") {
-			applied = append(applied, key)
-		} else {
-			pending = append(pending, key)
-		}
-	}
-	d.log.Info().Strs("changed", applied).Strs("need_restart", pending).Msg("settings reloaded")
-	d.current.Log.Level, d.current.API.Keys, d.current.Registry = next.Log.Level, next.API.Keys, next.Registry
 }
 
 // limitMemory sets the soft memory limit, 0 for none, and returns a function that stops adjusting

@@ -4,7 +4,8 @@
 //
 //	main.go        the command line
 //	config/        settings: defaults, file, environment, flags; the sinks
-//	daemon.go      the parts, in the order of start and stop; SIGHUP, the memory limit
+//	daemon.go      the parts, in the order of start and stop; the memory limit
+//	reload.go      SIGHUP
 //	steps.go       starts and stops the parts within a time limit; systemd
 //	check.go       --check-config
 //	deliveries.go  the delivery loops
@@ -77,7 +78,8 @@ and Kafka, reads each feed once, and reports what would keep the daemon from usi
 TLS, users, grants, tables, topics, clocks. It changes nothing.
 
 SIGHUP reads the settings again and reloads the log level, the keys, the registry feeds and
-the TLS certificate; other changed settings are logged and require a restart.
+the TLS certificate; other changed settings require a restart. The log and /readyz name
+them, and what is invalid. Invalid settings have no effect.
 
 SIGTERM and SIGINT drain the daemon: requests in progress are completed, everything
 accepted is durable, and the exit code is 0. A second signal exits immediately.`,

@@ -47,7 +47,7 @@ func (d *daemon) readiness() ops.Readiness {
 		}
 	}
 	clients := d.keys.Clients()
-	components := map[string]ops.Component{"journal": d.journalState(clients), "keys": d.keysState()}
+	components := map[string]ops.Component{"journal": d.journalState(clients), "keys": d.keysState(), "settings": d.reloads.state()}
 	registry, served := d.registryState(clients)
 	if anyHas(clients, contract.RightIngest) || !anyHas(clients, contract.RightForecast|contract.RightRouting) {
 		components["registry"] = registry

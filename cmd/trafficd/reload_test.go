@@ -77,8 +77,25 @@ func TestSIGHUPReloads(t *testing.T) {
 	d.eventually(func() bool {
 		_, r := d.ready()
 		instances, _ := r.Components["registry"].Detail["product_instances"].(map[string]any)
-		return len(instances) == 2 && r.State == ops.OK
+		return len(instances) == 2 && r.Components["registry"].State == ops.OK
 	}, "the new product instance")
+	settings := func(want string) {
+		t.Helper()
+		d.eventually(func() bool {
+			_, r := d.ready()
+			c := r.Components["settings"]
+			if want == "" {
+				return c.State == ops.OK
+			}
+			return c.State == ops.Degraded && strings.Contains(strings.Join(c.Reasons, "\n"), want)
+		}, "the component settings with %q", want)
+		var got status.Status
+		_, text := d.get("/status")
+		require.NoError(t, json.Unmarshal(text, &got))
+		require.Equal(t, want != "", strings.Contains(strings.Join(got.Summary, "\n"), "settings: "), got.Summary)
+		require.Equal(t, want != "", d.metric("trafficd_ops_settings_stale") == 1)
+	}
+	settings("changed settings are not in use until a restart: journal.max_bytes")
 	a, err := d.post(t.Context(), `{"measurements":[`+item(1, 0)+`]}`, "")
 	require.NoError(t, err)
 	require.Equal(t, 1, a.Accepted, "the list of the other product instance must stay in use")
@@ -92,7 +109,11 @@ func TestSIGHUPReloads(t *testing.T) {
 	replaceFile(t, file, "log: {level: loud}\n")
 	d.signal(syscall.SIGHUP)
 	logged("cannot reload the settings; the previous ones remain in use")
+	settings(`the previous ones remain in use: log.level is "loud"`)
 	d.await(http.StatusOK)
+	replaceFile(t, file, feeds)
+	d.signal(syscall.SIGHUP)
+	settings("")
 	d.terminate()
 }
 

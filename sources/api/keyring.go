@@ -30,7 +30,7 @@ type Keyring struct {
 	log  zerolog.Logger
 
 	now     atomic.Pointer[ring]  // the keys in use
-	problem atomic.Pointer[error] // error of the keys file; nil if there is none
+	problem atomic.Pointer[error] // error of the keys file or of the last Reload; nil if there is none
 	file    *watch.File           // nil: no keys file
 	stop    func()                // stops watching
 
@@ -98,12 +98,21 @@ func (k *Keyring) Reload(inline []KeyEntry) error {
 		entries, err = parseKeys(k.text)
 	}
 	if err == nil {
-		err = k.use(inline, entries)
+		if err = k.use(inline, entries); err != nil {
+			k.conflicts(err)
+		}
 	}
 	if err == nil {
 		k.logReload(before)
 	}
 	return err
+}
+
+// conflicts records that the entries of the last Reload are not in use.
+func (k *Keyring) conflicts(err error) {
+	err = fmt.Errorf("cannot use api.keys, which has changed: %w", err)
+	k.problem.Store(&err)
+	keysStale.Set(1)
 }
 
 func (k *Keyring) logReload(before *ring) {
@@ -133,7 +142,7 @@ func (k *Keyring) BeforeUse(f func([]*contract.Client)) {
 	f(k.Clients())
 }
 
-// Err returns the error of the keys file, for readiness, or nil. It does not wait for the functions
+// Err returns the error of the keys file, or of the last Reload, for readiness, or nil. It does not wait for the functions
 // registered by BeforeUse, which may take seconds.
 func (k *Keyring) Err() error {
 	problem := k.problem.Load()
@@ -210,8 +219,12 @@ func tooLong(err error) error {
 func (k *Keyring) apply(text []byte) error {
 	k.text, k.seen = text, true
 	entries, err := parseKeys(text)
-	if err == nil && k.use(k.wanted, entries) != nil {
-		err = k.use(k.inline, entries)
+	if err == nil {
+		if conflict := k.use(k.wanted, entries); conflict != nil {
+			if err = k.use(k.inline, entries); err == nil {
+				k.conflicts(conflict)
+			}
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot use the keys file %s: %w", k.path, err)

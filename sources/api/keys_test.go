@@ -178,6 +178,8 @@ func TestReloadAheadOfFile(t *testing.T) {
 	require.Equal(t, "one two", names(k))
 	write(t, path, keysYAML(entry("one", "k1", "ingest")))
 	becomes(t, k, "one") // the conflict remains: only the file is used
+	awaitErr(t, k, `cannot use api.keys, which has changed: entry 3 (name "one"): duplicate name`)
+	require.EqualValues(t, 1, testutil.ToFloat64(keysStale))
 	write(t, path, "keys: []")
 	becomes(t, k, "one three")
 	require.NoError(t, k.Err())

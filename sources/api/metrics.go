@@ -23,7 +23,7 @@ var (
 	keysReloads      = metrics.NewCounter("trafficd_api_keys_reloads_total", "Successful reloads of the keys file.")
 	keysReloadErrors = metrics.NewCounter("trafficd_api_keys_reload_errors_total", "Failed reloads of the keys file.")
 	keysStale        = metrics.NewGauge("trafficd_api_keys_stale",
-		"1 if the keys file is invalid and the last valid set is in use, else 0.")
+		"1 if the keys are invalid and the last valid set is in use, else 0.")
 
 	requestsTotal = metrics.NewCounters("trafficd_api_requests_total",
 		"Requests with a response, by route and code; the code is OK if the endpoint returned no error.", "route", "code")

@@ -122,6 +122,10 @@ func faults(t *testing.T) []fault {
 			},
 			env: []string{"FILE=client.crt"},
 		},
+		{alerts: "TrafficdSettingsStale", name: "invalid", inject: func(d *daemon) {
+			d.replace("trafficd.yaml", regexp.MustCompile(`level: \w+`).ReplaceAllString(d.read("trafficd.yaml"), "level: loud"))
+			require.NoError(t, d.Process.Signal(unix.SIGHUP))
+		}},
 		{alerts: "TrafficdKeysInvalid", name: "keys", inject: func(d *daemon) {
 			d.replace("keys.yaml", d.keys("- {name: new, rights: [ingets]}\n"))
 		}},
