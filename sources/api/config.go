@@ -31,10 +31,9 @@ type Config struct {
 	WriteTimeout time.Duration `setting:"write_timeout"` // time for a client to read 1 MiB of a response
 	// minimum average rate at which a client reads a response after write_timeout; 0: none
 	WriteMinBytesPerSecond int64 `setting:"write_min_bytes_per_second"`
-	// time to read and discard the rest of a body whose request got an error, so that the client
-	// sees the error
-	DiscardTime  time.Duration `setting:"discard_time"`
-	DiscardBytes int64         `setting:"discard_bytes"` // maximum number of bytes of such a body that are discarded
+	// time to read and discard the rest of a body whose request got an error, so that the client, or
+	// the proxy that sends it, sees the error instead of a reset connection
+	DiscardTime time.Duration `setting:"discard_time"`
 	// time for which requests are still served after SIGTERM, while /readyz returns 503; longer than
 	// the interval at which load balancers poll it
 	DrainGrace time.Duration `setting:"drain_grace"`
@@ -47,8 +46,8 @@ type Config struct {
 
 // DefaultConfig returns the defaults, without keys.
 //
-// A batch of 14,000 items is about 250 KiB of gzip. discard_bytes is enough for four of them, and
-// discard_time for one at 1 Mbit/s.
+// A client at 14 Mbit/s sends the largest body, 16 MiB, within discard_time. It is not longer than
+// header_timeout, for which a client can hold a connection anyway.
 func DefaultConfig() Config {
 	return Config{
 		Listen:                 ":8080",
@@ -59,8 +58,7 @@ func DefaultConfig() Config {
 		IdleTimeout:            75 * time.Second, // longer than the 60 s of load balancers, so that they close connections first
 		WriteTimeout:           30 * time.Second,
 		WriteMinBytesPerSecond: 64 << 10, // the largest responses, 60 MB, then take at most a quarter of an hour
-		DiscardTime:            2 * time.Second,
-		DiscardBytes:           1 << 20,
+		DiscardTime:            10 * time.Second,
 		DrainGrace:             5 * time.Second,
 	}
 }
@@ -83,7 +81,6 @@ func (c Config) Validate() error {
 		settings.Positive("write_timeout", c.WriteTimeout, "a client that reads nothing would hold its response forever"),
 		settings.AtLeast("write_min_bytes_per_second", c.WriteMinBytesPerSecond, 0, "0 means no minimum"),
 		settings.Within("discard_time", c.DiscardTime, 0, time.Minute, "the connection stays open for this long"),
-		settings.AtLeast("discard_bytes", c.DiscardBytes, 0, "it is a size"),
 		settings.Within("drain_grace", c.DrainGrace, 0, time.Minute, "every shutdown waits for it"),
 	}
 	for _, origin := range c.CORSOrigins {

@@ -137,7 +137,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 // Close implements net.Conn. If data may be unread, it first closes the sending side and discards
-// received data, up to a limit of time and size (see the package comment).
+// received data for a limited time (see the package comment).
 func (c *conn) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {
@@ -150,7 +150,9 @@ func (c *conn) Close() error {
 	return err
 }
 
-// discard reads below TLS, because discarded data need not be decrypted.
+// discard reads below TLS, because discarded data need not be decrypted. Its size is not limited: a
+// proxy in front of the daemon considers a replica failed that resets a connection, and would no
+// longer send the requests of other clients to it.
 func (c *conn) discard() {
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		_ = t.CloseWrite()
@@ -159,7 +161,7 @@ func (c *conn) discard() {
 		_ = half.CloseWrite()
 	}
 	_ = c.raw.SetReadDeadline(time.Now().Add(c.owner.cfg.DiscardTime))
-	n, _ := io.CopyN(io.Discard, c.raw, c.owner.cfg.DiscardBytes)
+	n, _ := io.Copy(io.Discard, c.raw)
 	discardedBytes.Add(float64(n))
 }
 

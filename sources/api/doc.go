@@ -16,5 +16,5 @@
 //   - The unread rest of a body would be read as the next request. So if a body was not read to its
 //     end, the connection is closed after the response.
 //   - Closing a socket with unread data resets it, and a reset can overtake the response. So conn
-//     first closes the sending side and discards data for a bounded time and size.
+//     first closes the sending side and discards data for a bounded time.
 package api

@@ -507,7 +507,6 @@ func TestConfig(t *testing.T) {
 	f("write_timeout", func(c *Config) { c.WriteTimeout = -1 })
 	f("write_min_bytes_per_second", func(c *Config) { c.WriteMinBytesPerSecond = -1 })
 	f("discard_time", func(c *Config) { c.DiscardTime = time.Hour })
-	f("discard_bytes", func(c *Config) { c.DiscardBytes = -1 })
 	f("drain_grace", func(c *Config) { c.DrainGrace = time.Hour })
 	f("keys: entry 1", func(c *Config) { c.Keys[0].Name = "" })
 }
