@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -191,11 +193,46 @@ func (s *IdempotencyStore) admit(k scopedKey) *contract.APIError {
 	case s.known[k] != nil:
 	case free <= 0:
 		return contract.Unavailable("the idempotency store is full; retry later, or send the batch without an Idempotency-Key", 30*time.Second)
-	case own >= min(free, s.cfg.MaxBytesPerClient) && own > 0:
+	case s.exhausted(k.client, free):
 		return contract.Unavailable(fmt.Sprintf("this client's quota in the idempotency store is exhausted: its responses use %d bytes; "+
 			"retry when older ones have expired, or send the batch without an Idempotency-Key", own), 30*time.Second)
 	}
 	return nil
+}
+
+// Full returns an error if requests with a new key are rejected, because the store is full or the
+// quotas of some clients are exhausted.
+func (s *IdempotencyStore) Full() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free := s.cfg.MaxBytes - s.bytes
+	if free <= 0 {
+		return fmt.Errorf("the store is full (%d bytes): batches with a new Idempotency-Key are rejected with 503; "+
+			"raise pipeline.idempotency.max_bytes or lower pipeline.idempotency.window", s.bytes)
+	}
+	var clients []string
+	for owner := range s.charged {
+		if s.exhausted(owner, free) {
+			_, name, _ := strings.Cut(owner, "\x00")
+			clients = append(clients, strconv.Quote(name))
+		}
+	}
+	if len(clients) == 0 {
+		return nil
+	}
+	slices.Sort(clients)
+	if more := len(clients) - 10; more > 0 {
+		clients = append(clients[:10], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Errorf("the share of these clients is full, and their batches with a new Idempotency-Key are rejected with 503: %s; "+
+		"raise pipeline.idempotency.max_bytes_per_client and max_bytes, or lower pipeline.idempotency.window", strings.Join(clients, ", "))
+}
+
+// exhausted reports whether a client has used up its quota. free is the number of bytes that no
+// client uses. The caller must hold mu.
+func (s *IdempotencyStore) exhausted(client string, free int64) bool {
+	own := s.charged[client]
+	return own > 0 && own >= min(free, s.cfg.MaxBytesPerClient)
 }
 
 // Release releases a key that Hold has claimed.

@@ -686,6 +686,7 @@ func TestKeysInProgressAndFullStore(t *testing.T) {
 	h.store.cfg.MaxBytes = 1
 	require.Nil(t, h.intake.Hold(city, "known"), "a known key can be retried")
 	require.Equal(t, contract.ServiceUnavailable, h.intake.Hold(city, "new").Code, "responses are not deleted early")
+	require.ErrorContains(t, h.store.Full(), "the store is full")
 }
 
 // TestOneClientCannotFillTheIdempotencyStore checks that a client that has exhausted its quota
@@ -693,7 +694,7 @@ func TestKeysInProgressAndFullStore(t *testing.T) {
 func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir)
-	greedy, next := &contract.Client{Owner: "greedy"}, &contract.Client{Owner: "next"}
+	greedy, next := &contract.Client{Owner: "city\x00greedy"}, &contract.Client{Owner: "city\x00next"}
 	submit := func(c *contract.Client, key string) {
 		t.Helper()
 		require.Nil(t, h.intake.Hold(c, key))
@@ -702,6 +703,7 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 		h.intake.Release(c, key)
 	}
 	submit(greedy, "0")
+	require.NoError(t, h.store.Full())
 	one := h.store.bytes
 	limit := func(total, perClient int64) {
 		h.store.cfg.MaxBytes, h.store.cfg.MaxBytesPerClient = total*one, perClient*one
@@ -710,6 +712,7 @@ func TestOneClientCannotFillTheIdempotencyStore(t *testing.T) {
 		t.Helper()
 		r := h.intake.Hold(greedy, "more")
 		require.NotNil(t, r)
+		require.ErrorContains(t, h.store.Full(), `with 503: "greedy"`)
 		require.Equal(t, contract.ServiceUnavailable, r.Code)
 		require.Contains(t, r.Description, "this client's quota in the idempotency store is exhausted: ")
 		require.Positive(t, r.RetryAfter)

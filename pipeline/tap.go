@@ -189,7 +189,8 @@ func detectorOf(items *batch.Items, row int) []byte {
 
 func tapItem(items *batch.Items, r *batch.Result, row int, x *batch.Rejection, client string, now time.Time) TapItem {
 	item := TapItem{
-		Time: now.UTC(), Client: client, Code: contract.OK.String(), Detector: contract.Echo(detectorOf(items, row)), Batch: r.ID.String(), Index: row,
+		Time: now.UTC(), Client: client, Code: contract.OK.String(), Detector: contract.Echo(detectorOf(items, row)),
+		Batch: r.ID.String(), Index: row,
 	}
 	if x != nil {
 		item.Code = x.Code.String()

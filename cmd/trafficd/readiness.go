@@ -61,6 +61,11 @@ func (d *daemon) readiness() ops.Readiness {
 		}
 	}
 	components["dead_letters"] = letters
+	idempotency := ops.Component{State: ops.OK}
+	if err := d.idempotency.Full(); err != nil {
+		idempotency.Add(ops.Degraded, err.Error())
+	}
+	components["idempotency"] = idempotency
 	if expires, problems := d.api.Certificate(time.Now()); !expires.IsZero() {
 		components["certificate"] = certificateState(expires, problems)
 	}

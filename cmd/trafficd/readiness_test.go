@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -203,4 +204,25 @@ func TestDeadLettersInSummary(t *testing.T) {
 	require.Equal(t, 2.0, d.metric("trafficd_pipeline_dead_letter_rows"))
 	require.NoError(t, os.Rename(path, path+".resent"))
 	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["dead_letters"].State)
+}
+
+// TestFullIdempotencyStoreInSummary checks that operators see that keyed batches are rejected.
+func TestFullIdempotencyStoreInSummary(t *testing.T) {
+	d := newProcess(t, "pipeline.idempotency.max_bytes_per_client=1KiB").start()
+	require.Equal(t, ops.OK, d.await(http.StatusOK).Components["idempotency"].State)
+	accepted := 0
+	for status := 0; status != http.StatusServiceUnavailable; accepted++ {
+		r, err := d.post(t.Context(), batchNumber(accepted, 1), fmt.Sprint("key-", accepted))
+		require.NoError(t, err)
+		status = r.status
+	}
+	require.Greater(t, accepted, 1)
+	r := d.await(http.StatusOK)
+	require.Equal(t, ops.Degraded, r.Components["idempotency"].State)
+	const want = `batches with a new Idempotency-Key are rejected with 503: "city"; raise pipeline.idempotency.max_bytes_per_client`
+	require.Contains(t, r.Components["idempotency"].Reasons[0], want)
+	var s status.Status
+	_, text := d.get("/status")
+	require.NoError(t, json.Unmarshal(text, &s))
+	require.Contains(t, strings.Join(s.Summary, "\n"), want)
 }

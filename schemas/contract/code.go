@@ -71,7 +71,9 @@ var codes = [UnknownCode + 1]struct {
 	TooManyItems:           {name: "TOO_MANY_ITEMS", status: 413},
 	InternalError:          {name: "GENERAL_INTERNAL_ERROR", status: 500},
 
-	BatchLimitExceeded: {name: "BATCH_LIMIT_EXCEEDED", stored: 18, item: "exceeds the batch limit and was not examined; send it in another batch"},
+	BatchLimitExceeded: {
+		name: "BATCH_LIMIT_EXCEEDED", stored: 18, item: "exceeds the batch limit and was not examined; send it in another batch",
+	},
 	InvalidType:        {name: "INVALID_TYPE", status: 400, stored: 19, item: "must be {kind}"},
 	DuplicateField:     {name: "DUPLICATE_FIELD", status: 400, stored: 20, item: "is a duplicate member"},
 	ReservedField:      {name: "RESERVED_FIELD", stored: 21, item: "is reserved; it must be null or absent"},
@@ -80,10 +82,12 @@ var codes = [UnknownCode + 1]struct {
 	UnknownMeasureType: {name: "UNKNOWN_MEASURE_TYPE", stored: 24, item: "{input} is not an allowed measure type; {types}"},
 	InvalidTimestamp: {name: "INVALID_TIMESTAMP", stored: 25, item: "{input} is not an ISO 8601 date-time in UTC, with Z at its end, " +
 		"from 1970 to 2261, such as 2026-01-31T12:00:00Z"},
-	InvalidInterval:   {name: "INVALID_INTERVAL", stored: 26, item: "is before timestampFrom"},
-	TimestampInFuture: {name: "TIMESTAMP_IN_FUTURE", stored: 27, item: "is more than {tolerance} after the daemon's time, which the header Date shows"},
-	InvalidValue:      {name: "INVALID_VALUE", stored: 28, item: "is not a finite number{range}"},
-	InvalidQuality:    {name: "INVALID_QUALITY", stored: 29, item: "is not a finite number{range}"},
+	InvalidInterval: {name: "INVALID_INTERVAL", stored: 26, item: "is before timestampFrom"},
+	TimestampInFuture: {
+		name: "TIMESTAMP_IN_FUTURE", stored: 27, item: "is more than {tolerance} after the daemon's time, which the header Date shows",
+	},
+	InvalidValue:   {name: "INVALID_VALUE", stored: 28, item: "is not a finite number{range}"},
+	InvalidQuality: {name: "INVALID_QUALITY", stored: 29, item: "is not a finite number{range}"},
 
 	UnknownCode: {name: "UNKNOWN", item: "was rejected for a reason that this version of the daemon does not know"},
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -195,11 +196,33 @@ func TestEveryRequestCodeHasAStatus(t *testing.T) {
 }
 
 func TestRetryAfterRoundsUp(t *testing.T) {
-	f := func(d time.Duration, want string) { t.Helper(); require.Equal(t, want, retryAfter(d)) }
-	f(1, "1")
-	f(time.Second, "1")
-	f(time.Second+1, "2")
-	f(90*time.Second, "90")
+	f := func(d time.Duration, want int64) { t.Helper(); require.Equal(t, want, retryAfter(d)) }
+	f(1, 1)
+	f(time.Second, 1)
+	f(time.Second+1, 2)
+	f(90*time.Second, 90)
+}
+
+// TestRetryAfterIsSpread checks that clients that are rejected together do not return together, and
+// not too early, except those of a key that has exceeded its rate.
+func TestRetryAfterIsSpread(t *testing.T) {
+	f := func(code contract.Code, after time.Duration, least, most int) {
+		t.Helper()
+		got := map[int]bool{}
+		for range 1000 {
+			var resp fasthttp.Response
+			writeError(&resp, &contract.APIError{Code: code, RetryAfter: after}, someTrace)
+			n, err := strconv.Atoi(string(resp.Header.Peek("Retry-After")))
+			require.NoError(t, err)
+			got[n] = true
+		}
+		require.Len(t, got, most-least+1)
+		require.True(t, got[least] && got[most], got)
+	}
+	f(contract.ServiceUnavailable, time.Second, 1, 2)
+	f(contract.ServiceUnavailable, 5*time.Second, 5, 10)
+	f(contract.IdempotencyKeyInUse, 900*time.Millisecond, 1, 2)
+	f(contract.RateLimited, 7*time.Second, 7, 7)
 }
 
 func TestPathOf(t *testing.T) {

@@ -43,7 +43,11 @@ func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 		resp.Header.Set(fasthttp.HeaderAcceptEncoding, "gzip")
 	}
 	if r.RetryAfter > 0 {
-		resp.Header.Set(fasthttp.HeaderRetryAfter, retryAfter(r.RetryAfter))
+		seconds := retryAfter(r.RetryAfter)
+		if r.Code != contract.RateLimited { // the limit of one key, which needs exactly this time
+			seconds += rand.N(seconds + 1)
+		}
+		resp.Header.Set(fasthttp.HeaderRetryAfter, strconv.FormatInt(seconds, 10))
 	}
 	body := errorBody{Description: r.Description, ErrorCode: r.Code.String(), TraceID: trace, Causes: []cause{}}
 	if r.Parameter != "" {
@@ -54,10 +58,9 @@ func writeError(resp *fasthttp.Response, r *contract.APIError, trace string) {
 	_ = e.Encode(body) // cannot fail: it writes strings to memory
 }
 
-// retryAfter returns d in seconds, rounded up so that a client does not retry too early.
-func retryAfter(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
-}
+// retryAfter returns d in seconds, rounded up so that a client does not retry too early. Clients that
+// are rejected together get up to twice as much, at random, so that they do not return together.
+func retryAfter(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 const traceHeader = "Trace-Id"
 

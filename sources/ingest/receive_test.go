@@ -239,7 +239,7 @@ func TestSlowKeyLeavesSlots(t *testing.T) {
 		resp, _ = dial(t, addr).begin("Idempotency-Key: \r\nContent-Length: 1\r\n").response()
 		return resp.StatusCode == 503
 	}, patience, time.Millisecond)
-	require.Equal(t, "1", resp.Header.Get("Retry-After"))
+	require.Regexp(t, "^[12]$", resp.Header.Get("Retry-After"))
 
 	requireServed := func(c *peer) {
 		t.Helper()
@@ -298,7 +298,7 @@ func TestByteAdmission(t *testing.T) {
 	require.Eventually(t, func() bool { return ingest.HeldBytes()-before == 4*64<<10 }, patience, time.Millisecond)
 	c := dial(t, addr).begin(length(body)).send(body)
 	resp := c.requireError(503, contract.ServiceUnavailable)
-	require.Equal(t, "1", resp.Header.Get("Retry-After"))
+	require.Regexp(t, "^[12]$", resp.Header.Get("Retry-After"))
 	require.True(t, resp.Close)
 	c.ended()
 	require.Zero(t, p.count())
