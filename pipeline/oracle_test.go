@@ -41,6 +41,7 @@ type oracle struct {
 	codes   map[string]bool
 	allowed map[string][2]float64 // nil: any
 	now     time.Time
+	seen    map[contract.Code]bool
 }
 
 // expect returns the rejections by index and the accepted items.
@@ -213,7 +214,9 @@ func (a author) item() string {
 	duplicate := ""
 	if a.IntN(a.errors) == 0 {
 		for range 1 + a.IntN(3) {
-			if a.spoil(m) {
+			if spoil := spoilers[a.IntN(len(spoilers))]; spoil != nil {
+				spoil(a, m)
+			} else {
 				duplicate = a.pick(members...)
 			}
 		}
@@ -241,41 +244,38 @@ func (a author) item() string {
 	return "{" + strings.Join(list, a.pick(",", ",", ", ")) + "}"
 }
 
-// spoil makes an item violate a rule. It returns true if the caller must add a duplicate member.
-func (a author) spoil(m map[string]string) bool {
-	times := []string{
-		`"2026-02-30T00:00:00Z"`, `"2026-01-01T00:00:00"`, `"2026-01-01T00:00:00+01:00"`, `"1969-12-31T23:59:59Z"`, `"2262-01-01T00:00Z"`, `"2999-01-01T00:00Z"`, `"yesterday"`, `""`,
-		`"2016-12-31T23:59:60Z"`, `"2016-12-31T22:59:60Z"`, `"2026-01-01t00:00:00,123456789z"`, `"2026-01-01T00:00-00"`, `"` + strings.Repeat("2", 500) + `"`,
-	}
-	switch a.IntN(12) {
-	case 0:
-		return true
-	case 1:
-		m["linkId"] = a.pick(`"L1"`, "0", "{}", "[null]", "false")
-	case 2:
-		delete(m, a.pick(members...))
-	case 3:
-		m[a.pick(members...)] = "null"
-	case 4:
+// invalidTimes contains a few valid ones.
+var invalidTimes = []string{
+	`"2026-02-30T00:00:00Z"`, `"2026-01-01T00:00:00"`, `"2026-01-01T00:00:00+01:00"`, `"1969-12-31T23:59:59Z"`, `"2262-01-01T00:00Z"`, `"2261-01-01T00:00Z"`, `"2999-01-01T00:00Z"`, `"yesterday"`, `""`,
+	`"2016-12-31T23:59:60Z"`, `"2016-12-31T22:59:60Z"`, `"2026-01-01t00:00:00,123456789z"`, `"2026-01-01T00:00-00"`, `"` + strings.Repeat("2", 500) + `"`,
+}
+
+// spoilers make an item violate a rule. A nil function asks the caller to add a duplicate member.
+var spoilers = []func(a author, m map[string]string){
+	nil,
+	func(a author, m map[string]string) { m["linkId"] = a.pick(`"L1"`, "0", "{}", "[null]", "false") },
+	func(a author, m map[string]string) { delete(m, a.pick(members...)) },
+	func(a author, m map[string]string) { m[a.pick(members...)] = "null" },
+	func(a author, m map[string]string) {
 		m[a.pick(members[:6]...)] = a.pick(`{"a":1}`, "[1]", "true", "false", `"1"`, "12")
-	case 5:
+	},
+	func(a author, m map[string]string) {
 		m["detectorCode"] = a.pick(`"unknown"`, `""`, `"D1 "`, `"`+strings.Repeat("D", 257)+`"`, `"d1"`, `"\u0000"`)
-	case 6:
+	},
+	func(a author, m map[string]string) {
 		m["measureTypeCode"] = a.pick(`""`, `"sp eed"`, `"`+strings.Repeat("s", 65)+`"`, `"`+strings.Repeat("s", 64)+`"`, `"tempo"`, `"größe"`, `"a/b"`)
-	case 7:
-		m["timestampFrom"] = a.pick(times...)
-	case 8:
-		m["timestampTo"] = a.pick(times...)
-	case 9:
+	},
+	func(a author, m map[string]string) { m["timestampFrom"] = a.pick(invalidTimes...) },
+	func(a author, m map[string]string) { m["timestampTo"] = a.pick(invalidTimes...) },
+	func(_ author, m map[string]string) {
 		if from, to := m["timestampFrom"], m["timestampTo"]; from != "" && to != "" {
 			m["timestampFrom"], m["timestampTo"] = to, from
 		}
-	case 10:
+	},
+	func(a author, m map[string]string) {
 		m["value"] = a.pick("1e999", "-1e999", "251", "-1e308", "1e-999", "123456789012345678901234567890")
-	case 11:
-		m["quality"] = a.pick("1e999", "-1e400", "5", "-0")
-	}
-	return false
+	},
+	func(a author, m map[string]string) { m["quality"] = a.pick("1e999", "-1e400", "5", "-0") },
 }
 
 func (a author) batch(items int) string {
@@ -286,7 +286,8 @@ func (a author) batch(items int) string {
 	return `{"measurements":[` + strings.Join(list, a.pick(",", ",\n  ")) + `]}`
 }
 
-// compare checks the result and the frame of a batch against the oracle.
+// compare checks the result and the frame of a batch against the oracle, and adds the codes of
+// rejected items to o.seen.
 func (o oracle) compare(t *testing.T, h *fixture, body string) {
 	t.Helper()
 	_, before := h.journal.Bounds()
@@ -305,6 +306,7 @@ func (o oracle) compare(t *testing.T, h *fixture, body string) {
 			path += "." + x.Field.String()
 		}
 		require.Equal(t, rejected[last], verdict{x.Code.String(), path}, "item %d", last)
+		o.seen[x.Code] = true
 	}
 	if len(accepted) == 0 {
 		return
@@ -333,6 +335,7 @@ func deref(p *float64) any {
 	return *p
 }
 
+// TestAgainstTheOracle compares random batches, and checks that each rule rejects some item.
 func TestAgainstTheOracle(t *testing.T) {
 	codes := map[string]bool{"Grün-7": true, "日本": true, "𝄞": true}
 	for i := range 299 {
@@ -342,7 +345,7 @@ func TestAgainstTheOracle(t *testing.T) {
 	for c := range codes {
 		list = append(list, c)
 	}
-	lo, hi := -100.0, 250.0
+	lo, hi, seen := -100.0, 250.0, map[contract.Code]bool{}
 	rounds := 100
 	if needs.Long() {
 		rounds = 1000
@@ -354,7 +357,7 @@ func TestAgainstTheOracle(t *testing.T) {
 			}
 		})
 		h.codes["city"] = set(list...)
-		o := oracle{limit: h.cfg.Decode.BatchLimit, codes: codes, allowed: allowed, now: time.Now()}
+		o := oracle{limit: h.cfg.Decode.BatchLimit, codes: codes, allowed: allowed, now: time.Now(), seen: seen}
 		if i == 0 || needs.Long() {
 			o.compare(t, h, author{rand.New(rand.NewPCG(1, 1)), 3}.batch(20_000))
 		}
@@ -363,5 +366,8 @@ func TestAgainstTheOracle(t *testing.T) {
 			o.compare(t, h, a.batch(a.IntN(120)))
 		}
 		h.close()
+	}
+	for code := range contract.CodeCount {
+		require.Equal(t, code.OfItems(), seen[code], "%v: add an input to spoilers", code)
 	}
 }
