@@ -194,7 +194,8 @@ func (in *Intake) work(s *batch.Submission) (*journal.Entry, []tapped, error) {
 	defer in.turns.Pass(s.Client)
 	if waited && s.Peer != nil && s.Peer.Gone() {
 		// The client would not learn that the batch was stored, and would send it again.
-		return nil, nil, contract.Unavailable("the client closed the connection while the batch was queued; no part of it was stored; retry", time.Second)
+		return nil, nil, contract.Unavailable(
+			"the client closed the connection while the batch was queued; no part of it was stored; retry", time.Second)
 	}
 	started := time.Now()
 	w := in.takeWorker()
