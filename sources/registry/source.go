@@ -12,6 +12,7 @@ import (
 
 	"trafficd/pipeline/batch"
 	"trafficd/pipeline/dial"
+	"trafficd/pipeline/settings"
 	"trafficd/sources/internal/watch"
 )
 
@@ -115,10 +116,10 @@ func (s *httpSource) read(ctx context.Context, add addEntry) error {
 	if s.kept != "" {
 		request.Header.Set("If-None-Match", s.kept)
 	}
-	address := request.URL.Redacted() // without a password
+	address := settings.Redact(s.URL, settings.Mask)
 	response, err := s.client.Do(request)
 	if err != nil {
-		return err // err contains the method and the URL
+		return settings.RedactURLError(err) // it contains the method and the URL
 	}
 	defer response.Body.Close()
 	switch {

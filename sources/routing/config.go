@@ -80,7 +80,8 @@ func (c Config) Validate() error {
 	j := c.Jobs
 	return errors.Join(
 		settings.Check(c.PublicURL == "" || isBaseURL(c.PublicURL),
-			"public_url is %q, must be empty or like https://traffic.example.org/api, without a trailing slash", c.PublicURL),
+			"public_url is %q, must be empty or like https://traffic.example.org/api, without a trailing slash",
+			settings.Redact(c.PublicURL, settings.Mask)),
 		settings.Check(err == nil, "trusted_proxies: %v: must be addresses or CIDR ranges, such as 10.0.0.0/8", err),
 		settings.Check(prefix.MatchString(c.VendorPrefix) && c.VendorPrefix != "OG",
 			"vendor_prefix is %q, must be upper-case letters, digits and underscores such as PTV, and not OG, which has its own formats",

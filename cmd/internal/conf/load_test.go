@@ -247,7 +247,7 @@ func TestPrintMasksSecretsAndNamesOrigins(t *testing.T) {
 	require.NoError(t, Print(&out, &c, Origins{"store.password": "environment X", "store.rows": "--set", "feeds": "a.yaml, line 7"}))
 	require.NotContains(t, out.String(), "hunter2")
 	require.Contains(t, out.String(), `password: "" # secret, not shown; from environment X`)
-	require.Contains(t, out.String(), `name: https://me@example.org/a?b=c # secret, not shown`)
+	require.Contains(t, out.String(), `name: https://me@example.org/a?b= # secret, not shown`)
 	require.Contains(t, out.String(), `token: "" # secret, not shown`)
 	require.Contains(t, out.String(), "rows: 10 # from --set")
 	require.Contains(t, out.String(), "feeds: # from a.yaml, line 7\n")

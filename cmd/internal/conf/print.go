@@ -3,13 +3,14 @@ package conf
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"trafficd/pipeline/settings"
 )
 
 // Print writes the effective configuration as YAML that can be loaded again. Comments contain each
@@ -39,10 +40,8 @@ func content(v reflect.Value, key string, origins Origins) *yaml.Node {
 	switch {
 	case isSecret(key) && v.Kind() == reflect.String && v.String() != "":
 		return &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, LineComment: secretNote}
-	case v.Kind() == reflect.String && hasPassword(v.String()):
-		u, _ := url.Parse(v.String()) // hasPassword has parsed it
-		u.User = url.User(u.User.Username())
-		return &yaml.Node{Kind: yaml.ScalarNode, Value: u.String(), LineComment: secretNote}
+	case v.Kind() == reflect.String && hasSecret(v.String()):
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: settings.Redact(v.String(), ""), LineComment: secretNote}
 	case v.Type() == reflect.TypeFor[time.Duration]():
 		return scalar(v.Interface().(time.Duration).String())
 	case isSection(v.Type()):
@@ -99,21 +98,14 @@ func isSecret(key string) bool {
 	return slices.ContainsFunc(secrets, func(suffix string) bool { return strings.HasSuffix(key, suffix) })
 }
 
-// hasPassword reports whether text is a URL such as https://user:password@host/path.
-func hasPassword(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil || u.User == nil {
-		return false
-	}
-	_, has := u.User.Password()
-	return has
-}
+// hasSecret reports whether text is a URL with a password or a query.
+func hasSecret(text string) bool { return settings.Redact(text, "") != text }
 
 // quoted quotes v for an error. Secrets, lists and maps, which may contain some, are not shown.
 func quoted(key string, v any) string {
 	switch v := v.(type) {
 	case string:
-		if !isSecret(key) && !hasPassword(v) {
+		if !isSecret(key) && !hasSecret(v) {
 			return fmt.Sprintf("%.64q", v)
 		}
 	case bool, int, int64, uint64, float64:

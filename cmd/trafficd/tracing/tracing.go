@@ -44,7 +44,7 @@ func (c Config) Validate() error {
 	u, err := url.Parse(c.Endpoint)
 	valid := c.Endpoint == "" || err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 	return errors.Join(
-		settings.Check(valid, "endpoint is %q, must be empty or an http or https URL with a host", c.Endpoint),
+		settings.Check(valid, "endpoint is %q, must be empty or an http or https URL with a host", settings.Redact(c.Endpoint, settings.Mask)),
 		settings.Within("ratio", c.Ratio, 0, 1, "it is a fraction"),
 	)
 }
@@ -76,7 +76,9 @@ func Start(c Config, version string, log zerolog.Logger) (*Tracing, error) {
 		return nil, fmt.Errorf("cannot start tracing: %w", err)
 	}
 	sampled := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { sampled.Warn().Err(err).Msg("cannot send spans; they are dropped") }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		sampled.Warn().Str("error", settings.Redact(err.Error(), settings.Mask)).Msg("cannot send spans; they are dropped")
+	}))
 	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(attributes),
 		sdk.WithSampler(linkSampler{sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))}))
 	return &Tracing{p.Tracer("trafficd"), p, log}, nil
@@ -91,7 +93,7 @@ func (t *Tracing) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn().Err(err).Msg("cannot send the last spans; they are dropped")
+		t.log.Warn().Str("error", settings.Redact(err.Error(), settings.Mask)).Msg("cannot send the last spans; they are dropped")
 	}
 }
 
