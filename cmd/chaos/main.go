@@ -136,7 +136,7 @@ ClickHouse server and no link failures, and runs these trials one by one. --benc
 	flags.BoolVar(&cfg.Bench, "bench", cfg.Bench, "at the end, compare a journal in Kafka with one on disk: make bench BENCH=journal")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory for the data and logs of a single run, never deleted (default a new directory, deleted "+
 		"unless the run fails)")
-	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "log each fault")
+	flags.BoolVarP(&cfg.Verbose, "verbose", "v", false, "print each fault, which is in faults.log in the directory anyway")
 	return c
 }
 

@@ -30,7 +30,7 @@ type config struct {
 	Rollouts   int  // number of rolling restarts without other faults
 	Kills      int  // number of replica kills without other faults, to measure takeovers
 	Bench      bool // compare the costs of the journals
-	Verbose    bool // log each fault
+	Verbose    bool // print each fault too
 }
 
 // settleLimit bounds the time from the last fault to the last delivery.
@@ -98,12 +98,12 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	if r.Disk == nil && cfg.Replicas == 1 {
 		fmt.Fprintln(out, "mounts are not permitted: this run fills the journal but not the disk")
 	}
-	begin := time.Now()
-	log := func(format string, args ...any) {
-		if cfg.Verbose {
-			fmt.Fprintf(out, "%7.3f %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
-		}
+	verbose := io.Discard
+	if cfg.Verbose {
+		verbose = out
 	}
+	log := must.Get(newFaultLog(cfg.Dir, verbose))
+	defer func() { err = errors.Join(err, log.close()) }()
 	hard, cancel := context.WithTimeout(ctx, cfg.Duration+settleLimit)
 	defer cancel()
 	soft, stop := context.WithTimeout(hard, cfg.Duration)
@@ -112,20 +112,21 @@ func attack(ctx context.Context, cfg config, out io.Writer) (found *result, err 
 	layers := observe(ctx, r, book)
 	defer layers.stop()
 	sent := send(soft, hard, clients, load.Mixed, book)
-	counts, err := nemesis.Run(soft, cfg.Seed, layers.recordOutages(targets(r, cfg)), log)
+	counts, err := nemesis.Run(soft, cfg.Seed, layers.recordOutages(targets(r, cfg)), log.add)
 	stop()
 	if err != nil {
 		cancel()
 	}
 	supervise(r, sent) // all faults have been undone, so every batch still in flight receives a 207
 	must.Do(errors.Join(err, ctx.Err()))
-	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log}
+	t := trials{config: cfg, rig: r, clients: clients, book: book, counts: counts, log: log.add}
 	must.Do(t.run(ctx))
 	must.Do(layers.settle(ctx, out))
 	if err := r.Drain(ctx, settleLimit); err != nil {
 		book.AddUnexpected("%v", err)
 	}
 	found = must.Get(judgeAll(ctx, r, book, counts, out))
+	log.explain(out, found.stores)
 	found.goals = t.goals
 	return found, nil
 }

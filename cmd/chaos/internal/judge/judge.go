@@ -27,7 +27,8 @@ type Verdict struct {
 	Reordered  int // stored after a later item of the same detector
 	Altered    int // never accepted, or has a wrong field, batch ID, index or receive time, or a Defect
 
-	Examples []string // up to five of each kind
+	First    ledger.Accepted // the item that is missing or duplicated with the earliest 207; zero if there is none
+	Examples []string        // up to five of each kind
 }
 
 // Faults returns the total number of faults.
@@ -45,6 +46,14 @@ func (v *Verdict) note(count *int, format string, args ...any) {
 	if *count++; *count <= maxExamples {
 		v.Examples = append(v.Examples, v.Store+": "+fmt.Sprintf(format, args...))
 	}
+}
+
+// lost counts an item as missing or duplicated.
+func (v *Verdict) lost(count *int, item ledger.Accepted, format string, args ...any) {
+	if v.First.At.IsZero() || item.At.Before(v.First.At) {
+		v.First = item
+	}
+	v.note(count, format, args...)
 }
 
 // Compare judges one store. The arrivals must be in the order of the store; for the topic, that is
@@ -65,7 +74,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 			v.note(&v.Altered, "never accepted: %v, batch %s index %d, at %s", got.Item, got.Batch, got.Index, got.Position)
 			continue
 		case again:
-			v.note(&v.Duplicated, "%v, batch %s index %d, at %s and at %s (batch %s)",
+			v.lost(&v.Duplicated, want, "%v, batch %s index %d, at %s and at %s (batch %s)",
 				want.Item, want.Batch, want.Index, earlier.Position, got.Position, got.Batch)
 			continue
 		}
@@ -90,7 +99,7 @@ func Compare(store string, accepted []ledger.Accepted, arrivals []Arrival) *Verd
 	}
 	for _, a := range accepted {
 		if _, ok := first[a.Key()]; !ok {
-			v.note(&v.Missing, "%v, batch %s index %d", a.Item, a.Batch, a.Index)
+			v.lost(&v.Missing, a, "%v, batch %s index %d", a.Item, a.Batch, a.Index)
 		}
 	}
 	return v

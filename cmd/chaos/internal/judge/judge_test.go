@@ -84,6 +84,20 @@ func TestCompare(t *testing.T) {
 	})
 }
 
+// TestFirst checks that the item with the earliest 207 of those that are missing or duplicated is
+// found, whatever the order in the store.
+func TestFirst(t *testing.T) {
+	items := accepted()
+	for i := range items {
+		items[i].At = time.Unix(int64(100-i), 0)
+	}
+	stored := arrivals(items)
+	require.Zero(t, Compare("store", items, stored).First)
+	lost := Compare("store", items, append(slices.Clone(stored[2:9]), stored[10:]...))
+	require.Equal(t, items[9], lost.First)
+	require.Equal(t, items[11], Compare("store", items, append(stored, stored[3], stored[11])).First)
+}
+
 func TestExamplesAreBounded(t *testing.T) {
 	v := Compare("store", accepted(), nil)
 	require.Equal(t, 12, v.Missing)

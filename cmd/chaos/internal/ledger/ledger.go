@@ -50,6 +50,7 @@ type Accepted struct {
 	Item
 	Batch string // Batch-Id
 	Index int64
+	At    time.Time // when the client received the 207
 }
 
 // Ledger collects the records of all clients. It is safe for concurrent use.
@@ -78,10 +79,14 @@ func (l *Ledger) Add(change func(*Tally)) {
 	change(&l.tally)
 }
 
-// Accept records the items of a batch after its 207.
+// Accept records the items of a batch after its 207, and sets their At.
 func (l *Ledger) Accept(items []Accepted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
+	for i := range items {
+		items[i].At = now
+	}
 	l.accepted = append(l.accepted, items...)
 }
 

@@ -128,6 +128,7 @@ func (t Target) run(ctx context.Context, seed uint64, log func(format string, ar
 		err := f.Hit(ctx, r)
 		switch {
 		case err == nil:
+			log("%s %d: %s is over", t.Name, t.Number, f.Name)
 			counts[t.Name+" "+f.Name]++
 		case errors.Is(err, ErrNotInjected):
 			log("%s %d: %v", t.Name, t.Number, err)
