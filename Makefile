@@ -64,8 +64,11 @@ stores: ## run only the stores, until Ctrl-C
 # The programs that tests start, built once for the tests of all packages.
 .PHONY: programs
 unit test race: export TRAFFICD_PROGRAMS = $(CURDIR)/.cache/bin
-programs:
-	@CGO_ENABLED=0 go build -buildvcs=false -o .cache/bin/ ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores ./cmd/quickstart
+programs: # go build touches an unchanged program, after which go test would repeat the tests that start it
+	@CGO_ENABLED=0 go build -buildvcs=false -o .cache/bin/new/ ./cmd/trafficd ./cmd/trafficctl ./cmd/forecaster ./cmd/devstores ./cmd/quickstart
+	@for program in .cache/bin/new/*; do \
+	  cmp -s $$program .cache/bin/$${program##*/} || cp -f $$program .cache/bin/; \
+	done
 
 .PHONY: unit
 unit: programs ## run the tests that need only Go, in a minute; `go test ./...` does the same. Only changed packages are tested again

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"trafficd/cmd/chaos/internal/faultinject"
+	"trafficd/cmd/dev/needs"
 	"trafficd/cmd/devstores/stores"
 	"trafficd/cmd/internal/launch"
 	"trafficd/schemas/gunzip/compress"
@@ -130,12 +131,14 @@ func (d *skewed) terminate() {
 // the batch. No further one is accepted until trafficctl journal restamp has corrected the journal;
 // then both stores get each measurement once. Later jumps of the clock have no effect but 503s.
 func TestClock(t *testing.T) {
+	needs.Everything(t, "a second build of the daemon, with another clock")
 	dir := t.TempDir()
 	overlay, err := faultinject.Overlay(t.Context(), filepath.Join(dir, "overlay"))
 	require.NoError(t, err)
-	binary, ctl := filepath.Join(dir, "trafficd"), filepath.Join(dir, "trafficctl")
+	binary := filepath.Join(dir, "trafficd")
 	require.NoError(t, launch.Build(t.Context(), overlay, "-o", binary, "./cmd/trafficd"))
-	require.NoError(t, launch.Build(t.Context(), "-o", ctl, "./cmd/trafficctl"))
+	ctl, err := launch.Program(t.Context(), "trafficctl")
+	require.NoError(t, err)
 	runbook, err := os.ReadFile(filepath.Join("..", "..", "deployments", "runbook.md"))
 	require.NoError(t, err)
 

@@ -134,9 +134,6 @@ func TestValidateNamesKeyAndOrigin(t *testing.T) {
 	f([]string{"pipeline.validate.future_tolerance=-1s"}, nil, "pipeline.validate.future_tolerance is -1s")
 	f([]string{"pipeline.idempotency.journal.max_bytes=1"}, nil, "pipeline.idempotency.journal.max_bytes is 1")
 	f([]string{"journal.kind=kafka", "journal.log.retention=4h59m"}, nil, "journal.log.retention is 4h59m0s, must be at least five times pipeline.idempotency.window (1h0m0s)")
-	f([]string{"clickhouse.secure=true"}, nil, `unknown key "clickhouse.secure" (--set): did you mean "clickhouse.tls.enabled"?`)
-	f(nil, []string{"TRAFFICD_CLICKHOUSE__CA_FILE=f"}, `"clickhouse.ca_file" (environment`, "did you mean TRAFFICD_CLICKHOUSE__TLS__CA?")
-	f([]string{"registry.feeds=[{clickhouse: {ca_file: f}}]"}, nil, `did you mean "registry.feeds[0].clickhouse.tls.ca"?`)
 	f([]string{"pipeline.validate.measure_types=[{code: ä}]"}, nil, "pipeline.validate.measure_types[0].code", "(from --set)")
 }
 

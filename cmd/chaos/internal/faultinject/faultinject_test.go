@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"trafficd/cmd/dev/needs"
 )
 
 // program prints, for each line of input, which calls fail.
@@ -42,6 +44,7 @@ func main() {
 `
 
 func TestFaults(t *testing.T) {
+	needs.Everything(t, "a second build of the standard library, with another clock")
 	dir := t.TempDir()
 	overlay, err := Overlay(t.Context(), dir)
 	require.NoError(t, err)
