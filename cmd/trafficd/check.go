@@ -38,6 +38,10 @@ func check(ctx context.Context, c *config.Config, origins conf.Origins, invalid 
 	}
 	section("ui", c.UI.Check())
 	section("journal", checkDir("dir", c.Journal.Dir))
+	if deep && c.Journal.Kind == config.LocalJournal {
+		section("journal", settingError("min_free_bytes", c.Journal.CheckSpace()))
+		section("pipeline.idempotency.journal", settingError("min_free_bytes", c.Pipeline.Idempotency.Journal.CheckSpace()))
+	}
 	if c.Journal.Kind == config.KafkaJournal {
 		section("journal.log", c.Journal.Log.Check(ctx, consumers, c.Pipeline.Idempotency.Window, deepIn("journal.log")))
 	}

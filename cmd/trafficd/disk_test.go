@@ -90,8 +90,14 @@ func TestDiskLow(t *testing.T) {
 	d.start()
 	var r ops.Readiness
 	d.eventually(func() bool { _, r = d.ready(); return r.Components["daemon"].State == ops.OK }, "started")
-	require.Contains(t, strings.Join(r.Components["journal"].Reasons, " "), "the journal's disk is low on space")
-	requireRetryAfter(t, d.send(0, 10).response)
+	require.Regexp(t, `the journal's disk is low on space; free some or lower min_free_bytes: `+filepath.Join(d.Dir, "journal")+
+		` has \d+ bytes free, min_free_bytes is 1000000000000000000,`, strings.Join(r.Components["journal"].Reasons, " "))
+	rejected := d.send(0, 10).response
+	requireRetryAfter(t, rejected)
+	require.NotContains(t, rejected.Description, "/", "clients do not see paths")
+	out, err := exec.Command(binary, append(d.Args, "--check-config=deep")...).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "journal.min_free_bytes: the journal's disk is low on space")
 	d.terminate()
 
 	d.Args = settings

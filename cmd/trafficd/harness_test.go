@@ -174,7 +174,8 @@ type response struct {
 			Parameter string `json:"parameter"`
 		} `json:"error"`
 	} `json:"rejections"`
-	ErrorCode string `json:"errorCode"`
+	ErrorCode   string `json:"errorCode"`
+	Description string `json:"description"`
 }
 
 // post sends a batch.

@@ -130,5 +130,23 @@ func (f osFile) Free() (int64, error) {
 	if err := unix.Fstatfs(f.fd, &st); err != nil {
 		return 0, err
 	}
-	return int64(st.Bavail * uint64(st.Bsize)), nil
+	return freeOf(&st), nil
+}
+
+func freeOf(st *unix.Statfs_t) int64 { return int64(st.Bavail * uint64(st.Bsize)) }
+
+// CheckSpace returns an error if the disk has less than MinFreeBytes or, before the journal exists,
+// has no room for its first segment besides. It creates nothing.
+func (c Config) CheckSpace() error {
+	dir, need := c.Dir, c.MinFreeBytes
+	var st unix.Statfs_t
+	err := unix.Statfs(dir, &st)
+	for err == unix.ENOENT && filepath.Dir(dir) != dir { // the journal creates its directory
+		dir, need = filepath.Dir(dir), c.MinFreeBytes+c.SegmentBytes
+		err = unix.Statfs(dir, &st)
+	}
+	if err != nil || c.MinFreeBytes == 0 || freeOf(&st) >= need {
+		return nil // a directory that cannot be used is another error
+	}
+	return lowError(dir, freeOf(&st), c)
 }

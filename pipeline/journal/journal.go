@@ -148,14 +148,20 @@ func (j *Journal) Close() error {
 	return j.closeErr
 }
 
-// Ready returns the error that Enqueue would return now: ErrFailed (with the cause), ErrFull,
-// ErrDiskLow, ErrClosed or nil. It does not return ErrBusy, which lasts only until the next commit.
+// Ready returns the error that Enqueue would return now, with details for operators: ErrFailed (with
+// the cause), ErrFull and ErrDiskLow (with the directory and its sizes), ErrClosed or nil. It does
+// not return ErrBusy, which lasts only until the next commit.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	err := j.readyFor(max(j.rejected, roomFor(0)))
-	if errors.Is(err, ErrFailed) {
+	switch err {
+	case ErrFailed:
 		return fmt.Errorf("%w: %w", err, j.failure)
+	case ErrFull:
+		return fmt.Errorf("%w: the segments in %s have %d bytes, max_bytes is %d", err, j.cfg.Dir, j.bytes, j.cfg.MaxBytes)
+	case ErrDiskLow:
+		return lowError(j.cfg.Dir, j.free, j.cfg)
 	}
 	return err
 }
@@ -174,6 +180,12 @@ func (j *Journal) readyFor(room int64) error {
 		return ErrDiskLow
 	}
 	return nil
+}
+
+// lowError returns ErrDiskLow with details about a directory.
+func lowError(dir string, free int64, cfg Config) error {
+	return fmt.Errorf("%w: %s has %d bytes free, min_free_bytes is %d, and a new segment takes %d",
+		ErrDiskLow, dir, free, cfg.MinFreeBytes, cfg.SegmentBytes)
 }
 
 // low reports whether a frame that needs room bytes could leave less than MinFreeBytes on the disk.

@@ -273,7 +273,7 @@ func (j *Journal) updateFree() {
 	j.diskLow = low
 	j.mu.Unlock()
 	if changed {
-		j.log.Warn().Bool("low", low).Int64("free_bytes", free).Int64("min_free_bytes", j.cfg.MinFreeBytes).
+		j.log.Warn().Bool("low", low).Str("dir", j.cfg.Dir).Int64("free_bytes", free).Int64("min_free_bytes", j.cfg.MinFreeBytes).
 			Msg("free space on the journal's disk has crossed min_free_bytes")
 	}
 }

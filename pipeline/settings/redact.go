@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"net/url"
 	"regexp"
 	"strings"
@@ -41,7 +42,7 @@ var (
 
 // RedactURLError masks the secrets in the URL of an error of an HTTP client.
 func RedactURLError(err error) error {
-	if e, ok := err.(*url.Error); ok { // the caller's own copy
+	if e, ok := errors.AsType[*url.Error](err); ok { // the copy of the caller
 		e.URL = Redact(e.URL, Mask)
 	}
 	return err
