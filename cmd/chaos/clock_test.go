@@ -33,6 +33,7 @@ type skewed struct {
 	faults    *faultinject.Faults
 	archive   *stores.ClickHouse
 	broker    *stores.Kafka
+	batches   int
 	responses map[int]int // number of batches, by status
 }
 
@@ -66,7 +67,8 @@ func (d *skewed) skew(ahead time.Duration) { require.NoError(d.t, d.faults.Skew(
 func (d *skewed) send(statuses ...int) {
 	d.t.Helper()
 	var items []string
-	begin := time.Now().UTC().Add(-time.Hour)
+	d.batches++
+	begin := time.Now().UTC().Add(time.Duration(d.batches)*time.Minute - time.Hour) // no measurement replaces another one
 	for i := range batchRows {
 		at := begin.Add(time.Duration(i) * time.Millisecond).Format("2006-01-02T15:04:05.000Z")
 		items = append(items, fmt.Sprintf(`{"detectorCode":"A","measureTypeCode":"speed","timestampFrom":%q,"timestampTo":%q,"value":%d}`, at, at, i))
