@@ -99,6 +99,7 @@ func (t *detectorTable) insert(ctx context.Context, conn driver.Conn, table stri
 		measure_type_code LowCardinality(String), timestamp_from DateTime64(9, 'UTC'), timestamp_to DateTime64(9, 'UTC'), value Float64)
 		ENGINE = ReplacingMergeTree PARTITION BY toYYYYMM(timestamp_from)
 		ORDER BY (product_instance, detector_code, measure_type_code, timestamp_from, timestamp_to)`)
+	measure := strings.TrimSuffix(m.Measure, ".*")
 	for n := 0; n < len(t.times) && err == nil; {
 		var batch driver.Batch
 		if batch, err = conn.PrepareBatch(ctx, "INSERT INTO "+table); err != nil {
@@ -107,7 +108,7 @@ func (t *detectorTable) insert(ctx context.Context, conn driver.Conn, table stri
 		for end := min(n+1000, len(t.times)); n < end && err == nil; n++ {
 			for i, v := range t.values[n] {
 				if v > 0 && err == nil {
-					err = batch.Append(m.ProductInstance, t.sensors[i], m.Measure, t.times[n], t.times[n].Add(m.Interval), v)
+					err = batch.Append(m.ProductInstance, t.sensors[i], measure, t.times[n], t.times[n].Add(m.Interval), v)
 				}
 			}
 		}

@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,7 +124,11 @@ func (w *town) testRun(t *testing.T) {
 	require.NoError(t, err)
 	now := time.Now().Truncate(5 * time.Minute)
 	w.measure(t, now.Add(-30*time.Minute), now, 20, 0)
-	require.NotContains(t, fmt.Sprint(check(t.Context(), io.Discard, &c, nil, true)), "clickhouse")
+	w.clickhouse.Query(t, "INSERT INTO trafficd.measurements SELECT * REPLACE (concat(measure_type_code, '.lane1') AS measure_type_code) "+
+		"FROM trafficd.measurements WHERE detector_code = '5' AND timestamp_from >= now() - 3600")
+	var out bytes.Buffer
+	require.NotContains(t, fmt.Sprint(check(t.Context(), &out, &c, nil, true)), "clickhouse")
+	require.Contains(t, out.String(), "do not cover the measure types flow.lane1, speed.lane1 of the archive")
 	bad := c
 	bad.ClickHouse.Table = "nothing"
 	require.ErrorContains(t, check(t.Context(), io.Discard, &bad, nil, true), "cannot read the archive")
@@ -140,6 +146,12 @@ func (w *town) testRun(t *testing.T) {
 		return nil
 	}))
 	require.Contains(t, body, `"origin"`)
+	require.NoError(t, launch.Eventually(ctx, time.Minute, func() error {
+		if _, body := d.Readyz(ctx); !strings.Contains(body, `"uncovered_measure_types"`) || !strings.Contains(body, `"speed.lane1"`) {
+			return errors.New(body)
+		}
+		return nil
+	}))
 	require.Contains(t, body, "streets with too little history: 10")
 	require.Len(t, w.layer(t), 10)
 	metrics, err := d.Metrics(ctx)

@@ -93,6 +93,8 @@ type status struct {
 	learn   error     // of the latest attempt to learn
 	invalid error     // the ignored detectors
 	streets map[model.Basis]int
+
+	uncovered []string // measure types in the archive that are not used, although Measure or Count is above them
 }
 
 type output interface {
@@ -169,11 +171,28 @@ func check(ctx context.Context, w io.Writer, c *config.Config, origins conf.Orig
 	}
 	defer func() { _ = conn.Close() }()
 	if deep {
-		if err := conn.Exec(ctx, fmt.Sprintf("SELECT * FROM `%s`.`%s` LIMIT 0", c.ClickHouse.Database, c.ClickHouse.Table)); err != nil {
+		err := conn.Exec(ctx, fmt.Sprintf("SELECT * FROM `%s`.`%s` LIMIT 0", c.ClickHouse.Database, c.ClickHouse.Table))
+		var uncovered []string
+		if err == nil {
+			uncovered, err = newSource(c, conn, c.ClickHouse.Database).Uncovered(ctx, time.Now().Add(-recently))
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("clickhouse: cannot read the archive at %s: %w", c.ClickHouse.Address, err))
+		}
+		if len(uncovered) > 0 {
+			fmt.Fprintln(w, "warning:", notCovered(c.Model, uncovered))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// recently is the age of the measurements in which measure types are looked for.
+const recently = 24 * time.Hour
+
+// notCovered returns a warning about measure types in the archive that are not used.
+func notCovered(m config.Model, codes []string) string {
+	return fmt.Sprintf("model.measure %s and model.count %q do not cover the measure types %s of the archive: to use lanes, add .* to both",
+		m.Measure, m.Count, strings.Join(codes, ", "))
 }
 
 func checkPublisher(ctx context.Context, o config.Output, origins conf.Origins) error {
@@ -223,6 +242,7 @@ func run(ctx context.Context, c *config.Config, log zerolog.Logger) error {
 // learn learns each day once it is over, and retries after an error, until ctx is done.
 func (f *forecaster) learn(ctx context.Context) {
 	migrated := !f.cfg.ClickHouse.Migrate
+	var looked time.Time // at the measure types
 	for ctx.Err() == nil {
 		var err error
 		if c := f.cfg.ClickHouse; !migrated {
@@ -242,6 +262,16 @@ func (f *forecaster) learn(ctx context.Context) {
 			f.log.Warn().Err(err).Msg("cannot learn a day; retrying")
 		}
 		f.update(func(s *status) { s.learn = err })
+		if migrated && time.Since(looked) >= recently {
+			uncovered, err := f.source.Uncovered(ctx, time.Now().Add(-recently))
+			if err == nil {
+				looked = time.Now()
+				f.update(func(s *status) { s.uncovered = uncovered })
+			}
+			if len(uncovered) > 0 {
+				f.log.Warn().Msg(notCovered(f.cfg.Model, uncovered))
+			}
+		}
 		sleep(ctx, time.Now().Add(time.Minute))
 	}
 }
@@ -505,6 +535,9 @@ func (f *forecaster) readiness() ops.Readiness {
 		if err != nil {
 			c.Add(ops.Degraded, err.Error())
 		}
+	}
+	if len(s.uncovered) > 0 {
+		c.Detail["uncovered_measure_types"] = s.uncovered
 	}
 	if n := s.streets[model.Pooled] + s.streets[model.Persist]; n > 0 {
 		c.Add(ops.Degraded, fmt.Sprintf("streets with too little history: %d", n))

@@ -651,6 +651,7 @@ func TestConfig(t *testing.T) {
 	}
 	f(nil, "model.product_instance must be set", "detectors.path must be set")
 	f([]string{"output.feed=file", "output.file.format=xml"}, "output.file.path must be set", `output.file.format is "xml", must be protobuf`)
+	f([]string{"model.measure=speed*", "model.count=*"}, `model.measure is "speed*", must be a measure type such as speed, or speed.*`, `model.count is "*"`)
 	f([]string{"model.interval=7m"}, "model.interval is 7m0s", "(from --set)")
 	f([]string{"model.horizons=[1h, 15m]"}, "model.horizons must be sorted")
 	f([]string{"model.horizons=[15m, 15m]"}, "model.horizons must be sorted")

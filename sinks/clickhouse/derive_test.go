@@ -322,7 +322,11 @@ func testDocumentedQueries(t *testing.T, a *archive) {
 	for i := range int64(288) {
 		for d := range 3 {
 			code, from := fmt.Sprintf("D-%d", d), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).UnixNano()+5*i*minute
-			rows = append(rows, row{code, "speed", from, from + 5*minute, 50, noQuality}, row{code, "flow", from, from + 5*minute, 7, noQuality})
+			speed := 50.0
+			if d == 2 { // differs in each local hour of Asia/Kolkata, which begins at half past an hour of UTC
+				speed = 20 + float64((5*i+330)/60%24)
+			}
+			rows = append(rows, row{code, "speed", from, from + 5*minute, speed, noQuality}, row{code, "flow", from, from + 5*minute, 7, noQuality})
 		}
 	}
 	block, plan := a.plan(blockOf(batchOf(1, epoch, rows...)))
@@ -339,5 +343,8 @@ func testDocumentedQueries(t *testing.T, a *archive) {
 	for _, q := range queries {
 		require.NotEmpty(t, a.store.Query(t, adapt.Replace(q[1])), q[1])
 	}
+	local := queries[slices.IndexFunc(queries, func(q []string) bool { return strings.Contains(q[1], "weekday") })][1]
+	kolkata := strings.NewReplacer("'Europe/Copenhagen'", "'Asia/Kolkata'", "'speed'", "'speed' AND detector_code = 'D-2'").Replace(adapt.Replace(local))
+	require.Equal(t, "25\t0", a.store.Query(t, "SELECT count(), countIf(speed != 20 + hour) FROM ("+kolkata+")"))
 	require.Equal(t, "96", a.store.Query(t, "SELECT count() FROM ("+adapt.Replace(queries[3][1])+") WHERE detector_code = 'D-1' AND average IN (50, 7) AND measure_type_code = 'speed'"))
 }

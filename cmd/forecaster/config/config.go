@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rickar/cal/v2"
@@ -56,11 +57,13 @@ type ClickHouse struct {
 
 // Model is the model section: what the forecaster learns.
 type Model struct {
-	ProductInstance string  `setting:"product_instance"` // product instance whose measurements are used
-	Measure         string  `setting:"measure"`          // measure type to forecast; must be a speed if forecasts are published
-	Count           string  `setting:"count"`            // measure type of the vehicle counts; empty: none
-	Most            float64 `setting:"most"`             // highest possible value; higher ones are discarded
-	Zero            bool    `setting:"zero"`             // true: 0 is a valid value, as it is for flow
+	ProductInstance string `setting:"product_instance"` // product instance whose measurements are used
+	// measure type to forecast; must be a speed if forecasts are published. speed.* is speed and all
+	// types below it, such as speed.lane2: a detector's lanes are averaged
+	Measure string  `setting:"measure"`
+	Count   string  `setting:"count"` // measure type of the vehicle counts, or of those of lanes, such as flow.*; empty: none
+	Most    float64 `setting:"most"`  // highest possible value; higher ones are discarded
+	Zero    bool    `setting:"zero"`  // true: 0 is a valid value, as it is for flow
 	// Length of the detectors' intervals. To change it later, stop the forecaster and truncate the
 	// tables whose names start with forecaster_: the forecaster then learns the archive again. Until
 	// they are truncated, it reports an error.
@@ -162,6 +165,7 @@ func (m Model) validate() error {
 	errs := []error{
 		settings.Check(m.ProductInstance != "", "product_instance must be set"),
 		settings.Check(m.Measure != "" && m.Measure != m.Count, "measure must be set, and differ from count"),
+		validPattern("measure", m.Measure), validPattern("count", m.Count),
 		settings.Positive("most", m.Most, "otherwise all values are discarded"),
 		settings.Check(m.Interval >= time.Minute && 15*time.Minute%max(m.Interval, 1) == 0,
 			"interval is %s, must be 1m, 3m, 5m or 15m: slots of 15 minutes consist of whole intervals", m.Interval),
@@ -183,6 +187,11 @@ func (m Model) validate() error {
 		errs = append(errs, settings.Check(err == nil, "holidays contains %q, must contain only dates such as 2026-12-25", h))
 	}
 	return errors.Join(errs...)
+}
+
+func validPattern(key, pattern string) error {
+	return settings.Check(!strings.Contains(strings.TrimSuffix(pattern, ".*"), "*"),
+		"%s is %q, must be a measure type such as speed, or speed.* for speed and all types below it, such as speed.lane2", key, pattern)
 }
 
 func (f Forecasts) validate(m Model) error {

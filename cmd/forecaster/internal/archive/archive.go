@@ -24,6 +24,10 @@
 //   - impossible: values that are negative, 0 unless the setting zero allows it (as for flow), or
 //     higher than the setting most.
 //
+// Lanes are measure types such as speed.lane2 and flow.lane2, which the pattern speed.* of the setting
+// measure covers. These rules apply to each lane, with its own count. The lanes' averages are then
+// averaged in proportion to their numbers of vehicles.
+//
 // Such readings are neither learned nor used. A reading belongs to the interval in which it ends.
 // The readings of an interval are averaged: a reading of n vehicles has weight n/(n+2), and one
 // without a count has the weight of 3 vehicles. A count over a million is taken as a million,
@@ -34,6 +38,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -64,8 +69,8 @@ type Source struct {
 	Table    string
 	Learned  string // database of the forecaster's tables
 	Instance string
-	Measure  string // measure type that is forecast
-	Count    string // measure type of the vehicle counts; empty: unknown
+	Measure  string // measure type that is forecast, or a pattern (see covers)
+	Count    string // measure type of the vehicle counts, or a pattern; empty: unknown
 	Most     float64
 	Zero     bool // whether 0 is a valid value
 	Interval time.Duration
@@ -113,7 +118,7 @@ func (s *Source) Learn(ctx context.Context, until time.Time, done func(day time.
 func (s *Source) readDays(ctx context.Context, from time.Time) (int, error) {
 	q := s.query(from, from, from, 0)
 	var n uint64
-	err := s.Conn.QueryRow(ctx, "SELECT uniq(detector_code) FROM "+q.Archive+" WHERE "+q.Key()+
+	err := s.Conn.QueryRow(ctx, "SELECT uniq(detector_code, measure_type_code) FROM "+q.Archive+" WHERE "+q.measured()+
 		fmt.Sprintf(" AND timestamp_from >= fromUnixTimestamp(%d)", q.From)).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("cannot count the detectors in %s: %w", q.Archive, err)
@@ -137,7 +142,7 @@ func (s *Source) next(ctx context.Context, until time.Time) (day time.Time, err 
 		return next, err
 	}
 	var n uint64
-	err = s.Conn.QueryRow(ctx, "SELECT min(timestamp_from), count() FROM "+q.Archive+" WHERE "+q.Key()+
+	err = s.Conn.QueryRow(ctx, "SELECT min(timestamp_from), count() FROM "+q.Archive+" WHERE "+q.measured()+
 		fmt.Sprintf(" AND timestamp_from >= fromUnixTimestamp(%d)", s.Day(until, -history).Unix())).Scan(&day, &n)
 	if err == nil && n == 0 {
 		err = ErrEmpty
@@ -218,6 +223,27 @@ func (s *Source) exec(ctx context.Context, q *query, name string) error {
 		return fmt.Errorf("cannot compute %s: %w", name, err)
 	}
 	return nil
+}
+
+// Uncovered returns the measure types in the archive since a time that are below Measure or Count,
+// such as speed.lane2, but are not used, because Measure or Count is not a pattern.
+func (s *Source) Uncovered(ctx context.Context, since time.Time) (codes []string, err error) {
+	defer must.Return(&err)
+	q := s.query(since, since, since, 0)
+	var below []string
+	for _, code := range []string{s.Measure, s.Count} {
+		if code != "" && !strings.HasSuffix(code, everything) {
+			below = append(below, fmt.Sprintf("startsWith(measure_type_code, %s)", quote(code+".")))
+		}
+	}
+	if len(below) == 0 {
+		return nil, nil
+	}
+	must.Do(s.Conn.QueryRow(ctx, fmt.Sprintf("SELECT arraySort(groupUniqArray(toString(measure_type_code))) FROM %s "+
+		"WHERE product_instance = %s AND (%s) AND NOT %s AND timestamp_from >= fromUnixTimestamp(%d)",
+		q.Archive, quote(s.Instance), strings.Join(below, " OR "), q.Used(), q.From)).Scan(&codes),
+		"cannot read the measure types in "+q.Archive)
+	return codes, nil
 }
 
 // Load reads the latest tables: those learned for the day of at or, if there are none, for the last

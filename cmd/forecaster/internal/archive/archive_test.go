@@ -3,6 +3,7 @@ package archive
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -403,6 +404,43 @@ func (s *Source) rules(t *testing.T) {
 	f("h", 50, 1e6/(1e6+1), 1e308, 1e308) // the sum would be infinite
 	f("i", 50, 0, -1e308, -1e308)
 
+	// Lanes are averaged in proportion to their vehicles.
+	lanes := *s
+	lanes.Measure, lanes.Count = "speed.*", "flow.*"
+	type reading struct {
+		lane        string
+		speed, flow float64 // flow < 0: none
+	}
+	g := func(code string, speed, weight float64, readings ...reading) {
+		t.Helper()
+		for _, r := range readings {
+			for measure, value := range map[string]float64{"speed": r.speed, "flow": r.flow} {
+				if value >= 0 {
+					require.NoError(t, s.Conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO city.measurements "+
+						"SELECT 'city', '%s', '%s', fromUnixTimestamp(%d) AS start, start + 300, %g, NULL, generateUUIDv4(), 0, now()",
+						code, measure+r.lane, from.Unix(), value)))
+				}
+			}
+		}
+		all, err := lanes.Values(t.Context(), from, from.Add(s.Interval))
+		require.NoError(t, err)
+		i := slices.IndexFunc(all, func(v Values) bool { return v.Code == code })
+		require.InDelta(t, speed, all[i].Values[0], 1e-9)
+		require.InDelta(t, weight, all[i].Weights[0], 1e-9)
+	}
+	g("lanes", (60*30+100*10)/40., 40/42., reading{".lane1", 60, 30}, reading{".lane2", 100, 10}, reading{".lane3", 30, 0})
+	g("trucks", (60*6+100*3)/9., 9/11., reading{".lane1", 60, 6}, reading{".lane2.truck", 100, -1})
+	g("uncounted", 80, 0.6, reading{".lane1", 60, -1}, reading{".lane2", 100, -1})
+	g("empty", 0, 0, reading{".lane1", 60, 0}, reading{".lane2", 100, 0})
+	g("plain", 50, 0.5, reading{"", 50, 2})
+	g("limits", 70, 3/5., reading{"_limit", 30, -1}, reading{".lane1", 70, 3})
+	uncovered, err := s.Uncovered(t.Context(), from)
+	require.NoError(t, err)
+	require.Equal(t, []string{"flow.lane1", "flow.lane2", "flow.lane3", "speed.lane1", "speed.lane2", "speed.lane2.truck", "speed.lane3"}, uncovered)
+	uncovered, err = lanes.Uncovered(t.Context(), from)
+	require.NoError(t, err)
+	require.Empty(t, uncovered)
+
 	// The latest reading is the last value until the next one, even between the ends of intervals.
 	for _, later := range []time.Duration{0, time.Second, 4 * time.Minute, s.Interval - time.Second} {
 		codes, recent, err := s.Recent(t.Context(), from.Add(s.Interval+later))
@@ -410,4 +448,31 @@ func (s *Source) rules(t *testing.T) {
 		require.Equal(t, "a", codes[0])
 		require.InDelta(t, 50, recent[0].Values[model.Hour-1], 1e-12, later)
 	}
+	s.lanes(t, from)
+}
+
+// lanes checks that a day of lanes is learned like one of whole detectors.
+func (s *Source) lanes(t *testing.T, at time.Time) {
+	t.Helper()
+	day := s.Day(at, 0)
+	end := s.Day(at, 1)
+	for _, table := range []string{
+		"measurements", "forecaster_learned", "forecaster_values", "forecaster_days", "forecaster_moments", "forecaster_profiles", "forecaster_weights",
+	} {
+		require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE city."+table))
+	}
+	s.insert(t, s.Day(day, -2), end, end, 0)
+	want := s.learn(t, day)
+	require.NoError(t, s.Conn.Exec(t.Context(), "CREATE TABLE city.whole AS city.measurements"))
+	require.NoError(t, s.Conn.Exec(t.Context(), "INSERT INTO city.whole SELECT * FROM city.measurements"))
+	require.NoError(t, s.Conn.Exec(t.Context(), "TRUNCATE TABLE city.measurements"))
+	for _, lane := range []string{".lane1", ".lane2"} {
+		require.NoError(t, s.Conn.Exec(t.Context(), "INSERT INTO city.measurements "+
+			"SELECT * REPLACE (concat(measure_type_code, '"+lane+"') AS measure_type_code, if(measure_type_code LIKE 'flow%', value / 2, value) AS value) FROM city.whole"))
+	}
+	lanes := *s
+	lanes.Measure, lanes.Count = "speed.*", "flow.*"
+	got := lanes.learn(t, day)
+	requireEqual(t, want, got)
+	lanes.compare(t, got, day)
 }

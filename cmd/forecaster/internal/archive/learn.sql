@@ -7,7 +7,18 @@ SELECT detector_code, latest,
     arrayMap((w, c, k) -> multiIf(w = 0, 0., c > 0, k / (k + 3), 0.5), ws, counts, vehicles) AS ts,
     arrayMap((w, c, k) -> toFloat64(w > 0 AND (c = 0 OR k >= {{.Least}})), ws, counts, vehicles) AS bs
 FROM (
-    SELECT detector_code, max(timestamp_to) AS latest,
+    {{- if .Lanes}}
+    -- A lane without a count has the weight of 3 vehicles, as in the weights above.
+    SELECT detector_code, max(lane_latest) AS latest,
+        sumForEach(arrayMap((w, s, n) -> if(w > 0, w * s / n, 0.), lane_weights, lane_total, lane_readings)) AS total,
+        sumForEach(lane_weights) AS readings, readings AS vehicles,
+        sumForEach(arrayMap((w, c) -> if(w > 0, c, 0), lane_weights, lane_counts)) AS counts
+    FROM (
+    SELECT detector_code, latest AS lane_latest, total AS lane_total, readings AS lane_readings, counts AS lane_counts,
+        arrayMap((n, c, k) -> multiIf(n = 0 OR c > 0 AND k <= 0, 0., c > 0, k, 3.), readings, counts, vehicles) AS lane_weights
+    FROM (
+    {{- end}}
+    SELECT detector_code,{{if .Lanes}} lane,{{end}} max(timestamp_to) AS latest,
         sumResampleIf(0, {{.Places}}, 1)(value, place, usable) AS total, countResampleIf(0, {{.Places}}, 1)(place, usable) AS readings,
         {{- if .Counted}}
         sumResampleIf(0, {{.Places}}, 1)(least(value, 1e6), place, counted) AS vehicles, countResampleIf(0, {{.Places}}, 1)(place, counted) AS counts
@@ -18,14 +29,20 @@ FROM (
         SELECT detector_code, timestamp_to, value,
             greatest(toUnixTimestamp(timestamp_from), toUnixTimestamp(timestamp_to) - 1) AS last_second, -- an instant may begin an interval
             toUInt32(intDiv(last_second - {{.From}}, {{.Step}})) AS place,
-            measure_type_code = {{q .Measure}} AND value {{if .Zero}}>={{else}}>{{end}} 0 AND value <= {{.Most}} AS usable, measure_type_code = {{q .Count}} AS counted
+            {{.Covers .Measure}} AS measured, measured AND value {{if .Zero}}>={{else}}>{{end}} 0 AND value <= {{.Most}} AS usable,
+            {{- if .Lanes}}
+            if(measured, {{.Lane .Measure}}, {{.Lane .Count}}) AS lane,
+            {{- end}}
+            {{if .Counted}}{{.Covers .Count}}{{else}}false{{end}} AS counted
         FROM {{.Archive}} FINAL
-        WHERE product_instance = {{q .Instance}} AND measure_type_code IN ({{q .Measure}}{{if .Counted}}, {{q .Count}}{{end}})
+        WHERE product_instance = {{q .Instance}} AND {{.Used}}
             AND timestamp_from >= fromUnixTimestamp({{.From}}) AND timestamp_from < fromUnixTimestamp({{.To}})
             AND timestamp_to <= fromUnixTimestamp({{.To}})
             {{- if .Received}} AND received_at >= fromUnixTimestamp({{.Received}}){{end}}
     )
-    GROUP BY detector_code
+    GROUP BY detector_code{{if .Lanes}}, lane
+    )) GROUP BY detector_code
+    {{- end}}
 )
 {{end}}
 

@@ -120,7 +120,45 @@ func (q *query) Windows() (list []span) {
 	return list
 }
 
-// Key returns the condition that selects the rows of the product instance and measure type.
+// everything is the end of a pattern: speed.* covers speed and all measure types below it, such as
+// speed.lane2.
+const everything = ".*"
+
+// Lanes reports whether a detector may have several measure types that are forecast, or counts.
+func (q *query) Lanes() bool {
+	return strings.HasSuffix(q.Measure, everything) || strings.HasSuffix(q.Count, everything)
+}
+
+// Lane returns an SQL expression for what follows the measure type or pattern in a code that it
+// covers.
+func (q *query) Lane(pattern string) string {
+	return fmt.Sprintf("substring(measure_type_code, %d)", len(strings.TrimSuffix(pattern, everything))+1)
+}
+
+// Covers returns the condition that selects the measure types that a pattern covers.
+func (q *query) Covers(pattern string) string {
+	code, all := strings.CutSuffix(pattern, everything)
+	if !all {
+		return "measure_type_code = " + quote(code)
+	}
+	return fmt.Sprintf("(measure_type_code = %s OR startsWith(measure_type_code, %s))", quote(code), quote(code+"."))
+}
+
+// Used returns the condition that selects the measure types that are read.
+func (q *query) Used() string {
+	if !q.Counted() {
+		return q.Covers(q.Measure)
+	}
+	return "(" + q.Covers(q.Measure) + " OR " + q.Covers(q.Count) + ")"
+}
+
+// measured returns the condition that selects the measurements to forecast in the archive.
+func (q *query) measured() string {
+	return fmt.Sprintf("product_instance = %s AND %s", quote(q.Instance), q.Covers(q.Measure))
+}
+
+// Key returns the condition that selects the rows of the product instance and measure type in the
+// learned tables.
 func (q *query) Key() string {
 	return fmt.Sprintf("product_instance = %s AND measure_type_code = %s", quote(q.Instance), quote(q.Measure))
 }
