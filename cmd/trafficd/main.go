@@ -82,7 +82,8 @@ the TLS certificate; other changed settings require a restart. The log and /read
 them, and what is invalid. Invalid settings have no effect.
 
 SIGTERM and SIGINT drain the daemon: requests in progress are completed, everything
-accepted is durable, and the exit code is 0. A second signal exits immediately.`,
+accepted is durable, and the exit code is 0. A second signal exits immediately. During the
+start, they end the daemon within two seconds.`,
 		Example: `  trafficd --config /etc/trafficd/trafficd.yaml
   trafficd --config trafficd.yaml --check-config=deep
   trafficd --set kafka.enabled=false --set clickhouse.addresses=ch1:9000,ch2:9000

@@ -36,6 +36,16 @@ func TestStartAndStop(t *testing.T) {
 	require.Zero(t, code, log)
 }
 
+// TestStopWhileStarting checks that SIGTERM ends a daemon that cannot continue its start, here because
+// nothing writes to the pipe that it reads the keys from.
+func TestStopWhileStarting(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "keys.yaml")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	d := newProcess(t, "api.keys_file="+pipe).start()
+	d.eventually(func() bool { status, _ := d.get("/healthz"); return status == http.StatusOK }, "the operators' listener")
+	require.Contains(t, d.terminate(), "exiting before the start was complete")
+}
+
 // TestNotifySystemd checks what a unit of Type=notify expects: READY=1 when clients can connect and
 // a reload is possible, and STOPPING=1 when the shutdown begins.
 func TestNotifySystemd(t *testing.T) {

@@ -35,24 +35,37 @@ type runner struct {
 var (
 	errSecondSignal = errors.New("exited on a second signal before the shutdown was complete; " +
 		"everything acknowledged with 207 is in the journal")
-	errTooSlow = errors.New("could not stop within shutdown_timeout; everything acknowledged with 207 is in the journal")
+	errAbandoned = errors.New("a part did not start in time after a signal")
+	errTooSlow   = errors.New("could not stop within shutdown_timeout; everything acknowledged with 207 is in the journal")
 )
 
+// startGrace is how long a signal during the start waits for the step that is starting, so that the
+// steps before it can be stopped.
+const startGrace = 2 * time.Second
+
 // run starts the steps, waits for a signal or, on failed, the error of a part that cannot continue,
-// and stops the started steps. It returns nil after a signal and a complete shutdown. Signals are
-// handled only after all steps have started, which is quick because no step waits for a store or
-// client.
+// and stops the started steps. It returns nil after a signal and a complete shutdown. After a signal
+// during the start, no further step is started. A step that takes too long is then abandoned, and
+// the process must exit: nothing has been accepted yet, and what is delivered in that moment is
+// resolved after the next start, as after a crash.
 func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error) error {
 	var started []step
 	var err error
 	signalled := false
 	for _, s := range steps {
-		if err = s.start(); err != nil {
+		if signalled, err = r.start(s, signals); err != nil {
 			break
 		}
 		started = append(started, s)
+		if signalled {
+			break
+		}
 	}
-	for running := err == nil; running; {
+	if errors.Is(err, errAbandoned) {
+		r.log.Warn().Msg("exiting before the start was complete; nothing has been accepted")
+		return nil
+	}
+	for running := err == nil && !signalled; running; {
 		select {
 		case <-r.hangups:
 			r.reload()
@@ -69,6 +82,32 @@ func (r runner) run(steps []step, signals <-chan os.Signal, failed <-chan error)
 		r.draining()
 	}
 	return errors.Join(err, r.stop(started, signals, signalled))
+}
+
+// start starts a step and reports whether a signal has been received in the meantime. It returns
+// errAbandoned if the step has not started soon after the signal.
+func (r runner) start(s step, signals <-chan os.Signal) (signalled bool, err error) {
+	done := make(chan error, 1)
+	go func() { done <- s.start() }() // abandoned only if the process exits
+	select {
+	case err := <-done:
+		select {
+		case s := <-signals:
+			r.announce(s)
+			return true, err
+		default:
+			return false, err
+		}
+	case s := <-signals:
+		r.announce(s)
+	}
+	select {
+	case err := <-done:
+		return true, err
+	case <-signals: // the second one
+	case <-time.After(startGrace):
+	}
+	return true, errAbandoned
 }
 
 func (r runner) announce(s os.Signal) {

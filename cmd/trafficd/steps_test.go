@@ -65,7 +65,34 @@ func TestSignalWhileStarting(t *testing.T) {
 	steps := recordingSteps(&events, "journal", "api")
 	steps[0].start = func() error { signals <- syscall.SIGINT; return nil }
 	require.NoError(t, runner{timeout: time.Minute, log: zerolog.Nop()}.run(steps, signals, nil))
-	require.Equal(t, []string{"start api", "stop api", "stop journal"}, events)
+	require.Equal(t, []string{"stop journal"}, events)
+}
+
+// TestSignalDuringSlowStart checks that a signal is not ignored until a step that takes long has
+// started: run returns, and starts and stops nothing else.
+func TestSignalDuringSlowStart(t *testing.T) {
+	f := func(want time.Duration, also ...os.Signal) {
+		synctest.Test(t, func(t *testing.T) {
+			var events []string
+			signals := make(chan os.Signal, 2)
+			steps := recordingSteps(&events, "operators", "journal", "api")
+			release := make(chan struct{})
+			steps[1].start = func() error { <-release; return nil }
+			begin := time.Now()
+			go func() {
+				time.Sleep(time.Second)
+				for _, s := range append([]os.Signal{syscall.SIGTERM}, also...) {
+					signals <- s
+				}
+			}()
+			require.NoError(t, runner{timeout: time.Minute, log: zerolog.Nop()}.run(steps, signals, nil))
+			require.Equal(t, want, time.Since(begin))
+			require.Equal(t, []string{"start operators"}, events)
+			close(release)
+		})
+	}
+	f(time.Second + startGrace)
+	f(time.Second, syscall.SIGTERM)
 }
 
 func TestFailedPartStopsTheRest(t *testing.T) {
